@@ -1,0 +1,22 @@
+//! `tantalum bench`.
+
+use tantalum_lab::bench::{Settings, bench};
+use tantalum_lab::summary;
+
+use crate::arguments::BenchOptions;
+use crate::failure::Failure;
+use crate::{interrupt, output};
+
+const SEED: u64 = 1;
+
+/// Measures and prints the outcome.
+pub fn run(options: &BenchOptions) -> Result<(), Failure> {
+    let settings = Settings {
+        profile: options.drive.load(None, options.over_provisioning_percent)?,
+        pattern: options.pattern,
+        operations: options.operations,
+        seed: SEED,
+    };
+    let outcome = bench(&settings, &interrupt::monitor())?;
+    if options.json { output::print_json(&outcome) } else { output::print(&summary::of_bench(&outcome)) }
+}

@@ -1,0 +1,65 @@
+//! `tantalum compare sqlite`.
+
+use tantalum_lab::compare::{Settings, compare};
+use tantalum_lab::{KeyValue, LabError, Statements, Workload, report, summary};
+use tantalum_sqlite::Mode;
+
+use crate::arguments::CompareOptions;
+use crate::failure::Failure;
+use crate::size::Size;
+use crate::{interrupt, output};
+
+/// Small enough that ageing it and six runs take seconds, large enough that the database is a part of it.
+const DEFAULT_CAPACITY: Size = Size(1 << 30);
+
+/// Compares, prints the outcome and writes the report. A wrong database is a failure after all that.
+pub fn run(options: &CompareOptions) -> Result<(), Failure> {
+    let settings = Settings {
+        profile: options.drive.load(Some(DEFAULT_CAPACITY), None)?,
+        modes: modes(&options.modes)?,
+        synchronous: options.synchronous,
+        seed: options.seed,
+    };
+    if let Some(path) = &options.report {
+        report::check_place(path)?;
+    }
+    let workload = workload(options)?;
+    let comparison = compare(&settings, workload.as_ref(), &interrupt::monitor())?;
+    if let Some(path) = &options.report {
+        report::write(&comparison, path)?;
+    }
+    if options.json {
+        output::print_json(&comparison)?;
+    } else {
+        output::print(&summary::of_comparison(&comparison))?;
+    }
+    if comparison.is_intact() { Ok(()) } else { Err(Failure::Mismatch) }
+}
+
+fn workload(options: &CompareOptions) -> Result<Box<dyn Workload>, LabError> {
+    if let (Some(database), Some(sql)) = (&options.database, &options.sql) {
+        return Ok(Box::new(Statements::read(database, sql)?));
+    }
+    let workload = KeyValue {
+        pattern: options.pattern,
+        rows: options.rows,
+        operations: options.operations,
+        value_bytes: options.value_bytes,
+    };
+    workload.validate()?;
+    Ok(Box::new(workload))
+}
+
+/// The modes asked for, or all.
+fn modes(asked: &[Mode]) -> Result<Vec<Mode>, LabError> {
+    if asked.is_empty() {
+        return Ok(Mode::ALL.to_vec());
+    }
+    for (place, mode) in asked.iter().enumerate() {
+        if asked[..place].contains(mode) {
+            let expected = "each mode can be named once".to_owned();
+            return Err(LabError::Setting { option: "--modes", value: mode.to_string(), expected });
+        }
+    }
+    Ok(asked.to_vec())
+}

@@ -1,0 +1,24 @@
+//! `tantalum create`.
+
+use tantalum::{Device, DeviceError};
+use tantalum_lab::table::bytes;
+
+use crate::arguments::CreateOptions;
+use crate::failure::Failure;
+use crate::output;
+
+/// Makes an image, shut down and ready to be opened.
+pub fn run(options: &CreateOptions) -> Result<(), Failure> {
+    let profile = options.drive.load(None, options.over_provisioning_percent)?;
+    let path = options.image.clone();
+    let device = Device::create(&path, &profile)
+        .map_err(|error: DeviceError| Failure::Image { path: path.clone(), error })?;
+    device.shutdown(0).map_err(|status| Failure::Shutdown { path, status })?;
+    output::print(&format!(
+        "{}: {}, {} with {} % over-provisioning\n",
+        options.image.display(),
+        profile.name,
+        bytes(profile.capacity_bytes),
+        profile.over_provisioning_percent,
+    ))
+}

@@ -1,0 +1,64 @@
+//! How the command ends badly.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use tantalum::{DeviceError, InvalidField, ProfileError, Status};
+use tantalum_lab::LabError;
+
+/// Why the command did not do what it was asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// A database was not as it should be. The outcome has been printed.
+    #[error("a database did not hold what was written to it; see the outcome above")]
+    Mismatch,
+    /// Whoever read the output has seen enough.
+    #[error("standard output was closed")]
+    OutputClosed,
+    /// The output cannot be written.
+    #[error("standard output: {0}")]
+    Output(io::Error),
+    /// An experiment failed.
+    #[error(transparent)]
+    Lab(#[from] LabError),
+    /// No such profile.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    /// A profile that the command line changed into one that cannot be.
+    #[error("{option}: {invalid}")]
+    Override {
+        /// The option that changed it.
+        option: &'static str,
+        /// What cannot be.
+        invalid: InvalidField,
+    },
+    /// An image cannot be made or opened.
+    #[error("image {}: {error}", path.display())]
+    Image {
+        /// The image.
+        path: PathBuf,
+        /// Why.
+        error: DeviceError,
+    },
+    /// The drive refused to shut down.
+    #[error("image {}: the drive could not be shut down: {status}", path.display())]
+    Shutdown {
+        /// The image.
+        path: PathBuf,
+        /// Why.
+        status: Status,
+    },
+}
+
+impl Failure {
+    /// Says why on standard error and gives the exit code.
+    pub fn report(&self) -> ExitCode {
+        match self {
+            Failure::OutputClosed => return ExitCode::SUCCESS,
+            Failure::Lab(LabError::Interrupted) => return ExitCode::from(130),
+            other => crate::output::complain(&format!("error: {other}")),
+        }
+        ExitCode::from(if matches!(self, Failure::Mismatch) { 1 } else { 2 })
+    }
+}

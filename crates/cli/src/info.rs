@@ -1,0 +1,181 @@
+//! `tantalum info`.
+
+use std::path::Path;
+
+use serde::Serialize;
+use tantalum::{Device, Profile, RecoveryReport, Smart, UNIT_BYTES};
+use tantalum_lab::table::{bytes, grouped};
+
+use crate::arguments::InfoOptions;
+use crate::failure::Failure;
+use crate::output;
+
+/// What is known of an image.
+#[derive(Serialize)]
+struct Info {
+    command: &'static str,
+    image: String,
+    profile: Profile,
+    capacity_units: u64,
+    geometry: GeometryInfo,
+    smart: Smart,
+    write_amplification: f64,
+    dram_bytes_per_unit: f64,
+    last_shutdown: &'static str,
+    recovery: RecoveryInfo,
+}
+
+/// The flash as it was laid out for the capacity.
+#[derive(Serialize)]
+struct GeometryInfo {
+    channels: u32,
+    dies_per_channel: u32,
+    planes_per_die: u32,
+    blocks_per_plane: u32,
+    pages_per_block: u32,
+    page_bytes: u32,
+}
+
+/// What opening the image took.
+#[derive(Serialize)]
+struct RecoveryInfo {
+    pages_scanned: u64,
+    torn_pages: u64,
+    journal_records: u64,
+    assertions: u64,
+    device_seconds: f64,
+}
+
+/// Opens the image, which recovers it if it was not shut down, tells what it is and shuts it down.
+pub fn run(options: &InfoOptions) -> Result<(), Failure> {
+    let path = &options.image;
+    let device = Device::open(path).map_err(|error| Failure::Image { path: path.clone(), error })?;
+    let info = Info::of(&device, path);
+    device.shutdown(0).map_err(|status| Failure::Shutdown { path: path.clone(), status })?;
+    if options.json { output::print_json(&info) } else { output::print(&info.text()) }
+}
+
+impl Info {
+    fn of(device: &Device, path: &Path) -> Info {
+        let profile = device.profile().clone();
+        let geometry = profile.geometry().expect("the drive was built to it");
+        let smart = device.smart();
+        let recovery = device.recovery();
+        Info {
+            command: "info",
+            image: path.display().to_string(),
+            capacity_units: profile.capacity_bytes / UNIT_BYTES as u64,
+            geometry: GeometryInfo {
+                channels: geometry.channels,
+                dies_per_channel: geometry.dies_per_channel,
+                planes_per_die: geometry.planes_per_die,
+                blocks_per_plane: geometry.blocks_per_plane,
+                pages_per_block: geometry.pages_per_block,
+                page_bytes: geometry.page_bytes,
+            },
+            write_amplification: smart.write_amplification(),
+            dram_bytes_per_unit: device.dram_bytes_per_unit(),
+            last_shutdown: if recovery.clean { "clean" } else { "power was lost" },
+            recovery: RecoveryInfo::of(recovery),
+            smart,
+            profile,
+        }
+    }
+
+    fn text(&self) -> String {
+        let Info { profile, geometry, smart, recovery, .. } = self;
+        let by_cause = smart.flash_units;
+        let lines = [
+            ("image", self.image.clone()),
+            ("profile", format!("{}: {}", profile.name, profile.description)),
+            (
+                "capacity",
+                format!(
+                    "{}, {} units of 4 KiB, {} % over-provisioning",
+                    bytes(profile.capacity_bytes),
+                    grouped(self.capacity_units),
+                    profile.over_provisioning_percent
+                ),
+            ),
+            (
+                "geometry",
+                format!(
+                    "{} channels x {} dies x {} planes x {} blocks x {} pages x {}",
+                    geometry.channels,
+                    geometry.dies_per_channel,
+                    geometry.planes_per_die,
+                    geometry.blocks_per_plane,
+                    geometry.pages_per_block,
+                    bytes(geometry.page_bytes.into())
+                ),
+            ),
+            (
+                "host units",
+                format!(
+                    "{} written, {} read",
+                    grouped(smart.host_units_written),
+                    grouped(smart.host_units_read)
+                ),
+            ),
+            (
+                "flash units",
+                format!(
+                    "{} programmed: host {}, padding {}, copyback {}, journal {}, checkpoint {}, dump {}",
+                    grouped(by_cause.total()),
+                    grouped(by_cause.host),
+                    grouped(by_cause.padding),
+                    grouped(by_cause.copyback),
+                    grouped(by_cause.journal),
+                    grouped(by_cause.checkpoint),
+                    grouped(by_cause.dump)
+                ),
+            ),
+            ("write amplification", format!("{:.2}", self.write_amplification)),
+            (
+                "units shared",
+                format!("{}, remapped {}", grouped(smart.units_shared), grouped(smart.units_remapped)),
+            ),
+            (
+                "wear",
+                format!(
+                    "{} blocks erased, {} to {} times, mean {:.1} of {} rated; {} bad",
+                    grouped(smart.blocks_erased),
+                    smart.erase_count_min,
+                    smart.erase_count_max,
+                    smart.erase_count_mean,
+                    grouped(profile.flash.endurance_cycles.into()),
+                    smart.bad_blocks
+                ),
+            ),
+            ("DRAM for maps", format!("{:.2} bytes per unit", self.dram_bytes_per_unit)),
+            (
+                "last shutdown",
+                format!("{}; {} unsafe so far", self.last_shutdown, grouped(smart.unsafe_shutdowns)),
+            ),
+            (
+                "recovery",
+                format!(
+                    "{} pages scanned, {} torn, {} journal records, {} assertions, {:.3} s of the drive's time",
+                    grouped(recovery.pages_scanned),
+                    grouped(recovery.torn_pages),
+                    grouped(recovery.journal_records),
+                    grouped(recovery.assertions),
+                    recovery.device_seconds
+                ),
+            ),
+        ];
+        lines.iter().map(|(name, value)| format!("{name:<21}{value}\n")).collect()
+    }
+}
+
+impl RecoveryInfo {
+    fn of(report: &RecoveryReport) -> RecoveryInfo {
+        RecoveryInfo {
+            pages_scanned: report.pages_scanned,
+            torn_pages: report.torn_pages,
+            journal_records: report.journal_records,
+            assertions: report.assertions,
+            device_seconds: report.device_ns as f64 / 1e9,
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! Ctrl-C: the first asks the experiment to stop, which takes back what is half done; the second does not wait.
+
+use std::process;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tantalum_lab::Monitor;
+
+/// The exit code of a command that was interrupted: 128 and the number of SIGINT.
+const INTERRUPTED: i32 = 130;
+
+/// A monitor that Ctrl-C stops.
+pub fn monitor() -> Monitor {
+    let cancelled = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&cancelled);
+    let on_interrupt = move || {
+        if flag.swap(true, Ordering::Relaxed) {
+            process::exit(INTERRUPTED);
+        }
+    };
+    // If there is no handler to be had, Ctrl-C ends the process, and no report has been begun in its place.
+    let _ = ctrlc::set_handler(on_interrupt);
+    Monitor::new(cancelled)
+}

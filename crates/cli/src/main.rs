@@ -1,0 +1,39 @@
+//! The `tantalum` command.
+//!
+//! It ends with 0 when all went well, 1 when a database was not as it should be, 2 when what was asked for cannot
+//! be done (one line on standard error says why and what would be right), and 130 when it was interrupted.
+
+mod arguments;
+mod bench;
+mod compare;
+mod create;
+mod drive;
+mod failure;
+mod info;
+mod interrupt;
+mod output;
+mod size;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::arguments::{Arguments, Command, CompareTarget};
+use crate::failure::Failure;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match run(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn run(arguments: Arguments) -> Result<(), Failure> {
+    match arguments.command {
+        Command::Compare { target: CompareTarget::Sqlite(options) } => compare::run(&options),
+        Command::Create(options) => create::run(&options),
+        Command::Info(options) => info::run(&options),
+        Command::Bench(options) => bench::run(&options),
+    }
+}

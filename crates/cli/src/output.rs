@@ -1,0 +1,31 @@
+//! Writing to the terminal without ever panicking: whoever reads may be gone.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use crate::failure::Failure;
+
+/// Writes text to standard output.
+pub fn print(text: &str) -> Result<(), Failure> {
+    let mut output = io::stdout().lock();
+    output.write_all(text.as_bytes()).and_then(|()| output.flush()).map_err(failure)
+}
+
+/// Writes one JSON object to standard output.
+pub fn print_json(outcome: &impl Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(outcome).expect("outcomes are plain data");
+    print(&format!("{text}\n"))
+}
+
+/// Writes a line to standard error; there is nobody to tell if that fails.
+pub fn complain(line: &str) {
+    let _ = writeln!(io::stderr().lock(), "{line}");
+}
+
+fn failure(error: io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => Failure::OutputClosed,
+        _ => Failure::Output(error),
+    }
+}

@@ -1,0 +1,162 @@
+//! The command as a person meets it: what it prints, what it says when asked for the impossible, how it ends.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+fn tantalum(dir: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_tantalum")).args(arguments).current_dir(dir).output().unwrap()
+}
+
+/// Runs what cannot be done and gives what it says.
+fn refused(dir: &Path, arguments: &[&str]) -> String {
+    let output = tantalum(dir, arguments);
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
+    assert!(output.stdout.is_empty(), "{arguments:?} printed to standard output");
+    assert!(!message.contains("panicked"), "{message}");
+    message
+}
+
+fn printed(output: Output) -> String {
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{message}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn unknown_profile_lists_the_known_ones() {
+    let dir = TempDir::new().unwrap();
+    let message = refused(dir.path(), &["bench", "--pattern", "randread", "--profile", "fast"]);
+    assert_eq!(
+        message,
+        "error: there is no profile \"fast\"; known are tlc-nvme, tlc-nvme-plp, femu-2021, openssd-barefoot, \
+         durassd, kaml-board, or give the path of a TOML file\n"
+    );
+}
+
+#[test]
+fn unknown_mode_and_pattern_list_the_known_ones() {
+    let dir = TempDir::new().unwrap();
+    let message = refused(dir.path(), &["compare", "sqlite", "--modes", "wal,turbo"]);
+    assert!(
+        message.contains("turbo") && message.contains("rollback, wal, x-ftl, atomic, share, sw-wal"),
+        "{message}"
+    );
+    let message = refused(dir.path(), &["bench", "--pattern", "write"]);
+    assert!(message.contains("known are seqwrite, randwrite, randread, mixed"), "{message}");
+}
+
+#[test]
+fn malformed_profile_names_file_line_and_field() {
+    let dir = TempDir::new().unwrap();
+    let good =
+        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../profiles/tlc-nvme.toml")).unwrap();
+    let bad = good.replace("dies_per_channel = 2", "dies_per_channel = \"two\"");
+    let line = 1 + bad.lines().position(|line| line.contains("\"two\"")).unwrap();
+    fs::write(dir.path().join("my.toml"), bad).unwrap();
+    let message = refused(dir.path(), &["create", "drive.tant", "--profile", "my.toml"]);
+    let expected = format!("error: profile my.toml, line {line}, flash.dies_per_channel: ");
+    assert!(message.starts_with(&expected), "{message}");
+    assert!(!dir.path().join("drive.tant").exists());
+}
+
+#[test]
+fn impossible_capacity_and_over_provisioning_say_what_would_be_right() {
+    let dir = TempDir::new().unwrap();
+    let cases: [(&[&str], &str); 5] = [
+        (
+            &["create", "d.tant", "--capacity", "0"],
+            "--capacity: capacity_bytes is 0: it must be a multiple of 1 MiB",
+        ),
+        (&["create", "d.tant", "--capacity", "1000001"], "it must be a multiple of 1 MiB"),
+        (&["create", "d.tant", "--capacity", "large"], "a size is a number and a unit"),
+        (
+            &["create", "d.tant", "--over-provisioning-percent", "-3"],
+            "--over-provisioning-percent: over_provisioning_percent is -3: it must be above 0 and at most 400",
+        ),
+        (&["bench", "--pattern", "randread", "--operations", "0"], "--operations 0: it must be at least 1"),
+    ];
+    for (arguments, expected) in cases {
+        let message = refused(dir.path(), arguments);
+        assert!(message.contains(expected), "{message}");
+    }
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "a refused command left something");
+}
+
+#[test]
+fn a_created_image_tells_what_it_is() {
+    let dir = TempDir::new().unwrap();
+    let drive = ["--profile", "femu-2021", "--capacity", "64MiB", "--over-provisioning-percent", "28"];
+    let create = [&["create", "d.tant"][..], &drive].concat();
+    assert_eq!(
+        printed(tantalum(dir.path(), &create)),
+        "d.tant: femu-2021, 64 MiB with 28 % over-provisioning\n"
+    );
+    for _ in 0..2 {
+        let text = printed(tantalum(dir.path(), &["info", "d.tant"]));
+        assert!(text.contains("16,384 units of 4 KiB, 28 % over-provisioning"), "{text}");
+        assert!(text.contains("last shutdown        clean; 0 unsafe so far"), "{text}");
+        let json = printed(tantalum(dir.path(), &["info", "d.tant", "--json"]));
+        let info: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(info["profile"]["name"], "femu-2021");
+        assert_eq!(info["capacity_units"], 16384);
+    }
+    let message = refused(dir.path(), &create);
+    assert!(message.starts_with("error: image d.tant: "), "{message}");
+}
+
+#[test]
+fn a_file_that_is_no_image_is_refused_and_kept() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("letter.txt");
+    fs::write(&path, "Dear reader, ".repeat(1000)).unwrap();
+    let message = refused(dir.path(), &["info", "letter.txt"]);
+    assert!(message.starts_with("error: image letter.txt: "), "{message}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "Dear reader, ".repeat(1000));
+    let message = refused(dir.path(), &["info", "missing.tant"]);
+    assert!(message.contains("missing.tant"), "{message}");
+    assert!(!dir.path().join("missing.tant").exists());
+}
+
+#[test]
+fn a_bench_prints_one_json_object() {
+    let dir = TempDir::new().unwrap();
+    let drive = ["--profile", "femu-2021", "--capacity", "64M"];
+    let arguments = [&["bench", "--pattern", "mixed", "--operations", "5000", "--json"][..], &drive].concat();
+    let outcome: serde_json::Value =
+        serde_json::from_str(&printed(tantalum(dir.path(), &arguments))).unwrap();
+    assert_eq!((&outcome["pattern"], &outcome["operations"]), (&"mixed".into(), &5000.into()));
+    for figure in ["wall_seconds", "operations_per_second", "memcpy_units_per_second", "virtual_seconds"] {
+        assert!(outcome[figure].as_f64().unwrap() > 0.0, "{figure}: {outcome}");
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_panic() {
+    let dir = TempDir::new().unwrap();
+    printed(tantalum(dir.path(), &["create", "d.tant", "--profile", "femu-2021", "--capacity", "64M"]));
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tantalum"))
+        .args(["info", "d.tant"])
+        .current_dir(dir.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(0), ""));
+}
+
+#[test]
+fn your_own_database_and_statements_come_together() {
+    let dir = TempDir::new().unwrap();
+    let message = refused(dir.path(), &["compare", "sqlite", "--database", "app.db"]);
+    assert!(message.contains("--sql"), "{message}");
+    fs::write(dir.path().join("work.sql"), "SELECT 1").unwrap();
+    fs::write(dir.path().join("notes.db"), "not a database at all ".repeat(500)).unwrap();
+    let message = refused(dir.path(), &["compare", "sqlite", "--database", "notes.db", "--sql", "work.sql"]);
+    assert_eq!(message, "error: notes.db cannot be used as a database: file is not a database\n");
+}

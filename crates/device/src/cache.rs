@@ -1,0 +1,250 @@
+//! The write cache: units in the drive's DRAM that wait for flash, oldest first.
+//!
+//! A rewrite of a cached unit replaces it in place (DuraSSD, section 3.1.1). The old copy on flash stays mapped
+//! until the new one is programmed (hazard 1). Data wait in the medium's own buffers, so that programming them
+//! copies nothing.
+
+use std::collections::VecDeque;
+use std::hash::BuildHasher;
+
+use hashbrown::HashTable;
+use rustc_hash::FxBuildHasher;
+use tantalum_ftl::{HostUnit, Lpn};
+use tantalum_nand::{Nanoseconds, Slot};
+
+/// Units waiting, and room for those on their way to flash.
+#[derive(Clone, Debug)]
+pub struct Cache {
+    capacity: usize,
+    /// Entry numbers, found by logical page.
+    index: HashTable<u32>,
+    entries: Vec<Option<HostUnit>>,
+    free: Vec<u32>,
+    /// Entry numbers with their turn; one whose entry has another turn by now is passed over.
+    queue: VecDeque<(u32, u64)>,
+    turns: Vec<u64>,
+    next_turn: u64,
+    hinted: usize,
+    /// Units on their way to flash still hold their buffers: until when, and how many.
+    in_flight: VecDeque<(Nanoseconds, u32)>,
+    in_flight_units: usize,
+}
+
+fn hash(lpn: Lpn) -> u64 {
+    FxBuildHasher.hash_one(lpn.0)
+}
+
+impl Cache {
+    /// A cache of `capacity` units; 0 for none.
+    pub fn new(capacity: usize) -> Cache {
+        Cache {
+            capacity,
+            index: HashTable::with_capacity(capacity),
+            entries: Vec::with_capacity(capacity),
+            free: Vec::new(),
+            queue: VecDeque::with_capacity(capacity),
+            turns: Vec::with_capacity(capacity),
+            next_turn: 0,
+            hinted: 0,
+            in_flight: VecDeque::new(),
+            in_flight_units: 0,
+        }
+    }
+
+    /// Units that it holds, at most.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Units waiting.
+    pub fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// Whether a page of a hinted log waits.
+    pub fn has_hinted(&self) -> bool {
+        self.hinted > 0
+    }
+
+    fn find(&self, lpn: Lpn) -> Option<u32> {
+        let entries = &self.entries;
+        let is_lpn = |entry: &u32| entries[*entry as usize].as_ref().is_some_and(|unit| unit.lpn == lpn);
+        self.index.find(hash(lpn), is_lpn).copied()
+    }
+
+    /// The unit waiting for a logical page.
+    #[inline]
+    pub fn get(&self, lpn: Lpn) -> Option<&HostUnit> {
+        if self.index.is_empty() {
+            return None;
+        }
+        self.entries[self.find(lpn)? as usize].as_ref()
+    }
+
+    /// Puts a unit in. The buffer of the one it replaces comes back.
+    pub fn insert(&mut self, unit: HostUnit) -> Option<Slot> {
+        self.hinted += usize::from(unit.hint.is_some());
+        if let Some(entry) = self.find(unit.lpn) {
+            let old = self.entries[entry as usize].replace(unit).expect("an indexed entry is there");
+            self.hinted -= usize::from(old.hint.is_some());
+            return Some(old.slot);
+        }
+        let entry = self.free.pop().unwrap_or_else(|| {
+            self.entries.push(None);
+            self.turns.push(0);
+            self.entries.len() as u32 - 1
+        });
+        self.entries[entry as usize] = Some(unit);
+        self.turns[entry as usize] = self.next_turn;
+        self.queue.push_back((entry, self.next_turn));
+        self.next_turn += 1;
+        let entries = &self.entries;
+        self.index.insert_unique(hash(unit.lpn), entry, |entry| {
+            hash(entries[*entry as usize].as_ref().expect("an indexed entry is there").lpn)
+        });
+        None
+    }
+
+    /// Takes a unit out.
+    pub fn remove(&mut self, lpn: Lpn) -> Option<HostUnit> {
+        if self.index.is_empty() {
+            return None;
+        }
+        let entries = &self.entries;
+        let is_lpn = |entry: &u32| entries[*entry as usize].as_ref().is_some_and(|unit| unit.lpn == lpn);
+        let (entry, _) = self.index.find_entry(hash(lpn), is_lpn).ok()?.remove();
+        self.free.push(entry);
+        let unit = self.entries[entry as usize].take();
+        self.hinted -= usize::from(unit.is_some_and(|unit| unit.hint.is_some()));
+        unit
+    }
+
+    /// The units that have waited longest, as many as `page` holds; they stay until they are removed.
+    pub fn oldest(&mut self, page: &mut Vec<HostUnit>, limit: usize) {
+        page.clear();
+        while let Some(&(entry, turn)) = self.queue.front() {
+            if self.entries[entry as usize].is_some() && self.turns[entry as usize] == turn {
+                break;
+            }
+            self.queue.pop_front();
+        }
+        for &(entry, turn) in &self.queue {
+            if page.len() == limit {
+                break;
+            }
+            if let Some(unit) = self.entries[entry as usize]
+                && self.turns[entry as usize] == turn
+            {
+                page.push(unit);
+            }
+        }
+    }
+
+    /// All units waiting, oldest first.
+    pub fn drain(&mut self) -> Vec<HostUnit> {
+        let queue = std::mem::take(&mut self.queue);
+        let units = queue.into_iter().filter(|&(entry, turn)| self.turns[entry as usize] == turn);
+        let units: Vec<HostUnit> = units.filter_map(|(entry, _)| self.entries[entry as usize]).collect();
+        self.clear();
+        units
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        *self = Cache::new(self.capacity);
+    }
+
+    /// Units went to flash and hold their buffers until then.
+    pub fn programmed(&mut self, units: u32, done_ns: Nanoseconds) {
+        self.in_flight.push_back((done_ns, units));
+        self.in_flight_units += units as usize;
+    }
+
+    /// When there is room for one unit more, at or after `at_ns`.
+    pub fn room_ns(&mut self, at_ns: Nanoseconds) -> Nanoseconds {
+        let mut room_ns = at_ns;
+        while let Some(&(done_ns, units)) = self.in_flight.front()
+            && (done_ns <= room_ns || self.len() + self.in_flight_units >= self.capacity)
+        {
+            room_ns = room_ns.max(done_ns);
+            self.in_flight_units -= units as usize;
+            self.in_flight.pop_front();
+        }
+        room_ns
+    }
+
+    /// Whether so much waits that a page should be programmed.
+    pub fn is_high(&self) -> bool {
+        self.len() > self.capacity / 2
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tantalum_ftl::Seq;
+    use tantalum_nand::{Geometry, Nand, Timing};
+
+    use super::*;
+
+    fn nand() -> Nand {
+        let geometry = Geometry {
+            channels: 1,
+            dies_per_channel: 1,
+            planes_per_die: 1,
+            blocks_per_plane: 8,
+            pages_per_block: 8,
+            page_bytes: 4096,
+        };
+        let timing =
+            Timing { read_ns: 1, program_ns: 1, erase_ns: 1, channel_bytes_per_second: 1_000_000_000 };
+        Nand::in_memory(geometry, timing).unwrap()
+    }
+
+    fn unit(nand: &mut Nand, lpn: u32) -> HostUnit {
+        let slot = nand.stage(&[lpn as u8; 4096]).unwrap();
+        HostUnit { slot, lpn: Lpn(lpn), version: Seq(1), metadata: [0; 24], hint: None }
+    }
+
+    fn oldest(cache: &mut Cache, limit: usize) -> Vec<u32> {
+        let mut page = Vec::new();
+        cache.oldest(&mut page, limit);
+        page.iter().map(|unit| unit.lpn.0).collect()
+    }
+
+    #[test]
+    fn a_rewrite_keeps_its_turn_and_gives_the_old_buffer_back() {
+        let mut nand = nand();
+        let mut cache = Cache::new(8);
+        for lpn in [5, 6, 7] {
+            assert!(cache.insert(unit(&mut nand, lpn)).is_none());
+        }
+        assert!(cache.insert(unit(&mut nand, 5)).is_some());
+        assert_eq!(cache.len(), 3);
+        assert_eq!(oldest(&mut cache, 2), [5, 6]);
+    }
+
+    #[test]
+    fn a_removed_unit_that_comes_again_is_the_youngest() {
+        let mut nand = nand();
+        let mut cache = Cache::new(8);
+        for lpn in [5, 6, 7] {
+            cache.insert(unit(&mut nand, lpn));
+        }
+        cache.remove(Lpn(5)).unwrap();
+        cache.insert(unit(&mut nand, 5));
+        assert_eq!(oldest(&mut cache, 9), [6, 7, 5]);
+        assert_eq!(cache.drain().iter().map(|unit| unit.lpn.0).collect::<Vec<_>>(), [6, 7, 5]);
+    }
+
+    #[test]
+    fn units_on_their_way_take_room_until_they_are_on_flash() {
+        let mut nand = nand();
+        let mut cache = Cache::new(4);
+        for lpn in [1, 2] {
+            cache.insert(unit(&mut nand, lpn));
+        }
+        cache.programmed(2, 500);
+        assert_eq!(cache.room_ns(100), 500);
+        assert_eq!(cache.room_ns(100), 100, "the room was made");
+    }
+}

@@ -1,0 +1,138 @@
+//! What a host may ask of the drive.
+//!
+//! Names follow NVMe where it has them. Data are whole units of 4 KiB.
+
+use tantalum_ftl::{Generation, Hint, Lpn, Metadata, ShareRange, TxId};
+use tantalum_nand::Nanoseconds;
+
+/// One command. [`crate::Device::submit`] takes it with the time at which the host issues it.
+#[derive(Debug)]
+pub enum Command<'a> {
+    /// Reads `data.len() / 4096` units; those that are not mapped read as zeros.
+    Read {
+        /// The first unit.
+        lpn: Lpn,
+        /// Where the data go; a whole number of units.
+        data: &'a mut [u8],
+    },
+    /// Reads one unit with the metadata that were written with it (zeros if none were).
+    ReadWithMetadata {
+        /// The unit.
+        lpn: Lpn,
+        /// Where the data go: one unit.
+        data: &'a mut [u8],
+        /// Where the metadata go.
+        metadata: &'a mut Metadata,
+    },
+    /// Writes `data.len() / 4096` units.
+    Write {
+        /// The first unit.
+        lpn: Lpn,
+        /// The data; a whole number of units.
+        data: &'a [u8],
+        /// Force unit access: on flash before the command completes.
+        fua: bool,
+    },
+    /// Writes one unit with metadata and no hint.
+    WriteWithMetadata {
+        /// The unit.
+        lpn: Lpn,
+        /// The data: one unit.
+        data: &'a [u8],
+        /// What travels with it.
+        metadata: &'a Metadata,
+        /// Force unit access.
+        fua: bool,
+    },
+    /// Makes units read as zeros. The drive deallocates them.
+    WriteZeroes {
+        /// The first unit.
+        lpn: Lpn,
+        /// How many.
+        units: u32,
+    },
+    /// Makes everything acknowledged before it durable.
+    Flush,
+    /// Deallocates units; they read as zeros from now on.
+    Trim {
+        /// The first unit.
+        lpn: Lpn,
+        /// How many.
+        units: u32,
+    },
+    /// Maps each `dst` range to what its `src` range maps to, all or nothing (SHARE, section 3.2).
+    Share {
+        /// The ranges. No overlap, no dst twice, every src mapped.
+        ranges: &'a [ShareRange],
+        /// Durable by the next flush only, instead of when it returns.
+        deferred: bool,
+    },
+    /// Share, then src is unmapped; one step (SW-WAL, section III-A).
+    Remap {
+        /// The first unit that loses its mapping.
+        src: Lpn,
+        /// The first unit that takes it.
+        dst: Lpn,
+        /// How many.
+        units: u32,
+    },
+    /// Writes scattered units, all or nothing, durable when it returns.
+    WriteAtomic {
+        /// The units with their data, one unit each; no unit twice.
+        writes: &'a [(Lpn, &'a [u8])],
+    },
+    /// Opens a transaction (X-FTL). [`Completion::tx`] names it.
+    Begin,
+    /// Writes one unit within a transaction; others see the old one until the commit.
+    TxWrite {
+        /// The transaction.
+        tx: TxId,
+        /// The unit.
+        lpn: Lpn,
+        /// The data: one unit.
+        data: &'a [u8],
+    },
+    /// Reads one unit as a transaction sees it.
+    TxRead {
+        /// The transaction.
+        tx: TxId,
+        /// The unit.
+        lpn: Lpn,
+        /// Where the data go: one unit.
+        data: &'a mut [u8],
+    },
+    /// Makes a transaction's writes visible and durable, all or nothing.
+    Commit {
+        /// The transaction.
+        tx: TxId,
+    },
+    /// Forgets a transaction's writes.
+    Abort {
+        /// The transaction.
+        tx: TxId,
+    },
+    /// Starts a life of a hinted log. [`Completion::generation`] names it; it is never given twice.
+    BeginLog,
+    /// Writes one page of a hinted log. Within an attempt slots come in order; an attempt begins at its `start`.
+    WriteHinted {
+        /// The page's own unit.
+        lpn: Lpn,
+        /// The data: one unit.
+        data: &'a [u8],
+        /// What travels with it.
+        metadata: &'a Metadata,
+        /// Its place in the log and its home.
+        hint: Hint,
+    },
+}
+
+/// How a command ended well.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Completion {
+    /// When the host learns of it.
+    pub done_ns: Nanoseconds,
+    /// The transaction that `Begin` opened.
+    pub tx: Option<TxId>,
+    /// The generation that `BeginLog` drew.
+    pub generation: Option<Generation>,
+}

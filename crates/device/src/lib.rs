@@ -1,0 +1,31 @@
+//! The controller of the drive: commands, cache, timing, power, statistics.
+//!
+//! [`Device::submit`] is the one way in. Below it, the FTL moves data and keeps the map; above it, volumes and
+//! key-value stores know files and records. A drive is described by a [`Profile`].
+
+mod builtin;
+mod cache;
+mod command;
+mod device;
+mod latency;
+mod lifecycle;
+mod link;
+mod plan;
+mod power;
+mod profile;
+mod smart;
+mod status;
+mod transaction;
+
+pub use builtin::builtin;
+pub use command::{Command, Completion};
+pub use device::{Device, Limits};
+pub use latency::{Kind, Latencies};
+pub use lifecycle::DeviceError;
+pub use power::PowerLoss;
+pub use profile::*;
+pub use smart::{FlashUnits, Smart};
+pub use status::Status;
+pub use tantalum_ftl::{FormatError, LayoutError, RecoveryReport};
+pub use tantalum_ftl::{Generation, Hint, Lpn, METADATA_BYTES, Metadata, Seq, ShareRange, TxId};
+pub use tantalum_nand::{InFlight, NandError, Nanoseconds, Operation, Outcome, UNIT_BYTES};

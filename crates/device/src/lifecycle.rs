@@ -1,0 +1,219 @@
+//! Making, opening, shutting down a drive; power going and coming.
+
+use std::path::Path;
+
+use tantalum_ftl::{FormatError, Ftl, FtlError, HostUnit, Layout, LayoutError, RecoveryReport};
+use tantalum_nand::{LostProgram, Nand, NandError, Nanoseconds, Operation, Outcome, PageState, UNIT_BYTES};
+
+use crate::device::{Device, HostCounters, Power};
+use crate::power::PowerLoss;
+use crate::profile::{CacheMode, InvalidField, Profile, ProfileError};
+use crate::status::Status;
+
+/// Why a drive could not be made or opened.
+#[derive(Debug, thiserror::Error)]
+pub enum DeviceError {
+    /// The profile, given or kept in the image.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    /// A profile with a value that no drive can have.
+    #[error("profile: {0}")]
+    Invalid(#[from] InvalidField),
+    /// The medium or its image.
+    #[error(transparent)]
+    Nand(#[from] NandError),
+    /// The FTL: a profile that cannot be laid out, or flash that is damaged.
+    #[error(transparent)]
+    Ftl(#[from] FormatError),
+}
+
+/// Pages of the capacitor's budget that are kept for journal pages and for a page that is not full.
+const DUMP_RESERVE_PAGES: u64 = 16;
+
+impl Device {
+    /// A new drive whose flash is host memory. It may be copied with [`Device::try_clone`].
+    pub fn in_memory(profile: &Profile) -> Result<Device, DeviceError> {
+        profile.validate()?;
+        let geometry = profile.geometry().map_err(LayoutError::from).map_err(FormatError::from)?;
+        let nand = Nand::in_memory(geometry, profile.timing())?;
+        Device::format(nand, profile)
+    }
+
+    /// A new drive in an image file (sparse). The file must not exist.
+    pub fn create(path: &Path, profile: &Profile) -> Result<Device, DeviceError> {
+        profile.validate()?;
+        let geometry = profile.geometry().map_err(LayoutError::from).map_err(FormatError::from)?;
+        // what cannot be laid out leaves no file behind
+        Layout::plan(&geometry, &profile.ftl_config()).map_err(FormatError::from)?;
+        let nand = Nand::create(path, geometry, profile.timing(), &profile.to_toml(), 0)?;
+        Device::format(nand, profile)
+    }
+
+    fn format(nand: Nand, profile: &Profile) -> Result<Device, DeviceError> {
+        let ftl = Ftl::format(nand, profile.ftl_config())?;
+        let mut device = Device::assemble(profile.clone(), Power::Off(None), profile.cache_units());
+        device.come_up(ftl, RecoveryReport { clean: true, ..RecoveryReport::default() });
+        Ok(device)
+    }
+
+    /// Opens an image: locks it against other processes and recovers.
+    pub fn open(path: &Path) -> Result<Device, DeviceError> {
+        let nand = Nand::open(path)?;
+        let profile = Profile::from_toml(nand.description(), &path.display().to_string())?;
+        let (ftl, report) = Ftl::recover(nand, profile.ftl_config(), 0).map_err(|(_, error)| error)?;
+        let cache_units = profile.cache_units();
+        let mut device = Device::assemble(profile, Power::Off(None), cache_units);
+        device.come_up(ftl, report);
+        Ok(device)
+    }
+
+    fn come_up(&mut self, mut ftl: Ftl, report: RecoveryReport) {
+        self.ready_ns = ftl.nand().idle_ns();
+        ftl.nand_mut().advance(self.ready_ns);
+        let [units_written, units_read, flushes, unsafe_shutdowns] = ftl.counters().controller;
+        self.host = HostCounters { units_written, units_read, flushes, unsafe_shutdowns };
+        self.host.unsafe_shutdowns += u64::from(!report.clean);
+        self.recovery = report;
+        self.power = Power::On(Box::new(ftl));
+    }
+
+    /// Shuts down cleanly: flushes, takes a checkpoint, closes the image.
+    pub fn shutdown(mut self, at_ns: Nanoseconds) -> Result<(), Status> {
+        let drained_ns = self.drain(at_ns)?;
+        let open: Vec<_> = self.ftl_mut()?.transactions().open().collect();
+        for tx in open {
+            self.abort(tx, drained_ns)?;
+        }
+        self.maintain(drained_ns)?;
+        let ftl = self.ftl_mut()?;
+        ftl.take_checkpoint(drained_ns, true).map(drop).map_err(Status::from)
+    }
+
+    /// Arms a power cut: the Nth program or erase from now finds no power (1 is the next). None disarms. While
+    /// power is lost this arms a cut for the recovery to come.
+    pub fn cut_after(&mut self, flash_operations: Option<u64>) {
+        match &mut self.power {
+            Power::On(ftl) if ftl.nand().has_power() => ftl.nand_mut().cut_after(flash_operations),
+            _ => self.next_cut = flash_operations,
+        }
+    }
+
+    /// Whether the drive can take commands.
+    pub fn has_power(&self) -> bool {
+        self.ftl().is_some_and(|ftl| ftl.nand().has_power())
+    }
+
+    /// Power goes at `at_ns`, not before the last command.
+    pub fn cut_power(&mut self, at_ns: Nanoseconds) {
+        if let Power::On(ftl) = &mut self.power {
+            ftl.nand_mut().power_fail(at_ns);
+        }
+    }
+
+    /// Programs and erases issued ever: to enumerate cut points.
+    pub fn flash_operations(&self) -> u64 {
+        self.ftl().map_or(0, |ftl| ftl.nand().operations())
+    }
+
+    /// Power comes on again, after it was cut. `loss` decides what became of operations under way; a capacitor has
+    /// dumped what waited in DRAM. If power goes once more during recovery, call this again.
+    pub fn power_on(&mut self, loss: &mut PowerLoss) -> Result<RecoveryReport, DeviceError> {
+        let nand = match std::mem::replace(&mut self.power, Power::Off(None)) {
+            Power::On(ftl) => self.settle(*ftl, loss)?,
+            Power::Off(Some(mut nand)) => {
+                settle_nand(&mut nand, loss)?;
+                *nand
+            }
+            Power::Off(None) => {
+                // a power_on that failed for another reason left nothing to go on with
+                return Err(FormatError::Ftl(FtlError::Nand(NandError::PowerLost)).into());
+            }
+        };
+        self.cache.clear();
+        self.transaction_units.clear();
+        self.recover(nand)
+    }
+
+    fn recover(&mut self, mut nand: Nand) -> Result<RecoveryReport, DeviceError> {
+        nand.lose_dram();
+        nand.cut_after(self.next_cut.take());
+        let at_ns = nand.programs_done_ns();
+        match Ftl::recover(nand, self.profile.ftl_config(), at_ns) {
+            Ok((ftl, report)) => {
+                self.come_up(ftl, report);
+                Ok(report)
+            }
+            Err((nand, error)) => {
+                self.power = Power::Off(Some(nand));
+                Err(error.into())
+            }
+        }
+    }
+
+    /// What was under way is settled, and the capacitor does its work.
+    fn settle(&mut self, mut ftl: Ftl, loss: &mut PowerLoss) -> Result<Nand, DeviceError> {
+        let cut_ns = ftl.nand().cut_ns().unwrap_or(ftl.nand().programs_done_ns());
+        // the capacitor outlasts the dump
+        ftl.nand_mut().cut_after(None);
+        let (last, lost) = settle_nand(ftl.nand_mut(), loss)?;
+        if ftl.has_capacitor() {
+            self.forget_programmed(&ftl, last)?;
+            let cached = self.cache.drain();
+            let lost = lost.into_iter().map(|program| without_cached(program, &cached)).collect();
+            ftl.dump(lost, cached.iter().copied(), cut_ns).map_err(FormatError::from)?;
+        }
+        Ok(ftl.into_nand())
+    }
+
+    /// The program at which power went took its units from the cache if it completed.
+    fn forget_programmed(&mut self, ftl: &Ftl, last: Option<Operation>) -> Result<(), DeviceError> {
+        let Some(Operation::Program(page)) = last else { return Ok(()) };
+        if ftl.nand().page_state(page) != PageState::Programmed {
+            return Ok(());
+        }
+        for (lpn, version) in ftl.owners_in_spare(page).map_err(FormatError::from)? {
+            if self.cache.get(lpn).is_some_and(|unit| unit.version == version) {
+                self.cache.remove(lpn);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The units of a lost program that do not wait in the cache as well.
+fn without_cached(mut program: LostProgram, cached: &[HostUnit]) -> LostProgram {
+    program.units.retain(|(slot, _)| !cached.iter().any(|unit| unit.slot == *slot));
+    program
+}
+
+/// Settles what was under way: the operation at which power went, and the programs that were lost.
+fn settle_nand(
+    nand: &mut Nand,
+    loss: &mut PowerLoss,
+) -> Result<(Option<Operation>, Vec<LostProgram>), DeviceError> {
+    let last = nand.in_flight().last().map(|in_flight| in_flight.operation);
+    let fates: Vec<Outcome> = nand.in_flight().map(|in_flight| loss.outcome(&in_flight)).collect();
+    let mut fates = fates.into_iter();
+    let lost = nand.resolve(
+        &mut |_| fates.next().expect("the medium asks for each operation in flight, in order"),
+        &mut || loss.random(),
+    )?;
+    Ok((last, lost))
+}
+
+impl Profile {
+    /// Units that the cache holds: no more than the capacitor can dump (hazard 12).
+    pub(crate) fn cache_units(&self) -> usize {
+        let units = match self.cache.mode {
+            CacheMode::Off => u64::from(self.flash.page_bytes) / UNIT_BYTES as u64,
+            CacheMode::Volatile | CacheMode::Durable => self.cache.bytes / UNIT_BYTES as u64,
+        };
+        let units_per_page = u64::from(self.flash.page_bytes) / UNIT_BYTES as u64;
+        let dumped = match self.power.plp {
+            crate::profile::Plp::None => u64::MAX,
+            crate::profile::Plp::Capacitor => (self.power.dump_bytes / UNIT_BYTES as u64)
+                .saturating_sub(DUMP_RESERVE_PAGES * units_per_page),
+        };
+        units.min(dumped).max(2 * units_per_page) as usize
+    }
+}

@@ -1,0 +1,77 @@
+//! From a profile to a geometry: how many blocks the capacity and the over-provisioning make.
+
+use tantalum_ftl::{FtlConfig, VictimPolicy as FtlPolicy};
+use tantalum_nand::{Geometry, GeometryError, MAX_UNITS, Timing, UNIT_BYTES};
+
+use crate::profile::{Plp, Profile, VictimPolicy};
+
+/// Blocks are not made smaller than this.
+const LEAST_PAGES_PER_BLOCK: u32 = 8;
+
+/// The open blocks of host and collection streams, and a reserve of as many, take at most this share of the
+/// over-provisioned flash: 1/6. A drive smaller than its model keeps its dies and has smaller blocks.
+const OPEN_SHARE: u64 = 6;
+
+impl Profile {
+    /// Logical capacity in units of 4 KiB.
+    pub fn capacity_units(&self) -> u64 {
+        self.capacity_bytes / UNIT_BYTES as u64
+    }
+
+    /// The flash that the profile describes.
+    pub fn geometry(&self) -> Result<Geometry, GeometryError> {
+        let flash = &self.flash;
+        let logical = self.capacity_units();
+        let physical = (logical as f64 * (1.0 + self.over_provisioning_percent / 100.0)).ceil() as u64;
+        if physical >= MAX_UNITS {
+            return Err(GeometryError::TooLarge { units: physical, limit: MAX_UNITS - 1 });
+        }
+        let planes =
+            u64::from(flash.channels) * u64::from(flash.dies_per_channel) * u64::from(flash.planes_per_die);
+        let units_per_page = u64::from(flash.page_bytes) / UNIT_BYTES as u64;
+        let open_limit = (physical - logical) / OPEN_SHARE;
+        let mut pages_per_block = flash.pages_per_block;
+        while pages_per_block / 2 >= LEAST_PAGES_PER_BLOCK
+            && 3 * planes * u64::from(pages_per_block) * units_per_page > open_limit
+        {
+            pages_per_block /= 2;
+        }
+        let units_per_plane = physical.div_ceil(planes);
+        let blocks_per_plane = units_per_plane.div_ceil(u64::from(pages_per_block) * units_per_page);
+        Ok(Geometry {
+            channels: flash.channels,
+            dies_per_channel: flash.dies_per_channel,
+            planes_per_die: flash.planes_per_die,
+            blocks_per_plane: blocks_per_plane as u32,
+            pages_per_block,
+            page_bytes: flash.page_bytes,
+        })
+    }
+
+    /// The flash's timing.
+    pub fn timing(&self) -> Timing {
+        Timing {
+            read_ns: self.flash.read_ns,
+            program_ns: self.flash.program_ns,
+            erase_ns: self.flash.erase_ns,
+            channel_bytes_per_second: self.flash.channel_bytes_per_second,
+        }
+    }
+
+    /// What the FTL is told.
+    pub(crate) fn ftl_config(&self) -> FtlConfig {
+        FtlConfig {
+            logical_units: self.capacity_units() as u32,
+            victim_policy: match self.ftl.victim_policy {
+                VictimPolicy::Greedy => FtlPolicy::Greedy,
+                VictimPolicy::CostBenefit => FtlPolicy::CostBenefit,
+            },
+            wear_spread: self.ftl.wear_spread,
+            dump_units: match self.power.plp {
+                Plp::None => 0,
+                Plp::Capacitor => (self.power.dump_bytes / UNIT_BYTES as u64) as u32,
+            },
+            shared_owners: self.limits.shared_owners,
+        }
+    }
+}

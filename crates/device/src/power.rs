@@ -1,0 +1,43 @@
+//! What happens to operations that are under way when power goes.
+
+use tantalum_nand::{InFlight, Outcome};
+
+/// Decides the fate of operations in flight: each may not have started, be torn, or be complete (M2 to M4).
+#[derive(Clone, Debug)]
+pub struct PowerLoss {
+    state: u64,
+    fixed: Option<Outcome>,
+}
+
+impl PowerLoss {
+    /// Every combination, drawn from a seed.
+    pub fn seeded(seed: u64) -> PowerLoss {
+        PowerLoss { state: seed, fixed: None }
+    }
+
+    /// The same fate for all.
+    pub fn all(outcome: Outcome) -> PowerLoss {
+        PowerLoss { state: 0, fixed: Some(outcome) }
+    }
+
+    /// The next random number (SplitMix64).
+    pub fn random(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// The fate of one operation.
+    pub fn outcome(&mut self, _operation: &InFlight) -> Outcome {
+        match self.fixed {
+            Some(outcome) => outcome,
+            None => match self.random() % 3 {
+                0 => Outcome::NotStarted,
+                1 => Outcome::Torn,
+                _ => Outcome::Completed,
+            },
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! What a profile's figures must fulfil for a drive to be possible.
+
+use tantalum_nand::{MAX_UNITS, UNIT_BYTES};
+
+use super::{CacheMode, Plp, Profile};
+
+/// Capacities come in steps of this.
+const CAPACITY_STEP_BYTES: u64 = 1 << 20;
+
+/// The most over-provisioning that makes sense: a fifth of the flash is offered to the host.
+const MAX_OVER_PROVISIONING_PERCENT: f64 = 400.0;
+
+/// A field with a value that no drive can have.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{field} is {value}: {expected}")]
+pub struct InvalidField {
+    /// The field, with its section, as in `flash.page_bytes`.
+    pub field: &'static str,
+    /// What it has.
+    pub value: String,
+    /// What would be right.
+    pub expected: String,
+}
+
+impl Profile {
+    /// Checks that a drive can be built from it. [`Profile::from_toml`] has done so; to be called again after a
+    /// field was changed.
+    pub fn validate(&self) -> Result<(), InvalidField> {
+        self.validate_capacity()?;
+        self.validate_counts()?;
+        self.validate_flash_size()?;
+        self.validate_power()
+    }
+
+    fn validate_capacity(&self) -> Result<(), InvalidField> {
+        let bytes = self.capacity_bytes;
+        if bytes == 0 || !bytes.is_multiple_of(CAPACITY_STEP_BYTES) {
+            let below = bytes - bytes % CAPACITY_STEP_BYTES;
+            let expected = match below {
+                0 => "it must be a multiple of 1 MiB, at least 1048576".to_owned(),
+                below => format!("it must be a multiple of 1 MiB, such as {below}"),
+            };
+            return Err(invalid("capacity_bytes", bytes, expected));
+        }
+        let percent = self.over_provisioning_percent;
+        if !(percent > 0.0 && percent <= MAX_OVER_PROVISIONING_PERCENT) {
+            let expected = format!(
+                "it must be above 0 and at most {MAX_OVER_PROVISIONING_PERCENT}; drives have 7 to 28"
+            );
+            return Err(invalid("over_provisioning_percent", percent, expected));
+        }
+        if ![4096, 8192, 16384].contains(&self.flash.page_bytes) {
+            let expected = "it must be 4096, 8192 or 16384";
+            return Err(invalid("flash.page_bytes", self.flash.page_bytes, expected));
+        }
+        Ok(())
+    }
+
+    fn validate_counts(&self) -> Result<(), InvalidField> {
+        let flash = &self.flash;
+        let counts = [
+            ("flash.channels", u64::from(flash.channels)),
+            ("flash.dies_per_channel", flash.dies_per_channel.into()),
+            ("flash.planes_per_die", flash.planes_per_die.into()),
+            ("flash.pages_per_block", flash.pages_per_block.into()),
+            ("flash.channel_bytes_per_second", flash.channel_bytes_per_second),
+            ("flash.endurance_cycles", flash.endurance_cycles.into()),
+            ("link.bytes_per_second", self.link.bytes_per_second),
+            ("limits.atomic_units", self.limits.atomic_units.into()),
+            ("limits.open_transactions", self.limits.open_transactions.into()),
+            ("ftl.wear_spread", self.ftl.wear_spread.into()),
+        ];
+        match counts.iter().find(|(_, count)| *count == 0) {
+            Some((field, count)) => Err(invalid(field, count, "it must be at least 1")),
+            None => Ok(()),
+        }
+    }
+
+    fn validate_flash_size(&self) -> Result<(), InvalidField> {
+        let capacity_units = self.capacity_bytes / UNIT_BYTES as u64;
+        let flash_units = capacity_units as f64 * (1.0 + self.over_provisioning_percent / 100.0);
+        if flash_units >= MAX_UNITS as f64 {
+            let most = (MAX_UNITS as f64 / (1.0 + self.over_provisioning_percent / 100.0)) as u64
+                * UNIT_BYTES as u64
+                / CAPACITY_STEP_BYTES
+                * CAPACITY_STEP_BYTES;
+            let expected = format!("with its over-provisioning it can be at most {most}");
+            return Err(invalid("capacity_bytes", self.capacity_bytes, expected));
+        }
+        let flash = &self.flash;
+        let block_rows = [flash.dies_per_channel, flash.planes_per_die, flash.pages_per_block]
+            .iter()
+            .fold(u64::from(flash.channels), |product, &count| product.saturating_mul(count.into()));
+        if block_rows >= MAX_UNITS {
+            let expected = format!("with one block in each plane that makes {block_rows} pages, too many");
+            return Err(invalid("flash.channels", flash.channels, expected));
+        }
+        Ok(())
+    }
+
+    fn validate_power(&self) -> Result<(), InvalidField> {
+        let (cache, power) = (&self.cache, &self.power);
+        if cache.mode != CacheMode::Off && cache.bytes < self.flash.page_bytes.into() {
+            let expected = format!("it must hold at least one page, {} bytes", self.flash.page_bytes);
+            return Err(invalid("cache.bytes", cache.bytes, expected));
+        }
+        if cache.mode == CacheMode::Durable && power.plp == Plp::None {
+            return Err(invalid(
+                "cache.mode",
+                "\"durable\"",
+                "a durable cache needs power.plp = \"capacitor\"",
+            ));
+        }
+        if power.plp == Plp::Capacitor && power.dump_bytes < cache.bytes {
+            let expected = format!("the capacitor must save the cache, {} bytes", cache.bytes);
+            return Err(invalid("power.dump_bytes", power.dump_bytes, expected));
+        }
+        if power.plp == Plp::None && power.dump_bytes != 0 {
+            return Err(invalid("power.dump_bytes", power.dump_bytes, "without power.plp it must be 0"));
+        }
+        Ok(())
+    }
+}
+
+fn invalid(field: &'static str, value: impl ToString, expected: impl Into<String>) -> InvalidField {
+    InvalidField { field, value: value.to_string(), expected: expected.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rejected_field(change: impl FnOnce(&mut Profile)) -> &'static str {
+        let mut profile = Profile::load("tlc-nvme").unwrap();
+        change(&mut profile);
+        profile.validate().expect_err("the change makes the profile impossible").field
+    }
+
+    #[test]
+    fn capacities_that_are_zero_or_odd_are_rejected() {
+        assert_eq!(rejected_field(|p| p.capacity_bytes = 0), "capacity_bytes");
+        assert_eq!(rejected_field(|p| p.capacity_bytes = (1 << 30) + 1), "capacity_bytes");
+        assert_eq!(rejected_field(|p| p.capacity_bytes = 4096), "capacity_bytes");
+        assert_eq!(rejected_field(|p| p.capacity_bytes = 1 << 42), "capacity_bytes");
+        assert_eq!(rejected_field(|p| p.capacity_bytes = u64::MAX << 20), "capacity_bytes");
+    }
+
+    #[test]
+    fn impossible_over_provisioning_is_rejected() {
+        for percent in [0.0, -7.0, 400.5, f64::NAN, f64::INFINITY] {
+            let field = rejected_field(|p| p.over_provisioning_percent = percent);
+            assert_eq!(field, "over_provisioning_percent", "{percent}");
+        }
+    }
+
+    #[test]
+    fn zero_counts_and_huge_ones_are_rejected() {
+        assert_eq!(rejected_field(|p| p.flash.dies_per_channel = 0), "flash.dies_per_channel");
+        assert_eq!(rejected_field(|p| p.flash.endurance_cycles = 0), "flash.endurance_cycles");
+        assert_eq!(rejected_field(|p| p.link.bytes_per_second = 0), "link.bytes_per_second");
+        assert_eq!(rejected_field(|p| p.flash.channels = u32::MAX), "flash.channels");
+    }
+
+    #[test]
+    fn cache_and_power_must_fit_each_other() {
+        assert_eq!(rejected_field(|p| p.cache.bytes = 4096), "cache.bytes");
+        assert_eq!(rejected_field(|p| p.cache.mode = CacheMode::Durable), "cache.mode");
+        assert_eq!(rejected_field(|p| p.power.plp = Plp::Capacitor), "power.dump_bytes");
+        assert_eq!(rejected_field(|p| p.power.dump_bytes = 1 << 20), "power.dump_bytes");
+    }
+
+    #[test]
+    fn a_terabyte_and_a_megabyte_are_possible() {
+        for capacity_bytes in [1 << 20, 1 << 40] {
+            let profile = Profile { capacity_bytes, ..Profile::load("tlc-nvme").unwrap() };
+            assert_eq!(profile.validate(), Ok(()));
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! How a command ends badly. Names follow NVMe's status codes where it has them.
+
+use tantalum_ftl::{FtlError, Lpn, ShareRefusal, TxId};
+use tantalum_nand::NandError;
+
+/// Why a command was not done. Nothing was changed unless the variant says so.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Status {
+    /// NVMe "LBA Out of Range".
+    #[error("units {lpn}..{end} are out of range: the drive has {capacity_units} units", end = u64::from(lpn.0) + units)]
+    OutOfRange {
+        /// The first unit asked for.
+        lpn: Lpn,
+        /// How many.
+        units: u64,
+        /// What the drive has.
+        capacity_units: u64,
+    },
+    /// NVMe "Invalid Field in Command".
+    #[error("invalid field in command: {0}")]
+    InvalidField(String),
+    /// Data that are not a whole number of units, or not the number that the command takes.
+    #[error("{bytes} bytes of data: {expected}")]
+    DataLength {
+        /// What came.
+        bytes: usize,
+        /// What would be right.
+        expected: &'static str,
+    },
+    /// A `share` of a unit that has no mapping.
+    #[error("unit {lpn} is not mapped, so it cannot be shared")]
+    Unmapped {
+        /// The unit.
+        lpn: Lpn,
+    },
+    /// More than the drive does in one step; see [`crate::Limits`].
+    #[error("{what}: {asked} asked for, the drive's limit is {limit}")]
+    OverLimit {
+        /// What is limited.
+        what: &'static str,
+        /// What was asked for.
+        asked: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// No such open transaction.
+    #[error("transaction {0} is not open")]
+    UnknownTransaction(TxId),
+    /// A hinted page that does not follow the one before it.
+    #[error("hinted page out of order: {0}")]
+    SlotOutOfOrder(String),
+    /// NVMe "Capacity Exceeded": no flash is left even after garbage collection.
+    #[error("capacity exceeded: no free flash is left; trim something")]
+    CapacityExceeded,
+    /// NVMe "Unrecovered Read Error".
+    #[error("unit {lpn} cannot be read: its flash page is uncorrectable")]
+    Unreadable {
+        /// The unit.
+        lpn: Lpn,
+    },
+    /// NVMe "Namespace is Write Protected": too few good blocks are left.
+    #[error("the drive is read-only: too few good blocks are left")]
+    ReadOnly,
+    /// Power is off; the command may or may not have taken effect, as the promises allow.
+    #[error("the drive has no power")]
+    PowerLost,
+    /// The host's file below the image failed. The drive stops.
+    #[error("image file: {0}")]
+    Image(String),
+}
+
+impl From<ShareRefusal> for Status {
+    fn from(refusal: ShareRefusal) -> Status {
+        match refusal {
+            ShareRefusal::Unmapped(lpn) => Status::Unmapped { lpn },
+            ShareRefusal::TooMany { units, limit } => {
+                Status::OverLimit { what: "units in a share", asked: units, limit }
+            }
+            ShareRefusal::TableFull { owners, limit } => {
+                Status::OverLimit { what: "owners of shared units", asked: owners, limit }
+            }
+            other => Status::InvalidField(other.to_string()),
+        }
+    }
+}
+
+impl From<FtlError> for Status {
+    fn from(error: FtlError) -> Status {
+        match error {
+            FtlError::Nand(NandError::PowerLost) => Status::PowerLost,
+            FtlError::CapacityExceeded => Status::CapacityExceeded,
+            FtlError::ReadOnly => Status::ReadOnly,
+            FtlError::Unreadable { lpn, .. } => Status::Unreadable { lpn },
+            error => Status::Image(error.to_string()),
+        }
+    }
+}

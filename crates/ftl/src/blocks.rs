@@ -1,0 +1,192 @@
+//! What each block is used for, the free blocks, and which block is to be erased next.
+//!
+//! A free block may still hold old pages: it is erased when it is opened, never before (see `erase.rs`).
+
+use tantalum_nand::{BlockId, Geometry, Nand, PlaneId};
+
+use crate::layout::VictimPolicy;
+use crate::types::Seq;
+
+/// What a block is used for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BlockUse {
+    /// Nothing; it may need an erase before it is opened.
+    Free,
+    /// A data stream writes to it.
+    Open,
+    /// Full, or closed by recovery: a possible victim.
+    Closed,
+    /// Journal pages.
+    Journal,
+    /// Checkpoint pages.
+    Checkpoint,
+    /// Kept erased for the capacitor's dump.
+    Dump,
+    /// Retired.
+    Bad,
+}
+
+/// The uses of all blocks.
+#[derive(Clone, Debug)]
+pub struct Blocks {
+    uses: Vec<BlockUse>,
+    /// Whether a free block is known to be erased.
+    erased: Vec<bool>,
+    /// Whether the block has batch or hint marks that no checkpoint covers.
+    marked: Vec<bool>,
+    /// The last step programmed into a block: its age for cost-benefit.
+    last_step: Vec<Seq>,
+    free_of_plane: Vec<Vec<BlockId>>,
+    free: u32,
+}
+
+impl Blocks {
+    /// All blocks free; erased if the medium is new.
+    pub fn new(geometry: &Geometry, nand: &Nand, erased: bool) -> Blocks {
+        let count = geometry.blocks() as usize;
+        let mut blocks = Blocks {
+            uses: vec![BlockUse::Bad; count],
+            erased: vec![false; count],
+            marked: vec![false; count],
+            last_step: vec![Seq(0); count],
+            free_of_plane: vec![Vec::new(); geometry.planes() as usize],
+            free: 0,
+        };
+        // the lowest numbers are taken first
+        for block in (0..geometry.blocks()).rev().map(BlockId) {
+            if !nand.is_bad(block) {
+                blocks.release(geometry.plane_of(block), block);
+                blocks.erased[block.index()] = erased;
+            }
+        }
+        blocks
+    }
+
+    /// What a block is used for.
+    #[inline]
+    pub fn block_use(&self, block: BlockId) -> BlockUse {
+        self.uses[block.index()]
+    }
+
+    /// Changes a block's use; not from or to free.
+    pub fn set_use(&mut self, block: BlockId, block_use: BlockUse) {
+        debug_assert!(self.uses[block.index()] != BlockUse::Free && block_use != BlockUse::Free);
+        self.uses[block.index()] = block_use;
+    }
+
+    /// Free blocks.
+    pub fn free(&self) -> u32 {
+        self.free
+    }
+
+    /// Free blocks of a plane.
+    pub fn free_in(&self, plane: PlaneId) -> usize {
+        self.free_of_plane[plane.index()].len()
+    }
+
+    /// Takes the least-worn free block of a plane (dynamic wear levelling), the erased ones first among equals.
+    pub fn take(&mut self, plane: PlaneId, block_use: BlockUse, nand: &Nand) -> Option<BlockId> {
+        let free = &mut self.free_of_plane[plane.index()];
+        let (index, _) = free
+            .iter()
+            .enumerate()
+            .rev()
+            .min_by_key(|(_, block)| (nand.erase_count(**block), !self.erased[block.index()]))?;
+        let block = free.swap_remove(index);
+        self.free -= 1;
+        self.uses[block.index()] = block_use;
+        Some(block)
+    }
+
+    /// Takes a certain free block.
+    pub fn take_block(&mut self, plane: PlaneId, block: BlockId, block_use: BlockUse) {
+        let free = &mut self.free_of_plane[plane.index()];
+        let index =
+            free.iter().position(|other| *other == block).expect("a free block is in its plane's list");
+        free.swap_remove(index);
+        self.free -= 1;
+        self.uses[block.index()] = block_use;
+    }
+
+    /// Gives a block back. It is erased when it is opened.
+    pub fn release(&mut self, plane: PlaneId, block: BlockId) {
+        debug_assert_ne!(self.uses[block.index()], BlockUse::Free, "block {block} is free already");
+        self.uses[block.index()] = BlockUse::Free;
+        self.erased[block.index()] = false;
+        self.free_of_plane[plane.index()].push(block);
+        self.free += 1;
+    }
+
+    /// Whether a block is known to be erased.
+    pub fn is_erased(&self, block: BlockId) -> bool {
+        self.erased[block.index()]
+    }
+
+    /// Notes that a block was erased, or that it no longer is.
+    pub fn set_erased(&mut self, block: BlockId, erased: bool) {
+        self.erased[block.index()] = erased;
+    }
+
+    /// Notes what was programmed into a block.
+    #[inline]
+    pub fn programmed(&mut self, block: BlockId, step: Seq, marked: bool) {
+        self.last_step[block.index()] = step;
+        if marked {
+            self.marked[block.index()] = true;
+        }
+    }
+
+    /// Whether a block has marks that no checkpoint covers.
+    pub fn is_marked(&self, block: BlockId) -> bool {
+        self.marked[block.index()]
+    }
+
+    /// A checkpoint covers all marks, or this block's were erased.
+    pub fn clear_marks(&mut self, block: Option<BlockId>) {
+        match block {
+            Some(block) => self.marked[block.index()] = false,
+            None => self.marked.fill(false),
+        }
+    }
+
+    /// The best victim, none if every closed block is full of valid units.
+    pub fn victim(
+        &self,
+        policy: VictimPolicy,
+        valid: &[u32],
+        units_per_block: u32,
+        now: Seq,
+    ) -> Option<BlockId> {
+        let closed = self
+            .uses
+            .iter()
+            .zip(valid)
+            .enumerate()
+            .filter(|(_, (block_use, valid))| **block_use == BlockUse::Closed && **valid < units_per_block)
+            .map(|(index, (_, valid))| (index, *valid));
+        let best = match policy {
+            VictimPolicy::Greedy => closed.min_by_key(|(_, valid)| *valid),
+            VictimPolicy::CostBenefit => closed.max_by_key(|&(index, valid)| {
+                let age = u128::from(now.0 - self.last_step[index].0) + 1;
+                let freed = u128::from(units_per_block - valid);
+                // (1 - u) / 2u times age; the scale keeps integers exact
+                (age * freed * 1_000_000) / (2 * u128::from(valid)).max(1)
+            }),
+        };
+        best.map(|(index, _)| BlockId(index as u32))
+    }
+
+    /// The least-worn closed block, for static wear levelling.
+    pub fn coldest(&self, nand: &Nand) -> Option<BlockId> {
+        (0..self.uses.len() as u32)
+            .map(BlockId)
+            .filter(|block| self.uses[block.index()] == BlockUse::Closed)
+            .min_by_key(|block| nand.erase_count(*block))
+    }
+
+    /// All blocks with this use.
+    pub fn with_use(&self, block_use: BlockUse) -> impl Iterator<Item = BlockId> {
+        let uses = &self.uses;
+        (0..uses.len() as u32).map(BlockId).filter(move |block| uses[block.index()] == block_use)
+    }
+}

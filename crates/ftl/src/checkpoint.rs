@@ -1,0 +1,407 @@
+//! The checkpoint: the L2P as of a step, and what is still conditional then.
+//!
+//! It holds the chunks of L2P that were ever mapped, the owners whose versions no spare area tells, living hints
+//! with the whole runs of their logs, the blocks that were open (recovery reads on in them), and the counters.
+//! A checkpoint counts only if all its pages are there. The one before it, and the journal that it covers, are
+//! free only after it; by the erase rule they are erased after it finished programming (hazard 10).
+
+use std::collections::BTreeSet;
+
+use tantalum_nand::{BlockId, NandError, Nanoseconds, PageId, Ppn, UNIT_BYTES};
+
+use crate::blocks::BlockUse;
+use crate::error::FtlError;
+use crate::ftl::{Counters, Ftl, Programmed};
+use crate::logs::Living;
+use crate::map::{CHUNK_ENTRIES, Claim};
+use crate::spare::{BatchMark, Kind, Mark, Spare};
+use crate::types::{Generation, Hint, Lpn, Seq};
+
+/// What the running drive knows of its checkpoints.
+#[derive(Clone, Debug, Default)]
+pub struct Checkpoint {
+    /// The step of the last one.
+    pub step: Seq,
+    /// Its blocks.
+    pub blocks: Vec<BlockId>,
+    /// Data pages programmed since.
+    pub pages_since: u64,
+    /// Erases at which wear is looked at next.
+    pub next_wear_check: u64,
+}
+
+/// A checkpoint's contents.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Contents {
+    /// Logical capacity, to recognise another drive's.
+    pub logical_units: u32,
+    /// Whether the drive was shut down after it.
+    pub clean: bool,
+    /// The counter.
+    pub seq: Seq,
+    /// The newest version at which anything was unmapped.
+    pub last_unmap: Seq,
+    /// The counters.
+    pub counters: Counters,
+    /// Blocks that data streams had open.
+    pub open_blocks: Vec<BlockId>,
+    /// Owners with versions that spare areas do not tell.
+    pub versions: Vec<(Lpn, Seq)>,
+    /// Living hints: the log page, the hint, the version and the place of the log page.
+    pub hints: Vec<(Lpn, Living, Ppn)>,
+    /// Whole runs of the logs with living hints: generation, attempt, last slot.
+    pub runs: Vec<(Generation, u32, u32)>,
+    /// L2P in chunks: the chunk's number, and its entries (0, or the place plus 1).
+    pub chunks: Vec<(u32, Vec<u32>)>,
+}
+
+const MAGIC: u64 = u64::from_le_bytes(*b"TANTCKP1");
+
+impl Contents {
+    /// Bytes with a length and a checksum in front.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![0; 24];
+        let mut put = |values: &[u64]| values.iter().for_each(|value| out.extend(value.to_le_bytes()));
+        let counters = &self.counters;
+        let programmed = &counters.programmed;
+        put(&[self.logical_units.into(), self.clean.into(), self.seq.0, self.last_unmap.0]);
+        put(&[programmed.host, programmed.padding, programmed.copyback, programmed.journal]);
+        put(&[
+            programmed.checkpoint,
+            programmed.dump,
+            counters.erased,
+            counters.shared,
+            counters.brought_home,
+        ]);
+        put(&[counters.remapped, counters.committed, counters.collections, counters.checkpoints]);
+        put(&counters.controller);
+        put(&[self.open_blocks.len() as u64]);
+        self.open_blocks.iter().for_each(|block| put(&[block.0.into()]));
+        put(&[self.versions.len() as u64]);
+        self.versions.iter().for_each(|(lpn, version)| put(&[lpn.0.into(), version.0]));
+        put(&[self.runs.len() as u64]);
+        self.runs
+            .iter()
+            .for_each(|(generation, attempt, last)| put(&[generation.0, (*attempt).into(), (*last).into()]));
+        put(&[self.hints.len() as u64]);
+        for (log_lpn, Living { hint, version, claims_home }, ppn) in &self.hints {
+            put(&[pair(log_lpn.0, ppn.0), version.0, hint.generation.0, pair(hint.attempt, hint.start)]);
+            let home = hint.home.filter(|_| *claims_home).map_or(u32::MAX, |home| home.0);
+            put(&[pair(hint.first, hint.slot), pair(home, hint.end.into())]);
+        }
+        put(&[self.chunks.len() as u64]);
+        for (number, entries) in &self.chunks {
+            put(&[pair(*number, entries.len() as u32)]);
+            entries.chunks(2).for_each(|two| put(&[pair(two[0], two.get(1).copied().unwrap_or(0))]));
+        }
+        let bytes = (out.len() - 24) as u64;
+        let checksum = crc32c::crc32c(&out[24..]);
+        out[..8].copy_from_slice(&MAGIC.to_le_bytes());
+        out[8..16].copy_from_slice(&bytes.to_le_bytes());
+        out[16..24].copy_from_slice(&u64::from(checksum).to_le_bytes());
+        out
+    }
+
+    /// Reads the bytes; none if they are damaged or of another version.
+    pub fn decode(bytes: &[u8]) -> Option<Contents> {
+        let mut header = Reader { rest: bytes };
+        if header.next()? != MAGIC {
+            return None;
+        }
+        let length = usize::try_from(header.next()?).ok()?;
+        let checksum = header.next()?;
+        let body = header.rest.get(..length)?;
+        if u64::from(crc32c::crc32c(body)) != checksum {
+            return None;
+        }
+        let mut reader = Reader { rest: body };
+        let [logical_units, clean, seq, last_unmap] = reader.array()?;
+        let [host, padding, copyback, journal, checkpoint, dump] = reader.array()?;
+        let [erased, shared, brought_home, remapped, committed, collections, checkpoints] = reader.array()?;
+        let controller = reader.array()?;
+        let programmed = Programmed { host, padding, copyback, journal, checkpoint, dump };
+        Some(Contents {
+            logical_units: logical_units.try_into().ok()?,
+            clean: clean != 0,
+            seq: Seq(seq),
+            last_unmap: Seq(last_unmap),
+            counters: Counters {
+                programmed,
+                erased,
+                shared,
+                brought_home,
+                remapped,
+                committed,
+                collections,
+                checkpoints,
+                controller,
+            },
+            open_blocks: reader.list(|reader| Some(BlockId(reader.next()?.try_into().ok()?)))?,
+            versions: reader
+                .list(|reader| Some((Lpn(reader.next()?.try_into().ok()?), Seq(reader.next()?))))?,
+            runs: reader.list(|reader| {
+                let [generation, attempt, last] = reader.array()?;
+                Some((Generation(generation), attempt.try_into().ok()?, last.try_into().ok()?))
+            })?,
+            hints: reader.list(Reader::hint)?,
+            chunks: reader.list(Reader::chunk)?,
+        })
+    }
+}
+
+fn pair(low: u32, high: u32) -> u64 {
+    u64::from(low) | u64::from(high) << 32
+}
+
+fn split(value: u64) -> (u32, u32) {
+    (value as u32, (value >> 32) as u32)
+}
+
+struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl Reader<'_> {
+    fn next(&mut self) -> Option<u64> {
+        let (value, rest) = self.rest.split_first_chunk()?;
+        self.rest = rest;
+        Some(u64::from_le_bytes(*value))
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u64; N]> {
+        let mut values = [0; N];
+        for value in &mut values {
+            *value = self.next()?;
+        }
+        Some(values)
+    }
+
+    fn list<T>(&mut self, item: impl Fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
+        let count = self.next()?;
+        // an item takes at least eight bytes, so a count beyond that is nonsense
+        if count > self.rest.len() as u64 / 8 {
+            return None;
+        }
+        (0..count).map(|_| item(self)).collect()
+    }
+
+    fn hint(&mut self) -> Option<(Lpn, Living, Ppn)> {
+        let [places, version, generation, attempts, slots, home] = self.array()?;
+        let ((log_lpn, ppn), (attempt, start)) = (split(places), split(attempts));
+        let ((first, slot), (home, end)) = (split(slots), split(home));
+        let home = (home != u32::MAX).then_some(Lpn(home));
+        let hint =
+            Hint { generation: Generation(generation), attempt, start, first, slot, end: end != 0, home };
+        let living = Living { hint, version: Seq(version), claims_home: home.is_some() };
+        Some((Lpn(log_lpn), living, Ppn(ppn)))
+    }
+
+    fn chunk(&mut self) -> Option<(u32, Vec<u32>)> {
+        let (number, entries) = split(self.next()?);
+        if entries as usize > CHUNK_ENTRIES {
+            return None;
+        }
+        let mut chunk = Vec::with_capacity(entries as usize + 1);
+        for _ in 0..entries.div_ceil(2) {
+            let (low, high) = split(self.next()?);
+            chunk.extend([low, high]);
+        }
+        chunk.truncate(entries as usize);
+        Some((number, chunk))
+    }
+}
+
+impl Ftl {
+    /// Whether recovery would have to read too much.
+    pub(crate) fn checkpoint_due(&self) -> bool {
+        self.checkpoint.pages_since >= self.layout.checkpoint_interval_pages
+            || self.journal.blocks.len() as u32 > self.layout.journal_blocks
+    }
+
+    /// Takes a checkpoint and frees what it makes superfluous.
+    pub fn take_checkpoint(&mut self, at_ns: Nanoseconds, clean: bool) -> Result<Nanoseconds, FtlError> {
+        self.flush_journal(at_ns)?;
+        let step = self.next_seq();
+        self.counters.checkpoints += 1;
+        let bytes = self.contents(clean).encode();
+        let (blocks, done_ns) = self.program_checkpoint(&bytes, step, at_ns)?;
+        self.retain_only(blocks, step);
+        Ok(done_ns)
+    }
+
+    fn contents(&mut self, clean: bool) -> Contents {
+        let mut versions = Vec::new();
+        for (_, claim) in self.map.claims() {
+            if let Claim::Owners(owners) = claim {
+                versions.extend(owners.iter().copied());
+            }
+        }
+        versions.sort_unstable();
+        self.logs.settle_evidence(&mut self.map);
+        let mut hints: Vec<(Lpn, Living, Ppn)> = self
+            .logs
+            .living()
+            .filter_map(|(lpn, living)| Some((lpn, *living, self.map.lookup(lpn)?)))
+            .collect();
+        hints.sort_unstable_by_key(|hint| hint.0);
+        let generations: BTreeSet<Generation> = hints.iter().map(|hint| hint.1.hint.generation).collect();
+        let mut runs = Vec::new();
+        for generation in generations {
+            let run = self.logs.whole_run(generation);
+            runs.extend(run.into_iter().map(|(attempt, last)| (generation, attempt, last)));
+        }
+        Contents {
+            logical_units: self.config.logical_units,
+            clean,
+            seq: self.seq,
+            last_unmap: self.last_unmap,
+            counters: self.counters,
+            open_blocks: self.host.blocks().chain(self.collect.blocks()).collect(),
+            versions,
+            hints,
+            runs,
+            chunks: self.map.chunks().map(|(number, entries)| (number as u32, entries.collect())).collect(),
+        }
+    }
+
+    /// Programs the pages side by side on as many blocks as they fill.
+    fn program_checkpoint(
+        &mut self,
+        bytes: &[u8],
+        step: Seq,
+        at_ns: Nanoseconds,
+    ) -> Result<(Vec<BlockId>, Nanoseconds), FtlError> {
+        let page_bytes = self.geometry.page_bytes as usize;
+        let count = bytes.len().div_ceil(page_bytes) as u32;
+        let mut blocks = Vec::new();
+        for _ in 0..count.div_ceil(self.geometry.pages_per_block) {
+            blocks.push(self.take_system_block(BlockUse::Checkpoint, at_ns)?);
+        }
+        let earliest_ns = at_ns.max(self.nand.programs_done_ns());
+        let mut done_ns = earliest_ns;
+        let mut turn = 0;
+        for (index, page) in bytes.chunks(page_bytes).enumerate() {
+            let mark = BatchMark { id: step, index: index as u32, count };
+            done_ns =
+                done_ns.max(self.program_checkpoint_page(page, mark, &mut blocks, &mut turn, earliest_ns)?);
+        }
+        Ok((blocks, done_ns))
+    }
+
+    fn program_checkpoint_page(
+        &mut self,
+        bytes: &[u8],
+        mark: BatchMark,
+        blocks: &mut Vec<BlockId>,
+        turn: &mut usize,
+        earliest_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, FtlError> {
+        let units = self.geometry.units_per_page() as usize;
+        let mut spare = Spare::new(Kind::Checkpoint, mark.id);
+        spare.mark = Mark::Batch(mark);
+        let mut unit_aligned = bytes.to_vec();
+        unit_aligned.resize(bytes.len().next_multiple_of(UNIT_BYTES), 0);
+        let page = self.stage_page(&unit_aligned, &spare)?;
+        loop {
+            let Some(place) = self.next_checkpoint_page(blocks, turn) else {
+                // program failures used up what was planned
+                blocks.push(self.take_system_block(BlockUse::Checkpoint, earliest_ns)?);
+                continue;
+            };
+            match self.nand.program(place, &page.sources[..units], &page.spares[..units], earliest_ns) {
+                Ok(done_ns) => {
+                    self.counters.programmed.checkpoint += units as u64;
+                    return Ok(done_ns);
+                }
+                Err(NandError::ProgramFailed { .. }) => self.failing.push(self.geometry.block_of(place)),
+                Err(error) => {
+                    self.release_page(&page, &error);
+                    return Err(error.into());
+                }
+            }
+        }
+    }
+
+    fn next_checkpoint_page(&self, blocks: &[BlockId], turn: &mut usize) -> Option<PageId> {
+        for _ in 0..blocks.len() {
+            let block = blocks[*turn % blocks.len()];
+            *turn += 1;
+            let index = self.nand.next_page(block);
+            if index < self.geometry.pages_per_block && !self.failing.contains(&block) {
+                return Some(self.geometry.page(block, index));
+            }
+        }
+        None
+    }
+
+    /// The checkpoint at `step` stands: what is older may go.
+    pub(crate) fn retain_only(&mut self, blocks: Vec<BlockId>, step: Seq) {
+        let old = std::mem::replace(&mut self.checkpoint.blocks, blocks);
+        let kept = [self.journal.open, self.journal.next];
+        let journal = std::mem::take(&mut self.journal.blocks);
+        let (kept, covered): (Vec<BlockId>, Vec<BlockId>) =
+            journal.into_iter().partition(|block| kept.contains(&Some(*block)));
+        self.journal.blocks = kept;
+        for block in old.into_iter().chain(covered) {
+            self.blocks.release(self.geometry.plane_of(block), block);
+        }
+        self.checkpoint.step = step;
+        self.checkpoint.pages_since = 0;
+        self.blocks.clear_marks(None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Contents {
+        let hint = Hint {
+            generation: Generation(9),
+            attempt: 1,
+            start: 2,
+            first: 3,
+            slot: 4,
+            end: true,
+            home: Some(Lpn(77)),
+        };
+        let homeless = Hint { home: None, end: false, ..hint };
+        Contents {
+            logical_units: 5000,
+            clean: true,
+            seq: Seq(1 << 50),
+            last_unmap: Seq(12),
+            counters: Counters { erased: 3, checkpoints: 4, ..Counters::default() },
+            open_blocks: vec![BlockId(1), BlockId(5)],
+            versions: vec![(Lpn(3), Seq(4)), (Lpn(9), Seq(10))],
+            hints: vec![
+                (Lpn(4), Living { hint, version: Seq(8), claims_home: true }, Ppn(6)),
+                (Lpn(5), Living { hint: homeless, version: Seq(9), claims_home: false }, Ppn(7)),
+            ],
+            runs: vec![(Generation(9), 0, 2), (Generation(9), 1, 4)],
+            chunks: vec![(0, (0..1024).collect()), (4, vec![1, 0, 3])],
+        }
+    }
+
+    #[test]
+    fn contents_round_trip() {
+        let contents = sample();
+        let mut bytes = contents.encode();
+        assert_eq!(Contents::decode(&bytes).as_ref(), Some(&contents));
+        bytes.resize(bytes.len().next_multiple_of(4096), 0);
+        assert_eq!(Contents::decode(&bytes), Some(contents), "pages are padded with zeros");
+    }
+
+    #[test]
+    fn damage_is_noticed() {
+        let bytes = sample().encode();
+        for length in [0, 8, 23, 24, bytes.len() / 2, bytes.len() - 1] {
+            assert_eq!(Contents::decode(&bytes[..length]), None, "cut to {length} bytes");
+        }
+        for at in (0..bytes.len()).step_by(97) {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1;
+            assert_eq!(Contents::decode(&damaged), None, "bit flipped in byte {at}");
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! Garbage collection and wear levelling: valid units are moved out of a victim, which becomes free.
+//!
+//! A copyback keeps the versions of a unit and takes a new step (hazard 6). It lists all owners the unit has;
+//! those that do not fit into the spare area go into the journal (hazard 5). Moved units fill whole pages, across
+//! victims; a victim is free only when all its units are programmed elsewhere.
+
+use tantalum_nand::{BlockId, Nanoseconds, PageState, Ppn, Source, UNIT_BYTES, UnitSpare};
+
+use crate::blocks::BlockUse;
+use crate::error::FtlError;
+use crate::ftl::{Ftl, PageImage, Target};
+use crate::journal::Record;
+use crate::map::{Claim, Owner};
+use crate::spare::{self, Kind, Mark, Spare};
+use crate::types::{Lpn, Seq, TxId};
+
+/// Erases between two looks at the wear spread.
+const WEAR_CHECK_ERASES: u64 = 64;
+
+/// A unit on its way.
+#[derive(Clone, Copy)]
+enum Moving {
+    /// One owner, whose version the new spare area tells.
+    Plain(Lpn),
+    /// Several owners, or versions that the old spare area does not tell.
+    Owners { in_spare: bool },
+    /// A page of an open transaction.
+    Transaction(TxId, Lpn),
+}
+
+/// Victims being emptied together, so that moved units fill whole pages.
+struct Collection {
+    moving: MovingPage,
+    emptied: Vec<BlockId>,
+}
+
+/// A page of units on their way.
+struct MovingPage {
+    page: PageImage,
+    units: Vec<(Ppn, Moving)>,
+    earliest_ns: Nanoseconds,
+    step: Seq,
+}
+
+impl Ftl {
+    /// Collects until there is space beyond the reserve.
+    pub(crate) fn collect_garbage(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        let target = self.collection_reserve() + 2;
+        let mut collection = Collection { moving: self.new_moving_page(at_ns), emptied: Vec::new() };
+        // each victim frees something; more rounds than blocks mean that nothing is gained
+        for _ in 0..2 * self.geometry.blocks() {
+            if self.spare_blocks() >= target {
+                break;
+            }
+            let Some(victim) = self.choose_victim() else { break };
+            self.collect_into(&mut collection, victim, at_ns)?;
+        }
+        self.finish_collection(collection, at_ns)
+    }
+
+    /// Collects one victim more, whatever the reserve says. False if nothing was gained.
+    pub(crate) fn collect_one_more(&mut self, at_ns: Nanoseconds) -> Result<bool, FtlError> {
+        let before = self.spare_blocks();
+        let Some(victim) = self.choose_victim() else { return Ok(false) };
+        self.collect_block(victim, at_ns)?;
+        Ok(self.spare_blocks() > before)
+    }
+
+    fn choose_victim(&self) -> Option<BlockId> {
+        let units_per_block = self.geometry.units_per_block();
+        self.blocks.victim(self.config.victim_policy, self.map.valid_counts(), units_per_block, self.seq)
+    }
+
+    /// Moves everything out of one block and frees it.
+    fn collect_block(&mut self, block: BlockId, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        let mut collection = Collection { moving: self.new_moving_page(at_ns), emptied: Vec::new() };
+        self.collect_into(&mut collection, block, at_ns)?;
+        self.finish_collection(collection, at_ns)
+    }
+
+    fn collect_into(
+        &mut self,
+        collection: &mut Collection,
+        victim: BlockId,
+        at_ns: Nanoseconds,
+    ) -> Result<(), FtlError> {
+        // no victim again while its last units wait for a full page
+        self.blocks.set_use(victim, BlockUse::Open);
+        collection.emptied.push(victim);
+        let moved = self.empty_block(victim, &mut collection.moving, at_ns);
+        if moved.is_err() || collection.moving.units.is_empty() {
+            self.free_emptied(&mut collection.emptied);
+        }
+        moved
+    }
+
+    fn finish_collection(&mut self, mut collection: Collection, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        let programmed = self.program_moving(&mut collection.moving, at_ns);
+        self.free_emptied(&mut collection.emptied);
+        programmed
+    }
+
+    /// Frees the blocks that are empty now. One that is not keeps units that could not be moved: it stays closed if
+    /// there was no space for them, and is used no more if they cannot be read.
+    fn free_emptied(&mut self, emptied: &mut Vec<BlockId>) {
+        for block in emptied.drain(..) {
+            if self.map.valid(block) == 0 {
+                self.counters.collections += 1;
+                self.blocks.release(self.geometry.plane_of(block), block);
+            } else if self.has_unreadable_units(block) {
+                self.blocks.set_use(block, BlockUse::Bad);
+            } else {
+                self.blocks.set_use(block, BlockUse::Closed);
+            }
+        }
+    }
+
+    fn has_unreadable_units(&self, block: BlockId) -> bool {
+        (0..self.geometry.pages_per_block)
+            .any(|index| self.nand.page_state(self.geometry.page(block, index)) == PageState::Uncorrectable)
+    }
+
+    fn new_moving_page(&mut self, at_ns: Nanoseconds) -> MovingPage {
+        // members of an atomic batch lose their mark when moved: the whole batch must be on flash before
+        let earliest_ns = at_ns.max(self.batches_done_ns);
+        MovingPage { page: PageImage::new(), units: Vec::with_capacity(4), earliest_ns, step: Seq(0) }
+    }
+
+    fn empty_block(
+        &mut self,
+        victim: BlockId,
+        moving: &mut MovingPage,
+        at_ns: Nanoseconds,
+    ) -> Result<(), FtlError> {
+        let mut spares = std::mem::take(&mut self.scratch.spares);
+        let moved = match self.nand.block_spares(victim, &mut spares) {
+            Ok(()) => self.move_units(victim, &spares, moving, at_ns),
+            Err(error) => Err(error.into()),
+        };
+        self.scratch.spares = spares;
+        moved
+    }
+
+    fn move_units(
+        &mut self,
+        victim: BlockId,
+        spares: &[UnitSpare],
+        moving: &mut MovingPage,
+        at_ns: Nanoseconds,
+    ) -> Result<(), FtlError> {
+        let units_per_page = self.geometry.units_per_page();
+        let first = self.geometry.first_unit(victim);
+        let mut charged = None;
+        for (index, spare) in spares.iter().enumerate() {
+            let ppn = Ppn(first.0 + index as u32);
+            if self.map.owner(ppn) == Owner::None {
+                continue;
+            }
+            let page = self.geometry.page_of(ppn);
+            if self.nand.page_state(page) == PageState::Uncorrectable {
+                continue;
+            }
+            if charged != Some(page) {
+                let done_ns = self.nand.charge_read(page, UNIT_BYTES as u32 * units_per_page, at_ns);
+                moving.earliest_ns = moving.earliest_ns.max(done_ns);
+                charged = Some(page);
+            }
+            self.take_along(ppn, spare, moving, at_ns)?;
+            if moving.units.len() == units_per_page as usize {
+                self.program_moving(moving, at_ns)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts one unit onto the page, with the spare area that its copy gets.
+    #[inline]
+    fn take_along(
+        &mut self,
+        ppn: Ppn,
+        old: &UnitSpare,
+        moving: &mut MovingPage,
+        at_ns: Nanoseconds,
+    ) -> Result<(), FtlError> {
+        if moving.units.is_empty() {
+            moving.step = self.next_seq();
+        }
+        if let Owner::Plain(lpn) = self.map.owner(ppn)
+            && spare::is_plain(old)
+        {
+            let mut copy = *old;
+            spare::set_step(&mut copy, moving.step);
+            moving.page.push(Source::Copy(ppn), copy);
+            moving.units.push((ppn, Moving::Plain(lpn)));
+            return Ok(());
+        }
+        let (copy, how) = self.copy_marked(ppn, old, moving.step, at_ns)?;
+        moving.page.marked |= matches!(copy.mark, Mark::Hint(..));
+        moving.page.push(Source::Copy(ppn), copy.encode());
+        moving.units.push((ppn, how));
+        Ok(())
+    }
+
+    /// The spare area of a copy that is more than a plain unit's.
+    fn copy_marked(
+        &mut self,
+        ppn: Ppn,
+        old: &UnitSpare,
+        step: Seq,
+        at_ns: Nanoseconds,
+    ) -> Result<(Spare, Moving), FtlError> {
+        let old = Spare::decode(old).ok_or_else(|| FtlError::Damaged(format!("spare area of unit {ppn}")))?;
+        let mut copy = Spare::new(Kind::Data, step);
+        copy.metadata = old.metadata;
+        let owners = match self.map.owner(ppn) {
+            Owner::Plain(lpn) => {
+                let version = old.version_of(lpn);
+                vec![(
+                    lpn,
+                    version.unwrap_or_else(|| panic!("spare area of unit {ppn} names no owner {lpn}")),
+                )]
+            }
+            Owner::Claim(Claim::Owners(owners)) => owners.clone(),
+            Owner::Claim(&Claim::Transaction(tx, lpn)) => {
+                copy.kind = Kind::Transaction;
+                copy.push_owner(lpn, old.version_of(lpn).unwrap_or(old.step));
+                return Ok((copy, Moving::Transaction(tx, lpn)));
+            }
+            Owner::None => unreachable!("unit {ppn} is valid"),
+        };
+        self.charge_spilled_owners(&owners, at_ns);
+        if let Mark::Hint(hint, log_lpn) = old.mark {
+            let lives = self.logs.hint(log_lpn).is_some_and(|living| living.hint == hint);
+            if lives && owners.iter().any(|owner| owner.0 == log_lpn) {
+                copy.mark = old.mark;
+            }
+        }
+        // the log page comes first: its version is the hint's
+        let log_lpn = if let Mark::Hint(_, log_lpn) = copy.mark { Some(log_lpn) } else { None };
+        let mut ordered = owners;
+        ordered.sort_by_key(|owner| (Some(owner.0) != log_lpn, owner.0));
+        let mut in_spare = true;
+        for &(lpn, version) in &ordered {
+            in_spare &= copy.push_owner(lpn, version);
+        }
+        match ordered[..] {
+            [(lpn, _)] if self.map.owner(ppn) == Owner::Plain(lpn) => Ok((copy, Moving::Plain(lpn))),
+            _ => Ok((copy, Moving::Owners { in_spare })),
+        }
+    }
+
+    /// Beyond what DRAM holds, the table of shared units is on flash and must be read.
+    fn charge_spilled_owners(&mut self, owners: &[(Lpn, Seq)], at_ns: Nanoseconds) {
+        if owners.len() > 1
+            && self.map.extra_owners() > self.config.shared_owners as usize
+            && let Some(&block) = self.checkpoint.blocks.first()
+        {
+            self.nand.charge_read(self.geometry.page(block, 0), UNIT_BYTES as u32, at_ns);
+        }
+    }
+
+    /// Programs the units on their way and moves their owners.
+    fn program_moving(&mut self, moving: &mut MovingPage, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        if moving.units.is_empty() {
+            return Ok(());
+        }
+        let (place, _) = self.program(Target::Collect, &moving.page, moving.step, moving.earliest_ns)?;
+        self.counters.programmed.copyback += moving.units.len() as u64;
+        for index in 0..moving.units.len() {
+            let (from, how) = moving.units[index];
+            let to = self.geometry.unit(place, index as u32);
+            match how {
+                Moving::Plain(lpn) => self.map.relocate_plain(lpn, from, to),
+                Moving::Transaction(tx, lpn) => {
+                    let claim = self.map.unclaim(from);
+                    self.map.claim(to, claim);
+                    self.transactions.moved(tx, lpn, to);
+                }
+                Moving::Owners { in_spare } => {
+                    self.move_owners(from, to, in_spare, &moving.page.spares[index], at_ns)?
+                }
+            }
+        }
+        moving.units.clear();
+        moving.page = PageImage::new();
+        moving.earliest_ns = at_ns.max(self.batches_done_ns);
+        Ok(())
+    }
+
+    fn move_owners(
+        &mut self,
+        from: Ppn,
+        to: Ppn,
+        in_spare: bool,
+        spare: &UnitSpare,
+        at_ns: Nanoseconds,
+    ) -> Result<(), FtlError> {
+        self.map.relocate_owners(from, to, in_spare);
+        if in_spare {
+            return Ok(());
+        }
+        let spare = Spare::decode(spare).expect("it was just encoded");
+        let Owner::Claim(Claim::Owners(owners)) = self.map.owner(to) else { return Ok(()) };
+        let rest: Vec<(Lpn, Seq)> =
+            owners.iter().filter(|owner| spare.version_of(owner.0).is_none()).copied().collect();
+        for (lpn, version) in rest {
+            let step = self.next_seq();
+            self.append_journal(&[Record::Map { lpn, version, step, ppn: to }], at_ns)?;
+        }
+        Ok(())
+    }
+
+    // -- blocks that must go ------------------------------------------------------------------------------------
+
+    /// Empties blocks that failed a program and retires them. What their spare areas say stays readable, and
+    /// recovery reads retired blocks too, so the erase rule has no part in this.
+    pub(crate) fn retire_failing(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        for block in std::mem::take(&mut self.failing) {
+            if self.blocks.block_use(block) == BlockUse::Closed {
+                self.collect_block(block, at_ns)?;
+            }
+            match self.blocks.block_use(block) {
+                BlockUse::Free => {
+                    self.blocks.take_block(self.geometry.plane_of(block), block, BlockUse::Bad);
+                    self.nand.retire(block)?;
+                }
+                BlockUse::Bad => self.nand.retire(block)?,
+                // journal and checkpoint blocks go when the next checkpoint frees them
+                _ => self.failing.push(block),
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves the coldest block when the spread of erase counts is too wide (static wear levelling).
+    pub(crate) fn level_wear(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        self.checkpoint.next_wear_check = self.counters.erased + WEAR_CHECK_ERASES;
+        let Some(coldest) = self.blocks.coldest(&self.nand) else { return Ok(()) };
+        let most =
+            (0..self.geometry.blocks()).map(|block| self.nand.erase_count(BlockId(block))).max().unwrap_or(0);
+        if most - self.nand.erase_count(coldest) > self.config.wear_spread && self.spare_blocks() > 1 {
+            self.collect_block(coldest, at_ns)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,74 @@
+//! The erase rule, in one place.
+//!
+//! A block may be erased only when everything that its spare areas alone assert is asserted durably elsewhere or
+//! superseded by something durable, membership in batches and whole runs included, and when whatever did that has
+//! finished programming. A block becomes free when nobody owns a place in it; it is erased when it is opened:
+//!
+//! 1. memberships that only its spare areas prove are journaled (hazard 4),
+//! 2. the journal is flushed, so that what made its pages invalid is durable (hazard 2),
+//! 3. the erase starts when every program issued before it is done, copies out of the block included (hazard 3).
+
+use std::collections::BTreeSet;
+
+use tantalum_nand::{BlockId, NandError, Nanoseconds};
+
+use crate::blocks::BlockUse;
+use crate::error::FtlError;
+use crate::ftl::Ftl;
+use crate::journal::Record;
+use crate::spare::{Mark, Spare};
+use crate::types::{Generation, Seq};
+
+impl Ftl {
+    /// Erases a block by the rule. False if the erase failed and the block is retired.
+    pub(crate) fn erase(&mut self, block: BlockId, at_ns: Nanoseconds) -> Result<bool, FtlError> {
+        if self.blocks.is_marked(block) {
+            self.journal_memberships(block, at_ns)?;
+            self.blocks.clear_marks(Some(block));
+        }
+        self.flush_journal(at_ns)?;
+        match self.nand.erase(block, at_ns.max(self.nand.programs_done_ns())) {
+            Ok(_) => {
+                self.counters.erased += 1;
+                Ok(true)
+            }
+            Err(NandError::EraseFailed { .. }) => {
+                self.nand.retire(block)?;
+                self.blocks.set_use(block, BlockUse::Bad);
+                Ok(false)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn journal_memberships(&mut self, block: BlockId, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        let mut batches: BTreeSet<Seq> = BTreeSet::new();
+        let mut generations: BTreeSet<Generation> = BTreeSet::new();
+        let mut spares = std::mem::take(&mut self.scratch.spares);
+        let read = self.nand.block_spares(block, &mut spares);
+        for spare in spares.iter().filter_map(Spare::decode).filter(|spare| spare.step > self.checkpoint.step)
+        {
+            match spare.mark {
+                Mark::Plain => {}
+                Mark::Batch(batch) if self.abandoned.contains(&batch.id) => {}
+                Mark::Batch(batch) => {
+                    batches.insert(batch.id);
+                }
+                Mark::Hint(hint, _) => {
+                    generations.insert(hint.generation);
+                }
+            }
+        }
+        self.scratch.spares = spares;
+        read?;
+        for id in batches {
+            self.append_journal(&[Record::BatchWhole { id }], at_ns)?;
+        }
+        for generation in generations {
+            for (attempt, last) in self.logs.whole_run(generation) {
+                self.append_journal(&[Record::LogWhole { generation, attempt, last }], at_ns)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,265 @@
+//! The fold: L2P is the maximum of all assertions.
+//!
+//! For each logical page the greatest version wins; among copies of one version, the latest step. The order in
+//! which assertions come does not matter, and seeing one twice changes nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tantalum_nand::Ppn;
+
+use crate::checkpoint::Contents;
+use crate::journal::Record;
+use crate::logs::{Attempt, Attempts, extend_whole_run, in_whole_run};
+use crate::map::CHUNK_ENTRIES;
+use crate::recovery::RecoveryReport;
+use crate::spare::{BatchMark, Mark, Spare};
+use crate::types::{Generation, HashMap, Hint, Lpn, Seq};
+
+/// The best assertion for a logical page so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Best {
+    version: Seq,
+    step: Seq,
+    ppn: Option<Ppn>,
+    /// Whether the spare area of the place tells the version.
+    in_spare: bool,
+}
+
+/// A page of a hinted log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct LogPage {
+    hint: Hint,
+    version: Seq,
+    step: Seq,
+    ppn: Ppn,
+}
+
+/// A member of an atomic batch, which asserts only if the batch is whole.
+struct Member {
+    batch: BatchMark,
+    lpn: Lpn,
+    best: Best,
+}
+
+/// Assertions gathered over a checkpoint.
+pub struct Fold {
+    step: Seq,
+    base: Contents,
+    best: HashMap<u32, Best>,
+    members: Vec<Member>,
+    log_pages: BTreeMap<Generation, BTreeMap<(u32, u32), LogPage>>,
+    batches_whole: BTreeSet<Seq>,
+    groups_whole: BTreeSet<Seq>,
+    whole_runs: BTreeMap<Generation, BTreeMap<u32, u32>>,
+    assertions: u64,
+}
+
+/// What the fold comes to.
+pub struct Folded {
+    /// Where each mapped page is, by page.
+    pub places: Vec<(Lpn, Ppn)>,
+    /// Versions that spare areas do not tell.
+    pub versions: HashMap<u32, Seq>,
+}
+
+impl Fold {
+    /// A fold over a checkpoint taken at `step`.
+    pub fn new(step: Seq, base: Contents) -> Fold {
+        let mut fold = Fold {
+            step,
+            best: HashMap::default(),
+            members: Vec::new(),
+            log_pages: BTreeMap::new(),
+            batches_whole: BTreeSet::new(),
+            groups_whole: BTreeSet::new(),
+            whole_runs: BTreeMap::new(),
+            assertions: 0,
+            base: Contents::default(),
+        };
+        for &(generation, attempt, last) in &base.runs {
+            fold.log_whole(generation, attempt, last);
+        }
+        for &(_, living, ppn) in &base.hints {
+            fold.log_page(LogPage { hint: living.hint, version: living.version, step, ppn });
+        }
+        fold.base = base;
+        fold
+    }
+
+    /// Whether nothing was asserted since the checkpoint.
+    pub fn is_empty(&self) -> bool {
+        self.assertions == 0 && self.members.is_empty()
+    }
+
+    fn assert(&mut self, lpn: Lpn, best: Best) {
+        self.assertions += 1;
+        let entry = self.best.entry(lpn.0).or_insert(best);
+        if (best.version, best.step) > (entry.version, entry.step) {
+            *entry = best;
+        }
+    }
+
+    /// A data unit's spare area.
+    pub fn unit(&mut self, ppn: Ppn, spare: &Spare) {
+        if let Mark::Hint(hint, log_lpn) = spare.mark
+            && let Some(version) = spare.version_of(log_lpn)
+        {
+            self.log_page(LogPage { hint, version, step: spare.step, ppn });
+        }
+        for &(lpn, version) in spare.owners() {
+            let best = Best { version, step: spare.step, ppn: Some(ppn), in_spare: true };
+            match spare.mark {
+                Mark::Batch(batch) => self.members.push(Member { batch, lpn, best }),
+                _ => self.assert(lpn, best),
+            }
+        }
+    }
+
+    fn log_page(&mut self, page: LogPage) {
+        let pages = self.log_pages.entry(page.hint.generation).or_default();
+        let latest = pages.entry((page.hint.attempt, page.hint.slot)).or_insert(page);
+        if (page.version, page.step) > (latest.version, latest.step) {
+            *latest = page;
+        }
+    }
+
+    fn log_whole(&mut self, generation: Generation, attempt: u32, last: u32) {
+        let known = self.whole_runs.entry(generation).or_default().entry(attempt).or_insert(last);
+        *known = last.max(*known);
+    }
+
+    /// The journal since the checkpoint.
+    pub fn records(&mut self, records: Vec<Record>) {
+        for record in &records {
+            match *record {
+                Record::BatchWhole { id } => drop(self.batches_whole.insert(id)),
+                Record::GroupWhole { group } => drop(self.groups_whole.insert(group)),
+                Record::LogWhole { generation, attempt, last } => self.log_whole(generation, attempt, last),
+                _ => {}
+            }
+        }
+        let chunks = self.chunks();
+        for record in records {
+            match record {
+                Record::Map { lpn, version, step, ppn } if step > self.step => {
+                    self.assert(lpn, Best { version, step, ppn: Some(ppn), in_spare: false });
+                }
+                Record::MapInGroup { lpn, version, group, ppn } if self.groups_whole.contains(&group) => {
+                    self.assert(lpn, Best { version, step: group, ppn: Some(ppn), in_spare: false });
+                }
+                Record::Trim { lpn, units, version, step } if step > self.step => {
+                    self.trim(lpn, units, Best { version, step, ppn: None, in_spare: false }, &chunks);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Chunks of L2P in which anything may be mapped; a trim need look at no others.
+    fn chunks(&self) -> BTreeSet<u32> {
+        let chunk = |lpn: Lpn| lpn.0 / CHUNK_ENTRIES as u32;
+        let mut chunks: BTreeSet<u32> = self.base.chunks.iter().map(|(number, _)| *number).collect();
+        chunks.extend(self.best.keys().map(|lpn| chunk(Lpn(*lpn))));
+        chunks.extend(self.members.iter().map(|member| chunk(member.lpn)));
+        let homes =
+            self.log_pages.values().flat_map(|pages| pages.values()).filter_map(|page| page.hint.home);
+        chunks.extend(homes.map(chunk));
+        chunks
+    }
+
+    fn trim(&mut self, lpn: Lpn, units: u32, nowhere: Best, chunks: &BTreeSet<u32>) {
+        let entries = CHUNK_ENTRIES as u32;
+        let end = lpn.0.saturating_add(units);
+        for chunk in chunks.range(lpn.0 / entries..end.div_ceil(entries)) {
+            for lpn in (chunk * entries).max(lpn.0)..((chunk + 1) * entries).min(end) {
+                self.assert(Lpn(lpn), nowhere);
+            }
+        }
+    }
+
+    /// Decides what was conditional, and takes the maximum.
+    pub fn finish(mut self, report: &mut RecoveryReport) -> Folded {
+        self.assert_batches(report);
+        self.assert_homes(report);
+        report.assertions = self.assertions;
+        let mut folded = Folded {
+            places: Vec::new(),
+            versions: self.base.versions.iter().map(|(l, v)| (l.0, *v)).collect(),
+        };
+        let mut best = self.best;
+        for (number, entries) in &self.base.chunks {
+            for (index, &entry) in entries.iter().enumerate() {
+                let lpn = Lpn(number * CHUNK_ENTRIES as u32 + index as u32);
+                match best.remove(&lpn.0) {
+                    Some(best) => folded.place(lpn, &best),
+                    None if entry != 0 => folded.places.push((lpn, Ppn(entry - 1))),
+                    None => {}
+                }
+            }
+        }
+        for (lpn, best) in best {
+            folded.place(Lpn(lpn), &best);
+        }
+        folded.places.sort_unstable();
+        folded
+    }
+
+    fn assert_batches(&mut self, report: &mut RecoveryReport) {
+        let mut seen: BTreeMap<Seq, (u32, BTreeSet<u32>)> = BTreeMap::new();
+        for Member { batch, .. } in &self.members {
+            seen.entry(batch.id).or_insert((batch.count, BTreeSet::new())).1.insert(batch.index);
+        }
+        let whole = |id: &Seq, (count, indexes): &(u32, BTreeSet<u32>)| {
+            indexes.len() == *count as usize || self.batches_whole.contains(id)
+        };
+        let whole: BTreeSet<Seq> =
+            seen.iter().filter(|(id, found)| whole(id, found)).map(|(id, _)| *id).collect();
+        report.batches_whole = whole.len() as u64;
+        report.batches_dropped = (seen.len() - whole.len()) as u64;
+        for Member { batch, lpn, best } in std::mem::take(&mut self.members) {
+            if whole.contains(&batch.id) {
+                self.assert(lpn, best);
+            }
+        }
+    }
+
+    /// A page of the whole run of its log asserts its home as well, at its own version.
+    fn assert_homes(&mut self, report: &mut RecoveryReport) {
+        for (generation, pages) in std::mem::take(&mut self.log_pages) {
+            let mut attempts = Attempts::new();
+            for (attempt, last) in self.whole_runs.get(&generation).into_iter().flatten() {
+                attempts.insert(*attempt, Attempt { known: Some(*last), ..Attempt::default() });
+            }
+            for page in pages.values() {
+                let attempt = attempts.entry(page.hint.attempt).or_default();
+                attempt.start = page.hint.start;
+                attempt.pages.insert(page.hint.slot, (page.hint.first, page.hint.end));
+            }
+            extend_whole_run(&mut attempts);
+            for page in pages.into_values() {
+                if !in_whole_run(&attempts, page.hint.attempt, page.hint.slot) {
+                    report.hints_dropped += 1;
+                    continue;
+                }
+                report.hints_whole += 1;
+                if let Some(home) = page.hint.home {
+                    let best =
+                        Best { version: page.version, step: page.step, ppn: Some(page.ppn), in_spare: false };
+                    self.assert(home, best);
+                }
+            }
+        }
+    }
+}
+
+impl Folded {
+    fn place(&mut self, lpn: Lpn, best: &Best) {
+        self.versions.remove(&lpn.0);
+        if let Some(ppn) = best.ppn {
+            self.places.push((lpn, ppn));
+            if !best.in_spare {
+                self.versions.insert(lpn.0, best.version);
+            }
+        }
+    }
+}

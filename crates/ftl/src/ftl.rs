@@ -1,0 +1,567 @@
+//! The running FTL: its state, the write path, and what the other files of this crate build on.
+//!
+//! Each operation takes the earliest time at which it may start and returns when it is done. State changes at
+//! once; the medium knows what was still on its way when power goes.
+
+use std::collections::BTreeSet;
+
+use tantalum_nand::{
+    BlockId, Geometry, MAX_UNITS_PER_PAGE, Nand, NandError, Nanoseconds, PageId, Slot, Source,
+    UNIT_SPARE_BYTES, UnitSpare,
+};
+
+use crate::blocks::{BlockUse, Blocks};
+use crate::checkpoint::Checkpoint;
+use crate::dump::InFlightRecords;
+use crate::error::FtlError;
+use crate::journal::Journal;
+use crate::layout::{FtlConfig, JOURNAL_RESERVE_BLOCKS, Layout};
+use crate::logs::{HintError, Logs};
+use crate::map::Map;
+use crate::spare::{self, BatchMark, Kind, Mark, Spare};
+use crate::stream::Stream;
+use crate::transactions::{Transactions, TxPage};
+use crate::types::{Generation, Hint, Lpn, Metadata, Seq, TxId};
+
+/// Flash units programmed, by cause.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Programmed {
+    /// Host data.
+    pub host: u64,
+    /// The empty rest of partly filled pages.
+    pub padding: u64,
+    /// Valid units moved by garbage collection and wear levelling.
+    pub copyback: u64,
+    /// Journal pages.
+    pub journal: u64,
+    /// Checkpoints.
+    pub checkpoint: u64,
+    /// Dumped when power went.
+    pub dump: u64,
+}
+
+/// The FTL's counters. They survive power cycles as of the last checkpoint.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    /// Units programmed, by cause.
+    pub programmed: Programmed,
+    /// Blocks erased.
+    pub erased: u64,
+    /// Units whose mapping was shared.
+    pub shared: u64,
+    /// Units of these brought home by their hint.
+    pub brought_home: u64,
+    /// Units whose mapping was moved.
+    pub remapped: u64,
+    /// Transactions committed.
+    pub committed: u64,
+    /// Garbage collections: victims emptied.
+    pub collections: u64,
+    /// Checkpoints taken.
+    pub checkpoints: u64,
+    /// The controller's own counters, kept with these.
+    pub controller: [u64; 4],
+}
+
+/// Erase counts of the good blocks.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Wear {
+    /// The least-worn block's.
+    pub min: u32,
+    /// The most-worn block's.
+    pub max: u32,
+    /// The mean.
+    pub mean: f64,
+    /// Blocks retired.
+    pub bad_blocks: u32,
+}
+
+/// One unit that the host wrote and that goes to flash now.
+#[derive(Clone, Copy, Debug)]
+pub struct HostUnit {
+    /// Its data. The flash owns the buffer once the call succeeds.
+    pub slot: Slot,
+    /// The logical page.
+    pub lpn: Lpn,
+    /// The version it got when the host wrote it.
+    pub version: Seq,
+    /// What the host sent along.
+    pub metadata: Metadata,
+    /// Its place in a log.
+    pub hint: Option<Hint>,
+}
+
+/// The flash translation layer.
+#[derive(Debug)]
+pub struct Ftl {
+    pub(crate) nand: Nand,
+    pub(crate) geometry: Geometry,
+    pub(crate) config: FtlConfig,
+    pub(crate) layout: Layout,
+    pub(crate) map: Map,
+    pub(crate) blocks: Blocks,
+    pub(crate) host: Stream,
+    pub(crate) collect: Stream,
+    pub(crate) journal: Journal,
+    pub(crate) in_flight_records: InFlightRecords,
+    pub(crate) logs: Logs,
+    pub(crate) transactions: Transactions,
+    pub(crate) checkpoint: Checkpoint,
+    pub(crate) seq: Seq,
+    /// The newest version at which anything was unmapped.
+    pub(crate) last_unmap: Seq,
+    /// When the last atomic batch is on flash: its members are not copied without their mark before.
+    pub(crate) batches_done_ns: Nanoseconds,
+    /// Atomic batches that were given up half way: they must never count as whole.
+    pub(crate) abandoned: BTreeSet<Seq>,
+    /// Blocks kept erased for a dump.
+    pub(crate) dump_blocks: Vec<BlockId>,
+    /// Blocks that failed a program and are to be emptied and retired.
+    pub(crate) failing: Vec<BlockId>,
+    pub(crate) counters: Counters,
+    pub(crate) scratch: Scratch,
+}
+
+/// Buffers that would otherwise be allocated again and again.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    pub page: Vec<u8>,
+    pub spares: Vec<UnitSpare>,
+}
+
+/// Which stream a page goes to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Target {
+    Host,
+    Collect,
+}
+
+/// A page's spare areas and sources, filled unit by unit.
+pub(crate) struct PageImage {
+    pub sources: [Source; MAX_UNITS_PER_PAGE],
+    pub spares: [UnitSpare; MAX_UNITS_PER_PAGE],
+    pub used: usize,
+    pub marked: bool,
+}
+
+impl PageImage {
+    pub fn new() -> PageImage {
+        PageImage {
+            sources: [Source::Padding; MAX_UNITS_PER_PAGE],
+            spares: [[0; UNIT_SPARE_BYTES]; MAX_UNITS_PER_PAGE],
+            used: 0,
+            marked: false,
+        }
+    }
+
+    pub fn push(&mut self, source: Source, spare: UnitSpare) {
+        self.sources[self.used] = source;
+        self.spares[self.used] = spare;
+        self.used += 1;
+    }
+}
+
+impl Ftl {
+    /// The medium.
+    pub fn nand(&self) -> &Nand {
+        &self.nand
+    }
+
+    /// The medium, for faults and power.
+    pub fn nand_mut(&mut self) -> &mut Nand {
+        &mut self.nand
+    }
+
+    /// The medium back; everything in DRAM is lost.
+    pub fn into_nand(self) -> Nand {
+        self.nand
+    }
+
+    /// The map.
+    pub fn map(&self) -> &Map {
+        &self.map
+    }
+
+    /// The plan of the flash.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The counters.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The controller's counters, to be kept with the FTL's.
+    pub fn controller_counters_mut(&mut self) -> &mut [u64; 4] {
+        &mut self.counters.controller
+    }
+
+    /// The hinted logs.
+    pub fn logs(&self) -> &Logs {
+        &self.logs
+    }
+
+    /// The open transactions.
+    pub fn transactions(&self) -> &Transactions {
+        &self.transactions
+    }
+
+    /// Starts a life of a hinted log.
+    pub fn begin_log(&mut self, generation: Generation) {
+        self.logs.begin(generation);
+    }
+
+    /// Checks that a hinted page follows the one before it, and notes it.
+    pub fn accept_hint(&mut self, hint: &Hint) -> Result<(), HintError> {
+        self.logs.accept(hint)
+    }
+
+    /// Opens a transaction.
+    pub fn begin_transaction(&mut self, tx: TxId) {
+        self.transactions.begin(tx);
+    }
+
+    /// Owners with versions that the spare areas of a page name.
+    pub fn owners_in_spare(&self, page: PageId) -> Result<Vec<(Lpn, Seq)>, FtlError> {
+        let mut owners = Vec::new();
+        for unit in 0..self.geometry.units_per_page() {
+            let spare = Spare::decode(&self.nand.spare(self.geometry.unit(page, unit))?);
+            owners.extend(spare.iter().flat_map(Spare::owners));
+        }
+        Ok(owners)
+    }
+
+    /// Bytes of host memory for maps, beside data and spare areas.
+    pub fn dram_bytes(&self) -> usize {
+        self.map.dram_bytes() + self.nand.map_bytes()
+    }
+
+    /// How the blocks have worn.
+    pub fn wear(&self) -> Wear {
+        let blocks = || (0..self.geometry.blocks()).map(BlockId);
+        let counts =
+            || blocks().filter(|block| !self.nand.is_bad(*block)).map(|block| self.nand.erase_count(block));
+        let good = counts().count();
+        Wear {
+            min: counts().min().unwrap_or(0),
+            max: counts().max().unwrap_or(0),
+            mean: counts().map(f64::from).sum::<f64>() / good.max(1) as f64,
+            bad_blocks: self.geometry.blocks() - good as u32,
+        }
+    }
+
+    /// A copy of the whole drive, if its flash is in memory.
+    pub fn try_clone(&self) -> Option<Ftl> {
+        Some(Ftl {
+            nand: self.nand.try_clone()?,
+            geometry: self.geometry,
+            config: self.config,
+            layout: self.layout,
+            map: self.map.clone(),
+            blocks: self.blocks.clone(),
+            host: self.host.clone(),
+            collect: self.collect.clone(),
+            journal: self.journal.clone(),
+            in_flight_records: self.in_flight_records.clone(),
+            logs: self.logs.clone(),
+            transactions: self.transactions.clone(),
+            checkpoint: self.checkpoint.clone(),
+            seq: self.seq,
+            last_unmap: self.last_unmap,
+            batches_done_ns: self.batches_done_ns,
+            abandoned: self.abandoned.clone(),
+            dump_blocks: self.dump_blocks.clone(),
+            failing: self.failing.clone(),
+            counters: self.counters,
+            scratch: Scratch::default(),
+        })
+    }
+
+    /// Draws the next number.
+    #[inline]
+    pub fn next_seq(&mut self) -> Seq {
+        self.seq.0 += 1;
+        self.seq
+    }
+
+    // -- space ------------------------------------------------------------------------------------------------
+
+    /// Free blocks beyond those that journal and checkpoints may still need.
+    pub(crate) fn spare_blocks(&self) -> u32 {
+        let journal = JOURNAL_RESERVE_BLOCKS.saturating_sub(self.journal.blocks.len() as u32);
+        let checkpoint =
+            (2 * self.layout.checkpoint_blocks).saturating_sub(self.checkpoint.blocks.len() as u32);
+        self.blocks.free().saturating_sub(journal + checkpoint)
+    }
+
+    /// Spare blocks that only garbage collection may use.
+    pub(crate) fn collection_reserve(&self) -> u32 {
+        self.layout.collect_width + 1
+    }
+
+    /// Takes a free block of a plane and erases it if that is needed.
+    pub(crate) fn open_block(
+        &mut self,
+        plane: tantalum_nand::PlaneId,
+        block_use: BlockUse,
+        at_ns: Nanoseconds,
+    ) -> Result<Option<BlockId>, FtlError> {
+        while let Some(block) = self.blocks.take(plane, block_use, &self.nand) {
+            if self.blocks.is_erased(block) || self.erase(block, at_ns)? {
+                self.blocks.set_erased(block, false);
+                return Ok(Some(block));
+            }
+        }
+        Ok(None)
+    }
+
+    fn open_for(&mut self, target: Target, at_ns: Nanoseconds) -> Result<bool, FtlError> {
+        let stream = if target == Target::Host { &self.host } else { &self.collect };
+        let Some(plane) = stream.plane_to_open(&self.nand, at_ns, |plane| self.blocks.free_in(plane) > 0)
+        else {
+            return Ok(false);
+        };
+        let Some(block) = self.open_block(plane, BlockUse::Open, at_ns)? else {
+            return Ok(false);
+        };
+        let stream = if target == Target::Host { &mut self.host } else { &mut self.collect };
+        stream.add(plane, block);
+        Ok(true)
+    }
+
+    /// Opens a block for the host stream if it wants one and there is space beyond the reserve; collects garbage
+    /// to make that space.
+    fn ensure_host_block(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        if !self.host.wants_block() {
+            return Ok(());
+        }
+        if self.spare_blocks() <= self.collection_reserve() {
+            self.collect_garbage(at_ns)?;
+        }
+        if self.spare_blocks() > self.collection_reserve() && self.open_for(Target::Host, at_ns)? {
+            return Ok(());
+        }
+        if self.host.opened() == 0 { Err(FtlError::CapacityExceeded) } else { Ok(()) }
+    }
+
+    fn ensure_collect_block(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        if !self.collect.wants_block() || self.spare_blocks() == 0 && self.collect.opened() > 0 {
+            return Ok(());
+        }
+        if !self.open_for(Target::Collect, at_ns)? && self.collect.opened() == 0 {
+            return Err(FtlError::CapacityExceeded);
+        }
+        Ok(())
+    }
+
+    /// Makes room for `pages` host pages, so that no garbage is collected while they are programmed.
+    pub(crate) fn ensure_space(&mut self, pages: u32, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        loop {
+            let open: u32 = self
+                .host
+                .blocks()
+                .map(|block| self.geometry.pages_per_block - self.nand.next_page(block))
+                .sum();
+            if open >= pages {
+                return Ok(());
+            }
+            if self.spare_blocks() <= self.collection_reserve() {
+                self.collect_garbage(at_ns)?;
+            }
+            let wanted = (pages - open).div_ceil(self.geometry.pages_per_block);
+            let available = self.spare_blocks().saturating_sub(self.collection_reserve());
+            if available >= wanted + 1 || !self.host.wants_block() && available >= wanted {
+                return Ok(());
+            }
+            if available == 0 || !self.collect_one_more(at_ns)? {
+                return Err(FtlError::CapacityExceeded);
+            }
+        }
+    }
+
+    // -- programming ------------------------------------------------------------------------------------------
+
+    /// Programs a page into a stream. A block whose program fails is set aside and another one tried.
+    pub(crate) fn program(
+        &mut self,
+        target: Target,
+        page: &PageImage,
+        step: Seq,
+        earliest_ns: Nanoseconds,
+    ) -> Result<(PageId, Nanoseconds), FtlError> {
+        let units = self.geometry.units_per_page() as usize;
+        loop {
+            match target {
+                Target::Host => self.ensure_host_block(earliest_ns)?,
+                Target::Collect => self.ensure_collect_block(earliest_ns)?,
+            }
+            let stream = if target == Target::Host { &mut self.host } else { &mut self.collect };
+            let Some((plane, place)) = stream.next_page(&self.geometry, &self.nand, earliest_ns) else {
+                return Err(FtlError::CapacityExceeded);
+            };
+            let block = self.geometry.block_of(place);
+            match self.nand.program(place, &page.sources[..units], &page.spares[..units], earliest_ns) {
+                Ok(done_ns) => {
+                    self.blocks.programmed(block, step, page.marked);
+                    if self.nand.next_page(block) == self.geometry.pages_per_block {
+                        stream.close(plane);
+                        self.blocks.set_use(block, BlockUse::Closed);
+                    }
+                    let padding = (units - page.used) as u64;
+                    self.counters.programmed.padding += padding;
+                    self.checkpoint.pages_since += 1;
+                    return Ok((place, done_ns));
+                }
+                Err(NandError::ProgramFailed { .. }) => {
+                    stream.close(plane);
+                    self.blocks.set_use(block, BlockUse::Closed);
+                    self.failing.push(block);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    // -- the host's writes ------------------------------------------------------------------------------------
+
+    /// Programs up to a page of units and points L2P at them.
+    pub fn write_page(&mut self, units: &[HostUnit], at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
+        let step = self.next_seq();
+        let mut page = PageImage::new();
+        for unit in units {
+            let mut record = spare::plain(unit.lpn, unit.version, step, &unit.metadata);
+            if let Some(hint) = unit.hint {
+                let mut marked = Spare::decode(&record).expect("it was just encoded");
+                marked.mark = Mark::Hint(hint, unit.lpn);
+                record = marked.encode();
+                page.marked = true;
+            }
+            page.push(Source::Staged(unit.slot), record);
+        }
+        let (place, done_ns) = self.program(Target::Host, &page, step, at_ns)?;
+        self.counters.programmed.host += units.len() as u64;
+        for (index, unit) in units.iter().enumerate() {
+            if self.map.is_hinted(unit.lpn) {
+                self.superseded(unit.lpn, unit.version, at_ns)?;
+            }
+            self.map.map_plain(unit.lpn, self.geometry.unit(place, index as u32));
+            if let Some(hint) = unit.hint {
+                self.logs.programmed(&mut self.map, unit.lpn, hint, unit.version);
+            }
+        }
+        Ok(done_ns)
+    }
+
+    /// Programs units so that after a cut all of them are there or none. Returns when they are.
+    ///
+    /// The caller keeps the buffers if this fails, except for those that the medium took before power went.
+    pub fn write_batch(&mut self, units: &[HostUnit], at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
+        let per_page = self.geometry.units_per_page() as usize;
+        let pages = units.len().div_ceil(per_page);
+        self.ensure_space(pages as u32, at_ns)?;
+        let id = self.next_seq();
+        let versions: Vec<Seq> = units.iter().map(|_| self.next_seq()).collect();
+        let mut places = Vec::with_capacity(pages);
+        let mut done_ns = at_ns;
+        for (chunk_index, chunk) in units.chunks(per_page).enumerate() {
+            let step = self.next_seq();
+            let mut page = PageImage::new();
+            for (index, unit) in chunk.iter().enumerate() {
+                let index = chunk_index * per_page + index;
+                let mut spare = Spare::with_owner(Kind::Data, step, unit.lpn, versions[index]);
+                spare.metadata = unit.metadata;
+                if pages > 1 {
+                    // one page is atomic by itself (M2)
+                    let count = units.len() as u32;
+                    spare.mark = Mark::Batch(BatchMark { id, index: index as u32, count });
+                    page.marked = true;
+                }
+                page.push(Source::Staged(unit.slot), spare.encode());
+            }
+            let (place, page_done_ns) = self.program(Target::Host, &page, step, at_ns).inspect_err(|_| {
+                self.abandoned.insert(id);
+            })?;
+            self.counters.programmed.host += chunk.len() as u64;
+            done_ns = done_ns.max(page_done_ns);
+            places.push(place);
+        }
+        for (index, (unit, version)) in units.iter().zip(versions).enumerate() {
+            self.superseded(unit.lpn, version, at_ns)?;
+            let ppn = self.geometry.unit(places[index / per_page], (index % per_page) as u32);
+            self.map.map_plain(unit.lpn, ppn);
+        }
+        self.batches_done_ns = self.batches_done_ns.max(done_ns);
+        Ok(done_ns)
+    }
+
+    /// Programs up to a page of units of open transactions.
+    pub fn write_transaction_page(
+        &mut self,
+        units: &[(TxId, Lpn, Slot)],
+        at_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, FtlError> {
+        let step = self.next_seq();
+        let mut page = PageImage::new();
+        for &(_, lpn, slot) in units {
+            page.push(Source::Staged(slot), Spare::with_owner(Kind::Transaction, step, lpn, step).encode());
+        }
+        let (place, done_ns) = self.program(Target::Host, &page, step, at_ns)?;
+        self.counters.programmed.host += units.len() as u64;
+        for (index, &(tx, lpn, _)) in units.iter().enumerate() {
+            let ppn = self.geometry.unit(place, index as u32);
+            self.map.claim(ppn, crate::map::Claim::Transaction(tx, lpn));
+            if let Some(old) = self.transactions.put(tx, lpn, TxPage { ppn, version: step }) {
+                self.map.unclaim(old);
+            }
+        }
+        Ok(done_ns)
+    }
+
+    /// Reads a unit; zeros if it is not mapped.
+    pub fn read(&mut self, lpn: Lpn, data: &mut [u8], at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
+        let Some(ppn) = self.map.lookup(lpn) else {
+            data.fill(0);
+            return Ok(at_ns);
+        };
+        self.nand.read(ppn, data, at_ns).map_err(|error| match error {
+            NandError::Uncorrectable { .. } => FtlError::Unreadable { lpn, ppn },
+            error => error.into(),
+        })
+    }
+
+    /// Reads a page of an open transaction.
+    pub fn read_transaction(
+        &mut self,
+        tx: TxId,
+        lpn: Lpn,
+        data: &mut [u8],
+        at_ns: Nanoseconds,
+    ) -> Result<Option<Nanoseconds>, FtlError> {
+        let Some(page) = self.transactions.page(tx, lpn) else { return Ok(None) };
+        Ok(Some(self.nand.read(page.ppn, data, at_ns)?))
+    }
+
+    /// The metadata stored with a unit; zeros if it is not mapped.
+    pub fn metadata(&self, lpn: Lpn) -> Result<Metadata, FtlError> {
+        match self.map.lookup(lpn) {
+            Some(ppn) => Ok(spare::metadata(&self.nand.spare(ppn)?)),
+            None => Ok(Metadata::default()),
+        }
+    }
+
+    /// What is due between commands: failing blocks are emptied, a checkpoint is taken, wear is levelled.
+    pub fn maintain(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        self.nand.advance(at_ns);
+        if !self.failing.is_empty() {
+            self.retire_failing(at_ns)?;
+        }
+        if self.checkpoint_due() {
+            self.take_checkpoint(at_ns, false)?;
+        }
+        if self.counters.erased >= self.checkpoint.next_wear_check {
+            self.level_wear(at_ns)?;
+        }
+        Ok(())
+    }
+}

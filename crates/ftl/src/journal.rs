@@ -1,0 +1,228 @@
+//! The journal: assertions and memberships that no spare area tells.
+//!
+//! Records gather in a buffer of at most one page. A page is programmed as a whole, so what one command appends
+//! together is there together or not at all. A record's step is when it was made: garbage collection may have
+//! moved the unit before the page is programmed, and its copy must win (hazard 6).
+
+use tantalum_nand::{BlockId, Nanoseconds, Ppn, UNIT_BYTES};
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::types::{Generation, Lpn, Seq};
+
+/// One record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Record {
+    /// `lpn`, at `version`, is at `ppn`, as of `step`.
+    Map {
+        /// The logical page.
+        lpn: Lpn,
+        /// The version.
+        version: Seq,
+        /// When the record was made.
+        step: Seq,
+        /// The place.
+        ppn: Ppn,
+    },
+    /// As `Map`, if the group is whole; the step is the group's name.
+    MapInGroup {
+        /// The logical page.
+        lpn: Lpn,
+        /// The version.
+        version: Seq,
+        /// The group.
+        group: Seq,
+        /// The place.
+        ppn: Ppn,
+    },
+    /// `units` logical pages from `lpn` on are nowhere at `version`, as of `step`.
+    Trim {
+        /// The first logical page.
+        lpn: Lpn,
+        /// How many.
+        units: u32,
+        /// The version.
+        version: Seq,
+        /// When the record was made.
+        step: Seq,
+    },
+    /// All members of an atomic batch are on flash.
+    BatchWhole {
+        /// The batch.
+        id: Seq,
+    },
+    /// An attempt of a hinted log is whole up to a slot.
+    LogWhole {
+        /// The log's life.
+        generation: Generation,
+        /// The attempt.
+        attempt: u32,
+        /// The last slot of the whole run.
+        last: u32,
+    },
+    /// All records of a group are in the journal.
+    GroupWhole {
+        /// The group.
+        group: Seq,
+    },
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RecordBytes {
+    kind: U32,
+    a: U32,
+    b: U32,
+    c: U64,
+    d: U64,
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct PageHeader {
+    magic: U32,
+    count: U32,
+}
+
+const MAGIC: u32 = u32::from_le_bytes(*b"TJN1");
+const RECORD_BYTES: usize = size_of::<RecordBytes>();
+const HEADER_BYTES: usize = size_of::<PageHeader>();
+const _: () = assert!(RECORD_BYTES == 28 && HEADER_BYTES == 8);
+
+/// Records that a page of `units` units holds.
+pub fn records_per_page(units: u32) -> usize {
+    (units as usize * UNIT_BYTES - HEADER_BYTES) / RECORD_BYTES
+}
+
+impl Record {
+    fn encode(&self) -> RecordBytes {
+        let (kind, a, b, c, d) = match *self {
+            Record::Map { lpn, version, step, ppn } => (1, lpn.0, ppn.0, version.0, step.0),
+            Record::MapInGroup { lpn, version, group, ppn } => (2, lpn.0, ppn.0, version.0, group.0),
+            Record::Trim { lpn, units, version, step } => (3, lpn.0, units, version.0, step.0),
+            Record::BatchWhole { id } => (4, 0, 0, id.0, 0),
+            Record::LogWhole { generation, attempt, last } => (5, attempt, last, generation.0, 0),
+            Record::GroupWhole { group } => (6, 0, 0, group.0, 0),
+        };
+        RecordBytes { kind: kind.into(), a: a.into(), b: b.into(), c: c.into(), d: d.into() }
+    }
+
+    fn decode(bytes: &RecordBytes) -> Option<Record> {
+        let (a, b, c, d) = (bytes.a.get(), bytes.b.get(), Seq(bytes.c.get()), Seq(bytes.d.get()));
+        Some(match bytes.kind.get() {
+            1 => Record::Map { lpn: Lpn(a), version: c, step: d, ppn: Ppn(b) },
+            2 => Record::MapInGroup { lpn: Lpn(a), version: c, group: d, ppn: Ppn(b) },
+            3 => Record::Trim { lpn: Lpn(a), units: b, version: c, step: d },
+            4 => Record::BatchWhole { id: c },
+            5 => Record::LogWhole { generation: Generation(c.0), attempt: a, last: b },
+            6 => Record::GroupWhole { group: c },
+            _ => return None,
+        })
+    }
+
+    /// The greatest number drawn from `Seq` that the record names.
+    pub fn newest_seq(&self) -> Seq {
+        match *self {
+            Record::Map { version, step, .. } | Record::Trim { version, step, .. } => version.max(step),
+            Record::MapInGroup { version, group, .. } => version.max(group),
+            Record::BatchWhole { id } => id,
+            Record::LogWhole { generation, .. } => Seq(generation.0),
+            Record::GroupWhole { group } => group,
+        }
+    }
+}
+
+/// Writes records into a page's bytes, zeroing the rest. At most [`records_per_page`] fit.
+pub fn encode_page<'a>(records: impl ExactSizeIterator<Item = &'a Record>, page: &mut [u8]) {
+    page.fill(0);
+    let header = PageHeader { magic: MAGIC.into(), count: (records.len() as u32).into() };
+    page[..HEADER_BYTES].copy_from_slice(header.as_bytes());
+    for (to, record) in page[HEADER_BYTES..].chunks_exact_mut(RECORD_BYTES).zip(records) {
+        to.copy_from_slice(record.encode().as_bytes());
+    }
+}
+
+/// Reads the records of a page; none if it is not a journal page of this version.
+pub fn decode_page(page: &[u8]) -> Option<Vec<Record>> {
+    let (header, rest) = PageHeader::ref_from_prefix(page).ok()?;
+    let count = header.count.get() as usize;
+    if header.magic.get() != MAGIC || count > rest.len() / RECORD_BYTES {
+        return None;
+    }
+    rest.chunks_exact(RECORD_BYTES)
+        .take(count)
+        .map(|bytes| Record::decode(RecordBytes::ref_from_bytes(bytes).ok()?))
+        .collect()
+}
+
+/// A record that waits for its page.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiting {
+    /// The record.
+    pub record: Record,
+    /// When what it refers to has finished programming. A dump leaves out what was not ready.
+    pub ready_ns: Nanoseconds,
+}
+
+/// The journal's buffer and blocks.
+#[derive(Clone, Debug, Default)]
+pub struct Journal {
+    /// Records not yet programmed: at most one page.
+    pub buffer: Vec<Waiting>,
+    /// Blocks with journal pages that no checkpoint covers, oldest first.
+    pub blocks: Vec<BlockId>,
+    /// The block that takes the next page.
+    pub open: Option<BlockId>,
+    /// The block after it, once it is prepared.
+    pub next: Option<BlockId>,
+    /// Whether the next block is being prepared.
+    pub preparing: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one_of_each() -> Vec<Record> {
+        let (lpn, ppn, seq) = (Lpn(0x0102_0304), Ppn(0x0506_0708), Seq(0x1112_1314_1516_1718));
+        vec![
+            Record::Map { lpn, version: seq, step: Seq(9), ppn },
+            Record::MapInGroup { lpn, version: seq, group: Seq(10), ppn },
+            Record::Trim { lpn, units: 77, version: seq, step: Seq(8) },
+            Record::BatchWhole { id: seq },
+            Record::LogWhole { generation: Generation(11), attempt: 5, last: 6 },
+            Record::GroupWhole { group: seq },
+        ]
+    }
+
+    #[test]
+    fn records_round_trip() {
+        let records = one_of_each();
+        let mut page = vec![0xaa; UNIT_BYTES];
+        encode_page(records.iter(), &mut page);
+        assert_eq!(decode_page(&page), Some(records));
+    }
+
+    #[test]
+    fn a_full_page_round_trips() {
+        for units in [1, 2, 4] {
+            let records: Vec<Record> =
+                (0..records_per_page(units)).map(|i| Record::BatchWhole { id: Seq(i as u64) }).collect();
+            let mut page = vec![0; units as usize * UNIT_BYTES];
+            encode_page(records.iter(), &mut page);
+            assert_eq!(decode_page(&page), Some(records));
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        assert_eq!(decode_page(&[0; UNIT_BYTES]), None);
+        let mut page = vec![0; UNIT_BYTES];
+        encode_page(one_of_each().iter(), &mut page);
+        page[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert_eq!(decode_page(&page), None, "an absurd count");
+        encode_page(one_of_each().iter(), &mut page);
+        page[HEADER_BYTES] = 99;
+        assert_eq!(decode_page(&page), None, "an unknown kind");
+    }
+}

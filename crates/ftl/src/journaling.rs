@@ -1,0 +1,159 @@
+//! Appending to the journal and programming its pages.
+//!
+//! A journal page is programmed only after every program issued before it is done: a record never becomes durable
+//! before the units that it names. The next journal block is prepared when the open one is half full, because
+//! erasing it may itself append memberships.
+
+use tantalum_nand::{NandError, Nanoseconds, Source, UNIT_BYTES, UNIT_SPARE_BYTES};
+
+use crate::blocks::BlockUse;
+use crate::error::FtlError;
+use crate::ftl::{Ftl, PageImage};
+use crate::journal::{Record, Waiting, encode_page, records_per_page};
+use crate::spare::{Kind, Spare};
+
+impl Ftl {
+    /// Records that one step may append, so that they are all on one page.
+    pub fn records_per_page(&self) -> usize {
+        records_per_page(self.geometry.units_per_page())
+    }
+
+    /// Appends records that are to be on flash together or not at all; at most [`Ftl::records_per_page`].
+    pub(crate) fn append_journal(&mut self, records: &[Record], at_ns: Nanoseconds) -> Result<(), FtlError> {
+        assert!(
+            records.len() <= self.records_per_page(),
+            "{} records do not fit a journal page",
+            records.len()
+        );
+        if self.journal.buffer.len() + records.len() > self.records_per_page() {
+            self.flush_journal(at_ns)?;
+        }
+        let names_places = records.iter().any(|record| !matches!(record, Record::Trim { .. }));
+        let ready_ns = if names_places { self.nand.programs_done_ns() } else { 0 };
+        self.journal.buffer.extend(records.iter().map(|&record| Waiting { record, ready_ns }));
+        Ok(())
+    }
+
+    /// Programs what the journal buffer holds. Returns when everything issued so far is on flash.
+    pub fn flush_journal(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
+        if self.journal.buffer.is_empty() {
+            return Ok(at_ns.max(self.nand.programs_done_ns()));
+        }
+        let mut page_bytes = std::mem::take(&mut self.scratch.page);
+        page_bytes.resize(self.geometry.page_bytes as usize, 0);
+        encode_page(self.journal.buffer.iter().map(|waiting| &waiting.record), &mut page_bytes);
+        let used = (8 + self.journal.buffer.len() * 28).div_ceil(UNIT_BYTES);
+        // a dump must find these records while their page is on its way
+        let records = self.has_capacitor().then(|| self.journal.buffer.clone());
+        self.journal.buffer.clear();
+        let done = self.program_journal(&page_bytes[..used * UNIT_BYTES], at_ns);
+        self.scratch.page = page_bytes;
+        let done_ns = *done.as_ref().unwrap_or(&Nanoseconds::MAX);
+        if let Some(records) = records {
+            self.in_flight_records.issued(at_ns, done_ns, records);
+        }
+        done?;
+        self.counters.programmed.journal += u64::from(self.geometry.units_per_page());
+        self.prepare_journal_block(at_ns)?;
+        Ok(done_ns)
+    }
+
+    /// Bytes as a page image: staged units, spare areas of one kind.
+    pub(crate) fn stage_page(&mut self, bytes: &[u8], spare: &Spare) -> Result<PageImage, FtlError> {
+        let mut page = PageImage::new();
+        for unit in bytes.chunks(UNIT_BYTES) {
+            let slot = self.nand.stage(unit)?;
+            page.push(Source::Staged(slot), spare.encode());
+        }
+        // every unit of the page tells what the page is, also where nothing is stored
+        for unused in page.used..self.geometry.units_per_page() as usize {
+            page.spares[unused] = [0; UNIT_SPARE_BYTES];
+        }
+        Ok(page)
+    }
+
+    /// Gives the buffers of a page image back after an error. When power went they are the medium's.
+    pub(crate) fn release_page(&mut self, page: &PageImage, error: &NandError) {
+        if matches!(error, NandError::PowerLost) {
+            return;
+        }
+        for source in &page.sources {
+            if let Source::Staged(slot) = *source {
+                self.nand.release(slot);
+            }
+        }
+    }
+
+    fn program_journal(&mut self, bytes: &[u8], at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
+        let units = self.geometry.units_per_page() as usize;
+        let step = self.next_seq();
+        let page = self.stage_page(bytes, &Spare::new(Kind::Journal, step))?;
+        loop {
+            let block = match self.journal.open {
+                Some(block) => block,
+                None => self.open_journal_block(at_ns)?,
+            };
+            let place = self.geometry.page(block, self.nand.next_page(block));
+            let earliest_ns = at_ns.max(self.nand.programs_done_ns());
+            match self.nand.program(place, &page.sources[..units], &page.spares[..units], earliest_ns) {
+                Ok(done_ns) => {
+                    if self.nand.next_page(block) == self.geometry.pages_per_block {
+                        self.journal.open = self.journal.next.take();
+                    }
+                    return Ok(done_ns);
+                }
+                Err(NandError::ProgramFailed { .. }) => {
+                    self.failing.push(block);
+                    self.journal.open = self.journal.next.take();
+                }
+                Err(error) => {
+                    self.release_page(&page, &error);
+                    return Err(error.into());
+                }
+            }
+        }
+    }
+
+    fn open_journal_block(&mut self, at_ns: Nanoseconds) -> Result<tantalum_nand::BlockId, FtlError> {
+        let block = self.take_system_block(BlockUse::Journal, at_ns)?;
+        self.journal.blocks.push(block);
+        self.journal.open = Some(block);
+        Ok(block)
+    }
+
+    /// Opens the next journal block once the open one is half full.
+    fn prepare_journal_block(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        let half = self.geometry.pages_per_block / 2;
+        let due = self.journal.open.is_some_and(|block| self.nand.next_page(block) >= half);
+        if due && self.journal.next.is_none() && !self.journal.preparing {
+            self.journal.preparing = true;
+            let block = self.take_system_block(BlockUse::Journal, at_ns);
+            self.journal.preparing = false;
+            let block = block?;
+            self.journal.blocks.push(block);
+            self.journal.next = Some(block);
+        }
+        Ok(())
+    }
+
+    /// Takes a block for journal, checkpoint or dump, on the plane that is idle first.
+    pub(crate) fn take_system_block(
+        &mut self,
+        block_use: BlockUse,
+        at_ns: Nanoseconds,
+    ) -> Result<tantalum_nand::BlockId, FtlError> {
+        let planes = self.geometry.planes();
+        loop {
+            let plane = (0..planes)
+                .map(tantalum_nand::PlaneId)
+                .filter(|plane| self.blocks.free_in(*plane) > 0)
+                .min_by_key(|plane| {
+                    (self.nand.plane_idle_ns(*plane).max(at_ns), usize::MAX - self.blocks.free_in(*plane))
+                });
+            let Some(plane) = plane else { return Err(FtlError::CapacityExceeded) };
+            if let Some(block) = self.open_block(plane, block_use, at_ns)? {
+                return Ok(block);
+            }
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! How much flash each purpose gets, computed once from geometry and configuration.
+//!
+//! Everything that is not host data is counted here, so that a full drive still collects garbage, journals,
+//! checkpoints, dumps and recovers (hazard 11 of ARCHITECTURE.md).
+
+use tantalum_nand::{Geometry, UNIT_BYTES};
+
+use crate::error::LayoutError;
+
+/// How a victim of garbage collection is chosen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum VictimPolicy {
+    /// Fewest valid units.
+    Greedy,
+    /// Most freed for the work, older blocks first.
+    CostBenefit,
+}
+
+/// What a drive's FTL is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FtlConfig {
+    /// Logical capacity in units.
+    pub logical_units: u32,
+    /// How victims are chosen.
+    pub victim_policy: VictimPolicy,
+    /// Erase-count spread at which cold blocks are moved.
+    pub wear_spread: u32,
+    /// Units that a capacitor can program after power went; 0 without one.
+    pub dump_units: u32,
+    /// Extra owners that the drive's DRAM holds; beyond, moving a shared unit costs a read of the spilled table.
+    pub shared_owners: u32,
+}
+
+/// The plan.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Layout {
+    /// Blocks that the largest checkpoint fills.
+    pub checkpoint_blocks: u32,
+    /// Journal blocks after which a checkpoint is taken.
+    pub journal_blocks: u32,
+    /// Blocks kept erased for a dump.
+    pub dump_blocks: u32,
+    /// Planes on which the host stream keeps a block open.
+    pub host_width: u32,
+    /// Planes on which the collection stream keeps a block open.
+    pub collect_width: u32,
+    /// Data pages programmed after which a checkpoint is taken.
+    pub checkpoint_interval_pages: u64,
+    /// Owners beyond the first that all shared units may have together.
+    pub extra_owners_limit: u32,
+    /// Living hints there may be.
+    pub hints_limit: u32,
+    /// Units that open transactions may hold together.
+    pub transaction_units_limit: u32,
+}
+
+/// Journal blocks that are always kept available.
+pub const JOURNAL_RESERVE_BLOCKS: u32 = 2;
+
+/// Bytes that a claim's owner, a hint and the fixed part take in a checkpoint, at most.
+const OWNER_BYTES: u64 = 20;
+const HINT_BYTES: u64 = 64;
+const FIXED_BYTES: u64 = 64 * 1024;
+
+impl Layout {
+    /// Plans, or says why there is too little flash.
+    pub fn plan(geometry: &Geometry, config: &FtlConfig) -> Result<Layout, LayoutError> {
+        geometry.validate()?;
+        let units_per_block = geometry.units_per_block();
+        let block_bytes = u64::from(units_per_block) * UNIT_BYTES as u64;
+        let logical = config.logical_units;
+        let extra_owners_limit = (logical / 16).max(256);
+        let hints_limit = (logical / 32).clamp(256, 1 << 20);
+        let map_pages = u64::from(logical).div_ceil(1024);
+        let checkpoint_bytes = map_pages * (4096 + 4)
+            + u64::from(extra_owners_limit) * OWNER_BYTES
+            + u64::from(hints_limit) * HINT_BYTES
+            + FIXED_BYTES.min(block_bytes)
+            + u64::from(geometry.blocks()) / 8;
+        let checkpoint_blocks = checkpoint_bytes.div_ceil(block_bytes) as u32;
+        let dump_blocks = if config.dump_units == 0 {
+            0
+        } else {
+            // one more for the journal page and for pages that are not filled
+            config.dump_units.div_ceil(units_per_block) + 1
+        };
+        let logical_blocks = logical.div_ceil(units_per_block);
+        let fixed = 2 * checkpoint_blocks + JOURNAL_RESERVE_BLOCKS + dump_blocks;
+        let physical_blocks = geometry.blocks();
+        let too_little =
+            |needed_blocks| LayoutError::TooLittleFlash { physical_blocks, logical_blocks, needed_blocks };
+        // at the least: one open block for each stream, a victim, and some slack for garbage to gather in
+        let slack = (logical_blocks / 50).max(2);
+        let least = fixed + slack + 5;
+        let spare = physical_blocks.saturating_sub(logical_blocks);
+        if spare < least {
+            return Err(too_little(least));
+        }
+        let width = ((spare - fixed - slack - 3) / 4).clamp(1, geometry.planes());
+        let journal_blocks = (8 * checkpoint_blocks).min(spare / 12).max(JOURNAL_RESERVE_BLOCKS);
+        Ok(Layout {
+            checkpoint_blocks,
+            journal_blocks,
+            dump_blocks,
+            host_width: width,
+            collect_width: width,
+            checkpoint_interval_pages: u64::from(logical / geometry.units_per_page() / 4).max(64),
+            extra_owners_limit,
+            hints_limit,
+            transaction_units_limit: slack * units_per_block / 2,
+        })
+    }
+}

@@ -1,0 +1,36 @@
+//! The flash translation layer: which place each logical page has, kept right through power cuts.
+//!
+//! The map is the maximum of a set of assertions (see `fold`), which live in spare areas (`spare`) and in the
+//! journal (`journal`). A checkpoint (`checkpoint`) is a fold that need not be repeated. `erase` is the one rule
+//! that keeps all of this true. Everything else decides where the next page goes: `stream`, `blocks`, `collect`.
+//!
+//! Nothing here asks what time it is: each operation takes the earliest time it may start and returns when it is
+//! done.
+
+mod blocks;
+mod checkpoint;
+mod collect;
+mod dump;
+mod erase;
+mod error;
+mod fold;
+mod ftl;
+mod journal;
+mod journaling;
+mod layout;
+mod logs;
+mod map;
+mod recovery;
+mod share;
+mod spare;
+mod stream;
+mod transactions;
+mod types;
+
+pub use error::{FtlError, LayoutError};
+pub use ftl::{Counters, Ftl, HostUnit, Programmed, Wear};
+pub use layout::{FtlConfig, Layout, VictimPolicy};
+pub use logs::HintError;
+pub use recovery::{FormatError, RecoveryReport};
+pub use share::ShareRefusal;
+pub use types::{Generation, Hint, Lpn, METADATA_BYTES, Metadata, Seq, ShareRange, TxId};

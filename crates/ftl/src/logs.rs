@@ -1,0 +1,335 @@
+//! Hinted logs: which pages of a log are whole, and which hints still live.
+//!
+//! A transaction is whole when its slots, first to end, are all on flash from one attempt. The *whole run* of a
+//! log is the unbroken sequence of whole transactions, attempt after attempt. A page in the whole run asserts its
+//! home too, at its own version; so bringing it home needs no record.
+//!
+//! A hint *lives* until its log page is overwritten or its home takes the page or something newer. If its page is
+//! not known to be in the whole run by then, the hint stays as evidence that the slot is there, without a claim to
+//! the home: the transactions behind it need it. Only hints that live or are evidence are copied along by garbage
+//! collection and kept in checkpoints.
+
+use std::collections::BTreeMap;
+
+use crate::map::Map;
+use crate::types::{Generation, HashMap, Hint, Lpn, Seq};
+
+/// What is known of one attempt.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Attempt {
+    /// The slot at which it starts.
+    pub start: u32,
+    /// The last slot of its part of the whole run, as far as it is established.
+    pub known: Option<u32>,
+    /// Pages on flash behind that: slot to (first slot of the transaction, whether it ends it).
+    pub pages: BTreeMap<u32, (u32, bool)>,
+}
+
+/// The attempts of one generation.
+pub type Attempts = BTreeMap<u32, Attempt>;
+
+/// Extends what is known of the whole run by the pages that are there.
+///
+/// Attempts behind the first that does not start where the run ends stay unknown.
+pub fn extend_whole_run(attempts: &mut Attempts) {
+    let mut last = 0;
+    for attempt in attempts.values_mut() {
+        match attempt.known {
+            Some(known) => last = known,
+            None if attempt.start != last + 1 => break,
+            None => {}
+        }
+        let mut slot = last + 1;
+        while let Some(&(first, end)) = attempt.pages.get(&slot)
+            && first == last + 1
+        {
+            if end {
+                last = slot;
+            }
+            slot += 1;
+        }
+        attempt.known = Some(last);
+        attempt.pages = attempt.pages.split_off(&(last + 1));
+    }
+}
+
+/// Whether a slot lies in the whole run, as far as it is known.
+pub fn in_whole_run(attempts: &Attempts, attempt: u32, slot: u32) -> bool {
+    attempts.get(&attempt).and_then(|attempt| attempt.known).is_some_and(|last| slot <= last)
+}
+
+/// A hint that lives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Living {
+    /// The hint.
+    pub hint: Hint,
+    /// The version of the log page.
+    pub version: Seq,
+    /// Whether the home may still take the page by this hint.
+    pub claims_home: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Log {
+    attempts: Attempts,
+    attempt: u32,
+    next_slot: u32,
+}
+
+/// Why a hinted page is refused.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum HintError {
+    /// The generation was not begun since power came on, or was forgotten because too many others were.
+    #[error("log generation {0} is not open: begin a new one")]
+    UnknownGeneration(Generation),
+    /// The slot does not follow.
+    #[error(
+        "attempt {attempt} slot {slot} (start {start}, first {first}) does not follow attempt {last_attempt}, whose next slot is {next_slot}"
+    )]
+    OutOfOrder {
+        /// The attempt that came.
+        attempt: u32,
+        /// Its slot.
+        slot: u32,
+        /// Where it says its attempt starts.
+        start: u32,
+        /// Where it says its transaction starts.
+        first: u32,
+        /// The attempt before.
+        last_attempt: u32,
+        /// What would follow in it.
+        next_slot: u32,
+    },
+}
+
+/// Open logs beyond which the oldest without living hints is forgotten.
+const OPEN_LOGS: usize = 1024;
+
+/// All hinted logs since power came on.
+#[derive(Clone, Debug, Default)]
+pub struct Logs {
+    living: HashMap<u32, Living>,
+    of_home: HashMap<u32, Vec<Lpn>>,
+    logs: BTreeMap<Generation, Log>,
+}
+
+impl Logs {
+    /// Opens a generation.
+    pub fn begin(&mut self, generation: Generation) {
+        self.logs.insert(generation, Log { next_slot: 1, ..Log::default() });
+        if self.logs.len() > OPEN_LOGS {
+            let used: std::collections::BTreeSet<Generation> =
+                self.living.values().map(|living| living.hint.generation).collect();
+            let idle = self.logs.keys().find(|generation| !used.contains(generation)).copied();
+            if let Some(idle) = idle {
+                self.logs.remove(&idle);
+            }
+        }
+    }
+
+    /// Living hints.
+    pub fn living(&self) -> impl Iterator<Item = (Lpn, &Living)> {
+        self.living.iter().map(|(&lpn, living)| (Lpn(lpn), living))
+    }
+
+    /// How many hints live.
+    pub fn living_count(&self) -> usize {
+        self.living.len()
+    }
+
+    /// The living hint of a log page.
+    pub fn hint(&self, log_lpn: Lpn) -> Option<&Living> {
+        self.living.get(&log_lpn.0)
+    }
+
+    /// Checks that a page follows the one before it, and notes it.
+    pub fn accept(&mut self, hint: &Hint) -> Result<(), HintError> {
+        let log = self.logs.get_mut(&hint.generation).ok_or(HintError::UnknownGeneration(hint.generation))?;
+        let next = hint.attempt == log.attempt && hint.slot == log.next_slot;
+        let fresh = hint.attempt > log.attempt && hint.slot == hint.start && hint.start <= log.next_slot;
+        let sound =
+            hint.start >= 1 && hint.start <= hint.first && hint.first <= hint.slot && hint.slot < u32::MAX;
+        if !sound || !(next || fresh) {
+            return Err(HintError::OutOfOrder {
+                attempt: hint.attempt,
+                slot: hint.slot,
+                start: hint.start,
+                first: hint.first,
+                last_attempt: log.attempt,
+                next_slot: log.next_slot,
+            });
+        }
+        log.attempt = hint.attempt;
+        log.next_slot = hint.slot + 1;
+        Ok(())
+    }
+
+    /// A hinted page was programmed: its hint lives.
+    pub fn programmed(&mut self, map: &mut Map, log_lpn: Lpn, hint: Hint, version: Seq) {
+        if let Some(log) = self.logs.get_mut(&hint.generation) {
+            let attempt = log.attempts.entry(hint.attempt).or_default();
+            attempt.start = hint.start;
+            attempt.pages.insert(hint.slot, (hint.first, hint.end));
+        }
+        self.living.insert(log_lpn.0, Living { hint, version, claims_home: hint.home.is_some() });
+        map.set_hinted(log_lpn, true);
+        if let Some(home) = hint.home {
+            self.of_home.entry(home.0).or_default().push(log_lpn);
+            map.set_hinted(home, true);
+        }
+    }
+
+    /// `lpn` took `version`: older hints for the home it is lose their claim, and the hint of the log page it was
+    /// dies. The home of the latter, if it had a claim, is returned with the hint's version: nothing newer is
+    /// recorded for it.
+    pub fn superseded(&mut self, map: &mut Map, lpn: Lpn, version: Seq) -> Option<(Lpn, Seq)> {
+        self.home_taken(map, lpn, version);
+        let living = self.living.get(&lpn.0).copied().filter(|living| living.version < version)?;
+        let unsettled = self.end_claim(map, lpn).map(|home| (home, living.version));
+        self.living.remove(&lpn.0);
+        self.update_flag(map, lpn);
+        unsettled
+    }
+
+    /// `home` took `version`: older hints lose their claim to it.
+    pub fn home_taken(&mut self, map: &mut Map, home: Lpn, version: Seq) {
+        for log_lpn in self.of_home.get(&home.0).cloned().unwrap_or_default() {
+            let living = self.living[&log_lpn.0];
+            if living.version <= version {
+                self.end_claim(map, log_lpn);
+                self.extend(living.hint.generation);
+                if self.is_whole(&living.hint) {
+                    self.living.remove(&log_lpn.0);
+                    self.update_flag(map, log_lpn);
+                }
+            }
+        }
+    }
+
+    /// Ends a hint's claim to its home, which is returned if there was one.
+    fn end_claim(&mut self, map: &mut Map, log_lpn: Lpn) -> Option<Lpn> {
+        let living = self.living.get_mut(&log_lpn.0)?;
+        let home = living.hint.home.filter(|_| std::mem::take(&mut living.claims_home))?;
+        let logs = self.of_home.get_mut(&home.0).expect("a hint with a claim is listed under its home");
+        logs.retain(|other| *other != log_lpn);
+        if logs.is_empty() {
+            self.of_home.remove(&home.0);
+        }
+        self.update_flag(map, home);
+        Some(home)
+    }
+
+    /// Forgets evidence that is no longer needed, because the whole run has come that far.
+    pub fn settle_evidence(&mut self, map: &mut Map) {
+        let generations: std::collections::BTreeSet<Generation> =
+            self.living.values().map(|living| living.hint.generation).collect();
+        generations.into_iter().for_each(|generation| self.extend(generation));
+        let settled: Vec<u32> = self
+            .living
+            .iter()
+            .filter(|(_, living)| !living.claims_home && self.is_whole(&living.hint))
+            .map(|(lpn, _)| *lpn)
+            .collect();
+        for lpn in settled {
+            self.living.remove(&lpn);
+            self.update_flag(map, Lpn(lpn));
+        }
+    }
+
+    fn update_flag(&self, map: &mut Map, lpn: Lpn) {
+        map.set_hinted(lpn, self.living.contains_key(&lpn.0) || self.of_home.contains_key(&lpn.0));
+    }
+
+    /// Whether a page lies in its log's whole run. Call [`Logs::extend`] first.
+    pub fn is_whole(&self, hint: &Hint) -> bool {
+        let log = self.logs.get(&hint.generation);
+        log.is_some_and(|log| in_whole_run(&log.attempts, hint.attempt, hint.slot))
+    }
+
+    /// Extends what is known of a log's whole run.
+    pub fn extend(&mut self, generation: Generation) {
+        if let Some(log) = self.logs.get_mut(&generation) {
+            extend_whole_run(&mut log.attempts);
+        }
+    }
+
+    /// The whole run of a log: each attempt with its last slot.
+    pub fn whole_run(&mut self, generation: Generation) -> Vec<(u32, u32)> {
+        self.extend(generation);
+        let log = self.logs.get(&generation);
+        log.into_iter()
+            .flat_map(|log| &log.attempts)
+            .filter_map(|(&number, attempt)| Some((number, attempt.known?)))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attempt(start: u32, pages: &[(u32, u32, bool)]) -> Attempt {
+        Attempt {
+            start,
+            known: None,
+            pages: pages.iter().map(|&(slot, first, end)| (slot, (first, end))).collect(),
+        }
+    }
+
+    fn known(attempts: &Attempts) -> Vec<Option<u32>> {
+        attempts.values().map(|attempt| attempt.known).collect()
+    }
+
+    #[test]
+    fn run_ends_before_a_gap() {
+        let mut attempts = Attempts::from([(0, attempt(1, &[(1, 1, false), (2, 1, true), (4, 3, true)]))]);
+        extend_whole_run(&mut attempts);
+        assert_eq!(known(&attempts), [Some(2)]);
+        attempts.get_mut(&0).unwrap().pages.insert(3, (3, false));
+        extend_whole_run(&mut attempts);
+        assert_eq!(known(&attempts), [Some(4)]);
+    }
+
+    #[test]
+    fn rolled_back_pages_are_no_part_of_the_next_attempt() {
+        // attempt 0 spilled slots 3 and 4 and rolled back; attempt 1 commits slot 3 alone
+        let first = attempt(1, &[(1, 1, true), (2, 2, true), (3, 3, false), (4, 3, false)]);
+        let mut attempts = Attempts::from([(0, first), (1, attempt(3, &[(3, 3, true)]))]);
+        extend_whole_run(&mut attempts);
+        assert_eq!(known(&attempts), [Some(2), Some(3)]);
+        assert!(!in_whole_run(&attempts, 0, 3));
+        assert!(in_whole_run(&attempts, 1, 3));
+    }
+
+    #[test]
+    fn an_attempt_behind_a_gap_stays_unknown() {
+        let mut attempts =
+            Attempts::from([(0, attempt(1, &[(1, 1, true)])), (1, attempt(4, &[(4, 4, true)]))]);
+        extend_whole_run(&mut attempts);
+        assert_eq!(known(&attempts), [Some(1), None]);
+    }
+
+    #[test]
+    fn slots_must_follow() {
+        let hint = |attempt, start, first, slot| Hint {
+            generation: Generation(5),
+            attempt,
+            start,
+            first,
+            slot,
+            end: false,
+            home: None,
+        };
+        let mut logs = Logs::default();
+        assert_eq!(logs.accept(&hint(0, 1, 1, 1)), Err(HintError::UnknownGeneration(Generation(5))));
+        logs.begin(Generation(5));
+        assert!(logs.accept(&hint(0, 1, 1, 2)).is_err(), "the first slot is 1");
+        logs.accept(&hint(0, 1, 1, 1)).unwrap();
+        logs.accept(&hint(0, 1, 1, 2)).unwrap();
+        assert!(logs.accept(&hint(0, 1, 1, 2)).is_err(), "a slot comes once in an attempt");
+        assert!(logs.accept(&hint(1, 4, 4, 4)).is_err(), "an attempt leaves no gap");
+        logs.accept(&hint(1, 2, 2, 2)).unwrap();
+        assert!(logs.accept(&hint(0, 1, 1, 3)).is_err(), "an earlier attempt is over");
+        logs.accept(&hint(1, 2, 2, 3)).unwrap();
+    }
+}

@@ -1,0 +1,320 @@
+//! L2P and P2L: which place a logical page has, and whose a place is.
+//!
+//! Invariants:
+//! - `l2p[x] == p` exactly if `x` is among the owners of `p`.
+//! - A place with a *plain* owner has one owner, whose version its spare area tells. Every other place that is
+//!   in use has an entry in `claims`, with versions.
+//! - `valid[b]` is the number of places in block `b` that are in use.
+//!
+//! Two arrays of four bytes; the rare rest (shared units, open transactions) is in a table. The top bit of an
+//! entry says that a table has more to tell, so that the common case looks up nothing.
+
+use tantalum_nand::{BlockId, Geometry, Ppn};
+
+use crate::types::{HashMap, Lpn, Seq, TxId};
+
+const FLAG: u32 = 1 << 31;
+
+/// Whose a place is when P2L alone cannot tell.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Claim {
+    /// Logical pages with the versions at which they own the place; never empty.
+    Owners(Vec<(Lpn, Seq)>),
+    /// A page of an open transaction.
+    Transaction(TxId, Lpn),
+}
+
+/// Whose a place is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Owner<'a> {
+    /// Nobody's.
+    None,
+    /// One logical page's; the version is in the spare area.
+    Plain(Lpn),
+    /// As the claim says.
+    Claim(&'a Claim),
+}
+
+/// The map.
+#[derive(Clone, Debug)]
+pub struct Map {
+    l2p: Vec<u32>,
+    p2l: Vec<u32>,
+    valid: Vec<u32>,
+    claims: HashMap<u32, Claim>,
+    extra_owners: usize,
+    /// Whether a chunk of L2P was ever mapped; checkpoints leave the others out.
+    touched: Vec<bool>,
+    units_per_block: u32,
+}
+
+/// Entries of L2P in one chunk of a checkpoint: 4 KiB.
+pub const CHUNK_ENTRIES: usize = 1024;
+
+impl Map {
+    /// An empty map. Memory that is not touched costs nothing.
+    pub fn new(geometry: &Geometry, logical_units: u32) -> Map {
+        Map {
+            l2p: vec![0; logical_units as usize],
+            p2l: vec![0; geometry.units() as usize],
+            valid: vec![0; geometry.blocks() as usize],
+            claims: HashMap::default(),
+            extra_owners: 0,
+            touched: vec![false; (logical_units as usize).div_ceil(CHUNK_ENTRIES)],
+            units_per_block: geometry.units_per_block(),
+        }
+    }
+
+    /// Logical capacity.
+    pub fn logical_units(&self) -> u32 {
+        self.l2p.len() as u32
+    }
+
+    /// Bytes of host memory that the map may touch.
+    pub fn dram_bytes(&self) -> usize {
+        4 * (self.l2p.len() + self.p2l.len() + self.valid.len())
+    }
+
+    /// Where a logical page is.
+    #[inline]
+    pub fn lookup(&self, lpn: Lpn) -> Option<Ppn> {
+        (self.l2p[lpn.index()] & !FLAG).checked_sub(1).map(Ppn)
+    }
+
+    /// Whether hints know this page, as a log page or as a home.
+    #[inline]
+    pub fn is_hinted(&self, lpn: Lpn) -> bool {
+        self.l2p[lpn.index()] & FLAG != 0
+    }
+
+    /// Remembers whether hints know this page.
+    pub fn set_hinted(&mut self, lpn: Lpn, hinted: bool) {
+        let entry = &mut self.l2p[lpn.index()];
+        *entry = if hinted { *entry | FLAG } else { *entry & !FLAG };
+    }
+
+    /// Whose a place is.
+    #[inline]
+    pub fn owner(&self, ppn: Ppn) -> Owner<'_> {
+        match self.p2l[ppn.index()] {
+            0 => Owner::None,
+            entry if entry & FLAG == 0 => Owner::Plain(Lpn(entry - 1)),
+            _ => Owner::Claim(&self.claims[&ppn.0]),
+        }
+    }
+
+    /// Places in use in a block.
+    #[inline]
+    pub fn valid(&self, block: BlockId) -> u32 {
+        self.valid[block.index()]
+    }
+
+    /// Valid counts of all blocks.
+    pub fn valid_counts(&self) -> &[u32] {
+        &self.valid
+    }
+
+    /// Owners beyond the first of every shared place (SHARE's reverse-mapping table).
+    pub fn extra_owners(&self) -> usize {
+        self.extra_owners
+    }
+
+    /// All claims, in no order.
+    pub fn claims(&self) -> impl Iterator<Item = (Ppn, &Claim)> {
+        self.claims.iter().map(|(&ppn, claim)| (Ppn(ppn), claim))
+    }
+
+    /// The chunks of L2P that were ever mapped, with their entries: 0, or the place plus 1. For checkpoints.
+    pub fn chunks(&self) -> impl Iterator<Item = (usize, impl Iterator<Item = u32> + '_)> {
+        let chunks = self.l2p.chunks(CHUNK_ENTRIES).zip(&self.touched).enumerate();
+        chunks
+            .filter(|(_, (_, touched))| **touched)
+            .map(|(index, (entries, _))| (index, entries.iter().map(|entry| entry & !FLAG)))
+    }
+
+    /// Points `lpn` at a place that was just programmed and whose spare area names it as the only owner.
+    #[inline]
+    pub fn map_plain(&mut self, lpn: Lpn, ppn: Ppn) {
+        let old = self.l2p[lpn.index()];
+        if old & !FLAG != 0 {
+            self.release(lpn, Ppn((old & !FLAG) - 1));
+        }
+        debug_assert_eq!(self.p2l[ppn.index()], 0, "a fresh place has no owner");
+        self.l2p[lpn.index()] = (old & FLAG) | (ppn.0 + 1);
+        self.p2l[ppn.index()] = lpn.0 + 1;
+        self.valid[(ppn.0 / self.units_per_block) as usize] += 1;
+        self.touched[lpn.index() / CHUNK_ENTRIES] = true;
+    }
+
+    /// Points `lpn` at a place, beside the owners it has. `plain_version` tells the version of a plain owner
+    /// from the spare area.
+    pub fn map_shared(&mut self, lpn: Lpn, version: Seq, ppn: Ppn, plain_version: impl FnOnce(Lpn) -> Seq) {
+        if let Some(old) = self.lookup(lpn) {
+            if old == ppn {
+                return;
+            }
+            self.release(lpn, old);
+        }
+        let entry = self.p2l[ppn.index()];
+        if entry == 0 {
+            self.claim(ppn, Claim::Owners(vec![(lpn, version)]));
+        } else if entry & FLAG == 0 {
+            let first = Lpn(entry - 1);
+            self.p2l[ppn.index()] = FLAG;
+            self.claims.insert(ppn.0, Claim::Owners(vec![(first, plain_version(first)), (lpn, version)]));
+            self.extra_owners += 1;
+        } else {
+            match self.claims.get_mut(&ppn.0) {
+                Some(Claim::Owners(owners)) => owners.push((lpn, version)),
+                other => panic!("unit {ppn} cannot be shared with lpn {lpn}: its claim is {other:?}"),
+            }
+            self.extra_owners += 1;
+        }
+        let flag = self.l2p[lpn.index()] & FLAG;
+        self.l2p[lpn.index()] = flag | (ppn.0 + 1);
+        self.touched[lpn.index() / CHUNK_ENTRIES] = true;
+    }
+
+    /// Makes a logical page unmapped.
+    #[inline]
+    pub fn unmap(&mut self, lpn: Lpn) {
+        let old = self.l2p[lpn.index()];
+        if old & !FLAG != 0 {
+            self.release(lpn, Ppn((old & !FLAG) - 1));
+            self.l2p[lpn.index()] = old & FLAG;
+        }
+    }
+
+    /// Takes `lpn` from the owners of a place.
+    #[inline]
+    fn release(&mut self, lpn: Lpn, ppn: Ppn) {
+        let entry = self.p2l[ppn.index()];
+        if entry & FLAG == 0 {
+            debug_assert_eq!(entry, lpn.0 + 1, "l2p and p2l disagree on unit {ppn}");
+            self.clear(ppn);
+            return;
+        }
+        let Some(Claim::Owners(owners)) = self.claims.get_mut(&ppn.0) else {
+            panic!("unit {ppn} is mapped by lpn {lpn} but has no owners");
+        };
+        owners.retain(|owner| owner.0 != lpn);
+        if owners.is_empty() {
+            self.claims.remove(&ppn.0);
+            self.clear(ppn);
+        } else {
+            self.extra_owners -= 1;
+        }
+    }
+
+    #[inline]
+    fn clear(&mut self, ppn: Ppn) {
+        self.p2l[ppn.index()] = 0;
+        self.valid[(ppn.0 / self.units_per_block) as usize] -= 1;
+    }
+
+    /// Gives a place that nobody owns a claim.
+    pub fn claim(&mut self, ppn: Ppn, claim: Claim) {
+        assert_eq!(self.p2l[ppn.index()], 0, "unit {ppn} has an owner already");
+        self.p2l[ppn.index()] = FLAG;
+        self.valid[(ppn.0 / self.units_per_block) as usize] += 1;
+        if let Claim::Owners(owners) = &claim {
+            self.extra_owners += owners.len() - 1;
+        }
+        self.claims.insert(ppn.0, claim);
+    }
+
+    /// Takes the claim of a place away; nobody owns it then. L2P is not changed.
+    pub fn unclaim(&mut self, ppn: Ppn) -> Claim {
+        let claim = self.claims.remove(&ppn.0).unwrap_or_else(|| panic!("unit {ppn} has no claim"));
+        if let Claim::Owners(owners) = &claim {
+            self.extra_owners -= owners.len() - 1;
+        }
+        self.clear(ppn);
+        claim
+    }
+
+    /// Moves a plain owner to a new place, whose spare area tells its version.
+    #[inline]
+    pub fn relocate_plain(&mut self, lpn: Lpn, from: Ppn, to: Ppn) {
+        debug_assert_eq!(self.p2l[from.index()], lpn.0 + 1, "unit {from} is not plain");
+        self.clear(from);
+        self.p2l[to.index()] = lpn.0 + 1;
+        self.valid[(to.0 / self.units_per_block) as usize] += 1;
+        let entry = &mut self.l2p[lpn.index()];
+        *entry = (*entry & FLAG) | (to.0 + 1);
+    }
+
+    /// Moves all owners of a shared place to a new one. If `in_spare`, the new place's spare area names a sole
+    /// owner with its version, which is plain from then on.
+    pub fn relocate_owners(&mut self, from: Ppn, to: Ppn, in_spare: bool) {
+        let claim = self.unclaim(from);
+        let Claim::Owners(owners) = &claim else { panic!("unit {from} has no owners") };
+        for (lpn, _) in owners {
+            let entry = &mut self.l2p[lpn.index()];
+            *entry = (*entry & FLAG) | (to.0 + 1);
+        }
+        match owners[..] {
+            [(lpn, _)] if in_spare => {
+                self.p2l[to.index()] = lpn.0 + 1;
+                self.valid[(to.0 / self.units_per_block) as usize] += 1;
+            }
+            _ => self.claim(to, claim),
+        }
+    }
+
+    /// Sets up L2P, P2L and valid counts from what recovery found: `versions` tells those that are not plain.
+    pub fn rebuild(
+        &mut self,
+        place_of: impl Iterator<Item = (Lpn, Ppn)>,
+        mut versions: HashMap<u32, Seq>,
+        mut spare_version: impl FnMut(Lpn, Ppn) -> Seq,
+    ) {
+        for (lpn, ppn) in place_of {
+            let known = versions.remove(&lpn.0);
+            if known.is_none() && self.p2l[ppn.index()] == 0 {
+                self.map_plain(lpn, ppn);
+            } else {
+                let version = known.unwrap_or_else(|| spare_version(lpn, ppn));
+                self.map_shared(lpn, version, ppn, |first| spare_version(first, ppn));
+            }
+        }
+    }
+
+    /// Checks the invariants at the head of this file; for tests and audits.
+    pub fn audit(&self) {
+        let mut valid = vec![0; self.valid.len()];
+        let mut extra = 0;
+        for (index, &entry) in self.p2l.iter().enumerate() {
+            let ppn = Ppn(index as u32);
+            if entry == 0 {
+                continue;
+            }
+            valid[(ppn.0 / self.units_per_block) as usize] += 1;
+            match self.owner(ppn) {
+                Owner::None => unreachable!(),
+                Owner::Plain(lpn) => assert_eq!(self.lookup(lpn), Some(ppn), "plain owner of {ppn}"),
+                Owner::Claim(Claim::Owners(owners)) => {
+                    assert!(!owners.is_empty(), "claim of {ppn} is empty");
+                    extra += owners.len() - 1;
+                    for (lpn, _) in owners {
+                        assert_eq!(self.lookup(*lpn), Some(ppn), "owner of {ppn}");
+                    }
+                }
+                Owner::Claim(Claim::Transaction(..)) => {}
+            }
+        }
+        assert_eq!(valid, self.valid, "valid counts");
+        assert_eq!(extra, self.extra_owners, "extra owners");
+        for index in 0..self.l2p.len() {
+            let lpn = Lpn(index as u32);
+            if let Some(ppn) = self.lookup(lpn) {
+                let owned = match self.owner(ppn) {
+                    Owner::Plain(owner) => owner == lpn,
+                    Owner::Claim(Claim::Owners(owners)) => owners.iter().any(|owner| owner.0 == lpn),
+                    _ => false,
+                };
+                assert!(owned, "lpn {lpn} points at {ppn}, which is not its own");
+            }
+        }
+    }
+}

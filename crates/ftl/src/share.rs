@@ -1,0 +1,265 @@
+//! Commands that change the map and write no data: share, remap, trim, commit, abort.
+//!
+//! Each is one step: its records stand on one journal page, or are tied together as a group.
+
+use std::collections::BTreeSet;
+
+use tantalum_nand::{Nanoseconds, Ppn};
+
+use crate::error::FtlError;
+use crate::ftl::Ftl;
+use crate::journal::Record;
+use crate::map::{Claim, Owner};
+use crate::spare::Spare;
+use crate::transactions::TxPage;
+use crate::types::{Lpn, Seq, ShareRange, TxId};
+
+/// Why a share or remap is refused. Nothing was changed.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ShareRefusal {
+    /// A range of no units.
+    #[error("a range of 0 units, dst {dst} src {src}")]
+    Empty {
+        /// The range's destination.
+        dst: Lpn,
+        /// The range's source.
+        src: Lpn,
+    },
+    /// A unit is given twice as a destination.
+    #[error("unit {0} is a destination twice")]
+    Twice(Lpn),
+    /// A unit is a destination and a source.
+    #[error("unit {0} is both a destination and a source")]
+    Overlap(Lpn),
+    /// A source is not mapped.
+    #[error("unit {0} is not mapped")]
+    Unmapped(Lpn),
+    /// More units than fit into one step.
+    #[error("{units} units; one step takes at most {limit}")]
+    TooMany {
+        /// Units asked for.
+        units: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// The table of shared units is full.
+    #[error("{owners} owners of shared units; the drive keeps at most {limit}")]
+    TableFull {
+        /// Owners there would be.
+        owners: u64,
+        /// The limit.
+        limit: u64,
+    },
+}
+
+impl Ftl {
+    /// Units that one share may map.
+    pub fn share_limit(&self) -> u32 {
+        // a remap takes one record more, for the sources
+        self.records_per_page() as u32 - 1
+    }
+
+    /// Checks a share before anything is changed.
+    pub fn check_share(&self, ranges: &[ShareRange]) -> Result<(), ShareRefusal> {
+        let units: u64 = ranges.iter().map(|range| u64::from(range.units)).sum();
+        let limit = u64::from(self.share_limit());
+        if units > limit {
+            return Err(ShareRefusal::TooMany { units, limit });
+        }
+        let owners = self.map.extra_owners() as u64 + units;
+        let limit = u64::from(self.layout.extra_owners_limit);
+        if owners > limit {
+            return Err(ShareRefusal::TableFull { owners, limit });
+        }
+        let mut destinations = BTreeSet::new();
+        for range in ranges {
+            if range.units == 0 {
+                return Err(ShareRefusal::Empty { dst: range.dst, src: range.src });
+            }
+            for (dst, _) in pairs(range) {
+                if !destinations.insert(dst) {
+                    return Err(ShareRefusal::Twice(dst));
+                }
+            }
+        }
+        for (_, src) in ranges.iter().flat_map(pairs) {
+            if destinations.contains(&src) {
+                return Err(ShareRefusal::Overlap(src));
+            }
+            if self.map.lookup(src).is_none() {
+                return Err(ShareRefusal::Unmapped(src));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a share of `src` with `dst` needs no record: the hint of a whole run is the record.
+    fn comes_home(&mut self, dst: Lpn, src: Lpn) -> Option<Seq> {
+        if !self.map.is_hinted(src) {
+            return None;
+        }
+        let living = *self.logs.hint(src)?;
+        if !living.claims_home || living.hint.home != Some(dst) {
+            return None;
+        }
+        self.logs.extend(living.hint.generation);
+        self.logs.is_whole(&living.hint).then_some(living.version)
+    }
+
+    /// Maps every dst to what its src maps to. [`Ftl::check_share`] has passed, and no src waits in a cache.
+    pub fn share(&mut self, ranges: &[ShareRange], at_ns: Nanoseconds) -> Result<(), FtlError> {
+        let mut records = Vec::new();
+        for (dst, src) in ranges.iter().flat_map(pairs) {
+            let ppn = self.map.lookup(src).expect("the source is mapped");
+            self.counters.shared += 1;
+            if self.map.lookup(dst) == Some(ppn) {
+                continue;
+            }
+            let version = match self.comes_home(dst, src) {
+                Some(version) => {
+                    self.counters.brought_home += 1;
+                    version
+                }
+                None => {
+                    let version = self.next_seq();
+                    records.push(Record::Map { lpn: dst, version, step: version, ppn });
+                    version
+                }
+            };
+            self.superseded(dst, version, at_ns)?;
+            self.map_shared(dst, version, ppn);
+        }
+        self.append_journal(&records, at_ns)
+    }
+
+    /// Moves the mappings of `src..` to `dst..`.
+    pub fn remap(&mut self, src: Lpn, dst: Lpn, units: u32, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        let mut records = Vec::new();
+        for (dst, src) in pairs(&ShareRange { dst, src, units }) {
+            let ppn = self.map.lookup(src).expect("the source is mapped");
+            let version = self.next_seq();
+            records.push(Record::Map { lpn: dst, version, step: version, ppn });
+            self.superseded(dst, version, at_ns)?;
+            self.map_shared(dst, version, ppn);
+        }
+        let version = self.unmap_range(src, units, at_ns)?;
+        records.push(Record::Trim { lpn: src, units, version, step: version });
+        self.counters.remapped += u64::from(units);
+        self.append_journal(&records, at_ns)
+    }
+
+    /// Unmaps units.
+    pub fn trim(&mut self, lpn: Lpn, units: u32, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        let mut range = (lpn.0..lpn.0 + units).map(Lpn);
+        if range.any(|lpn| self.map.lookup(lpn).is_some() || self.map.is_hinted(lpn)) {
+            let version = self.unmap_range(lpn, units, at_ns)?;
+            self.append_journal(&[Record::Trim { lpn, units, version, step: version }], at_ns)?;
+        }
+        Ok(())
+    }
+
+    fn unmap_range(&mut self, lpn: Lpn, units: u32, at_ns: Nanoseconds) -> Result<Seq, FtlError> {
+        let version = self.next_seq();
+        self.last_unmap = version;
+        for lpn in (lpn.0..lpn.0 + units).map(Lpn) {
+            if self.map.is_hinted(lpn) {
+                self.superseded(lpn, version, at_ns)?;
+            }
+            self.map.unmap(lpn);
+        }
+        Ok(version)
+    }
+
+    fn map_shared(&mut self, lpn: Lpn, version: Seq, ppn: Ppn) {
+        let nand = &self.nand;
+        self.map.map_shared(lpn, version, ppn, |owner| spare_version(nand, owner, ppn));
+    }
+
+    /// `lpn` takes `version`, which ends older hints. The home of a page that is given up without having been
+    /// brought home keeps what it has, at the version of the hint and a later step, so that no copy of the hint that
+    /// is still on flash, or in a checkpoint, claims it after a cut.
+    pub(crate) fn superseded(&mut self, lpn: Lpn, version: Seq, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        let Some((home, version)) = self.logs.superseded(&mut self.map, lpn, version) else { return Ok(()) };
+        let step = self.next_seq();
+        self.logs.home_taken(&mut self.map, home, version);
+        let record = match self.map.lookup(home) {
+            Some(ppn) => {
+                self.map.unmap(home);
+                self.map_shared(home, version, ppn);
+                Record::Map { lpn: home, version, step, ppn }
+            }
+            None => Record::Trim { lpn: home, units: 1, version, step },
+        };
+        self.append_journal(&[record], at_ns)
+    }
+
+    // -- transactions ---------------------------------------------------------------------------------------------
+
+    /// Makes a transaction's pages the mapped ones. The records are in the journal buffer when this returns.
+    pub fn commit(&mut self, tx: TxId, at_ns: Nanoseconds) -> Result<Vec<Lpn>, FtlError> {
+        let pages = self.transactions.take(tx).expect("the transaction is open");
+        self.counters.committed += 1;
+        let group = self.next_seq();
+        let mut records = Vec::with_capacity(pages.len());
+        let grouped = pages.len() > self.records_per_page();
+        for (&lpn, page) in &pages {
+            let told = self.version_holds(lpn, page);
+            let version = if told { page.version } else { self.next_seq() };
+            records.push(match grouped {
+                false => Record::Map { lpn, version, step: group, ppn: page.ppn },
+                true => Record::MapInGroup { lpn, version, group, ppn: page.ppn },
+            });
+            self.superseded(lpn, version, at_ns)?;
+            self.map.unclaim(page.ppn);
+            if told {
+                self.map.map_plain(lpn, page.ppn);
+            } else {
+                self.map_shared(lpn, version, page.ppn);
+            }
+        }
+        for chunk in records.chunks(self.records_per_page()) {
+            self.append_journal(chunk, at_ns)?;
+        }
+        if grouped {
+            self.append_journal(&[Record::GroupWhole { group }], at_ns)?;
+        }
+        Ok(pages.into_keys().collect())
+    }
+
+    /// Whether the version in a transaction page's spare area is newer than anything its logical page has.
+    fn version_holds(&self, lpn: Lpn, page: &TxPage) -> bool {
+        if self.last_unmap > page.version {
+            return false;
+        }
+        let Some(ppn) = self.map.lookup(lpn) else { return true };
+        let current = match self.map.owner(ppn) {
+            Owner::Claim(Claim::Owners(owners)) => {
+                owners.iter().find(|owner| owner.0 == lpn).expect("the place is the page's").1
+            }
+            _ => spare_version(&self.nand, lpn, ppn),
+        };
+        current < page.version
+    }
+
+    /// Gives a transaction's pages up.
+    pub fn abort(&mut self, tx: TxId) {
+        let pages = self.transactions.take(tx).expect("the transaction is open");
+        for page in pages.values() {
+            self.map.unclaim(page.ppn);
+        }
+    }
+}
+
+/// The version under which the spare area of `ppn` names `lpn`.
+pub(crate) fn spare_version(nand: &tantalum_nand::Nand, lpn: Lpn, ppn: Ppn) -> Seq {
+    let spare = nand.spare(ppn).ok().and_then(|bytes| Spare::decode(&bytes));
+    spare
+        .and_then(|spare| spare.version_of(lpn))
+        .unwrap_or_else(|| panic!("unit {ppn} is mapped by lpn {lpn}, which its spare area does not name"))
+}
+
+/// The units of a range: (dst, src).
+fn pairs(range: &ShareRange) -> impl Iterator<Item = (Lpn, Lpn)> + use<> {
+    let (dst, src) = (range.dst.0, range.src.0);
+    (0..range.units).map(move |unit| (Lpn(dst + unit), Lpn(src + unit)))
+}

@@ -1,0 +1,92 @@
+//! The words of the map: logical addresses, versions, hints, transactions.
+
+use std::fmt;
+
+/// A hash map whose order depends on nothing but its contents, so that runs repeat.
+pub(crate) type HashMap<K, V> = hashbrown::HashMap<K, V, rustc_hash::FxBuildHasher>;
+
+/// Logical page number: what the host calls a unit.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Lpn(pub u32);
+
+impl Lpn {
+    /// The number as an index into an array.
+    #[inline]
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl fmt::Display for Lpn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The drive's one counter, from which versions and steps are drawn. Never used twice.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Seq(pub u64);
+
+impl fmt::Display for Seq {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// An open transaction (X-FTL).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct TxId(pub u64);
+
+impl fmt::Display for TxId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// One life of a hinted log, from a restart to the next. Drawn from the drive, so that it is never used twice.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Generation(pub u64);
+
+impl fmt::Display for Generation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Bytes of metadata that can travel with a unit: SQLite's frame header is as long.
+pub const METADATA_BYTES: usize = 24;
+
+/// A few bytes that travel with a unit and are stored in its spare area.
+pub type Metadata = [u8; METADATA_BYTES];
+
+/// What a page of a log tells the drive about itself (SW-WAL, section III-A, with attempts added).
+///
+/// Slots are counted from 1. A rollback starts a new attempt at slot `start`, right after the last commit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Hint {
+    /// The log's life.
+    pub generation: Generation,
+    /// The attempt, counted from 0.
+    pub attempt: u32,
+    /// The slot at which this attempt starts.
+    pub start: u32,
+    /// The first slot of the page's transaction.
+    pub first: u32,
+    /// The page's own slot.
+    pub slot: u32,
+    /// Whether the page ends its transaction.
+    pub end: bool,
+    /// Where the page belongs once its transaction is whole; none if it has no home yet.
+    pub home: Option<Lpn>,
+}
+
+/// One range of a `share`: `dst..dst+units` takes the mapping of `src..src+units`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ShareRange {
+    /// The first unit that takes a new mapping.
+    pub dst: Lpn,
+    /// The first unit whose mapping is taken.
+    pub src: Lpn,
+    /// Units in the range.
+    pub units: u32,
+}

@@ -1,0 +1,309 @@
+//! The user's own database and statements.
+//!
+//! The database is copied, with its log or journal if it has one, and never touched. The statements run once on a
+//! copy in an ordinary file: there an error in them shows before anything else is done, and it is what each mode's
+//! database is compared with.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rusqlite::fallible_iterator::FallibleIterator;
+use rusqlite::{Batch, Connection, Statement};
+use tantalum_volume::Volume;
+use tempfile::TempDir;
+
+use crate::contents::Contents;
+use crate::error::LabError;
+use crate::outcome::WorkloadOutcome;
+use crate::session::Session;
+use crate::workload::{DATABASE, Workload};
+
+/// What SQLite may have put beside a database; without it, what was committed last is missing.
+const COMPANIONS: [&str; 2] = ["-wal", "-journal"];
+
+/// Characters of a statement that errors show.
+const SHOWN_CHARACTERS: usize = 60;
+
+/// A database and statements, read and tried.
+#[derive(Debug)]
+pub struct Statements {
+    database: PathBuf,
+    sql_path: PathBuf,
+    sql: String,
+    /// The database as one file.
+    image: Vec<u8>,
+    /// Transactions that the statements make.
+    transactions: u64,
+    expected: Contents,
+}
+
+impl Statements {
+    /// Copies the database and tries the statements.
+    pub fn read(database: &Path, sql_path: &Path) -> Result<Statements, LabError> {
+        let sql = fs::read_to_string(sql_path).map_err(LabError::file(sql_path))?;
+        let scratch = TempDir::with_prefix("tantalum-").map_err(LabError::file(&std::env::temp_dir()))?;
+        let copy = scratch.path().join("copy.db");
+        copy_database(database, &copy)?;
+        make_one_file(&copy)
+            .map_err(|error| LabError::Database { path: database.to_owned(), reason: error.to_string() })?;
+        let image = fs::read(&copy).map_err(LabError::file(&copy))?;
+        let (transactions, expected) = try_statements(&copy, &sql, sql_path)?;
+        Ok(Statements {
+            database: database.to_owned(),
+            sql_path: sql_path.to_owned(),
+            sql,
+            image,
+            transactions,
+            expected,
+        })
+    }
+}
+
+fn copy_database(from: &Path, to: &Path) -> Result<(), LabError> {
+    fs::copy(from, to).map_err(LabError::file(from))?;
+    for companion in COMPANIONS {
+        let source = with_suffix(from, companion);
+        if source.is_file() {
+            fs::copy(&source, with_suffix(to, companion)).map_err(LabError::file(&source))?;
+        }
+    }
+    Ok(())
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(suffix);
+    name.into()
+}
+
+/// Brings a log or a hot journal home. Fails if the file is no database or is damaged.
+fn make_one_file(copy: &Path) -> rusqlite::Result<()> {
+    let sqlite = Connection::open(copy)?;
+    let _: String = sqlite.query_row("PRAGMA journal_mode = DELETE", [], |row| row.get(0))?;
+    let verdict: String = sqlite.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+    if verdict != "ok" {
+        let damaged = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
+        return Err(rusqlite::Error::SqliteFailure(damaged, Some(verdict)));
+    }
+    sqlite.close().map_err(|(_, error)| error)
+}
+
+/// Runs the statements on the copy: the transactions they make and what the database holds after them.
+fn try_statements(copy: &Path, sql: &str, sql_path: &Path) -> Result<(u64, Contents), LabError> {
+    let sqlite = Connection::open(copy).map_err(LabError::sqlite("opening the copy"))?;
+    let doing = || LabError::sqlite("trying the statements");
+    sqlite.pragma_update(None, "synchronous", "off").map_err(doing())?;
+    let mut transactions = 0;
+    for_each_statement(&sqlite, sql, sql_path, |statement| {
+        finish(statement)?;
+        transactions += u64::from(sqlite.is_autocommit());
+        Ok(())
+    })?;
+    if !sqlite.is_autocommit() {
+        return Err(LabError::OpenTransaction { path: sql_path.to_owned() });
+    }
+    if transactions == 0 {
+        let (option, value) = ("--sql", sql_path.display().to_string());
+        return Err(LabError::Setting { option, value, expected: "it holds no statement".to_owned() });
+    }
+    let mode: String = sqlite.query_row("PRAGMA journal_mode", [], |row| row.get(0)).map_err(doing())?;
+    if mode != "delete" {
+        let (option, value) = ("--sql", sql_path.display().to_string());
+        let expected = format!("the statements set journal_mode to {mode}, which each mode sets for itself");
+        return Err(LabError::Setting { option, value, expected });
+    }
+    Ok((transactions, Contents::of(&sqlite).map_err(doing())?))
+}
+
+/// Runs all statements one after another. An error names the statement.
+fn for_each_statement(
+    sqlite: &Connection,
+    sql: &str,
+    sql_path: &Path,
+    mut run: impl FnMut(&mut Statement<'_>) -> rusqlite::Result<()>,
+) -> Result<(), LabError> {
+    let mut batch = Batch::new(sqlite, sql);
+    let mut number = 0;
+    loop {
+        number += 1;
+        let error = |text: String, error: rusqlite::Error| LabError::Statement {
+            path: sql_path.to_owned(),
+            number,
+            text: shortened(&text),
+            message: message_of(error),
+        };
+        let mut statement = match batch.next() {
+            Ok(Some(statement)) => statement,
+            Ok(None) => return Ok(()),
+            Err(rusqlite::Error::SqlInputError { sql, error: code, msg, offset }) => {
+                let text = sql.clone();
+                return Err(error(text, rusqlite::Error::SqlInputError { sql, error: code, msg, offset }));
+            }
+            Err(other) => return Err(error(String::new(), other)),
+        };
+        if let Err(failure) = run(&mut statement) {
+            return Err(error(statement.expanded_sql().unwrap_or_default(), failure));
+        }
+    }
+}
+
+/// Runs a statement to its end, whatever rows it gives.
+fn finish(statement: &mut Statement<'_>) -> rusqlite::Result<()> {
+    let mut rows = statement.raw_query();
+    while rows.next()?.is_some() {}
+    Ok(())
+}
+
+/// SQLite's own words.
+fn message_of(error: rusqlite::Error) -> String {
+    match error {
+        rusqlite::Error::SqlInputError { msg, .. } => msg,
+        rusqlite::Error::SqliteFailure(_, Some(message)) => message,
+        other => other.to_string(),
+    }
+}
+
+/// The beginning of a statement, on one line.
+fn shortened(sql: &str) -> String {
+    let line = sql.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(SHOWN_CHARACTERS) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
+impl Workload for Statements {
+    fn load(&self, mut volume: Volume, _seed: u64) -> Result<Volume, LabError> {
+        let file = volume.create(DATABASE)?;
+        volume.write(file, 0, &self.image)?;
+        volume.sync(file)?;
+        volume.sync_names()?;
+        Ok(volume)
+    }
+
+    fn steps(&self) -> u64 {
+        self.transactions
+    }
+
+    fn warm_up(&self, _session: &mut Session<'_>, _seed: u64) -> Result<(), LabError> {
+        Ok(())
+    }
+
+    fn measure(&self, session: &mut Session<'_>, _seed: u64) -> Result<(), LabError> {
+        let sqlite = session.connection();
+        let mut stopped = Ok(());
+        for_each_statement(sqlite, &self.sql, &self.sql_path, |statement| {
+            if stopped.is_ok() {
+                session.statement(|_| finish(statement))?;
+                stopped = session.advance(u64::from(sqlite.is_autocommit()));
+            }
+            Ok(())
+        })?;
+        stopped
+    }
+
+    fn difference(&self, sqlite: &Connection, _seed: u64) -> Result<Option<String>, LabError> {
+        let found = Contents::of(sqlite).map_err(LabError::sqlite("reading the database"))?;
+        Ok(found.difference(&self.expected))
+    }
+
+    fn describe(&self, outcome: &mut WorkloadOutcome) {
+        outcome.kind = "statements";
+        outcome.database = Some(self.database.display().to_string());
+        outcome.sql = Some(self.sql_path.display().to_string());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Files {
+        dir: TempDir,
+    }
+
+    impl Files {
+        fn new(sql: &str) -> Files {
+            let dir = TempDir::new().unwrap();
+            let sqlite = Connection::open(dir.path().join("app.db")).unwrap();
+            sqlite.execute_batch("CREATE TABLE t (x INTEGER UNIQUE); INSERT INTO t VALUES (1)").unwrap();
+            fs::write(dir.path().join("work.sql"), sql).unwrap();
+            Files { dir }
+        }
+
+        fn database(&self) -> PathBuf {
+            self.dir.path().join("app.db")
+        }
+
+        fn read(&self) -> Result<Statements, LabError> {
+            Statements::read(&self.database(), &self.dir.path().join("work.sql"))
+        }
+    }
+
+    #[test]
+    fn transactions_are_counted() {
+        let files = Files::new(
+            "INSERT INTO t VALUES (2); BEGIN; INSERT INTO t VALUES (3); DELETE FROM t WHERE x = 1; COMMIT;
+             SELECT * FROM t; -- the end",
+        );
+        assert_eq!(files.read().unwrap().transactions, 3);
+    }
+
+    #[test]
+    fn the_database_is_not_touched() {
+        let files = Files::new("DELETE FROM t");
+        let before = fs::read(files.database()).unwrap();
+        files.read().unwrap();
+        assert_eq!(fs::read(files.database()).unwrap(), before);
+        assert_eq!(fs::read_dir(files.dir.path()).unwrap().count(), 2, "something was left beside it");
+    }
+
+    #[test]
+    fn what_is_only_in_the_log_is_copied() {
+        let files = Files::new("SELECT 1");
+        let writer = Connection::open(files.database()).unwrap();
+        let _: String = writer.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).unwrap();
+        writer.execute_batch("INSERT INTO t VALUES (2)").unwrap();
+        let image = files.read().unwrap().image;
+        let copy = files.dir.path().join("copy.db");
+        fs::write(&copy, image).unwrap();
+        let count = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
+        assert_eq!(Connection::open(copy).unwrap().query_row("SELECT count(*) FROM t", [], count), Ok(2));
+    }
+
+    #[test]
+    fn a_failing_statement_is_named_with_sqlites_message() {
+        let error = Files::new("SELECT 1;\nINSERT INTO t\n VALUES (1);").read().unwrap_err().to_string();
+        assert!(error.contains("statement 2 (INSERT INTO t VALUES (1);)"), "{error}");
+        assert!(error.contains("UNIQUE constraint failed: t.x"), "{error}");
+    }
+
+    #[test]
+    fn a_statement_that_is_no_sql_is_named() {
+        let error = Files::new("SELECT 1; SELEKT 2").read().unwrap_err().to_string();
+        assert!(error.contains("statement 2 (SELEKT 2)"), "{error}");
+        assert!(error.contains("near \"SELEKT\": syntax error"), "{error}");
+    }
+
+    #[test]
+    fn unfinished_and_unsuitable_statements_are_refused() {
+        let error = Files::new("BEGIN; DELETE FROM t").read().unwrap_err().to_string();
+        assert!(error.contains("add COMMIT"), "{error}");
+        let error = Files::new("-- nothing").read().unwrap_err().to_string();
+        assert!(error.contains("no statement"), "{error}");
+        let error = Files::new("PRAGMA journal_mode = WAL").read().unwrap_err().to_string();
+        assert!(error.contains("journal_mode to wal"), "{error}");
+    }
+
+    #[test]
+    fn a_file_that_is_no_database_is_refused() {
+        let files = Files::new("SELECT 1");
+        fs::write(files.database(), "hello ".repeat(1000)).unwrap();
+        let error = files.read().unwrap_err().to_string();
+        assert!(error.contains("app.db cannot be used as a database: file is not a database"), "{error}");
+        fs::remove_file(files.database()).unwrap();
+        let error = files.read().unwrap_err().to_string();
+        assert!(error.contains("app.db: No such file"), "{error}");
+    }
+}

@@ -1,0 +1,173 @@
+//! How the medium fails.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::geometry::{BlockId, GeometryError, Nanoseconds, PageId, Ppn};
+
+/// Why an operation was not done, or an image not made or opened.
+#[derive(Debug, thiserror::Error)]
+pub enum NandError {
+    /// Power went at this operation or before it.
+    #[error("power is lost")]
+    PowerLost,
+    /// A program failed (M6). The page is used up; its staged buffers stay the caller's.
+    #[error("programming page {page} failed")]
+    ProgramFailed {
+        /// The page.
+        page: PageId,
+        /// When the failure was reported.
+        done_ns: Nanoseconds,
+    },
+    /// An erase failed (M6). The block's contents are lost and it cannot be programmed.
+    #[error("erasing block {block} failed")]
+    EraseFailed {
+        /// The block.
+        block: BlockId,
+        /// When the failure was reported.
+        done_ns: Nanoseconds,
+    },
+    /// The page of this unit is beyond its error correction (M2, M3, M6).
+    #[error("unit {ppn} is uncorrectable")]
+    Uncorrectable {
+        /// The unit.
+        ppn: Ppn,
+    },
+    /// The page of this unit has not been programmed since its block was erased.
+    #[error("unit {ppn} is read, and its page is erased")]
+    Erased {
+        /// The unit.
+        ppn: Ppn,
+    },
+    /// No buffer number is left for another staged unit.
+    #[error("all {slots} buffers are in use")]
+    OutOfSlots {
+        /// Buffers in use.
+        slots: u32,
+    },
+    /// The geometry cannot be built.
+    #[error(transparent)]
+    Geometry(#[from] GeometryError),
+    /// A time or rate is out of bounds.
+    #[error("{field} is {value}; it must be from {least} to {most}")]
+    Timing {
+        /// The field's name.
+        field: &'static str,
+        /// Its value.
+        value: u64,
+        /// The least that is accepted.
+        least: u64,
+        /// The most that is accepted.
+        most: u64,
+    },
+    /// The description of an image is too long.
+    #[error("the description has {bytes} bytes; an image holds at most {limit}")]
+    DescriptionTooLong {
+        /// Bytes of the description.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// More protected DRAM than an image holds.
+    #[error("{bytes} bytes of protected DRAM are too many; an image holds at most {limit}")]
+    ProtectedTooLarge {
+        /// Bytes asked for.
+        bytes: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// Access beyond the protected DRAM.
+    #[error("{bytes} bytes at {offset} lie beyond the {size} bytes of protected DRAM")]
+    ProtectedRange {
+        /// Where the access starts.
+        offset: u64,
+        /// Its length.
+        bytes: usize,
+        /// Bytes that there are.
+        size: u64,
+    },
+    /// The image to be created exists.
+    #[error("{} exists already; remove it or choose another name", path.display())]
+    Exists {
+        /// The image.
+        path: PathBuf,
+    },
+    /// Another process, or another drive in this one, has the image open.
+    #[error("{} is in use by another process; only one may open a drive at a time", path.display())]
+    Locked {
+        /// The image.
+        path: PathBuf,
+    },
+    /// The file is something else.
+    #[error("{} is not a drive image of this program", path.display())]
+    NotAnImage {
+        /// The file.
+        path: PathBuf,
+    },
+    /// An image of another version of this program.
+    #[error("{} has image version {found}; this program reads version {supported}", path.display())]
+    Version {
+        /// The image.
+        path: PathBuf,
+        /// Its version.
+        found: u32,
+        /// The version that is understood.
+        supported: u32,
+    },
+    /// The image is shorter than its header says.
+    #[error("{} is truncated: it has {bytes} bytes and should have at least {expected}", path.display())]
+    Truncated {
+        /// The image.
+        path: PathBuf,
+        /// Its length.
+        bytes: u64,
+        /// The least length.
+        expected: u64,
+    },
+    /// The header's checksum is wrong.
+    #[error("{}: the header is damaged: its checksum is {stored:#010x}, its contents give {computed:#010x}", path.display())]
+    HeaderChecksum {
+        /// The image.
+        path: PathBuf,
+        /// The checksum as stored.
+        stored: u32,
+        /// The checksum of what is there.
+        computed: u32,
+    },
+    /// The header describes a drive that cannot be, though its checksum is right.
+    #[error("{}: the header describes an impossible drive: {source}", path.display())]
+    ImpossibleHeader {
+        /// The image.
+        path: PathBuf,
+        /// What is impossible.
+        source: Box<NandError>,
+    },
+    /// The description in the header is not text.
+    #[error("{}: the description in the header is not UTF-8 text", path.display())]
+    DescriptionNotText {
+        /// The image.
+        path: PathBuf,
+    },
+    /// A block's record is damaged, so that nothing in the block can be told from what was erased.
+    #[error("{}: the record of block {block} is damaged: its checksum is {stored:#010x}, its contents give {computed:#010x}", path.display())]
+    BlockChecksum {
+        /// The image.
+        path: PathBuf,
+        /// The block.
+        block: BlockId,
+        /// The checksum as stored.
+        stored: u32,
+        /// The checksum of what is there.
+        computed: u32,
+    },
+    /// The host failed to read or write the image.
+    #[error("{}: cannot {action}: {source}", path.display())]
+    Io {
+        /// The image.
+        path: PathBuf,
+        /// What was being done.
+        action: &'static str,
+        /// The host's error.
+        source: io::Error,
+    },
+}

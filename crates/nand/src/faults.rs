@@ -1,0 +1,149 @@
+//! Faults that are asked for: programs, erases and reads that fail (M6).
+
+use crate::error::NandError;
+use crate::geometry::PageId;
+use crate::nand::{Nand, PageState};
+
+/// How often what fails. The default is never.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Faults {
+    /// Seed of the draws; same seed and same operations, same faults.
+    pub seed: u64,
+    /// Programs that fail, per million.
+    pub program_failure_ppm: u32,
+    /// Erases that fail, per million.
+    pub erase_failure_ppm: u32,
+    /// Reads at which a page becomes uncorrectable for good, per million.
+    pub read_failure_ppm: u32,
+    /// Erases that a block endures; every further one fails. None: no limit.
+    pub endurance_cycles: Option<u32>,
+}
+
+/// Draws faults.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct FaultGenerator {
+    faults: Faults,
+    state: u64,
+}
+
+impl FaultGenerator {
+    fn new(faults: Faults) -> FaultGenerator {
+        FaultGenerator { faults, state: faults.seed }
+    }
+
+    /// SplitMix64: a fixed generator of our own, so that a seed means the same faults in every version.
+    fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    fn draw(&mut self, ppm: u32) -> bool {
+        ppm > 0 && self.next() % 1_000_000 < u64::from(ppm)
+    }
+
+    pub fn program_fails(&mut self) -> bool {
+        self.draw(self.faults.program_failure_ppm)
+    }
+
+    pub fn erase_fails(&mut self, erase_count: u32) -> bool {
+        self.faults.endurance_cycles.is_some_and(|cycles| erase_count >= cycles)
+            || self.draw(self.faults.erase_failure_ppm)
+    }
+
+    pub fn read_fails(&mut self) -> bool {
+        self.draw(self.faults.read_failure_ppm)
+    }
+}
+
+impl Nand {
+    /// From now on operations fail as `faults` says.
+    pub fn set_faults(&mut self, faults: Faults) {
+        self.faults = FaultGenerator::new(faults);
+    }
+
+    /// Makes a programmed page uncorrectable until its block is erased. Other pages are left as they are.
+    pub fn mark_uncorrectable(&mut self, page: PageId) -> Result<(), NandError> {
+        if self.page_state(page) != PageState::Programmed {
+            return Ok(());
+        }
+        self.spoil(page)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::geometry::{BlockId, Ppn};
+    use crate::operations::Source;
+    use crate::test_support::{data, nand, program, read_tag, spare};
+
+    #[test]
+    fn a_failed_program_uses_its_page_up_and_leaves_the_buffers() {
+        let mut nand = nand();
+        program(&mut nand, 4, [8, 9], 0);
+        nand.set_faults(Faults { program_failure_ppm: 1_000_000, ..Faults::default() });
+        let slot = nand.stage(&data(5)).unwrap();
+        let sources = [Source::Staged(slot), Source::Copy(Ppn(8))];
+        let failed = nand.program(PageId(0), &sources, &[spare(0); 2], 0);
+        assert!(matches!(failed, Err(NandError::ProgramFailed { page: PageId(0), done_ns: 2_020 })));
+        assert_eq!(nand.page_state(PageId(0)), PageState::Uncorrectable);
+        assert_eq!((nand.next_page(BlockId(0)), nand.counters().program_failures), (1, 1));
+        nand.set_faults(Faults::default());
+        nand.program(PageId(1), &sources, &[spare(0); 2], 0).unwrap();
+        assert_eq!((read_tag(&mut nand, 2), read_tag(&mut nand, 3)), (5, 8));
+    }
+
+    #[test]
+    fn a_block_beyond_its_endurance_fails_to_erase_and_can_be_retired() {
+        let mut nand = nand();
+        nand.set_faults(Faults { endurance_cycles: Some(2), ..Faults::default() });
+        assert!(nand.erase(BlockId(0), 0).is_ok() && nand.erase(BlockId(0), 0).is_ok());
+        assert!(matches!(nand.erase(BlockId(0), 0), Err(NandError::EraseFailed { block: BlockId(0), .. })));
+        assert_eq!(nand.page_state(PageId(3)), PageState::Uncorrectable);
+        assert_eq!(nand.next_page(BlockId(0)), 4);
+        assert!(nand.erase(BlockId(1), 0).is_ok(), "others are not worn");
+        nand.retire(BlockId(0)).unwrap();
+        assert!(nand.is_bad(BlockId(0)) && !nand.is_bad(BlockId(1)));
+    }
+
+    #[test]
+    fn an_uncorrectable_page_says_so_until_its_block_is_erased() {
+        let mut nand = nand();
+        program(&mut nand, 0, [1, 2], 0);
+        nand.mark_uncorrectable(PageId(0)).unwrap();
+        assert!(matches!(nand.read(Ppn(1), &mut data(0), 0), Err(NandError::Uncorrectable { ppn: Ppn(1) })));
+        assert_eq!(nand.counters().uncorrectable_reads, 1);
+        let copy = nand.program(PageId(4), &[Source::Copy(Ppn(1)), Source::Padding], &[spare(0); 2], 0);
+        assert!(matches!(copy, Err(NandError::Uncorrectable { ppn: Ppn(1) })));
+        nand.erase(BlockId(0), 0).unwrap();
+        nand.advance(u64::MAX);
+        assert_eq!(nand.slots_in_use(), 0);
+        program(&mut nand, 0, [3, 4], 0);
+        assert_eq!(read_tag(&mut nand, 0), 3);
+    }
+
+    #[test]
+    fn a_read_may_be_the_last_one() {
+        let mut nand = nand();
+        program(&mut nand, 0, [1, 2], 0);
+        nand.set_faults(Faults { read_failure_ppm: 1_000_000, ..Faults::default() });
+        assert!(matches!(nand.read(Ppn(0), &mut data(0), 0), Err(NandError::Uncorrectable { .. })));
+        nand.set_faults(Faults::default());
+        assert!(matches!(nand.read(Ppn(0), &mut data(0), 0), Err(NandError::Uncorrectable { .. })));
+    }
+
+    #[test]
+    fn the_same_seed_draws_the_same_faults_at_about_their_rate() {
+        let faults = Faults { seed: 7, program_failure_ppm: 100_000, ..Faults::default() };
+        let draw = || {
+            let mut generator = FaultGenerator::new(faults);
+            (0..10_000).map(|_| generator.program_fails()).collect::<Vec<_>>()
+        };
+        assert_eq!(draw(), draw());
+        let failures = draw().iter().filter(|failed| **failed).count();
+        assert!((900..1_100).contains(&failures), "{failures} of 10000");
+    }
+}

@@ -1,0 +1,82 @@
+//! Where the medium's bytes are: one trait, in memory or in a sparse file.
+//!
+//! The image stores what it is told and knows no rule; [`crate::nand`] keeps them. A page's record says what the
+//! page holds and is valid only if it carries the erase count of its block, so that one small write erases a
+//! block.
+
+mod file;
+#[cfg(test)]
+mod file_tests;
+mod layout;
+mod load;
+mod memory;
+
+pub(crate) use file::FileImage;
+pub(crate) use load::Contents;
+pub(crate) use memory::MemoryImage;
+
+use crate::error::NandError;
+use crate::geometry::{BlockId, PageId, UnitSpare};
+use crate::nand::{Block, PageState};
+use crate::slots::Slot;
+
+/// The longest description that an image holds.
+pub const MAX_DESCRIPTION_BYTES: usize = 64 << 10;
+
+/// The most protected DRAM that an image holds.
+pub const MAX_PROTECTED_BYTES: u64 = 16 << 30;
+
+/// What a page holds.
+pub(crate) struct PageRecord<'a> {
+    /// Erases of the block before this program.
+    pub erase_count: u32,
+    /// Number of the program among all operations: of two places that name a slot, the later one owns it.
+    pub operation: u64,
+    pub state: PageState,
+    /// Slots of the units, 0 for none.
+    pub slots: &'a [u32],
+    /// As many as slots, or none: then the spare areas are zeros.
+    pub spares: &'a [UnitSpare],
+}
+
+/// A block's page records in the image's own form, kept while their erase may be undone.
+pub(crate) type SavedRecords = Vec<u8>;
+
+/// A store of slots, page records, block records and protected DRAM.
+pub(crate) trait Image: Send + Sync {
+    /// Stores 4096 bytes.
+    fn write_slot(&mut self, slot: Slot, data: &[u8]) -> Result<(), NandError>;
+    /// Reads 4096 bytes of a slot that was written.
+    fn read_slot(&self, slot: Slot, data: &mut [u8]) -> Result<(), NandError>;
+
+    /// Stores a page's record. The data of its slots are there already.
+    fn write_page(&mut self, page: PageId, record: &PageRecord) -> Result<(), NandError>;
+    /// Makes a page erased.
+    fn clear_page(&mut self, page: PageId) -> Result<(), NandError>;
+    /// Makes a page uncorrectable that was programmed; it keeps its slots.
+    fn spoil_page(&mut self, page: PageId) -> Result<(), NandError>;
+    /// Reads spare areas of a programmed page from its unit `first` on.
+    fn read_spares(&self, page: PageId, first: usize, spares: &mut [UnitSpare]) -> Result<(), NandError>;
+    /// Reads the spare areas of a block's first `spares.len()` units; what is there for pages that are not
+    /// programmed is undefined.
+    fn read_block_spares(&self, block: BlockId, spares: &mut [UnitSpare]) -> Result<(), NandError>;
+
+    /// Stores a block's record. With a new erase count its page records are void.
+    fn write_block(&mut self, block: BlockId, record: &Block) -> Result<(), NandError>;
+    /// Hands out the records of a block's first `pages` pages, before it is erased.
+    fn take_records(&mut self, block: BlockId, pages: u32) -> Result<SavedRecords, NandError>;
+    /// Puts them back, the erase being undone.
+    fn restore_records(&mut self, block: BlockId, records: SavedRecords) -> Result<(), NandError>;
+    /// Drops them, the erase being past.
+    fn drop_records(&mut self, records: SavedRecords);
+
+    /// Bytes of protected DRAM.
+    fn protected_bytes(&self) -> u64;
+    /// Writes protected DRAM; the range was checked.
+    fn write_protected(&mut self, offset: u64, data: &[u8]) -> Result<(), NandError>;
+    /// Reads protected DRAM; the range was checked.
+    fn read_protected(&self, offset: u64, data: &mut [u8]) -> Result<(), NandError>;
+
+    /// A second image of the same contents, if that can be had.
+    fn try_clone(&self) -> Option<Box<dyn Image>>;
+}

@@ -1,0 +1,331 @@
+//! Images in files: what survives the process, who may open them, and what is refused.
+
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use tempfile::TempDir;
+
+use super::layout::Layout;
+use super::{MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES};
+use crate::error::NandError;
+use crate::faults::Faults;
+use crate::geometry::{BlockId, Geometry, PageId, Ppn};
+use crate::nand::{Nand, PageState};
+use crate::operations::Source;
+use crate::power::Outcome;
+use crate::slots::Slot;
+use crate::test_support::{GEOMETRY, TIMING, data, program, read_tag, spare};
+
+const PROTECTED: u64 = 10_000;
+
+struct Folder {
+    folder: TempDir,
+}
+
+impl Folder {
+    fn new() -> Folder {
+        Folder { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("drive.tantalum")
+    }
+
+    fn create(&self) -> Nand {
+        Nand::create(&self.path(), GEOMETRY, TIMING, "a drive", PROTECTED).unwrap()
+    }
+
+    /// Opens the image; whoever had it open before is gone without a word.
+    fn open(&self) -> Nand {
+        Nand::open(&self.path()).unwrap()
+    }
+}
+
+fn write_at(path: &Path, bytes: &[u8], at: u64) {
+    std::fs::File::options().write(true).open(path).unwrap().write_all_at(bytes, at).unwrap();
+}
+
+fn copy(nand: &mut Nand, page: u32, from: u32) {
+    nand.program(PageId(page), &[Source::Copy(Ppn(from)), Source::Padding], &[spare(0); 2], 0).unwrap();
+}
+
+// -- what survives ----------------------------------------------------------------------------------------------
+
+#[test]
+fn what_was_programmed_is_there_when_the_process_ends_without_a_word() {
+    let folder = Folder::new();
+    let mut nand = folder.create();
+    program(&mut nand, 0, [1, 2], 0);
+    program(&mut nand, 1, [3, 4], 0);
+    nand.erase(BlockId(4), 0).unwrap();
+    nand.retire(BlockId(5)).unwrap();
+    nand.mark_uncorrectable(PageId(1)).unwrap();
+    nand.stage(&data(9)).unwrap();
+    drop(nand);
+    let mut nand = folder.open();
+    assert_eq!((nand.description(), nand.geometry(), nand.timing()), ("a drive", &GEOMETRY, &TIMING));
+    assert_eq!((read_tag(&mut nand, 0), read_tag(&mut nand, 1)), (1, 2));
+    assert_eq!(nand.spare(Ppn(1)).unwrap(), spare(2));
+    assert_eq!(nand.page_state(PageId(1)), PageState::Uncorrectable);
+    assert_eq!([0, 1, 4].map(|block| nand.next_page(BlockId(block))), [2, 0, 0]);
+    assert_eq!((nand.erase_count(BlockId(4)), nand.is_bad(BlockId(5))), (1, true));
+    assert_eq!((nand.slots_in_use(), nand.operations()), (4, 2), "the staged unit was DRAM");
+    program(&mut nand, 2, [5, 6], 0);
+    assert_eq!((read_tag(&mut nand, 4), read_tag(&mut nand, 0)), (5, 1));
+}
+
+#[test]
+fn an_erased_block_reads_as_erased_and_its_old_records_do_not_count() {
+    let folder = Folder::new();
+    let mut nand = folder.create();
+    (0..4).for_each(|page| {
+        program(&mut nand, page, [1, 2], 0);
+    });
+    nand.erase(BlockId(0), 0).unwrap();
+    program(&mut nand, 0, [3, 4], 0);
+    drop(nand);
+    let mut nand = folder.open();
+    assert_eq!((nand.next_page(BlockId(0)), nand.page_state(PageId(1))), (1, PageState::Erased));
+    assert_eq!((read_tag(&mut nand, 0), nand.slots_in_use()), (3, 2));
+}
+
+#[test]
+fn the_last_copy_owns_the_bytes_after_opening_wherever_it_lies() {
+    let folder = Folder::new();
+    let mut nand = folder.create();
+    program(&mut nand, 12, [1, 2], 0);
+    copy(&mut nand, 24, 24);
+    copy(&mut nand, 0, 48);
+    drop(nand);
+    let mut nand = folder.open();
+    assert_eq!(nand.slots_in_use(), 2);
+    nand.erase(BlockId(3), 0).unwrap();
+    nand.erase(BlockId(6), 0).unwrap();
+    nand.advance(u64::MAX);
+    assert_eq!(nand.slots_in_use(), 1, "only the unit that was not copied is gone");
+    program(&mut nand, 1, [7, 8], 0);
+    assert_eq!(read_tag(&mut nand, 0), 1);
+}
+
+#[test]
+fn torn_and_failed_erases_are_remembered() {
+    let folder = Folder::new();
+    let mut nand = folder.create();
+    program(&mut nand, 0, [1, 2], 0);
+    program(&mut nand, 1, [3, 4], 0);
+    nand.set_faults(Faults { erase_failure_ppm: 1_000_000, ..Faults::default() });
+    assert!(nand.erase(BlockId(3), 0).is_err());
+    nand.set_faults(Faults::default());
+    nand.cut_after(Some(1));
+    assert!(nand.erase(BlockId(0), 20_000).is_err());
+    let mut draws = [0, 1, 2, 0].into_iter();
+    nand.resolve(&mut |_| Outcome::Torn, &mut || draws.next().unwrap()).unwrap();
+    drop(nand);
+    let mut nand = folder.open();
+    use PageState::{Erased, Programmed, Uncorrectable};
+    let states = [0, 1, 2, 3, 12].map(|page| nand.page_state(PageId(page)));
+    assert_eq!(states, [Programmed, Erased, Uncorrectable, Erased, Uncorrectable]);
+    assert_eq!((nand.next_page(BlockId(0)), nand.next_page(BlockId(3))), (4, 4));
+    assert_eq!(read_tag(&mut nand, 1), 2);
+    assert_eq!(nand.slots_in_use(), 2);
+}
+
+#[test]
+fn protected_dram_survives_and_is_bounded() {
+    let folder = Folder::new();
+    let mut nand = folder.create();
+    nand.write_protected(PROTECTED - 3, &[1, 2, 3]).unwrap();
+    let beyond = nand.write_protected(PROTECTED - 2, &[1, 2, 3]).unwrap_err();
+    assert_eq!(beyond.to_string(), "3 bytes at 9998 lie beyond the 10000 bytes of protected DRAM");
+    assert!(matches!(nand.read_protected(u64::MAX, &mut [0]), Err(NandError::ProtectedRange { .. })));
+    program(&mut nand, 0, [1, 2], 0);
+    drop(nand);
+    let mut nand = folder.open();
+    let mut bytes = [9; 4];
+    nand.read_protected(PROTECTED - 4, &mut bytes).unwrap();
+    assert_eq!((bytes, nand.protected_bytes(), read_tag(&mut nand, 0)), ([0, 1, 2, 3], PROTECTED, 1));
+}
+
+#[test]
+fn protected_dram_in_memory_reads_as_written_and_else_as_zeros() {
+    let mut nand = Nand::in_memory(GEOMETRY, TIMING).unwrap();
+    nand.write_protected(5, &[7]).unwrap();
+    let mut bytes = [9; 4];
+    nand.read_protected(4, &mut bytes).unwrap();
+    assert_eq!(bytes, [0, 7, 0, 0]);
+    nand.read_protected(1 << 20, &mut bytes).unwrap();
+    assert_eq!(bytes, [0; 4]);
+    assert!(nand.write_protected(MAX_PROTECTED_BYTES, &[1]).is_err());
+}
+
+// -- who may open it --------------------------------------------------------------------------------------------
+
+#[test]
+fn an_image_is_opened_once_at_a_time_and_never_overwritten() {
+    let folder = Folder::new();
+    let nand = folder.create();
+    assert!(nand.try_clone().is_none());
+    let locked = Nand::open(&folder.path()).unwrap_err();
+    assert!(matches!(&locked, NandError::Locked { path } if *path == folder.path()), "{locked}");
+    assert!(matches!(Nand::create(&folder.path(), GEOMETRY, TIMING, "", 0), Err(NandError::Exists { .. })));
+    drop(nand);
+    let _open = folder.open();
+    assert!(matches!(Nand::open(&folder.path()), Err(NandError::Locked { .. })));
+}
+
+#[test]
+fn an_image_that_cannot_be_leaves_no_file() {
+    let folder = Folder::new();
+    let path = folder.path();
+    let geometry = Geometry { page_bytes: 5000, ..GEOMETRY };
+    assert!(matches!(Nand::create(&path, geometry, TIMING, "", 0), Err(NandError::Geometry(_))));
+    let long = "x".repeat(MAX_DESCRIPTION_BYTES + 1);
+    let refused = Nand::create(&path, GEOMETRY, TIMING, &long, 0);
+    assert!(matches!(refused, Err(NandError::DescriptionTooLong { bytes: 65_537, limit: 65_536 })));
+    let refused = Nand::create(&path, GEOMETRY, TIMING, "", MAX_PROTECTED_BYTES + 1);
+    assert!(matches!(refused, Err(NandError::ProtectedTooLarge { .. })));
+    assert!(!path.exists());
+    let nowhere = path.join("below/a/file");
+    assert!(matches!(Nand::create(&nowhere, GEOMETRY, TIMING, "", 0), Err(NandError::Io { .. })));
+}
+
+// -- what is refused --------------------------------------------------------------------------------------------
+
+#[test]
+fn a_truncated_image_is_refused_at_any_length_and_never_panics() {
+    let folder = Folder::new();
+    let path = folder.path();
+    let mut nand = folder.create();
+    program(&mut nand, 0, [1, 2], 0);
+    drop(nand);
+    let whole = Layout::new(&GEOMETRY, PROTECTED).bytes;
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    let lengths =
+        [whole - 1, whole / 2].into_iter().chain((120..75_000).rev().step_by(37)).chain((0..120).rev());
+    for bytes in lengths {
+        file.set_len(bytes).unwrap();
+        match Nand::open(&path).unwrap_err() {
+            NandError::Truncated { bytes: found, expected, .. } => {
+                assert!(found == bytes && expected > bytes)
+            }
+            NandError::NotAnImage { .. } => assert!(bytes < 8),
+            error => panic!("{bytes} bytes: {error}"),
+        }
+    }
+}
+
+#[test]
+fn units_staged_beyond_the_flash_must_be_there_too() {
+    let folder = Folder::new();
+    let path = folder.path();
+    let mut nand = folder.create();
+    let staged: Vec<Slot> = (0..100).map(|tag| nand.stage(&data(tag)).unwrap()).collect();
+    let sources = [Source::Staged(staged[99]), Source::Staged(staged[98])];
+    nand.program(PageId(0), &sources, &[spare(0); 2], 0).unwrap();
+    drop(nand);
+    assert_eq!(read_tag(&mut folder.open(), 0), 99);
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    file.set_len(file.metadata().unwrap().len() - 1).unwrap();
+    assert!(matches!(Nand::open(&path), Err(NandError::Truncated { .. })));
+}
+
+#[test]
+fn other_files_versions_and_damaged_headers_are_told_apart() {
+    let folder = Folder::new();
+    let path = folder.path();
+    drop(folder.create());
+    let header = std::fs::read(&path).unwrap()[..88].to_vec();
+    write_at(&path, b"SQLite format 3\0", 0);
+    assert!(matches!(Nand::open(&path), Err(NandError::NotAnImage { .. })));
+    write_at(&path, &header, 0);
+    write_at(&path, &[2], 8);
+    assert!(matches!(Nand::open(&path), Err(NandError::Version { found: 2, supported: 1, .. })));
+    for byte in 12..88 {
+        write_at(&path, &header, 0);
+        write_at(&path, &[header[byte] ^ 0x81], byte as u64);
+        assert!(matches!(Nand::open(&path), Err(NandError::HeaderChecksum { .. })), "byte {byte}");
+    }
+    write_at(&path, &header, 0);
+    write_at(&path, b"A", 4096);
+    assert!(matches!(Nand::open(&path), Err(NandError::HeaderChecksum { .. })));
+    write_at(&path, b"a", 4096);
+    assert!(Nand::open(&path).is_ok());
+    let directory = Nand::open(folder.folder.path());
+    assert!(matches!(directory, Err(NandError::Io { action: "open the image", .. })));
+    assert!(matches!(Nand::open(&folder.folder.path().join("none")), Err(NandError::Io { .. })));
+}
+
+#[test]
+fn a_header_with_a_right_checksum_and_an_absurd_shape_allocates_nothing() {
+    use super::layout::Header;
+    use zerocopy::IntoBytes;
+    let folder = Folder::new();
+    let path = folder.path();
+    drop(folder.create());
+    let absurd = [
+        (Geometry { blocks_per_plane: u32::MAX, ..GEOMETRY }, 0),
+        (Geometry { page_bytes: 3, ..GEOMETRY }, 0),
+        (Geometry { channels: 0, ..GEOMETRY }, 0),
+        (GEOMETRY, u64::MAX),
+    ];
+    for (geometry, protected_bytes) in absurd {
+        let header = Header::new(&geometry, &TIMING, "a drive", protected_bytes);
+        write_at(&path, header.as_bytes(), 0);
+        assert!(matches!(Nand::open(&path), Err(NandError::ImpossibleHeader { .. })));
+    }
+    let large = Geometry { blocks_per_plane: 1 << 20, ..GEOMETRY };
+    write_at(&path, Header::new(&large, &TIMING, "a drive", 0).as_bytes(), 0);
+    assert!(matches!(Nand::open(&path), Err(NandError::Truncated { .. })));
+    write_at(&path, Header::new(&GEOMETRY, &TIMING, "a drive", PROTECTED).as_bytes(), 0);
+    write_at(&path, &[0xFF], 4096);
+    assert!(matches!(Nand::open(&path), Err(NandError::HeaderChecksum { .. })));
+}
+
+#[test]
+fn a_damaged_page_record_is_an_uncorrectable_page_and_a_damaged_block_record_an_error() {
+    let folder = Folder::new();
+    let path = folder.path();
+    let mut nand = folder.create();
+    program(&mut nand, 0, [1, 2], 0);
+    program(&mut nand, 1, [3, 4], 0);
+    drop(nand);
+    let layout = Layout::new(&GEOMETRY, PROTECTED);
+    write_at(&path, &[0xEE; 20], layout.page_at(PageId(0)) + 100);
+    let mut nand = folder.open();
+    assert_eq!(nand.page_state(PageId(0)), PageState::Uncorrectable);
+    assert_eq!((read_tag(&mut nand, 3), nand.next_page(BlockId(0))), (4, 2));
+    drop(nand);
+    write_at(&path, &[0xEE], layout.block_at(BlockId(0)) + 5);
+    assert!(matches!(Nand::open(&path), Err(NandError::BlockChecksum { block: BlockId(0), .. })));
+}
+
+// -- size -------------------------------------------------------------------------------------------------------
+
+#[test]
+fn an_image_of_a_tebibyte_is_made_and_opened_in_no_time() {
+    let geometry = Geometry {
+        channels: 8,
+        dies_per_channel: 4,
+        planes_per_die: 4,
+        blocks_per_plane: 2048,
+        pages_per_block: 256,
+        page_bytes: 16384,
+    };
+    assert_eq!(u64::from(geometry.units()) * 4096, 1 << 40);
+    let folder = Folder::new();
+    let started = Instant::now();
+    let mut nand = Nand::create(&folder.path(), geometry, TIMING, "", 0).unwrap();
+    let created = started.elapsed();
+    let last = PageId(geometry.pages() - geometry.pages_per_block);
+    let sources: [Source; 4] =
+        std::array::from_fn(|tag| Source::Staged(nand.stage(&data(tag as u64)).unwrap()));
+    nand.program(last, &sources, &[spare(0); 4], 0).unwrap();
+    drop(nand);
+    let started = Instant::now();
+    let mut nand = folder.open();
+    let opened = started.elapsed();
+    assert_eq!(read_tag(&mut nand, geometry.unit(last, 3).0), 3);
+    println!("created in {created:?}, opened in {opened:?}");
+    assert!(created.as_secs_f64() < 1.0 && opened.as_secs_f64() < 3.0, "{created:?} {opened:?}");
+}

@@ -1,0 +1,356 @@
+//! The image file, byte by byte. All numbers are little-endian.
+//!
+//! | at | what |
+//! |---|---|
+//! | 0 | [`Header`]; its checksum covers the description too |
+//! | 4096 | the description, up to 64 KiB |
+//! | 68 KiB | a [`BlockEntry`] for each block |
+//! | then | a page record for each page: [`PageHead`] and the spare areas of its units |
+//! | then, aligned | the protected DRAM |
+//! | then, aligned | the slots, 4 KiB each; staged units may grow the file beyond one slot for each unit |
+//!
+//! What was never written is a hole and reads as zeros: a fresh block, an erased page. A page record counts only
+//! if it has the erase count of its block. Data are written before the record that names them, so a process that
+//! is killed leaves the page erased or complete; a record that is there and fails its checksum is an uncorrectable
+//! page.
+
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::{MAX_DESCRIPTION_BYTES, PageRecord};
+use crate::geometry::{BlockId, Geometry, MAX_UNITS_PER_PAGE, PageId, UNIT_BYTES, UNIT_SPARE_BYTES};
+use crate::nand::{Block, PageState};
+use crate::slots::Slot;
+use crate::time::Timing;
+
+/// What an image starts with.
+pub(super) const MAGIC: [u8; 8] = *b"TANTALUM";
+
+/// The version that this module reads and writes.
+pub(super) const VERSION: u32 = 1;
+
+/// Where the description starts.
+pub(super) const DESCRIPTION_AT: u64 = 4096;
+
+/// Bytes of the longest page record.
+pub(super) const MAX_PAGE_RECORD_BYTES: usize = size_of::<PageHead>() + MAX_UNITS_PER_PAGE * UNIT_SPARE_BYTES;
+
+/// The image's first bytes.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Debug, PartialEq)]
+#[repr(C)]
+pub(super) struct Header {
+    pub magic: [u8; 8],
+    pub version: U32,
+    pub checksum: U32,
+    pub channels: U32,
+    pub dies_per_channel: U32,
+    pub planes_per_die: U32,
+    pub blocks_per_plane: U32,
+    pub pages_per_block: U32,
+    pub page_bytes: U32,
+    pub read_ns: U64,
+    pub program_ns: U64,
+    pub erase_ns: U64,
+    pub channel_bytes_per_second: U64,
+    pub protected_bytes: U64,
+    pub description_bytes: U32,
+    pub reserved: U32,
+}
+
+impl Header {
+    pub fn new(geometry: &Geometry, timing: &Timing, description: &str, protected_bytes: u64) -> Header {
+        let mut header = Header {
+            magic: MAGIC,
+            version: VERSION.into(),
+            checksum: 0.into(),
+            channels: geometry.channels.into(),
+            dies_per_channel: geometry.dies_per_channel.into(),
+            planes_per_die: geometry.planes_per_die.into(),
+            blocks_per_plane: geometry.blocks_per_plane.into(),
+            pages_per_block: geometry.pages_per_block.into(),
+            page_bytes: geometry.page_bytes.into(),
+            read_ns: timing.read_ns.into(),
+            program_ns: timing.program_ns.into(),
+            erase_ns: timing.erase_ns.into(),
+            channel_bytes_per_second: timing.channel_bytes_per_second.into(),
+            protected_bytes: protected_bytes.into(),
+            description_bytes: (description.len() as u32).into(),
+            reserved: 0.into(),
+        };
+        header.checksum = header.checksum_with(description.as_bytes()).into();
+        header
+    }
+
+    pub fn checksum_with(&self, description: &[u8]) -> u32 {
+        let unsigned = Header { checksum: 0.into(), ..*self };
+        crc32c::crc32c_append(crc32c::crc32c(unsigned.as_bytes()), description)
+    }
+
+    pub fn geometry(&self) -> Geometry {
+        Geometry {
+            channels: self.channels.get(),
+            dies_per_channel: self.dies_per_channel.get(),
+            planes_per_die: self.planes_per_die.get(),
+            blocks_per_plane: self.blocks_per_plane.get(),
+            pages_per_block: self.pages_per_block.get(),
+            page_bytes: self.page_bytes.get(),
+        }
+    }
+
+    pub fn timing(&self) -> Timing {
+        Timing {
+            read_ns: self.read_ns.get(),
+            program_ns: self.program_ns.get(),
+            erase_ns: self.erase_ns.get(),
+            channel_bytes_per_second: self.channel_bytes_per_second.get(),
+        }
+    }
+}
+
+const BAD: u32 = 1;
+const TORN: u32 = 2;
+const FAILED: u32 = 4;
+/// Set before the first page is programmed, so that opening need not look at the pages of other blocks.
+const USED: u32 = 8;
+
+/// A block's record. All zeros: never erased, never programmed.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Debug)]
+#[repr(C)]
+pub(super) struct BlockEntry {
+    pub checksum: U32,
+    erase_count: U32,
+    flags: U32,
+    reserved: [u8; 20],
+}
+
+impl BlockEntry {
+    pub fn new(block: &Block) -> BlockEntry {
+        let flag = |set, flag| if set { flag } else { 0 };
+        let flags = flag(block.bad, BAD)
+            | flag(block.torn, TORN)
+            | flag(block.failed, FAILED)
+            | flag(block.next_page > 0, USED);
+        let mut entry = BlockEntry {
+            checksum: 0.into(),
+            erase_count: block.erase_count.into(),
+            flags: flags.into(),
+            reserved: [0; 20],
+        };
+        entry.checksum = entry.computed_checksum().into();
+        entry
+    }
+
+    pub fn is_fresh(&self) -> bool {
+        self.as_bytes().iter().all(|byte| *byte == 0)
+    }
+
+    pub fn computed_checksum(&self) -> u32 {
+        crc32c::crc32c(&self.as_bytes()[size_of::<U32>()..])
+    }
+
+    /// The block, without its next page; and whether some of its pages may be programmed.
+    pub fn decode(&self) -> (Block, bool) {
+        let is = |flag| self.flags.get() & flag != 0;
+        let block = Block {
+            erase_count: self.erase_count.get(),
+            next_page: 0,
+            bad: is(BAD),
+            torn: is(TORN),
+            failed: is(FAILED),
+        };
+        (block, is(USED))
+    }
+}
+
+/// The first bytes of a page's record. The checksum covers all of the record behind it.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Debug)]
+#[repr(C)]
+pub(super) struct PageHead {
+    checksum: U32,
+    pub erase_count: U32,
+    pub operation: U64,
+    pub slots: [U32; MAX_UNITS_PER_PAGE],
+    state: u8,
+    reserved: [u8; 7],
+}
+
+/// What a stored page record turns out to be.
+pub(super) enum StoredPage {
+    /// Never written, or cleared.
+    Absent,
+    /// There, and its checksum is wrong.
+    Damaged,
+    /// There.
+    Whole(PageHead),
+}
+
+impl PageHead {
+    pub fn state(&self) -> PageState {
+        PageState::from_byte(self.state)
+    }
+
+    /// Writes a page's record into `bytes`, which has its length.
+    pub fn encode(record: &PageRecord, bytes: &mut [u8]) {
+        let mut head = PageHead::new_zeroed();
+        head.erase_count = record.erase_count.into();
+        head.operation = record.operation.into();
+        head.state = record.state as u8;
+        for (stored, &slot) in head.slots.iter_mut().zip(record.slots) {
+            *stored = slot.into();
+        }
+        let (head_bytes, spare_bytes) = bytes.split_at_mut(size_of::<PageHead>());
+        head_bytes.copy_from_slice(head.as_bytes());
+        let spares = record.spares.as_flattened();
+        spare_bytes[..spares.len()].copy_from_slice(spares);
+        spare_bytes[spares.len()..].fill(0);
+        Self::seal(bytes);
+    }
+
+    /// Turns the whole record in `bytes` into one of an uncorrectable page with the same slots.
+    pub fn spoil(&self, bytes: &mut [u8]) {
+        let head = PageHead { state: PageState::Uncorrectable as u8, ..*self };
+        bytes[..size_of::<PageHead>()].copy_from_slice(head.as_bytes());
+        bytes[size_of::<PageHead>()..].fill(0);
+        Self::seal(bytes);
+    }
+
+    fn seal(bytes: &mut [u8]) {
+        let checksum = U32::new(crc32c::crc32c(&bytes[size_of::<U32>()..]));
+        bytes[..size_of::<U32>()].copy_from_slice(checksum.as_bytes());
+    }
+
+    pub fn parse(bytes: &[u8]) -> StoredPage {
+        let (head, _) = PageHead::read_from_prefix(bytes).expect("a record is longer than its head");
+        if head.as_bytes().iter().all(|byte| *byte == 0) {
+            StoredPage::Absent
+        } else if head.checksum.get() != crc32c::crc32c(&bytes[size_of::<U32>()..]) {
+            StoredPage::Damaged
+        } else {
+            StoredPage::Whole(head)
+        }
+    }
+}
+
+/// Where the parts of an image lie.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Layout {
+    pub blocks_at: u64,
+    pages_at: u64,
+    pub page_record_bytes: usize,
+    pub protected_at: u64,
+    pub slots_at: u64,
+    /// The least length of a whole image.
+    pub bytes: u64,
+}
+
+impl Layout {
+    pub fn new(geometry: &Geometry, protected_bytes: u64) -> Layout {
+        let aligned = |at: u64| at.next_multiple_of(UNIT_BYTES as u64);
+        let page_record_bytes = size_of::<PageHead>() + geometry.units_per_page() as usize * UNIT_SPARE_BYTES;
+        let blocks_at = DESCRIPTION_AT + MAX_DESCRIPTION_BYTES as u64;
+        let pages_at = aligned(blocks_at + u64::from(geometry.blocks()) * size_of::<BlockEntry>() as u64);
+        let protected_at = aligned(pages_at + u64::from(geometry.pages()) * page_record_bytes as u64);
+        let slots_at = aligned(protected_at + protected_bytes);
+        let bytes = slots_at + u64::from(geometry.units()) * UNIT_BYTES as u64;
+        Layout { blocks_at, pages_at, page_record_bytes, protected_at, slots_at, bytes }
+    }
+
+    pub fn block_at(&self, block: BlockId) -> u64 {
+        self.blocks_at + u64::from(block.0) * size_of::<BlockEntry>() as u64
+    }
+
+    pub fn page_at(&self, page: PageId) -> u64 {
+        self.pages_at + u64::from(page.0) * self.page_record_bytes as u64
+    }
+
+    pub fn slot_at(&self, slot: Slot) -> u64 {
+        self.slots_at + slot.index() as u64 * UNIT_BYTES as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_on_the_image_are_fixed() {
+        assert_eq!(size_of::<Header>(), 88);
+        assert_eq!(size_of::<BlockEntry>(), 32);
+        assert_eq!(size_of::<PageHead>(), 40);
+        assert_eq!(MAX_PAGE_RECORD_BYTES, 552);
+    }
+
+    #[test]
+    fn header_round_trips_and_its_checksum_covers_every_byte() {
+        let geometry = Geometry {
+            channels: 2,
+            dies_per_channel: 3,
+            planes_per_die: 4,
+            blocks_per_plane: 5,
+            pages_per_block: 6,
+            page_bytes: 8192,
+        };
+        let timing = Timing { read_ns: 7, program_ns: 8, erase_ns: 9, channel_bytes_per_second: 10 };
+        let header = Header::new(&geometry, &timing, "text", 11);
+        assert_eq!(header.geometry(), geometry);
+        assert_eq!(header.timing(), timing);
+        assert_eq!((header.protected_bytes.get(), header.description_bytes.get()), (11, 4));
+        let stored = header.checksum.get();
+        assert_eq!(header.checksum_with(b"text"), stored);
+        assert_ne!(header.checksum_with(b"tent"), stored);
+        for byte in (0..12).chain(16..88) {
+            let mut bytes = [0; 88];
+            bytes.copy_from_slice(header.as_bytes());
+            bytes[byte] ^= 0x10;
+            let changed = Header::read_from_bytes(&bytes).unwrap();
+            assert_ne!(changed.checksum_with(b"text"), stored, "byte {byte}");
+        }
+    }
+
+    #[test]
+    fn block_entry_round_trips_every_flag() {
+        for bits in 0..16_u32 {
+            let is = |bit: u32| bits & (1 << bit) != 0;
+            let block = Block {
+                erase_count: 77,
+                next_page: u32::from(is(0)) * 5,
+                bad: is(1),
+                torn: is(2),
+                failed: is(3),
+            };
+            let entry = BlockEntry::new(&block);
+            assert_eq!(entry.checksum.get(), entry.computed_checksum());
+            assert!(!entry.is_fresh());
+            assert_eq!(entry.decode(), (Block { next_page: 0, ..block }, is(0)));
+        }
+        assert!(BlockEntry::new_zeroed().is_fresh());
+    }
+
+    #[test]
+    fn page_record_round_trips_and_any_damage_shows() {
+        let spares = [[0xA5; UNIT_SPARE_BYTES], [0x5A; UNIT_SPARE_BYTES]];
+        let record = PageRecord {
+            erase_count: 3,
+            operation: 1 << 40,
+            state: PageState::Programmed,
+            slots: &[17, 0],
+            spares: &spares,
+        };
+        let mut bytes = vec![0; size_of::<PageHead>() + 2 * UNIT_SPARE_BYTES];
+        assert!(matches!(PageHead::parse(&bytes), StoredPage::Absent));
+        PageHead::encode(&record, &mut bytes);
+        let StoredPage::Whole(head) = PageHead::parse(&bytes) else { panic!("the record is whole") };
+        assert_eq!((head.erase_count.get(), head.operation.get()), (3, 1 << 40));
+        assert_eq!(head.slots.map(|slot| slot.get()), [17, 0, 0, 0]);
+        assert_eq!(head.state(), PageState::Programmed);
+        assert_eq!(&bytes[size_of::<PageHead>()..], spares.as_flattened());
+        for byte in 0..bytes.len() {
+            bytes[byte] ^= 1;
+            assert!(matches!(PageHead::parse(&bytes), StoredPage::Damaged), "byte {byte}");
+            bytes[byte] ^= 1;
+        }
+        head.spoil(&mut bytes);
+        let StoredPage::Whole(head) = PageHead::parse(&bytes) else { panic!("the record is whole") };
+        assert_eq!((head.state(), head.slots[0].get()), (PageState::Uncorrectable, 17));
+    }
+}

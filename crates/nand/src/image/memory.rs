@@ -1,0 +1,167 @@
+//! An image in memory. What was never written costs nothing; its size follows the live data.
+
+use super::{Image, MAX_PROTECTED_BYTES, PageRecord, SavedRecords};
+use crate::error::NandError;
+use crate::geometry::{BlockId, Geometry, PageId, UNIT_BYTES, UNIT_SPARE_BYTES, UnitSpare};
+use crate::nand::Block;
+use crate::slots::Slot;
+
+/// Slots of one chunk of the arena. The host gives zeroed memory page by page, as it is touched.
+const CHUNK_SLOTS: usize = 1 << 14;
+
+/// An image in memory.
+pub(crate) struct MemoryImage {
+    geometry: Geometry,
+    chunks: Vec<Box<[u8]>>,
+    /// Slots that have been written are below.
+    written_slots: usize,
+    /// Spare areas of each block that has been programmed since its erase; empty for others.
+    spares: Vec<SavedRecords>,
+    /// Buffers of erased blocks, for the next ones.
+    unused: Vec<SavedRecords>,
+    protected: Vec<u8>,
+}
+
+impl MemoryImage {
+    pub fn new(geometry: Geometry) -> MemoryImage {
+        MemoryImage {
+            geometry,
+            chunks: Vec::new(),
+            written_slots: 0,
+            spares: vec![Vec::new(); geometry.blocks() as usize],
+            unused: Vec::new(),
+            protected: Vec::new(),
+        }
+    }
+
+    fn new_chunk() -> Box<[u8]> {
+        vec![0; CHUNK_SLOTS * UNIT_BYTES].into_boxed_slice()
+    }
+
+    fn in_chunk(slot: Slot) -> (usize, std::ops::Range<usize>) {
+        let start = slot.index() % CHUNK_SLOTS * UNIT_BYTES;
+        (slot.index() / CHUNK_SLOTS, start..start + UNIT_BYTES)
+    }
+
+    /// The block of a page, and where its spare areas start in those of the block.
+    fn in_block(&self, page: PageId) -> (BlockId, usize) {
+        let block = self.geometry.block_of(page);
+        let index = page.0 - self.geometry.page(block, 0).0;
+        (block, (index * self.geometry.units_per_page()) as usize * UNIT_SPARE_BYTES)
+    }
+}
+
+impl Image for MemoryImage {
+    fn write_slot(&mut self, slot: Slot, data: &[u8]) -> Result<(), NandError> {
+        let (chunk, range) = Self::in_chunk(slot);
+        while self.chunks.len() <= chunk {
+            self.chunks.push(Self::new_chunk());
+        }
+        self.written_slots = self.written_slots.max(slot.index() + 1);
+        self.chunks[chunk][range].copy_from_slice(data);
+        Ok(())
+    }
+
+    fn read_slot(&self, slot: Slot, data: &mut [u8]) -> Result<(), NandError> {
+        let (chunk, range) = Self::in_chunk(slot);
+        data.copy_from_slice(&self.chunks[chunk][range]);
+        Ok(())
+    }
+
+    fn write_page(&mut self, page: PageId, record: &PageRecord) -> Result<(), NandError> {
+        let (block, start) = self.in_block(page);
+        let spares = &mut self.spares[block.index()];
+        if spares.is_empty() {
+            let bytes = self.geometry.units_per_block() as usize * UNIT_SPARE_BYTES;
+            *spares = self.unused.pop().unwrap_or_else(|| vec![0; bytes]);
+        }
+        let bytes = record.spares.as_flattened();
+        spares[start..start + bytes.len()].copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn clear_page(&mut self, _page: PageId) -> Result<(), NandError> {
+        Ok(())
+    }
+
+    fn spoil_page(&mut self, _page: PageId) -> Result<(), NandError> {
+        Ok(())
+    }
+
+    fn read_spares(&self, page: PageId, first: usize, spares: &mut [UnitSpare]) -> Result<(), NandError> {
+        let (block, start) = self.in_block(page);
+        let start = start + first * UNIT_SPARE_BYTES;
+        let bytes = spares.as_flattened_mut();
+        bytes.copy_from_slice(&self.spares[block.index()][start..start + bytes.len()]);
+        Ok(())
+    }
+
+    fn read_block_spares(&self, block: BlockId, spares: &mut [UnitSpare]) -> Result<(), NandError> {
+        let bytes = spares.as_flattened_mut();
+        let stored = &self.spares[block.index()];
+        let stored_bytes = stored.len().min(bytes.len());
+        bytes[..stored_bytes].copy_from_slice(&stored[..stored_bytes]);
+        Ok(())
+    }
+
+    fn write_block(&mut self, _block: BlockId, _record: &Block) -> Result<(), NandError> {
+        Ok(())
+    }
+
+    fn take_records(&mut self, block: BlockId, _pages: u32) -> Result<SavedRecords, NandError> {
+        Ok(std::mem::take(&mut self.spares[block.index()]))
+    }
+
+    fn restore_records(&mut self, block: BlockId, records: SavedRecords) -> Result<(), NandError> {
+        let replaced = std::mem::replace(&mut self.spares[block.index()], records);
+        self.drop_records(replaced);
+        Ok(())
+    }
+
+    fn drop_records(&mut self, records: SavedRecords) {
+        if !records.is_empty() {
+            self.unused.push(records);
+        }
+    }
+
+    fn protected_bytes(&self) -> u64 {
+        MAX_PROTECTED_BYTES
+    }
+
+    fn write_protected(&mut self, offset: u64, data: &[u8]) -> Result<(), NandError> {
+        let end = offset as usize + data.len();
+        if self.protected.len() < end {
+            self.protected.resize(end, 0);
+        }
+        self.protected[offset as usize..end].copy_from_slice(data);
+        Ok(())
+    }
+
+    fn read_protected(&self, offset: u64, data: &mut [u8]) -> Result<(), NandError> {
+        let stored = self.protected.get(offset as usize..).unwrap_or_default();
+        let stored_bytes = stored.len().min(data.len());
+        data[..stored_bytes].copy_from_slice(&stored[..stored_bytes]);
+        data[stored_bytes..].fill(0);
+        Ok(())
+    }
+
+    fn try_clone(&self) -> Option<Box<dyn Image>> {
+        let mut left = self.written_slots * UNIT_BYTES;
+        let chunks = self.chunks.iter().map(|chunk| {
+            let written = left.min(chunk.len());
+            left -= written;
+            let mut copy = Self::new_chunk();
+            copy[..written].copy_from_slice(&chunk[..written]);
+            copy
+        });
+        let chunks = chunks.collect();
+        Some(Box::new(MemoryImage {
+            geometry: self.geometry,
+            chunks,
+            written_slots: self.written_slots,
+            spares: self.spares.clone(),
+            unused: Vec::new(),
+            protected: self.protected.clone(),
+        }))
+    }
+}

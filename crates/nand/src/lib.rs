@@ -1,0 +1,32 @@
+//! The medium: flash that is programmed by pages and erased by blocks, its spare areas, wear, faults, time,
+//! power, and the image that holds it all.
+//!
+//! [`Nand`] is the only door. It knows places ([`Ppn`], [`PageId`], [`BlockId`]) and no logical address. What it
+//! promises, M1 to M6, opens the module `nand`; the image's layout opens `image::layout`.
+
+mod counters;
+mod error;
+mod faults;
+mod geometry;
+mod image;
+mod nand;
+mod operations;
+mod power;
+#[cfg(test)]
+mod random_cuts;
+mod resolve;
+mod slots;
+#[cfg(test)]
+mod test_support;
+mod time;
+
+pub use counters::Counters;
+pub use error::NandError;
+pub use faults::Faults;
+pub use geometry::*;
+pub use image::{MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES};
+pub use nand::{Nand, PageState};
+pub use operations::Source;
+pub use power::{InFlight, LostProgram, Operation, Outcome};
+pub use slots::Slot;
+pub use time::Timing;

@@ -1,0 +1,377 @@
+//! The medium's state, and its promises. What the medium promises; it gives exactly this and nothing more:
+//!
+//! - **M1** A page is programmed at most once between erases, and pages of a block in order. Breaking this is a
+//!   bug in the FTL: panic. (`operations`)
+//! - **M2** Data and spare area of one page are programmed together. If power is lost during a program, the page
+//!   reads as uncorrectable, or as complete; never as a mix that passes its checksum. (`resolve`, `image`)
+//! - **M3** If power is lost during an erase, the block may read as old, as erased, or as uncorrectable, page by
+//!   page. (`resolve`)
+//! - **M4** What completed before the cut stays. What was still queued did not happen. What was on its way on
+//!   different dies may have completed in any combination. (`power`, `resolve`)
+//! - **M5** DRAM is lost ([`Nand::lose_dram`]), unless the profile has PLP; then what the capacitor saves goes
+//!   through the slots of [`crate::LostProgram`] or the protected DRAM.
+//! - **M6** Erase and program may fail and report it (bad block); reads may be uncorrectable after wear or by
+//!   injection. (`faults`)
+//!
+//! Each operation changes the state when it is issued, and returns when it would be done. What may still be undone
+//! by a power cut is kept until the host's time has passed it ([`Nand::advance`]).
+//!
+//! Invariants: an entry of `slot_of` names the slot with the unit's bytes, 0 if it has none (erased or padding).
+//! Among the entries that name one slot, one owns it; the others carry the mark `MOVED`: their bytes went to a
+//! copy, and they stay readable until they are erased. When the owner's erase is past, the slot is free. What
+//! a place marked `MOVED` then reads as is undefined: an FTL erases the last copy only when nothing needs the unit.
+
+use std::fmt;
+use std::path::Path;
+
+use crate::counters::Counters;
+use crate::error::NandError;
+use crate::faults::FaultGenerator;
+use crate::geometry::{
+    BlockId, Geometry, Nanoseconds, PageId, PlaneId, Ppn, UNIT_BYTES, UNIT_SPARE_BYTES, UnitSpare,
+};
+use crate::image::{Contents, FileImage, Image, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES, MemoryImage};
+use crate::power::Power;
+use crate::slots::{SLOT_LIMIT, Slot, Slots};
+use crate::time::{Place, Resources, Timing};
+
+/// What a page reads as.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum PageState {
+    /// Not programmed since its block was erased.
+    Erased = 0,
+    /// Programmed; data and spare areas can be read.
+    Programmed = 1,
+    /// Beyond error correction until its block is erased.
+    Uncorrectable = 2,
+}
+
+impl PageState {
+    pub(crate) fn from_byte(byte: u8) -> PageState {
+        match byte {
+            0 => PageState::Erased,
+            1 => PageState::Programmed,
+            _ => PageState::Uncorrectable,
+        }
+    }
+}
+
+/// Mark of an entry of `slot_of` whose slot belongs to a copy.
+pub(crate) const MOVED: u32 = SLOT_LIMIT;
+
+/// What is known of a block.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Block {
+    pub erase_count: u32,
+    /// The page to be programmed next; a full block's is beyond its last.
+    pub next_page: u32,
+    /// Retired.
+    pub bad: bool,
+    /// An erase was torn: it must be erased before it is programmed.
+    pub torn: bool,
+    /// An erase failed: every page is uncorrectable.
+    pub failed: bool,
+}
+
+/// The medium of one drive.
+pub struct Nand {
+    pub(crate) geometry: Geometry,
+    pub(crate) description: String,
+    pub(crate) image: Box<dyn Image>,
+    pub(crate) blocks: Vec<Block>,
+    /// [`PageState`] of each page, as bytes so that untouched memory costs nothing.
+    pub(crate) page_states: Vec<u8>,
+    /// The slot of each unit, with [`MOVED`].
+    pub(crate) slot_of: Vec<u32>,
+    pub(crate) slots: Slots,
+    pub(crate) time: Resources,
+    pub(crate) power: Power,
+    pub(crate) faults: FaultGenerator,
+    pub(crate) counters: Counters,
+    pub(crate) operations: u64,
+}
+
+impl Nand {
+    // -- making and opening -----------------------------------------------------------------------------------
+
+    /// An erased medium in memory.
+    pub fn in_memory(geometry: Geometry, timing: Timing) -> Result<Nand, NandError> {
+        geometry.validate()?;
+        timing.validate()?;
+        let image = Box::new(MemoryImage::new(geometry));
+        Ok(Nand::assemble(geometry, timing, String::new(), image, Contents::erased(&geometry)))
+    }
+
+    /// An erased medium in a new sparse file, locked against other processes. `description` is free text of at
+    /// most 64 KiB; `protected_bytes` of DRAM survive the end of the process.
+    pub fn create(
+        path: &Path,
+        geometry: Geometry,
+        timing: Timing,
+        description: &str,
+        protected_bytes: u64,
+    ) -> Result<Nand, NandError> {
+        geometry.validate()?;
+        timing.validate()?;
+        if description.len() > MAX_DESCRIPTION_BYTES {
+            return Err(NandError::DescriptionTooLong {
+                bytes: description.len(),
+                limit: MAX_DESCRIPTION_BYTES,
+            });
+        }
+        if protected_bytes > MAX_PROTECTED_BYTES {
+            return Err(NandError::ProtectedTooLarge { bytes: protected_bytes, limit: MAX_PROTECTED_BYTES });
+        }
+        let image = Box::new(FileImage::create(path, geometry, timing, description, protected_bytes)?);
+        Ok(Nand::assemble(geometry, timing, description.to_owned(), image, Contents::erased(&geometry)))
+    }
+
+    /// Opens an image, locked against other processes. That the last process ended without a word is a power cut
+    /// after everything that it had issued was done.
+    pub fn open(path: &Path) -> Result<Nand, NandError> {
+        let (image, timing, description) = FileImage::open(path)?;
+        let contents = Contents::load(&image)?;
+        Ok(Nand::assemble(*image.geometry(), timing, description, Box::new(image), contents))
+    }
+
+    fn assemble(
+        geometry: Geometry,
+        timing: Timing,
+        description: String,
+        image: Box<dyn Image>,
+        contents: Contents,
+    ) -> Nand {
+        Nand {
+            geometry,
+            description,
+            image,
+            blocks: contents.blocks,
+            page_states: contents.page_states,
+            slot_of: contents.slot_of,
+            slots: contents.slots,
+            time: Resources::new(&geometry, timing),
+            power: Power::default(),
+            faults: FaultGenerator::default(),
+            counters: Counters::default(),
+            operations: contents.operations,
+        }
+    }
+
+    /// A second medium in the same state; none for an image in a file.
+    pub fn try_clone(&self) -> Option<Nand> {
+        Some(Nand {
+            geometry: self.geometry,
+            description: self.description.clone(),
+            image: self.image.try_clone()?,
+            blocks: self.blocks.clone(),
+            page_states: self.page_states.clone(),
+            slot_of: self.slot_of.clone(),
+            slots: self.slots.clone(),
+            time: self.time.clone(),
+            power: self.power.clone(),
+            faults: self.faults.clone(),
+            counters: self.counters,
+            operations: self.operations,
+        })
+    }
+
+    // -- what it is -------------------------------------------------------------------------------------------
+
+    /// The free text kept in the image; empty in memory.
+    pub fn description(&self) -> &str {
+        &self.description
+    }
+
+    /// Its shape.
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// Its times.
+    pub fn timing(&self) -> &Timing {
+        self.time.timing()
+    }
+
+    /// When all programs issued so far are done.
+    pub fn programs_done_ns(&self) -> Nanoseconds {
+        self.time.programs_done_ns()
+    }
+
+    /// When a plane is done with what was issued to it.
+    pub fn plane_idle_ns(&self, plane: PlaneId) -> Nanoseconds {
+        self.time.plane_idle_ns(plane)
+    }
+
+    /// When all planes are done with what was issued to them.
+    pub fn idle_ns(&self) -> Nanoseconds {
+        (0..self.geometry.planes()).map(|plane| self.plane_idle_ns(PlaneId(plane))).max().unwrap_or(0)
+    }
+
+    /// What a page reads as.
+    pub fn page_state(&self, page: PageId) -> PageState {
+        PageState::from_byte(self.page_states[page.index()])
+    }
+
+    /// The page of a block to be programmed next, counted in the block; `pages_per_block` if it must be erased
+    /// first.
+    pub fn next_page(&self, block: BlockId) -> u32 {
+        self.blocks[block.index()].next_page
+    }
+
+    /// How often a block has been erased.
+    pub fn erase_count(&self, block: BlockId) -> u32 {
+        self.blocks[block.index()].erase_count
+    }
+
+    /// Whether a block is retired.
+    pub fn is_bad(&self, block: BlockId) -> bool {
+        self.blocks[block.index()].bad
+    }
+
+    /// Marks a block bad for good. What it holds can still be read.
+    pub fn retire(&mut self, block: BlockId) -> Result<(), NandError> {
+        self.powered()?;
+        let record = Block { bad: true, ..self.blocks[block.index()] };
+        self.image.write_block(block, &record)?;
+        self.blocks[block.index()] = record;
+        Ok(())
+    }
+
+    /// Bytes of host memory for page states, places and block records, beside data and spare areas.
+    pub fn map_bytes(&self) -> usize {
+        size_of_val(&self.page_states[..]) + size_of_val(&self.slot_of[..]) + size_of_val(&self.blocks[..])
+    }
+
+    /// What it has done.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Programs and erases issued ever, those that power loss undid included.
+    pub fn operations(&self) -> u64 {
+        self.operations
+    }
+
+    /// Slots that hold bytes: staged, programmed, or kept while an erase may be undone.
+    pub fn slots_in_use(&self) -> u32 {
+        self.slots.in_use()
+    }
+
+    // -- DRAM buffers -----------------------------------------------------------------------------------------
+
+    /// Copies a unit into a free buffer of the controller's DRAM.
+    pub fn stage(&mut self, data: &[u8]) -> Result<Slot, NandError> {
+        assert_eq!(data.len(), UNIT_BYTES, "a unit has 4096 bytes");
+        self.powered()?;
+        let slot = self.slots.take()?;
+        if let Err(error) = self.image.write_slot(slot, data) {
+            self.slots.release(slot);
+            return Err(error);
+        }
+        Ok(slot)
+    }
+
+    /// Gives a buffer up that was not programmed.
+    pub fn release(&mut self, slot: Slot) {
+        self.slots.release(slot);
+    }
+
+    /// Reads a buffer, also one that has been programmed since or survived a cut.
+    pub fn read_slot(&self, slot: Slot, data: &mut [u8]) -> Result<(), NandError> {
+        self.slots.assert_used(slot);
+        self.image.read_slot(slot, data)
+    }
+
+    // -- protected DRAM ---------------------------------------------------------------------------------------
+
+    /// Bytes of DRAM that survive the end of the process; those of a medium in memory are not limited before
+    /// [`crate::MAX_PROTECTED_BYTES`].
+    pub fn protected_bytes(&self) -> u64 {
+        self.image.protected_bytes()
+    }
+
+    /// Writes protected DRAM from byte `offset` on.
+    pub fn write_protected(&mut self, offset: u64, data: &[u8]) -> Result<(), NandError> {
+        self.check_protected(offset, data.len())?;
+        self.image.write_protected(offset, data)
+    }
+
+    /// Reads protected DRAM from byte `offset` on; zeros where it was never written.
+    pub fn read_protected(&self, offset: u64, data: &mut [u8]) -> Result<(), NandError> {
+        self.check_protected(offset, data.len())?;
+        self.image.read_protected(offset, data)
+    }
+
+    fn check_protected(&self, offset: u64, bytes: usize) -> Result<(), NandError> {
+        let size = self.image.protected_bytes();
+        if offset.checked_add(bytes as u64).is_none_or(|end| end > size) {
+            return Err(NandError::ProtectedRange { offset, bytes, size });
+        }
+        Ok(())
+    }
+
+    // -- for the operations -----------------------------------------------------------------------------------
+
+    pub(crate) fn powered(&self) -> Result<(), NandError> {
+        if self.has_power() { Ok(()) } else { Err(NandError::PowerLost) }
+    }
+
+    pub(crate) fn place(&self, block: BlockId) -> Place {
+        let plane = self.geometry.plane_of(block);
+        Place { plane, channel: self.geometry.channel_of(self.geometry.die_of(plane)) }
+    }
+
+    /// The units of a page, as indexes into `slot_of`.
+    pub(crate) fn units_of(&self, page: PageId) -> std::ops::Range<usize> {
+        let units = self.geometry.units_per_page() as usize;
+        page.index() * units..(page.index() + 1) * units
+    }
+
+    /// The pages of a block, as indexes into `page_states`.
+    pub(crate) fn pages_of(&self, block: BlockId) -> std::ops::Range<usize> {
+        let pages = self.geometry.pages_per_block as usize;
+        block.index() * pages..(block.index() + 1) * pages
+    }
+
+    /// The units of a block, as indexes into `slot_of`.
+    pub(crate) fn units_of_block(&self, block: BlockId) -> std::ops::Range<usize> {
+        let units = self.geometry.units_per_block() as usize;
+        block.index() * units..(block.index() + 1) * units
+    }
+
+    /// Makes a programmed page uncorrectable; it keeps its slots until it is erased.
+    pub(crate) fn spoil(&mut self, page: PageId) -> Result<(), NandError> {
+        self.image.spoil_page(page)?;
+        self.page_states[page.index()] = PageState::Uncorrectable as u8;
+        Ok(())
+    }
+
+    /// Fails unless a unit can be read.
+    pub(crate) fn check_readable(&self, ppn: Ppn) -> Result<(), NandError> {
+        match self.page_state(self.geometry.page_of(ppn)) {
+            PageState::Programmed => Ok(()),
+            PageState::Erased => Err(NandError::Erased { ppn }),
+            PageState::Uncorrectable => Err(NandError::Uncorrectable { ppn }),
+        }
+    }
+
+    /// Zeros the spare areas of those pages of a block that cannot be read.
+    pub(crate) fn mask_unreadable(&self, block: BlockId, spares: &mut [UnitSpare]) {
+        let states = &self.page_states[self.pages_of(block)];
+        for (units, &state) in spares.chunks_mut(self.geometry.units_per_page() as usize).zip(states) {
+            if state != PageState::Programmed as u8 {
+                units.fill([0; UNIT_SPARE_BYTES]);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Nand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Nand")
+            .field("geometry", &self.geometry)
+            .field("operations", &self.operations)
+            .finish_non_exhaustive()
+    }
+}

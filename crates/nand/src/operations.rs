@@ -1,0 +1,490 @@
+//! Program, read, erase, and copyback.
+//!
+//! State changes when an operation is issued. M1 is checked here: a page that is not the next one of its block, or
+//! a block that is bad, is a bug in the FTL and panics.
+
+use crate::error::NandError;
+use crate::geometry::{
+    BlockId, MAX_UNITS_PER_PAGE, Nanoseconds, PageId, Ppn, UNIT_BYTES, UNIT_SPARE_BYTES, UnitSpare,
+};
+use crate::image::PageRecord;
+use crate::nand::{Block, MOVED, Nand, PageState};
+use crate::power::{Change, ErasedBlock, Issued, Origin};
+use crate::slots::Slot;
+
+/// Where the bytes of a unit come from that is programmed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Source {
+    /// A staged buffer; it passes over to the page.
+    Staged(Slot),
+    /// Copyback: another place, which stays readable until it is erased. The read is charged by
+    /// [`Nand::charge_read`], once for each page.
+    Copy(Ppn),
+    /// Nothing; it reads as zeros and is not transferred.
+    Padding,
+}
+
+/// The slots of a page about to be programmed, and what to do with them should it be undone.
+struct Gathered {
+    slots: [u32; MAX_UNITS_PER_PAGE],
+    origins: [Origin; MAX_UNITS_PER_PAGE],
+}
+
+impl Nand {
+    // -- program ----------------------------------------------------------------------------------------------
+
+    /// Programs a page, data and spare areas together (M2). `sources` and `spares` have one entry for each unit.
+    /// Returns when it is done, ns.
+    ///
+    /// Staged buffers pass over to the page. On an error they stay the caller's, except when power goes at this
+    /// very operation ([`Nand::cut_after`]): then [`Nand::resolve`] gives back those of a program that did not
+    /// complete.
+    ///
+    /// Panics if the page is not the next one of its block, or the block is bad (M1).
+    pub fn program(
+        &mut self,
+        page: PageId,
+        sources: &[Source],
+        spares: &[UnitSpare],
+        earliest_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, NandError> {
+        self.powered()?;
+        let block = self.geometry.block_of(page);
+        self.assert_programmable(page, block, sources, spares);
+        if !self.power.goes_next() && self.faults.program_fails() {
+            return self.fail_program(page, block, earliest_ns);
+        }
+        let gathered = self.gather(sources)?;
+        let slots = &gathered.slots[..sources.len()];
+        if let Err(error) = self.write_record(page, block, PageState::Programmed, slots, spares) {
+            self.give_back(&gathered);
+            return Err(error);
+        }
+        let units = self.units_of(page);
+        self.slot_of[units].copy_from_slice(slots);
+        let bytes = self.count_program(&gathered.origins[..sources.len()]) * UNIT_BYTES as u32;
+        let interval = self.time.program(self.place(block), bytes, earliest_ns);
+        self.issue(Issued { interval, change: Change::Program { page, origins: gathered.origins } })
+    }
+
+    fn assert_programmable(&self, page: PageId, block: BlockId, sources: &[Source], spares: &[UnitSpare]) {
+        let units = self.geometry.units_per_page() as usize;
+        assert!(
+            sources.len() == units && spares.len() == units,
+            "a page has {units} units; {} sources and {} spare areas were given",
+            sources.len(),
+            spares.len()
+        );
+        let index = page.0 - self.geometry.page(block, 0).0;
+        let Block { next_page, bad, .. } = self.blocks[block.index()];
+        assert!(!bad, "M1: page {page} is programmed, and its block {block} is bad");
+        assert!(
+            index == next_page,
+            "M1: page {index} of block {block} is programmed, and its next page is {next_page} of {}",
+            self.geometry.pages_per_block
+        );
+    }
+
+    /// Takes the bytes over from their sources.
+    fn gather(&mut self, sources: &[Source]) -> Result<Gathered, NandError> {
+        let mut gathered =
+            Gathered { slots: [0; MAX_UNITS_PER_PAGE], origins: [Origin::Padding; MAX_UNITS_PER_PAGE] };
+        for (index, &source) in sources.iter().enumerate() {
+            let (slot, origin) = match source {
+                Source::Padding => continue,
+                Source::Staged(slot) => {
+                    self.slots.assert_used(slot);
+                    (slot.0, Origin::Staged)
+                }
+                Source::Copy(ppn) => match self.take_copy(ppn) {
+                    Ok(taken) => taken,
+                    Err(error) => {
+                        self.give_back(&gathered);
+                        return Err(error);
+                    }
+                },
+            };
+            gathered.slots[index] = slot;
+            gathered.origins[index] = origin;
+        }
+        Ok(gathered)
+    }
+
+    fn take_copy(&mut self, ppn: Ppn) -> Result<(u32, Origin), NandError> {
+        self.check_readable(ppn)?;
+        let entry = self.slot_of[ppn.index()];
+        if entry == 0 {
+            return Ok((0, Origin::Padding));
+        }
+        if entry & MOVED == 0 {
+            self.slot_of[ppn.index()] = entry | MOVED;
+            return Ok((entry, Origin::Moved(ppn)));
+        }
+        // The slot belongs to an earlier copy: this one needs bytes of its own.
+        let mut data = [0; UNIT_BYTES];
+        self.image.read_slot(Slot(entry & !MOVED), &mut data)?;
+        Ok((self.stage(&data)?.0, Origin::Duplicated))
+    }
+
+    /// Undoes `gather`.
+    fn give_back(&mut self, gathered: &Gathered) {
+        for (&slot, &origin) in gathered.slots.iter().zip(&gathered.origins) {
+            match origin {
+                Origin::Padding | Origin::Staged => {}
+                Origin::Moved(ppn) => self.slot_of[ppn.index()] = slot,
+                Origin::Duplicated => self.slots.release(Slot(slot)),
+            }
+        }
+    }
+
+    /// Stores a page's record and steps to the next page.
+    fn write_record(
+        &mut self,
+        page: PageId,
+        block: BlockId,
+        state: PageState,
+        slots: &[u32],
+        spares: &[UnitSpare],
+    ) -> Result<(), NandError> {
+        let mut record = self.blocks[block.index()];
+        record.next_page += 1;
+        if record.next_page == 1 {
+            self.image.write_block(block, &record)?;
+        }
+        let operation = self.operations + 1;
+        let erase_count = record.erase_count;
+        self.image.write_page(page, &PageRecord { erase_count, operation, state, slots, spares })?;
+        self.page_states[page.index()] = state as u8;
+        self.blocks[block.index()] = record;
+        Ok(())
+    }
+
+    /// Counts a program. Returns the units that were transferred.
+    fn count_program(&mut self, origins: &[Origin]) -> u32 {
+        let padded = origins.iter().filter(|origin| **origin == Origin::Padding).count();
+        let staged = origins.iter().filter(|origin| **origin == Origin::Staged).count();
+        let units = origins.len() - padded;
+        self.counters.pages_programmed += 1;
+        self.counters.units_programmed += units as u64;
+        self.counters.units_copied += (units - staged) as u64;
+        self.counters.units_padded += padded as u64;
+        units as u32
+    }
+
+    /// A program that fails uses the page up and takes its time.
+    fn fail_program(
+        &mut self,
+        page: PageId,
+        block: BlockId,
+        earliest_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, NandError> {
+        let slots = &[0; MAX_UNITS_PER_PAGE][..self.geometry.units_per_page() as usize];
+        self.write_record(page, block, PageState::Uncorrectable, slots, &[])?;
+        let interval = self.time.program(self.place(block), self.geometry.page_bytes, earliest_ns);
+        self.counters.program_failures += 1;
+        let origins = [Origin::Padding; MAX_UNITS_PER_PAGE];
+        let done_ns = self.issue(Issued { interval, change: Change::Program { page, origins } })?;
+        Err(NandError::ProgramFailed { page, done_ns })
+    }
+
+    // -- read -------------------------------------------------------------------------------------------------
+
+    /// Reads a unit into `data`, 4096 bytes. Returns when it is there, ns.
+    pub fn read(
+        &mut self,
+        ppn: Ppn,
+        data: &mut [u8],
+        earliest_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, NandError> {
+        assert_eq!(data.len(), UNIT_BYTES, "a unit has 4096 bytes");
+        self.powered()?;
+        let page = self.geometry.page_of(ppn);
+        let done_ns = self.charge_read(page, UNIT_BYTES as u32, earliest_ns);
+        self.wear_by_read(page)?;
+        if let Err(error) = self.check_readable(ppn) {
+            self.counters.uncorrectable_reads += u64::from(matches!(error, NandError::Uncorrectable { .. }));
+            return Err(error);
+        }
+        match self.slot_of[ppn.index()] & !MOVED {
+            0 => data.fill(0),
+            slot => self.image.read_slot(Slot(slot), data)?,
+        }
+        Ok(done_ns)
+    }
+
+    /// Reads the spare areas of a page, as recovery does: the time of the array's read and no transfer. `spares`
+    /// has one entry for each unit; they are zeros unless the page is [`PageState::Programmed`].
+    pub fn read_spares(
+        &mut self,
+        page: PageId,
+        spares: &mut [UnitSpare],
+        earliest_ns: Nanoseconds,
+    ) -> Result<(PageState, Nanoseconds), NandError> {
+        assert_eq!(spares.len(), self.geometry.units_per_page() as usize, "one spare area for each unit");
+        self.powered()?;
+        let done_ns = self.charge_read(page, 0, earliest_ns);
+        self.wear_by_read(page)?;
+        let state = self.page_state(page);
+        match state {
+            PageState::Programmed => self.image.read_spares(page, 0, spares)?,
+            PageState::Erased => spares.fill([0; UNIT_SPARE_BYTES]),
+            PageState::Uncorrectable => {
+                self.counters.uncorrectable_reads += 1;
+                spares.fill([0; UNIT_SPARE_BYTES]);
+            }
+        }
+        Ok((state, done_ns))
+    }
+
+    /// The spare area of a unit, at no time: for firmware that reads the page anyway.
+    pub fn spare(&self, ppn: Ppn) -> Result<UnitSpare, NandError> {
+        self.powered()?;
+        self.check_readable(ppn)?;
+        let page = self.geometry.page_of(ppn);
+        let first = ppn.index() - self.units_of(page).start;
+        let mut spare = [[0; UNIT_SPARE_BYTES]];
+        self.image.read_spares(page, first, &mut spare)?;
+        Ok(spare[0])
+    }
+
+    /// The spare areas of all units of a block, at no time: for firmware that moves the block anyway. Those of
+    /// pages that are not [`PageState::Programmed`] are zeros. `spares` is overwritten.
+    pub fn block_spares(&self, block: BlockId, spares: &mut Vec<UnitSpare>) -> Result<(), NandError> {
+        self.powered()?;
+        spares.resize(self.geometry.units_per_block() as usize, [0; UNIT_SPARE_BYTES]);
+        self.image.read_block_spares(block, spares)?;
+        self.mask_unreadable(block, spares);
+        Ok(())
+    }
+
+    /// Charges a read of a page of which `bytes` are transferred. Returns when they are there, ns.
+    pub fn charge_read(&mut self, page: PageId, bytes: u32, earliest_ns: Nanoseconds) -> Nanoseconds {
+        self.counters.reads += 1;
+        let place = self.place(self.geometry.block_of(page));
+        self.time.read(place, page, bytes, earliest_ns)
+    }
+
+    /// A read may be one too many.
+    fn wear_by_read(&mut self, page: PageId) -> Result<(), NandError> {
+        if self.faults.read_fails() {
+            return self.mark_uncorrectable(page);
+        }
+        Ok(())
+    }
+
+    // -- erase ------------------------------------------------------------------------------------------------
+
+    /// Erases a block. Returns when it is done, ns.
+    ///
+    /// Panics if the block is bad (M1).
+    pub fn erase(&mut self, block: BlockId, earliest_ns: Nanoseconds) -> Result<Nanoseconds, NandError> {
+        self.powered()?;
+        let old = self.blocks[block.index()];
+        assert!(!old.bad, "M1: block {block} is erased, and it is bad");
+        let failed = self.faults.erase_fails(old.erase_count);
+        let records = self.image.take_records(block, old.next_page)?;
+        let pages = self.geometry.pages_per_block;
+        let new = Block {
+            erase_count: old.erase_count + 1,
+            next_page: if failed { pages } else { 0 },
+            bad: false,
+            torn: false,
+            failed,
+        };
+        if let Err(error) = self.image.write_block(block, &new) {
+            self.image.restore_records(block, records)?;
+            return Err(error);
+        }
+        let erased = Box::new(self.empty_block(block, old, records));
+        self.blocks[block.index()] = new;
+        if failed {
+            let pages = self.pages_of(block);
+            self.page_states[pages].fill(PageState::Uncorrectable as u8);
+        }
+        let interval = self.time.erase(self.geometry.plane_of(block), earliest_ns);
+        self.counters.blocks_erased += 1;
+        let done_ns = self.issue(Issued { interval, change: Change::Erase(erased) })?;
+        if failed {
+            self.counters.erase_failures += 1;
+            return Err(NandError::EraseFailed { block, done_ns });
+        }
+        Ok(done_ns)
+    }
+
+    /// Takes everything out of a block.
+    fn empty_block(&mut self, block: BlockId, old: Block, records: Vec<u8>) -> ErasedBlock {
+        let (pages, units) = (self.pages_of(block), self.units_of_block(block));
+        let erased = ErasedBlock {
+            block,
+            old,
+            states: self.page_states[pages.clone()].into(),
+            slot_of: self.slot_of[units.clone()].into(),
+            records,
+        };
+        self.page_states[pages].fill(PageState::Erased as u8);
+        self.slot_of[units].fill(0);
+        erased
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_support::{GEOMETRY, data, nand, program, read_tag, spare};
+
+    #[test]
+    fn units_read_as_programmed_and_padding_as_zeros() {
+        let mut nand = nand();
+        let slot = nand.stage(&data(5)).unwrap();
+        let spares = [spare(1), spare(2)];
+        nand.program(PageId(0), &[Source::Padding, Source::Staged(slot)], &spares, 0).unwrap();
+        assert_eq!((read_tag(&mut nand, 0), read_tag(&mut nand, 1)), (0, 5));
+        assert_eq!(nand.spare(Ppn(1)).unwrap(), spare(2));
+        let mut read = [spare(0); 2];
+        assert_eq!(nand.read_spares(PageId(0), &mut read, 0).unwrap().0, PageState::Programmed);
+        assert_eq!(read, spares);
+        let counters = nand.counters();
+        assert_eq!((counters.units_programmed, counters.units_padded, counters.pages_programmed), (1, 1, 1));
+    }
+
+    #[test]
+    fn times_are_those_of_array_and_transfer() {
+        let mut nand = nand();
+        let slot = nand.stage(&data(5)).unwrap();
+        let sources = [Source::Staged(slot), Source::Padding];
+        assert_eq!(nand.program(PageId(0), &sources, &[spare(0); 2], 0).unwrap(), 1_010);
+        assert_eq!(nand.read(Ppn(0), &mut data(0), 0).unwrap(), 1_120);
+        assert_eq!(
+            nand.read_spares(PageId(0), &mut [spare(0); 2], 0).unwrap().1,
+            1_110,
+            "it is in the register"
+        );
+        assert_eq!(nand.charge_read(PageId(1), 8192, 0), 1_230);
+        assert_eq!(nand.erase(BlockId(0), 0).unwrap(), 11_210);
+        assert_eq!(nand.programs_done_ns(), 1_010);
+    }
+
+    #[test]
+    #[should_panic(expected = "M1: page 0 of block 0 is programmed, and its next page is 1 of 4")]
+    fn programming_a_page_twice_panics() {
+        let mut nand = nand();
+        program(&mut nand, 0, [1, 2], 0);
+        program(&mut nand, 0, [1, 2], 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "M1: page 1 of block 2 is programmed, and its next page is 0 of 4")]
+    fn programming_out_of_order_panics() {
+        program(&mut nand(), 9, [1, 2], 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "M1: page 0 is programmed, and its block 0 is bad")]
+    fn programming_a_bad_block_panics() {
+        let mut nand = nand();
+        nand.retire(BlockId(0)).unwrap();
+        program(&mut nand, 0, [1, 2], 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "M1: block 1 is erased, and it is bad")]
+    fn erasing_a_bad_block_panics() {
+        let mut nand = nand();
+        nand.retire(BlockId(1)).unwrap();
+        let _ = nand.erase(BlockId(1), 0);
+    }
+
+    #[test]
+    fn an_erased_page_is_an_error_to_read_and_to_copy() {
+        let mut nand = nand();
+        program(&mut nand, 0, [1, 2], 0);
+        assert!(matches!(nand.read(Ppn(2), &mut data(0), 0), Err(NandError::Erased { ppn: Ppn(2) })));
+        assert!(matches!(nand.spare(Ppn(2)), Err(NandError::Erased { ppn: Ppn(2) })));
+        let sources = [Source::Copy(Ppn(0)), Source::Copy(Ppn(2))];
+        let copied = nand.program(PageId(4), &sources, &[spare(0); 2], 0);
+        assert!(matches!(copied, Err(NandError::Erased { ppn: Ppn(2) })));
+        assert_eq!(nand.next_page(BlockId(1)), 0);
+        assert_eq!(nand.slot_of[0] & MOVED, 0, "nothing was taken");
+    }
+
+    #[test]
+    fn a_copy_takes_no_slot_and_its_source_stays_readable() {
+        let mut nand = nand();
+        program(&mut nand, 0, [1, 2], 0);
+        assert_eq!(nand.slots_in_use(), 2);
+        let sources = [Source::Copy(Ppn(1)), Source::Copy(Ppn(0))];
+        nand.program(PageId(4), &sources, &[spare(0); 2], 0).unwrap();
+        assert_eq!(nand.slots_in_use(), 2);
+        assert_eq!([0, 1, 8, 9].map(|ppn| read_tag(&mut nand, ppn)), [1, 2, 2, 1]);
+        nand.erase(BlockId(0), 0).unwrap();
+        nand.advance(u64::MAX);
+        assert_eq!([8, 9].map(|ppn| read_tag(&mut nand, ppn)), [2, 1]);
+        assert_eq!(nand.slots_in_use(), 2);
+    }
+
+    #[test]
+    fn a_second_copy_of_one_place_has_bytes_of_its_own() {
+        let mut nand = nand();
+        program(&mut nand, 0, [1, 2], 0);
+        let sources = [Source::Copy(Ppn(0)), Source::Copy(Ppn(0))];
+        nand.program(PageId(4), &sources, &[spare(0); 2], 0).unwrap();
+        assert_eq!(nand.slots_in_use(), 3);
+        nand.erase(BlockId(1), 0).unwrap();
+        nand.advance(u64::MAX);
+        assert_eq!(nand.slots_in_use(), 1);
+    }
+
+    #[test]
+    fn a_copy_of_padding_is_padding() {
+        let mut nand = nand();
+        nand.program(PageId(0), &[Source::Padding; 2], &[spare(0); 2], 0).unwrap();
+        let sources = [Source::Copy(Ppn(0)), Source::Padding];
+        nand.program(PageId(4), &sources, &[spare(0); 2], 0).unwrap();
+        assert_eq!(read_tag(&mut nand, 8), 0);
+        assert_eq!(nand.slots_in_use(), 0);
+    }
+
+    #[test]
+    fn slots_of_an_erased_block_are_free_only_when_the_erase_is_past() {
+        let mut nand = nand();
+        program(&mut nand, 0, [1, 2], 0);
+        let done_ns = nand.erase(BlockId(0), 0).unwrap();
+        assert_eq!(nand.page_state(PageId(0)), PageState::Erased);
+        nand.advance(done_ns - 1);
+        assert_eq!(nand.slots_in_use(), 2);
+        nand.advance(done_ns);
+        assert_eq!(nand.slots_in_use(), 0);
+        assert_eq!(nand.erase_count(BlockId(0)), 1);
+    }
+
+    #[test]
+    fn memory_follows_the_live_data() {
+        let mut nand = nand();
+        let mut now_ns = 0;
+        for round in 0..1_000 {
+            for page in 0..4 {
+                now_ns = program(&mut nand, page, [round, page.into()], now_ns);
+            }
+            now_ns = nand.erase(BlockId(0), now_ns).unwrap();
+            nand.advance(now_ns);
+        }
+        assert_eq!(nand.slots_in_use(), 0);
+        assert_eq!(nand.slots.watermark(), 8, "eight units were there at once");
+    }
+
+    #[test]
+    fn spare_areas_of_a_block_come_at_once_and_only_what_can_be_read() {
+        let mut nand = nand();
+        (0..3).for_each(|page| {
+            program(&mut nand, page, [10 + u64::from(page), 20 + u64::from(page)], 0);
+        });
+        nand.mark_uncorrectable(PageId(1)).unwrap();
+        let mut spares = vec![spare(99); 3];
+        nand.block_spares(BlockId(0), &mut spares).unwrap();
+        let zeros = [0; UNIT_SPARE_BYTES];
+        assert_eq!(spares, [spare(10), spare(20), zeros, zeros, spare(12), spare(22), zeros, zeros]);
+        nand.block_spares(BlockId(3), &mut spares).unwrap();
+        assert_eq!(spares, [zeros; 8]);
+        assert_eq!(spares.len(), GEOMETRY.units_per_block() as usize);
+    }
+}

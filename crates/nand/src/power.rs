@@ -1,0 +1,310 @@
+//! Power: what has been issued and may not be over, and when power goes.
+//!
+//! State changes at issue. The queue of issued operations holds what it takes to undo each of them, until the
+//! host's time has passed its end. Power can go at an armed operation, just after it started, or at a given time.
+//! `resolve` then settles what was on its way.
+
+use std::collections::VecDeque;
+
+use crate::error::NandError;
+use crate::geometry::{BlockId, MAX_UNITS_PER_PAGE, Nanoseconds, PageId, Ppn, UnitSpare};
+use crate::image::SavedRecords;
+use crate::nand::{Block, MOVED, Nand};
+use crate::slots::{Slot, Slots};
+use crate::time::Interval;
+
+/// What an operation does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Operation {
+    /// Programs a page.
+    Program(PageId),
+    /// Erases a block.
+    Erase(BlockId),
+}
+
+/// An operation that had started and was not done when power went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct InFlight {
+    /// What it does.
+    pub operation: Operation,
+    /// When the array started, ns.
+    pub start_ns: Nanoseconds,
+    /// When it would have been done, ns.
+    pub end_ns: Nanoseconds,
+}
+
+/// What becomes of an operation that was on its way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// As if it had not been issued.
+    NotStarted,
+    /// A program leaves an uncorrectable page (M2). An erase leaves each page old, erased or uncorrectable (M3),
+    /// and the block must be erased before it is programmed.
+    Torn,
+    /// As if it had been done in time.
+    Completed,
+}
+
+/// A program that did not complete, with its staged units: a capacitor can still save them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LostProgram {
+    /// Where it was to go.
+    pub page: PageId,
+    /// The staged units and their spare areas. The slots are the caller's, to program or to release.
+    pub units: Vec<(Slot, UnitSpare)>,
+}
+
+/// Where a unit's slot came from, and goes back to when the program is undone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Origin {
+    /// There is no slot.
+    Padding,
+    /// The caller's.
+    Staged,
+    /// That place's, which carries the mark `MOVED` since.
+    Moved(Ppn),
+    /// Made for this copy.
+    Duplicated,
+}
+
+/// What a block held before it was erased.
+#[derive(Clone)]
+pub(crate) struct ErasedBlock {
+    pub block: BlockId,
+    pub old: Block,
+    pub states: Box<[u8]>,
+    pub slot_of: Box<[u32]>,
+    pub records: SavedRecords,
+}
+
+/// What an operation changed.
+#[derive(Clone)]
+pub(crate) enum Change {
+    Program { page: PageId, origins: [Origin; MAX_UNITS_PER_PAGE] },
+    Erase(Box<ErasedBlock>),
+}
+
+/// An operation that may still be undone.
+#[derive(Clone)]
+pub(crate) struct Issued {
+    pub interval: Interval,
+    pub change: Change,
+}
+
+impl Issued {
+    /// The operation as the caller knows it.
+    pub fn in_flight(&self) -> InFlight {
+        let operation = match &self.change {
+            Change::Program { page, .. } => Operation::Program(*page),
+            Change::Erase(erased) => Operation::Erase(erased.block),
+        };
+        InFlight { operation, start_ns: self.interval.start_ns, end_ns: self.interval.end_ns }
+    }
+}
+
+/// When power went.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cut {
+    pub at_ns: Nanoseconds,
+    /// Whether the last operation issued is on its way whatever its times.
+    pub at_last: bool,
+}
+
+/// Where an operation stood when power went.
+pub(crate) enum Progress {
+    Queued,
+    OnItsWay(InFlight),
+    Done,
+}
+
+/// The state of the power supply.
+#[derive(Clone, Default)]
+pub(crate) struct Power {
+    /// Operations until power goes, the last included.
+    armed: Option<u64>,
+    pub cut: Option<Cut>,
+    /// In the order of issue.
+    pub issued: VecDeque<Issued>,
+    pub now_ns: Nanoseconds,
+}
+
+impl Power {
+    /// Whether power goes at the next operation.
+    pub fn goes_next(&self) -> bool {
+        self.armed == Some(1)
+    }
+
+    /// Where the issued operation `index` stood at the cut.
+    pub fn progress(&self, cut: Cut, index: usize) -> Progress {
+        let issued = &self.issued[index];
+        if cut.at_last && index + 1 == self.issued.len() {
+            Progress::OnItsWay(issued.in_flight())
+        } else if issued.interval.end_ns <= cut.at_ns {
+            Progress::Done
+        } else if issued.interval.start_ns >= cut.at_ns {
+            Progress::Queued
+        } else {
+            Progress::OnItsWay(issued.in_flight())
+        }
+    }
+}
+
+impl Nand {
+    /// Arms a cut: the Nth program or erase from now (1 is the next) finds no power. That call and all later ones
+    /// return [`NandError::PowerLost`]. None disarms.
+    pub fn cut_after(&mut self, operations: Option<u64>) {
+        self.power.armed = operations.map(|operations| operations.max(1));
+    }
+
+    /// Whether operations are possible.
+    pub fn has_power(&self) -> bool {
+        self.power.cut.is_none()
+    }
+
+    /// When power went, if it is lost.
+    pub fn cut_ns(&self) -> Option<Nanoseconds> {
+        self.power.cut.map(|cut| cut.at_ns)
+    }
+
+    /// Power goes at `at_ns`. A time before the host's is the host's; nothing happens if power is lost already.
+    pub fn power_fail(&mut self, at_ns: Nanoseconds) {
+        if self.has_power() {
+            self.power.cut = Some(Cut { at_ns: at_ns.max(self.power.now_ns), at_last: false });
+        }
+    }
+
+    /// After power went: what had started and was not done, in the order of issue.
+    pub fn in_flight(&self) -> impl Iterator<Item = InFlight> {
+        let power = &self.power;
+        power.cut.into_iter().flat_map(move |cut| {
+            (0..power.issued.len()).filter_map(move |index| match power.progress(cut, index) {
+                Progress::OnItsWay(in_flight) => Some(in_flight),
+                Progress::Queued | Progress::Done => None,
+            })
+        })
+    }
+
+    /// The host will issue nothing earlier than `now_ns`, nor will power go earlier: what was done by then can no
+    /// longer be undone.
+    pub fn advance(&mut self, now_ns: Nanoseconds) {
+        if !self.has_power() || now_ns < self.power.now_ns {
+            return;
+        }
+        self.power.now_ns = now_ns;
+        while self.power.issued.front().is_some_and(|issued| issued.interval.end_ns <= now_ns) {
+            let issued = self.power.issued.pop_front().expect("there is a front");
+            self.make_final(issued);
+        }
+    }
+
+    /// M5: the controller's DRAM is gone. Every slot that no place on flash holds is free; the caller's are void.
+    pub fn lose_dram(&mut self) {
+        let mut used = vec![0_u64; self.slots.watermark() as usize / 64 + 1];
+        let kept = self.power.issued.iter().filter_map(|issued| match &issued.change {
+            Change::Erase(erased) => Some(&erased.slot_of[..]),
+            Change::Program { .. } => None,
+        });
+        for &entry in kept.chain([&self.slot_of[..]]).flatten().filter(|entry| **entry & MOVED == 0) {
+            used[entry as usize / 64] |= 1 << (entry % 64);
+        }
+        used[0] &= !1;
+        self.slots = Slots::rebuild(self.slots.watermark(), used);
+    }
+
+    /// Notes an operation whose change has been made. Returns when it is done.
+    pub(crate) fn issue(&mut self, issued: Issued) -> Result<Nanoseconds, NandError> {
+        self.operations += 1;
+        let Interval { start_ns, end_ns } = issued.interval;
+        self.power.issued.push_back(issued);
+        match &mut self.power.armed {
+            None => Ok(end_ns),
+            Some(1) => {
+                self.power.armed = None;
+                let at_ns = (start_ns + 1).max(self.power.now_ns);
+                self.power.cut = Some(Cut { at_ns, at_last: true });
+                Err(NandError::PowerLost)
+            }
+            Some(left) => {
+                *left -= 1;
+                Ok(end_ns)
+            }
+        }
+    }
+
+    /// An operation is past and stays. What an erase held is free.
+    pub(crate) fn make_final(&mut self, issued: Issued) {
+        if let Change::Erase(erased) = issued.change {
+            for &entry in erased.slot_of.iter().filter(|entry| **entry != 0 && **entry & MOVED == 0) {
+                self.slots.release(Slot(entry));
+            }
+            self.image.drop_records(erased.records);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::geometry::UNIT_SPARE_BYTES;
+    use crate::operations::Source;
+    use crate::test_support::{data, nand, program};
+
+    #[test]
+    fn power_goes_at_the_armed_operation_and_stays_away() {
+        let mut nand = nand();
+        nand.cut_after(Some(2));
+        program(&mut nand, 0, [1, 2], 0);
+        assert!(nand.has_power());
+        assert!(matches!(nand.erase(BlockId(3), 0), Err(NandError::PowerLost)));
+        assert!(!nand.has_power());
+        assert_eq!(nand.operations(), 2);
+        assert!(matches!(nand.erase(BlockId(4), 0), Err(NandError::PowerLost)));
+        assert!(matches!(nand.read(Ppn(0), &mut data(0), 0), Err(NandError::PowerLost)));
+        assert!(matches!(nand.stage(&data(0)), Err(NandError::PowerLost)));
+        assert!(matches!(nand.retire(BlockId(0)), Err(NandError::PowerLost)));
+        let sources = [Source::Padding; 2];
+        let spares = [[0; UNIT_SPARE_BYTES]; 2];
+        assert!(matches!(nand.program(PageId(1), &sources, &spares, 0), Err(NandError::PowerLost)));
+        assert_eq!(nand.operations(), 2);
+    }
+
+    #[test]
+    fn what_is_in_flight_had_started_and_was_not_done() {
+        let mut nand = nand();
+        program(&mut nand, 0, [1, 2], 0); // plane 0: 20 to 1020
+        program(&mut nand, 12, [1, 2], 100); // plane 1: 120 to 1120
+        program(&mut nand, 24, [1, 2], 2_000); // plane 2: from 2020
+        program(&mut nand, 1, [1, 2], 0); // plane 0: from 1020
+        nand.power_fail(1_020);
+        let in_flight: Vec<InFlight> = nand.in_flight().collect();
+        let expected = InFlight { operation: Operation::Program(PageId(12)), start_ns: 120, end_ns: 1_120 };
+        assert_eq!(in_flight, [expected]);
+    }
+
+    #[test]
+    fn power_does_not_go_before_the_hosts_time() {
+        let mut nand = nand();
+        let done_ns = program(&mut nand, 0, [1, 2], 0);
+        nand.advance(done_ns + 5);
+        nand.power_fail(3);
+        assert_eq!(nand.in_flight().count(), 0);
+        assert!(nand.resolve(&mut |_| Outcome::Torn, &mut || 0).unwrap().is_empty());
+        assert_eq!(nand.next_page(BlockId(0)), 1);
+    }
+
+    #[test]
+    fn dram_is_lost_and_flash_is_not() {
+        let mut nand = nand();
+        program(&mut nand, 0, [1, 2], 0);
+        program(&mut nand, 4, [3, 4], 0);
+        nand.erase(BlockId(1), 0).unwrap();
+        nand.stage(&data(7)).unwrap();
+        assert_eq!(nand.slots_in_use(), 5);
+        nand.lose_dram();
+        assert_eq!(nand.slots_in_use(), 4, "the erase may still be undone");
+        nand.advance(u64::MAX);
+        nand.lose_dram();
+        assert_eq!(nand.slots_in_use(), 2);
+        assert_eq!(crate::test_support::read_tag(&mut nand, 1), 2);
+    }
+}

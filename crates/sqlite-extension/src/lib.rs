@@ -1,0 +1,49 @@
+//! The Tantalum VFS for a SQLite that is already there: Debian's, Python's, or a program's own.
+//!
+//! ```text
+//! $ cargo build --release -p tantalum-sqlite-extension
+//! $ sqlite3
+//! sqlite> .load target/release/libtantalum_sqlite_extension
+//! sqlite> .open 'file:app.db?vfs=tantalum&image=app.tant&capacity=1G&interface=sw-wal'
+//! sqlite> PRAGMA journal_mode=wal;
+//! ```
+//!
+//! `image` is the drive's file (else the environment's `TANTALUM_IMAGE`, else `tantalum.tant`). If it does not
+//! exist it is made with the drive `profile` (else `tlc-nvme`) and its `capacity`, else the profile's. `interface`
+//! is the mode, else `sw-wal`; `PRAGMA journal_mode` is the user's to set, to what goes with it: `wal` with `wal`,
+//! `share` and `sw-wal`, `memory` with `x-ftl`, `delete` with `rollback` and `atomic`. `atomic` needs a SQLite
+//! that was built with `SQLITE_ENABLE_BATCH_ATOMIC_WRITE`, which Debian's was not; without it, it is `rollback`.
+//!
+//! An image that another process has open cannot be opened: `sqlite3_log` gets the reason.
+
+#![allow(unsafe_code)]
+
+use std::ffi::{c_char, c_int, c_void};
+use std::panic::catch_unwind;
+
+use tantalum_sqlite::{ApiRoutines, register_extension};
+
+const SQLITE_ERROR: c_int = 1;
+const SQLITE_OK_LOAD_PERMANENTLY: c_int = 256;
+
+/// The extension's entry point. The library stays loaded when the connection that loaded it is closed.
+///
+/// # Safety
+///
+/// SQLite calls it, with its table of functions.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sqlite3_extension_init(
+    _connection: *mut c_void,
+    _message: *mut *mut c_char,
+    routines: *const ApiRoutines,
+) -> c_int {
+    let registered = catch_unwind(|| {
+        // SAFETY: SQLite's table is static and at least as long as `ApiRoutines`.
+        register_extension(unsafe { &*routines })
+    });
+    match registered {
+        Ok(Ok(())) => SQLITE_OK_LOAD_PERMANENTLY,
+        Ok(Err(code)) => code,
+        Err(_) => SQLITE_ERROR,
+    }
+}

@@ -1,0 +1,88 @@
+//! The VFS in the SQLite that is linked in.
+
+#![allow(unsafe_code)]
+
+use std::ffi::{c_char, c_int};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rusqlite::{Connection, OpenFlags};
+
+use crate::api::Api;
+use crate::drive::{Drive, DriveError};
+use crate::ffi;
+use crate::vfs::Registration;
+
+unsafe extern "C" fn vfs_register(vfs: *mut ffi::Vfs, make_default: c_int) -> c_int {
+    // SAFETY: the structures are the same, see the tests of `ffi`.
+    unsafe { rusqlite::ffi::sqlite3_vfs_register(vfs.cast(), make_default) }
+}
+
+unsafe extern "C" fn vfs_unregister(vfs: *mut ffi::Vfs) -> c_int {
+    // SAFETY: as above.
+    unsafe { rusqlite::ffi::sqlite3_vfs_unregister(vfs.cast()) }
+}
+
+unsafe extern "C" fn uri_parameter(name: *const c_char, key: *const c_char) -> *const c_char {
+    // SAFETY: the caller keeps to SQLite's terms.
+    unsafe { rusqlite::ffi::sqlite3_uri_parameter(name, key) }
+}
+
+impl Api {
+    /// The functions of the library that is linked in.
+    pub fn bundled() -> Api {
+        Api { vfs_register, vfs_unregister, uri_parameter, log: rusqlite::ffi::sqlite3_log }
+    }
+}
+
+/// Names for the VFS of each drive.
+static NEXT_NAME: AtomicU64 = AtomicU64::new(1);
+
+impl Drive {
+    /// Registers a VFS under a name, for as long as the registration lives.
+    pub fn register(&self, vfs_name: &str) -> Result<Registration, DriveError> {
+        self.register_with(Api::bundled(), vfs_name)
+    }
+
+    /// Opens a database, which is made if it is not there, and sets the mode's `journal_mode`.
+    ///
+    /// If the drive has a seed, SQLite's own generator is set to it. There is one in a process: of runs that are to
+    /// be the same byte for byte, only one may be under way at a time.
+    pub fn open(&self, name: &str) -> rusqlite::Result<Connection> {
+        let vfs = self.own_registration().map_err(|error| match error {
+            DriveError::Register { code, .. } => {
+                rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), Some(error.to_string()))
+            }
+            DriveError::InUse { .. } => unreachable!("registering takes nothing away"),
+        })?;
+        if let Some(seed) = self.seed() {
+            seed_sqlite(seed);
+        }
+        let connection = Connection::open_with_flags_and_vfs(name, OpenFlags::default(), vfs.name())?;
+        let mode = self.mode().journal_mode();
+        connection.query_row(&format!("PRAGMA journal_mode={mode}"), [], |_| Ok(()))?;
+        Ok(connection)
+    }
+
+    fn own_registration(&self) -> Result<&Registration, DriveError> {
+        if let Some(own) = self.own.get() {
+            return Ok(own);
+        }
+        let name = format!("tantalum-{}", NEXT_NAME.fetch_add(1, Ordering::Relaxed));
+        let registration = self.register(&name)?;
+        Ok(self.own.get_or_init(|| registration))
+    }
+}
+
+/// Seeds SQLite's generator. Zero would take the seed back.
+fn seed_sqlite(seed: u64) {
+    let seed = (seed ^ (seed >> 32)) as u32 as c_int;
+    let no_database = std::ptr::null_mut::<rusqlite::ffi::sqlite3>();
+    // SAFETY: this control takes an int and a connection that may be null.
+    unsafe {
+        rusqlite::ffi::sqlite3_test_control(
+            rusqlite::ffi::SQLITE_TESTCTRL_PRNG_SEED,
+            if seed == 0 { 1 } else { seed },
+            no_database,
+        );
+    }
+}

@@ -1,0 +1,140 @@
+//! Recognising a checkpoint's writes, so that they become shares.
+//!
+//! SQLite's checkpoint reads a page from the log and then writes the same bytes to the database file. A write is
+//! taken for that only if a frame read a moment ago has the page's number, lies on the drive as a part of a whole
+//! transaction, and equals what is written byte for byte. Else it is written.
+
+use tantalum::UNIT_BYTES;
+use tantalum_volume::{Volume, VolumeError};
+
+use crate::framed_log::FramedLog;
+use crate::share_queue::{GoesHome, Issued};
+
+/// Frames remembered: other connections may read between a checkpoint's reading and its writing.
+const RECENT: usize = 8;
+
+/// The frames read last.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct RecentFrames {
+    frames: [u32; RECENT],
+    next: usize,
+}
+
+impl RecentFrames {
+    /// A frame was read.
+    pub fn note(&mut self, frame: u32) {
+        self.frames[self.next] = frame;
+        self.next = (self.next + 1) % RECENT;
+    }
+
+    /// The remembered frames, the last read first.
+    fn latest(&self) -> impl Iterator<Item = u32> {
+        let order = (1..=RECENT).map(|back| (self.next + RECENT - back) % RECENT);
+        order.map(|index| self.frames[index]).filter(|&frame| frame != 0)
+    }
+}
+
+impl FramedLog {
+    /// Takes a write to the database file if a share does the same. Returns whether it did.
+    pub fn take_home(&mut self, volume: &mut Volume, offset: u64, data: &[u8]) -> Result<bool, VolumeError> {
+        let Some(page) = self.recognise(volume, offset, data)? else {
+            eprintln!("  plain db write {offset}");
+            return Ok(false);
+        };
+        let (units, limit) = (self.layout.page_units(), volume.device().limits().share_units);
+        if units > limit {
+            return Ok(false);
+        }
+        if self.shares.must_be_issued_before(page.page_number, units, limit) {
+            self.issue_shares(volume)?;
+        }
+        let end = offset + data.len() as u64;
+        if end > self.home_bytes {
+            volume.reserve(self.database, end)?;
+        }
+        if volume.size(self.database)? < end {
+            volume.set_size(self.database, end)?;
+        }
+        let first_home = offset / UNIT_BYTES as u64;
+        let first_unit = self.layout.first_unit(page.frame);
+        let places = |unit: u64| {
+            let home = volume.lpn(self.database, first_home + unit)?;
+            Some((home, volume.lpn(self.file, first_unit + unit)?))
+        };
+        let Some(places) = (0..u64::from(units)).map(places).collect::<Option<Vec<_>>>() else {
+            return Ok(false);
+        };
+        eprintln!("  share frame {} -> page {} {:?}", page.frame, page.page_number, places);
+        self.shares.push(page, places.into_iter());
+        for (unit, data) in data.chunks_exact(UNIT_BYTES).enumerate() {
+            volume.cache_put_clean(self.database, first_home + unit as u64, data);
+        }
+        Ok(true)
+    }
+
+    /// The frame that a write to the database file copies.
+    fn recognise(
+        &mut self,
+        volume: &mut Volume,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<Option<GoesHome>, VolumeError> {
+        let page_bytes = self.layout.page_bytes();
+        if data.len() != page_bytes || !offset.is_multiple_of(page_bytes as u64) {
+            return Ok(None);
+        }
+        let Ok(page_number) = u32::try_from(offset / page_bytes as u64 + 1) else { return Ok(None) };
+        let (recent, frames) = (self.recent.clone(), self.frames);
+        for frame in recent.latest().filter(|&frame| frame <= frames) {
+            let is_home = self.frame_header(volume, frame)?.page_number() == page_number;
+            if is_home && self.numbering.is_committed(frame) && !self.changed.contains(&frame) {
+                let is_same = self.page_equals(volume, frame, data)?;
+                return Ok(is_same.then_some(GoesHome { frame, page_number }));
+            }
+        }
+        Ok(None)
+    }
+
+    fn page_equals(&mut self, volume: &mut Volume, frame: u32, data: &[u8]) -> Result<bool, VolumeError> {
+        let mut unit = [0; UNIT_BYTES];
+        for (index, data) in data.chunks_exact(UNIT_BYTES).enumerate() {
+            self.read_page(volume, frame, index * UNIT_BYTES, &mut unit)?;
+            if unit != *data {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Sends the shares that wait. Pages of shares that the drive refuses are written instead.
+    pub fn issue_shares(&mut self, volume: &mut Volume) -> Result<(), VolumeError> {
+        let Issued::Refused(pages) = self.shares.issue(volume)? else { return Ok(()) };
+        let mut data = self.spare_page();
+        for GoesHome { frame, page_number } in pages {
+            self.read_page(volume, frame, 0, &mut data)?;
+            let offset = u64::from(page_number - 1) * data.len() as u64;
+            volume.write(self.database, offset, &data)?;
+        }
+        Ok(())
+    }
+
+    /// Before the database file is cut: homes beyond are gone.
+    pub fn database_cut(&mut self, bytes: u64) {
+        self.home_bytes = self.home_bytes.min(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_frame_read_last_comes_first() {
+        let mut recent = RecentFrames::default();
+        assert_eq!(recent.latest().next(), None);
+        for frame in 1..=10 {
+            recent.note(frame);
+        }
+        assert_eq!(recent.latest().collect::<Vec<_>>(), [10, 9, 8, 7, 6, 5, 4, 3]);
+    }
+}

@@ -1,0 +1,114 @@
+//! A mounted volume that SQLite's connections share.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::MutexGuard;
+
+use tantalum_volume::Volume;
+
+use crate::api::Api;
+use crate::entropy::Entropy;
+use crate::host::{Host, HostRef};
+use crate::hosts::Hosts;
+use crate::mode::Mode;
+use crate::vfs::Registration;
+
+/// One mounted volume, shared by connections.
+///
+/// Dropping it, or what [`Drive::into_volume`] returns, without unmounting is a crash of the host.
+#[derive(Debug)]
+pub struct Drive {
+    host: HostRef,
+    seed: Option<u64>,
+    #[cfg(feature = "bundled")]
+    pub(crate) own: std::sync::OnceLock<Registration>,
+}
+
+/// Why a drive could not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum DriveError {
+    /// SQLite did not take the VFS.
+    #[error("SQLite does not register a VFS named {name:?}: code {code}")]
+    Register {
+        /// The name.
+        name: String,
+        /// SQLite's result code.
+        code: i32,
+    },
+    /// The volume is wanted back while files on it are open.
+    #[error("{handles} files of the volume are open, or a VFS is registered: close connections first")]
+    InUse {
+        /// How many.
+        handles: usize,
+    },
+}
+
+/// The volume, locked: connections wait until it is dropped.
+#[derive(Debug)]
+pub struct VolumeGuard<'a>(MutexGuard<'a, Host>);
+
+impl Deref for VolumeGuard<'_> {
+    type Target = Volume;
+
+    fn deref(&self) -> &Volume {
+        &self.0.volume
+    }
+}
+
+impl DerefMut for VolumeGuard<'_> {
+    fn deref_mut(&mut self) -> &mut Volume {
+        &mut self.0.volume
+    }
+}
+
+impl Drive {
+    /// A drive for connections that work in `mode`. With a seed, SQLite's time is the drive's and all randomness
+    /// comes from it: the same statements write the very same bytes.
+    pub fn new(volume: Volume, mode: Mode, seed: Option<u64>) -> Drive {
+        Drive {
+            host: HostRef::new(volume, mode),
+            seed,
+            #[cfg(feature = "bundled")]
+            own: std::sync::OnceLock::new(),
+        }
+    }
+
+    /// How connections use the drive.
+    pub fn mode(&self) -> Mode {
+        self.host.lock().mode
+    }
+
+    /// The seed.
+    pub fn seed(&self) -> Option<u64> {
+        self.seed
+    }
+
+    /// The volume, for counters, time and files. Do not touch files that connections have open.
+    pub fn volume(&self) -> VolumeGuard<'_> {
+        VolumeGuard(self.host.lock())
+    }
+
+    /// Gives the volume back. Fails, and gives the drive back, while files on it are open or a VFS that the program
+    /// registered is.
+    pub fn into_volume(mut self) -> Result<Volume, (Drive, DriveError)> {
+        let handles = self.host.lock().handles;
+        if handles > 0 {
+            return Err((self, DriveError::InUse { handles }));
+        }
+        #[cfg(feature = "bundled")]
+        drop(self.own.take());
+        match self.host.into_volume() {
+            Ok(volume) => Ok(volume),
+            Err(host) => {
+                self.host = host;
+                Err((self, DriveError::InUse { handles }))
+            }
+        }
+    }
+
+    /// Registers a VFS with a SQLite library under a name, for as long as the registration lives.
+    pub fn register_with(&self, api: Api, name: &str) -> Result<Registration, DriveError> {
+        let hosts = Hosts::One(self.host.clone());
+        Registration::new(api, hosts, Entropy::new(self.seed), name)
+            .map_err(|code| DriveError::Register { name: name.to_owned(), code })
+    }
+}

@@ -1,0 +1,78 @@
+//! Why SQLite's request was not done, and what SQLite is told.
+
+use std::ffi::c_int;
+
+use tantalum::Status;
+use tantalum_volume::VolumeError;
+
+use crate::batch::BatchError;
+use crate::ffi;
+use crate::image::ImageError;
+
+/// Why a request failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Fault {
+    /// The volume or the drive.
+    #[error(transparent)]
+    Volume(#[from] VolumeError),
+    /// An atomic batch.
+    #[error(transparent)]
+    Batch(#[from] BatchError),
+    /// The image behind the extension's file.
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    /// A file to be opened that is not there.
+    #[error("there is no file {0:?} on the volume")]
+    NoSuchFile(String),
+    /// A file to be made that is there.
+    #[error("there is a file {0:?} on the volume already")]
+    Exists(String),
+    /// A log whose database nobody has open.
+    #[error("the log {0:?} cannot be opened without its database")]
+    LogAlone(String),
+    /// An offset or a length that no file has.
+    #[error("{0} is no offset in a file")]
+    Offset(i64),
+    /// Others hold a lock. SQLite asks again, so it is not reported.
+    #[error("the file is locked")]
+    Busy,
+    /// A request that this file does not know.
+    #[error("no such request for this file")]
+    Unknown,
+}
+
+impl Fault {
+    /// SQLite's code, where `otherwise` is the one of the method that failed.
+    pub fn code(&self, otherwise: c_int) -> c_int {
+        match self {
+            Fault::Busy => ffi::SQLITE_BUSY,
+            Fault::Unknown => ffi::SQLITE_NOTFOUND,
+            Fault::Volume(
+                VolumeError::NoSpace { .. }
+                | VolumeError::TableFull { .. }
+                | VolumeError::Device(Status::CapacityExceeded),
+            ) => ffi::SQLITE_FULL,
+            _ => otherwise,
+        }
+    }
+
+    /// Whether it is worth a line in SQLite's log.
+    pub fn is_reported(&self) -> bool {
+        !matches!(self, Fault::Busy | Fault::Unknown | Fault::Batch(BatchError::TooLarge { .. }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_volume_is_told_as_such() {
+        let full = Fault::from(VolumeError::NoSpace { needed: 2, free: 1 });
+        assert_eq!(full.code(ffi::SQLITE_IOERR_WRITE), ffi::SQLITE_FULL);
+        let lost = Fault::from(VolumeError::Device(Status::PowerLost));
+        assert_eq!(lost.code(ffi::SQLITE_IOERR_WRITE), ffi::SQLITE_IOERR_WRITE);
+        assert!(lost.is_reported());
+        assert_eq!(Fault::Busy.code(ffi::SQLITE_IOERR_LOCK), ffi::SQLITE_BUSY);
+    }
+}

@@ -1,0 +1,235 @@
+//! An open file on a volume: SQLite's requests, without its C interface.
+
+use tantalum_volume::{FileId, Volume};
+
+use crate::batch::Batch;
+use crate::fault::Fault;
+use crate::host::{DatabaseId, Host, HostRef};
+use crate::lock::{HandleId, LockLevel};
+use crate::mode::Mode;
+use crate::shm::ShmHeld;
+use crate::transaction::Transaction;
+
+/// What a handle is open on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Target {
+    /// A file without any meaning here: a rollback journal, for one.
+    Plain(FileId),
+    /// A database file.
+    Database(DatabaseId),
+    /// The write-ahead log of a database.
+    Log(DatabaseId),
+}
+
+/// One open file, of one connection.
+#[derive(Debug)]
+pub(crate) struct Handle {
+    pub(crate) host: HostRef,
+    pub(crate) id: HandleId,
+    pub(crate) target: Target,
+    delete_on_close: Option<String>,
+    pub(crate) lock: LockLevel,
+    /// RESERVED was taken on the way to EXCLUSIVE: SQLite writes for itself, and does not bring a crash in order.
+    pub(crate) writes_for_itself: bool,
+    pub(crate) shm: ShmHeld,
+    pub(crate) persist_log: bool,
+    pub(crate) transaction: Option<Transaction>,
+    pub(crate) batch: Option<Batch>,
+}
+
+impl Handle {
+    pub fn new(host: HostRef, id: HandleId, target: Target, delete_on_close: Option<String>) -> Handle {
+        Handle {
+            host,
+            id,
+            target,
+            delete_on_close,
+            lock: LockLevel::None,
+            writes_for_itself: false,
+            shm: ShmHeld::default(),
+            persist_log: false,
+            transaction: None,
+            batch: None,
+        }
+    }
+
+    /// Reads; fewer bytes than asked for at the end of the file.
+    pub fn read(&mut self, offset: u64, data: &mut [u8]) -> Result<usize, Fault> {
+        let mut host = self.host.lock();
+        Ok(match self.target {
+            Target::Plain(file) => host.volume.read(file, offset, data)?,
+            Target::Log(id) => {
+                let (volume, database) = host.database(id);
+                database.log().read(volume, offset, data)?
+            }
+            Target::Database(id) => {
+                let (volume, database) = host.database(id);
+                match &self.transaction {
+                    Some(transaction) => transaction.read(volume, offset, data)?,
+                    None => database.read(volume, offset, data)?,
+                }
+            }
+        })
+    }
+
+    /// Writes.
+    pub fn write(&mut self, offset: u64, data: &[u8]) -> Result<(), Fault> {
+        let mut host = self.host.lock();
+        match self.target {
+            Target::Plain(file) => host.volume.write(file, offset, data)?,
+            Target::Log(id) => {
+                let (volume, database) = host.database(id);
+                database.log().write(volume, offset, data)?;
+            }
+            Target::Database(id) => {
+                begin_transaction(&mut self.transaction, self.lock, &mut host, id)?;
+                let (volume, database) = host.database(id);
+                match (&mut self.batch, &mut self.transaction) {
+                    (Some(batch), _) => batch.write(volume, offset, data)?,
+                    (None, Some(transaction)) => transaction.write(volume, offset, data)?,
+                    (None, None) => database.write(volume, offset, data)?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Cuts the file, or lets it grow with zeros.
+    pub fn truncate(&mut self, bytes: u64) -> Result<(), Fault> {
+        let mut host = self.host.lock();
+        match self.target {
+            Target::Plain(file) => host.volume.set_size(file, bytes)?,
+            Target::Log(id) => {
+                let (volume, database) = host.database(id);
+                database.log().truncate(volume, bytes)?;
+            }
+            Target::Database(id) => {
+                begin_transaction(&mut self.transaction, self.lock, &mut host, id)?;
+                let (volume, database) = host.database(id);
+                match (&mut self.batch, &mut self.transaction) {
+                    (Some(batch), _) => batch.set_size(bytes),
+                    (None, Some(transaction)) => transaction.set_size(bytes),
+                    (None, None) => database.truncate(volume, bytes)?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes what was written durable. Pages of a transaction of the drive are, once it commits.
+    pub fn sync(&mut self) -> Result<(), Fault> {
+        let mut host = self.host.lock();
+        match self.target {
+            Target::Plain(file) => host.volume.sync(file)?,
+            Target::Log(id) => {
+                let (volume, database) = host.database(id);
+                database.log().sync(volume)?;
+            }
+            Target::Database(_) if self.transaction.is_some() => {
+                if !self.writes_for_itself {
+                    commit(&mut self.transaction, &mut host.volume)?;
+                }
+            }
+            Target::Database(id) => {
+                let (volume, database) = host.database(id);
+                database.sync(volume)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes of the file, as this connection sees it.
+    pub fn size(&mut self) -> Result<u64, Fault> {
+        let mut host = self.host.lock();
+        Ok(match self.target {
+            Target::Plain(file) => host.volume.size(file)?,
+            Target::Log(id) => {
+                let (volume, database) = host.database(id);
+                database.log().size(volume)?
+            }
+            Target::Database(id) => match (&self.batch, &self.transaction) {
+                (Some(batch), _) => batch.size(),
+                (None, Some(transaction)) => transaction.size(),
+                (None, None) => {
+                    let (volume, database) = host.database(id);
+                    volume.size(database.file)?
+                }
+            },
+        })
+    }
+
+    /// SQLite's transaction is committed, and with it the drive's.
+    pub fn commit_transaction(&mut self) -> Result<(), Fault> {
+        commit(&mut self.transaction, &mut self.host.lock().volume)
+    }
+
+    /// SQLite gives up the right to write: a transaction of its own that it did not commit was rolled back.
+    pub(crate) fn end_transaction(&mut self) -> Result<(), Fault> {
+        let mut host = self.host.lock();
+        if !self.writes_for_itself {
+            return commit(&mut self.transaction, &mut host.volume);
+        }
+        match self.transaction.take() {
+            Some(transaction) => Ok(transaction.abort(&mut host.volume)?),
+            None => Ok(()),
+        }
+    }
+
+    /// Closes the file. Whatever fails, the handle holds nothing any more.
+    pub fn close(mut self) -> Result<HostRef, (HostRef, Fault)> {
+        let ended = self.end_transaction();
+        let unlocked = self.unlock(LockLevel::None);
+        let mut host = self.host.lock();
+        let left = match self.target {
+            Target::Plain(_) => Ok(()),
+            Target::Log(id) => {
+                let (volume, database) = host.database(id);
+                let closed = database.close_log(volume);
+                host.forget_if_closed(id);
+                closed.map_err(Fault::from)
+            }
+            Target::Database(id) => {
+                let (_, database) = host.database(id);
+                database.shm.unlock_all(&mut self.shm);
+                database.shm.unmap(self.id);
+                database.handles -= 1;
+                host.forget_if_closed(id);
+                Ok(())
+            }
+        };
+        host.handles -= 1;
+        let deleted = self.delete_on_close.map_or(Ok(()), |name| host.volume.remove(&name));
+        drop(host);
+        let result = ended.and(unlocked).and(left).and(deleted.map_err(Fault::from));
+        match result {
+            Ok(()) => Ok(self.host),
+            Err(fault) => Err((self.host, fault)),
+        }
+    }
+}
+
+/// Opens a transaction of the drive if one is due: in its mode, when SQLite is about to write to a database that
+/// has no log.
+fn begin_transaction(
+    transaction: &mut Option<Transaction>,
+    lock: LockLevel,
+    host: &mut Host,
+    id: DatabaseId,
+) -> Result<(), Fault> {
+    if transaction.is_none() && host.mode == Mode::XFtl && lock == LockLevel::Exclusive {
+        let (volume, database) = host.database(id);
+        if !database.has_log() {
+            *transaction = Some(Transaction::begin(volume, database.file)?);
+        }
+    }
+    Ok(())
+}
+
+/// Commits a transaction, if there is one. If that fails it stays, for SQLite to roll back.
+fn commit(transaction: &mut Option<Transaction>, volume: &mut Volume) -> Result<(), Fault> {
+    if let Some(open) = transaction {
+        open.commit(volume)?;
+        *transaction = None;
+    }
+    Ok(())
+}

@@ -1,0 +1,131 @@
+//! All that connections share of one volume.
+//!
+//! One mutex holds it. Every request of SQLite takes it once and gives it back before it returns.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tantalum_volume::{FileId, Volume};
+
+use crate::database::Database;
+use crate::fault::Fault;
+use crate::ffi;
+use crate::handle::{Handle, Target};
+use crate::lock::HandleId;
+use crate::mode::Mode;
+
+/// Names one open database.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct DatabaseId(u64);
+
+/// A volume and what is open on it.
+#[derive(Debug)]
+pub(crate) struct Host {
+    pub volume: Volume,
+    pub mode: Mode,
+    /// Open handles.
+    pub handles: usize,
+    databases: BTreeMap<DatabaseId, Database>,
+    next_id: u64,
+}
+
+/// A host, as connections share it.
+#[derive(Clone, Debug)]
+pub(crate) struct HostRef(Arc<Mutex<Host>>);
+
+impl HostRef {
+    pub fn new(volume: Volume, mode: Mode) -> HostRef {
+        let host = Host { volume, mode, handles: 0, databases: BTreeMap::new(), next_id: 1 };
+        HostRef(Arc::new(Mutex::new(host)))
+    }
+
+    /// Takes the mutex. A panic of another thread under it has been answered with an I/O error there; what it left
+    /// behind is judged by the checks that everything else goes through.
+    pub fn lock(&self) -> MutexGuard<'_, Host> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether both are the same host.
+    pub fn is(&self, other: &HostRef) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// The volume, if this is the last reference and no handle is open.
+    pub fn into_volume(self) -> Result<Volume, HostRef> {
+        let mutex = Arc::try_unwrap(self.0).map_err(HostRef)?;
+        Ok(mutex.into_inner().unwrap_or_else(PoisonError::into_inner).volume)
+    }
+
+    /// Opens a file of the volume, with SQLite's `SQLITE_OPEN_` flags.
+    pub fn open(&self, name: &str, flags: i32) -> Result<Handle, Fault> {
+        let mut host = self.lock();
+        let file = host.find_or_create(name, flags)?;
+        let target = host.target(name, file, flags)?;
+        host.handles += 1;
+        let id = HandleId(host.next_id());
+        let delete_on_close = (flags & ffi::SQLITE_OPEN_DELETEONCLOSE != 0).then(|| name.to_owned());
+        drop(host);
+        Ok(Handle::new(self.clone(), id, target, delete_on_close))
+    }
+}
+
+impl Host {
+    /// The volume and an open database.
+    pub fn database(&mut self, id: DatabaseId) -> (&mut Volume, &mut Database) {
+        let database = self.databases.get_mut(&id).expect("a database with an open handle is there");
+        (&mut self.volume, database)
+    }
+
+    /// Forgets a database of which nothing is open any more.
+    pub fn forget_if_closed(&mut self, id: DatabaseId) {
+        let (_, database) = self.database(id);
+        if database.handles == 0 && !database.has_log() {
+            self.databases.remove(&id);
+        }
+    }
+
+    fn next_id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    fn find_or_create(&mut self, name: &str, flags: i32) -> Result<FileId, Fault> {
+        match self.volume.lookup(name) {
+            Some(_) if flags & ffi::SQLITE_OPEN_EXCLUSIVE != 0 => Err(Fault::Exists(name.to_owned())),
+            Some(file) => Ok(file),
+            None if flags & ffi::SQLITE_OPEN_CREATE == 0 => Err(Fault::NoSuchFile(name.to_owned())),
+            None => Ok(self.volume.create(name)?),
+        }
+    }
+
+    fn target(&mut self, name: &str, file: FileId, flags: i32) -> Result<Target, Fault> {
+        if flags & ffi::SQLITE_OPEN_MAIN_DB != 0 {
+            let id = self.open_database(name, file);
+            self.database(id).1.handles += 1;
+            return Ok(Target::Database(id));
+        }
+        if flags & ffi::SQLITE_OPEN_WAL != 0 {
+            let of = name.strip_suffix("-wal").and_then(|database| self.find_database(database));
+            let id = of.ok_or_else(|| Fault::LogAlone(name.to_owned()))?;
+            let (volume, database) = self.database(id);
+            database.open_log(volume, file)?;
+            return Ok(Target::Log(id));
+        }
+        Ok(Target::Plain(file))
+    }
+
+    fn find_database(&self, name: &str) -> Option<DatabaseId> {
+        self.databases.iter().find(|(_, database)| database.name == name).map(|(&id, _)| id)
+    }
+
+    fn open_database(&mut self, name: &str, file: FileId) -> DatabaseId {
+        if let Some(id) = self.find_database(name)
+            && self.databases[&id].file == file
+        {
+            return id;
+        }
+        let id = DatabaseId(self.next_id());
+        self.databases.insert(id, Database::new(name, file, self.mode));
+        id
+    }
+}

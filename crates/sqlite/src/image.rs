@@ -1,0 +1,192 @@
+//! Images that the extension opens as databases ask for them.
+//!
+//! A database's URI names its image, profile, capacity and mode. SQLite hands parameters only to the opening of
+//! the database file itself; its journal and log are found by the database's name. So one name cannot be open in
+//! two images at once. An image is shut down when the last of its files is closed.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use tantalum::{Device, DeviceError, Profile, ProfileError, Status};
+use tantalum_volume::{Volume, VolumeError};
+
+use crate::host::HostRef;
+use crate::mode::{Mode, UnknownMode};
+use crate::size::{ParseSizeError, parse_size};
+
+/// Host memory for an image's page cache.
+const CACHE_BYTES: u64 = 64 << 20;
+
+/// The image without `image=` and the environment's `TANTALUM_IMAGE`.
+const DEFAULT_IMAGE: &str = "tantalum.tant";
+
+/// The drive of a new image without `profile=`.
+const DEFAULT_PROFILE: &str = "tlc-nvme";
+
+/// Why an image could not be opened or closed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ImageError {
+    /// The image or its drive.
+    #[error("image {path}: {error}", path = path.display())]
+    Device { path: PathBuf, error: Box<DeviceError> },
+    /// The volume on it.
+    #[error("image {path}: {error}", path = path.display())]
+    Volume { path: PathBuf, error: VolumeError },
+    /// Shutting down.
+    #[error("image {path}: {error}", path = path.display())]
+    Shutdown { path: PathBuf, error: Status },
+    /// `profile=`.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    /// `capacity=`.
+    #[error("capacity: {0}")]
+    Capacity(#[from] ParseSizeError),
+    /// `interface=`.
+    #[error("interface: {0}")]
+    Mode(#[from] UnknownMode),
+    /// `interface=` of an image that is open.
+    #[error("image {path} is open with interface {open}, so not with {asked}", path = path.display())]
+    OtherMode { path: PathBuf, open: Mode, asked: Mode },
+    /// A name that is taken.
+    #[error("{name:?} is open from image {path}; close it first, or use another name", path = path.display())]
+    OtherImage { name: String, path: PathBuf },
+}
+
+/// What a database's URI says.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Parameters {
+    pub image: Option<String>,
+    pub profile: Option<String>,
+    pub capacity: Option<String>,
+    pub interface: Option<String>,
+}
+
+impl Parameters {
+    fn path(&self) -> PathBuf {
+        let path = match &self.image {
+            Some(image) => PathBuf::from(image),
+            None => std::env::var_os("TANTALUM_IMAGE").map_or_else(|| DEFAULT_IMAGE.into(), PathBuf::from),
+        };
+        std::path::absolute(&path).unwrap_or(path)
+    }
+
+    fn mode(&self) -> Result<Option<Mode>, UnknownMode> {
+        self.interface.as_deref().map(str::parse).transpose()
+    }
+
+    /// The drive of an image that is yet to be made.
+    fn new_profile(&self) -> Result<Profile, ImageError> {
+        let mut profile = Profile::load(self.profile.as_deref().unwrap_or(DEFAULT_PROFILE))?;
+        if let Some(capacity) = &self.capacity {
+            profile.capacity_bytes = parse_size(capacity)?;
+        }
+        Ok(profile)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    images: HashMap<PathBuf, HostRef>,
+    /// Databases and the images they are in, also after they were closed.
+    databases: HashMap<String, PathBuf>,
+}
+
+/// All images that are open.
+#[derive(Debug, Default)]
+pub(crate) struct Images {
+    open: Mutex<Open>,
+}
+
+impl Images {
+    /// The image of a database that is about to be opened.
+    pub fn for_database(&self, name: &str, parameters: &Parameters) -> Result<HostRef, ImageError> {
+        let (path, mode) = (parameters.path(), parameters.mode()?);
+        let mut open = self.lock();
+        if let Some(other) = open.databases.get(name)
+            && *other != path
+            && open.images.contains_key(other)
+        {
+            return Err(ImageError::OtherImage { name: name.to_owned(), path: other.clone() });
+        }
+        let host = match open.images.get(&path) {
+            Some(host) => {
+                let is = host.lock().mode;
+                if let Some(asked) = mode.filter(|&asked| asked != is) {
+                    return Err(ImageError::OtherMode { path, open: is, asked });
+                }
+                host.clone()
+            }
+            None => {
+                let volume = open_volume(&path, parameters)?;
+                let host = HostRef::new(volume, mode.unwrap_or(Mode::SwWal));
+                open.images.insert(path.clone(), host.clone());
+                host
+            }
+        };
+        open.databases.insert(name.to_owned(), path);
+        Ok(host)
+    }
+
+    /// The image of a database's journal or log, or of the database, while it is open.
+    pub fn for_name(&self, name: &str) -> Option<HostRef> {
+        let open = self.lock();
+        let is_of = |database: &str| {
+            name.strip_prefix(database).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+        };
+        let longest = open
+            .databases
+            .iter()
+            .filter(|(database, path)| is_of(database) && open.images.contains_key(*path))
+            .max_by_key(|(database, _)| database.len());
+        longest.map(|(_, path)| open.images[path].clone())
+    }
+
+    /// A file was closed. If it was the last, its image is shut down.
+    pub fn release(&self, host: HostRef) -> Result<(), ImageError> {
+        let mut open = self.lock();
+        if host.lock().handles > 0 {
+            return Ok(());
+        }
+        let Some(path) = open.images.iter().find(|(_, image)| image.is(&host)).map(|(path, _)| path.clone())
+        else {
+            return Ok(());
+        };
+        open.images.remove(&path);
+        open.databases.retain(|_, image| *image != path);
+        let volume = host.into_volume().unwrap_or_else(|_| panic!("nobody else knows {}", path.display()));
+        close_volume(volume).map_err(|error| match error {
+            CloseError::Volume(error) => ImageError::Volume { path, error },
+            CloseError::Shutdown(error) => ImageError::Shutdown { path, error },
+        })
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+enum CloseError {
+    Volume(VolumeError),
+    Shutdown(Status),
+}
+
+fn close_volume(volume: Volume) -> Result<(), CloseError> {
+    let now_ns = volume.now_ns();
+    let device = volume.unmount().map_err(|error| CloseError::Volume(error.error))?;
+    device.shutdown(now_ns).map_err(CloseError::Shutdown)
+}
+
+/// Opens an image, or makes it if there is none.
+fn open_volume(path: &Path, parameters: &Parameters) -> Result<Volume, ImageError> {
+    let device_error = |error| ImageError::Device { path: path.to_owned(), error: Box::new(error) };
+    let volume_error = |error| ImageError::Volume { path: path.to_owned(), error };
+    if !path.exists() {
+        let device = Device::create(path, &parameters.new_profile()?).map_err(device_error)?;
+        return Volume::format(device, CACHE_BYTES).map_err(volume_error);
+    }
+    let mut device = Device::open(path).map_err(device_error)?;
+    let is_formatted = Volume::is_formatted(&mut device).map_err(volume_error)?;
+    let mount = if is_formatted { Volume::mount } else { Volume::format };
+    mount(device, CACHE_BYTES).map_err(volume_error)
+}

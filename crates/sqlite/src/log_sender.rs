@@ -1,0 +1,205 @@
+//! Sending a framed log to the drive.
+//!
+//! The order is what recovery rests on (hazards 7 and 9 of the design):
+//!
+//! 1. Shares of the old log are durable before a new header is sent.
+//! 2. The volume knows durably where the log's units are, and where the database's units are that hints name as
+//!    homes, before a frame is sent there; the drive would otherwise bring home into nobody's units.
+//! 3. A new header is durable before a frame of the life it opens is sent.
+//! 4. What lies behind the place where a reopened log goes on is trimmed, durably, before the log goes on.
+
+use tantalum::{Command, Lpn, Nanoseconds, UNIT_BYTES};
+use tantalum_volume::{Volume, VolumeError};
+
+use crate::frame::FrameHeader;
+use crate::framed_log::{FramedLog, GROWTH_UNITS, HeaderState};
+
+impl FramedLog {
+    /// Sends all that is new and makes it durable.
+    pub fn sync(&mut self, volume: &mut Volume) -> Result<(), VolumeError> {
+        self.send(volume)?;
+        self.flush(volume)
+    }
+
+    /// Sends all that is new.
+    pub fn send(&mut self, volume: &mut Volume) -> Result<(), VolumeError> {
+        self.send_header(volume)?;
+        if self.numbering.unsent().is_empty() {
+            return Ok(());
+        }
+        self.make_metadata_durable(volume)?;
+        if self.header_state == HeaderState::Sent {
+            self.flush(volume)?;
+        }
+        if self.hinted {
+            self.make_homes_durable(volume)?;
+            self.begin_generation(volume)?;
+        } else if self.numbering.needs_generation().is_some() {
+            self.numbering.generation_begun();
+        }
+        self.send_frames(volume)
+    }
+
+    fn flush(&mut self, volume: &mut Volume) -> Result<(), VolumeError> {
+        eprintln!("  flush");
+        volume.submit(Command::Flush)?;
+        self.shares.flushed();
+        if self.header_state == HeaderState::Sent {
+            self.header_state = HeaderState::Durable;
+        }
+        Ok(())
+    }
+
+    fn send_header(&mut self, volume: &mut Volume) -> Result<(), VolumeError> {
+        let Some(header) = self.header.filter(|_| self.header_state == HeaderState::New) else {
+            return Ok(());
+        };
+        self.issue_shares(volume)?;
+        if self.shares.is_unflushed() {
+            self.flush(volume)?;
+        }
+        self.make_metadata_durable(volume)?;
+        eprintln!("  send header {:02x?}", &header.0);
+        let mut unit = [0; UNIT_BYTES];
+        unit[..header.0.len()].copy_from_slice(&header.0);
+        let lpn = volume.lpn(self.file, 0).expect("a log that has a header has its first unit");
+        volume.submit(Command::Write { lpn, data: &unit, fua: false })?;
+        volume.cache_put_clean(self.file, 0, &unit);
+        self.header_state = HeaderState::Sent;
+        Ok(())
+    }
+
+    fn make_metadata_durable(&mut self, volume: &mut Volume) -> Result<(), VolumeError> {
+        if self.metadata_is_new {
+            volume.set_attributes(self.file, &self.layout.to_attributes())?;
+            volume.sync(self.file)?;
+            self.metadata_is_new = false;
+        }
+        Ok(())
+    }
+
+    /// The places of all pages in the frames to be sent are durable. A database for which there is no room has
+    /// pages without a home; they will be written.
+    fn make_homes_durable(&mut self, volume: &mut Volume) -> Result<(), VolumeError> {
+        let mut needed = 0;
+        for frame in self.numbering.unsent() {
+            let page_number = self.frame_header(volume, frame)?.page_number();
+            needed = needed.max(u64::from(page_number) * self.layout.page_bytes() as u64);
+        }
+        if needed <= self.home_bytes {
+            return Ok(());
+        }
+        let bytes = needed.next_multiple_of(GROWTH_UNITS * UNIT_BYTES as u64);
+        match volume.reserve(self.database, bytes) {
+            Ok(()) => {
+                volume.sync(self.database)?;
+                self.home_bytes = bytes;
+                Ok(())
+            }
+            Err(VolumeError::NoSpace { .. } | VolumeError::TooFragmented { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Where a unit of a page belongs in the database file.
+    pub(crate) fn home(&self, volume: &Volume, page_number: u32, unit: u32) -> Option<Lpn> {
+        let page_bytes = self.layout.page_bytes() as u64;
+        let end = u64::from(page_number) * page_bytes;
+        if page_number == 0 || end > self.home_bytes {
+            return None;
+        }
+        volume.lpn(self.database, (end - page_bytes) / UNIT_BYTES as u64 + u64::from(unit))
+    }
+
+    fn begin_generation(&mut self, volume: &mut Volume) -> Result<(), VolumeError> {
+        let Some(base) = self.numbering.needs_generation() else { return Ok(()) };
+        if self.tail_is_stale || self.generation.is_some() {
+            for frame in self.numbering.unsent() {
+                self.load_page(volume, frame)?;
+            }
+            self.trim_behind(volume, base)?;
+            self.tail_is_stale = false;
+        }
+        self.generation = volume.submit(Command::BeginLog)?.generation;
+        self.numbering.generation_begun();
+        Ok(())
+    }
+
+    /// Trims all units behind a frame, durably.
+    fn trim_behind(&mut self, volume: &mut Volume, frame: u32) -> Result<(), VolumeError> {
+        let end = volume.size(self.file)? / UNIT_BYTES as u64;
+        eprintln!("  trim behind {frame}");
+        let mut run: Option<(Lpn, u32)> = None;
+        for unit in self.layout.units(frame)..end {
+            let Some(next) = volume.lpn(self.file, unit) else { continue };
+            volume.cache_drop(self.file, unit);
+            run = match run {
+                Some((lpn, units)) if lpn.0 + units == next.0 => Some((lpn, units + 1)),
+                _ => {
+                    trim(volume, run)?;
+                    Some((next, 1))
+                }
+            };
+        }
+        trim(volume, run)?;
+        self.flush(volume)
+    }
+
+    /// Sends the frames at once, so that they go to the dies side by side, and waits for all.
+    fn send_frames(&mut self, volume: &mut Volume) -> Result<(), VolumeError> {
+        self.numbering.begin_sending();
+        let mut done_ns = volume.now_ns();
+        for frame in self.numbering.unsent() {
+            if self.hinted || self.changed.contains(&frame) {
+                self.load_page(volume, frame)?;
+                done_ns = done_ns.max(self.send_frame(volume, frame)?);
+                self.forget_change(frame);
+            }
+            self.numbering.frame_sent(frame);
+        }
+        volume.wait_until(done_ns);
+        Ok(())
+    }
+
+    /// Sends a frame whose page is in memory, and returns when it is done.
+    fn send_frame(&mut self, volume: &mut Volume, frame: u32) -> Result<Nanoseconds, VolumeError> {
+        let header = self.frame_header(volume, frame)?;
+        eprintln!(
+            "  send frame {frame} page {} hdr {:02x?} gen {:?} {:?}",
+            header.page_number(),
+            &header.0[4..24],
+            self.generation,
+            self.numbering.hint(
+                self.generation.unwrap_or(tantalum::Generation(0)),
+                frame,
+                0,
+                self.home(volume, header.page_number(), 0)
+            )
+        );
+        let mut done_ns = 0;
+        for unit in 0..self.layout.page_units() {
+            let metadata = if unit == 0 { header } else { FrameHeader::default() };
+            let home = self.home(volume, header.page_number(), unit);
+            let data = &self.pages[&frame][unit as usize * UNIT_BYTES..][..UNIT_BYTES];
+            let place = self.layout.first_unit(frame) + u64::from(unit);
+            let lpn = volume.lpn(self.file, place).expect("a frame has its units");
+            let command = match self.generation.filter(|_| self.hinted) {
+                Some(generation) => {
+                    let hint = self.numbering.hint(generation, frame, unit, home);
+                    Command::WriteHinted { lpn, data, metadata: &metadata.0, hint }
+                }
+                None => Command::WriteWithMetadata { lpn, data, metadata: &metadata.0, fua: false },
+            };
+            done_ns = done_ns.max(volume.submit_queued(command)?.done_ns);
+            volume.cache_put_clean(self.file, place, data);
+        }
+        Ok(done_ns)
+    }
+}
+
+fn trim(volume: &mut Volume, run: Option<(Lpn, u32)>) -> Result<(), VolumeError> {
+    if let Some((lpn, units)) = run {
+        volume.submit(Command::Trim { lpn, units })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,104 @@
+//! How SQLite uses the drive.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// One way to run SQLite's transactions on the drive.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Mode {
+    /// A rollback journal in a plain file.
+    Rollback,
+    /// A write-ahead log in a plain file: today's way, the baseline.
+    Wal,
+    /// The drive's transactions; SQLite keeps what a rollback needs in memory (X-FTL).
+    XFtl,
+    /// SQLite's batch-atomic writes: one `write_atomic` for each transaction.
+    Atomic,
+    /// A write-ahead log with one frame in each unit; checkpoints share frames with the database file (SHARE).
+    Share,
+    /// The same log with hinted writes; checkpoints bring frames home without a journal (SW-WAL).
+    SwWal,
+}
+
+impl Mode {
+    /// All modes, in the order of the documentation.
+    pub const ALL: [Mode; 6] =
+        [Mode::Rollback, Mode::Wal, Mode::XFtl, Mode::Atomic, Mode::Share, Mode::SwWal];
+
+    /// The name on command lines, in URIs and in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Rollback => "rollback",
+            Mode::Wal => "wal",
+            Mode::XFtl => "x-ftl",
+            Mode::Atomic => "atomic",
+            Mode::Share => "share",
+            Mode::SwWal => "sw-wal",
+        }
+    }
+
+    /// SQLite's `journal_mode` that goes with it.
+    pub fn journal_mode(self) -> &'static str {
+        match self {
+            Mode::Rollback | Mode::Atomic => "delete",
+            Mode::XFtl => "memory",
+            Mode::Wal | Mode::Share | Mode::SwWal => "wal",
+        }
+    }
+
+    /// Whether a log that starts anew is laid out in units.
+    pub(crate) fn frames_log(self) -> bool {
+        matches!(self, Mode::Share | Mode::SwWal)
+    }
+
+    /// Whether pages of a log laid out in units carry hints.
+    pub(crate) fn hints_log(self) -> bool {
+        self == Mode::SwWal
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A name that no mode has.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("there is no mode {name:?}; the modes are {}", Mode::ALL.map(Mode::name).join(", "))]
+pub struct UnknownMode {
+    /// What was asked for.
+    pub name: String,
+}
+
+impl FromStr for Mode {
+    type Err = UnknownMode;
+
+    fn from_str(name: &str) -> Result<Mode, UnknownMode> {
+        Mode::ALL
+            .into_iter()
+            .find(|mode| mode.name() == name)
+            .ok_or_else(|| UnknownMode { name: name.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_mode_is_found_by_its_name() {
+        for mode in Mode::ALL {
+            assert_eq!(mode.to_string().parse(), Ok(mode));
+        }
+    }
+
+    #[test]
+    fn an_unknown_mode_names_the_known_ones() {
+        let error = "wall".parse::<Mode>().unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "there is no mode \"wall\"; the modes are rollback, wal, x-ftl, atomic, share, sw-wal"
+        );
+    }
+}

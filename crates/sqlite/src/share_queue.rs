@@ -1,0 +1,121 @@
+//! Checkpoint writes that become shares.
+//!
+//! SQLite brings a page home by reading it from the log and writing it to the database file. When the page lies in
+//! the log in units of its own, the drive need only map the database's units to them. Such shares are gathered,
+//! as many as the drive takes in one command.
+//!
+//! Invariants, kept by whoever owns the queue: it is issued before anything else touches the database file or the
+//! units it names, and before the log's header changes; a share is durable with the flush that follows it.
+
+use std::collections::BTreeSet;
+
+use tantalum::{Command, Lpn, ShareRange, Status};
+use tantalum_volume::{Volume, VolumeError};
+
+/// One page that goes home: the frame that holds it and its number in the database.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct GoesHome {
+    pub frame: u32,
+    pub page_number: u32,
+}
+
+/// What became of the queue.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Issued {
+    /// The drive did it.
+    Shared,
+    /// The drive refused, and did nothing: these pages must be written.
+    Refused(Vec<GoesHome>),
+}
+
+/// Shares that wait.
+#[derive(Debug, Default)]
+pub(crate) struct ShareQueue {
+    ranges: Vec<ShareRange>,
+    units: u32,
+    pages: Vec<GoesHome>,
+    page_numbers: BTreeSet<u32>,
+    /// Shares were issued since the last flush.
+    unflushed: bool,
+}
+
+impl ShareQueue {
+    /// Whether a page of `units` units must wait until the queue was issued.
+    pub fn must_be_issued_before(&self, page_number: u32, units: u32, limit: u32) -> bool {
+        self.units + units > limit || self.page_numbers.contains(&page_number)
+    }
+
+    /// Adds a page, whose units come as (in the database, in the log).
+    pub fn push(&mut self, page: GoesHome, units: impl Iterator<Item = (Lpn, Lpn)>) {
+        self.pages.push(page);
+        self.page_numbers.insert(page.page_number);
+        for (dst, src) in units {
+            self.units += 1;
+            match self.ranges.last_mut() {
+                Some(last) if last.dst.0 + last.units == dst.0 && last.src.0 + last.units == src.0 => {
+                    last.units += 1;
+                }
+                _ => self.ranges.push(ShareRange { dst, src, units: 1 }),
+            }
+        }
+    }
+
+    /// Whether shares wait.
+    pub fn is_empty(&self) -> bool {
+        self.pages.is_empty()
+    }
+
+    /// Whether shares were issued that the next flush makes durable.
+    pub fn is_unflushed(&self) -> bool {
+        self.unflushed
+    }
+
+    /// The drive was flushed.
+    pub fn flushed(&mut self) {
+        self.unflushed = false;
+    }
+
+    /// Sends all that waits in one command. The queue is empty then, whatever comes of it.
+    pub fn issue(&mut self, volume: &mut Volume) -> Result<Issued, VolumeError> {
+        if self.is_empty() {
+            return Ok(Issued::Shared);
+        }
+        let answer = volume.submit(Command::Share { ranges: &self.ranges, deferred: true });
+        self.ranges.clear();
+        self.units = 0;
+        self.page_numbers.clear();
+        match answer {
+            Ok(_) => {
+                self.pages.clear();
+                self.unflushed = true;
+                Ok(Issued::Shared)
+            }
+            Err(error @ VolumeError::Device(Status::PowerLost | Status::Image(_))) => {
+                self.pages.clear();
+                Err(error)
+            }
+            Err(_) => Ok(Issued::Refused(std::mem::take(&mut self.pages))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_become_one_range() {
+        let mut queue = ShareQueue::default();
+        queue.push(
+            GoesHome { frame: 1, page_number: 5 },
+            [(Lpn(50), Lpn(100)), (Lpn(51), Lpn(101))].into_iter(),
+        );
+        queue.push(GoesHome { frame: 2, page_number: 6 }, [(Lpn(52), Lpn(102))].into_iter());
+        queue.push(GoesHome { frame: 4, page_number: 7 }, [(Lpn(53), Lpn(104))].into_iter());
+        let range = |dst, src, units| ShareRange { dst: Lpn(dst), src: Lpn(src), units };
+        assert_eq!(queue.ranges, [range(50, 100, 3), range(53, 104, 1)]);
+        assert!(!queue.must_be_issued_before(8, 1, 5));
+        assert!(queue.must_be_issued_before(8, 2, 5), "more than the drive takes");
+        assert!(queue.must_be_issued_before(7, 1, 5), "the same page again");
+    }
+}

@@ -1,0 +1,163 @@
+//! Power goes while SQLite works, and comes back: a committed and synced transaction is there, none is half there.
+
+mod common;
+
+use common::{CACHE_BYTES, seeds, volume};
+use rand::{Rng, RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use tantalum::PowerLoss;
+use tantalum_sqlite::rusqlite::{self, Connection, params};
+use tantalum_sqlite::{Drive, Mode};
+use tantalum_volume::Volume;
+
+type Random = Xoshiro256PlusPlus;
+
+/// Rows of the table: each transaction changes several and raises all of them to its number.
+const ROWS: i64 = 40;
+
+/// Sets rows to a transaction's number. Small caches make it spill; some of it is rolled back on the way.
+fn transaction(connection: &Connection, random: &mut Random, number: i64) -> rusqlite::Result<()> {
+    connection.execute_batch("BEGIN")?;
+    eprintln!("tx {number}");
+    if random.random_range(0..4) == 0 {
+        connection.execute_batch("SAVEPOINT s")?;
+        let filler = vec![1; random.random_range(1000..40_000)];
+        connection.execute("UPDATE t SET n=-1, b=?1 WHERE k % 3 = 0", [filler])?;
+        connection.execute_batch("ROLLBACK TO s; RELEASE s")?;
+    }
+    let mut blob = vec![0; random.random_range(0..9000)];
+    random.fill_bytes(&mut blob);
+    let key = random.random_range(0..ROWS);
+    connection.execute("UPDATE t SET n=?1", [number])?;
+    connection.execute("UPDATE t SET b=?2 WHERE k BETWEEN ?1 AND ?1 + 3", params![key, blob])?;
+    connection.execute_batch("COMMIT")
+}
+
+fn maintain(connection: &Connection, random: &mut Random) -> rusqlite::Result<()> {
+    let sql = match random.random_range(0..24) {
+        0 => "PRAGMA wal_checkpoint(TRUNCATE)",
+        1 => "VACUUM",
+        2 | 3 => "PRAGMA wal_checkpoint(PASSIVE)",
+        4 => "PRAGMA wal_checkpoint(RESTART)",
+        5 => "BEGIN; UPDATE t SET n=-2, b=zeroblob(9000); ROLLBACK",
+        _ => return Ok(()),
+    };
+    eprintln!("{sql}");
+    connection.execute_batch(sql)
+}
+
+fn open(drive: &Drive, synchronous: &str) -> rusqlite::Result<Connection> {
+    let connection = drive.open("app.db")?;
+    connection.execute_batch(&format!(
+        "PRAGMA synchronous={synchronous}; PRAGMA cache_size=5; PRAGMA cache_spill=3; PRAGMA wal_autocheckpoint=30;"
+    ))?;
+    Ok(connection)
+}
+
+/// The number that all rows have, and the digest of what the blobs add up to.
+fn state(connection: &Connection) -> (i64, i64) {
+    let check: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+    assert_eq!(check, "ok");
+    let (least, most, rows): (i64, i64, i64) = connection
+        .query_row("SELECT min(n), max(n), count(*) FROM t", [], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+        })
+        .unwrap();
+    assert_eq!((least, rows), (most, ROWS), "a transaction is half there");
+    let bytes =
+        connection.query_row("SELECT total(length(b)) FROM t", [], |row| row.get::<_, f64>(0)).unwrap();
+    (least, bytes as i64)
+}
+
+/// Works until power goes; returns the last transaction that was committed and whether one was under way.
+fn work_until_cut(connection: &Connection, random: &mut Random, mut number: i64) -> i64 {
+    for _ in 0..400 {
+        if transaction(connection, random, number + 1).is_err() {
+            return number;
+        }
+        number += 1;
+        if maintain(connection, random).is_err() {
+            return number;
+        }
+    }
+    panic!("power should have gone");
+}
+
+/// Brings power back, with another cut or two in the recovery, and mounts the volume.
+fn power_on(drive: Drive, mode: Mode, seed: u64, loss: &mut PowerLoss) -> Drive {
+    let volume = drive.into_volume().map_err(|(_, error)| error).expect("nothing is open");
+    let mut device = volume.into_device_without_sync();
+    if loss.random() % 3 == 0 {
+        device.cut_after(Some(1 + loss.random() % 4));
+    }
+    for _ in 0..3 {
+        match device.power_on(loss) {
+            Ok(_) if device.has_power() => break,
+            _ => {}
+        }
+    }
+    assert!(device.has_power(), "seed {seed}: power does not come back");
+    device.cut_after(None);
+    Drive::new(Volume::mount(device, CACHE_BYTES).expect("mount"), mode, Some(seed))
+}
+
+fn run(mode: Mode, seed: u64, synchronous: &str, cuts: u32) {
+    println!("mode {mode}, seed {seed}, synchronous {synchronous}");
+    let mut random = Random::seed_from_u64(seed);
+    let mut loss = PowerLoss::seeded(seed);
+    let mut drive = Drive::new(volume(), mode, Some(seed));
+    let connection = open(&drive, synchronous).unwrap();
+    connection
+        .execute_batch(&format!(
+            "CREATE TABLE t(k INTEGER PRIMARY KEY, n INTEGER, b BLOB);
+             WITH RECURSIVE c(x) AS (VALUES(1) UNION ALL SELECT x+1 FROM c WHERE x<{ROWS})
+             INSERT INTO t SELECT x, 0, zeroblob(500) FROM c; PRAGMA wal_checkpoint;"
+        ))
+        .unwrap();
+    let mut connection = connection;
+    let mut number = 0;
+    for cut in 0..cuts {
+        drive.volume().device_mut().cut_after(Some(random.random_range(1..150)));
+        let committed = work_until_cut(&connection, &mut random, number);
+        eprintln!("CUT {cut} committed {committed}");
+        drop(connection);
+        drive = power_on(drive, mode, seed, &mut loss);
+        connection = open(&drive, synchronous).unwrap();
+        eprintln!("opened");
+        let (found, _) = state(&connection);
+        let least = if synchronous == "extra" { committed } else { number };
+        assert!(
+            (least..=committed + 1).contains(&found),
+            "mode {mode}, seed {seed}, cut {cut}: found {found}, committed {committed}, before {number}"
+        );
+        number = found;
+    }
+}
+
+/// With `EXTRA`, which is `FULL` but for the rollback journal: its removal is durable when a commit returns.
+#[test]
+fn synced_transactions_survive_a_cut_in_every_mode() {
+    for mode in Mode::ALL {
+        for seed in seeds(3) {
+            run(mode, seed, "extra", 6);
+        }
+    }
+}
+
+#[test]
+fn transactions_are_whole_after_a_cut_without_syncs() {
+    for mode in [Mode::Wal, Mode::Share, Mode::SwWal] {
+        for seed in seeds(4) {
+            run(mode, seed, "normal", 6);
+        }
+    }
+}
+
+#[test]
+#[ignore]
+fn dbg_one() {
+    let seed = std::env::var("DBG_SEED").unwrap().parse().unwrap();
+    let mode = std::env::var("DBG_MODE").unwrap().parse().unwrap();
+    let sync = std::env::var("DBG_SYNC").unwrap_or("extra".into());
+    run(mode, seed, &sync, 6);
+}

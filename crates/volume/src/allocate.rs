@@ -1,0 +1,129 @@
+//! Giving units of the drive to files.
+//!
+//! A unit gets its place when it is first written into the page cache, so that a full volume is told to the
+//! writer and not to a later sync. A file that grows takes a little more than it needs, to stay in few pieces;
+//! what it takes ahead is not stored, and free again after a mount.
+
+use crate::error::VolumeError;
+use crate::extents::Extent;
+use crate::file::FileId;
+use crate::inode::{MOST_EXTENTS, MOST_FILE_BYTES, units_of};
+use crate::volume::Volume;
+
+/// Units that a file takes ahead when it grows: as many as it has, within this.
+const AHEAD_UNITS: std::ops::RangeInclusive<u64> = 16..=256;
+
+/// Units by which a reservation grows: as many as the file has, within this.
+const RESERVE_UNITS: std::ops::RangeInclusive<u64> = 256..=16384;
+
+/// Nothing is taken ahead beyond this share of the free space.
+const AHEAD_SHARE: u64 = 64;
+
+impl Volume {
+    /// Gives the file's units below `bytes` their places, and keeps them whatever happens to the size but a cut
+    /// below them. The size stays. Reservations grow in steps, to change the inode seldom. Durable with the
+    /// file's next sync; units below the reservation may then be written directly, see [`Volume::lpn`].
+    ///
+    /// Reserved units beyond the size are the program's. When the size grows over them they read as what is there:
+    /// zeros, or what was written directly, or what a write that grew the file left there before a crash.
+    pub fn reserve(&mut self, file: FileId, bytes: u64) -> Result<(), VolumeError> {
+        self.drive.check()?;
+        let units = units_of(check_end(bytes)?);
+        let inode = &self.file(file)?.inode;
+        if units <= inode.reserved_units {
+            return Ok(());
+        }
+        let step = inode.extents.units().clamp(*RESERVE_UNITS.start(), *RESERVE_UNITS.end());
+        let step = step.min(self.space.units() / AHEAD_SHARE) as u32;
+        let generous = units.max(inode.reserved_units.saturating_add(step)).min(units_of(MOST_FILE_BYTES));
+        let missing = inode.extents.missing(0, generous);
+        let reserved = if missing <= self.space.units() { generous } else { units };
+        self.allocate(file, 0, reserved)?;
+        let file = self.file_mut(file)?;
+        file.inode.reserved_units = reserved;
+        file.dirty = true;
+        file.touched = true;
+        Ok(())
+    }
+
+    /// Gives all units in `first..end` a place, or none if there is not enough free space.
+    pub(crate) fn allocate(&mut self, file: FileId, first: u32, end: u32) -> Result<(), VolumeError> {
+        let extents = &self.file(file)?.inode.extents;
+        if extents.gap(first, end).is_none() {
+            return Ok(());
+        }
+        let needed = extents.missing(first, end);
+        if needed > self.space.units() {
+            self.reclaim(file)?;
+        }
+        let free = self.space.units();
+        if needed > free {
+            return Err(VolumeError::NoSpace { needed, free });
+        }
+        let mut spare = (free - needed) / AHEAD_SHARE;
+        while let Some((unit, units)) = self.file(file)?.inode.extents.gap(first, end) {
+            spare -= self.allocate_piece(file, unit, units, spare)?;
+        }
+        Ok(())
+    }
+
+    /// Gives some of the gap of `units` at `unit` a place in one piece, and up to `spare` units more if the file
+    /// grows by it. Returns how many more.
+    fn allocate_piece(
+        &mut self,
+        file: FileId,
+        unit: u32,
+        units: u32,
+        spare: u64,
+    ) -> Result<u64, VolumeError> {
+        let Volume { files, space, .. } = self;
+        let file = files.get_mut(&file).ok_or(VolumeError::NoSuchFile(file))?;
+        let file_end = units_of(file.inode.size);
+        let extents = &mut file.inode.extents;
+        if extents.len() >= MOST_EXTENTS {
+            return Err(VolumeError::TooFragmented { extents: extents.len(), most: MOST_EXTENTS });
+        }
+        let mut wanted = units;
+        if unit >= extents.end() && unit + units > file_end {
+            let ahead = extents.units().clamp(*AHEAD_UNITS.start(), *AHEAD_UNITS.end()).min(spare);
+            wanted = wanted.saturating_add(ahead as u32).min(u32::MAX - unit);
+        }
+        let range = space.allocate(extents.goal(unit), wanted).expect("free space was counted");
+        extents.insert(Extent { unit, lpn: range.lpn, units: range.units });
+        file.dirty = true;
+        Ok(u64::from(range.units.saturating_sub(units)))
+    }
+
+    /// Makes everything free that is not needed: what files other than `growing` took ahead, and what was given
+    /// up while a durable inode may still name it.
+    fn reclaim(&mut self, growing: FileId) -> Result<(), VolumeError> {
+        // A transaction's pages may lie beyond the size.
+        if self.transactions.is_empty() {
+            self.take_back_what_is_ahead(growing);
+        }
+        let waiting: Vec<FileId> =
+            self.files.iter().filter(|(_, file)| !file.freed.is_empty()).map(|(&id, _)| id).collect();
+        for file in waiting {
+            self.sync(file)?;
+        }
+        self.sync_names()
+    }
+
+    fn take_back_what_is_ahead(&mut self, growing: FileId) {
+        let Volume { files, space, cache, .. } = self;
+        for (&id, file) in files.iter_mut().filter(|&(&id, _)| id != growing) {
+            let kept = file.inode.kept_units(file.inode.size);
+            cache.remove_units(id, kept..file.inode.extents.end().max(kept));
+            file.give_up_from(kept, space);
+        }
+    }
+}
+
+/// `end` if a file can be as large.
+pub(crate) fn check_end(end: u64) -> Result<u64, VolumeError> {
+    if end > MOST_FILE_BYTES {
+        Err(VolumeError::FileTooLarge { end, most: MOST_FILE_BYTES })
+    } else {
+        Ok(end)
+    }
+}

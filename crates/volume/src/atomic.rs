@@ -1,0 +1,143 @@
+//! For programs that know what the drive can do: atomic writes to a file, and telling the page cache what was
+//! written past it.
+
+use tantalum::{Command, Lpn, UNIT_BYTES};
+use zerocopy::IntoBytes;
+
+use crate::allocate::check_end;
+use crate::cache::PageKey;
+use crate::error::VolumeError;
+use crate::file::FileId;
+use crate::volume::Volume;
+
+impl Volume {
+    /// Units that one [`Volume::write_atomic`] can take: those of one batch but the inode's.
+    pub fn atomic_units_limit(&self) -> u32 {
+        self.drive.device.limits().atomic_units - 1
+    }
+
+    /// Writes whole units, each as (number in the file, data of one or several units), and sets the size, all or
+    /// nothing, durable when it returns. Names that wait become durable first, if the file's is one of them.
+    ///
+    /// Refuses data that are not whole units, and more than [`Volume::atomic_units_limit`] of them.
+    pub fn write_atomic(
+        &mut self,
+        file: FileId,
+        writes: &[(u64, &[u8])],
+        new_size: Option<u64>,
+    ) -> Result<(), VolumeError> {
+        self.drive.check()?;
+        self.file(file)?;
+        for &(unit, data) in writes {
+            let (first, end) = check_units(unit.saturating_mul(UNIT_BYTES as u64), data)?;
+            self.allocate(file, first, end)?;
+        }
+        self.prepare_new_size(file, new_size)?;
+        let changes = self.prepare_all(std::iter::once((file, new_size)))?;
+        let batch = match self.place_writes(file, writes) {
+            Ok(mut batch) => {
+                batch.extend(changes.iter().map(|change| (change.lpn, change.unit.as_bytes())));
+                batch
+            }
+            Err(error) => {
+                self.abandon(changes);
+                return Err(error);
+            }
+        };
+        let written = self.settle(&changes).and_then(|()| match batch.is_empty() {
+            true => Ok(()),
+            false => self.drive.submit(Command::WriteAtomic { writes: &batch }).map(drop),
+        });
+        drop(batch);
+        if let Err(error) = written {
+            self.abandon(changes);
+            return Err(error);
+        }
+        self.file_mut(file)?.touched = true;
+        for (unit, page) in units_of_writes(writes) {
+            self.put_clean(file, unit, page);
+        }
+        self.finish_new_size(file, new_size)?;
+        self.apply(changes);
+        self.trim();
+        Ok(())
+    }
+
+    /// Tells what the drive now holds of a unit, after it was written or shared past the volume.
+    ///
+    /// # Panics
+    ///
+    /// If `data` is not one unit.
+    pub fn cache_put_clean(&mut self, file: FileId, unit: u64, data: &[u8]) {
+        let page: &[u8; UNIT_BYTES] = data.try_into().expect("a page is one unit of 4096 bytes");
+        if let (Ok(unit), true) = (u32::try_from(unit), self.files.contains_key(&file)) {
+            self.put_clean(file, unit, page);
+        }
+    }
+
+    /// Forgets the cached copy of a unit, clean or dirty.
+    pub fn cache_drop(&mut self, file: FileId, unit: u64) {
+        if let Ok(unit) = u32::try_from(unit) {
+            self.cache.remove(PageKey::new(file, unit));
+        }
+    }
+
+    fn put_clean(&mut self, file: FileId, unit: u32, page: &[u8; UNIT_BYTES]) {
+        let frame = self.cache.find_or_insert(PageKey::new(file, unit));
+        self.cache.data_mut(frame).copy_from_slice(page);
+        self.cache.mark_clean(frame);
+    }
+
+    /// What must happen before a batch sets the file's size: its name is durable, as it would need units of the
+    /// batch otherwise; and if it grows, what lies behind its end is zero on the drive.
+    pub(crate) fn prepare_new_size(&mut self, file: FileId, size: Option<u64>) -> Result<(), VolumeError> {
+        if self.unnamed.contains(&file) {
+            self.commit_names()?;
+        }
+        let Some(size) = size else { return Ok(()) };
+        check_end(size)?;
+        let old_size = self.file(file)?.inode.size;
+        if size > old_size && !old_size.is_multiple_of(UNIT_BYTES as u64) {
+            self.clear_tail(file)?;
+            self.write_back_file(file)?;
+            self.must_flush = true;
+        }
+        Ok(())
+    }
+
+    /// The drive has the file's new size.
+    pub(crate) fn finish_new_size(&mut self, file: FileId, size: Option<u64>) -> Result<(), VolumeError> {
+        let Some(size) = size else { return Ok(()) };
+        if size < self.file(file)?.inode.size { self.cut_to(file, size) } else { self.grow_to(file, size) }
+    }
+
+    fn place_writes<'a>(
+        &self,
+        file: FileId,
+        writes: &'a [(u64, &'a [u8])],
+    ) -> Result<Vec<(Lpn, &'a [u8])>, VolumeError> {
+        let extents = &self.file(file)?.inode.extents;
+        let place = |(unit, page): (u32, &'a [u8; UNIT_BYTES])| {
+            (extents.run(unit).expect("units were allocated").lpn, &page[..])
+        };
+        Ok(units_of_writes(writes).map(place).collect())
+    }
+}
+
+/// The units of checked writes, one by one.
+fn units_of_writes<'a>(writes: &'a [(u64, &'a [u8])]) -> impl Iterator<Item = (u32, &'a [u8; UNIT_BYTES])> {
+    writes.iter().flat_map(|&(unit, data)| {
+        let (pages, _) = data.as_chunks::<UNIT_BYTES>();
+        pages.iter().enumerate().map(move |(i, page)| (unit as u32 + i as u32, page))
+    })
+}
+
+/// First and end unit of data that are to be whole units of a file.
+pub(crate) fn check_units(offset: u64, data: &[u8]) -> Result<(u32, u32), VolumeError> {
+    let bytes = data.len();
+    if bytes == 0 || !bytes.is_multiple_of(UNIT_BYTES) || !offset.is_multiple_of(UNIT_BYTES as u64) {
+        return Err(VolumeError::Unaligned { offset, bytes });
+    }
+    let end = check_end(offset.saturating_add(bytes as u64))?;
+    Ok(((offset / UNIT_BYTES as u64) as u32, (end / UNIT_BYTES as u64) as u32))
+}

@@ -1,0 +1,266 @@
+//! The host's page cache: copies of file units in memory, written back by [`crate::write_back`].
+//!
+//! Invariants:
+//! - A page that is dirty is in `dirty_by_place` and `dirty_by_age`; no other page is.
+//! - A dirty page is never evicted. The volume keeps them to [`PageCache::dirty_limit`], half of the frames, and
+//!   one more, so that a frame can always be had.
+
+use std::collections::BTreeMap;
+use std::ops::Bound::{Excluded, Included, Unbounded};
+
+use hashbrown::HashTable;
+use tantalum::{TxId, UNIT_BYTES};
+
+use crate::file::FileId;
+
+/// Pages of one allocation.
+const CHUNK_PAGES: usize = 256;
+
+/// Pages of the smallest cache.
+const LEAST_PAGES: usize = 64;
+
+/// What a page is a copy of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct PageKey {
+    pub file: FileId,
+    pub unit: u32,
+    /// The transaction whose version this is; none for what all see.
+    pub tx: Option<TxId>,
+}
+
+impl PageKey {
+    /// The version that all see.
+    pub fn new(file: FileId, unit: u32) -> PageKey {
+        PageKey { file, unit, tx: None }
+    }
+
+    fn hash(&self) -> u64 {
+        let place = u64::from(self.file.0) << 32 | u64::from(self.unit);
+        let key = place ^ self.tx.map_or(0, |tx| tx.0.wrapping_add(1).wrapping_mul(0xd6e8_feb8_6659_fd93));
+        // The table takes its bucket from the low bits and its tag from the high ones: both must depend on all.
+        let product = u128::from(key ^ 0x9e37_79b9_7f4a_7c15) * 0xe703_7ed1_a0b4_28db;
+        product as u64 ^ (product >> 64) as u64
+    }
+}
+
+/// A place for one page.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct FrameId(u32);
+
+#[derive(Clone, Debug)]
+struct Frame {
+    /// None if the frame is free.
+    key: Option<PageKey>,
+    /// When it became dirty; none if it is clean.
+    dirty_since: Option<u64>,
+    /// Used since the clock's hand came by.
+    referenced: bool,
+}
+
+/// Pages in memory.
+#[derive(Clone, Debug)]
+pub(crate) struct PageCache {
+    /// The pages' bytes, `CHUNK_PAGES` to a chunk; a chunk is made when it is first needed.
+    chunks: Vec<Box<[u8]>>,
+    frames: Vec<Frame>,
+    free: Vec<FrameId>,
+    most_frames: usize,
+    index: HashTable<FrameId>,
+    hand: usize,
+    dirty_by_place: BTreeMap<(FileId, u32), FrameId>,
+    dirty_by_age: BTreeMap<u64, FrameId>,
+    next_age: u64,
+}
+
+impl PageCache {
+    /// A cache of about `bytes`; at least `LEAST_PAGES` pages.
+    pub fn new(bytes: u64) -> PageCache {
+        let pages = (bytes / UNIT_BYTES as u64).clamp(LEAST_PAGES as u64, u64::from(u32::MAX));
+        PageCache {
+            chunks: Vec::new(),
+            frames: Vec::new(),
+            free: Vec::new(),
+            most_frames: pages as usize,
+            index: HashTable::new(),
+            hand: 0,
+            dirty_by_place: BTreeMap::new(),
+            dirty_by_age: BTreeMap::new(),
+            next_age: 0,
+        }
+    }
+
+    /// Pages that it can hold.
+    pub fn most_pages(&self) -> usize {
+        self.most_frames
+    }
+
+    /// Dirty pages above which the oldest are to be written back.
+    pub fn dirty_limit(&self) -> usize {
+        self.most_frames / 2
+    }
+
+    /// Dirty pages.
+    pub fn dirty_pages(&self) -> usize {
+        self.dirty_by_age.len()
+    }
+
+    fn position(&self, key: &PageKey) -> Option<FrameId> {
+        self.index.find(key.hash(), |frame| self.frames[frame.0 as usize].key.as_ref() == Some(key)).copied()
+    }
+
+    /// Whether there is a page for `key`.
+    pub fn contains(&self, key: PageKey) -> bool {
+        self.position(&key).is_some()
+    }
+
+    /// The page of `key`, if there is one.
+    pub fn find(&mut self, key: PageKey) -> Option<FrameId> {
+        let frame = self.position(&key)?;
+        self.frames[frame.0 as usize].referenced = true;
+        Some(frame)
+    }
+
+    /// A page for `key`: the one that is there, or else a new one, clean, with any content.
+    pub fn find_or_insert(&mut self, key: PageKey) -> FrameId {
+        self.find(key).unwrap_or_else(|| self.insert(key))
+    }
+
+    /// A new page, clean, with any content. There must be none for `key`.
+    pub fn insert(&mut self, key: PageKey) -> FrameId {
+        let frame = self.free.pop().unwrap_or_else(|| self.grow().unwrap_or_else(|| self.evict()));
+        self.frames[frame.0 as usize] = Frame { key: Some(key), dirty_since: None, referenced: true };
+        self.put_in_index(frame, key);
+        frame
+    }
+
+    fn put_in_index(&mut self, frame: FrameId, key: PageKey) {
+        let frames = &self.frames;
+        let hash_of =
+            |frame: &FrameId| frames[frame.0 as usize].key.expect("indexed frames have keys").hash();
+        self.index.insert_unique(key.hash(), frame, hash_of);
+    }
+
+    fn take_from_index(&mut self, frame: FrameId, key: PageKey) {
+        let entry = self.index.find_entry(key.hash(), |&other| other == frame);
+        entry.expect("a page with a key is in the index").remove();
+    }
+
+    fn grow(&mut self) -> Option<FrameId> {
+        let frame = self.frames.len();
+        if frame == self.most_frames {
+            return None;
+        }
+        if frame.is_multiple_of(CHUNK_PAGES) {
+            let pages = CHUNK_PAGES.min(self.most_frames - frame);
+            self.chunks.push(vec![0; pages * UNIT_BYTES].into_boxed_slice());
+        }
+        self.frames.push(Frame { key: None, dirty_since: None, referenced: false });
+        Some(FrameId(frame as u32))
+    }
+
+    /// Takes a clean page's frame: the first under the clock's hand that was not used since its last turn.
+    fn evict(&mut self) -> FrameId {
+        for _ in 0..2 * self.frames.len() {
+            let frame = FrameId(self.hand as u32);
+            self.hand = (self.hand + 1) % self.frames.len();
+            let entry = &mut self.frames[frame.0 as usize];
+            if entry.dirty_since.is_some() || std::mem::take(&mut entry.referenced) {
+                continue;
+            }
+            let key = entry.key.take().expect("no frame is free when one is evicted");
+            self.take_from_index(frame, key);
+            return frame;
+        }
+        panic!("all {} pages are dirty, the limit is {}", self.frames.len(), self.dirty_limit());
+    }
+
+    /// The bytes of a page.
+    pub fn data(&self, frame: FrameId) -> &[u8; UNIT_BYTES] {
+        let (chunk, page) = (frame.0 as usize / CHUNK_PAGES, frame.0 as usize % CHUNK_PAGES);
+        self.chunks[chunk][page * UNIT_BYTES..].first_chunk().expect("a page is a unit")
+    }
+
+    /// The bytes of a page, to be changed.
+    pub fn data_mut(&mut self, frame: FrameId) -> &mut [u8; UNIT_BYTES] {
+        let (chunk, page) = (frame.0 as usize / CHUNK_PAGES, frame.0 as usize % CHUNK_PAGES);
+        self.chunks[chunk][page * UNIT_BYTES..].first_chunk_mut().expect("a page is a unit")
+    }
+
+    /// The page now differs from what the drive holds.
+    pub fn mark_dirty(&mut self, frame: FrameId) {
+        let entry = &mut self.frames[frame.0 as usize];
+        if entry.dirty_since.is_some() {
+            return;
+        }
+        let key = entry.key.expect("a dirty page has a key");
+        assert_eq!(key.tx, None, "a transaction's pages are written through");
+        entry.dirty_since = Some(self.next_age);
+        self.dirty_by_age.insert(self.next_age, frame);
+        self.dirty_by_place.insert((key.file, key.unit), frame);
+        self.next_age += 1;
+    }
+
+    /// The page now is what the drive holds.
+    pub fn mark_clean(&mut self, frame: FrameId) {
+        let entry = &mut self.frames[frame.0 as usize];
+        if let Some(age) = entry.dirty_since.take() {
+            let key = entry.key.expect("a dirty page has a key");
+            self.dirty_by_age.remove(&age);
+            self.dirty_by_place.remove(&(key.file, key.unit));
+        }
+    }
+
+    /// Forgets a page, clean or dirty.
+    pub fn remove(&mut self, key: PageKey) {
+        if let Some(frame) = self.position(&key) {
+            self.mark_clean(frame);
+            self.take_from_index(frame, key);
+            self.frames[frame.0 as usize].key = None;
+            self.free.push(frame);
+        }
+    }
+
+    /// Forgets all pages of `file` in `units`, but those of transactions.
+    pub fn remove_units(&mut self, file: FileId, units: std::ops::Range<u32>) {
+        if units.len() <= self.frames.len() {
+            for unit in units {
+                self.remove(PageKey::new(file, unit));
+            }
+            return;
+        }
+        let is_meant = |key: &PageKey| key.file == file && key.tx.is_none() && units.contains(&key.unit);
+        let keys: Vec<PageKey> = self.frames.iter().filter_map(|f| f.key.filter(is_meant)).collect();
+        for key in keys {
+            self.remove(key);
+        }
+    }
+
+    /// The transaction's version of a unit becomes what all see. Without a page of that version, none is left.
+    pub fn publish(&mut self, key: PageKey) {
+        let public = PageKey::new(key.file, key.unit);
+        self.remove(public);
+        if let Some(frame) = self.position(&key) {
+            self.take_from_index(frame, key);
+            self.frames[frame.0 as usize].key = Some(public);
+            self.put_in_index(frame, public);
+        }
+    }
+
+    /// The dirty pages of `file` from `unit` on, in order.
+    pub fn dirty_from(&self, file: FileId, unit: u32) -> impl Iterator<Item = (u32, FrameId)> {
+        let range = (Included((file, unit)), Included((file, u32::MAX)));
+        self.dirty_by_place.range(range).map(|(&(_, unit), &frame)| (unit, frame))
+    }
+
+    /// The page that has been dirty for longest.
+    pub fn oldest_dirty(&self) -> Option<(FileId, u32)> {
+        let (_, frame) = self.dirty_by_age.first_key_value()?;
+        self.frames[frame.0 as usize].key.map(|key| (key.file, key.unit))
+    }
+
+    /// The first file behind `after` that has dirty pages.
+    pub fn next_dirty_file(&self, after: Option<FileId>) -> Option<FileId> {
+        let from = after.map_or(Unbounded, |file| Excluded((file, u32::MAX)));
+        self.dirty_by_place.range((from, Unbounded)).next().map(|((file, _), _)| *file)
+    }
+}

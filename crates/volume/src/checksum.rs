@@ -1,0 +1,22 @@
+//! The checksum that every metadata unit begins with: CRC-32C of all that follows it.
+
+use zerocopy::little_endian::U32;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::error::Damage;
+
+/// A unit of metadata, whose first four bytes are its checksum.
+pub(crate) trait Checksummed: FromBytes + IntoBytes + Immutable + KnownLayout {
+    /// Sets the checksum. To be called last.
+    fn seal(&mut self) {
+        let crc = U32::new(crc32c::crc32c(&self.as_bytes()[4..]));
+        self.as_mut_bytes()[..4].copy_from_slice(crc.as_bytes());
+    }
+}
+
+/// Says whether a unit's content is what was sealed.
+pub(crate) fn verify(unit: &[u8]) -> Result<(), Damage> {
+    let found = U32::read_from_bytes(&unit[..4]).expect("four bytes").get();
+    let computed = crc32c::crc32c(&unit[4..]);
+    if found == computed { Ok(()) } else { Err(Damage::Checksum { found, computed }) }
+}

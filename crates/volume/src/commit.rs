@@ -1,0 +1,242 @@
+//! Making metadata durable.
+//!
+//! One batch holds one unit for each file: its inode, or zeros where it was removed. The order around it keeps
+//! V3 and V4: data and new continuations, flush, batch, trim of what the batch gave up, and only then is that
+//! free. A batch that carries an inode carries all names that wait (see [`crate::names`]).
+
+use tantalum::{Command, Lpn, UNIT_BYTES};
+use zerocopy::IntoBytes;
+
+use crate::error::VolumeError;
+use crate::extents::LpnRange;
+use crate::file::{Continuation, FileId};
+use crate::inode::{ContinuationUnit, Inode, InodeUnit};
+use crate::volume::Volume;
+
+const ZEROS: [u8; UNIT_BYTES] = [0; UNIT_BYTES];
+
+/// An inode that is ready to be written, its continuations on the drive already, though not flushed.
+pub(crate) struct InodeChange {
+    pub file: FileId,
+    pub lpn: Lpn,
+    pub unit: Box<InodeUnit>,
+    continuations: Vec<Continuation>,
+}
+
+impl Volume {
+    /// Makes everything durable that the drive has acknowledged.
+    pub(crate) fn flush(&mut self) -> Result<(), VolumeError> {
+        self.drive.wait_until(self.write_back_done_ns);
+        self.drive.submit(Command::Flush)?;
+        self.must_flush = false;
+        Ok(())
+    }
+
+    /// Makes the metadata of `files` durable, after all data that were written back.
+    pub(crate) fn commit(&mut self, files: &[FileId]) -> Result<(), VolumeError> {
+        let changes = self.prepare_all(files.iter().map(|&file| (file, None)))?;
+        let written = self.flush().and_then(|()| match changes.is_empty() {
+            true => Ok(()),
+            false => self.write_batch(&changes),
+        });
+        if let Err(error) = written {
+            self.abandon(changes);
+            return Err(error);
+        }
+        self.apply(changes);
+        for &file in files {
+            self.give_up_freed(file);
+        }
+        self.trim();
+        Ok(())
+    }
+
+    /// Makes names durable that wait to be, and nothing else of their files.
+    pub(crate) fn commit_names(&mut self) -> Result<(), VolumeError> {
+        if self.pending_names() > 0 {
+            self.write_batch(&[])?;
+        }
+        self.apply_removals();
+        self.trim();
+        Ok(())
+    }
+
+    /// Sees to it that inodes which are written without a sync do not precede what they show: what is dirty of
+    /// their files, and trims and continuations under way.
+    pub(crate) fn settle(&mut self, changes: &[InodeChange]) -> Result<(), VolumeError> {
+        for change in changes {
+            self.must_flush |= self.cache.dirty_from(change.file, 0).next().is_some();
+            self.write_back_file(change.file)?;
+        }
+        if self.must_flush && !changes.is_empty() { self.flush() } else { Ok(()) }
+    }
+
+    /// Writes inodes and all names that wait, in one batch. The names are applied; the inodes are not yet.
+    fn write_batch(&mut self, changes: &[InodeChange]) -> Result<(), VolumeError> {
+        let renamed = self.renamed_inodes(changes);
+        let mut writes: Vec<(Lpn, &[u8])> = Vec::with_capacity(changes.len() + self.pending_names());
+        writes.extend(changes.iter().map(|change| (change.lpn, change.unit.as_bytes())));
+        writes.extend(renamed.iter().map(|change| (change.lpn, change.unit.as_bytes())));
+        let removed = self.removed.iter().filter(|removed| removed.stored);
+        writes.extend(removed.map(|removed| (Volume::slot_lpn(removed.slot), &ZEROS[..])));
+        self.drive.submit(Command::WriteAtomic { writes: &writes })?;
+        for change in renamed {
+            let file = self.files.get_mut(&change.file).expect("a file whose name waits");
+            file.stored = Some(change.unit);
+            file.touched = true;
+        }
+        self.unnamed.clear();
+        self.apply_removals();
+        Ok(())
+    }
+
+    /// What is stored of the files whose names wait, with their new names; but those in `changes`.
+    fn renamed_inodes(&self, changes: &[InodeChange]) -> Vec<InodeChange> {
+        let others = self.unnamed.iter().filter(|&&id| changes.iter().all(|change| change.file != id));
+        others
+            .map(|&id| {
+                let file = &self.files[&id];
+                let name = &file.inode.name;
+                let mut unit = match &file.stored {
+                    Some(stored) => stored.clone(),
+                    None => Inode::new(name).encode(file.slot, 0).unit,
+                };
+                unit.set_name(name);
+                InodeChange { file: id, lpn: Volume::slot_lpn(file.slot), unit, continuations: Vec::new() }
+            })
+            .collect()
+    }
+
+    /// [`Volume::prepare`] for several files: all, or none.
+    pub(crate) fn prepare_all(
+        &mut self,
+        files: impl Iterator<Item = (FileId, Option<u64>)>,
+    ) -> Result<Vec<InodeChange>, VolumeError> {
+        let mut changes = Vec::new();
+        for (file, size) in files {
+            match self.prepare(file, size) {
+                Ok(change) => changes.extend(change),
+                Err(error) => {
+                    self.abandon(changes);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(changes)
+    }
+
+    /// A file's inode as it is now, or will be with a size of `new_size`, with changed continuations sent to the
+    /// drive. None if the drive has it already.
+    fn prepare(&mut self, id: FileId, new_size: Option<u64>) -> Result<Option<InodeChange>, VolumeError> {
+        let file = self.file(id)?;
+        if !file.dirty && new_size.is_none_or(|size| size == file.inode.size) {
+            return Ok(None);
+        }
+        let slot = file.slot;
+        let encoded = file.inode.encode(slot, new_size.unwrap_or(file.inode.size));
+        let mut change = InodeChange {
+            file: id,
+            lpn: Volume::slot_lpn(slot),
+            unit: encoded.unit,
+            continuations: Vec::new(),
+        };
+        let continuations = encoded.continuations;
+        if let Err(error) = self.place_continuations(&mut change, continuations) {
+            self.abandon(vec![change]);
+            return Err(error);
+        }
+        change.unit.set_continuation_slots(change.continuations.iter().map(|c| c.slot));
+        let is_stored = self.file(id)?.stored.as_ref() == Some(&change.unit);
+        Ok((!is_stored).then_some(change))
+    }
+
+    /// Gives each continuation its slot: that where it lies already, or a free one to which it is sent.
+    fn place_continuations(
+        &mut self,
+        change: &mut InodeChange,
+        units: Vec<Box<ContinuationUnit>>,
+    ) -> Result<(), VolumeError> {
+        for (index, unit) in units.into_iter().enumerate() {
+            let stored = self.file(change.file)?.continuations.get(index);
+            if let Some(stored) = stored.filter(|stored| stored.unit == unit) {
+                change.continuations.push(stored.clone());
+                continue;
+            }
+            let slot = self.take_slot()?;
+            change.continuations.push(Continuation { slot, unit });
+            let data = change.continuations[index].unit.as_bytes();
+            let lpn = Volume::slot_lpn(slot);
+            let completion = self.drive.submit_queued(Command::Write { lpn, data, fua: false })?;
+            self.write_back_done_ns = self.write_back_done_ns.max(completion.done_ns);
+            self.must_flush = true;
+        }
+        Ok(())
+    }
+
+    /// Forgets changes that were not written: their new continuations' slots are free again.
+    pub(crate) fn abandon(&mut self, changes: Vec<InodeChange>) {
+        for change in changes {
+            let Some(file) = self.files.get(&change.file) else { continue };
+            let is_new = |c: &&Continuation| file.continuations.iter().all(|stored| stored.slot != c.slot);
+            self.free_slots.extend(change.continuations.iter().filter(is_new).map(|c| c.slot));
+        }
+    }
+
+    /// The changes are durable. What the old inodes named and the new ones do not may be given up.
+    pub(crate) fn apply(&mut self, changes: Vec<InodeChange>) {
+        for change in changes {
+            let file = self.files.get_mut(&change.file).expect("a file whose inode was written");
+            let is_old = |c: &&Continuation| change.continuations.iter().all(|new| new.slot != c.slot);
+            self.free_slots.extend(file.continuations.iter().filter(is_old).map(|c| c.slot));
+            file.continuations = change.continuations;
+            file.stored = Some(change.unit);
+            file.touched = true;
+            self.unnamed.remove(&change.file);
+            self.give_up_freed(change.file);
+        }
+    }
+
+    /// The drive's inode is the file's: nothing durable names any more what the file gave up.
+    fn give_up_freed(&mut self, file: FileId) {
+        if let Some(file) = self.files.get_mut(&file) {
+            file.dirty = false;
+            self.untrimmed.append(&mut file.freed);
+        }
+    }
+
+    /// The drive knows what was removed.
+    fn apply_removals(&mut self) {
+        for mut removed in self.removed.drain(..) {
+            self.free_slots.insert(removed.slot);
+            self.free_slots.extend(removed.continuations);
+            self.untrimmed.append(&mut removed.freed);
+        }
+    }
+
+    /// Trims what no durable inode names, and makes it free. Nobody waits for the trims, and what led to them is
+    /// durable: where the drive refuses, they stay for the next time.
+    pub(crate) fn trim(&mut self) {
+        self.untrimmed.sort_unstable();
+        merge(&mut self.untrimmed);
+        while let Some(&range) = self.untrimmed.last() {
+            self.must_flush = true;
+            let trim = Command::Trim { lpn: range.lpn, units: range.units };
+            if self.drive.submit_queued(trim).is_err() {
+                return;
+            }
+            self.space.release(range);
+            self.untrimmed.pop();
+        }
+    }
+}
+
+/// Makes sorted ranges that touch one.
+fn merge(ranges: &mut Vec<LpnRange>) {
+    ranges.dedup_by(|range, before| {
+        let touches = before.lpn.0 + before.units == range.lpn.0;
+        if touches {
+            before.units += range.units;
+        }
+        touches
+    });
+}

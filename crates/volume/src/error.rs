@@ -1,0 +1,183 @@
+//! What can go wrong with a volume.
+
+use tantalum::{Lpn, Status, TxId};
+
+use crate::Volume;
+use crate::file::FileId;
+
+/// Why an operation on a volume failed. Unless the variant says otherwise, nothing was lost.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum VolumeError {
+    /// The drive's first unit is no superblock.
+    #[error("the drive holds no Tantalum volume: format it first")]
+    NotAVolume,
+    /// The volume was made by a program with another layout.
+    #[error("the volume has layout version {found}, this program reads version {supported}")]
+    OtherVersion {
+        /// What the superblock says.
+        found: u32,
+        /// What would be right.
+        supported: u32,
+    },
+    /// The volume was made on a drive of another size.
+    #[error("the volume was made for a drive of {formatted_units} units, this one has {drive_units}")]
+    OtherCapacity {
+        /// Units of the drive it was made on.
+        formatted_units: u64,
+        /// Units of this drive.
+        drive_units: u64,
+    },
+    /// The volume's own structures contradict each other.
+    #[error("the volume is damaged at unit {lpn}: {damage}")]
+    Damaged {
+        /// The unit that is wrong.
+        lpn: Lpn,
+        /// What is wrong with it.
+        damage: Damage,
+    },
+    /// The drive is too small to hold a volume.
+    #[error("a drive of {units} units is too small for a volume, which takes at least {needed}")]
+    TooSmall {
+        /// Units of the drive.
+        units: u64,
+        /// The least that would do.
+        needed: u64,
+    },
+    /// The drive's atomic batches are too small for the volume's metadata.
+    #[error("the drive writes {units} units in one atomic batch, a volume needs at least {needed}")]
+    AtomicLimit {
+        /// What the drive does.
+        units: u32,
+        /// The least that would do.
+        needed: u32,
+    },
+    /// All units of the drive belong to files.
+    #[error("no space left on the volume: {needed} units needed, {free} free")]
+    NoSpace {
+        /// Units that were needed.
+        needed: u64,
+        /// Units that are free.
+        free: u64,
+    },
+    /// All units of the inode table are taken.
+    #[error("the volume's inode table is full: it has {slots} units")]
+    TableFull {
+        /// Units of the table.
+        slots: u32,
+    },
+    /// The file lies in more pieces than its inode can name.
+    #[error("the file lies in {extents} pieces, {most} are the most that one file can have")]
+    TooFragmented {
+        /// The pieces it has.
+        extents: usize,
+        /// The limit.
+        most: usize,
+    },
+    /// An offset that no file can have.
+    #[error("byte {end} is beyond the largest file, {most} bytes")]
+    FileTooLarge {
+        /// The end of what was asked for; `u64::MAX` if it is larger than that.
+        end: u64,
+        /// The limit.
+        most: u64,
+    },
+    /// A file that was removed, or of another volume.
+    #[error("file {0} does not exist (any more)")]
+    NoSuchFile(FileId),
+    /// A name that no file has.
+    #[error("there is no file named {0:?}")]
+    NameNotFound(String),
+    /// A name that is taken.
+    #[error("there is a file named {0:?} already")]
+    NameExists(String),
+    /// A name that no file may have.
+    #[error("a file name has 1 to {most} bytes and no NUL, this one has {bytes} bytes")]
+    BadName {
+        /// Its length.
+        bytes: usize,
+        /// The limit.
+        most: usize,
+    },
+    /// Not whole units, where only whole units can be written.
+    #[error("{bytes} bytes at {offset} are not whole units of 4096 bytes")]
+    Unaligned {
+        /// The offset in the file.
+        offset: u64,
+        /// The length.
+        bytes: usize,
+    },
+    /// A transaction that this volume did not begin, or that has ended.
+    #[error("transaction {0} is not open")]
+    UnknownTransaction(TxId),
+    /// The file cannot be removed or cut while a transaction's pages wait to be put in it.
+    #[error("file {file} is written to by the open transaction {tx}")]
+    InTransaction {
+        /// The file.
+        file: FileId,
+        /// The transaction.
+        tx: TxId,
+    },
+    /// The drive refused. After [`Status::PowerLost`] and [`Status::Image`] the volume refuses everything.
+    #[error(transparent)]
+    Device(#[from] Status),
+}
+
+/// What is wrong with a unit of a volume's metadata.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Damage {
+    /// The checksum does not fit the content.
+    #[error("its checksum is {found:#010x}, its content has {computed:#010x}")]
+    Checksum {
+        /// What the unit says.
+        found: u32,
+        /// What its content has.
+        computed: u32,
+    },
+    /// Neither an inode nor a continuation of one.
+    #[error("it is of no known kind")]
+    Kind,
+    /// The name is empty, too long or not UTF-8.
+    #[error("its file name is not valid")]
+    Name,
+    /// Another inode has the same name.
+    #[error("its file name is another file's as well")]
+    DuplicateName,
+    /// A count that the unit has no room for.
+    #[error("it claims {count} entries, {most} is the most")]
+    Count {
+        /// What it says.
+        count: u32,
+        /// The limit.
+        most: u32,
+    },
+    /// An extent that is empty, out of order, beyond the drive or another file's as well.
+    #[error("its extent of {units} units at {lpn} is not valid")]
+    Extent {
+        /// The extent's first unit on the drive.
+        lpn: Lpn,
+        /// Its length.
+        units: u32,
+    },
+    /// An inode's continuation is missing or another's.
+    #[error("it is not the continuation that the inode in slot {inode} names")]
+    Continuation {
+        /// The inode's place in the table.
+        inode: u32,
+    },
+    /// A table that does not fit the drive.
+    #[error("an inode table of {units} units is not valid")]
+    Table {
+        /// What the superblock says.
+        units: u32,
+    },
+}
+
+/// An unmount that failed: the volume goes on, with all it had.
+#[derive(Debug, thiserror::Error)]
+#[error("the volume could not be unmounted: {error}")]
+pub struct UnmountError {
+    /// The volume, still mounted.
+    pub volume: Volume,
+    /// Why.
+    pub error: VolumeError,
+}

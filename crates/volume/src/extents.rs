@@ -1,0 +1,225 @@
+//! Where a file lies: runs of its units on runs of the drive's.
+//!
+//! Invariants of [`ExtentMap`]: extents are sorted by unit, not empty, do not overlap, and two that touch both
+//! in the file and on the drive are one.
+
+use tantalum::Lpn;
+
+/// Units on the drive, one after another.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct LpnRange {
+    pub lpn: Lpn,
+    pub units: u32,
+}
+
+/// A run of a file's units that lies in one piece on the drive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Extent {
+    /// The first unit in the file.
+    pub unit: u32,
+    /// Where that lies.
+    pub lpn: Lpn,
+    pub units: u32,
+}
+
+impl Extent {
+    /// The first unit behind it, in the file.
+    pub fn end(&self) -> u32 {
+        self.unit + self.units
+    }
+
+    fn lpn_end(&self) -> u32 {
+        self.lpn.0 + self.units
+    }
+
+    fn continues(&self, before: &Extent) -> bool {
+        before.end() == self.unit && before.lpn_end() == self.lpn.0
+    }
+
+    pub fn range(&self) -> LpnRange {
+        LpnRange { lpn: self.lpn, units: self.units }
+    }
+}
+
+/// All extents of a file. What lies between them is a hole and reads as zeros.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct ExtentMap {
+    extents: Vec<Extent>,
+}
+
+impl ExtentMap {
+    pub fn len(&self) -> usize {
+        self.extents.len()
+    }
+
+    /// Units that have a place on the drive.
+    pub fn units(&self) -> u64 {
+        self.extents.iter().map(|e| u64::from(e.units)).sum()
+    }
+
+    /// The first unit behind the last extent.
+    pub fn end(&self) -> u32 {
+        self.extents.last().map_or(0, Extent::end)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Extent> {
+        self.extents.iter()
+    }
+
+    /// The extents below unit `end`; the last is cut there.
+    pub fn below(&self, end: u32) -> impl Iterator<Item = Extent> {
+        self.extents
+            .iter()
+            .take_while(move |e| e.unit < end)
+            .map(move |e| Extent { units: e.units.min(end - e.unit), ..*e })
+    }
+
+    /// Index of the first extent that ends behind `unit`.
+    fn position(&self, unit: u32) -> usize {
+        self.extents.partition_point(|e| e.end() <= unit)
+    }
+
+    /// Where `unit` lies, and how many units from there on lie in one piece.
+    pub fn run(&self, unit: u32) -> Option<LpnRange> {
+        let extent = self.extents.get(self.position(unit)).filter(|e| e.unit <= unit)?;
+        let skip = unit - extent.unit;
+        Some(LpnRange { lpn: Lpn(extent.lpn.0 + skip), units: extent.units - skip })
+    }
+
+    /// The first run of units within `first..end` that has no place, as (unit, units).
+    pub fn gap(&self, first: u32, end: u32) -> Option<(u32, u32)> {
+        let mut unit = first;
+        for extent in &self.extents[self.position(first)..] {
+            if extent.unit > unit {
+                break;
+            }
+            unit = extent.end();
+        }
+        if unit >= end {
+            return None;
+        }
+        let next = self.extents.get(self.position(unit)).map_or(end, |e| e.unit.min(end));
+        Some((unit, next - unit))
+    }
+
+    /// Units within `first..end` that have no place.
+    pub fn missing(&self, first: u32, end: u32) -> u64 {
+        let mut missing = 0;
+        let mut unit = first;
+        while let Some((gap, units)) = self.gap(unit, end) {
+            missing += u64::from(units);
+            unit = gap + units;
+        }
+        missing
+    }
+
+    /// Where `unit` should lie to continue the extent before it.
+    pub fn goal(&self, unit: u32) -> Option<Lpn> {
+        let before = self.position(unit).checked_sub(1)?;
+        let extent = &self.extents[before];
+        (extent.end() == unit).then(|| Lpn(extent.lpn_end()))
+    }
+
+    /// Adds an extent where there was a gap.
+    pub fn insert(&mut self, extent: Extent) {
+        let at = self.position(extent.unit);
+        if let Some(next) = self.extents.get(at) {
+            assert!(extent.end() <= next.unit, "{extent:?} overlaps {next:?}");
+        }
+        self.extents.insert(at, extent);
+        self.merge(at + 1);
+        self.merge(at);
+    }
+
+    /// Makes the extent at `at` one with that before it, if it continues it.
+    fn merge(&mut self, at: usize) {
+        if at == 0 || at >= self.extents.len() || !self.extents[at].continues(&self.extents[at - 1]) {
+            return;
+        }
+        let units = self.extents[at].units;
+        self.extents[at - 1].units += units;
+        self.extents.remove(at);
+    }
+
+    /// Gives up everything from unit `end` on, and returns where it lay.
+    pub fn truncate(&mut self, end: u32) -> Vec<LpnRange> {
+        let at = self.position(end);
+        let mut freed = Vec::new();
+        for extent in self.extents.split_off(at) {
+            if extent.unit >= end {
+                freed.push(extent.range());
+                continue;
+            }
+            let kept = end - extent.unit;
+            self.extents.push(Extent { units: kept, ..extent });
+            freed.push(LpnRange { lpn: Lpn(extent.lpn.0 + kept), units: extent.units - kept });
+        }
+        freed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn extent(unit: u32, lpn: u32, units: u32) -> Extent {
+        Extent { unit, lpn: Lpn(lpn), units }
+    }
+
+    fn map(extents: &[(u32, u32, u32)]) -> ExtentMap {
+        let mut map = ExtentMap::default();
+        for &(unit, lpn, units) in extents {
+            map.insert(extent(unit, lpn, units));
+        }
+        map
+    }
+
+    #[test]
+    fn extents_that_touch_in_file_and_on_drive_become_one() {
+        let map = map(&[(0, 100, 4), (8, 108, 4), (4, 104, 4)]);
+        assert_eq!(map.iter().copied().collect::<Vec<_>>(), [extent(0, 100, 12)]);
+    }
+
+    #[test]
+    fn extents_that_touch_in_the_file_only_stay_apart() {
+        let map = map(&[(0, 100, 4), (4, 200, 4)]);
+        assert_eq!(map.len(), 2);
+        assert_eq!(map.run(3), Some(LpnRange { lpn: Lpn(103), units: 1 }));
+        assert_eq!(map.run(4), Some(LpnRange { lpn: Lpn(200), units: 4 }));
+    }
+
+    #[test]
+    fn gaps_are_found_before_between_and_behind_extents() {
+        let map = map(&[(2, 100, 2), (4, 300, 2), (10, 200, 2)]);
+        assert_eq!(map.gap(0, 20), Some((0, 2)));
+        assert_eq!(map.gap(2, 20), Some((6, 4)));
+        assert_eq!(map.gap(3, 6), None);
+        assert_eq!(map.gap(10, 20), Some((12, 8)));
+        assert_eq!(map.gap(7, 9), Some((7, 2)));
+        assert_eq!(map.missing(0, 20), 14);
+    }
+
+    #[test]
+    fn truncation_cuts_within_an_extent_and_returns_the_rest() {
+        let mut map = map(&[(0, 100, 4), (10, 200, 4)]);
+        assert_eq!(
+            map.truncate(2),
+            [LpnRange { lpn: Lpn(102), units: 2 }, LpnRange { lpn: Lpn(200), units: 4 }]
+        );
+        assert_eq!(map.end(), 2);
+        assert_eq!(map.goal(2), Some(Lpn(102)));
+    }
+
+    #[test]
+    fn below_cuts_the_last_extent() {
+        let map = map(&[(0, 100, 4), (10, 200, 4)]);
+        assert_eq!(map.below(11).collect::<Vec<_>>(), [extent(0, 100, 4), extent(10, 200, 1)]);
+        assert_eq!(map.below(10).collect::<Vec<_>>(), [extent(0, 100, 4)]);
+    }
+
+    #[test]
+    #[should_panic(expected = "overlaps")]
+    fn overlapping_extents_are_a_broken_invariant() {
+        map(&[(4, 100, 4), (2, 200, 4)]);
+    }
+}

@@ -1,0 +1,170 @@
+//! Which units of the drive belong to no file.
+//!
+//! Derived at mount from the inodes, never stored. Invariant: free ranges are not empty, do not overlap or
+//! touch, and everything in them reads as zeros (it was never written, or trimmed before it came here).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tantalum::Lpn;
+
+use crate::extents::LpnRange;
+
+/// The free units.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FreeSpace {
+    /// First unit to length.
+    by_place: BTreeMap<u32, u32>,
+    /// The same as (length, first unit).
+    by_size: BTreeSet<(u32, u32)>,
+    free: u64,
+}
+
+impl FreeSpace {
+    /// Units that are free.
+    pub fn units(&self) -> u64 {
+        self.free
+    }
+
+    pub fn ranges(&self) -> impl Iterator<Item = LpnRange> {
+        self.by_place.iter().map(|(&lpn, &units)| LpnRange { lpn: Lpn(lpn), units })
+    }
+
+    fn add(&mut self, start: u32, units: u32) {
+        if units > 0 {
+            self.by_place.insert(start, units);
+            self.by_size.insert((units, start));
+            self.free += u64::from(units);
+        }
+    }
+
+    fn take_out(&mut self, start: u32, units: u32) {
+        self.by_place.remove(&start);
+        self.by_size.remove(&(units, start));
+        self.free -= u64::from(units);
+    }
+
+    /// The free range that `lpn` lies in, as (first unit, length).
+    fn containing(&self, lpn: u32) -> Option<(u32, u32)> {
+        let (&start, &units) = self.by_place.range(..=lpn).next_back()?;
+        (lpn - start < units).then_some((start, units))
+    }
+
+    /// Takes a given range; false, and nothing taken, if some of it is not free.
+    #[must_use]
+    pub fn claim(&mut self, range: LpnRange) -> bool {
+        let Some((start, units)) = self.containing(range.lpn.0) else { return false };
+        let before = range.lpn.0 - start;
+        if range.units > units - before {
+            return false;
+        }
+        self.take_out(start, units);
+        self.add(start, before);
+        self.add(range.lpn.0 + range.units, units - before - range.units);
+        true
+    }
+
+    /// Takes up to `units` units in one piece: at `goal` if that is free. Otherwise in the middle of the largest
+    /// range, so that files that grow at the same time do not grow into each other.
+    pub fn allocate(&mut self, goal: Option<Lpn>, units: u32) -> Option<LpnRange> {
+        let place = goal.and_then(|goal| {
+            let (start, length) = self.containing(goal.0)?;
+            Some(LpnRange { lpn: goal, units: units.min(length - (goal.0 - start)) })
+        });
+        let range = place.or_else(|| {
+            let &(length, start) = self.by_size.last()?;
+            let skip = if length / 4 >= units { length / 2 } else { 0 };
+            Some(LpnRange { lpn: Lpn(start + skip), units: units.min(length) })
+        })?;
+        assert!(self.claim(range), "{range:?} was found free and could not be taken");
+        Some(range)
+    }
+
+    /// Gives a range back.
+    pub fn release(&mut self, range: LpnRange) {
+        let (mut start, mut units) = (range.lpn.0, range.units);
+        if let Some((&before, &length)) = self.by_place.range(..=start).next_back() {
+            assert!(before + length <= start, "{range:?} is free already: {length} units at {before} are");
+            if before + length == start {
+                self.take_out(before, length);
+                (start, units) = (before, units + length);
+            }
+        }
+        if let Some((&next, &length)) = self.by_place.range(start..).next() {
+            assert!(start + units <= next, "{range:?} is free already: {length} units at {next} are");
+            if start + units == next {
+                self.take_out(next, length);
+                units += length;
+            }
+        }
+        self.add(start, units);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(lpn: u32, units: u32) -> LpnRange {
+        LpnRange { lpn: Lpn(lpn), units }
+    }
+
+    fn space(lpn: u32, units: u32) -> FreeSpace {
+        let mut space = FreeSpace::default();
+        space.release(range(lpn, units));
+        space
+    }
+
+    #[test]
+    fn a_goal_that_is_free_is_taken() {
+        let mut space = space(10, 100);
+        assert_eq!(space.allocate(Some(Lpn(50)), 20), Some(range(50, 20)));
+        assert_eq!(space.allocate(Some(Lpn(100)), 20), Some(range(100, 10)));
+        assert_eq!(space.units(), 70);
+    }
+
+    #[test]
+    fn two_files_that_grow_in_turn_stay_in_one_piece_each() {
+        let mut space = space(0, 1 << 16);
+        let (mut a, mut b) = (None, None);
+        let mut pieces = 0;
+        for _ in 0..100 {
+            for goal in [&mut a, &mut b] {
+                let got = space.allocate(*goal, 16).unwrap();
+                pieces += u32::from(*goal != Some(got.lpn));
+                *goal = Some(Lpn(got.lpn.0 + 16));
+            }
+        }
+        assert_eq!(pieces, 2);
+    }
+
+    #[test]
+    fn everything_can_be_taken_and_given_back() {
+        let mut space = space(10, 100);
+        let mut taken = Vec::new();
+        while let Some(range) = space.allocate(None, 7) {
+            taken.push(range);
+        }
+        assert_eq!(space.units(), 0);
+        for range in taken {
+            space.release(range);
+        }
+        assert_eq!(space.ranges().collect::<Vec<_>>(), [range(10, 100)]);
+    }
+
+    #[test]
+    fn a_claim_that_is_partly_taken_takes_nothing() {
+        let mut space = space(10, 100);
+        assert!(space.claim(range(20, 10)));
+        assert!(!space.claim(range(15, 10)));
+        assert!(!space.claim(range(105, 10)));
+        assert!(!space.claim(range(5, 10)));
+        assert_eq!(space.units(), 90);
+    }
+
+    #[test]
+    #[should_panic(expected = "free already")]
+    fn giving_back_twice_is_a_broken_invariant() {
+        let mut space = space(10, 100);
+        space.release(range(109, 2));
+    }
+}

@@ -1,0 +1,164 @@
+//! The volume's first unit: what it is, and how large the inode table is.
+//!
+//! | unit | holds |
+//! |---|---|
+//! | 0 | the superblock |
+//! | 1..=table_units | the inode table ([`crate::inode`]); a unit of zeros is free |
+//! | behind | files |
+
+use tantalum::{Lpn, UNIT_BYTES};
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::checksum::{self, Checksummed};
+use crate::error::{Damage, VolumeError};
+
+/// The layout that this program writes and reads.
+pub(crate) const VERSION: u32 = 1;
+
+/// Where the superblock lies.
+pub(crate) const SUPERBLOCK: Lpn = Lpn(0);
+
+/// Units of the smallest drive that a volume is made on.
+pub(crate) const LEAST_UNITS: u64 = 64;
+
+/// Batches must take the metadata of one file with what waits for it; see [`crate::commit`].
+pub(crate) const LEAST_ATOMIC_UNITS: u32 = 4;
+
+const MAGIC: [u8; 8] = *b"TANTVOL\n";
+const TABLE_UNITS: std::ops::RangeInclusive<u64> = 32..=4096;
+const UNITS_PER_SLOT: u64 = 256;
+
+/// The superblock as it lies on the drive.
+#[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct Superblock {
+    crc: U32,
+    version: U32,
+    magic: [u8; 8],
+    capacity_units: U64,
+    table_units: U32,
+    /// 1 while mounted: what no file owns may hold something, and is trimmed by the next mount.
+    in_use: u8,
+    zeros: [u8; UNIT_BYTES - 29],
+}
+
+impl Checksummed for Superblock {}
+
+impl Superblock {
+    /// The superblock of a new volume, in use.
+    pub fn new(capacity_units: u64) -> Result<Superblock, VolumeError> {
+        if capacity_units < LEAST_UNITS {
+            return Err(VolumeError::TooSmall { units: capacity_units, needed: LEAST_UNITS });
+        }
+        let table = (capacity_units / UNITS_PER_SLOT).clamp(*TABLE_UNITS.start(), *TABLE_UNITS.end());
+        let mut superblock = Superblock::new_zeroed();
+        superblock.version = U32::new(VERSION);
+        superblock.magic = MAGIC;
+        superblock.capacity_units = U64::new(capacity_units);
+        superblock.table_units = U32::new(table as u32);
+        superblock.set_in_use(true);
+        Ok(superblock)
+    }
+
+    /// Whether the unit claims to be a superblock, right or damaged.
+    pub fn is_one(unit: &[u8; UNIT_BYTES]) -> bool {
+        unit[8..16] == MAGIC
+    }
+
+    /// Reads the superblock of a drive of `drive_units`.
+    pub fn parse(unit: &[u8; UNIT_BYTES], drive_units: u64) -> Result<Superblock, VolumeError> {
+        if !Superblock::is_one(unit) {
+            return Err(VolumeError::NotAVolume);
+        }
+        let damaged = |damage| VolumeError::Damaged { lpn: SUPERBLOCK, damage };
+        checksum::verify(unit).map_err(damaged)?;
+        let superblock = Superblock::read_from_bytes(unit).expect("one unit");
+        let found = superblock.version.get();
+        if found != VERSION {
+            return Err(VolumeError::OtherVersion { found, supported: VERSION });
+        }
+        let formatted_units = superblock.capacity_units.get();
+        if formatted_units != drive_units {
+            return Err(VolumeError::OtherCapacity { formatted_units, drive_units });
+        }
+        let units = superblock.table_units();
+        if units == 0 || u64::from(units) >= drive_units {
+            return Err(damaged(Damage::Table { units }));
+        }
+        Ok(superblock)
+    }
+
+    /// Units of the inode table.
+    pub fn table_units(&self) -> u32 {
+        self.table_units.get()
+    }
+
+    /// The first unit that files can have.
+    pub fn first_data(&self) -> Lpn {
+        Lpn(1 + self.table_units())
+    }
+
+    /// Whether the volume was not unmounted.
+    pub fn in_use(&self) -> bool {
+        self.in_use != 0
+    }
+
+    pub fn set_in_use(&mut self, in_use: bool) {
+        self.in_use = u8::from(in_use);
+        self.seal();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unit(superblock: &Superblock) -> [u8; UNIT_BYTES] {
+        superblock.as_bytes().try_into().unwrap()
+    }
+
+    #[test]
+    fn a_superblock_is_one_unit_and_reads_back() {
+        assert_eq!(size_of::<Superblock>(), UNIT_BYTES);
+        let superblock = Superblock::new(1 << 20).unwrap();
+        let read = Superblock::parse(&unit(&superblock), 1 << 20).unwrap();
+        assert_eq!(read.as_bytes(), superblock.as_bytes());
+        assert_eq!((read.table_units(), read.first_data(), read.in_use()), (4096, Lpn(4097), true));
+    }
+
+    #[test]
+    fn the_layout_is_pinned() {
+        let bytes = unit(&Superblock::new(0x1_0000).unwrap());
+        assert_eq!(bytes[4..29], *b"\x01\0\0\0TANTVOL\n\0\0\x01\0\0\0\0\0\0\x01\0\0\x01");
+        assert_eq!(bytes[..4], crc32c::crc32c(&bytes[4..]).to_le_bytes());
+    }
+
+    #[test]
+    fn what_is_no_superblock_is_told_apart_from_one_that_is_damaged() {
+        assert_eq!(Superblock::parse(&[0; UNIT_BYTES], 64).err(), Some(VolumeError::NotAVolume));
+        let mut bytes = unit(&Superblock::new(64).unwrap());
+        bytes[100] ^= 1;
+        let error = Superblock::parse(&bytes, 64).err();
+        assert!(matches!(
+            error,
+            Some(VolumeError::Damaged { lpn: SUPERBLOCK, damage: Damage::Checksum { .. } })
+        ));
+    }
+
+    #[test]
+    fn another_version_and_another_capacity_are_refused() {
+        let mut superblock = Superblock::new(64).unwrap();
+        let error = Superblock::parse(&unit(&superblock), 128).err();
+        assert_eq!(error, Some(VolumeError::OtherCapacity { formatted_units: 64, drive_units: 128 }));
+        superblock.version = U32::new(7);
+        superblock.seal();
+        let error = Superblock::parse(&unit(&superblock), 64).err();
+        assert_eq!(error, Some(VolumeError::OtherVersion { found: 7, supported: VERSION }));
+    }
+
+    #[test]
+    fn a_drive_that_is_too_small_is_refused() {
+        assert_eq!(Superblock::new(63).err(), Some(VolumeError::TooSmall { units: 63, needed: LEAST_UNITS }));
+    }
+}

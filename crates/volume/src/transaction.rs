@@ -1,0 +1,174 @@
+//! The drive's transactions, on files (X-FTL).
+//!
+//! A transaction's pages go to the drive as they come. The page cache keeps them as the transaction's version;
+//! the commit makes them what all see. Metadata that the transaction changed join it as pages of its own.
+
+use std::collections::BTreeSet;
+
+use tantalum::{Command, TxId, UNIT_BYTES};
+use zerocopy::IntoBytes;
+
+use crate::atomic::check_units;
+use crate::cache::{FrameId, PageKey};
+use crate::commit::InodeChange;
+use crate::error::VolumeError;
+use crate::file::FileId;
+use crate::read_write::pieces;
+use crate::volume::Volume;
+
+/// An open transaction.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Transaction {
+    /// What it has written.
+    units: BTreeSet<(FileId, u32)>,
+}
+
+impl Transaction {
+    fn units_of(&self, file: FileId) -> impl DoubleEndedIterator<Item = u32> {
+        self.units.range((file, 0)..=(file, u32::MAX)).map(|&(_, unit)| unit)
+    }
+}
+
+impl Volume {
+    /// Opens a transaction.
+    pub fn tx_begin(&mut self) -> Result<TxId, VolumeError> {
+        let completion = self.drive.submit(Command::Begin)?;
+        let tx = completion.tx.expect("Begin names the transaction it opened");
+        self.transactions.insert(tx, Transaction::default());
+        Ok(tx)
+    }
+
+    /// Writes whole units of a file within a transaction: others see the old ones until the commit. The size
+    /// stays.
+    pub fn tx_write(&mut self, tx: TxId, file: FileId, offset: u64, data: &[u8]) -> Result<(), VolumeError> {
+        self.drive.check()?;
+        self.transaction(tx)?;
+        let (first, end) = check_units(offset, data)?;
+        self.allocate(file, first, end)?;
+        self.file_mut(file)?.touched = true;
+        let mut done_ns = self.now_ns();
+        for (unit, page) in (first..end).zip(data.as_chunks::<UNIT_BYTES>().0) {
+            let range = self.file(file)?.inode.extents.run(unit).expect("units were allocated");
+            let completion = self.drive.submit_queued(Command::TxWrite { tx, lpn: range.lpn, data: page })?;
+            done_ns = done_ns.max(completion.done_ns);
+            self.transactions.get_mut(&tx).expect("it is open").units.insert((file, unit));
+            let frame = self.cache.find_or_insert(PageKey { file, unit, tx: Some(tx) });
+            self.cache.data_mut(frame).copy_from_slice(page);
+        }
+        self.wait_until(done_ns);
+        Ok(())
+    }
+
+    /// Reads as the transaction sees the file, and returns how many bytes there were: fewer than asked for at the
+    /// end of the file, or of what the transaction wrote if that is further.
+    pub fn tx_read(
+        &mut self,
+        tx: TxId,
+        file: FileId,
+        offset: u64,
+        data: &mut [u8],
+    ) -> Result<usize, VolumeError> {
+        self.drive.check()?;
+        let written_end =
+            self.transaction(tx)?.units_of(file).next_back().map_or(0, |unit| u64::from(unit) + 1);
+        let size = self.file(file)?.inode.size.max(written_end * UNIT_BYTES as u64);
+        let bytes = size.saturating_sub(offset).min(data.len() as u64) as usize;
+        let mut done = 0;
+        for piece in pieces(offset.min(size), bytes) {
+            let to = &mut data[done..done + piece.bytes.len()];
+            if self.transaction(tx)?.units.contains(&(file, piece.unit)) {
+                let frame = self.page_in_transaction(tx, file, piece.unit)?;
+                to.copy_from_slice(&self.cache.data(frame)[piece.bytes.clone()]);
+            } else {
+                let there = self.read(file, offset + done as u64, to)?;
+                to[there..].fill(0);
+            }
+            done += piece.bytes.len();
+        }
+        Ok(bytes)
+    }
+
+    /// Makes what the transaction wrote visible and durable, with the size of `file` if one is given: all or
+    /// nothing. If it fails while the drive has power, the transaction is still open.
+    pub fn tx_commit(&mut self, tx: TxId, file: FileId, new_size: Option<u64>) -> Result<(), VolumeError> {
+        self.drive.check()?;
+        let transaction = self.transaction(tx)?;
+        let mut files: BTreeSet<FileId> = transaction.units.iter().map(|&(file, _)| file).collect();
+        files.insert(file);
+        if new_size.is_some_and(|size| self.file(file).is_ok_and(|f| size < f.inode.size)) {
+            self.check_no_transaction(file, Some(tx))?;
+        }
+        for &touched in &files {
+            self.prepare_new_size(touched, new_size.filter(|_| touched == file))?;
+        }
+        let sizes = files.iter().map(|&touched| (touched, new_size.filter(|_| touched == file)));
+        let changes = self.prepare_all(sizes)?;
+        if let Err(error) = self.write_commit(tx, &changes) {
+            self.abandon(changes);
+            return Err(error);
+        }
+        let transaction = self.transactions.remove(&tx).expect("it is open");
+        for (file, unit) in transaction.units {
+            self.cache.publish(PageKey { file, unit, tx: Some(tx) });
+        }
+        self.finish_new_size(file, new_size)?;
+        self.apply(changes);
+        self.trim();
+        Ok(())
+    }
+
+    /// Forgets what the transaction wrote.
+    pub fn tx_abort(&mut self, tx: TxId) -> Result<(), VolumeError> {
+        self.drive.check()?;
+        self.transaction(tx)?;
+        self.drive.submit(Command::Abort { tx })?;
+        let transaction = self.transactions.remove(&tx).expect("it is open");
+        for (file, unit) in transaction.units {
+            self.cache.remove(PageKey { file, unit, tx: Some(tx) });
+        }
+        Ok(())
+    }
+
+    /// Refuses if an open transaction other than `own` has written to the file.
+    pub(crate) fn check_no_transaction(&self, file: FileId, own: Option<TxId>) -> Result<(), VolumeError> {
+        let others = self.transactions.iter().filter(|&(&tx, _)| Some(tx) != own);
+        for (&tx, transaction) in others {
+            if transaction.units_of(file).next().is_some() {
+                return Err(VolumeError::InTransaction { file, tx });
+            }
+        }
+        Ok(())
+    }
+
+    fn transaction(&self, tx: TxId) -> Result<&Transaction, VolumeError> {
+        self.transactions.get(&tx).ok_or(VolumeError::UnknownTransaction(tx))
+    }
+
+    fn write_commit(&mut self, tx: TxId, changes: &[InodeChange]) -> Result<(), VolumeError> {
+        self.settle(changes)?;
+        let mut done_ns = self.now_ns();
+        for change in changes {
+            let data = change.unit.as_bytes();
+            let completion = self.drive.submit_queued(Command::TxWrite { tx, lpn: change.lpn, data })?;
+            done_ns = done_ns.max(completion.done_ns);
+        }
+        self.wait_until(done_ns);
+        self.drive.submit(Command::Commit { tx }).map(drop)
+    }
+
+    /// The page of a unit that the transaction has written.
+    fn page_in_transaction(&mut self, tx: TxId, file: FileId, unit: u32) -> Result<FrameId, VolumeError> {
+        let key = PageKey { file, unit, tx: Some(tx) };
+        if let Some(frame) = self.cache.find(key) {
+            return Ok(frame);
+        }
+        let range = self.file(file)?.inode.extents.run(unit).expect("a transaction's units have places");
+        let frame = self.cache.insert(key);
+        let data = self.cache.data_mut(frame);
+        if let Err(error) = self.drive.submit(Command::TxRead { tx, lpn: range.lpn, data }) {
+            self.cache.remove(key);
+            return Err(error);
+        }
+        Ok(frame)
+    }
+}

@@ -1,0 +1,169 @@
+//! A mounted volume: its parts, its clock, and the way past it to the drive.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use tantalum::{Command, Completion, Device, Lpn, Nanoseconds, TxId};
+
+use crate::cache::PageCache;
+use crate::drive::Drive;
+use crate::error::VolumeError;
+use crate::extents::LpnRange;
+use crate::file::{File, FileId, RemovedFile};
+use crate::inode::ATTRIBUTE_BYTES;
+use crate::space::FreeSpace;
+use crate::superblock::Superblock;
+use crate::transaction::Transaction;
+
+/// A mounted volume.
+///
+/// Dropping it without [`Volume::unmount`] is a crash of the host: what was not synced is lost.
+pub struct Volume {
+    pub(crate) drive: Drive,
+    pub(crate) cache: PageCache,
+    pub(crate) superblock: Superblock,
+    pub(crate) space: FreeSpace,
+    /// Units of the inode table that hold nothing.
+    pub(crate) free_slots: BTreeSet<u32>,
+    pub(crate) files: BTreeMap<FileId, File>,
+    pub(crate) names: BTreeMap<String, FileId>,
+    pub(crate) next_file: u32,
+    /// Files that the drive does not know, or by another name.
+    pub(crate) unnamed: BTreeSet<FileId>,
+    /// Files that are gone since names were last made durable.
+    pub(crate) removed: Vec<RemovedFile>,
+    /// No durable inode names these any more; to be trimmed and then free.
+    pub(crate) untrimmed: Vec<LpnRange>,
+    pub(crate) transactions: BTreeMap<TxId, Transaction>,
+    /// When the write-back under way is done.
+    pub(crate) write_back_done_ns: Nanoseconds,
+    /// Trims or continuations were sent and not flushed: an inode must not become durable before them.
+    pub(crate) must_flush: bool,
+    /// Where long commands' data are put together.
+    pub(crate) scratch: Vec<u8>,
+}
+
+impl fmt::Debug for Volume {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Volume")
+            .field("names", &self.names)
+            .field("free_units", &self.space.units())
+            .field("dirty_pages", &self.cache.dirty_pages())
+            .field("now_ns", &self.drive.now_ns())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Volume {
+    /// An independent copy of the volume and its drive, with all that is not yet synced. None if the drive cannot
+    /// be copied.
+    pub fn try_clone(&self) -> Option<Volume> {
+        Some(Volume {
+            drive: self.drive.try_clone()?,
+            cache: self.cache.clone(),
+            superblock: self.superblock.clone(),
+            space: self.space.clone(),
+            free_slots: self.free_slots.clone(),
+            files: self.files.clone(),
+            names: self.names.clone(),
+            next_file: self.next_file,
+            unnamed: self.unnamed.clone(),
+            removed: self.removed.clone(),
+            untrimmed: self.untrimmed.clone(),
+            transactions: self.transactions.clone(),
+            write_back_done_ns: self.write_back_done_ns,
+            must_flush: self.must_flush,
+            scratch: Vec::new(),
+        })
+    }
+
+    /// The drive below.
+    pub fn device(&self) -> &Device {
+        &self.drive.device
+    }
+
+    /// The drive below. What is written to it past the volume may damage the volume.
+    pub fn device_mut(&mut self) -> &mut Device {
+        &mut self.drive.device
+    }
+
+    /// The client's time.
+    pub fn now_ns(&self) -> Nanoseconds {
+        self.drive.now_ns()
+    }
+
+    /// The client waits until `ns`, if that is not past.
+    pub fn wait_until(&mut self, ns: Nanoseconds) {
+        self.drive.wait_until(ns);
+    }
+
+    /// The client does something else for `ns`.
+    pub fn advance_ns(&mut self, ns: Nanoseconds) {
+        self.drive.wait_until(self.drive.now_ns().saturating_add(ns));
+    }
+
+    /// Sends a command to the drive now and waits for it. The page cache does not learn of it: tell it with
+    /// [`Volume::cache_put_clean`] or [`Volume::cache_drop`].
+    pub fn submit(&mut self, command: Command<'_>) -> Result<Completion, VolumeError> {
+        self.drive.submit(command)
+    }
+
+    /// Sends a command to the drive now and does not wait for it: follow with [`Volume::wait_until`] its
+    /// `done_ns`. Otherwise as [`Volume::submit`].
+    pub fn submit_queued(&mut self, command: Command<'_>) -> Result<Completion, VolumeError> {
+        self.drive.submit_queued(command)
+    }
+
+    /// Units that belong to no file.
+    pub fn free_units(&self) -> u64 {
+        self.space.units()
+    }
+
+    /// Bytes of the file.
+    pub fn size(&self, file: FileId) -> Result<u64, VolumeError> {
+        Ok(self.file(file)?.inode.size)
+    }
+
+    /// What [`Volume::set_attributes`] set; zeros in a new file.
+    pub fn attributes(&self, file: FileId) -> Result<[u8; ATTRIBUTE_BYTES], VolumeError> {
+        Ok(self.file(file)?.inode.attributes)
+    }
+
+    /// Sets bytes that travel with the file and mean nothing to the volume. They become durable when the file is
+    /// next synced or written atomically.
+    pub fn set_attributes(
+        &mut self,
+        file: FileId,
+        attributes: &[u8; ATTRIBUTE_BYTES],
+    ) -> Result<(), VolumeError> {
+        self.drive.check()?;
+        let file = self.file_mut(file)?;
+        file.dirty |= file.inode.attributes != *attributes;
+        file.inode.attributes = *attributes;
+        Ok(())
+    }
+
+    /// Where unit `unit` of the file lies; none if it has no place yet. A program may write there directly if the
+    /// unit is within what it reserved.
+    pub fn lpn(&self, file: FileId, unit: u64) -> Option<Lpn> {
+        let unit = u32::try_from(unit).ok()?;
+        Some(self.file(file).ok()?.inode.extents.run(unit)?.lpn)
+    }
+
+    pub(crate) fn file(&self, file: FileId) -> Result<&File, VolumeError> {
+        self.files.get(&file).ok_or(VolumeError::NoSuchFile(file))
+    }
+
+    pub(crate) fn file_mut(&mut self, file: FileId) -> Result<&mut File, VolumeError> {
+        self.files.get_mut(&file).ok_or(VolumeError::NoSuchFile(file))
+    }
+
+    /// Units in one atomic batch of the drive.
+    pub(crate) fn batch_units(&self) -> usize {
+        self.drive.device.limits().atomic_units as usize
+    }
+
+    pub(crate) fn slot_lpn(slot: u32) -> Lpn {
+        Lpn(1 + slot)
+    }
+}

@@ -1,0 +1,116 @@
+//! From the page cache to the drive.
+//!
+//! A sync sends all dirty pages of a file at once, neighbours in one command. Between syncs the oldest dirty
+//! pages go when there are too many: one such batch is under way at a time, and who dirties more waits for it.
+
+use tantalum::{Command, Lpn, UNIT_BYTES};
+
+use crate::cache::FrameId;
+use crate::error::VolumeError;
+use crate::file::FileId;
+use crate::volume::Volume;
+
+/// The most units written in one command.
+const WRITE_UNITS: usize = 256;
+
+/// Pages written back at once when there are too many.
+const BATCH_PAGES: usize = 1024;
+
+/// A dirty page and its place.
+struct DirtyPage {
+    lpn: Lpn,
+    frame: FrameId,
+}
+
+impl Volume {
+    /// Makes the file, its content and its metadata durable. Flushes the drive even if nothing was dirty.
+    pub fn sync(&mut self, file: FileId) -> Result<(), VolumeError> {
+        self.drive.check()?;
+        self.write_back_file(file)?;
+        self.commit(&[file])
+    }
+
+    /// Makes creations, removals and renames durable. A new file is there then, with the size of its last sync.
+    pub fn sync_names(&mut self) -> Result<(), VolumeError> {
+        self.drive.check()?;
+        self.commit_names()
+    }
+
+    /// Makes everything durable.
+    pub fn sync_all(&mut self) -> Result<(), VolumeError> {
+        self.drive.check()?;
+        while let Some(file) = self.cache.next_dirty_file(None) {
+            self.write_back_file(file)?;
+        }
+        let files: Vec<FileId> = self.files.keys().copied().collect();
+        // Half a batch, as the other half may be names.
+        for files in files.chunks(self.batch_units() / 2) {
+            self.commit(files)?;
+        }
+        self.commit_names()
+    }
+
+    /// Sends all dirty pages of a file and does not wait for them.
+    pub(crate) fn write_back_file(&mut self, file: FileId) -> Result<(), VolumeError> {
+        self.write_back(file, 0, usize::MAX)
+    }
+
+    /// Keeps the dirty pages to the limit.
+    pub(crate) fn limit_dirty_pages(&mut self) -> Result<(), VolumeError> {
+        let limit = self.cache.dirty_limit();
+        if self.cache.dirty_pages() <= limit {
+            return Ok(());
+        }
+        self.drive.wait_until(self.write_back_done_ns);
+        while self.cache.dirty_pages() > limit - limit / 4 {
+            let Some((file, unit)) = self.cache.oldest_dirty() else { break };
+            self.write_back(file, unit, BATCH_PAGES)?;
+        }
+        Ok(())
+    }
+
+    /// Sends up to `most` dirty pages of a file, from unit `from` on, and does not wait for them.
+    fn write_back(&mut self, file: FileId, from: u32, most: usize) -> Result<(), VolumeError> {
+        let extents = &self.file(file)?.inode.extents;
+        let place = |(unit, frame)| {
+            let range = extents.run(unit).expect("a dirty page has a place");
+            DirtyPage { lpn: range.lpn, frame }
+        };
+        let pages: Vec<DirtyPage> = self.cache.dirty_from(file, from).take(most).map(place).collect();
+        if pages.is_empty() {
+            return Ok(());
+        }
+        self.file_mut(file)?.touched = true;
+        let mut rest = &pages[..];
+        while !rest.is_empty() {
+            let (run, others) = rest.split_at(run_length(rest));
+            self.write_run(run)?;
+            rest = others;
+        }
+        Ok(())
+    }
+
+    /// Writes pages that lie one after another, in one command.
+    fn write_run(&mut self, run: &[DirtyPage]) -> Result<(), VolumeError> {
+        let Volume { drive, cache, scratch, .. } = self;
+        let data: &[u8] = if let [page] = run {
+            cache.data(page.frame)
+        } else {
+            scratch.clear();
+            run.iter().for_each(|page| scratch.extend_from_slice(cache.data(page.frame)));
+            scratch
+        };
+        debug_assert_eq!(data.len(), run.len() * UNIT_BYTES);
+        let completion = drive.submit_queued(Command::Write { lpn: run[0].lpn, data, fua: false })?;
+        self.write_back_done_ns = self.write_back_done_ns.max(completion.done_ns);
+        run.iter().for_each(|page| self.cache.mark_clean(page.frame));
+        Ok(())
+    }
+}
+
+/// How many of the pages, from the first on, lie one after another.
+fn run_length(pages: &[DirtyPage]) -> usize {
+    let first = pages[0].lpn.0;
+    let follows = |(i, page): &(usize, &DirtyPage)| page.lpn.0 == first + *i as u32;
+    pages.iter().take(WRITE_UNITS).enumerate().take_while(follows).count()
+}
