@@ -31,7 +31,7 @@ enum Moving {
 /// Victims being emptied together, so that moved units fill whole pages.
 struct Collection {
     moving: MovingPage,
-    emptied: Vec<BlockId>,
+    victims: Vec<BlockId>,
 }
 
 /// A page of units on their way.
@@ -46,7 +46,7 @@ impl Ftl {
     /// Collects until there is space beyond the reserve.
     pub(crate) fn collect_garbage(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
         let target = self.collection_reserve() + 2;
-        let mut collection = Collection { moving: self.new_moving_page(at_ns), emptied: Vec::new() };
+        let mut collection = self.new_collection(at_ns);
         // each victim frees something; more rounds than blocks mean that nothing is gained
         for _ in 0..2 * self.geometry.blocks() {
             if self.spare_blocks() >= target {
@@ -73,7 +73,7 @@ impl Ftl {
 
     /// Moves everything out of one block and frees it.
     fn collect_block(&mut self, block: BlockId, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        let mut collection = Collection { moving: self.new_moving_page(at_ns), emptied: Vec::new() };
+        let mut collection = self.new_collection(at_ns);
         self.collect_into(&mut collection, block, at_ns)?;
         self.finish_collection(collection, at_ns)
     }
@@ -86,27 +86,48 @@ impl Ftl {
     ) -> Result<(), FtlError> {
         // no victim again while its last units wait for a full page
         self.blocks.set_use(victim, BlockUse::Open);
-        collection.emptied.push(victim);
-        let moved = self.empty_block(victim, &mut collection.moving, at_ns);
-        if moved.is_err() || collection.moving.units.is_empty() {
-            self.free_emptied(&mut collection.emptied);
+        collection.victims.push(victim);
+        let mut spares = std::mem::take(&mut self.scratch.spares);
+        let moved = match self.nand.block_spares(victim, &mut spares) {
+            Ok(()) => self.move_units(victim, &spares, collection, at_ns),
+            Err(error) => Err(error.into()),
+        };
+        self.scratch.spares = spares;
+        if moved.is_err() {
+            self.release_victims(collection);
         }
         moved
     }
 
     fn finish_collection(&mut self, mut collection: Collection, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        let programmed = self.program_moving(&mut collection.moving, at_ns);
-        self.free_emptied(&mut collection.emptied);
+        let programmed = self.program_moving(&mut collection, at_ns);
+        self.release_victims(&mut collection);
         programmed
     }
 
-    /// Frees the blocks that are empty now. One that is not keeps units that could not be moved: it stays closed if
-    /// there was no space for them, and is used no more if they cannot be read.
-    fn free_emptied(&mut self, emptied: &mut Vec<BlockId>) {
-        for block in emptied.drain(..) {
+    /// Frees the victims that are empty, but for the last one, whose units may still be looked through.
+    fn free_emptied(&mut self, collection: &mut Collection) {
+        let last = collection.victims.pop();
+        for index in (0..collection.victims.len()).rev() {
+            if self.map.valid(collection.victims[index]) == 0 {
+                let block = collection.victims.remove(index);
+                self.free_block(block);
+            }
+        }
+        collection.victims.extend(last);
+    }
+
+    fn free_block(&mut self, block: BlockId) {
+        self.counters.collections += 1;
+        self.blocks.release(self.geometry.plane_of(block), block);
+    }
+
+    /// Lets the victims go. One that is not empty keeps units that could not be moved: it stays closed if there was
+    /// no space for them, and is used no more if they cannot be read.
+    fn release_victims(&mut self, collection: &mut Collection) {
+        for block in collection.victims.drain(..) {
             if self.map.valid(block) == 0 {
-                self.counters.collections += 1;
-                self.blocks.release(self.geometry.plane_of(block), block);
+                self.free_block(block);
             } else if self.has_unreadable_units(block) {
                 self.blocks.set_use(block, BlockUse::Bad);
             } else {
@@ -120,32 +141,19 @@ impl Ftl {
             .any(|index| self.nand.page_state(self.geometry.page(block, index)) == PageState::Uncorrectable)
     }
 
-    fn new_moving_page(&mut self, at_ns: Nanoseconds) -> MovingPage {
+    fn new_collection(&mut self, at_ns: Nanoseconds) -> Collection {
         // members of an atomic batch lose their mark when moved: the whole batch must be on flash before
         let earliest_ns = at_ns.max(self.batches_done_ns);
-        MovingPage { page: PageImage::new(), units: Vec::with_capacity(4), earliest_ns, step: Seq(0) }
-    }
-
-    fn empty_block(
-        &mut self,
-        victim: BlockId,
-        moving: &mut MovingPage,
-        at_ns: Nanoseconds,
-    ) -> Result<(), FtlError> {
-        let mut spares = std::mem::take(&mut self.scratch.spares);
-        let moved = match self.nand.block_spares(victim, &mut spares) {
-            Ok(()) => self.move_units(victim, &spares, moving, at_ns),
-            Err(error) => Err(error.into()),
-        };
-        self.scratch.spares = spares;
-        moved
+        let moving =
+            MovingPage { page: PageImage::new(), units: Vec::with_capacity(4), earliest_ns, step: Seq(0) };
+        Collection { moving, victims: Vec::new() }
     }
 
     fn move_units(
         &mut self,
         victim: BlockId,
         spares: &[UnitSpare],
-        moving: &mut MovingPage,
+        collection: &mut Collection,
         at_ns: Nanoseconds,
     ) -> Result<(), FtlError> {
         let units_per_page = self.geometry.units_per_page();
@@ -162,12 +170,12 @@ impl Ftl {
             }
             if charged != Some(page) {
                 let done_ns = self.nand.charge_read(page, UNIT_BYTES as u32 * units_per_page, at_ns);
-                moving.earliest_ns = moving.earliest_ns.max(done_ns);
+                collection.moving.earliest_ns = collection.moving.earliest_ns.max(done_ns);
                 charged = Some(page);
             }
-            self.take_along(ppn, spare, moving, at_ns)?;
-            if moving.units.len() == units_per_page as usize {
-                self.program_moving(moving, at_ns)?;
+            self.take_along(ppn, spare, &mut collection.moving, at_ns)?;
+            if collection.moving.units.len() == units_per_page as usize {
+                self.program_moving(collection, at_ns)?;
             }
         }
         Ok(())
@@ -260,7 +268,8 @@ impl Ftl {
     }
 
     /// Programs the units on their way and moves their owners.
-    fn program_moving(&mut self, moving: &mut MovingPage, at_ns: Nanoseconds) -> Result<(), FtlError> {
+    fn program_moving(&mut self, collection: &mut Collection, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        let moving = &mut collection.moving;
         if moving.units.is_empty() {
             return Ok(());
         }
@@ -284,6 +293,7 @@ impl Ftl {
         moving.units.clear();
         moving.page = PageImage::new();
         moving.earliest_ns = at_ns.max(self.batches_done_ns);
+        self.free_emptied(collection);
         Ok(())
     }
 

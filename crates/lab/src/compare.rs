@@ -95,12 +95,14 @@ fn run_all(
     let queue = Mutex::new(settings.modes.iter().copied().enumerate().collect::<VecDeque<_>>());
     let finished = Mutex::new(Vec::new());
     let volume = Mutex::new(volume);
+    // Apart, so that the queue is not locked while a run is under way.
+    let next = || locked(&queue).pop_front();
     let work = || {
-        // A run that fails takes the others' work away: there will be no outcome.
-        while let Some((place, mode)) = locked(&queue).pop_front() {
+        while let Some((place, mode)) = next() {
             let copy = locked(&volume).try_clone().expect("a drive in memory can be copied");
             let run = run(settings, workload, copy, mode, monitor);
             if run.is_err() {
+                // There will be no outcome, so there is no use in other runs.
                 locked(&queue).clear();
             }
             locked(&finished).push((place, run));
@@ -211,5 +213,74 @@ impl WorkingDrive {
     pub fn into_volume(self) -> Result<Volume, LabError> {
         drop(self.registration);
         Ok(self.drive.into_volume().map_err(|(_, error)| error)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key_value::{KeyValue, Pattern};
+
+    const SMALL: KeyValue =
+        KeyValue { pattern: Pattern::Random, rows: 200, operations: 300, value_bytes: 500 };
+
+    /// A workload that fails, or whose database is another than it should be.
+    struct Broken {
+        fails: bool,
+    }
+
+    impl Workload for Broken {
+        fn load(&self, volume: Volume, seed: u64) -> Result<Volume, LabError> {
+            SMALL.load(volume, seed)
+        }
+
+        fn steps(&self) -> u64 {
+            SMALL.steps()
+        }
+
+        fn warm_up(&self, session: &mut Session<'_>, seed: u64) -> Result<(), LabError> {
+            SMALL.warm_up(session, seed)
+        }
+
+        fn measure(&self, session: &mut Session<'_>, seed: u64) -> Result<(), LabError> {
+            if self.fails { Err(LabError::Interrupted) } else { SMALL.measure(session, seed + 1) }
+        }
+
+        fn difference(&self, connection: &Connection, seed: u64) -> Result<Option<String>, LabError> {
+            SMALL.difference(connection, seed)
+        }
+
+        fn describe(&self, outcome: &mut WorkloadOutcome) {
+            SMALL.describe(outcome);
+        }
+    }
+
+    fn settings() -> Settings {
+        Settings {
+            profile: Profile { capacity_bytes: 64 << 20, ..Profile::load("femu-2021").unwrap() },
+            modes: vec![Mode::Rollback, Mode::Wal, Mode::SwWal],
+            synchronous: Synchronous::Full,
+            seed: 1,
+        }
+    }
+
+    #[test]
+    fn a_failing_run_ends_the_comparison() {
+        let outcome = compare(&settings(), &Broken { fails: true }, &Monitor::silent());
+        assert!(matches!(outcome, Err(LabError::Interrupted)), "{outcome:?}");
+    }
+
+    #[test]
+    fn other_contents_than_written_are_found_in_every_mode() {
+        let outcome = compare(&settings(), &Broken { fails: false }, &Monitor::silent()).unwrap();
+        assert!(!outcome.is_intact());
+        assert!(outcome.runs.iter().all(|run| run.integrity.starts_with("row ")), "{:?}", outcome.runs);
+    }
+
+    #[test]
+    fn runs_come_in_the_order_asked_for_and_are_intact() {
+        let outcome = compare(&settings(), &SMALL, &Monitor::silent()).unwrap();
+        assert!(outcome.is_intact(), "{:?}", outcome.runs);
+        assert_eq!(outcome.runs.iter().map(|run| run.mode).collect::<Vec<_>>(), settings().modes);
     }
 }

@@ -282,6 +282,16 @@ mod tests {
     }
 
     #[test]
+    fn the_armed_operation_is_on_its_way_even_if_it_was_issued_into_the_past() {
+        let mut nand = nand();
+        nand.advance(1_000_000);
+        nand.cut_after(Some(1));
+        assert!(nand.erase(BlockId(0), 0).is_err());
+        let in_flight = InFlight { operation: Operation::Erase(BlockId(0)), start_ns: 0, end_ns: 10_000 };
+        assert_eq!(nand.in_flight().collect::<Vec<_>>(), [in_flight]);
+    }
+
+    #[test]
     fn power_does_not_go_before_the_hosts_time() {
         let mut nand = nand();
         let done_ns = program(&mut nand, 0, [1, 2], 0);

@@ -37,10 +37,7 @@ impl RecentFrames {
 impl FramedLog {
     /// Takes a write to the database file if a share does the same. Returns whether it did.
     pub fn take_home(&mut self, volume: &mut Volume, offset: u64, data: &[u8]) -> Result<bool, VolumeError> {
-        let Some(page) = self.recognise(volume, offset, data)? else {
-            eprintln!("  plain db write {offset}");
-            return Ok(false);
-        };
+        let Some(page) = self.recognise(volume, offset, data)? else { return Ok(false) };
         let (units, limit) = (self.layout.page_units(), volume.device().limits().share_units);
         if units > limit {
             return Ok(false);
@@ -64,7 +61,6 @@ impl FramedLog {
         let Some(places) = (0..u64::from(units)).map(places).collect::<Option<Vec<_>>>() else {
             return Ok(false);
         };
-        eprintln!("  share frame {} -> page {} {:?}", page.frame, page.page_number, places);
         self.shares.push(page, places.into_iter());
         for (unit, data) in data.chunks_exact(UNIT_BYTES).enumerate() {
             volume.cache_put_clean(self.database, first_home + unit as u64, data);

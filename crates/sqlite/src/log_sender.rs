@@ -41,7 +41,6 @@ impl FramedLog {
     }
 
     fn flush(&mut self, volume: &mut Volume) -> Result<(), VolumeError> {
-        eprintln!("  flush");
         volume.submit(Command::Flush)?;
         self.shares.flushed();
         if self.header_state == HeaderState::Sent {
@@ -59,7 +58,6 @@ impl FramedLog {
             self.flush(volume)?;
         }
         self.make_metadata_durable(volume)?;
-        eprintln!("  send header {:02x?}", &header.0);
         let mut unit = [0; UNIT_BYTES];
         unit[..header.0.len()].copy_from_slice(&header.0);
         let lpn = volume.lpn(self.file, 0).expect("a log that has a header has its first unit");
@@ -128,7 +126,6 @@ impl FramedLog {
     /// Trims all units behind a frame, durably.
     fn trim_behind(&mut self, volume: &mut Volume, frame: u32) -> Result<(), VolumeError> {
         let end = volume.size(self.file)? / UNIT_BYTES as u64;
-        eprintln!("  trim behind {frame}");
         let mut run: Option<(Lpn, u32)> = None;
         for unit in self.layout.units(frame)..end {
             let Some(next) = volume.lpn(self.file, unit) else { continue };
@@ -164,18 +161,6 @@ impl FramedLog {
     /// Sends a frame whose page is in memory, and returns when it is done.
     fn send_frame(&mut self, volume: &mut Volume, frame: u32) -> Result<Nanoseconds, VolumeError> {
         let header = self.frame_header(volume, frame)?;
-        eprintln!(
-            "  send frame {frame} page {} hdr {:02x?} gen {:?} {:?}",
-            header.page_number(),
-            &header.0[4..24],
-            self.generation,
-            self.numbering.hint(
-                self.generation.unwrap_or(tantalum::Generation(0)),
-                frame,
-                0,
-                self.home(volume, header.page_number(), 0)
-            )
-        );
         let mut done_ns = 0;
         for unit in 0..self.layout.page_units() {
             let metadata = if unit == 0 { header } else { FrameHeader::default() };

@@ -18,7 +18,6 @@ const ROWS: i64 = 40;
 /// Sets rows to a transaction's number. Small caches make it spill; some of it is rolled back on the way.
 fn transaction(connection: &Connection, random: &mut Random, number: i64) -> rusqlite::Result<()> {
     connection.execute_batch("BEGIN")?;
-    eprintln!("tx {number}");
     if random.random_range(0..4) == 0 {
         connection.execute_batch("SAVEPOINT s")?;
         let filler = vec![1; random.random_range(1000..40_000)];
@@ -42,7 +41,6 @@ fn maintain(connection: &Connection, random: &mut Random) -> rusqlite::Result<()
         5 => "BEGIN; UPDATE t SET n=-2, b=zeroblob(9000); ROLLBACK",
         _ => return Ok(()),
     };
-    eprintln!("{sql}");
     connection.execute_batch(sql)
 }
 
@@ -119,11 +117,9 @@ fn run(mode: Mode, seed: u64, synchronous: &str, cuts: u32) {
     for cut in 0..cuts {
         drive.volume().device_mut().cut_after(Some(random.random_range(1..150)));
         let committed = work_until_cut(&connection, &mut random, number);
-        eprintln!("CUT {cut} committed {committed}");
         drop(connection);
         drive = power_on(drive, mode, seed, &mut loss);
         connection = open(&drive, synchronous).unwrap();
-        eprintln!("opened");
         let (found, _) = state(&connection);
         let least = if synchronous == "extra" { committed } else { number };
         assert!(
@@ -151,13 +147,4 @@ fn transactions_are_whole_after_a_cut_without_syncs() {
             run(mode, seed, "normal", 6);
         }
     }
-}
-
-#[test]
-#[ignore]
-fn dbg_one() {
-    let seed = std::env::var("DBG_SEED").unwrap().parse().unwrap();
-    let mode = std::env::var("DBG_MODE").unwrap().parse().unwrap();
-    let sync = std::env::var("DBG_SYNC").unwrap_or("extra".into());
-    run(mode, seed, &sync, 6);
 }

@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use tantalum::{Command, Lpn};
+use tantalum::{Command, Lpn, Outcome, PowerLoss};
 use tantalum_volume::{Volume, VolumeError};
 
 #[test]
@@ -157,6 +157,26 @@ fn an_atomic_write_is_durable_with_its_size() {
     volume.write_atomic(file, &[(0, &two[..4096])], Some(4096)).unwrap();
     let mut volume = crash(volume, LARGE_CACHE);
     assert_eq!(content(&mut volume, file), [2; 4096]);
+}
+
+#[test]
+fn an_atomic_write_does_not_show_a_size_without_its_data() {
+    let mut volume = volume(8, LARGE_CACHE);
+    let file = create(&mut volume, "db", &[1; 4096]);
+    volume.sync(file).unwrap();
+    volume.write(file, 4096, &[2; 8192]).unwrap();
+    volume.write_atomic(file, &[(0, &[3; 4096])], None).unwrap();
+    let mut cut = volume.try_clone().unwrap();
+    cut.device_mut().cut_power(u64::MAX / 2);
+    let mut device = cut.into_device_without_sync();
+    device.power_on(&mut PowerLoss::all(Outcome::NotStarted)).unwrap();
+    let cut = Volume::mount(device, LARGE_CACHE).unwrap();
+    for mut volume in [cut, crash(volume, LARGE_CACHE)] {
+        let file = volume.lookup("db").unwrap();
+        let data = content(&mut volume, file);
+        assert_eq!(data[..4096], [3; 4096]);
+        assert!(data[4096..].iter().all(|&byte| byte == 2));
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use tantalum_volume::{ATTRIBUTE_BYTES, Volume, VolumeError};
+use tantalum_volume::{ATTRIBUTE_BYTES, VolumeError};
 
 #[test]
 fn a_file_reads_back_at_any_alignment() {
@@ -227,34 +227,4 @@ fn a_copy_goes_its_own_way() {
     assert_eq!(content(&mut volume, file), b"mine");
     assert_eq!(content(&mut remount(copy, LARGE_CACHE), file), b"copy");
     assert_eq!(content(&mut volume, file), b"mine");
-}
-
-#[test]
-fn a_file_in_thousands_of_pieces_survives() {
-    let mut volume = volume(64, SMALL_CACHE);
-    let file = volume.create("pieces").unwrap();
-    let pieces = 2_000u64;
-    // Every other unit, falling: no extent touches another.
-    for unit in (0..pieces).rev() {
-        volume.write(file, unit * 2 * 4096, &unit.to_le_bytes()).unwrap();
-        if unit % 100 == 0 {
-            volume.sync(file).unwrap();
-        }
-    }
-    let check = |volume: &mut Volume, pieces: u64| {
-        let file = volume.lookup("pieces").unwrap();
-        for unit in 0..pieces {
-            let mut data = [0; 8];
-            volume.read(file, unit * 2 * 4096, &mut data).unwrap();
-            assert_eq!(u64::from_le_bytes(data), unit);
-        }
-    };
-    check(&mut volume, pieces);
-    let mut volume = crash(volume, SMALL_CACHE);
-    check(&mut volume, pieces);
-    let file = volume.lookup("pieces").unwrap();
-    volume.set_size(file, 700 * 4096 * 2).unwrap();
-    volume.sync(file).unwrap();
-    let mut volume = remount(volume, SMALL_CACHE);
-    check(&mut volume, 700);
 }

@@ -9,7 +9,7 @@ use crate::error::LabError;
 const WIDTH: u32 = 460;
 const ROW_HEIGHT: u32 = 34;
 const AXIS_HEIGHT: u32 = 56;
-const FONT: (&str, i32) = ("sans-serif", 13);
+const FONT: (&str, i32) = ("sans-serif", 15);
 
 /// Room on the right for what stands at a bar's end, as a share of the longest bar.
 const END_ROOM: f64 = 1.22;
@@ -38,7 +38,7 @@ fn draw_into(svg: &mut String, axis: &str, bars: &[Bar]) -> Result<(), Box<dyn s
     let mut chart = ChartBuilder::on(&area)
         .margin(6)
         .set_label_area_size(LabelAreaPosition::Bottom, 44)
-        .set_label_area_size(LabelAreaPosition::Left, 74)
+        .set_label_area_size(LabelAreaPosition::Left, 80)
         .build_cartesian_2d(0.0..longest * END_ROOM, bars.len() as f64..0.0)?;
     chart
         .configure_mesh()
@@ -84,11 +84,13 @@ pub(super) fn short(value: f64) -> String {
         _ => (value, ""),
     };
     let digits = match amount.abs() {
-        size if size >= 100.0 || amount.fract() == 0.0 => 0,
+        size if size >= 100.0 => 0,
         size if size >= 10.0 => 1,
         _ => 2,
     };
-    format!("{amount:.digits$}{unit}")
+    let text = format!("{amount:.digits$}");
+    let text = if digits > 0 { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+    format!("{text}{unit}")
 }
 
 #[cfg(test)]
@@ -98,7 +100,7 @@ mod tests {
     #[test]
     fn numbers_are_short() {
         let expected =
-            [(0.0, "0"), (0.25, "0.25"), (12.34, "12.3"), (999.0, "999"), (1500.0, "1.50k"), (2e7, "20M")];
+            [(0.0, "0"), (0.25, "0.25"), (12.34, "12.3"), (999.0, "999"), (1500.0, "1.5k"), (2e7, "20M")];
         for (value, text) in expected {
             assert_eq!(short(value), text);
         }

@@ -8,8 +8,8 @@ use super::colours::{INK, of_mode};
 use crate::error::LabError;
 use crate::outcome::Run;
 
-const SIZE: (u32, u32) = (460, 300);
-const FONT: (&str, i32) = ("sans-serif", 13);
+const SIZE: (u32, u32) = (460, 440);
+const FONT: (&str, i32) = ("sans-serif", 15);
 
 /// Points of a curve between 90 and 99 %, and so on.
 const POINTS_PER_NINE: u32 = 24;
@@ -35,7 +35,7 @@ fn draw_into(svg: &mut String, runs: &[Run]) -> Result<(), Box<dyn std::error::E
     let highest = latencies().fold(lowest, f64::max);
     let mut chart = ChartBuilder::on(&area)
         .margin(6)
-        .margin_right(18)
+        .margin_right(30)
         .set_label_area_size(LabelAreaPosition::Bottom, 44)
         .set_label_area_size(LabelAreaPosition::Left, 58)
         .build_cartesian_2d(0.0..nines, (lowest * 0.8..highest * 1.25).log_scale())?;

@@ -18,25 +18,29 @@ pub(super) fn render(comparison: &Comparison) -> Result<String, LabError> {
     let runs = &comparison.runs;
     let figures = [
         figure(
+            "",
             "Throughput",
             "Transactions in a second of the drive's time. Longer is better.",
             "",
             throughput(runs)?,
         ),
         figure(
+            "",
             "Flash writes by cause",
             "Units of 4 KiB programmed for each transaction. Shorter is better.",
             &causes_legend(runs),
             flash_writes(runs)?,
         ),
         figure(
+            "tall",
             "Latency",
             "So many percent of the transactions took at most so long. Lower is better.",
             &modes_legend(runs),
             curve::draw(runs)?,
         ),
-        figure("Erases", "Blocks erased in the run. Shorter is better.", "", erases(runs)?),
+        figure("", "Erases", "Blocks erased in the run. Shorter is better.", "", erases(runs)?),
         figure(
+            "",
             "Projected lifetime",
             "Transactions until the flash has had the erase cycles it is rated for, if all blocks wear \
              equally. Longer is better.",
@@ -52,7 +56,7 @@ pub(super) fn render(comparison: &Comparison) -> Result<String, LabError> {
          <div class=\"plots\">\n{figures}</div>\n<h2>Configuration</h2>\n{configuration}\n\
          <h2>How to read this</h2>\n{METHOD}\n</main>\n</body>\n</html>\n",
         title = escaped(&comparison.profile.name),
-        lead = escaped(&summary::circumstances(comparison)),
+        lead = escaped(&summary::circumstances(comparison)).replace('\n', "<br>\n"),
         table = table(runs),
         figures = figures.concat(),
         configuration = configuration(comparison),
@@ -69,8 +73,10 @@ recovered, and all of the database was compared with what had been written.</p>\
 <strong>share</strong>: log frames shared with the database by a checkpoint. \
 <strong>sw-wal</strong>: the same with hinted log frames, which need no record of it.</p>";
 
-fn figure(title: &str, caption: &str, legend: &str, svg: String) -> String {
-    format!("<figure>\n<h2>{title}</h2>\n<figcaption>{caption}</figcaption>\n{legend}{svg}</figure>\n")
+fn figure(class: &str, title: &str, caption: &str, legend: &str, svg: String) -> String {
+    format!(
+        "<figure class=\"{class}\">\n<h2>{title}</h2>\n<figcaption>{caption}</figcaption>\n{legend}{svg}</figure>\n"
+    )
 }
 
 fn throughput(runs: &[Run]) -> Result<String, LabError> {
@@ -185,7 +191,7 @@ fn configuration(comparison: &Comparison) -> String {
         (
             "Flash",
             format!(
-                "{} channels of {} dies of {} planes, {} pages a block, {} a page, rated for {} cycles",
+                "{} channels x {} dies x {} planes, {} pages a block at most, {} a page, rated for {} cycles",
                 flash.channels,
                 flash.dies_per_channel,
                 flash.planes_per_die,
