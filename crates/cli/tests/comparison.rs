@@ -103,6 +103,8 @@ fn an_interrupt_leaves_no_report() {
         .args([
             "compare",
             "sqlite",
+            "--profile",
+            "femu-2021",
             "--operations",
             "100000000",
             "--capacity",

@@ -4,7 +4,6 @@
 
 use tantalum_nand::{BlockId, Geometry, Nand, PlaneId};
 
-use crate::layout::VictimPolicy;
 use crate::types::Seq;
 
 /// What a block is used for.
@@ -149,31 +148,12 @@ impl Blocks {
         }
     }
 
-    /// The best victim, none if every closed block is full of valid units.
-    pub fn victim(
-        &self,
-        policy: VictimPolicy,
-        valid: &[u32],
-        units_per_block: u32,
-        now: Seq,
-    ) -> Option<BlockId> {
-        let closed = self
-            .uses
-            .iter()
-            .zip(valid)
-            .enumerate()
-            .filter(|(_, (block_use, valid))| **block_use == BlockUse::Closed && **valid < units_per_block)
-            .map(|(index, (_, valid))| (index, *valid));
-        let best = match policy {
-            VictimPolicy::Greedy => closed.min_by_key(|(_, valid)| *valid),
-            VictimPolicy::CostBenefit => closed.max_by_key(|&(index, valid)| {
-                let age = u128::from(now.0 - self.last_step[index].0) + 1;
-                let freed = u128::from(units_per_block - valid);
-                // (1 - u) / 2u times age; the scale keeps integers exact
-                (age * freed * 1_000_000) / (2 * u128::from(valid)).max(1)
-            }),
-        };
-        best.map(|(index, _)| BlockId(index as u32))
+    /// What collecting a block now is worth (cost-benefit): its age times the share that is freed, over the cost of
+    /// moving the rest. The scale keeps integers exact.
+    pub fn benefit(&self, block: BlockId, valid: u32, units_per_block: u32, now: Seq) -> u128 {
+        let age = u128::from(now.0 - self.last_step[block.index()].0) + 1;
+        let freed = u128::from(units_per_block - valid);
+        age * freed * 1_000_000 / (2 * u128::from(valid)).max(1)
     }
 
     /// The least-worn closed block, for static wear levelling.

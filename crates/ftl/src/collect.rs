@@ -10,6 +10,7 @@ use crate::blocks::BlockUse;
 use crate::error::FtlError;
 use crate::ftl::{Ftl, PageImage, Target};
 use crate::journal::Record;
+use crate::layout::VictimPolicy;
 use crate::map::{Claim, Owner};
 use crate::spare::{self, Kind, Mark, Spare};
 use crate::types::{Lpn, Seq, TxId};
@@ -58,17 +59,24 @@ impl Ftl {
         self.finish_collection(collection, at_ns)
     }
 
-    /// Collects one victim more, whatever the reserve says. False if nothing was gained.
-    pub(crate) fn collect_one_more(&mut self, at_ns: Nanoseconds) -> Result<bool, FtlError> {
-        let before = self.spare_blocks();
+    /// Collects one victim, whatever the reserve says. False if there is none.
+    pub(crate) fn collect_one(&mut self, at_ns: Nanoseconds) -> Result<bool, FtlError> {
         let Some(victim) = self.choose_victim() else { return Ok(false) };
         self.collect_block(victim, at_ns)?;
-        Ok(self.spare_blocks() > before)
+        Ok(true)
     }
 
-    fn choose_victim(&self) -> Option<BlockId> {
-        let units_per_block = self.geometry.units_per_block();
-        self.blocks.victim(self.config.victim_policy, self.map.valid_counts(), units_per_block, self.seq)
+    fn choose_victim(&mut self) -> Option<BlockId> {
+        match self.config.victim_policy {
+            VictimPolicy::Greedy => self.map.valid_counts_mut().fewest_valid(),
+            VictimPolicy::CostBenefit => {
+                let (units_per_block, valid) = (self.geometry.units_per_block(), self.map.valid_counts());
+                let benefit = |block: &BlockId| {
+                    self.blocks.benefit(*block, valid.get(*block), units_per_block, self.seq)
+                };
+                valid.candidates().max_by_key(benefit)
+            }
+        }
     }
 
     /// Moves everything out of one block and frees it.
@@ -86,6 +94,7 @@ impl Ftl {
     ) -> Result<(), FtlError> {
         // no victim again while its last units wait for a full page
         self.blocks.set_use(victim, BlockUse::Open);
+        self.map.valid_counts_mut().remove_candidate(victim);
         collection.victims.push(victim);
         let mut spares = std::mem::take(&mut self.scratch.spares);
         let moved = match self.nand.block_spares(victim, &mut spares) {
@@ -131,7 +140,7 @@ impl Ftl {
             } else if self.has_unreadable_units(block) {
                 self.blocks.set_use(block, BlockUse::Bad);
             } else {
-                self.blocks.set_use(block, BlockUse::Closed);
+                self.close_block(block);
             }
         }
     }

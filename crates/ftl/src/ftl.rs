@@ -112,6 +112,8 @@ pub struct Ftl {
     pub(crate) last_unmap: Seq,
     /// When the last atomic batch is on flash: its members are not copied without their mark before.
     pub(crate) batches_done_ns: Nanoseconds,
+    /// Whether members of a batch are on flash and not yet mapped: garbage collection would take them for garbage.
+    pub(crate) batch_under_way: bool,
     /// Atomic batches that were given up half way: they must never count as whole.
     pub(crate) abandoned: BTreeSet<Seq>,
     /// Blocks kept erased for a dump.
@@ -270,6 +272,7 @@ impl Ftl {
             seq: self.seq,
             last_unmap: self.last_unmap,
             batches_done_ns: self.batches_done_ns,
+            batch_under_way: self.batch_under_way,
             abandoned: self.abandoned.clone(),
             dump_blocks: self.dump_blocks.clone(),
             failing: self.failing.clone(),
@@ -336,10 +339,14 @@ impl Ftl {
         if !self.host.wants_block() {
             return Ok(());
         }
-        if self.spare_blocks() <= self.collection_reserve() {
+        if self.spare_blocks() <= self.collection_reserve() && !self.batch_under_way {
             self.collect_garbage(at_ns)?;
         }
-        if self.spare_blocks() > self.collection_reserve() && self.open_for(Target::Host, at_ns)? {
+        // room was made for a batch before it began; what program failures took comes out of the reserve
+        let forced = self.batch_under_way && self.host.opened() == 0;
+        if (self.spare_blocks() > self.collection_reserve() || forced)
+            && self.open_for(Target::Host, at_ns)?
+        {
             return Ok(());
         }
         if self.host.opened() == 0 { Err(FtlError::CapacityExceeded) } else { Ok(()) }
@@ -357,27 +364,28 @@ impl Ftl {
 
     /// Makes room for `pages` host pages, so that no garbage is collected while they are programmed.
     pub(crate) fn ensure_space(&mut self, pages: u32, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        loop {
+        // each victim frees something; more rounds than blocks mean that nothing is gained
+        for _ in 0..2 * self.geometry.blocks() {
             let open: u32 = self
                 .host
                 .blocks()
                 .map(|block| self.geometry.pages_per_block - self.nand.next_page(block))
                 .sum();
-            if open >= pages {
+            let blocks = self.spare_blocks().saturating_sub(self.collection_reserve());
+            if open + blocks * self.geometry.pages_per_block >= pages {
                 return Ok(());
             }
-            if self.spare_blocks() <= self.collection_reserve() {
-                self.collect_garbage(at_ns)?;
-            }
-            let wanted = (pages - open).div_ceil(self.geometry.pages_per_block);
-            let available = self.spare_blocks().saturating_sub(self.collection_reserve());
-            if available >= wanted + 1 || !self.host.wants_block() && available >= wanted {
-                return Ok(());
-            }
-            if available == 0 || !self.collect_one_more(at_ns)? {
-                return Err(FtlError::CapacityExceeded);
+            if !self.collect_one(at_ns)? {
+                break;
             }
         }
+        Err(FtlError::CapacityExceeded)
+    }
+
+    /// A block takes no more pages: it may be collected from now on.
+    pub(crate) fn close_block(&mut self, block: BlockId) {
+        self.blocks.set_use(block, BlockUse::Closed);
+        self.map.valid_counts_mut().add_candidate(block);
     }
 
     // -- programming ------------------------------------------------------------------------------------------
@@ -406,7 +414,7 @@ impl Ftl {
                     self.blocks.programmed(block, step, page.marked);
                     if self.nand.next_page(block) == self.geometry.pages_per_block {
                         stream.close(plane);
-                        self.blocks.set_use(block, BlockUse::Closed);
+                        self.close_block(block);
                     }
                     let padding = (units - page.used) as u64;
                     self.counters.programmed.padding += padding;
@@ -415,7 +423,7 @@ impl Ftl {
                 }
                 Err(NandError::ProgramFailed { .. }) => {
                     stream.close(plane);
-                    self.blocks.set_use(block, BlockUse::Closed);
+                    self.close_block(block);
                     self.failing.push(block);
                 }
                 Err(error) => return Err(error.into()),
@@ -462,30 +470,13 @@ impl Ftl {
         self.ensure_space(pages as u32, at_ns)?;
         let id = self.next_seq();
         let versions: Vec<Seq> = units.iter().map(|_| self.next_seq()).collect();
-        let mut places = Vec::with_capacity(pages);
-        let mut done_ns = at_ns;
-        for (chunk_index, chunk) in units.chunks(per_page).enumerate() {
-            let step = self.next_seq();
-            let mut page = PageImage::new();
-            for (index, unit) in chunk.iter().enumerate() {
-                let index = chunk_index * per_page + index;
-                let mut spare = Spare::with_owner(Kind::Data, step, unit.lpn, versions[index]);
-                spare.metadata = unit.metadata;
-                if pages > 1 {
-                    // one page is atomic by itself (M2)
-                    let count = units.len() as u32;
-                    spare.mark = Mark::Batch(BatchMark { id, index: index as u32, count });
-                    page.marked = true;
-                }
-                page.push(Source::Staged(unit.slot), spare.encode());
-            }
-            let (place, page_done_ns) = self.program(Target::Host, &page, step, at_ns).inspect_err(|_| {
-                self.abandoned.insert(id);
-            })?;
-            self.counters.programmed.host += chunk.len() as u64;
-            done_ns = done_ns.max(page_done_ns);
-            places.push(place);
+        self.batch_under_way = true;
+        let programmed = self.program_batch(units, &versions, id, at_ns);
+        self.batch_under_way = false;
+        if programmed.is_err() {
+            self.abandoned.insert(id);
         }
+        let (places, done_ns) = programmed?;
         for (index, (unit, version)) in units.iter().zip(versions).enumerate() {
             self.superseded(unit.lpn, version, at_ns)?;
             let ppn = self.geometry.unit(places[index / per_page], (index % per_page) as u32);
@@ -493,6 +484,40 @@ impl Ftl {
         }
         self.batches_done_ns = self.batches_done_ns.max(done_ns);
         Ok(done_ns)
+    }
+
+    /// Programs the pages of a batch. Their units belong to nobody yet.
+    fn program_batch(
+        &mut self,
+        units: &[HostUnit],
+        versions: &[Seq],
+        id: Seq,
+        at_ns: Nanoseconds,
+    ) -> Result<(Vec<PageId>, Nanoseconds), FtlError> {
+        let per_page = self.geometry.units_per_page() as usize;
+        let one_page = units.len() <= per_page;
+        let (mut places, mut done_ns) = (Vec::with_capacity(units.len().div_ceil(per_page)), at_ns);
+        for (chunk_index, chunk) in units.chunks(per_page).enumerate() {
+            let step = self.next_seq();
+            let mut page = PageImage::new();
+            for (index, unit) in chunk.iter().enumerate() {
+                let index = chunk_index * per_page + index;
+                let mut spare = Spare::with_owner(Kind::Data, step, unit.lpn, versions[index]);
+                spare.metadata = unit.metadata;
+                if !one_page {
+                    // one page is atomic by itself (M2)
+                    let count = units.len() as u32;
+                    spare.mark = Mark::Batch(BatchMark { id, index: index as u32, count });
+                    page.marked = true;
+                }
+                page.push(Source::Staged(unit.slot), spare.encode());
+            }
+            let (place, page_done_ns) = self.program(Target::Host, &page, step, at_ns)?;
+            self.counters.programmed.host += chunk.len() as u64;
+            done_ns = done_ns.max(page_done_ns);
+            places.push(place);
+        }
+        Ok((places, done_ns))
     }
 
     /// Programs up to a page of units of open transactions.

@@ -26,6 +26,7 @@ mod spare;
 mod stream;
 mod transactions;
 mod types;
+mod valid;
 
 pub use error::{FtlError, LayoutError};
 pub use ftl::{Counters, Ftl, HostUnit, Programmed, Wear};

@@ -12,6 +12,7 @@
 use tantalum_nand::{BlockId, Geometry, Ppn};
 
 use crate::types::{HashMap, Lpn, Seq, TxId};
+use crate::valid::ValidCounts;
 
 const FLAG: u32 = 1 << 31;
 
@@ -40,7 +41,7 @@ pub enum Owner<'a> {
 pub struct Map {
     l2p: Vec<u32>,
     p2l: Vec<u32>,
-    valid: Vec<u32>,
+    valid: ValidCounts,
     claims: HashMap<u32, Claim>,
     extra_owners: usize,
     /// Whether a chunk of L2P was ever mapped; checkpoints leave the others out.
@@ -57,7 +58,7 @@ impl Map {
         Map {
             l2p: vec![0; logical_units as usize],
             p2l: vec![0; geometry.units() as usize],
-            valid: vec![0; geometry.blocks() as usize],
+            valid: ValidCounts::new(geometry.blocks(), geometry.units_per_block()),
             claims: HashMap::default(),
             extra_owners: 0,
             touched: vec![false; (logical_units as usize).div_ceil(CHUNK_ENTRIES)],
@@ -72,7 +73,7 @@ impl Map {
 
     /// Bytes of host memory that the map may touch.
     pub fn dram_bytes(&self) -> usize {
-        4 * (self.l2p.len() + self.p2l.len() + self.valid.len())
+        4 * (self.l2p.len() + self.p2l.len()) + self.valid.dram_bytes()
     }
 
     /// Where a logical page is.
@@ -106,12 +107,17 @@ impl Map {
     /// Places in use in a block.
     #[inline]
     pub fn valid(&self, block: BlockId) -> u32 {
-        self.valid[block.index()]
+        self.valid.get(block)
     }
 
-    /// Valid counts of all blocks.
-    pub fn valid_counts(&self) -> &[u32] {
+    /// Valid counts, and which blocks may be collected.
+    pub fn valid_counts(&self) -> &ValidCounts {
         &self.valid
+    }
+
+    /// Valid counts, to say which blocks may be collected.
+    pub fn valid_counts_mut(&mut self) -> &mut ValidCounts {
+        &mut self.valid
     }
 
     /// Owners beyond the first of every shared place (SHARE's reverse-mapping table).
@@ -142,7 +148,7 @@ impl Map {
         debug_assert_eq!(self.p2l[ppn.index()], 0, "a fresh place has no owner");
         self.l2p[lpn.index()] = (old & FLAG) | (ppn.0 + 1);
         self.p2l[ppn.index()] = lpn.0 + 1;
-        self.valid[(ppn.0 / self.units_per_block) as usize] += 1;
+        self.valid.increase(ppn.0 / self.units_per_block);
         self.touched[lpn.index() / CHUNK_ENTRIES] = true;
     }
 
@@ -209,14 +215,14 @@ impl Map {
     #[inline]
     fn clear(&mut self, ppn: Ppn) {
         self.p2l[ppn.index()] = 0;
-        self.valid[(ppn.0 / self.units_per_block) as usize] -= 1;
+        self.valid.decrease(ppn.0 / self.units_per_block);
     }
 
     /// Gives a place that nobody owns a claim.
     pub fn claim(&mut self, ppn: Ppn, claim: Claim) {
         assert_eq!(self.p2l[ppn.index()], 0, "unit {ppn} has an owner already");
         self.p2l[ppn.index()] = FLAG;
-        self.valid[(ppn.0 / self.units_per_block) as usize] += 1;
+        self.valid.increase(ppn.0 / self.units_per_block);
         if let Claim::Owners(owners) = &claim {
             self.extra_owners += owners.len() - 1;
         }
@@ -239,7 +245,7 @@ impl Map {
         debug_assert_eq!(self.p2l[from.index()], lpn.0 + 1, "unit {from} is not plain");
         self.clear(from);
         self.p2l[to.index()] = lpn.0 + 1;
-        self.valid[(to.0 / self.units_per_block) as usize] += 1;
+        self.valid.increase(to.0 / self.units_per_block);
         let entry = &mut self.l2p[lpn.index()];
         *entry = (*entry & FLAG) | (to.0 + 1);
     }
@@ -256,7 +262,7 @@ impl Map {
         match owners[..] {
             [(lpn, _)] if in_spare => {
                 self.p2l[to.index()] = lpn.0 + 1;
-                self.valid[(to.0 / self.units_per_block) as usize] += 1;
+                self.valid.increase(to.0 / self.units_per_block);
             }
             _ => self.claim(to, claim),
         }
@@ -282,7 +288,7 @@ impl Map {
 
     /// Checks the invariants at the head of this file; for tests and audits.
     pub fn audit(&self) {
-        let mut valid = vec![0; self.valid.len()];
+        let mut valid = vec![0; self.valid.counts().len()];
         let mut extra = 0;
         for (index, &entry) in self.p2l.iter().enumerate() {
             let ppn = Ppn(index as u32);
@@ -303,7 +309,7 @@ impl Map {
                 Owner::Claim(Claim::Transaction(..)) => {}
             }
         }
-        assert_eq!(valid, self.valid, "valid counts");
+        assert_eq!(valid, self.valid.counts(), "valid counts");
         assert_eq!(extra, self.extra_owners, "extra owners");
         for index in 0..self.l2p.len() {
             let lpn = Lpn(index as u32);

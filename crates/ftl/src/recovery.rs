@@ -313,6 +313,7 @@ impl Ftl {
             seq: Seq(0),
             last_unmap: Seq(0),
             batches_done_ns: 0,
+            batch_under_way: false,
             abandoned: BTreeSet::new(),
             dump_blocks: Vec::new(),
             failing: Vec::new(),
@@ -340,7 +341,8 @@ impl Ftl {
         }
         for block in (0..self.geometry.blocks()).map(BlockId) {
             if self.map.valid(block) > 0 && self.blocks.block_use(block) == BlockUse::Free {
-                self.blocks.take_block(self.geometry.plane_of(block), block, BlockUse::Closed);
+                self.blocks.take_block(self.geometry.plane_of(block), block, BlockUse::Open);
+                self.close_block(block);
             }
         }
         self.checkpoint.blocks = self.blocks.with_use(BlockUse::Checkpoint).collect();

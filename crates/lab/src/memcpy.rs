@@ -34,7 +34,7 @@ pub(crate) fn copies_per_second(
     let source: Vec<&[u8]> = source.chunks_exact(UNIT_BYTES).collect();
     for unit in 0..units {
         arena.extend_from_slice(source[unit % SOURCE_UNITS]);
-        if unit as u64 % COPIES_PER_STEP == 0 {
+        if (unit as u64).is_multiple_of(COPIES_PER_STEP) {
             bar.advance(COPIES_PER_STEP)?;
         }
     }
@@ -42,7 +42,7 @@ pub(crate) fn copies_per_second(
     for number in 0..copies {
         let at = random.random_range(0..units) * UNIT_BYTES;
         arena[at..at + UNIT_BYTES].copy_from_slice(source[number as usize % SOURCE_UNITS]);
-        if number % COPIES_PER_STEP == 0 {
+        if number.is_multiple_of(COPIES_PER_STEP) {
             bar.advance(COPIES_PER_STEP)?;
         }
     }

@@ -63,6 +63,12 @@ impl Drive {
         Ok(connection)
     }
 
+    /// What went wrong last below SQLite for a connection of [`Drive::open`]: SQLite itself tells no more than a
+    /// code. None if nothing did.
+    pub fn last_error(&self) -> Option<String> {
+        self.own.get().map(Registration::last_error).filter(|message| !message.is_empty())
+    }
+
     fn own_registration(&self) -> Result<&Registration, DriveError> {
         if let Some(own) = self.own.get() {
             return Ok(own);

@@ -33,6 +33,9 @@ pub(crate) enum Fault {
     /// An offset or a length that no file has.
     #[error("{0} is no offset in a file")]
     Offset(i64),
+    /// The commit of a transaction of which the drive refused a part.
+    #[error("a transaction of which the drive did not take everything cannot be committed")]
+    Doomed,
     /// Others hold a lock. SQLite asks again, so it is not reported.
     #[error("the file is locked")]
     Busy,
@@ -50,7 +53,7 @@ impl Fault {
             Fault::Volume(
                 VolumeError::NoSpace { .. }
                 | VolumeError::TableFull { .. }
-                | VolumeError::Device(Status::CapacityExceeded),
+                | VolumeError::Device(Status::CapacityExceeded | Status::OverLimit { .. }),
             ) => ffi::SQLITE_FULL,
             _ => otherwise,
         }

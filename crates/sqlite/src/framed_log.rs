@@ -41,8 +41,10 @@ pub(crate) struct FramedLog {
     /// The database file, where frames have their homes.
     pub(crate) database: FileId,
     pub(crate) layout: Layout,
-    /// Whether frames carry hints.
-    pub(crate) hinted: bool,
+    /// Whether frames are to carry hints.
+    hinted: bool,
+    /// Whether frames carry hints from here to the log's restart.
+    pub(crate) hints: bool,
     pub(crate) header: Option<LogHeader>,
     pub(crate) header_state: HeaderState,
     /// The volume's metadata of the log are not durable yet.
@@ -74,6 +76,7 @@ impl FramedLog {
             database,
             layout,
             hinted,
+            hints: hinted,
             header: None,
             header_state: HeaderState::Durable,
             metadata_is_new: true,
@@ -302,6 +305,7 @@ impl FramedLog {
         self.forget_changes_after(0);
         self.numbering = Numbering::new(self.layout.page_units(), 0);
         self.generation = None;
+        self.hints = self.hinted;
         self.tail_is_stale = false;
         self.recent = RecentFrames::default();
         Ok(())

@@ -163,16 +163,18 @@ impl Handle {
         commit(&mut self.transaction, &mut self.host.lock().volume)
     }
 
-    /// SQLite gives up the right to write: a transaction of its own that it did not commit was rolled back.
+    /// SQLite gives up the right to write: a transaction of its own that it did not commit was rolled back. What it
+    /// wrote to bring a crash in order is to stay.
     pub(crate) fn end_transaction(&mut self) -> Result<(), Fault> {
-        let mut host = self.host.lock();
+        let Some(transaction) = self.transaction.take() else { return Ok(()) };
+        let volume = &mut self.host.lock().volume;
         if !self.writes_for_itself {
-            return commit(&mut self.transaction, &mut host.volume);
+            return match transaction.commit(volume)? {
+                true => Ok(()),
+                false => Err(Fault::Doomed),
+            };
         }
-        match self.transaction.take() {
-            Some(transaction) => Ok(transaction.abort(&mut host.volume)?),
-            None => Ok(()),
-        }
+        Ok(transaction.abort(volume)?)
     }
 
     /// Closes the file. Whatever fails, the handle holds nothing any more.
@@ -228,7 +230,9 @@ fn begin_transaction(
 /// Commits a transaction, if there is one. If that fails it stays, for SQLite to roll back.
 fn commit(transaction: &mut Option<Transaction>, volume: &mut Volume) -> Result<(), Fault> {
     if let Some(open) = transaction {
-        open.commit(volume)?;
+        if !open.commit(volume)? {
+            return Err(Fault::Doomed);
+        }
         *transaction = None;
     }
     Ok(())

@@ -7,8 +7,11 @@
 //!    homes, before a frame is sent there; the drive would otherwise bring home into nobody's units.
 //! 3. A new header is durable before a frame of the life it opens is sent.
 //! 4. What lies behind the place where a reopened log goes on is trimmed, durably, before the log goes on.
+//!
+//! When the drive takes no more hints, the log goes on without until its restart. Then the drive brings home fewer
+//! transactions than SQLite recovers, which SQLite's own checkpoint makes up for; never more.
 
-use tantalum::{Command, Lpn, Nanoseconds, UNIT_BYTES};
+use tantalum::{Command, Lpn, Nanoseconds, Status, UNIT_BYTES};
 use tantalum_volume::{Volume, VolumeError};
 
 use crate::frame::FrameHeader;
@@ -31,12 +34,10 @@ impl FramedLog {
         if self.header_state == HeaderState::Sent {
             self.flush(volume)?;
         }
-        if self.hinted {
+        if self.hints {
             self.make_homes_durable(volume)?;
-            self.begin_generation(volume)?;
-        } else if self.numbering.needs_generation().is_some() {
-            self.numbering.generation_begun();
         }
+        self.begin_generation(volume)?;
         self.send_frames(volume)
     }
 
@@ -118,7 +119,10 @@ impl FramedLog {
             self.trim_behind(volume, base)?;
             self.tail_is_stale = false;
         }
-        self.generation = volume.submit(Command::BeginLog)?.generation;
+        self.generation = match self.hints {
+            true => volume.submit(Command::BeginLog)?.generation,
+            false => None,
+        };
         self.numbering.generation_begun();
         Ok(())
     }
@@ -147,7 +151,7 @@ impl FramedLog {
         self.numbering.begin_sending();
         let mut done_ns = volume.now_ns();
         for frame in self.numbering.unsent() {
-            if self.hinted || self.changed.contains(&frame) {
+            if self.hints || self.changed.contains(&frame) {
                 self.load_page(volume, frame)?;
                 done_ns = done_ns.max(self.send_frame(volume, frame)?);
                 self.forget_change(frame);
@@ -163,19 +167,26 @@ impl FramedLog {
         let header = self.frame_header(volume, frame)?;
         let mut done_ns = 0;
         for unit in 0..self.layout.page_units() {
-            let metadata = if unit == 0 { header } else { FrameHeader::default() };
+            let metadata = &(if unit == 0 { header } else { FrameHeader::default() }).0;
             let home = self.home(volume, header.page_number(), unit);
             let data = &self.pages[&frame][unit as usize * UNIT_BYTES..][..UNIT_BYTES];
             let place = self.layout.first_unit(frame) + u64::from(unit);
             let lpn = volume.lpn(self.file, place).expect("a frame has its units");
-            let command = match self.generation.filter(|_| self.hinted) {
+            let sent = match self.generation.filter(|_| self.hints) {
                 Some(generation) => {
                     let hint = self.numbering.hint(generation, frame, unit, home);
-                    Command::WriteHinted { lpn, data, metadata: &metadata.0, hint }
+                    volume.submit_queued(Command::WriteHinted { lpn, data, metadata, hint })
                 }
-                None => Command::WriteWithMetadata { lpn, data, metadata: &metadata.0, fua: false },
+                None => volume.submit_queued(Command::WriteWithMetadata { lpn, data, metadata, fua: false }),
             };
-            done_ns = done_ns.max(volume.submit_queued(command)?.done_ns);
+            let sent = match sent {
+                Err(VolumeError::Device(Status::OverLimit { .. })) if self.hints => {
+                    self.hints = false;
+                    volume.submit_queued(Command::WriteWithMetadata { lpn, data, metadata, fua: false })
+                }
+                sent => sent,
+            };
+            done_ns = done_ns.max(sent?.done_ns);
             volume.cache_put_clean(self.file, place, data);
         }
         Ok(done_ns)

@@ -11,18 +11,22 @@ use tantalum_volume::{FileId, Volume, VolumeError};
 const UNIT: u64 = UNIT_BYTES as u64;
 
 /// An open transaction on one database file.
+///
+/// If the drive takes no more of it, it is aborted at once and *doomed*: SQLite, told of the failure, gives it up
+/// one way or another, and sees the file as it was. The pages it puts back on the way are there already.
 #[derive(Debug)]
 pub(crate) struct Transaction {
-    tx: TxId,
     file: FileId,
     size: u64,
+    /// The drive's transaction; none if it is doomed.
+    tx: Option<TxId>,
 }
 
 impl Transaction {
     /// Opens one.
     pub fn begin(volume: &mut Volume, file: FileId) -> Result<Transaction, VolumeError> {
         let size = volume.size(file)?;
-        Ok(Transaction { tx: volume.tx_begin()?, file, size })
+        Ok(Transaction { file, size, tx: Some(volume.tx_begin()?) })
     }
 
     /// Bytes of the file, as the transaction sees it.
@@ -32,40 +36,65 @@ impl Transaction {
 
     /// Cuts the file or lets it grow, with the commit.
     pub fn set_size(&mut self, size: u64) {
-        self.size = size;
+        if self.tx.is_some() {
+            self.size = size;
+        }
     }
 
     /// Reads as the transaction sees the file.
     pub fn read(&self, volume: &mut Volume, offset: u64, data: &mut [u8]) -> Result<usize, VolumeError> {
+        let Some(tx) = self.tx else { return volume.read(self.file, offset, data) };
         let bytes = self.size.saturating_sub(offset).min(data.len() as u64) as usize;
-        let there = volume.tx_read(self.tx, self.file, offset, &mut data[..bytes])?;
+        let there = volume.tx_read(tx, self.file, offset, &mut data[..bytes])?;
         data[there..bytes].fill(0);
         Ok(bytes)
     }
 
-    /// Writes. Units of which only a part is written are read first.
+    /// Writes. If that fails the transaction is doomed.
     pub fn write(&mut self, volume: &mut Volume, offset: u64, data: &[u8]) -> Result<(), VolumeError> {
+        let Some(tx) = self.tx else { return Ok(()) };
+        let written = self.write_units(volume, tx, offset, data);
+        if written.is_err() {
+            self.tx = None;
+            self.size = volume.size(self.file)?;
+            // Without power there is nothing to abort, and the first error is the one to tell.
+            let _ = volume.tx_abort(tx);
+        }
+        written
+    }
+
+    /// Writes. Units of which only a part is written are read first.
+    fn write_units(
+        &mut self,
+        volume: &mut Volume,
+        tx: TxId,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<(), VolumeError> {
         let end = offset + data.len() as u64;
         if offset.is_multiple_of(UNIT) && end.is_multiple_of(UNIT) {
-            volume.tx_write(self.tx, self.file, offset, data)?;
+            volume.tx_write(tx, self.file, offset, data)?;
         } else {
             let first = offset - offset % UNIT;
             let mut units = vec![0; (end.next_multiple_of(UNIT) - first) as usize];
             self.read(volume, first, &mut units)?;
             units[(offset - first) as usize..][..data.len()].copy_from_slice(data);
-            volume.tx_write(self.tx, self.file, first, &units)?;
+            volume.tx_write(tx, self.file, first, &units)?;
         }
         self.size = self.size.max(end);
         Ok(())
     }
 
-    /// Makes it visible and durable, with the file's size.
-    pub fn commit(&self, volume: &mut Volume) -> Result<(), VolumeError> {
-        volume.tx_commit(self.tx, self.file, Some(self.size))
+    /// Makes it visible and durable, with the file's size. Returns false if it was doomed.
+    pub fn commit(&self, volume: &mut Volume) -> Result<bool, VolumeError> {
+        match self.tx {
+            Some(tx) => volume.tx_commit(tx, self.file, Some(self.size)).map(|()| true),
+            None => Ok(false),
+        }
     }
 
     /// Forgets it.
     pub fn abort(self, volume: &mut Volume) -> Result<(), VolumeError> {
-        volume.tx_abort(self.tx)
+        self.tx.map_or(Ok(()), |tx| volume.tx_abort(tx))
     }
 }

@@ -77,6 +77,11 @@ impl Registration {
     pub fn name(&self) -> &str {
         self.vfs.name.to_str().expect("it was made from a str")
     }
+
+    /// What went wrong last below SQLite, which itself tells no more than a code. Empty if nothing did.
+    pub fn last_error(&self) -> String {
+        self.vfs.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 impl Drop for Registration {

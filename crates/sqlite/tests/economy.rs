@@ -6,7 +6,7 @@ use common::drive;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::Smart;
-use tantalum_sqlite::rusqlite::params;
+use tantalum_sqlite::rusqlite::{self, Connection, ErrorCode, params};
 use tantalum_sqlite::{Drive, Mode};
 
 /// Random updates of rows of about a page, each a transaction.
@@ -16,11 +16,18 @@ fn random_updates(drive: &Drive, synchronous: &str) -> (Smart, u64) {
         .execute_batch(&format!(
             "PRAGMA synchronous={synchronous};
              CREATE TABLE t(k INTEGER PRIMARY KEY, b BLOB);
-             WITH RECURSIVE c(x) AS (VALUES(1) UNION ALL SELECT x+1 FROM c WHERE x<1500)
-             INSERT INTO t SELECT x, zeroblob(3500) FROM c;
-             PRAGMA wal_checkpoint(TRUNCATE); PRAGMA wal_autocheckpoint=400;"
+             PRAGMA wal_autocheckpoint=400;"
         ))
         .unwrap();
+    for first in (1..1500).step_by(300) {
+        connection
+            .execute_batch(&format!(
+                "WITH RECURSIVE c(x) AS (VALUES({first}) UNION ALL SELECT x+1 FROM c WHERE x<{first}+299)
+                 INSERT INTO t SELECT x, zeroblob(3500) FROM c"
+            ))
+            .unwrap();
+    }
+    connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
     let before = drive.volume().device().smart();
     let mut random = Xoshiro256PlusPlus::seed_from_u64(5);
     for number in 0..1500_u32 {
@@ -69,20 +76,14 @@ fn the_same_seed_gives_the_same_counters_and_time() {
 }
 
 /// Transactions larger than what stays in host memory, so that frames are sent before they are committed: some are
-/// rolled back then, and some overwritten in place.
+/// rolled back then, and some overwritten in place. The drive's transactions have a limit, so those are smaller.
 #[test]
 fn transactions_that_spill_to_the_drive_may_change_their_mind() {
     for mode in Mode::ALL {
+        let rows = if mode == Mode::XFtl { 200 } else { 3000 };
         let drive = drive(mode, 13);
         let connection = drive.open("app.db").unwrap();
-        connection
-            .execute_batch(
-                "PRAGMA cache_size=20; CREATE TABLE t(k INTEGER PRIMARY KEY, a, b BLOB);
-                 WITH RECURSIVE c(x) AS (VALUES(1) UNION ALL SELECT x+1 FROM c WHERE x<3000)
-                 INSERT INTO t SELECT x, 0, zeroblob(3000) FROM c;",
-            )
-            .unwrap();
-        let sum = |sql: &str| connection.query_row::<i64, _, _>(sql, [], |row| row.get(0)).unwrap();
+        fill(&connection, rows).unwrap_or_else(|error| panic!("{mode}: {error}: {:?}", drive.last_error()));
         for round in 1..=3 {
             connection.execute_batch("BEGIN; UPDATE t SET a=-1; ROLLBACK").unwrap();
             connection
@@ -91,17 +92,52 @@ fn transactions_that_spill_to_the_drive_may_change_their_mind() {
                      UPDATE t SET a=a+1 WHERE k%2=0; UPDATE t SET a=a+1 WHERE k%4=0; COMMIT"
                 ))
                 .unwrap();
-            let expected = 3000 * round + 1500 + 750;
-            assert_eq!(sum("SELECT sum(a) FROM t"), expected, "{mode}, round {round}");
+            let expected = rows * round + rows / 2 + rows / 4;
+            assert_eq!(sum(&connection), expected, "{mode}, round {round}");
             connection.execute_batch("PRAGMA wal_checkpoint").unwrap();
-            assert_eq!(sum("SELECT sum(a) FROM t"), expected, "{mode}, round {round}");
+            assert_eq!(sum(&connection), expected, "{mode}, round {round}");
         }
         drop(connection);
         let drive = common::remount(drive, mode);
         let connection = drive.open("app.db").unwrap();
-        let sum: i64 = connection.query_row("SELECT sum(a) FROM t", [], |row| row.get(0)).unwrap();
-        assert_eq!(sum, 3000 * 3 + 1500 + 750, "{mode}");
+        assert_eq!(sum(&connection), rows * 3 + rows / 2 + rows / 4, "{mode}");
         let check: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
         assert_eq!(check, "ok", "{mode}");
     }
+}
+
+#[test]
+fn a_transaction_that_the_drive_does_not_take_is_refused_whole() {
+    let drive = drive(Mode::XFtl, 17);
+    let connection = drive.open("app.db").unwrap();
+    fill(&connection, 400).unwrap();
+    let rows = connection.query_row::<i64, _, _>("SELECT count(*) FROM t", [], |row| row.get(0)).unwrap();
+    let error = connection
+        .execute_batch(
+            "WITH RECURSIVE c(x) AS (VALUES(1000) UNION ALL SELECT x+1 FROM c WHERE x<9000)
+             INSERT INTO t SELECT x, 1, zeroblob(3000) FROM c",
+        )
+        .unwrap_err();
+    assert_eq!(error.sqlite_error_code(), Some(ErrorCode::DiskFull), "{error}");
+    assert!(drive.last_error().unwrap().contains("limit"), "{:?}", drive.last_error());
+    let check: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+    assert_eq!(check, "ok");
+    assert_eq!(
+        connection.query_row::<i64, _, _>("SELECT count(*) FROM t", [], |row| row.get(0)).unwrap(),
+        rows
+    );
+    connection.execute_batch("UPDATE t SET a=1").unwrap();
+    assert_eq!(sum(&connection), 400);
+}
+
+fn fill(connection: &Connection, rows: i64) -> rusqlite::Result<()> {
+    connection.execute_batch(&format!(
+        "PRAGMA cache_size=20; CREATE TABLE t(k INTEGER PRIMARY KEY, a, b BLOB);
+         WITH RECURSIVE c(x) AS (VALUES(1) UNION ALL SELECT x+1 FROM c WHERE x<{rows})
+         INSERT INTO t SELECT x, 0, zeroblob(3000) FROM c;"
+    ))
+}
+
+fn sum(connection: &Connection) -> i64 {
+    connection.query_row("SELECT sum(a) FROM t", [], |row| row.get(0)).unwrap()
 }

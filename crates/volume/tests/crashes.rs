@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use tantalum::{Command, Lpn, Outcome, PowerLoss};
+use tantalum::{Command, Lpn};
 use tantalum_volume::{Volume, VolumeError};
 
 #[test]
@@ -125,6 +125,7 @@ fn what_lies_behind_the_end_after_a_crash_does_not_come_back() {
     // Pushes the page with the unsynced bytes out to the drive.
     create(&mut volume, "b", &[3; 1 << 20]);
     let at = volume.lpn(file, 0).unwrap();
+    volume.submit(Command::Flush).unwrap();
     let mut volume = crash(volume, SMALL_CACHE);
     let mut raw = [0; 4096];
     volume.submit(Command::Read { lpn: at, data: &mut raw }).unwrap();
@@ -137,7 +138,7 @@ fn what_lies_behind_the_end_after_a_crash_does_not_come_back() {
     volume.set_size(file, 5_000).unwrap();
     other.write_atomic(file, &[], Some(5_000)).unwrap();
     assert_eq!(content(&mut volume, file), expected);
-    let mut other = crash(other, SMALL_CACHE);
+    let mut other = power_cut(other, SMALL_CACHE);
     assert_eq!(content(&mut other, file), expected);
 }
 
@@ -166,11 +167,7 @@ fn an_atomic_write_does_not_show_a_size_without_its_data() {
     volume.sync(file).unwrap();
     volume.write(file, 4096, &[2; 8192]).unwrap();
     volume.write_atomic(file, &[(0, &[3; 4096])], None).unwrap();
-    let mut cut = volume.try_clone().unwrap();
-    cut.device_mut().cut_power(u64::MAX / 2);
-    let mut device = cut.into_device_without_sync();
-    device.power_on(&mut PowerLoss::all(Outcome::NotStarted)).unwrap();
-    let cut = Volume::mount(device, LARGE_CACHE).unwrap();
+    let cut = power_cut(volume.try_clone().unwrap(), LARGE_CACHE);
     for mut volume in [cut, crash(volume, LARGE_CACHE)] {
         let file = volume.lookup("db").unwrap();
         let data = content(&mut volume, file);

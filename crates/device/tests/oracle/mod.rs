@@ -29,12 +29,20 @@ impl Plan {
         Plan { page_bytes, cache, plp }
     }
 
+    /// Little more than what the layout asks for, so that garbage is always collected under pressure.
+    fn over_provisioning_percent(&self) -> f64 {
+        let units_per_block = 8 * self.page_bytes / UNIT_BYTES as u32;
+        let dump_blocks = if self.plp == Plp::None { 0 } else { 72_u32.div_ceil(units_per_block) + 1 };
+        let spare_blocks = 20 + dump_blocks;
+        f64::from(spare_blocks * units_per_block) / f64::from(UNITS) * 100.0
+    }
+
     fn profile(&self, seed: u64) -> Profile {
         Profile {
             name: "oracle".into(),
             description: "a drive so small that everything happens often".into(),
             capacity_bytes: u64::from(UNITS) * UNIT_BYTES as u64,
-            over_provisioning_percent: 220.0,
+            over_provisioning_percent: self.over_provisioning_percent(),
             flash: FlashProfile {
                 channels: 2,
                 dies_per_channel: 1,
@@ -181,6 +189,7 @@ pub fn run(seed: u64, plan: &Plan) -> Seen {
     assert_eq!(device.limits().capacity_units, UNITS.into());
     device.audit();
     let mut host = Host { device, now_ns: 0 };
+    fill(&mut host);
     let log = LogHost::new(&mut host, Lpn(DIRECT), protected);
     let rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut run =
@@ -202,6 +211,17 @@ pub fn run(seed: u64, plan: &Plan) -> Seen {
         run.compare(seed);
     }
     seen
+}
+
+/// Units that nothing else works on, with values that never change: garbage collection moves them along.
+const COLD: std::ops::Range<u32> = 80..UNITS;
+
+fn fill(host: &mut Host) {
+    for lpn in COLD {
+        let data = unit_of(u64::from(lpn) << 20);
+        host.submit(Command::Write { lpn: Lpn(lpn), data: &data, fua: false }).unwrap();
+    }
+    host.submit(Command::Flush).unwrap();
 }
 
 impl Run {
@@ -245,6 +265,9 @@ impl Run {
                 taken == 0 || taken == step.len(),
                 "D3, seed {seed}: {taken} of the step {step:?} was done"
             );
+        }
+        for lpn in COLD {
+            assert_eq!(self.host.read(Lpn(lpn)), u64::from(lpn) << 20, "D1, seed {seed}: cold unit {lpn}");
         }
         self.oracle.flushed();
         self.log.recover(&mut self.host, seed);

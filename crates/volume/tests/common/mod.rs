@@ -3,7 +3,7 @@
 
 pub mod model;
 
-use tantalum::{Device, Profile};
+use tantalum::{Device, Outcome, PowerLoss, Profile};
 use tantalum_volume::{FileId, Volume};
 
 /// A page cache of the smallest size: what is not touched for a while is written back or evicted.
@@ -33,6 +33,14 @@ pub fn volume(capacity_mib: u64, cache_bytes: u64) -> Volume {
 /// The host crashes and starts again.
 pub fn crash(volume: Volume, cache_bytes: u64) -> Volume {
     Volume::mount(volume.into_device_without_sync(), cache_bytes).expect("a crashed volume mounts")
+}
+
+/// Power goes, with the drive's volatile cache and the page cache, and comes again.
+pub fn power_cut(mut volume: Volume, cache_bytes: u64) -> Volume {
+    volume.device_mut().cut_power(u64::MAX / 2);
+    let mut device = volume.into_device_without_sync();
+    device.power_on(&mut PowerLoss::all(Outcome::NotStarted)).expect("the drive recovers");
+    Volume::mount(device, cache_bytes).expect("a volume mounts after a power cut")
 }
 
 /// The host shuts down and starts again.
