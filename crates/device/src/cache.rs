@@ -51,11 +51,6 @@ impl Cache {
         }
     }
 
-    /// Units that it holds, at most.
-    pub fn capacity(&self) -> usize {
-        self.capacity
-    }
-
     /// Units waiting.
     pub fn len(&self) -> usize {
         self.index.len()

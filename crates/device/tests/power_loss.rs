@@ -1,7 +1,8 @@
 //! Power is lost at random points of a random command mix, and the drive is compared with an oracle that knows
 //! what each promise (D1 to D5) allows.
 //!
-//! A failure names its seed; `SEED=n cargo test --release -p tantalum --test power_loss` runs that one alone.
+//! A failure names its seed; `SEED=n cargo test --release -p tantalum --test power_loss` runs that one alone, and
+//! `SEEDS=n` runs as many of each plan.
 
 mod oracle;
 
@@ -10,9 +11,10 @@ use tantalum::{CacheMode, Plp};
 
 /// Seeds of one plan; `SEED` in the environment picks one.
 fn seeds(count: u64) -> Vec<u64> {
-    match std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()) {
+    let number = |name: &str| std::env::var(name).ok().and_then(|number| number.parse().ok());
+    match number("SEED") {
         Some(seed) => vec![seed],
-        None => (0..count).collect(),
+        None => (0..number("SEEDS").unwrap_or(count)).collect(),
     }
 }
 

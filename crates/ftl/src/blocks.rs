@@ -37,6 +37,10 @@ pub struct Blocks {
     last_step: Vec<Seq>,
     free_of_plane: Vec<Vec<BlockId>>,
     free: u32,
+    /// Free blocks that are marked.
+    free_marked: u32,
+    /// Whether the marks' meaning is only on flash yet: then marked blocks are opened last.
+    pub recovering: bool,
 }
 
 impl Blocks {
@@ -50,6 +54,8 @@ impl Blocks {
             last_step: vec![Seq(0); count],
             free_of_plane: vec![Vec::new(); geometry.planes() as usize],
             free: 0,
+            free_marked: 0,
+            recovering: false,
         };
         // the lowest numbers are taken first
         for block in (0..geometry.blocks()).rev().map(BlockId) {
@@ -83,18 +89,29 @@ impl Blocks {
         self.free_of_plane[plane.index()].len()
     }
 
+    /// Free blocks that a checkpoint covers: recovery may erase them before it has taken its own.
+    pub fn free_unmarked(&self) -> u32 {
+        self.free - self.free_marked
+    }
+
     /// Takes the least-worn free block of a plane (dynamic wear levelling), the erased ones first among equals.
+    /// Marked ones go first, so that those that recovery may erase stay; in recovery they go last.
     pub fn take(&mut self, plane: PlaneId, block_use: BlockUse, nand: &Nand) -> Option<BlockId> {
-        let free = &mut self.free_of_plane[plane.index()];
-        let (index, _) = free
-            .iter()
-            .enumerate()
-            .rev()
-            .min_by_key(|(_, block)| (nand.erase_count(**block), !self.erased[block.index()]))?;
-        let block = free.swap_remove(index);
-        self.free -= 1;
-        self.uses[block.index()] = block_use;
+        let rank = |block: &BlockId| {
+            let last = self.marked[block.index()] == self.recovering;
+            (last, nand.erase_count(*block), !self.erased[block.index()])
+        };
+        let free = &self.free_of_plane[plane.index()];
+        let (index, block) = free.iter().copied().enumerate().rev().min_by_key(|(_, block)| rank(block))?;
+        self.free_of_plane[plane.index()].swap_remove(index);
+        self.taken(block, block_use);
         Some(block)
+    }
+
+    fn taken(&mut self, block: BlockId, block_use: BlockUse) {
+        self.free -= 1;
+        self.free_marked -= u32::from(self.marked[block.index()]);
+        self.uses[block.index()] = block_use;
     }
 
     /// Takes a certain free block.
@@ -103,8 +120,7 @@ impl Blocks {
         let index =
             free.iter().position(|other| *other == block).expect("a free block is in its plane's list");
         free.swap_remove(index);
-        self.free -= 1;
-        self.uses[block.index()] = block_use;
+        self.taken(block, block_use);
     }
 
     /// Gives a block back. It is erased when it is opened.
@@ -114,6 +130,7 @@ impl Blocks {
         self.erased[block.index()] = false;
         self.free_of_plane[plane.index()].push(block);
         self.free += 1;
+        self.free_marked += u32::from(self.marked[block.index()]);
     }
 
     /// Whether a block is known to be erased.
@@ -140,12 +157,25 @@ impl Blocks {
         self.marked[block.index()]
     }
 
-    /// A checkpoint covers all marks, or this block's were erased.
-    pub fn clear_marks(&mut self, block: Option<BlockId>) {
-        match block {
-            Some(block) => self.marked[block.index()] = false,
-            None => self.marked.fill(false),
+    /// A block that is in use, or known to be free, has marks that no checkpoint covers: recovery found them.
+    pub fn mark(&mut self, block: BlockId) {
+        if !std::mem::replace(&mut self.marked[block.index()], true)
+            && self.uses[block.index()] == BlockUse::Free
+        {
+            self.free_marked += 1;
         }
+    }
+
+    /// The marks of a block that is about to be erased are on record.
+    pub fn clear_marks(&mut self, block: BlockId) {
+        debug_assert_ne!(self.uses[block.index()], BlockUse::Free, "a block is taken before it is erased");
+        self.marked[block.index()] = false;
+    }
+
+    /// A checkpoint covers all marks.
+    pub fn clear_all_marks(&mut self) {
+        self.marked.fill(false);
+        self.free_marked = 0;
     }
 
     /// What collecting a block now is worth (cost-benefit): its age times the share that is freed, over the cost of

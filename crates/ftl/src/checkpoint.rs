@@ -216,6 +216,8 @@ impl Ftl {
     pub(crate) fn checkpoint_due(&self) -> bool {
         self.checkpoint.pages_since >= self.layout.checkpoint_interval_pages
             || self.journal.blocks.len() as u32 > self.layout.journal_blocks
+            || self.blocks.free_unmarked() < self.system_blocks() + 2
+                && self.blocks.free() > self.system_blocks() + 2
     }
 
     /// Takes a checkpoint and frees what it makes superfluous.
@@ -347,7 +349,7 @@ impl Ftl {
         }
         self.checkpoint.step = step;
         self.checkpoint.pages_since = 0;
-        self.blocks.clear_marks(None);
+        self.blocks.clear_all_marks();
     }
 }
 

@@ -7,6 +7,9 @@
 //! 1. memberships that only its spare areas prove are journaled (hazard 4),
 //! 2. the journal is flushed, so that what made its pages invalid is durable (hazard 2),
 //! 3. the erase starts when every program issued before it is done, copies out of the block included (hazard 3).
+//!
+//! Recovery erases by the same rule before its own checkpoint stands: it tells what it found to be whole, and opens
+//! blocks first that the last checkpoint covers, of which enough are kept free.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +27,7 @@ impl Ftl {
     pub(crate) fn erase(&mut self, block: BlockId, at_ns: Nanoseconds) -> Result<bool, FtlError> {
         if self.blocks.is_marked(block) {
             self.journal_memberships(block, at_ns)?;
-            self.blocks.clear_marks(Some(block));
+            self.blocks.clear_marks(block);
         }
         self.flush_journal(at_ns)?;
         match self.nand.erase(block, at_ns.max(self.nand.programs_done_ns())) {

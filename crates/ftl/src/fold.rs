@@ -60,6 +60,10 @@ pub struct Folded {
     pub places: Vec<(Lpn, Ppn)>,
     /// Versions that spare areas do not tell.
     pub versions: HashMap<u32, Seq>,
+    /// Logs with how far they are whole.
+    pub logs: Vec<(Generation, Attempts)>,
+    /// Batches that are not whole.
+    pub batches_dropped: BTreeSet<Seq>,
 }
 
 impl Fold {
@@ -179,13 +183,11 @@ impl Fold {
 
     /// Decides what was conditional, and takes the maximum.
     pub fn finish(mut self, report: &mut RecoveryReport) -> Folded {
-        self.assert_batches(report);
-        self.assert_homes(report);
+        let batches_dropped = self.assert_batches(report);
+        let logs = self.assert_homes(report);
         report.assertions = self.assertions;
-        let mut folded = Folded {
-            places: Vec::new(),
-            versions: self.base.versions.iter().map(|(l, v)| (l.0, *v)).collect(),
-        };
+        let versions = self.base.versions.iter().map(|(lpn, version)| (lpn.0, *version)).collect();
+        let mut folded = Folded { places: Vec::new(), versions, logs, batches_dropped };
         let mut best = self.best;
         for (number, entries) in &self.base.chunks {
             for (index, &entry) in entries.iter().enumerate() {
@@ -204,7 +206,7 @@ impl Fold {
         folded
     }
 
-    fn assert_batches(&mut self, report: &mut RecoveryReport) {
+    fn assert_batches(&mut self, report: &mut RecoveryReport) -> BTreeSet<Seq> {
         let mut seen: BTreeMap<Seq, (u32, BTreeSet<u32>)> = BTreeMap::new();
         for Member { batch, .. } in &self.members {
             seen.entry(batch.id).or_insert((batch.count, BTreeSet::new())).1.insert(batch.index);
@@ -221,10 +223,12 @@ impl Fold {
                 self.assert(lpn, best);
             }
         }
+        seen.into_keys().filter(|id| !whole.contains(id)).collect()
     }
 
     /// A page of the whole run of its log asserts its home as well, at its own version.
-    fn assert_homes(&mut self, report: &mut RecoveryReport) {
+    fn assert_homes(&mut self, report: &mut RecoveryReport) -> Vec<(Generation, Attempts)> {
+        let mut logs = Vec::new();
         for (generation, pages) in std::mem::take(&mut self.log_pages) {
             let mut attempts = Attempts::new();
             for (attempt, last) in self.whole_runs.get(&generation).into_iter().flatten() {
@@ -248,7 +252,9 @@ impl Fold {
                     self.assert(home, best);
                 }
             }
+            logs.push((generation, attempts));
         }
+        logs
     }
 }
 

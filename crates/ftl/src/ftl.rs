@@ -290,12 +290,17 @@ impl Ftl {
 
     // -- space ------------------------------------------------------------------------------------------------
 
-    /// Free blocks beyond those that journal and checkpoints may still need.
-    pub(crate) fn spare_blocks(&self) -> u32 {
+    /// Free blocks that journal and checkpoints may still need.
+    pub(crate) fn system_blocks(&self) -> u32 {
         let journal = JOURNAL_RESERVE_BLOCKS.saturating_sub(self.journal.blocks.len() as u32);
         let checkpoint =
             (2 * self.layout.checkpoint_blocks).saturating_sub(self.checkpoint.blocks.len() as u32);
-        self.blocks.free().saturating_sub(journal + checkpoint)
+        journal + checkpoint
+    }
+
+    /// Free blocks beyond those.
+    pub(crate) fn spare_blocks(&self) -> u32 {
+        self.blocks.free().saturating_sub(self.system_blocks())
     }
 
     /// Spare blocks that only garbage collection may use.

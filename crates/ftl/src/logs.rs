@@ -127,6 +127,11 @@ impl Logs {
         }
     }
 
+    /// What recovery found of a log's attempts. Nothing more is accepted for it.
+    pub fn found(&mut self, generation: Generation, attempts: Attempts) {
+        self.logs.insert(generation, Log { attempts, attempt: u32::MAX, next_slot: u32::MAX });
+    }
+
     /// Living hints.
     pub fn living(&self) -> impl Iterator<Item = (Lpn, &Living)> {
         self.living.iter().map(|(&lpn, living)| (Lpn(lpn), living))

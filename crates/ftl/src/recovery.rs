@@ -25,13 +25,13 @@ use crate::fold::{Fold, Folded};
 use crate::ftl::{Counters, Ftl, Scratch};
 use crate::journal::{Journal, Record, decode_page};
 use crate::layout::{FtlConfig, Layout};
-use crate::logs::Logs;
+use crate::logs::{Attempts, Logs};
 use crate::map::Map;
 use crate::share::spare_version;
 use crate::spare::{Kind, Mark, Spare};
 use crate::stream::Stream;
 use crate::transactions::Transactions;
-use crate::types::Seq;
+use crate::types::{Generation, Seq};
 
 /// What recovery did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -211,14 +211,15 @@ impl Scan {
         Ok(records)
     }
 
-    /// Hands every data unit programmed after `step` to the fold.
+    /// Hands every data unit programmed after `step` to the fold. Returns the blocks in which one is marked.
     fn data(
         &mut self,
         first: &[FirstPage],
         step: Seq,
         open: &[BlockId],
         fold: &mut Fold,
-    ) -> Result<(), FtlError> {
+    ) -> Result<BTreeSet<BlockId>, FtlError> {
+        let mut marked = BTreeSet::new();
         for (block, first) in first.iter().enumerate() {
             let block = BlockId(block as u32);
             let since = match first {
@@ -238,12 +239,15 @@ impl Scan {
                         && spare.step > step
                     {
                         fold.unit(scan.nand.geometry().unit(page, unit), &spare);
+                        if spare.mark != Mark::Plain {
+                            marked.insert(block);
+                        }
                     }
                 }
                 Ok(())
             })?;
         }
-        Ok(())
+        Ok(marked)
     }
 }
 
@@ -353,13 +357,33 @@ impl Ftl {
             let blocks = std::mem::take(&mut self.checkpoint.blocks);
             self.retain_only(blocks, found.step);
         } else {
-            self.take_checkpoint(at_ns, false)?;
+            self.rebase(found.logs, found.batches_dropped, &found.marked, at_ns)?;
         }
         if self.spare_blocks() <= self.collection_reserve() + self.layout.dump_blocks {
             self.collect_garbage(at_ns)?;
         }
         self.reserve_dump_blocks(at_ns)?;
         Ok(report)
+    }
+
+    /// Step 7. Until the checkpoint stands, the erase rule needs to know what was found whole: the blocks that prove it
+    /// may be free already, and a second cut must find them or a record of it (hazards 4 and 10).
+    fn rebase(
+        &mut self,
+        logs: Vec<(Generation, Attempts)>,
+        batches_dropped: BTreeSet<Seq>,
+        marked: &BTreeSet<BlockId>,
+        at_ns: Nanoseconds,
+    ) -> Result<(), FtlError> {
+        self.abandoned = batches_dropped;
+        logs.into_iter().for_each(|(generation, attempts)| self.logs.found(generation, attempts));
+        marked.iter().for_each(|block| self.blocks.mark(*block));
+        self.blocks.recovering = true;
+        self.take_checkpoint(at_ns, false)?;
+        self.blocks.recovering = false;
+        self.logs = Logs::default();
+        self.abandoned.clear();
+        Ok(())
     }
 
     /// Sets blocks aside for the dump, erased.
@@ -379,6 +403,10 @@ struct Found {
     counters: Counters,
     places: Vec<(crate::types::Lpn, Ppn)>,
     versions: crate::types::HashMap<u32, Seq>,
+    logs: Vec<(Generation, Attempts)>,
+    batches_dropped: BTreeSet<Seq>,
+    /// Blocks with marks that the checkpoint does not cover.
+    marked: BTreeSet<BlockId>,
     uses: Vec<(BlockId, BlockUse)>,
 }
 
@@ -398,7 +426,7 @@ impl Scan {
         let open = contents.open_blocks.clone();
         let records = self.journal(&first, step)?;
         let mut fold = Fold::new(step, contents);
-        self.data(&first, step, &open, &mut fold)?;
+        let marked = self.data(&first, step, &open, &mut fold)?;
         let clean = clean && records.is_empty() && fold.is_empty();
         fold.records(records);
         let mut folded = fold.finish(&mut self.report);
@@ -417,7 +445,8 @@ impl Scan {
                 uses.push((BlockId(block as u32), BlockUse::Journal));
             }
         }
-        Ok(Found { step, clean, counters, places: folded.places, versions: folded.versions, uses })
+        let Folded { places, versions, logs, batches_dropped } = folded;
+        Ok(Found { step, clean, counters, places, versions, logs, batches_dropped, marked, uses })
     }
 
     /// Versions that the spare areas tell after all need not be kept: a committed transaction's, for one.

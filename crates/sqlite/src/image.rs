@@ -190,3 +190,55 @@ fn open_volume(path: &Path, parameters: &Parameters) -> Result<Volume, ImageErro
     let mount = if is_formatted { Volume::mount } else { Volume::format };
     mount(device, CACHE_BYTES).map_err(volume_error)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ffi::{SQLITE_OPEN_CREATE, SQLITE_OPEN_MAIN_DB};
+
+    fn parameters(image: &Path) -> Parameters {
+        Parameters {
+            image: Some(image.to_str().expect("a temporary path is UTF-8").to_owned()),
+            capacity: Some("64M".to_owned()),
+            ..Parameters::default()
+        }
+    }
+
+    #[test]
+    fn an_image_is_made_shut_down_and_opened_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let wanted = parameters(&folder.path().join("a.tant"));
+        let images = Images::default();
+        for _ in 0..2 {
+            let host = images.for_database("app.db", &wanted).unwrap();
+            let handle = host.open("app.db", SQLITE_OPEN_CREATE | SQLITE_OPEN_MAIN_DB).unwrap();
+            drop(host);
+            assert!(images.for_name("app.db-wal").is_some());
+            assert!(images.for_name("app.dbx").is_none());
+            let host = handle.close().map_err(|(_, fault)| fault).unwrap();
+            images.release(host).unwrap();
+            assert!(images.for_name("app.db").is_none(), "the image is closed");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_opened_says_why() {
+        let folder = tempfile::tempdir().unwrap();
+        let wanted = parameters(&folder.path().join("a.tant"));
+        let images = Images::default();
+        let refuse = |name, parameters| images.for_database(name, &parameters).unwrap_err().to_string();
+        let error = refuse("app.db", Parameters { profile: Some("nix".into()), ..wanted.clone() });
+        assert!(error.contains("tlc-nvme"), "{error}");
+        let error = refuse("app.db", Parameters { capacity: Some("many".into()), ..wanted.clone() });
+        assert!(error.contains("\"many\" is no size"), "{error}");
+        assert!(!folder.path().join("a.tant").exists(), "nothing was made");
+
+        let _host = images.for_database("app.db", &wanted).unwrap();
+        let error = refuse("app.db", parameters(&folder.path().join("b.tant")));
+        assert!(error.contains("is open from image"), "{error}");
+        let error = refuse("app.db", Parameters { interface: Some("wal".into()), ..wanted.clone() });
+        assert!(error.contains("interface sw-wal"), "{error}");
+        let error = Images::default().for_database("app.db", &wanted).unwrap_err().to_string();
+        assert!(error.contains("a.tant"), "the image is locked: {error}");
+    }
+}

@@ -89,7 +89,7 @@ fn work_until_cut(connection: &Connection, random: &mut Random, mode: Mode, mut 
 fn power_on(drive: Drive, mode: Mode, seed: u64, loss: &mut PowerLoss) -> Drive {
     let volume = drive.into_volume().map_err(|(_, error)| error).expect("nothing is open");
     let mut device = volume.into_device_without_sync();
-    if false && loss.random().is_multiple_of(3) {
+    if loss.random().is_multiple_of(3) {
         device.cut_after(Some(1 + loss.random() % 4));
     }
     for _ in 0..3 {

@@ -33,17 +33,9 @@ impl Volume {
             self.allocate(file, first, end)?;
         }
         self.prepare_new_size(file, new_size)?;
+        let mut batch = self.place_writes(file, writes)?;
         let changes = self.prepare_all(std::iter::once((file, new_size)))?;
-        let batch = match self.place_writes(file, writes) {
-            Ok(mut batch) => {
-                batch.extend(changes.iter().map(|change| (change.lpn, change.unit.as_bytes())));
-                batch
-            }
-            Err(error) => {
-                self.abandon(changes);
-                return Err(error);
-            }
-        };
+        batch.extend(changes.iter().map(|change| (change.lpn, change.unit.as_bytes())));
         let written = self.settle(&changes).and_then(|()| match batch.is_empty() {
             true => Ok(()),
             false => self.drive.submit(Command::WriteAtomic { writes: &batch }).map(drop),

@@ -184,7 +184,7 @@ struct Run {
 pub fn run(seed: u64, plan: &Plan) -> Seen {
     println!("seed {seed}");
     let mut seen = Seen::default();
-    let mut device = Device::in_memory(&plan.profile(seed)).unwrap();
+    let device = Device::in_memory(&plan.profile(seed)).unwrap();
     let protected = plan.plp != Plp::None;
     assert_eq!(device.limits().capacity_units, UNITS.into());
     device.audit();
