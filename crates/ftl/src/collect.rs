@@ -41,6 +41,8 @@ struct MovingPage {
     units: Vec<(Ppn, Moving)>,
     earliest_ns: Nanoseconds,
     step: Seq,
+    /// Whether an owner stems from a journal record: a share, a remap, a commit.
+    names_recorded_owners: bool,
 }
 
 impl Ftl {
@@ -153,8 +155,13 @@ impl Ftl {
     fn new_collection(&mut self, at_ns: Nanoseconds) -> Collection {
         // members of an atomic batch lose their mark when moved: the whole batch must be on flash before
         let earliest_ns = at_ns.max(self.batches_done_ns);
-        let moving =
-            MovingPage { page: PageImage::new(), units: Vec::with_capacity(4), earliest_ns, step: Seq(0) };
+        let moving = MovingPage {
+            page: PageImage::new(),
+            units: Vec::with_capacity(4),
+            earliest_ns,
+            step: Seq(0),
+            names_recorded_owners: false,
+        };
         Collection { moving, victims: Vec::new() }
     }
 
@@ -212,6 +219,7 @@ impl Ftl {
             return Ok(());
         }
         let (copy, how) = self.copy_marked(ppn, old, moving.step, at_ns)?;
+        moving.names_recorded_owners |= copy.kind == Kind::Data;
         moving.page.marked |= matches!(copy.mark, Mark::Hint(..));
         moving.page.push(Source::Copy(ppn), copy.encode());
         moving.units.push((ppn, how));
@@ -278,10 +286,16 @@ impl Ftl {
 
     /// Programs the units on their way and moves their owners.
     fn program_moving(&mut self, collection: &mut Collection, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        let moving = &mut collection.moving;
-        if moving.units.is_empty() {
+        if collection.moving.units.is_empty() {
             return Ok(());
         }
+        // The copy asserts owners by itself. If one of them is recorded in a step that is not durable yet, the copy
+        // would make that owner durable without the rest of its step.
+        if collection.moving.names_recorded_owners && !self.journal.buffer.is_empty() {
+            let recorded_ns = self.flush_journal(at_ns)?;
+            collection.moving.earliest_ns = collection.moving.earliest_ns.max(recorded_ns);
+        }
+        let moving = &mut collection.moving;
         let (place, _) = self.program(Target::Collect, &moving.page, moving.step, moving.earliest_ns)?;
         self.counters.programmed.copyback += moving.units.len() as u64;
         for index in 0..moving.units.len() {
@@ -301,6 +315,7 @@ impl Ftl {
         }
         moving.units.clear();
         moving.page = PageImage::new();
+        moving.names_recorded_owners = false;
         moving.earliest_ns = at_ns.max(self.batches_done_ns);
         self.free_emptied(collection);
         Ok(())
