@@ -1,8 +1,9 @@
 //! Appending to the journal and programming its pages.
 //!
 //! A journal page is programmed only after every program issued before it is done: a record never becomes durable
-//! before the units that it names. The next journal block is prepared when the open one is half full, because
-//! erasing it may itself append memberships.
+//! before the units that it names. There is an open journal block before a record is appended, and the next one is
+//! prepared when it is half full: the block that is erased for it may be one that only the waiting records make
+//! invalid, and erasing it may itself append memberships.
 
 use tantalum_nand::{NandError, Nanoseconds, Source, UNIT_BYTES, UNIT_SPARE_BYTES};
 
@@ -25,6 +26,10 @@ impl Ftl {
             "{} records do not fit a journal page",
             records.len()
         );
+        if self.journal.open.is_none() {
+            debug_assert!(self.journal.buffer.is_empty(), "records wait and no block is open for them");
+            self.open_journal_block(at_ns)?;
+        }
         if self.journal.buffer.len() + records.len() > self.records_per_page() {
             self.flush_journal(at_ns)?;
         }

@@ -156,9 +156,7 @@ impl Map {
     /// from the spare area.
     pub fn map_shared(&mut self, lpn: Lpn, version: Seq, ppn: Ppn, plain_version: impl FnOnce(Lpn) -> Seq) {
         if let Some(old) = self.lookup(lpn) {
-            if old == ppn {
-                return;
-            }
+            assert_ne!(old, ppn, "lpn {lpn} is at unit {ppn} already, perhaps at another version");
             self.release(lpn, old);
         }
         let entry = self.p2l[ppn.index()];

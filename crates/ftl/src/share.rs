@@ -137,6 +137,9 @@ impl Ftl {
         let mut records = Vec::new();
         for (dst, src) in pairs(&ShareRange { dst, src, units }) {
             let ppn = self.map.lookup(src).expect("the source is mapped");
+            if self.map.lookup(dst) == Some(ppn) {
+                continue; // it keeps its version, so it gets no record with another
+            }
             let version = self.next_seq();
             records.push(Record::Map { lpn: dst, version, step: version, ppn });
             self.superseded(dst, version, at_ns)?;
