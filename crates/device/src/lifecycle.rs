@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use tantalum_ftl::{FormatError, Ftl, FtlError, HostUnit, Layout, LayoutError, RecoveryReport};
-use tantalum_nand::{LostProgram, Nand, NandError, Nanoseconds, Operation, Outcome, PageState, UNIT_BYTES};
+use tantalum_nand::{LostProgram, Nand, NandError, Nanoseconds, Operation, Outcome, UNIT_BYTES};
 
 use crate::device::{Device, HostCounters, Power};
 use crate::power::PowerLoss;
@@ -157,26 +157,17 @@ impl Device {
         ftl.nand_mut().cut_after(None);
         let (last, lost) = settle_nand(ftl.nand_mut(), loss)?;
         if ftl.has_capacitor() {
-            self.forget_programmed(&ftl, last)?;
-            let cached = self.cache.drain();
+            // the command at which power went may have programmed units and not got to take them from the cache
+            let page = match last {
+                Some(Operation::Program(page)) => Some(page),
+                _ => None,
+            };
+            let mut cached = self.cache.drain();
+            cached.retain(|unit| !ftl.is_on_flash(unit.lpn, unit.version, page));
             let lost = lost.into_iter().map(|program| without_cached(program, &cached)).collect();
             ftl.dump(lost, cached.iter().copied(), cut_ns).map_err(FormatError::from)?;
         }
         Ok(ftl.into_nand())
-    }
-
-    /// The program at which power went took its units from the cache if it completed.
-    fn forget_programmed(&mut self, ftl: &Ftl, last: Option<Operation>) -> Result<(), DeviceError> {
-        let Some(Operation::Program(page)) = last else { return Ok(()) };
-        if ftl.nand().page_state(page) != PageState::Programmed {
-            return Ok(());
-        }
-        for (lpn, version) in ftl.owners_in_spare(page).map_err(FormatError::from)? {
-            if self.cache.get(lpn).is_some_and(|unit| unit.version == version) {
-                self.cache.remove(lpn);
-            }
-        }
-        Ok(())
     }
 }
 

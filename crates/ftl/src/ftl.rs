@@ -224,16 +224,6 @@ impl Ftl {
         self.transactions.begin(tx);
     }
 
-    /// Owners with versions that the spare areas of a page name.
-    pub fn owners_in_spare(&self, page: PageId) -> Result<Vec<(Lpn, Seq)>, FtlError> {
-        let mut owners = Vec::new();
-        for unit in 0..self.geometry.units_per_page() {
-            let spare = Spare::decode(&self.nand.spare(self.geometry.unit(page, unit))?);
-            owners.extend(spare.iter().flat_map(Spare::owners));
-        }
-        Ok(owners)
-    }
-
     /// Bytes of host memory for maps, beside data and spare areas.
     pub fn dram_bytes(&self) -> usize {
         self.map.dram_bytes() + self.nand.map_bytes()
@@ -454,16 +444,39 @@ impl Ftl {
         }
         let (place, done_ns) = self.program(Target::Host, &page, step, at_ns)?;
         self.counters.programmed.host += units.len() as u64;
+        let mut hinted = page.marked;
         for (index, unit) in units.iter().enumerate() {
+            hinted |= self.map.is_hinted(unit.lpn);
+            self.map.map_plain(unit.lpn, self.geometry.unit(place, index as u32));
+        }
+        if hinted {
+            self.note_hints(units, at_ns)?;
+        }
+        Ok(done_ns)
+    }
+
+    /// Ends the hints that the units supersede, and begins those that they carry.
+    fn note_hints(&mut self, units: &[HostUnit], at_ns: Nanoseconds) -> Result<(), FtlError> {
+        for unit in units {
             if self.map.is_hinted(unit.lpn) {
                 self.superseded(unit.lpn, unit.version, at_ns)?;
             }
-            self.map.map_plain(unit.lpn, self.geometry.unit(place, index as u32));
             if let Some(hint) = unit.hint {
                 self.logs.programmed(&mut self.map, unit.lpn, hint, unit.version);
             }
         }
-        Ok(done_ns)
+        Ok(())
+    }
+
+    /// Whether the flash holds this version of a logical page where the map says, or on `page`.
+    pub fn is_on_flash(&self, lpn: Lpn, version: Seq, page: Option<PageId>) -> bool {
+        let names = |ppn| {
+            let spare = self.nand.spare(ppn).ok().and_then(|bytes| Spare::decode(&bytes));
+            spare.is_some_and(|spare| spare.version_of(lpn) == Some(version))
+        };
+        let on_page =
+            (0..self.geometry.units_per_page()).filter_map(|unit| Some(self.geometry.unit(page?, unit)));
+        self.map.lookup(lpn).into_iter().chain(on_page).any(names)
     }
 
     /// Programs units so that after a cut all of them are there or none. Returns when they are.
