@@ -525,17 +525,32 @@ impl Device {
     fn trim(&mut self, lpn: Lpn, units: u32, at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
         self.check_range(lpn, u64::from(units))?;
         self.maintain(at_ns)?;
+        self.ftl_mut()?.trim(lpn, units, at_ns)?;
+        // only now: what waited is given up when the record that replaces it exists (hazard 1)
         if self.cache.len() > 0 {
             for lpn in (lpn.0..lpn.0 + units).map(Lpn) {
                 self.forget_cached(lpn)?;
             }
         }
-        self.ftl_mut()?.trim(lpn, units, at_ns)?;
         Ok(at_ns)
+    }
+
+    /// A step replaces these units, and may be lost until it is complete. What waits for them in protected DRAM was
+    /// acknowledged as durable: it goes to flash first.
+    pub(crate) fn settle_replaced(
+        &mut self,
+        mut lpns: impl Iterator<Item = u32>,
+        at_ns: Nanoseconds,
+    ) -> Result<(), Status> {
+        if self.is_protected() && lpns.any(|lpn| self.cache.get(Lpn(lpn)).is_some()) {
+            self.drain(at_ns)?;
+        }
+        Ok(())
     }
 
     /// Brings cached sources to flash, so that they have a place to share.
     fn settle_sources(&mut self, ranges: &[ShareRange], at_ns: Nanoseconds) -> Result<(), Status> {
+        self.settle_replaced(ranges.iter().flat_map(|range| range.dst.0..range.dst.0 + range.units), at_ns)?;
         let cached = ranges.iter().any(|range| {
             (range.src.0..range.src.0 + range.units).any(|lpn| self.cache.get(Lpn(lpn)).is_some())
         });
@@ -605,6 +620,7 @@ impl Device {
             return Ok(at_ns);
         }
         self.maintain(at_ns)?;
+        self.settle_replaced(writes.iter().map(|(lpn, _)| lpn.0), at_ns)?;
         let mut units = Vec::with_capacity(writes.len());
         let mut arrived_ns = at_ns;
         for (lpn, data) in writes {

@@ -104,6 +104,8 @@ impl Device {
     pub(crate) fn commit(&mut self, tx: TxId, at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
         self.check_open(tx)?;
         self.drain_transactions(at_ns)?;
+        let lpns: Vec<u32> = self.ftl_mut()?.transactions().lpns(tx).map(|lpn| lpn.0).collect();
+        self.settle_replaced(lpns.into_iter(), at_ns)?;
         let committed = self.ftl_mut()?.commit(tx, at_ns);
         for lpn in committed? {
             self.forget_cached(lpn)?;

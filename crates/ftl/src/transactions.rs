@@ -50,6 +50,11 @@ impl Transactions {
         self.open.keys().copied()
     }
 
+    /// The logical pages that a transaction has written.
+    pub fn lpns(&self, tx: TxId) -> impl Iterator<Item = Lpn> {
+        self.open.get(&tx).into_iter().flat_map(|pages| pages.keys().copied())
+    }
+
     /// The place of a transaction's page.
     pub fn page(&self, tx: TxId, lpn: Lpn) -> Option<TxPage> {
         self.open.get(&tx)?.get(&lpn).copied()
