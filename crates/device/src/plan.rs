@@ -9,8 +9,8 @@ use crate::profile::{Plp, Profile, VictimPolicy};
 const LEAST_PAGES_PER_BLOCK: u32 = 8;
 
 /// The open blocks of host and collection streams, and a reserve of as many, take at most this share of the
-/// over-provisioned flash: 1/6. A drive smaller than its model keeps its dies and has smaller blocks.
-const OPEN_SHARE: u64 = 6;
+/// over-provisioned flash: 1/12. A drive smaller than its model keeps its dies and has smaller blocks.
+const OPEN_SHARE: u64 = 12;
 
 impl Profile {
     /// Logical capacity in units of 4 KiB.

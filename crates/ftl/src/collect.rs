@@ -314,7 +314,7 @@ impl Ftl {
             }
         }
         moving.units.clear();
-        moving.page = PageImage::new();
+        moving.page.clear();
         moving.names_recorded_owners = false;
         moving.earliest_ns = at_ns.max(self.batches_done_ns);
         self.free_emptied(collection);

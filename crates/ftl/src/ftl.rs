@@ -156,6 +156,16 @@ impl PageImage {
         }
     }
 
+    /// Makes it empty again, without touching what no unit uses.
+    pub fn clear(&mut self) {
+        for used in 0..self.used {
+            self.sources[used] = Source::Padding;
+            self.spares[used] = [0; UNIT_SPARE_BYTES];
+        }
+        self.used = 0;
+        self.marked = false;
+    }
+
     pub fn push(&mut self, source: Source, spare: UnitSpare) {
         self.sources[self.used] = source;
         self.spares[self.used] = spare;

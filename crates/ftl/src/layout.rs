@@ -103,7 +103,7 @@ impl Layout {
             journal_blocks,
             dump_blocks,
             host_width: width,
-            collect_width: width,
+            collect_width: width.div_ceil(2),
             checkpoint_interval_pages: u64::from(logical / geometry.units_per_page() / 4).max(64),
             extra_owners_limit,
             hints_limit,
