@@ -1,18 +1,21 @@
 //! An image in memory. What was never written costs nothing; its size follows the live data.
 
 use super::{Image, MAX_PROTECTED_BYTES, PageRecord, SavedRecords};
+use memmap2::MmapMut;
+
 use crate::error::NandError;
 use crate::geometry::{BlockId, Geometry, PageId, UNIT_BYTES, UNIT_SPARE_BYTES, UnitSpare};
 use crate::nand::Block;
 use crate::slots::Slot;
 
-/// Slots of one chunk of the arena. The host gives zeroed memory page by page, as it is touched.
+/// Slots of one chunk of the arena. The host gives zeroed memory as it is touched, in huge pages where it has them:
+/// random units in an arena of gigabytes otherwise cost a miss of the address translation each.
 const CHUNK_SLOTS: usize = 1 << 14;
 
 /// An image in memory.
 pub(crate) struct MemoryImage {
     geometry: Geometry,
-    chunks: Vec<Box<[u8]>>,
+    chunks: Vec<MmapMut>,
     /// Slots that have been written are below.
     written_slots: usize,
     /// Spare areas of each block that has been programmed since its erase; empty for others.
@@ -34,8 +37,12 @@ impl MemoryImage {
         }
     }
 
-    fn new_chunk() -> Box<[u8]> {
-        vec![0; CHUNK_SLOTS * UNIT_BYTES].into_boxed_slice()
+    fn new_chunk() -> std::io::Result<MmapMut> {
+        let chunk = MmapMut::map_anon(CHUNK_SLOTS * UNIT_BYTES)?;
+        // a host without huge pages refuses, and is only slower
+        #[cfg(target_os = "linux")]
+        let _ = chunk.advise(memmap2::Advice::HugePage);
+        Ok(chunk)
     }
 
     fn in_chunk(slot: Slot) -> (usize, std::ops::Range<usize>) {
@@ -55,7 +62,12 @@ impl Image for MemoryImage {
     fn write_slot(&mut self, slot: Slot, data: &[u8]) -> Result<(), NandError> {
         let (chunk, range) = Self::in_chunk(slot);
         while self.chunks.len() <= chunk {
-            self.chunks.push(Self::new_chunk());
+            let chunk = Self::new_chunk().map_err(|source| NandError::Io {
+                path: "memory".into(),
+                action: "map more of the host's memory for the image",
+                source,
+            })?;
+            self.chunks.push(chunk);
         }
         self.written_slots = self.written_slots.max(slot.index() + 1);
         self.chunks[chunk][range].copy_from_slice(data);
@@ -150,11 +162,11 @@ impl Image for MemoryImage {
         let chunks = self.chunks.iter().map(|chunk| {
             let written = left.min(chunk.len());
             left -= written;
-            let mut copy = Self::new_chunk();
+            let mut copy = Self::new_chunk().ok()?;
             copy[..written].copy_from_slice(&chunk[..written]);
-            copy
+            Some(copy)
         });
-        let chunks = chunks.collect();
+        let chunks = chunks.collect::<Option<_>>()?;
         Some(Box::new(MemoryImage {
             geometry: self.geometry,
             chunks,
