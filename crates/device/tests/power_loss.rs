@@ -53,3 +53,10 @@ fn no_cache_keeps_its_promises_over_random_cuts() {
 fn a_capacitor_makes_every_acknowledged_command_durable() {
     check(Plan::new(8192, CacheMode::Durable, Plp::Capacitor), 60, 600);
 }
+
+/// A deferred share waited in the journal buffer when garbage collection moved one of its units: the copy named the
+/// new owner, and a cut before the journal page left one unit of the share done and the others not.
+#[test]
+fn a_copyback_does_not_make_part_of_a_deferred_share_durable() {
+    run(232, &Plan::new(8192, CacheMode::Off, Plp::None));
+}
