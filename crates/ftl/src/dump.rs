@@ -6,12 +6,12 @@
 
 use std::collections::VecDeque;
 
-use tantalum_nand::{LostProgram, Nanoseconds, Slot, Source, UNIT_BYTES, UnitSpare};
+use tantalum_nand::{LostProgram, Nanoseconds, Slot, Source, UnitSpare};
 
 use crate::error::FtlError;
 use crate::ftl::{Ftl, HostUnit, PageImage};
-use crate::journal::{Record, Waiting, encode_page};
-use crate::spare::{self, Kind, Mark, Spare};
+use crate::journal::{Record, Waiting, encode_page, used_bytes};
+use crate::spare::{Kind, Mark, Spare};
 
 /// Journal pages whose program may not have completed, kept for the dump.
 #[derive(Clone, Debug, Default)]
@@ -56,13 +56,7 @@ impl Ftl {
         }
         let step = self.next_seq();
         for unit in cached {
-            let mut bytes = spare::plain(unit.lpn, unit.version, step, &unit.metadata);
-            if let Some(hint) = unit.hint {
-                let mut marked = Spare::decode(&bytes).expect("it was just encoded");
-                marked.mark = Mark::Hint(hint, unit.lpn);
-                bytes = marked.encode();
-            }
-            self.dump_unit(&mut dump, unit.slot, bytes, cut_ns)?;
+            self.dump_unit(&mut dump, unit.slot, unit.spare(step), cut_ns)?;
         }
         self.program_dump_page(&mut dump, cut_ns)?;
         self.dump_journal(&mut dump, cut_ns)?;
@@ -132,8 +126,8 @@ impl Ftl {
         for chunk in records.chunks(self.records_per_page()) {
             let mut bytes = vec![0; self.geometry.page_bytes as usize];
             encode_page(chunk.iter(), &mut bytes);
-            let used = (8 + chunk.len() * 28).div_ceil(UNIT_BYTES) * UNIT_BYTES;
-            dump.page = self.stage_page(&bytes[..used], &Spare::new(Kind::Journal, step))?;
+            dump.page =
+                self.stage_page(&bytes[..used_bytes(chunk.len())], &Spare::new(Kind::Journal, step))?;
             self.program_dump_page(dump, cut_ns)?;
         }
         Ok(())

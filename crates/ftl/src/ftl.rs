@@ -91,6 +91,18 @@ pub struct HostUnit {
     pub hint: Option<Hint>,
 }
 
+impl HostUnit {
+    /// The spare area with which it is programmed.
+    #[inline]
+    pub(crate) fn spare(&self, step: Seq) -> UnitSpare {
+        let plain = spare::plain(self.lpn, self.version, step, &self.metadata);
+        let Some(hint) = self.hint else { return plain };
+        let mut marked = Spare::decode(&plain).expect("it was just encoded");
+        marked.mark = Mark::Hint(hint, self.lpn);
+        marked.encode()
+    }
+}
+
 /// The flash translation layer.
 #[derive(Debug)]
 pub struct Ftl {
@@ -443,14 +455,8 @@ impl Ftl {
         let step = self.next_seq();
         let mut page = PageImage::new();
         for unit in units {
-            let mut record = spare::plain(unit.lpn, unit.version, step, &unit.metadata);
-            if let Some(hint) = unit.hint {
-                let mut marked = Spare::decode(&record).expect("it was just encoded");
-                marked.mark = Mark::Hint(hint, unit.lpn);
-                record = marked.encode();
-                page.marked = true;
-            }
-            page.push(Source::Staged(unit.slot), record);
+            page.marked |= unit.hint.is_some();
+            page.push(Source::Staged(unit.slot), unit.spare(step));
         }
         let (place, done_ns) = self.program(Target::Host, &page, step, at_ns)?;
         self.counters.programmed.host += units.len() as u64;

@@ -94,6 +94,11 @@ pub fn records_per_page(units: u32) -> usize {
     (units as usize * UNIT_BYTES - HEADER_BYTES) / RECORD_BYTES
 }
 
+/// Bytes of a page that `records` records fill, in whole units.
+pub fn used_bytes(records: usize) -> usize {
+    (HEADER_BYTES + records * RECORD_BYTES).next_multiple_of(UNIT_BYTES)
+}
+
 impl Record {
     fn encode(&self) -> RecordBytes {
         let (kind, a, b, c, d) = match *self {

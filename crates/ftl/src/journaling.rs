@@ -10,7 +10,7 @@ use tantalum_nand::{NandError, Nanoseconds, Source, UNIT_BYTES, UNIT_SPARE_BYTES
 use crate::blocks::BlockUse;
 use crate::error::FtlError;
 use crate::ftl::{Ftl, PageImage};
-use crate::journal::{Record, Waiting, encode_page, records_per_page};
+use crate::journal::{Record, Waiting, encode_page, records_per_page, used_bytes};
 use crate::spare::{Kind, Spare};
 
 impl Ftl {
@@ -47,11 +47,11 @@ impl Ftl {
         let mut page_bytes = std::mem::take(&mut self.scratch.page);
         page_bytes.resize(self.geometry.page_bytes as usize, 0);
         encode_page(self.journal.buffer.iter().map(|waiting| &waiting.record), &mut page_bytes);
-        let used = (8 + self.journal.buffer.len() * 28).div_ceil(UNIT_BYTES);
+        let used = used_bytes(self.journal.buffer.len());
         // a dump must find these records while their page is on its way
         let records = self.has_capacitor().then(|| self.journal.buffer.clone());
         self.journal.buffer.clear();
-        let done = self.program_journal(&page_bytes[..used * UNIT_BYTES], at_ns);
+        let done = self.program_journal(&page_bytes[..used], at_ns);
         self.scratch.page = page_bytes;
         let done_ns = *done.as_ref().unwrap_or(&Nanoseconds::MAX);
         if let Some(records) = records {

@@ -80,16 +80,19 @@ impl ValidCounts {
     pub fn increase(&mut self, block: u32) {
         self.valid[block as usize] += 1;
         // the last page of a block is mapped after the block is closed
-        if self.is_candidate(block) {
-            self.unlink(block);
-            self.link(block);
-        }
+        self.recount(block);
     }
 
     /// A unit is no longer in use.
     #[inline]
     pub fn decrease(&mut self, block: u32) {
         self.valid[block as usize] -= 1;
+        self.recount(block);
+    }
+
+    /// A candidate goes to the ring of its new count.
+    #[inline]
+    fn recount(&mut self, block: u32) {
         if self.is_candidate(block) {
             self.unlink(block);
             self.link(block);
