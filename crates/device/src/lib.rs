@@ -26,6 +26,7 @@ pub use power::PowerLoss;
 pub use profile::*;
 pub use smart::{FlashUnits, Smart};
 pub use status::Status;
+pub use tantalum_ftl::canary;
 pub use tantalum_ftl::{FormatError, LayoutError, RecoveryReport};
 pub use tantalum_ftl::{Generation, Hint, Lpn, METADATA_BYTES, Metadata, Seq, ShareRange, TxId};
 pub use tantalum_nand::{InFlight, NandError, Nanoseconds, Operation, Outcome, UNIT_BYTES};

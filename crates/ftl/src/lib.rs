@@ -8,6 +8,7 @@
 //! done.
 
 mod blocks;
+pub mod canary;
 mod checkpoint;
 mod collect;
 mod dump;

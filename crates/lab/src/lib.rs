@@ -8,6 +8,7 @@ mod ageing;
 pub mod bench;
 pub mod compare;
 mod contents;
+pub mod crash;
 mod error;
 mod key_value;
 mod latency;

@@ -1,0 +1,72 @@
+//! Canaries: guards against data loss that a test can take out, to prove that the torture notices.
+//!
+//! With the feature `canaries`, [`take_out`] removes one guard on this thread. Without it [`out`] is `false` at
+//! compile time and the guards are simply there. A build without debug assertions refuses the feature, so no
+//! release can contain it.
+
+#[cfg(all(feature = "canaries", not(debug_assertions)))]
+compile_error!("`canaries` is for tests: build with debug assertions, as `--profile canary` does");
+
+/// A guard, named for what happens without it. The numbers are the design's list of ways in which drives lose data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Guard {
+    /// 1: a unit's old copy is given up when the new one enters the volatile cache.
+    OldCopyGivenUpEarly,
+    /// 2: a block is erased while the record that freed it is still in DRAM.
+    EraseBeforeJournal,
+    /// 3: a block is erased while copies of its units are still being programmed.
+    EraseBeforeCopies,
+    /// 4: membership in a batch is not written down before a member is erased.
+    BatchMemberErased,
+    /// 4: membership in a whole run is not written down before a page of it is erased.
+    RunMemberErased,
+    /// 5: a moved unit keeps only the owners that fit into its spare area.
+    ExtraOwnersForgotten,
+    /// 6: a copyback takes a new version.
+    CopybackTakesNewVersion,
+    /// 6: a journal record takes the step of its flush.
+    RecordTakesFlushStep,
+    /// 7: homes are written before the log that says so is durable.
+    HomesBeforeLog,
+    /// 8: pages of a given-up attempt count for the next transaction in their slots.
+    AttemptsMixed,
+    /// 9: log pages are reused before the log's new header is durable.
+    FramesBeforeHeader,
+    /// 10: a checkpoint replaces the one before it while it is being written.
+    CheckpointInPlace,
+    /// 10: recovery erases before its own checkpoint stands.
+    RecoveryErases,
+    /// 10: a dump is given up before what it brought back is on flash.
+    DumpGivenUpEarly,
+    /// 11: the blocks that journal and checkpoints need are counted as free.
+    SystemBlocksForgotten,
+    /// 12: the cache takes more than the capacitor can dump.
+    DumpUnbounded,
+    /// A copyback names an owner whose record is still in DRAM, and so makes part of a step durable.
+    CopyBeforeJournal,
+}
+
+#[cfg(feature = "canaries")]
+thread_local! {
+    static OUT: std::cell::Cell<Option<Guard>> = const { std::cell::Cell::new(None) };
+}
+
+/// Takes one guard out on this thread, or puts all back.
+#[cfg(feature = "canaries")]
+pub fn take_out(guard: Option<Guard>) {
+    OUT.set(guard);
+}
+
+/// Whether the guard is taken out.
+#[cfg(feature = "canaries")]
+#[inline]
+pub fn out(guard: Guard) -> bool {
+    OUT.get() == Some(guard)
+}
+
+/// Whether the guard is taken out: never, in this build.
+#[cfg(not(feature = "canaries"))]
+#[inline]
+pub const fn out(_guard: Guard) -> bool {
+    false
+}

@@ -1,0 +1,6 @@
+//! The torture: power is cut while something works on a drive, and what is there afterwards is held against what
+//! was promised.
+
+mod outcome;
+
+pub use outcome::{CrashOutcome, Violation};
