@@ -15,8 +15,16 @@ use crate::map::{Claim, Owner};
 use crate::spare::{self, Kind, Mark, Spare};
 use crate::types::{Lpn, Seq, TxId};
 
-/// Erases between two looks at the wear spread.
-const WEAR_CHECK_ERASES: u64 = 64;
+/// Erases of an average block between two looks at the wear spread: one in this many.
+const WEAR_CHECKS_PER_CYCLE: u32 = 8;
+
+/// A unit of a victim that is in use.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ValidUnit {
+    ppn: Ppn,
+    /// The one owner, if the spare area need only change its step.
+    plain: Option<Lpn>,
+}
 
 /// A unit on its way.
 #[derive(Clone, Copy)]
@@ -98,12 +106,11 @@ impl Ftl {
         self.blocks.set_use(victim, BlockUse::Open);
         self.map.valid_counts_mut().remove_candidate(victim);
         collection.victims.push(victim);
-        let mut spares = std::mem::take(&mut self.scratch.spares);
-        let moved = match self.nand.block_spares(victim, &mut spares) {
-            Ok(()) => self.move_units(victim, &spares, collection, at_ns),
-            Err(error) => Err(error.into()),
-        };
-        self.scratch.spares = spares;
+        let mut units = std::mem::take(&mut self.scratch.valid_units);
+        let moved = self
+            .find_valid_units(victim, &mut units)
+            .and_then(|()| self.move_units(&units, collection, at_ns));
+        self.scratch.valid_units = units;
         if moved.is_err() {
             self.release_victims(collection);
         }
@@ -165,31 +172,50 @@ impl Ftl {
         Collection { moving, victims: Vec::new() }
     }
 
+    /// Lists the units of a victim that are in use and can be read.
+    fn find_valid_units(&mut self, victim: BlockId, units: &mut Vec<ValidUnit>) -> Result<(), FtlError> {
+        units.clear();
+        let mut scratch = std::mem::take(&mut self.scratch.spares);
+        for (ppn, spare) in self.nand.block_spares(victim, &mut scratch)? {
+            match self.map.owner(ppn) {
+                Owner::None => {}
+                Owner::Plain(lpn) if spare::is_plain(spare) => {
+                    units.push(ValidUnit { ppn, plain: Some(lpn) });
+                }
+                Owner::Plain(_) | Owner::Claim(_) => units.push(ValidUnit { ppn, plain: None }),
+            }
+        }
+        self.scratch.spares = scratch;
+        // All at once, so that the misses of this look at L2P overlap; then it is in the processor's cache.
+        for unit in units.iter() {
+            if let Some(lpn) = unit.plain {
+                assert_eq!(
+                    self.map.lookup(lpn),
+                    Some(unit.ppn),
+                    "P2L says that unit {} is lpn {lpn}",
+                    unit.ppn
+                );
+            }
+        }
+        Ok(())
+    }
+
     fn move_units(
         &mut self,
-        victim: BlockId,
-        spares: &[UnitSpare],
+        units: &[ValidUnit],
         collection: &mut Collection,
         at_ns: Nanoseconds,
     ) -> Result<(), FtlError> {
         let units_per_page = self.geometry.units_per_page();
-        let first = self.geometry.first_unit(victim);
         let mut charged = None;
-        for (index, spare) in spares.iter().enumerate() {
-            let ppn = Ppn(first.0 + index as u32);
-            if self.map.owner(ppn) == Owner::None {
-                continue;
-            }
-            let page = self.geometry.page_of(ppn);
-            if self.nand.page_state(page) == PageState::Uncorrectable {
-                continue;
-            }
+        for unit in units {
+            let page = self.geometry.page_of(unit.ppn);
             if charged != Some(page) {
                 let done_ns = self.nand.charge_read(page, UNIT_BYTES as u32 * units_per_page, at_ns);
                 collection.moving.earliest_ns = collection.moving.earliest_ns.max(done_ns);
                 charged = Some(page);
             }
-            self.take_along(ppn, spare, &mut collection.moving, at_ns)?;
+            self.take_along(unit, &mut collection.moving, at_ns)?;
             if collection.moving.units.len() == units_per_page as usize {
                 self.program_moving(collection, at_ns)?;
             }
@@ -201,24 +227,21 @@ impl Ftl {
     #[inline]
     fn take_along(
         &mut self,
-        ppn: Ppn,
-        old: &UnitSpare,
+        unit: &ValidUnit,
         moving: &mut MovingPage,
         at_ns: Nanoseconds,
     ) -> Result<(), FtlError> {
         if moving.units.is_empty() {
             moving.step = self.next_seq();
         }
-        if let Owner::Plain(lpn) = self.map.owner(ppn)
-            && spare::is_plain(old)
-        {
-            let mut copy = *old;
-            spare::set_step(&mut copy, moving.step);
-            moving.page.push(Source::Copy(ppn), copy);
+        let ppn = unit.ppn;
+        if let Some(lpn) = unit.plain {
+            moving.page.push_move(ppn, spare::head(moving.step));
             moving.units.push((ppn, Moving::Plain(lpn)));
             return Ok(());
         }
-        let (copy, how) = self.copy_marked(ppn, old, moving.step, at_ns)?;
+        let old = self.nand.spare(ppn)?;
+        let (copy, how) = self.copy_marked(ppn, &old, moving.step, at_ns)?;
         moving.names_recorded_owners |= copy.kind == Kind::Data;
         moving.page.marked |= matches!(copy.mark, Mark::Hint(..));
         moving.page.push(Source::Copy(ppn), copy.encode());
@@ -368,10 +391,11 @@ impl Ftl {
 
     /// Moves the coldest block when the spread of erase counts is too wide (static wear levelling).
     pub(crate) fn level_wear(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        self.checkpoint.next_wear_check = self.counters.erased + WEAR_CHECK_ERASES;
+        let blocks = self.geometry.blocks();
+        self.checkpoint.next_wear_check =
+            self.counters.erased + u64::from(blocks.div_ceil(WEAR_CHECKS_PER_CYCLE));
         let Some(coldest) = self.blocks.coldest(&self.nand) else { return Ok(()) };
-        let most =
-            (0..self.geometry.blocks()).map(|block| self.nand.erase_count(BlockId(block))).max().unwrap_or(0);
+        let most = (0..blocks).map(|block| self.nand.erase_count(BlockId(block))).max().unwrap_or(0);
         if most - self.nand.erase_count(coldest) > self.config.wear_spread && self.spare_blocks() > 1 {
             self.collect_block(coldest, at_ns)?;
         }

@@ -48,9 +48,9 @@ impl Ftl {
         let mut batches: BTreeSet<Seq> = BTreeSet::new();
         let mut generations: BTreeSet<Generation> = BTreeSet::new();
         let mut spares = std::mem::take(&mut self.scratch.spares);
-        let read = self.nand.block_spares(block, &mut spares);
-        for spare in spares.iter().filter_map(Spare::decode).filter(|spare| spare.step > self.checkpoint.step)
-        {
+        let decoded =
+            self.nand.block_spares(block, &mut spares)?.filter_map(|(_, spare)| Spare::decode(spare));
+        for spare in decoded.filter(|spare| spare.step > self.checkpoint.step) {
             match spare.mark {
                 Mark::Plain => {}
                 Mark::Batch(batch) if self.abandoned.contains(&batch.id) => {}
@@ -63,7 +63,6 @@ impl Ftl {
             }
         }
         self.scratch.spares = spares;
-        read?;
         for id in batches {
             self.append_journal(&[Record::BatchWhole { id }], at_ns)?;
         }

@@ -6,12 +6,13 @@
 use std::collections::BTreeSet;
 
 use tantalum_nand::{
-    BlockId, Geometry, MAX_UNITS_PER_PAGE, Nand, NandError, Nanoseconds, PageId, Slot, Source,
+    BlockId, Geometry, MAX_UNITS_PER_PAGE, Nand, NandError, Nanoseconds, PageId, Ppn, Slot, Source,
     UNIT_SPARE_BYTES, UnitSpare,
 };
 
 use crate::blocks::{BlockUse, Blocks};
 use crate::checkpoint::Checkpoint;
+use crate::collect::ValidUnit;
 use crate::dump::InFlightRecords;
 use crate::error::FtlError;
 use crate::journal::Journal;
@@ -141,6 +142,7 @@ pub struct Ftl {
 pub(crate) struct Scratch {
     pub page: Vec<u8>,
     pub spares: Vec<UnitSpare>,
+    pub valid_units: Vec<ValidUnit>,
 }
 
 /// Which stream a page goes to.
@@ -170,14 +172,24 @@ impl PageImage {
 
     /// Makes it empty again, without touching what no unit uses.
     pub fn clear(&mut self) {
-        for used in 0..self.used {
-            self.sources[used] = Source::Padding;
-            self.spares[used] = [0; UNIT_SPARE_BYTES];
+        for (source, spare) in self.sources.iter_mut().zip(&mut self.spares).take(self.used) {
+            if !matches!(source, Source::Move { .. }) {
+                *spare = [0; UNIT_SPARE_BYTES];
+            }
+            *source = Source::Padding;
         }
         self.used = 0;
         self.marked = false;
     }
 
+    /// Adds a unit that keeps its spare area but for the head.
+    #[inline]
+    pub fn push_move(&mut self, from: Ppn, head: [u8; 8]) {
+        self.sources[self.used] = Source::Move { from, head };
+        self.used += 1;
+    }
+
+    /// Adds a unit with its spare area.
     pub fn push(&mut self, source: Source, spare: UnitSpare) {
         self.sources[self.used] = source;
         self.spares[self.used] = spare;
@@ -452,6 +464,7 @@ impl Ftl {
 
     /// Programs up to a page of units and points L2P at them.
     pub fn write_page(&mut self, units: &[HostUnit], at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
+        self.map.touch(units.iter().map(|unit| unit.lpn));
         let step = self.next_seq();
         let mut page = PageImage::new();
         for unit in units {

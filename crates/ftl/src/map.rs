@@ -9,7 +9,7 @@
 //! Two arrays of four bytes; the rare rest (shared units, open transactions) is in a table. The top bit of an
 //! entry says that a table has more to tell, so that the common case looks up nothing.
 
-use tantalum_nand::{BlockId, Geometry, Ppn};
+use tantalum_nand::{BlockId, Geometry, MAX_UNITS_PER_PAGE, Ppn};
 
 use crate::types::{HashMap, Lpn, Seq, TxId};
 use crate::valid::ValidCounts;
@@ -136,6 +136,17 @@ impl Map {
         chunks
             .filter(|(_, (_, touched))| **touched)
             .map(|(index, (entries, _))| (index, entries.iter().map(|entry| entry & !FLAG)))
+    }
+
+    /// Brings what is about to be remapped into the processor's cache: several misses at once take as long as one.
+    #[inline]
+    pub fn touch(&self, lpns: impl Iterator<Item = Lpn>) {
+        let mut places = [0; MAX_UNITS_PER_PAGE];
+        for (place, lpn) in places.iter_mut().zip(lpns) {
+            *place = (self.l2p[lpn.index()] & !FLAG).saturating_sub(1);
+        }
+        let owners = places.iter().fold(0, |owners, place| owners ^ self.p2l[*place as usize]);
+        std::hint::black_box(owners);
     }
 
     /// Points `lpn` at a place that was just programmed and whose spare area names it as the only owner.

@@ -244,10 +244,10 @@ pub fn is_plain(bytes: &UnitSpare) -> bool {
     bytes[8..11] == [1, 1, 0]
 }
 
-/// Gives a spare area a new step.
+/// What a spare area of this step begins with: a copyback of a plain unit changes nothing else.
 #[inline]
-pub fn set_step(bytes: &mut UnitSpare, step: Seq) {
-    bytes[..8].copy_from_slice(&step.0.to_le_bytes());
+pub fn head(step: Seq) -> [u8; 8] {
+    step.0.to_le_bytes()
 }
 
 /// The metadata of a unit.
@@ -311,7 +311,7 @@ mod tests {
     #[test]
     fn a_new_step_changes_nothing_else() {
         let mut bytes = Spare::with_owner(Kind::Data, Seq(1), Lpn(5), Seq(1)).encode();
-        set_step(&mut bytes, Seq(77));
+        bytes[..8].copy_from_slice(&head(Seq(77)));
         assert_eq!(Spare::decode(&bytes), Some(Spare::with_owner(Kind::Data, Seq(77), Lpn(5), Seq(1))));
     }
 

@@ -1,53 +1,44 @@
 //! A stream: a log with one open block for each of several planes.
 //!
-//! The next page goes to the first plane that is idle, in turn, or to the one that will be idle first.
+//! The next page goes to the first plane that is idle, in turn, or to the one of the next few that is idle first.
 
 use tantalum_nand::{BlockId, Geometry, Nand, Nanoseconds, PageId, PlaneId};
 
 /// The open blocks of a stream.
 #[derive(Clone, Debug)]
 pub struct Stream {
-    open: Vec<Option<BlockId>>,
+    /// In the order of their planes, at most one each.
+    open: Vec<(PlaneId, BlockId)>,
+    planes: u32,
     width: u32,
-    opened: u32,
-    cursor: usize,
+    /// The plane whose turn it is.
+    cursor: u32,
 }
 
 impl Stream {
     /// A stream over all planes that keeps at most `width` blocks open.
     pub fn new(geometry: &Geometry, width: u32) -> Stream {
-        Stream { open: vec![None; geometry.planes() as usize], width, opened: 0, cursor: 0 }
+        Stream { open: Vec::with_capacity(width as usize), planes: geometry.planes(), width, cursor: 0 }
     }
 
     /// The open blocks.
     pub fn blocks(&self) -> impl Iterator<Item = BlockId> + '_ {
-        self.open.iter().flatten().copied()
+        self.open.iter().map(|(_, block)| *block)
     }
 
     /// How many blocks are open.
     pub fn opened(&self) -> u32 {
-        self.opened
+        self.open.len() as u32
     }
 
     /// Whether another block should be opened.
     pub fn wants_block(&self) -> bool {
-        self.opened < self.width
+        self.opened() < self.width
     }
 
-    /// The plane that is idle first among those where `eligible`, at or after `at_ns`, in turn.
-    fn next_plane(&self, nand: &Nand, at_ns: Nanoseconds, eligible: impl Fn(usize) -> bool) -> Option<usize> {
-        let planes = self.open.len();
-        let mut best = None;
-        for plane in (self.cursor..planes).chain(0..self.cursor).filter(|plane| eligible(*plane)) {
-            let idle_ns = nand.plane_idle_ns(PlaneId(plane as u32));
-            if idle_ns <= at_ns {
-                return Some(plane);
-            }
-            if best.is_none_or(|(earliest, _)| idle_ns < earliest) {
-                best = Some((idle_ns, plane));
-            }
-        }
-        best.map(|(_, plane)| plane)
+    /// Where the block of a plane is among the open ones, or would be.
+    fn position(&self, plane: PlaneId) -> Result<usize, usize> {
+        self.open.binary_search_by_key(&plane, |(plane, _)| *plane)
     }
 
     /// The plane on which to open the next block, among those with a free one.
@@ -57,15 +48,14 @@ impl Stream {
         at_ns: Nanoseconds,
         has_free: impl Fn(PlaneId) -> bool,
     ) -> Option<PlaneId> {
-        self.next_plane(nand, at_ns, |plane| self.open[plane].is_none() && has_free(PlaneId(plane as u32)))
-            .map(|plane| PlaneId(plane as u32))
+        let in_turn = (self.cursor..self.planes).chain(0..self.cursor).map(PlaneId);
+        first_idle(nand, at_ns, in_turn.filter(|plane| self.position(*plane).is_err() && has_free(*plane)))
     }
 
     /// Takes an erased block.
     pub fn add(&mut self, plane: PlaneId, block: BlockId) {
-        debug_assert!(self.open[plane.index()].is_none());
-        self.open[plane.index()] = Some(block);
-        self.opened += 1;
+        let Err(position) = self.position(plane) else { panic!("plane {plane} has an open block already") };
+        self.open.insert(position, (plane, block));
     }
 
     /// The page to program next, none if no block is open.
@@ -75,16 +65,35 @@ impl Stream {
         nand: &Nand,
         at_ns: Nanoseconds,
     ) -> Option<(PlaneId, PageId)> {
-        let plane = self.next_plane(nand, at_ns, |plane| self.open[plane].is_some())?;
-        self.cursor = if plane + 1 == self.open.len() { 0 } else { plane + 1 };
-        let block = self.open[plane].expect("the plane is eligible");
-        Some((PlaneId(plane as u32), geometry.page(block, nand.next_page(block))))
+        let turn = self.open.partition_point(|(plane, _)| plane.0 < self.cursor);
+        let in_turn = self.open[turn..].iter().chain(&self.open[..turn]);
+        let plane = first_idle(nand, at_ns, in_turn.map(|(plane, _)| *plane))?;
+        self.cursor = if plane.0 + 1 == self.planes { 0 } else { plane.0 + 1 };
+        let block = self.open[self.position(plane).ok()?].1;
+        Some((plane, geometry.page(block, nand.next_page(block))))
     }
 
     /// Takes a plane's block out, full or failed.
     pub fn close(&mut self, plane: PlaneId) -> Option<BlockId> {
-        let block = self.open[plane.index()].take();
-        self.opened -= u32::from(block.is_some());
-        block
+        let position = self.position(plane).ok()?;
+        Some(self.open.remove(position).1)
     }
+}
+
+/// Planes looked at for an idle one. More make no difference to speak of, and cost time on drives with many.
+const PLANES_TRIED: usize = 8;
+
+/// Among the next planes in turn, the first that is idle at `at_ns`, or else the one that is idle first.
+fn first_idle(nand: &Nand, at_ns: Nanoseconds, planes: impl Iterator<Item = PlaneId>) -> Option<PlaneId> {
+    let mut best = None;
+    for plane in planes.take(PLANES_TRIED) {
+        let idle_ns = nand.plane_idle_ns(plane);
+        if idle_ns <= at_ns {
+            return Some(plane);
+        }
+        if best.is_none_or(|(earliest, _)| idle_ns < earliest) {
+            best = Some((idle_ns, plane));
+        }
+    }
+    best.map(|(_, plane)| plane)
 }

@@ -27,9 +27,7 @@ use std::path::Path;
 use crate::counters::Counters;
 use crate::error::NandError;
 use crate::faults::FaultGenerator;
-use crate::geometry::{
-    BlockId, Geometry, Nanoseconds, PageId, PlaneId, Ppn, UNIT_BYTES, UNIT_SPARE_BYTES, UnitSpare,
-};
+use crate::geometry::{BlockId, Geometry, Nanoseconds, PageId, PlaneId, Ppn, UNIT_BYTES};
 use crate::image::{Contents, FileImage, Image, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES, MemoryImage};
 use crate::power::Power;
 use crate::slots::{SLOT_LIMIT, Slot, Slots};
@@ -353,16 +351,6 @@ impl Nand {
             PageState::Programmed => Ok(()),
             PageState::Erased => Err(NandError::Erased { ppn }),
             PageState::Uncorrectable => Err(NandError::Uncorrectable { ppn }),
-        }
-    }
-
-    /// Zeros the spare areas of those pages of a block that cannot be read.
-    pub(crate) fn mask_unreadable(&self, block: BlockId, spares: &mut [UnitSpare]) {
-        let states = &self.page_states[self.pages_of(block)];
-        for (units, &state) in spares.chunks_mut(self.geometry.units_per_page() as usize).zip(states) {
-            if state != PageState::Programmed as u8 {
-                units.fill([0; UNIT_SPARE_BYTES]);
-            }
         }
     }
 }

@@ -20,6 +20,13 @@ pub enum Source {
     /// Copyback: another place, which stays readable until it is erased. The read is charged by
     /// [`Nand::charge_read`], once for each page.
     Copy(Ppn),
+    /// Copyback of data and spare area both; the spare area's first eight bytes are replaced.
+    Move {
+        /// The other place.
+        from: Ppn,
+        /// What the copy's spare area begins with.
+        head: [u8; 8],
+    },
     /// Nothing; it reads as zeros and is not transferred.
     Padding,
 }
@@ -33,8 +40,8 @@ struct Gathered {
 impl Nand {
     // -- program ----------------------------------------------------------------------------------------------
 
-    /// Programs a page, data and spare areas together (M2). `sources` and `spares` have one entry for each unit.
-    /// Returns when it is done, ns.
+    /// Programs a page, data and spare areas together (M2). `sources` and `spares` have one entry for each unit; that
+    /// of a [`Source::Move`] is not looked at. Returns when it is done, ns.
     ///
     /// Staged buffers pass over to the page. On an error they stay the caller's, except when power goes at this
     /// very operation ([`Nand::cut_after`]): then [`Nand::resolve`] gives back those of a program that did not
@@ -54,6 +61,8 @@ impl Nand {
         if !self.power.goes_next() && self.faults.program_fails() {
             return self.fail_program(page, block, earliest_ns);
         }
+        let mut moved = [[0; UNIT_SPARE_BYTES]; MAX_UNITS_PER_PAGE];
+        let spares = self.move_spares(sources, spares, &mut moved)?;
         let gathered = self.gather(sources)?;
         let slots = &gathered.slots[..sources.len()];
         if let Err(error) = self.write_record(page, block, PageState::Programmed, slots, spares) {
@@ -85,6 +94,29 @@ impl Nand {
         );
     }
 
+    /// The spare areas to program: those given, unless some units bring their own, which are put into `moved`.
+    #[inline]
+    fn move_spares<'a>(
+        &self,
+        sources: &[Source],
+        given: &'a [UnitSpare],
+        moved: &'a mut [UnitSpare; MAX_UNITS_PER_PAGE],
+    ) -> Result<&'a [UnitSpare], NandError> {
+        if !sources.iter().any(|source| matches!(source, Source::Move { .. })) {
+            return Ok(given);
+        }
+        for (index, source) in sources.iter().enumerate() {
+            match *source {
+                Source::Move { from, head } => {
+                    self.read_spare(from, &mut moved[index])?;
+                    moved[index][..head.len()].copy_from_slice(&head);
+                }
+                _ => moved[index] = given[index],
+            }
+        }
+        Ok(&moved[..sources.len()])
+    }
+
     /// Takes the bytes over from their sources.
     fn gather(&mut self, sources: &[Source]) -> Result<Gathered, NandError> {
         let mut gathered =
@@ -96,7 +128,7 @@ impl Nand {
                     self.slots.assert_used(slot);
                     (slot.0, Origin::Staged)
                 }
-                Source::Copy(ppn) => match self.take_copy(ppn) {
+                Source::Copy(ppn) | Source::Move { from: ppn, .. } => match self.take_copy(ppn) {
                     Ok(taken) => taken,
                     Err(error) => {
                         self.give_back(&gathered);
@@ -239,22 +271,36 @@ impl Nand {
     /// The spare area of a unit, at no time: for firmware that reads the page anyway.
     pub fn spare(&self, ppn: Ppn) -> Result<UnitSpare, NandError> {
         self.powered()?;
+        let mut spare = [0; UNIT_SPARE_BYTES];
+        self.read_spare(ppn, &mut spare)?;
+        Ok(spare)
+    }
+
+    #[inline]
+    fn read_spare(&self, ppn: Ppn, spare: &mut UnitSpare) -> Result<(), NandError> {
         self.check_readable(ppn)?;
         let page = self.geometry.page_of(ppn);
         let first = ppn.index() - self.units_of(page).start;
-        let mut spare = [[0; UNIT_SPARE_BYTES]];
-        self.image.read_spares(page, first, &mut spare)?;
-        Ok(spare[0])
+        self.image.read_spares(page, first, std::slice::from_mut(spare))
     }
 
-    /// The spare areas of all units of a block, at no time: for firmware that moves the block anyway. Those of
-    /// pages that are not [`PageState::Programmed`] are zeros. `spares` is overwritten.
-    pub fn block_spares(&self, block: BlockId, spares: &mut Vec<UnitSpare>) -> Result<(), NandError> {
+    /// The spare areas of all units of a block that can be read, at no time: for firmware that moves the block
+    /// anyway. `scratch` is for images that must fetch them.
+    pub fn block_spares<'a>(
+        &'a self,
+        block: BlockId,
+        scratch: &'a mut Vec<UnitSpare>,
+    ) -> Result<impl Iterator<Item = (Ppn, &'a UnitSpare)>, NandError> {
         self.powered()?;
-        spares.resize(self.geometry.units_per_block() as usize, [0; UNIT_SPARE_BYTES]);
-        self.image.read_block_spares(block, spares)?;
-        self.mask_unreadable(block, spares);
-        Ok(())
+        let first = self.geometry.first_unit(block);
+        let units = self.geometry.units_per_page() as usize;
+        let spares = self.image.block_spares(block, scratch)?;
+        let pages = spares.chunks(units).zip(&self.page_states[self.pages_of(block)]).enumerate();
+        let readable = pages.filter(|(_, (_, state))| **state == PageState::Programmed as u8);
+        Ok(readable.flat_map(move |(page, (spares, _))| {
+            let first = Ppn(first.0 + (page * units) as u32);
+            spares.iter().enumerate().map(move |(unit, spare)| (Ppn(first.0 + unit as u32), spare))
+        }))
     }
 
     /// Charges a read of a page of which `bytes` are transferred. Returns when they are there, ns.
@@ -330,7 +376,7 @@ impl Nand {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_support::{GEOMETRY, data, nand, program, read_tag, spare};
+    use crate::test_support::{data, nand, program, read_tag, spare};
 
     #[test]
     fn units_read_as_programmed_and_padding_as_zeros() {
@@ -479,12 +525,24 @@ mod tests {
             program(&mut nand, page, [10 + u64::from(page), 20 + u64::from(page)], 0);
         });
         nand.mark_uncorrectable(PageId(1)).unwrap();
-        let mut spares = vec![spare(99); 3];
-        nand.block_spares(BlockId(0), &mut spares).unwrap();
-        let zeros = [0; UNIT_SPARE_BYTES];
-        assert_eq!(spares, [spare(10), spare(20), zeros, zeros, spare(12), spare(22), zeros, zeros]);
-        nand.block_spares(BlockId(3), &mut spares).unwrap();
-        assert_eq!(spares, [zeros; 8]);
-        assert_eq!(spares.len(), GEOMETRY.units_per_block() as usize);
+        let mut scratch = vec![spare(99); 3];
+        let found = |nand: &Nand, block, scratch: &mut Vec<UnitSpare>| -> Vec<(u32, UnitSpare)> {
+            nand.block_spares(block, scratch).unwrap().map(|(ppn, spare)| (ppn.0, *spare)).collect()
+        };
+        let expected = [(0, spare(10)), (1, spare(20)), (4, spare(12)), (5, spare(22))];
+        assert_eq!(found(&nand, BlockId(0), &mut scratch), expected);
+        assert_eq!(found(&nand, BlockId(3), &mut scratch), []);
+    }
+
+    #[test]
+    fn a_moved_unit_keeps_its_spare_area_but_for_the_head() {
+        let mut nand = nand();
+        program(&mut nand, 0, [10, 20], 0);
+        let sources = [Source::Move { from: Ppn(1), head: [9; 8] }, Source::Padding];
+        nand.program(PageId(4), &sources, &[spare(0), spare(3)], 0).unwrap();
+        let mut expected = spare(20);
+        expected[..8].fill(9);
+        assert_eq!((nand.spare(Ppn(8)).unwrap(), nand.spare(Ppn(9)).unwrap()), (expected, spare(3)));
+        assert_eq!(read_tag(&mut nand, 8), 20);
     }
 }

@@ -238,16 +238,22 @@ impl Image for FileImage {
         self.read(spares.as_flattened_mut(), self.layout.page_at(page) + start, "read spare areas")
     }
 
-    fn read_block_spares(&self, block: BlockId, spares: &mut [UnitSpare]) -> Result<(), NandError> {
+    fn block_spares<'a>(
+        &'a self,
+        block: BlockId,
+        spares: &'a mut Vec<UnitSpare>,
+    ) -> Result<&'a [UnitSpare], NandError> {
         let units = self.geometry.units_per_page() as usize;
-        let pages = spares.len() / units;
+        let pages = self.geometry.pages_per_block;
+        spares.resize(pages as usize * units, [0; UNIT_SPARE_BYTES]);
         let record_bytes = self.layout.page_record_bytes;
-        self.visit_records(self.first_page_at(block), pages as u32, record_bytes, |index, record| {
+        self.visit_records(self.first_page_at(block), pages, record_bytes, |index, record| {
             let start = index as usize * units;
             let stored = &record[size_of::<PageHead>()..];
             spares[start..start + units].as_flattened_mut().copy_from_slice(stored);
             Ok(())
-        })
+        })?;
+        Ok(spares)
     }
 
     fn write_block(&mut self, block: BlockId, record: &Block) -> Result<(), NandError> {

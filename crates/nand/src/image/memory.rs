@@ -108,12 +108,14 @@ impl Image for MemoryImage {
         Ok(())
     }
 
-    fn read_block_spares(&self, block: BlockId, spares: &mut [UnitSpare]) -> Result<(), NandError> {
-        let bytes = spares.as_flattened_mut();
-        let stored = &self.spares[block.index()];
-        let stored_bytes = stored.len().min(bytes.len());
-        bytes[..stored_bytes].copy_from_slice(&stored[..stored_bytes]);
-        Ok(())
+    fn block_spares<'a>(
+        &'a self,
+        block: BlockId,
+        _scratch: &'a mut Vec<UnitSpare>,
+    ) -> Result<&'a [UnitSpare], NandError> {
+        let (spares, rest) = self.spares[block.index()].as_chunks();
+        debug_assert!(rest.is_empty(), "a block has whole spare areas");
+        Ok(spares)
     }
 
     fn write_block(&mut self, _block: BlockId, _record: &Block) -> Result<(), NandError> {
