@@ -160,6 +160,36 @@ pub enum NandError {
         /// The checksum of what is there.
         computed: u32,
     },
+    /// A page's record is damaged, so that nothing of the page can be told.
+    #[error("{}: the record of page {page} is damaged; `tantalum check` tells whether it can be repaired", path.display())]
+    PageChecksum {
+        /// The image.
+        path: PathBuf,
+        /// The page.
+        page: PageId,
+    },
+    /// Every record is whole, and some are not the ones that were written last.
+    #[error("{}: block entries and page records do not add up: some were replaced by older ones", path.display())]
+    Tally {
+        /// The image.
+        path: PathBuf,
+    },
+    /// The sum over all records is itself damaged.
+    #[error("{}: the tally of its records is damaged; `tantalum check --repair` makes a new one", path.display())]
+    TallyChecksum {
+        /// The image.
+        path: PathBuf,
+    },
+    /// A unit's bytes are not those that were written.
+    #[error("{}: the data of a unit are damaged: the checksum is {stored:#010x}, the contents give {computed:#010x}", path.display())]
+    DataChecksum {
+        /// The image.
+        path: PathBuf,
+        /// The checksum kept with the page.
+        stored: u32,
+        /// The checksum of what is there.
+        computed: u32,
+    },
     /// The host failed to read or write the image.
     #[error("{}: cannot {action}: {source}", path.display())]
     Io {

@@ -10,9 +10,12 @@ mod file_tests;
 mod layout;
 mod load;
 mod memory;
+mod store;
+mod tally;
 
 pub(crate) use file::FileImage;
-pub(crate) use load::Contents;
+pub(crate) use load::{Contents, Damage};
+pub use load::{Examination, ImageFinding};
 pub(crate) use memory::MemoryImage;
 
 use crate::error::NandError;
@@ -25,6 +28,15 @@ pub const MAX_DESCRIPTION_BYTES: usize = 64 << 10;
 
 /// The most protected DRAM that an image holds.
 pub const MAX_PROTECTED_BYTES: u64 = 16 << 30;
+
+/// How an image in a file is opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// What changes goes to the file.
+    Write,
+    /// The file is only read; what changes stays in memory and is gone with the medium.
+    Overlay,
+}
 
 /// What a page holds.
 pub(crate) struct PageRecord<'a> {
@@ -46,10 +58,10 @@ pub(crate) type SavedRecords = Vec<u8>;
 pub(crate) trait Image: Send + Sync {
     /// Stores 4096 bytes.
     fn write_slot(&mut self, slot: Slot, data: &[u8]) -> Result<(), NandError>;
-    /// Reads 4096 bytes of a slot that was written.
+    /// Reads 4096 bytes of a slot that was written. [`NandError::DataChecksum`] if they are not what was written.
     fn read_slot(&self, slot: Slot, data: &mut [u8]) -> Result<(), NandError>;
 
-    /// Stores a page's record. The data of its slots are there already.
+    /// Stores the record of an erased page. The data of its slots are there already.
     fn write_page(&mut self, page: PageId, record: &PageRecord) -> Result<(), NandError>;
     /// Makes a page erased.
     fn clear_page(&mut self, page: PageId) -> Result<(), NandError>;

@@ -28,7 +28,10 @@ use crate::counters::Counters;
 use crate::error::NandError;
 use crate::faults::FaultGenerator;
 use crate::geometry::{BlockId, Geometry, Nanoseconds, PageId, PlaneId, Ppn, UNIT_BYTES};
-use crate::image::{Contents, FileImage, Image, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES, MemoryImage};
+use crate::image::{
+    Access, Contents, Damage, Examination, FileImage, Image, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES,
+    MemoryImage,
+};
 use crate::power::Power;
 use crate::slots::{SLOT_LIMIT, Slot, Slots};
 use crate::time::{Place, Resources, Timing};
@@ -88,6 +91,8 @@ pub struct Nand {
     pub(crate) faults: FaultGenerator,
     pub(crate) counters: Counters,
     pub(crate) operations: u64,
+    /// Pages whose records were damaged in the image.
+    pub(crate) damaged: Vec<PageId>,
 }
 
 impl Nand {
@@ -128,9 +133,34 @@ impl Nand {
     /// Opens an image, locked against other processes. That the last process ended without a word is a power cut
     /// after everything that it had issued was done.
     pub fn open(path: &Path) -> Result<Nand, NandError> {
-        let (image, timing, description) = FileImage::open(path)?;
-        let contents = Contents::load(&image)?;
-        Ok(Nand::assemble(*image.geometry(), timing, description, Box::new(image), contents))
+        Nand::open_as(path, Access::Write)
+    }
+
+    /// Opens an image as [`Nand::open`] does, with changes going where `access` says.
+    pub fn open_as(path: &Path, access: Access) -> Result<Nand, NandError> {
+        Nand::load(path, access, Damage::Refuse).map(|(nand, _)| nand)
+    }
+
+    /// Opens an image whose records may be damaged, and tells what is. Pages whose records are damaged read as
+    /// uncorrectable, and are listed by [`Nand::damaged_pages`].
+    ///
+    /// With [`Access::Write`] they are so for good. That is for a repair that has been found to be sound; and an image
+    /// with a finding that is not [`ImageFinding::is_repairable`] is not to be worked with.
+    pub fn examine(path: &Path, access: Access) -> Result<(Nand, Examination), NandError> {
+        Nand::load(path, access, Damage::Note)
+    }
+
+    fn load(path: &Path, access: Access, damage: Damage) -> Result<(Nand, Examination), NandError> {
+        let (mut image, timing, description) = FileImage::open(path, access)?;
+        let (contents, examination) = Contents::load(&mut image, damage)?;
+        let mut nand = Nand::assemble(*image.geometry(), timing, description, Box::new(image), contents);
+        nand.damaged = examination.damaged_pages().collect();
+        Ok((nand, examination))
+    }
+
+    /// Pages whose records were damaged when the image was opened by [`Nand::examine`].
+    pub fn damaged_pages(&self) -> &[PageId] {
+        &self.damaged
     }
 
     fn assemble(
@@ -153,6 +183,7 @@ impl Nand {
             faults: FaultGenerator::default(),
             counters: Counters::default(),
             operations: contents.operations,
+            damaged: Vec::new(),
         }
     }
 
@@ -171,6 +202,7 @@ impl Nand {
             faults: self.faults.clone(),
             counters: self.counters,
             operations: self.operations,
+            damaged: self.damaged.clone(),
         })
     }
 

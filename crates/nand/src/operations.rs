@@ -37,6 +37,14 @@ struct Gathered {
     origins: [Origin; MAX_UNITS_PER_PAGE],
 }
 
+/// To the drive, bytes that fail their checksum in the image are beyond error correction.
+fn as_uncorrectable(error: NandError, ppn: Ppn) -> NandError {
+    match error {
+        NandError::DataChecksum { .. } => NandError::Uncorrectable { ppn },
+        error => error,
+    }
+}
+
 impl Nand {
     // -- program ----------------------------------------------------------------------------------------------
 
@@ -154,7 +162,8 @@ impl Nand {
         }
         // The slot belongs to an earlier copy: this one needs bytes of its own.
         let mut data = [0; UNIT_BYTES];
-        self.image.read_slot(Slot(entry & !MOVED), &mut data)?;
+        let read = self.image.read_slot(Slot(entry & !MOVED), &mut data);
+        read.map_err(|error| as_uncorrectable(error, ppn))?;
         Ok((self.stage(&data)?.0, Origin::Duplicated))
     }
 
@@ -239,7 +248,12 @@ impl Nand {
         }
         match self.slot_of[ppn.index()] & !MOVED {
             0 => data.fill(0),
-            slot => self.image.read_slot(Slot(slot), data)?,
+            slot => {
+                let read = self.image.read_slot(Slot(slot), data);
+                self.counters.uncorrectable_reads +=
+                    u64::from(matches!(read, Err(NandError::DataChecksum { .. })));
+                read.map_err(|error| as_uncorrectable(error, ppn))?;
+            }
         }
         Ok(done_ns)
     }

@@ -120,9 +120,8 @@ impl Nand {
     /// Leaves a page without slots, erased or uncorrectable.
     fn set_empty_page(&mut self, page: PageId, state: PageState) -> Result<(), NandError> {
         let slots = &[0; MAX_UNITS_PER_PAGE][..self.geometry.units_per_page() as usize];
-        if state == PageState::Erased {
-            self.image.clear_page(page)?;
-        } else {
+        self.image.clear_page(page)?;
+        if state != PageState::Erased {
             let erase_count = self.blocks[self.geometry.block_of(page).index()].erase_count;
             let operation = self.operations;
             self.image.write_page(page, &PageRecord { erase_count, operation, state, slots, spares: &[] })?;

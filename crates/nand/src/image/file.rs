@@ -1,5 +1,9 @@
 //! An image in a sparse file, locked while it is open. Spare areas are read from the file, not held in memory.
+//!
+//! Held in memory are what each block adds to the tally, and the checksum of each slot's data, which is stored in the
+//! page record that names the slot.
 
+use std::cmp::Ordering;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -10,9 +14,11 @@ use zerocopy::{FromZeros, IntoBytes};
 use super::layout::{
     BlockEntry, DESCRIPTION_AT, Header, Layout, MAGIC, MAX_PAGE_RECORD_BYTES, PageHead, StoredPage, VERSION,
 };
-use super::{Image, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES, PageRecord, SavedRecords};
+use super::store::Store;
+use super::tally::{self, BlockSum, Sums, TALLY_AT, Tally};
+use super::{Access, Image, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES, PageRecord, SavedRecords};
 use crate::error::NandError;
-use crate::geometry::{BlockId, Geometry, PageId, UNIT_SPARE_BYTES, UnitSpare};
+use crate::geometry::{BlockId, Geometry, MAX_UNITS_PER_PAGE, PageId, UNIT_SPARE_BYTES, UnitSpare};
 use crate::nand::Block;
 use crate::slots::Slot;
 use crate::time::Timing;
@@ -23,10 +29,15 @@ const READ_BYTES: usize = 1 << 20;
 /// An image in a file.
 pub(crate) struct FileImage {
     pub(super) path: PathBuf,
-    file: File,
+    store: Store,
     geometry: Geometry,
     pub(super) layout: Layout,
     protected_bytes: u64,
+    sums: Sums,
+    /// CRC-32C of each slot's data.
+    data_checksums: Vec<u32>,
+    /// Whether the stored tally says that a record is being written.
+    announced: bool,
 }
 
 /// Says what was being done when the host failed.
@@ -60,26 +71,40 @@ impl FileImage {
             _ => io_error(path, "create the image")(error),
         })?;
         let layout = Layout::new(&geometry, protected_bytes);
-        let image = FileImage { path: path.to_owned(), file, geometry, layout, protected_bytes };
         let header = Header::new(&geometry, &timing, description, protected_bytes);
-        image.initialise(&header, description).inspect_err(|_| {
+        let initialised = initialise(&file, path, layout.bytes, &header, description);
+        initialised.inspect_err(|_| {
             // The error that is reported matters more than a file that could not be removed.
             let _ = std::fs::remove_file(path);
         })?;
-        Ok(image)
+        Ok(FileImage::assemble(path, Store::File(file), geometry, layout, protected_bytes))
     }
 
-    fn initialise(&self, header: &Header, description: &str) -> Result<(), NandError> {
-        lock(&self.file, &self.path)?;
-        self.file.set_len(self.layout.bytes).map_err(io_error(&self.path, "set the length of the image"))?;
-        self.write(description.as_bytes(), DESCRIPTION_AT, "write the description")?;
-        self.write(header.as_bytes(), 0, "write the header")
+    fn assemble(
+        path: &Path,
+        store: Store,
+        geometry: Geometry,
+        layout: Layout,
+        protected_bytes: u64,
+    ) -> FileImage {
+        FileImage {
+            path: path.to_owned(),
+            store,
+            geometry,
+            layout,
+            protected_bytes,
+            sums: Sums::new(&geometry),
+            data_checksums: Vec::new(),
+            announced: false,
+        }
     }
 
-    /// Opens an image and checks its header and length. Returns its times and description beside it.
-    pub fn open(path: &Path) -> Result<(FileImage, Timing, String), NandError> {
+    /// Opens an image and checks its header and length. Returns its times and description beside it. Its records are
+    /// still to be read ([`super::Contents::load`]).
+    pub fn open(path: &Path, access: Access) -> Result<(FileImage, Timing, String), NandError> {
         let error = |action| io_error(path, action);
-        let file = OpenOptions::new().read(true).write(true).open(path).map_err(error("open the image"))?;
+        let opened = OpenOptions::new().read(true).write(access == Access::Write).open(path);
+        let file = opened.map_err(error("open the image"))?;
         let metadata = file.metadata().map_err(error("read the size of the image"))?;
         if !metadata.is_file() {
             return Err(NandError::NotAnImage { path: path.to_owned() });
@@ -94,11 +119,18 @@ impl FileImage {
         })?;
         let layout = Layout::new(&geometry, protected_bytes);
         check_length(path, metadata.len(), layout.bytes)?;
-        Ok((
-            FileImage { path: path.to_owned(), file, geometry, layout, protected_bytes },
-            timing,
-            description,
-        ))
+        let store = match access {
+            Access::Write => Store::File(file),
+            Access::Overlay => Store::overlay(file).map_err(error("read the size of the image"))?,
+        };
+        let image = FileImage::assemble(path, store, geometry, layout, protected_bytes);
+        Ok((image, timing, description))
+    }
+
+    /// Takes what was read of the records: what each block adds to the tally, and the checksum of each slot's data.
+    pub(super) fn adopt(&mut self, sums: Sums, data_checksums: Vec<u32>) {
+        self.sums = sums;
+        self.data_checksums = data_checksums;
     }
 
     // -- reading and writing ----------------------------------------------------------------------------------
@@ -109,19 +141,18 @@ impl FileImage {
 
     /// Bytes of the file.
     pub(super) fn bytes(&self) -> Result<u64, NandError> {
-        let metadata = self.file.metadata().map_err(io_error(&self.path, "read the size of the image"))?;
-        Ok(metadata.len())
+        self.store.length().map_err(io_error(&self.path, "read the size of the image"))
     }
 
     pub(super) fn read(&self, data: &mut [u8], at: u64, action: &'static str) -> Result<(), NandError> {
-        self.file.read_exact_at(data, at).map_err(io_error(&self.path, action))
+        self.store.read(data, at).map_err(io_error(&self.path, action))
     }
 
-    fn write(&self, data: &[u8], at: u64, action: &'static str) -> Result<(), NandError> {
-        self.file.write_all_at(data, at).map_err(io_error(&self.path, action))
+    fn write(&mut self, data: &[u8], at: u64, action: &'static str) -> Result<(), NandError> {
+        self.store.write(data, at).map_err(io_error(&self.path, action))
     }
 
-    /// Calls `visit` with each of `count` records of `bytes` each that follow each other from `at` on.
+    /// Calls `visit` with each of `count` records that follow each other from `at` on, `bytes` apart.
     pub(super) fn visit_records(
         &self,
         at: u64,
@@ -150,9 +181,112 @@ impl FileImage {
         Ok(PageHead::parse(bytes))
     }
 
+    /// Calls `visit` with the records of a block's first `pages` pages.
+    pub(super) fn visit_pages(
+        &self,
+        block: BlockId,
+        pages: u32,
+        mut visit: impl FnMut(u32, &[u8]) -> Result<(), NandError>,
+    ) -> Result<(), NandError> {
+        let Layout { page_record_bytes, page_stride, .. } = self.layout;
+        self.visit_records(self.first_page_at(block), pages, page_stride, |index, bytes| {
+            visit(index, &bytes[..page_record_bytes])
+        })
+    }
+
     fn first_page_at(&self, block: BlockId) -> u64 {
         self.layout.page_at(self.geometry.page(block, 0))
     }
+
+    // -- the tally ----------------------------------------------------------------------------------------------
+
+    /// The tally as it is stored.
+    pub(super) fn read_tally(&self) -> Result<Tally, NandError> {
+        let mut tally = Tally::new(0, 0);
+        self.read(tally.as_mut_bytes(), TALLY_AT, "read the tally")?;
+        Ok(tally)
+    }
+
+    /// A record is about to be written after which the sum will be `after`.
+    fn announce(&mut self, after: u64) -> Result<(), NandError> {
+        let tally = Tally::new(self.sums.total(), after);
+        self.announced = true;
+        self.write(tally.as_bytes(), TALLY_AT, "write the tally")
+    }
+
+    /// No record is being written: the tally is the sum.
+    pub(super) fn settle(&mut self) -> Result<(), NandError> {
+        let tally = Tally::new(self.sums.total(), self.sums.total());
+        self.announced = false;
+        self.write(tally.as_bytes(), TALLY_AT, "write the tally")
+    }
+
+    /// Writes a page's record, or zeros; `pages` changes what its block's records add to the sum.
+    fn write_record(
+        &mut self,
+        page: PageId,
+        bytes: &[u8],
+        pages: impl FnOnce(u64) -> u64,
+    ) -> Result<(), NandError> {
+        let block = self.geometry.block_of(page);
+        let part = self.sums.block(block);
+        let part = BlockSum { pages: pages(part.pages), ..part };
+        self.announce(self.sums.total_with(block, &part))?;
+        self.write(bytes, self.layout.page_at(page), "write a page record")?;
+        self.sums.set(block, part);
+        Ok(())
+    }
+
+    /// What a stored record adds to the sum.
+    fn addition(&self, page: PageId, record: &StoredPage) -> u64 {
+        let erase_count = self.sums.block(self.geometry.block_of(page)).erase_count;
+        match record {
+            StoredPage::Whole(head) if head.erase_count.get() == erase_count => {
+                tally::of_page(page, head.checksum())
+            }
+            _ => 0,
+        }
+    }
+
+    /// What a block's page records add to the sum if they carry this erase count.
+    fn sum_of_pages(&self, block: BlockId, erase_count: u32) -> Result<u64, NandError> {
+        let (first, mut sum) = (self.geometry.page(block, 0), 0_u64);
+        self.visit_pages(block, self.geometry.pages_per_block, |index, bytes| {
+            if let StoredPage::Whole(head) = PageHead::parse(bytes)
+                && head.erase_count.get() == erase_count
+            {
+                sum = sum.wrapping_add(tally::of_page(PageId(first.0 + index), head.checksum()));
+            }
+            Ok(())
+        })?;
+        Ok(sum)
+    }
+}
+
+impl Drop for FileImage {
+    /// From now on the last record written cannot be put back unnoticed either.
+    fn drop(&mut self) {
+        if self.announced {
+            // There is nobody to tell; the tally as it stands is true too.
+            let _ = self.settle();
+        }
+    }
+}
+
+/// Writes the parts of a new image that are not holes.
+fn initialise(
+    file: &File,
+    path: &Path,
+    bytes: u64,
+    header: &Header,
+    description: &str,
+) -> Result<(), NandError> {
+    lock(file, path)?;
+    file.set_len(bytes).map_err(io_error(path, "set the length of the image"))?;
+    let write = |bytes: &[u8], at, action| file.write_all_at(bytes, at).map_err(io_error(path, action));
+    write(description.as_bytes(), DESCRIPTION_AT, "write the description")?;
+    write(Tally::new(0, 0).as_bytes(), TALLY_AT, "write the tally")?;
+    write(header.as_bytes(), 0, "write the header")
 }
 
 fn read_header(file: &File, path: &Path, file_bytes: u64) -> Result<Header, NandError> {
@@ -202,35 +336,55 @@ pub(super) fn check_length(path: &Path, bytes: u64, expected: u64) -> Result<(),
 
 impl Image for FileImage {
     fn write_slot(&mut self, slot: Slot, data: &[u8]) -> Result<(), NandError> {
-        self.write(data, self.layout.slot_at(slot), "write a unit")
+        self.write(data, self.layout.slot_at(slot), "write a unit")?;
+        if self.data_checksums.len() <= slot.index() {
+            self.data_checksums.resize(slot.index() + 1, 0);
+        }
+        self.data_checksums[slot.index()] = crc32c::crc32c(data);
+        Ok(())
     }
 
     fn read_slot(&self, slot: Slot, data: &mut [u8]) -> Result<(), NandError> {
-        self.read(data, self.layout.slot_at(slot), "read a unit")
+        self.read(data, self.layout.slot_at(slot), "read a unit")?;
+        let (stored, computed) = (self.data_checksums[slot.index()], crc32c::crc32c(data));
+        if stored != computed {
+            return Err(NandError::DataChecksum { path: self.path.clone(), stored, computed });
+        }
+        Ok(())
     }
 
     fn write_page(&mut self, page: PageId, record: &PageRecord) -> Result<(), NandError> {
         let mut buffer = [0; MAX_PAGE_RECORD_BYTES];
         let bytes = &mut buffer[..self.layout.page_record_bytes];
-        PageHead::encode(record, bytes);
-        self.write(bytes, self.layout.page_at(page), "write a page record")
+        let mut data_checksums = [0; MAX_UNITS_PER_PAGE];
+        for (checksum, &slot) in data_checksums.iter_mut().zip(record.slots).filter(|(_, slot)| **slot > 0) {
+            *checksum = self.data_checksums[Slot(slot).index()];
+        }
+        let checksum = PageHead::encode(record, &data_checksums, bytes);
+        self.write_record(page, bytes, |pages| pages.wrapping_add(tally::of_page(page, checksum)))
     }
 
     fn clear_page(&mut self, page: PageId) -> Result<(), NandError> {
-        let zeros = &[0; MAX_PAGE_RECORD_BYTES][..self.layout.page_record_bytes];
-        self.write(zeros, self.layout.page_at(page), "clear a page record")
+        let mut buffer = [0; MAX_PAGE_RECORD_BYTES];
+        let bytes = &mut buffer[..self.layout.page_record_bytes];
+        let addition = match self.read_page(page, bytes)? {
+            StoredPage::Absent => return Ok(()),
+            record => self.addition(page, &record),
+        };
+        bytes.fill(0);
+        self.write_record(page, bytes, |pages| pages.wrapping_sub(addition))
     }
 
     fn spoil_page(&mut self, page: PageId) -> Result<(), NandError> {
         let mut buffer = [0; MAX_PAGE_RECORD_BYTES];
         let bytes = &mut buffer[..self.layout.page_record_bytes];
-        match self.read_page(page, bytes)? {
-            StoredPage::Whole(head) => {
-                head.spoil(bytes);
-                self.write(bytes, self.layout.page_at(page), "write a page record")
-            }
-            StoredPage::Absent | StoredPage::Damaged => Ok(()),
-        }
+        let record = self.read_page(page, bytes)?;
+        let addition = self.addition(page, &record);
+        let StoredPage::Whole(head) = record else { return Ok(()) };
+        let checksum = head.spoil(bytes);
+        self.write_record(page, bytes, |pages| {
+            pages.wrapping_sub(addition).wrapping_add(tally::of_page(page, checksum))
+        })
     }
 
     fn read_spares(&self, page: PageId, first: usize, spares: &mut [UnitSpare]) -> Result<(), NandError> {
@@ -246,8 +400,7 @@ impl Image for FileImage {
         let units = self.geometry.units_per_page() as usize;
         let pages = self.geometry.pages_per_block;
         spares.resize(pages as usize * units, [0; UNIT_SPARE_BYTES]);
-        let record_bytes = self.layout.page_record_bytes;
-        self.visit_records(self.first_page_at(block), pages, record_bytes, |index, record| {
+        self.visit_pages(block, pages, |index, record| {
             let start = index as usize * units;
             let stored = &record[size_of::<PageHead>()..];
             spares[start..start + units].as_flattened_mut().copy_from_slice(stored);
@@ -257,12 +410,23 @@ impl Image for FileImage {
     }
 
     fn write_block(&mut self, block: BlockId, record: &Block) -> Result<(), NandError> {
-        let entry = BlockEntry::new(record);
-        self.write(entry.as_bytes(), self.layout.block_at(block), "write a block record")
+        let (entry, old) = (BlockEntry::new(record), self.sums.block(block));
+        let pages = match record.erase_count.cmp(&old.erase_count) {
+            Ordering::Equal => old.pages,
+            Ordering::Greater => 0,
+            // an erase is undone: the records of before count again
+            Ordering::Less => self.sum_of_pages(block, record.erase_count)?,
+        };
+        let entry_sum = tally::of_block(block, entry.checksum.get());
+        let part = BlockSum { erase_count: record.erase_count, entry: entry_sum, pages };
+        self.announce(self.sums.total_with(block, &part))?;
+        self.write(entry.as_bytes(), self.layout.block_at(block), "write a block record")?;
+        self.sums.set(block, part);
+        Ok(())
     }
 
     fn take_records(&mut self, block: BlockId, pages: u32) -> Result<SavedRecords, NandError> {
-        let mut records = vec![0; pages as usize * self.layout.page_record_bytes];
+        let mut records = vec![0; pages as usize * self.layout.page_stride];
         self.read(&mut records, self.first_page_at(block), "read the records of a block")?;
         Ok(records)
     }

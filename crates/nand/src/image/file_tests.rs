@@ -7,7 +7,7 @@ use std::time::Instant;
 use tempfile::TempDir;
 
 use super::layout::Layout;
-use super::{MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES};
+use super::{Access, ImageFinding, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES};
 use crate::error::NandError;
 use crate::faults::Faults;
 use crate::geometry::{BlockId, Geometry, PageId, Ppn};
@@ -239,8 +239,8 @@ fn other_files_versions_and_damaged_headers_are_told_apart() {
     write_at(&path, b"SQLite format 3\0", 0);
     assert!(matches!(Nand::open(&path), Err(NandError::NotAnImage { .. })));
     write_at(&path, &header, 0);
-    write_at(&path, &[2], 8);
-    assert!(matches!(Nand::open(&path), Err(NandError::Version { found: 2, supported: 1, .. })));
+    write_at(&path, &[1], 8);
+    assert!(matches!(Nand::open(&path), Err(NandError::Version { found: 1, supported: 2, .. })));
     for byte in 12..88 {
         write_at(&path, &header, 0);
         write_at(&path, &[header[byte] ^ 0x81], byte as u64);
@@ -282,22 +282,161 @@ fn a_header_with_a_right_checksum_and_an_absurd_shape_allocates_nothing() {
     assert!(matches!(Nand::open(&path), Err(NandError::HeaderChecksum { .. })));
 }
 
-#[test]
-fn a_damaged_page_record_is_an_uncorrectable_page_and_a_damaged_block_record_an_error() {
-    let folder = Folder::new();
-    let path = folder.path();
+// -- what is damaged --------------------------------------------------------------------------------------------
+
+/// Two full pages in block 0, and a third in block 1.
+fn three_pages(folder: &Folder) {
     let mut nand = folder.create();
     program(&mut nand, 0, [1, 2], 0);
     program(&mut nand, 1, [3, 4], 0);
-    drop(nand);
-    let layout = Layout::new(&GEOMETRY, PROTECTED);
-    write_at(&path, &[0xEE; 20], layout.page_at(PageId(0)) + 100);
+    program(&mut nand, 4, [5, 6], 0);
+}
+
+fn layout() -> Layout {
+    Layout::new(&GEOMETRY, PROTECTED)
+}
+
+fn stored_record(path: &Path, page: u32) -> Vec<u8> {
+    let mut bytes = vec![0; layout().page_record_bytes];
+    std::fs::File::open(path).unwrap().read_exact_at(&mut bytes, layout().page_at(PageId(page))).unwrap();
+    bytes
+}
+
+#[test]
+fn a_damaged_page_record_is_refused_and_uncorrectable_once_it_is_repaired() {
+    let folder = Folder::new();
+    let path = folder.path();
+    three_pages(&folder);
+    write_at(&path, &[0xEE; 20], layout().page_at(PageId(0)) + 100);
+    assert!(matches!(Nand::open(&path), Err(NandError::PageChecksum { page: PageId(0), .. })));
+    let before = std::fs::read(&path).unwrap();
+    let page = ImageFinding::Page { page: PageId(0), block: BlockId(0) };
+    for access in [Access::Overlay, Access::Write] {
+        let (mut nand, examination) = Nand::examine(&path, access).unwrap();
+        assert_eq!((&examination.findings, nand.damaged_pages()), (&vec![page.clone()], &[PageId(0)][..]));
+        assert_eq!(nand.page_state(PageId(0)), PageState::Uncorrectable);
+        assert_eq!((read_tag(&mut nand, 3), nand.next_page(BlockId(0))), (4, 2));
+        drop(nand);
+        assert_eq!(std::fs::read(&path).unwrap() == before, access == Access::Overlay);
+    }
     let mut nand = folder.open();
-    assert_eq!(nand.page_state(PageId(0)), PageState::Uncorrectable);
-    assert_eq!((read_tag(&mut nand, 3), nand.next_page(BlockId(0))), (4, 2));
+    assert_eq!((nand.page_state(PageId(0)), nand.damaged_pages()), (PageState::Uncorrectable, &[][..]));
+    assert_eq!(read_tag(&mut nand, 8), 5);
+}
+
+#[test]
+fn a_damaged_record_that_was_erased_is_no_damage() {
+    let folder = Folder::new();
+    three_pages(&folder);
+    folder.open().erase(BlockId(0), 0).unwrap();
+    let mut nand = folder.open();
+    program(&mut nand, 0, [7, 8], 0);
     drop(nand);
-    write_at(&path, &[0xEE], layout.block_at(BlockId(0)) + 5);
-    assert!(matches!(Nand::open(&path), Err(NandError::BlockChecksum { block: BlockId(0), .. })));
+    write_at(&folder.path(), &[0xEE], layout().page_at(PageId(1)) + 60);
+    let mut nand = folder.open();
+    assert_eq!((nand.page_state(PageId(1)), nand.next_page(BlockId(0))), (PageState::Erased, 1));
+    program(&mut nand, 1, [9, 10], 0);
+    drop(nand);
+    assert_eq!(read_tag(&mut folder.open(), 2), 9);
+}
+
+#[test]
+fn records_that_are_put_back_to_older_ones_are_noticed() {
+    let folder = Folder::new();
+    let path = folder.path();
+    three_pages(&folder);
+    let old = stored_record(&path, 0);
+    let mut nand = folder.open();
+    nand.erase(BlockId(0), 0).unwrap();
+    program(&mut nand, 0, [7, 8], 0);
+    drop(nand);
+    let new = stored_record(&path, 0);
+    for older in [old, vec![0; new.len()]] {
+        write_at(&path, &older, layout().page_at(PageId(0)));
+        assert!(matches!(Nand::open(&path), Err(NandError::Tally { .. })));
+        let (_, examination) = Nand::examine(&path, Access::Overlay).unwrap();
+        assert_eq!(examination.findings, [ImageFinding::Replaced]);
+        assert!(!ImageFinding::Replaced.is_repairable());
+    }
+    write_at(&path, &new, layout().page_at(PageId(0)));
+    assert_eq!(read_tag(&mut folder.open(), 0), 7);
+}
+
+#[test]
+fn a_damaged_tally_is_refused_and_made_new_by_a_repair() {
+    let folder = Folder::new();
+    let path = folder.path();
+    three_pages(&folder);
+    write_at(&path, &[0xEE], super::tally::TALLY_AT + 9);
+    assert!(matches!(Nand::open(&path), Err(NandError::TallyChecksum { .. })));
+    let (nand, examination) = Nand::examine(&path, Access::Write).unwrap();
+    assert_eq!(examination.findings, [ImageFinding::Tally]);
+    drop(nand);
+    assert_eq!(read_tag(&mut folder.open(), 8), 5);
+}
+
+#[test]
+fn a_damaged_unit_is_uncorrectable_wherever_it_was_moved() {
+    let folder = Folder::new();
+    let path = folder.path();
+    three_pages(&folder);
+    let slot = u32::from_le_bytes(stored_record(&path, 0)[16..20].try_into().unwrap());
+    write_at(&path, &[0xEE], layout().slot_at(Slot(slot)) + 4000);
+    let mut nand = folder.open();
+    let unreadable = |nand: &mut Nand, ppn| nand.read(Ppn(ppn), &mut data(0), 0);
+    assert!(matches!(unreadable(&mut nand, 0), Err(NandError::Uncorrectable { ppn: Ppn(0) })));
+    assert_eq!(read_tag(&mut nand, 1), 2);
+    copy(&mut nand, 12, 0);
+    assert!(matches!(unreadable(&mut nand, 24), Err(NandError::Uncorrectable { ppn: Ppn(24) })));
+    drop(nand);
+    assert!(matches!(unreadable(&mut folder.open(), 24), Err(NandError::Uncorrectable { .. })));
+}
+
+#[test]
+fn a_process_killed_before_a_record_leaves_the_page_erased() {
+    let folder = Folder::new();
+    let (path, killed) = (folder.path(), folder.folder.path().join("killed.tantalum"));
+    three_pages(&folder);
+    let mut nand = folder.open();
+    program(&mut nand, 5, [7, 8], 0);
+    std::fs::copy(&path, &killed).unwrap();
+    assert_eq!(read_tag(&mut Nand::open(&killed).unwrap(), 10), 7, "the record was written");
+    std::fs::copy(&path, &killed).unwrap();
+    write_at(&killed, &vec![0; layout().page_record_bytes], layout().page_at(PageId(5)));
+    assert_eq!(Nand::open(&killed).unwrap().page_state(PageId(5)), PageState::Erased);
+    std::fs::copy(&path, &killed).unwrap();
+    write_at(&killed, &[0xEE], layout().page_at(PageId(5)));
+    assert!(matches!(Nand::open(&killed), Err(NandError::PageChecksum { page: PageId(5), .. })));
+    drop(nand);
+    write_at(&path, &vec![0; layout().page_record_bytes], layout().page_at(PageId(5)));
+    assert!(matches!(Nand::open(&path), Err(NandError::Tally { .. })), "nothing was being written");
+}
+
+#[test]
+fn a_damaged_block_entry_is_refused_and_cannot_be_repaired() {
+    let folder = Folder::new();
+    three_pages(&folder);
+    write_at(&folder.path(), &[0xEE], layout().block_at(BlockId(0)) + 5);
+    assert!(matches!(Nand::open(&folder.path()), Err(NandError::BlockChecksum { block: BlockId(0), .. })));
+    let (_, examination) = Nand::examine(&folder.path(), Access::Overlay).unwrap();
+    assert!(examination.findings.contains(&ImageFinding::Block { block: BlockId(0) }));
+    assert!(examination.findings.iter().any(|finding| !finding.is_repairable()));
+}
+
+#[test]
+fn an_overlay_works_like_the_image_and_leaves_the_file_as_it_was() {
+    let folder = Folder::new();
+    let path = folder.path();
+    three_pages(&folder);
+    let before = std::fs::read(&path).unwrap();
+    let mut nand = Nand::open_as(&path, Access::Overlay).unwrap();
+    program(&mut nand, 5, [7, 8], 0);
+    nand.erase(BlockId(0), 0).unwrap();
+    program(&mut nand, 0, [9, 10], 0);
+    assert_eq!((read_tag(&mut nand, 10), read_tag(&mut nand, 0), read_tag(&mut nand, 8)), (7, 9, 5));
+    assert!(matches!(Nand::open(&path), Err(NandError::Locked { .. })));
+    drop(nand);
+    assert_eq!(std::fs::read(&path).unwrap(), before);
 }
 
 // -- size -------------------------------------------------------------------------------------------------------

@@ -3,16 +3,17 @@
 //! | at | what |
 //! |---|---|
 //! | 0 | [`Header`]; its checksum covers the description too |
+//! | 2048 | the tally (`tally`) |
 //! | 4096 | the description, up to 64 KiB |
 //! | 68 KiB | a [`BlockEntry`] for each block |
-//! | then | a page record for each page: [`PageHead`] and the spare areas of its units |
+//! | then | a page record for each page: [`PageHead`] and the spare areas of its units; no record crosses a multiple of 4 KiB |
 //! | then, aligned | the protected DRAM |
 //! | then, aligned | the slots, 4 KiB each; staged units may grow the file beyond one slot for each unit |
 //!
 //! What was never written is a hole and reads as zeros: a fresh block, an erased page. A page record counts only
-//! if it has the erase count of its block. Data are written before the record that names them, so a process that
-//! is killed leaves the page erased or complete; a record that is there and fails its checksum is an uncorrectable
-//! page.
+//! if it has the erase count of its block. Data are written before the record that names them, and no record crosses
+//! a page of the host's cache, so a process that is killed leaves the page erased or complete. A record that fails its
+//! checksum was damaged.
 
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -27,7 +28,7 @@ use crate::time::Timing;
 pub(super) const MAGIC: [u8; 8] = *b"TANTALUM";
 
 /// The version that this module reads and writes.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 
 /// Where the description starts.
 pub(super) const DESCRIPTION_AT: u64 = 4096;
@@ -172,6 +173,8 @@ pub(super) struct PageHead {
     pub slots: [U32; MAX_UNITS_PER_PAGE],
     state: u8,
     reserved: [u8; 7],
+    /// CRC-32C of the data of each unit; 0 for padding.
+    pub data_checksums: [U32; MAX_UNITS_PER_PAGE],
 }
 
 /// What a stored page record turns out to be.
@@ -179,7 +182,7 @@ pub(super) enum StoredPage {
     /// Never written, or cleared.
     Absent,
     /// There, and its checksum is wrong.
-    Damaged,
+    Damaged(PageHead),
     /// There.
     Whole(PageHead),
 }
@@ -189,8 +192,14 @@ impl PageHead {
         PageState::from_byte(self.state)
     }
 
-    /// Writes a page's record into `bytes`, which has its length.
-    pub fn encode(record: &PageRecord, bytes: &mut [u8]) {
+    /// The record's checksum as it is stored.
+    pub fn checksum(&self) -> u32 {
+        self.checksum.get()
+    }
+
+    /// Writes a page's record into `bytes`, which has its length; `data_checksums` are those of its slots. Returns the
+    /// record's checksum.
+    pub fn encode(record: &PageRecord, data_checksums: &[u32; MAX_UNITS_PER_PAGE], bytes: &mut [u8]) -> u32 {
         let mut head = PageHead::new_zeroed();
         head.erase_count = record.erase_count.into();
         head.operation = record.operation.into();
@@ -198,33 +207,40 @@ impl PageHead {
         for (stored, &slot) in head.slots.iter_mut().zip(record.slots) {
             *stored = slot.into();
         }
+        head.data_checksums = data_checksums.map(U32::new);
         let (head_bytes, spare_bytes) = bytes.split_at_mut(size_of::<PageHead>());
         head_bytes.copy_from_slice(head.as_bytes());
         let spares = record.spares.as_flattened();
         spare_bytes[..spares.len()].copy_from_slice(spares);
         spare_bytes[spares.len()..].fill(0);
-        Self::seal(bytes);
+        Self::seal(bytes)
     }
 
-    /// Turns the whole record in `bytes` into one of an uncorrectable page with the same slots.
-    pub fn spoil(&self, bytes: &mut [u8]) {
+    /// Turns the whole record in `bytes` into one of an uncorrectable page with the same slots. Returns its checksum.
+    pub fn spoil(&self, bytes: &mut [u8]) -> u32 {
         let head = PageHead { state: PageState::Uncorrectable as u8, ..*self };
         bytes[..size_of::<PageHead>()].copy_from_slice(head.as_bytes());
         bytes[size_of::<PageHead>()..].fill(0);
-        Self::seal(bytes);
+        Self::seal(bytes)
     }
 
-    fn seal(bytes: &mut [u8]) {
-        let checksum = U32::new(crc32c::crc32c(&bytes[size_of::<U32>()..]));
-        bytes[..size_of::<U32>()].copy_from_slice(checksum.as_bytes());
+    /// The checksum that a record's bytes should have.
+    pub fn computed_checksum(bytes: &[u8]) -> u32 {
+        crc32c::crc32c(&bytes[size_of::<U32>()..])
+    }
+
+    fn seal(bytes: &mut [u8]) -> u32 {
+        let checksum = Self::computed_checksum(bytes);
+        bytes[..size_of::<U32>()].copy_from_slice(U32::new(checksum).as_bytes());
+        checksum
     }
 
     pub fn parse(bytes: &[u8]) -> StoredPage {
         let (head, _) = PageHead::read_from_prefix(bytes).expect("a record is longer than its head");
         if head.as_bytes().iter().all(|byte| *byte == 0) {
             StoredPage::Absent
-        } else if head.checksum.get() != crc32c::crc32c(&bytes[size_of::<U32>()..]) {
-            StoredPage::Damaged
+        } else if head.checksum.get() != Self::computed_checksum(bytes) {
+            StoredPage::Damaged(head)
         } else {
             StoredPage::Whole(head)
         }
@@ -237,6 +253,8 @@ pub(super) struct Layout {
     pub blocks_at: u64,
     pages_at: u64,
     pub page_record_bytes: usize,
+    /// From one page record to the next: a power of two, so that none crosses a page of the host's cache.
+    pub page_stride: usize,
     pub protected_at: u64,
     pub slots_at: u64,
     /// The least length of a whole image.
@@ -247,12 +265,13 @@ impl Layout {
     pub fn new(geometry: &Geometry, protected_bytes: u64) -> Layout {
         let aligned = |at: u64| at.next_multiple_of(UNIT_BYTES as u64);
         let page_record_bytes = size_of::<PageHead>() + geometry.units_per_page() as usize * UNIT_SPARE_BYTES;
+        let page_stride = page_record_bytes.next_power_of_two();
         let blocks_at = DESCRIPTION_AT + MAX_DESCRIPTION_BYTES as u64;
         let pages_at = aligned(blocks_at + u64::from(geometry.blocks()) * size_of::<BlockEntry>() as u64);
-        let protected_at = aligned(pages_at + u64::from(geometry.pages()) * page_record_bytes as u64);
+        let protected_at = aligned(pages_at + u64::from(geometry.pages()) * page_stride as u64);
         let slots_at = aligned(protected_at + protected_bytes);
         let bytes = slots_at + u64::from(geometry.units()) * UNIT_BYTES as u64;
-        Layout { blocks_at, pages_at, page_record_bytes, protected_at, slots_at, bytes }
+        Layout { blocks_at, pages_at, page_record_bytes, page_stride, protected_at, slots_at, bytes }
     }
 
     pub fn block_at(&self, block: BlockId) -> u64 {
@@ -260,7 +279,7 @@ impl Layout {
     }
 
     pub fn page_at(&self, page: PageId) -> u64 {
-        self.pages_at + u64::from(page.0) * self.page_record_bytes as u64
+        self.pages_at + u64::from(page.0) * self.page_stride as u64
     }
 
     pub fn slot_at(&self, slot: Slot) -> u64 {
@@ -270,14 +289,28 @@ impl Layout {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tally::TALLY_AT;
     use super::*;
 
     #[test]
     fn sizes_on_the_image_are_fixed() {
         assert_eq!(size_of::<Header>(), 88);
         assert_eq!(size_of::<BlockEntry>(), 32);
-        assert_eq!(size_of::<PageHead>(), 40);
-        assert_eq!(MAX_PAGE_RECORD_BYTES, 552);
+        assert_eq!(size_of::<PageHead>(), 56);
+        assert_eq!(MAX_PAGE_RECORD_BYTES, 568);
+        assert!(size_of::<Header>() as u64 <= TALLY_AT);
+    }
+
+    #[test]
+    fn no_page_record_crosses_a_page_of_the_hosts_cache() {
+        for page_bytes in [4096, 8192, 16384] {
+            let layout = Layout::new(&Geometry { page_bytes, ..crate::test_support::GEOMETRY }, 0);
+            for page in (0..200).map(PageId) {
+                let (first, last) =
+                    (layout.page_at(page), layout.page_at(page) + layout.page_record_bytes as u64 - 1);
+                assert_eq!(first / 4096, last / 4096, "page {page} of {page_bytes} bytes");
+            }
+        }
     }
 
     #[test]
@@ -338,19 +371,21 @@ mod tests {
         };
         let mut bytes = vec![0; size_of::<PageHead>() + 2 * UNIT_SPARE_BYTES];
         assert!(matches!(PageHead::parse(&bytes), StoredPage::Absent));
-        PageHead::encode(&record, &mut bytes);
+        let checksum = PageHead::encode(&record, &[5, 6, 0, 0], &mut bytes);
         let StoredPage::Whole(head) = PageHead::parse(&bytes) else { panic!("the record is whole") };
         assert_eq!((head.erase_count.get(), head.operation.get()), (3, 1 << 40));
         assert_eq!(head.slots.map(|slot| slot.get()), [17, 0, 0, 0]);
-        assert_eq!(head.state(), PageState::Programmed);
+        assert_eq!(head.data_checksums.map(|checksum| checksum.get()), [5, 6, 0, 0]);
+        assert_eq!((head.state(), head.checksum()), (PageState::Programmed, checksum));
         assert_eq!(&bytes[size_of::<PageHead>()..], spares.as_flattened());
         for byte in 0..bytes.len() {
             bytes[byte] ^= 1;
-            assert!(matches!(PageHead::parse(&bytes), StoredPage::Damaged), "byte {byte}");
+            assert!(matches!(PageHead::parse(&bytes), StoredPage::Damaged(_)), "byte {byte}");
             bytes[byte] ^= 1;
         }
-        head.spoil(&mut bytes);
+        let checksum = head.spoil(&mut bytes);
         let StoredPage::Whole(head) = PageHead::parse(&bytes) else { panic!("the record is whole") };
         assert_eq!((head.state(), head.slots[0].get()), (PageState::Uncorrectable, 17));
+        assert_eq!(head.checksum(), checksum);
     }
 }

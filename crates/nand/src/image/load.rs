@@ -2,18 +2,86 @@
 //!
 //! Only blocks that have been programmed since their erase are looked into, so that a large image that is mostly
 //! empty opens fast. A copyback leaves two places that name one slot; the place programmed last owns it.
+//!
+//! A record that fails its checksum is live if the tally is complete with it, or was erased long ago if the tally is
+//! complete without. Live ones are refused, or noted for a repair.
 
-use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
 use zerocopy::FromBytes;
 
 use super::file::{FileImage, check_length};
 use super::layout::{BlockEntry, MAX_PAGE_RECORD_BYTES, PageHead, StoredPage};
+use super::tally::{self, BlockSum, Sums};
+use super::{Image, PageRecord};
 use crate::error::NandError;
-use crate::geometry::{BlockId, Geometry, PageId, Ppn, UNIT_BYTES};
+use crate::geometry::{BlockId, Geometry, MAX_UNITS_PER_PAGE, PageId, Ppn, UNIT_BYTES};
 use crate::nand::{Block, MOVED, PageState};
 use crate::slots::{SLOT_LIMIT, Slot, Slots};
+
+/// What becomes of damaged records.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Damage {
+    /// The image is not opened.
+    Refuse,
+    /// They are noted, and their pages are uncorrectable.
+    Note,
+}
+
+/// What is wrong with an image's own records.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ImageFinding {
+    /// A block's entry is damaged, so that nothing in the block can be told from what was erased.
+    #[error("the entry of block {block} is damaged: nothing in the block can be told from what was erased")]
+    Block {
+        /// The block.
+        block: BlockId,
+    },
+    /// A page's record is damaged.
+    #[error(
+        "the record of page {page} (block {block}) is damaged: its places, owners and data cannot be told"
+    )]
+    Page {
+        /// The page.
+        page: PageId,
+        /// Its block.
+        block: BlockId,
+    },
+    /// The records are whole, or repairable, and some are not the ones written last.
+    #[error("block entries and page records do not add up to their tally: some were replaced by older ones")]
+    Replaced,
+    /// The tally is damaged.
+    #[error("the tally of block entries and page records is damaged")]
+    Tally,
+}
+
+impl ImageFinding {
+    /// Whether the rest can be worked with: then the page is uncorrectable, or a new tally is made.
+    pub fn is_repairable(&self) -> bool {
+        matches!(self, ImageFinding::Page { .. } | ImageFinding::Tally)
+    }
+}
+
+/// What was looked at when an image was opened, and what was found.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Examination {
+    /// Block entries looked at.
+    pub block_entries: u64,
+    /// Page records looked at: those of blocks that were programmed since their erase.
+    pub page_records: u64,
+    /// What is wrong.
+    pub findings: Vec<ImageFinding>,
+}
+
+impl Examination {
+    /// The pages whose records are damaged.
+    pub fn damaged_pages(&self) -> impl Iterator<Item = PageId> {
+        self.findings.iter().filter_map(|finding| match finding {
+            ImageFinding::Page { page, .. } => Some(*page),
+            _ => None,
+        })
+    }
+}
 
 /// The state of a medium.
 pub(crate) struct Contents {
@@ -36,60 +104,110 @@ impl Contents {
         }
     }
 
-    /// What an image holds.
-    pub fn load(image: &FileImage) -> Result<Contents, NandError> {
+    /// What an image holds. The image takes over what is known of its records.
+    pub fn load(image: &mut FileImage, damage: Damage) -> Result<(Contents, Examination), NandError> {
+        let geometry = *image.geometry();
         let mut loader = Loader {
             image,
-            geometry: *image.geometry(),
-            contents: Contents::erased(image.geometry()),
+            geometry,
+            contents: Contents::erased(&geometry),
+            damage,
             file_bytes: image.bytes()?,
             used: Vec::new(),
             watermark: 0,
             shared: HashSet::new(),
+            sums: Sums::new(&geometry),
+            data_checksums: Vec::new(),
+            damaged: Vec::new(),
+            examination: Examination::default(),
         };
         let used_blocks = loader.load_blocks()?;
         for &block in &used_blocks {
             loader.load_pages(block)?;
         }
+        loader.compare_with_tally()?;
         if !loader.shared.is_empty() {
             loader.find_owners(&used_blocks)?;
         }
-        loader.contents.slots = Slots::rebuild(loader.watermark, loader.used);
-        Ok(loader.contents)
+        let Loader { mut contents, watermark, used, sums, data_checksums, examination, .. } = loader;
+        contents.slots = Slots::rebuild(watermark, used);
+        image.adopt(sums, data_checksums);
+        if !examination.findings.is_empty() && examination.findings.iter().all(ImageFinding::is_repairable) {
+            contents.spoil(image, &examination)?;
+        }
+        Ok((contents, examination))
     }
+
+    /// Makes the pages whose records are damaged uncorrectable in the image, and the tally right.
+    fn spoil(&self, image: &mut FileImage, examination: &Examination) -> Result<(), NandError> {
+        let slots = &[0; MAX_UNITS_PER_PAGE][..image.geometry().units_per_page() as usize];
+        for page in examination.damaged_pages() {
+            let erase_count = self.blocks[image.geometry().block_of(page).index()].erase_count;
+            let state = PageState::Uncorrectable;
+            let record = PageRecord { erase_count, operation: self.operations, state, slots, spares: &[] };
+            image.write_page(page, &record)?;
+        }
+        image.settle()
+    }
+}
+
+/// A page record that fails its checksum.
+struct DamagedPage {
+    page: PageId,
+    /// The checksum that it has, and the one that its contents give: either may be what was written.
+    checksums: [u32; 2],
 }
 
 struct Loader<'a> {
     image: &'a FileImage,
     geometry: Geometry,
     contents: Contents,
+    damage: Damage,
     file_bytes: u64,
     /// A bit for each slot that a place names.
     used: Vec<u64>,
     watermark: u32,
     /// Slots that several places name.
     shared: HashSet<u32>,
+    sums: Sums,
+    data_checksums: Vec<u32>,
+    damaged: Vec<DamagedPage>,
+    examination: Examination,
 }
 
 impl Loader<'_> {
+    /// Refuses the image, or notes what is wrong with it.
+    fn found(&mut self, finding: ImageFinding, error: NandError) -> Result<(), NandError> {
+        if self.damage == Damage::Refuse {
+            return Err(error);
+        }
+        self.examination.findings.push(finding);
+        Ok(())
+    }
+
     /// Reads the block records. Returns the blocks with pages to look at.
     fn load_blocks(&mut self) -> Result<Vec<BlockId>, NandError> {
         let mut used_blocks = Vec::new();
         let (image, count) = (self.image, self.geometry.blocks());
+        self.examination.block_entries = count.into();
         image.visit_records(image.layout.blocks_at, count, size_of::<BlockEntry>(), |index, bytes| {
             let entry = BlockEntry::read_from_bytes(bytes).expect("the length is that of an entry");
             if entry.is_fresh() {
                 return Ok(());
             }
+            let block = BlockId(index);
             let (stored, computed) = (entry.checksum.get(), entry.computed_checksum());
             if stored != computed {
-                let (path, block) = (image.path.clone(), BlockId(index));
-                return Err(NandError::BlockChecksum { path, block, stored, computed });
+                let path = image.path.clone();
+                let error = NandError::BlockChecksum { path, block, stored, computed };
+                return self.found(ImageFinding::Block { block }, error);
             }
-            let (block, used) = entry.decode();
-            self.contents.blocks[index as usize] = block;
+            let (record, used) = entry.decode();
+            let (erase_count, entry) = (record.erase_count, tally::of_block(block, stored));
+            self.sums.set(block, BlockSum { erase_count, entry, pages: 0 });
+            self.contents.blocks[index as usize] = record;
             if used {
-                used_blocks.push(BlockId(index));
+                used_blocks.push(block);
             }
             Ok(())
         })?;
@@ -106,27 +224,26 @@ impl Loader<'_> {
             self.contents.blocks[block.index()].next_page = pages;
             return Ok(());
         }
-        let image = self.image;
-        let mut next_page = 0;
-        image.visit_records(
-            image.layout.page_at(first),
-            pages,
-            image.layout.page_record_bytes,
-            |index, bytes| {
-                let page = PageId(first.0 + index);
-                let state = match PageHead::parse(bytes) {
-                    StoredPage::Absent => PageState::Erased,
-                    StoredPage::Damaged => PageState::Uncorrectable,
-                    StoredPage::Whole(head) if head.erase_count.get() != erase_count => PageState::Erased,
-                    StoredPage::Whole(head) => self.load_slots(page, &head)?,
-                };
-                if state != PageState::Erased {
-                    next_page = index + 1;
-                    self.contents.page_states[page.index()] = state as u8;
+        self.examination.page_records += u64::from(pages);
+        let (image, mut next_page, mut sum) = (self.image, 0, 0_u64);
+        image.visit_pages(block, pages, |index, bytes| {
+            let page = PageId(first.0 + index);
+            match PageHead::parse(bytes) {
+                StoredPage::Absent => {}
+                StoredPage::Damaged(head) => {
+                    let checksums = [head.checksum(), PageHead::computed_checksum(bytes)];
+                    self.damaged.push(DamagedPage { page, checksums });
                 }
-                Ok(())
-            },
-        )?;
+                StoredPage::Whole(head) if head.erase_count.get() != erase_count => {}
+                StoredPage::Whole(head) => {
+                    next_page = index + 1;
+                    sum = sum.wrapping_add(tally::of_page(page, head.checksum()));
+                    self.contents.page_states[page.index()] = self.load_slots(page, &head)? as u8;
+                }
+            }
+            Ok(())
+        })?;
+        self.sums.set(block, BlockSum { pages: sum, ..self.sums.block(block) });
         self.contents.blocks[block.index()].next_page = if torn { pages } else { next_page };
         Ok(())
     }
@@ -138,19 +255,21 @@ impl Loader<'_> {
             if slot == 0 {
                 continue;
             }
-            self.note_slot(slot)?;
+            self.note_slot(slot, head.data_checksums[index as usize].get())?;
             self.contents.slot_of[self.geometry.unit(page, index).index()] = slot;
         }
         Ok(head.state())
     }
 
-    fn note_slot(&mut self, slot: u32) -> Result<(), NandError> {
+    fn note_slot(&mut self, slot: u32, data_checksum: u32) -> Result<(), NandError> {
         let end = self.image.layout.slot_at(Slot(slot)) + UNIT_BYTES as u64;
         check_length(&self.image.path, self.file_bytes, if slot < SLOT_LIMIT { end } else { u64::MAX })?;
         let (word, bit) = (slot as usize / 64, 1 << (slot % 64));
         if self.used.len() <= word {
             self.used.resize(word + 1, 0);
+            self.data_checksums.resize(64 * (word + 1), 0);
         }
+        self.data_checksums[Slot(slot).index()] = data_checksum;
         if self.used[word] & bit != 0 {
             self.shared.insert(slot);
         }
@@ -159,7 +278,48 @@ impl Loader<'_> {
         Ok(())
     }
 
-    /// Marks the places of shared slots as moved, but for the one programmed last.
+    /// Tells damaged records that are live from those that were erased, and notices replaced ones.
+    fn compare_with_tally(&mut self) -> Result<(), NandError> {
+        let path = self.image.path.clone();
+        let (tally, sum) = (self.image.read_tally()?, self.sums.total());
+        if !tally.is_whole() {
+            self.found(ImageFinding::Tally, NandError::TallyChecksum { path })?;
+            return self.refuse_damaged();
+        }
+        let complete_with = |choice: usize| {
+            let damaged = self.damaged.iter();
+            let added = damaged.fold(sum, |sum, DamagedPage { page, checksums }| {
+                sum.wrapping_add(tally::of_page(*page, checksums[choice]))
+            });
+            tally.agrees(added)
+        };
+        let is_complete = complete_with(0) || complete_with(1);
+        match (self.damaged.is_empty(), is_complete, tally.agrees(sum)) {
+            (true, true, _) => Ok(()),
+            (true, false, _) => self.found(ImageFinding::Replaced, NandError::Tally { path }),
+            (false, true, _) => self.refuse_damaged(),
+            // they were erased, and are to be so still
+            (false, false, true) => Ok(()),
+            (false, false, false) => {
+                self.refuse_damaged()?;
+                self.found(ImageFinding::Replaced, NandError::Tally { path })
+            }
+        }
+    }
+
+    /// Damaged records are live: their pages are uncorrectable, if the image is opened at all.
+    fn refuse_damaged(&mut self) -> Result<(), NandError> {
+        for DamagedPage { page, .. } in std::mem::take(&mut self.damaged) {
+            let (path, block) = (self.image.path.clone(), self.geometry.block_of(page));
+            self.found(ImageFinding::Page { page, block }, NandError::PageChecksum { path, page })?;
+            self.contents.page_states[page.index()] = PageState::Uncorrectable as u8;
+            let next_page = &mut self.contents.blocks[block.index()].next_page;
+            *next_page = (*next_page).max(page.0 - self.geometry.page(block, 0).0 + 1);
+        }
+        Ok(())
+    }
+
+    /// Marks the places of shared slots as moved, but for the one programmed last, whose data checksum holds.
     fn find_owners(&mut self, used_blocks: &[BlockId]) -> Result<(), NandError> {
         let mut owners: HashMap<u32, (u64, Ppn)> = HashMap::new();
         for &block in used_blocks {
@@ -169,28 +329,34 @@ impl Loader<'_> {
                 if !self.shared.contains(&slot) {
                     continue;
                 }
-                let operation = self.operation_of(self.geometry.page_of(ppn))?;
-                let loser = match owners.entry(slot) {
-                    Entry::Vacant(vacant) => {
-                        vacant.insert((operation, ppn));
-                        continue;
-                    }
-                    Entry::Occupied(mut owner) if owner.get().0 < operation => {
-                        owner.insert((operation, ppn)).1
-                    }
-                    Entry::Occupied(_) => ppn,
+                let (operation, data_checksum) = self.stored_of(ppn)?;
+                let owner = owners.entry(slot).or_insert((operation, ppn));
+                let loser = if owner.0 < operation {
+                    Some(std::mem::replace(owner, (operation, ppn)).1)
+                } else {
+                    (owner.1 != ppn).then_some(ppn)
                 };
-                self.contents.slot_of[loser.index()] |= MOVED;
+                if loser != Some(ppn) {
+                    self.data_checksums[Slot(slot).index()] = data_checksum;
+                }
+                if let Some(loser) = loser {
+                    self.contents.slot_of[loser.index()] |= MOVED;
+                }
             }
         }
         Ok(())
     }
 
-    fn operation_of(&self, page: PageId) -> Result<u64, NandError> {
+    /// The operation that programmed a unit's page, and the checksum of the unit's data.
+    fn stored_of(&self, ppn: Ppn) -> Result<(u64, u32), NandError> {
+        let page = self.geometry.page_of(ppn);
         let mut buffer = [0; MAX_PAGE_RECORD_BYTES];
         match self.image.read_page(page, &mut buffer[..self.image.layout.page_record_bytes])? {
-            StoredPage::Whole(head) => Ok(head.operation.get()),
-            StoredPage::Absent | StoredPage::Damaged => Ok(0),
+            StoredPage::Whole(head) => {
+                let index = ppn.0 - self.geometry.unit(page, 0).0;
+                Ok((head.operation.get(), head.data_checksums[index as usize].get()))
+            }
+            StoredPage::Absent | StoredPage::Damaged(_) => Ok((0, 0)),
         }
     }
 }

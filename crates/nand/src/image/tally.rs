@@ -1,0 +1,154 @@
+//! The tally: a sum over all block entries and page records, so that one of them put back to what it was shows.
+//!
+//! Each record has a checksum of its own, and each flipped bit fails one. A record that is replaced by an older one of
+//! the same place, or by the zeros that stood there before it was written, passes: the drive would take it for the
+//! truth. So every live record adds a number made of its place and its checksum to a sum, which is stored apart.
+//!
+//! The sum is stored *before* a record is written, as it is and as it will be. A process that is killed between the
+//! two leaves one of them. Neither the tally nor a record crosses a page of the host's cache, so a killed process
+//! writes them wholly or not at all.
+
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::geometry::{BlockId, Geometry, PageId};
+
+/// Where the tally is stored.
+pub(super) const TALLY_AT: u64 = 2048;
+
+/// The tally as it is stored.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Debug, PartialEq)]
+#[repr(C)]
+pub(super) struct Tally {
+    checksum: U32,
+    reserved: U32,
+    before: U64,
+    after: U64,
+}
+
+impl Tally {
+    /// The sum before a record is written, and after.
+    pub fn new(before: u64, after: u64) -> Tally {
+        let mut tally =
+            Tally { checksum: 0.into(), reserved: 0.into(), before: before.into(), after: after.into() };
+        tally.checksum = tally.computed_checksum().into();
+        tally
+    }
+
+    fn computed_checksum(&self) -> u32 {
+        crc32c::crc32c(&self.as_bytes()[size_of::<U32>()..])
+    }
+
+    /// Whether its own checksum is right.
+    pub fn is_whole(&self) -> bool {
+        self.checksum.get() == self.computed_checksum()
+    }
+
+    /// Whether the records that were found add up to it.
+    pub fn agrees(&self, sum: u64) -> bool {
+        [self.before.get(), self.after.get()].contains(&sum)
+    }
+}
+
+/// What a block's entry adds to the sum.
+pub(super) fn of_block(block: BlockId, checksum: u32) -> u64 {
+    mixed(u64::from(block.0) << 32 | u64::from(checksum))
+}
+
+/// What a page's record adds to the sum.
+pub(super) fn of_page(page: PageId, checksum: u32) -> u64 {
+    mixed(!(u64::from(page.0) << 32 | u64::from(checksum)))
+}
+
+/// SplitMix64's finish: places and checksums that differ a little make sums that differ a lot.
+fn mixed(value: u64) -> u64 {
+    let mut z = value.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+/// What one block adds.
+#[derive(Clone, Copy, Default)]
+pub(super) struct BlockSum {
+    /// The block's erase count: a page's record counts only if it has the same.
+    pub erase_count: u32,
+    /// Its entry; 0 for a fresh block.
+    pub entry: u64,
+    /// Its live page records.
+    pub pages: u64,
+}
+
+/// What every block adds, and the sum.
+pub(super) struct Sums {
+    blocks: Vec<BlockSum>,
+    total: u64,
+}
+
+impl Sums {
+    /// A fresh medium: nothing.
+    pub fn new(geometry: &Geometry) -> Sums {
+        Sums { blocks: vec![BlockSum::default(); geometry.blocks() as usize], total: 0 }
+    }
+
+    /// The sum.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// What a block adds.
+    pub fn block(&self, block: BlockId) -> BlockSum {
+        self.blocks[block.index()]
+    }
+
+    /// The sum with a block's part replaced.
+    pub fn total_with(&self, block: BlockId, part: &BlockSum) -> u64 {
+        let old = self.blocks[block.index()];
+        self.total
+            .wrapping_sub(old.entry.wrapping_add(old.pages))
+            .wrapping_add(part.entry.wrapping_add(part.pages))
+    }
+
+    /// Replaces a block's part.
+    pub fn set(&mut self, block: BlockId, part: BlockSum) {
+        self.total = self.total_with(block, &part);
+        self.blocks[block.index()] = part;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_support::GEOMETRY;
+
+    #[test]
+    fn size_on_the_image_is_fixed_and_any_damage_shows() {
+        assert_eq!(size_of::<Tally>(), 24);
+        let tally = Tally::new(5, 1 << 60);
+        assert!(tally.is_whole() && tally.agrees(5) && tally.agrees(1 << 60) && !tally.agrees(6));
+        for byte in 0..size_of::<Tally>() {
+            let mut bytes = [0; size_of::<Tally>()];
+            bytes.copy_from_slice(tally.as_bytes());
+            bytes[byte] ^= 4;
+            assert!(!Tally::read_from_bytes(&bytes).unwrap().is_whole(), "byte {byte}");
+        }
+        assert!(!Tally::new(0, 0).as_bytes().iter().all(|byte| *byte == 0), "a hole is no tally");
+    }
+
+    #[test]
+    fn a_block_and_a_page_of_one_number_differ() {
+        assert_ne!(of_block(BlockId(3), 9), of_page(PageId(3), 9));
+        assert_ne!(of_page(PageId(3), 9), of_page(PageId(9), 3));
+    }
+
+    #[test]
+    fn replacing_a_part_takes_the_old_one_out() {
+        let mut sums = Sums::new(&GEOMETRY);
+        let part = BlockSum { erase_count: 1, entry: 10, pages: u64::MAX };
+        sums.set(BlockId(1), part);
+        sums.set(BlockId(2), part);
+        assert_eq!(sums.total(), 18);
+        sums.set(BlockId(1), BlockSum { pages: 5, ..part });
+        assert_eq!((sums.total(), sums.block(BlockId(1)).pages), (24, 5));
+    }
+}
