@@ -37,13 +37,15 @@ fn hash(lpn: Lpn) -> u64 {
 impl Cache {
     /// A cache of `capacity` units; 0 for none.
     pub fn new(capacity: usize) -> Cache {
+        // a profile may ask for more than this host has; a cache grows with what waits in it
+        let expected = capacity.min(1 << 16);
         Cache {
             capacity,
-            index: HashTable::with_capacity(capacity),
-            entries: Vec::with_capacity(capacity),
+            index: HashTable::with_capacity(expected),
+            entries: Vec::with_capacity(expected),
             free: Vec::new(),
-            queue: VecDeque::with_capacity(capacity),
-            turns: Vec::with_capacity(capacity),
+            queue: VecDeque::with_capacity(expected),
+            turns: Vec::with_capacity(expected),
             next_turn: 0,
             hinted: 0,
             in_flight: VecDeque::new(),

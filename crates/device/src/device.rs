@@ -158,7 +158,9 @@ impl Device {
     /// Checks the invariants of the maps, and panics if one is broken.
     pub fn audit(&self) {
         if let Power::On(ftl) = &self.power {
-            ftl.map().audit();
+            let audit = ftl.audit_maps();
+            let findings: Vec<String> = audit.findings().map(ToString::to_string).collect();
+            assert!(findings.is_empty(), "the maps disagree: {}", findings.join("; "));
         }
     }
 

@@ -5,6 +5,7 @@
 
 mod builtin;
 mod cache;
+pub mod check;
 mod command;
 mod device;
 mod latency;
@@ -29,4 +30,4 @@ pub use status::Status;
 pub use tantalum_ftl::canary;
 pub use tantalum_ftl::{FormatError, LayoutError, RecoveryReport};
 pub use tantalum_ftl::{Generation, Hint, Lpn, METADATA_BYTES, Metadata, Seq, ShareRange, TxId};
-pub use tantalum_nand::{InFlight, NandError, Nanoseconds, Operation, Outcome, UNIT_BYTES};
+pub use tantalum_nand::{Access, InFlight, NandError, Nanoseconds, Operation, Outcome, UNIT_BYTES};

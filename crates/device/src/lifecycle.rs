@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use tantalum_ftl::{FormatError, Ftl, FtlError, HostUnit, Layout, LayoutError, RecoveryReport};
-use tantalum_nand::{LostProgram, Nand, NandError, Nanoseconds, Operation, Outcome, UNIT_BYTES};
+use tantalum_nand::{Access, LostProgram, Nand, NandError, Nanoseconds, Operation, Outcome, UNIT_BYTES};
 
 use crate::device::{Device, HostCounters, Power};
 use crate::power::PowerLoss;
@@ -25,6 +25,12 @@ pub enum DeviceError {
     /// The FTL: a profile that cannot be laid out, or flash that is damaged.
     #[error(transparent)]
     Ftl(#[from] FormatError),
+    /// A repaired drive did not shut down.
+    #[error("the drive could not be shut down: {0}")]
+    Shutdown(Status),
+    /// A check was told to end.
+    #[error("interrupted")]
+    Interrupted,
 }
 
 /// Pages of the capacitor's budget that are kept for journal pages and for a page that is not full.
@@ -58,7 +64,13 @@ impl Device {
 
     /// Opens an image: locks it against other processes and recovers.
     pub fn open(path: &Path) -> Result<Device, DeviceError> {
-        let nand = Nand::open(path)?;
+        Device::open_as(path, Access::Write)
+    }
+
+    /// Opens an image as [`Device::open`] does. With [`Access::Overlay`] the file is only read: what the drive writes,
+    /// recovery included, stays in memory and is gone with it.
+    pub fn open_as(path: &Path, access: Access) -> Result<Device, DeviceError> {
+        let nand = Nand::open_as(path, access)?;
         let profile = Profile::from_toml(nand.description(), &path.display().to_string())?;
         let (ftl, report) = Ftl::recover(nand, profile.ftl_config(), 0).map_err(|(_, error)| error)?;
         let cache_units = profile.cache_units();
@@ -67,7 +79,7 @@ impl Device {
         Ok(device)
     }
 
-    fn come_up(&mut self, mut ftl: Ftl, report: RecoveryReport) {
+    pub(crate) fn come_up(&mut self, mut ftl: Ftl, report: RecoveryReport) {
         self.ready_ns = ftl.nand().idle_ns();
         ftl.nand_mut().advance(self.ready_ns);
         let [units_written, units_read, flushes, unsafe_shutdowns] = ftl.counters().controller;

@@ -94,6 +94,11 @@ impl Blocks {
         self.free - self.free_marked
     }
 
+    /// The free blocks of a plane.
+    pub fn free_list(&self, plane: PlaneId) -> &[BlockId] {
+        &self.free_of_plane[plane.index()]
+    }
+
     /// Takes the least-worn free block of a plane (dynamic wear levelling), the erased ones first among equals.
     /// Marked ones go first, so that those that recovery may erase stay; in recovery they go last.
     pub fn take(&mut self, plane: PlaneId, block_use: BlockUse, nand: &Nand) -> Option<BlockId> {

@@ -15,7 +15,7 @@ use crate::ftl::{Counters, Ftl, Programmed};
 use crate::logs::Living;
 use crate::map::{CHUNK_ENTRIES, Claim};
 use crate::spare::{BatchMark, Kind, Mark, Spare};
-use crate::types::{Generation, Hint, Lpn, Seq};
+use crate::types::{Generation, Hint, Lpn, SEQ_LIMIT, Seq};
 
 /// What the running drive knows of its checkpoints.
 #[derive(Clone, Debug, Default)]
@@ -100,6 +100,24 @@ impl Contents {
         out[8..16].copy_from_slice(&bytes.to_le_bytes());
         out[16..24].copy_from_slice(&u64::from(checksum).to_le_bytes());
         out
+    }
+
+    /// Whether a drive of so many logical pages and places can have written it.
+    pub fn is_possible(&self, logical_units: u32, places: u32) -> bool {
+        let lpn = |lpn: &Lpn| lpn.0 < logical_units;
+        let chunk = |(number, entries): &(u32, Vec<u32>)| {
+            let end = u64::from(*number) * CHUNK_ENTRIES as u64 + entries.len() as u64;
+            end <= logical_units.into() && entries.iter().all(|entry| *entry <= places)
+        };
+        let hint = |(log_lpn, living, ppn): &(Lpn, Living, Ppn)| {
+            lpn(log_lpn) && living.hint.is_possible(logical_units) && ppn.0 < places
+        };
+        self.seq < SEQ_LIMIT
+            && self.versions.iter().all(|(owner, version)| lpn(owner) && *version < SEQ_LIMIT)
+            && self.runs.iter().all(|(_, _, last)| *last < u32::MAX)
+            && self.hints.iter().all(hint)
+            && self.chunks.iter().all(chunk)
+            && self.chunks.windows(2).all(|two| two[0].0 < two[1].0)
     }
 
     /// Reads the bytes; none if they are damaged or of another version.

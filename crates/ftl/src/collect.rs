@@ -262,11 +262,9 @@ impl Ftl {
         copy.metadata = old.metadata;
         let owners = match self.map.owner(ppn) {
             Owner::Plain(lpn) => {
-                let version = old.version_of(lpn);
-                vec![(
-                    lpn,
-                    version.unwrap_or_else(|| panic!("spare area of unit {ppn} names no owner {lpn}")),
-                )]
+                let not_named =
+                    || FtlError::Damaged(format!("spare area of unit {ppn} names no owner {lpn}"));
+                vec![(lpn, old.version_of(lpn).ok_or_else(not_named)?)]
             }
             Owner::Claim(Claim::Owners(owners)) => owners.clone(),
             Owner::Claim(&Claim::Transaction(tx, lpn)) => {

@@ -1,6 +1,6 @@
 //! How the FTL fails.
 
-use tantalum_nand::{GeometryError, NandError, Ppn};
+use tantalum_nand::{GeometryError, NandError, PageId, Ppn};
 
 use crate::types::Lpn;
 
@@ -27,6 +27,14 @@ pub enum FtlError {
     /// A checkpoint or journal that does not fit this drive.
     #[error("the drive's own data are damaged: {0}")]
     Damaged(String),
+    /// A page is lost that recovery cannot do without.
+    #[error(
+        "the record of page {page} is damaged, and the page may have been programmed since the last checkpoint: what it held cannot be told"
+    )]
+    DamagedSince {
+        /// The page.
+        page: PageId,
+    },
     /// Too few good blocks are left to take writes.
     #[error("the drive is read-only: too few good blocks are left")]
     ReadOnly,

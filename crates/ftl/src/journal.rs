@@ -8,7 +8,7 @@ use tantalum_nand::{BlockId, Nanoseconds, Ppn, UNIT_BYTES};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::types::{Generation, Lpn, Seq};
+use crate::types::{Generation, Lpn, SEQ_LIMIT, Seq};
 
 /// One record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -123,6 +123,19 @@ impl Record {
             6 => Record::GroupWhole { group: c },
             _ => return None,
         })
+    }
+
+    /// Whether a drive of so many logical pages and places can have written it.
+    pub fn is_possible(&self, logical_units: u32, places: u32) -> bool {
+        let named = match *self {
+            Record::Map { lpn, ppn, .. } | Record::MapInGroup { lpn, ppn, .. } => {
+                lpn.0 < logical_units && ppn.0 < places
+            }
+            Record::Trim { lpn, units, .. } => u64::from(lpn.0) + u64::from(units) <= logical_units.into(),
+            Record::LogWhole { last, .. } => last < u32::MAX,
+            Record::BatchWhole { .. } | Record::GroupWhole { .. } => true,
+        };
+        named && self.newest_seq() < SEQ_LIMIT
     }
 
     /// The greatest number drawn from `Seq` that the record names.

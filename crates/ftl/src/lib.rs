@@ -7,6 +7,7 @@
 //! Nothing here asks what time it is: each operation takes the earliest time it may start and returns when it is
 //! done.
 
+mod audit;
 mod blocks;
 pub mod canary;
 mod checkpoint;
@@ -29,6 +30,8 @@ mod transactions;
 mod types;
 mod valid;
 
+pub use audit::{Audit, Finding};
+pub use blocks::BlockUse;
 pub use error::{FtlError, LayoutError};
 pub use ftl::{Counters, Ftl, HostUnit, Programmed, Wear};
 pub use layout::{FtlConfig, Layout, VictimPolicy};

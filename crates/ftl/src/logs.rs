@@ -142,6 +142,11 @@ impl Logs {
         self.living.len()
     }
 
+    /// The log pages whose hints claim a home.
+    pub fn claims(&self, home: Lpn) -> &[Lpn] {
+        self.of_home.get(&home.0).map_or(&[], Vec::as_slice)
+    }
+
     /// The living hint of a log page.
     pub fn hint(&self, log_lpn: Lpn) -> Option<&Living> {
         self.living.get(&log_lpn.0)
@@ -152,9 +157,8 @@ impl Logs {
         let log = self.logs.get_mut(&hint.generation).ok_or(HintError::UnknownGeneration(hint.generation))?;
         let next = hint.attempt == log.attempt && hint.slot == log.next_slot;
         let fresh = hint.attempt > log.attempt && hint.slot == hint.start && hint.start <= log.next_slot;
-        let sound =
-            hint.start >= 1 && hint.start <= hint.first && hint.first <= hint.slot && hint.slot < u32::MAX;
-        if !sound || !(next || fresh) {
+        // that the home exists was checked with the command
+        if !hint.is_possible(u32::MAX) || !(next || fresh) {
             return Err(HintError::OutOfOrder {
                 attempt: hint.attempt,
                 slot: hint.slot,

@@ -163,9 +163,9 @@ impl Map {
         self.touched[lpn.index() / CHUNK_ENTRIES] = true;
     }
 
-    /// Points `lpn` at a place, beside the owners it has. `plain_version` tells the version of a plain owner
-    /// from the spare area.
-    pub fn map_shared(&mut self, lpn: Lpn, version: Seq, ppn: Ppn, plain_version: impl FnOnce(Lpn) -> Seq) {
+    /// Points `lpn` at a place, beside the owners it has. `plain_version` is the version of a plain owner, if there is
+    /// one, from the spare area.
+    pub fn map_shared(&mut self, lpn: Lpn, version: Seq, ppn: Ppn, plain_version: Seq) {
         if let Some(old) = self.lookup(lpn) {
             assert_ne!(old, ppn, "lpn {lpn} is at unit {ppn} already, perhaps at another version");
             self.release(lpn, old);
@@ -176,7 +176,7 @@ impl Map {
         } else if entry & FLAG == 0 {
             let first = Lpn(entry - 1);
             self.p2l[ppn.index()] = FLAG;
-            self.claims.insert(ppn.0, Claim::Owners(vec![(first, plain_version(first)), (lpn, version)]));
+            self.claims.insert(ppn.0, Claim::Owners(vec![(first, plain_version), (lpn, version)]));
             self.extra_owners += 1;
         } else {
             match self.claims.get_mut(&ppn.0) {
@@ -278,58 +278,32 @@ impl Map {
     }
 
     /// Sets up L2P, P2L and valid counts from what recovery found: `versions` tells those that are not plain.
-    pub fn rebuild(
+    pub fn rebuild<E>(
         &mut self,
         place_of: impl Iterator<Item = (Lpn, Ppn)>,
         mut versions: HashMap<u32, Seq>,
-        mut spare_version: impl FnMut(Lpn, Ppn) -> Seq,
-    ) {
+        mut spare_version: impl FnMut(Lpn, Ppn) -> Result<Seq, E>,
+    ) -> Result<(), E> {
         for (lpn, ppn) in place_of {
             let known = versions.remove(&lpn.0);
             if known.is_none() && self.p2l[ppn.index()] == 0 {
                 self.map_plain(lpn, ppn);
             } else {
-                let version = known.unwrap_or_else(|| spare_version(lpn, ppn));
-                self.map_shared(lpn, version, ppn, |first| spare_version(first, ppn));
+                let version = known.map_or_else(|| spare_version(lpn, ppn), Ok)?;
+                let plain_version = match self.owner(ppn) {
+                    Owner::Plain(first) => spare_version(first, ppn)?,
+                    _ => Seq(0),
+                };
+                self.map_shared(lpn, version, ppn, plain_version);
             }
         }
+        Ok(())
     }
 
-    /// Checks the invariants at the head of this file; for tests and audits.
-    pub fn audit(&self) {
-        let mut valid = vec![0; self.valid.counts().len()];
-        let mut extra = 0;
-        for (index, &entry) in self.p2l.iter().enumerate() {
-            let ppn = Ppn(index as u32);
-            if entry == 0 {
-                continue;
-            }
-            valid[(ppn.0 / self.units_per_block) as usize] += 1;
-            match self.owner(ppn) {
-                Owner::None => unreachable!(),
-                Owner::Plain(lpn) => assert_eq!(self.lookup(lpn), Some(ppn), "plain owner of {ppn}"),
-                Owner::Claim(Claim::Owners(owners)) => {
-                    assert!(!owners.is_empty(), "claim of {ppn} is empty");
-                    extra += owners.len() - 1;
-                    for (lpn, _) in owners {
-                        assert_eq!(self.lookup(*lpn), Some(ppn), "owner of {ppn}");
-                    }
-                }
-                Owner::Claim(Claim::Transaction(..)) => {}
-            }
-        }
-        assert_eq!(valid, self.valid.counts(), "valid counts");
-        assert_eq!(extra, self.extra_owners, "extra owners");
-        for index in 0..self.l2p.len() {
-            let lpn = Lpn(index as u32);
-            if let Some(ppn) = self.lookup(lpn) {
-                let owned = match self.owner(ppn) {
-                    Owner::Plain(owner) => owner == lpn,
-                    Owner::Claim(Claim::Owners(owners)) => owners.iter().any(|owner| owner.0 == lpn),
-                    _ => false,
-                };
-                assert!(owned, "lpn {lpn} points at {ppn}, which is not its own");
-            }
-        }
+    /// The chunks of L2P that were ever mapped, as ranges of logical pages. All others are unmapped.
+    pub fn touched(&self) -> impl Iterator<Item = std::ops::Range<u32>> + '_ {
+        let entries = CHUNK_ENTRIES as u32;
+        let touched = self.touched.iter().zip(0_u32..).filter(|(touched, _)| **touched);
+        touched.map(move |(_, chunk)| chunk * entries..((chunk + 1) * entries).min(self.logical_units()))
     }
 }

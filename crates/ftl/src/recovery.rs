@@ -14,7 +14,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tantalum_nand::{
-    BlockId, Nand, Nanoseconds, PageId, PageState, Ppn, UNIT_BYTES, UNIT_SPARE_BYTES, UnitSpare,
+    BlockId, Nand, NandError, Nanoseconds, PageId, PageState, Ppn, UNIT_BYTES, UNIT_SPARE_BYTES, UnitSpare,
 };
 
 use crate::blocks::{BlockUse, Blocks};
@@ -31,7 +31,7 @@ use crate::share::spare_version;
 use crate::spare::{Kind, Mark, Spare};
 use crate::stream::Stream;
 use crate::transactions::Transactions;
-use crate::types::{Generation, Seq};
+use crate::types::{Generation, HashMap, Lpn, Seq};
 
 /// What recovery did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -54,6 +54,10 @@ pub struct RecoveryReport {
     pub hints_whole: u64,
     /// Log pages behind the whole run, whose homes were not.
     pub hints_dropped: u64,
+    /// Transactions whose commit the journal tells since the checkpoint.
+    pub transactions_completed: u64,
+    /// Units written since the checkpoint in transactions that were not committed, and dropped.
+    pub transaction_units_dropped: u64,
     /// Device time that recovery took.
     pub device_ns: Nanoseconds,
 }
@@ -72,6 +76,9 @@ struct Scan {
     done_ns: Nanoseconds,
     spares: [UnitSpare; tantalum_nand::MAX_UNITS_PER_PAGE],
     newest: Seq,
+    logical_units: u32,
+    /// Units of transactions programmed since the checkpoint, with their places: garbage collection may have moved one.
+    transaction_units: BTreeMap<(Lpn, Seq), BTreeSet<Ppn>>,
     report: RecoveryReport,
 }
 
@@ -86,19 +93,14 @@ impl Scan {
         Ok(state)
     }
 
-    /// The spare area of a unit of the page read last.
-    fn spare(&mut self, unit: u32) -> Option<Spare> {
-        let spare = Spare::decode(&self.spares[unit as usize])?;
-        self.newest = self.newest.max(spare.step);
-        for (_, version) in spare.owners() {
-            self.newest = self.newest.max(*version);
-        }
-        match spare.mark {
-            Mark::Batch(batch) => self.newest = self.newest.max(batch.id),
-            Mark::Hint(hint, _) => self.newest = self.newest.max(Seq(hint.generation.0)),
-            Mark::Plain => {}
-        }
-        Some(spare)
+    /// The spare area of a unit of `page`, which was read last.
+    fn spare(&mut self, page: PageId, unit: u32) -> Result<Spare, FtlError> {
+        let spare = Spare::decode(&self.spares[unit as usize]);
+        let spare = spare
+            .filter(|spare| spare.is_possible(self.logical_units))
+            .ok_or_else(|| FtlError::Damaged(format!("the spare area of unit {unit} of page {page}")))?;
+        self.newest = self.newest.max(spare.newest_seq());
+        Ok(spare)
     }
 
     /// Calls `each` for the pages of a block up to the first that is erased.
@@ -125,10 +127,10 @@ impl Scan {
             found.push(match self.read(geometry.page(block, 0))? {
                 PageState::Erased => FirstPage::Erased,
                 PageState::Uncorrectable => FirstPage::Torn,
-                PageState::Programmed => match self.spare(0) {
-                    Some(spare) => FirstPage::Programmed(spare.kind, spare.step),
-                    None => FirstPage::Torn,
-                },
+                PageState::Programmed => {
+                    let spare = self.spare(geometry.page(block, 0), 0)?;
+                    FirstPage::Programmed(spare.kind, spare.step)
+                }
             });
         }
         Ok(found)
@@ -143,7 +145,7 @@ impl Scan {
                 continue;
             }
             self.pages(BlockId(block as u32), |scan, page| {
-                if let Some(Spare { kind: Kind::Checkpoint, mark: Mark::Batch(part), .. }) = scan.spare(0) {
+                if let Spare { kind: Kind::Checkpoint, mark: Mark::Batch(part), .. } = scan.spare(page, 0)? {
                     found.entry(part.id).or_insert((part.count, BTreeMap::new())).1.insert(part.index, page);
                 }
                 Ok(())
@@ -153,24 +155,53 @@ impl Scan {
             if parts.len() != count as usize {
                 continue;
             }
-            if let Some(contents) = self.load(parts.values())? {
-                let geometry = *self.nand.geometry();
-                let blocks: BTreeSet<BlockId> = parts.values().map(|page| geometry.block_of(*page)).collect();
-                return Ok((step, contents, blocks.into_iter().collect()));
-            }
+            let contents = self.load(step, parts.values())?;
+            let geometry = *self.nand.geometry();
+            let blocks: BTreeSet<BlockId> = parts.values().map(|page| geometry.block_of(*page)).collect();
+            return Ok((step, contents, blocks.into_iter().collect()));
         }
         Err(FtlError::NoCheckpoint)
     }
 
-    fn load<'a>(&mut self, pages: impl Iterator<Item = &'a PageId>) -> Result<Option<Contents>, FtlError> {
+    /// Reads a checkpoint that is whole. What it replaced may be erased by now, so there is no other to fall back to.
+    fn load<'a>(&mut self, step: Seq, pages: impl Iterator<Item = &'a PageId>) -> Result<Contents, FtlError> {
+        let damaged = || FtlError::Damaged(format!("the checkpoint of step {step}"));
         let mut bytes = Vec::new();
         for page in pages {
-            match self.read_page(*page, &mut bytes) {
-                Err(FtlError::Nand(tantalum_nand::NandError::Uncorrectable { .. })) => return Ok(None),
-                other => other?,
+            self.read_page(*page, &mut bytes).map_err(|error| match error {
+                FtlError::Nand(NandError::Uncorrectable { .. }) => damaged(),
+                error => error,
+            })?;
+        }
+        let contents = Contents::decode(&bytes).ok_or_else(damaged)?;
+        if contents.logical_units != self.logical_units {
+            return Err(FtlError::Damaged(format!(
+                "the checkpoint is of a drive with {} units, this one has {}",
+                contents.logical_units, self.logical_units
+            )));
+        }
+        let possible = contents.is_possible(self.logical_units, self.nand.geometry().units());
+        possible.then_some(contents).ok_or_else(damaged)
+    }
+
+    /// A page whose record in the image is damaged is lost, and may be done without if it is known to be older than the
+    /// checkpoint: a later page of its block is.
+    fn check_damaged_pages(&mut self, step: Seq) -> Result<(), FtlError> {
+        let geometry = *self.nand.geometry();
+        for page in self.nand.damaged_pages().to_vec() {
+            let mut covered = false;
+            let end = geometry.page(geometry.block_of(page), geometry.pages_per_block);
+            for later in (page.0 + 1..end.0).map(PageId) {
+                if self.read(later)? == PageState::Programmed {
+                    let spare = self.spare(later, 0)?;
+                    covered |= spare.step < step || spare.step == step && spare.kind != Kind::Checkpoint;
+                }
+            }
+            if !covered {
+                return Err(FtlError::DamagedSince { page });
             }
         }
-        Ok(Contents::decode(&bytes))
+        Ok(())
     }
 
     /// Appends a page's data.
@@ -193,14 +224,11 @@ impl Scan {
                 continue;
             }
             self.pages(BlockId(block as u32), |scan, page| {
-                let Some(spare) = scan.spare(0) else { return Ok(()) };
+                let spare = scan.spare(page, 0)?;
                 if spare.kind != Kind::Journal || spare.step <= step {
                     return Ok(());
                 }
-                let mut bytes = Vec::new();
-                scan.read_page(page, &mut bytes)?;
-                let decoded = decode_page(&bytes);
-                records.extend(decoded.ok_or_else(|| FtlError::Damaged(format!("journal page {page}")))?);
+                records.extend(scan.journal_page(page)?);
                 Ok(())
             })?;
         }
@@ -209,6 +237,43 @@ impl Scan {
         }
         self.report.journal_records = records.len() as u64;
         Ok(records)
+    }
+
+    fn journal_page(&mut self, page: PageId) -> Result<Vec<Record>, FtlError> {
+        let damaged = || FtlError::Damaged(format!("journal page {page}"));
+        let mut bytes = Vec::new();
+        self.read_page(page, &mut bytes).map_err(|error| match error {
+            FtlError::Nand(NandError::Uncorrectable { .. }) => damaged(),
+            error => error,
+        })?;
+        let (units, places) = (self.logical_units, self.nand.geometry().units());
+        decode_page(&bytes)
+            .filter(|records| records.iter().all(|record| record.is_possible(units, places)))
+            .ok_or_else(damaged)
+    }
+
+    /// Counts the transactions that the journal completes, and the units of those that it does not.
+    fn count_transactions(&mut self, records: &[Record]) {
+        let groups: BTreeSet<Seq> = records
+            .iter()
+            .filter_map(|record| if let Record::GroupWhole { group } = record { Some(*group) } else { None })
+            .collect();
+        let (mut completed, mut places) = (BTreeSet::new(), BTreeSet::new());
+        for record in records {
+            let (commit, ppn) = match *record {
+                Record::Map { step, ppn, .. } => (step, ppn),
+                Record::MapInGroup { group, ppn, .. } if groups.contains(&group) => (group, ppn),
+                _ => continue,
+            };
+            let spare = self.nand.spare(ppn).ok().and_then(|bytes| Spare::decode(&bytes));
+            if spare.is_some_and(|spare| spare.kind == Kind::Transaction) {
+                completed.insert(commit);
+                places.insert(ppn);
+            }
+        }
+        self.report.transactions_completed = completed.len() as u64;
+        let dropped = self.transaction_units.values().filter(|unit| unit.is_disjoint(&places));
+        self.report.transaction_units_dropped = dropped.count() as u64;
     }
 
     /// Hands every data unit programmed after `step` to the fold. Returns the blocks in which one is marked.
@@ -234,11 +299,16 @@ impl Scan {
             }
             self.pages(block, |scan, page| {
                 for unit in 0..scan.nand.geometry().units_per_page() {
-                    if let Some(spare) = scan.spare(unit)
-                        && spare.kind == Kind::Data
-                        && spare.step > step
-                    {
-                        fold.unit(scan.nand.geometry().unit(page, unit), &spare);
+                    let (spare, ppn) = (scan.spare(page, unit)?, scan.nand.geometry().unit(page, unit));
+                    if spare.step <= step {
+                        continue;
+                    }
+                    if spare.kind == Kind::Transaction {
+                        for &owner in spare.owners() {
+                            scan.transaction_units.entry(owner).or_default().insert(ppn);
+                        }
+                    } else if spare.kind == Kind::Data {
+                        fold.unit(ppn, &spare);
                         if spare.mark != Mark::Plain {
                             marked.insert(block);
                         }
@@ -279,9 +349,11 @@ impl Ftl {
             done_ns: at_ns,
             spares: [[0; UNIT_SPARE_BYTES]; tantalum_nand::MAX_UNITS_PER_PAGE],
             newest: Seq(0),
+            logical_units: config.logical_units,
+            transaction_units: BTreeMap::new(),
             report: RecoveryReport::default(),
         };
-        let found = match scan.find(&config) {
+        let found = match scan.find() {
             Ok(found) => found,
             Err(error) => return Err((Box::new(scan.nand), error.into())),
         };
@@ -337,9 +409,10 @@ impl Ftl {
         // an unmapping may have been lost that a transaction's version must not pass: all of them are over anyway
         self.last_unmap = self.seq;
         let nand = &self.nand;
-        self.map.rebuild(found.places.into_iter(), found.versions, |lpn, ppn| spare_version(nand, lpn, ppn));
+        let places = found.places.into_iter();
+        self.map.rebuild(places, found.versions, |lpn, ppn| spare_version(nand, lpn, ppn))?;
         for (block, block_use) in found.uses {
-            if !self.nand.is_bad(block) {
+            if self.blocks.block_use(block) == BlockUse::Free {
                 self.blocks.take_block(self.geometry.plane_of(block), block, block_use);
             }
         }
@@ -401,60 +474,71 @@ struct Found {
     step: Seq,
     clean: bool,
     counters: Counters,
-    places: Vec<(crate::types::Lpn, Ppn)>,
-    versions: crate::types::HashMap<u32, Seq>,
+    places: Vec<(Lpn, Ppn)>,
+    versions: HashMap<u32, Seq>,
     logs: Vec<(Generation, Attempts)>,
     batches_dropped: BTreeSet<Seq>,
     /// Blocks with marks that the checkpoint does not cover.
     marked: BTreeSet<BlockId>,
-    uses: Vec<(BlockId, BlockUse)>,
+    uses: BTreeMap<BlockId, BlockUse>,
 }
 
 impl Scan {
     /// Steps 1 to 5.
-    fn find(&mut self, config: &FtlConfig) -> Result<Found, FtlError> {
+    fn find(&mut self) -> Result<Found, FtlError> {
         let first = self.first_pages()?;
         let (step, contents, checkpoint_blocks) = self.checkpoint(&first)?;
-        if contents.logical_units != config.logical_units {
-            return Err(FtlError::Damaged(format!(
-                "the checkpoint is of a drive with {} units, this one has {}",
-                contents.logical_units, config.logical_units
-            )));
-        }
+        self.check_damaged_pages(step)?;
         self.newest = self.newest.max(contents.seq).max(step);
         let (clean, counters) = (contents.clean, contents.counters);
         let open = contents.open_blocks.clone();
         let records = self.journal(&first, step)?;
         let mut fold = Fold::new(step, contents);
         let marked = self.data(&first, step, &open, &mut fold)?;
+        self.count_transactions(&records);
         let clean = clean && records.is_empty() && fold.is_empty();
         fold.records(records);
         let mut folded = fold.finish(&mut self.report);
-        for &(lpn, ppn) in &folded.places {
-            if self.nand.page_state(self.nand.geometry().page_of(ppn)) == PageState::Erased {
-                return Err(FtlError::Damaged(format!(
-                    "unit {lpn} is recorded at place {ppn}, which is erased"
-                )));
-            }
-        }
-        self.forget_told_versions(&mut folded)?;
-        let mut uses: Vec<(BlockId, BlockUse)> =
+        let mut uses: BTreeMap<BlockId, BlockUse> =
             checkpoint_blocks.iter().map(|block| (*block, BlockUse::Checkpoint)).collect();
         for (block, first) in first.iter().enumerate() {
             if let FirstPage::Programmed(Kind::Journal, _) = first {
-                uses.push((BlockId(block as u32), BlockUse::Journal));
+                uses.insert(BlockId(block as u32), BlockUse::Journal);
             }
         }
+        self.check_places(&folded.places, &uses)?;
+        self.forget_told_versions(&mut folded)?;
         let Folded { places, versions, logs, batches_dropped } = folded;
         Ok(Found { step, clean, counters, places, versions, logs, batches_dropped, marked, uses })
+    }
+
+    /// Every unit must be at a place that was programmed, in a block for data.
+    fn check_places(
+        &self,
+        places: &[(Lpn, Ppn)],
+        uses: &BTreeMap<BlockId, BlockUse>,
+    ) -> Result<(), FtlError> {
+        let geometry = self.nand.geometry();
+        for &(lpn, ppn) in places {
+            let state = self.nand.page_state(geometry.page_of(ppn));
+            if state == PageState::Erased || uses.contains_key(&geometry.block_of_unit(ppn)) {
+                return Err(FtlError::Damaged(format!(
+                    "unit {lpn} is recorded at place {ppn}, which does not hold data"
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Versions that the spare areas tell after all need not be kept: a committed transaction's, for one.
     fn forget_told_versions(&mut self, folded: &mut Folded) -> Result<(), FtlError> {
         for &(lpn, ppn) in &folded.places {
             let Some(version) = folded.versions.get(&lpn.0) else { continue };
-            if Spare::decode(&self.nand.spare(ppn)?).and_then(|spare| spare.version_of(lpn)) == Some(*version)
-            {
+            let bytes = match self.nand.spare(ppn) {
+                Err(NandError::Uncorrectable { .. }) => continue,
+                bytes => bytes?,
+            };
+            if Spare::decode(&bytes).and_then(|spare| spare.version_of(lpn)) == Some(*version) {
                 folded.versions.remove(&lpn.0);
             }
         }

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use tantalum_nand::{Nanoseconds, Ppn};
+use tantalum_nand::{Nand, NandError, Nanoseconds, Ppn};
 
 use crate::error::FtlError;
 use crate::ftl::Ftl;
@@ -127,7 +127,7 @@ impl Ftl {
                 }
             };
             self.superseded(dst, version, at_ns)?;
-            self.map_shared(dst, version, ppn);
+            self.map_shared(dst, version, ppn)?;
         }
         self.append_journal(&records, at_ns)
     }
@@ -143,7 +143,7 @@ impl Ftl {
             let version = self.next_seq();
             records.push(Record::Map { lpn: dst, version, step: version, ppn });
             self.superseded(dst, version, at_ns)?;
-            self.map_shared(dst, version, ppn);
+            self.map_shared(dst, version, ppn)?;
         }
         let version = self.unmap_range(src, units, at_ns)?;
         records.push(Record::Trim { lpn: src, units, version, step: version });
@@ -173,9 +173,13 @@ impl Ftl {
         Ok(version)
     }
 
-    fn map_shared(&mut self, lpn: Lpn, version: Seq, ppn: Ppn) {
-        let nand = &self.nand;
-        self.map.map_shared(lpn, version, ppn, |owner| spare_version(nand, owner, ppn));
+    fn map_shared(&mut self, lpn: Lpn, version: Seq, ppn: Ppn) -> Result<(), FtlError> {
+        let plain_version = match self.map.owner(ppn) {
+            Owner::Plain(owner) => spare_version(&self.nand, owner, ppn)?,
+            _ => Seq(0),
+        };
+        self.map.map_shared(lpn, version, ppn, plain_version);
+        Ok(())
     }
 
     /// `lpn` takes `version`, which ends older hints. The home of a page that is given up without having been
@@ -188,7 +192,7 @@ impl Ftl {
         let record = match self.map.lookup(home) {
             Some(ppn) => {
                 self.map.unmap(home);
-                self.map_shared(home, version, ppn);
+                self.map_shared(home, version, ppn)?;
                 Record::Map { lpn: home, version, step, ppn }
             }
             None => Record::Trim { lpn: home, units: 1, version, step },
@@ -206,7 +210,7 @@ impl Ftl {
         let mut records = Vec::with_capacity(pages.len());
         let grouped = pages.len() > self.records_per_page();
         for (&lpn, page) in &pages {
-            let told = self.version_holds(lpn, page);
+            let told = self.version_holds(lpn, page)?;
             let version = if told { page.version } else { self.next_seq() };
             records.push(match grouped {
                 false => Record::Map { lpn, version, step: group, ppn: page.ppn },
@@ -217,7 +221,7 @@ impl Ftl {
             if told {
                 self.map.map_plain(lpn, page.ppn);
             } else {
-                self.map_shared(lpn, version, page.ppn);
+                self.map_shared(lpn, version, page.ppn)?;
             }
         }
         for chunk in records.chunks(self.records_per_page()) {
@@ -230,18 +234,18 @@ impl Ftl {
     }
 
     /// Whether the version in a transaction page's spare area is newer than anything its logical page has.
-    fn version_holds(&self, lpn: Lpn, page: &TxPage) -> bool {
+    fn version_holds(&self, lpn: Lpn, page: &TxPage) -> Result<bool, FtlError> {
         if self.last_unmap > page.version {
-            return false;
+            return Ok(false);
         }
-        let Some(ppn) = self.map.lookup(lpn) else { return true };
+        let Some(ppn) = self.map.lookup(lpn) else { return Ok(true) };
         let current = match self.map.owner(ppn) {
             Owner::Claim(Claim::Owners(owners)) => {
                 owners.iter().find(|owner| owner.0 == lpn).expect("the place is the page's").1
             }
-            _ => spare_version(&self.nand, lpn, ppn),
+            _ => spare_version(&self.nand, lpn, ppn)?,
         };
-        current < page.version
+        Ok(current < page.version)
     }
 
     /// Gives a transaction's pages up.
@@ -253,12 +257,17 @@ impl Ftl {
     }
 }
 
-/// The version under which the spare area of `ppn` names `lpn`.
-pub(crate) fn spare_version(nand: &tantalum_nand::Nand, lpn: Lpn, ppn: Ppn) -> Seq {
-    let spare = nand.spare(ppn).ok().and_then(|bytes| Spare::decode(&bytes));
-    spare
-        .and_then(|spare| spare.version_of(lpn))
-        .unwrap_or_else(|| panic!("unit {ppn} is mapped by lpn {lpn}, which its spare area does not name"))
+/// The version under which the spare area of `ppn` names `lpn`. That of a page that cannot be read is 0: the page
+/// asserts nothing any more and is never copied, so nothing is compared with it.
+pub(crate) fn spare_version(nand: &Nand, lpn: Lpn, ppn: Ppn) -> Result<Seq, FtlError> {
+    let bytes = match nand.spare(ppn) {
+        Err(NandError::Uncorrectable { .. }) => return Ok(Seq(0)),
+        bytes => bytes?,
+    };
+    let version = Spare::decode(&bytes).and_then(|spare| spare.version_of(lpn));
+    version.ok_or_else(|| {
+        FtlError::Damaged(format!("the spare area of place {ppn} does not name its unit {lpn}"))
+    })
 }
 
 /// The units of a range: (dst, src).

@@ -9,7 +9,7 @@ use tantalum_nand::{UNIT_SPARE_BYTES, UnitSpare};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::types::{Generation, Hint, Lpn, Metadata, Seq};
+use crate::types::{Generation, Hint, Lpn, Metadata, SEQ_LIMIT, Seq};
 
 /// Owners that fit into a spare area; more go into the journal.
 pub const SPARE_OWNERS: usize = 4;
@@ -139,6 +139,25 @@ impl Spare {
     /// The version under which `lpn` owns the unit, if the spare area names it.
     pub fn version_of(&self, lpn: Lpn) -> Option<Seq> {
         self.owners().iter().find(|owner| owner.0 == lpn).map(|owner| owner.1)
+    }
+
+    /// The greatest number drawn from `Seq` that it names.
+    pub fn newest_seq(&self) -> Seq {
+        let marked = match self.mark {
+            Mark::Plain => Seq(0),
+            Mark::Batch(batch) => batch.id,
+            Mark::Hint(hint, _) => Seq(hint.generation.0),
+        };
+        self.owners().iter().fold(self.step.max(marked), |newest, (_, version)| newest.max(*version))
+    }
+
+    /// Whether a drive of so many units can have written it.
+    pub fn is_possible(&self, logical_units: u32) -> bool {
+        let marked = match self.mark {
+            Mark::Plain | Mark::Batch(_) => true,
+            Mark::Hint(hint, log_lpn) => hint.is_possible(logical_units) && log_lpn.0 < logical_units,
+        };
+        marked && self.owners().iter().all(|(lpn, _)| lpn.0 < logical_units) && self.newest_seq() < SEQ_LIMIT
     }
 
     /// The 128 bytes.

@@ -33,6 +33,9 @@ impl fmt::Display for Seq {
     }
 }
 
+/// Beyond this no drive gets: at a million numbers a second it takes a hundred thousand years.
+pub(crate) const SEQ_LIMIT: Seq = Seq(1 << 62);
+
 /// An open transaction (X-FTL).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct TxId(pub u64);
@@ -78,6 +81,14 @@ pub struct Hint {
     pub end: bool,
     /// Where the page belongs once its transaction is whole; none if it has no home yet.
     pub home: Option<Lpn>,
+}
+
+impl Hint {
+    /// Whether a drive of so many units can have accepted it.
+    pub(crate) fn is_possible(&self, logical_units: u32) -> bool {
+        let slots = 1 <= self.start && self.start <= self.first && self.first <= self.slot;
+        slots && self.slot < u32::MAX && self.home.is_none_or(|home| home.0 < logical_units)
+    }
 }
 
 /// One range of a `share`: `dst..dst+units` takes the mapping of `src..src+units`.

@@ -51,7 +51,12 @@ impl ValidCounts {
         4 * (self.valid.len() + self.next.len() + self.prev.len())
     }
 
-    fn is_candidate(&self, block: u32) -> bool {
+    /// Whether a block may be collected.
+    pub fn is_candidate(&self, block: BlockId) -> bool {
+        self.in_ring(block.0)
+    }
+
+    fn in_ring(&self, block: u32) -> bool {
         self.next[block as usize] != block
     }
 
@@ -93,7 +98,7 @@ impl ValidCounts {
     /// A candidate goes to the ring of its new count.
     #[inline]
     fn recount(&mut self, block: u32) {
-        if self.is_candidate(block) {
+        if self.in_ring(block) {
             self.unlink(block);
             self.link(block);
         }
@@ -101,13 +106,13 @@ impl ValidCounts {
 
     /// A block is closed: it may be collected from now on.
     pub fn add_candidate(&mut self, block: BlockId) {
-        debug_assert!(!self.is_candidate(block.0), "block {block} is a candidate already");
+        debug_assert!(!self.in_ring(block.0), "block {block} is a candidate already");
         self.link(block.0);
     }
 
     /// A block is no longer a candidate.
     pub fn remove_candidate(&mut self, block: BlockId) {
-        if self.is_candidate(block.0) {
+        if self.in_ring(block.0) {
             self.unlink(block.0);
         }
     }

@@ -1,0 +1,209 @@
+//! The offline audit of an image, and its repair.
+//!
+//! [`check`] changes nothing: the image is opened under an overlay, the drive recovers there, and what it then holds is
+//! compared with itself and with the flash. [`repair`] does what can be done without inventing anything: a page whose
+//! record is damaged becomes uncorrectable, so that its units read as errors; a damaged tally is made new; the drive
+//! recovers, which frees slots that no place names, and is shut down with a checkpoint. What cannot be repaired so is
+//! refused, and nothing is changed.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use serde::Serialize;
+use tantalum_ftl::{Audit, FormatError, Ftl, FtlError, RecoveryReport};
+use tantalum_nand::{Access, Examination, ImageFinding, Nand, NandError};
+
+use crate::device::{Device, Power};
+use crate::lifecycle::DeviceError;
+use crate::profile::Profile;
+
+/// What can be done about a finding.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Remedy {
+    /// A repair deals with it.
+    Repair,
+    /// The unit is lost: it reads as an error until it is written or trimmed.
+    Rewrite,
+    /// Nothing: the image is beyond repair.
+    None,
+}
+
+/// Something that is wrong.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct CheckFinding {
+    /// The part of the check that found it.
+    pub part: &'static str,
+    /// What is wrong.
+    pub detail: String,
+    /// What can be done.
+    pub remedy: Remedy,
+}
+
+/// One part of a check.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct CheckedPart {
+    /// What was looked at.
+    pub part: &'static str,
+    /// How many of them.
+    pub checked: u64,
+}
+
+/// What a check looked at and found.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Check {
+    /// The parts, in the order in which they were looked at. Those that damage in earlier ones put out of reach are
+    /// missing.
+    pub parts: Vec<CheckedPart>,
+    /// What is wrong.
+    pub findings: Vec<CheckFinding>,
+    /// What recovery did, in memory; none if it could not be tried or failed.
+    pub recovery: Option<RecoveryReport>,
+}
+
+/// What a repair did.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Repair {
+    /// What was found first.
+    pub before: Check,
+    /// What was done, step by step; nothing if there was nothing to do, or something was beyond repair.
+    pub done: Vec<String>,
+    /// What is found now.
+    pub after: Check,
+}
+
+/// Told now and then how many units of how many were compared; ends the check by breaking.
+pub type Watch<'a> = &'a mut dyn FnMut(u64, u64) -> ControlFlow<()>;
+
+const BLOCK_ENTRIES: &str = "block entries";
+const PAGE_RECORDS: &str = "page records";
+const RECOVERY: &str = "spare areas read by recovery";
+const PLACES: &str = "places in use";
+const OWNERS: &str = "owners of shared places";
+const BLOCKS: &str = "blocks and free lists";
+const HINTS: &str = "living hints";
+const UNITS: &str = "mapped units, spare area and data";
+
+impl Check {
+    /// Whether something is wrong that a repair cannot deal with.
+    pub fn is_beyond_repair(&self) -> bool {
+        self.findings.iter().any(|finding| finding.remedy == Remedy::None)
+    }
+
+    /// Whether a repair would do anything: there is something to repair, or the drive was not shut down.
+    fn wants_repair(&self) -> bool {
+        self.findings.iter().any(|finding| finding.remedy == Remedy::Repair)
+            || self.recovery.is_some_and(|recovery| !recovery.clean)
+    }
+
+    fn looked_at(&mut self, part: &'static str, checked: u64) {
+        self.parts.push(CheckedPart { part, checked });
+    }
+
+    fn found(&mut self, part: &'static str, detail: impl ToString, remedy: Remedy) {
+        self.findings.push(CheckFinding { part, detail: detail.to_string(), remedy });
+    }
+
+    fn image(examination: &Examination) -> Check {
+        let mut check = Check { parts: Vec::new(), findings: Vec::new(), recovery: None };
+        check.looked_at(BLOCK_ENTRIES, examination.block_entries);
+        check.looked_at(PAGE_RECORDS, examination.page_records);
+        for finding in &examination.findings {
+            let part =
+                if matches!(finding, ImageFinding::Block { .. }) { BLOCK_ENTRIES } else { PAGE_RECORDS };
+            let remedy = if finding.is_repairable() { Remedy::Repair } else { Remedy::None };
+            check.found(part, finding, remedy);
+        }
+        check
+    }
+
+    fn maps(&mut self, audit: &Audit) {
+        self.looked_at(PLACES, audit.places);
+        self.looked_at(OWNERS, audit.claims);
+        self.looked_at(BLOCKS, audit.blocks);
+        self.looked_at(HINTS, audit.hints);
+        self.looked_at(UNITS, audit.units);
+        audit.map_findings.iter().for_each(|finding| self.found(PLACES, finding, Remedy::None));
+        audit.unit_findings.iter().for_each(|finding| self.found(UNITS, finding, remedy_of(finding)));
+    }
+}
+
+fn remedy_of(finding: &tantalum_ftl::Finding) -> Remedy {
+    match finding {
+        tantalum_ftl::Finding::Unreadable { .. } => Remedy::Rewrite,
+        _ => Remedy::None,
+    }
+}
+
+/// Checks an image and changes nothing in it.
+///
+/// # Errors
+/// If it is not an image, or the host cannot read it. Damage is no error but a finding.
+pub fn check(path: &Path, watch: Watch<'_>) -> Result<Check, DeviceError> {
+    let (nand, examination) = Nand::examine(path, Access::Overlay)?;
+    let mut check = Check::image(&examination);
+    let profile = Profile::from_toml(nand.description(), &path.display().to_string())?;
+    if check.is_beyond_repair() {
+        return Ok(check);
+    }
+    let (mut ftl, report) = match Ftl::recover(nand, profile.ftl_config(), 0) {
+        Ok(recovered) => recovered,
+        Err((_, FormatError::Ftl(FtlError::Nand(error @ NandError::Io { .. })))) => return Err(error.into()),
+        Err((_, error)) => {
+            check.found(RECOVERY, error, Remedy::None);
+            return Ok(check);
+        }
+    };
+    check.looked_at(RECOVERY, report.pages_scanned);
+    check.recovery = Some(report);
+    let audit = audit(&mut ftl, watch)?;
+    check.maps(&audit);
+    Ok(check)
+}
+
+fn audit(ftl: &mut Ftl, watch: Watch<'_>) -> Result<Audit, DeviceError> {
+    let mut audit = ftl.audit_maps();
+    let ranges: Vec<_> = ftl.map().touched().collect();
+    let total = ranges.iter().map(|range| u64::from(range.end - range.start)).sum();
+    let mut done = 0;
+    for range in ranges {
+        done += u64::from(range.end - range.start);
+        ftl.audit_units(range, &mut audit).map_err(FormatError::from)?;
+        if watch(done, total).is_break() {
+            return Err(DeviceError::Interrupted);
+        }
+    }
+    Ok(audit)
+}
+
+/// Repairs an image as far as that is sound.
+///
+/// # Errors
+/// As for [`check`]; and if the host cannot write the image.
+pub fn repair(path: &Path, watch: Watch<'_>) -> Result<Repair, DeviceError> {
+    let before = check(path, watch)?;
+    if before.is_beyond_repair() || !before.wants_repair() {
+        return Ok(Repair { after: before.clone(), before, done: Vec::new() });
+    }
+    let (nand, examination) = Nand::examine(path, Access::Write)?;
+    let mut done: Vec<String> = examination.findings.iter().map(repaired).collect();
+    let profile = Profile::from_toml(nand.description(), &path.display().to_string())?;
+    let (ftl, report) = Ftl::recover(nand, profile.ftl_config(), 0).map_err(|(_, error)| error)?;
+    let cache_units = profile.cache_units();
+    let mut device = Device::assemble(profile, Power::Off(None), cache_units);
+    device.come_up(ftl, report);
+    device.shutdown(0).map_err(DeviceError::Shutdown)?;
+    let how = if report.clean { "was shut down" } else { "was not shut down, and recovered" };
+    done.push(format!("the drive {how}; a checkpoint was written"));
+    Ok(Repair { before, done, after: check(path, watch)? })
+}
+
+/// What a repair does about a finding that it can deal with.
+fn repaired(finding: &ImageFinding) -> String {
+    match finding {
+        ImageFinding::Page { page, .. } => {
+            format!("page {page} is uncorrectable from now on: units in it read as errors, never as old data")
+        }
+        _ => "a new tally was made from the block entries and page records".to_owned(),
+    }
+}
