@@ -28,6 +28,8 @@ pub enum Command {
     Create(CreateOptions),
     /// Show a drive in an image file: what it is, what it has been through
     Info(InfoOptions),
+    /// Check a drive in an image file against itself, without changing it
+    Check(CheckOptions),
     /// Drive the device as fast as this machine allows
     Bench(BenchOptions),
 }
@@ -112,6 +114,23 @@ pub struct CreateOptions {
 pub struct InfoOptions {
     /// The image file
     pub image: PathBuf,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `tantalum check`.
+///
+/// Ends with 0 if nothing is wrong, 1 if something is, 2 if the file is no image or cannot be read.
+#[derive(Args, Debug)]
+pub struct CheckOptions {
+    /// The image file
+    pub image: PathBuf,
+
+    /// Repair what can be repaired without inventing anything; refuse the rest and change nothing
+    #[arg(long)]
+    pub repair: bool,
 
     /// Print one JSON object
     #[arg(long)]

@@ -13,6 +13,14 @@ pub enum Failure {
     /// A database was not as it should be. The outcome has been printed.
     #[error("a database did not hold what was written to it; see the outcome above")]
     Mismatch,
+    /// An image has damage. What was found has been printed.
+    #[error("{}: {findings} found; see above", path.display())]
+    Damaged {
+        /// The image.
+        path: PathBuf,
+        /// How many findings, in words.
+        findings: String,
+    },
     /// Whoever read the output has seen enough.
     #[error("standard output was closed")]
     OutputClosed,
@@ -59,6 +67,6 @@ impl Failure {
             Failure::Lab(LabError::Interrupted) => return ExitCode::from(130),
             other => crate::output::complain(&format!("error: {other}")),
         }
-        ExitCode::from(if matches!(self, Failure::Mismatch) { 1 } else { 2 })
+        ExitCode::from(if matches!(self, Failure::Mismatch | Failure::Damaged { .. }) { 1 } else { 2 })
     }
 }

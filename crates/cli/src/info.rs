@@ -1,12 +1,14 @@
 //! `tantalum info`.
 
 use std::path::Path;
+use std::time::Instant;
 
 use serde::Serialize;
 use tantalum::{Device, Profile, RecoveryReport, Smart, UNIT_BYTES};
 use tantalum_lab::table::{bytes, grouped};
 
 use crate::arguments::InfoOptions;
+use crate::check::last_shutdown;
 use crate::failure::Failure;
 use crate::output;
 
@@ -36,27 +38,37 @@ struct GeometryInfo {
     page_bytes: u32,
 }
 
-/// What opening the image took.
+/// What recovery did when the image was opened.
 #[derive(Serialize)]
-struct RecoveryInfo {
+pub struct RecoveryInfo {
     pages_scanned: u64,
     torn_pages: u64,
     journal_records: u64,
     assertions: u64,
+    transactions_completed: u64,
+    transaction_units_dropped: u64,
+    batches_completed: u64,
+    batches_dropped: u64,
+    log_pages_completed: u64,
+    log_pages_dropped: u64,
     device_seconds: f64,
+    /// What it took on this machine; only known where the image was opened for it alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wall_seconds: Option<f64>,
 }
 
 /// Opens the image, which recovers it if it was not shut down, tells what it is and shuts it down.
 pub fn run(options: &InfoOptions) -> Result<(), Failure> {
     let path = &options.image;
+    let started = Instant::now();
     let device = Device::open(path).map_err(|error| Failure::Image { path: path.clone(), error })?;
-    let info = Info::of(&device, path);
+    let info = Info::of(&device, path, started.elapsed().as_secs_f64());
     device.shutdown(0).map_err(|status| Failure::Shutdown { path: path.clone(), status })?;
     if options.json { output::print_json(&info) } else { output::print(&info.text()) }
 }
 
 impl Info {
-    fn of(device: &Device, path: &Path) -> Info {
+    fn of(device: &Device, path: &Path, wall_seconds: f64) -> Info {
         let profile = device.profile().clone();
         let geometry = profile.geometry().expect("the drive was built to it");
         let smart = device.smart();
@@ -75,8 +87,8 @@ impl Info {
             },
             write_amplification: smart.write_amplification(),
             dram_bytes_per_unit: device.dram_bytes_per_unit(),
-            last_shutdown: if recovery.clean { "clean" } else { "power was lost" },
-            recovery: RecoveryInfo::of(recovery),
+            last_shutdown: last_shutdown(recovery),
+            recovery: RecoveryInfo { wall_seconds: Some(wall_seconds), ..RecoveryInfo::of(recovery) },
             smart,
             profile,
         }
@@ -152,15 +164,15 @@ impl Info {
                 "last shutdown",
                 format!("{}; {} unsafe so far", self.last_shutdown, grouped(smart.unsafe_shutdowns)),
             ),
+            ("recovery", recovery.read()),
+            ("completed", recovery.completed()),
+            ("dropped", recovery.dropped()),
             (
-                "recovery",
+                "recovery took",
                 format!(
-                    "{} pages scanned, {} torn, {} journal records, {} assertions, {:.3} s of the drive's time",
-                    grouped(recovery.pages_scanned),
-                    grouped(recovery.torn_pages),
-                    grouped(recovery.journal_records),
-                    grouped(recovery.assertions),
-                    recovery.device_seconds
+                    "{:.3} s of the drive's time, {:.3} s on this machine",
+                    recovery.device_seconds,
+                    recovery.wall_seconds.unwrap_or(0.0)
                 ),
             ),
         ];
@@ -169,13 +181,49 @@ impl Info {
 }
 
 impl RecoveryInfo {
-    fn of(report: &RecoveryReport) -> RecoveryInfo {
+    /// What a report says.
+    pub fn of(report: &RecoveryReport) -> RecoveryInfo {
         RecoveryInfo {
             pages_scanned: report.pages_scanned,
             torn_pages: report.torn_pages,
             journal_records: report.journal_records,
             assertions: report.assertions,
+            transactions_completed: report.transactions_completed,
+            transaction_units_dropped: report.transaction_units_dropped,
+            batches_completed: report.batches_whole,
+            batches_dropped: report.batches_dropped,
+            log_pages_completed: report.hints_whole,
+            log_pages_dropped: report.hints_dropped,
             device_seconds: report.device_ns as f64 / 1e9,
+            wall_seconds: None,
         }
+    }
+
+    fn read(&self) -> String {
+        format!(
+            "spare areas of {} pages read, {} torn; {} journal records, {} assertions folded",
+            grouped(self.pages_scanned),
+            grouped(self.torn_pages),
+            grouped(self.journal_records),
+            grouped(self.assertions)
+        )
+    }
+
+    fn completed(&self) -> String {
+        format!(
+            "{} transactions, {} atomic batches, {} pages of hinted logs",
+            grouped(self.transactions_completed),
+            grouped(self.batches_completed),
+            grouped(self.log_pages_completed)
+        )
+    }
+
+    fn dropped(&self) -> String {
+        format!(
+            "{} units of open transactions, {} atomic batches, {} pages of hinted logs",
+            grouped(self.transaction_units_dropped),
+            grouped(self.batches_dropped),
+            grouped(self.log_pages_dropped)
+        )
     }
 }

@@ -1,10 +1,11 @@
 //! The `tantalum` command.
 //!
-//! It ends with 0 when all went well, 1 when a database was not as it should be, 2 when what was asked for cannot
+//! It ends with 0 when all went well, 1 when a database or an image was not as it should be, 2 when what was asked for cannot
 //! be done (one line on standard error says why and what would be right), and 130 when it was interrupted.
 
 mod arguments;
 mod bench;
+mod check;
 mod compare;
 mod create;
 mod drive;
@@ -34,6 +35,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Compare { target: CompareTarget::Sqlite(options) } => compare::run(&options),
         Command::Create(options) => create::run(&options),
         Command::Info(options) => info::run(&options),
+        Command::Check(options) => check::run(&options),
         Command::Bench(options) => bench::run(&options),
     }
 }

@@ -84,7 +84,6 @@ impl Device {
         ftl.nand_mut().advance(self.ready_ns);
         let [units_written, units_read, flushes, unsafe_shutdowns] = ftl.counters().controller;
         self.host = HostCounters { units_written, units_read, flushes, unsafe_shutdowns };
-        self.host.unsafe_shutdowns += u64::from(!report.clean);
         self.recovery = report;
         self.power = Power::On(Box::new(ftl));
     }

@@ -64,6 +64,10 @@ pub struct Counters {
     pub controller: [u64; 4],
 }
 
+/// Which of the controller's counters is the one of power losses. Recovery counts it, so that its own checkpoint has it:
+/// the process may be killed again before the next.
+pub const UNSAFE_SHUTDOWNS: usize = 3;
+
 /// Erase counts of the good blocks.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Wear {

@@ -16,6 +16,8 @@ mod dump;
 mod erase;
 mod error;
 mod fold;
+#[cfg(test)]
+mod forged;
 mod ftl;
 mod journal;
 mod journaling;
@@ -33,7 +35,7 @@ mod valid;
 pub use audit::{Audit, Finding};
 pub use blocks::BlockUse;
 pub use error::{FtlError, LayoutError};
-pub use ftl::{Counters, Ftl, HostUnit, Programmed, Wear};
+pub use ftl::{Counters, Ftl, HostUnit, Programmed, UNSAFE_SHUTDOWNS, Wear};
 pub use layout::{FtlConfig, Layout, VictimPolicy};
 pub use logs::HintError;
 pub use recovery::{FormatError, RecoveryReport};

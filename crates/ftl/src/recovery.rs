@@ -22,7 +22,7 @@ use crate::checkpoint::{Checkpoint, Contents};
 use crate::dump::InFlightRecords;
 use crate::error::{FtlError, LayoutError};
 use crate::fold::{Fold, Folded};
-use crate::ftl::{Counters, Ftl, Scratch};
+use crate::ftl::{Counters, Ftl, Scratch, UNSAFE_SHUTDOWNS};
 use crate::journal::{Journal, Record, decode_page};
 use crate::layout::{FtlConfig, Layout};
 use crate::logs::{Attempts, Logs};
@@ -430,6 +430,7 @@ impl Ftl {
             let blocks = std::mem::take(&mut self.checkpoint.blocks);
             self.retain_only(blocks, found.step);
         } else {
+            self.counters.controller[UNSAFE_SHUTDOWNS] += 1;
             self.rebase(found.logs, found.batches_dropped, &found.marked, at_ns)?;
         }
         if self.spare_blocks() <= self.collection_reserve() + self.layout.dump_blocks {

@@ -6,6 +6,7 @@
 
 mod ageing;
 pub mod bench;
+pub mod check;
 pub mod compare;
 mod contents;
 pub mod crash;

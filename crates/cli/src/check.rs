@@ -1,0 +1,144 @@
+//! `tantalum check`.
+
+use std::path::Path;
+
+use serde::Serialize;
+use tantalum::RecoveryReport;
+use tantalum::check::{Check, CheckFinding, CheckedPart, Remedy};
+use tantalum_lab::table::{Align, Table, grouped};
+use tantalum_lab::{LabError, check as lab};
+
+use crate::arguments::CheckOptions;
+use crate::failure::Failure;
+use crate::info::RecoveryInfo;
+use crate::{interrupt, output};
+
+/// Findings of one part that are listed for people; `--json` has them all.
+const LISTED: usize = 20;
+
+/// What was looked at and found.
+#[derive(Serialize)]
+struct Outcome {
+    command: &'static str,
+    image: String,
+    checked: Vec<CheckedPart>,
+    findings: Vec<CheckFinding>,
+    last_shutdown: Option<&'static str>,
+    recovery: Option<RecoveryInfo>,
+    /// What was repaired; none if that was not asked for.
+    repaired: Option<Vec<String>>,
+    /// Why nothing was repaired, if something wanted to be.
+    refused: Option<&'static str>,
+}
+
+/// Checks the image, prints what was found, and fails if that is anything.
+pub fn run(options: &CheckOptions) -> Result<(), Failure> {
+    let path = &options.image;
+    let outcome = outcome(options).map_err(|error| match error {
+        LabError::Device(error) => Failure::Image { path: path.clone(), error },
+        error => error.into(),
+    })?;
+    if options.json {
+        output::print_json(&outcome)?
+    } else {
+        output::print(&outcome.text())?
+    }
+    if outcome.findings.is_empty() {
+        return Ok(());
+    }
+    let findings = count(outcome.findings.len(), "finding");
+    Err(Failure::Damaged { path: path.clone(), findings })
+}
+
+fn outcome(options: &CheckOptions) -> Result<Outcome, LabError> {
+    let (path, monitor) = (&options.image, interrupt::monitor());
+    if !options.repair {
+        return Ok(Outcome::of(path, lab::check(path, &monitor)?));
+    }
+    let repair = lab::repair(path, &monitor)?;
+    let beyond = repair.before.is_beyond_repair();
+    Ok(Outcome {
+        repaired: Some(repair.done),
+        refused: beyond.then_some("something is beyond repair, so nothing was changed; restore a copy"),
+        ..Outcome::of(path, repair.after)
+    })
+}
+
+impl Outcome {
+    fn of(path: &Path, check: Check) -> Outcome {
+        Outcome {
+            command: "check",
+            image: path.display().to_string(),
+            checked: check.parts,
+            findings: check.findings,
+            last_shutdown: check.recovery.as_ref().map(last_shutdown),
+            recovery: check.recovery.as_ref().map(RecoveryInfo::of),
+            repaired: None,
+            refused: None,
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut text = String::new();
+        for line in self.repaired.iter().flatten() {
+            text += &format!("repaired: {line}\n");
+        }
+        if self.repaired.as_ref().is_some_and(Vec::is_empty) {
+            text += &format!("nothing repaired: {}\n", self.refused.unwrap_or("nothing can be, or need be"));
+        }
+        text += &self.table();
+        text += &self.listed();
+        match self.last_shutdown {
+            Some(how) => text += &format!("last shutdown: {how}\n"),
+            None => text += "the drive was not opened: recovery would not know what to trust\n",
+        }
+        text + &format!("{}\n", count(self.findings.len(), "finding"))
+    }
+
+    fn table(&self) -> String {
+        let columns = [("checked", Align::Left), ("how many", Align::Right), ("findings", Align::Right)];
+        let mut table = Table::new(&columns);
+        let mut parts: Vec<(&str, String)> =
+            self.checked.iter().map(|part| (part.part, grouped(part.checked))).collect();
+        // what failed before it could count anything
+        for finding in &self.findings {
+            if !parts.iter().any(|(part, _)| *part == finding.part) {
+                parts.push((finding.part, "-".to_owned()));
+            }
+        }
+        for (part, checked) in parts {
+            let findings = self.findings.iter().filter(|finding| finding.part == part).count();
+            table.push(vec![part.to_owned(), checked, grouped(findings as u64)]);
+        }
+        table.render()
+    }
+
+    fn listed(&self) -> String {
+        let mut text = String::new();
+        for finding in self.findings.iter().take(LISTED) {
+            let remedy = match finding.remedy {
+                Remedy::Repair => "repair with --repair",
+                Remedy::Rewrite => "reads as an error until it is written or trimmed",
+                Remedy::None => "beyond repair",
+            };
+            text += &format!("{}: {} ({remedy})\n", finding.part, finding.detail);
+        }
+        if self.findings.len() > LISTED {
+            text += &format!(
+                "and {} more; --json lists them all\n",
+                grouped((self.findings.len() - LISTED) as u64)
+            );
+        }
+        text
+    }
+}
+
+/// How the drive was left.
+pub fn last_shutdown(recovery: &RecoveryReport) -> &'static str {
+    if recovery.clean { "clean" } else { "power was lost" }
+}
+
+fn count(number: usize, what: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {what}{plural}", grouped(number as u64))
+}
