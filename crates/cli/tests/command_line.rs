@@ -121,6 +121,68 @@ fn a_file_that_is_no_image_is_refused_and_kept() {
     assert!(!dir.path().join("missing.tant").exists());
 }
 
+/// Flips bits of a byte; doing it again puts it back.
+fn flip(path: &Path, at: u64) {
+    let mut image = fs::read(path).unwrap();
+    image[at as usize] ^= 0x10;
+    fs::write(path, image).unwrap();
+}
+
+#[test]
+fn a_check_tells_what_is_wrong_and_changes_nothing() {
+    let dir = TempDir::new().unwrap();
+    printed(tantalum(dir.path(), &["create", "d.tant", "--profile", "femu-2021", "--capacity", "64M"]));
+    let image = dir.path().join("d.tant");
+    let before = fs::read(&image).unwrap();
+    let text = printed(tantalum(dir.path(), &["check", "d.tant"]));
+    assert!(text.contains("page records") && text.ends_with("last shutdown: clean\n0 findings\n"), "{text}");
+    let json = printed(tantalum(dir.path(), &["check", "d.tant", "--json"]));
+    let outcome: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&outcome["command"], &outcome["findings"]), (&"check".into(), &serde_json::json!([])));
+    // the tally, and then the first block's entry
+    for (at, remedy) in [(2048 + 9, "repair"), (69632 + 5, "none")] {
+        flip(&image, at);
+        let output = tantalum(dir.path(), &["check", "d.tant", "--json"]);
+        assert_eq!(output.status.code(), Some(1));
+        let outcome: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(outcome["findings"][0]["remedy"], remedy, "{outcome}");
+        flip(&image, at);
+    }
+    assert!(fs::read(&image).unwrap() == before, "a check changed the image");
+}
+
+#[test]
+fn a_repair_does_what_is_sound_and_refuses_the_rest() {
+    let dir = TempDir::new().unwrap();
+    printed(tantalum(dir.path(), &["create", "d.tant", "--profile", "femu-2021", "--capacity", "64M"]));
+    let image = dir.path().join("d.tant");
+    let text = printed(tantalum(dir.path(), &["check", "--repair", "d.tant"]));
+    assert!(text.starts_with("nothing repaired"), "{text}");
+    flip(&image, 2048 + 9);
+    let message = refused(dir.path(), &["info", "d.tant"]);
+    assert!(message.contains("tantalum check --repair"), "{message}");
+    let text = printed(tantalum(dir.path(), &["check", "--repair", "d.tant"]));
+    assert!(text.starts_with("repaired: a new tally was made"), "{text}");
+    printed(tantalum(dir.path(), &["info", "d.tant"]));
+    flip(&image, 69632 + 5);
+    let before = fs::read(&image).unwrap();
+    let output = tantalum(dir.path(), &["check", "--repair", "d.tant"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text.starts_with("nothing repaired: something is beyond repair"), "{text}");
+    assert!(fs::read(&image).unwrap() == before, "a refused repair changed the image");
+}
+
+#[test]
+fn what_is_no_image_cannot_be_checked() {
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("letter.txt"), "Dear reader, ".repeat(1000)).unwrap();
+    for command in [&["check", "letter.txt"][..], &["check", "missing.tant", "--repair"]] {
+        let message = refused(dir.path(), command);
+        assert!(message.starts_with("error: image "), "{message}");
+    }
+}
+
 #[test]
 fn a_bench_prints_one_json_object() {
     let dir = TempDir::new().unwrap();

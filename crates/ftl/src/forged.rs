@@ -95,10 +95,10 @@ fn transaction(ftl: &mut Ftl, round: u32) {
     ftl.begin_transaction(tx);
     let slots = [70, 71].map(|lpn| (tx, Lpn(lpn), ftl.nand_mut().stage(&[1; UNIT_BYTES]).unwrap()));
     ftl.write_transaction_page(&slots, 0).unwrap();
-    if round % 3 > 0 {
-        ftl.commit(tx, 0).unwrap();
-    } else {
+    if round.is_multiple_of(3) {
         ftl.abort(tx);
+    } else {
+        ftl.commit(tx, 0).unwrap();
     }
 }
 
