@@ -156,22 +156,27 @@ impl Model {
 
 #[test]
 fn what_was_flushed_survives_a_killed_process() {
-    let seed: u64 = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     let folder = tempfile::tempdir().unwrap();
     let image = folder.path().join("drive.tantalum");
-    let mut profile = Profile::load("femu-2021").unwrap();
+    kill_again_and_again(&image, "femu-2021");
+    tells_what_happened(&image);
+}
+
+fn kill_again_and_again(image: &Path, profile: &str) {
+    let seed: u64 = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    let mut profile = Profile::load(profile).unwrap();
     profile.capacity_bytes = 16 << 20;
-    Device::create(&image, &profile).unwrap().shutdown(0).unwrap();
+    Device::create(image, &profile).unwrap().shutdown(0).unwrap();
     let (mut model, mut next, started) = (Model(vec![0; BATCH.end as usize]), 1, Instant::now());
     for kill in 0..KILLS {
         let what = format!("seed {seed}, kill {kill}");
         let draw = mixed(seed << 32 | u64::from(kill));
         let beyond = Duration::from_micros(draw % 5_000);
-        let flushed = work_and_kill(&image, next, draw >> 32 & 31, beyond);
+        let flushed = work_and_kill(image, next, draw >> 32 & 31, beyond);
         (next..=flushed).for_each(|round| model.apply(round));
-        let found = check(&image, &mut |_, _| std::ops::ControlFlow::Continue(())).unwrap();
+        let found = check(image, &mut |_, _| std::ops::ControlFlow::Continue(())).unwrap();
         assert_eq!(found.findings, [], "{what}");
-        let device = Device::open(&image).unwrap();
+        let device = Device::open(image).unwrap();
         device.audit();
         assert!(!device.recovery().clean, "{what}: the process was killed");
         // the process found the drive as this one had left it, without a word too
@@ -180,7 +185,6 @@ fn what_was_flushed_survives_a_killed_process() {
         next = flushed + 2;
     }
     println!("{next} rounds and {KILLS} kills in {:?}", started.elapsed());
-    tells_what_happened(&image);
 }
 
 /// `tantalum info` after a kill.
