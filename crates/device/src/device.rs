@@ -7,6 +7,7 @@
 //! - What waits in the cache and on the way to flash never exceeds what the capacitor can dump (hazard 12).
 //! - Whatever a command refuses, it has changed nothing.
 
+use tantalum_ftl::canary::{self, Guard};
 use tantalum_ftl::{
     Ftl, FtlError, Generation, HostUnit, Lpn, Metadata, RecoveryReport, Seq, ShareRange, TxId,
 };
@@ -414,6 +415,10 @@ impl Device {
         if let Some(old) = self.cache.insert(HostUnit { slot, lpn, version, metadata, hint }) {
             ftl.nand_mut().release(old);
         }
+        #[cfg(feature = "canaries")]
+        if canary::out(Guard::OldCopyGivenUpEarly) {
+            ftl.give_up(lpn);
+        }
         self.host.units_written += 1;
         Ok(room_ns)
     }
@@ -544,6 +549,9 @@ impl Device {
         mut lpns: impl Iterator<Item = u32>,
         at_ns: Nanoseconds,
     ) -> Result<(), Status> {
+        if canary::out(Guard::ReplacedNotSettled) {
+            return Ok(());
+        }
         if self.is_protected() && lpns.any(|lpn| self.cache.get(Lpn(lpn)).is_some()) {
             self.drain(at_ns)?;
         }

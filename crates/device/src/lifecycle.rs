@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use tantalum_ftl::canary::{self, Guard};
 use tantalum_ftl::{FormatError, Ftl, FtlError, HostUnit, Layout, LayoutError, RecoveryReport};
 use tantalum_nand::{Access, LostProgram, Nand, NandError, Nanoseconds, Operation, Outcome, UNIT_BYTES};
 
@@ -213,6 +214,7 @@ impl Profile {
         let units_per_page = u64::from(self.flash.page_bytes) / UNIT_BYTES as u64;
         let dumped = match self.power.plp {
             crate::profile::Plp::None => u64::MAX,
+            _ if canary::out(Guard::DumpUnbounded) => u64::MAX,
             crate::profile::Plp::Capacitor => (self.power.dump_bytes / UNIT_BYTES as u64)
                 .saturating_sub(DUMP_RESERVE_PAGES * units_per_page),
         };

@@ -36,14 +36,20 @@ pub enum Guard {
     CheckpointInPlace,
     /// 10: recovery erases before its own checkpoint stands.
     RecoveryErases,
-    /// 10: a dump is given up before what it brought back is on flash.
-    DumpGivenUpEarly,
+    /// 10: the dump leaves out what was being programmed when power went.
+    ProgramsNotDumped,
     /// 11: the blocks that journal and checkpoints need are counted as free.
     SystemBlocksForgotten,
     /// 12: the cache takes more than the capacitor can dump.
     DumpUnbounded,
     /// A copyback names an owner whose record is still in DRAM, and so makes part of a step durable.
     CopyBeforeJournal,
+    /// A record waits without an open block for it: a block erased for it may be one that only the record frees.
+    JournalBlockMissing,
+    /// A log page is overwritten without its home having been told: a stale hint may claim the home after a cut.
+    HomeNotSettled,
+    /// What a step replaces is in protected DRAM, from which the dump brings it back over the step.
+    ReplacedNotSettled,
 }
 
 #[cfg(feature = "canaries")]

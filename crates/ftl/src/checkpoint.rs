@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use tantalum_nand::{BlockId, NandError, Nanoseconds, PageId, Ppn, UNIT_BYTES};
 
 use crate::blocks::BlockUse;
+use crate::canary::{self, Guard};
 use crate::error::FtlError;
 use crate::ftl::{Counters, Ftl, Programmed};
 use crate::logs::Living;
@@ -244,6 +245,12 @@ impl Ftl {
         let step = self.next_seq();
         self.counters.checkpoints += 1;
         let bytes = self.contents(clean).encode();
+        if canary::out(Guard::CheckpointInPlace) {
+            for block in std::mem::take(&mut self.checkpoint.blocks) {
+                self.nand.erase(block, at_ns)?;
+                self.blocks.release(self.geometry.plane_of(block), block);
+            }
+        }
         let (blocks, done_ns) = self.program_checkpoint(&bytes, step, at_ns)?;
         self.retain_only(blocks, step);
         Ok(done_ns)

@@ -7,6 +7,7 @@
 use tantalum_nand::{BlockId, Nanoseconds, PageState, Ppn, Source, UNIT_BYTES, UnitSpare};
 
 use crate::blocks::BlockUse;
+use crate::canary::{self, Guard};
 use crate::error::FtlError;
 use crate::ftl::{Ftl, PageImage, Target};
 use crate::journal::Record;
@@ -235,6 +236,15 @@ impl Ftl {
             moving.step = self.next_seq();
         }
         let ppn = unit.ppn;
+        if canary::out(Guard::CopybackTakesNewVersion)
+            && let Some(lpn) = unit.plain
+        {
+            let metadata = spare::metadata(&self.nand.spare(ppn)?);
+            let version = self.next_seq();
+            moving.page.push(Source::Copy(ppn), spare::plain(lpn, version, version, &metadata));
+            moving.units.push((ppn, Moving::Plain(lpn)));
+            return Ok(());
+        }
         if let Some(lpn) = unit.plain {
             moving.page.push_move(ppn, spare::head(moving.step));
             moving.units.push((ppn, Moving::Plain(lpn)));
@@ -312,7 +322,10 @@ impl Ftl {
         }
         // The copy asserts owners by itself. If one of them is recorded in a step that is not durable yet, the copy
         // would make that owner durable without the rest of its step.
-        if collection.moving.names_recorded_owners && !self.journal.buffer.is_empty() {
+        if collection.moving.names_recorded_owners
+            && !self.journal.buffer.is_empty()
+            && !canary::out(Guard::CopyBeforeJournal)
+        {
             let recorded_ns = self.flush_journal(at_ns)?;
             collection.moving.earliest_ns = collection.moving.earliest_ns.max(recorded_ns);
         }
@@ -351,7 +364,7 @@ impl Ftl {
         at_ns: Nanoseconds,
     ) -> Result<(), FtlError> {
         self.map.relocate_owners(from, to, in_spare);
-        if in_spare {
+        if in_spare || canary::out(Guard::ExtraOwnersForgotten) {
             return Ok(());
         }
         let spare = Spare::decode(spare).expect("it was just encoded");

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 
 use tantalum_nand::{LostProgram, Nanoseconds, Slot, Source, UnitSpare};
 
+use crate::canary::{self, Guard};
 use crate::error::FtlError;
 use crate::ftl::{Ftl, HostUnit, PageImage};
 use crate::journal::{Record, Waiting, encode_page, used_bytes};
@@ -46,8 +47,9 @@ impl Ftl {
         let mut dump = Dump { page: PageImage::new(), place: 0, units: 0 };
         for (slot, bytes) in lost.into_iter().flat_map(|program| program.units) {
             // an atomic batch is acknowledged once it is on flash: one that is lost may be lost
-            let saved = Spare::decode(&bytes)
-                .is_some_and(|spare| spare.kind == Kind::Data && !matches!(spare.mark, Mark::Batch(_)));
+            let saved = !canary::out(Guard::ProgramsNotDumped)
+                && Spare::decode(&bytes)
+                    .is_some_and(|spare| spare.kind == Kind::Data && !matches!(spare.mark, Mark::Batch(_)));
             if saved {
                 self.dump_unit(&mut dump, slot, bytes, cut_ns)?;
             } else {

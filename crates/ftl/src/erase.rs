@@ -16,6 +16,7 @@ use std::collections::BTreeSet;
 use tantalum_nand::{BlockId, NandError, Nanoseconds};
 
 use crate::blocks::BlockUse;
+use crate::canary::{self, Guard};
 use crate::error::FtlError;
 use crate::ftl::Ftl;
 use crate::journal::Record;
@@ -29,8 +30,11 @@ impl Ftl {
             self.journal_memberships(block, at_ns)?;
             self.blocks.clear_marks(block);
         }
-        self.flush_journal(at_ns)?;
-        match self.nand.erase(block, at_ns.max(self.nand.programs_done_ns())) {
+        if !canary::out(Guard::EraseBeforeJournal) {
+            self.flush_journal(at_ns)?;
+        }
+        let copied_ns = if canary::out(Guard::EraseBeforeCopies) { 0 } else { self.nand.programs_done_ns() };
+        match self.nand.erase(block, at_ns.max(copied_ns)) {
             Ok(_) => {
                 self.counters.erased += 1;
                 Ok(true)
@@ -54,6 +58,8 @@ impl Ftl {
             match spare.mark {
                 Mark::Plain => {}
                 Mark::Batch(batch) if self.abandoned.contains(&batch.id) => {}
+                Mark::Batch(_) if canary::out(Guard::BatchMemberErased) => {}
+                Mark::Hint(..) if canary::out(Guard::RunMemberErased) => {}
                 Mark::Batch(batch) => {
                     batches.insert(batch.id);
                 }

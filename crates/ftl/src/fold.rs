@@ -121,7 +121,7 @@ impl Fold {
 
     fn log_page(&mut self, page: LogPage) {
         let pages = self.log_pages.entry(page.hint.generation).or_default();
-        let latest = pages.entry((page.hint.attempt, page.hint.slot)).or_insert(page);
+        let latest = pages.entry((page.hint.attempt().0, page.hint.slot)).or_insert(page);
         if (page.version, page.step) > (latest.version, latest.step) {
             *latest = page;
         }
@@ -235,13 +235,14 @@ impl Fold {
                 attempts.insert(*attempt, Attempt { known: Some(*last), ..Attempt::default() });
             }
             for page in pages.values() {
-                let attempt = attempts.entry(page.hint.attempt).or_default();
-                attempt.start = page.hint.start;
+                let (number, start) = page.hint.attempt();
+                let attempt = attempts.entry(number).or_default();
+                attempt.start = start;
                 attempt.pages.insert(page.hint.slot, (page.hint.first, page.hint.end));
             }
             extend_whole_run(&mut attempts);
             for page in pages.into_values() {
-                if !in_whole_run(&attempts, page.hint.attempt, page.hint.slot) {
+                if !in_whole_run(&attempts, page.hint.attempt().0, page.hint.slot) {
                     report.hints_dropped += 1;
                     continue;
                 }

@@ -11,6 +11,7 @@ use tantalum_nand::{
 };
 
 use crate::blocks::{BlockUse, Blocks};
+use crate::canary::{self, Guard};
 use crate::checkpoint::Checkpoint;
 use crate::collect::ValidUnit;
 use crate::dump::InFlightRecords;
@@ -309,6 +310,12 @@ impl Ftl {
         })
     }
 
+    /// Forgets where a unit is, as firmware would that gives old copies up early.
+    #[cfg(feature = "canaries")]
+    pub fn give_up(&mut self, lpn: Lpn) {
+        self.map.unmap(lpn);
+    }
+
     /// Draws the next number.
     #[inline]
     pub fn next_seq(&mut self) -> Seq {
@@ -320,6 +327,9 @@ impl Ftl {
 
     /// Free blocks that journal and checkpoints may still need.
     pub(crate) fn system_blocks(&self) -> u32 {
+        if canary::out(Guard::SystemBlocksForgotten) {
+            return 0;
+        }
         let journal = JOURNAL_RESERVE_BLOCKS.saturating_sub(self.journal.blocks.len() as u32);
         let checkpoint =
             (2 * self.layout.checkpoint_blocks).saturating_sub(self.checkpoint.blocks.len() as u32);

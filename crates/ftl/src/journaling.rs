@@ -8,6 +8,7 @@
 use tantalum_nand::{NandError, Nanoseconds, Source, UNIT_BYTES, UNIT_SPARE_BYTES};
 
 use crate::blocks::BlockUse;
+use crate::canary::{self, Guard};
 use crate::error::FtlError;
 use crate::ftl::{Ftl, PageImage};
 use crate::journal::{Record, Waiting, encode_page, records_per_page, used_bytes};
@@ -26,7 +27,7 @@ impl Ftl {
             "{} records do not fit a journal page",
             records.len()
         );
-        if self.journal.open.is_none() {
+        if self.journal.open.is_none() && !canary::out(Guard::JournalBlockMissing) {
             debug_assert!(self.journal.buffer.is_empty(), "records wait and no block is open for them");
             self.open_journal_block(at_ns)?;
         }
@@ -43,6 +44,10 @@ impl Ftl {
     pub fn flush_journal(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
         if self.journal.buffer.is_empty() {
             return Ok(at_ns.max(self.nand.programs_done_ns()));
+        }
+        if canary::out(Guard::RecordTakesFlushStep) {
+            let flushed = self.next_seq();
+            self.journal.buffer.iter_mut().for_each(|waiting| waiting.record.set_step(flushed));
         }
         let mut page_bytes = std::mem::take(&mut self.scratch.page);
         page_bytes.resize(self.geometry.page_bytes as usize, 0);
@@ -130,7 +135,11 @@ impl Ftl {
     fn prepare_journal_block(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
         let half = self.geometry.pages_per_block / 2;
         let due = self.journal.open.is_some_and(|block| self.nand.next_page(block) >= half);
-        if due && self.journal.next.is_none() && !self.journal.preparing {
+        if due
+            && self.journal.next.is_none()
+            && !self.journal.preparing
+            && !canary::out(Guard::JournalBlockMissing)
+        {
             self.journal.preparing = true;
             let block = self.take_system_block(BlockUse::Journal, at_ns);
             self.journal.preparing = false;

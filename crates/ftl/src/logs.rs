@@ -176,8 +176,9 @@ impl Logs {
     /// A hinted page was programmed: its hint lives.
     pub fn programmed(&mut self, map: &mut Map, log_lpn: Lpn, hint: Hint, version: Seq) {
         if let Some(log) = self.logs.get_mut(&hint.generation) {
-            let attempt = log.attempts.entry(hint.attempt).or_default();
-            attempt.start = hint.start;
+            let (number, start) = hint.attempt();
+            let attempt = log.attempts.entry(number).or_default();
+            attempt.start = start;
             attempt.pages.insert(hint.slot, (hint.first, hint.end));
         }
         self.living.insert(log_lpn.0, Living { hint, version, claims_home: hint.home.is_some() });
@@ -252,7 +253,7 @@ impl Logs {
     /// Whether a page lies in its log's whole run. Call [`Logs::extend`] first.
     pub fn is_whole(&self, hint: &Hint) -> bool {
         let log = self.logs.get(&hint.generation);
-        log.is_some_and(|log| in_whole_run(&log.attempts, hint.attempt, hint.slot))
+        log.is_some_and(|log| in_whole_run(&log.attempts, hint.attempt().0, hint.slot))
     }
 
     /// Extends what is known of a log's whole run.

@@ -18,6 +18,7 @@ use tantalum_nand::{
 };
 
 use crate::blocks::{BlockUse, Blocks};
+use crate::canary::{self, Guard};
 use crate::checkpoint::{Checkpoint, Contents};
 use crate::dump::InFlightRecords;
 use crate::error::{FtlError, LayoutError};
@@ -449,9 +450,11 @@ impl Ftl {
         marked: &BTreeSet<BlockId>,
         at_ns: Nanoseconds,
     ) -> Result<(), FtlError> {
-        self.abandoned = batches_dropped;
-        logs.into_iter().for_each(|(generation, attempts)| self.logs.found(generation, attempts));
-        marked.iter().for_each(|block| self.blocks.mark(*block));
+        if !canary::out(Guard::RecoveryErases) {
+            self.abandoned = batches_dropped;
+            logs.into_iter().for_each(|(generation, attempts)| self.logs.found(generation, attempts));
+            marked.iter().for_each(|block| self.blocks.mark(*block));
+        }
         self.blocks.recovering = true;
         self.take_checkpoint(at_ns, false)?;
         self.blocks.recovering = false;

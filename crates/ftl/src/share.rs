@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 
 use tantalum_nand::{Nand, NandError, Nanoseconds, Ppn};
 
+use crate::canary::{self, Guard};
 use crate::error::FtlError;
 use crate::ftl::Ftl;
 use crate::journal::Record;
@@ -187,6 +188,9 @@ impl Ftl {
     /// is still on flash, or in a checkpoint, claims it after a cut.
     pub(crate) fn superseded(&mut self, lpn: Lpn, version: Seq, at_ns: Nanoseconds) -> Result<(), FtlError> {
         let Some((home, version)) = self.logs.superseded(&mut self.map, lpn, version) else { return Ok(()) };
+        if canary::out(Guard::HomeNotSettled) {
+            return Ok(());
+        }
         let step = self.next_seq();
         self.logs.home_taken(&mut self.map, home, version);
         let record = match self.map.lookup(home) {

@@ -1,5 +1,6 @@
 //! The words of the map: logical addresses, versions, hints, transactions.
 
+use crate::canary::{self, Guard};
 use std::fmt;
 
 /// A hash map whose order depends on nothing but its contents, so that runs repeat.
@@ -84,6 +85,11 @@ pub struct Hint {
 }
 
 impl Hint {
+    /// Its attempt, and the slot at which that starts. Slots of different attempts never count together (hazard 8).
+    pub(crate) fn attempt(&self) -> (u32, u32) {
+        if canary::out(Guard::AttemptsMixed) { (0, 1) } else { (self.attempt, self.start) }
+    }
+
     /// Whether a drive of so many units can have accepted it.
     pub(crate) fn is_possible(&self, logical_units: u32) -> bool {
         let slots = 1 <= self.start && self.start <= self.first && self.first <= self.slot;
