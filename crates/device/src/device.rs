@@ -412,7 +412,12 @@ impl Device {
             Err(error) => return Err(FtlError::from(error).into()),
         };
         let version = ftl.next_seq();
-        if let Some(old) = self.cache.insert(HostUnit { slot, lpn, version, metadata, hint }) {
+        let unit = HostUnit { slot, lpn, version, metadata, hint };
+        if let Err(error) = ftl.protect(&unit, data) {
+            ftl.nand_mut().release(slot);
+            return Err(error.into());
+        }
+        if let Some(old) = self.cache.insert(unit) {
             ftl.nand_mut().release(old);
         }
         #[cfg(feature = "canaries")]
@@ -493,8 +498,12 @@ impl Device {
             }
             self.cache.programmed(page.len() as u32, done_ns);
         }
+        let unprotected = match written {
+            Ok(_) => self.unprotect(&page),
+            Err(_) => Ok(()),
+        };
         self.page = page;
-        written
+        unprotected.and(written)
     }
 
     /// Programs everything that waits.
@@ -509,7 +518,17 @@ impl Device {
     /// Forgets what waits for a logical page, because something newer took its place.
     pub(crate) fn forget_cached(&mut self, lpn: Lpn) -> Result<(), Status> {
         if let Some(unit) = self.cache.remove(lpn) {
-            self.ftl_mut()?.nand_mut().release(unit.slot);
+            let ftl = self.ftl_mut()?;
+            ftl.nand_mut().release(unit.slot);
+            ftl.unprotect(lpn)?;
+        }
+        Ok(())
+    }
+
+    fn unprotect(&mut self, units: &[HostUnit]) -> Result<(), Status> {
+        let ftl = self.ftl_mut()?;
+        for unit in units {
+            ftl.unprotect(unit.lpn)?;
         }
         Ok(())
     }

@@ -3,12 +3,14 @@
 use std::path::Path;
 
 use tantalum_ftl::canary::{self, Guard};
-use tantalum_ftl::{FormatError, Ftl, FtlError, HostUnit, Layout, LayoutError, RecoveryReport};
+use tantalum_ftl::{
+    FormatError, Ftl, FtlError, HostUnit, Layout, LayoutError, RecoveryReport, protected_bytes,
+};
 use tantalum_nand::{Access, LostProgram, Nand, NandError, Nanoseconds, Operation, Outcome, UNIT_BYTES};
 
 use crate::device::{Device, HostCounters, Power};
 use crate::power::PowerLoss;
-use crate::profile::{CacheMode, InvalidField, Profile, ProfileError};
+use crate::profile::{CacheMode, InvalidField, Plp, Profile, ProfileError};
 use crate::status::Status;
 
 /// Why a drive could not be made or opened.
@@ -51,8 +53,13 @@ impl Device {
         profile.validate()?;
         let geometry = profile.geometry().map_err(LayoutError::from).map_err(FormatError::from)?;
         // what cannot be laid out leaves no file behind
-        Layout::plan(&geometry, &profile.ftl_config()).map_err(FormatError::from)?;
-        let nand = Nand::create(path, geometry, profile.timing(), &profile.to_toml(), 0)?;
+        let config = profile.ftl_config();
+        let layout = Layout::plan(&geometry, &config).map_err(FormatError::from)?;
+        let protected = match profile.power.plp {
+            Plp::None => 0,
+            Plp::Capacitor => protected_bytes(&geometry, layout.dump_blocks, config.protected_units),
+        };
+        let nand = Nand::create(path, geometry, profile.timing(), &profile.to_toml(), protected)?;
         Device::format(nand, profile)
     }
 
@@ -213,9 +220,9 @@ impl Profile {
         };
         let units_per_page = u64::from(self.flash.page_bytes) / UNIT_BYTES as u64;
         let dumped = match self.power.plp {
-            crate::profile::Plp::None => u64::MAX,
+            Plp::None => u64::MAX,
             _ if canary::out(Guard::DumpUnbounded) => u64::MAX,
-            crate::profile::Plp::Capacitor => (self.power.dump_bytes / UNIT_BYTES as u64)
+            Plp::Capacitor => (self.power.dump_bytes / UNIT_BYTES as u64)
                 .saturating_sub(DUMP_RESERVE_PAGES * units_per_page),
         };
         units.min(dumped).max(2 * units_per_page) as usize

@@ -71,6 +71,10 @@ impl Profile {
                 Plp::None => 0,
                 Plp::Capacitor => (self.power.dump_bytes / UNIT_BYTES as u64) as u32,
             },
+            protected_units: match self.power.plp {
+                Plp::None => 0,
+                Plp::Capacitor => self.cache_units() as u32,
+            },
             shared_owners: self.limits.shared_owners,
         }
     }

@@ -245,6 +245,9 @@ impl Ftl {
         let step = self.next_seq();
         self.counters.checkpoints += 1;
         let bytes = self.contents(clean).encode();
+        if let Some(protected) = &mut self.protected {
+            protected.checkpoint(&mut self.nand, step)?;
+        }
         if canary::out(Guard::CheckpointInPlace) {
             for block in std::mem::take(&mut self.checkpoint.blocks) {
                 self.nand.erase(block, at_ns)?;

@@ -6,13 +6,16 @@
 
 use std::collections::VecDeque;
 
-use tantalum_nand::{LostProgram, Nanoseconds, Slot, Source, UnitSpare};
+use tantalum_nand::{
+    BlockId, LostProgram, Nand, NandError, Nanoseconds, Slot, Source, UNIT_BYTES, UnitSpare,
+};
 
 use crate::canary::{self, Guard};
 use crate::error::FtlError;
 use crate::ftl::{Ftl, HostUnit, PageImage};
-use crate::journal::{Record, Waiting, encode_page, used_bytes};
+use crate::journal::{Record, Waiting, encode_page, records_per_page, used_bytes};
 use crate::spare::{Kind, Mark, Spare};
+use crate::types::Seq;
 
 /// Journal pages whose program may not have completed, kept for the dump.
 #[derive(Clone, Debug, Default)]
@@ -44,23 +47,23 @@ impl Ftl {
         cached: impl Iterator<Item = HostUnit>,
         cut_ns: Nanoseconds,
     ) -> Result<u64, FtlError> {
-        let mut dump = Dump { page: PageImage::new(), place: 0, units: 0 };
+        let mut dump = DumpPages::new(self.dump_blocks.clone());
         for (slot, bytes) in lost.into_iter().flat_map(|program| program.units) {
             // an atomic batch is acknowledged once it is on flash: one that is lost may be lost
             let saved = !canary::out(Guard::ProgramsNotDumped)
                 && Spare::decode(&bytes)
                     .is_some_and(|spare| spare.kind == Kind::Data && !matches!(spare.mark, Mark::Batch(_)));
             if saved {
-                self.dump_unit(&mut dump, slot, bytes, cut_ns)?;
+                dump.push(&mut self.nand, slot, bytes, cut_ns)?;
             } else {
                 self.nand.release(slot);
             }
         }
         let step = self.next_seq();
         for unit in cached {
-            self.dump_unit(&mut dump, unit.slot, unit.spare(step), cut_ns)?;
+            dump.push(&mut self.nand, unit.slot, unit.spare(step), cut_ns)?;
         }
-        self.program_dump_page(&mut dump, cut_ns)?;
+        dump.end_page(&mut self.nand, cut_ns)?;
         self.dump_journal(&mut dump, cut_ns)?;
         assert!(
             dump.units <= u64::from(self.config.dump_units),
@@ -69,48 +72,11 @@ impl Ftl {
             self.config.dump_units
         );
         self.counters.programmed.dump += dump.units;
+        self.restart_protected()?;
         Ok(dump.units)
     }
 
-    fn dump_unit(
-        &mut self,
-        dump: &mut Dump,
-        slot: Slot,
-        bytes: UnitSpare,
-        cut_ns: Nanoseconds,
-    ) -> Result<(), FtlError> {
-        dump.page.push(Source::Staged(slot), bytes);
-        if dump.page.used == self.geometry.units_per_page() as usize {
-            self.program_dump_page(dump, cut_ns)?;
-        }
-        Ok(())
-    }
-
-    fn program_dump_page(&mut self, dump: &mut Dump, cut_ns: Nanoseconds) -> Result<(), FtlError> {
-        if dump.page.used == 0 {
-            return Ok(());
-        }
-        let units = self.geometry.units_per_page() as usize;
-        loop {
-            let block = *self.dump_blocks.get(dump.place).ok_or(FtlError::CapacityExceeded)?;
-            let index = self.nand.next_page(block);
-            if index == self.geometry.pages_per_block {
-                dump.place += 1;
-                continue;
-            }
-            let place = self.geometry.page(block, index);
-            match self.nand.program(place, &dump.page.sources[..units], &dump.page.spares[..units], cut_ns) {
-                Ok(_) => break,
-                Err(tantalum_nand::NandError::ProgramFailed { .. }) => dump.place += 1,
-                Err(error) => return Err(error.into()),
-            }
-        }
-        dump.units += dump.page.used as u64;
-        dump.page = PageImage::new();
-        Ok(())
-    }
-
-    fn dump_journal(&mut self, dump: &mut Dump, cut_ns: Nanoseconds) -> Result<(), FtlError> {
+    fn dump_journal(&mut self, dump: &mut DumpPages, cut_ns: Nanoseconds) -> Result<(), FtlError> {
         let in_flight = std::mem::take(&mut self.in_flight_records.0);
         let records: Vec<Record> = in_flight
             .into_iter()
@@ -120,25 +86,89 @@ impl Ftl {
             .filter(|waiting| waiting.ready_ns <= cut_ns)
             .map(|waiting| waiting.record)
             .collect();
-        // on a block of its own, as its first page tells recovery what a block holds
-        if self.dump_blocks.get(dump.place).is_some_and(|block| self.nand.next_page(*block) > 0) {
-            dump.place += 1;
-        }
         let step = self.next_seq();
-        for chunk in records.chunks(self.records_per_page()) {
-            let mut bytes = vec![0; self.geometry.page_bytes as usize];
-            encode_page(chunk.iter(), &mut bytes);
-            dump.page =
-                self.stage_page(&bytes[..used_bytes(chunk.len())], &Spare::new(Kind::Journal, step))?;
-            self.program_dump_page(dump, cut_ns)?;
-        }
-        Ok(())
+        dump.push_records(&mut self.nand, &records, step, cut_ns)
     }
 }
 
-/// A dump under way.
-struct Dump {
-    page: PageImage,
+/// The pages of a dump, on the blocks kept for it.
+pub(crate) struct DumpPages {
+    blocks: Vec<BlockId>,
     place: usize,
+    page: PageImage,
     units: u64,
+}
+
+impl DumpPages {
+    /// A dump onto these blocks, which are erased or hold the start of it.
+    pub fn new(blocks: Vec<BlockId>) -> DumpPages {
+        DumpPages { blocks, place: 0, page: PageImage::new(), units: 0 }
+    }
+
+    /// Adds a unit.
+    pub fn push(
+        &mut self,
+        nand: &mut Nand,
+        slot: Slot,
+        bytes: UnitSpare,
+        at_ns: Nanoseconds,
+    ) -> Result<(), FtlError> {
+        self.page.push(Source::Staged(slot), bytes);
+        if self.page.used == nand.geometry().units_per_page() as usize {
+            self.end_page(nand, at_ns)?;
+        }
+        Ok(())
+    }
+
+    /// Programs the page that is being filled.
+    pub fn end_page(&mut self, nand: &mut Nand, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        if self.page.used == 0 {
+            return Ok(());
+        }
+        let geometry = *nand.geometry();
+        let units = geometry.units_per_page() as usize;
+        loop {
+            let block = *self.blocks.get(self.place).ok_or(FtlError::CapacityExceeded)?;
+            let index = nand.next_page(block);
+            if index == geometry.pages_per_block {
+                self.place += 1;
+                continue;
+            }
+            let place = geometry.page(block, index);
+            match nand.program(place, &self.page.sources[..units], &self.page.spares[..units], at_ns) {
+                Ok(_) => break,
+                Err(NandError::ProgramFailed { .. }) => self.place += 1,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.units += self.page.used as u64;
+        self.page = PageImage::new();
+        Ok(())
+    }
+
+    /// Programs journal pages.
+    pub fn push_records(
+        &mut self,
+        nand: &mut Nand,
+        records: &[Record],
+        step: Seq,
+        at_ns: Nanoseconds,
+    ) -> Result<(), FtlError> {
+        // on a block of its own, as its first page tells recovery what a block holds
+        while self.blocks.get(self.place).is_some_and(|block| nand.next_page(*block) > 0) {
+            self.place += 1;
+        }
+        let units_per_page = nand.geometry().units_per_page();
+        let spare = Spare::new(Kind::Journal, step).encode();
+        for chunk in records.chunks(records_per_page(units_per_page)) {
+            let mut bytes = vec![0; units_per_page as usize * UNIT_BYTES];
+            encode_page(chunk.iter(), &mut bytes);
+            for unit in bytes[..used_bytes(chunk.len())].chunks(UNIT_BYTES) {
+                let slot = nand.stage(unit)?;
+                self.page.push(Source::Staged(slot), spare);
+            }
+            self.end_page(nand, at_ns)?;
+        }
+        Ok(())
+    }
 }

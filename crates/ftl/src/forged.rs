@@ -28,6 +28,7 @@ const TIMING: Timing = Timing {
     channel_bytes_per_second: 400_000_000,
 };
 const CONFIG: FtlConfig = FtlConfig {
+    protected_units: 0,
     logical_units: 128,
     victim_policy: VictimPolicy::Greedy,
     wear_spread: 8,

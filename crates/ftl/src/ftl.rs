@@ -20,6 +20,7 @@ use crate::journal::Journal;
 use crate::layout::{FtlConfig, JOURNAL_RESERVE_BLOCKS, Layout};
 use crate::logs::{HintError, Logs};
 use crate::map::Map;
+use crate::protected::Protected;
 use crate::spare::{self, BatchMark, Kind, Mark, Spare};
 use crate::stream::Stream;
 use crate::transactions::{Transactions, TxPage};
@@ -122,6 +123,8 @@ pub struct Ftl {
     pub(crate) collect: Stream,
     pub(crate) journal: Journal,
     pub(crate) in_flight_records: InFlightRecords,
+    /// The image's copy of what a capacitor protects, if a file is to outlive the process.
+    pub(crate) protected: Option<Protected>,
     pub(crate) logs: Logs,
     pub(crate) transactions: Transactions,
     pub(crate) checkpoint: Checkpoint,
@@ -295,6 +298,7 @@ impl Ftl {
             collect: self.collect.clone(),
             journal: self.journal.clone(),
             in_flight_records: self.in_flight_records.clone(),
+            protected: self.protected.clone(),
             logs: self.logs.clone(),
             transactions: self.transactions.clone(),
             checkpoint: self.checkpoint.clone(),
@@ -321,6 +325,34 @@ impl Ftl {
     pub fn next_seq(&mut self) -> Seq {
         self.seq.0 += 1;
         self.seq
+    }
+
+    // -- what a capacitor protects ------------------------------------------------------------------------------
+
+    /// A unit is about to wait in the cache: from now on it outlives the process, if a capacitor protects it.
+    #[inline]
+    pub fn protect(&mut self, unit: &HostUnit, data: &[u8]) -> Result<(), FtlError> {
+        match &mut self.protected {
+            Some(protected) => protected.cached(&mut self.nand, unit, data),
+            None => Ok(()),
+        }
+    }
+
+    /// A unit no longer waits in the cache.
+    #[inline]
+    pub fn unprotect(&mut self, lpn: Lpn) -> Result<(), FtlError> {
+        match &mut self.protected {
+            Some(protected) => protected.uncached(&mut self.nand, lpn),
+            None => Ok(()),
+        }
+    }
+
+    /// What was protected is void, and the next dump has these blocks.
+    pub(crate) fn restart_protected(&mut self) -> Result<(), FtlError> {
+        match &mut self.protected {
+            Some(protected) => protected.restart(&mut self.nand, &self.dump_blocks),
+            None => Ok(()),
+        }
     }
 
     // -- space ------------------------------------------------------------------------------------------------

@@ -85,7 +85,8 @@ struct PageHeader {
 }
 
 const MAGIC: u32 = u32::from_le_bytes(*b"TJN1");
-const RECORD_BYTES: usize = size_of::<RecordBytes>();
+/// Bytes of a record.
+pub const RECORD_BYTES: usize = size_of::<RecordBytes>();
 const HEADER_BYTES: usize = size_of::<PageHeader>();
 const _: () = assert!(RECORD_BYTES == 28 && HEADER_BYTES == 8);
 
@@ -178,6 +179,17 @@ pub fn decode_page(page: &[u8]) -> Option<Vec<Record>> {
         .take(count)
         .map(|bytes| Record::decode(RecordBytes::ref_from_bytes(bytes).ok()?))
         .collect()
+}
+
+/// Appends one record's bytes.
+pub fn encode_record(record: &Record, bytes: &mut Vec<u8>) {
+    bytes.extend_from_slice(record.encode().as_bytes());
+}
+
+/// Reads records one after the other; none if one is not of this version.
+pub fn decode_records(bytes: &[u8]) -> Option<Vec<Record>> {
+    let records = bytes.chunks_exact(RECORD_BYTES);
+    records.map(|bytes| Record::decode(RecordBytes::ref_from_bytes(bytes).ok()?)).collect()
 }
 
 /// A record that waits for its page.

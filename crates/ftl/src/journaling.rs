@@ -37,6 +37,9 @@ impl Ftl {
         let names_places = records.iter().any(|record| !matches!(record, Record::Trim { .. }));
         let ready_ns = if names_places { self.nand.programs_done_ns() } else { 0 };
         self.journal.buffer.extend(records.iter().map(|&record| Waiting { record, ready_ns }));
+        if let Some(protected) = &mut self.protected {
+            protected.recorded(&mut self.nand, records.iter())?;
+        }
         Ok(())
     }
 
@@ -63,6 +66,9 @@ impl Ftl {
             self.in_flight_records.issued(at_ns, done_ns, records);
         }
         done?;
+        if let Some(protected) = &mut self.protected {
+            protected.journaled(&mut self.nand)?;
+        }
         self.counters.programmed.journal += u64::from(self.geometry.units_per_page());
         self.prepare_journal_block(at_ns)?;
         Ok(done_ns)

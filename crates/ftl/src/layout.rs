@@ -27,6 +27,8 @@ pub struct FtlConfig {
     pub wear_spread: u32,
     /// Units that a capacitor can program after power went; 0 without one.
     pub dump_units: u32,
+    /// Units that may wait in DRAM which a capacitor protects; 0 without one.
+    pub protected_units: u32,
     /// Extra owners that the drive's DRAM holds; beyond, moving a shared unit costs a read of the spilled table.
     pub shared_owners: u32,
 }

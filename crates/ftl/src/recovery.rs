@@ -28,6 +28,7 @@ use crate::journal::{Journal, Record, decode_page};
 use crate::layout::{FtlConfig, Layout};
 use crate::logs::{Attempts, Logs};
 use crate::map::Map;
+use crate::protected::{Protected, dump_what_is_left};
 use crate::share::spare_version;
 use crate::spare::{Kind, Mark, Spare};
 use crate::stream::Stream;
@@ -59,6 +60,8 @@ pub struct RecoveryReport {
     pub transactions_completed: u64,
     /// Units written since the checkpoint in transactions that were not committed, and dropped.
     pub transaction_units_dropped: u64,
+    /// Units that had been acknowledged, waited in protected DRAM, and were brought back by the dump.
+    pub units_restored: u64,
     /// Device time that recovery took.
     pub device_ns: Nanoseconds,
 }
@@ -330,18 +333,25 @@ impl Ftl {
         let mut ftl = Ftl::assemble(nand, config, layout, blocks);
         ftl.take_checkpoint(0, true)?;
         ftl.reserve_dump_blocks(0)?;
+        ftl.protected = Protected::new(&ftl.nand, ftl.layout.dump_blocks, config.protected_units)?;
+        ftl.restart_protected()?;
         Ok(ftl)
     }
 
     /// Brings a drive back from its flash. Power may go again at any point of it. On failure the medium comes back
     /// with the error.
     pub fn recover(
-        nand: Nand,
+        mut nand: Nand,
         config: FtlConfig,
         at_ns: Nanoseconds,
     ) -> Result<(Ftl, RecoveryReport), (Box<Nand>, FormatError)> {
         let layout = match Layout::plan(nand.geometry(), &config) {
             Ok(layout) => layout,
+            Err(error) => return Err((Box::new(nand), error.into())),
+        };
+        let left = dump_what_is_left(&mut nand, layout.dump_blocks, config.protected_units);
+        let units_restored = match left {
+            Ok(units) => units,
             Err(error) => return Err((Box::new(nand), error.into())),
         };
         let mut scan = Scan {
@@ -352,7 +362,7 @@ impl Ftl {
             newest: Seq(0),
             logical_units: config.logical_units,
             transaction_units: BTreeMap::new(),
-            report: RecoveryReport::default(),
+            report: RecoveryReport { units_restored, ..RecoveryReport::default() },
         };
         let found = match scan.find() {
             Ok(found) => found,
@@ -384,6 +394,7 @@ impl Ftl {
             blocks,
             journal: Journal::default(),
             in_flight_records: InFlightRecords::default(),
+            protected: None,
             logs: Logs::default(),
             transactions: Transactions::default(),
             checkpoint: Checkpoint::default(),
@@ -434,10 +445,14 @@ impl Ftl {
             self.counters.controller[UNSAFE_SHUTDOWNS] += 1;
             self.rebase(found.logs, found.batches_dropped, &found.marked, at_ns)?;
         }
+        // the checkpoint tells all that the dump brought back
+        self.protected = Protected::new(&self.nand, self.layout.dump_blocks, self.config.protected_units)?;
+        self.restart_protected()?;
         if self.spare_blocks() <= self.collection_reserve() + self.layout.dump_blocks {
             self.collect_garbage(at_ns)?;
         }
         self.reserve_dump_blocks(at_ns)?;
+        self.restart_protected()?;
         Ok(report)
     }
 

@@ -86,6 +86,8 @@ pub(crate) trait Image: Send + Sync {
     /// Drops them, the erase being past.
     fn drop_records(&mut self, records: SavedRecords);
 
+    /// Whether it is still there when the process has ended.
+    fn outlives_process(&self) -> bool;
     /// Bytes of protected DRAM.
     fn protected_bytes(&self) -> u64;
     /// Writes protected DRAM; the range was checked.

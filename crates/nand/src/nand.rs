@@ -315,6 +315,11 @@ impl Nand {
 
     // -- protected DRAM ---------------------------------------------------------------------------------------
 
+    /// Whether the medium is in a file, and still there when the process has ended.
+    pub fn outlives_process(&self) -> bool {
+        self.image.outlives_process()
+    }
+
     /// Bytes of DRAM that survive the end of the process; those of a medium in memory are not limited before
     /// [`crate::MAX_PROTECTED_BYTES`].
     pub fn protected_bytes(&self) -> u64 {

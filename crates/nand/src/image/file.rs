@@ -437,6 +437,10 @@ impl Image for FileImage {
 
     fn drop_records(&mut self, _records: SavedRecords) {}
 
+    fn outlives_process(&self) -> bool {
+        true
+    }
+
     fn protected_bytes(&self) -> u64 {
         self.protected_bytes
     }

@@ -138,6 +138,10 @@ impl Image for MemoryImage {
         }
     }
 
+    fn outlives_process(&self) -> bool {
+        false
+    }
+
     fn protected_bytes(&self) -> u64 {
         MAX_PROTECTED_BYTES
     }
