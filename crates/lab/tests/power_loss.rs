@@ -83,3 +83,16 @@ fn what_is_found_depends_on_the_seed_and_not_on_the_threads() {
     let torture = |settings| torture(settings, &Monitor::silent()).unwrap();
     assert_eq!(torture(&one), torture(&two));
 }
+
+/// The checkpoint of a clean shutdown erased a block with members of an atomic batch, and the journal's record of that
+/// was newer than the checkpoint: recovery took the drive for one that was not shut down.
+#[test]
+fn a_shutdown_whose_checkpoint_erases_part_of_a_batch_is_found_clean() {
+    let skip = "0,2..8,16..32,33..38,39,41,44,49..51,52..54,59,63,65,68..70,72..74,76..80,88..90,92..94,100..103,\
+                133..266,297..330";
+    let plan = Plan { age: 330, commands: 1, skip: skip.parse().unwrap(), ..Plan::default() };
+    let drives = drive(8192, CacheMode::Off, Plp::None);
+    let settings = Settings { seeds: 7..8, drives, plan, minutes: None, threads: 1 };
+    let crash = torture(&settings, &Monitor::silent()).unwrap();
+    assert_eq!(crash.outcome.violations, []);
+}

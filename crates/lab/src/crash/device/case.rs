@@ -126,8 +126,11 @@ impl Case {
                 case.plan.cuts = Cuts::At(point.clone());
                 case.plan.second_cut = false;
             }
-            // without a cut: up to the command at which it shows
-            (_, None) => case.plan.commands = (found.command + 1).saturating_sub(case.plan.age),
+            // without a cut: the command at which it shows is the only one with cuts
+            (_, None) => {
+                case.plan.age = found.command;
+                case.plan.commands = 1;
+            }
         }
         case
     }

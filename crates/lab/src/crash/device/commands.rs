@@ -72,7 +72,7 @@ impl Run {
         let data: Vec<u8> = new.values().flat_map(|stamp| unit_of(*stamp)).collect();
         self.oracle.issue(&new, false);
         self.host.submit(Command::Write { lpn: Lpn(range.start), data: &data, fua })?;
-        self.oracle.acknowledge(&new, fua || self.protected);
+        self.oracle.acknowledge(&new, fua || self.durable_writes);
         Ok(())
     }
 

@@ -51,7 +51,8 @@ impl Frame {
 #[derive(Clone)]
 pub(super) struct LogHost {
     base: u32,
-    protected: bool,
+    /// Whether a page is durable when it is written.
+    durable_writes: bool,
     header: u64,
     generation: Generation,
     frames: Vec<Frame>,
@@ -68,11 +69,11 @@ pub(super) struct LogHost {
 
 impl LogHost {
     /// A new log. `base` is its header; homes and slots follow.
-    pub fn new(host: &mut Host, base: Lpn, protected: bool) -> Result<LogHost, Stop> {
+    pub fn new(host: &mut Host, base: Lpn, durable_writes: bool) -> Result<LogHost, Stop> {
         let generation = begin(host)?;
         let mut log = LogHost {
             base: base.0,
-            protected,
+            durable_writes,
             header: 1,
             generation,
             frames: Vec::new(),
@@ -154,7 +155,7 @@ impl LogHost {
             self.frames.truncate(first as usize - 1);
             self.attempt += 1;
             self.start = first;
-        } else if self.protected {
+        } else if self.durable_writes {
             self.flushed();
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tantalum::{Command, Device, Lpn, Outcome, Plp, PowerLoss, Smart, TxId, UNIT_BYTES};
+use tantalum::{CacheMode, Command, Device, Lpn, Outcome, Plp, PowerLoss, Smart, TxId, UNIT_BYTES};
 
 use super::case::Case;
 use super::drive::{COLD, DIRECT};
@@ -24,6 +24,8 @@ pub(super) struct Run {
     pub next_stamp: Stamp,
     /// Whether what is in DRAM survives.
     pub protected: bool,
+    /// Whether a write is durable when it returns.
+    pub durable_writes: bool,
     /// Whether something has been made durable since the last clean shutdown began: then recovery must not find that
     /// the drive was shut down.
     pub worked: bool,
@@ -45,7 +47,10 @@ impl Run {
             host.submit(Command::Write { lpn: Lpn(lpn), data: &data, fua: false })?;
         }
         host.submit(Command::Flush)?;
-        let log = LogHost::new(&mut host, Lpn(DIRECT), protected)?;
+        let durable_writes = protected || case.drive.cache == CacheMode::Off;
+        let log = LogHost::new(&mut host, Lpn(DIRECT), durable_writes)?;
+        // nothing that the run does has been flushed yet
+        host.flushed = false;
         let smart = host.device.smart();
         Ok(Run {
             seed: case.seed,
@@ -56,6 +61,7 @@ impl Run {
             transaction: None,
             next_stamp: 1,
             protected,
+            durable_writes,
             worked: true,
             tally: Tally::default(),
             units_per_page: u64::from(case.drive.page_bytes) / UNIT_BYTES as u64,
@@ -74,6 +80,7 @@ impl Run {
             transaction: self.transaction.clone(),
             next_stamp: self.next_stamp,
             protected: self.protected,
+            durable_writes: self.durable_writes,
             worked: self.worked,
             tally: Tally::default(),
             units_per_page: self.units_per_page,
