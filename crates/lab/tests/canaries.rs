@@ -45,7 +45,7 @@ fn canaries() -> Vec<Canary> {
         canary(Guard::DumpGivenUpEarly, PROTECTED, random(""), 100),
         canary(Guard::SystemBlocksForgotten, ANY, random(""), 100),
         canary(Guard::DumpUnbounded, PROTECTED, random("write=80"), 100),
-        canary(Guard::CopyBeforeJournal, ANY, random("share=30"), 200),
+        canary(Guard::CopyBeforeJournal, UNPROTECTED, random("share=30"), 200),
     ]
 }
 

@@ -96,3 +96,16 @@ fn a_shutdown_whose_checkpoint_erases_part_of_a_batch_is_found_clean() {
     let crash = torture(&settings, &Monitor::silent()).unwrap();
     assert_eq!(crash.outcome.violations, []);
 }
+
+/// A deferred share waited in the journal buffer when garbage collection moved one of its units: the copy named the
+/// new owner, and a cut before the journal page left one unit of the share done and the others not. This seed notices
+/// it when the journal is not flushed before such a copy (`canary::Guard::CopyBeforeJournal`).
+#[test]
+fn a_copyback_does_not_make_part_of_a_deferred_share_durable() {
+    let weights = "share=30".parse().unwrap();
+    let plan = Plan { cuts: Cuts::Random(40), second_cut: true, weights, ..Plan::default() };
+    let drives = drive(8192, CacheMode::Off, Plp::None);
+    let settings = Settings { seeds: 76..77, drives, plan, minutes: None, threads: 1 };
+    let crash = torture(&settings, &Monitor::silent()).unwrap();
+    assert_eq!(crash.outcome.violations, []);
+}

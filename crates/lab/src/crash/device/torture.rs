@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -135,39 +135,60 @@ impl Progress<'_> {
 pub fn torture(settings: &Settings, monitor: &Monitor) -> Result<DeviceCrash, LabError> {
     settings.validate()?;
     let duration = settings.minutes.map(|minutes| Duration::from_secs(60 * minutes));
-    let steps = match (duration, &settings.plan.cuts) {
-        (Some(duration), _) => duration.as_secs(),
-        (None, Cuts::At(_)) => cases_of(settings),
-        (None, Cuts::All) => cases_of(settings).saturating_mul(settings.plan.commands),
-        (None, Cuts::Random(count)) => cases_of(settings).saturating_mul(*count),
-    };
-    let bar = monitor.bar("power loss", steps);
+    let bar = monitor.bar("power loss", duration.map_or_else(|| steps_of(settings), |all| all.as_secs()));
     let deadline = duration.map(|duration| (Instant::now(), duration));
     let progress = Progress { bar: Some(&bar), deadline };
+    let mut crash = DeviceCrash::default();
+    let mut last_seed = None;
+    for Ended { case, report, violation, .. } in run_cases(settings, &progress) {
+        crash.outcome.seeds += u64::from(last_seed.replace(case.seed) != Some(case.seed));
+        crash.add(&case.drive, &report.tally, violation);
+    }
+    crash.interrupted = monitor.check().is_err();
+    Ok(crash)
+}
+
+/// Commands in which power is cut, or cuts.
+fn steps_of(settings: &Settings) -> u64 {
+    cases_of(settings).saturating_mul(match &settings.plan.cuts {
+        Cuts::At(_) => 1,
+        Cuts::All => settings.plan.commands,
+        Cuts::Random(count) => *count,
+    })
+}
+
+/// A case that is over.
+struct Ended {
+    number: u64,
+    case: Case,
+    report: Report,
+    violation: Option<Violation>,
+}
+
+/// Runs all cases, and gives them in the order in which they were begun.
+fn run_cases(settings: &Settings, progress: &Progress<'_>) -> Vec<Ended> {
     let work = Mutex::new(Work { settings, seed: settings.seeds.start, cases: VecDeque::new(), next: 0 });
     let ended = Mutex::new(Vec::new());
     let worker = || {
         while progress.goes_on()
             && let Some((number, case)) = next_case(&work)
         {
-            let report = run_case(&case, &progress);
-            let mut ended = ended.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-            ended.push((number, case, report));
+            let (report, violation) = run_case(&case, progress);
+            unpoisoned(&ended).push(Ended { number, case, report, violation });
         }
     };
     match settings.threads {
         0 | 1 => worker(),
         threads => thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(worker)))),
     }
-    let mut ended = ended.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-    ended.sort_by_key(|(number, ..)| *number);
-    let mut crash = DeviceCrash { interrupted: monitor.check().is_err(), ..DeviceCrash::default() };
-    let mut last_seed = None;
-    for (_, case, (report, violation)) in ended {
-        crash.outcome.seeds += u64::from(last_seed.replace(case.seed) != Some(case.seed));
-        crash.add(&case.drive, &report.tally, violation);
-    }
-    Ok(crash)
+    let mut ended = std::mem::take(&mut *unpoisoned(&ended));
+    ended.sort_by_key(|ended| ended.number);
+    ended
+}
+
+/// What a thread that panicked left is still whole: cases are pushed and popped one at a time.
+fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn cases_of(settings: &Settings) -> u64 {
@@ -184,7 +205,7 @@ struct Work<'a> {
 }
 
 fn next_case(work: &Mutex<Work<'_>>) -> Option<(u64, Case)> {
-    let mut work = work.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let mut work = unpoisoned(work);
     if work.cases.is_empty() {
         if work.settings.minutes.is_none() && work.seed >= work.settings.seeds.end {
             return None;
@@ -223,23 +244,7 @@ fn run_case(case: &Case, progress: &Progress<'_>) -> (Report, Option<Violation>)
 
 impl DeviceCrash {
     fn add(&mut self, drive: &Drive, tally: &Tally, violation: Option<Violation>) {
-        let place = self.drives.iter().position(|counts| {
-            (counts.plp, counts.cache, counts.page_bytes)
-                == (drive.plp_name(), drive.cache_name(), drive.page_bytes)
-        });
-        let place = place.unwrap_or_else(|| {
-            self.drives.push(DriveCounts {
-                plp: drive.plp_name(),
-                cache: drive.cache_name(),
-                page_bytes: drive.page_bytes,
-                cuts: 0,
-                second_cuts: 0,
-                violations: 0,
-                reached: Reached::default(),
-            });
-            self.drives.len() - 1
-        });
-        let counts = &mut self.drives[place];
+        let counts = self.counts_of(drive);
         counts.cuts += tally.cuts;
         counts.second_cuts += tally.second_cuts;
         counts.violations += u64::from(violation.is_some());
@@ -255,5 +260,17 @@ impl DeviceCrash {
             promises_checked: tally.promises_checked,
             violations: violation.into_iter().collect(),
         });
+    }
+
+    fn counts_of(&mut self, drive: &Drive) -> &mut DriveCounts {
+        let (plp, cache, page_bytes) = (drive.plp_name(), drive.cache_name(), drive.page_bytes);
+        let known =
+            |counts: &DriveCounts| (counts.plp, counts.cache, counts.page_bytes) == (plp, cache, page_bytes);
+        let place = self.drives.iter().position(known).unwrap_or(self.drives.len());
+        if place == self.drives.len() {
+            let (cuts, second_cuts, violations, reached) = (0, 0, 0, Reached::default());
+            self.drives.push(DriveCounts { plp, cache, page_bytes, cuts, second_cuts, violations, reached });
+        }
+        &mut self.drives[place]
     }
 }
