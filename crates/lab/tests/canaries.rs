@@ -21,7 +21,12 @@ struct Canary {
 const ANY: DriveChoice = DriveChoice { plp: None, cache: None, page_bytes: None };
 const UNPROTECTED: DriveChoice = DriveChoice { plp: Some(Plp::None), ..ANY };
 const PROTECTED: DriveChoice = DriveChoice { plp: Some(Plp::Capacitor), ..ANY };
+const WRITTEN_THROUGH: DriveChoice =
+    DriveChoice { cache: Some(CacheMode::Off), page_bytes: Some(8192), ..UNPROTECTED };
 const CACHED: DriveChoice = DriveChoice { cache: Some(CacheMode::Volatile), ..UNPROTECTED };
+
+/// Deferred shares that wait while garbage is collected.
+const SHARES: &str = "write=100,share=40,log=10,reopen=0,flush=1,atomic=0,remap=0,transaction=0,trim=2";
 
 fn random(weights: &str) -> Plan {
     let weights = weights.parse().expect("the table's weights are right");
@@ -45,7 +50,7 @@ fn canaries() -> Vec<Canary> {
         canary(Guard::DumpGivenUpEarly, PROTECTED, random(""), 100),
         canary(Guard::SystemBlocksForgotten, ANY, random(""), 100),
         canary(Guard::DumpUnbounded, PROTECTED, random("write=80"), 100),
-        canary(Guard::CopyBeforeJournal, UNPROTECTED, random("share=30"), 200),
+        canary(Guard::CopyBeforeJournal, WRITTEN_THROUGH, random(SHARES), 100),
     ]
 }
 

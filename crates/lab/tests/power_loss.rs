@@ -60,7 +60,7 @@ fn a_capacitor_makes_every_acknowledged_command_durable() {
 
 #[test]
 fn every_cut_of_some_commands_and_of_their_recoveries_is_survived() {
-    let plan = Plan { second_cut: true, commands: 8, ..Plan::default() };
+    let plan = Plan { second_cut: true, commands: 4, ..Plan::default() };
     let drives = DriveChoice::default();
     let crash = check(&Settings { seeds: 0..seeds(3), drives, plan, minutes: None, threads: 1 });
     assert_eq!(crash.drives.len(), 9, "three kinds of drives, three sizes of pages");
@@ -84,28 +84,26 @@ fn what_is_found_depends_on_the_seed_and_not_on_the_threads() {
     assert_eq!(torture(&one), torture(&two));
 }
 
+/// Seeds of one drive with the commands that a failure needs.
+fn focused(seeds: u64, drives: DriveChoice, weights: &str) -> Settings {
+    let weights = weights.parse().unwrap();
+    let plan = Plan { cuts: Cuts::Random(20), second_cut: true, weights, ..Plan::default() };
+    Settings { seeds: 0..seeds, drives, plan, minutes: None, threads: 1 }
+}
+
 /// The checkpoint of a clean shutdown erased a block with members of an atomic batch, and the journal's record of that
-/// was newer than the checkpoint: recovery took the drive for one that was not shut down.
+/// was newer than the checkpoint: recovery took the drive for one that was not shut down. 4 of these seeds noticed it.
 #[test]
 fn a_shutdown_whose_checkpoint_erases_part_of_a_batch_is_found_clean() {
-    let skip = "0,2..8,16..32,33..38,39,41,44,49..51,52..54,59,63,65,68..70,72..74,76..80,88..90,92..94,100..103,\
-                133..266,297..330";
-    let plan = Plan { age: 330, commands: 1, skip: skip.parse().unwrap(), ..Plan::default() };
-    let drives = drive(8192, CacheMode::Off, Plp::None);
-    let settings = Settings { seeds: 7..8, drives, plan, minutes: None, threads: 1 };
-    let crash = torture(&settings, &Monitor::silent()).unwrap();
-    assert_eq!(crash.outcome.violations, []);
+    let drives = DriveChoice { page_bytes: Some(16384), ..DriveChoice::default() };
+    check(&focused(23, drives, "atomic=30,reopen=5,log=60"));
 }
 
 /// A deferred share waited in the journal buffer when garbage collection moved one of its units: the copy named the
-/// new owner, and a cut before the journal page left one unit of the share done and the others not. This seed notices
-/// it when the journal is not flushed before such a copy (`canary::Guard::CopyBeforeJournal`).
+/// new owner, and a cut before the journal page left one unit of the share done and the others not. 3 of these seeds
+/// notice it when the journal is not flushed before such a copy (`canary::Guard::CopyBeforeJournal`).
 #[test]
 fn a_copyback_does_not_make_part_of_a_deferred_share_durable() {
-    let weights = "share=30".parse().unwrap();
-    let plan = Plan { cuts: Cuts::Random(40), second_cut: true, weights, ..Plan::default() };
-    let drives = drive(8192, CacheMode::Off, Plp::None);
-    let settings = Settings { seeds: 76..77, drives, plan, minutes: None, threads: 1 };
-    let crash = torture(&settings, &Monitor::silent()).unwrap();
-    assert_eq!(crash.outcome.violations, []);
+    let weights = "write=100,share=40,log=10,reopen=0,flush=1,atomic=0,remap=0,transaction=0,trim=2";
+    check(&focused(50, drive(8192, CacheMode::Off, Plp::None), weights));
 }

@@ -64,7 +64,7 @@ pub(super) struct Found {
     /// How many cuts there had been.
     pub cut: u64,
     /// Where power was cut, if every place is tried.
-    pub point: Option<CutPoint>,
+    pub point: Option<Box<CutPoint>>,
     pub broken: Broken,
 }
 
@@ -78,7 +78,7 @@ impl Found {
                 Broken { promise: "running drive", detail }
             }
         };
-        Found { command, cut, point, broken }
+        Found { command, cut, point: point.map(Box::new), broken }
     }
 }
 
@@ -123,7 +123,7 @@ impl Case {
         match (&self.plan.cuts, &found.point) {
             (Cuts::Random(_), _) => case.plan.cuts = Cuts::Random(found.cut + 1),
             (_, Some(point)) => {
-                case.plan.cuts = Cuts::At(point.clone());
+                case.plan.cuts = Cuts::At(CutPoint::clone(point));
                 case.plan.second_cut = false;
             }
             // without a cut: the command at which it shows is the only one with cuts

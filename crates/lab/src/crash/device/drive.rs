@@ -169,7 +169,7 @@ mod tests {
                     );
                     for drive in choice.drives(1) {
                         let device = tantalum::Device::in_memory(&drive.profile(1)).unwrap();
-                        assert_eq!(device.limits().capacity_units, UNITS.into(), "{drive}");
+                        assert_eq!(device.limits().capacity_units, u64::from(UNITS), "{drive}");
                     }
                 }
             }

@@ -251,7 +251,7 @@ fn variants(seed: u64, point: &CutPoint, under_way: usize) -> Vec<Vec<Outcome>> 
     }
     let mut variants: Vec<Vec<Outcome>> = uniform.into();
     let mut rng = generator(&[seed, FATES, point.command, point.operation]);
-    let drawn = under_way >= COMBINATIONS.ilog2() as usize + 1;
+    let drawn = under_way > COMBINATIONS.ilog2() as usize;
     let combinations = if drawn { COMBINATIONS } else { 1 << under_way };
     for combination in 0..combinations as u64 {
         let complete = if drawn { rng.next_u64() } else { combination };
