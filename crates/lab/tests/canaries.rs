@@ -47,9 +47,12 @@ fn canaries() -> Vec<Canary> {
         canary(Guard::AttemptsMixed, ANY, random("log=80"), 100),
         canary(Guard::CheckpointInPlace, ANY, random(""), 100),
         canary(Guard::RecoveryErases, ANY, random(""), 200),
-        canary(Guard::DumpGivenUpEarly, PROTECTED, random(""), 100),
+        canary(Guard::ProgramsNotDumped, PROTECTED, random(""), 100),
         canary(Guard::SystemBlocksForgotten, ANY, random(""), 100),
         canary(Guard::DumpUnbounded, PROTECTED, random("write=80"), 100),
+        canary(Guard::JournalBlockMissing, ANY, random(""), 200),
+        canary(Guard::HomeNotSettled, ANY, random("log=80"), 200),
+        canary(Guard::ReplacedNotSettled, PROTECTED, random("write=60,share=20,atomic=20"), 100),
         canary(Guard::CopyBeforeJournal, WRITTEN_THROUGH, random(SHARES), 100),
     ]
 }
