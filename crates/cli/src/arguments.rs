@@ -3,10 +3,13 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use tantalum_lab::crash::device::{CutPoint, Skip, Weights};
 use tantalum_lab::{Pattern, Synchronous, bench};
 use tantalum_sqlite::Mode;
 
+use crate::crash::{CacheChoice, CutCount, PlpChoice};
 use crate::drive::ProfileOptions;
+use crate::seeds::Seeds;
 
 /// A solid-state drive that runs as a program: what does your database write, down to the flash?
 #[derive(Parser, Debug)]
@@ -32,6 +35,22 @@ pub enum Command {
     Check(CheckOptions),
     /// Drive the device as fast as this machine allows
     Bench(BenchOptions),
+    /// Cut power while something works on a drive, and compare what is left with what was promised
+    Crash {
+        #[command(subcommand)]
+        target: CrashTarget,
+    },
+}
+
+/// What works on the drive when power goes.
+#[derive(Subcommand, Debug)]
+pub enum CrashTarget {
+    /// A random mix of all commands of the drive
+    ///
+    /// The drives are so small that garbage collection, wear levelling, journal and checkpoints happen all the time.
+    /// Every seed runs on each kind of drive chosen. A promise that is not kept ends its run; it is made small, and
+    /// printed with the command line that shows it again. The exit code is then 1.
+    Device(CrashDeviceOptions),
 }
 
 /// Whose interfaces are compared.
@@ -156,6 +175,71 @@ pub struct BenchOptions {
     pub operations: u64,
 
     /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `tantalum crash device`.
+#[derive(Args, Debug)]
+pub struct CrashDeviceOptions {
+    /// One seed; with --minutes the first one
+    #[arg(long, value_name = "N", conflicts_with = "seeds")]
+    pub seed: Option<u64>,
+
+    /// Seeds A to B-1, or as many from 0 on [default: 4]
+    #[arg(long, value_name = "A..B|COUNT")]
+    pub seeds: Option<Seeds>,
+
+    /// Cut power at every program and erase of each command, in every variant, on copies of the drive; or so many
+    /// times at random in one long run
+    #[arg(long, value_name = "all|N", default_value = "all")]
+    pub cuts: CutCount,
+
+    /// Cut power in recovery too: at every operation of each, or at random
+    #[arg(long)]
+    pub second_cut: bool,
+
+    /// What becomes of the drive's DRAM
+    #[arg(long, value_enum, default_value = "all")]
+    pub plp: PlpChoice,
+
+    /// Where writes wait
+    #[arg(long, value_enum, default_value = "all")]
+    pub cache: CacheChoice,
+
+    /// Bytes of a flash page: 4096, 8192 or 16384 [default: the seed chooses]
+    #[arg(long, value_name = "N")]
+    pub page_bytes: Option<u32>,
+
+    /// Commands before the first cut, with --cuts all
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub age: u64,
+
+    /// Commands in which power is cut, with --cuts all
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub commands: u64,
+
+    /// How often each command comes, as in write=24,trim=5,reopen=0; the others keep their weight
+    #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true)]
+    pub weights: Weights,
+
+    /// Fresh seeds until so many minutes are over
+    #[arg(long, value_name = "N", conflicts_with_all = ["seeds", "at"])]
+    pub minutes: Option<u64>,
+
+    /// Threads
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub threads: usize,
+
+    /// One cut only, as a violation names it
+    #[arg(long, value_name = "CUT", requires = "seed", conflicts_with = "cuts")]
+    pub at: Option<CutPoint>,
+
+    /// Commands to leave out, as a violation names them
+    #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true)]
+    pub skip: Skip,
+
+    /// Print one JSON object instead of a table
     #[arg(long)]
     pub json: bool,
 }

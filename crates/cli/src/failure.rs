@@ -21,6 +21,12 @@ pub enum Failure {
         /// How many findings, in words.
         findings: String,
     },
+    /// Promises were not kept. The outcome has been printed.
+    #[error("{violations} promises were not kept; see the outcome above")]
+    Violations {
+        /// How many.
+        violations: usize,
+    },
     /// Whoever read the output has seen enough.
     #[error("standard output was closed")]
     OutputClosed,
@@ -67,6 +73,7 @@ impl Failure {
             Failure::Lab(LabError::Interrupted) => return ExitCode::from(130),
             other => crate::output::complain(&format!("error: {other}")),
         }
-        ExitCode::from(if matches!(self, Failure::Mismatch | Failure::Damaged { .. }) { 1 } else { 2 })
+        let found = matches!(self, Failure::Mismatch | Failure::Damaged { .. } | Failure::Violations { .. });
+        ExitCode::from(if found { 1 } else { 2 })
     }
 }

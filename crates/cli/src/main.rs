@@ -1,25 +1,28 @@
 //! The `tantalum` command.
 //!
-//! It ends with 0 when all went well, 1 when a database or an image was not as it should be, 2 when what was asked for cannot
-//! be done (one line on standard error says why and what would be right), and 130 when it was interrupted.
+//! It ends with 0 when all went well, 1 when a database or an image was not as it should be or a promise was not
+//! kept, 2 when what was asked for cannot be done (one line on standard error says why and what would be right), and
+//! 130 when it was interrupted.
 
 mod arguments;
 mod bench;
 mod check;
 mod compare;
+mod crash;
 mod create;
 mod drive;
 mod failure;
 mod info;
 mod interrupt;
 mod output;
+mod seeds;
 mod size;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::arguments::{Arguments, Command, CompareTarget};
+use crate::arguments::{Arguments, Command, CompareTarget, CrashTarget};
 use crate::failure::Failure;
 
 fn main() -> ExitCode {
@@ -37,5 +40,6 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Info(options) => info::run(&options),
         Command::Check(options) => check::run(&options),
         Command::Bench(options) => bench::run(&options),
+        Command::Crash { target: CrashTarget::Device(options) } => crash::run_device(&options),
     }
 }

@@ -91,12 +91,15 @@ impl Device {
         }
     }
 
-    /// A copy of a drive whose flash is in memory and that has power; none otherwise.
+    /// A copy of a drive whose flash is in memory, with power or without; none otherwise.
     pub fn try_clone(&self) -> Option<Device> {
-        let Power::On(ftl) = &self.power else { return None };
+        let power = match &self.power {
+            Power::On(ftl) => Power::On(Box::new(ftl.try_clone()?)),
+            Power::Off(nand) => Power::Off(Some(Box::new(nand.as_ref()?.try_clone()?))),
+        };
         Some(Device {
             profile: self.profile.clone(),
-            power: Power::On(Box::new(ftl.try_clone()?)),
+            power,
             cache: self.cache.clone(),
             link: self.link.clone(),
             transaction_units: self.transaction_units.clone(),
@@ -193,6 +196,8 @@ impl Device {
             erase_count_max: wear.max,
             erase_count_mean: wear.mean,
             bad_blocks: wear.bad_blocks,
+            collections: counters.collections,
+            checkpoints: counters.checkpoints,
         }
     }
 

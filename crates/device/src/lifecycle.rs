@@ -6,7 +6,9 @@ use tantalum_ftl::canary::{self, Guard};
 use tantalum_ftl::{
     FormatError, Ftl, FtlError, HostUnit, Layout, LayoutError, RecoveryReport, protected_bytes,
 };
-use tantalum_nand::{Access, LostProgram, Nand, NandError, Nanoseconds, Operation, Outcome, UNIT_BYTES};
+use tantalum_nand::{
+    Access, InFlight, LostProgram, Nand, NandError, Nanoseconds, Operation, Outcome, UNIT_BYTES,
+};
 
 use crate::device::{Device, HostCounters, Power};
 use crate::power::PowerLoss;
@@ -98,6 +100,25 @@ impl Device {
 
     /// Shuts down cleanly: flushes, takes a checkpoint, closes the image.
     pub fn shutdown(mut self, at_ns: Nanoseconds) -> Result<(), Status> {
+        self.close(at_ns).map(drop)
+    }
+
+    /// Shuts down cleanly and stays there without power, until [`Device::power_on`]. If power goes on the way the
+    /// shutdown was none.
+    pub fn power_off(&mut self, at_ns: Nanoseconds) -> Result<(), Status> {
+        let closed_ns = self.close(at_ns)?;
+        if let Power::On(ftl) = std::mem::replace(&mut self.power, Power::Off(None)) {
+            let mut nand = ftl.into_nand();
+            nand.advance(closed_ns);
+            self.power = Power::Off(Some(Box::new(nand)));
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
+        if !self.has_power() {
+            return Err(Status::PowerLost);
+        }
         let drained_ns = self.drain(at_ns)?;
         let open: Vec<_> = self.ftl_mut()?.transactions().open().collect();
         for tx in open {
@@ -105,7 +126,7 @@ impl Device {
         }
         self.maintain(drained_ns)?;
         let ftl = self.ftl_mut()?;
-        ftl.take_checkpoint(drained_ns, true).map(drop).map_err(Status::from)
+        ftl.take_checkpoint(drained_ns, true).map_err(Status::from)
     }
 
     /// Arms a power cut: the Nth program or erase from now finds no power (1 is the next). None disarms. While
@@ -131,7 +152,20 @@ impl Device {
 
     /// Programs and erases issued ever: to enumerate cut points.
     pub fn flash_operations(&self) -> u64 {
-        self.ftl().map_or(0, |ftl| ftl.nand().operations())
+        self.nand().map_or(0, Nand::operations)
+    }
+
+    /// After power went: what had started and was not done, in the order of issue. [`PowerLoss`] decides what
+    /// becomes of it.
+    pub fn in_flight(&self) -> Vec<InFlight> {
+        self.nand().map_or_else(Vec::new, |nand| nand.in_flight().collect())
+    }
+
+    fn nand(&self) -> Option<&Nand> {
+        match &self.power {
+            Power::On(ftl) => Some(ftl.nand()),
+            Power::Off(nand) => nand.as_deref(),
+        }
     }
 
     /// Power comes on again, after it was cut. `loss` decides what became of operations under way; a capacitor has

@@ -1,5 +1,7 @@
 //! What happens to operations that are under way when power goes.
 
+use std::collections::VecDeque;
+
 use tantalum_nand::{InFlight, Outcome};
 
 /// Decides the fate of operations in flight: each may not have started, be torn, or be complete (M2 to M4).
@@ -7,17 +9,24 @@ use tantalum_nand::{InFlight, Outcome};
 pub struct PowerLoss {
     state: u64,
     fixed: Option<Outcome>,
+    listed: VecDeque<Outcome>,
 }
 
 impl PowerLoss {
     /// Every combination, drawn from a seed.
     pub fn seeded(seed: u64) -> PowerLoss {
-        PowerLoss { state: seed, fixed: None }
+        PowerLoss { state: seed, fixed: None, listed: VecDeque::new() }
     }
 
     /// The same fate for all.
     pub fn all(outcome: Outcome) -> PowerLoss {
-        PowerLoss { state: 0, fixed: Some(outcome) }
+        PowerLoss { state: 0, fixed: Some(outcome), listed: VecDeque::new() }
+    }
+
+    /// A fate for each operation, in the order of issue. What goes beyond the list, and the pages of torn erases,
+    /// are drawn from the seed.
+    pub fn listed(fates: &[Outcome], seed: u64) -> PowerLoss {
+        PowerLoss { state: seed, fixed: None, listed: fates.iter().copied().collect() }
     }
 
     /// The next random number (SplitMix64).
@@ -31,7 +40,7 @@ impl PowerLoss {
 
     /// The fate of one operation.
     pub fn outcome(&mut self, _operation: &InFlight) -> Outcome {
-        match self.fixed {
+        match self.listed.pop_front().or(self.fixed) {
             Some(outcome) => outcome,
             None => match self.random() % 3 {
                 0 => Outcome::NotStarted,

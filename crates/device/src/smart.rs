@@ -57,6 +57,10 @@ pub struct Smart {
     pub erase_count_mean: f64,
     /// Blocks retired.
     pub bad_blocks: u32,
+    /// Blocks emptied by garbage collection and wear levelling.
+    pub collections: u64,
+    /// Checkpoints taken.
+    pub checkpoints: u64,
 }
 
 impl Smart {

@@ -242,19 +242,22 @@ impl Ftl {
     /// Takes a checkpoint and frees what it makes superfluous.
     pub fn take_checkpoint(&mut self, at_ns: Nanoseconds, clean: bool) -> Result<Nanoseconds, FtlError> {
         self.flush_journal(at_ns)?;
-        let step = self.next_seq();
         self.counters.checkpoints += 1;
         let bytes = self.contents(clean).encode();
-        if let Some(protected) = &mut self.protected {
-            protected.checkpoint(&mut self.nand, step)?;
-        }
         if canary::out(Guard::CheckpointInPlace) {
             for block in std::mem::take(&mut self.checkpoint.blocks) {
                 self.nand.erase(block, at_ns)?;
                 self.blocks.release(self.geometry.plane_of(block), block);
             }
         }
-        let (blocks, done_ns) = self.program_checkpoint(&bytes, step, at_ns)?;
+        let mut blocks = self.open_checkpoint_blocks(bytes.len(), at_ns)?;
+        // Only now: what is recorded when blocks are erased for it is covered by the checkpoint, which otherwise would
+        // not be the last word of a clean shutdown.
+        let step = self.next_seq();
+        if let Some(protected) = &mut self.protected {
+            protected.checkpoint(&mut self.nand, step)?;
+        }
+        let done_ns = self.program_checkpoint(&bytes, step, &mut blocks, at_ns)?;
         self.retain_only(blocks, step);
         Ok(done_ns)
     }
@@ -294,28 +297,35 @@ impl Ftl {
         }
     }
 
-    /// Programs the pages side by side on as many blocks as they fill.
+    /// As many blocks as the bytes fill.
+    fn open_checkpoint_blocks(&mut self, bytes: usize, at_ns: Nanoseconds) -> Result<Vec<BlockId>, FtlError> {
+        let pages = bytes.div_ceil(self.geometry.page_bytes as usize) as u32;
+        let mut blocks = Vec::new();
+        for _ in 0..pages.div_ceil(self.geometry.pages_per_block) {
+            blocks.push(self.take_system_block(BlockUse::Checkpoint, at_ns)?);
+        }
+        Ok(blocks)
+    }
+
+    /// Programs the pages side by side on the blocks.
     fn program_checkpoint(
         &mut self,
         bytes: &[u8],
         step: Seq,
+        blocks: &mut Vec<BlockId>,
         at_ns: Nanoseconds,
-    ) -> Result<(Vec<BlockId>, Nanoseconds), FtlError> {
+    ) -> Result<Nanoseconds, FtlError> {
         let page_bytes = self.geometry.page_bytes as usize;
         let count = bytes.len().div_ceil(page_bytes) as u32;
-        let mut blocks = Vec::new();
-        for _ in 0..count.div_ceil(self.geometry.pages_per_block) {
-            blocks.push(self.take_system_block(BlockUse::Checkpoint, at_ns)?);
-        }
         let earliest_ns = at_ns.max(self.nand.programs_done_ns());
         let mut done_ns = earliest_ns;
         let mut turn = 0;
         for (index, page) in bytes.chunks(page_bytes).enumerate() {
             let mark = BatchMark { id: step, index: index as u32, count };
             done_ns =
-                done_ns.max(self.program_checkpoint_page(page, mark, &mut blocks, &mut turn, earliest_ns)?);
+                done_ns.max(self.program_checkpoint_page(page, mark, blocks, &mut turn, earliest_ns)?);
         }
-        Ok((blocks, done_ns))
+        Ok(done_ns)
     }
 
     fn program_checkpoint_page(

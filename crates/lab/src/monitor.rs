@@ -57,6 +57,12 @@ impl Bar {
         check(&self.cancelled)
     }
 
+    /// So many steps are done in all. Fails if the experiment should stop.
+    pub(crate) fn reach(&self, steps: u64) -> Result<(), LabError> {
+        self.bar.set_position(steps);
+        check(&self.cancelled)
+    }
+
     /// What stands beside the bar.
     pub(crate) fn say(&self, message: String) {
         self.bar.set_message(message);

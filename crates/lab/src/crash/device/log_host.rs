@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use tantalum::{Command, Generation, Hint, Lpn, Metadata, ShareRange, Status, UNIT_BYTES};
+use tantalum::{Command, Generation, Hint, Lpn, Metadata, ShareRange, UNIT_BYTES};
 
-use super::{Host, stamp_of, unit_of};
+use super::host::{Host, stamp_of, unit_of};
+use super::stop::Stop;
 
 const SLOTS: u32 = 12;
 const HOMES: u32 = 12;
@@ -33,8 +34,9 @@ impl Frame {
 
     fn parse(metadata: &Metadata, stamp: u64) -> Option<Frame> {
         let commit = metadata[12].checked_sub(1)? == 1;
-        let chain = u64::from_le_bytes(metadata[..8].try_into().unwrap());
-        Some(Frame { chain, home: u32::from_le_bytes(metadata[8..12].try_into().unwrap()), commit, stamp })
+        let (chain, rest) = metadata.split_first_chunk()?;
+        let (home, _) = rest.split_first_chunk()?;
+        Some(Frame { chain: u64::from_le_bytes(*chain), home: u32::from_le_bytes(*home), commit, stamp })
     }
 
     fn checksum(&self) -> u64 {
@@ -45,9 +47,12 @@ impl Frame {
     }
 }
 
-pub struct LogHost {
+/// The log, and the states that its homes may be in.
+#[derive(Clone)]
+pub(super) struct LogHost {
     base: u32,
-    protected: bool,
+    /// Whether a page is durable when it is written.
+    durable_writes: bool,
     header: u64,
     generation: Generation,
     frames: Vec<Frame>,
@@ -56,17 +61,19 @@ pub struct LogHost {
     /// Slots of the log that belong to earlier generations of the drive's, after a recovery.
     slot_base: u32,
     brought_home: u32,
+    /// What the homes hold after each commit, the newest last. After a cut it is one from `durable` on.
     states: Vec<BTreeMap<u32, u64>>,
     durable: usize,
     next_stamp: u64,
 }
 
 impl LogHost {
-    pub fn new(host: &mut Host, base: Lpn, protected: bool) -> LogHost {
-        let generation = begin(host).unwrap();
+    /// A new log. `base` is its header; homes and slots follow.
+    pub fn new(host: &mut Host, base: Lpn, durable_writes: bool) -> Result<LogHost, Stop> {
+        let generation = begin(host)?;
         let mut log = LogHost {
             base: base.0,
-            protected,
+            durable_writes,
             header: 1,
             generation,
             frames: Vec::new(),
@@ -78,8 +85,8 @@ impl LogHost {
             durable: 0,
             next_stamp: 1 << 40,
         };
-        log.write_header(host).unwrap();
-        log
+        log.write_header(host)?;
+        Ok(log)
     }
 
     fn header_lpn(&self) -> Lpn {
@@ -94,7 +101,7 @@ impl LogHost {
         Lpn(self.base + HOMES + slot)
     }
 
-    fn write_header(&mut self, host: &mut Host) -> Result<(), Status> {
+    fn write_header(&mut self, host: &mut Host) -> Result<(), Stop> {
         let (lpn, data) = (self.header_lpn(), unit_of(self.header));
         host.submit(Command::Write { lpn, data: &data, fua: false })?;
         host.submit(Command::Flush)?;
@@ -102,15 +109,17 @@ impl LogHost {
         Ok(())
     }
 
+    /// All that is there is durable.
     pub fn flushed(&mut self) {
         self.durable = self.states.len() - 1;
     }
 
     fn chain(&self) -> u64 {
-        self.frames.last().map_or(self.header.wrapping_mul(0x9e37_79b9_7f4a_7c15), Frame::checksum)
+        self.frames.last().map_or(chain_of(self.header), Frame::checksum)
     }
 
-    pub fn step(&mut self, host: &mut Host, rng: &mut Xoshiro256PlusPlus) -> Result<(), Status> {
+    /// A transaction, or a checkpoint.
+    pub fn step(&mut self, host: &mut Host, rng: &mut Xoshiro256PlusPlus) -> Result<(), Stop> {
         if (self.frames.len() as u32) + 3 <= SLOTS && rng.random_ratio(4, 5) {
             return self.transaction(host, rng);
         }
@@ -126,12 +135,12 @@ impl LogHost {
         self.checkpoint(host, upto)
     }
 
-    fn transaction(&mut self, host: &mut Host, rng: &mut Xoshiro256PlusPlus) -> Result<(), Status> {
+    fn transaction(&mut self, host: &mut Host, rng: &mut Xoshiro256PlusPlus) -> Result<(), Stop> {
         let first = self.frames.len() as u32 + 1;
         let count = rng.random_range(1..=3);
         let homes: Vec<u32> = (0..count).map(|_| rng.random_range(0..HOMES)).collect();
         let rolled_back = rng.random_ratio(1, 5);
-        let mut state = self.states.last().unwrap().clone();
+        let mut state = self.now().clone();
         for (index, home) in homes.iter().enumerate() {
             self.next_stamp += 1;
             state.insert(*home, self.next_stamp);
@@ -146,13 +155,13 @@ impl LogHost {
             self.frames.truncate(first as usize - 1);
             self.attempt += 1;
             self.start = first;
-        } else if self.protected {
+        } else if self.durable_writes {
             self.flushed();
         }
         Ok(())
     }
 
-    fn append(&mut self, host: &mut Host, first: u32, home: u32, commit: bool) -> Result<(), Status> {
+    fn append(&mut self, host: &mut Host, first: u32, home: u32, commit: bool) -> Result<(), Stop> {
         let frame = Frame { chain: self.chain(), home, commit, stamp: self.next_stamp };
         let slot = self.frames.len() as u32 + 1;
         let hint = Hint {
@@ -170,7 +179,7 @@ impl LogHost {
         Ok(())
     }
 
-    fn checkpoint(&mut self, host: &mut Host, upto: u32) -> Result<(), Status> {
+    fn checkpoint(&mut self, host: &mut Host, upto: u32) -> Result<(), Stop> {
         host.submit(Command::Flush)?;
         self.flushed();
         let newest: BTreeMap<u32, u32> =
@@ -191,7 +200,7 @@ impl LogHost {
     }
 
     /// The new header is durable before a slot is reused (hazard 9).
-    fn restart(&mut self, host: &mut Host) -> Result<(), Status> {
+    fn restart(&mut self, host: &mut Host) -> Result<(), Stop> {
         self.frames.clear();
         self.header += 1;
         (self.attempt, self.start, self.slot_base, self.brought_home) = (0, 1, 0, 0);
@@ -201,60 +210,84 @@ impl LogHost {
     }
 
     /// What a reader sees: homes, with the log's committed frames over them.
-    fn view(&self, host: &mut Host) -> BTreeMap<u32, u64> {
-        let mut view: BTreeMap<u32, u64> = (0..HOMES)
-            .map(|home| (home, host.read(self.home_lpn(home))))
-            .filter(|(_, stamp)| *stamp != 0)
-            .collect();
-        let committed = self.frames.iter().rposition(|frame| frame.commit).map_or(0, |last| last + 1);
-        view.extend(self.frames[..committed].iter().map(|frame| (frame.home, frame.stamp)));
-        view
+    fn view(&self, host: &mut Host) -> Result<BTreeMap<u32, u64>, Stop> {
+        let mut view = BTreeMap::new();
+        for home in 0..HOMES {
+            let stamp = host.read(self.home_lpn(home))?;
+            if stamp != 0 {
+                view.insert(home, stamp);
+            }
+        }
+        view.extend(self.frames[..committed(&self.frames)].iter().map(|frame| (frame.home, frame.stamp)));
+        Ok(view)
     }
 
-    pub fn check_running(&self, host: &mut Host) {
-        assert_eq!(
-            &self.view(host),
-            self.states.last().unwrap(),
-            "the running drive reads the log's homes wrong"
-        );
+    /// The newest state.
+    fn now(&self) -> &BTreeMap<u32, u64> {
+        self.states.last().expect("there is always a state")
     }
 
-    /// Reads the log back as SQLite does, and goes on behind its last commit.
-    pub fn recover(&mut self, host: &mut Host, seed: u64) {
-        self.header = host.read(self.header_lpn());
-        self.frames.clear();
-        let (mut frames, mut unit) = (Vec::new(), vec![0; UNIT_BYTES]);
+    /// The running drive reads right.
+    pub fn check_running(&self, host: &mut Host) -> Result<(), Stop> {
+        let view = self.view(host)?;
+        if view != *self.now() {
+            let detail = format!("the log's homes read {view:?}, they hold {:?}", self.now());
+            return Err(Stop::broken("running drive", detail));
+        }
+        Ok(())
+    }
+
+    /// After a cut or a clean shutdown: reads the log back as SQLite does, and goes on behind its last commit.
+    pub fn recover(&mut self, host: &mut Host) -> Result<(), Stop> {
+        self.header = host.read(self.header_lpn())?;
+        self.frames = self.read_back(host)?;
+        let view = self.view(host)?;
+        let allowed = &self.states[self.durable..];
+        if !allowed.contains(&view) {
+            return Err(Stop::broken(
+                "D3",
+                format!(
+                    "the log's host sees {view:?}, no state since the flushed one: {allowed:?}; header {}, its log: {:?}",
+                    self.header, self.frames
+                ),
+            ));
+        }
+        self.states = vec![view];
+        self.durable = 0;
+        let committed = self.frames.len() as u32;
+        (self.attempt, self.start, self.slot_base, self.brought_home) = (0, committed + 1, committed, 0);
+        self.generation = begin(host)?;
+        Ok(())
+    }
+
+    /// The frames that continue each other from the header, up to the last commit.
+    fn read_back(&self, host: &mut Host) -> Result<Vec<Frame>, Stop> {
+        let (mut frames, mut unit) = (Vec::new(), [0; UNIT_BYTES]);
         for slot in 1..=SLOTS {
             let (mut metadata, lpn) = ([0; 24], self.slot_lpn(slot));
-            host.submit(Command::ReadWithMetadata { lpn, data: &mut unit, metadata: &mut metadata }).unwrap();
-            let chain = frames.last().map_or(self.chain(), Frame::checksum);
-            match Frame::parse(&metadata, stamp_of(&unit, "a log page")) {
+            host.submit(Command::ReadWithMetadata { lpn, data: &mut unit, metadata: &mut metadata })?;
+            let chain = frames.last().map_or(chain_of(self.header), Frame::checksum);
+            match Frame::parse(&metadata, stamp_of(&unit, "a log page")?) {
                 Some(frame) if frame.chain == chain => frames.push(frame),
                 _ => break,
             }
         }
-        let committed = frames.iter().rposition(|frame| frame.commit).map_or(0, |last| last + 1);
-        frames.truncate(committed);
-        self.frames = frames;
-        let view = self.view(host);
-        let found = self.states[self.durable..].iter().position(|state| *state == view);
-        let found = found.unwrap_or_else(|| {
-            panic!(
-                "seed {seed}: the log's host sees {view:?}, no state since the flushed one: {:?}; header {}, its log: {:?}",
-                &self.states[self.durable..],
-                self.header,
-                self.frames
-            )
-        });
-        let state = self.states[self.durable + found].clone();
-        self.states = vec![state];
-        self.durable = 0;
-        (self.attempt, self.start, self.slot_base, self.brought_home) =
-            (0, committed as u32 + 1, committed as u32, 0);
-        self.generation = begin(host).unwrap();
+        frames.truncate(committed(&frames));
+        Ok(frames)
     }
 }
 
-fn begin(host: &mut Host) -> Result<Generation, Status> {
-    Ok(host.submit(Command::BeginLog)?.generation.expect("it names the generation"))
+/// Frames up to the last commit.
+fn committed(frames: &[Frame]) -> usize {
+    frames.iter().rposition(|frame| frame.commit).map_or(0, |last| last + 1)
+}
+
+/// Where the chain of checksums begins.
+fn chain_of(header: u64) -> u64 {
+    header.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+fn begin(host: &mut Host) -> Result<Generation, Stop> {
+    let generation = host.submit(Command::BeginLog)?.generation;
+    generation.ok_or_else(|| Stop::broken("refused", "the beginning of a log names no generation"))
 }

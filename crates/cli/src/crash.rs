@@ -1,0 +1,116 @@
+//! `tantalum crash`.
+
+use std::str::FromStr;
+
+use clap::ValueEnum;
+use tantalum::{CacheMode, Plp};
+use tantalum_lab::LabError;
+use tantalum_lab::crash::device::{Cuts, DriveChoice, Plan, Settings, of_device_crash, torture};
+
+use crate::arguments::CrashDeviceOptions;
+use crate::failure::Failure;
+use crate::{interrupt, output};
+
+/// `--cuts`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CutCount {
+    /// Every one.
+    All,
+    /// So many at random.
+    Random(u64),
+}
+
+impl FromStr for CutCount {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<CutCount, &'static str> {
+        match text {
+            "all" => Ok(CutCount::All),
+            number => number.parse().map(CutCount::Random).map_err(|_| "give `all` or a number"),
+        }
+    }
+}
+
+/// `--plp`.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PlpChoice {
+    /// It is lost
+    None,
+    /// A capacitor dumps it
+    Capacitor,
+    /// Drives of every kind
+    All,
+}
+
+/// `--cache`.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CacheChoice {
+    /// In DRAM
+    Volatile,
+    /// In DRAM that a capacitor dumps
+    Durable,
+    /// Nowhere: a write is done when it is on flash
+    Off,
+    /// Drives of every kind
+    All,
+}
+
+/// Seeds that are run if none are named.
+const DEFAULT_SEEDS: u64 = 4;
+
+/// Tortures drives and prints the outcome. A broken promise is a failure after that.
+pub fn run_device(options: &CrashDeviceOptions) -> Result<(), Failure> {
+    let crash = torture(&settings(options), &interrupt::monitor())?;
+    if options.json {
+        output::print_json(&crash)?;
+    } else {
+        output::print(&of_device_crash(&crash))?;
+    }
+    match (crash.outcome.violations.len(), crash.interrupted) {
+        (0, true) => Err(LabError::Interrupted.into()),
+        (0, false) => Ok(()),
+        (violations, _) => Err(Failure::Violations { violations }),
+    }
+}
+
+fn settings(options: &CrashDeviceOptions) -> Settings {
+    let seeds = match (options.seed, &options.seeds) {
+        (Some(seed), _) => seed..seed.saturating_add(1),
+        (None, Some(seeds)) => seeds.0.clone(),
+        (None, None) => 0..DEFAULT_SEEDS,
+    };
+    let cuts = match (&options.at, options.cuts) {
+        (Some(point), _) => Cuts::At(point.clone()),
+        (None, CutCount::All) => Cuts::All,
+        (None, CutCount::Random(count)) => Cuts::Random(count),
+    };
+    Settings {
+        seeds,
+        drives: drives(options),
+        plan: Plan {
+            cuts,
+            second_cut: options.second_cut,
+            age: options.age,
+            commands: options.commands,
+            weights: options.weights.clone(),
+            skip: options.skip.clone(),
+        },
+        minutes: options.minutes,
+        threads: options.threads,
+    }
+}
+
+fn drives(options: &CrashDeviceOptions) -> DriveChoice {
+    let plp = match options.plp {
+        PlpChoice::None => Some(Plp::None),
+        PlpChoice::Capacitor => Some(Plp::Capacitor),
+        PlpChoice::All => None,
+    };
+    let cache = match options.cache {
+        CacheChoice::Volatile => Some(CacheMode::Volatile),
+        CacheChoice::Durable => Some(CacheMode::Durable),
+        CacheChoice::Off => Some(CacheMode::Off),
+        CacheChoice::All => None,
+    };
+    DriveChoice { plp, cache, page_bytes: options.page_bytes }
+}

@@ -1,0 +1,49 @@
+//! Seeds on the command line: `10` for the first ten, `40..50` for those.
+
+use std::ops::Range;
+use std::str::FromStr;
+
+/// Seeds one after the other.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Seeds(pub Range<u64>);
+
+/// Why a text is no range of seeds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum SeedsError {
+    /// It is neither a number nor a range.
+    #[error("seeds are a count, or a range A..B that ends before B")]
+    Form,
+    /// There are none.
+    #[error("there are no seeds in it; B of A..B must be larger than A, and a count at least 1")]
+    Empty,
+}
+
+impl FromStr for Seeds {
+    type Err = SeedsError;
+
+    fn from_str(text: &str) -> Result<Seeds, SeedsError> {
+        let number = |text: &str| text.parse::<u64>().map_err(|_| SeedsError::Form);
+        let range = match text.split_once("..") {
+            Some((start, end)) => number(start)?..number(end)?,
+            None => 0..number(text)?,
+        };
+        if range.is_empty() { Err(SeedsError::Empty) } else { Ok(Seeds(range)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_and_a_range_are_seeds() {
+        assert_eq!("10".parse(), Ok(Seeds(0..10)));
+        assert_eq!("40..50".parse(), Ok(Seeds(40..50)));
+        for text in ["", "a", "1..", "-1", "1...3"] {
+            assert_eq!(text.parse::<Seeds>(), Err(SeedsError::Form), "{text}");
+        }
+        for text in ["0", "7..7", "9..3"] {
+            assert_eq!(text.parse::<Seeds>(), Err(SeedsError::Empty), "{text}");
+        }
+    }
+}

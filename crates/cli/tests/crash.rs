@@ -1,0 +1,69 @@
+//! `tantalum crash` as a person meets it.
+
+use std::process::{Command, Output};
+
+fn tantalum(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_tantalum")).args(arguments).output().unwrap()
+}
+
+fn device(arguments: &[&str]) -> serde_json::Value {
+    let output = tantalum(&[&["crash", "device", "--json"], arguments].concat());
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {message}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn refused(arguments: &[&str]) -> String {
+    let output = tantalum(&[&["crash", "device"], arguments].concat());
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
+    assert!(output.stdout.is_empty() && !message.contains("panicked"), "{message}");
+    message
+}
+
+#[test]
+fn every_cut_of_a_seed_is_counted_and_survived() {
+    let small = ["--seed", "3", "--age", "100", "--commands", "5", "--second-cut"];
+    let crash = device(&small);
+    assert_eq!(crash["violations"].as_array().unwrap().len(), 0, "{crash}");
+    assert_eq!((&crash["seeds"], &crash["dirty_recoveries"]), (&1.into(), &crash["cuts"]));
+    assert!(crash["second_cuts"].as_u64().unwrap() > 0, "{crash}");
+    assert_eq!(crash["drives"].as_array().unwrap().len(), 3, "{crash}");
+    assert_eq!(crash, device(&small), "the same seed, the same outcome");
+}
+
+#[test]
+fn a_command_line_that_a_violation_would_name_cuts_once() {
+    let drive = ["--plp", "none", "--cache", "volatile", "--page-bytes", "4096"];
+    let place = ["--seed", "3", "--age", "100", "--at", "103.0.-", "--skip", "0..50,60"];
+    let crash = device(&[&drive[..], &place].concat());
+    assert_eq!(crash["drives"][0]["plp"], "none", "{crash}");
+    // what the drive goes on with may end in a cut of its own
+    assert!((1..=2).contains(&crash["cuts"].as_u64().unwrap()), "{crash}");
+}
+
+#[test]
+fn random_cuts_and_weights_are_taken() {
+    let crash =
+        device(&["--seeds", "5..7", "--cuts", "4", "--weights", "write=90,reopen=0", "--plp", "capacitor"]);
+    assert_eq!((&crash["cuts"], &crash["shutdown_cuts"]), (&8.into(), &0.into()), "{crash}");
+}
+
+#[test]
+fn options_that_make_no_sense_say_what_would() {
+    let cases: [(&[&str], &str); 9] = [
+        (&["--seeds", "5..5"], "there are no seeds in it"),
+        (&["--cuts", "some"], "give `all` or a number"),
+        (&["--cuts", "0"], "give `all` or a number of at least 1"),
+        (&["--commands", "0"], "give a number from 1"),
+        (&["--minutes", "0"], "give a number from 1"),
+        (&["--page-bytes", "512"], "4096, 8192 or 16384"),
+        (&["--plp", "none", "--cache", "durable"], "a durable cache needs --plp capacitor"),
+        (&["--weights", "erase=1"], "there is no command \"erase\"; there are write, fua, zeroes"),
+        (&["--seed", "1", "--at", "57"], "\"57\" is no cut: it is COMMAND.OPERATION.FATES"),
+    ];
+    for (arguments, expected) in cases {
+        let message = refused(arguments);
+        assert!(message.contains(expected), "{arguments:?}: {message}");
+    }
+}

@@ -1,0 +1,178 @@
+//! The drives that are tortured: so small that everything happens often.
+
+use std::fmt;
+
+use tantalum::{
+    CacheMode, CacheProfile, FlashProfile, FtlProfile, LimitsProfile, LinkProfile, Plp, PowerProfile,
+    Profile, UNIT_BYTES, VictimPolicy,
+};
+
+use crate::error::LabError;
+
+/// Units of the drive.
+pub(super) const UNITS: u32 = 256;
+/// Units that direct commands work on; the log's host has those behind.
+pub(super) const DIRECT: u32 = 48;
+/// Units that nothing else works on, with values that never change: garbage collection moves them along.
+pub(super) const COLD: std::ops::Range<u32> = 80..UNITS;
+
+/// Units that a capacitor can save.
+const DUMP_UNITS: u32 = 72;
+const PAGE_BYTES: [u32; 3] = [4096, 8192, 16384];
+
+/// What kind of drive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Drive {
+    /// Bytes of a flash page: 4096, 8192 or 16384.
+    pub page_bytes: u32,
+    /// Where writes wait.
+    pub cache: CacheMode,
+    /// What becomes of DRAM.
+    pub plp: Plp,
+}
+
+impl fmt::Display for Drive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "--plp {} --cache {} --page-bytes {}", self.plp_name(), self.cache_name(), self.page_bytes)
+    }
+}
+
+impl Drive {
+    /// The protection, as the command line calls it.
+    pub fn plp_name(&self) -> &'static str {
+        match self.plp {
+            Plp::None => "none",
+            Plp::Capacitor => "capacitor",
+        }
+    }
+
+    /// The cache, as the command line calls it.
+    pub fn cache_name(&self) -> &'static str {
+        match self.cache {
+            CacheMode::Off => "off",
+            CacheMode::Volatile => "volatile",
+            CacheMode::Durable => "durable",
+        }
+    }
+
+    /// Little more flash than what the layout asks for, so that garbage is always collected under pressure.
+    fn over_provisioning_percent(&self) -> f64 {
+        let units_per_block = 8 * self.page_bytes / UNIT_BYTES as u32;
+        let dump_blocks = match self.plp {
+            Plp::None => 0,
+            Plp::Capacitor => DUMP_UNITS.div_ceil(units_per_block) + 1,
+        };
+        f64::from((20 + dump_blocks) * units_per_block) / f64::from(UNITS) * 100.0
+    }
+
+    /// The profile. Seeds differ in planes and in how victims are chosen.
+    pub(super) fn profile(&self, seed: u64) -> Profile {
+        let policy = if seed.is_multiple_of(3) { VictimPolicy::CostBenefit } else { VictimPolicy::Greedy };
+        let dump_units = if self.plp == Plp::None { 0 } else { DUMP_UNITS };
+        Profile {
+            name: "torture".into(),
+            description: "a drive so small that everything happens often".into(),
+            capacity_bytes: u64::from(UNITS) * UNIT_BYTES as u64,
+            over_provisioning_percent: self.over_provisioning_percent(),
+            flash: FlashProfile {
+                channels: 2,
+                dies_per_channel: 1,
+                planes_per_die: 1 + (seed % 2) as u32,
+                pages_per_block: 8,
+                page_bytes: self.page_bytes,
+                read_ns: 50_000,
+                program_ns: 500_000,
+                erase_ns: 3_000_000,
+                channel_bytes_per_second: 400_000_000,
+                endurance_cycles: 3000,
+            },
+            link: LinkProfile { bytes_per_second: 1_000_000_000, command_ns: 5_000 },
+            cache: CacheProfile { mode: self.cache, bytes: 16 * UNIT_BYTES as u64 },
+            power: PowerProfile { plp: self.plp, dump_bytes: u64::from(dump_units) * UNIT_BYTES as u64 },
+            limits: LimitsProfile { atomic_units: 16, open_transactions: 4, shared_owners: 8 },
+            ftl: FtlProfile { victim_policy: policy, wear_spread: 8 },
+        }
+    }
+}
+
+/// Which drives are tortured: what is not chosen is every kind, and pages as large as the seed says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DriveChoice {
+    /// The protection; none for every kind.
+    pub plp: Option<Plp>,
+    /// The cache; none for every kind that goes with the protection.
+    pub cache: Option<CacheMode>,
+    /// Bytes of a page; none for the seed's choice.
+    pub page_bytes: Option<u32>,
+}
+
+impl DriveChoice {
+    /// Fails if there can be no such drive.
+    pub fn validate(&self) -> Result<(), LabError> {
+        if let Some(bytes) = self.page_bytes
+            && !PAGE_BYTES.contains(&bytes)
+        {
+            return Err(LabError::Setting {
+                option: "--page-bytes",
+                value: bytes.to_string(),
+                expected: "a page of these drives has 4096, 8192 or 16384 bytes".into(),
+            });
+        }
+        if self.drives(0).is_empty() {
+            return Err(LabError::Setting {
+                option: "--cache",
+                value: "durable".into(),
+                expected: "a durable cache needs --plp capacitor".into(),
+            });
+        }
+        Ok(())
+    }
+
+    /// The drives of a seed.
+    pub(super) fn drives(&self, seed: u64) -> Vec<Drive> {
+        let page_bytes = self.page_bytes.unwrap_or(PAGE_BYTES[(seed % 3) as usize]);
+        let kinds = [
+            (Plp::None, CacheMode::Volatile),
+            (Plp::None, CacheMode::Off),
+            (Plp::Capacitor, CacheMode::Durable),
+        ];
+        // a capacitor behind no cache, or behind one that calls itself volatile, is only there if asked for
+        let asked = self.plp.zip(self.cache).filter(|kind| *kind != (Plp::None, CacheMode::Durable));
+        let chosen = kinds.into_iter().filter(|(plp, cache)| {
+            self.plp.is_none_or(|asked| asked == *plp) && self.cache.is_none_or(|asked| asked == *cache)
+        });
+        let mut chosen: Vec<_> = if self.plp.is_some() && self.cache.is_some() {
+            asked.into_iter().collect()
+        } else {
+            chosen.collect()
+        };
+        chosen.dedup();
+        chosen.into_iter().map(|(plp, cache)| Drive { page_bytes, cache, plp }).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_drive_that_can_be_chosen_can_be_made() {
+        for plp in [Plp::None, Plp::Capacitor] {
+            for cache in [CacheMode::Off, CacheMode::Volatile, CacheMode::Durable] {
+                for page_bytes in PAGE_BYTES {
+                    let choice =
+                        DriveChoice { plp: Some(plp), cache: Some(cache), page_bytes: Some(page_bytes) };
+                    assert_eq!(
+                        choice.validate().is_ok(),
+                        (plp, cache) != (Plp::None, CacheMode::Durable),
+                        "{choice:?}"
+                    );
+                    for drive in choice.drives(1) {
+                        let device = tantalum::Device::in_memory(&drive.profile(1)).unwrap();
+                        assert_eq!(device.limits().capacity_units, u64::from(UNITS), "{drive}");
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Power is cut while a drive works on a random mix of every command, and what it holds afterwards is compared with
+//! what its promises (D1 to D5 of ARCHITECTURE.md) allow.
+//!
+//! - The drive is so small that garbage collection, wear levelling, journal and checkpoints happen all the time.
+//! - Command `i` of a seed depends on the seed and on `i` alone. Commands can be left out, and the others stay what
+//!   they were: that is how a failure is made small.
+//! - Whatever is found depends on the settings and the seed, not on the machine or the number of threads. The
+//!   exception is `minutes`.
+//! - A drive that panics or refuses a command has broken a promise too.
+
+mod case;
+mod commands;
+mod compare;
+mod cut_point;
+mod drive;
+mod every_cut;
+mod guard;
+mod host;
+mod log_host;
+mod oracle;
+mod random;
+mod random_cuts;
+mod run;
+mod shrink;
+mod skip;
+mod stop;
+mod summary;
+mod tally;
+mod torture;
+mod weights;
+
+pub use case::{Cuts, Plan};
+pub use cut_point::{CutPoint, CutPointError};
+pub use drive::{Drive, DriveChoice};
+pub use skip::{Skip, SkipError};
+pub use summary::of_device_crash;
+pub use tally::Reached;
+pub use torture::{DeviceCrash, DriveCounts, Settings, torture};
+pub use weights::{Weights, WeightsError};

@@ -1,0 +1,66 @@
+//! What was counted on the way.
+
+use serde::Serialize;
+use tantalum::Smart;
+
+/// What the drives went through between cuts, so that one sees that the torture reached it. Work that was repeated on
+/// copies of a drive, and recoveries, are not counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Reached {
+    /// Commands of the host.
+    pub commands: u64,
+    /// Blocks emptied by garbage collection and wear levelling.
+    pub collections: u64,
+    /// Checkpoints taken.
+    pub checkpoints: u64,
+    /// Journal pages programmed.
+    pub journal_pages: u64,
+    /// Blocks erased.
+    pub blocks_erased: u64,
+}
+
+impl Reached {
+    /// What a drive has done from one time to another.
+    pub(super) fn between(before: &Smart, after: &Smart, units_per_page: u64) -> Reached {
+        let journal_units = after.flash_units.journal.saturating_sub(before.flash_units.journal);
+        Reached {
+            commands: 0,
+            collections: after.collections.saturating_sub(before.collections),
+            checkpoints: after.checkpoints.saturating_sub(before.checkpoints),
+            journal_pages: journal_units / units_per_page,
+            blocks_erased: after.blocks_erased.saturating_sub(before.blocks_erased),
+        }
+    }
+
+    pub(super) fn add(&mut self, other: &Reached) {
+        self.commands += other.commands;
+        self.collections += other.collections;
+        self.checkpoints += other.checkpoints;
+        self.journal_pages += other.journal_pages;
+        self.blocks_erased += other.blocks_erased;
+    }
+}
+
+/// Counts of one run and the copies made of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Tally {
+    pub cuts: u64,
+    pub shutdown_cuts: u64,
+    pub dirty_recoveries: u64,
+    pub second_cuts: u64,
+    pub torn_pages_seen: u64,
+    pub promises_checked: u64,
+    pub reached: Reached,
+}
+
+impl Tally {
+    pub fn add(&mut self, other: &Tally) {
+        self.cuts += other.cuts;
+        self.shutdown_cuts += other.shutdown_cuts;
+        self.dirty_recoveries += other.dirty_recoveries;
+        self.second_cuts += other.second_cuts;
+        self.torn_pages_seen += other.torn_pages_seen;
+        self.promises_checked += other.promises_checked;
+        self.reached.add(&other.reached);
+    }
+}

@@ -1,0 +1,149 @@
+//! The torture can fail: each guard of the FTL and of the controller, taken out, is noticed within a number of seeds,
+//! and the command line that the violation names shows it again.
+//!
+//! `cargo test --profile canary -p tantalum-lab --features canaries --test canaries -- --nocapture` prints the table.
+
+use tantalum::canary::{Guard, take_out};
+use tantalum::{CacheMode, Plp};
+use tantalum_lab::Monitor;
+use tantalum_lab::crash::Violation;
+use tantalum_lab::crash::device::{Cuts, DriveChoice, Plan, Settings, torture};
+
+/// How a guard's absence is looked for.
+struct Canary {
+    guard: Guard,
+    drives: DriveChoice,
+    plan: Plan,
+    /// Seeds within which it must be found.
+    seeds: u64,
+}
+
+const ANY: DriveChoice = DriveChoice { plp: None, cache: None, page_bytes: None };
+const UNPROTECTED: DriveChoice = DriveChoice { plp: Some(Plp::None), ..ANY };
+const PROTECTED: DriveChoice = DriveChoice { plp: Some(Plp::Capacitor), ..ANY };
+const WRITTEN_THROUGH: DriveChoice =
+    DriveChoice { cache: Some(CacheMode::Off), page_bytes: Some(8192), ..UNPROTECTED };
+const CACHED: DriveChoice = DriveChoice { cache: Some(CacheMode::Volatile), ..UNPROTECTED };
+
+/// Deferred shares that wait while garbage is collected.
+const SHARES: &str = "write=100,share=40,log=10,reopen=0,flush=1,atomic=0,remap=0,transaction=0,trim=2";
+
+fn random(weights: &str) -> Plan {
+    let weights = weights.parse().expect("the table's weights are right");
+    Plan { cuts: Cuts::Random(40), second_cut: true, weights, ..Plan::default() }
+}
+
+fn canaries() -> Vec<Canary> {
+    let canary = |guard, drives, plan, seeds| Canary { guard, drives, plan, seeds };
+    vec![
+        canary(Guard::OldCopyGivenUpEarly, CACHED, random(""), 20),
+        canary(Guard::EraseBeforeJournal, UNPROTECTED, random(""), 50),
+        canary(Guard::EraseBeforeCopies, ANY, random(""), 50),
+        canary(Guard::BatchMemberErased, ANY, random("atomic=40,log=10"), 100),
+        canary(Guard::RunMemberErased, ANY, random("log=60"), 100),
+        canary(Guard::ExtraOwnersForgotten, ANY, random("share=40,remap=0"), 100),
+        canary(Guard::CopybackTakesNewVersion, ANY, random(""), 100),
+        canary(Guard::RecordTakesFlushStep, ANY, random("share=30"), 200),
+        canary(Guard::AttemptsMixed, ANY, random("log=80"), 100),
+        canary(Guard::CheckpointInPlace, ANY, random(""), 100),
+        canary(Guard::RecoveryErases, ANY, random(""), 200),
+        canary(Guard::ProgramsNotDumped, PROTECTED, random(""), 100),
+        canary(Guard::SystemBlocksForgotten, ANY, random(""), 100),
+        canary(Guard::DumpUnbounded, PROTECTED, random("write=80"), 100),
+        canary(Guard::JournalBlockMissing, ANY, random(""), 200),
+        canary(Guard::HomeNotSettled, ANY, random("log=80"), 200),
+        canary(Guard::ReplacedNotSettled, PROTECTED, random("write=60,share=20,atomic=20"), 100),
+        canary(Guard::CopyBeforeJournal, WRITTEN_THROUGH, random(SHARES), 100),
+    ]
+}
+
+/// The first seed that notices, and what it notices.
+fn find(canary: &Canary) -> Option<(u64, Violation)> {
+    (0..canary.seeds).find_map(|seed| {
+        let settings = settings(seed, canary.drives, canary.plan.clone());
+        let crash = torture(&settings, &Monitor::silent()).expect("the table's settings are right");
+        crash.outcome.violations.into_iter().next().map(|violation| (seed, violation))
+    })
+}
+
+fn settings(seed: u64, drives: DriveChoice, plan: Plan) -> Settings {
+    Settings { seeds: seed..seed + 1, drives, plan, minutes: None, threads: 1 }
+}
+
+/// The settings that a violation's command line gives.
+fn replayed(line: &str) -> Settings {
+    let options = line.strip_prefix("tantalum crash device ").expect("it is this command's");
+    let mut settings = settings(0, ANY, Plan::default());
+    let mut words = options.split(' ');
+    while let Some(option) = words.next() {
+        if option == "--second-cut" {
+            settings.plan.second_cut = true;
+            continue;
+        }
+        let value = words.next().expect("an option has a value");
+        let number = || value.parse::<u64>().expect("a number");
+        let plan = &mut settings.plan;
+        match option {
+            "--seed" => settings.seeds = number()..number() + 1,
+            "--age" => plan.age = number(),
+            "--commands" => plan.commands = number(),
+            "--skip" => plan.skip = value.parse().expect("commands"),
+            "--weights" => plan.weights = value.parse().expect("weights"),
+            "--at" => plan.cuts = Cuts::At(value.parse().expect("a cut")),
+            "--cuts" => plan.cuts = if value == "all" { Cuts::All } else { Cuts::Random(number()) },
+            "--page-bytes" => settings.drives.page_bytes = Some(number() as u32),
+            "--plp" if value == "none" => settings.drives.plp = Some(Plp::None),
+            "--plp" => settings.drives.plp = Some(Plp::Capacitor),
+            "--cache" => {
+                settings.drives.cache = Some(match value {
+                    "off" => CacheMode::Off,
+                    "volatile" => CacheMode::Volatile,
+                    _ => CacheMode::Durable,
+                });
+            }
+            other => panic!("{other} is no option of the command"),
+        }
+    }
+    settings
+}
+
+fn shows_again(violation: &Violation) -> bool {
+    let crash = torture(&replayed(&violation.replay), &Monitor::silent()).expect("the settings are right");
+    crash.outcome.violations.iter().any(|again| again.promise == violation.promise)
+}
+
+#[test]
+fn every_guard_taken_out_is_noticed_and_shown_again() {
+    let mut unnoticed = Vec::new();
+    for canary in canaries() {
+        take_out(Some(canary.guard));
+        let found = find(&canary);
+        match &found {
+            Some((seed, violation)) => {
+                let (promise, replay) = (&violation.promise, &violation.replay);
+                println!(
+                    "{:?}: {} seeds, {promise}\n  {}\n  {replay}",
+                    canary.guard,
+                    seed + 1,
+                    violation.detail
+                );
+                assert!(shows_again(violation), "{replay} does not show {promise} again");
+            }
+            None => unnoticed.push(canary.guard),
+        }
+        take_out(None);
+    }
+    assert!(unnoticed.is_empty(), "not noticed: {unnoticed:?}");
+}
+
+#[test]
+fn a_cut_among_every_cut_is_shown_again_at_its_place() {
+    take_out(Some(Guard::OldCopyGivenUpEarly));
+    let plan = Plan { age: 20, commands: 40, ..Plan::default() };
+    let crash = torture(&settings(1, CACHED, plan), &Monitor::silent()).expect("the settings are right");
+    let violation = crash.outcome.violations.first().expect("it is noticed");
+    println!("{}: {}\n  {}", violation.promise, violation.detail, violation.replay);
+    assert!(violation.replay.contains("--at "), "{}", violation.replay);
+    assert!(shows_again(violation), "{}", violation.replay);
+    take_out(None);
+}
