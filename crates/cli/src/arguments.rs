@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand};
 use tantalum_lab::{Pattern, Synchronous, bench};
 use tantalum_sqlite::Mode;
 
+use crate::crash_sqlite::CrashSqliteOptions;
 use crate::drive::ProfileOptions;
 
 /// A solid-state drive that runs as a program: what does your database write, down to the flash?
@@ -30,6 +31,20 @@ pub enum Command {
     Info(InfoOptions),
     /// Drive the device as fast as this machine allows
     Bench(BenchOptions),
+    /// Cut the power while something works, again and again, and check what is there afterwards
+    Crash {
+        #[command(subcommand)]
+        target: CrashTarget,
+    },
+}
+
+/// What works while power is cut.
+#[derive(Subcommand, Debug)]
+pub enum CrashTarget {
+    /// SQLite on a small drive
+    ///
+    /// Everything follows from the seed: a violation comes with the command line that shows it again.
+    Sqlite(CrashSqliteOptions),
 }
 
 /// Whose interfaces are compared.

@@ -13,6 +13,9 @@ pub enum Failure {
     /// A database was not as it should be. The outcome has been printed.
     #[error("a database did not hold what was written to it; see the outcome above")]
     Mismatch,
+    /// Promises were broken. The outcome has been printed.
+    #[error("{0} promises were broken; see the outcome above")]
+    Violations(usize),
     /// Whoever read the output has seen enough.
     #[error("standard output was closed")]
     OutputClosed,
@@ -59,6 +62,6 @@ impl Failure {
             Failure::Lab(LabError::Interrupted) => return ExitCode::from(130),
             other => crate::output::complain(&format!("error: {other}")),
         }
-        ExitCode::from(if matches!(self, Failure::Mismatch) { 1 } else { 2 })
+        ExitCode::from(if matches!(self, Failure::Mismatch | Failure::Violations(_)) { 1 } else { 2 })
     }
 }

@@ -1,11 +1,13 @@
 //! The `tantalum` command.
 //!
-//! It ends with 0 when all went well, 1 when a database was not as it should be, 2 when what was asked for cannot
+//! It ends with 0 when all went well, 1 when a database was not as it should be or a promise was
+//! broken, 2 when what was asked for cannot
 //! be done (one line on standard error says why and what would be right), and 130 when it was interrupted.
 
 mod arguments;
 mod bench;
 mod compare;
+mod crash_sqlite;
 mod create;
 mod drive;
 mod failure;
@@ -18,7 +20,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::arguments::{Arguments, Command, CompareTarget};
+use crate::arguments::{Arguments, Command, CompareTarget, CrashTarget};
 use crate::failure::Failure;
 
 fn main() -> ExitCode {
@@ -35,5 +37,6 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Create(options) => create::run(&options),
         Command::Info(options) => info::run(&options),
         Command::Bench(options) => bench::run(&options),
+        Command::Crash { target: CrashTarget::Sqlite(options) } => crash_sqlite::run(&options),
     }
 }

@@ -2,5 +2,7 @@
 //! was promised.
 
 mod outcome;
+pub mod sqlite;
+pub mod summary;
 
 pub use outcome::{CrashOutcome, Violation};
