@@ -13,7 +13,10 @@ use super::volume::{DATABASE, OTHER_DATA, OTHER_UNITS};
 use crate::session::Synchronous;
 
 /// SQLite's page cache, in pages: so few that transactions spill.
-const SQLITE_CACHE_PAGES: u32 = 5;
+const SMALL_CACHE_PAGES: u32 = 5;
+
+/// And so many that none does: only then SQLite writes atomic batches.
+const LARGE_CACHE_PAGES: u32 = 500;
 
 /// Frames in the log at which SQLite checkpoints by itself.
 const AUTOCHECKPOINT_FRAMES: u32 = 40;
@@ -46,7 +49,7 @@ pub(super) struct Session<'a> {
     drive: &'a Drive,
     mode: Mode,
     synchronous: Synchronous,
-    /// None while the journal is switched: then only the first is open.
+    /// The first spills and the others do not. While the journal is switched only the first is open.
     writers: Vec<Connection>,
     readers: Vec<Reader>,
     steps: u64,
@@ -67,10 +70,14 @@ pub(super) fn open(drive: &Drive, synchronous: Synchronous) -> rusqlite::Result<
     };
     connection.busy_timeout(std::time::Duration::ZERO)?;
     connection.pragma_update(None, "synchronous", synchronous)?;
-    connection.pragma_update(None, "cache_size", SQLITE_CACHE_PAGES)?;
-    connection.pragma_update(None, "cache_spill", SQLITE_CACHE_PAGES)?;
+    set_cache(&connection, SMALL_CACHE_PAGES)?;
     connection.pragma_update(None, "wal_autocheckpoint", AUTOCHECKPOINT_FRAMES)?;
     Ok(connection)
+}
+
+fn set_cache(connection: &Connection, pages: u32) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "cache_size", pages)?;
+    connection.pragma_update(None, "cache_spill", pages)
 }
 
 impl<'a> Session<'a> {
@@ -126,6 +133,7 @@ impl<'a> Session<'a> {
     fn open_missing(&mut self) -> Result<(), Stop> {
         while self.writers.len() < WRITERS {
             let writer = self.open()?;
+            set_cache(&writer, LARGE_CACHE_PAGES).map_err(|error| self.stop("setting the cache", error))?;
             self.writers.push(writer);
         }
         while self.readers.len() < READERS {
@@ -239,6 +247,10 @@ impl<'a> Session<'a> {
     fn switch_journal(&mut self, transactions: &[Transaction]) -> Result<(), Stop> {
         self.readers.clear();
         self.writers.truncate(1);
+        // SQLite (3.40 and 3.54, on ordinary files as well) takes this connection's page cache for current once the log
+        // is gone, although another connection may have committed: it compares change counters, which commits to a
+        // log that leave page 1 alone do not raise. Reading while the log is there refreshes the cache.
+        self.refresh()?;
         self.set_journal_mode("delete")?;
         for transaction in transactions {
             self.transaction(&Transaction { writer: 0, ..transaction.clone() })?;
@@ -246,8 +258,17 @@ impl<'a> Session<'a> {
         self.set_journal_mode("wal")?;
         // SQLite leaves a read transaction open behind that PRAGMA, which the next statement ends. Without one, a
         // checkpoint is refused with SQLITE_LOCKED, on ordinary files as well.
-        let ended = Contents::read(&self.writers[0]);
-        ended.map(drop).map_err(|error| self.stop("reading after the journal was switched", error))
+        self.refresh()
+    }
+
+    /// The only connection reads everything.
+    fn refresh(&mut self) -> Result<(), Stop> {
+        let read = Contents::read(&self.writers[0]).map_err(|error| self.stop("reading", error))?;
+        self.checked += 1;
+        match self.history.current().difference(&read) {
+            None => Ok(()),
+            Some(difference) => Err(Stop::Broken(Broken::new("SQLite works", difference))),
+        }
     }
 
     fn set_journal_mode(&mut self, wanted: &str) -> Result<(), Stop> {
