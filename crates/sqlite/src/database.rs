@@ -97,6 +97,14 @@ impl Database {
         volume.set_size(self.file, bytes)
     }
 
+    /// Makes the database's rollback journal durable, if there is one.
+    pub fn sync_journal(&self, volume: &mut Volume) -> Result<(), VolumeError> {
+        match volume.lookup(&format!("{}-journal", self.name)) {
+            Some(journal) => volume.sync(journal),
+            None => Ok(()),
+        }
+    }
+
     /// Makes the database file durable.
     pub fn sync(&mut self, volume: &mut Volume) -> Result<(), VolumeError> {
         self.issue_shares(volume)?;
