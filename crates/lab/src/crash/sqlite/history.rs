@@ -18,8 +18,8 @@ enum Promise {
 
 fn promise(mode: Mode, synchronous: Synchronous) -> Promise {
     match (synchronous, mode) {
-        (Synchronous::Full, _) | (Synchronous::Normal, Mode::XFtl) => Promise::All,
-        (Synchronous::Normal, Mode::Rollback | Mode::Atomic) => Promise::AllButTheLast,
+        (Synchronous::Full, _) | (Synchronous::Normal, Mode::XFtl | Mode::Atomic) => Promise::All,
+        (Synchronous::Normal, Mode::Rollback) => Promise::AllButTheLast,
         (Synchronous::Normal, Mode::Wal | Mode::Share | Mode::SwWal) => Promise::Prefix,
     }
 }
