@@ -154,14 +154,14 @@ fn transactions_are_whole_after_a_cut_without_syncs() {
     }
 }
 
-/// Power goes now, and comes back: nothing that is under way or waits in DRAM got to flash.
-fn cut_now(drive: Drive, mode: Mode) -> Drive {
+/// Power goes now, if it has not yet, and comes back. What was under way has that outcome.
+fn cut_now(drive: Drive, mode: Mode, outcome: Outcome) -> Drive {
     let mut volume = drive.into_volume().map_err(|(_, error)| error).expect("nothing is open");
     let now_ns = volume.now_ns();
     volume.device_mut().cut_after(None);
     volume.device_mut().cut_power(now_ns);
     let mut device = volume.into_device_without_sync();
-    device.power_on(&mut PowerLoss::all(Outcome::NotStarted)).expect("the drive recovers");
+    device.power_on(&mut PowerLoss::all(outcome)).expect("the drive recovers");
     Drive::new(Volume::mount(device, CACHE_BYTES).expect("mount"), mode, Some(1))
 }
 
@@ -208,7 +208,7 @@ fn a_transaction_whose_batch_was_refused_is_whole_after_a_cut() {
         let (drive, connection) = table_on_a_drive_of_small_batches(Mode::Atomic);
         let statements = ["UPDATE t SET n=1", "UPDATE t SET n=2 WHERE k=1"];
         let acknowledged = work_until(&drive, connection, cut, &statements);
-        let drive = cut_now(drive, Mode::Atomic);
+        let drive = cut_now(drive, Mode::Atomic, Outcome::Completed);
         let found = numbers(&drive.open("app.db").unwrap());
         let state = [(0, 0, 0), (1, 1, 1), (2, 1, 1)].iter().position(|&whole| whole == found);
         let state = state.unwrap_or_else(|| panic!("cut {cut}: found {found:?}"));
@@ -227,13 +227,13 @@ fn a_journal_of_another_mode_does_not_come_back_over_a_transaction_of_the_drive(
     for cut in 1..60 {
         let (drive, connection) = table_on_a_drive_of_small_batches(Mode::Rollback);
         work_until(&drive, connection, cut, &["UPDATE t SET n=1"]);
-        let drive = cut_now(drive, Mode::XFtl);
+        let drive = cut_now(drive, Mode::XFtl, Outcome::NotStarted);
         journals += u32::from(drive.volume().lookup("app.db-journal").is_some());
         let connection = drive.open("app.db").unwrap();
         let (_, least, most) = numbers(&connection);
         connection.execute_batch("UPDATE t SET n=2 WHERE k=1").unwrap();
         drop(connection);
-        let drive = cut_now(drive, Mode::XFtl);
+        let drive = cut_now(drive, Mode::XFtl, Outcome::NotStarted);
         assert_eq!(numbers(&drive.open("app.db").unwrap()), (2, least, most), "cut {cut}");
     }
     assert!(journals > 0, "no cut left a journal");
