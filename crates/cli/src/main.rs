@@ -1,8 +1,8 @@
 //! The `tantalum` command.
 //!
-//! It ends with 0 when all went well, 1 when a database was not as it should be or a promise was
-//! broken, 2 when what was asked for cannot
-//! be done (one line on standard error says why and what would be right), and 130 when it was interrupted.
+//! It ends with 0 when all went well, 1 when a database was not as it should be or a promise was broken, 2 when what
+//! was asked for cannot be done (one line on standard error says why and what would be right), and 130 when it was
+//! interrupted.
 
 mod arguments;
 mod bench;

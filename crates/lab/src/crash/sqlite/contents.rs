@@ -128,6 +128,12 @@ impl Change {
 }
 
 impl Contents {
+    /// No rows, after that transaction.
+    #[cfg(test)]
+    pub fn empty_after(number: u64) -> Contents {
+        Contents { number, rows: BTreeMap::new() }
+    }
+
     /// What it is after one more transaction.
     pub fn after(&self, changes: &[Change]) -> Contents {
         let mut contents = self.clone();

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     fn state(number: u64) -> Contents {
-        Contents { number, ..Contents::default() }
+        Contents::empty_after(number)
     }
 
     /// Transactions 6 to 8 were acknowledged, and 9 is under way.
@@ -138,6 +138,7 @@ mod tests {
             assert_eq!(allowed(&history(mode, Full)), [8, 9], "{mode}");
         }
         assert_eq!(allowed(&history(Mode::XFtl, Normal)), [8, 9]);
+        assert_eq!(allowed(&history(Mode::Atomic, Normal)), [8, 9]);
         assert_eq!(allowed(&history(Mode::Rollback, Normal)), [7, 8, 9]);
         assert_eq!(allowed(&history(Mode::SwWal, Normal)), [5, 6, 7, 8, 9]);
     }
