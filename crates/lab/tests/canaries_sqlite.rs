@@ -31,6 +31,13 @@ fn catch(guard: Guard, mode: Mode, synchronous: Synchronous) {
         };
         let outcome = run(&settings, &Monitor::silent()).unwrap();
         if let Some(violation) = outcome.violations.first() {
+            let again = run(&replayed(&settings, &violation.replay), &Monitor::silent()).unwrap();
+            assert_eq!(
+                again.violations.first().map(|v| &v.promise),
+                Some(&violation.promise),
+                "{}",
+                violation.replay
+            );
             take_out(None);
             println!("{guard:?}: {seed} seeds, {mode}: {}", violation.promise);
             let outcome = run(&settings, &Monitor::silent()).unwrap();
@@ -39,6 +46,15 @@ fn catch(guard: Guard, mode: Mode, synchronous: Synchronous) {
         }
     }
     panic!("{guard:?} was taken out, and {MOST_SEEDS} seeds of {mode} did not notice");
+}
+
+/// The settings with the cuts and the transactions of a violation's command line.
+fn replayed(settings: &Settings, replay: &str) -> Settings {
+    let words: Vec<&str> = replay.split_whitespace().collect();
+    let value = |option| words[1 + words.iter().position(|&word| word == option).unwrap()];
+    assert_eq!(value("--seed"), settings.first_seed.to_string());
+    let (cuts, transactions) = (value("--cuts").parse().unwrap(), value("--transactions").parse().unwrap());
+    Settings { cuts, transactions, ..settings.clone() }
 }
 
 #[test]
