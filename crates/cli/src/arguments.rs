@@ -7,7 +7,8 @@ use tantalum_lab::crash::device::{CutPoint, Skip, Weights};
 use tantalum_lab::{Pattern, Synchronous, bench};
 use tantalum_sqlite::Mode;
 
-use crate::crash::{CacheChoice, CutCount, PlpChoice};
+use crate::crash_device::{CacheChoice, CutCount, PlpChoice};
+use crate::crash_sqlite::CrashSqliteOptions;
 use crate::drive::ProfileOptions;
 use crate::seeds::Seeds;
 
@@ -51,6 +52,10 @@ pub enum CrashTarget {
     /// Every seed runs on each kind of drive chosen. A promise that is not kept ends its run; it is made small, and
     /// printed with the command line that shows it again. The exit code is then 1.
     Device(CrashDeviceOptions),
+    /// SQLite on a small drive
+    ///
+    /// Everything follows from the seed: a violation comes with the command line that shows it again.
+    Sqlite(CrashSqliteOptions),
 }
 
 /// Whose interfaces are compared.

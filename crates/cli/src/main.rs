@@ -8,7 +8,8 @@ mod arguments;
 mod bench;
 mod check;
 mod compare;
-mod crash;
+mod crash_device;
+mod crash_sqlite;
 mod create;
 mod drive;
 mod failure;
@@ -40,6 +41,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Info(options) => info::run(&options),
         Command::Check(options) => check::run(&options),
         Command::Bench(options) => bench::run(&options),
-        Command::Crash { target: CrashTarget::Device(options) } => crash::run_device(&options),
+        Command::Crash { target: CrashTarget::Device(options) } => crash_device::run(&options),
+        Command::Crash { target: CrashTarget::Sqlite(options) } => crash_sqlite::run(&options),
     }
 }

@@ -222,3 +222,15 @@ fn your_own_database_and_statements_come_together() {
     let message = refused(dir.path(), &["compare", "sqlite", "--database", "notes.db", "--sql", "work.sql"]);
     assert_eq!(message, "error: notes.db cannot be used as a database: file is not a database\n");
 }
+
+#[test]
+fn crash_sqlite_counts_what_it_did() {
+    let dir = TempDir::new().unwrap();
+    let arguments = ["crash", "sqlite", "--mode", "sw-wal", "--synchronous", "full", "--cuts", "3", "--json"];
+    let outcome: serde_json::Value =
+        serde_json::from_str(&printed(tantalum(dir.path(), &arguments))).unwrap();
+    assert_eq!((&outcome["cuts"], &outcome["dirty_recoveries"]), (&3.into(), &3.into()));
+    assert_eq!(outcome["violations"], serde_json::json!([]));
+    let message = refused(dir.path(), &["crash", "sqlite", "--cuts", "0"]);
+    assert!(message.contains("@N for the flash operation N"), "{message}");
+}

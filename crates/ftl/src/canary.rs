@@ -42,6 +42,14 @@ pub enum Guard {
     SystemBlocksForgotten,
     /// 12: the cache takes more than the capacitor can dump.
     DumpUnbounded,
+    /// 7, in the SQLite VFS: the log starts anew before what a checkpoint brought home is durable.
+    RestartBeforeHomes,
+    /// 8, in the SQLite VFS: what lies behind a reopened log stays there when the log goes on.
+    StaleTailKept,
+    /// In the volume: units are given to a file whose inode may become durable before the trim that emptied them.
+    TrimUnflushed,
+    /// In the volume: an inode becomes durable before the data that it shows.
+    InodeBeforeData,
     /// A copyback names an owner whose record is still in DRAM, and so makes part of a step durable.
     CopyBeforeJournal,
     /// A record waits without an open block for it: a block erased for it may be one that only the record frees.

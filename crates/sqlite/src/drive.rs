@@ -87,6 +87,11 @@ impl Drive {
         VolumeGuard(self.host.lock())
     }
 
+    /// Whether a request of SQLite panicked. SQLite was told of an I/O error (S4).
+    pub fn has_panicked(&self) -> bool {
+        self.host.has_panicked()
+    }
+
     /// Gives the volume back. Fails, and gives the drive back, while files on it are open or a VFS that the program
     /// registered is.
     pub fn into_volume(mut self) -> Result<Volume, (Drive, DriveError)> {

@@ -23,17 +23,6 @@ const UNSENT_BYTES: usize = 4 << 20;
 /// Units by which the log's file grows.
 pub(crate) const GROWTH_UNITS: u64 = 256;
 
-/// How far the log's header has come.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum HeaderState {
-    /// The drive does not have it.
-    New,
-    /// It was sent since the last flush.
-    Sent,
-    /// It is there after a power cut.
-    Durable,
-}
-
 /// The log of one database.
 #[derive(Debug)]
 pub(crate) struct FramedLog {
@@ -46,7 +35,8 @@ pub(crate) struct FramedLog {
     /// Whether frames carry hints from here to the log's restart.
     pub(crate) hints: bool,
     pub(crate) header: Option<LogHeader>,
-    pub(crate) header_state: HeaderState,
+    /// The drive does not have the header.
+    pub(crate) header_is_new: bool,
     /// The volume's metadata of the log are not durable yet.
     pub(crate) metadata_is_new: bool,
     /// Frames that there are.
@@ -78,7 +68,7 @@ impl FramedLog {
             hinted,
             hints: hinted,
             header: None,
-            header_state: HeaderState::Durable,
+            header_is_new: false,
             metadata_is_new: true,
             frames: 0,
             headers: Vec::new(),
@@ -192,7 +182,7 @@ impl FramedLog {
                 Place::LogHeader => {
                     if let Some(header) = &mut self.header {
                         header.0[start..][..bytes].copy_from_slice(from);
-                        self.header_state = HeaderState::New;
+                        self.header_is_new = true;
                     }
                 }
                 Place::FrameHeader(frame) => self.write_frame_header(volume, frame, start, from)?,
@@ -299,7 +289,7 @@ impl FramedLog {
         self.issue_shares(volume)?;
         self.make_room(volume, 0)?;
         self.header = Some(header);
-        self.header_state = HeaderState::New;
+        self.header_is_new = true;
         self.frames = 0;
         self.headers.clear();
         self.forget_changes_after(0);
@@ -328,7 +318,7 @@ impl FramedLog {
         self.numbering.cut(frames);
         if units == 0 {
             self.header = None;
-            self.header_state = HeaderState::Durable;
+            self.header_is_new = false;
         }
         Ok(())
     }

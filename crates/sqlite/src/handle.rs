@@ -35,6 +35,8 @@ pub(crate) struct Handle {
     pub(crate) persist_log: bool,
     pub(crate) transaction: Option<Transaction>,
     pub(crate) batch: Option<Batch>,
+    /// A batch was refused, and SQLite goes on with a rollback journal that it has not synced.
+    pub(crate) journal_is_unsynced: bool,
 }
 
 impl Handle {
@@ -50,6 +52,7 @@ impl Handle {
             persist_log: false,
             transaction: None,
             batch: None,
+            journal_is_unsynced: false,
         }
     }
 
@@ -84,6 +87,10 @@ impl Handle {
             Target::Database(id) => {
                 begin_transaction(&mut self.transaction, self.lock, &mut host, id)?;
                 let (volume, database) = host.database(id);
+                if self.journal_is_unsynced && self.batch.is_none() {
+                    database.sync_journal(volume)?;
+                    self.journal_is_unsynced = false;
+                }
                 match (&mut self.batch, &mut self.transaction) {
                     (Some(batch), _) => batch.write(volume, offset, data)?,
                     (None, Some(transaction)) => transaction.write(volume, offset, data)?,

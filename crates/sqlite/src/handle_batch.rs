@@ -28,8 +28,11 @@ impl Handle {
         Ok(batch.commit(volume)?)
     }
 
-    /// Forgets the batch.
+    /// Forgets the batch: it was refused. SQLite makes a file of the rollback journal that it had in memory, and
+    /// writes to the database without having synced that file (`sqlite3PagerCommitPhaseOne`). So the journal is made
+    /// durable before that write.
     pub fn roll_back_batch(&mut self) {
         self.batch = None;
+        self.journal_is_unsynced = true;
     }
 }

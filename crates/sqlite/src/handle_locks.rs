@@ -27,6 +27,7 @@ impl Handle {
         }
         self.writes_for_itself = false;
         self.batch = None;
+        self.journal_is_unsynced = false;
         ended
     }
 

@@ -45,6 +45,11 @@ impl HostRef {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether a thread has panicked while it held the mutex.
+    pub fn has_panicked(&self) -> bool {
+        self.0.is_poisoned()
+    }
+
     /// Whether both are the same host.
     pub fn is(&self, other: &HostRef) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

@@ -2,26 +2,36 @@
 //!
 //! The order is what recovery rests on (hazards 7 and 9 of the design):
 //!
-//! 1. Shares of the old log are durable before a new header is sent.
+//! 1. Shares of the old log are durable before a new header is sent: SQLite syncs the database before it starts its
+//!    log anew, and [`crate::database::Database::sync`] issues and flushes them.
 //! 2. The volume knows durably where the log's units are, and where the database's units are that hints name as
 //!    homes, before a frame is sent there; the drive would otherwise bring home into nobody's units.
-//! 3. A new header is durable before a frame of the life it opens is sent.
+//! 3. A new header is durable before a frame of the life it opens is sent: SQLite syncs the log after its header
+//!    (`sqlite3WalFrames`).
 //! 4. What lies behind the place where a reopened log goes on is trimmed, durably, before the log goes on.
 //!
 //! When the drive takes no more hints, the log goes on without until its restart. Then the drive brings home fewer
 //! transactions than SQLite recovers, which SQLite's own checkpoint makes up for; never more.
 
+use tantalum::canary::{self, Guard};
 use tantalum::{Command, Lpn, Nanoseconds, Status, UNIT_BYTES};
 use tantalum_volume::{Volume, VolumeError};
 
 use crate::frame::FrameHeader;
-use crate::framed_log::{FramedLog, GROWTH_UNITS, HeaderState};
+use crate::framed_log::{FramedLog, GROWTH_UNITS};
 
 impl FramedLog {
     /// Sends all that is new and makes it durable.
     pub fn sync(&mut self, volume: &mut Volume) -> Result<(), VolumeError> {
+        let guard = match self.numbering.unsent().is_empty() {
+            true => Guard::FramesBeforeHeader,
+            false => Guard::HomesBeforeLog,
+        };
         self.send(volume)?;
-        self.flush(volume)
+        if canary::out(guard) {
+            return Ok(());
+        }
+        volume.submit(Command::Flush).map(drop)
     }
 
     /// Sends all that is new.
@@ -31,9 +41,6 @@ impl FramedLog {
             return Ok(());
         }
         self.make_metadata_durable(volume)?;
-        if self.header_state == HeaderState::Sent {
-            self.flush(volume)?;
-        }
         if self.hints {
             self.make_homes_durable(volume)?;
         }
@@ -41,30 +48,15 @@ impl FramedLog {
         self.send_frames(volume)
     }
 
-    fn flush(&mut self, volume: &mut Volume) -> Result<(), VolumeError> {
-        volume.submit(Command::Flush)?;
-        self.shares.flushed();
-        if self.header_state == HeaderState::Sent {
-            self.header_state = HeaderState::Durable;
-        }
-        Ok(())
-    }
-
     fn send_header(&mut self, volume: &mut Volume) -> Result<(), VolumeError> {
-        let Some(header) = self.header.filter(|_| self.header_state == HeaderState::New) else {
-            return Ok(());
-        };
-        self.issue_shares(volume)?;
-        if self.shares.is_unflushed() {
-            self.flush(volume)?;
-        }
+        let Some(header) = self.header.filter(|_| self.header_is_new) else { return Ok(()) };
         self.make_metadata_durable(volume)?;
         let mut unit = [0; UNIT_BYTES];
         unit[..header.0.len()].copy_from_slice(&header.0);
         let lpn = volume.lpn(self.file, 0).expect("a log that has a header has its first unit");
         volume.submit(Command::Write { lpn, data: &unit, fua: false })?;
         volume.cache_put_clean(self.file, 0, &unit);
-        self.header_state = HeaderState::Sent;
+        self.header_is_new = false;
         Ok(())
     }
 
@@ -112,7 +104,7 @@ impl FramedLog {
 
     fn begin_generation(&mut self, volume: &mut Volume) -> Result<(), VolumeError> {
         let Some(base) = self.numbering.needs_generation() else { return Ok(()) };
-        if self.tail_is_stale || self.generation.is_some() {
+        if (self.tail_is_stale || self.generation.is_some()) && !canary::out(Guard::StaleTailKept) {
             for frame in self.numbering.unsent() {
                 self.load_page(volume, frame)?;
             }
@@ -143,7 +135,7 @@ impl FramedLog {
             };
         }
         trim(volume, run)?;
-        self.flush(volume)
+        volume.submit(Command::Flush).map(drop)
     }
 
     /// Sends the frames at once, so that they go to the dies side by side, and waits for all.

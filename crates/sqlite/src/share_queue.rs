@@ -35,8 +35,6 @@ pub(crate) struct ShareQueue {
     units: u32,
     pages: Vec<GoesHome>,
     page_numbers: BTreeSet<u32>,
-    /// Shares were issued since the last flush.
-    unflushed: bool,
 }
 
 impl ShareQueue {
@@ -65,16 +63,6 @@ impl ShareQueue {
         self.pages.is_empty()
     }
 
-    /// Whether shares were issued that the next flush makes durable.
-    pub fn is_unflushed(&self) -> bool {
-        self.unflushed
-    }
-
-    /// The drive was flushed.
-    pub fn flushed(&mut self) {
-        self.unflushed = false;
-    }
-
     /// Sends all that waits in one command. The queue is empty then, whatever comes of it.
     pub fn issue(&mut self, volume: &mut Volume) -> Result<Issued, VolumeError> {
         if self.is_empty() {
@@ -87,7 +75,6 @@ impl ShareQueue {
         match answer {
             Ok(_) => {
                 self.pages.clear();
-                self.unflushed = true;
                 Ok(Issued::Shared)
             }
             Err(error @ VolumeError::Device(Status::PowerLost | Status::Image(_))) => {

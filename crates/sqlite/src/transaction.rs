@@ -86,11 +86,14 @@ impl Transaction {
     }
 
     /// Makes it visible and durable, with the file's size. Returns false if it was doomed.
+    ///
+    /// If another mode left a rollback journal that SQLite has played back and removed, the removal is durable first:
+    /// after a power cut it would be played back over this transaction.
     pub fn commit(&self, volume: &mut Volume) -> Result<bool, VolumeError> {
-        match self.tx {
-            Some(tx) => volume.tx_commit(tx, self.file, Some(self.size)).map(|()| true),
-            None => Ok(false),
-        }
+        let Some(tx) = self.tx else { return Ok(false) };
+        volume.sync_names()?;
+        volume.tx_commit(tx, self.file, Some(self.size))?;
+        Ok(true)
     }
 
     /// Forgets it.

@@ -5,7 +5,7 @@ mod common;
 use common::{CACHE_BYTES, seeds, volume};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use tantalum::PowerLoss;
+use tantalum::{Device, Outcome, PowerLoss};
 use tantalum_sqlite::rusqlite::{self, Connection, params};
 use tantalum_sqlite::{Drive, Mode};
 use tantalum_volume::Volume;
@@ -152,4 +152,89 @@ fn transactions_are_whole_after_a_cut_without_syncs() {
             run(mode, seed, "normal", 6);
         }
     }
+}
+
+/// Power goes now, if it has not yet, and comes back. What was under way has that outcome.
+fn cut_now(drive: Drive, mode: Mode, outcome: Outcome) -> Drive {
+    let mut volume = drive.into_volume().map_err(|(_, error)| error).expect("nothing is open");
+    let now_ns = volume.now_ns();
+    volume.device_mut().cut_after(None);
+    volume.device_mut().cut_power(now_ns);
+    let mut device = volume.into_device_without_sync();
+    device.power_on(&mut PowerLoss::all(outcome)).expect("the drive recovers");
+    Drive::new(Volume::mount(device, CACHE_BYTES).expect("mount"), mode, Some(1))
+}
+
+/// A drive that takes few units at once, with a table of 40 rows of `n = 0`.
+fn table_on_a_drive_of_small_batches(mode: Mode) -> (Drive, Connection) {
+    let mut profile = common::profile();
+    profile.limits.atomic_units = 8;
+    let volume = Volume::format(Device::in_memory(&profile).unwrap(), CACHE_BYTES).unwrap();
+    let drive = Drive::new(volume, mode, Some(1));
+    let connection = drive.open("app.db").unwrap();
+    connection
+        .execute_batch(
+            "PRAGMA synchronous=EXTRA; PRAGMA cache_spill=OFF;
+             CREATE TABLE t(k INTEGER PRIMARY KEY, n INTEGER, b BLOB);
+             WITH RECURSIVE c(x) AS (VALUES(1) UNION ALL SELECT x+1 FROM c WHERE x<40)
+             INSERT INTO t SELECT x, 0, zeroblob(3000) FROM c; PRAGMA synchronous=NORMAL",
+        )
+        .unwrap();
+    (drive, connection)
+}
+
+/// The first row's `n`, and the least and the greatest of the others.
+fn numbers(connection: &Connection) -> (i64, i64, i64) {
+    let check: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+    assert_eq!(check, "ok");
+    connection
+        .query_row("SELECT (SELECT n FROM t WHERE k=1), min(n), max(n) FROM t WHERE k>1", [], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+        })
+        .unwrap()
+}
+
+/// Does statements until power goes at flash operation `cut`; returns how many were acknowledged.
+fn work_until(drive: &Drive, connection: Connection, cut: u64, statements: &[&str]) -> usize {
+    drive.volume().device_mut().cut_after(Some(cut));
+    statements.iter().take_while(|statement| connection.execute_batch(statement).is_ok()).count()
+}
+
+/// SQLite makes a file of its journal when a batch is refused, and does not sync it before it writes to the
+/// database: after a cut, pages of the transaction were there and the journal was not.
+#[test]
+fn a_transaction_whose_batch_was_refused_is_whole_after_a_cut() {
+    for cut in 1..60 {
+        let (drive, connection) = table_on_a_drive_of_small_batches(Mode::Atomic);
+        let statements = ["UPDATE t SET n=1", "UPDATE t SET n=2 WHERE k=1"];
+        let acknowledged = work_until(&drive, connection, cut, &statements);
+        let drive = cut_now(drive, Mode::Atomic, Outcome::Completed);
+        let found = numbers(&drive.open("app.db").unwrap());
+        let state = [(0, 0, 0), (1, 1, 1), (2, 1, 1)].iter().position(|&whole| whole == found);
+        let state = state.unwrap_or_else(|| panic!("cut {cut}: found {found:?}"));
+        assert!(
+            state >= acknowledged,
+            "cut {cut}: {state} transactions of {acknowledged} that were acknowledged"
+        );
+    }
+}
+
+/// A rollback journal was played back and removed, its removal waited in host memory, and a transaction of the drive
+/// was durable before it: after a cut SQLite played the journal back over that transaction.
+#[test]
+fn a_journal_of_another_mode_does_not_come_back_over_a_transaction_of_the_drive() {
+    let mut journals = 0;
+    for cut in 1..60 {
+        let (drive, connection) = table_on_a_drive_of_small_batches(Mode::Rollback);
+        work_until(&drive, connection, cut, &["UPDATE t SET n=1"]);
+        let drive = cut_now(drive, Mode::XFtl, Outcome::NotStarted);
+        journals += u32::from(drive.volume().lookup("app.db-journal").is_some());
+        let connection = drive.open("app.db").unwrap();
+        let (_, least, most) = numbers(&connection);
+        connection.execute_batch("UPDATE t SET n=2 WHERE k=1").unwrap();
+        drop(connection);
+        let drive = cut_now(drive, Mode::XFtl, Outcome::NotStarted);
+        assert_eq!(numbers(&drive.open("app.db").unwrap()), (2, least, most), "cut {cut}");
+    }
+    assert!(journals > 0, "no cut left a journal");
 }

@@ -81,7 +81,8 @@ impl Volume {
     }
 
     /// What must happen before a batch sets the file's size: its name is durable, as it would need units of the
-    /// batch otherwise; and if it grows, what lies behind its end is zero on the drive.
+    /// batch otherwise; and if it grows, what lies behind its end is zero, and [`Volume::settle`] brings that to the
+    /// drive.
     pub(crate) fn prepare_new_size(&mut self, file: FileId, size: Option<u64>) -> Result<(), VolumeError> {
         if self.unnamed.contains(&file) {
             self.commit_names()?;
@@ -91,8 +92,6 @@ impl Volume {
         let old_size = self.file(file)?.inode.size;
         if size > old_size && !old_size.is_multiple_of(UNIT_BYTES as u64) {
             self.clear_tail(file)?;
-            self.write_back_file(file)?;
-            self.must_flush = true;
         }
         Ok(())
     }

@@ -4,6 +4,7 @@
 //! V3 and V4: data and new continuations, flush, batch, trim of what the batch gave up, and only then is that
 //! free. A batch that carries an inode carries all names that wait (see [`crate::names`]).
 
+use tantalum::canary::{self, Guard};
 use tantalum::{Command, Lpn, UNIT_BYTES};
 use zerocopy::IntoBytes;
 
@@ -24,7 +25,8 @@ pub(crate) struct InodeChange {
 }
 
 impl Volume {
-    /// Makes everything durable that the drive has acknowledged.
+    /// Makes everything durable that the drive has acknowledged. As a system does, it waits for the write-back under
+    /// way first: that costs time, and durability would not need it, as the drive flushes whatever it was sent.
     pub(crate) fn flush(&mut self) -> Result<(), VolumeError> {
         self.drive.wait_until(self.write_back_done_ns);
         self.drive.submit(Command::Flush)?;
@@ -65,7 +67,8 @@ impl Volume {
     /// their files, and trims and continuations under way.
     pub(crate) fn settle(&mut self, changes: &[InodeChange]) -> Result<(), VolumeError> {
         for change in changes {
-            self.must_flush |= self.cache.dirty_from(change.file, 0).next().is_some();
+            let is_dirty = self.cache.dirty_from(change.file, 0).next().is_some();
+            self.must_flush |= is_dirty && !canary::out(Guard::InodeBeforeData);
             self.write_back_file(change.file)?;
         }
         if self.must_flush && !changes.is_empty() { self.flush() } else { Ok(()) }
@@ -219,7 +222,7 @@ impl Volume {
         self.untrimmed.sort_unstable();
         merge(&mut self.untrimmed);
         while let Some(&range) = self.untrimmed.last() {
-            self.must_flush = true;
+            self.must_flush |= !canary::out(Guard::TrimUnflushed);
             let trim = Command::Trim { lpn: range.lpn, units: range.units };
             if self.drive.submit_queued(trim).is_err() {
                 return;

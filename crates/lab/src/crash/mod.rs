@@ -3,5 +3,7 @@
 
 pub mod device;
 mod outcome;
+pub mod sqlite;
+pub mod summary;
 
 pub use outcome::{CrashOutcome, Violation};

@@ -1,4 +1,4 @@
-//! `tantalum crash`.
+//! `tantalum crash device`.
 
 use std::str::FromStr;
 
@@ -59,7 +59,7 @@ pub enum CacheChoice {
 const DEFAULT_SEEDS: u64 = 4;
 
 /// Tortures drives and prints the outcome. A broken promise is a failure after that.
-pub fn run_device(options: &CrashDeviceOptions) -> Result<(), Failure> {
+pub fn run(options: &CrashDeviceOptions) -> Result<(), Failure> {
     let crash = torture(&settings(options), &interrupt::monitor())?;
     if options.json {
         output::print_json(&crash)?;

@@ -1,0 +1,105 @@
+//! `tantalum crash sqlite`.
+
+use clap::Args;
+use tantalum_lab::Synchronous;
+use tantalum_lab::crash::sqlite::{Cuts, Settings, run as torture};
+use tantalum_lab::crash::summary;
+use tantalum_sqlite::Mode;
+
+use crate::failure::Failure;
+use crate::seeds::Seeds;
+use crate::{interrupt, output};
+
+/// `tantalum crash sqlite`.
+#[derive(Args, Debug)]
+pub struct CrashSqliteOptions {
+    /// Mode: rollback, wal, x-ftl, atomic, share, sw-wal, or all
+    #[arg(long, value_name = "MODE", default_value = "all", value_parser = parse_modes)]
+    pub mode: Modes,
+
+    /// SQLite's PRAGMA synchronous: normal, full or both. Full is EXTRA, so that a rollback journal's removal is
+    /// durable too
+    #[arg(long, value_name = "SETTING", default_value = "both", value_parser = parse_synchronous)]
+    pub synchronous: Synchronouses,
+
+    /// One seed
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+
+    /// Several seeds: the first COUNT, or a range [default: 1]
+    #[arg(long, value_name = "A..B|COUNT", conflicts_with = "seed")]
+    pub seeds: Option<Seeds>,
+
+    /// Power cuts in the life of a database; or all: at every flash operation of a short workload; or @N: at one
+    #[arg(long, value_name = "N", default_value = "40")]
+    pub cuts: Cuts,
+
+    /// Transactions before a cut at most, or in the short workload [default: 40, or 12 with all and @N]
+    #[arg(long, value_name = "N")]
+    pub transactions: Option<u64>,
+
+    /// Go on with fresh seeds for so long
+    #[arg(long, value_name = "N", conflicts_with = "seeds")]
+    pub minutes: Option<u64>,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Modes that were asked for together.
+#[derive(Clone, Debug)]
+pub struct Modes(Vec<Mode>);
+
+/// Settings of `synchronous` that were asked for together.
+#[derive(Clone, Debug)]
+pub struct Synchronouses(Vec<Synchronous>);
+
+fn parse_modes(text: &str) -> Result<Modes, String> {
+    if text == "all" {
+        return Ok(Modes(Mode::ALL.to_vec()));
+    }
+    let mode = text.parse::<Mode>().map_err(|error| format!("{error}, or all"))?;
+    Ok(Modes(vec![mode]))
+}
+
+fn parse_synchronous(text: &str) -> Result<Synchronouses, String> {
+    if text == "both" {
+        return Ok(Synchronouses(vec![Synchronous::Normal, Synchronous::Full]));
+    }
+    let synchronous = text.parse::<Synchronous>().map_err(|known| format!("{known}, both"))?;
+    Ok(Synchronouses(vec![synchronous]))
+}
+
+/// Tortures and prints the outcome. A broken promise is a failure after that.
+pub fn run(options: &CrashSqliteOptions) -> Result<(), Failure> {
+    let transactions = match options.cuts {
+        Cuts::Random(_) => 40,
+        Cuts::All | Cuts::At(_) => 12,
+    };
+    let seeds = match (options.seed, &options.seeds) {
+        (Some(seed), _) => seed..seed.saturating_add(1),
+        (None, Some(seeds)) => seeds.0.clone(),
+        (None, None) => 0..1,
+    };
+    let settings = Settings {
+        modes: options.mode.0.clone(),
+        synchronous: options.synchronous.0.clone(),
+        first_seed: seeds.start,
+        seeds: seeds.end - seeds.start,
+        cuts: options.cuts,
+        transactions: options.transactions.unwrap_or(transactions),
+        minutes: options.minutes,
+    };
+    let outcome = torture(&settings, &interrupt::monitor())?;
+    if options.json {
+        output::print_json(&outcome)?;
+    } else {
+        output::print(&summary::of(&outcome))?;
+    }
+    if outcome.violations.is_empty() {
+        Ok(())
+    } else {
+        Err(Failure::Violations { violations: outcome.violations.len() })
+    }
+}
