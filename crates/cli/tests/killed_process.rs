@@ -158,14 +158,14 @@ impl Model {
 fn what_was_flushed_survives_a_killed_process() {
     let folder = tempfile::tempdir().unwrap();
     let image = folder.path().join("drive.tantalum");
-    kill_again_and_again(&image, "femu-2021");
+    kill_again_and_again(&image, "femu-2021", 16 << 20);
     tells_what_happened(&image);
 }
 
-fn kill_again_and_again(image: &Path, profile: &str) {
+fn kill_again_and_again(image: &Path, profile: &str, capacity_bytes: u64) {
     let seed: u64 = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     let mut profile = Profile::load(profile).unwrap();
-    profile.capacity_bytes = 16 << 20;
+    profile.capacity_bytes = capacity_bytes;
     Device::create(image, &profile).unwrap().shutdown(0).unwrap();
     let (mut model, mut next, started) = (Model(vec![0; BATCH.end as usize]), 1, Instant::now());
     for kill in 0..KILLS {

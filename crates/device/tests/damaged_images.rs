@@ -100,6 +100,26 @@ fn pieces_of_an_older_copy_are_never_taken_for_the_truth() {
     assert!(seen.refused > 0 && seen.right > 0 && seen.unreadable > 0, "{seen:?}");
 }
 
+/// Each record alone, put back to what it was, or to the zeros before it was written: its own checksum is right, and
+/// only the tally tells.
+#[test]
+fn each_record_put_back_by_itself_is_noticed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut seen = Seen::default();
+    for end in [End::ShutDown, End::Killed] {
+        let specimen = Specimen::new(folder.path(), end);
+        let (records, bytes) = specimen.page_records();
+        for at in records.step_by(bytes as usize) {
+            if specimen.differs_from_older(at, bytes) {
+                seen.note(specimen.try_out(&[Mutation::Splice { at, bytes }]));
+            }
+        }
+    }
+    println!("{seen:?}");
+    // those that stay right were erased in both copies
+    assert!(seen.refused > 10 * seen.right && seen.unreadable == 0, "{seen:?}");
+}
+
 /// A page whose record is damaged is repaired to one that cannot be read, or the image is beyond repair; what then
 /// reads, reads right.
 #[test]

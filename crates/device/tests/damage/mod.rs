@@ -219,11 +219,22 @@ impl Specimen {
         used(&self.image) || used(&self.older)
     }
 
-    /// Where the units' data start: all before are the image's own records (docs/image-format.md).
-    pub fn records_end(&self) -> u64 {
+    /// Where the page records are, and the bytes of each (docs/image-format.md).
+    pub fn page_records(&self) -> (std::ops::Range<u64>, u64) {
         let geometry = profile().geometry().expect("the profile is possible");
-        let pages_at = (69632 + u64::from(geometry.blocks()) * 32).next_multiple_of(4096);
-        pages_at + (u64::from(geometry.pages()) * 512).next_multiple_of(4096)
+        let start = (69632 + u64::from(geometry.blocks()) * 32).next_multiple_of(4096);
+        (start..start + u64::from(geometry.pages()) * 512, 512)
+    }
+
+    /// Where the units' data start: all before are the image's own records.
+    pub fn records_end(&self) -> u64 {
+        self.page_records().0.end.next_multiple_of(4096)
+    }
+
+    /// Whether a piece is not what it was in the older copy.
+    pub fn differs_from_older(&self, at: u64, bytes: u64) -> bool {
+        let piece = at as usize..(at + bytes) as usize;
+        self.image[piece.clone()] != self.older[piece]
     }
 
     /// Applies a mutation to a copy and repairs it; none if it is not an image any more. What can be read after it is
