@@ -59,6 +59,8 @@ pub struct Device {
     pub(crate) host: HostCounters,
     pub(crate) latencies: Latencies,
     pub(crate) recovery: RecoveryReport,
+    /// The latest time that was given as the end of a command.
+    pub(crate) done_ns: Nanoseconds,
     /// When the drive is ready for commands: recovery takes its time, and so do the erases for the dump area.
     pub(crate) ready_ns: Nanoseconds,
     /// A cut that is armed for the recovery to come.
@@ -85,6 +87,7 @@ impl Device {
             host: HostCounters::default(),
             latencies: Latencies::new(),
             recovery: RecoveryReport::default(),
+            done_ns: 0,
             ready_ns: 0,
             next_cut: None,
             page: Vec::new(),
@@ -106,6 +109,7 @@ impl Device {
             host: self.host,
             latencies: self.latencies.clone(),
             recovery: self.recovery,
+            done_ns: self.done_ns,
             ready_ns: self.ready_ns,
             next_cut: self.next_cut,
             page: Vec::new(),
@@ -142,6 +146,12 @@ impl Device {
             transaction_units: ftl.map_or(0, |ftl| ftl.layout().transaction_units_limit),
             hints: ftl.map_or(0, |ftl| ftl.layout().hints_limit),
         }
+    }
+
+    /// When all that was asked of the drive so far is done, in device time: a new client's clock starts here. One that
+    /// started earlier would see commands undone by a power cut that had been acknowledged to the client before it.
+    pub fn time_ns(&self) -> Nanoseconds {
+        self.done_ns.max(self.ready_ns)
     }
 
     /// Whether a unit is mapped or waits in the cache.
@@ -216,6 +226,7 @@ impl Device {
         let start_ns = self.link.command(at_ns.max(self.ready_ns));
         let completion = self.execute(command, start_ns)?;
         self.latencies.record(kind, completion.done_ns - at_ns);
+        self.done_ns = self.done_ns.max(completion.done_ns);
         Ok(completion)
     }
 

@@ -50,6 +50,8 @@ pub enum Guard {
     TrimUnflushed,
     /// In the volume: an inode becomes durable before the data that it shows.
     InodeBeforeData,
+    /// The volume says that it is closed before its last trims are durable.
+    ClosedBeforeTrims,
     /// A copyback names an owner whose record is still in DRAM, and so makes part of a step durable.
     CopyBeforeJournal,
     /// A record waits without an open block for it: a block erased for it may be one that only the record frees.

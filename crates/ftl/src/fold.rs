@@ -142,7 +142,7 @@ impl Fold {
                 _ => {}
             }
         }
-        let chunks = self.chunks();
+        let chunks = self.chunks(&records);
         for record in records {
             match record {
                 Record::Map { lpn, version, step, ppn } if step > self.step => {
@@ -160,7 +160,7 @@ impl Fold {
     }
 
     /// Chunks of L2P in which anything may be mapped; a trim need look at no others.
-    fn chunks(&self) -> BTreeSet<u32> {
+    fn chunks(&self, records: &[Record]) -> BTreeSet<u32> {
         let chunk = |lpn: Lpn| lpn.0 / CHUNK_ENTRIES as u32;
         let mut chunks: BTreeSet<u32> = self.base.chunks.iter().map(|(number, _)| *number).collect();
         chunks.extend(self.best.keys().map(|lpn| chunk(Lpn(*lpn))));
@@ -168,6 +168,10 @@ impl Fold {
         let homes =
             self.log_pages.values().flat_map(|pages| pages.values()).filter_map(|page| page.hint.home);
         chunks.extend(homes.map(chunk));
+        chunks.extend(records.iter().filter_map(|record| match record {
+            Record::Map { lpn, .. } | Record::MapInGroup { lpn, .. } => Some(chunk(*lpn)),
+            _ => None,
+        }));
         chunks
     }
 

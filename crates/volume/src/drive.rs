@@ -16,7 +16,8 @@ pub(crate) struct Drive {
 
 impl Drive {
     pub fn new(device: Device) -> Drive {
-        Drive { device, now_ns: 0, stopped: None }
+        let now_ns = device.time_ns();
+        Drive { device, now_ns, stopped: None }
     }
 
     pub fn try_clone(&self) -> Option<Drive> {

@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use tantalum::{Command, Lpn};
+use tantalum::{Command, Lpn, Outcome, PowerLoss};
 use tantalum_volume::{Volume, VolumeError};
 
 #[test]
@@ -236,4 +236,31 @@ fn units_written_past_the_volume_are_seen_when_it_is_told() {
     volume.write(file, 0, &[4; 4096]).unwrap();
     volume.cache_drop(file, 0);
     assert_eq!(content(&mut volume, file)[..4096], [3; 4096]);
+}
+
+/// Trims that nobody waited for, and the word that the volume is closed: power goes at each operation between them. A
+/// closed volume is not trimmed when it is mounted, so what was given up must not come back in it.
+#[test]
+fn a_volume_is_not_closed_before_its_last_trims_are_durable() {
+    for outcome in [Outcome::Completed, Outcome::NotStarted] {
+        for operation in 1.. {
+            let mut volume = volume(64, LARGE_CACHE);
+            let file = create(&mut volume, "old", &[7; 20 * 4096]);
+            volume.sync(file).unwrap();
+            volume.remove("old").unwrap();
+            volume.sync_names().unwrap();
+            volume.device_mut().cut_after(Some(operation));
+            let Err(error) = volume.unmount() else { break };
+            let mut device = error.volume.into_device_without_sync();
+            device.power_on(&mut PowerLoss::all(outcome)).unwrap();
+            let mut volume = Volume::mount(device, LARGE_CACHE).unwrap();
+            let new = volume.create("new").unwrap();
+            volume.set_size(new, 200 * 4096).unwrap();
+            for unit in 0..200 {
+                volume.write(new, unit * 4096 + 1, &[1]).unwrap();
+            }
+            let content = content(&mut volume, new);
+            assert!(content.iter().all(|byte| *byte < 2), "operation {operation}: an old file is seen again");
+        }
+    }
 }

@@ -17,7 +17,16 @@ pub struct ModelFile {
     /// What it was when it was last made durable; it was empty when it was made.
     pub durable: Durable,
     /// Since then, all that any unit was.
-    pub later: BTreeMap<usize, Vec<Vec<u8>>>,
+    pub later: BTreeMap<usize, Vec<Page>>,
+}
+
+/// What a unit was.
+#[derive(Clone, Debug)]
+pub struct Page {
+    data: Vec<u8>,
+    /// Bytes below the file's end. Behind it the unit may still hold what it was before a cut, and if the cut is lost in
+    /// a crash that is seen again.
+    visible: usize,
 }
 
 #[derive(Clone, Default, Debug)]
@@ -31,9 +40,10 @@ impl ModelFile {
     pub fn note(&mut self, range: std::ops::Range<usize>) {
         for unit in range.start / UNIT..range.end.div_ceil(UNIT) {
             let end = self.data.len().min((unit + 1) * UNIT);
-            let mut page = self.data[end.min(unit * UNIT)..end].to_vec();
-            page.resize(UNIT, 0);
-            self.later.entry(unit).or_default().push(page);
+            let mut data = self.data[end.min(unit * UNIT)..end].to_vec();
+            let visible = data.len();
+            data.resize(UNIT, 0);
+            self.later.entry(unit).or_default().push(Page { data, visible });
         }
     }
 
@@ -78,8 +88,17 @@ impl ModelFile {
         }
         data.chunks(UNIT).zip(self.durable.data.chunks(UNIT)).enumerate().all(|(unit, (page, durable))| {
             // The unit's bytes below the durable size are all that can be seen.
-            let is_later = |later: &Vec<u8>| later[..page.len()] == *page;
-            page == durable || self.later.get(&unit).is_some_and(|pages| pages.iter().any(is_later))
+            let pages = self.later.get(&unit).map_or(&[][..], Vec::as_slice);
+            let was = |byte: usize| {
+                page[byte] == 0
+                    || page[byte] == durable[byte]
+                    || pages.iter().any(|before| before.data[byte] == page[byte])
+            };
+            let is_later = |later: &Page| {
+                let visible = later.visible.min(page.len());
+                later.data[..visible] == page[..visible] && (visible..page.len()).all(was)
+            };
+            page == durable || pages.iter().any(is_later)
         })
     }
 }
