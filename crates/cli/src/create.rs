@@ -13,7 +13,8 @@ pub fn run(options: &CreateOptions) -> Result<(), Failure> {
     let path = options.image.clone();
     let device = Device::create(&path, &profile)
         .map_err(|error: DeviceError| Failure::Image { path: path.clone(), error })?;
-    device.shutdown(0).map_err(|status| Failure::Shutdown { path, status })?;
+    let now_ns = device.time_ns();
+    device.shutdown(now_ns).map_err(|status| Failure::Shutdown { path, status })?;
     output::print(&format!(
         "{}: {}, {} with {} % over-provisioning\n",
         options.image.display(),

@@ -47,6 +47,7 @@ pub struct RecoveryInfo {
     assertions: u64,
     transactions_completed: u64,
     transaction_units_dropped: u64,
+    units_restored: u64,
     batches_completed: u64,
     batches_dropped: u64,
     log_pages_completed: u64,
@@ -63,7 +64,8 @@ pub fn run(options: &InfoOptions) -> Result<(), Failure> {
     let started = Instant::now();
     let device = Device::open(path).map_err(|error| Failure::Image { path: path.clone(), error })?;
     let info = Info::of(&device, path, started.elapsed().as_secs_f64());
-    device.shutdown(0).map_err(|status| Failure::Shutdown { path: path.clone(), status })?;
+    let now_ns = device.time_ns();
+    device.shutdown(now_ns).map_err(|status| Failure::Shutdown { path: path.clone(), status })?;
     if options.json { output::print_json(&info) } else { output::print(&info.text()) }
 }
 
@@ -190,6 +192,7 @@ impl RecoveryInfo {
             assertions: report.assertions,
             transactions_completed: report.transactions_completed,
             transaction_units_dropped: report.transaction_units_dropped,
+            units_restored: report.units_restored,
             batches_completed: report.batches_whole,
             batches_dropped: report.batches_dropped,
             log_pages_completed: report.hints_whole,
@@ -211,7 +214,8 @@ impl RecoveryInfo {
 
     fn completed(&self) -> String {
         format!(
-            "{} transactions, {} atomic batches, {} pages of hinted logs",
+            "{} units from protected DRAM, {} transactions, {} atomic batches, {} pages of hinted logs",
+            grouped(self.units_restored),
             grouped(self.transactions_completed),
             grouped(self.batches_completed),
             grouped(self.log_pages_completed)

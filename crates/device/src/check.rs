@@ -192,7 +192,8 @@ pub fn repair(path: &Path, watch: Watch<'_>) -> Result<Repair, DeviceError> {
     let cache_units = profile.cache_units();
     let mut device = Device::assemble(profile, Power::Off(None), cache_units);
     device.come_up(ftl, report);
-    device.shutdown(0).map_err(DeviceError::Shutdown)?;
+    let now_ns = device.time_ns();
+    device.shutdown(now_ns).map_err(DeviceError::Shutdown)?;
     let how = if report.clean { "was shut down" } else { "was not shut down, and recovered" };
     done.push(format!("the drive {how}; a checkpoint was written"));
     Ok(Repair { before, done, after: check(path, watch)? })

@@ -59,6 +59,8 @@ pub struct Device {
     pub(crate) host: HostCounters,
     pub(crate) latencies: Latencies,
     pub(crate) recovery: RecoveryReport,
+    /// Units that the capacitor saved and that are not recovered yet.
+    pub(crate) dumped_units: u64,
     /// The latest time that was given as the end of a command.
     pub(crate) done_ns: Nanoseconds,
     /// When the drive is ready for commands: recovery takes its time, and so do the erases for the dump area.
@@ -87,6 +89,7 @@ impl Device {
             host: HostCounters::default(),
             latencies: Latencies::new(),
             recovery: RecoveryReport::default(),
+            dumped_units: 0,
             done_ns: 0,
             ready_ns: 0,
             next_cut: None,
@@ -109,6 +112,7 @@ impl Device {
             host: self.host,
             latencies: self.latencies.clone(),
             recovery: self.recovery,
+            dumped_units: self.dumped_units,
             done_ns: self.done_ns,
             ready_ns: self.ready_ns,
             next_cut: self.next_cut,

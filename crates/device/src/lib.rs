@@ -6,6 +6,7 @@
 mod builtin;
 mod cache;
 pub mod check;
+mod clock;
 mod command;
 mod device;
 mod latency;
@@ -19,6 +20,7 @@ mod status;
 mod transaction;
 
 pub use builtin::builtin;
+pub use clock::Clock;
 pub use command::{Command, Completion};
 pub use device::{Device, Limits};
 pub use latency::{Kind, Latencies};

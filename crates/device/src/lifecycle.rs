@@ -192,7 +192,8 @@ impl Device {
         nand.cut_after(self.next_cut.take());
         let at_ns = nand.programs_done_ns();
         match Ftl::recover(nand, self.profile.ftl_config(), at_ns) {
-            Ok((ftl, report)) => {
+            Ok((ftl, mut report)) => {
+                report.units_restored += std::mem::take(&mut self.dumped_units);
                 self.come_up(ftl, report);
                 Ok(report)
             }
@@ -218,7 +219,7 @@ impl Device {
             let mut cached = self.cache.drain();
             cached.retain(|unit| !ftl.is_on_flash(unit.lpn, unit.version, page));
             let lost = lost.into_iter().map(|program| without_cached(program, &cached)).collect();
-            ftl.dump(lost, cached.iter().copied(), cut_ns).map_err(FormatError::from)?;
+            self.dumped_units = ftl.dump(lost, cached.iter().copied(), cut_ns).map_err(FormatError::from)?;
         }
         Ok(ftl.into_nand())
     }

@@ -37,7 +37,8 @@ impl Ftl {
         self.config.dump_units > 0
     }
 
-    /// Saves what may be lost: `lost` from the medium, `cached` units, and the journal. Returns the units dumped.
+    /// Saves what may be lost: `lost` from the medium, `cached` units, and the journal. Returns the units of data
+    /// among it.
     ///
     /// # Panics
     /// If it is more than the capacitor's budget: the controller accepted too much (hazard 12).
@@ -64,6 +65,7 @@ impl Ftl {
             dump.push(&mut self.nand, unit.slot, unit.spare(step), cut_ns)?;
         }
         dump.end_page(&mut self.nand, cut_ns)?;
+        let saved = dump.units;
         self.dump_journal(&mut dump, cut_ns)?;
         assert!(
             dump.units <= u64::from(self.config.dump_units),
@@ -73,7 +75,7 @@ impl Ftl {
         );
         self.counters.programmed.dump += dump.units;
         self.restart_protected()?;
-        Ok(dump.units)
+        Ok(saved)
     }
 
     fn dump_journal(&mut self, dump: &mut DumpPages, cut_ns: Nanoseconds) -> Result<(), FtlError> {

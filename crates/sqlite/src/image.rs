@@ -45,6 +45,11 @@ pub(crate) enum ImageError {
     /// `interface=`.
     #[error("interface: {0}")]
     Mode(#[from] UnknownMode),
+    /// `time=`.
+    #[error(
+        "time: {0:?} is neither `none`, which answers at once, nor `real`, which keeps the drive's latencies"
+    )]
+    Time(String),
     /// `interface=` of an image that is open.
     #[error("image {path} is open with interface {open}, so not with {asked}", path = path.display())]
     OtherMode { path: PathBuf, open: Mode, asked: Mode },
@@ -60,6 +65,7 @@ pub(crate) struct Parameters {
     pub profile: Option<String>,
     pub capacity: Option<String>,
     pub interface: Option<String>,
+    pub time: Option<String>,
 }
 
 impl Parameters {
@@ -73,6 +79,15 @@ impl Parameters {
 
     fn mode(&self) -> Result<Option<Mode>, UnknownMode> {
         self.interface.as_deref().map(str::parse).transpose()
+    }
+
+    /// Whether the drive's latencies are kept in the machine's time.
+    fn in_real_time(&self) -> Result<bool, ImageError> {
+        match self.time.as_deref() {
+            None | Some("none") => Ok(false),
+            Some("real") => Ok(true),
+            Some(other) => Err(ImageError::Time(other.to_owned())),
+        }
     }
 
     /// The drive of an image that is yet to be made.
@@ -118,7 +133,11 @@ impl Images {
                 host.clone()
             }
             None => {
-                let volume = open_volume(&path, parameters)?;
+                let in_real_time = parameters.in_real_time()?;
+                let mut volume = open_volume(&path, parameters)?;
+                if in_real_time {
+                    volume.run_in_real_time();
+                }
                 let host = HostRef::new(volume, mode.unwrap_or(Mode::SwWal));
                 open.images.insert(path.clone(), host.clone());
                 host
@@ -172,8 +191,8 @@ enum CloseError {
 }
 
 fn close_volume(volume: Volume) -> Result<(), CloseError> {
-    let now_ns = volume.now_ns();
     let device = volume.unmount().map_err(|error| CloseError::Volume(error.error))?;
+    let now_ns = device.time_ns();
     device.shutdown(now_ns).map_err(CloseError::Shutdown)
 }
 
@@ -231,6 +250,8 @@ mod tests {
         assert!(error.contains("tlc-nvme"), "{error}");
         let error = refuse("app.db", Parameters { capacity: Some("many".into()), ..wanted.clone() });
         assert!(error.contains("\"many\" is no size"), "{error}");
+        let error = refuse("app.db", Parameters { time: Some("slow".into()), ..wanted.clone() });
+        assert!(error.contains("\"slow\" is neither"), "{error}");
         assert!(!folder.path().join("a.tant").exists(), "nothing was made");
 
         let _host = images.for_database("app.db", &wanted).unwrap();

@@ -155,6 +155,7 @@ impl Vfs {
             profile: parameter(c"profile"),
             capacity: parameter(c"capacity"),
             interface: parameter(c"interface"),
+            time: parameter(c"time"),
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Invariant: the clock never goes back, and no command is issued once the drive has stopped for good.
 
-use tantalum::{Command, Completion, Device, Lpn, Nanoseconds, Status};
+use tantalum::{Clock, Command, Completion, Device, Lpn, Nanoseconds, Status};
 
 use crate::error::VolumeError;
 
@@ -10,27 +10,27 @@ use crate::error::VolumeError;
 #[derive(Debug)]
 pub(crate) struct Drive {
     pub device: Device,
-    now_ns: Nanoseconds,
+    pub clock: Clock,
     stopped: Option<Status>,
 }
 
 impl Drive {
     pub fn new(device: Device) -> Drive {
-        let now_ns = device.time_ns();
-        Drive { device, now_ns, stopped: None }
+        let clock = Clock::virtual_from(device.time_ns());
+        Drive { device, clock, stopped: None }
     }
 
     pub fn try_clone(&self) -> Option<Drive> {
         let device = self.device.try_clone()?;
-        Some(Drive { device, now_ns: self.now_ns, stopped: self.stopped.clone() })
+        Some(Drive { device, clock: self.clock, stopped: self.stopped.clone() })
     }
 
     pub fn now_ns(&self) -> Nanoseconds {
-        self.now_ns
+        self.clock.now_ns()
     }
 
     pub fn wait_until(&mut self, ns: Nanoseconds) {
-        self.now_ns = self.now_ns.max(ns);
+        self.clock.wait_until(ns);
     }
 
     /// Refuses with the error that stopped the drive, if one did.
@@ -44,7 +44,7 @@ impl Drive {
     /// Issues a command now and does not wait for it.
     pub fn submit_queued(&mut self, command: Command<'_>) -> Result<Completion, VolumeError> {
         self.check()?;
-        self.device.submit(command, self.now_ns).map_err(|status| {
+        self.device.submit(command, self.clock.now_ns()).map_err(|status| {
             if matches!(status, Status::PowerLost | Status::Image(_)) {
                 self.stopped = Some(status.clone());
             }

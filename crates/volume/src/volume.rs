@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use tantalum::{Command, Completion, Device, Lpn, Nanoseconds, TxId};
+use tantalum::{Clock, Command, Completion, Device, Lpn, Nanoseconds, TxId};
 
 use crate::cache::PageCache;
 use crate::drive::Drive;
@@ -90,6 +90,11 @@ impl Volume {
     /// The client's time.
     pub fn now_ns(&self) -> Nanoseconds {
         self.drive.now_ns()
+    }
+
+    /// From now on the client lives in the machine's time, and meets the drive's latencies.
+    pub fn run_in_real_time(&mut self) {
+        self.drive.clock = Clock::real_from(self.drive.device.time_ns());
     }
 
     /// The client waits until `ns`, if that is not past.
