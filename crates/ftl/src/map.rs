@@ -9,7 +9,7 @@
 //! Two arrays of four bytes; the rare rest (shared units, open transactions) is in a table. The top bit of an
 //! entry says that a table has more to tell, so that the common case looks up nothing.
 
-use tantalum_nand::{BlockId, Geometry, MAX_UNITS_PER_PAGE, Ppn};
+use tantalum_nand::{Array, BlockId, Geometry, MAX_UNITS_PER_PAGE, Ppn};
 
 use crate::types::{HashMap, Lpn, Seq, TxId};
 use crate::valid::ValidCounts;
@@ -39,8 +39,8 @@ pub enum Owner<'a> {
 /// The map.
 #[derive(Clone, Debug)]
 pub struct Map {
-    l2p: Vec<u32>,
-    p2l: Vec<u32>,
+    l2p: Array,
+    p2l: Array,
     valid: ValidCounts,
     claims: HashMap<u32, Claim>,
     extra_owners: usize,
@@ -56,8 +56,8 @@ impl Map {
     /// An empty map. Memory that is not touched costs nothing.
     pub fn new(geometry: &Geometry, logical_units: u32) -> Map {
         Map {
-            l2p: vec![0; logical_units as usize],
-            p2l: vec![0; geometry.units() as usize],
+            l2p: Array::zeroed(logical_units as usize),
+            p2l: Array::zeroed(geometry.units() as usize),
             valid: ValidCounts::new(geometry.blocks(), geometry.units_per_block()),
             claims: HashMap::default(),
             extra_owners: 0,

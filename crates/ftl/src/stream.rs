@@ -81,7 +81,7 @@ impl Stream {
 }
 
 /// Planes looked at for an idle one. More make no difference to speak of, and cost time on drives with many.
-const PLANES_TRIED: usize = 8;
+const PLANES_TRIED: usize = 4;
 
 /// Among the next planes in turn, the first that is idle at `at_ns`, or else the one that is idle first.
 fn first_idle(nand: &Nand, at_ns: Nanoseconds, planes: impl Iterator<Item = PlaneId>) -> Option<PlaneId> {

@@ -4,6 +4,7 @@
 //! [`Nand`] is the only door. It knows places ([`Ppn`], [`PageId`], [`BlockId`]) and no logical address. What it
 //! promises, M1 to M6, opens the module `nand`; the image's layout opens `image::layout`.
 
+mod array;
 mod counters;
 mod error;
 mod faults;
@@ -20,6 +21,7 @@ mod slots;
 mod test_support;
 mod time;
 
+pub use array::Array;
 pub use counters::Counters;
 pub use error::NandError;
 pub use faults::Faults;

@@ -24,6 +24,7 @@
 use std::fmt;
 use std::path::Path;
 
+use crate::array::Array;
 use crate::counters::Counters;
 use crate::error::NandError;
 use crate::faults::FaultGenerator;
@@ -84,7 +85,7 @@ pub struct Nand {
     /// [`PageState`] of each page, as bytes so that untouched memory costs nothing.
     pub(crate) page_states: Vec<u8>,
     /// The slot of each unit, with [`MOVED`].
-    pub(crate) slot_of: Vec<u32>,
+    pub(crate) slot_of: Array,
     pub(crate) slots: Slots,
     pub(crate) time: Resources,
     pub(crate) power: Power,

@@ -14,6 +14,7 @@ use super::file::{FileImage, check_length};
 use super::layout::{BlockEntry, MAX_PAGE_RECORD_BYTES, PageHead, StoredPage};
 use super::tally::{self, BlockSum, Sums};
 use super::{Image, PageRecord};
+use crate::array::Array;
 use crate::error::NandError;
 use crate::geometry::{BlockId, Geometry, MAX_UNITS_PER_PAGE, PageId, Ppn, UNIT_BYTES};
 use crate::nand::{Block, MOVED, PageState};
@@ -87,7 +88,7 @@ impl Examination {
 pub(crate) struct Contents {
     pub blocks: Vec<Block>,
     pub page_states: Vec<u8>,
-    pub slot_of: Vec<u32>,
+    pub slot_of: Array,
     pub slots: Slots,
     pub operations: u64,
 }
@@ -98,7 +99,7 @@ impl Contents {
         Contents {
             blocks: vec![Block::default(); geometry.blocks() as usize],
             page_states: vec![0; geometry.pages() as usize],
-            slot_of: vec![0; geometry.units() as usize],
+            slot_of: Array::zeroed(geometry.units() as usize),
             slots: Slots::default(),
             operations: 0,
         }
