@@ -62,6 +62,12 @@ pub struct Counters {
     pub collections: u64,
     /// Checkpoints taken.
     pub checkpoints: u64,
+    /// Programs that failed.
+    pub program_failures: u64,
+    /// Erases that failed.
+    pub erase_failures: u64,
+    /// Reads of units that found their page uncorrectable.
+    pub uncorrectable_reads: u64,
     /// The controller's own counters, kept with these.
     pub controller: [u64; 4],
 }
@@ -139,8 +145,12 @@ pub struct Ftl {
     pub(crate) abandoned: BTreeSet<Seq>,
     /// Blocks kept erased for a dump.
     pub(crate) dump_blocks: Vec<BlockId>,
-    /// Blocks that failed a program and are to be emptied and retired.
+    /// Blocks that failed a program, or keep lost units, and are to be emptied and retired.
     pub(crate) failing: Vec<BlockId>,
+    /// Blocks that are not retired.
+    pub(crate) good_blocks: u32,
+    /// Whether the last free blocks have failed.
+    pub(crate) out_of_blocks: bool,
     pub(crate) counters: Counters,
     pub(crate) scratch: Scratch,
 }
@@ -309,6 +319,8 @@ impl Ftl {
             abandoned: self.abandoned.clone(),
             dump_blocks: self.dump_blocks.clone(),
             failing: self.failing.clone(),
+            good_blocks: self.good_blocks,
+            out_of_blocks: self.out_of_blocks,
             counters: self.counters,
             scratch: Scratch::default(),
         })
@@ -499,7 +511,7 @@ impl Ftl {
                 Err(NandError::ProgramFailed { .. }) => {
                     stream.close(plane);
                     self.close_block(block);
-                    self.failing.push(block);
+                    self.program_failed(block);
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -642,10 +654,7 @@ impl Ftl {
             data.fill(0);
             return Ok(at_ns);
         };
-        self.nand.read(ppn, data, at_ns).map_err(|error| match error {
-            NandError::Uncorrectable { .. } => FtlError::Unreadable { lpn, ppn },
-            error => error.into(),
-        })
+        self.read_place(ppn, data, at_ns)?.ok_or(FtlError::Unreadable { lpn, ppn })
     }
 
     /// Reads a page of an open transaction.
@@ -656,8 +665,8 @@ impl Ftl {
         data: &mut [u8],
         at_ns: Nanoseconds,
     ) -> Result<Option<Nanoseconds>, FtlError> {
-        let Some(page) = self.transactions.page(tx, lpn) else { return Ok(None) };
-        Ok(Some(self.nand.read(page.ppn, data, at_ns)?))
+        let Some(TxPage { ppn, .. }) = self.transactions.page(tx, lpn) else { return Ok(None) };
+        self.read_place(ppn, data, at_ns)?.map(Some).ok_or(FtlError::Unreadable { lpn, ppn })
     }
 
     /// The metadata stored with a unit; zeros if it is not mapped.

@@ -27,10 +27,7 @@ impl Ftl {
             "{} records do not fit a journal page",
             records.len()
         );
-        if self.journal.open.is_none() && !canary::out(Guard::JournalBlockMissing) {
-            debug_assert!(self.journal.buffer.is_empty(), "records wait and no block is open for them");
-            self.open_journal_block(at_ns)?;
-        }
+        self.ensure_journal_block(at_ns)?;
         if self.journal.buffer.len() + records.len() > self.records_per_page() {
             self.flush_journal(at_ns)?;
         }
@@ -39,6 +36,16 @@ impl Ftl {
         self.journal.buffer.extend(records.iter().map(|&record| Waiting { record, ready_ns }));
         if let Some(protected) = &mut self.protected {
             protected.recorded(&mut self.nand, records.iter())?;
+        }
+        Ok(())
+    }
+
+    /// Opens a journal block if none is open. Before a step changes the map, so that it is refused as a whole if there
+    /// is no room for its records.
+    pub fn ensure_journal_block(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        if self.journal.open.is_none() && !canary::out(Guard::JournalBlockMissing) {
+            debug_assert!(self.journal.buffer.is_empty(), "records wait and no block is open for them");
+            self.open_journal_block(at_ns)?;
         }
         Ok(())
     }
@@ -90,9 +97,13 @@ impl Ftl {
 
     /// Gives the buffers of a page image back after an error. When power went they are the medium's.
     pub(crate) fn release_page(&mut self, page: &PageImage, error: &NandError) {
-        if matches!(error, NandError::PowerLost) {
-            return;
+        if !matches!(error, NandError::PowerLost) {
+            self.give_up_page(page);
         }
+    }
+
+    /// Gives the buffers of a page image back that was not programmed.
+    pub(crate) fn give_up_page(&mut self, page: &PageImage) {
         for source in &page.sources {
             if let Source::Staged(slot) = *source {
                 self.nand.release(slot);
@@ -107,7 +118,13 @@ impl Ftl {
         loop {
             let block = match self.journal.open {
                 Some(block) => block,
-                None => self.open_journal_block(at_ns)?,
+                None => {
+                    let opened = self.open_journal_block(at_ns);
+                    if opened.is_err() {
+                        self.give_up_page(&page);
+                    }
+                    opened?
+                }
             };
             let place = self.geometry.page(block, self.nand.next_page(block));
             let earliest_ns = at_ns.max(self.nand.programs_done_ns());
@@ -119,8 +136,13 @@ impl Ftl {
                     return Ok(done_ns);
                 }
                 Err(NandError::ProgramFailed { .. }) => {
-                    self.failing.push(block);
-                    self.journal.open = self.journal.next.take();
+                    self.program_failed(block);
+                    // The rest of the block serves until the next one is prepared: a block that was erased now could
+                    // be one that only the records of this page make invalid.
+                    let full = self.nand.next_page(block) == self.geometry.pages_per_block;
+                    if full || self.journal.next.is_some() {
+                        self.journal.open = self.journal.next.take();
+                    }
                 }
                 Err(error) => {
                     self.release_page(&page, &error);
@@ -149,9 +171,15 @@ impl Ftl {
             self.journal.preparing = true;
             let block = self.take_system_block(BlockUse::Journal, at_ns);
             self.journal.preparing = false;
-            let block = block?;
-            self.journal.blocks.push(block);
-            self.journal.next = Some(block);
+            match block {
+                Ok(block) => {
+                    self.journal.blocks.push(block);
+                    self.journal.next = Some(block);
+                }
+                // there is still the open one; it is tried again at the next page
+                Err(FtlError::CapacityExceeded) => {}
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
     }
