@@ -398,26 +398,34 @@ impl Ftl {
         at_ns: Nanoseconds,
     ) -> Result<Option<BlockId>, FtlError> {
         while let Some(block) = self.blocks.take(plane, block_use, &self.nand) {
-            if self.blocks.is_erased(block) || self.erase(block, at_ns)? {
-                self.blocks.set_erased(block, false);
-                return Ok(Some(block));
+            let erased = if self.blocks.is_erased(block) { Ok(true) } else { self.erase(block, at_ns) };
+            match erased {
+                Ok(true) => {
+                    self.blocks.set_erased(block, false);
+                    return Ok(Some(block));
+                }
+                Ok(false) => {}
+                Err(error) => {
+                    self.blocks.release(plane, block);
+                    return Err(error);
+                }
             }
         }
         Ok(None)
     }
 
     fn open_for(&mut self, target: Target, at_ns: Nanoseconds) -> Result<bool, FtlError> {
-        let stream = if target == Target::Host { &self.host } else { &self.collect };
-        let Some(plane) = stream.plane_to_open(&self.nand, at_ns, |plane| self.blocks.free_in(plane) > 0)
-        else {
-            return Ok(false);
-        };
-        let Some(block) = self.open_block(plane, BlockUse::Open, at_ns)? else {
-            return Ok(false);
-        };
-        let stream = if target == Target::Host { &mut self.host } else { &mut self.collect };
-        stream.add(plane, block);
-        Ok(true)
+        loop {
+            let stream = if target == Target::Host { &self.host } else { &self.collect };
+            let has_free = |plane| self.blocks.free_in(plane) > 0;
+            let Some(plane) = stream.plane_to_open(&self.nand, at_ns, has_free) else { return Ok(false) };
+            // a plane whose free blocks all failed has none any more: the next one is tried
+            if let Some(block) = self.open_block(plane, BlockUse::Open, at_ns)? {
+                let stream = if target == Target::Host { &mut self.host } else { &mut self.collect };
+                stream.add(plane, block);
+                return Ok(true);
+            }
+        }
     }
 
     /// Opens a block for the host stream if it wants one and there is space beyond the reserve; collects garbage

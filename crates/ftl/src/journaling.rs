@@ -61,18 +61,24 @@ impl Ftl {
         }
         let mut page_bytes = std::mem::take(&mut self.scratch.page);
         page_bytes.resize(self.geometry.page_bytes as usize, 0);
-        encode_page(self.journal.buffer.iter().map(|waiting| &waiting.record), &mut page_bytes);
-        let used = used_bytes(self.journal.buffer.len());
-        // a dump must find these records while their page is on its way
-        let records = self.has_capacitor().then(|| self.journal.buffer.clone());
-        self.journal.buffer.clear();
-        let done = self.program_journal(&page_bytes[..used], at_ns);
+        let records = std::mem::take(&mut self.journal.buffer);
+        encode_page(records.iter().map(|waiting| &waiting.record), &mut page_bytes);
+        let done = self.program_journal(&page_bytes[..used_bytes(records.len())], at_ns);
         self.scratch.page = page_bytes;
-        let done_ns = *done.as_ref().unwrap_or(&Nanoseconds::MAX);
-        if let Some(records) = records {
+        let done_ns = match done {
+            Ok(done_ns) => done_ns,
+            Err(FtlError::Nand(NandError::PowerLost)) => Nanoseconds::MAX,
+            Err(error) => {
+                // they wait on: nothing may be erased that they make invalid
+                self.journal.buffer = records;
+                return Err(error);
+            }
+        };
+        if self.has_capacitor() {
+            // a dump must find these records while their page is on its way
             self.in_flight_records.issued(at_ns, done_ns, records);
         }
-        done?;
+        let done_ns = done?;
         if let Some(protected) = &mut self.protected {
             protected.journaled(&mut self.nand)?;
         }
