@@ -161,6 +161,16 @@ impl Info {
                     smart.bad_blocks
                 ),
             ),
+            ("spare blocks", spare_blocks(smart)),
+            (
+                "media failures",
+                format!(
+                    "{} programs, {} erases, {} reads",
+                    grouped(smart.program_failures),
+                    grouped(smart.erase_failures),
+                    grouped(smart.uncorrectable_reads)
+                ),
+            ),
             ("DRAM for maps", format!("{:.2} bytes per unit", self.dram_bytes_per_unit)),
             (
                 "last shutdown",
@@ -180,6 +190,17 @@ impl Info {
         ];
         lines.iter().map(|(name, value)| format!("{name:<21}{value}\n")).collect()
     }
+}
+
+/// How far the drive is from the end of its life.
+fn spare_blocks(smart: &Smart) -> String {
+    let (percent, threshold) = (smart.available_spare_percent, smart.available_spare_threshold_percent);
+    let state = match smart.read_only {
+        true => "; the drive is read-only: too few good blocks are left",
+        false if percent < threshold => "; the drive is near the end of its life",
+        false => "",
+    };
+    format!("{} left, {percent} % (threshold {threshold} %){state}", grouped(smart.spare_blocks.into()))
 }
 
 impl RecoveryInfo {

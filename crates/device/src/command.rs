@@ -126,6 +126,20 @@ pub enum Command<'a> {
     },
 }
 
+impl Command<'_> {
+    /// Whether it would change what units read as, or prepares for that: a read-only drive refuses it.
+    pub(crate) fn changes_units(&self) -> bool {
+        !matches!(
+            self,
+            Command::Read { .. }
+                | Command::ReadWithMetadata { .. }
+                | Command::TxRead { .. }
+                | Command::Flush
+                | Command::Abort { .. }
+        )
+    }
+}
+
 /// How a command ended well.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Completion {

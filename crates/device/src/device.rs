@@ -18,7 +18,7 @@ use crate::command::{Command, Completion};
 use crate::latency::Latencies;
 use crate::link::Link;
 use crate::profile::{CacheMode, Profile};
-use crate::smart::{FlashUnits, Smart};
+use crate::smart::{AVAILABLE_SPARE_THRESHOLD_PERCENT, FlashUnits, Smart, available_spare_percent};
 use crate::status::Status;
 
 /// What the drive tells about itself (NVMe Identify).
@@ -67,6 +67,8 @@ pub struct Device {
     pub(crate) ready_ns: Nanoseconds,
     /// A cut that is armed for the recovery to come.
     pub(crate) next_cut: Option<u64>,
+    /// Whether the drive is read-only and has done what is to be done at the end of its life.
+    pub(crate) settled_read_only: bool,
     page: Vec<HostUnit>,
 }
 
@@ -93,6 +95,7 @@ impl Device {
             done_ns: 0,
             ready_ns: 0,
             next_cut: None,
+            settled_read_only: false,
             page: Vec::new(),
         }
     }
@@ -116,6 +119,7 @@ impl Device {
             done_ns: self.done_ns,
             ready_ns: self.ready_ns,
             next_cut: self.next_cut,
+            settled_read_only: self.settled_read_only,
             page: Vec::new(),
         })
     }
@@ -187,7 +191,7 @@ impl Device {
         let Some(ftl) = self.ftl() else { return Smart::default() };
         let counters = ftl.counters();
         let programmed = &counters.programmed;
-        let wear = ftl.wear();
+        let (wear, spare) = (ftl.wear(), ftl.spare_good_blocks());
         Smart {
             host_units_written: self.host.units_written,
             host_units_read: self.host.units_read,
@@ -212,6 +216,13 @@ impl Device {
             bad_blocks: wear.bad_blocks,
             collections: counters.collections,
             checkpoints: counters.checkpoints,
+            program_failures: counters.program_failures,
+            erase_failures: counters.erase_failures,
+            uncorrectable_reads: counters.uncorrectable_reads,
+            spare_blocks: spare.available,
+            available_spare_percent: available_spare_percent(spare, ftl.is_read_only()),
+            available_spare_threshold_percent: AVAILABLE_SPARE_THRESHOLD_PERCENT,
+            read_only: ftl.is_read_only(),
         }
     }
 
@@ -228,10 +239,34 @@ impl Device {
         }
         let kind = crate::latency::Kind::of(&command);
         let start_ns = self.link.command(at_ns.max(self.ready_ns));
-        let completion = self.execute(command, start_ns)?;
+        if command.changes_units() && self.is_read_only() {
+            return Err(Status::ReadOnly);
+        }
+        let executed = self.execute(command, start_ns);
+        if matches!(executed, Err(Status::CapacityExceeded)) {
+            self.ftl_mut()?.note_exhaustion();
+        }
+        let read_only = self.is_read_only();
+        if read_only && !self.settled_read_only {
+            self.settle_read_only(start_ns)?;
+        }
+        let completion = executed.map_err(|status| self.ended_badly(status, read_only))?;
         self.latencies.record(kind, completion.done_ns - at_ns);
         self.done_ns = self.done_ns.max(completion.done_ns);
         Ok(completion)
+    }
+
+    fn ended_badly(&mut self, status: Status, read_only: bool) -> Status {
+        match status {
+            // not the host's data fill the flash: blocks are missing
+            Status::CapacityExceeded if read_only => Status::ReadOnly,
+            // the host learns of a loss when it can no longer be undone by a cut
+            Status::Unreadable { .. } => {
+                self.done_ns = self.done_ns.max(self.ftl().map_or(0, |ftl| ftl.nand().programs_done_ns()));
+                status
+            }
+            status => status,
+        }
     }
 
     fn execute(&mut self, command: Command<'_>, at_ns: Nanoseconds) -> Result<Completion, Status> {
@@ -571,7 +606,9 @@ impl Device {
     fn trim(&mut self, lpn: Lpn, units: u32, at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
         self.check_range(lpn, u64::from(units))?;
         self.maintain(at_ns)?;
-        self.ftl_mut()?.trim(lpn, units, at_ns)?;
+        let ftl = self.ftl_mut()?;
+        ftl.ensure_journal_block(at_ns)?;
+        ftl.trim(lpn, units, at_ns)?;
         // only now: what waited is given up when the record that replaces it exists (hazard 1)
         if self.cache.len() > 0 {
             for lpn in (lpn.0..lpn.0 + units).map(Lpn) {
@@ -629,6 +666,7 @@ impl Device {
         self.settle_sources(ranges, at_ns)?;
         let ftl = self.ftl_mut()?;
         ftl.check_share(ranges).map_err(Status::from)?;
+        ftl.ensure_journal_block(at_ns)?;
         ftl.share(ranges, at_ns)?;
         for range in ranges {
             for lpn in (range.dst.0..range.dst.0 + range.units).map(Lpn) {
@@ -646,6 +684,7 @@ impl Device {
         self.settle_sources(&ranges, at_ns)?;
         let ftl = self.ftl_mut()?;
         ftl.check_share(&ranges).map_err(Status::from)?;
+        ftl.ensure_journal_block(at_ns)?;
         ftl.remap(src, dst, units, at_ns)?;
         for lpn in (dst.0..dst.0 + units).map(Lpn) {
             self.forget_cached(lpn)?;

@@ -7,7 +7,7 @@ use tantalum_ftl::{
     FormatError, Ftl, FtlError, HostUnit, Layout, LayoutError, RecoveryReport, protected_bytes,
 };
 use tantalum_nand::{
-    Access, InFlight, LostProgram, Nand, NandError, Nanoseconds, Operation, Outcome, UNIT_BYTES,
+    Access, Faults, InFlight, LostProgram, Nand, NandError, Nanoseconds, Operation, Outcome, UNIT_BYTES,
 };
 
 use crate::device::{Device, HostCounters, Power};
@@ -41,6 +41,9 @@ pub enum DeviceError {
 /// Pages of the capacitor's budget that are kept for journal pages and for a page that is not full.
 const DUMP_RESERVE_PAGES: u64 = 16;
 
+/// Which blocks are bad from the factory is drawn from this: the same ones in every drive of a profile.
+const FACTORY_SEED: u64 = 0x7A17_A10B;
+
 impl Device {
     /// A new drive whose flash is host memory. It may be copied with [`Device::try_clone`].
     pub fn in_memory(profile: &Profile) -> Result<Device, DeviceError> {
@@ -56,7 +59,8 @@ impl Device {
         let geometry = profile.geometry().map_err(LayoutError::from).map_err(FormatError::from)?;
         // what cannot be laid out leaves no file behind
         let config = profile.ftl_config();
-        let layout = Layout::plan(&geometry, &config).map_err(FormatError::from)?;
+        let layout =
+            Layout::plan(&geometry, &config, profile.flash.factory_bad_blocks).map_err(FormatError::from)?;
         let protected = match profile.power.plp {
             Plp::None => 0,
             Plp::Capacitor => protected_bytes(&geometry, layout.dump_blocks, config.protected_units),
@@ -65,7 +69,8 @@ impl Device {
         Device::format(nand, profile)
     }
 
-    fn format(nand: Nand, profile: &Profile) -> Result<Device, DeviceError> {
+    fn format(mut nand: Nand, profile: &Profile) -> Result<Device, DeviceError> {
+        nand.retire_factory_bad(profile.flash.factory_bad_blocks, FACTORY_SEED)?;
         let ftl = Ftl::format(nand, profile.ftl_config())?;
         let mut device = Device::assemble(profile.clone(), Power::Off(None), profile.cache_units());
         device.come_up(ftl, RecoveryReport { clean: true, ..RecoveryReport::default() });
@@ -95,6 +100,7 @@ impl Device {
         let [units_written, units_read, flushes, unsafe_shutdowns] = ftl.counters().controller;
         self.host = HostCounters { units_written, units_read, flushes, unsafe_shutdowns };
         self.recovery = report;
+        self.settled_read_only = ftl.is_read_only();
         self.power = Power::On(Box::new(ftl));
     }
 
@@ -119,14 +125,52 @@ impl Device {
         if !self.has_power() {
             return Err(Status::PowerLost);
         }
-        let drained_ns = self.drain(at_ns)?;
+        let drained_ns = match self.drain(at_ns) {
+            Err(Status::CapacityExceeded) => {
+                self.ftl_mut()?.note_exhaustion();
+                return Err(if self.is_read_only() { Status::ReadOnly } else { Status::CapacityExceeded });
+            }
+            drained => drained?,
+        };
         let open: Vec<_> = self.ftl_mut()?.transactions().open().collect();
         for tx in open {
             self.abort(tx, drained_ns)?;
         }
-        self.maintain(drained_ns)?;
-        let ftl = self.ftl_mut()?;
-        ftl.take_checkpoint(drained_ns, true).map_err(Status::from)
+        match self.maintain(drained_ns).and_then(|()| self.take_checkpoint(drained_ns, true)) {
+            // at the end of its life there may be no room for it: the next recovery finds what this one would
+            Err(Status::CapacityExceeded) if self.is_read_only() => Ok(drained_ns),
+            closed => closed,
+        }
+    }
+
+    fn take_checkpoint(&mut self, at_ns: Nanoseconds, clean: bool) -> Result<Nanoseconds, Status> {
+        self.ftl_mut()?.take_checkpoint(at_ns, clean).map_err(Status::from)
+    }
+
+    // -- media faults and the end of life -----------------------------------------------------------------------
+
+    /// From now on flash operations fail as `faults` says (M6); until the image is opened again.
+    ///
+    /// # Errors
+    /// [`Status::PowerLost`] without power.
+    pub fn set_faults(&mut self, faults: Faults) -> Result<(), Status> {
+        self.ftl_mut()?.nand_mut().set_faults(faults);
+        Ok(())
+    }
+
+    /// Whether too few good blocks are left to take writes; false without power.
+    pub fn is_read_only(&self) -> bool {
+        self.ftl().is_some_and(Ftl::is_read_only)
+    }
+
+    /// The drive has become read-only: what it had acknowledged goes to flash, and a checkpoint tells all there is, as
+    /// long as there is room for that.
+    pub(crate) fn settle_read_only(&mut self, at_ns: Nanoseconds) -> Result<(), Status> {
+        self.settled_read_only = true;
+        match self.drain(at_ns).and_then(|_| self.take_checkpoint(at_ns, false)) {
+            Ok(_) | Err(Status::CapacityExceeded) => Ok(()),
+            Err(status) => Err(status),
+        }
     }
 
     /// Arms a power cut: the Nth program or erase from now finds no power (1 is the next). None disarms. While
@@ -219,7 +263,11 @@ impl Device {
             let mut cached = self.cache.drain();
             cached.retain(|unit| !ftl.is_on_flash(unit.lpn, unit.version, page));
             let lost = lost.into_iter().map(|program| without_cached(program, &cached)).collect();
-            self.dumped_units = ftl.dump(lost, cached.iter().copied(), cut_ns).map_err(FormatError::from)?;
+            match ftl.dump(lost, cached.iter().copied(), cut_ns) {
+                // after its end no blocks are kept for a dump, and nothing is acknowledged that would need one
+                Err(FtlError::CapacityExceeded) if ftl.is_read_only() => {}
+                dumped => self.dumped_units = dumped.map_err(FormatError::from)?,
+            }
         }
         Ok(ftl.into_nand())
     }

@@ -58,6 +58,9 @@ pub struct FlashProfile {
     pub channel_bytes_per_second: u64,
     /// Program/erase cycles that a block is rated for.
     pub endurance_cycles: u32,
+    /// Blocks that are bad from the factory, of all that capacity and over-provisioning make.
+    #[serde(default)]
+    pub factory_bad_blocks: u32,
 }
 
 /// The link and the firmware of a profile.

@@ -1,6 +1,10 @@
 //! The drive's counters.
 
 use serde::Serialize;
+use tantalum_ftl::SpareBlocks;
+
+/// Below this the drive is near the end of its life (NVMe: Available Spare Threshold).
+pub const AVAILABLE_SPARE_THRESHOLD_PERCENT: u8 = 10;
 
 /// Flash units programmed, by cause.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
@@ -61,6 +65,20 @@ pub struct Smart {
     pub collections: u64,
     /// Checkpoints taken.
     pub checkpoints: u64,
+    /// Programs that failed.
+    pub program_failures: u64,
+    /// Erases that failed.
+    pub erase_failures: u64,
+    /// Reads of units that found their flash page uncorrectable.
+    pub uncorrectable_reads: u64,
+    /// Blocks that may still go bad before the drive is read-only.
+    pub spare_blocks: u32,
+    /// These in percent of what a drive without bad blocks has (NVMe: Available Spare).
+    pub available_spare_percent: u8,
+    /// Below this the drive is near the end of its life (NVMe: Available Spare Threshold).
+    pub available_spare_threshold_percent: u8,
+    /// Whether too few good blocks are left to take writes.
+    pub read_only: bool,
 }
 
 impl Smart {
@@ -70,5 +88,14 @@ impl Smart {
             return 0.0;
         }
         self.flash_units.total() as f64 / self.host_units_written as f64
+    }
+}
+
+/// Spare blocks in percent, rounded down. A drive that is made without any has 100 until it is read-only.
+pub(crate) fn available_spare_percent(spare: SpareBlocks, read_only: bool) -> u8 {
+    match (u64::from(spare.available) * 100).checked_div(spare.total.into()) {
+        Some(percent) => percent as u8,
+        None if read_only => 0,
+        None => 100,
     }
 }

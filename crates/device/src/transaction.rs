@@ -106,7 +106,9 @@ impl Device {
         self.drain_transactions(at_ns)?;
         let lpns: Vec<u32> = self.ftl_mut()?.transactions().lpns(tx).map(|lpn| lpn.0).collect();
         self.settle_replaced(lpns.into_iter(), at_ns)?;
-        let committed = self.ftl_mut()?.commit(tx, at_ns);
+        let ftl = self.ftl_mut()?;
+        ftl.ensure_journal_block(at_ns)?;
+        let committed = ftl.commit(tx, at_ns);
         for lpn in committed? {
             self.forget_cached(lpn)?;
         }

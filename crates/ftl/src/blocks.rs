@@ -157,6 +157,11 @@ impl Blocks {
         }
     }
 
+    /// The last step programmed into a block since power came on; 0 if nothing was.
+    pub fn last_step(&self, block: BlockId) -> Seq {
+        self.last_step[block.index()]
+    }
+
     /// Whether a block has marks that no checkpoint covers.
     pub fn is_marked(&self, block: BlockId) -> bool {
         self.marked[block.index()]

@@ -29,6 +29,8 @@ pub struct Checkpoint {
     pub pages_since: u64,
     /// Erases at which wear is looked at next.
     pub next_wear_check: u64,
+    /// Whether one is due because a unit was lost that only a spare area asserted.
+    pub wanted: bool,
 }
 
 /// A checkpoint's contents.
@@ -56,7 +58,7 @@ pub struct Contents {
     pub chunks: Vec<(u32, Vec<u32>)>,
 }
 
-const MAGIC: u64 = u64::from_le_bytes(*b"TANTCKP1");
+const MAGIC: u64 = u64::from_le_bytes(*b"TANTCKP2");
 
 impl Contents {
     /// Bytes with a length and a checksum in front.
@@ -75,6 +77,7 @@ impl Contents {
             counters.brought_home,
         ]);
         put(&[counters.remapped, counters.committed, counters.collections, counters.checkpoints]);
+        put(&[counters.program_failures, counters.erase_failures, counters.uncorrectable_reads]);
         put(&counters.controller);
         put(&[self.open_blocks.len() as u64]);
         self.open_blocks.iter().for_each(|block| put(&[block.0.into()]));
@@ -137,6 +140,7 @@ impl Contents {
         let [logical_units, clean, seq, last_unmap] = reader.array()?;
         let [host, padding, copyback, journal, checkpoint, dump] = reader.array()?;
         let [erased, shared, brought_home, remapped, committed, collections, checkpoints] = reader.array()?;
+        let [program_failures, erase_failures, uncorrectable_reads] = reader.array()?;
         let controller = reader.array()?;
         let programmed = Programmed { host, padding, copyback, journal, checkpoint, dump };
         Some(Contents {
@@ -153,6 +157,9 @@ impl Contents {
                 committed,
                 collections,
                 checkpoints,
+                program_failures,
+                erase_failures,
+                uncorrectable_reads,
                 controller,
             },
             open_blocks: reader.list(|reader| Some(BlockId(reader.next()?.try_into().ok()?)))?,
@@ -233,7 +240,8 @@ impl Reader<'_> {
 impl Ftl {
     /// Whether recovery would have to read too much.
     pub(crate) fn checkpoint_due(&self) -> bool {
-        self.checkpoint.pages_since >= self.layout.checkpoint_interval_pages
+        self.checkpoint.wanted
+            || self.checkpoint.pages_since >= self.layout.checkpoint_interval_pages
             || self.journal.blocks.len() as u32 > self.layout.journal_blocks
             || self.blocks.free_unmarked() < self.system_blocks() + 2
                 && self.blocks.free() > self.system_blocks() + 2
@@ -250,16 +258,37 @@ impl Ftl {
                 self.blocks.release(self.geometry.plane_of(block), block);
             }
         }
-        let mut blocks = self.open_checkpoint_blocks(bytes.len(), at_ns)?;
+        let mut blocks = Vec::new();
+        let programmed = self.program_checkpoint(&bytes, &mut blocks, at_ns);
+        match programmed {
+            Ok((step, done_ns)) => {
+                self.retain_only(blocks, step);
+                Ok(done_ns)
+            }
+            Err(error) => {
+                for block in blocks {
+                    self.blocks.release(self.geometry.plane_of(block), block);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Opens `blocks` for the bytes and programs them. Returns the step, and when it is done.
+    fn program_checkpoint(
+        &mut self,
+        bytes: &[u8],
+        blocks: &mut Vec<BlockId>,
+        at_ns: Nanoseconds,
+    ) -> Result<(Seq, Nanoseconds), FtlError> {
+        self.open_checkpoint_blocks(bytes.len(), blocks, at_ns)?;
         // Only now: what is recorded when blocks are erased for it is covered by the checkpoint, which otherwise would
         // not be the last word of a clean shutdown.
         let step = self.next_seq();
         if let Some(protected) = &mut self.protected {
             protected.checkpoint(&mut self.nand, step)?;
         }
-        let done_ns = self.program_checkpoint(&bytes, step, &mut blocks, at_ns)?;
-        self.retain_only(blocks, step);
-        Ok(done_ns)
+        Ok((step, self.program_checkpoint_pages(bytes, step, blocks, at_ns)?))
     }
 
     fn contents(&mut self, clean: bool) -> Contents {
@@ -298,17 +327,21 @@ impl Ftl {
     }
 
     /// As many blocks as the bytes fill.
-    fn open_checkpoint_blocks(&mut self, bytes: usize, at_ns: Nanoseconds) -> Result<Vec<BlockId>, FtlError> {
+    fn open_checkpoint_blocks(
+        &mut self,
+        bytes: usize,
+        blocks: &mut Vec<BlockId>,
+        at_ns: Nanoseconds,
+    ) -> Result<(), FtlError> {
         let pages = bytes.div_ceil(self.geometry.page_bytes as usize) as u32;
-        let mut blocks = Vec::new();
         for _ in 0..pages.div_ceil(self.geometry.pages_per_block) {
             blocks.push(self.take_system_block(BlockUse::Checkpoint, at_ns)?);
         }
-        Ok(blocks)
+        Ok(())
     }
 
     /// Programs the pages side by side on the blocks.
-    fn program_checkpoint(
+    fn program_checkpoint_pages(
         &mut self,
         bytes: &[u8],
         step: Seq,
@@ -345,7 +378,11 @@ impl Ftl {
         loop {
             let Some(place) = self.next_checkpoint_page(blocks, turn) else {
                 // program failures used up what was planned
-                blocks.push(self.take_system_block(BlockUse::Checkpoint, earliest_ns)?);
+                let opened = self.take_system_block(BlockUse::Checkpoint, earliest_ns);
+                if opened.is_err() {
+                    self.give_up_page(&page);
+                }
+                blocks.push(opened?);
                 continue;
             };
             match self.nand.program(place, &page.sources[..units], &page.spares[..units], earliest_ns) {
@@ -353,7 +390,7 @@ impl Ftl {
                     self.counters.programmed.checkpoint += units as u64;
                     return Ok(done_ns);
                 }
-                Err(NandError::ProgramFailed { .. }) => self.failing.push(self.geometry.block_of(place)),
+                Err(NandError::ProgramFailed { .. }) => self.program_failed(self.geometry.block_of(place)),
                 Err(error) => {
                     self.release_page(&page, &error);
                     return Err(error.into());
@@ -387,6 +424,7 @@ impl Ftl {
         }
         self.checkpoint.step = step;
         self.checkpoint.pages_since = 0;
+        self.checkpoint.wanted = false;
         self.blocks.clear_all_marks();
     }
 }

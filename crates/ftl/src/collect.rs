@@ -4,7 +4,7 @@
 //! those that do not fit into the spare area go into the journal (hazard 5). Moved units fill whole pages, across
 //! victims; a victim is free only when all its units are programmed elsewhere.
 
-use tantalum_nand::{BlockId, Nanoseconds, PageState, Ppn, Source, UNIT_BYTES, UnitSpare};
+use tantalum_nand::{BlockId, Nanoseconds, Ppn, Source, UNIT_BYTES, UnitSpare};
 
 use crate::blocks::BlockUse;
 use crate::canary::{self, Guard};
@@ -91,7 +91,7 @@ impl Ftl {
     }
 
     /// Moves everything out of one block and frees it.
-    fn collect_block(&mut self, block: BlockId, at_ns: Nanoseconds) -> Result<(), FtlError> {
+    pub(crate) fn collect_block(&mut self, block: BlockId, at_ns: Nanoseconds) -> Result<(), FtlError> {
         let mut collection = self.new_collection(at_ns);
         self.collect_into(&mut collection, block, at_ns)?;
         self.finish_collection(collection, at_ns)
@@ -142,22 +142,19 @@ impl Ftl {
     }
 
     /// Lets the victims go. One that is not empty keeps units that could not be moved: it stays closed if there was
-    /// no space for them, and is used no more if they cannot be read.
+    /// no space for them, and is to be retired if all of them are lost.
     fn release_victims(&mut self, collection: &mut Collection) {
         for block in collection.victims.drain(..) {
             if self.map.valid(block) == 0 {
                 self.free_block(block);
-            } else if self.has_unreadable_units(block) {
+            } else if self.keeps_only_lost_units(block) {
                 self.blocks.set_use(block, BlockUse::Bad);
+                self.failing.push(block);
+                self.note_loss_in(block);
             } else {
                 self.close_block(block);
             }
         }
-    }
-
-    fn has_unreadable_units(&self, block: BlockId) -> bool {
-        (0..self.geometry.pages_per_block)
-            .any(|index| self.nand.page_state(self.geometry.page(block, index)) == PageState::Uncorrectable)
     }
 
     fn new_collection(&mut self, at_ns: Nanoseconds) -> Collection {
@@ -378,27 +375,7 @@ impl Ftl {
         Ok(())
     }
 
-    // -- blocks that must go ------------------------------------------------------------------------------------
-
-    /// Empties blocks that failed a program and retires them. What their spare areas say stays readable, and
-    /// recovery reads retired blocks too, so the erase rule has no part in this.
-    pub(crate) fn retire_failing(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        for block in std::mem::take(&mut self.failing) {
-            if self.blocks.block_use(block) == BlockUse::Closed {
-                self.collect_block(block, at_ns)?;
-            }
-            match self.blocks.block_use(block) {
-                BlockUse::Free => {
-                    self.blocks.take_block(self.geometry.plane_of(block), block, BlockUse::Bad);
-                    self.nand.retire(block)?;
-                }
-                BlockUse::Bad => self.nand.retire(block)?,
-                // journal and checkpoint blocks go when the next checkpoint frees them
-                _ => self.failing.push(block),
-            }
-        }
-        Ok(())
-    }
+    // -- wear levelling ----------------------------------------------------------------------------------------------
 
     /// Moves the coldest block when the spread of erase counts is too wide (static wear levelling).
     pub(crate) fn level_wear(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {

@@ -139,7 +139,8 @@ impl DumpPages {
             let place = geometry.page(block, index);
             match nand.program(place, &self.page.sources[..units], &self.page.spares[..units], at_ns) {
                 Ok(_) => break,
-                Err(NandError::ProgramFailed { .. }) => self.place += 1,
+                // the rest of the block is still good enough: there is no other
+                Err(NandError::ProgramFailed { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
         }

@@ -40,8 +40,9 @@ impl Ftl {
                 Ok(true)
             }
             Err(NandError::EraseFailed { .. }) => {
-                self.nand.retire(block)?;
+                self.counters.erase_failures += 1;
                 self.blocks.set_use(block, BlockUse::Bad);
+                self.retire(block)?;
                 Ok(false)
             }
             Err(error) => Err(error.into()),

@@ -48,10 +48,10 @@ pub enum LayoutError {
     Geometry(#[from] GeometryError),
     /// Too little flash beyond the logical capacity.
     #[error(
-        "{physical_blocks} blocks of flash are too few: {logical_blocks} hold the logical capacity and at least {needed_blocks} more are needed for garbage collection, journal, checkpoints and dump; raise the over-provisioning or the capacity"
+        "{physical_blocks} good blocks of flash are too few: {logical_blocks} hold the logical capacity and at least {needed_blocks} more are needed for garbage collection, journal, checkpoints and dump; raise the over-provisioning or the capacity"
     )]
     TooLittleFlash {
-        /// Blocks there are.
+        /// Blocks there are, bad ones aside.
         physical_blocks: u32,
         /// Blocks that the logical capacity fills.
         logical_blocks: u32,

@@ -62,6 +62,12 @@ pub struct Counters {
     pub collections: u64,
     /// Checkpoints taken.
     pub checkpoints: u64,
+    /// Programs that failed.
+    pub program_failures: u64,
+    /// Erases that failed.
+    pub erase_failures: u64,
+    /// Reads of units that found their page uncorrectable.
+    pub uncorrectable_reads: u64,
     /// The controller's own counters, kept with these.
     pub controller: [u64; 4],
 }
@@ -139,8 +145,12 @@ pub struct Ftl {
     pub(crate) abandoned: BTreeSet<Seq>,
     /// Blocks kept erased for a dump.
     pub(crate) dump_blocks: Vec<BlockId>,
-    /// Blocks that failed a program and are to be emptied and retired.
+    /// Blocks that failed a program, or keep lost units, and are to be emptied and retired.
     pub(crate) failing: Vec<BlockId>,
+    /// Blocks that are not retired.
+    pub(crate) good_blocks: u32,
+    /// Whether the last free blocks have failed.
+    pub(crate) out_of_blocks: bool,
     pub(crate) counters: Counters,
     pub(crate) scratch: Scratch,
 }
@@ -309,6 +319,8 @@ impl Ftl {
             abandoned: self.abandoned.clone(),
             dump_blocks: self.dump_blocks.clone(),
             failing: self.failing.clone(),
+            good_blocks: self.good_blocks,
+            out_of_blocks: self.out_of_blocks,
             counters: self.counters,
             scratch: Scratch::default(),
         })
@@ -386,26 +398,34 @@ impl Ftl {
         at_ns: Nanoseconds,
     ) -> Result<Option<BlockId>, FtlError> {
         while let Some(block) = self.blocks.take(plane, block_use, &self.nand) {
-            if self.blocks.is_erased(block) || self.erase(block, at_ns)? {
-                self.blocks.set_erased(block, false);
-                return Ok(Some(block));
+            let erased = if self.blocks.is_erased(block) { Ok(true) } else { self.erase(block, at_ns) };
+            match erased {
+                Ok(true) => {
+                    self.blocks.set_erased(block, false);
+                    return Ok(Some(block));
+                }
+                Ok(false) => {}
+                Err(error) => {
+                    self.blocks.release(plane, block);
+                    return Err(error);
+                }
             }
         }
         Ok(None)
     }
 
     fn open_for(&mut self, target: Target, at_ns: Nanoseconds) -> Result<bool, FtlError> {
-        let stream = if target == Target::Host { &self.host } else { &self.collect };
-        let Some(plane) = stream.plane_to_open(&self.nand, at_ns, |plane| self.blocks.free_in(plane) > 0)
-        else {
-            return Ok(false);
-        };
-        let Some(block) = self.open_block(plane, BlockUse::Open, at_ns)? else {
-            return Ok(false);
-        };
-        let stream = if target == Target::Host { &mut self.host } else { &mut self.collect };
-        stream.add(plane, block);
-        Ok(true)
+        loop {
+            let stream = if target == Target::Host { &self.host } else { &self.collect };
+            let has_free = |plane| self.blocks.free_in(plane) > 0;
+            let Some(plane) = stream.plane_to_open(&self.nand, at_ns, has_free) else { return Ok(false) };
+            // a plane whose free blocks all failed has none any more: the next one is tried
+            if let Some(block) = self.open_block(plane, BlockUse::Open, at_ns)? {
+                let stream = if target == Target::Host { &mut self.host } else { &mut self.collect };
+                stream.add(plane, block);
+                return Ok(true);
+            }
+        }
     }
 
     /// Opens a block for the host stream if it wants one and there is space beyond the reserve; collects garbage
@@ -499,7 +519,7 @@ impl Ftl {
                 Err(NandError::ProgramFailed { .. }) => {
                     stream.close(plane);
                     self.close_block(block);
-                    self.failing.push(block);
+                    self.program_failed(block);
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -642,10 +662,7 @@ impl Ftl {
             data.fill(0);
             return Ok(at_ns);
         };
-        self.nand.read(ppn, data, at_ns).map_err(|error| match error {
-            NandError::Uncorrectable { .. } => FtlError::Unreadable { lpn, ppn },
-            error => error.into(),
-        })
+        self.read_place(ppn, data, at_ns)?.ok_or(FtlError::Unreadable { lpn, ppn })
     }
 
     /// Reads a page of an open transaction.
@@ -656,8 +673,8 @@ impl Ftl {
         data: &mut [u8],
         at_ns: Nanoseconds,
     ) -> Result<Option<Nanoseconds>, FtlError> {
-        let Some(page) = self.transactions.page(tx, lpn) else { return Ok(None) };
-        Ok(Some(self.nand.read(page.ppn, data, at_ns)?))
+        let Some(TxPage { ppn, .. }) = self.transactions.page(tx, lpn) else { return Ok(None) };
+        self.read_place(ppn, data, at_ns)?.map(Some).ok_or(FtlError::Unreadable { lpn, ppn })
     }
 
     /// The metadata stored with a unit; zeros if it is not mapped.

@@ -27,10 +27,7 @@ impl Ftl {
             "{} records do not fit a journal page",
             records.len()
         );
-        if self.journal.open.is_none() && !canary::out(Guard::JournalBlockMissing) {
-            debug_assert!(self.journal.buffer.is_empty(), "records wait and no block is open for them");
-            self.open_journal_block(at_ns)?;
-        }
+        self.ensure_journal_block(at_ns)?;
         if self.journal.buffer.len() + records.len() > self.records_per_page() {
             self.flush_journal(at_ns)?;
         }
@@ -39,6 +36,16 @@ impl Ftl {
         self.journal.buffer.extend(records.iter().map(|&record| Waiting { record, ready_ns }));
         if let Some(protected) = &mut self.protected {
             protected.recorded(&mut self.nand, records.iter())?;
+        }
+        Ok(())
+    }
+
+    /// Opens a journal block if none is open. Before a step changes the map, so that it is refused as a whole if there
+    /// is no room for its records.
+    pub fn ensure_journal_block(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        if self.journal.open.is_none() && !canary::out(Guard::JournalBlockMissing) {
+            debug_assert!(self.journal.buffer.is_empty(), "records wait and no block is open for them");
+            self.open_journal_block(at_ns)?;
         }
         Ok(())
     }
@@ -54,18 +61,24 @@ impl Ftl {
         }
         let mut page_bytes = std::mem::take(&mut self.scratch.page);
         page_bytes.resize(self.geometry.page_bytes as usize, 0);
-        encode_page(self.journal.buffer.iter().map(|waiting| &waiting.record), &mut page_bytes);
-        let used = used_bytes(self.journal.buffer.len());
-        // a dump must find these records while their page is on its way
-        let records = self.has_capacitor().then(|| self.journal.buffer.clone());
-        self.journal.buffer.clear();
-        let done = self.program_journal(&page_bytes[..used], at_ns);
+        let records = std::mem::take(&mut self.journal.buffer);
+        encode_page(records.iter().map(|waiting| &waiting.record), &mut page_bytes);
+        let done = self.program_journal(&page_bytes[..used_bytes(records.len())], at_ns);
         self.scratch.page = page_bytes;
-        let done_ns = *done.as_ref().unwrap_or(&Nanoseconds::MAX);
-        if let Some(records) = records {
+        let done_ns = match done {
+            Ok(done_ns) => done_ns,
+            Err(FtlError::Nand(NandError::PowerLost)) => Nanoseconds::MAX,
+            Err(error) => {
+                // they wait on: nothing may be erased that they make invalid
+                self.journal.buffer = records;
+                return Err(error);
+            }
+        };
+        if self.has_capacitor() {
+            // a dump must find these records while their page is on its way
             self.in_flight_records.issued(at_ns, done_ns, records);
         }
-        done?;
+        let done_ns = done?;
         if let Some(protected) = &mut self.protected {
             protected.journaled(&mut self.nand)?;
         }
@@ -90,9 +103,13 @@ impl Ftl {
 
     /// Gives the buffers of a page image back after an error. When power went they are the medium's.
     pub(crate) fn release_page(&mut self, page: &PageImage, error: &NandError) {
-        if matches!(error, NandError::PowerLost) {
-            return;
+        if !matches!(error, NandError::PowerLost) {
+            self.give_up_page(page);
         }
+    }
+
+    /// Gives the buffers of a page image back that was not programmed.
+    pub(crate) fn give_up_page(&mut self, page: &PageImage) {
         for source in &page.sources {
             if let Source::Staged(slot) = *source {
                 self.nand.release(slot);
@@ -107,7 +124,13 @@ impl Ftl {
         loop {
             let block = match self.journal.open {
                 Some(block) => block,
-                None => self.open_journal_block(at_ns)?,
+                None => {
+                    let opened = self.open_journal_block(at_ns);
+                    if opened.is_err() {
+                        self.give_up_page(&page);
+                    }
+                    opened?
+                }
             };
             let place = self.geometry.page(block, self.nand.next_page(block));
             let earliest_ns = at_ns.max(self.nand.programs_done_ns());
@@ -119,8 +142,13 @@ impl Ftl {
                     return Ok(done_ns);
                 }
                 Err(NandError::ProgramFailed { .. }) => {
-                    self.failing.push(block);
-                    self.journal.open = self.journal.next.take();
+                    self.program_failed(block);
+                    // The rest of the block serves until the next one is prepared: a block that was erased now could
+                    // be one that only the records of this page make invalid.
+                    let full = self.nand.next_page(block) == self.geometry.pages_per_block;
+                    if full || self.journal.next.is_some() {
+                        self.journal.open = self.journal.next.take();
+                    }
                 }
                 Err(error) => {
                     self.release_page(&page, &error);
@@ -149,9 +177,15 @@ impl Ftl {
             self.journal.preparing = true;
             let block = self.take_system_block(BlockUse::Journal, at_ns);
             self.journal.preparing = false;
-            let block = block?;
-            self.journal.blocks.push(block);
-            self.journal.next = Some(block);
+            match block {
+                Ok(block) => {
+                    self.journal.blocks.push(block);
+                    self.journal.next = Some(block);
+                }
+                // there is still the open one; it is tried again at the next page
+                Err(FtlError::CapacityExceeded) => {}
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
     }

@@ -1,7 +1,8 @@
 //! How much flash each purpose gets, computed once from geometry and configuration.
 //!
 //! Everything that is not host data is counted here, so that a full drive still collects garbage, journals,
-//! checkpoints, dumps and recovers (hazard 11 of ARCHITECTURE.md).
+//! checkpoints, dumps and recovers (hazard 11 of ARCHITECTURE.md). Blocks that are bad count as not there: as they
+//! become more, the streams become narrower, until the least is reached that the drive needs to take writes.
 
 use tantalum_nand::{Geometry, UNIT_BYTES};
 
@@ -36,6 +37,8 @@ pub struct FtlConfig {
 /// The plan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {
+    /// Good blocks without which the drive takes no writes: the logical capacity, and what must be there beside it.
+    pub least_blocks: u32,
     /// Blocks that the largest checkpoint fills.
     pub checkpoint_blocks: u32,
     /// Journal blocks after which a checkpoint is taken.
@@ -65,9 +68,24 @@ const HINT_BYTES: u64 = 64;
 const FIXED_BYTES: u64 = 64 * 1024;
 
 impl Layout {
-    /// Plans, or says why there is too little flash.
-    pub fn plan(geometry: &Geometry, config: &FtlConfig) -> Result<Layout, LayoutError> {
+    /// Plans for a new drive of which `bad_blocks` are bad, or says why there is too little flash.
+    pub fn plan(geometry: &Geometry, config: &FtlConfig, bad_blocks: u32) -> Result<Layout, LayoutError> {
         geometry.validate()?;
+        let good_blocks = geometry.blocks().saturating_sub(bad_blocks);
+        let logical_blocks = config.logical_units.div_ceil(geometry.units_per_block());
+        let layout = Layout::with_good_blocks(geometry, config, good_blocks);
+        if good_blocks < layout.least_blocks {
+            return Err(LayoutError::TooLittleFlash {
+                physical_blocks: good_blocks,
+                logical_blocks,
+                needed_blocks: layout.least_blocks - logical_blocks,
+            });
+        }
+        Ok(layout)
+    }
+
+    /// The plan for as many good blocks, also if they are fewer than [`Layout::least_blocks`].
+    pub fn with_good_blocks(geometry: &Geometry, config: &FtlConfig, good_blocks: u32) -> Layout {
         let units_per_block = geometry.units_per_block();
         let block_bytes = u64::from(units_per_block) * UNIT_BYTES as u64;
         let logical = config.logical_units;
@@ -88,19 +106,14 @@ impl Layout {
         };
         let logical_blocks = logical.div_ceil(units_per_block);
         let fixed = 2 * checkpoint_blocks + JOURNAL_RESERVE_BLOCKS + dump_blocks;
-        let physical_blocks = geometry.blocks();
-        let too_little =
-            |needed_blocks| LayoutError::TooLittleFlash { physical_blocks, logical_blocks, needed_blocks };
         // at the least: one open block for each stream, a victim, and some slack for garbage to gather in
         let slack = (logical_blocks / 50).max(2);
         let least = fixed + slack + 5;
-        let spare = physical_blocks.saturating_sub(logical_blocks);
-        if spare < least {
-            return Err(too_little(least));
-        }
-        let width = ((spare - fixed - slack - 3) / 4).clamp(1, geometry.planes());
+        let spare = good_blocks.saturating_sub(logical_blocks);
+        let width = (spare.saturating_sub(fixed + slack + 3) / 4).clamp(1, geometry.planes());
         let journal_blocks = (8 * checkpoint_blocks).min(spare / 12).max(JOURNAL_RESERVE_BLOCKS);
-        Ok(Layout {
+        Layout {
+            least_blocks: logical_blocks + least,
             checkpoint_blocks,
             journal_blocks,
             dump_blocks,
@@ -110,6 +123,6 @@ impl Layout {
             extra_owners_limit,
             hints_limit,
             transaction_units_limit: slack * units_per_block / 2,
-        })
+        }
     }
 }

@@ -214,15 +214,19 @@ impl Scan {
             let start = bytes.len();
             bytes.resize(start + UNIT_BYTES, 0);
             let ppn = self.nand.geometry().unit(page, unit);
-            let done_ns = self.nand.read(ppn, &mut bytes[start..], self.at_ns)?;
+            let done_ns = self.nand.read_retrying(ppn, &mut bytes[start..], self.at_ns)?;
             self.done_ns = self.done_ns.max(done_ns);
         }
         Ok(())
     }
 
-    /// The records programmed after `step`.
-    fn journal(&mut self, first: &[FirstPage], step: Seq) -> Result<Vec<Record>, FtlError> {
-        let mut records = Vec::new();
+    /// The records programmed after `step`, and the blocks that hold them.
+    fn journal(
+        &mut self,
+        first: &[FirstPage],
+        step: Seq,
+    ) -> Result<(Vec<Record>, BTreeSet<BlockId>), FtlError> {
+        let (mut records, mut blocks) = (Vec::new(), BTreeSet::new());
         for (block, first) in first.iter().enumerate() {
             if !matches!(first, FirstPage::Programmed(Kind::Journal, _) | FirstPage::Torn) {
                 continue;
@@ -233,6 +237,7 @@ impl Scan {
                     return Ok(());
                 }
                 records.extend(scan.journal_page(page)?);
+                blocks.insert(scan.nand.geometry().block_of(page));
                 Ok(())
             })?;
         }
@@ -240,7 +245,7 @@ impl Scan {
             self.newest = self.newest.max(record.newest_seq());
         }
         self.report.journal_records = records.len() as u64;
-        Ok(records)
+        Ok((records, blocks))
     }
 
     fn journal_page(&mut self, page: PageId) -> Result<Vec<Record>, FtlError> {
@@ -328,7 +333,7 @@ impl Scan {
 impl Ftl {
     /// A new drive on an empty medium.
     pub fn format(nand: Nand, config: FtlConfig) -> Result<Ftl, FormatError> {
-        let layout = Layout::plan(nand.geometry(), &config)?;
+        let layout = Layout::plan(nand.geometry(), &config, bad_blocks(&nand))?;
         let blocks = Blocks::new(nand.geometry(), &nand, true);
         let mut ftl = Ftl::assemble(nand, config, layout, blocks);
         ftl.take_checkpoint(0, true)?;
@@ -345,10 +350,12 @@ impl Ftl {
         config: FtlConfig,
         at_ns: Nanoseconds,
     ) -> Result<(Ftl, RecoveryReport), (Box<Nand>, FormatError)> {
-        let layout = match Layout::plan(nand.geometry(), &config) {
-            Ok(layout) => layout,
-            Err(error) => return Err((Box::new(nand), error.into())),
-        };
+        if let Err(error) = Layout::plan(nand.geometry(), &config, 0) {
+            return Err((Box::new(nand), error.into()));
+        }
+        // too few for writes is no reason not to recover
+        let good_blocks = nand.geometry().blocks() - bad_blocks(&nand);
+        let layout = Layout::with_good_blocks(nand.geometry(), &config, good_blocks);
         let left = dump_what_is_left(&mut nand, layout.dump_blocks, config.protected_units);
         let units_restored = match left {
             Ok(units) => units,
@@ -383,6 +390,7 @@ impl Ftl {
 
     fn assemble(nand: Nand, config: FtlConfig, layout: Layout, blocks: Blocks) -> Ftl {
         let geometry = *nand.geometry();
+        let good_blocks = geometry.blocks() - bad_blocks(&nand);
         Ftl {
             map: Map::new(&geometry, config.logical_units),
             host: Stream::new(&geometry, layout.host_width),
@@ -391,6 +399,8 @@ impl Ftl {
             geometry,
             config,
             layout,
+            good_blocks,
+            out_of_blocks: false,
             blocks,
             journal: Journal::default(),
             in_flight_records: InFlightRecords::default(),
@@ -443,17 +453,35 @@ impl Ftl {
             self.retain_only(blocks, found.step);
         } else {
             self.counters.controller[UNSAFE_SHUTDOWNS] += 1;
-            self.rebase(found.logs, found.batches_dropped, &found.marked, at_ns)?;
         }
+        let rebased = match found.clean {
+            true => Ok(()),
+            false => self.rebase(found.logs, found.batches_dropped, &found.marked, at_ns),
+        };
+        let ready = rebased.and_then(|()| self.make_ready(at_ns));
+        if matches!(ready, Err(FtlError::CapacityExceeded)) {
+            self.note_exhaustion();
+        }
+        match ready {
+            // it can still be read, and every recovery finds the same
+            Err(FtlError::CapacityExceeded) if self.is_read_only() => Ok(report),
+            ready => ready.map(|()| report),
+        }
+    }
+
+    /// Garbage is collected and blocks are set aside for the dump, for writes to come.
+    fn make_ready(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
         // the checkpoint tells all that the dump brought back
         self.protected = Protected::new(&self.nand, self.layout.dump_blocks, self.config.protected_units)?;
         self.restart_protected()?;
+        if self.is_read_only() {
+            return Ok(());
+        }
         if self.spare_blocks() <= self.collection_reserve() + self.layout.dump_blocks {
             self.collect_garbage(at_ns)?;
         }
         self.reserve_dump_blocks(at_ns)?;
-        self.restart_protected()?;
-        Ok(report)
+        self.restart_protected()
     }
 
     /// Step 7. Until the checkpoint stands, the erase rule needs to know what was found whole: the blocks that prove it
@@ -471,8 +499,9 @@ impl Ftl {
             marked.iter().for_each(|block| self.blocks.mark(*block));
         }
         self.blocks.recovering = true;
-        self.take_checkpoint(at_ns, false)?;
+        let taken = self.take_checkpoint(at_ns, false);
         self.blocks.recovering = false;
+        taken?;
         self.logs = Logs::default();
         self.abandoned.clear();
         Ok(())
@@ -486,6 +515,11 @@ impl Ftl {
         }
         Ok(())
     }
+}
+
+/// Blocks that are retired.
+fn bad_blocks(nand: &Nand) -> u32 {
+    (0..nand.geometry().blocks()).filter(|block| nand.is_bad(BlockId(*block))).count() as u32
 }
 
 /// What the flash told.
@@ -511,7 +545,7 @@ impl Scan {
         self.newest = self.newest.max(contents.seq).max(step);
         let (clean, counters) = (contents.clean, contents.counters);
         let open = contents.open_blocks.clone();
-        let records = self.journal(&first, step)?;
+        let (records, journal_blocks) = self.journal(&first, step)?;
         let mut fold = Fold::new(step, contents);
         let marked = self.data(&first, step, &open, &mut fold)?;
         self.count_transactions(&records);
@@ -525,6 +559,7 @@ impl Scan {
                 uses.insert(BlockId(block as u32), BlockUse::Journal);
             }
         }
+        uses.extend(journal_blocks.into_iter().map(|block| (block, BlockUse::Journal)));
         self.check_places(&folded.places, &uses)?;
         self.forget_told_versions(&mut folded)?;
         let Folded { places, versions, logs, batches_dropped } = folded;

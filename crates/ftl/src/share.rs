@@ -249,7 +249,8 @@ impl Ftl {
             }
             _ => spare_version(&self.nand, lpn, ppn)?,
         };
-        Ok(current < page.version)
+        // that of a lost unit is not known
+        Ok(current > Seq(0) && current < page.version)
     }
 
     /// Gives a transaction's pages up.

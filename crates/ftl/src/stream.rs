@@ -21,6 +21,11 @@ impl Stream {
         Stream { open: Vec::with_capacity(width as usize), planes: geometry.planes(), width, cursor: 0 }
     }
 
+    /// From now on at most `width` blocks are opened; those that are open stay so until they are full.
+    pub fn set_width(&mut self, width: u32) {
+        self.width = width;
+    }
+
     /// The open blocks.
     pub fn blocks(&self) -> impl Iterator<Item = BlockId> + '_ {
         self.open.iter().map(|(_, block)| *block)

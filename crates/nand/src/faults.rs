@@ -1,7 +1,10 @@
-//! Faults that are asked for: programs, erases and reads that fail (M6).
+//! Faults that are asked for: programs, erases and reads that fail, blocks that are bad from the factory (M6).
+//!
+//! A read fails by draw only where a host reads a unit ([`Nand::read`]). Firmware reads spare areas, journal and
+//! checkpoints with as many retries as it takes; a page that is uncorrectable already stays so for it too.
 
 use crate::error::NandError;
-use crate::geometry::PageId;
+use crate::geometry::{BlockId, PageId};
 use crate::nand::{Nand, PageState};
 
 /// How often what fails. The default is never.
@@ -13,7 +16,7 @@ pub struct Faults {
     pub program_failure_ppm: u32,
     /// Erases that fail, per million.
     pub erase_failure_ppm: u32,
-    /// Reads at which a page becomes uncorrectable for good, per million.
+    /// Reads of units at which a page becomes uncorrectable for good, per million.
     pub read_failure_ppm: u32,
     /// Erases that a block endures; every further one fails. None: no limit.
     pub endurance_cycles: Option<u32>,
@@ -62,6 +65,18 @@ impl Nand {
     /// From now on operations fail as `faults` says.
     pub fn set_faults(&mut self, faults: Faults) {
         self.faults = FaultGenerator::new(faults);
+    }
+
+    /// Retires `count` blocks, or all if there are fewer, as the factory's tests would: drawn from `seed`, always the
+    /// same ones.
+    pub fn retire_factory_bad(&mut self, count: u32, seed: u64) -> Result<(), NandError> {
+        let mut generator = FaultGenerator::new(Faults { seed, ..Faults::default() });
+        let mut good: Vec<BlockId> = (0..self.geometry.blocks()).map(BlockId).collect();
+        for _ in 0..count.min(self.geometry.blocks()) {
+            let drawn = (generator.next() % good.len() as u64) as usize;
+            self.retire(good.swap_remove(drawn))?;
+        }
+        Ok(())
     }
 
     /// Makes a programmed page uncorrectable until its block is erased. Other pages are left as they are.
@@ -133,6 +148,31 @@ mod tests {
         assert!(matches!(nand.read(Ppn(0), &mut data(0), 0), Err(NandError::Uncorrectable { .. })));
         nand.set_faults(Faults::default());
         assert!(matches!(nand.read(Ppn(0), &mut data(0), 0), Err(NandError::Uncorrectable { .. })));
+    }
+
+    #[test]
+    fn spare_areas_and_firmware_reads_do_not_fail_by_draw() {
+        let mut nand = nand();
+        program(&mut nand, 0, [1, 2], 0);
+        nand.set_faults(Faults { read_failure_ppm: 1_000_000, ..Faults::default() });
+        assert_eq!(nand.read_spares(PageId(0), &mut [spare(0); 2], 0).unwrap().0, PageState::Programmed);
+        nand.read_retrying(Ppn(1), &mut data(0), 0).unwrap();
+        nand.mark_uncorrectable(PageId(0)).unwrap();
+        let read = nand.read_retrying(Ppn(1), &mut data(0), 0);
+        assert!(matches!(read, Err(NandError::Uncorrectable { ppn: Ppn(1) })));
+    }
+
+    #[test]
+    fn the_factory_marks_as_many_blocks_as_asked_for_and_always_the_same() {
+        let bad = |seed, count| {
+            let mut nand = nand();
+            nand.retire_factory_bad(count, seed).unwrap();
+            (0..nand.geometry().blocks()).filter(|block| nand.is_bad(BlockId(*block))).collect::<Vec<_>>()
+        };
+        let blocks = nand().geometry().blocks();
+        assert_eq!(bad(7, 2).len(), 2);
+        assert_eq!(bad(7, 2), bad(7, 2));
+        assert_eq!(bad(7, blocks + 1).len() as u32, blocks);
     }
 
     #[test]

@@ -237,11 +237,24 @@ impl Nand {
         data: &mut [u8],
         earliest_ns: Nanoseconds,
     ) -> Result<Nanoseconds, NandError> {
+        self.powered()?;
+        if self.faults.read_fails() {
+            self.mark_uncorrectable(self.geometry.page_of(ppn))?;
+        }
+        self.read_retrying(ppn, data, earliest_ns)
+    }
+
+    /// Reads a unit as firmware reads its own journal and checkpoints: no failure is drawn.
+    pub fn read_retrying(
+        &mut self,
+        ppn: Ppn,
+        data: &mut [u8],
+        earliest_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, NandError> {
         assert_eq!(data.len(), UNIT_BYTES, "a unit has 4096 bytes");
         self.powered()?;
         let page = self.geometry.page_of(ppn);
         let done_ns = self.charge_read(page, UNIT_BYTES as u32, earliest_ns);
-        self.wear_by_read(page)?;
         if let Err(error) = self.check_readable(ppn) {
             self.counters.uncorrectable_reads += u64::from(matches!(error, NandError::Uncorrectable { .. }));
             return Err(error);
@@ -269,7 +282,6 @@ impl Nand {
         assert_eq!(spares.len(), self.geometry.units_per_page() as usize, "one spare area for each unit");
         self.powered()?;
         let done_ns = self.charge_read(page, 0, earliest_ns);
-        self.wear_by_read(page)?;
         let state = self.page_state(page);
         match state {
             PageState::Programmed => self.image.read_spares(page, 0, spares)?,
@@ -322,14 +334,6 @@ impl Nand {
         self.counters.reads += 1;
         let place = self.place(self.geometry.block_of(page));
         self.time.read(place, page, bytes, earliest_ns)
-    }
-
-    /// A read may be one too many.
-    fn wear_by_read(&mut self, page: PageId) -> Result<(), NandError> {
-        if self.faults.read_fails() {
-            return self.mark_uncorrectable(page);
-        }
-        Ok(())
     }
 
     // -- erase ------------------------------------------------------------------------------------------------

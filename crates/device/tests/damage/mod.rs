@@ -77,6 +77,7 @@ fn profile() -> Profile {
             erase_ns: 3_000_000,
             channel_bytes_per_second: 400_000_000,
             endurance_cycles: 3000,
+            factory_bad_blocks: 0,
         },
         link: LinkProfile { bytes_per_second: 1_000_000_000, command_ns: 5_000 },
         cache: CacheProfile { mode: CacheMode::Volatile, bytes: 16 * UNIT_BYTES as u64 },
