@@ -42,6 +42,8 @@ pub struct RecoveryReport {
     pub clean: bool,
     /// Pages whose spare areas were read.
     pub pages_scanned: u64,
+    /// Pages of checkpoint and journal that were read.
+    pub pages_read: u64,
     /// Pages that were uncorrectable.
     pub torn_pages: u64,
     /// Journal records found behind the checkpoint.
@@ -62,7 +64,9 @@ pub struct RecoveryReport {
     pub transaction_units_dropped: u64,
     /// Units that had been acknowledged, waited in protected DRAM, and were brought back by the dump.
     pub units_restored: u64,
-    /// Device time that recovery took.
+    /// Device time that reading took.
+    pub read_ns: Nanoseconds,
+    /// Device time that recovery took: reading, the new checkpoint, and erases for it and for the dump.
     pub device_ns: Nanoseconds,
 }
 
@@ -210,6 +214,7 @@ impl Scan {
 
     /// Appends a page's data.
     fn read_page(&mut self, page: PageId, bytes: &mut Vec<u8>) -> Result<(), FtlError> {
+        self.report.pages_read += 1;
         for unit in 0..self.nand.geometry().units_per_page() {
             let start = bytes.len();
             bytes.resize(start + UNIT_BYTES, 0);
@@ -368,7 +373,8 @@ impl Ftl {
             Ok(found) => found,
             Err(error) => return Err((Box::new(scan.nand), error.into())),
         };
-        let Scan { nand, done_ns, newest, report, .. } = scan;
+        let Scan { nand, done_ns, newest, mut report, .. } = scan;
+        report.read_ns = done_ns - at_ns;
         let blocks = Blocks::new(nand.geometry(), &nand, false);
         let mut ftl = Ftl::assemble(nand, config, layout, blocks);
         ftl.seq = newest;
