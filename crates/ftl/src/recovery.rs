@@ -64,6 +64,8 @@ pub struct RecoveryReport {
     pub transaction_units_dropped: u64,
     /// Units that had been acknowledged, waited in protected DRAM, and were brought back by the dump.
     pub units_restored: u64,
+    /// Units of the checkpoint that ended it; 0 after a clean shutdown.
+    pub checkpoint_units: u64,
     /// Device time that reading took.
     pub read_ns: Nanoseconds,
     /// Device time that recovery took: reading, the new checkpoint, and erases for it and for the dump.
@@ -91,6 +93,11 @@ struct Scan {
 }
 
 impl Scan {
+    /// Waits for what was read: it says what is to be read next.
+    fn wait(&mut self) {
+        self.at_ns = self.done_ns;
+    }
+
     /// Reads a page's spare areas.
     fn read(&mut self, page: PageId) -> Result<PageState, FtlError> {
         let units = self.nand.geometry().units_per_page() as usize;
@@ -449,7 +456,9 @@ impl Ftl {
             self.retain_only(blocks, found.step);
         } else {
             self.counters.controller[UNSAFE_SHUTDOWNS] += 1;
+            let before = self.counters.programmed.checkpoint;
             self.rebase(found.logs, found.batches_dropped, &found.marked, at_ns)?;
+            report.checkpoint_units = self.counters.programmed.checkpoint - before;
         }
         // the checkpoint tells all that the dump brought back
         self.protected = Protected::new(&self.nand, self.layout.dump_blocks, self.config.protected_units)?;
@@ -512,12 +521,15 @@ impl Scan {
     /// Steps 1 to 5.
     fn find(&mut self) -> Result<Found, FtlError> {
         let first = self.first_pages()?;
+        self.wait();
         let (step, contents, checkpoint_blocks) = self.checkpoint(&first)?;
+        self.wait();
         self.check_damaged_pages(step)?;
         self.newest = self.newest.max(contents.seq).max(step);
         let (clean, counters) = (contents.clean, contents.counters);
         let open = contents.open_blocks.clone();
         let records = self.journal(&first, step)?;
+        self.wait();
         let mut fold = Fold::new(step, contents);
         let marked = self.data(&first, step, &open, &mut fold)?;
         self.count_transactions(&records);
