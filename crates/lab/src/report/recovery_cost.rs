@@ -90,7 +90,7 @@ fn intervals(area: &Area<'_>, outcome: &Outcome) -> Drawn {
         .iter()
         .map(|interval| (interval.recovery.device_ns as f64 / 1e6, 100.0 * interval.checkpoint_share))
         .collect();
-    let milliseconds = range(points.iter().map(|point| point.0), 1.15, 1.5);
+    let milliseconds = range(points.iter().map(|point| point.0), 1.15, 1.9);
     let percents = points.iter().map(|point| point.1).chain([ALLOWED_SHARE_PERCENT]);
     let title = format!("{}, full, random overwrite", bytes(outcome.interval_capacity_bytes));
     let mut chart = ChartBuilder::on(area)
@@ -114,9 +114,13 @@ fn intervals(area: &Area<'_>, outcome: &Outcome) -> Drawn {
     let allowed = [milliseconds.start, milliseconds.end].map(|x| (x, ALLOWED_SHARE_PERCENT));
     chart.draw_series(LineSeries::new(allowed, INK.stroke_width(1)))?;
     for (interval, &point) in outcome.intervals.iter().zip(&points) {
-        let colour = if interval.interval_pages.is_none() { SERIES[0] } else { INK };
-        let style = FONT.into_font().color(&colour).pos(Pos::new(HPos::Left, VPos::Bottom));
-        let label = Text::new(interval_name(interval), (6, -4), style);
+        // the default lies close to one of the others: its name stands on the other side
+        let (colour, side, aside) = match interval.interval_pages {
+            None => (SERIES[0], HPos::Right, -6),
+            Some(_) => (INK, HPos::Left, 6),
+        };
+        let style = FONT.into_font().color(&colour).pos(Pos::new(side, VPos::Bottom));
+        let label = Text::new(interval_name(interval), (aside, -4), style);
         chart.draw_series([Circle::new(point, 4, colour.filled())])?;
         chart.plotting_area().draw(&(EmptyElement::at(point) + label))?;
     }
