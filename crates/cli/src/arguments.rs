@@ -10,6 +10,7 @@ use tantalum_sqlite::Mode;
 use crate::crash_device::{CacheChoice, CutCount, PlpChoice};
 use crate::crash_sqlite::CrashSqliteOptions;
 use crate::drive::ProfileOptions;
+use crate::recovery_cost::RecoveryCostOptions;
 use crate::seeds::Seeds;
 
 /// A solid-state drive that runs as a program: what does your database write, down to the flash?
@@ -36,6 +37,10 @@ pub enum Command {
     Check(CheckOptions),
     /// Drive the device as fast as this machine allows
     Bench(BenchOptions),
+    /// What recovery takes after a power cut, and what it costs to keep it short
+    ///
+    /// Time is the drive's own, so figures do not depend on this machine, except for the column host s.
+    RecoveryCost(RecoveryCostOptions),
     /// Cut power while something works on a drive, and compare what is left with what was promised
     Crash {
         #[command(subcommand)]

@@ -16,6 +16,7 @@ mod failure;
 mod info;
 mod interrupt;
 mod output;
+mod recovery_cost;
 mod seeds;
 mod size;
 
@@ -41,6 +42,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Info(options) => info::run(&options),
         Command::Check(options) => check::run(&options),
         Command::Bench(options) => bench::run(&options),
+        Command::RecoveryCost(options) => recovery_cost::run(&options),
         Command::Crash { target: CrashTarget::Device(options) } => crash_device::run(&options),
         Command::Crash { target: CrashTarget::Sqlite(options) } => crash_sqlite::run(&options),
     }

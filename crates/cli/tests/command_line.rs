@@ -234,3 +234,29 @@ fn crash_sqlite_counts_what_it_did() {
     let message = refused(dir.path(), &["crash", "sqlite", "--cuts", "0"]);
     assert!(message.contains("@N for the flash operation N"), "{message}");
 }
+
+#[test]
+fn recovery_cost_prints_tables_json_and_plots() {
+    let dir = TempDir::new().unwrap();
+    let small = ["recovery-cost", "--capacity", "32MiB", "--capacities", "64MiB,1GiB", "--written", "0,1MiB"];
+    let text = printed(tantalum(dir.path(), &[&small[..], &["--report", "plots.svg"]].concat()));
+    for word in ["64 MiB", "1 GiB", "1 MiB", "default", "total ms"] {
+        assert!(text.contains(word), "{word} is not in {text}");
+    }
+    assert!(fs::read_to_string(dir.path().join("plots.svg")).unwrap().starts_with("<svg"));
+    let json = printed(tantalum(dir.path(), &[&small[..], &["--json"]].concat()));
+    let outcome: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(outcome["command"], "recovery-cost");
+    assert_eq!(outcome["growth"].as_array().unwrap().len(), 4);
+    assert!(outcome["growth"][3]["device_ns"].as_u64().unwrap() > 0, "{json}");
+    assert!(outcome["intervals"][0]["checkpoint_share"].as_f64().unwrap() > 0.0, "{json}");
+}
+
+#[test]
+fn recovery_cost_of_an_impossible_drive_is_refused_before_it_is_measured() {
+    let dir = TempDir::new().unwrap();
+    let message = refused(dir.path(), &["recovery-cost", "--capacities", "1GiB,5K"]);
+    assert!(message.contains("--capacities 5120: it must be a multiple of 1 MiB"), "{message}");
+    let message = refused(dir.path(), &["recovery-cost", "--report", "no/such/plots.svg"]);
+    assert!(message.starts_with("error: no/such/plots.svg: "), "{message}");
+}

@@ -234,7 +234,8 @@ impl Device {
     fn recover(&mut self, mut nand: Nand) -> Result<RecoveryReport, DeviceError> {
         nand.lose_dram();
         nand.cut_after(self.next_cut.take());
-        let at_ns = nand.programs_done_ns();
+        // reads that were under way before are over as well
+        let at_ns = nand.idle_ns().max(nand.programs_done_ns());
         match Ftl::recover(nand, self.profile.ftl_config(), at_ns) {
             Ok((ftl, mut report)) => {
                 report.units_restored += std::mem::take(&mut self.dumped_units);

@@ -1,6 +1,6 @@
 //! From a profile to a geometry: how many blocks the capacity and the over-provisioning make.
 
-use tantalum_ftl::{FtlConfig, VictimPolicy as FtlPolicy};
+use tantalum_ftl::{CheckpointInterval, FtlConfig, VictimPolicy as FtlPolicy};
 use tantalum_nand::{Geometry, GeometryError, MAX_UNITS, Timing, UNIT_BYTES};
 
 use crate::profile::{Plp, Profile, VictimPolicy};
@@ -76,6 +76,10 @@ impl Profile {
                 Plp::Capacitor => self.cache_units() as u32,
             },
             shared_owners: self.limits.shared_owners,
+            checkpoint_interval: self
+                .ftl
+                .checkpoint_interval_pages
+                .map_or(CheckpointInterval::DEFAULT, CheckpointInterval::Pages),
         }
     }
 }

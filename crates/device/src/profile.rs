@@ -145,4 +145,8 @@ pub struct FtlProfile {
     pub victim_policy: VictimPolicy,
     /// Erase-count spread at which cold blocks are moved (static wear levelling).
     pub wear_spread: u32,
+    /// Data pages programmed, copies included, after which a checkpoint is taken. Without it checkpoints take a 64th of
+    /// host writes ([`tantalum_ftl::CheckpointInterval::DEFAULT`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint_interval_pages: Option<u64>,
 }

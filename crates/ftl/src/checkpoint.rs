@@ -13,6 +13,7 @@ use crate::blocks::BlockUse;
 use crate::canary::{self, Guard};
 use crate::error::FtlError;
 use crate::ftl::{Counters, Ftl, Programmed};
+use crate::layout::CheckpointInterval;
 use crate::logs::Living;
 use crate::map::{CHUNK_ENTRIES, Claim};
 use crate::spare::{BatchMark, Kind, Mark, Spare};
@@ -25,8 +26,10 @@ pub struct Checkpoint {
     pub step: Seq,
     /// Its blocks.
     pub blocks: Vec<BlockId>,
-    /// Data pages programmed since.
+    /// Data pages programmed since, copies included.
     pub pages_since: u64,
+    /// Units of host data that had been programmed when it was taken.
+    pub host_units: u64,
     /// Erases at which wear is looked at next.
     pub next_wear_check: u64,
     /// Whether one is due because a unit was lost that only a spare area asserted.
@@ -59,6 +62,11 @@ pub struct Contents {
 }
 
 const MAGIC: u64 = u64::from_le_bytes(*b"TANTCKP2");
+
+/// Bytes that [`Contents::encode`] makes of a full chunk, of an owner with its version, and of a hint.
+const CHUNK_BYTES: usize = 8 + 4 * CHUNK_ENTRIES;
+const OWNER_BYTES: usize = 16;
+const HINT_BYTES: usize = 48;
 
 impl Contents {
     /// Bytes with a length and a checksum in front.
@@ -240,11 +248,27 @@ impl Reader<'_> {
 impl Ftl {
     /// Whether recovery would have to read too much.
     pub(crate) fn checkpoint_due(&self) -> bool {
-        self.checkpoint.wanted
-            || self.checkpoint.pages_since >= self.layout.checkpoint_interval_pages
+        let interval_over = match self.config.checkpoint_interval {
+            CheckpointInterval::Pages(pages) => self.checkpoint.pages_since >= pages,
+            CheckpointInterval::HostUnitsForEachUnit(ratio) => {
+                let written = self.counters.programmed.host - self.checkpoint.host_units;
+                written >= ratio.saturating_mul(self.checkpoint_units())
+            }
+        };
+        interval_over
+            || self.checkpoint.wanted
             || self.journal.blocks.len() as u32 > self.layout.journal_blocks
             || self.blocks.free_unmarked() < self.system_blocks() + 2
                 && self.blocks.free() > self.system_blocks() + 2
+    }
+
+    /// Units that a checkpoint would take now, to within a page.
+    fn checkpoint_units(&self) -> u64 {
+        let bytes = self.map.touched_chunks() * CHUNK_BYTES
+            + self.map.claims().len() * OWNER_BYTES
+            + self.logs.living_count() * HINT_BYTES;
+        let pages = (bytes as u64).div_ceil(self.geometry.page_bytes.into()).max(1);
+        pages * u64::from(self.geometry.units_per_page())
     }
 
     /// Takes a checkpoint and frees what it makes superfluous.
@@ -425,6 +449,7 @@ impl Ftl {
         self.checkpoint.step = step;
         self.checkpoint.pages_since = 0;
         self.checkpoint.wanted = false;
+        self.checkpoint.host_units = self.counters.programmed.host;
         self.blocks.clear_all_marks();
     }
 }

@@ -9,7 +9,7 @@ use tantalum_nand::{
 
 use crate::checkpoint::Contents;
 use crate::ftl::{Ftl, HostUnit};
-use crate::layout::{FtlConfig, VictimPolicy};
+use crate::layout::{CheckpointInterval, FtlConfig, VictimPolicy};
 use crate::spare::{Kind, Mark, Spare};
 use crate::types::{Generation, Hint, Lpn, METADATA_BYTES, Seq, ShareRange, TxId};
 
@@ -34,6 +34,7 @@ const CONFIG: FtlConfig = FtlConfig {
     wear_spread: 8,
     dump_units: 0,
     shared_owners: 8,
+    checkpoint_interval: CheckpointInterval::DEFAULT,
 };
 
 /// SplitMix64.

@@ -38,7 +38,7 @@ pub use audit::{Audit, Finding};
 pub use blocks::BlockUse;
 pub use error::{FtlError, LayoutError};
 pub use ftl::{Counters, Ftl, HostUnit, Programmed, UNSAFE_SHUTDOWNS, Wear};
-pub use layout::{FtlConfig, Layout, VictimPolicy};
+pub use layout::{CheckpointInterval, FtlConfig, Layout, VictimPolicy};
 pub use logs::HintError;
 pub use protected::protected_bytes;
 pub use recovery::{FormatError, RecoveryReport};

@@ -46,6 +46,7 @@ pub struct Map {
     extra_owners: usize,
     /// Whether a chunk of L2P was ever mapped; checkpoints leave the others out.
     touched: Vec<bool>,
+    touched_chunks: usize,
     units_per_block: u32,
 }
 
@@ -62,6 +63,7 @@ impl Map {
             claims: HashMap::default(),
             extra_owners: 0,
             touched: vec![false; (logical_units as usize).div_ceil(CHUNK_ENTRIES)],
+            touched_chunks: 0,
             units_per_block: geometry.units_per_block(),
         }
     }
@@ -126,7 +128,7 @@ impl Map {
     }
 
     /// All claims, in no order.
-    pub fn claims(&self) -> impl Iterator<Item = (Ppn, &Claim)> {
+    pub fn claims(&self) -> impl ExactSizeIterator<Item = (Ppn, &Claim)> {
         self.claims.iter().map(|(&ppn, claim)| (Ppn(ppn), claim))
     }
 
@@ -160,7 +162,7 @@ impl Map {
         self.l2p[lpn.index()] = (old & FLAG) | (ppn.0 + 1);
         self.p2l[ppn.index()] = lpn.0 + 1;
         self.valid.increase(ppn.0 / self.units_per_block);
-        self.touched[lpn.index() / CHUNK_ENTRIES] = true;
+        self.touch_chunk(lpn);
     }
 
     /// Points `lpn` at a place, beside the owners it has. `plain_version` is the version of a plain owner, if there is
@@ -187,7 +189,21 @@ impl Map {
         }
         let flag = self.l2p[lpn.index()] & FLAG;
         self.l2p[lpn.index()] = flag | (ppn.0 + 1);
-        self.touched[lpn.index() / CHUNK_ENTRIES] = true;
+        self.touch_chunk(lpn);
+    }
+
+    #[inline]
+    fn touch_chunk(&mut self, lpn: Lpn) {
+        let touched = &mut self.touched[lpn.index() / CHUNK_ENTRIES];
+        if !*touched {
+            *touched = true;
+            self.touched_chunks += 1;
+        }
+    }
+
+    /// Chunks of L2P that were ever mapped.
+    pub fn touched_chunks(&self) -> usize {
+        self.touched_chunks
     }
 
     /// Makes a logical page unmapped.

@@ -42,6 +42,8 @@ pub struct RecoveryReport {
     pub clean: bool,
     /// Pages whose spare areas were read.
     pub pages_scanned: u64,
+    /// Pages of checkpoint and journal that were read.
+    pub pages_read: u64,
     /// Pages that were uncorrectable.
     pub torn_pages: u64,
     /// Journal records found behind the checkpoint.
@@ -62,7 +64,11 @@ pub struct RecoveryReport {
     pub transaction_units_dropped: u64,
     /// Units that had been acknowledged, waited in protected DRAM, and were brought back by the dump.
     pub units_restored: u64,
-    /// Device time that recovery took.
+    /// Units of the checkpoint that ended it; 0 after a clean shutdown.
+    pub checkpoint_units: u64,
+    /// Device time that reading took.
+    pub read_ns: Nanoseconds,
+    /// Device time that recovery took: reading, the new checkpoint, and erases for it and for the dump.
     pub device_ns: Nanoseconds,
 }
 
@@ -87,6 +93,11 @@ struct Scan {
 }
 
 impl Scan {
+    /// Waits for what was read: it says what is to be read next.
+    fn wait(&mut self) {
+        self.at_ns = self.done_ns;
+    }
+
     /// Reads a page's spare areas.
     fn read(&mut self, page: PageId) -> Result<PageState, FtlError> {
         let units = self.nand.geometry().units_per_page() as usize;
@@ -210,6 +221,7 @@ impl Scan {
 
     /// Appends a page's data.
     fn read_page(&mut self, page: PageId, bytes: &mut Vec<u8>) -> Result<(), FtlError> {
+        self.report.pages_read += 1;
         for unit in 0..self.nand.geometry().units_per_page() {
             let start = bytes.len();
             bytes.resize(start + UNIT_BYTES, 0);
@@ -375,7 +387,8 @@ impl Ftl {
             Ok(found) => found,
             Err(error) => return Err((Box::new(scan.nand), error.into())),
         };
-        let Scan { nand, done_ns, newest, report, .. } = scan;
+        let Scan { nand, done_ns, newest, mut report, .. } = scan;
+        report.read_ns = done_ns - at_ns;
         let blocks = Blocks::new(nand.geometry(), &nand, false);
         let mut ftl = Ftl::assemble(nand, config, layout, blocks);
         ftl.seq = newest;
@@ -454,10 +467,12 @@ impl Ftl {
         } else {
             self.counters.controller[UNSAFE_SHUTDOWNS] += 1;
         }
+        let before = self.counters.programmed.checkpoint;
         let rebased = match found.clean {
             true => Ok(()),
             false => self.rebase(found.logs, found.batches_dropped, &found.marked, at_ns),
         };
+        report.checkpoint_units = self.counters.programmed.checkpoint - before;
         let ready = rebased.and_then(|()| self.make_ready(at_ns));
         if matches!(ready, Err(FtlError::CapacityExceeded)) {
             self.note_exhaustion();
@@ -540,12 +555,15 @@ impl Scan {
     /// Steps 1 to 5.
     fn find(&mut self) -> Result<Found, FtlError> {
         let first = self.first_pages()?;
+        self.wait();
         let (step, contents, checkpoint_blocks) = self.checkpoint(&first)?;
+        self.wait();
         self.check_damaged_pages(step)?;
         self.newest = self.newest.max(contents.seq).max(step);
         let (clean, counters) = (contents.clean, contents.counters);
         let open = contents.open_blocks.clone();
         let (records, journal_blocks) = self.journal(&first, step)?;
+        self.wait();
         let mut fold = Fold::new(step, contents);
         let marked = self.data(&first, step, &open, &mut fold)?;
         self.count_transactions(&records);

@@ -18,6 +18,7 @@ mod memory;
 mod monitor;
 mod outcome;
 mod queue;
+pub mod recovery_cost;
 pub mod report;
 mod session;
 mod statements;

@@ -1,9 +1,10 @@
-//! The report of a comparison: one HTML page that stands alone.
+//! Reports: a comparison as one HTML page that stands alone, the plots of recovery cost as one SVG.
 
 mod bars;
 mod colours;
 mod curve;
 mod page;
+mod recovery_cost;
 
 use std::io::Write;
 use std::path::Path;
@@ -12,17 +13,27 @@ use tempfile::NamedTempFile;
 
 use crate::error::LabError;
 use crate::outcome::Comparison;
+use crate::recovery_cost::Outcome as RecoveryCost;
 
 /// Checks that a report could be written there, before anything is measured for it.
 pub fn check_place(path: &Path) -> Result<(), LabError> {
     beside(path).map(drop)
 }
 
-/// Writes the report. The file is there whole or not at all: it is written beside its place and then renamed.
+/// Writes the report of a comparison.
 pub fn write(comparison: &Comparison, path: &Path) -> Result<(), LabError> {
-    let page = page::render(comparison)?;
+    save(&page::render(comparison)?, path)
+}
+
+/// Writes the plots of recovery cost.
+pub fn write_recovery_cost(outcome: &RecoveryCost, path: &Path) -> Result<(), LabError> {
+    save(&recovery_cost::draw(outcome)?, path)
+}
+
+/// The file is there whole or not at all: it is written beside its place and then renamed.
+fn save(text: &str, path: &Path) -> Result<(), LabError> {
     let mut file = beside(path)?;
-    file.write_all(page.as_bytes()).and_then(|()| file.as_file().sync_all()).map_err(LabError::file(path))?;
+    file.write_all(text.as_bytes()).and_then(|()| file.as_file().sync_all()).map_err(LabError::file(path))?;
     file.persist(path).map_err(|error| LabError::file(path)(error.error))?;
     Ok(())
 }

@@ -69,6 +69,7 @@ impl Profile {
             ("limits.atomic_units", self.limits.atomic_units.into()),
             ("limits.open_transactions", self.limits.open_transactions.into()),
             ("ftl.wear_spread", self.ftl.wear_spread.into()),
+            ("ftl.checkpoint_interval_pages", self.ftl.checkpoint_interval_pages.unwrap_or(1)),
         ];
         match counts.iter().find(|(_, count)| *count == 0) {
             Some((field, count)) => Err(invalid(field, count, "it must be at least 1")),
@@ -159,6 +160,8 @@ mod tests {
         assert_eq!(rejected_field(|p| p.flash.endurance_cycles = 0), "flash.endurance_cycles");
         assert_eq!(rejected_field(|p| p.link.bytes_per_second = 0), "link.bytes_per_second");
         assert_eq!(rejected_field(|p| p.flash.channels = u32::MAX), "flash.channels");
+        let field = rejected_field(|p| p.ftl.checkpoint_interval_pages = Some(0));
+        assert_eq!(field, "ftl.checkpoint_interval_pages");
     }
 
     #[test]

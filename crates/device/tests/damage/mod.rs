@@ -83,7 +83,11 @@ fn profile() -> Profile {
         cache: CacheProfile { mode: CacheMode::Volatile, bytes: 16 * UNIT_BYTES as u64 },
         power: PowerProfile { plp: Plp::None, dump_bytes: 0 },
         limits: LimitsProfile { atomic_units: 16, open_transactions: 4, shared_owners: 8 },
-        ftl: FtlProfile { victim_policy: VictimPolicy::Greedy, wear_spread: 8 },
+        ftl: FtlProfile {
+            victim_policy: VictimPolicy::Greedy,
+            wear_spread: 8,
+            checkpoint_interval_pages: None,
+        },
     }
 }
 

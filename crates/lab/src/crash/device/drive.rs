@@ -91,7 +91,7 @@ impl Drive {
             cache: CacheProfile { mode: self.cache, bytes: 16 * UNIT_BYTES as u64 },
             power: PowerProfile { plp: self.plp, dump_bytes: u64::from(dump_units) * UNIT_BYTES as u64 },
             limits: LimitsProfile { atomic_units: 16, open_transactions: 4, shared_owners: 8 },
-            ftl: FtlProfile { victim_policy: policy, wear_spread: 8 },
+            ftl: FtlProfile { victim_policy: policy, wear_spread: 8, checkpoint_interval_pages: None },
         }
     }
 }

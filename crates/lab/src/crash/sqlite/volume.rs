@@ -61,7 +61,11 @@ fn profile(seed: u64) -> Profile {
         },
         power: PowerProfile { plp: if has_capacitor(seed) { Plp::Capacitor } else { Plp::None }, dump_bytes },
         limits: LimitsProfile { atomic_units: 16, open_transactions: 4, shared_owners: 64 },
-        ftl: FtlProfile { victim_policy: VictimPolicy::Greedy, wear_spread: 8 },
+        ftl: FtlProfile {
+            victim_policy: VictimPolicy::Greedy,
+            wear_spread: 8,
+            checkpoint_interval_pages: None,
+        },
     }
 }
 

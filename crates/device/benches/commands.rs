@@ -1,0 +1,129 @@
+//! The drive's commands beside what bounds them: random copies of 4 KiB into and out of memory as large as the drive,
+//! with huge pages in both.
+//!
+//! Limits, in copies of the same run: a write that stays in the cache 2; a read 1.7; a random overwrite in steady state
+//! 3, which moves some six more units. docs/measurements.md says which are kept.
+
+use std::hint::black_box;
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use tantalum::{Command, Device, Lpn, Profile, ShareRange, UNIT_BYTES};
+
+const CAPACITY_BYTES: u64 = 1 << 30;
+const UNITS: u32 = (CAPACITY_BYTES / UNIT_BYTES as u64) as u32;
+
+/// How often the drive is overwritten before anything is measured, so that garbage collection is steady.
+const AGEING: u32 = 4;
+
+/// Units that the hot writes go to: they fit into the cache.
+const HOT_UNITS: u32 = 256;
+
+/// Units that take part in shares, as what is shared and as what it is shared with: fewer than the drive's DRAM holds.
+const SHARED_UNITS: u32 = 4096;
+
+/// A generator that costs next to nothing.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u32) -> u32 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        ((self.0 >> 32) * u64::from(limit) >> 32) as u32
+    }
+}
+
+/// A host with one command under way.
+struct Host {
+    device: Device,
+    at_ns: u64,
+}
+
+impl Host {
+    /// A host of a drive that is full and in steady state.
+    fn new(random: &mut Random, data: &[u8]) -> Host {
+        let profile = Profile { capacity_bytes: CAPACITY_BYTES, ..Profile::load("tlc-nvme").unwrap() };
+        let device = Device::in_memory(&profile).unwrap();
+        let mut host = Host { at_ns: device.time_ns(), device };
+        (0..UNITS).for_each(|lpn| host.write(Lpn(lpn), data));
+        for _ in 0..AGEING * UNITS {
+            host.write(Lpn(random.below(UNITS)), data);
+        }
+        host
+    }
+
+    fn submit(&mut self, command: Command<'_>) {
+        self.at_ns = self.device.submit(command, self.at_ns).unwrap().done_ns;
+    }
+
+    fn write(&mut self, lpn: Lpn, data: &[u8]) {
+        self.submit(Command::Write { lpn, data, fua: false });
+    }
+}
+
+/// Memory as large as the drive that has been written to.
+fn arena() -> memmap2::MmapMut {
+    let mut arena = memmap2::MmapMut::map_anon(CAPACITY_BYTES as usize).unwrap();
+    #[cfg(target_os = "linux")]
+    arena.advise(memmap2::Advice::HugePage).unwrap();
+    arena.fill(1);
+    arena
+}
+
+fn commands(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("device");
+    let mut random = Random(0x9E37_79B9_7F4A_7C15);
+    let data = [42_u8; UNIT_BYTES];
+    let mut buffer = [0_u8; UNIT_BYTES];
+
+    group.throughput(Throughput::Elements(1));
+    let mut memory = arena();
+    group.bench_function("a random copy into memory", |bencher| {
+        bencher.iter(|| {
+            let at = random.below(UNITS) as usize * UNIT_BYTES;
+            memory[at..at + UNIT_BYTES].copy_from_slice(black_box(&data));
+        });
+    });
+    group.bench_function("a random copy out of it", |bencher| {
+        bencher.iter(|| {
+            let at = random.below(UNITS) as usize * UNIT_BYTES;
+            buffer.copy_from_slice(&memory[at..at + UNIT_BYTES]);
+            black_box(&buffer);
+        });
+    });
+    drop(memory);
+
+    let mut host = Host::new(&mut random, &data);
+    group.bench_function("a write that stays in the cache", |bencher| {
+        bencher.iter(|| host.write(Lpn(random.below(HOT_UNITS)), black_box(&data)));
+    });
+    group.bench_function("a random overwrite in steady state", |bencher| {
+        bencher.iter(|| host.write(Lpn(random.below(UNITS)), black_box(&data)));
+    });
+    group.bench_function("a random read", |bencher| {
+        bencher.iter(|| {
+            host.submit(Command::Read { lpn: Lpn(random.below(UNITS)), data: &mut buffer });
+            black_box(&buffer);
+        });
+    });
+    group.bench_function("an atomic write of four units", |bencher| {
+        bencher.iter(|| {
+            let first = random.below(UNITS / 4) * 4;
+            let writes: [(Lpn, &[u8]); 4] = std::array::from_fn(|unit| (Lpn(first + unit as u32), &data[..]));
+            host.submit(Command::WriteAtomic { writes: black_box(&writes) });
+        });
+    });
+    for (name, deferred) in [("a share of a unit", false), ("a deferred share of a unit", true)] {
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| {
+                let (dst, src) = (random.below(SHARED_UNITS), random.below(SHARED_UNITS));
+                let range = ShareRange { dst: Lpn(dst), src: Lpn(SHARED_UNITS + src), units: 1 };
+                host.submit(Command::Share { ranges: black_box(&[range]), deferred });
+            });
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, commands);
+criterion_main!(benches);
