@@ -59,7 +59,8 @@ impl Device {
         let geometry = profile.geometry().map_err(LayoutError::from).map_err(FormatError::from)?;
         // what cannot be laid out leaves no file behind
         let config = profile.ftl_config();
-        let layout = Layout::plan(&geometry, &config, profile.flash.factory_bad_blocks).map_err(FormatError::from)?;
+        let layout =
+            Layout::plan(&geometry, &config, profile.flash.factory_bad_blocks).map_err(FormatError::from)?;
         let protected = match profile.power.plp {
             Plp::None => 0,
             Plp::Capacitor => protected_bytes(&geometry, layout.dump_blocks, config.protected_units),

@@ -4,9 +4,7 @@
 mod media_host;
 
 use media_host::{MediaHost, profile};
-use tantalum::{
-    Command, Device, Faults, Hint, Lpn, Outcome, PowerLoss, ShareRange, Status, UNIT_BYTES,
-};
+use tantalum::{Command, Device, Faults, Hint, Lpn, Outcome, PowerLoss, ShareRange, Status, UNIT_BYTES};
 
 const NONE: Faults = Faults {
     seed: 0,
@@ -148,8 +146,15 @@ fn a_lost_page_of_a_log_undoes_nothing_that_came_home() {
     (0..8).for_each(|home| write(&mut device, home, 1));
     let generation = submit(&mut device, Command::BeginLog).unwrap().generation.unwrap();
     for slot in 1..=8_u32 {
-        let hint =
-            Hint { generation, attempt: 0, start: 1, first: slot, slot, end: true, home: Some(Lpn(slot - 1)) };
+        let hint = Hint {
+            generation,
+            attempt: 0,
+            start: 1,
+            first: slot,
+            slot,
+            end: true,
+            home: Some(Lpn(slot - 1)),
+        };
         let (data, metadata) = ([2; UNIT_BYTES], [0; 24]);
         let lpn = Lpn(100 + slot);
         submit(&mut device, Command::WriteHinted { lpn, data: &data, metadata: &metadata, hint }).unwrap();
