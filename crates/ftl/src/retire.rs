@@ -146,3 +146,104 @@ impl Ftl {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tantalum_nand::{Faults, Geometry, Nand, Timing};
+
+    use super::*;
+    use crate::journal::Record;
+    use crate::layout::{FtlConfig, VictimPolicy};
+    use crate::types::{Lpn, Seq};
+
+    fn ftl() -> Ftl {
+        let geometry = Geometry {
+            channels: 1,
+            dies_per_channel: 1,
+            planes_per_die: 2,
+            blocks_per_plane: 40,
+            pages_per_block: 8,
+            page_bytes: 4096,
+        };
+        let timing =
+            Timing { read_ns: 1, program_ns: 1, erase_ns: 1, channel_bytes_per_second: 1_000_000_000 };
+        let config = FtlConfig {
+            logical_units: 256,
+            victim_policy: VictimPolicy::Greedy,
+            wear_spread: 50,
+            dump_units: 0,
+            protected_units: 0,
+            shared_owners: 16,
+        };
+        Ftl::format(Nand::in_memory(geometry, timing).unwrap(), config).unwrap()
+    }
+
+    fn record(ftl: &mut Ftl) {
+        let version = ftl.next_seq();
+        let record = Record::Trim { lpn: Lpn(1), units: 1, version, step: version };
+        ftl.append_journal(&[record], 0).unwrap();
+    }
+
+    fn fail_programs(ftl: &mut Ftl, program_failure_ppm: u32) {
+        ftl.nand_mut().set_faults(Faults { program_failure_ppm, ..Faults::default() });
+    }
+
+    /// Erasing another block for the journal while records are on their way could erase one that only they make invalid.
+    #[test]
+    fn a_failed_journal_page_goes_to_the_rest_of_its_block() {
+        let mut ftl = ftl();
+        record(&mut ftl);
+        let (open, erased) = (ftl.journal.open, ftl.counters().erased);
+        // some of the first pages fail, and not all
+        ftl.nand_mut().set_faults(Faults { seed: 3, program_failure_ppm: 500_000, ..Faults::default() });
+        while ftl.counters().program_failures == 0 {
+            record(&mut ftl);
+            ftl.flush_journal(0).unwrap();
+        }
+        fail_programs(&mut ftl, 0);
+        let next_page = ftl.nand.next_page(open.unwrap());
+        assert!(next_page <= 4, "page {next_page}: the next block is prepared by then");
+        assert_eq!((ftl.journal.open, ftl.counters().erased), (open, erased));
+        assert_eq!(ftl.failing.first(), open.as_ref());
+    }
+
+    #[test]
+    fn records_that_find_no_room_wait_on() {
+        let mut ftl = ftl();
+        record(&mut ftl);
+        fail_programs(&mut ftl, 1_000_000);
+        assert!(matches!(ftl.flush_journal(0), Err(FtlError::CapacityExceeded)));
+        assert_eq!(ftl.journal.buffer.len(), 1);
+        ftl.note_exhaustion();
+        assert!(!ftl.is_read_only(), "no block is bad yet");
+    }
+
+    #[test]
+    fn streams_become_narrower_as_blocks_go_bad_until_the_drive_is_read_only() {
+        let mut ftl = ftl();
+        let spare = ftl.spare_good_blocks();
+        assert_eq!((spare.available, spare.total), (80 - ftl.layout.least_blocks, spare.available));
+        let width = ftl.layout.host_width;
+        for left in (0..spare.total).rev() {
+            let block = ftl.blocks.take(tantalum_nand::PlaneId(left % 2), BlockUse::Bad, &ftl.nand).unwrap();
+            ftl.retire(block).unwrap();
+            assert_eq!((ftl.spare_good_blocks().available, ftl.is_read_only()), (left, false));
+        }
+        assert!(ftl.layout.host_width <= width && ftl.layout.host_width == 1);
+        let block = ftl.blocks.take(tantalum_nand::PlaneId(0), BlockUse::Bad, &ftl.nand).unwrap();
+        ftl.retire(block).unwrap();
+        assert!(ftl.is_read_only());
+    }
+
+    #[test]
+    fn a_loss_asks_for_a_checkpoint_only_if_none_covers_the_block() {
+        let mut ftl = ftl();
+        let block = BlockId(3);
+        ftl.blocks.programmed(block, ftl.checkpoint.step, false);
+        ftl.note_loss_in(block);
+        assert!(!ftl.checkpoint.wanted);
+        ftl.blocks.programmed(block, Seq(ftl.checkpoint.step.0 + 1), false);
+        ftl.note_loss_in(block);
+        assert!(ftl.checkpoint_due());
+    }
+}
