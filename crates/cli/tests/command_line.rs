@@ -69,9 +69,9 @@ fn impossible_capacity_and_over_provisioning_say_what_would_be_right() {
     let cases: [(&[&str], &str); 5] = [
         (
             &["create", "d.tant", "--capacity", "0"],
-            "--capacity: capacity_bytes is 0: it must be a multiple of 1 MiB",
+            "--capacity: capacity_bytes is 0: it must be a multiple of 4 KiB",
         ),
-        (&["create", "d.tant", "--capacity", "1000001"], "it must be a multiple of 1 MiB"),
+        (&["create", "d.tant", "--capacity", "1000001"], "it must be a multiple of 4 KiB"),
         (&["create", "d.tant", "--capacity", "large"], "a size is a number and a unit"),
         (
             &["create", "d.tant", "--over-provisioning-percent", "-3"],

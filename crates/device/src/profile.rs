@@ -16,7 +16,7 @@ pub struct Profile {
     pub name: String,
     /// One line for people.
     pub description: String,
-    /// Logical capacity in bytes; a multiple of 1 MiB.
+    /// Logical capacity in bytes; a multiple of 4 KiB, at least 1 MiB.
     pub capacity_bytes: u64,
     /// Flash beyond the logical capacity, as a share of the logical capacity.
     pub over_provisioning_percent: f64,

@@ -58,6 +58,9 @@ pub enum Guard {
     JournalBlockMissing,
     /// A log page is overwritten without its home having been told: a stale hint may claim the home after a cut.
     HomeNotSettled,
+    /// A trim is folded over the chunks of L2P that a checkpoint or a spare area names, and not over those in which only
+    /// the journal has mapped something.
+    TrimsOfUntouchedChunks,
     /// What a step replaces is in protected DRAM, from which the dump brings it back over the step.
     ReplacedNotSettled,
 }

@@ -223,3 +223,37 @@ fn an_inode_that_precedes_the_cleared_tail_is_caught() {
     assert!(tail_of_a_file_that_grows().contains(&0xaa), "InodeBeforeData was not noticed");
     println!("{:?}: 1 case, volume: V4, metadata never precede data", Guard::InodeBeforeData);
 }
+
+/// A file is removed and the volume closed; power goes at an operation of that, which completes. Whether a new file then
+/// shows what the removed one held; none if closing has fewer operations.
+fn removed_file_is_seen_again(operation: u64) -> Option<bool> {
+    const UNITS: u64 = 200;
+    let mut volume = volume();
+    let old = volume.create("old").unwrap();
+    volume.write(old, 0, &[0xaa; 20 * UNIT_BYTES]).unwrap();
+    volume.sync(old).unwrap();
+    volume.remove("old").unwrap();
+    volume.sync_names().unwrap();
+    volume.device_mut().cut_after(Some(operation));
+    let error = volume.unmount().err()?;
+    let mut device = error.volume.into_device_without_sync();
+    device.power_on(&mut PowerLoss::all(Outcome::Completed)).unwrap();
+    let mut volume = Volume::mount(device, CACHE_BYTES).unwrap();
+    let new = volume.create("new").unwrap();
+    volume.set_size(new, UNITS * UNIT_BYTES as u64).unwrap();
+    for unit in 0..UNITS {
+        volume.write(new, unit * UNIT_BYTES as u64 + 1, &[1]).unwrap();
+    }
+    let mut data = vec![0; UNITS as usize * UNIT_BYTES];
+    volume.read(new, 0, &mut data).unwrap();
+    Some(data.contains(&0xaa))
+}
+
+#[test]
+fn a_volume_that_says_it_is_closed_before_its_last_trims_are_durable_is_caught() {
+    let seen_again = || (1..).map_while(removed_file_is_seen_again).any(|seen| seen);
+    assert!(!seen_again(), "V3, with the guard");
+    take_out(Some(Guard::ClosedBeforeTrims));
+    assert!(seen_again(), "ClosedBeforeTrims was not noticed");
+    println!("{:?}: 1 case, volume: V3, a file never shows what another held", Guard::ClosedBeforeTrims);
+}

@@ -4,8 +4,8 @@ use tantalum_nand::{MAX_UNITS, UNIT_BYTES};
 
 use super::{CacheMode, Plp, Profile};
 
-/// Capacities come in steps of this.
-const CAPACITY_STEP_BYTES: u64 = 1 << 20;
+/// A drive has at least this.
+const LEAST_CAPACITY_BYTES: u64 = 1 << 20;
 
 /// The most over-provisioning that makes sense: a fifth of the flash is offered to the host.
 const MAX_OVER_PROVISIONING_PERCENT: f64 = 400.0;
@@ -34,11 +34,11 @@ impl Profile {
 
     fn validate_capacity(&self) -> Result<(), InvalidField> {
         let bytes = self.capacity_bytes;
-        if bytes == 0 || !bytes.is_multiple_of(CAPACITY_STEP_BYTES) {
-            let below = bytes - bytes % CAPACITY_STEP_BYTES;
-            let expected = match below {
-                0 => "it must be a multiple of 1 MiB, at least 1048576".to_owned(),
-                below => format!("it must be a multiple of 1 MiB, such as {below}"),
+        let below = bytes - bytes % UNIT_BYTES as u64;
+        if bytes < LEAST_CAPACITY_BYTES || bytes != below {
+            let expected = match below.max(LEAST_CAPACITY_BYTES) {
+                LEAST_CAPACITY_BYTES => "it must be a multiple of 4 KiB, at least 1048576".to_owned(),
+                below => format!("it must be a multiple of 4 KiB, such as {below}"),
             };
             return Err(invalid("capacity_bytes", bytes, expected));
         }
@@ -83,8 +83,8 @@ impl Profile {
         if flash_units >= MAX_UNITS as f64 {
             let most = (MAX_UNITS as f64 / (1.0 + self.over_provisioning_percent / 100.0)) as u64
                 * UNIT_BYTES as u64
-                / CAPACITY_STEP_BYTES
-                * CAPACITY_STEP_BYTES;
+                / LEAST_CAPACITY_BYTES
+                * LEAST_CAPACITY_BYTES;
             let expected = format!("with its over-provisioning it can be at most {most}");
             return Err(invalid("capacity_bytes", self.capacity_bytes, expected));
         }
@@ -144,6 +144,7 @@ mod tests {
         assert_eq!(rejected_field(|p| p.capacity_bytes = 4096), "capacity_bytes");
         assert_eq!(rejected_field(|p| p.capacity_bytes = 1 << 42), "capacity_bytes");
         assert_eq!(rejected_field(|p| p.capacity_bytes = u64::MAX << 20), "capacity_bytes");
+        assert_eq!(rejected_field(|p| p.capacity_bytes = (1 << 20) - 4096), "capacity_bytes");
     }
 
     #[test]
@@ -173,8 +174,8 @@ mod tests {
     }
 
     #[test]
-    fn a_terabyte_and_a_megabyte_are_possible() {
-        for capacity_bytes in [1 << 20, 1 << 40] {
+    fn a_terabyte_a_megabyte_and_one_unit_more_are_possible() {
+        for capacity_bytes in [1 << 20, (1 << 20) + 4096, 1 << 40] {
             let profile = Profile { capacity_bytes, ..Profile::load("tlc-nvme").unwrap() };
             assert_eq!(profile.validate(), Ok(()));
         }

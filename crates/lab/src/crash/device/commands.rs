@@ -197,13 +197,13 @@ impl Run {
 }
 
 fn lpn(rng: &mut Generator) -> Lpn {
-    Lpn(rng.random_range(0..DIRECT))
+    Lpn(rng.random_range(DIRECT))
 }
 
 /// Fewer than `limit` units, one after the other.
 fn range(rng: &mut Generator, limit: u32) -> std::ops::Range<u32> {
     let first = lpn(rng).0;
-    first..first + rng.random_range(1..limit).min(DIRECT - first)
+    first..first + rng.random_range(1..limit).min(DIRECT.end - first)
 }
 
 /// Units in random order, none twice.

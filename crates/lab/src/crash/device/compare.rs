@@ -10,7 +10,7 @@ impl Run {
     /// After a cut: every unit is what it may be, every step was done in full or not at all, the maps are sound.
     pub fn compare(&mut self) -> Result<(), Stop> {
         self.host.device.audit();
-        for lpn in (0..DIRECT).map(Lpn) {
+        for lpn in DIRECT.map(Lpn) {
             let (found, may) = (self.host.read(lpn)?, self.oracle.may(lpn));
             self.tally.promises_checked += 1;
             if !may.contains(&found) {
@@ -36,7 +36,7 @@ impl Run {
     /// Without a cut: every unit is what was written last.
     pub fn compare_running(&mut self) -> Result<(), Stop> {
         self.host.device.audit();
-        for lpn in (0..DIRECT).map(Lpn) {
+        for lpn in DIRECT.map(Lpn) {
             self.check_running(lpn)?;
         }
         self.compare_cold("running drive")?;

@@ -1,6 +1,11 @@
 //! The drives that are tortured: so small that everything happens often.
+//!
+//! Their map has two chunks (of 1,024 entries, as checkpoints and trims take them). Commands work on both sides of the
+//! border, and the second is so small that at times nothing in it is mapped. Nearly all of the first is cold: so there is
+//! little more flash than what is mapped, and garbage is collected under pressure.
 
 use std::fmt;
+use std::ops::Range;
 
 use tantalum::{
     CacheMode, CacheProfile, FlashProfile, FtlProfile, LimitsProfile, LinkProfile, Plp, PowerProfile,
@@ -9,12 +14,14 @@ use tantalum::{
 
 use crate::error::LabError;
 
-/// Units of the drive.
-pub(super) const UNITS: u32 = 256;
-/// Units that direct commands work on; the log's host has those behind.
-pub(super) const DIRECT: u32 = 48;
+/// Units of the drive: one chunk of the map, and a few more.
+pub(super) const UNITS: u32 = 1024 + 4;
+/// Units that direct commands work on.
+pub(super) const DIRECT: Range<u32> = UNITS - 48..UNITS;
+/// The first of the units that the log's host works on.
+pub(super) const LOG: u32 = DIRECT.start - 32;
 /// Units that nothing else works on, with values that never change: garbage collection moves them along.
-pub(super) const COLD: std::ops::Range<u32> = 80..UNITS;
+pub(super) const COLD: Range<u32> = 0..LOG;
 
 /// Units that a capacitor can save.
 const DUMP_UNITS: u32 = 72;
@@ -65,7 +72,15 @@ impl Drive {
         f64::from((20 + dump_blocks) * units_per_block) / f64::from(UNITS) * 100.0
     }
 
-    /// The profile. Seeds differ in planes and in how victims are chosen.
+    /// Bytes of the cache. With a capacitor three seeds of six ask for as much as it can dump: that leaves nothing for the
+    /// journal and for pages that are not full, and the drive has to hold itself back.
+    fn cache_bytes(&self, seed: u64) -> u64 {
+        let all_of_the_dump = self.plp == Plp::Capacitor && seed / 3 % 2 == 1;
+        let units = if all_of_the_dump { DUMP_UNITS } else { 16 };
+        u64::from(units) * UNIT_BYTES as u64
+    }
+
+    /// The profile. Seeds differ in planes, in how victims are chosen and in the size of the cache.
     pub(super) fn profile(&self, seed: u64) -> Profile {
         let policy = if seed.is_multiple_of(3) { VictimPolicy::CostBenefit } else { VictimPolicy::Greedy };
         let dump_units = if self.plp == Plp::None { 0 } else { DUMP_UNITS };
@@ -88,7 +103,7 @@ impl Drive {
                 factory_bad_blocks: 0,
             },
             link: LinkProfile { bytes_per_second: 1_000_000_000, command_ns: 5_000 },
-            cache: CacheProfile { mode: self.cache, bytes: 16 * UNIT_BYTES as u64 },
+            cache: CacheProfile { mode: self.cache, bytes: self.cache_bytes(seed) },
             power: PowerProfile { plp: self.plp, dump_bytes: u64::from(dump_units) * UNIT_BYTES as u64 },
             limits: LimitsProfile { atomic_units: 16, open_transactions: 4, shared_owners: 8 },
             ftl: FtlProfile { victim_policy: policy, wear_spread: 8, checkpoint_interval_pages: None },

@@ -28,23 +28,36 @@ pub(super) struct Host {
     /// Whether all that was acknowledged has been made durable since this was last looked at.
     pub flushed: bool,
     /// The operation at which power goes, counted since the drive was made.
-    cut_at: Option<u64>,
+    cut_operation: Option<u64>,
+    /// When power goes.
+    cut_ns: Option<u64>,
 }
 
 impl Host {
     pub fn new(device: Device) -> Host {
-        Host { device, now_ns: 0, flushed: false, cut_at: None }
+        Host { device, now_ns: 0, flushed: false, cut_operation: None, cut_ns: None }
     }
 
     /// The same host with a copy of the drive.
     pub fn fork(&self) -> Host {
         let device = self.device.try_clone().expect("a drive in memory that was not lost can be copied");
-        Host { device, now_ns: self.now_ns, flushed: self.flushed, cut_at: self.cut_at }
+        Host {
+            device,
+            now_ns: self.now_ns,
+            flushed: self.flushed,
+            cut_operation: self.cut_operation,
+            cut_ns: self.cut_ns,
+        }
     }
 
     pub fn submit(&mut self, command: Command<'_>) -> Result<Completion, Status> {
         let flush = matches!(command, Command::Flush);
         let completion = self.device.submit(command, self.now_ns)?;
+        if let Some(cut_ns) = self.cut_ns.filter(|cut_ns| completion.done_ns > *cut_ns) {
+            // it was under way, and nobody was told that it is done
+            self.device.cut_power(cut_ns);
+            return Err(Status::PowerLost);
+        }
         self.now_ns = self.now_ns.max(completion.done_ns);
         self.flushed |= flush;
         Ok(completion)
@@ -59,8 +72,18 @@ impl Host {
     /// Power goes at the Nth program or erase from now, also if it is one of a clean shutdown's or of the opening
     /// after it. None disarms.
     pub fn cut_after(&mut self, operations: Option<u64>) {
-        self.cut_at = operations.map(|operations| self.device.flash_operations() + operations);
+        self.cut_operation = operations.map(|operations| self.device.flash_operations() + operations);
         self.device.cut_after(operations);
+    }
+
+    /// Power goes so long from now, in the command that is under way then. None disarms.
+    pub fn cut_at(&mut self, from_now_ns: Option<u64>) {
+        self.cut_ns = from_now_ns.map(|from_now_ns| self.now_ns + from_now_ns);
+    }
+
+    /// Whether a time at which power goes is set.
+    pub fn is_to_be_cut(&self) -> bool {
+        self.cut_ns.is_some()
     }
 
     /// Power comes on again after a cut. [`Stop::PowerLost`] if it went once more.
@@ -77,7 +100,7 @@ impl Host {
     pub fn power_cycle(&mut self) -> Result<RecoveryReport, Stop> {
         self.device.power_off(self.now_ns)?;
         self.flushed = true;
-        let left = self.cut_at.map(|cut_at| cut_at - self.device.flash_operations());
+        let left = self.cut_operation.map(|cut_at| cut_at - self.device.flash_operations());
         self.device.cut_after(left);
         self.power_on(&mut PowerLoss::seeded(0))
     }

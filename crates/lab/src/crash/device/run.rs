@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tantalum::{CacheMode, Command, Device, Lpn, Outcome, Plp, PowerLoss, Smart, TxId, UNIT_BYTES};
 
 use super::case::Case;
-use super::drive::{COLD, DIRECT};
+use super::drive::{COLD, LOG};
 use super::host::{Host, Stamp, unit_of};
 use super::log_host::LogHost;
 use super::oracle::Oracle;
@@ -48,7 +48,7 @@ impl Run {
         }
         host.submit(Command::Flush)?;
         let durable_writes = protected || case.drive.cache == CacheMode::Off;
-        let log = LogHost::new(&mut host, Lpn(DIRECT), durable_writes)?;
+        let log = LogHost::new(&mut host, Lpn(LOG), durable_writes)?;
         // nothing that the run does has been flushed yet
         host.flushed = false;
         let smart = host.device.smart();
@@ -114,6 +114,7 @@ impl Run {
     fn recover(&mut self, loss: &mut PowerLoss) -> Result<(), Stop> {
         let report = self.host.power_on(loss)?;
         self.host.cut_after(None);
+        self.host.cut_at(None);
         self.tally.torn_pages_seen += report.torn_pages;
         if self.worked {
             if report.clean {
@@ -131,7 +132,7 @@ impl Run {
 
 /// What a cold unit holds.
 pub(super) fn cold_stamp(lpn: u32) -> Stamp {
-    u64::from(lpn) << 20
+    (1 << 50) + u64::from(lpn)
 }
 
 /// Fates for operations under way: each one of three.
