@@ -13,7 +13,7 @@ use crate::blocks::BlockUse;
 use crate::canary::{self, Guard};
 use crate::error::FtlError;
 use crate::ftl::{Counters, Ftl, Programmed};
-use crate::layout::CheckpointInterval;
+use crate::layout::{CheckpointInterval, JOURNAL_RESERVE_BLOCKS};
 use crate::logs::Living;
 use crate::map::{CHUNK_ENTRIES, Claim};
 use crate::spare::{BatchMark, Kind, Mark, Spare};
@@ -86,6 +86,7 @@ impl Contents {
         ]);
         put(&[counters.remapped, counters.committed, counters.collections, counters.checkpoints]);
         put(&[counters.program_failures, counters.erase_failures, counters.uncorrectable_reads]);
+        put(&[counters.exhausted.into()]);
         put(&counters.controller);
         put(&[self.open_blocks.len() as u64]);
         self.open_blocks.iter().for_each(|block| put(&[block.0.into()]));
@@ -148,7 +149,7 @@ impl Contents {
         let [logical_units, clean, seq, last_unmap] = reader.array()?;
         let [host, padding, copyback, journal, checkpoint, dump] = reader.array()?;
         let [erased, shared, brought_home, remapped, committed, collections, checkpoints] = reader.array()?;
-        let [program_failures, erase_failures, uncorrectable_reads] = reader.array()?;
+        let [program_failures, erase_failures, uncorrectable_reads, exhausted] = reader.array()?;
         let controller = reader.array()?;
         let programmed = Programmed { host, padding, copyback, journal, checkpoint, dump };
         Some(Contents {
@@ -168,6 +169,7 @@ impl Contents {
                 program_failures,
                 erase_failures,
                 uncorrectable_reads,
+                exhausted: exhausted != 0,
                 controller,
             },
             open_blocks: reader.list(|reader| Some(BlockId(reader.next()?.try_into().ok()?)))?,
@@ -258,6 +260,9 @@ impl Ftl {
         interval_over
             || self.checkpoint.wanted
             || self.journal.blocks.len() as u32 > self.layout.journal_blocks
+            // the journal has grown into what garbage collection needs
+            || self.journal.blocks.len() as u32 > JOURNAL_RESERVE_BLOCKS
+                && self.spare_blocks() < self.collection_reserve()
             || self.blocks.free_unmarked() < self.system_blocks() + 2
                 && self.blocks.free() > self.system_blocks() + 2
     }

@@ -68,6 +68,8 @@ pub struct Counters {
     pub erase_failures: u64,
     /// Reads of units that found their page uncorrectable.
     pub uncorrectable_reads: u64,
+    /// Whether the drive came to the end of its life because its last free blocks failed.
+    pub exhausted: bool,
     /// The controller's own counters, kept with these.
     pub controller: [u64; 4],
 }
@@ -149,8 +151,6 @@ pub struct Ftl {
     pub(crate) failing: Vec<BlockId>,
     /// Blocks that are not retired.
     pub(crate) good_blocks: u32,
-    /// Whether the last free blocks have failed.
-    pub(crate) out_of_blocks: bool,
     pub(crate) counters: Counters,
     pub(crate) scratch: Scratch,
 }
@@ -320,7 +320,6 @@ impl Ftl {
             dump_blocks: self.dump_blocks.clone(),
             failing: self.failing.clone(),
             good_blocks: self.good_blocks,
-            out_of_blocks: self.out_of_blocks,
             counters: self.counters,
             scratch: Scratch::default(),
         })

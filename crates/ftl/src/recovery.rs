@@ -413,7 +413,6 @@ impl Ftl {
             config,
             layout,
             good_blocks,
-            out_of_blocks: false,
             blocks,
             journal: Journal::default(),
             in_flight_records: InFlightRecords::default(),

@@ -7,7 +7,8 @@
 //!   older copy comes back after a cut.
 //! - What cannot be laid out any more is read-only: with fewer good blocks than [`Layout::least_blocks`], the drive
 //!   takes no writes. That follows from the bad blocks alone, so it holds after every power cycle. So it is when the
-//!   last free blocks fail while others hold data; then every recovery finds again that there is no room.
+//!   last free blocks fail while others hold data: the next checkpoint keeps that, and where there is no room for one,
+//!   every recovery finds again that there is none.
 
 use tantalum_nand::{BlockId, NandError, Nanoseconds, PageState, Ppn};
 
@@ -29,19 +30,19 @@ pub struct SpareBlocks {
 impl Ftl {
     /// Whether too few good blocks are left to take writes.
     pub fn is_read_only(&self) -> bool {
-        self.out_of_blocks || self.good_blocks < self.layout.least_blocks
+        self.counters.exhausted || self.good_blocks < self.layout.least_blocks
     }
 
     /// There was no room for something. If no block is left to make any, and blocks are bad, it is not the host's data
     /// that fill the flash: the drive is at the end of its life, though more good blocks may hold data than the least.
     /// That is how it ends when all blocks wear out together.
     pub fn note_exhaustion(&mut self) {
-        self.out_of_blocks |= self.spare_blocks() == 0 && self.good_blocks < self.geometry.blocks();
+        self.counters.exhausted |= self.spare_blocks() == 0 && self.good_blocks < self.geometry.blocks();
     }
 
     /// Spare blocks in the sense of SMART: those that may still go bad.
     pub fn spare_good_blocks(&self) -> SpareBlocks {
-        let available = if self.out_of_blocks { 0 } else { self.good_blocks };
+        let available = if self.counters.exhausted { 0 } else { self.good_blocks };
         SpareBlocks {
             available: available.saturating_sub(self.layout.least_blocks),
             total: self.geometry.blocks().saturating_sub(self.layout.least_blocks),
@@ -153,7 +154,7 @@ mod tests {
 
     use super::*;
     use crate::journal::Record;
-    use crate::layout::{FtlConfig, VictimPolicy};
+    use crate::layout::{CheckpointInterval, FtlConfig, VictimPolicy};
     use crate::types::{Lpn, Seq};
 
     fn ftl() -> Ftl {
@@ -174,6 +175,7 @@ mod tests {
             dump_units: 0,
             protected_units: 0,
             shared_owners: 16,
+            checkpoint_interval: CheckpointInterval::DEFAULT,
         };
         Ftl::format(Nand::in_memory(geometry, timing).unwrap(), config).unwrap()
     }
