@@ -256,7 +256,7 @@ fn recovery_cost_prints_tables_json_and_plots() {
 fn recovery_cost_of_an_impossible_drive_is_refused_before_it_is_measured() {
     let dir = TempDir::new().unwrap();
     let message = refused(dir.path(), &["recovery-cost", "--capacities", "1GiB,5K"]);
-    assert!(message.contains("--capacities 5120: it must be a multiple of 1 MiB"), "{message}");
+    assert!(message.contains("--capacities 5120: it must be a multiple of 4 KiB"), "{message}");
     let message = refused(dir.path(), &["recovery-cost", "--report", "no/such/plots.svg"]);
     assert!(message.starts_with("error: no/such/plots.svg: "), "{message}");
 }

@@ -13,7 +13,7 @@ use crate::blocks::BlockUse;
 use crate::canary::{self, Guard};
 use crate::error::FtlError;
 use crate::ftl::{Counters, Ftl, Programmed};
-use crate::layout::{CheckpointInterval, JOURNAL_RESERVE_BLOCKS};
+use crate::layout::CheckpointInterval;
 use crate::logs::Living;
 use crate::map::{CHUNK_ENTRIES, Claim};
 use crate::spare::{BatchMark, Kind, Mark, Spare};
@@ -260,9 +260,6 @@ impl Ftl {
         interval_over
             || self.checkpoint.wanted
             || self.journal.blocks.len() as u32 > self.layout.journal_blocks
-            // the journal has grown into what garbage collection needs
-            || self.journal.blocks.len() as u32 > JOURNAL_RESERVE_BLOCKS
-                && self.spare_blocks() < self.collection_reserve()
             || self.blocks.free_unmarked() < self.system_blocks() + 2
                 && self.blocks.free() > self.system_blocks() + 2
     }
