@@ -152,7 +152,9 @@ pub(crate) mod tests {
             assert!(point.recovery.pages_scanned >= point.blocks, "{point:?}");
             let map_units = point.capacity_bytes / 4096 / 1024;
             assert!(point.recovery.pages_read >= map_units, "{point:?}");
-            assert!(point.recovery.checkpoint_units >= map_units, "{point:?}");
+            // with nothing written since, the last checkpoint still tells all
+            let own_checkpoint = if point.written_bytes == 0 { 0 } else { map_units };
+            assert!(point.recovery.checkpoint_units >= own_checkpoint, "{point:?}");
             assert!(point.recovery.device_ns >= point.recovery.read_ns, "{point:?}");
         }
         assert!(large.recovery.read_ns > small.recovery.read_ns);
@@ -188,6 +190,6 @@ pub(crate) mod tests {
     fn an_impossible_capacity_names_its_option() {
         let settings = Settings { capacities_bytes: vec![1000], ..settings() };
         let error = run(&settings, &Monitor::silent()).unwrap_err().to_string();
-        assert!(error.starts_with("--capacities 1000: it must be a multiple of 1 MiB"), "{error}");
+        assert!(error.starts_with("--capacities 1000: it must be a multiple of 4 KiB"), "{error}");
     }
 }

@@ -6,9 +6,10 @@ use crate::table::{Align, Table, bytes, grouped};
 /// Both tables, with what their columns mean.
 pub fn of_recovery_cost(outcome: &Outcome) -> String {
     format!(
-        "drive {}, every chunk of the map in use; power is cut after so much was written at random since\n\
-         the last checkpoint\n\n{}\n\
-         drive {}, {}, full, overwritten at random; power is cut at 95 % of the way to the next checkpoint\n\n{}\n\
+        "drive {}, every chunk of the map in use; power is cut after so much was written at random\n\
+         since the last checkpoint\n\n{}\n\
+         drive {}, {}, full, overwritten at random; power is cut at 95 % of the way\n\
+         to the next checkpoint\n\n{}\n\
          {LEGEND}",
         outcome.profile,
         growth(outcome),
