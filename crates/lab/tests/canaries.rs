@@ -140,10 +140,10 @@ fn every_guard_taken_out_is_noticed_and_shown_again() {
 fn a_cut_among_every_cut_is_shown_again_at_its_place() {
     take_out(Some(Guard::OldCopyGivenUpEarly));
     let plan = Plan { age: 20, commands: 40, ..Plan::default() };
-    let crash = torture(&settings(1, CACHED, plan), &Monitor::silent()).expect("the settings are right");
-    let violation = crash.outcome.violations.first().expect("it is noticed");
+    let canary = Canary { guard: Guard::OldCopyGivenUpEarly, drives: CACHED, plan, seeds: 10 };
+    let (_, violation) = find(&canary).expect("it is noticed");
     println!("{}: {}\n  {}", violation.promise, violation.detail, violation.replay);
     assert!(violation.replay.contains("--at "), "{}", violation.replay);
-    assert!(shows_again(violation), "{}", violation.replay);
+    assert!(shows_again(&violation), "{}", violation.replay);
     take_out(None);
 }
