@@ -7,7 +7,7 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use tantalum::{Command, Device, Lpn, Profile, ShareRange, UNIT_BYTES};
+use tantalum::{Command, Device, Lpn, Profile, UNIT_BYTES};
 
 const CAPACITY_BYTES: u64 = 1 << 30;
 const UNITS: u32 = (CAPACITY_BYTES / UNIT_BYTES as u64) as u32;
@@ -17,9 +17,6 @@ const AGEING: u32 = 4;
 
 /// Units that the hot writes go to: they fit into the cache.
 const HOT_UNITS: u32 = 256;
-
-/// Units that take part in shares, as what is shared and as what it is shared with: fewer than the drive's DRAM holds.
-const SHARED_UNITS: u32 = 4096;
 
 /// A generator that costs next to nothing.
 struct Random(u64);
@@ -113,15 +110,6 @@ fn commands(criterion: &mut Criterion) {
             host.submit(Command::WriteAtomic { writes: black_box(&writes) });
         });
     });
-    for (name, deferred) in [("a share of a unit", false), ("a deferred share of a unit", true)] {
-        group.bench_function(name, |bencher| {
-            bencher.iter(|| {
-                let (dst, src) = (random.below(SHARED_UNITS), random.below(SHARED_UNITS));
-                let range = ShareRange { dst: Lpn(dst), src: Lpn(SHARED_UNITS + src), units: 1 };
-                host.submit(Command::Share { ranges: black_box(&[range]), deferred });
-            });
-        });
-    }
     group.finish();
 }
 
