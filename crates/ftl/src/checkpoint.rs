@@ -12,7 +12,7 @@ use tantalum_nand::{BlockId, NandError, Nanoseconds, PageId, Ppn, UNIT_BYTES};
 use crate::blocks::BlockUse;
 use crate::canary::{self, Guard};
 use crate::error::FtlError;
-use crate::ftl::{Counters, Ftl, Programmed};
+use crate::ftl::{Counters, Ftl, PageImage, Programmed};
 use crate::layout::CheckpointInterval;
 use crate::logs::Living;
 use crate::map::{CHUNK_ENTRIES, Claim};
@@ -400,7 +400,7 @@ impl Ftl {
         spare.mark = Mark::Batch(mark);
         let mut unit_aligned = bytes.to_vec();
         unit_aligned.resize(bytes.len().next_multiple_of(UNIT_BYTES), 0);
-        let page = self.stage_page(&unit_aligned, &spare)?;
+        let page = PageImage::stage(&mut self.nand, &unit_aligned, &spare)?;
         loop {
             let Some(place) = self.next_checkpoint_page(blocks, turn) else {
                 // program failures used up what was planned

@@ -162,14 +162,11 @@ impl DumpPages {
             self.place += 1;
         }
         let units_per_page = nand.geometry().units_per_page();
-        let spare = Spare::new(Kind::Journal, step).encode();
+        let spare = Spare::new(Kind::Journal, step);
         for chunk in records.chunks(records_per_page(units_per_page)) {
             let mut bytes = vec![0; units_per_page as usize * UNIT_BYTES];
             encode_page(chunk.iter(), &mut bytes);
-            for unit in bytes[..used_bytes(chunk.len())].chunks(UNIT_BYTES) {
-                let slot = nand.stage(unit)?;
-                self.page.push(Source::Staged(slot), spare);
-            }
+            self.page = PageImage::stage(nand, &bytes[..used_bytes(chunk.len())], &spare)?;
             self.end_page(nand, at_ns)?;
         }
         Ok(())

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use tantalum_nand::{
     BlockId, Geometry, MAX_UNITS_PER_PAGE, Nand, NandError, Nanoseconds, PageId, Ppn, Slot, Source,
-    UNIT_SPARE_BYTES, UnitSpare,
+    UNIT_BYTES, UNIT_SPARE_BYTES, UnitSpare,
 };
 
 use crate::blocks::{BlockUse, Blocks};
@@ -186,6 +186,15 @@ impl PageImage {
             used: 0,
             marked: false,
         }
+    }
+
+    /// Bytes, in whole units, as a page of staged units that all have this spare area. The rest is padding.
+    pub fn stage(nand: &mut Nand, bytes: &[u8], spare: &Spare) -> Result<PageImage, FtlError> {
+        let mut page = PageImage::new();
+        for unit in bytes.chunks(UNIT_BYTES) {
+            page.push(Source::Staged(nand.stage(unit)?), spare.encode());
+        }
+        Ok(page)
     }
 
     /// Makes it empty again, without touching what no unit uses.
@@ -529,7 +538,7 @@ impl Ftl {
 
     /// Programs up to a page of units and points L2P at them.
     pub fn write_page(&mut self, units: &[HostUnit], at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
-        self.map.touch(units.iter().map(|unit| unit.lpn));
+        self.map.warm(units.iter().map(|unit| unit.lpn));
         let step = self.next_seq();
         let mut page = PageImage::new();
         for unit in units {

@@ -5,7 +5,7 @@
 //! prepared when it is half full: the block that is erased for it may be one that only the waiting records make
 //! invalid, and erasing it may itself append memberships.
 
-use tantalum_nand::{NandError, Nanoseconds, Source, UNIT_BYTES, UNIT_SPARE_BYTES};
+use tantalum_nand::{NandError, Nanoseconds, Source};
 
 use crate::blocks::BlockUse;
 use crate::canary::{self, Guard};
@@ -87,20 +87,6 @@ impl Ftl {
         Ok(done_ns)
     }
 
-    /// Bytes as a page image: staged units, spare areas of one kind.
-    pub(crate) fn stage_page(&mut self, bytes: &[u8], spare: &Spare) -> Result<PageImage, FtlError> {
-        let mut page = PageImage::new();
-        for unit in bytes.chunks(UNIT_BYTES) {
-            let slot = self.nand.stage(unit)?;
-            page.push(Source::Staged(slot), spare.encode());
-        }
-        // every unit of the page tells what the page is, also where nothing is stored
-        for unused in page.used..self.geometry.units_per_page() as usize {
-            page.spares[unused] = [0; UNIT_SPARE_BYTES];
-        }
-        Ok(page)
-    }
-
     /// Gives the buffers of a page image back after an error. When power went they are the medium's.
     pub(crate) fn release_page(&mut self, page: &PageImage, error: &NandError) {
         if !matches!(error, NandError::PowerLost) {
@@ -120,7 +106,7 @@ impl Ftl {
     fn program_journal(&mut self, bytes: &[u8], at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
         let units = self.geometry.units_per_page() as usize;
         let step = self.next_seq();
-        let page = self.stage_page(bytes, &Spare::new(Kind::Journal, step))?;
+        let page = PageImage::stage(&mut self.nand, bytes, &Spare::new(Kind::Journal, step))?;
         loop {
             let block = match self.journal.open {
                 Some(block) => block,

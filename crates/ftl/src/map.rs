@@ -142,7 +142,7 @@ impl Map {
 
     /// Brings what is about to be remapped into the processor's cache: several misses at once take as long as one.
     #[inline]
-    pub fn touch(&self, lpns: impl Iterator<Item = Lpn>) {
+    pub fn warm(&self, lpns: impl Iterator<Item = Lpn>) {
         let mut places = [0; MAX_UNITS_PER_PAGE];
         for (place, lpn) in places.iter_mut().zip(lpns) {
             *place = (self.l2p[lpn.index()] & !FLAG).saturating_sub(1);

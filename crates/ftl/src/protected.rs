@@ -21,6 +21,7 @@
 
 use std::collections::BTreeSet;
 
+use crc32c::crc32c;
 use tantalum_nand::{BlockId, Geometry, Nand, NandError, UNIT_BYTES, UNIT_SPARE_BYTES, UnitSpare};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -70,25 +71,21 @@ struct UnitHead {
 
 const _: () = assert!(size_of::<UnitHead>() as u64 <= HEAD_BYTES);
 
-fn checksum_of(bytes: &[u8]) -> u32 {
-    crc32c::crc32c(bytes)
-}
-
 impl Header {
     fn checksum(&self) -> u32 {
-        checksum_of(&self.as_bytes()[8..])
+        crc32c(&self.as_bytes()[8..])
     }
 }
 
 impl JournalHead {
     fn checksum(&self) -> u32 {
-        checksum_of(&self.as_bytes()[4..])
+        crc32c(&self.as_bytes()[4..])
     }
 }
 
 impl UnitHead {
     fn checksum(&self) -> u32 {
-        checksum_of(&self.as_bytes()[4..])
+        crc32c(&self.as_bytes()[4..])
     }
 }
 
@@ -182,7 +179,7 @@ impl Protected {
         nand.write_protected(self.places.list(epoch), &list)?;
         self.header.epoch = epoch.into();
         self.header.dump_blocks = (dump_blocks.len() as u32).into();
-        self.header.list_checksum = checksum_of(&list).into();
+        self.header.list_checksum = crc32c(&list).into();
         self.write_header(nand)?;
         self.unit_of.clear();
         self.free = (0..self.places.unit_count).rev().collect();
@@ -207,7 +204,7 @@ impl Protected {
         let index = self.free.pop().expect("there is one place more than the cache holds units");
         let mut head = UnitHead {
             checksum: 0.into(),
-            data_checksum: checksum_of(data).into(),
+            data_checksum: crc32c(data).into(),
             epoch: self.header.epoch,
             spare: unit.spare(unit.version),
         };
@@ -308,7 +305,7 @@ impl Left {
         }
         let mut list = vec![0; count as usize * 4];
         nand.read_protected(places.list(header.epoch.get()), &mut list)?;
-        if checksum_of(&list) != header.list_checksum.get() {
+        if crc32c(&list) != header.list_checksum.get() {
             return Err(damaged("the list of dump blocks"));
         }
         let (ids, _) = list.as_chunks();
@@ -317,8 +314,10 @@ impl Left {
             return Err(damaged("a dump block"));
         }
         let mut units = Vec::new();
-        for index in 0..places.unit_count {
-            units.extend(read_unit(nand, places, index, header.epoch.get())?);
+        let mut heads = vec![0; places.unit_count as usize * HEAD_BYTES as usize];
+        nand.read_protected(places.heads, &mut heads)?;
+        for (index, head) in (0..).zip(heads.chunks_exact(HEAD_BYTES as usize)) {
+            units.extend(read_unit(nand, places, index, head, header.epoch.get())?);
         }
         Ok(Some(Left {
             dump_blocks,
@@ -333,9 +332,10 @@ fn read_unit(
     nand: &Nand,
     places: &Places,
     index: u32,
+    head: &[u8],
     epoch: u64,
 ) -> Result<Option<(UnitSpare, Vec<u8>)>, FtlError> {
-    let head: UnitHead = read(nand, places.head(index))?;
+    let (head, _) = UnitHead::read_from_prefix(head).expect("a head is not larger than its place");
     if head.as_bytes().iter().all(|byte| *byte == 0) {
         return Ok(None);
     }
@@ -347,7 +347,7 @@ fn read_unit(
     }
     let mut data = vec![0; UNIT_BYTES];
     nand.read_protected(places.unit(index), &mut data)?;
-    if checksum_of(&data) != head.data_checksum.get() || Spare::decode(&head.spare).is_none() {
+    if crc32c(&data) != head.data_checksum.get() || Spare::decode(&head.spare).is_none() {
         return Err(damaged("a unit"));
     }
     Ok(Some((head.spare, data)))
@@ -367,7 +367,7 @@ fn read_records(nand: &Nand, places: &Places, epoch: u64) -> Result<Vec<Record>,
     }
     let mut bytes = vec![0; head.records.get() as usize * journal::RECORD_BYTES];
     nand.read_protected(places.records(), &mut bytes)?;
-    if checksum_of(&bytes) != head.records_checksum.get() {
+    if crc32c(&bytes) != head.records_checksum.get() {
         return Err(damaged("the journal"));
     }
     journal::decode_records(&bytes).ok_or_else(|| damaged("a record"))

@@ -3,6 +3,7 @@
 
 pub mod device;
 mod outcome;
+mod small_flash;
 pub mod sqlite;
 pub mod summary;
 

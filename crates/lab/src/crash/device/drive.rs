@@ -8,10 +8,11 @@ use std::fmt;
 use std::ops::Range;
 
 use tantalum::{
-    CacheMode, CacheProfile, FlashProfile, FtlProfile, LimitsProfile, LinkProfile, Plp, PowerProfile,
-    Profile, UNIT_BYTES, VictimPolicy,
+    CacheMode, CacheProfile, FtlProfile, LimitsProfile, LinkProfile, Plp, PowerProfile, Profile, UNIT_BYTES,
+    VictimPolicy,
 };
 
+use crate::crash::small_flash::small_flash;
 use crate::error::LabError;
 
 /// Units of the drive: one chunk of the map, and a few more.
@@ -89,19 +90,7 @@ impl Drive {
             description: "a drive so small that everything happens often".into(),
             capacity_bytes: u64::from(UNITS) * UNIT_BYTES as u64,
             over_provisioning_percent: self.over_provisioning_percent(),
-            flash: FlashProfile {
-                channels: 2,
-                dies_per_channel: 1,
-                planes_per_die: 1 + (seed % 2) as u32,
-                pages_per_block: 8,
-                page_bytes: self.page_bytes,
-                read_ns: 50_000,
-                program_ns: 500_000,
-                erase_ns: 3_000_000,
-                channel_bytes_per_second: 400_000_000,
-                endurance_cycles: 3000,
-                factory_bad_blocks: 0,
-            },
+            flash: small_flash(1 + (seed % 2) as u32, 8, self.page_bytes),
             link: LinkProfile { bytes_per_second: 1_000_000_000, command_ns: 5_000 },
             cache: CacheProfile { mode: self.cache, bytes: self.cache_bytes(seed) },
             power: PowerProfile { plp: self.plp, dump_bytes: u64::from(dump_units) * UNIT_BYTES as u64 },

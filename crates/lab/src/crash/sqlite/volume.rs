@@ -4,14 +4,15 @@
 use rand::{Rng, SeedableRng};
 use rusqlite::Connection;
 use tantalum::{
-    CacheMode, CacheProfile, Device, FlashProfile, FtlProfile, LimitsProfile, LinkProfile, Plp, PowerProfile,
-    Profile, UNIT_BYTES, VictimPolicy,
+    CacheMode, CacheProfile, Device, FtlProfile, LimitsProfile, LinkProfile, Plp, PowerProfile, Profile,
+    UNIT_BYTES, VictimPolicy,
 };
 use tantalum_sqlite::{Drive, Mode};
 use tantalum_volume::Volume;
 
 use super::Random;
 use super::contents;
+use crate::crash::small_flash::small_flash;
 use crate::error::LabError;
 
 /// The database.
@@ -41,19 +42,7 @@ fn profile(seed: u64) -> Profile {
         description: "a drive so small that everything happens often".into(),
         capacity_bytes: CAPACITY_BYTES,
         over_provisioning_percent: 40.0,
-        flash: FlashProfile {
-            channels: 2,
-            dies_per_channel: 1,
-            planes_per_die: 2,
-            pages_per_block: 16,
-            page_bytes: 16384,
-            read_ns: 50_000,
-            program_ns: 500_000,
-            erase_ns: 3_000_000,
-            channel_bytes_per_second: 400_000_000,
-            endurance_cycles: 3000,
-            factory_bad_blocks: 0,
-        },
+        flash: small_flash(2, 16, 16384),
         link: LinkProfile { bytes_per_second: 1_000_000_000, command_ns: 5_000 },
         cache: CacheProfile {
             mode: if has_capacitor(seed) { CacheMode::Durable } else { CacheMode::Volatile },
