@@ -9,6 +9,7 @@ mod file;
 mod file_tests;
 mod layout;
 mod load;
+mod locked_file;
 mod memory;
 mod store;
 mod tally;

@@ -4,7 +4,7 @@
 //! page record that names the slot.
 
 use std::cmp::Ordering;
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -14,6 +14,7 @@ use zerocopy::{FromZeros, IntoBytes};
 use super::layout::{
     BlockEntry, DESCRIPTION_AT, Header, Layout, MAGIC, MAX_PAGE_RECORD_BYTES, PageHead, StoredPage, VERSION,
 };
+use super::locked_file::LockedFile;
 use super::store::Store;
 use super::tally::{self, BlockSum, Sums, TALLY_AT, Tally};
 use super::{Access, Image, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES, PageRecord, SavedRecords};
@@ -45,15 +46,6 @@ fn io_error<'a>(path: &'a Path, action: &'static str) -> impl FnOnce(io::Error) 
     move |source| NandError::Io { path: path.to_owned(), action, source }
 }
 
-fn lock(file: &File, path: &Path) -> Result<(), NandError> {
-    file.try_lock().map_err(|error| match error {
-        TryLockError::WouldBlock => NandError::Locked { path: path.to_owned() },
-        TryLockError::Error(source) => {
-            NandError::Io { path: path.to_owned(), action: "lock the image", source }
-        }
-    })
-}
-
 impl FileImage {
     // -- making and opening -----------------------------------------------------------------------------------
 
@@ -70,6 +62,7 @@ impl FileImage {
             io::ErrorKind::AlreadyExists => NandError::Exists { path: path.to_owned() },
             _ => io_error(path, "create the image")(error),
         })?;
+        let file = LockedFile::lock(file, path)?;
         let layout = Layout::new(&geometry, protected_bytes);
         let header = Header::new(&geometry, &timing, description, protected_bytes);
         let initialised = initialise(&file, path, layout.bytes, &header, description);
@@ -109,7 +102,7 @@ impl FileImage {
         if !metadata.is_file() {
             return Err(NandError::NotAnImage { path: path.to_owned() });
         }
-        lock(&file, path)?;
+        let file = LockedFile::lock(file, path)?;
         let header = read_header(&file, path, metadata.len())?;
         let description = read_description(&file, path, &header, metadata.len())?;
         let (geometry, timing) = (header.geometry(), header.timing());
@@ -281,7 +274,6 @@ fn initialise(
     header: &Header,
     description: &str,
 ) -> Result<(), NandError> {
-    lock(file, path)?;
     file.set_len(bytes).map_err(io_error(path, "set the length of the image"))?;
     let write = |bytes: &[u8], at, action| file.write_all_at(bytes, at).map_err(io_error(path, action));
     write(description.as_bytes(), DESCRIPTION_AT, "write the description")?;

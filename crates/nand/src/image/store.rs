@@ -4,9 +4,10 @@
 //! its changes then vanish with the store. It costs memory for what is changed, whatever the size of the file.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+
+use super::locked_file::LockedFile;
 
 /// Bytes that the overlay takes at once.
 const PIECE: usize = 4096;
@@ -14,14 +15,14 @@ const PIECE: usize = 4096;
 /// Where the bytes are, by their place in the image.
 pub(super) enum Store {
     /// In the file.
-    File(File),
+    File(LockedFile),
     /// In memory if they were changed, else in the file.
     Overlay(Overlay),
 }
 
 /// A file that is only read, and what was changed.
 pub(super) struct Overlay {
-    file: File,
+    file: LockedFile,
     /// Bytes of the image; writing may have made it longer than the file.
     length: u64,
     changed: BTreeMap<u64, Box<[u8; PIECE]>>,
@@ -29,7 +30,7 @@ pub(super) struct Overlay {
 
 impl Store {
     /// Changes go to memory.
-    pub fn overlay(file: File) -> io::Result<Store> {
+    pub fn overlay(file: LockedFile) -> io::Result<Store> {
         let length = file.metadata()?.len();
         Ok(Store::Overlay(Overlay { file, length, changed: BTreeMap::new() }))
     }
@@ -115,13 +116,16 @@ impl Overlay {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::File;
     use std::io::Write;
+    use std::path::Path;
 
     fn overlay(contents: &[u8]) -> (Store, File) {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(contents).unwrap();
         let again = file.try_clone().unwrap();
-        (Store::overlay(file).unwrap(), again)
+        let locked = LockedFile::lock(file, Path::new("a file without a name")).unwrap();
+        (Store::overlay(locked).unwrap(), again)
     }
 
     #[test]
