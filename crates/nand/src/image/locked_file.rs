@@ -1,0 +1,62 @@
+//! A file that nobody else may open as an image.
+//!
+//! The lock belongs to the open file, not to the descriptor: a process that another thread has just started still has
+//! a copy of each descriptor, until it becomes another program. So the lock is given back by itself, and not left to
+//! the closing of the last copy.
+
+use std::fs::{File, TryLockError};
+use std::ops::Deref;
+use std::path::Path;
+
+use crate::error::NandError;
+
+/// A file, locked until it is dropped.
+#[derive(Debug)]
+pub(super) struct LockedFile(File);
+
+impl LockedFile {
+    /// Locks a file, or says that another has it.
+    pub fn lock(file: File, path: &Path) -> Result<LockedFile, NandError> {
+        match file.try_lock() {
+            Ok(()) => Ok(LockedFile(file)),
+            Err(TryLockError::WouldBlock) => Err(NandError::Locked { path: path.to_owned() }),
+            Err(TryLockError::Error(source)) => {
+                Err(NandError::Io { path: path.to_owned(), action: "lock the image", source })
+            }
+        }
+    }
+}
+
+impl Deref for LockedFile {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.0
+    }
+}
+
+impl Drop for LockedFile {
+    fn drop(&mut self) {
+        // closing gives the lock back too, if nobody has a copy
+        let _ = self.0.unlock();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A test that starts processes found its image locked when it opened it again at once.
+    #[test]
+    fn a_copy_of_the_descriptor_does_not_keep_the_lock() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("image");
+        let locked = LockedFile::lock(File::create(&path).unwrap(), &path).unwrap();
+        let copy = locked.try_clone().unwrap();
+        let again = || LockedFile::lock(File::open(&path).unwrap(), &path);
+        assert!(matches!(again(), Err(NandError::Locked { .. })));
+        drop(locked);
+        again().unwrap();
+        drop(copy);
+    }
+}
