@@ -12,12 +12,15 @@ mod device;
 mod latency;
 mod lifecycle;
 mod link;
+mod mapping;
 mod plan;
 mod power;
 mod profile;
+mod read;
 mod smart;
 mod status;
 mod transaction;
+mod write;
 
 pub use builtin::builtin;
 pub use clock::Clock;

@@ -49,7 +49,7 @@ impl Device {
         }
         let staged = ftl.nand_mut().stage(data);
         let slot = staged.map_err(FtlError::from)?;
-        let arrived_ns = self.link_transfer(at_ns, data.len());
+        let arrived_ns = self.link.transfer(at_ns, data.len());
         self.host.units_written += 1;
         match self.transaction_units.iter_mut().find(|unit| unit.0 == tx && unit.1 == lpn) {
             Some(unit) => {
@@ -98,7 +98,7 @@ impl Device {
             None => self.read_unit(lpn, data, at_ns)?,
         };
         self.host.units_read += 1;
-        Ok(self.link_transfer(ready_ns, data.len()))
+        Ok(self.link.transfer(ready_ns, data.len()))
     }
 
     pub(crate) fn commit(&mut self, tx: TxId, at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {

@@ -12,10 +12,11 @@ use tantalum_nand::{BlockId, NandError, Nanoseconds, PageId, Ppn, UNIT_BYTES};
 use crate::blocks::BlockUse;
 use crate::canary::{self, Guard};
 use crate::error::FtlError;
-use crate::ftl::{Counters, Ftl, PageImage, Programmed};
+use crate::ftl::{Counters, Ftl, Programmed};
 use crate::layout::CheckpointInterval;
 use crate::logs::Living;
 use crate::map::{CHUNK_ENTRIES, Claim};
+use crate::page_image::PageImage;
 use crate::spare::{BatchMark, Kind, Mark, Spare};
 use crate::types::{Generation, Hint, Lpn, SEQ_LIMIT, Seq};
 

@@ -9,10 +9,12 @@ use tantalum_nand::{BlockId, Nanoseconds, Ppn, Source, UNIT_BYTES, UnitSpare};
 use crate::blocks::BlockUse;
 use crate::canary::{self, Guard};
 use crate::error::FtlError;
-use crate::ftl::{Ftl, PageImage, Target};
+use crate::ftl::Ftl;
 use crate::journal::Record;
 use crate::layout::VictimPolicy;
 use crate::map::{Claim, Owner};
+use crate::page_image::PageImage;
+use crate::space::Target;
 use crate::spare::{self, Kind, Mark, Spare};
 use crate::types::{Lpn, Seq, TxId};
 

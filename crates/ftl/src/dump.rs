@@ -12,8 +12,9 @@ use tantalum_nand::{
 
 use crate::canary::{self, Guard};
 use crate::error::FtlError;
-use crate::ftl::{Ftl, HostUnit, PageImage};
+use crate::ftl::{Ftl, HostUnit};
 use crate::journal::{Record, Waiting, encode_page, records_per_page, used_bytes};
+use crate::page_image::PageImage;
 use crate::spare::{Kind, Mark, Spare};
 use crate::types::Seq;
 

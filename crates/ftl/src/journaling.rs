@@ -10,8 +10,9 @@ use tantalum_nand::{NandError, Nanoseconds, Source};
 use crate::blocks::BlockUse;
 use crate::canary::{self, Guard};
 use crate::error::FtlError;
-use crate::ftl::{Ftl, PageImage};
+use crate::ftl::Ftl;
 use crate::journal::{Record, Waiting, encode_page, records_per_page, used_bytes};
+use crate::page_image::PageImage;
 use crate::spare::{Kind, Spare};
 
 impl Ftl {

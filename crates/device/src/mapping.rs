@@ -1,0 +1,169 @@
+//! Commands that are one step of the map: trim, share, remap and the atomic write.
+
+use std::collections::BTreeSet;
+
+use tantalum_ftl::canary::{self, Guard};
+use tantalum_ftl::{FtlError, HostUnit, Lpn, Seq, ShareRange};
+use tantalum_nand::Nanoseconds;
+
+use crate::device::Device;
+use crate::status::Status;
+use crate::write::release_all;
+
+impl Device {
+    pub(crate) fn trim(&mut self, lpn: Lpn, units: u32, at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
+        self.check_range(lpn, u64::from(units))?;
+        self.maintain(at_ns)?;
+        let ftl = self.ftl_mut()?;
+        ftl.ensure_journal_block(at_ns)?;
+        ftl.trim(lpn, units, at_ns)?;
+        // only now: what waited is given up when the record that replaces it exists (hazard 1)
+        if self.cache.len() > 0 {
+            for lpn in (lpn.0..lpn.0 + units).map(Lpn) {
+                self.forget_cached(lpn)?;
+            }
+        }
+        Ok(at_ns)
+    }
+
+    /// A step replaces these units, and may be lost until it is complete. What waits for them in protected DRAM was
+    /// acknowledged as durable: it goes to flash first.
+    pub(crate) fn settle_replaced(
+        &mut self,
+        mut lpns: impl Iterator<Item = u32>,
+        at_ns: Nanoseconds,
+    ) -> Result<(), Status> {
+        if canary::out(Guard::ReplacedNotSettled) {
+            return Ok(());
+        }
+        if self.is_protected() && lpns.any(|lpn| self.cache.get(Lpn(lpn)).is_some()) {
+            self.drain(at_ns)?;
+        }
+        Ok(())
+    }
+
+    /// Brings cached sources to flash, so that they have a place to share.
+    fn settle_sources(&mut self, ranges: &[ShareRange], at_ns: Nanoseconds) -> Result<(), Status> {
+        self.settle_replaced(ranges.iter().flat_map(|range| range.dst.0..range.dst.0 + range.units), at_ns)?;
+        let cached = ranges.iter().any(|range| {
+            (range.src.0..range.src.0 + range.units).any(|lpn| self.cache.get(Lpn(lpn)).is_some())
+        });
+        // a hinted page comes home only behind all pages before it
+        if cached || self.cache.has_hinted() {
+            self.drain(at_ns)?;
+        }
+        Ok(())
+    }
+
+    fn check_ranges(&self, ranges: &[ShareRange]) -> Result<(), Status> {
+        for range in ranges {
+            self.check_range(range.src, u64::from(range.units))?;
+            self.check_range(range.dst, u64::from(range.units))?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn share(
+        &mut self,
+        ranges: &[ShareRange],
+        deferred: bool,
+        at_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, Status> {
+        self.check_ranges(ranges)?;
+        self.maintain(at_ns)?;
+        self.settle_sources(ranges, at_ns)?;
+        let ftl = self.ftl_mut()?;
+        ftl.check_share(ranges).map_err(Status::from)?;
+        ftl.ensure_journal_block(at_ns)?;
+        ftl.share(ranges, at_ns)?;
+        for range in ranges {
+            for lpn in (range.dst.0..range.dst.0 + range.units).map(Lpn) {
+                self.forget_cached(lpn)?;
+            }
+        }
+        // a flush of protected DRAM waits for nothing, so there a share is durable when it returns in any case
+        if deferred && !self.is_protected() { Ok(at_ns) } else { self.make_durable(at_ns) }
+    }
+
+    pub(crate) fn remap(
+        &mut self,
+        src: Lpn,
+        dst: Lpn,
+        units: u32,
+        at_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, Status> {
+        let ranges = [ShareRange { dst, src, units }];
+        self.check_ranges(&ranges)?;
+        self.maintain(at_ns)?;
+        self.settle_sources(&ranges, at_ns)?;
+        let ftl = self.ftl_mut()?;
+        ftl.check_share(&ranges).map_err(Status::from)?;
+        ftl.ensure_journal_block(at_ns)?;
+        ftl.remap(src, dst, units, at_ns)?;
+        for lpn in (dst.0..dst.0 + units).map(Lpn) {
+            self.forget_cached(lpn)?;
+        }
+        self.make_durable(at_ns)
+    }
+
+    /// Makes the journal durable: on flash, or in protected DRAM once what it names is on flash.
+    pub(crate) fn make_durable(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
+        let protected = self.is_protected();
+        let ftl = self.ftl_mut()?;
+        if protected {
+            return Ok(at_ns.max(ftl.nand().programs_done_ns()));
+        }
+        ftl.flush_journal(at_ns).map_err(Status::from)
+    }
+
+    pub(crate) fn write_atomic(
+        &mut self,
+        writes: &[(Lpn, &[u8])],
+        at_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, Status> {
+        self.check_atomic(writes)?;
+        if writes.is_empty() {
+            return Ok(at_ns);
+        }
+        self.maintain(at_ns)?;
+        self.settle_replaced(writes.iter().map(|(lpn, _)| lpn.0), at_ns)?;
+        let mut units = Vec::with_capacity(writes.len());
+        let mut arrived_ns = at_ns;
+        for (lpn, data) in writes {
+            arrived_ns = self.link.transfer(at_ns, data.len());
+            let ftl = self.ftl_mut()?;
+            match ftl.nand_mut().stage(data) {
+                Ok(slot) => {
+                    units.push(HostUnit { slot, lpn: *lpn, version: Seq(0), metadata: [0; 24], hint: None });
+                }
+                Err(error) => {
+                    release_all(ftl, &units);
+                    return Err(FtlError::from(error).into());
+                }
+            }
+        }
+        let written = self.ftl_mut()?.write_batch(&units, arrived_ns);
+        let done_ns = written?;
+        for (lpn, _) in writes {
+            self.forget_cached(*lpn)?;
+        }
+        self.host.units_written += writes.len() as u64;
+        Ok(done_ns)
+    }
+
+    fn check_atomic(&self, writes: &[(Lpn, &[u8])]) -> Result<(), Status> {
+        let limit = self.profile.limits.atomic_units;
+        if writes.len() > limit as usize {
+            let asked = writes.len() as u64;
+            return Err(Status::OverLimit { what: "units in an atomic write", asked, limit: limit.into() });
+        }
+        let mut seen = BTreeSet::new();
+        for (lpn, data) in writes {
+            self.check_one(*lpn, data.len())?;
+            if !seen.insert(lpn) {
+                return Err(Status::InvalidField(format!("unit {lpn} is in the atomic write twice")));
+            }
+        }
+        Ok(())
+    }
+}

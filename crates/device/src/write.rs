@@ -1,0 +1,245 @@
+//! Writing: into the cache and from there to flash a page at a time, or straight to flash.
+
+#[cfg(feature = "canaries")]
+use tantalum_ftl::canary::{self, Guard};
+use tantalum_ftl::{Ftl, FtlError, Hint, HostUnit, Lpn, Metadata};
+use tantalum_nand::{NandError, Nanoseconds, UNIT_BYTES};
+
+use crate::device::{Device, Power};
+use crate::profile::CacheMode;
+use crate::status::Status;
+
+impl Device {
+    pub(crate) fn write(
+        &mut self,
+        lpn: Lpn,
+        data: &[u8],
+        fua: bool,
+        at_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, Status> {
+        self.check_units(lpn, data.len())?;
+        self.maintain(at_ns)?;
+        let mut done_ns = at_ns;
+        let direct = fua && !self.is_protected() || self.profile.cache.mode == CacheMode::Off;
+        let per_step = if direct { self.units_per_page() } else { 1 };
+        for (index, units) in data.chunks(per_step * UNIT_BYTES).enumerate() {
+            let arrived_ns = self.link.transfer(at_ns, units.len());
+            let first = lpn.0 + (index * per_step) as u32;
+            let step_ns = if direct {
+                self.write_through(Lpn(first), units, &[0; 24], arrived_ns)?
+            } else {
+                self.write_cached(Lpn(first), units, [0; 24], None, arrived_ns)?
+            };
+            done_ns = done_ns.max(step_ns);
+        }
+        Ok(done_ns)
+    }
+
+    pub(crate) fn write_one(
+        &mut self,
+        lpn: Lpn,
+        data: &[u8],
+        metadata: Metadata,
+        hint: Option<Hint>,
+        fua: bool,
+        at_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, Status> {
+        self.check_one(lpn, data.len())?;
+        self.maintain(at_ns)?;
+        let arrived_ns = self.link.transfer(at_ns, data.len());
+        if fua && !self.is_protected() {
+            return self.write_through(lpn, data, &metadata, arrived_ns);
+        }
+        let cached_ns = self.write_cached(lpn, data, metadata, hint, arrived_ns)?;
+        if self.profile.cache.mode == CacheMode::Off {
+            // a lone unit goes through the cache's code to carry its hint, and straight on
+            return self.drain(arrived_ns);
+        }
+        Ok(cached_ns)
+    }
+
+    pub(crate) fn write_hinted(
+        &mut self,
+        lpn: Lpn,
+        data: &[u8],
+        metadata: Metadata,
+        hint: Hint,
+        at_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, Status> {
+        self.check_one(lpn, data.len())?;
+        if let Some(home) = hint.home {
+            self.check_range(home, 1)?;
+            if home == lpn {
+                return Err(Status::InvalidField(format!("unit {lpn} is given as its own home")));
+            }
+        }
+        let limit = u64::from(self.limits().hints);
+        let ftl = self.ftl_mut()?;
+        let living = ftl.logs().living_count() as u64;
+        if living >= limit {
+            return Err(Status::OverLimit { what: "living hints", asked: living + 1, limit });
+        }
+        ftl.accept_hint(&hint).map_err(|error| Status::SlotOutOfOrder(error.to_string()))?;
+        self.write_one(lpn, data, metadata, Some(hint), false, at_ns)
+    }
+
+    /// Puts one unit into the cache. Done when there is room for it.
+    fn write_cached(
+        &mut self,
+        lpn: Lpn,
+        data: &[u8],
+        metadata: Metadata,
+        hint: Option<Hint>,
+        at_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, Status> {
+        while self.cache.is_high() {
+            self.drain_page(at_ns)?;
+        }
+        let room_ns = self.cache.room_ns(at_ns);
+        let Power::On(ftl) = &mut self.power else { return Err(Status::PowerLost) };
+        let slot = match ftl.nand_mut().stage(data) {
+            Ok(slot) => slot,
+            Err(error) => return Err(FtlError::from(error).into()),
+        };
+        let version = ftl.next_seq();
+        let unit = HostUnit { slot, lpn, version, metadata, hint };
+        if let Err(error) = ftl.protect(&unit, data) {
+            ftl.nand_mut().release(slot);
+            return Err(error.into());
+        }
+        if let Some(old) = self.cache.insert(unit) {
+            ftl.nand_mut().release(old);
+        }
+        #[cfg(feature = "canaries")]
+        if canary::out(Guard::OldCopyGivenUpEarly) {
+            ftl.give_up(lpn);
+        }
+        self.host.units_written += 1;
+        Ok(room_ns)
+    }
+
+    /// Programs up to a page of units at once, past the cache.
+    fn write_through(
+        &mut self,
+        lpn: Lpn,
+        data: &[u8],
+        metadata: &Metadata,
+        at_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, Status> {
+        let mut page = std::mem::take(&mut self.page);
+        page.clear();
+        let done = self.stage_and_write(lpn, data, metadata, &mut page, at_ns);
+        self.page = page;
+        self.host.units_written += (data.len() / UNIT_BYTES) as u64;
+        done
+    }
+
+    fn stage_and_write(
+        &mut self,
+        lpn: Lpn,
+        data: &[u8],
+        metadata: &Metadata,
+        page: &mut Vec<HostUnit>,
+        at_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, Status> {
+        let ftl = self.ftl_mut()?;
+        for (index, unit) in data.chunks(UNIT_BYTES).enumerate() {
+            let slot = match ftl.nand_mut().stage(unit) {
+                Ok(slot) => slot,
+                Err(error) => {
+                    release_all(ftl, page);
+                    return Err(FtlError::from(error).into());
+                }
+            };
+            let version = ftl.next_seq();
+            page.push(HostUnit {
+                slot,
+                lpn: Lpn(lpn.0 + index as u32),
+                version,
+                metadata: *metadata,
+                hint: None,
+            });
+        }
+        let written = ftl.write_page(page, at_ns);
+        let done_ns = match written {
+            Ok(done_ns) => done_ns,
+            // buffers under way when power went are the medium's
+            Err(FtlError::Nand(NandError::PowerLost)) => return Err(Status::PowerLost),
+            Err(error) => {
+                release_all(ftl, page);
+                return Err(error.into());
+            }
+        };
+        for unit in page.iter() {
+            self.forget_cached(unit.lpn)?;
+        }
+        Ok(done_ns)
+    }
+
+    /// Programs the page of units that have waited longest.
+    pub(crate) fn drain_page(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
+        let units_per_page = self.units_per_page();
+        let mut page = std::mem::take(&mut self.page);
+        self.cache.oldest(&mut page, units_per_page);
+        let written = self.ftl_mut().and_then(|ftl| ftl.write_page(&page, at_ns).map_err(Status::from));
+        if let Ok(done_ns) = written {
+            for unit in &page {
+                self.cache.remove(unit.lpn);
+            }
+            self.cache.programmed(page.len() as u32, done_ns);
+        }
+        let unprotected = match written {
+            Ok(_) => self.unprotect(&page),
+            Err(_) => Ok(()),
+        };
+        self.page = page;
+        unprotected.and(written)
+    }
+
+    /// Programs everything that waits.
+    pub(crate) fn drain(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
+        let mut done_ns = at_ns;
+        while self.cache.len() > 0 {
+            done_ns = done_ns.max(self.drain_page(at_ns)?);
+        }
+        Ok(done_ns)
+    }
+
+    /// Forgets what waits for a logical page, because something newer took its place.
+    pub(crate) fn forget_cached(&mut self, lpn: Lpn) -> Result<(), Status> {
+        if let Some(unit) = self.cache.remove(lpn) {
+            let ftl = self.ftl_mut()?;
+            ftl.nand_mut().release(unit.slot);
+            ftl.unprotect(lpn)?;
+        }
+        Ok(())
+    }
+
+    fn unprotect(&mut self, units: &[HostUnit]) -> Result<(), Status> {
+        let ftl = self.ftl_mut()?;
+        for unit in units {
+            ftl.unprotect(unit.lpn)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn flush(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
+        self.host.flushes += 1;
+        if self.is_protected() {
+            // everything acknowledged is safe already: flush only orders (DuraSSD, section 3.3)
+            return Ok(at_ns);
+        }
+        self.drain(at_ns)?;
+        let flushed = self.ftl_mut()?.flush_journal(at_ns);
+        let done_ns = flushed?;
+        self.maintain(at_ns)?;
+        Ok(done_ns)
+    }
+}
+
+/// Gives staged buffers back that did not reach flash.
+pub(crate) fn release_all(ftl: &mut Ftl, units: &[HostUnit]) {
+    for unit in units {
+        ftl.nand_mut().release(unit.slot);
+    }
+}

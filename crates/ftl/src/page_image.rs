@@ -1,0 +1,60 @@
+//! A page on its way to flash: where each unit's data come from, and what its spare area says.
+
+use tantalum_nand::{MAX_UNITS_PER_PAGE, Nand, Ppn, Source, UNIT_BYTES, UNIT_SPARE_BYTES, UnitSpare};
+
+use crate::error::FtlError;
+use crate::spare::Spare;
+
+/// A page's spare areas and sources, filled unit by unit.
+pub(crate) struct PageImage {
+    pub sources: [Source; MAX_UNITS_PER_PAGE],
+    pub spares: [UnitSpare; MAX_UNITS_PER_PAGE],
+    pub used: usize,
+    pub marked: bool,
+}
+
+impl PageImage {
+    pub fn new() -> PageImage {
+        PageImage {
+            sources: [Source::Padding; MAX_UNITS_PER_PAGE],
+            spares: [[0; UNIT_SPARE_BYTES]; MAX_UNITS_PER_PAGE],
+            used: 0,
+            marked: false,
+        }
+    }
+
+    /// Bytes, in whole units, as a page of staged units that all have this spare area. The rest is padding.
+    pub fn stage(nand: &mut Nand, bytes: &[u8], spare: &Spare) -> Result<PageImage, FtlError> {
+        let mut page = PageImage::new();
+        for unit in bytes.chunks(UNIT_BYTES) {
+            page.push(Source::Staged(nand.stage(unit)?), spare.encode());
+        }
+        Ok(page)
+    }
+
+    /// Makes it empty again, without touching what no unit uses.
+    pub fn clear(&mut self) {
+        for (source, spare) in self.sources.iter_mut().zip(&mut self.spares).take(self.used) {
+            if !matches!(source, Source::Move { .. }) {
+                *spare = [0; UNIT_SPARE_BYTES];
+            }
+            *source = Source::Padding;
+        }
+        self.used = 0;
+        self.marked = false;
+    }
+
+    /// Adds a unit that keeps its spare area but for the head.
+    #[inline]
+    pub fn push_move(&mut self, from: Ppn, head: [u8; 8]) {
+        self.sources[self.used] = Source::Move { from, head };
+        self.used += 1;
+    }
+
+    /// Adds a unit with its spare area.
+    pub fn push(&mut self, source: Source, spare: UnitSpare) {
+        self.sources[self.used] = source;
+        self.spares[self.used] = spare;
+        self.used += 1;
+    }
+}

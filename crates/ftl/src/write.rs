@@ -1,0 +1,253 @@
+//! Programming pages: the host's writes, atomic batches and pages of open transactions.
+
+use tantalum_nand::{NandError, Nanoseconds, PageId, Slot, Source};
+
+use crate::error::FtlError;
+use crate::ftl::{Ftl, HostUnit};
+use crate::page_image::PageImage;
+use crate::space::Target;
+use crate::spare::{BatchMark, Kind, Mark, Spare};
+use crate::transactions::TxPage;
+use crate::types::{Lpn, Seq, TxId};
+
+impl Ftl {
+    /// Programs a page into a stream. A block whose program fails is set aside and another one tried.
+    pub(crate) fn program(
+        &mut self,
+        target: Target,
+        page: &PageImage,
+        step: Seq,
+        earliest_ns: Nanoseconds,
+    ) -> Result<(PageId, Nanoseconds), FtlError> {
+        let units = self.geometry.units_per_page() as usize;
+        loop {
+            match target {
+                Target::Host => self.ensure_host_block(earliest_ns)?,
+                Target::Collect => self.ensure_collect_block(earliest_ns)?,
+            }
+            let stream = if target == Target::Host { &mut self.host } else { &mut self.collect };
+            let Some((plane, place)) = stream.next_page(&self.geometry, &self.nand, earliest_ns) else {
+                return Err(FtlError::CapacityExceeded);
+            };
+            let block = self.geometry.block_of(place);
+            match self.nand.program(place, &page.sources[..units], &page.spares[..units], earliest_ns) {
+                Ok(done_ns) => {
+                    self.blocks.programmed(block, step, page.marked);
+                    if self.nand.next_page(block) == self.geometry.pages_per_block {
+                        stream.close(plane);
+                        self.close_block(block);
+                    }
+                    let padding = (units - page.used) as u64;
+                    self.counters.programmed.padding += padding;
+                    self.checkpoint.pages_since += 1;
+                    return Ok((place, done_ns));
+                }
+                Err(NandError::ProgramFailed { .. }) => {
+                    stream.close(plane);
+                    self.close_block(block);
+                    self.program_failed(block);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Programs up to a page of units and points L2P at them.
+    pub fn write_page(&mut self, units: &[HostUnit], at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
+        self.map.warm(units.iter().map(|unit| unit.lpn));
+        let step = self.next_seq();
+        let mut page = PageImage::new();
+        for unit in units {
+            page.marked |= unit.hint.is_some();
+            page.push(Source::Staged(unit.slot), unit.spare(step));
+        }
+        let (place, done_ns) = self.program(Target::Host, &page, step, at_ns)?;
+        self.counters.programmed.host += units.len() as u64;
+        let mut hinted = page.marked;
+        for (index, unit) in units.iter().enumerate() {
+            hinted |= self.map.is_hinted(unit.lpn);
+            self.map.map_plain(unit.lpn, self.geometry.unit(place, index as u32));
+        }
+        if hinted {
+            self.note_hints(units, at_ns)?;
+        }
+        Ok(done_ns)
+    }
+
+    /// Ends the hints that the units supersede, and begins those that they carry.
+    fn note_hints(&mut self, units: &[HostUnit], at_ns: Nanoseconds) -> Result<(), FtlError> {
+        for unit in units {
+            if self.map.is_hinted(unit.lpn) {
+                self.superseded(unit.lpn, unit.version, at_ns)?;
+            }
+            if let Some(hint) = unit.hint {
+                self.logs.programmed(&mut self.map, unit.lpn, hint, unit.version);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the flash holds this version of a logical page where the map says, or on `page`.
+    pub fn is_on_flash(&self, lpn: Lpn, version: Seq, page: Option<PageId>) -> bool {
+        let names = |ppn| {
+            let spare = self.nand.spare(ppn).ok().and_then(|bytes| Spare::decode(&bytes));
+            spare.is_some_and(|spare| spare.version_of(lpn) == Some(version))
+        };
+        let on_page =
+            (0..self.geometry.units_per_page()).filter_map(|unit| Some(self.geometry.unit(page?, unit)));
+        self.map.lookup(lpn).into_iter().chain(on_page).any(names)
+    }
+
+    /// Programs units so that after a cut all of them are there or none. Returns when they are.
+    ///
+    /// The buffers are no longer the caller's, also if this fails.
+    pub fn write_batch(&mut self, units: &[HostUnit], at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
+        let per_page = self.geometry.units_per_page() as usize;
+        let pages = units.len().div_ceil(per_page);
+        if let Err(error) = self.ensure_space(pages as u32, at_ns) {
+            self.give_back(units, &error);
+            return Err(error);
+        }
+        let id = self.next_seq();
+        let versions: Vec<Seq> = units.iter().map(|_| self.next_seq()).collect();
+        let mut places = Vec::with_capacity(pages);
+        self.batch_under_way = true;
+        let programmed = self.program_batch(units, &versions, id, &mut places, at_ns);
+        self.batch_under_way = false;
+        if let Err(error) = &programmed {
+            self.abandoned.insert(id);
+            self.give_back(&units[places.len() * per_page..], error);
+        }
+        let done_ns = programmed?;
+        for (index, (unit, version)) in units.iter().zip(versions).enumerate() {
+            self.superseded(unit.lpn, version, at_ns)?;
+            let ppn = self.geometry.unit(places[index / per_page], (index % per_page) as u32);
+            self.map.map_plain(unit.lpn, ppn);
+        }
+        self.batches_done_ns = self.batches_done_ns.max(done_ns);
+        Ok(done_ns)
+    }
+
+    /// Programs the pages of a batch. Their units belong to nobody yet.
+    fn program_batch(
+        &mut self,
+        units: &[HostUnit],
+        versions: &[Seq],
+        id: Seq,
+        places: &mut Vec<PageId>,
+        at_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, FtlError> {
+        let per_page = self.geometry.units_per_page() as usize;
+        let one_page = units.len() <= per_page;
+        let mut done_ns = at_ns;
+        for (chunk_index, chunk) in units.chunks(per_page).enumerate() {
+            let step = self.next_seq();
+            let mut page = PageImage::new();
+            for (index, unit) in chunk.iter().enumerate() {
+                let index = chunk_index * per_page + index;
+                let mut spare = Spare::with_owner(Kind::Data, step, unit.lpn, versions[index]);
+                spare.metadata = unit.metadata;
+                if !one_page {
+                    // one page is atomic by itself (M2)
+                    let count = units.len() as u32;
+                    spare.mark = Mark::Batch(BatchMark { id, index: index as u32, count });
+                    page.marked = true;
+                }
+                page.push(Source::Staged(unit.slot), spare.encode());
+            }
+            let (place, page_done_ns) = self.program(Target::Host, &page, step, at_ns)?;
+            self.counters.programmed.host += chunk.len() as u64;
+            done_ns = done_ns.max(page_done_ns);
+            places.push(place);
+        }
+        Ok(done_ns)
+    }
+
+    /// Releases buffers that did not reach flash. Those under way when power went are the medium's.
+    fn give_back(&mut self, units: &[HostUnit], error: &FtlError) {
+        if !matches!(error, FtlError::Nand(NandError::PowerLost)) {
+            units.iter().for_each(|unit| self.nand.release(unit.slot));
+        }
+    }
+
+    /// Programs up to a page of units of open transactions.
+    pub fn write_transaction_page(
+        &mut self,
+        units: &[(TxId, Lpn, Slot)],
+        at_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, FtlError> {
+        let step = self.next_seq();
+        let mut page = PageImage::new();
+        for &(_, lpn, slot) in units {
+            page.push(Source::Staged(slot), Spare::with_owner(Kind::Transaction, step, lpn, step).encode());
+        }
+        let (place, done_ns) = self.program(Target::Host, &page, step, at_ns)?;
+        self.counters.programmed.host += units.len() as u64;
+        for (index, &(tx, lpn, _)) in units.iter().enumerate() {
+            let ppn = self.geometry.unit(place, index as u32);
+            self.map.claim(ppn, crate::map::Claim::Transaction(tx, lpn));
+            if let Some(old) = self.transactions.put(tx, lpn, TxPage { ppn, version: step }) {
+                self.map.unclaim(old);
+            }
+        }
+        Ok(done_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use tantalum_nand::{Faults, Geometry, Nand, Timing, UNIT_BYTES};
+
+    use super::*;
+    use crate::layout::{CheckpointInterval, FtlConfig, VictimPolicy};
+
+    const GEOMETRY: Geometry = Geometry {
+        channels: 2,
+        dies_per_channel: 1,
+        planes_per_die: 1,
+        blocks_per_plane: 32,
+        pages_per_block: 4,
+        page_bytes: 8192,
+    };
+    const TIMING: Timing =
+        Timing { read_ns: 1, program_ns: 1, erase_ns: 1, channel_bytes_per_second: 1_000_000_000 };
+    const CONFIG: FtlConfig = FtlConfig {
+        protected_units: 0,
+        logical_units: 128,
+        victim_policy: VictimPolicy::Greedy,
+        wear_spread: 8,
+        dump_units: 0,
+        shared_owners: 8,
+        checkpoint_interval: CheckpointInterval::DEFAULT,
+    };
+
+    fn stage(ftl: &mut Ftl) -> Vec<Slot> {
+        (0..6).map(|_| ftl.nand_mut().stage(&[1; UNIT_BYTES]).unwrap()).collect()
+    }
+
+    /// A drive that refused atomic writes for want of blocks kept their buffers for ever.
+    #[test]
+    fn a_refused_batch_keeps_no_buffer() {
+        let mut ftl = Ftl::format(Nand::in_memory(GEOMETRY, TIMING).unwrap(), CONFIG).unwrap();
+        ftl.nand_mut().set_faults(Faults { program_failure_ppm: 1_000_000, ..Faults::default() });
+        for _ in 0..3 {
+            let slots = stage(&mut ftl);
+            let units: Vec<HostUnit> = (0..)
+                .zip(&slots)
+                .map(|(lpn, &slot)| HostUnit {
+                    slot,
+                    lpn: Lpn(lpn),
+                    version: Seq(0),
+                    metadata: [0; 24],
+                    hint: None,
+                })
+                .collect();
+            assert!(matches!(ftl.write_batch(&units, 0), Err(FtlError::CapacityExceeded)));
+            let again = stage(&mut ftl);
+            assert_eq!(again.iter().collect::<HashSet<_>>(), slots.iter().collect());
+            again.into_iter().for_each(|slot| ftl.nand_mut().release(slot));
+        }
+    }
+}
