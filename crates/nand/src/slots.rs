@@ -28,12 +28,14 @@ pub(crate) struct Slots {
     used: Vec<u64>,
     /// Slots above have never been used.
     watermark: u32,
+    /// Given up and not free before the image is synced, if it is to survive the loss of the machine.
+    kept: Option<Vec<u32>>,
 }
 
 impl Slots {
     /// Slots of which those that `used` says are in use.
     pub fn rebuild(watermark: u32, used: Vec<u64>) -> Slots {
-        let mut slots = Slots { free: Vec::new(), used, watermark };
+        let mut slots = Slots { free: Vec::new(), used, watermark, kept: None };
         slots.used.resize(watermark as usize / 64 + 1, 0);
         // Backwards, so that low slots are taken first.
         slots.free = (1..=watermark).rev().filter(|&slot| !slots.is_used(Slot(slot))).collect();
@@ -47,7 +49,7 @@ impl Slots {
 
     /// Slots in use.
     pub fn in_use(&self) -> u32 {
-        self.watermark - self.free.len() as u32
+        self.watermark - self.free.len() as u32 - self.kept.as_ref().map_or(0, |kept| kept.len() as u32)
     }
 
     fn is_used(&self, slot: Slot) -> bool {
@@ -85,7 +87,22 @@ impl Slots {
     pub fn release(&mut self, slot: Slot) {
         self.assert_used(slot);
         self.used[slot.0 as usize / 64] &= !(1 << (slot.0 % 64));
-        self.free.push(slot.0);
+        match &mut self.kept {
+            Some(kept) => kept.push(slot.0),
+            None => self.free.push(slot.0),
+        }
+    }
+
+    /// From now on slots that are given up are kept until [`Slots::free_kept`].
+    pub fn keep(&mut self) {
+        self.kept = Some(Vec::new());
+    }
+
+    /// Frees what was kept.
+    pub fn free_kept(&mut self) {
+        if let Some(kept) = &mut self.kept {
+            self.free.append(kept);
+        }
     }
 }
 

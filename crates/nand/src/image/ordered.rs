@@ -1,0 +1,327 @@
+//! An image in a file that survives the loss of the machine: what was synced stays, all of it or none of a group.
+//!
+//! The host writes its cached pages to the disk in any order and may lose any of them until a sync. So records (of
+//! blocks, pages, protected DRAM, and the tally) are not written in place. They are kept in memory, and appended as
+//! *groups* to a log inside the image; data of units go to free slots at once. Invariants:
+//! - A group counts only if it is whole, follows the group before it, and, being the last, all the data that were
+//!   written with it are there. One sync therefore makes the data and the group durable together.
+//! - No byte that an earlier group names is overwritten before a later group is durable: a slot given up is free
+//!   only then ([`crate::Nand::sync_end`]), and records in place change only when the log says the same.
+//! - The log is reused from its start when all it says is in place and synced. Sequence numbers go on, so that what is
+//!   left of the old log does not follow the new one.
+//!
+//! A group that is lost takes with it only what was not synced. To the drive it is a process that was killed earlier.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::store::Overlay;
+use super::tally::TALLY_AT;
+use crate::geometry::UNIT_BYTES;
+
+/// Bytes of the log of an image.
+pub(super) const LOG_BYTES: u64 = 4 << 20;
+
+/// A group that grows beyond this becomes durable by itself.
+const GROUP_BYTES: usize = 1 << 20;
+
+/// The log is reused from its start beyond this; a group of the greatest size fits behind it.
+const LOG_FULL: u64 = LOG_BYTES / 2;
+
+/// Groups begin at multiples of this: a sector that holds a whole group is not written again.
+const SECTOR: u64 = 512;
+
+const MAGIC: [u8; 8] = *b"TANTLOG1";
+
+/// What a group starts with. Then come [`SlotSum`]s, then entries, each an [`EntryHead`] and bytes.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Debug)]
+#[repr(C)]
+struct GroupHead {
+    magic: [u8; 8],
+    checksum: U32,
+    slots: U32,
+    sequence: U64,
+    bytes: U32,
+    reserved: U32,
+}
+
+/// Data of a unit that were written with a group.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Debug)]
+#[repr(C)]
+struct SlotSum {
+    at: U64,
+    checksum: U32,
+}
+
+/// Bytes that belong somewhere in the image.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Debug)]
+#[repr(C)]
+struct EntryHead {
+    at: U64,
+    bytes: U32,
+}
+
+/// Where the log lies, and where the slots begin.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LogPlace {
+    pub log_at: u64,
+    pub slots_at: u64,
+}
+
+/// A group that was found in a log.
+struct Group {
+    head: GroupHead,
+    body: Vec<u8>,
+}
+
+impl Group {
+    /// The group at a place of the log, if one is whole there.
+    fn read(file: &File, place: LogPlace, offset: u64) -> io::Result<Option<Group>> {
+        let mut head = [0; size_of::<GroupHead>()];
+        if offset + head.len() as u64 > LOG_BYTES || !read_present(file, &mut head, place.log_at + offset)? {
+            return Ok(None);
+        }
+        let head = GroupHead::read_from_bytes(&head).expect("the length is that of a head");
+        let bytes = u64::from(head.bytes.get());
+        let slots = u64::from(head.slots.get()) * size_of::<SlotSum>() as u64;
+        if head.magic != MAGIC || offset + Group::length(bytes) > LOG_BYTES || slots > bytes {
+            return Ok(None);
+        }
+        let mut body = vec![0; bytes as usize];
+        let is_there = read_present(file, &mut body, place.log_at + offset + size_of::<GroupHead>() as u64)?;
+        let group = Group { head, body };
+        Ok((is_there && group.computed_checksum() == head.checksum.get()).then_some(group))
+    }
+
+    fn computed_checksum(&self) -> u32 {
+        let unsigned = GroupHead { checksum: 0.into(), ..self.head };
+        crc32c::crc32c_append(crc32c::crc32c(unsigned.as_bytes()), &self.body)
+    }
+
+    /// Bytes that a group with so long a body takes in the log.
+    fn length(body_bytes: u64) -> u64 {
+        (size_of::<GroupHead>() as u64 + body_bytes).next_multiple_of(SECTOR)
+    }
+
+    /// Whether all the data that were written with it are there.
+    fn has_its_data(&self, file: &File) -> io::Result<bool> {
+        let sums = &self.body[..self.head.slots.get() as usize * size_of::<SlotSum>()];
+        let mut unit = [0; UNIT_BYTES];
+        for sum in sums.chunks_exact(size_of::<SlotSum>()) {
+            let sum = SlotSum::read_from_bytes(sum).expect("the length is that of a sum");
+            if !read_present(file, &mut unit, sum.at.get())? || crc32c::crc32c(&unit) != sum.checksum.get() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Calls `apply` with each entry: bytes, and where they belong.
+    fn each(&self, mut apply: impl FnMut(&[u8], u64) -> io::Result<()>) -> io::Result<()> {
+        let mut rest = &self.body[self.head.slots.get() as usize * size_of::<SlotSum>()..];
+        while let Ok((head, after)) = EntryHead::read_from_prefix(rest) {
+            let bytes = head.bytes.get() as usize;
+            if bytes > after.len() {
+                break;
+            }
+            apply(&after[..bytes], head.at.get())?;
+            rest = &after[bytes..];
+        }
+        Ok(())
+    }
+}
+
+/// Reads; false if the file ends before.
+fn read_present(file: &File, data: &mut [u8], at: u64) -> io::Result<bool> {
+    match file.read_exact_at(data, at) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Calls `apply` with what the log of an image says and may not be in place, oldest first. Returns the sequence number
+/// of the last group, and whether it says anything.
+pub(super) fn replay(
+    file: &File,
+    place: LogPlace,
+    mut apply: impl FnMut(&[u8], u64) -> io::Result<()>,
+) -> io::Result<(u64, bool)> {
+    let (mut offset, mut last, mut applied) = (0, 0, false);
+    let mut next = Group::read(file, place, offset)?;
+    while let Some(group) = next {
+        offset += Group::length(group.body.len() as u64);
+        next = Group::read(file, place, offset)?;
+        next = next.filter(|next| next.head.sequence.get() == group.head.sequence.get() + 1);
+        // the data of an earlier group were synced with it, and its slots may have other data since
+        if next.is_none() && !group.has_its_data(file)? {
+            break;
+        }
+        last = group.head.sequence.get();
+        applied |= !group.body.is_empty();
+        group.each(&mut apply)?;
+    }
+    Ok((last, applied))
+}
+
+/// Says that all groups up to this number are in place: the log is empty.
+pub(super) fn empty_log(file: &File, place: LogPlace, sequence: u64) -> io::Result<()> {
+    let group = encode(sequence, &[], &[]);
+    file.write_all_at(&group, place.log_at)
+}
+
+fn encode(sequence: u64, slots: &[SlotSum], entries: &[u8]) -> Vec<u8> {
+    let body = [slots.as_bytes(), entries].concat();
+    let head = GroupHead {
+        magic: MAGIC,
+        checksum: 0.into(),
+        slots: (slots.len() as u32).into(),
+        sequence: sequence.into(),
+        bytes: (body.len() as u32).into(),
+        reserved: 0.into(),
+    };
+    let mut group = Group { head, body };
+    group.head.checksum = group.computed_checksum().into();
+    [group.head.as_bytes(), &group.body].concat()
+}
+
+/// A file whose records change through the log.
+pub(super) struct Ordered {
+    /// Records as they are by now; those in place are older.
+    records: Overlay,
+    file: Arc<File>,
+    place: LogPlace,
+    /// Where the next group begins in the log.
+    head: u64,
+    /// Number of the last group.
+    sequence: u64,
+    /// What the next group says.
+    entries: Vec<u8>,
+    slots: Vec<SlotSum>,
+    /// Where the tally lies in `entries`: only its last value counts.
+    tally: Option<usize>,
+    /// Raw writes since the last sync, of which a lost machine may have made any.
+    #[cfg(test)]
+    unsynced: std::sync::Mutex<Vec<(u64, Vec<u8>)>>,
+}
+
+impl Ordered {
+    /// Takes over a file in which everything is in place, and makes that durable.
+    pub fn new(records: Overlay, file: File, place: LogPlace, sequence: u64) -> io::Result<Ordered> {
+        file.sync_all()?;
+        Ok(Ordered {
+            records,
+            file: Arc::new(file),
+            place,
+            head: 0,
+            sequence,
+            entries: Vec::new(),
+            slots: Vec::new(),
+            tally: None,
+            #[cfg(test)]
+            unsynced: Default::default(),
+        })
+    }
+
+    pub fn length(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    pub fn read(&self, data: &mut [u8], at: u64) -> io::Result<()> {
+        match at >= self.place.slots_at {
+            true => self.file.read_exact_at(data, at),
+            false => self.records.read(data, at),
+        }
+    }
+
+    pub fn write(&mut self, data: &[u8], at: u64) -> io::Result<()> {
+        if at >= self.place.slots_at {
+            self.slots.push(SlotSum { at: at.into(), checksum: crc32c::crc32c(data).into() });
+            return self.write_raw(data, at);
+        }
+        self.records.write(data, at)?;
+        match self.tally {
+            Some(tally) if at == TALLY_AT => self.entries[tally..tally + data.len()].copy_from_slice(data),
+            _ => {
+                let head = EntryHead { at: at.into(), bytes: (data.len() as u32).into() };
+                self.entries.extend_from_slice(head.as_bytes());
+                self.tally = if at == TALLY_AT { Some(self.entries.len()) } else { self.tally };
+                self.entries.extend_from_slice(data);
+            }
+        }
+        if self.entries.len() + self.slots.len() * size_of::<SlotSum>() > GROUP_BYTES {
+            self.sync()?;
+        }
+        Ok(())
+    }
+
+    fn write_raw(&self, data: &[u8], at: u64) -> io::Result<()> {
+        #[cfg(test)]
+        self.unsynced.lock().unwrap().push((at, data.to_vec()));
+        self.file.write_all_at(data, at)
+    }
+
+    fn sync_raw(&self) -> io::Result<()> {
+        self.file.sync_data()?;
+        #[cfg(test)]
+        self.unsynced.lock().unwrap().clear();
+        Ok(())
+    }
+
+    /// Writes what changed as a group. Once the file that is returned is synced, it is durable; then
+    /// [`Ordered::sync_end`]. None if nothing changed.
+    pub fn sync_begin(&mut self) -> io::Result<Option<Arc<File>>> {
+        if self.entries.is_empty() && self.slots.is_empty() {
+            return Ok(None);
+        }
+        self.sequence += 1;
+        let group = encode(self.sequence, &self.slots, &self.entries);
+        self.write_raw(&group, self.place.log_at + self.head)?;
+        self.head += (group.len() as u64).next_multiple_of(SECTOR);
+        self.entries.clear();
+        self.slots.clear();
+        self.tally = None;
+        Ok(Some(self.file.clone()))
+    }
+
+    /// What [`Ordered::sync_begin`] wrote is durable.
+    pub fn sync_end(&mut self) -> io::Result<()> {
+        #[cfg(test)]
+        self.unsynced.lock().unwrap().clear();
+        if self.head > LOG_FULL { self.put_in_place() } else { Ok(()) }
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        if self.sync_begin()?.is_some() {
+            self.sync_raw()?;
+        }
+        self.sync_end()
+    }
+
+    /// Brings the records in place: the log is free from its start.
+    fn put_in_place(&mut self) -> io::Result<()> {
+        self.records.changed().try_for_each(|(at, piece)| self.write_raw(piece, at))?;
+        self.sync_raw()?;
+        self.records.forget();
+        self.head = 0;
+        Ok(())
+    }
+
+    /// Leaves a file that needs no log.
+    pub fn close(&mut self) -> io::Result<()> {
+        self.sync()?;
+        self.put_in_place()?;
+        self.sequence += 1;
+        empty_log(&self.file, self.place, self.sequence)?;
+        self.sync_raw()
+    }
+}
+
+#[cfg(test)]
+#[path = "ordered_tests.rs"]
+mod tests;
