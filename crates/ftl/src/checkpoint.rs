@@ -339,6 +339,7 @@ impl Ftl {
         if let Some(protected) = &mut self.protected {
             protected.checkpoint(&mut self.nand, step)?;
         }
+        self.renew_waiting()?;
         Ok((step, self.program_checkpoint_pages(bytes, step, blocks, at_ns)?))
     }
 

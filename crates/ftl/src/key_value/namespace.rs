@@ -18,7 +18,7 @@ impl Ftl {
         self.key_value.namespaces.iter().map(|(id, namespace)| NamespaceInfo {
             namespace: *id,
             attributes: namespace.attributes,
-            records: namespace.records,
+            records: namespace.records.saturating_add_signed(self.key_value.buffer.balance(*id)),
             index_bytes: namespace.index.dram_bytes() as u64,
         })
     }
@@ -71,6 +71,7 @@ impl Ftl {
         for entry in deleted.index.from(0) {
             self.map.remove_record(entry.place.ppn, weight(entry.place.chunks));
         }
+        self.key_value.buffer.forget_namespace(namespace);
         let map = &mut self.map;
         self.key_value.tombstones.retain(|(of, _), place| {
             if *of == namespace {
