@@ -36,6 +36,6 @@ pub use smart::{AVAILABLE_SPARE_THRESHOLD_PERCENT, FlashUnits, Smart};
 pub use status::Status;
 pub use tantalum_ftl::canary;
 pub use tantalum_ftl::{FormatError, LayoutError, RecoveryReport};
-pub use tantalum_ftl::{Key, KeyError, KvRecord, NamespaceAttributes, NamespaceId, NamespaceInfo};
 pub use tantalum_ftl::{Generation, Hint, Lpn, METADATA_BYTES, Metadata, Seq, ShareRange, TxId};
+pub use tantalum_ftl::{Key, KeyError, KvRecord, NamespaceAttributes, NamespaceId, NamespaceInfo};
 pub use tantalum_nand::{Access, Faults, InFlight, NandError, Nanoseconds, Operation, Outcome, UNIT_BYTES};

@@ -32,7 +32,12 @@ impl FlashUnits {
     /// Units programmed for any reason.
     pub fn total(&self) -> u64 {
         let host = self.host + self.key_value;
-        host + self.padding + self.copyback + self.key_value_copyback + self.journal + self.checkpoint + self.dump
+        host + self.padding
+            + self.copyback
+            + self.key_value_copyback
+            + self.journal
+            + self.checkpoint
+            + self.dump
     }
 }
 

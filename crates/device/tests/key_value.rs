@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{
-    Command, Device, Key, KvRecord, Lpn, NamespaceAttributes, NamespaceId, Nanoseconds, PowerLoss, Profile, Status,
-    UNIT_BYTES,
+    Command, Device, Key, KvRecord, Lpn, NamespaceAttributes, NamespaceId, Nanoseconds, PowerLoss, Profile,
+    Status, UNIT_BYTES,
 };
 
 /// A drive with its client's clock.
@@ -87,7 +87,8 @@ fn compare(host: &mut Host, model: &Model, namespaces: &[NamespaceId]) {
     for namespace in namespaces {
         let mut keys = host.list_all(*namespace);
         keys.sort();
-        let expected: Vec<Key> = model.keys().filter(|(of, _)| of == namespace).map(|(_, key)| *key).collect();
+        let expected: Vec<Key> =
+            model.keys().filter(|(of, _)| of == namespace).map(|(_, key)| *key).collect();
         assert_eq!(keys, expected);
         let info = host.device.namespaces().into_iter().find(|info| info.namespace == *namespace).unwrap();
         assert_eq!(info.records, expected.len() as u64);
@@ -112,7 +113,11 @@ fn random_put(
     }
     let records: Vec<KvRecord<'_>> = batch
         .iter()
-        .map(|((namespace, key), value)| KvRecord { namespace: *namespace, key: *key, value: value.as_deref() })
+        .map(|((namespace, key), value)| KvRecord {
+            namespace: *namespace,
+            key: *key,
+            value: value.as_deref(),
+        })
         .collect();
     host.submit(Command::KvPut { records: &records }).unwrap();
     for (key, value) in batch {
@@ -129,14 +134,14 @@ fn random_work_survives_cuts_and_shutdowns() {
     for seed in 0..seeds {
         println!("seed {seed}");
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let mut host = Host::new(&profile(["tlc-nvme", "durassd"][seed as usize % 2], 16 << 20));
+        let mut host = Host::new(&profile(["tlc-nvme", "tlc-nvme-plp"][seed as usize % 2], 4 << 20));
         let mut namespaces = vec![host.create(), host.create()];
         let mut model = Model::new();
         for round in 0..12 {
             for _ in 0..rng.random_range(1..200) {
                 random_put(&mut host, &mut model, &namespaces, &mut rng, 20_000);
                 let data = vec![7; UNIT_BYTES];
-                host.submit(Command::Write { lpn: Lpn(rng.random_range(0..1500)), data: &data, fua: false })
+                host.submit(Command::Write { lpn: Lpn(rng.random_range(0..500)), data: &data, fua: false })
                     .unwrap();
             }
             compare(&mut host, &model, &namespaces);
@@ -165,7 +170,9 @@ fn random_work_survives_cuts_and_shutdowns() {
 fn values_of_all_sizes_come_back() {
     let mut host = Host::new(&profile("tlc-nvme", 64 << 20));
     let namespace = host.create();
-    for (number, bytes) in [0, 1, 24, 25, 4055, 4056, 4057, 8112, 8113, 1 << 20, 2 << 20].into_iter().enumerate() {
+    for (number, bytes) in
+        [0, 1, 24, 25, 4055, 4056, 4057, 8112, 8113, 1 << 20, 2 << 20].into_iter().enumerate()
+    {
         let value: Vec<u8> = (0..bytes).map(|at: usize| (at * 7 + number) as u8).collect();
         host.put(namespace, key(number as u64), &value).unwrap();
         assert_eq!(host.get(namespace, key(number as u64)), Ok(value.clone()), "{bytes} bytes");
@@ -220,7 +227,10 @@ fn a_drive_full_of_records_still_deletes_and_recovers() {
             }
         };
         assert_eq!(full, Status::CapacityExceeded);
-        println!("{count} records of {bytes} bytes, write amplification {:.2}", host.device.smart().write_amplification());
+        println!(
+            "{count} records of {bytes} bytes, write amplification {:.2}",
+            host.device.smart().write_amplification()
+        );
         host.cut(3);
         host.device.audit();
         for number in 0..count {

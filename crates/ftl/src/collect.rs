@@ -193,7 +193,9 @@ impl Ftl {
                 Owner::Plain(lpn) if spare::is_plain(spare) => {
                     units.push(ValidUnit { ppn, plain: Some(lpn) });
                 }
-                Owner::Plain(_) | Owner::Claim(_) | Owner::Records => units.push(ValidUnit { ppn, plain: None }),
+                Owner::Plain(_) | Owner::Claim(_) | Owner::Records => {
+                    units.push(ValidUnit { ppn, plain: None })
+                }
             }
         }
         self.scratch.spares = scratch;

@@ -224,7 +224,13 @@ impl Protected {
         self.store(nand, Stored::Records(number), spare, data)
     }
 
-    fn store(&mut self, nand: &mut Nand, what: Stored, spare: UnitSpare, data: &[u8]) -> Result<(), FtlError> {
+    fn store(
+        &mut self,
+        nand: &mut Nand,
+        what: Stored,
+        spare: UnitSpare,
+        data: &[u8],
+    ) -> Result<(), FtlError> {
         let index = self.free.pop().expect("there is one place more than units wait");
         let data_checksum = crc32c(data).into();
         let mut head = UnitHead { checksum: 0.into(), data_checksum, epoch: self.header.epoch, spare };

@@ -81,13 +81,6 @@ impl Buffer {
         self.of(namespace).map(change).sum()
     }
 
-    /// What waits for a key is replaced by something that is on flash or waits. Its bytes stay.
-    pub fn forget(&mut self, namespace: NamespaceId, key: &Key) {
-        if !self.latest.is_empty() {
-            self.latest.remove(&(namespace, *key));
-        }
-    }
-
     /// A namespace is deleted.
     pub fn forget_namespace(&mut self, namespace: NamespaceId) {
         self.latest.retain(|(of, _), _| *of != namespace);
@@ -134,13 +127,13 @@ impl Ftl {
         at_ns: Nanoseconds,
     ) -> Result<(), FtlError> {
         let chunks = plan.pieces.iter().map(|piece| piece.chunks).sum();
-        let indexed = self.indexed(records, at_ns)?;
         if !self.key_value.buffer.units.back().is_some_and(|unit| unit.image.has_room(chunks)) {
             if self.key_value.buffer.units.len() == self.geometry.units_per_page() as usize {
                 self.program_waiting(at_ns)?;
             }
             self.key_value.buffer.units.push_back(WaitingUnit::new());
         }
+        let indexed = self.indexed(records, at_ns)?;
         let version = self.next_seq();
         let buffer = &mut self.key_value.buffer;
         let unit = buffer.first + buffer.units.len() as u64 - 1;
@@ -166,6 +159,20 @@ impl Ftl {
     fn indexed(&mut self, records: &[KvRecord<'_>], at_ns: Nanoseconds) -> Result<Vec<bool>, FtlError> {
         let found = |record: &KvRecord<'_>| Ok(self.find(record.namespace, &record.key, at_ns)?.0.is_some());
         records.iter().map(found).collect()
+    }
+
+    /// A `put` that goes to flash at once replaces these, and may be lost until it is there. What waits for their keys was
+    /// acknowledged as durable: it goes to flash first.
+    pub(super) fn settle_waiting(
+        &mut self,
+        records: &[KvRecord<'_>],
+        at_ns: Nanoseconds,
+    ) -> Result<(), FtlError> {
+        let buffer = &self.key_value.buffer;
+        if records.iter().any(|record| buffer.get(record.namespace, &record.key).is_some()) {
+            self.program_waiting(at_ns)?;
+        }
+        Ok(())
     }
 
     /// Keeps a unit in the image's mirror, if there is one.

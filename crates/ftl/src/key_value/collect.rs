@@ -102,7 +102,11 @@ impl Ftl {
     }
 
     /// A packed unit's data and spare area.
-    pub(crate) fn stage_packed(&mut self, packed: &PackedUnit, step: Seq) -> Result<(Source, Spare), FtlError> {
+    pub(crate) fn stage_packed(
+        &mut self,
+        packed: &PackedUnit,
+        step: Seq,
+    ) -> Result<(Source, Spare), FtlError> {
         let source = Source::Staged(self.nand.stage(&packed.image.bytes)?);
         Ok((source, record::spare(step, packed.image.ends, None, true)))
     }

@@ -218,7 +218,9 @@ impl Ftl {
             [entry] => (Some(entry), at_ns),
             _ => self.choose(candidates, namespace, key, segment, at_ns)?,
         };
-        let entry = entry.unwrap_or_else(|| panic!("segment {segment} of key {key} of namespace {namespace} has no entry"));
+        let entry = entry.unwrap_or_else(|| {
+            panic!("segment {segment} of key {key} of namespace {namespace} has no entry")
+        });
         Ok((entry, done_ns))
     }
 

@@ -55,6 +55,7 @@ impl Ftl {
             records.iter().for_each(|record| self.count_put(record));
             return Ok(done_ns);
         }
+        self.settle_waiting(&records, at_ns)?;
         let pages = plan.units.div_ceil(self.geometry.units_per_page() as usize);
         self.ensure_space(pages as u32, at_ns)?;
         let version = self.next_seq();
@@ -71,7 +72,6 @@ impl Ftl {
         }
         self.counters.programmed.key_value += plan.units as u64;
         for record in &records {
-            self.key_value.buffer.forget(record.namespace, &record.key);
             done_ns = done_ns.max(self.forget(record.namespace, &record.key, at_ns)?);
             self.count_put(record);
         }

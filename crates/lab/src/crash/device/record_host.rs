@@ -82,7 +82,11 @@ impl RecordHost {
             .collect();
         let records: Vec<KvRecord<'_>> = data
             .iter()
-            .map(|(namespace, key, value)| KvRecord { namespace: *namespace, key: *key, value: value.as_deref() })
+            .map(|(namespace, key, value)| KvRecord {
+                namespace: *namespace,
+                key: *key,
+                value: value.as_deref(),
+            })
             .collect();
         self.under_way = Some(UnderWay::Put(new));
         host.submit(Command::KvPut { records: &records })?;
@@ -183,9 +187,14 @@ impl RecordHost {
             self.take_under_way();
         }
         match (self.under_way.clone(), there.pop_first()) {
-            (Some(UnderWay::Create(slot)), Some(made)) if there.is_empty() => self.namespaces[slot] = Some(made),
+            (Some(UnderWay::Create(slot)), Some(made)) if there.is_empty() => {
+                self.namespaces[slot] = Some(made)
+            }
             (_, Some(other)) => {
-                return Err(Stop::broken("D1", format!("namespace {other} is there; it was deleted or never made")));
+                return Err(Stop::broken(
+                    "D1",
+                    format!("namespace {other} is there; it was deleted or never made"),
+                ));
             }
             (_, None) => {}
         }
@@ -201,7 +210,12 @@ impl RecordHost {
         for slot in 0..NAMESPACES {
             let Some(namespace) = self.namespaces[slot] else { continue };
             let mut keys = Vec::new();
-            host.submit(Command::KvList { namespace, from: None, keys: &mut keys, limit: 2 * KEYS as usize })?;
+            host.submit(Command::KvList {
+                namespace,
+                from: None,
+                keys: &mut keys,
+                limit: 2 * KEYS as usize,
+            })?;
             let listed: BTreeSet<Key> = keys.iter().copied().collect();
             let expected: BTreeSet<Key> =
                 self.now.keys().filter(|place| place.0 == slot).map(|place| key_of(place.1)).collect();
@@ -245,7 +259,8 @@ impl RecordHost {
 
 /// Keys of up to eight bytes, and longer ones.
 fn key_of(number: u64) -> Key {
-    let text = if number.is_multiple_of(3) { format!("a longer key {number:03}") } else { format!("k{number}") };
+    let text =
+        if number.is_multiple_of(3) { format!("a longer key {number:03}") } else { format!("k{number}") };
     Key::new(text.as_bytes()).expect("it has 2 to 16 bytes")
 }
 
@@ -255,6 +270,7 @@ fn value_of(number: u64, stamp: Stamp) -> Option<Vec<u8>> {
         return None;
     }
     let most = if number < LARGE_KEYS { LARGE_BYTES } else { SMALL_BYTES };
-    let bytes = if stamp.is_multiple_of(16) { 0 } else { 8 + stamp.wrapping_mul(0x9e37_79b9_7f4a_7c15) % (most - 8) };
+    let bytes =
+        if stamp.is_multiple_of(16) { 0 } else { 8 + stamp.wrapping_mul(0x9e37_79b9_7f4a_7c15) % (most - 8) };
     Some(stamp.to_le_bytes().into_iter().cycle().take(bytes as usize).collect())
 }
