@@ -1,6 +1,7 @@
 //! Key-value commands: namespaces, put, get, exists, delete, list (NVMe's Key Value Command Set; KAML, section 3.1).
 //!
-//! A `put` is all or nothing over all its records and namespaces, and durable when it returns.
+//! A `put` is all or nothing over all its records and namespaces, and durable when it returns: on flash, or with a
+//! capacitor in DRAM that is dumped, where records wait for a full page.
 
 use tantalum_ftl::{
     Key, KeyValueError, KvRecord, NAMESPACES, NamespaceAttributes, NamespaceId, NamespaceInfo, VALUE_BYTES,
@@ -86,7 +87,30 @@ impl Device {
         self.maintain(at_ns)?;
         let keys: usize = records.iter().map(|record| record.key.as_bytes().len()).sum();
         let arrived_ns = self.link.transfer(at_ns, keys + values);
-        Ok(self.ftl_mut()?.put(records, arrived_ns)?)
+        self.put_records(records, arrived_ns)
+    }
+
+    /// With a capacitor a put is done when there is room for it: units on their way to flash still hold theirs.
+    fn put_records(&mut self, records: &[KvRecord<'_>], at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
+        let room_ns = if self.is_protected() { self.cache.room_ns(at_ns) } else { at_ns };
+        let done_ns = self.ftl_mut()?.put(records, room_ns)?;
+        self.count_programmed_records()?;
+        Ok(done_ns)
+    }
+
+    /// Programs the records that wait for a full page.
+    pub(crate) fn drain_records(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
+        let done_ns = self.ftl_mut()?.program_waiting(at_ns)?;
+        self.count_programmed_records()?;
+        Ok(done_ns)
+    }
+
+    fn count_programmed_records(&mut self) -> Result<(), Status> {
+        let (units, done_ns) = self.ftl_mut()?.take_programmed_records();
+        if units > 0 {
+            self.cache.programmed(units, done_ns);
+        }
+        Ok(())
     }
 
     pub(crate) fn kv_delete(
@@ -97,7 +121,7 @@ impl Device {
     ) -> Result<Nanoseconds, Status> {
         let found_ns = self.kv_exists(namespace, &key, at_ns)?;
         self.maintain(at_ns)?;
-        Ok(self.ftl_mut()?.put(&[KvRecord { namespace, key, value: None }], found_ns)?)
+        self.put_records(&[KvRecord { namespace, key, value: None }], found_ns)
     }
 
     pub(crate) fn kv_get(

@@ -134,14 +134,14 @@ fn random_work_survives_cuts_and_shutdowns() {
     for seed in 0..seeds {
         println!("seed {seed}");
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let mut host = Host::new(&profile(["tlc-nvme", "durassd"][seed as usize % 2], 16 << 20));
+        let mut host = Host::new(&profile(["tlc-nvme", "tlc-nvme-plp"][seed as usize % 2], 4 << 20));
         let mut namespaces = vec![host.create(), host.create()];
         let mut model = Model::new();
         for round in 0..12 {
             for _ in 0..rng.random_range(1..200) {
                 random_put(&mut host, &mut model, &namespaces, &mut rng, 20_000);
                 let data = vec![7; UNIT_BYTES];
-                host.submit(Command::Write { lpn: Lpn(rng.random_range(0..1500)), data: &data, fua: false })
+                host.submit(Command::Write { lpn: Lpn(rng.random_range(0..500)), data: &data, fua: false })
                     .unwrap();
             }
             compare(&mut host, &model, &namespaces);

@@ -167,7 +167,8 @@ impl Contents {
         let controller = reader.array()?;
         let [key_value, key_value_copyback, records_put, bytes_put] = reader.array()?;
         let [records_deleted, records_got, bytes_got] = reader.array()?;
-        let programmed = Programmed { host, key_value, key_value_copyback, padding, copyback, journal, checkpoint, dump };
+        let programmed =
+            Programmed { host, key_value, key_value_copyback, padding, copyback, journal, checkpoint, dump };
         Some(Contents {
             logical_units: logical_units.try_into().ok()?,
             clean: clean != 0,
@@ -186,7 +187,13 @@ impl Contents {
                 erase_failures,
                 uncorrectable_reads,
                 exhausted: exhausted != 0,
-                key_value: KeyValueCounters { records_put, bytes_put, records_deleted, records_got, bytes_got },
+                key_value: KeyValueCounters {
+                    records_put,
+                    bytes_put,
+                    records_deleted,
+                    records_got,
+                    bytes_got,
+                },
                 controller,
             },
             open_blocks: reader.list(|reader| Some(BlockId(reader.next()?.try_into().ok()?)))?,
@@ -294,7 +301,9 @@ impl Ftl {
         let bytes = self.map.touched_chunks() * CHUNK_BYTES
             + self.map.claims().len() * OWNER_BYTES
             + self.logs.living_count() * HINT_BYTES;
-        let pages = (bytes as u64 + self.key_value.checkpoint_bytes()).div_ceil(self.geometry.page_bytes.into()).max(1);
+        let pages = (bytes as u64 + self.key_value.checkpoint_bytes())
+            .div_ceil(self.geometry.page_bytes.into())
+            .max(1);
         pages * u64::from(self.geometry.units_per_page())
     }
 
@@ -339,6 +348,7 @@ impl Ftl {
         if let Some(protected) = &mut self.protected {
             protected.checkpoint(&mut self.nand, step)?;
         }
+        self.renew_waiting()?;
         Ok((step, self.program_checkpoint_pages(bytes, step, blocks, at_ns)?))
     }
 

@@ -63,16 +63,6 @@ struct MovingPage {
     names_recorded_owners: bool,
 }
 
-impl MovingPage {
-    fn push_records(&mut self, packed: PackedUnit) {
-        self.page.push(packed.source, packed.spare.encode());
-        // the place is nobody's: the records were at several
-        self.units.push((Ppn(0), Moving::Records));
-        self.records.push_back(packed.records);
-        self.earliest_ns = self.earliest_ns.max(packed.ready_ns);
-    }
-}
-
 impl Ftl {
     /// Collects until there is space beyond the reserve.
     pub(crate) fn collect_garbage(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
@@ -138,8 +128,9 @@ impl Ftl {
     }
 
     fn finish_collection(&mut self, mut collection: Collection, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        let last = collection.packing.take_open();
         let programmed = self
-            .take_last_packed(&mut collection)
+            .move_packed(last, &mut collection, at_ns)
             .and_then(|()| self.program_moving(&mut collection, at_ns));
         self.release_victims(&mut collection);
         programmed
@@ -189,7 +180,7 @@ impl Ftl {
             step: Seq(0),
             names_recorded_owners: false,
         };
-        Collection { moving, packing: Packing::new(), victims: Vec::new() }
+        Collection { moving, packing: Packing::default(), victims: Vec::new() }
     }
 
     /// Lists the units of a victim that are in use and can be read.
@@ -202,7 +193,9 @@ impl Ftl {
                 Owner::Plain(lpn) if spare::is_plain(spare) => {
                     units.push(ValidUnit { ppn, plain: Some(lpn) });
                 }
-                Owner::Plain(_) | Owner::Claim(_) | Owner::Records => units.push(ValidUnit { ppn, plain: None }),
+                Owner::Plain(_) | Owner::Claim(_) | Owner::Records => {
+                    units.push(ValidUnit { ppn, plain: None })
+                }
             }
         }
         self.scratch.spares = scratch;
@@ -281,34 +274,39 @@ impl Ftl {
         Ok(())
     }
 
-    /// Packs the records of one unit that are in use, and puts what fills a unit onto the page.
+    /// Packs the records of one unit that are in use, and moves the units that are full.
     fn take_records_along(
         &mut self,
         ppn: Ppn,
         collection: &mut Collection,
         at_ns: Nanoseconds,
     ) -> Result<(), FtlError> {
-        let Collection { moving, packing, .. } = collection;
-        if moving.units.is_empty() {
-            moving.step = self.next_seq();
-        }
-        if let Some(full) = self.pack_records(ppn, packing, moving.step, at_ns)? {
-            moving.push_records(full);
-        }
-        Ok(())
+        let full = self.pack_records(ppn, &mut collection.packing, at_ns)?;
+        self.move_packed(full, collection, at_ns)
     }
 
-    /// Puts the records that fill no unit onto the page.
-    fn take_last_packed(&mut self, collection: &mut Collection) -> Result<(), FtlError> {
-        let Collection { moving, packing, .. } = collection;
-        if packing.is_empty() {
-            return Ok(());
+    /// Puts packed units onto the page, and programs it whenever it is full.
+    fn move_packed(
+        &mut self,
+        units: Vec<PackedUnit>,
+        collection: &mut Collection,
+        at_ns: Nanoseconds,
+    ) -> Result<(), FtlError> {
+        for packed in units {
+            if collection.moving.units.len() == self.geometry.units_per_page() as usize {
+                self.program_moving(collection, at_ns)?;
+            }
+            let moving = &mut collection.moving;
+            if moving.units.is_empty() {
+                moving.step = self.next_seq();
+            }
+            let (source, spare) = self.stage_packed(&packed, moving.step)?;
+            moving.page.push(source, spare.encode());
+            // the place is nobody's: the records were at several
+            moving.units.push((Ppn(0), Moving::Records));
+            moving.records.push_back(packed.records);
+            moving.earliest_ns = moving.earliest_ns.max(packed.ready_ns);
         }
-        if moving.units.is_empty() {
-            moving.step = self.next_seq();
-        }
-        let last = self.take_packed(packing, moving.step)?;
-        moving.push_records(last);
         Ok(())
     }
 

@@ -147,7 +147,9 @@ impl Fold {
                 Record::BatchWhole { id } => drop(self.batches_whole.insert(id)),
                 Record::GroupWhole { group } => drop(self.groups_whole.insert(group)),
                 Record::LogWhole { generation, attempt, last } => self.log_whole(generation, attempt, last),
-                Record::NamespaceMade { .. } | Record::NamespaceDeleted { .. } => self.key_value.journaled(record),
+                Record::NamespaceMade { .. } | Record::NamespaceDeleted { .. } => {
+                    self.key_value.journaled(record)
+                }
                 _ => {}
             }
         }

@@ -44,7 +44,8 @@ pub use blocks::BlockUse;
 pub use error::{FtlError, LayoutError};
 pub use ftl::{Counters, Ftl, HostUnit, Programmed, UNSAFE_SHUTDOWNS, Wear};
 pub use key_value::{
-    KEY_BYTES, Key, KeyError, KeyValueCounters, KeyValueError, KvRecord, NAMESPACES, NamespaceAttributes, NamespaceId, NamespaceInfo, VALUE_BYTES,
+    KEY_BYTES, Key, KeyError, KeyValueCounters, KeyValueError, KvRecord, NAMESPACES, NamespaceAttributes,
+    NamespaceId, NamespaceInfo, VALUE_BYTES,
 };
 pub use layout::{CheckpointInterval, FtlConfig, Layout, VictimPolicy};
 pub use logs::HintError;

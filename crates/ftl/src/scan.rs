@@ -388,8 +388,7 @@ impl Scan {
         self.wait();
         let key_value = self.key_value(key_value)?;
         self.check_record_places(&key_value, &uses)?;
-        Ok(Found {
-            key_value, step, clean, counters, places, versions, logs, batches_dropped, marked, uses })
+        Ok(Found { key_value, step, clean, counters, places, versions, logs, batches_dropped, marked, uses })
     }
 
     /// Every unit must be at a place that was programmed, in a block for data.

@@ -297,7 +297,9 @@ mod tests {
             Mark::Hint(sample_hint(Some(Lpn(12))), Lpn(99)),
             Mark::Hint(sample_hint(None), Lpn(98)),
         ];
-        for kind in [Kind::Padding, Kind::Data, Kind::Transaction, Kind::Journal, Kind::Checkpoint, Kind::KeyValue] {
+        for kind in
+            [Kind::Padding, Kind::Data, Kind::Transaction, Kind::Journal, Kind::Checkpoint, Kind::KeyValue]
+        {
             for mark in marks {
                 for owners in 0..=SPARE_OWNERS {
                     let mut spare = Spare::new(kind, Seq(0x1122_3344_5566_7788));

@@ -66,7 +66,9 @@ impl Ftl {
             };
             for (namespace, hash, place) in entries {
                 let same = |(at, header): &(RecordPlace, Header)| {
-                    *at == place && (header.namespace, header.hash()) == (namespace, hash) && !header.tombstone
+                    *at == place
+                        && (header.namespace, header.hash()) == (namespace, hash)
+                        && !header.tombstone
                 };
                 if !found.iter().any(same) {
                     let chunk = place.chunk;

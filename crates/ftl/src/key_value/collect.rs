@@ -21,81 +21,94 @@ pub(crate) struct MovingRecord {
     chunk: u8,
 }
 
-/// Records being packed, across units and victims.
+/// A unit of records on their way.
 #[derive(Debug)]
-pub(crate) struct Packing {
+pub(crate) struct PackedUnit {
     image: UnitImage,
-    records: Vec<MovingRecord>,
+    pub records: Vec<MovingRecord>,
     /// When all of them have been read, and so are on flash. A put of several records may be on its way, and a copy of
     /// one of them must not be there before it.
-    ready_ns: Nanoseconds,
-}
-
-/// A unit that is full, or the last one.
-pub(crate) struct PackedUnit {
-    pub source: Source,
-    pub spare: Spare,
-    pub records: Vec<MovingRecord>,
-    /// When it may be programmed.
     pub ready_ns: Nanoseconds,
 }
 
+/// Records being packed, across units and victims. Any two of the units being filled hold more than one would, so that
+/// packing gains what the weights of records promise.
+#[derive(Debug, Default)]
+pub(crate) struct Packing {
+    open: Vec<PackedUnit>,
+}
+
+/// Units that are filled at a time.
+const OPEN_UNITS: usize = 4;
+
 impl Packing {
-    pub fn new() -> Packing {
-        Packing { image: UnitImage::new(), records: Vec::new(), ready_ns: 0 }
+    /// Where a record of so many chunks leaves the least room. If a unit has to make way for a new one, the fullest does.
+    fn unit_for(&mut self, chunks: u8, full: &mut Vec<PackedUnit>) -> &mut PackedUnit {
+        let fullest = |fits: &dyn Fn(&PackedUnit) -> bool| {
+            let units = self.open.iter().enumerate().filter(|(_, unit)| fits(unit));
+            units.max_by_key(|(_, unit)| unit.image.used()).map(|(index, _)| index)
+        };
+        if let Some(index) = fullest(&|unit| unit.image.has_room(chunks)) {
+            return &mut self.open[index];
+        }
+        if self.open.len() == OPEN_UNITS
+            && let Some(index) = fullest(&|_| true)
+        {
+            full.push(self.open.remove(index));
+        }
+        self.open.push(PackedUnit { image: UnitImage::new(), records: Vec::new(), ready_ns: 0 });
+        self.open.last_mut().expect("it was just pushed")
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.records.is_empty()
+    /// The units being filled, as far as they are.
+    pub fn take_open(&mut self) -> Vec<PackedUnit> {
+        std::mem::take(&mut self.open)
     }
 }
 
 impl Ftl {
-    /// Packs the records of a unit that are in use. What does not fit the unit being filled goes to the next one; then
-    /// the full one comes back.
+    /// Packs the records of a unit that are in use. Units that are full come back.
     pub(crate) fn pack_records(
         &mut self,
         ppn: Ppn,
         packing: &mut Packing,
-        step: Seq,
         at_ns: Nanoseconds,
-    ) -> Result<Option<PackedUnit>, FtlError> {
+    ) -> Result<Vec<PackedUnit>, FtlError> {
         let mut unit = [0; UNIT_BYTES];
         let read_ns = match self.nand.read_retrying(ppn, &mut unit, at_ns) {
             Ok(read_ns) => read_ns,
             // they are lost, and stay where they are
-            Err(NandError::Uncorrectable { .. }) => return Ok(None),
+            Err(NandError::Uncorrectable { .. }) => return Ok(Vec::new()),
             Err(error) => return Err(error.into()),
         };
         let damaged = || FtlError::Damaged(format!("records of unit {ppn}"));
         let spare = Spare::decode(&self.nand.spare(ppn)?).ok_or_else(damaged)?;
-        let mut full = None;
+        let mut full = Vec::new();
         for (place, header) in records(&unit, record::ends(&spare), ppn).ok_or_else(damaged)? {
             if !self.is_in_use(&header, place) {
                 continue;
             }
-            if !packing.image.has_room(place.chunks) {
-                full = Some(self.take_packed(packing, step)?);
-            }
-            let (chunk, to) = packing.image.push(place.chunks);
+            let packed = packing.unit_for(place.chunks, &mut full);
+            let (chunk, to) = packed.image.push(place.chunks);
             to.copy_from_slice(bytes_of(&unit, place));
             if canary::out(Guard::RecordTakesNewVersion) {
                 let value = to[HEADER_BYTES..][..usize::from(header.value_bytes)].to_vec();
                 Header { version: self.next_seq(), ..header }.write(&value, to);
             }
-            packing.ready_ns = packing.ready_ns.max(read_ns);
-            packing.records.push(MovingRecord { header, from: place, chunk });
+            packed.ready_ns = packed.ready_ns.max(read_ns);
+            packed.records.push(MovingRecord { header, from: place, chunk });
         }
         Ok(full)
     }
 
-    /// The unit being filled, as far as it is.
-    pub(crate) fn take_packed(&mut self, packing: &mut Packing, step: Seq) -> Result<PackedUnit, FtlError> {
-        let source = Source::Staged(self.nand.stage(&packing.image.bytes)?);
-        let spare = record::spare(step, packing.image.ends, None, true);
-        packing.image.clear();
-        let ready_ns = std::mem::take(&mut packing.ready_ns);
-        Ok(PackedUnit { source, spare, records: std::mem::take(&mut packing.records), ready_ns })
+    /// A packed unit's data and spare area.
+    pub(crate) fn stage_packed(
+        &mut self,
+        packed: &PackedUnit,
+        step: Seq,
+    ) -> Result<(Source, Spare), FtlError> {
+        let source = Source::Staged(self.nand.stage(&packed.image.bytes)?);
+        Ok((source, record::spare(step, packed.image.ends, None, true)))
     }
 
     fn is_in_use(&self, header: &Header, place: RecordPlace) -> bool {

@@ -47,7 +47,13 @@ pub(crate) fn encode_namespaces(namespaces: &[NamespaceContents], mut put: impl 
     put(&[namespaces.len() as u64]);
     for NamespaceContents { namespace, attributes, entries } in namespaces {
         let NamespaceAttributes { logs, expected_records, load_factor_percent } = *attributes;
-        put(&[namespace.0.into(), logs.into(), expected_records, load_factor_percent.into(), entries.len() as u64]);
+        put(&[
+            namespace.0.into(),
+            logs.into(),
+            expected_records,
+            load_factor_percent.into(),
+            entries.len() as u64,
+        ]);
         entries.iter().for_each(|entry| put(&[entry.hash, entry.pack()]));
     }
 }
@@ -86,7 +92,12 @@ pub(crate) fn decode_namespaces(
 }
 
 /// Whether a drive of so many places can have had these namespaces.
-pub(crate) fn namespaces_are_possible(namespaces: &[NamespaceContents], last: u32, logical_units: u32, places: u32) -> bool {
+pub(crate) fn namespaces_are_possible(
+    namespaces: &[NamespaceContents],
+    last: u32,
+    logical_units: u32,
+    places: u32,
+) -> bool {
     let entry = |entry: &Entry| {
         let place = entry.place;
         place.ppn.0 < places && usize::from(place.chunk) + usize::from(place.chunks) <= UNIT_CHUNKS

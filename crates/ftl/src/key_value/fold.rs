@@ -139,8 +139,7 @@ impl KeyValueFold {
         }
         namespaces.retain(|id, _| !self.deleted.contains(id));
         let mut over = Over { step: self.step, namespaces, read };
-        let mut found =
-            KeyValue { last_namespace: self.last_namespace, ..KeyValue::default() };
+        let mut found = KeyValue { last_namespace: self.last_namespace, ..KeyValue::default() };
         let mut segments: Vec<(Segment, Best)> = self.best.into_iter().collect();
         // the first segment of a value comes before the others
         segments.sort_unstable_by_key(|(segment, _)| *segment);
@@ -222,7 +221,8 @@ impl<E> Over<'_, E> {
         let length = if segment == 0 { key.length() } else { 0 };
         let hash = key.segment_hash(segment);
         let index = &self.namespaces[&namespace].index;
-        let candidates: Vec<Entry> = index.with_hash(hash).filter(|entry| entry.key_length == length).collect();
+        let candidates: Vec<Entry> =
+            index.with_hash(hash).filter(|entry| entry.key_length == length).collect();
         if segment == 0 && key.is_exact() {
             return Ok(candidates.last().copied());
         }
@@ -244,9 +244,11 @@ impl<E> Over<'_, E> {
 impl KeyValueFound {
     /// The places that records are at, with whose they are.
     pub fn places(&self) -> impl Iterator<Item = (NamespaceId, Ppn)> + '_ {
-        let indexed = self.0.namespaces.iter().flat_map(|(id, namespace)| {
-            namespace.index.from(0).map(|entry| (*id, entry.place.ppn))
-        });
+        let indexed = self
+            .0
+            .namespaces
+            .iter()
+            .flat_map(|(id, namespace)| namespace.index.from(0).map(|entry| (*id, entry.place.ppn)));
         indexed.chain(self.0.tombstones.iter().map(|((id, _), place)| (*id, place.ppn)))
     }
 

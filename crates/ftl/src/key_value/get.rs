@@ -22,6 +22,19 @@ impl Ftl {
         at_ns: Nanoseconds,
     ) -> Result<(bool, Nanoseconds), KeyValueError> {
         self.namespace(namespace)?;
+        Ok(self.is_there(namespace, key, at_ns)?)
+    }
+
+    /// Whether a key waits or is in the index, and when that is known.
+    pub(super) fn is_there(
+        &mut self,
+        namespace: NamespaceId,
+        key: &Key,
+        at_ns: Nanoseconds,
+    ) -> Result<(bool, Nanoseconds), FtlError> {
+        if let Some(waiting) = self.key_value.buffer.get(namespace, key) {
+            return Ok((!waiting.header.tombstone, at_ns));
+        }
         let (found, done_ns) = self.find(namespace, key, at_ns)?;
         Ok((found.is_some(), done_ns))
     }
@@ -36,8 +49,18 @@ impl Ftl {
     ) -> Result<Nanoseconds, KeyValueError> {
         value.clear();
         self.namespace(namespace)?;
+        let no_such_key = KeyValueError::NoSuchKey { namespace, key: *key };
+        let buffer = &self.key_value.buffer;
+        if let Some(waiting) = buffer.get(namespace, key) {
+            if waiting.header.tombstone {
+                return Err(no_such_key);
+            }
+            value.extend_from_slice(buffer.value(waiting));
+            self.count_get(value);
+            return Ok(at_ns);
+        }
         let (found, mut done_ns) = self.find(namespace, key, at_ns)?;
-        let head = found.ok_or(KeyValueError::NoSuchKey { namespace, key: *key })?;
+        let head = found.ok_or(no_such_key)?;
         for segment in 0..=head.continuations {
             let entry = match segment {
                 0 => head,
@@ -45,9 +68,13 @@ impl Ftl {
             };
             done_ns = done_ns.max(self.read_segment(namespace, key, segment, entry.place, value, at_ns)?);
         }
+        self.count_get(value);
+        Ok(done_ns)
+    }
+
+    fn count_get(&mut self, value: &[u8]) {
         self.counters.key_value.records_got += 1;
         self.counters.key_value.bytes_got += value.len() as u64;
-        Ok(done_ns)
     }
 
     fn read_segment(
@@ -87,6 +114,33 @@ impl Ftl {
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, KeyValueError> {
         keys.clear();
+        self.namespace(namespace)?;
+        let waiting: Vec<(Key, bool)> = self
+            .key_value
+            .buffer
+            .of(namespace)
+            .map(|waiting| (waiting.header.key, waiting.header.tombstone))
+            .collect();
+        // those that wait to be deleted are not listed, so as many more are looked at
+        let done_ns = self.list_index(namespace, from, keys, limit.saturating_add(waiting.len()), at_ns)?;
+        if !waiting.is_empty() {
+            keys.retain(|key| waiting.iter().all(|(waiting, _)| waiting != key));
+            let put = waiting.into_iter().filter(|(_, deleted)| !deleted).map(|(key, _)| key);
+            keys.extend(put.filter(|key| is_from(key, from)));
+            keys.sort_unstable_by_key(|key| (key.hash(), *key));
+        }
+        keys.truncate(limit);
+        Ok(done_ns)
+    }
+
+    fn list_index(
+        &mut self,
+        namespace: NamespaceId,
+        from: Option<&Key>,
+        keys: &mut Vec<Key>,
+        limit: usize,
+        at_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, KeyValueError> {
         let index = &self.namespace(namespace)?.index;
         let first = from.map_or(0, Key::hash);
         let heads = index.from(first).filter(|entry| entry.key_length > 0);
@@ -109,7 +163,7 @@ impl Ftl {
                 found.extend(key);
             }
             found.sort_unstable();
-            keys.extend(found.into_iter().filter(|key| from.is_none_or(|from| (key.hash(), key) >= (first, from))));
+            keys.extend(found.into_iter().filter(|key| is_from(key, from)));
             if keys.len() >= limit {
                 break;
             }
@@ -164,7 +218,9 @@ impl Ftl {
             [entry] => (Some(entry), at_ns),
             _ => self.choose(candidates, namespace, key, segment, at_ns)?,
         };
-        let entry = entry.unwrap_or_else(|| panic!("segment {segment} of key {key} of namespace {namespace} has no entry"));
+        let entry = entry.unwrap_or_else(|| {
+            panic!("segment {segment} of key {key} of namespace {namespace} has no entry")
+        });
         Ok((entry, done_ns))
     }
 
@@ -207,4 +263,9 @@ impl Ftl {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// Whether a key is listed from another one on.
+fn is_from(key: &Key, from: Option<&Key>) -> bool {
+    from.is_none_or(|from| (key.hash(), key) >= (from.hash(), from))
 }

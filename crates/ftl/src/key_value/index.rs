@@ -83,8 +83,12 @@ const BEYOND: u64 = 64;
 impl Index {
     /// An empty index with room for the expected records.
     pub fn new(attributes: &NamespaceAttributes) -> Index {
-        let mut index =
-            Index { slots: Vec::new(), homes: 0, entries: 0, load_factor_percent: attributes.load_factor_percent };
+        let mut index = Index {
+            slots: Vec::new(),
+            homes: 0,
+            entries: 0,
+            load_factor_percent: attributes.load_factor_percent,
+        };
         index.resize(index.homes_for(attributes.expected_records));
         index
     }

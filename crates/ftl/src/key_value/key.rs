@@ -140,8 +140,8 @@ const fn inverse(factor: u64) -> u64 {
 /// What a namespace is made with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NamespaceAttributes {
-    /// Logs of its own that take its records: as many planes are programmed at a time. 0 shares the log of the block
-    /// namespace, over all planes.
+    /// Logs of its own that take its records. The drive has one for all namespaces, over all planes: 0 means that one,
+    /// and nothing else is taken.
     pub logs: u32,
     /// Records for which the index is made; it grows beyond.
     pub expected_records: u64,
@@ -152,7 +152,8 @@ pub struct NamespaceAttributes {
 impl NamespaceAttributes {
     /// Whether a drive of so many units can have a namespace like that.
     pub(crate) fn is_possible(&self, logical_units: u32) -> bool {
-        LOAD_FACTORS.contains(&self.load_factor_percent) && self.expected_records <= records_limit(logical_units)
+        LOAD_FACTORS.contains(&self.load_factor_percent)
+            && self.expected_records <= records_limit(logical_units)
     }
 }
 

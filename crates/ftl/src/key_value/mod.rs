@@ -11,6 +11,7 @@
 //!   of them are there.
 
 mod audit;
+mod buffer;
 mod collect;
 mod contents;
 mod fold;
@@ -24,12 +25,13 @@ mod record;
 
 use std::collections::BTreeMap;
 
+use buffer::Buffer;
 pub(crate) use collect::{MovingRecord, PackedUnit, Packing};
 pub(crate) use contents::{NamespaceContents, decode_namespaces, encode_namespaces, namespaces_are_possible};
 pub(crate) use fold::{KeyValueFold, KeyValueFound};
 use index::Index;
-pub use key::{KEY_BYTES, Key, KeyError, NamespaceAttributes, NamespaceId};
 pub(crate) use key::RecordPlace;
+pub use key::{KEY_BYTES, Key, KeyError, NamespaceAttributes, NamespaceId};
 pub use namespace::NAMESPACES;
 pub use record::VALUE_BYTES;
 pub(crate) use record::{Header, UNIT_CHUNKS, bytes_of, ends, is_copied, records};
@@ -168,6 +170,8 @@ pub(crate) struct KeyValue {
     pub last_namespace: u32,
     /// Tombstones that no checkpoint says yet.
     pub tombstones: HashMap<(NamespaceId, Key), RecordPlace>,
+    /// What waits for a full page.
+    pub buffer: Buffer,
     /// Chunks that may be put before the free space is reckoned again.
     pub budget_chunks: u64,
 }

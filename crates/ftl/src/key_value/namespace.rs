@@ -18,7 +18,7 @@ impl Ftl {
         self.key_value.namespaces.iter().map(|(id, namespace)| NamespaceInfo {
             namespace: *id,
             attributes: namespace.attributes,
-            records: namespace.records,
+            records: namespace.records.saturating_add_signed(self.key_value.buffer.balance(*id)),
             index_bytes: namespace.index.dram_bytes() as u64,
         })
     }
@@ -29,6 +29,14 @@ impl Ftl {
         if !LOAD_FACTORS.contains(&percent) {
             let expected = "10 to 95 percent".to_owned();
             return Err(KeyValueError::Attribute { what: "a load factor", asked: percent.into(), expected });
+        }
+        if attributes.logs > 0 {
+            let expected = "0: all namespaces share the drive's log, over all planes".to_owned();
+            return Err(KeyValueError::Attribute {
+                what: "a number of logs",
+                asked: attributes.logs.into(),
+                expected,
+            });
         }
         let limit = records_limit(self.config.logical_units);
         if attributes.expected_records > limit {
@@ -60,7 +68,11 @@ impl Ftl {
     }
 
     /// Deletes a namespace with all that it holds. Its record is in the journal's buffer when this returns.
-    pub fn delete_namespace(&mut self, namespace: NamespaceId, at_ns: Nanoseconds) -> Result<(), KeyValueError> {
+    pub fn delete_namespace(
+        &mut self,
+        namespace: NamespaceId,
+        at_ns: Nanoseconds,
+    ) -> Result<(), KeyValueError> {
         if !self.key_value.namespaces.contains_key(&namespace) {
             return Err(KeyValueError::NoSuchNamespace(namespace));
         }
@@ -71,6 +83,7 @@ impl Ftl {
         for entry in deleted.index.from(0) {
             self.map.remove_record(entry.place.ppn, weight(entry.place.chunks));
         }
+        self.key_value.buffer.forget_namespace(namespace);
         let map = &mut self.map;
         self.key_value.tombstones.retain(|(of, _), place| {
             if *of == namespace {
@@ -107,7 +120,8 @@ impl Ftl {
     pub(super) fn ensure_budget(&mut self, chunks: u64, entries: u64) -> Result<(), FtlError> {
         if self.key_value.budget_chunks < chunks {
             let held: u64 = self.map.valid_counts().counts().iter().copied().map(u64::from).sum();
-            let indexes = 2 * u64::from(self.index_blocks(entries)) * u64::from(self.geometry.units_per_block());
+            let indexes =
+                2 * u64::from(self.index_blocks(entries)) * u64::from(self.geometry.units_per_block());
             let free = u64::from(self.config.logical_units).saturating_sub(held + indexes);
             self.key_value.budget_chunks = free * UNIT_CHUNKS as u64;
         }

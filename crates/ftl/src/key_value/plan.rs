@@ -99,6 +99,9 @@ mod tests {
     fn a_record_goes_where_it_leaves_the_least_room() {
         // 40 chunks, 30 chunks, 24 chunks: the last fills up the first
         let chunks = |chunks: usize| chunks * 64 - 40;
-        assert_eq!(plan(&[chunks(40), chunks(30), chunks(24)]), [(0, 0, 0, 40), (2, 0, 0, 24), (1, 0, 1, 30)]);
+        assert_eq!(
+            plan(&[chunks(40), chunks(30), chunks(24)]),
+            [(0, 0, 0, 40), (2, 0, 0, 24), (1, 0, 1, 30)]
+        );
     }
 }

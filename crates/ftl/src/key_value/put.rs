@@ -50,6 +50,12 @@ impl Ftl {
             let chunks = plan.pieces.iter().map(|piece| u64::from(weight(piece.chunks))).sum();
             self.ensure_budget(chunks, plan.pieces.len() as u64)?;
         }
+        if self.can_wait(&plan) {
+            self.put_waiting(&records, &plan, at_ns)?;
+            records.iter().for_each(|record| self.count_put(record));
+            return Ok(done_ns);
+        }
+        self.settle_waiting(&records, at_ns)?;
         let pages = plan.units.div_ceil(self.geometry.units_per_page() as usize);
         self.ensure_space(pages as u32, at_ns)?;
         let version = self.next_seq();
@@ -73,7 +79,10 @@ impl Ftl {
             let unit = piece.unit as u32;
             let per_page = self.geometry.units_per_page();
             let ppn = self.geometry.unit(places[(unit / per_page) as usize], unit % per_page);
-            self.name(&records[piece.record], piece, RecordPlace { ppn, chunk, chunks: piece.chunks });
+            let record = &records[piece.record];
+            let place = RecordPlace { ppn, chunk, chunks: piece.chunks };
+            let segment = (piece.segment, continuations(record));
+            self.name(record.namespace, &record.key, segment, record.value.is_none(), place);
         }
         Ok(done_ns)
     }
@@ -87,9 +96,9 @@ impl Ftl {
         let (mut needed, mut done_ns) = (Vec::with_capacity(records.len()), at_ns);
         for record in records {
             if record.value.is_none() {
-                let (found, found_ns) = self.find(record.namespace, &record.key, at_ns)?;
+                let (is_there, found_ns) = self.is_there(record.namespace, &record.key, at_ns)?;
                 done_ns = done_ns.max(found_ns);
-                if found.is_none() {
+                if !is_there {
                     continue;
                 }
             }
@@ -147,7 +156,7 @@ impl Ftl {
     }
 
     /// Takes from the index what a key has, and its tombstone. Returns when that was found.
-    fn forget(
+    pub(super) fn forget(
         &mut self,
         namespace: NamespaceId,
         key: &Key,
@@ -172,21 +181,27 @@ impl Ftl {
         self.map.remove_record(entry.place.ppn, weight(entry.place.chunks));
     }
 
-    /// Lets the index name a record that was programmed, or keeps a tombstone.
-    fn name(&mut self, record: &KvRecord<'_>, piece: Piece, place: RecordPlace) {
+    /// Lets the index name a record that was programmed, or keeps a tombstone. A segment is given with how many follow
+    /// the first.
+    pub(super) fn name(
+        &mut self,
+        namespace: NamespaceId,
+        key: &Key,
+        (segment, continuations): (u16, u16),
+        tombstone: bool,
+        place: RecordPlace,
+    ) {
+        if tombstone && canary::out(Guard::TombstoneDropped) {
+            return;
+        }
         self.map.add_record(place.ppn, weight(place.chunks));
-        let key = record.key;
-        if record.value.is_none() && canary::out(Guard::TombstoneDropped) {
-            self.map.remove_record(place.ppn, weight(place.chunks));
+        if tombstone {
+            self.key_value.tombstones.insert((namespace, *key), place);
             return;
         }
-        if record.value.is_none() {
-            self.key_value.tombstones.insert((record.namespace, key), place);
-            return;
-        }
-        let namespace = self.namespace_mut(record.namespace);
-        namespace.records += u64::from(piece.segment == 0);
-        namespace.index.insert(Entry::of(&key, piece.segment, continuations(record), place));
+        let namespace = self.namespace_mut(namespace);
+        namespace.records += u64::from(segment == 0);
+        namespace.index.insert(Entry::of(key, segment, continuations, place));
     }
 
     fn count_put(&mut self, record: &KvRecord<'_>) {

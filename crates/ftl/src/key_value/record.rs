@@ -161,6 +161,10 @@ impl UnitImage {
         UnitImage { bytes: vec![0; UNIT_BYTES], ends: 0, used: 0 }
     }
 
+    pub fn used(&self) -> u8 {
+        self.used
+    }
+
     pub fn has_room(&self, chunks: u8) -> bool {
         usize::from(self.used) + usize::from(chunks) <= UNIT_CHUNKS
     }
