@@ -18,7 +18,7 @@ const THREADS: u64 = 4;
 
 fn profile(seed: u64) -> Profile {
     let mut profile = Profile::load(["tlc-nvme", "tlc-nvme-plp"][seed as usize % 2]).unwrap();
-    profile.capacity_bytes = 16 << 20;
+    profile.capacity_bytes = [16, 128][seed as usize % 2] << 20;
     profile
 }
 

@@ -28,8 +28,9 @@ pub(crate) struct Slots {
     used: Vec<u64>,
     /// Slots above have never been used.
     watermark: u32,
-    /// Given up and not free before the image is synced, if it is to survive the loss of the machine.
-    kept: Option<Vec<u32>>,
+    /// Given up and not free before the image is synced twice, if it is to survive the loss of the machine: since the
+    /// last sync, and before.
+    kept: Option<[Vec<u32>; 2]>,
 }
 
 impl Slots {
@@ -49,7 +50,9 @@ impl Slots {
 
     /// Slots in use.
     pub fn in_use(&self) -> u32 {
-        self.watermark - self.free.len() as u32 - self.kept.as_ref().map_or(0, |kept| kept.len() as u32)
+        self.watermark
+            - self.free.len() as u32
+            - self.kept.as_ref().map_or(0, |kept| (kept[0].len() + kept[1].len()) as u32)
     }
 
     fn is_used(&self, slot: Slot) -> bool {
@@ -88,20 +91,22 @@ impl Slots {
         self.assert_used(slot);
         self.used[slot.0 as usize / 64] &= !(1 << (slot.0 % 64));
         match &mut self.kept {
-            Some(kept) => kept.push(slot.0),
+            Some(kept) => kept[0].push(slot.0),
             None => self.free.push(slot.0),
         }
     }
 
     /// From now on slots that are given up are kept until [`Slots::free_kept`].
     pub fn keep(&mut self) {
-        self.kept = Some(Vec::new());
+        self.kept = Some(<[Vec<u32>; 2]>::default());
     }
 
-    /// Frees what was kept.
+    /// The image was synced: what was given up before the last time is free. What was given up since may have been
+    /// written since as well, and until the next time that it is there proves that what was synced now is whole.
     pub fn free_kept(&mut self) {
-        if let Some(kept) = &mut self.kept {
-            self.free.append(kept);
+        if let Some([since, before]) = &mut self.kept {
+            self.free.append(before);
+            std::mem::swap(since, before);
         }
     }
 }

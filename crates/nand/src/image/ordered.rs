@@ -5,10 +5,12 @@
 //! *groups* to a log inside the image; data of units go to free slots at once. Invariants:
 //! - A group counts only if it is whole, follows the group before it, and, being the last, all the data that were
 //!   written with it are there. One sync therefore makes the data and the group durable together.
-//! - No byte that an earlier group names is overwritten before a later group is durable: a slot given up is free
-//!   only then ([`crate::Nand::sync_end`]), and records in place change only when the log says the same.
-//! - The log is reused from its start when all it says is in place and synced. Sequence numbers go on, so that what is
-//!   left of the old log does not follow the new one.
+//! - Data that a group names are not overwritten before two later groups are durable ([`crate::Nand::sync_end`]): before
+//!   one is, they may be needed; and before the next one is, they prove that the group is whole. Records in place change
+//!   only when the log says the same.
+//! - The log is reused from its start when all it says is in place and synced, and when that is said by an empty group
+//!   in its first sector, synced before any other group. Otherwise a torn new group could leave the first old ones, which
+//!   would be put over what is newer. Sequence numbers go on, so that no old group follows a new one.
 //!
 //! A group that is lost takes with it only what was not synced. To the drive it is a process that was killed earlier.
 
@@ -213,12 +215,13 @@ pub(super) struct Ordered {
 impl Ordered {
     /// Takes over a file in which everything is in place, and makes that durable.
     pub fn new(records: Overlay, file: File, place: LogPlace, sequence: u64) -> io::Result<Ordered> {
+        empty_log(&file, place, sequence)?;
         file.sync_all()?;
         Ok(Ordered {
             records,
             file: Arc::new(file),
             place,
-            head: 0,
+            head: SECTOR,
             sequence,
             entries: Vec::new(),
             slots: Vec::new(),
@@ -308,17 +311,16 @@ impl Ordered {
         self.records.changed().try_for_each(|(at, piece)| self.write_raw(piece, at))?;
         self.sync_raw()?;
         self.records.forget();
-        self.head = 0;
-        Ok(())
+        self.sequence += 1;
+        self.write_raw(&encode(self.sequence, &[], &[]), self.place.log_at)?;
+        self.head = SECTOR;
+        self.sync_raw()
     }
 
     /// Leaves a file that needs no log.
     pub fn close(&mut self) -> io::Result<()> {
         self.sync()?;
-        self.put_in_place()?;
-        self.sequence += 1;
-        empty_log(&self.file, self.place, self.sequence)?;
-        self.sync_raw()
+        self.put_in_place()
     }
 }
 
