@@ -20,6 +20,18 @@ use crate::transaction::{Transaction, Value};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Namespace(pub(crate) NamespaceId);
 
+impl Namespace {
+    /// Its number, for callers that cannot hold a `Namespace`.
+    pub fn number(self) -> u32 {
+        self.0.0
+    }
+
+    /// The namespace of a number. One that does not exist is refused when it is used.
+    pub fn from_number(number: u32) -> Namespace {
+        Namespace(NamespaceId(number))
+    }
+}
+
 /// What the store has done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {

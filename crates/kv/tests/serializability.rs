@@ -19,6 +19,7 @@ const THREADS: u64 = 4;
 fn profile(seed: u64) -> Profile {
     let mut profile = Profile::load(["tlc-nvme", "tlc-nvme-plp"][seed as usize % 2]).unwrap();
     profile.capacity_bytes = [16, 128][seed as usize % 2] << 20;
+    profile.over_provisioning_percent = 40.0;
     profile
 }
 
