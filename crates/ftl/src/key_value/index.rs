@@ -126,7 +126,7 @@ impl Index {
 
     #[inline]
     fn home(&self, hash: u64) -> usize {
-        (u128::from(hash) * u128::from(self.homes) >> 64) as usize
+        ((u128::from(hash) * u128::from(self.homes)) >> 64) as usize
     }
 
     /// The entries from a hash on, in the order of hashes.
