@@ -498,6 +498,7 @@ impl Ftl {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::key_value::NamespaceId;
 
     fn sample() -> Contents {
         let hint = Hint {
@@ -524,7 +525,10 @@ mod tests {
             ],
             runs: vec![(Generation(9), 0, 2), (Generation(9), 1, 4)],
             last_namespace: 3,
-            namespaces: Vec::new(),
+            namespaces: vec![
+                NamespaceContents::sample(NamespaceId(1), 0),
+                NamespaceContents::sample(NamespaceId(3), 200),
+            ],
             chunks: vec![(0, (0..1024).collect()), (4, vec![1, 0, 3])],
         }
     }

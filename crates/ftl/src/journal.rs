@@ -262,6 +262,16 @@ mod tests {
             Record::BatchWhole { id: seq },
             Record::LogWhole { generation: Generation(11), attempt: 5, last: 6 },
             Record::GroupWhole { group: seq },
+            Record::NamespaceMade {
+                namespace: NamespaceId(7),
+                attributes: NamespaceAttributes {
+                    logs: 0x0012_3456,
+                    expected_records: 1 << 40,
+                    load_factor_percent: 95,
+                },
+                step: seq,
+            },
+            Record::NamespaceDeleted { namespace: NamespaceId(8), step: seq },
         ]
     }
 

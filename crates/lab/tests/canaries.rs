@@ -69,6 +69,7 @@ fn canaries() -> Vec<Canary> {
         canary(Guard::TrimsOfUntouchedChunks, ANY, random(MAPPINGS), 50),
         canary(Guard::PutMembersCountAlone, ANY, random(RECORDS), 50),
         canary(Guard::TombstoneDropped, ANY, random(RECORDS), 100),
+        canary(Guard::WaitingKeepsVersion, PROTECTED, random(RECORDS), 100),
         canary(Guard::RecordTakesNewVersion, ANY, random(RECORDS), 100),
         canary(Guard::CopyBeforeJournal, WRITTEN_THROUGH, random(SHARES), 100),
     ]

@@ -15,6 +15,7 @@ use super::KvRecord;
 use super::key::{Key, NamespaceId, RecordPlace};
 use super::plan::{Piece, Plan};
 use super::record::{CHUNK_BYTES, HEADER_BYTES, Header, UnitImage, spare};
+use crate::canary::{self, Guard};
 use crate::error::FtlError;
 use crate::ftl::Ftl;
 use crate::page_image::PageImage;
@@ -246,6 +247,7 @@ impl Ftl {
             self.forget(namespace, &key, at_ns)?;
             let place = RecordPlace { ppn, chunk: waiting.chunk, chunks: waiting.header.chunks() };
             self.name(namespace, &key, (0, 0), tombstone, place);
+            self.key_value.buffer.latest.remove(&(namespace, key));
         }
         Ok(())
     }
@@ -258,6 +260,9 @@ impl Ftl {
     /// A checkpoint is about to be programmed, and does not have what waits: that takes versions after it. What was
     /// replaced goes: behind the checkpoint it would pass for a copy of what the checkpoint has.
     pub(crate) fn renew_waiting(&mut self) -> Result<(), FtlError> {
+        if canary::out(Guard::WaitingKeepsVersion) {
+            return Ok(());
+        }
         let old = std::mem::take(&mut self.key_value.buffer.units);
         let old_first = self.key_value.buffer.first;
         self.key_value.buffer.first += old.len() as u64;

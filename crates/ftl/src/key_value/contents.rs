@@ -1,6 +1,11 @@
 //! Namespaces and their indexes in a checkpoint, as 64-bit numbers.
 
+#[cfg(test)]
+use tantalum_nand::Ppn;
+
 use super::index::{Entry, Index};
+#[cfg(test)]
+use super::key::RecordPlace;
 use super::key::{NamespaceAttributes, NamespaceId};
 use super::record::UNIT_CHUNKS;
 use super::{KeyValue, Namespace};
@@ -34,6 +39,20 @@ impl KeyValue {
 }
 
 impl NamespaceContents {
+    /// One with so many entries, for tests.
+    #[cfg(test)]
+    pub fn sample(namespace: NamespaceId, entries: u32) -> NamespaceContents {
+        let place = |number| RecordPlace { ppn: Ppn(number), chunk: (number % 60) as u8, chunks: 4 };
+        let entry = |number| Entry {
+            hash: u64::from(number) << 40,
+            place: place(number),
+            continuations: 9,
+            key_length: 16,
+        };
+        let attributes = NamespaceAttributes { expected_records: 1 << 33, ..NamespaceAttributes::default() };
+        NamespaceContents { namespace, attributes, entries: (0..entries).map(entry).collect() }
+    }
+
     /// The index with these entries.
     pub(super) fn index(&self) -> Index {
         let mut index = Index::new(&self.attributes);

@@ -79,6 +79,8 @@ pub(crate) struct Index {
 
 const LEAST_HOMES: u64 = 64;
 const BEYOND: u64 = 64;
+/// An index is not made larger than 1 GiB before there are records.
+const MOST_HOMES_AT_ONCE: u64 = 1 << 26;
 
 impl Index {
     /// An empty index with room for the expected records.
@@ -89,7 +91,7 @@ impl Index {
             entries: 0,
             load_factor_percent: attributes.load_factor_percent,
         };
-        index.resize(index.homes_for(attributes.expected_records));
+        index.resize(index.homes_for(attributes.expected_records).min(MOST_HOMES_AT_ONCE));
         index
     }
 
@@ -124,7 +126,7 @@ impl Index {
 
     #[inline]
     fn home(&self, hash: u64) -> usize {
-        (u128::from(hash) * u128::from(self.homes) >> 64) as usize
+        ((u128::from(hash) * u128::from(self.homes)) >> 64) as usize
     }
 
     /// The entries from a hash on, in the order of hashes.
