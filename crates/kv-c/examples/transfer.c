@@ -1,4 +1,4 @@
-/* Moves money between two accounts, and shows what is refused. cc transfer.c -ltantalum_kv */
+/* Moves money between two accounts, and shows what is refused. cc transfer.c -ltantalum_c */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -23,7 +23,7 @@ fn the_example_compiles_and_runs() {
     let folder = tempfile::tempdir().unwrap();
     // the libraries lie beside the folder of the tests
     let libraries = std::env::current_exe().unwrap().parent().unwrap().to_owned();
-    let shared = libraries.join("libtantalum_kv.so");
+    let shared = libraries.join("libtantalum_c.so");
     let libraries = if shared.exists() { libraries } else { libraries.parent().unwrap().to_owned() };
     let program = folder.path().join("transfer");
     let compiled = Command::new("cc")
@@ -33,7 +33,7 @@ fn the_example_compiles_and_runs() {
         .arg("-L")
         .arg(&libraries)
         .arg(format!("-Wl,-rpath,{}", libraries.display()))
-        .args(["-ltantalum_kv", "-o"])
+        .args(["-ltantalum_c", "-o"])
         .arg(&program)
         .status()
         .unwrap();
