@@ -5,7 +5,6 @@
 //! promises, M1 to M6, opens the module `nand`; the image's layout opens `image::layout`.
 
 mod array;
-mod copy;
 mod counters;
 mod error;
 mod faults;

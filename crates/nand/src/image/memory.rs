@@ -4,7 +4,6 @@ use super::spare_buffers::{BufferId, SpareBuffers};
 use super::{Image, MAX_PROTECTED_BYTES, PageRecord, SavedRecords};
 use memmap2::MmapMut;
 
-use crate::copy::copy_past_cache;
 use crate::error::NandError;
 use crate::geometry::{BlockId, Geometry, PageId, UNIT_BYTES, UNIT_SPARE_BYTES, UnitSpare};
 use crate::nand::Block;
@@ -80,7 +79,7 @@ impl Image for MemoryImage {
             self.chunks.push(chunk);
         }
         self.written_slots = self.written_slots.max(slot.index() + 1);
-        copy_past_cache(&mut self.chunks[chunk][range], data);
+        self.chunks[chunk][range].copy_from_slice(data);
         Ok(())
     }
 
