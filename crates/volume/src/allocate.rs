@@ -38,7 +38,7 @@ impl Volume {
         let generous = units.max(inode.reserved_units.saturating_add(step)).min(units_of(MOST_FILE_BYTES));
         let missing = inode.extents.missing(0, generous);
         let reserved = if missing <= self.space.units() { generous } else { units };
-        self.allocate(file, 0, reserved)?;
+        self.place_units(file, 0, reserved)?;
         let file = self.file_mut(file)?;
         file.inode.reserved_units = reserved;
         file.dirty = true;
@@ -47,7 +47,7 @@ impl Volume {
     }
 
     /// Gives all units in `first..end` a place, or none if there is not enough free space.
-    pub(crate) fn allocate(&mut self, file: FileId, first: u32, end: u32) -> Result<(), VolumeError> {
+    pub(crate) fn place_units(&mut self, file: FileId, first: u32, end: u32) -> Result<(), VolumeError> {
         let extents = &self.file(file)?.inode.extents;
         if extents.gap(first, end).is_none() {
             return Ok(());

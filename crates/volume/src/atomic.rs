@@ -30,7 +30,7 @@ impl Volume {
         self.file(file)?;
         for &(unit, data) in writes {
             let (first, end) = check_units(unit.saturating_mul(UNIT_BYTES as u64), data)?;
-            self.allocate(file, first, end)?;
+            self.place_units(file, first, end)?;
         }
         self.prepare_new_size(file, new_size)?;
         let mut batch = self.place_writes(file, writes)?;

@@ -98,6 +98,87 @@ pub enum VolumeError {
         /// The limit.
         most: usize,
     },
+    /// Something that is not done yet.
+    #[error("not supported")]
+    Unsupported,
+    /// A folder was needed.
+    #[error("file {0} is not a folder")]
+    NotAFolder(FileId),
+    /// Something other than a folder was needed.
+    #[error("file {0} is a folder")]
+    IsAFolder(FileId),
+    /// A file with content was needed.
+    #[error("file {0} has no content that can be read or written")]
+    NotARegularFile(FileId),
+    /// A symbolic link was needed.
+    #[error("file {0} is not a symbolic link")]
+    NotASymbolicLink(FileId),
+    /// A folder that is removed or replaced must be empty.
+    #[error("folder {0} is not empty")]
+    FolderNotEmpty(FileId),
+    /// The root, or a folder moved into itself.
+    #[error("folder {0} cannot be moved into itself, nor the root folder be moved or removed")]
+    IntoItself(FileId),
+    /// A symbolic link's target that is empty or too long.
+    #[error("a symbolic link's target has 1 to {most} bytes, this one has {bytes}")]
+    BadTarget {
+        /// Its length.
+        bytes: usize,
+        /// The limit.
+        most: usize,
+    },
+    /// Names of one file beyond what POSIX lets it count.
+    #[error("file {file} has {links} names, more than that it cannot have")]
+    TooManyLinks {
+        /// The file.
+        file: FileId,
+        /// Names that it has.
+        links: u32,
+    },
+    /// An extended attribute that the file does not have.
+    #[error("file {file} has no extended attribute {name:?}")]
+    AttributeNotFound {
+        /// The file.
+        file: FileId,
+        /// The attribute's name.
+        name: String,
+    },
+    /// An extended attribute that should be new and is there.
+    #[error("file {file} has an extended attribute {name:?} already")]
+    AttributeExists {
+        /// The file.
+        file: FileId,
+        /// The attribute's name.
+        name: String,
+    },
+    /// Extended attributes that are more than one file can have.
+    #[error("the file's extended attributes take {bytes} bytes, {most} is the most")]
+    AttributesTooLarge {
+        /// What they would take, with their names.
+        bytes: usize,
+        /// The limit.
+        most: usize,
+    },
+    /// A range that is empty where it must not be, not whole units, beyond the file's end, or that overlaps another.
+    #[error("the range of {bytes} bytes at {offset} of file {file} will not do: {why}")]
+    BadRange {
+        /// The file.
+        file: FileId,
+        /// Where the range begins.
+        offset: u64,
+        /// Its length.
+        bytes: u64,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// More units than the drive shares in one step.
+    #[error("the ranges have {units} units, the drive shares {limit} in one step")]
+    RangesTooLong {
+        /// Units asked for.
+        units: u64,
+        /// The limit.
+        limit: u64,
+    },
     /// Not whole units, where only whole units can be written.
     #[error("{bytes} bytes at {offset} are not whole units of 4096 bytes")]
     Unaligned {

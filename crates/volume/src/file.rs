@@ -11,6 +11,21 @@ use crate::space::FreeSpace;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FileId(pub(crate) u32);
 
+impl FileId {
+    /// The root folder.
+    pub const ROOT: FileId = FileId(1);
+
+    /// The file of that number, if there is one.
+    pub fn new(number: u32) -> FileId {
+        FileId(number)
+    }
+
+    /// Its number: the inode number.
+    pub fn number(self) -> u32 {
+        self.0
+    }
+}
+
 impl fmt::Display for FileId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)

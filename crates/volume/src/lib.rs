@@ -28,16 +28,22 @@ mod error;
 mod extents;
 mod file;
 mod inode;
+mod metadata;
 mod mount;
 mod names;
 mod read_write;
 mod space;
 mod superblock;
 mod transaction;
+mod tree;
 mod volume;
 mod write_back;
 
 pub use error::{Damage, UnmountError, VolumeError};
 pub use file::FileId;
 pub use inode::{ATTRIBUTE_BYTES, NAME_BYTES};
+pub use metadata::{
+    FileKind, FolderEntry, Metadata, MetadataChange, NewFile, RangeCommit, RenameMode, SetMode, Timestamp,
+    VolumeStatistics,
+};
 pub use volume::Volume;

@@ -79,7 +79,7 @@ impl Volume {
 
     /// Makes everything durable and gives the drive back. Open transactions are aborted.
     pub fn unmount(mut self) -> Result<Device, Box<UnmountError>> {
-        match self.close() {
+        match self.shut_down() {
             Ok(()) => Ok(self.drive.device),
             Err(error) => Err(Box::new(UnmountError { volume: self, error })),
         }
@@ -90,7 +90,7 @@ impl Volume {
         self.drive.device
     }
 
-    fn close(&mut self) -> Result<(), VolumeError> {
+    fn shut_down(&mut self) -> Result<(), VolumeError> {
         while let Some((&tx, _)) = self.transactions.first_key_value() {
             self.tx_abort(tx)?;
         }

@@ -25,7 +25,7 @@ impl Volume {
     }
 
     /// The file of that name.
-    pub fn lookup(&self, name: &str) -> Option<FileId> {
+    pub fn find(&self, name: &str) -> Option<FileId> {
         self.names.get(name).copied()
     }
 
@@ -38,7 +38,7 @@ impl Volume {
     /// metadata. A file that the drive does not know goes without a trace.
     pub fn remove(&mut self, name: &str) -> Result<(), VolumeError> {
         self.drive.check()?;
-        let file = self.lookup(name).ok_or_else(|| VolumeError::NameNotFound(name.to_owned()))?;
+        let file = self.find(name).ok_or_else(|| VolumeError::NameNotFound(name.to_owned()))?;
         self.check_no_transaction(file, None)?;
         self.make_room_for_names()?;
         self.forget_file(file);
@@ -49,15 +49,15 @@ impl Volume {
     pub fn rename(&mut self, from: &str, to: &str) -> Result<(), VolumeError> {
         self.drive.check()?;
         check_name(to)?;
-        let file = self.lookup(from).ok_or_else(|| VolumeError::NameNotFound(from.to_owned()))?;
+        let file = self.find(from).ok_or_else(|| VolumeError::NameNotFound(from.to_owned()))?;
         if from == to {
             return Ok(());
         }
-        if let Some(replaced) = self.lookup(to) {
+        if let Some(replaced) = self.find(to) {
             self.check_no_transaction(replaced, None)?;
         }
         self.make_room_for_names()?;
-        if let Some(replaced) = self.lookup(to) {
+        if let Some(replaced) = self.find(to) {
             self.forget_file(replaced);
         }
         self.names.remove(from);

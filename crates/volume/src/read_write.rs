@@ -62,7 +62,7 @@ impl Volume {
             return Ok(());
         }
         let end = check_end(offset.saturating_add(data.len() as u64))?;
-        self.allocate(file, (offset / UNIT) as u32, units_of(end))?;
+        self.place_units(file, (offset / UNIT) as u32, units_of(end))?;
         if offset > size {
             self.clear_tail(file)?;
         }

@@ -44,7 +44,7 @@ impl Volume {
         self.drive.check()?;
         self.transaction(tx)?;
         let (first, end) = check_units(offset, data)?;
-        self.allocate(file, first, end)?;
+        self.place_units(file, first, end)?;
         self.file_mut(file)?.touched = true;
         let mut done_ns = self.now_ns();
         for (unit, page) in (first..end).zip(data.as_chunks::<UNIT_BYTES>().0) {
