@@ -73,13 +73,12 @@ impl Drive {
     /// Writes whole units of a file now and returns when that will be done; what was written lately elsewhere is shared
     /// instead.
     pub fn write(&mut self, lpn: Lpn, data: &[u8]) -> Result<Nanoseconds, VolumeError> {
-        if self.recent.is_none() {
+        let Some(recent) = &mut self.recent else {
             return Ok(self.submit_queued(Command::Write { lpn, data, fua: false })?.done_ns);
-        }
+        };
         let (units, _) = data.as_chunks::<UNIT_BYTES>();
         let all = lpn.0..lpn.0 + units.len() as u32;
-        let sources: Vec<Option<Lpn>> =
-            units.iter().map(|unit| self.recent.as_ref()?.find(unit, all.clone())).collect();
+        let sources: Vec<Option<Lpn>> = units.iter().map(|unit| recent.find(unit, all.clone())).collect();
         let mut done_ns = self.now_ns();
         let mut first = 0;
         for run in sources.chunk_by(|a, b| a.is_some() == b.is_some()) {
@@ -121,7 +120,6 @@ impl Drive {
             let part_ns = match self.submit_queued(Command::Share { ranges: &ranges, deferred: true }) {
                 Ok(completion) => {
                     let recent = self.recent.get_or_insert_default();
-                    sources.iter().flatten().for_each(|source| recent.shared(*source));
                     recent.units_remapped += units.len() as u64;
                     completion.done_ns
                 }

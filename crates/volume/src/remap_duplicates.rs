@@ -16,7 +16,7 @@ const WINDOW_UNITS: usize = 16 * 1024;
 
 /// Shares of one unit. More copies of one content than this are no second writes, and the drive keeps a list of each
 /// place's owners.
-const MOST_SHARES: u8 = 8;
+const MOST_SHARES: u8 = 4;
 
 /// Words of a unit that make its key: one in eight of a page's words, and all of its first, where databases have
 /// numbers and checksums that change with every write.
@@ -43,21 +43,18 @@ pub(crate) struct RecentWrites {
 }
 
 impl RecentWrites {
-    /// A unit outside `but` that reads as `data`, if one is known.
-    pub fn find(&self, data: &[u8; UNIT_BYTES], but: std::ops::Range<u32>) -> Option<Lpn> {
+    /// A unit outside `but` that reads as `data`, if one is known. It is taken to be shared then.
+    pub fn find(&mut self, data: &[u8; UNIT_BYTES], but: std::ops::Range<u32>) -> Option<Lpn> {
         let lpn = *self.by_key.get(&key_of(data))?;
-        let entry = self.by_lpn.get(&lpn)?;
-        (*entry.data == *data && !but.contains(&lpn.0)).then_some(lpn)
-    }
-
-    /// The unit is going to be shared with another.
-    pub fn shared(&mut self, lpn: Lpn) {
-        if let Some(entry) = self.by_lpn.get_mut(&lpn) {
-            entry.shares += 1;
-            if entry.shares >= MOST_SHARES {
-                self.forget(lpn);
-            }
+        let entry = self.by_lpn.get_mut(&lpn)?;
+        if *entry.data != *data || but.contains(&lpn.0) {
+            return None;
         }
+        entry.shares += 1;
+        if entry.shares == MOST_SHARES {
+            self.forget(lpn);
+        }
+        Some(lpn)
     }
 
     /// The unit was written and now reads as `data`.
@@ -201,7 +198,6 @@ mod tests {
         recent.written(Lpn(5), &page(1));
         for _ in 0..MOST_SHARES {
             assert!(recent.find(&page(1), 0..0).is_some());
-            recent.shared(Lpn(5));
         }
         assert_eq!(recent.find(&page(1), 0..0), None);
     }

@@ -23,7 +23,8 @@ fn page(number: u64, version: u64) -> Vec<u8> {
 fn database(pages: u64) -> (Volume, FileId, FileId) {
     let mut volume = volume(64, LARGE_CACHE);
     volume.set_remap_duplicates(true);
-    let system = create(&mut volume, "ibdata1", &vec![0; 256 * UNIT as usize]);
+    let system = volume.create("ibdata1").unwrap();
+    volume.allocate(system, 0, 256 * UNIT, false).unwrap();
     let table = volume.create("table.ibd").unwrap();
     for number in 0..pages {
         volume.write_direct(table, number * PAGE, &page(number, 0)).unwrap();
@@ -109,6 +110,18 @@ fn a_source_that_changed_in_any_way_is_no_source() {
         assert_eq!(data, page(1, version));
     }
     assert_eq!(volume.statistics().units_remapped, 0);
+}
+
+/// Many copies of one content are no second writes: the drive would keep a list of owners for each place.
+#[test]
+fn one_unit_is_shared_a_few_times_only() {
+    let (mut volume, _, table) = database(0);
+    volume.write_direct(table, 0, &[7; 100 * UNIT as usize]).unwrap();
+    for copy in 1..20 {
+        volume.write_direct(table, copy * 100 * UNIT, &[7; 100 * UNIT as usize]).unwrap();
+    }
+    let remapped = volume.statistics().units_remapped;
+    assert!((1..200).contains(&remapped), "{remapped} of 1900 units are shares");
 }
 
 /// The home write is acknowledged only with its sync: until then it is the old page or the new one, unit by unit; the

@@ -142,7 +142,7 @@ impl Run {
         let bytes = self.rng.random_range(1..3000);
         let target = vec![b'x'; bytes];
         let number = self.attempt(
-            |model| drop(model.create(&place, kind, &target)),
+            |model| model.create(&place, kind, &target),
             |volume| match kind {
                 FileKind::SymbolicLink => volume.create_symbolic_link(folder, name, &target, &new),
                 _ => volume.create_in(folder, name, &new),

@@ -64,9 +64,11 @@ impl TreeModel {
         !self.names.keys().any(|(in_folder, _)| *in_folder == folder)
     }
 
-    pub fn create(&mut self, place: &Place, kind: FileKind, target: &[u8]) -> u32 {
+    pub fn create(&mut self, place: &Place, kind: FileKind, target: &[u8]) {
         self.last_number += 1;
         let number = self.last_number;
+        self.targets.remove(&number);
+        self.files.remove(&number);
         self.kinds.insert(number, kind);
         match kind {
             FileKind::File => drop(self.files.insert(number, ModelFile::default())),
@@ -74,7 +76,6 @@ impl TreeModel {
             _ => {}
         }
         self.link(place, number);
-        number
     }
 
     pub fn link(&mut self, place: &Place, number: u32) {
