@@ -66,10 +66,12 @@ impl Volume {
         }
     }
 
-    /// Whether a sync of the file is to make names durable: names in it, if it is a folder, or further names of it.
+    /// Whether a sync of the file is to make names durable: names in it, if it is a folder, or further names of it, or
+    /// that it has none any more. Otherwise it could be seen again after a crash, without what was synced.
     fn names_wait_for(&self, file: FileId) -> bool {
         let Some(file) = self.files.get(&file) else { return false };
         file.folder.is_some() && self.pending_names() > 0
+            || file.slot.is_none() && !self.removed.is_empty()
             || file.links.iter().any(|link| self.unnamed_links.contains(link))
     }
 

@@ -58,7 +58,9 @@ impl Run {
     }
 
     fn step(&mut self) {
-        let result = match self.rng.random_range(0..100) {
+        let roll = self.rng.random_range(0..100);
+        let old: Vec<(u32, usize)> = self.model.files.iter().map(|(n, f)| (*n, f.data.len())).collect();
+        let result = match roll {
             0..12 => self.create(),
             12..20 => self.rename(),
             20..25 => self.unlink(),
@@ -79,6 +81,12 @@ impl Run {
             96..98 => self.crash(),
             _ => self.remount(),
         };
+        if let Ok(n) = std::env::var("TRACE") {
+            let n: u32 = n.parse().unwrap();
+            let len = self.model.files.get(&n).map(|f| (f.data.len(), f.durable.data.len()));
+            eprintln!("TR {roll} {len:?} names {:?}", self.model.names.iter().filter(|(_, f)| **f == n).collect::<Vec<_>>());
+        }
+        let _ = old;
         match result {
             Err(VolumeError::Device(Status::PowerLost)) if self.cuts => self.power_comes_back(),
             other => other.expect("only a power cut may stop a step"),

@@ -161,7 +161,11 @@ impl TreeModel {
             names.iter().filter(|(_, file)| **file == number).map(|(place, _)| place.clone()).collect()
         };
         let now = of_file(&self.names);
-        if !now.is_empty() {
+        if now.is_empty() {
+            while !of_file(&self.names_since[0]).is_empty() {
+                self.names_since.remove(0);
+            }
+        } else {
             while !now.iter().all(|place| self.names_since[0].get(place) == Some(&number)) {
                 self.names_since.remove(0);
             }
@@ -197,7 +201,14 @@ pub fn is_allowed(before: &TreeModel, after: &TreeModel, seen: &Seen) -> Result<
     for (number, data) in &seen.contents {
         let may_be = |model: &TreeModel| model.files.get(number).is_some_and(|file| file.allows(data, 0));
         if !may_be(before) && !may_be(after) {
-            return Err(format!("content of file {number} that never was, {} bytes", data.len()));
+            let durable = |model: &TreeModel| model.files.get(number).map(|file| file.durable.data.clone());
+            let (before, after) = (durable(before), durable(after));
+            let difference = after.iter().flat_map(|durable| durable.iter().zip(data).position(|(a, b)| a != b)).next();
+            let sizes = (before.map(|data| data.len()), after.map(|data| data.len()));
+            return Err(format!(
+                "content of file {number} that never was: {} bytes, durable {sizes:?}, differs at {difference:?}",
+                data.len()
+            ));
         }
     }
     Ok(())
