@@ -115,6 +115,10 @@ impl Volume {
         while let Some((&tx, _)) = self.transactions.first_key_value() {
             self.tx_abort(tx)?;
         }
+        // A volume that is not in use is not trimmed when it is mounted, so files that are only open go now.
+        while let Some(&orphan) = self.orphans.first() {
+            self.forget_orphan(orphan);
+        }
         self.sync_all()?;
         if self.must_flush && !canary::out(Guard::ClosedBeforeTrims) {
             // A drive may lose its last trims and keep what was written after them; a volume that is not in use is

@@ -371,7 +371,7 @@ impl Volume {
 
     /// A file without a name is not open any more. What it gives up may still be named by the drive's inode, so it
     /// is given up with the last that is removed.
-    fn forget_orphan(&mut self, id: FileId) {
+    pub(crate) fn forget_orphan(&mut self, id: FileId) {
         self.orphans.remove(&id);
         let mut file = self.files.remove(&id).expect("an orphan is a file");
         let end = file.inode.extents.end().max(file.inode.kept_units(file.inode.size));

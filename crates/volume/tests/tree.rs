@@ -243,6 +243,22 @@ fn an_open_file_outlives_its_name_until_it_is_closed_or_the_host_crashes() {
     assert_eq!(volume.free_units(), free);
 }
 
+/// An unmounted volume is not trimmed when it is mounted: what a file had that was only open was found again in the
+/// next file.
+#[test]
+fn a_removed_file_that_is_open_is_gone_when_the_volume_is_unmounted() {
+    let mut volume = volume(1, LARGE_CACHE);
+    let f = file(&mut volume, ROOT, "f", &[7; 100 * 4096]);
+    volume.sync_all().unwrap();
+    volume.open(f).unwrap();
+    volume.unlink(ROOT, b"f", at(1)).unwrap();
+    volume.sync_names().unwrap();
+    let mut volume = remount(volume, LARGE_CACHE);
+    let all = volume.create("all").unwrap();
+    volume.allocate(all, 0, volume.free_units() * 4096, false).unwrap();
+    assert!(content(&mut volume, all).iter().all(|byte| *byte == 0));
+}
+
 #[test]
 fn times_change_as_posix_says_and_alone_do_not_cost_an_inode() {
     let mut volume = volume(8, LARGE_CACHE);

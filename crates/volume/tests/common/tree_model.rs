@@ -203,7 +203,8 @@ pub fn is_allowed(before: &TreeModel, after: &TreeModel, seen: &Seen) -> Result<
         if !may_be(before) && !may_be(after) {
             let durable = |model: &TreeModel| model.files.get(number).map(|file| file.durable.data.clone());
             let (before, after) = (durable(before), durable(after));
-            let difference = after.iter().flat_map(|durable| durable.iter().zip(data).position(|(a, b)| a != b)).next();
+            let difference =
+                after.iter().flat_map(|durable| durable.iter().zip(data).position(|(a, b)| a != b)).next();
             let sizes = (before.map(|data| data.len()), after.map(|data| data.len()));
             return Err(format!(
                 "content of file {number} that never was: {} bytes, durable {sizes:?}, differs at {difference:?}",
