@@ -11,18 +11,25 @@ use crate::error::VolumeError;
 pub(crate) struct Drive {
     pub device: Device,
     pub clock: Clock,
+    /// When the last command was issued.
+    issued_ns: Nanoseconds,
     stopped: Option<Status>,
 }
 
 impl Drive {
     pub fn new(device: Device) -> Drive {
         let clock = Clock::virtual_from(device.time_ns());
-        Drive { device, clock, stopped: None }
+        Drive { device, clock, issued_ns: 0, stopped: None }
     }
 
     pub fn try_clone(&self) -> Option<Drive> {
         let device = self.device.try_clone()?;
-        Some(Drive { device, clock: self.clock, stopped: self.stopped.clone() })
+        Some(Drive {
+            device,
+            clock: self.clock,
+            issued_ns: self.issued_ns,
+            stopped: self.stopped.clone(),
+        })
     }
 
     pub fn now_ns(&self) -> Nanoseconds {
@@ -31,6 +38,12 @@ impl Drive {
 
     pub fn wait_until(&mut self, ns: Nanoseconds) {
         self.clock.wait_until(ns);
+    }
+
+    /// Another client goes on, whose time is `now_ns`: earlier than another's wait may end, but not than its last
+    /// command.
+    pub fn begin_at(&mut self, now_ns: Nanoseconds) {
+        self.clock = Clock::virtual_from(now_ns.max(self.issued_ns));
     }
 
     /// Refuses with the error that stopped the drive, if one did.
@@ -44,7 +57,8 @@ impl Drive {
     /// Issues a command now and does not wait for it.
     pub fn submit_queued(&mut self, command: Command<'_>) -> Result<Completion, VolumeError> {
         self.check()?;
-        self.device.submit(command, self.clock.now_ns()).map_err(|status| {
+        self.issued_ns = self.clock.now_ns();
+        self.device.submit(command, self.issued_ns).map_err(|status| {
             if matches!(status, Status::PowerLost | Status::Image(_)) {
                 self.stopped = Some(status.clone());
             }
