@@ -121,14 +121,13 @@ impl Control {
         line.push('\n');
         let mut answer = String::new();
         let asked = self.stream.get_mut().write_all(line.as_bytes());
-        let answered = asked.and_then(|()| self.stream.read_line(&mut answer)).and_then(|bytes| match bytes {
-            0 => Err(io::ErrorKind::UnexpectedEof.into()),
-            _ => serde_json::from_str(&answer).map_err(io::Error::from),
-        });
+        let answered =
+            asked.and_then(|()| self.stream.read_line(&mut answer)).and_then(|bytes| match bytes {
+                0 => Err(io::ErrorKind::UnexpectedEof.into()),
+                _ => serde_json::from_str(&answer).map_err(io::Error::from),
+            });
         match answered {
-            Ok(Response::Error(message)) => {
-                Err(ControlError::Refused { image: self.image.clone(), message })
-            }
+            Ok(Response::Error(message)) => Err(ControlError::Refused { image: self.image.clone(), message }),
             Ok(response) => Ok(response),
             Err(error) => Err(ControlError::Broken { image: self.image.clone(), error }),
         }

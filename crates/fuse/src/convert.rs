@@ -93,9 +93,7 @@ pub(crate) fn timestamp(time: SystemTime) -> Timestamp {
             let seconds = -(before.as_secs() as i64);
             match before.subsec_nanos() {
                 0 => Timestamp { seconds, nanoseconds: 0 },
-                nanoseconds => {
-                    Timestamp { seconds: seconds - 1, nanoseconds: 1_000_000_000 - nanoseconds }
-                }
+                nanoseconds => Timestamp { seconds: seconds - 1, nanoseconds: 1_000_000_000 - nanoseconds },
             }
         }
     }

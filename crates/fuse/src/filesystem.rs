@@ -137,9 +137,7 @@ impl Filesystem for Requests {
 
     fn symlink(&self, request: &Request, folder: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         let target = target.as_os_str().as_bytes();
-        self.0.serve(reply, |host| {
-            host.make_symbolic_link(request.into(), folder, name.as_bytes(), target)
-        });
+        self.0.serve(reply, |host| host.make_symbolic_link(request.into(), folder, name.as_bytes(), target));
     }
 
     fn rename(

@@ -35,12 +35,7 @@ pub(crate) struct Changed {
 
 impl Front {
     pub fn new(host: Host, pace: Pace) -> Front {
-        Front {
-            host: Mutex::new(Some(host)),
-            pace,
-            buffers: Mutex::default(),
-            changed: Mutex::new(None),
-        }
+        Front { host: Mutex::new(Some(host)), pace, buffers: Mutex::default(), changed: Mutex::new(None) }
     }
 
     /// Does something on the volume. Without power, and when the volume is closed, the answer is `EIO`.
@@ -118,11 +113,7 @@ impl Front {
     }
 
     /// Does an ioctl and answers when the kernel has dropped what it had cached of changed files.
-    pub fn ioctl(
-        &self,
-        reply: ReplyIoctl,
-        request: impl FnOnce(&mut Host) -> Outcome<Done>,
-    ) {
+    pub fn ioctl(&self, reply: ReplyIoctl, request: impl FnOnce(&mut Host) -> Outcome<Done>) {
         let (outcome, done_ns) = self.with(request);
         let changed = self.changed.lock().clone();
         self.pace.finish(done_ns, outcome, move |outcome| match outcome {

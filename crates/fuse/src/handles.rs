@@ -77,7 +77,10 @@ mod tests {
         let mut handles = Handles::default();
         let handle = handles.open(FileId::ROOT, OpenFlags(O_RDONLY));
         let token = handles.issue_token(handle);
-        assert_eq!(handles.of_token(token), Some(OpenFile { file: FileId::ROOT, reads: true, writes: false }));
+        assert_eq!(
+            handles.of_token(token),
+            Some(OpenFile { file: FileId::ROOT, reads: true, writes: false })
+        );
         assert_eq!(handles.of_token(token ^ 1), None);
         handles.close(handle);
         assert_eq!(handles.of_token(token), None);

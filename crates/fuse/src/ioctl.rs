@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn nonsense_is_refused() {
         let fields = [0; 80];
-        let (einval, enotty) = (Errno::EINVAL.into(), Errno::ENOTTY.into());
+        let (einval, enotty): (i32, i32) = (Errno::EINVAL.into(), Errno::ENOTTY.into());
         assert_eq!(errno(Request::parse(0x5401, &[], 0)), enotty, "a terminal's");
         assert_eq!(errno(Request::parse(command(WRITE, 9, 8), &fields[..8], 0)), enotty, "no such number");
         assert_eq!(errno(Request::parse(command(WRITE, TOKEN, 8), &fields[..8], 0)), einval, "direction");

@@ -125,9 +125,20 @@ pub fn mount_point_of(image: &Path) -> Option<PathBuf> {
     mounted_images().into_iter().find(|mounted| mounted.image == image).map(|mounted| mounted.folder)
 }
 
-/// Whether a volume can be mounted on a folder. Its path without symbolic links.
+/// Whether nobody answers for what is mounted on a folder.
+fn is_dead(folder: &Path) -> bool {
+    let error = fs::metadata(folder).err();
+    error.is_some_and(|error| error.raw_os_error() == Some(Errno::ENOTCONN as i32))
+}
+
+/// Whether a volume can be mounted on a folder. Its path without symbolic links. What is left of a mount whose process
+/// was killed is cleared away.
 pub(crate) fn check(folder: &Path) -> Result<PathBuf, MountPointError> {
     if let Some(image) = image_mounted_on(folder) {
+        if is_dead(folder) {
+            unmount(folder)?;
+            return check(folder);
+        }
         return Err(MountPointError::Mounted { path: folder.to_path_buf(), image });
     }
     let missing = |error| MountPointError::Missing { path: folder.to_path_buf(), error };
@@ -167,7 +178,8 @@ pub(crate) fn detach(folder: &Path) {
 fn unmount_by_helper(path: PathBuf) -> Result<(), MountPointError> {
     let refused = |why: String| MountPointError::Refused { path: path.clone(), why };
     let output = Command::new("fusermount3").arg("-u").arg("--").arg(&path).output();
-    let output = output.map_err(|error| refused(format!("fusermount3: {error}; install the package fuse3")))?;
+    let output =
+        output.map_err(|error| refused(format!("fusermount3: {error}; install the package fuse3")))?;
     let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     match output.status.success() {
         true => Ok(()),

@@ -24,12 +24,7 @@ impl Drive {
 
     pub fn try_clone(&self) -> Option<Drive> {
         let device = self.device.try_clone()?;
-        Some(Drive {
-            device,
-            clock: self.clock,
-            issued_ns: self.issued_ns,
-            stopped: self.stopped.clone(),
-        })
+        Some(Drive { device, clock: self.clock, issued_ns: self.issued_ns, stopped: self.stopped.clone() })
     }
 
     pub fn now_ns(&self) -> Nanoseconds {

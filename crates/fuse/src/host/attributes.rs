@@ -65,7 +65,8 @@ impl Host {
         let ended = libc::S_ISUID | if group_runs { libc::S_ISGID } else { 0 };
         if mode & ended != 0 {
             let permissions = Some((mode & !ended) as u16);
-            self.volume.change_metadata(file, &MetadataChange { permissions, ..MetadataChange::default() })?;
+            self.volume
+                .change_metadata(file, &MetadataChange { permissions, ..MetadataChange::default() })?;
         }
         match self.volume.remove_extended_attribute(file, CAPABILITY) {
             Ok(()) | Err(VolumeError::AttributeNotFound { .. }) => Ok(()),

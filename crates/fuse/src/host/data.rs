@@ -57,7 +57,11 @@ impl Host {
 
     pub fn sync(&mut self, inode: INodeNo, data_only: bool) -> Outcome<()> {
         let file = file_of(inode)?;
-        if data_only { self.volume.sync_data(file)? } else { self.volume.sync(file)? }
+        if data_only {
+            self.volume.sync_data(file)?
+        } else {
+            self.volume.sync(file)?
+        }
         Ok(())
     }
 

@@ -25,12 +25,7 @@ struct Entry {
 }
 
 impl Host {
-    pub fn read_folder(
-        &mut self,
-        inode: INodeNo,
-        offset: u64,
-        reply: &mut ReplyDirectory,
-    ) -> Outcome<()> {
+    pub fn read_folder(&mut self, inode: INodeNo, offset: u64, reply: &mut ReplyDirectory) -> Outcome<()> {
         self.each_entry(inode, offset, |_, entry| {
             let name = OsStr::from_bytes(&entry.name);
             Ok(reply.add(inode_number(entry.file), entry.offset, entry.kind, name))
