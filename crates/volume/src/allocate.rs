@@ -29,8 +29,8 @@ impl Volume {
     pub fn reserve(&mut self, file: FileId, bytes: u64) -> Result<(), VolumeError> {
         self.drive.check()?;
         let units = units_of(check_end(bytes)?);
-        let inode = &self.file(file)?.inode;
-        if units <= inode.reserved_units {
+        let inode = &self.content_file(file)?.inode;
+        if units <= inode.reserved_units && inode.reserved_by_program {
             return Ok(());
         }
         let step = inode.extents.units().clamp(*RESERVE_UNITS.start(), *RESERVE_UNITS.end());
@@ -40,7 +40,8 @@ impl Volume {
         let reserved = if missing <= self.space.units() { generous } else { units };
         self.place_units(file, 0, reserved)?;
         let file = self.file_mut(file)?;
-        file.inode.reserved_units = reserved;
+        file.inode.reserved_units = reserved.max(file.inode.reserved_units);
+        file.inode.reserved_by_program = true;
         file.dirty = true;
         file.touched = true;
         Ok(())
@@ -114,7 +115,7 @@ impl Volume {
         for (&id, file) in files.iter_mut().filter(|&(&id, _)| id != growing) {
             let kept = file.inode.kept_units(file.inode.size);
             cache.remove_units(id, kept..file.inode.extents.end().max(kept));
-            file.give_up_from(kept, space);
+            file.give_up(kept, u32::MAX, space);
         }
     }
 }

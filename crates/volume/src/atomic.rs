@@ -27,7 +27,7 @@ impl Volume {
         new_size: Option<u64>,
     ) -> Result<(), VolumeError> {
         self.drive.check()?;
-        self.file(file)?;
+        self.content_file(file)?;
         for &(unit, data) in writes {
             let (first, end) = check_units(unit.saturating_mul(UNIT_BYTES as u64), data)?;
             self.place_units(file, first, end)?;

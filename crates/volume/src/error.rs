@@ -59,8 +59,8 @@ pub enum VolumeError {
         /// Units that are free.
         free: u64,
     },
-    /// All units of the inode table are taken.
-    #[error("the volume's inode table is full: it has {slots} units")]
+    /// All units of the inode table are taken, and there is no free space for it to grow into.
+    #[error("the volume's inode table is full: it has {slots} units and cannot grow")]
     TableFull {
         /// Units of the table.
         slots: u32,
@@ -91,16 +91,16 @@ pub enum VolumeError {
     #[error("there is a file named {0:?} already")]
     NameExists(String),
     /// A name that no file may have.
-    #[error("a file name has 1 to {most} bytes and no NUL, this one has {bytes} bytes")]
+    #[error("a file name has 1 to {most} bytes, no NUL and no slash, and is not . or ..; this one has {bytes} bytes")]
     BadName {
         /// Its length.
         bytes: usize,
         /// The limit.
         most: usize,
     },
-    /// Something that is not done yet.
-    #[error("not supported")]
-    Unsupported,
+    /// A file that is closed more often than it was opened.
+    #[error("file {0} is not open")]
+    NotOpen(FileId),
     /// A folder was needed.
     #[error("file {0} is not a folder")]
     NotAFolder(FileId),
@@ -214,15 +214,30 @@ pub enum Damage {
         /// What its content has.
         computed: u32,
     },
-    /// Neither an inode nor a continuation of one.
+    /// Neither an inode nor a continuation nor a link.
     #[error("it is of no known kind")]
     Kind,
-    /// The name is empty, too long or not UTF-8.
+    /// The name is empty or too long, or has bytes that no name has.
     #[error("its file name is not valid")]
     Name,
-    /// Another inode has the same name.
+    /// The extended attributes or a symbolic link's target cannot be read.
+    #[error("its extended attributes are not valid")]
+    Properties,
+    /// Another inode or link has the same name in the same folder.
     #[error("its file name is another file's as well")]
     DuplicateName,
+    /// Another inode has the same number.
+    #[error("its inode number {number} is another file's as well")]
+    DuplicateNumber {
+        /// The number.
+        number: u32,
+    },
+    /// The folder that it names is none, or does not lie below the root.
+    #[error("file {number}, its folder or its target, is not there or not below the root")]
+    Lost {
+        /// The number of what is missing or out of reach.
+        number: u32,
+    },
     /// A count that the unit has no room for.
     #[error("it claims {count} entries, {most} is the most")]
     Count {

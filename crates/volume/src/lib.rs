@@ -25,13 +25,20 @@ mod checksum;
 mod commit;
 mod drive;
 mod error;
+mod extended_attributes;
 mod extents;
 mod file;
+mod folder;
 mod inode;
+mod link;
 mod metadata;
+mod metadata_changes;
 mod mount;
-mod names;
+mod name;
+mod properties;
 mod read_write;
+mod root;
+mod slots;
 mod space;
 mod superblock;
 mod transaction;
@@ -41,7 +48,8 @@ mod write_back;
 
 pub use error::{Damage, UnmountError, VolumeError};
 pub use file::FileId;
-pub use inode::{ATTRIBUTE_BYTES, NAME_BYTES};
+pub use inode::ATTRIBUTE_BYTES;
+pub use name::NAME_BYTES;
 pub use metadata::{
     FileKind, FolderEntry, Metadata, MetadataChange, NewFile, RangeCommit, RenameMode, SetMode, Timestamp,
     VolumeStatistics,

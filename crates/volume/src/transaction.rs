@@ -43,6 +43,7 @@ impl Volume {
     pub fn tx_write(&mut self, tx: TxId, file: FileId, offset: u64, data: &[u8]) -> Result<(), VolumeError> {
         self.drive.check()?;
         self.transaction(tx)?;
+        self.content_file(file)?;
         let (first, end) = check_units(offset, data)?;
         self.place_units(file, first, end)?;
         self.file_mut(file)?.touched = true;

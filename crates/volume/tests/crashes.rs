@@ -204,7 +204,7 @@ fn data_that_are_not_whole_units_are_refused_where_only_units_go() {
 
 #[test]
 fn more_names_than_a_batch_holds_become_durable_in_order() {
-    let mut volume = Volume::format(device_with_batches_of(4, 8), LARGE_CACHE).unwrap();
+    let mut volume = Volume::format(device_with_batches_of(8, 8), LARGE_CACHE).unwrap();
     for i in 0..20 {
         create(&mut volume, &format!("file {i}"), format!("content {i}").as_bytes());
     }
