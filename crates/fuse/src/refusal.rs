@@ -44,7 +44,6 @@ fn errno_of(error: &VolumeError) -> Errno {
         | VolumeError::BadRange { .. }
         | VolumeError::Unaligned { .. } => Errno::EINVAL,
         VolumeError::InTransaction { .. } => Errno::EBUSY,
-        VolumeError::Unsupported => Errno::EOPNOTSUPP,
         VolumeError::Device(status) => errno_of_status(status),
         _ => Errno::EIO,
     }
