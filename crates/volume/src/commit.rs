@@ -97,7 +97,10 @@ impl Volume {
     /// Writes inodes and all names that wait, in one batch. The names are applied; the inodes are not yet.
     fn write_batch(&mut self, changes: &[InodeChange]) -> Result<(), VolumeError> {
         let renamed = self.renamed_inodes(changes);
-        let links = self.unnamed_links.iter().map(|slot| (self.superblock.slot_lpn(*slot), self.links[slot].encode()));
+        let links = self
+            .unnamed_links
+            .iter()
+            .map(|slot| (self.superblock.slot_lpn(*slot), self.links[slot].encode()));
         let links: Vec<(Lpn, Box<LinkUnit>)> = links.collect();
         let mut writes: Vec<(Lpn, &[u8])> = Vec::with_capacity(changes.len() + self.pending_names());
         writes.extend(changes.iter().map(|change| (change.lpn, change.unit.as_bytes())));

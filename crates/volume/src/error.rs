@@ -91,7 +91,9 @@ pub enum VolumeError {
     #[error("there is a file named {0:?} already")]
     NameExists(String),
     /// A name that no file may have.
-    #[error("a file name has 1 to {most} bytes, no NUL and no slash, and is not . or ..; this one has {bytes} bytes")]
+    #[error(
+        "a file name has 1 to {most} bytes, no NUL and no slash, and is not . or ..; this one has {bytes} bytes"
+    )]
     BadName {
         /// Its length.
         bytes: usize,

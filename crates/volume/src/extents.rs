@@ -169,7 +169,8 @@ impl ExtentMap {
         let start = self.position(first);
         let stop = start + taken.len();
         let head = self.extents[start..stop].first().filter(|e| e.unit < first).map(|e| e.within(0, first));
-        let tail = self.extents[start..stop].last().filter(|e| e.end() > end).map(|e| e.within(end, u32::MAX));
+        let tail =
+            self.extents[start..stop].last().filter(|e| e.end() > end).map(|e| e.within(end, u32::MAX));
         self.extents.splice(start..stop, head.into_iter().chain(tail));
         self.units -= taken.iter().map(|e| u64::from(e.units)).sum::<u64>();
         taken

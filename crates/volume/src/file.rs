@@ -106,8 +106,7 @@ impl File {
 
     /// Whether the drive knows the file, and by its first name.
     pub fn name_is_stored(&self) -> bool {
-        let is_same =
-            |stored: &Inode| stored.name == self.inode.name && stored.folder == self.inode.folder;
+        let is_same = |stored: &Inode| stored.name == self.inode.name && stored.folder == self.inode.folder;
         self.stored.as_deref().is_some_and(is_same)
     }
 

@@ -86,7 +86,8 @@ mod tests {
         folder.remove(b"c").unwrap();
         folder.remove(b"a").unwrap();
         assert!(folder.insert(b"a"[..].into(), FileId(9), None));
-        let rest: Vec<_> = folder.after(first.cookie).map(|(name, entry)| (&name[..], entry.file.0)).collect();
+        let rest: Vec<_> =
+            folder.after(first.cookie).map(|(name, entry)| (&name[..], entry.file.0)).collect();
         assert_eq!(rest, [(&b"b"[..], 2), (&b"a"[..], 9)]);
     }
 }

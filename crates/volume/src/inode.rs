@@ -290,10 +290,11 @@ impl Inode {
         inode
     }
 
-    /// The inode without content and extended attributes, as it is stored when only names are made durable.
+    /// The inode without content and attributes, as it is stored when only names are made durable.
     pub fn without_content(&self) -> Inode {
         let mut inode = self.clone_without_extents();
         (inode.size, inode.reserved_units, inode.reserved_by_program) = (0, 0, false);
+        inode.attributes = [0; ATTRIBUTE_BYTES];
         inode.properties.extended.clear();
         inode
     }

@@ -23,6 +23,7 @@ mod atomic;
 mod cache;
 mod checksum;
 mod commit;
+mod direct;
 mod drive;
 mod error;
 mod extended_attributes;
@@ -36,10 +37,14 @@ mod metadata_changes;
 mod mount;
 mod name;
 mod properties;
+mod ranges;
 mod read_write;
+mod remap_duplicates;
 mod root;
+mod share;
 mod slots;
 mod space;
+mod statistics;
 mod superblock;
 mod transaction;
 mod tree;
@@ -49,9 +54,9 @@ mod write_back;
 pub use error::{Damage, UnmountError, VolumeError};
 pub use file::FileId;
 pub use inode::ATTRIBUTE_BYTES;
-pub use name::NAME_BYTES;
 pub use metadata::{
     FileKind, FolderEntry, Metadata, MetadataChange, NewFile, RangeCommit, RenameMode, SetMode, Timestamp,
     VolumeStatistics,
 };
+pub use name::NAME_BYTES;
 pub use volume::Volume;

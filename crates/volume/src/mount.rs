@@ -179,6 +179,10 @@ impl Volume {
         for (slot, (mut inode, slots)) in std::mem::take(&mut table.inodes) {
             let lpn = self.superblock.slot_lpn(slot);
             let damaged = |damage| VolumeError::Damaged { lpn, damage };
+            let number = inode.number;
+            if self.files.contains_key(&number) {
+                return Err(damaged(Damage::DuplicateNumber { number: number.0 }));
+            }
             let continuations = table.take_continuations(slot, &slots).map_err(damaged)?;
             inode.add_continuations(continuations.iter().map(|c| &*c.unit)).map_err(damaged)?;
             for extent in inode.extents.iter() {
@@ -191,13 +195,10 @@ impl Volume {
                 self.free_slots.remove(&continuation.slot);
             }
             self.most_continuations = self.most_continuations.max(continuations.len());
-            let number = inode.number;
             self.last_file = self.last_file.max(number.0);
             let stored = Some(Box::new(inode.clone()));
             let file = File { stored, continuations, touched: true, ..File::known(inode, slot) };
-            if self.files.insert(number, file).is_some() {
-                return Err(damaged(Damage::DuplicateNumber { number: number.0 }));
-            }
+            self.files.insert(number, file);
         }
         for slot in table.links.keys() {
             self.free_slots.remove(slot);

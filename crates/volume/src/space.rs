@@ -82,8 +82,7 @@ impl FreeSpace {
     /// Takes up to `units` units in one piece where it divides the least: all of the smallest range that has as many,
     /// or of the largest there is.
     pub fn allocate_apart(&mut self, units: u32) -> Option<LpnRange> {
-        let &(length, start) =
-            self.by_size.range((units, 0)..).next().or_else(|| self.by_size.last())?;
+        let &(length, start) = self.by_size.range((units, 0)..).next().or_else(|| self.by_size.last())?;
         let range = LpnRange { lpn: Lpn(start), units: units.min(length) };
         assert!(self.claim(range), "{range:?} was found free and could not be taken");
         Some(range)

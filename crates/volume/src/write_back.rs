@@ -3,7 +3,7 @@
 //! A sync sends all dirty pages of a file at once, neighbours in one command. Between syncs the oldest dirty
 //! pages go when there are too many: one such batch is under way at a time, and who dirties more waits for it.
 
-use tantalum::{Command, Lpn, UNIT_BYTES};
+use tantalum::{Lpn, UNIT_BYTES};
 
 use crate::cache::FrameId;
 use crate::error::VolumeError;
@@ -114,8 +114,8 @@ impl Volume {
             scratch
         };
         debug_assert_eq!(data.len(), run.len() * UNIT_BYTES);
-        let completion = drive.submit_queued(Command::Write { lpn: run[0].lpn, data, fua: false })?;
-        self.write_back_done_ns = self.write_back_done_ns.max(completion.done_ns);
+        let done_ns = drive.write(run[0].lpn, data)?;
+        self.write_back_done_ns = self.write_back_done_ns.max(done_ns);
         run.iter().for_each(|page| self.cache.mark_clean(page.frame));
         Ok(())
     }

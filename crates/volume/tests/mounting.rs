@@ -58,7 +58,10 @@ fn an_inode_found_twice_is_told() {
     let mut data = [0; 4096];
     device.submit(Command::Read { lpn: Lpn(2), data: &mut data }, u64::MAX / 2).unwrap();
     device.submit(Command::Write { lpn: Lpn(5), data: &data, fua: true }, u64::MAX / 2).unwrap();
-    assert_eq!(mount_error(device), VolumeError::Damaged { lpn: Lpn(5), damage: Damage::DuplicateNumber { number: 2 } });
+    assert_eq!(
+        mount_error(device),
+        VolumeError::Damaged { lpn: Lpn(5), damage: Damage::DuplicateNumber { number: 2 } }
+    );
 }
 
 #[test]
