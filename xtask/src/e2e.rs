@@ -169,13 +169,10 @@ fn prepare(steps: &[&Step]) -> Result<Context, Failure> {
     let needed: Vec<packages::Package> = steps.iter().flat_map(|step| step.packages).copied().collect();
     packages::install(&needed)?;
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize()?;
+    // Both in one go, so that what they have in common is built once.
     Shell::new("cargo")
-        .args(["build", "--release", "--package", "tantalum-cli"])
-        .folder(&root)
-        .with_output()
-        .run()?;
-    Shell::new("cargo")
-        .args(["build", "--release", "--package", "tantalum-fuse", "--example", "passthrough"])
+        .args(["build", "--release", "--package", "tantalum-cli", "--bin", "tantalum"])
+        .args(["--package", "tantalum-fuse", "--example", "passthrough"])
         .folder(&root)
         .with_output()
         .run()?;

@@ -6,9 +6,10 @@ use std::process::{Command, Stdio};
 use std::thread;
 
 use clap::Args;
+use nix::unistd::{getegid, geteuid};
 use tantalum::{Device, DeviceError, Status};
 use tantalum_fuse::{Ending, Mounted, Options, Pacing};
-use tantalum_volume::Volume;
+use tantalum_volume::{FileId, MetadataChange, Volume};
 
 use crate::drive::ProfileOptions;
 use crate::failure::Failure;
@@ -122,7 +123,12 @@ fn open(options: &MountOptions) -> Result<Volume, Failure> {
     let mut device = device(options)?;
     let volume_failure = |error| Failure::Volume { path: path.clone(), error };
     if options.create || options.format {
-        return Volume::format(device, CACHE_BYTES).map_err(volume_failure);
+        let mut volume = Volume::format(device, CACHE_BYTES).map_err(volume_failure)?;
+        // An ordinary user's mount is for that user alone.
+        let (owner, group) = (Some(geteuid().as_raw()), Some(getegid().as_raw()));
+        let mine = MetadataChange { owner, group, ..MetadataChange::default() };
+        volume.change_metadata(FileId::ROOT, &mine).map_err(volume_failure)?;
+        return Ok(volume);
     }
     if !Volume::is_formatted(&mut device).map_err(volume_failure)? {
         let now_ns = device.time_ns();
