@@ -93,7 +93,7 @@ int main(int count, char **arguments) {
     refused(ioctl(database, TANTALUM_COMMIT(1), &nonsense), EINVAL, "an offset within a unit");
     nonsense = (struct tantalum_range){from + 1, 0, to, 0, PAGE};
     refused(ioctl(database, TANTALUM_COMMIT(1), &nonsense), EBADF, "a token of no file");
-    nonsense = (struct tantalum_range){from, 0, to, 0, 1ull << 62};
+    nonsense = (struct tantalum_range){from, 3 * PAGE, to, 0, PAGE};
     refused(ioctl(database, TANTALUM_COMMIT(1), &nonsense), EINVAL, "a range beyond the end");
     int reader = open(arguments[1], O_RDONLY);
     check(reader >= 0, "open");

@@ -9,6 +9,7 @@ use std::process::Command;
 
 use nix::errno::Errno;
 use nix::mount::{MntFlags, umount2};
+use nix::sys::statfs::statfs;
 
 /// What the mount table calls the source of a mounted volume: this, and the image's path.
 pub(crate) const SOURCE: &str = "tantalum:";
@@ -125,10 +126,9 @@ pub fn mount_point_of(image: &Path) -> Option<PathBuf> {
     mounted_images().into_iter().find(|mounted| mounted.image == image).map(|mounted| mounted.folder)
 }
 
-/// Whether nobody answers for what is mounted on a folder.
+/// Whether nobody answers for what is mounted on a folder. The kernel does not cache an answer to this.
 fn is_dead(folder: &Path) -> bool {
-    let error = fs::metadata(folder).err();
-    error.is_some_and(|error| error.raw_os_error() == Some(Errno::ENOTCONN as i32))
+    matches!(statfs(folder), Err(Errno::ENOTCONN | Errno::ECONNABORTED))
 }
 
 /// Whether a volume can be mounted on a folder. Its path without symbolic links. What is left of a mount whose process

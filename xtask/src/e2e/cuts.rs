@@ -176,7 +176,7 @@ pub fn cut(context: &Context, folder: &Path) -> Outcome {
         let folder = folder.join(format!("{profile}-{time}"));
         fs::create_dir(&folder)?;
         let options = ["--time", time, "--profile", profile];
-        let mut mounted = Mounted::create(context, &folder, "256M", &options)?;
+        let mut mounted = Mounted::create(context, &folder, "512M", &options)?;
         let mut files = no_records();
         for round in 1..=ROUNDS {
             cut_once(&mut mounted, time, round, &mut files).map_err(|failure| {
