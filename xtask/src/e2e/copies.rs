@@ -12,7 +12,7 @@ use super::{Context, Done, Outcome};
 const COPIED_UNITS: u64 = 1 << 18;
 
 pub fn run(context: &Context, folder: &Path) -> Outcome {
-    let mut mounted = Mounted::create(context, folder, "4GiB", &["--time", "none"])?;
+    let mut mounted = Mounted::create(context, folder, "20GiB", &["--time", "none"])?;
     let mut file = File::create(mounted.path("original"))?;
     for block in 0..1024u32 {
         let content: Vec<u8> = (0..1u32 << 18).flat_map(|word| (word ^ block << 18).to_le_bytes()).collect();

@@ -21,6 +21,7 @@ const FSX_SEEDS: u32 = 4;
 const FSX_CONFIGURATION: &str = "
 flen = 2000000
 [opsize]
+min = 1
 max = 70000
 [weights]
 close_open = 1
