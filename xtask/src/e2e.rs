@@ -104,12 +104,7 @@ const STEPS: &[Step] = &[
         packages: &[],
         run: cuts::cut,
     },
-    Step {
-        name: "copies",
-        about: "a copy of 1 GiB writes metadata only",
-        packages: &[],
-        run: copies::run,
-    },
+    Step { name: "copies", about: "a copy of 1 GiB writes metadata only", packages: &[], run: copies::run },
     Step {
         name: "ioctl",
         about: "the example in C commits and exchanges ranges, and nonsense is refused",
@@ -122,12 +117,7 @@ const STEPS: &[Step] = &[
         packages: &[packages::E2FSPROGS, packages::XFSPROGS, packages::BTRFS, packages::FIO],
         run: loops::run,
     },
-    Step {
-        name: "fsx",
-        about: "random operations on a file, checked",
-        packages: &[],
-        run: suites::fsx,
-    },
+    Step { name: "fsx", about: "random operations on a file, checked", packages: &[], run: suites::fsx },
     Step {
         name: "pjdfstest",
         about: "POSIX file system tests",

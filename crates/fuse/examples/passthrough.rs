@@ -224,11 +224,8 @@ fn main() -> io::Result<()> {
     let [source, folder] = &arguments[..] else {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "usage: passthrough SOURCE FOLDER"));
     };
-    let filesystem = Passthrough {
-        source: source.into(),
-        numbers: Mutex::default(),
-        files: RwLock::default(),
-    };
+    let filesystem =
+        Passthrough { source: source.into(), numbers: Mutex::default(), files: RwLock::default() };
     let threads = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8);
     let mut config = Config::default();
     config.mount_options =

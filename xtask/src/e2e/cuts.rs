@@ -113,9 +113,8 @@ fn found_number(found: &[u8], file: u64, record: u64) -> u64 {
     let word = u64::from_le_bytes(found[..8].try_into().expect("a record has words"));
     // The inverse of the odd factor, by Newton's method.
     let factor = 0x9E37_79B9_7F4A_7C15u64;
-    let inverse = (0..6).fold(factor, |inverse, _| {
-        inverse.wrapping_mul(2u64.wrapping_sub(factor.wrapping_mul(inverse)))
-    });
+    let inverse = (0..6)
+        .fold(factor, |inverse, _| inverse.wrapping_mul(2u64.wrapping_sub(factor.wrapping_mul(inverse))));
     (word ^ file << 40 ^ record << 16).wrapping_mul(inverse)
 }
 
@@ -127,7 +126,9 @@ fn no_records() -> Vec<Records> {
 /// The check itself must be able to see a record's number.
 fn check_the_check() -> Result<(), Failure> {
     let number = 5 << 32 | 77;
-    ensure(found_number(&page(3, 9, number).0, 3, 9) == number, || "a record's number is not found".to_owned())
+    ensure(found_number(&page(3, 9, number).0, 3, 9) == number, || {
+        "a record's number is not found".to_owned()
+    })
 }
 
 pub fn killed(context: &Context, folder: &Path) -> Outcome {

@@ -15,10 +15,7 @@ pub fn run(context: &Context, folder: &Path) -> Outcome {
     fs::create_dir(folder.join("taken"))?;
     fs::write(folder.join("taken/file"), "")?;
     fs::write(folder.join("text"), "no drive")?;
-    Shell::new(&context.tantalum)
-        .args(["create", "empty.tant", "--capacity", "64M"])
-        .folder(folder)
-        .run()?;
+    Shell::new(&context.tantalum).args(["create", "empty.tant", "--capacity", "64M"]).folder(folder).run()?;
     let refused = |arguments: &[&str], wanted: &str| refused(context, folder, arguments, wanted);
     refused(&["mount", "empty.tant", "mnt"], "mounted on mnt already")?;
     refused(&["mount", "drive.tant", "other"], "in use")?;

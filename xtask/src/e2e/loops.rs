@@ -62,7 +62,8 @@ fn file_system(context: &Context, folder: &Path, kind: &str, format: &[&str]) ->
     let attached = attach(&disk, &inner)?;
     Shell::new(format!("mkfs.{kind}")).args(format).args([&attached.device]).run()?;
     Shell::new("mount").args(["-t", kind]).args([&attached.device, &inner]).run()?;
-    let content: Vec<u8> = (0..16u32 << 20).map(|byte| (byte.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let content: Vec<u8> =
+        (0..16u32 << 20).map(|byte| (byte.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     fs::write(inner.join("file"), &content)?;
     fs::write(inner.join("rubbish"), vec![1; 100 << 20])?;
     let flushes_before = counter(&mounted, "flushes")?;

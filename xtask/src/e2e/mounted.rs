@@ -84,4 +84,3 @@ impl Drop for Mounted<'_> {
         }
     }
 }
-

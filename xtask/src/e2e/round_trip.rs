@@ -80,7 +80,10 @@ fn compare(reference: &Path, folder: &Path) -> Result<(), Failure> {
     let sparse = fs::File::open(folder.join("tree/sparse"))?;
     std::os::unix::fs::FileExt::read_exact_at(&sparse, &mut end, 5 << 30)?;
     ensure(&end == b"end" && sparse.metadata()?.blocks() < 1000, || {
-        format!("a sparse file ends in {end:?} and takes {} blocks", sparse.metadata().map_or(0, |m| m.blocks()))
+        format!(
+            "a sparse file ends in {end:?} and takes {} blocks",
+            sparse.metadata().map_or(0, |m| m.blocks())
+        )
     })
 }
 
