@@ -22,7 +22,7 @@ pub(crate) fn connect(image: &Path) -> io::Result<UnixStream> {
 pub(crate) fn listen(image: &Path) -> io::Result<UnixListener> {
     let path = socket_path(image);
     match std::fs::remove_file(&path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => with_short_path(&path, |path| UnixListener::bind(path)),
     }
 }
