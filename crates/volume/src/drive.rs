@@ -12,6 +12,8 @@ use crate::remap_duplicates::RecentWrites;
 pub(crate) struct Drive {
     pub device: Device,
     pub clock: Clock,
+    /// When the last command was issued.
+    issued_ns: Nanoseconds,
     /// What was written lately, if writes of the same bytes are to become shares.
     pub recent: Option<RecentWrites>,
     stopped: Option<Status>,
@@ -20,13 +22,13 @@ pub(crate) struct Drive {
 impl Drive {
     pub fn new(device: Device) -> Drive {
         let clock = Clock::virtual_from(device.time_ns());
-        Drive { device, clock, recent: None, stopped: None }
+        Drive { device, clock, issued_ns: 0, recent: None, stopped: None }
     }
 
     pub fn try_clone(&self) -> Option<Drive> {
         let device = self.device.try_clone()?;
         let (recent, stopped) = (self.recent.clone(), self.stopped.clone());
-        Some(Drive { device, clock: self.clock, recent, stopped })
+        Some(Drive { device, clock: self.clock, issued_ns: self.issued_ns, recent, stopped })
     }
 
     pub fn now_ns(&self) -> Nanoseconds {
@@ -35,6 +37,12 @@ impl Drive {
 
     pub fn wait_until(&mut self, ns: Nanoseconds) {
         self.clock.wait_until(ns);
+    }
+
+    /// Another client goes on, whose time is `now_ns`: earlier than another's wait may end, but not than its last
+    /// command.
+    pub fn begin_at(&mut self, now_ns: Nanoseconds) {
+        self.clock = Clock::virtual_from(now_ns.max(self.issued_ns));
     }
 
     /// Refuses with the error that stopped the drive, if one did.
@@ -51,7 +59,8 @@ impl Drive {
         if let Some(recent) = &mut self.recent {
             recent.before(&command);
         }
-        self.device.submit(command, self.clock.now_ns()).map_err(|status| {
+        self.issued_ns = self.clock.now_ns();
+        self.device.submit(command, self.issued_ns).map_err(|status| {
             if matches!(status, Status::PowerLost | Status::Image(_)) {
                 self.stopped = Some(status.clone());
             }

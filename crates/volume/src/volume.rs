@@ -114,6 +114,12 @@ impl Volume {
         self.drive.clock = Clock::real_from(self.drive.device.time_ns());
     }
 
+    /// One of several clients goes on at `now_ns`, in virtual time. It is up to it to hold back what it is answered
+    /// until [`Volume::now_ns`]: others may go on before that, so that their commands are under way together.
+    pub fn begin_at(&mut self, now_ns: Nanoseconds) {
+        self.drive.begin_at(now_ns);
+    }
+
     /// The client waits until `ns`, if that is not past.
     pub fn wait_until(&mut self, ns: Nanoseconds) {
         self.drive.wait_until(ns);
