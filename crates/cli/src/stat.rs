@@ -122,8 +122,11 @@ fn counters(report: &Report, before: Option<&Report>) -> Table {
     table
 }
 
+/// What a counter is called, and where it is in the report.
+type Counter = (&'static str, fn(&Report) -> u64);
+
 /// What only grows.
-const COUNTERS: &[(&str, fn(&Report) -> u64)] = &[
+const COUNTERS: &[Counter] = &[
     ("host units written", |report| report.smart.host_units_written),
     ("host units read", |report| report.smart.host_units_read),
     ("flash units programmed", |report| report.smart.flash_units.total()),
