@@ -15,6 +15,7 @@ mod drive;
 mod failure;
 mod info;
 mod interrupt;
+mod lab;
 mod output;
 mod recovery_cost;
 mod seeds;
@@ -43,6 +44,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Check(options) => check::run(&options),
         Command::Bench(options) => bench::run(&options),
         Command::RecoveryCost(options) => recovery_cost::run(&options),
+        Command::Lab { action } => lab::run(&action),
         Command::Crash { target: CrashTarget::Device(options) } => crash_device::run(&options),
         Command::Crash { target: CrashTarget::Sqlite(options) } => crash_sqlite::run(&options),
     }

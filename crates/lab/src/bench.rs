@@ -164,6 +164,16 @@ pub fn bench(settings: &Settings, monitor: &Monitor) -> Result<Outcome, LabError
     })
 }
 
+/// A full drive whose garbage collection is steady.
+pub(crate) fn aged(profile: &Profile, seed: u64, monitor: &Monitor) -> Result<Device, LabError> {
+    memory::require(flash_bytes(profile))?;
+    let mut host = Host::new(Device::in_memory(profile)?, seed);
+    host.precondition(Pattern::RandWrite, monitor)?;
+    let drained_ns = host.queue.drained_ns();
+    host.device.submit(Command::Flush, drained_ns)?;
+    Ok(host.device)
+}
+
 /// What the drive's flash takes in memory.
 fn flash_bytes(profile: &Profile) -> u64 {
     (profile.capacity_bytes as f64 * (1.0 + profile.over_provisioning_percent / 100.0)) as u64

@@ -11,6 +11,7 @@ pub mod compare;
 mod contents;
 pub mod crash;
 mod error;
+pub mod experiments;
 mod key_value;
 mod latency;
 mod memcpy;
@@ -26,6 +27,7 @@ mod steady;
 pub mod summary;
 pub mod table;
 mod workload;
+mod workloads;
 
 pub use error::LabError;
 pub use key_value::{KeyValue, Pattern};
