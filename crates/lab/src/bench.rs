@@ -164,11 +164,14 @@ pub fn bench(settings: &Settings, monitor: &Monitor) -> Result<Outcome, LabError
     })
 }
 
-/// A full drive whose garbage collection is steady.
-pub(crate) fn aged(profile: &Profile, seed: u64, monitor: &Monitor) -> Result<Device, LabError> {
+/// A drive whose first `units` are written, and overwritten at random until its garbage collection is steady.
+pub(crate) fn aged(profile: &Profile, units: u32, seed: u64, monitor: &Monitor) -> Result<Device, LabError> {
     memory::require(flash_bytes(profile))?;
     let mut host = Host::new(Device::in_memory(profile)?, seed);
-    host.precondition(Pattern::RandWrite, monitor)?;
+    host.units = units;
+    while host.device.smart().blocks_erased == 0 {
+        host.precondition(Pattern::RandWrite, monitor)?;
+    }
     let drained_ns = host.queue.drained_ns();
     host.device.submit(Command::Flush, drained_ns)?;
     Ok(host.device)
