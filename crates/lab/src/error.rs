@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::servers::ServerError;
 use tantalum::{DeviceError, InvalidField, Lpn, ProfileError, Status};
 use tantalum_sqlite::{DriveError, Mode};
 use tantalum_volume::{UnmountError, VolumeError};
@@ -74,6 +75,9 @@ pub enum LabError {
         /// What is wrong.
         what: String,
     },
+    /// A database server, or the place for its files.
+    #[error(transparent)]
+    Server(#[from] ServerError),
     /// The VFS could not be set up or taken down.
     #[error(transparent)]
     Drive(#[from] DriveError),

@@ -21,6 +21,7 @@ mod outcome;
 mod queue;
 pub mod recovery_cost;
 pub mod report;
+pub mod servers;
 mod session;
 mod statements;
 mod steady;
