@@ -78,6 +78,12 @@ pub enum LabError {
     /// A database server, or the place for its files.
     #[error(transparent)]
     Server(#[from] ServerError),
+    /// A database on a server is not as its transactions leave it.
+    #[error("{what} do not agree: transactions were lost or done in part")]
+    Inconsistent {
+        /// What does not agree.
+        what: &'static str,
+    },
     /// The VFS could not be set up or taken down.
     #[error(transparent)]
     Drive(#[from] DriveError),

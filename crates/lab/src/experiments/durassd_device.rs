@@ -221,11 +221,12 @@ fn outcome(run: &Run<'_>, title: &'static str, source: &'static str) -> Result<O
 mod tests {
     use super::*;
     use crate::monitor::Monitor;
+    use std::path::Path;
 
     /// The effect that the paper is about, on a small drive.
     #[test]
     fn a_flush_after_each_write_costs_an_order_of_magnitude() {
-        let run = Run { scale: 0.05, seed: 1, monitor: &Monitor::silent() };
+        let run = Run { scale: 0.05, seed: 1, program: Path::new(""), monitor: &Monitor::silent() };
         let outcome = table_1(&run).unwrap();
         let claim = &outcome.claims[0];
         assert!(claim.ours.low > 8.0, "{claim:?}");

@@ -6,11 +6,17 @@
 //! - Whatever an experiment starts, it ends: when it is done, when it fails, and when it is interrupted.
 
 mod durassd_device;
+mod durassd_server;
+mod linkbench_rig;
 mod outcome;
+mod pgbench;
+mod rig;
+mod share;
 mod swwal;
 mod text;
+mod tpcc;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub use outcome::{Claim, Figures, Outcome, Outcomes, Quantity, Row, Span, Time};
 pub use text::of_experiment;
@@ -48,6 +54,7 @@ pub struct Experiment {
 struct Run<'a> {
     scale: f64,
     seed: u64,
+    program: &'a Path,
     monitor: &'a Monitor,
 }
 
@@ -75,6 +82,41 @@ pub const ALL: &[Experiment] = &[
         run: swwal::figure_8,
     },
     Experiment {
+        name: "share-fig5a",
+        about: "LinkBench by page size: doublewrite, remapped, off (SHARE, figure 5a)",
+        needs: "MariaDB",
+        scale: 0.1,
+        run: share::figure_5a,
+    },
+    Experiment {
+        name: "share-fig5b",
+        about: "LinkBench by buffer size: doublewrite, remapped, off (SHARE, figure 5b)",
+        needs: "MariaDB",
+        scale: 0.1,
+        run: share::figure_5b,
+    },
+    Experiment {
+        name: "share-fig6",
+        about: "what the drive does below LinkBench (SHARE, figure 6)",
+        needs: "MariaDB",
+        scale: 0.1,
+        run: share::figure_6,
+    },
+    Experiment {
+        name: "share-table1",
+        about: "latencies of LinkBench, doublewrite and remapped (SHARE, table 1)",
+        needs: "MariaDB",
+        scale: 0.1,
+        run: share::table_1,
+    },
+    Experiment {
+        name: "share-pgbench",
+        about: "TPC-B on PostgreSQL, full-page writes on and off (SHARE, section 5.3.1)",
+        needs: "PostgreSQL",
+        scale: 0.1,
+        run: pgbench::run,
+    },
+    Experiment {
         name: "durassd-table1",
         about: "random writes with a sync after every so many (DuraSSD, table 1)",
         needs: "",
@@ -87,6 +129,34 @@ pub const ALL: &[Experiment] = &[
         needs: "",
         scale: 1.0,
         run: durassd_device::table_2,
+    },
+    Experiment {
+        name: "durassd-fig5",
+        about: "LinkBench by barrier, doublewrite and page size (DuraSSD, figure 5)",
+        needs: "MariaDB",
+        scale: 0.001,
+        run: durassd_server::figure_5,
+    },
+    Experiment {
+        name: "durassd-fig6",
+        about: "LinkBench by buffer and page size (DuraSSD, figure 6)",
+        needs: "MariaDB",
+        scale: 0.001,
+        run: durassd_server::figure_6,
+    },
+    Experiment {
+        name: "durassd-table3",
+        about: "latencies of LinkBench, default and best set-up (DuraSSD, table 3)",
+        needs: "MariaDB",
+        scale: 0.001,
+        run: durassd_server::table_3,
+    },
+    Experiment {
+        name: "durassd-table4",
+        about: "TPC-C by barrier and page size (DuraSSD, table 4)",
+        needs: "MariaDB",
+        scale: 0.001,
+        run: tpcc::table_4,
     },
 ];
 
@@ -109,7 +179,8 @@ pub fn run(experiment: &Experiment, settings: &Settings, monitor: &Monitor) -> R
         let expected = "it must be above 0 and at most 100; 1 is the full set-up".to_owned();
         return Err(LabError::Setting { option: "--scale", value: scale.to_string(), expected });
     }
-    let mut outcome = (experiment.run)(&Run { scale, seed: settings.seed, monitor })?;
+    let mut outcome =
+        (experiment.run)(&Run { scale, seed: settings.seed, program: &settings.program, monitor })?;
     outcome.experiment = experiment.name;
     outcome.scale = scale;
     outcome.seed = settings.seed;

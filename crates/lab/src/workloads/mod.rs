@@ -3,5 +3,8 @@
 pub(crate) mod clients;
 pub(crate) mod distributions;
 pub(crate) mod fsync_writes;
+mod inserts;
 pub(crate) mod linkbench;
 mod mariadb_retry;
+pub(crate) mod tpcb;
+pub(crate) mod tpcc;

@@ -12,7 +12,7 @@ mod schema;
 
 pub(crate) use client::LinkBenchClient;
 pub(crate) use graph::Graph;
-pub(crate) use operation::{NAMES, Operation};
+pub(crate) use operation::NAMES;
 pub(crate) use schema::load;
 
 /// The database's name.

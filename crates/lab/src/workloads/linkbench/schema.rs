@@ -1,7 +1,5 @@
 //! The tables, and loading them.
 
-use std::fmt::Write;
-
 use mysql::Conn;
 use mysql::prelude::Queryable;
 use rand::SeedableRng;
@@ -12,6 +10,7 @@ use super::graph::{Graph, LINK_TYPES, link_data, node_data};
 use crate::error::LabError;
 use crate::monitor::Monitor;
 use crate::servers::ServerError;
+use crate::workloads::inserts::Inserts;
 
 const TABLES: [&str; 3] = [
     "CREATE TABLE nodetable (id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT, type INT UNSIGNED NOT NULL, \
@@ -28,12 +27,6 @@ const TABLES: [&str; 3] = [
 
 /// The type of nodes (LinkBench's default).
 pub(super) const NODE_TYPE: u32 = 2048;
-
-/// Bytes of an INSERT statement.
-const STATEMENT_BYTES: usize = 200_000;
-
-/// Statements in a transaction.
-const STATEMENTS_PER_TRANSACTION: u32 = 20;
 
 /// Makes the database and fills it.
 pub(crate) fn load(
@@ -75,43 +68,4 @@ pub(crate) fn load(
         "INSERT INTO counttable SELECT id1, link_type, COUNT(*), 0, 0 FROM linktable GROUP BY id1, link_type",
     )?;
     Ok(())
-}
-
-/// Rows on their way into a table, many in a statement and many statements in a transaction.
-struct Inserts {
-    head: &'static str,
-    text: String,
-    statements: u32,
-}
-
-impl Inserts {
-    fn new(head: &'static str) -> Inserts {
-        Inserts { head, text: String::new(), statements: 0 }
-    }
-
-    fn row(&mut self, connection: &mut Conn, row: std::fmt::Arguments<'_>) -> Result<(), ServerError> {
-        self.text.push_str(if self.text.is_empty() { self.head } else { "," });
-        self.text.write_fmt(row).expect("a String takes all");
-        if self.text.len() > STATEMENT_BYTES { self.send(connection) } else { Ok(()) }
-    }
-
-    fn send(&mut self, connection: &mut Conn) -> Result<(), ServerError> {
-        if self.statements.is_multiple_of(STATEMENTS_PER_TRANSACTION) {
-            connection.query_drop("START TRANSACTION")?;
-        }
-        connection.query_drop(&self.text)?;
-        self.text.clear();
-        self.statements += 1;
-        if self.statements.is_multiple_of(STATEMENTS_PER_TRANSACTION) {
-            connection.query_drop("COMMIT")?;
-        }
-        Ok(())
-    }
-
-    fn end(mut self, connection: &mut Conn) -> Result<(), ServerError> {
-        if !self.text.is_empty() {
-            self.send(connection)?;
-        }
-        Ok(connection.query_drop("COMMIT")?)
-    }
 }
