@@ -212,6 +212,16 @@ impl Device {
         }
     }
 
+    /// Power has gone and does not come back in this process: `loss` decides what became of operations under way, and
+    /// a capacitor dumps what waited in DRAM. The image is then what such a power cut leaves; opening it recovers.
+    pub fn settle_power_loss(&mut self, loss: &mut PowerLoss) -> Result<(), DeviceError> {
+        if let Power::On(ftl) = std::mem::replace(&mut self.power, Power::Off(None)) {
+            let nand = self.settle(*ftl, loss)?;
+            self.power = Power::Off(Some(Box::new(nand)));
+        }
+        Ok(())
+    }
+
     /// Power comes on again, after it was cut. `loss` decides what became of operations under way; a capacitor has
     /// dumped what waited in DRAM. If power goes once more during recovery, call this again.
     pub fn power_on(&mut self, loss: &mut PowerLoss) -> Result<RecoveryReport, DeviceError> {

@@ -1,13 +1,13 @@
 //! The drive's counters.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tantalum_ftl::SpareBlocks;
 
 /// Below this the drive is near the end of its life (NVMe: Available Spare Threshold).
 pub const AVAILABLE_SPARE_THRESHOLD_PERCENT: u8 = 10;
 
 /// Flash units programmed, by cause.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct FlashUnits {
     /// Host data.
     pub host: u64,
@@ -31,7 +31,7 @@ impl FlashUnits {
 }
 
 /// Counters since the drive was made (SMART-like). Units are 4 KiB.
-#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Smart {
     /// Units the host wrote.
     pub host_units_written: u64,

@@ -23,21 +23,40 @@ mod atomic;
 mod cache;
 mod checksum;
 mod commit;
+mod direct;
 mod drive;
 mod error;
+mod extended_attributes;
 mod extents;
 mod file;
+mod folder;
 mod inode;
+mod link;
+mod metadata;
+mod metadata_changes;
 mod mount;
-mod names;
+mod name;
+mod properties;
+mod ranges;
 mod read_write;
+mod remap_duplicates;
+mod root;
+mod share;
+mod slots;
 mod space;
+mod statistics;
 mod superblock;
 mod transaction;
+mod tree;
 mod volume;
 mod write_back;
 
 pub use error::{Damage, UnmountError, VolumeError};
 pub use file::FileId;
-pub use inode::{ATTRIBUTE_BYTES, NAME_BYTES};
+pub use inode::ATTRIBUTE_BYTES;
+pub use metadata::{
+    FileKind, FolderEntry, Metadata, MetadataChange, NewFile, RangeCommit, RenameMode, SetMode, Timestamp,
+    VolumeStatistics,
+};
+pub use name::NAME_BYTES;
 pub use volume::Volume;

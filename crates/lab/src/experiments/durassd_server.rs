@@ -115,7 +115,7 @@ pub(super) fn figure_6(run: &Run<'_>) -> Result<Outcome, LabError> {
     outcome.claims = vec![Claim::factor(
         "throughput, 4 KiB over 16 KiB, largest buffer (paper: more than)",
         Span::one(2.0),
-        Span::factors(&rates.figures.row("4 KiB")[4..], &rates.figures.row("16 KiB")[4..]),
+        Span::factors(&rates.row("4 KiB")[4..], &rates.row("16 KiB")[4..]),
     )];
     outcome.figures = vec![figures("buffer misses by buffer size at scale 1", "percent", misses), rates];
     Ok(outcome)

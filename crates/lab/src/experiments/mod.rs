@@ -15,6 +15,7 @@ mod share;
 mod swwal;
 mod text;
 mod tpcc;
+mod ycsb;
 
 use std::path::{Path, PathBuf};
 
@@ -157,6 +158,13 @@ pub const ALL: &[Experiment] = &[
         needs: "MariaDB",
         scale: 0.001,
         run: tpcc::table_4,
+    },
+    Experiment {
+        name: "ycsb",
+        about: "YCSB A to F on MariaDB, doublewrite and remapped (no paper's figure)",
+        needs: "MariaDB",
+        scale: 0.1,
+        run: ycsb::run,
     },
 ];
 

@@ -8,3 +8,4 @@ pub(crate) mod linkbench;
 mod mariadb_retry;
 pub(crate) mod tpcb;
 pub(crate) mod tpcc;
+pub(crate) mod ycsb;
