@@ -181,11 +181,10 @@ fn survives(kind: &Kind) {
     let image = folder.folder().join("drive.img");
     let mut profile = Profile::load("tlc-nvme").unwrap();
     profile.capacity_bytes = 2 << 30;
-    let mut device =
+    let device =
         Volume::format(Device::create(&image, &profile).unwrap(), 16 << 20).unwrap().unmount().unwrap();
     let now_ns = device.time_ns();
     device.shutdown(now_ns).unwrap();
-    drop(device);
 
     let mount = mounted(&folder, &image);
     let data = mount.folder().join("data");
