@@ -36,14 +36,8 @@ pub(crate) struct Workload(char);
 
 impl Workload {
     /// All of them.
-    pub(crate) const ALL: [Workload; 6] = [
-        Workload('A'),
-        Workload('B'),
-        Workload('C'),
-        Workload('D'),
-        Workload('E'),
-        Workload('F'),
-    ];
+    pub(crate) const ALL: [Workload; 6] =
+        [Workload('A'), Workload('B'), Workload('C'), Workload('D'), Workload('E'), Workload('F')];
 
     /// Its letter.
     pub(crate) fn name(self) -> String {
