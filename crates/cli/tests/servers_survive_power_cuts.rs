@@ -61,7 +61,13 @@ struct Kind {
 }
 
 fn mariadb_options() -> MariaDbOptions {
-    MariaDbOptions { page_bytes: 16_384, buffer_bytes: 8 << 20, doublewrite: true, durable: true }
+    MariaDbOptions {
+        page_bytes: 16_384,
+        buffer_bytes: 8 << 20,
+        doublewrite: true,
+        log_folder: None,
+        durable: true,
+    }
 }
 
 struct OnMariaDb(MariaDb);

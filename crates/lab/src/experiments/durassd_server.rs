@@ -185,6 +185,7 @@ fn size(run: &Run<'_>) -> Size {
     let operations_each = run.scaled(OPERATIONS_EACH, 10);
     Size {
         database_bytes: run.scaled(DATABASE_BYTES, 1_000_000),
+        log_apart: false,
         clients: CLIENTS,
         warm_up_each: (operations_each as f64 * WARM_UP) as u64,
         operations_each,

@@ -32,6 +32,8 @@ const SERVER_BYTES: u64 = 192 << 20;
 pub(super) struct Size {
     /// The database.
     pub database_bytes: u64,
+    /// Whether InnoDB's log is on the machine's own disk instead of the drive.
+    pub log_apart: bool,
     /// Clients at once.
     pub clients: u64,
     /// Operations that each does before the measurement.
@@ -114,10 +116,15 @@ impl<'a> Rig<'a> {
         let mount = Mount::new(self.run.program, image, &self.folder.folder().join("mount"), options)?;
         let mounted = mount.folder().join("data");
         copy_tree(data, &mounted)?;
+        let log_folder = self.folder.folder().join("log");
+        if self.size.log_apart {
+            MariaDb::move_log(&mounted, &log_folder)?;
+        }
         let options = MariaDbOptions {
             page_bytes: case.page_bytes,
             buffer_bytes: case.buffer_bytes,
             doublewrite: case.doublewrite != Doublewrite::Off,
+            log_folder: self.size.log_apart.then(|| log_folder.clone()),
             durable: true,
         };
         let server = MariaDb::start(&mounted, self.folder.folder(), &options)?;
@@ -158,7 +165,8 @@ impl<'a> Rig<'a> {
         }
         let data = self.folder.folder().join(format!("loaded-{page_bytes}"));
         let buffer_bytes = LOADING_BUFFER_BYTES;
-        let options = MariaDbOptions { page_bytes, buffer_bytes, doublewrite: false, durable: false };
+        let options =
+            MariaDbOptions { page_bytes, buffer_bytes, doublewrite: false, log_folder: None, durable: false };
         MariaDb::install(&data, &options)?;
         let server = MariaDb::start(&data, self.folder.folder(), &options)?;
         let loaded = server.connect(None).map_err(LabError::from).and_then(|mut connection| {

@@ -218,6 +218,8 @@ fn size(run: &Run<'_>) -> Size {
     let operations_each = run.scaled(OPERATIONS_EACH, 10);
     Size {
         database_bytes: run.scaled(DATABASE_BYTES, 1_000_000),
+        // SHARE, 5.1: the log is on another SSD
+        log_apart: true,
         clients: CLIENTS,
         warm_up_each: (operations_each as f64 * WARM_UP) as u64,
         operations_each,
@@ -234,7 +236,7 @@ fn outcome(run: &Run<'_>, title: &'static str, source: &'static str) -> Result<O
             profile.over_provisioning_percent
         ),
         format!(
-            "MariaDB, database of about {}, {} clients, {} operations each after {} of warm-up",
+            "MariaDB, log on the machine's own disk, database of about {}, {} clients, {} operations each after {} of warm-up",
             bytes(size.database_bytes),
             size.clients,
             size.operations_each,

@@ -95,8 +95,13 @@ fn load_database(
     warehouses: u64,
 ) -> Result<(), LabError> {
     let data = loaded(folder, page_bytes);
-    let options =
-        MariaDbOptions { page_bytes, buffer_bytes: LOADING_BUFFER_BYTES, doublewrite: false, durable: false };
+    let options = MariaDbOptions {
+        page_bytes,
+        buffer_bytes: LOADING_BUFFER_BYTES,
+        doublewrite: false,
+        log_folder: None,
+        durable: false,
+    };
     MariaDb::install(&data, &options)?;
     let server = MariaDb::start(&data, folder.folder(), &options)?;
     let filled = server
@@ -120,7 +125,8 @@ fn measure(
     let data = mount.folder().join("data");
     copy_tree(&loaded(folder, page_bytes), &data)?;
     let buffer_bytes = run.scaled(BUFFER_BYTES, 0);
-    let options = MariaDbOptions { page_bytes, buffer_bytes, doublewrite: false, durable: true };
+    let options =
+        MariaDbOptions { page_bytes, buffer_bytes, doublewrite: false, log_folder: None, durable: true };
     let server = MariaDb::start(&data, folder.folder(), &options)?;
     let mut clients: Vec<Box<dyn Client>> = Vec::new();
     for number in 0..CLIENTS {

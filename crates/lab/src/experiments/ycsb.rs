@@ -26,8 +26,13 @@ const CLIENTS: u64 = 16;
 const OPERATIONS_EACH: u64 = 10_000;
 const SERVER_BYTES: u64 = 192 << 20;
 
-const LOADING: MariaDbOptions =
-    MariaDbOptions { page_bytes: 4096, buffer_bytes: 512 << 20, doublewrite: false, durable: false };
+const LOADING: MariaDbOptions = MariaDbOptions {
+    page_bytes: 4096,
+    buffer_bytes: 512 << 20,
+    doublewrite: false,
+    log_folder: None,
+    durable: false,
+};
 
 const LINES: [(&str, bool); 2] = [("doublewrite on", false), ("remapped", true)];
 

@@ -1,5 +1,6 @@
 //! A private MariaDB.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -13,6 +14,9 @@ use super::user::ServerUser;
 
 const PROGRAM: &str = "mariadbd";
 const PACKAGE: &str = "mariadb-server";
+/// InnoDB's log in a folder.
+const LOG: &str = "ib_logfile0";
+
 const INSTALLER: &str = "mariadb-install-db";
 
 /// How long a server that lost its drive may take to notice.
@@ -30,6 +34,8 @@ pub struct MariaDbOptions {
     pub buffer_bytes: u64,
     /// Whether pages are written to the doublewrite buffer before they go home.
     pub doublewrite: bool,
+    /// Where the log is, if not with the data: it has to hold the log's file already.
+    pub log_folder: Option<PathBuf>,
     /// Whether each commit is synced. Only loading does without.
     pub durable: bool,
 }
@@ -64,6 +70,15 @@ impl MariaDb {
         run(INSTALLER, &mut command).map(drop)
     }
 
+    /// Moves a stopped server's log out of its data into another folder, for [`MariaDbOptions::log_folder`].
+    pub fn move_log(data: &Path, log_folder: &Path) -> Result<(), ServerError> {
+        ServerUser::named("nobody", PROGRAM)?.make_folder(log_folder)?;
+        let (from, to) = (data.join(LOG), log_folder.join(LOG));
+        fs::copy(&from, &to).map_err(ServerError::file(&to))?;
+        ServerUser::named("nobody", PROGRAM)?.own(&to)?;
+        fs::remove_file(&from).map_err(ServerError::file(&from))
+    }
+
     /// Starts a server on `data`, with its socket and its log in the folder `beside`, and waits until it answers.
     pub fn start(data: &Path, beside: &Path, options: &MariaDbOptions) -> Result<MariaDb, ServerError> {
         MariaDb::require()?;
@@ -77,6 +92,9 @@ impl MariaDb {
             command.arg(argument(name, path));
         }
         command.arg(argument("pid-file", &folder.join("pid")));
+        if let Some(log_folder) = &options.log_folder {
+            command.arg(argument("innodb-log-group-home-dir", log_folder));
+        }
         arguments(&mut command, options);
         let mut daemon = Daemon::start(PROGRAM, command, &beside.join("mariadb.log"))?;
         daemon.wait_until(|| connect(&socket, None))?;
