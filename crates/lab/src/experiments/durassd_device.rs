@@ -230,6 +230,6 @@ mod tests {
         let outcome = table_1(&run).unwrap();
         let claim = &outcome.claims[0];
         assert!(claim.ours.low > 8.0, "{claim:?}");
-        assert_eq!(outcome.figures[0].rows.len(), 3);
+        assert_eq!(outcome.figures[0].rows.len(), 4);
     }
 }
