@@ -11,6 +11,7 @@ mod loops;
 mod mounted;
 mod packages;
 mod round_trip;
+mod servers;
 mod shell;
 mod speed;
 mod suites;
@@ -123,6 +124,12 @@ const STEPS: &[Step] = &[
         about: "POSIX file system tests",
         packages: &[packages::ACL],
         run: suites::pjdfstest,
+    },
+    Step {
+        name: "servers",
+        about: "MariaDB and PostgreSQL have every acknowledged commit after live power cuts",
+        packages: &[packages::MARIADB, packages::POSTGRESQL],
+        run: servers::run,
     },
     Step {
         name: "speed",

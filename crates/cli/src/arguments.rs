@@ -11,6 +11,7 @@ use crate::crash_device::{CacheChoice, CutCount, PlpChoice};
 use crate::crash_sqlite::CrashSqliteOptions;
 use crate::cut::CutOptions;
 use crate::drive::ProfileOptions;
+use crate::lab::LabAction;
 use crate::mount::MountOptions;
 use crate::recovery_cost::RecoveryCostOptions;
 use crate::seeds::Seeds;
@@ -57,6 +58,14 @@ pub enum Command {
     ///
     /// Time is the drive's own, so figures do not depend on this machine, except for the column host s.
     RecoveryCost(RecoveryCostOptions),
+    /// Run the experiments of papers, and see their figures beside what is measured here
+    ///
+    /// Those on the device alone are in the drive's own time. Those with a database server start a private one from
+    /// Debian's packages on a temporary mount, touch no system service, and take everything down again.
+    Lab {
+        #[command(subcommand)]
+        action: LabAction,
+    },
     /// Cut power while something works on a drive, and compare what is left with what was promised
     Crash {
         #[command(subcommand)]

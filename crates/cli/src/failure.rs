@@ -39,6 +39,12 @@ pub enum Failure {
     /// An experiment failed.
     #[error(transparent)]
     Lab(#[from] LabError),
+    /// Where this program is cannot be told.
+    #[error("this program cannot tell where its own file is: {error}")]
+    OwnProgram {
+        /// What the system says.
+        error: io::Error,
+    },
     /// No such profile.
     #[error(transparent)]
     Profile(#[from] ProfileError),

@@ -16,6 +16,7 @@ mod drive;
 mod failure;
 mod info;
 mod interrupt;
+mod lab;
 mod mount;
 mod output;
 mod recovery_cost;
@@ -51,6 +52,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Cut(options) => cut::run(&options),
         Command::Bench(options) => bench::run(&options),
         Command::RecoveryCost(options) => recovery_cost::run(&options),
+        Command::Lab { action } => lab::run(&action),
         Command::Crash { target: CrashTarget::Device(options) } => crash_device::run(&options),
         Command::Crash { target: CrashTarget::Sqlite(options) } => crash_sqlite::run(&options),
     }

@@ -174,6 +174,19 @@ pub fn bench(settings: &Settings, monitor: &Monitor) -> Result<Outcome, LabError
     })
 }
 
+/// A drive whose first `units` are written, and overwritten at random until its garbage collection is steady.
+pub(crate) fn aged(profile: &Profile, units: u32, seed: u64, monitor: &Monitor) -> Result<Device, LabError> {
+    memory::require(flash_bytes(profile))?;
+    let mut host = Host::new(Device::in_memory(profile)?, seed);
+    host.units = units;
+    while host.device.smart().blocks_erased == 0 {
+        host.precondition(Pattern::RandWrite, monitor)?;
+    }
+    let drained_ns = host.queue.drained_ns();
+    host.device.submit(Command::Flush, drained_ns)?;
+    Ok(host.device)
+}
+
 /// What the drive's flash takes in memory.
 fn flash_bytes(profile: &Profile) -> u64 {
     (profile.capacity_bytes as f64 * (1.0 + profile.over_provisioning_percent / 100.0)) as u64

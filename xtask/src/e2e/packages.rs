@@ -20,6 +20,8 @@ pub const E2FSPROGS: Package = Package { name: "e2fsprogs", program: "mkfs.ext4"
 pub const FIO: Package = Package { name: "fio", program: "fio" };
 pub const FUSE: Package = Package { name: "fuse3", program: "fusermount3" };
 pub const GCC: Package = Package { name: "gcc", program: "cc" };
+pub const MARIADB: Package = Package { name: "mariadb-server", program: "mariadbd" };
+pub const POSTGRESQL: Package = Package { name: "postgresql", program: "pg_ctlcluster" };
 pub const XFSPROGS: Package = Package { name: "xfsprogs", program: "mkfs.xfs" };
 
 /// Installs what is missing.
