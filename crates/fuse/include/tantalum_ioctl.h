@@ -9,8 +9,8 @@
  * All offsets and lengths are in bytes and whole units of 4096; ranges lie within their files.
  *
  * Errors: EBADF for a token that names no open file, or one opened for something else; EINVAL for ranges that are
- * empty, not whole units, beyond a file's end or overlapping, and for other nonsense; E2BIG for more units than the
- * drive shares in one step (nothing was done; do it in parts); ENOTTY where no Tantalum volume is mounted; EIO when
+ * empty, not whole units, beyond a file's end or overlapping, and for other nonsense; E2BIG, whatever else may be wrong,
+ * for more units than the drive shares in one step (nothing was done; do it in parts); ENOTTY where no Tantalum volume is mounted; EIO when
  * the drive has no power.
  */
 #ifndef TANTALUM_IOCTL_H
