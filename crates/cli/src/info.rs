@@ -144,6 +144,17 @@ impl Info {
                     grouped(by_cause.dump)
                 ),
             ),
+            (
+                "records",
+                format!(
+                    "{} put, {} deleted, {} got; {} flash units programmed, {} copied",
+                    grouped(smart.records_put),
+                    grouped(smart.records_deleted),
+                    grouped(smart.records_got),
+                    grouped(by_cause.key_value),
+                    grouped(by_cause.key_value_copyback)
+                ),
+            ),
             ("write amplification", format!("{:.2}", self.write_amplification)),
             (
                 "units shared",

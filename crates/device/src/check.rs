@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use serde::Serialize;
-use tantalum_ftl::{Audit, FormatError, Ftl, FtlError, RecoveryReport};
+use tantalum_ftl::{Audit, Finding, FormatError, Ftl, FtlError, RecoveryReport};
 use tantalum_nand::{Access, Examination, ImageFinding, Nand, NandError};
 
 use crate::device::{Device, Power};
@@ -83,6 +83,7 @@ const OWNERS: &str = "owners of shared places";
 const BLOCKS: &str = "blocks and free lists";
 const HINTS: &str = "living hints";
 const UNITS: &str = "mapped units, spare area and data";
+const RECORDS: &str = "records of key-value namespaces";
 
 impl Check {
     /// Whether something is wrong that a repair cannot deal with.
@@ -123,14 +124,24 @@ impl Check {
         self.looked_at(BLOCKS, audit.blocks);
         self.looked_at(HINTS, audit.hints);
         self.looked_at(UNITS, audit.units);
+        self.looked_at(RECORDS, audit.records);
         audit.map_findings.iter().for_each(|finding| self.found(PLACES, finding, Remedy::None));
-        audit.unit_findings.iter().for_each(|finding| self.found(UNITS, finding, remedy_of(finding)));
+        for finding in &audit.unit_findings {
+            self.found(part_of(finding), finding, remedy_of(finding));
+        }
     }
 }
 
-fn remedy_of(finding: &tantalum_ftl::Finding) -> Remedy {
+fn part_of(finding: &Finding) -> &'static str {
     match finding {
-        tantalum_ftl::Finding::Unreadable { .. } => Remedy::Rewrite,
+        Finding::RecordsUnreadable { .. } | Finding::NotTheRecord { .. } => RECORDS,
+        _ => UNITS,
+    }
+}
+
+fn remedy_of(finding: &Finding) -> Remedy {
+    match finding {
+        Finding::Unreadable { .. } | Finding::RecordsUnreadable { .. } => Remedy::Rewrite,
         _ => Remedy::None,
     }
 }
@@ -173,6 +184,7 @@ fn audit(ftl: &mut Ftl, watch: Watch<'_>) -> Result<Audit, DeviceError> {
             return Err(DeviceError::Interrupted);
         }
     }
+    ftl.audit_records_on_flash(&mut audit).map_err(FormatError::from)?;
     Ok(audit)
 }
 

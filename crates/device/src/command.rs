@@ -2,7 +2,9 @@
 //!
 //! Names follow NVMe where it has them. Data are whole units of 4 KiB.
 
-use tantalum_ftl::{Generation, Hint, Lpn, Metadata, ShareRange, TxId};
+use tantalum_ftl::{
+    Generation, Hint, Key, KvRecord, Lpn, Metadata, NamespaceAttributes, NamespaceId, ShareRange, TxId,
+};
 use tantalum_nand::Nanoseconds;
 
 /// One command. [`crate::Device::submit`] takes it with the time at which the host issues it.
@@ -124,6 +126,56 @@ pub enum Command<'a> {
         /// Its place in the log and its home.
         hint: Hint,
     },
+    /// Makes a key-value namespace. [`Completion::namespace`] names it; the number is never used again.
+    CreateNamespace {
+        /// What it is made with.
+        attributes: NamespaceAttributes,
+    },
+    /// Deletes a key-value namespace with all that it holds.
+    DeleteNamespace {
+        /// The namespace.
+        namespace: NamespaceId,
+    },
+    /// Stores and deletes records, of any namespaces, all or nothing (KAML, section 3.1; NVMe KV Store is the same with
+    /// one). A record without a value deletes its key, if it is there.
+    KvPut {
+        /// The records; no key of a namespace twice.
+        records: &'a [KvRecord<'a>],
+    },
+    /// Reads a value (NVMe KV Retrieve).
+    KvGet {
+        /// The namespace.
+        namespace: NamespaceId,
+        /// The key.
+        key: Key,
+        /// Where the value goes; what was in it is gone.
+        value: &'a mut Vec<u8>,
+    },
+    /// Ends well if a key is there (NVMe KV Exist).
+    KvExists {
+        /// The namespace.
+        namespace: NamespaceId,
+        /// The key.
+        key: Key,
+    },
+    /// Deletes a record (NVMe KV Delete).
+    KvDelete {
+        /// The namespace.
+        namespace: NamespaceId,
+        /// The key.
+        key: Key,
+    },
+    /// Lists keys, in the drive's own order, which stays while others come and go (NVMe KV List).
+    KvList {
+        /// The namespace.
+        namespace: NamespaceId,
+        /// The first key; if it is not there, the one that would come after it. None for the beginning.
+        from: Option<&'a Key>,
+        /// Where the keys go; what was in it is gone.
+        keys: &'a mut Vec<Key>,
+        /// How many at most.
+        limit: usize,
+    },
 }
 
 impl Command<'_> {
@@ -134,6 +186,9 @@ impl Command<'_> {
             Command::Read { .. }
                 | Command::ReadWithMetadata { .. }
                 | Command::TxRead { .. }
+                | Command::KvGet { .. }
+                | Command::KvExists { .. }
+                | Command::KvList { .. }
                 | Command::Flush
                 | Command::Abort { .. }
         )
@@ -149,4 +204,6 @@ pub struct Completion {
     pub tx: Option<TxId>,
     /// The generation that `BeginLog` drew.
     pub generation: Option<Generation>,
+    /// The namespace that `CreateNamespace` made.
+    pub namespace: Option<NamespaceId>,
 }

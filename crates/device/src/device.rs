@@ -12,6 +12,7 @@ use tantalum_nand::{Nand, Nanoseconds, Slot, UNIT_BYTES};
 
 use crate::cache::Cache;
 use crate::command::{Command, Completion};
+use crate::key_value::KeyValueLimits;
 use crate::latency::Latencies;
 use crate::link::Link;
 use crate::profile::Profile;
@@ -33,6 +34,8 @@ pub struct Limits {
     pub transaction_units: u32,
     /// Hints that may live at once.
     pub hints: u32,
+    /// Of keys and values.
+    pub key_value: KeyValueLimits,
 }
 
 /// Counters of the controller, kept with the FTL's so that they survive power cycles.
@@ -150,6 +153,7 @@ impl Device {
             open_transactions: self.profile.limits.open_transactions,
             transaction_units: ftl.map_or(0, |ftl| ftl.layout().transaction_units_limit),
             hints: ftl.map_or(0, |ftl| ftl.layout().hints_limit),
+            key_value: crate::key_value::LIMITS,
         }
     }
 
@@ -194,12 +198,19 @@ impl Device {
             host_units_read: self.host.units_read,
             flash_units: FlashUnits {
                 host: programmed.host,
+                key_value: programmed.key_value,
+                key_value_copyback: programmed.key_value_copyback,
                 padding: programmed.padding,
                 copyback: programmed.copyback,
                 journal: programmed.journal,
                 checkpoint: programmed.checkpoint,
                 dump: programmed.dump,
             },
+            records_put: counters.key_value.records_put,
+            record_bytes_put: counters.key_value.bytes_put,
+            records_deleted: counters.key_value.records_deleted,
+            records_got: counters.key_value.records_got,
+            record_bytes_got: counters.key_value.bytes_got,
             blocks_erased: counters.erased,
             units_shared: counters.shared,
             units_brought_home: counters.brought_home,
@@ -258,7 +269,7 @@ impl Device {
             // not the host's data fill the flash: blocks are missing
             Status::CapacityExceeded if read_only => Status::ReadOnly,
             // the host learns of a loss when it can no longer be undone by a cut
-            Status::Unreadable { .. } => {
+            Status::Unreadable { .. } | Status::RecordUnreadable { .. } => {
                 self.done_ns = self.done_ns.max(self.ftl().map_or(0, |ftl| ftl.nand().programs_done_ns()));
                 status
             }
@@ -289,7 +300,7 @@ impl Device {
             Command::WriteAtomic { writes } => self.write_atomic(writes, at_ns).map(done),
             Command::Begin => {
                 let tx = self.begin(at_ns)?;
-                Ok(Completion { done_ns: at_ns, tx: Some(tx), generation: None })
+                Ok(Completion { done_ns: at_ns, tx: Some(tx), ..Completion::default() })
             }
             Command::TxWrite { tx, lpn, data } => self.tx_write(tx, lpn, data, at_ns).map(done),
             Command::TxRead { tx, lpn, data } => self.tx_read(tx, lpn, data, at_ns).map(done),
@@ -299,7 +310,16 @@ impl Device {
                 let ftl = self.ftl_mut()?;
                 let generation = Generation(ftl.next_seq().0);
                 ftl.begin_log(generation);
-                Ok(Completion { done_ns: at_ns, tx: None, generation: Some(generation) })
+                Ok(Completion { done_ns: at_ns, generation: Some(generation), ..Completion::default() })
+            }
+            Command::CreateNamespace { attributes } => self.create_namespace(attributes, at_ns),
+            Command::DeleteNamespace { namespace } => self.delete_namespace(namespace, at_ns).map(done),
+            Command::KvPut { records } => self.kv_put(records, at_ns).map(done),
+            Command::KvGet { namespace, key, value } => self.kv_get(namespace, &key, value, at_ns).map(done),
+            Command::KvExists { namespace, key } => self.kv_exists(namespace, &key, at_ns).map(done),
+            Command::KvDelete { namespace, key } => self.kv_delete(namespace, key, at_ns).map(done),
+            Command::KvList { namespace, from, keys, limit } => {
+                self.kv_list(namespace, from, keys, limit, at_ns).map(done)
             }
         }
     }

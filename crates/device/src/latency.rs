@@ -12,6 +12,10 @@ pub enum Kind {
     Read,
     /// Writes into the cache or through it.
     Write,
+    /// Puts and deletes of records.
+    Put,
+    /// Reads of records.
+    Get,
     /// Flushes.
     Flush,
     /// What changes the map in one step: share, remap, trim, atomic writes, commits.
@@ -27,6 +31,8 @@ impl Kind {
             | Command::WriteWithMetadata { .. }
             | Command::WriteHinted { .. }
             | Command::TxWrite { .. } => Kind::Write,
+            Command::KvPut { .. } | Command::KvDelete { .. } => Kind::Put,
+            Command::KvGet { .. } | Command::KvExists { .. } | Command::KvList { .. } => Kind::Get,
             Command::Flush => Kind::Flush,
             _ => Kind::Map,
         }
@@ -35,7 +41,7 @@ impl Kind {
 
 /// One histogram for each kind, in nanoseconds.
 #[derive(Clone, Debug)]
-pub struct Latencies([Histogram<u64>; 4]);
+pub struct Latencies([Histogram<u64>; 6]);
 
 impl Latencies {
     pub(crate) fn new() -> Latencies {

@@ -125,7 +125,7 @@ impl Device {
         if !self.has_power() {
             return Err(Status::PowerLost);
         }
-        let drained_ns = match self.drain(at_ns) {
+        let drained_ns = match self.drain(at_ns).and_then(|drained_ns| self.drain_records(drained_ns)) {
             Err(Status::CapacityExceeded) => {
                 self.ftl_mut()?.note_exhaustion();
                 return Err(if self.is_read_only() { Status::ReadOnly } else { Status::CapacityExceeded });
@@ -167,7 +167,8 @@ impl Device {
     /// long as there is room for that.
     pub(crate) fn settle_read_only(&mut self, at_ns: Nanoseconds) -> Result<(), Status> {
         self.settled_read_only = true;
-        match self.drain(at_ns).and_then(|_| self.take_checkpoint(at_ns, false)) {
+        let drained = self.drain(at_ns).and_then(|_| self.drain_records(at_ns));
+        match drained.and_then(|_| self.take_checkpoint(at_ns, false)) {
             Ok(_) | Err(Status::CapacityExceeded) => Ok(()),
             Err(status) => Err(status),
         }

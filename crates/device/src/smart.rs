@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use tantalum_ftl::SpareBlocks;
+use tantalum_nand::UNIT_BYTES;
 
 /// Below this the drive is near the end of its life (NVMe: Available Spare Threshold).
 pub const AVAILABLE_SPARE_THRESHOLD_PERCENT: u8 = 10;
@@ -11,6 +12,10 @@ pub const AVAILABLE_SPARE_THRESHOLD_PERCENT: u8 = 10;
 pub struct FlashUnits {
     /// Host data.
     pub host: u64,
+    /// Records of key-value namespaces.
+    pub key_value: u64,
+    /// Units into which garbage collection packed records.
+    pub key_value_copyback: u64,
     /// The empty rest of partly filled pages.
     pub padding: u64,
     /// Valid units moved by garbage collection and wear levelling.
@@ -26,7 +31,13 @@ pub struct FlashUnits {
 impl FlashUnits {
     /// Units programmed for any reason.
     pub fn total(&self) -> u64 {
-        self.host + self.padding + self.copyback + self.journal + self.checkpoint + self.dump
+        let host = self.host + self.key_value;
+        host + self.padding
+            + self.copyback
+            + self.key_value_copyback
+            + self.journal
+            + self.checkpoint
+            + self.dump
     }
 }
 
@@ -39,6 +50,16 @@ pub struct Smart {
     pub host_units_read: u64,
     /// Units programmed, by cause.
     pub flash_units: FlashUnits,
+    /// Records put into key-value namespaces.
+    pub records_put: u64,
+    /// Bytes of their keys and values.
+    pub record_bytes_put: u64,
+    /// Records deleted.
+    pub records_deleted: u64,
+    /// Records got.
+    pub records_got: u64,
+    /// Bytes of their values.
+    pub record_bytes_got: u64,
     /// Blocks erased.
     pub blocks_erased: u64,
     /// Units whose mapping was shared.
@@ -82,12 +103,13 @@ pub struct Smart {
 }
 
 impl Smart {
-    /// Write amplification: flash writes over host writes.
+    /// Write amplification: flash writes over host writes. The bytes of records count as units as well.
     pub fn write_amplification(&self) -> f64 {
-        if self.host_units_written == 0 {
+        let written = self.host_units_written as f64 + self.record_bytes_put as f64 / UNIT_BYTES as f64;
+        if written == 0.0 {
             return 0.0;
         }
-        self.flash_units.total() as f64 / self.host_units_written as f64
+        self.flash_units.total() as f64 / written
     }
 }
 

@@ -1,6 +1,6 @@
 //! How a command ends badly. Names follow NVMe's status codes where it has them.
 
-use tantalum_ftl::{FtlError, Lpn, ShareRefusal, TxId};
+use tantalum_ftl::{FtlError, Key, KeyError, Lpn, NamespaceId, ShareRefusal, TxId};
 use tantalum_nand::NandError;
 
 /// Why a command was not done. Nothing was changed unless the variant says so.
@@ -49,6 +49,41 @@ pub enum Status {
     /// A hinted page that does not follow the one before it.
     #[error("hinted page out of order: {0}")]
     SlotOutOfOrder(String),
+    /// No such key-value namespace (NVMe "Invalid Namespace or Format").
+    #[error("there is no key-value namespace {namespace}")]
+    NoSuchNamespace {
+        /// The namespace.
+        namespace: NamespaceId,
+    },
+    /// NVMe KV "KV Key Does Not Exist" (87h).
+    #[error("namespace {namespace} has no key {key}")]
+    NoSuchKey {
+        /// The namespace.
+        namespace: NamespaceId,
+        /// The key.
+        key: Key,
+    },
+    /// NVMe KV "Invalid KV Key Size" (86h).
+    #[error("{0}")]
+    InvalidKeySize(#[from] KeyError),
+    /// NVMe KV "Invalid KV Value Size" (85h).
+    #[error("the value of key {key} has {bytes} bytes; a value has at most {limit}")]
+    ValueTooLarge {
+        /// The key.
+        key: Key,
+        /// How many it has.
+        bytes: u64,
+        /// What would be right.
+        limit: u64,
+    },
+    /// NVMe KV "KV Unrecovered Error" (88h).
+    #[error("key {key} of namespace {namespace} cannot be read: its flash page is uncorrectable")]
+    RecordUnreadable {
+        /// The namespace.
+        namespace: NamespaceId,
+        /// The key.
+        key: Key,
+    },
     /// NVMe "Capacity Exceeded": no flash is left even after garbage collection.
     #[error("capacity exceeded: no free flash is left; trim something")]
     CapacityExceeded,

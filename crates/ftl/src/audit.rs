@@ -12,7 +12,8 @@ use tantalum_nand::{BlockId, Geometry, NandError, PageState, PlaneId, Ppn, UNIT_
 use crate::blocks::BlockUse;
 use crate::error::FtlError;
 use crate::ftl::Ftl;
-use crate::map::{Claim, Owner};
+use crate::key_value::NamespaceId;
+use crate::map::{BlockRecords, Claim, Owner};
 use crate::spare::{Kind, Mark, Spare};
 use crate::types::{Lpn, Seq};
 
@@ -78,6 +79,34 @@ pub enum Finding {
     /// An atomic batch is half done.
     #[error("an atomic batch is under way, and no command is")]
     BatchUnderWay,
+    /// What the records at a place weigh is not what indexes and tombstones say.
+    #[error("place {ppn}: its records weigh {kept} chunks by P2L, {counted} by the indexes and tombstones")]
+    RecordsWeight {
+        /// The place.
+        ppn: Ppn,
+        /// As kept.
+        kept: u32,
+        /// As the indexes say.
+        counted: u32,
+    },
+    /// A unit of records cannot be read.
+    #[error("records of key-value namespace {namespace} at place {ppn} cannot be read")]
+    RecordsUnreadable {
+        /// The place.
+        ppn: Ppn,
+        /// The namespace of one of them.
+        namespace: NamespaceId,
+    },
+    /// An index names a place where another record is, or none.
+    #[error("key-value namespace {namespace} has a record at place {ppn}, chunk {chunk}, that is not there")]
+    NotTheRecord {
+        /// The place.
+        ppn: Ppn,
+        /// Its first chunk.
+        chunk: u8,
+        /// The namespace.
+        namespace: NamespaceId,
+    },
     /// A mapped unit's page is erased.
     #[error("unit {lpn} is at place {ppn}, which is erased")]
     Erased {
@@ -117,6 +146,8 @@ pub struct Audit {
     pub blocks: u64,
     /// Hints that live.
     pub hints: u64,
+    /// Records of key-value namespaces.
+    pub records: u64,
     /// Mapped units whose spare areas and data were read.
     pub units: u64,
     /// What is wrong with the maps.
@@ -136,6 +167,7 @@ impl Ftl {
         self.audit_blocks(&mut audit);
         self.audit_free_lists(&mut audit);
         self.audit_hints(&mut audit);
+        self.audit_records(&mut audit);
         if self.batch_under_way {
             audit.map_findings.push(Finding::BatchUnderWay);
         }
@@ -146,13 +178,16 @@ impl Ftl {
     fn audit_places(&self, audit: &mut Audit) {
         let mut extra_owners = 0;
         for block in (0..self.geometry.blocks()).map(BlockId) {
-            let mut counted = 0;
+            let (mut counted, mut records) = (0, BlockRecords::default());
             // a block that was never programmed, or not since its erase, has no places to look at
             let programmed = self.nand.next_page(block) > 0 || self.map.valid(block) > 0;
             for ppn in places_of(&self.geometry, block).filter(|_| programmed) {
                 let owners = self.owners(ppn);
                 let in_use = !matches!(self.map.owner(ppn), Owner::None);
-                counted += u32::from(in_use);
+                match self.map.owner(ppn) {
+                    Owner::Records => records.add(self.map.records_weight(ppn)),
+                    _ => counted += u32::from(in_use),
+                }
                 extra_owners += owners.len().saturating_sub(1);
                 if let Owner::Claim(_) = self.map.owner(ppn) {
                     audit.claims += owners.len() as u64;
@@ -164,7 +199,8 @@ impl Ftl {
                     }
                 }
             }
-            audit.places += u64::from(counted);
+            audit.places += u64::from(counted + records.units);
+            let counted = counted + records.valid();
             let kept = self.map.valid(block);
             if kept != counted {
                 audit.map_findings.push(Finding::ValidCount { block, kept, counted });
@@ -176,7 +212,7 @@ impl Ftl {
     /// The owners of a place, with versions where P2L has them.
     fn owners(&self, ppn: Ppn) -> Vec<(Lpn, Option<Seq>)> {
         match self.map.owner(ppn) {
-            Owner::None | Owner::Claim(Claim::Transaction(..)) => Vec::new(),
+            Owner::None | Owner::Records | Owner::Claim(Claim::Transaction(..)) => Vec::new(),
             Owner::Plain(lpn) => vec![(lpn, None)],
             Owner::Claim(Claim::Owners(owners)) => {
                 owners.iter().map(|(lpn, version)| (*lpn, Some(*version))).collect()
@@ -309,7 +345,7 @@ impl Ftl {
 }
 
 impl Audit {
-    fn count(&mut self, what: &'static str, kept: u64, counted: u64) {
+    pub(crate) fn count(&mut self, what: &'static str, kept: u64, counted: u64) {
         if kept != counted {
             self.map_findings.push(Finding::Count { what, kept, counted });
         }

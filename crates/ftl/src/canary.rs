@@ -61,6 +61,14 @@ pub enum Guard {
     /// A trim is folded over the chunks of L2P that a checkpoint or a spare area names, and not over those in which only
     /// the journal has mapped something.
     TrimsOfUntouchedChunks,
+    /// A unit of a `put` counts although others of it are not there.
+    PutMembersCountAlone,
+    /// 4: a tombstone is given up although no checkpoint says what it says.
+    TombstoneDropped,
+    /// 6: what waits while a checkpoint is taken keeps its version, and passes for a copy of what the checkpoint has.
+    WaitingKeepsVersion,
+    /// 6: garbage collection gives a record that it copies a new version.
+    RecordTakesNewVersion,
     /// What a step replaces is in protected DRAM, from which the dump brings it back over the step.
     ReplacedNotSettled,
 }

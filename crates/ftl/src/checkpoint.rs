@@ -13,6 +13,9 @@ use crate::blocks::BlockUse;
 use crate::canary::{self, Guard};
 use crate::error::FtlError;
 use crate::ftl::{Counters, Ftl, Programmed};
+use crate::key_value::{
+    KeyValueCounters, NamespaceContents, decode_namespaces, encode_namespaces, namespaces_are_possible,
+};
 use crate::layout::CheckpointInterval;
 use crate::logs::Living;
 use crate::map::{CHUNK_ENTRIES, Claim};
@@ -58,11 +61,15 @@ pub struct Contents {
     pub hints: Vec<(Lpn, Living, Ppn)>,
     /// Whole runs of the logs with living hints: generation, attempt, last slot.
     pub runs: Vec<(Generation, u32, u32)>,
+    /// The number of the newest key-value namespace there ever was.
+    pub last_namespace: u32,
+    /// Key-value namespaces with their indexes.
+    pub namespaces: Vec<NamespaceContents>,
     /// L2P in chunks: the chunk's number, and its entries (0, or the place plus 1).
     pub chunks: Vec<(u32, Vec<u32>)>,
 }
 
-const MAGIC: u64 = u64::from_le_bytes(*b"TANTCKP2");
+const MAGIC: u64 = u64::from_le_bytes(*b"TANTCKP3");
 
 /// Bytes that [`Contents::encode`] makes of a full chunk, of an owner with its version, and of a hint.
 const CHUNK_BYTES: usize = 8 + 4 * CHUNK_ENTRIES;
@@ -89,6 +96,9 @@ impl Contents {
         put(&[counters.program_failures, counters.erase_failures, counters.uncorrectable_reads]);
         put(&[counters.exhausted.into()]);
         put(&counters.controller);
+        let records = &counters.key_value;
+        put(&[programmed.key_value, programmed.key_value_copyback, records.records_put, records.bytes_put]);
+        put(&[records.records_deleted, records.records_got, records.bytes_got]);
         put(&[self.open_blocks.len() as u64]);
         self.open_blocks.iter().for_each(|block| put(&[block.0.into()]));
         put(&[self.versions.len() as u64]);
@@ -103,6 +113,8 @@ impl Contents {
             let home = hint.home.filter(|_| *claims_home).map_or(u32::MAX, |home| home.0);
             put(&[pair(hint.first, hint.slot), pair(home, hint.end.into())]);
         }
+        put(&[self.last_namespace.into()]);
+        encode_namespaces(&self.namespaces, &mut put);
         put(&[self.chunks.len() as u64]);
         for (number, entries) in &self.chunks {
             put(&[pair(*number, entries.len() as u32)]);
@@ -127,6 +139,7 @@ impl Contents {
             lpn(log_lpn) && living.hint.is_possible(logical_units) && ppn.0 < places
         };
         self.seq < SEQ_LIMIT
+            && namespaces_are_possible(&self.namespaces, self.last_namespace, logical_units, places)
             && self.versions.iter().all(|(owner, version)| lpn(owner) && *version < SEQ_LIMIT)
             && self.runs.iter().all(|(_, _, last)| *last < u32::MAX)
             && self.hints.iter().all(hint)
@@ -152,7 +165,10 @@ impl Contents {
         let [erased, shared, brought_home, remapped, committed, collections, checkpoints] = reader.array()?;
         let [program_failures, erase_failures, uncorrectable_reads, exhausted] = reader.array()?;
         let controller = reader.array()?;
-        let programmed = Programmed { host, padding, copyback, journal, checkpoint, dump };
+        let [key_value, key_value_copyback, records_put, bytes_put] = reader.array()?;
+        let [records_deleted, records_got, bytes_got] = reader.array()?;
+        let programmed =
+            Programmed { host, key_value, key_value_copyback, padding, copyback, journal, checkpoint, dump };
         Some(Contents {
             logical_units: logical_units.try_into().ok()?,
             clean: clean != 0,
@@ -171,6 +187,13 @@ impl Contents {
                 erase_failures,
                 uncorrectable_reads,
                 exhausted: exhausted != 0,
+                key_value: KeyValueCounters {
+                    records_put,
+                    bytes_put,
+                    records_deleted,
+                    records_got,
+                    bytes_got,
+                },
                 controller,
             },
             open_blocks: reader.list(|reader| Some(BlockId(reader.next()?.try_into().ok()?)))?,
@@ -181,6 +204,8 @@ impl Contents {
                 Some((Generation(generation), attempt.try_into().ok()?, last.try_into().ok()?))
             })?,
             hints: reader.list(Reader::hint)?,
+            last_namespace: reader.next()?.try_into().ok()?,
+            namespaces: reader.namespaces()?,
             chunks: reader.list(Reader::chunk)?,
         })
     }
@@ -222,6 +247,11 @@ impl Reader<'_> {
         (0..count).map(|_| item(self)).collect()
     }
 
+    fn namespaces(&mut self) -> Option<Vec<NamespaceContents>> {
+        let words = self.rest.len() as u64 / 8;
+        decode_namespaces(|| self.next(), words)
+    }
+
     fn hint(&mut self) -> Option<(Lpn, Living, Ppn)> {
         let [places, version, generation, attempts, slots, home] = self.array()?;
         let ((log_lpn, ppn), (attempt, start)) = (split(places), split(attempts));
@@ -254,7 +284,8 @@ impl Ftl {
         let interval_over = match self.config.checkpoint_interval {
             CheckpointInterval::Pages(pages) => self.checkpoint.pages_since >= pages,
             CheckpointInterval::HostUnitsForEachUnit(ratio) => {
-                let written = self.counters.programmed.host - self.checkpoint.host_units;
+                let programmed = &self.counters.programmed;
+                let written = programmed.host + programmed.key_value - self.checkpoint.host_units;
                 written >= ratio.saturating_mul(self.checkpoint_units())
             }
         };
@@ -270,7 +301,9 @@ impl Ftl {
         let bytes = self.map.touched_chunks() * CHUNK_BYTES
             + self.map.claims().len() * OWNER_BYTES
             + self.logs.living_count() * HINT_BYTES;
-        let pages = (bytes as u64).div_ceil(self.geometry.page_bytes.into()).max(1);
+        let pages = (bytes as u64 + self.key_value.checkpoint_bytes())
+            .div_ceil(self.geometry.page_bytes.into())
+            .max(1);
         pages * u64::from(self.geometry.units_per_page())
     }
 
@@ -315,6 +348,7 @@ impl Ftl {
         if let Some(protected) = &mut self.protected {
             protected.checkpoint(&mut self.nand, step)?;
         }
+        self.renew_waiting()?;
         Ok((step, self.program_checkpoint_pages(bytes, step, blocks, at_ns)?))
     }
 
@@ -349,6 +383,8 @@ impl Ftl {
             versions,
             hints,
             runs,
+            last_namespace: self.key_value.last_namespace,
+            namespaces: self.key_value.contents(),
             chunks: self.map.chunks().map(|(number, entries)| (number as u32, entries.collect())).collect(),
         }
     }
@@ -452,7 +488,9 @@ impl Ftl {
         self.checkpoint.step = step;
         self.checkpoint.pages_since = 0;
         self.checkpoint.wanted = false;
-        self.checkpoint.host_units = self.counters.programmed.host;
+        self.checkpoint.host_units = self.counters.programmed.host + self.counters.programmed.key_value;
+        self.release_tombstones();
+        self.key_value.budget_chunks = 0;
         self.blocks.clear_all_marks();
     }
 }
@@ -460,6 +498,7 @@ impl Ftl {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::key_value::NamespaceId;
 
     fn sample() -> Contents {
         let hint = Hint {
@@ -485,6 +524,11 @@ mod tests {
                 (Lpn(5), Living { hint: homeless, version: Seq(9), claims_home: false }, Ppn(7)),
             ],
             runs: vec![(Generation(9), 0, 2), (Generation(9), 1, 4)],
+            last_namespace: 3,
+            namespaces: vec![
+                NamespaceContents::sample(NamespaceId(1), 0),
+                NamespaceContents::sample(NamespaceId(3), 200),
+            ],
             chunks: vec![(0, (0..1024).collect()), (4, vec![1, 0, 3])],
         }
     }

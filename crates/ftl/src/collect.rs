@@ -4,6 +4,8 @@
 //! those that do not fit into the spare area go into the journal (hazard 5). Moved units fill whole pages, across
 //! victims; a victim is free only when all its units are programmed elsewhere.
 
+use std::collections::VecDeque;
+
 use tantalum_nand::{BlockId, Nanoseconds, Ppn, Source, UNIT_BYTES, UnitSpare};
 
 use crate::blocks::BlockUse;
@@ -11,6 +13,7 @@ use crate::canary::{self, Guard};
 use crate::error::FtlError;
 use crate::ftl::Ftl;
 use crate::journal::Record;
+use crate::key_value::{MovingRecord, PackedUnit, Packing};
 use crate::layout::VictimPolicy;
 use crate::map::{Claim, Owner};
 use crate::page_image::PageImage;
@@ -38,11 +41,14 @@ enum Moving {
     Owners { in_spare: bool },
     /// A page of an open transaction.
     Transaction(TxId, Lpn),
+    /// Packed records, in the order in which such units were put on the page.
+    Records,
 }
 
 /// Victims being emptied together, so that moved units fill whole pages.
 struct Collection {
     moving: MovingPage,
+    packing: Packing,
     victims: Vec<BlockId>,
 }
 
@@ -50,6 +56,7 @@ struct Collection {
 struct MovingPage {
     page: PageImage,
     units: Vec<(Ppn, Moving)>,
+    records: VecDeque<Vec<MovingRecord>>,
     earliest_ns: Nanoseconds,
     step: Seq,
     /// Whether an owner stems from a journal record: a share, a remap, a commit.
@@ -121,7 +128,10 @@ impl Ftl {
     }
 
     fn finish_collection(&mut self, mut collection: Collection, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        let programmed = self.program_moving(&mut collection, at_ns);
+        let last = collection.packing.take_open();
+        let programmed = self
+            .move_packed(last, &mut collection, at_ns)
+            .and_then(|()| self.program_moving(&mut collection, at_ns));
         self.release_victims(&mut collection);
         programmed
     }
@@ -165,11 +175,12 @@ impl Ftl {
         let moving = MovingPage {
             page: PageImage::new(),
             units: Vec::with_capacity(4),
+            records: VecDeque::new(),
             earliest_ns,
             step: Seq(0),
             names_recorded_owners: false,
         };
-        Collection { moving, victims: Vec::new() }
+        Collection { moving, packing: Packing::default(), victims: Vec::new() }
     }
 
     /// Lists the units of a victim that are in use and can be read.
@@ -182,7 +193,9 @@ impl Ftl {
                 Owner::Plain(lpn) if spare::is_plain(spare) => {
                     units.push(ValidUnit { ppn, plain: Some(lpn) });
                 }
-                Owner::Plain(_) | Owner::Claim(_) => units.push(ValidUnit { ppn, plain: None }),
+                Owner::Plain(_) | Owner::Claim(_) | Owner::Records => {
+                    units.push(ValidUnit { ppn, plain: None })
+                }
             }
         }
         self.scratch.spares = scratch;
@@ -215,7 +228,10 @@ impl Ftl {
                 collection.moving.earliest_ns = collection.moving.earliest_ns.max(done_ns);
                 charged = Some(page);
             }
-            self.take_along(unit, &mut collection.moving, at_ns)?;
+            match self.map.owner(unit.ppn) {
+                Owner::Records => self.take_records_along(unit.ppn, collection, at_ns)?,
+                _ => self.take_along(unit, &mut collection.moving, at_ns)?,
+            }
             if collection.moving.units.len() == units_per_page as usize {
                 self.program_moving(collection, at_ns)?;
             }
@@ -258,6 +274,42 @@ impl Ftl {
         Ok(())
     }
 
+    /// Packs the records of one unit that are in use, and moves the units that are full.
+    fn take_records_along(
+        &mut self,
+        ppn: Ppn,
+        collection: &mut Collection,
+        at_ns: Nanoseconds,
+    ) -> Result<(), FtlError> {
+        let full = self.pack_records(ppn, &mut collection.packing, at_ns)?;
+        self.move_packed(full, collection, at_ns)
+    }
+
+    /// Puts packed units onto the page, and programs it whenever it is full.
+    fn move_packed(
+        &mut self,
+        units: Vec<PackedUnit>,
+        collection: &mut Collection,
+        at_ns: Nanoseconds,
+    ) -> Result<(), FtlError> {
+        for packed in units {
+            if collection.moving.units.len() == self.geometry.units_per_page() as usize {
+                self.program_moving(collection, at_ns)?;
+            }
+            let moving = &mut collection.moving;
+            if moving.units.is_empty() {
+                moving.step = self.next_seq();
+            }
+            let (source, spare) = self.stage_packed(&packed, moving.step)?;
+            moving.page.push(source, spare.encode());
+            // the place is nobody's: the records were at several
+            moving.units.push((Ppn(0), Moving::Records));
+            moving.records.push_back(packed.records);
+            moving.earliest_ns = moving.earliest_ns.max(packed.ready_ns);
+        }
+        Ok(())
+    }
+
     /// The spare area of a copy that is more than a plain unit's.
     fn copy_marked(
         &mut self,
@@ -281,7 +333,7 @@ impl Ftl {
                 copy.push_owner(lpn, old.version_of(lpn).unwrap_or(old.step));
                 return Ok((copy, Moving::Transaction(tx, lpn)));
             }
-            Owner::None => unreachable!("unit {ppn} is valid"),
+            Owner::None | Owner::Records => unreachable!("unit {ppn} is a block namespace's"),
         };
         self.charge_spilled_owners(&owners, at_ns);
         if let Mark::Hint(hint, log_lpn) = old.mark {
@@ -329,13 +381,24 @@ impl Ftl {
             collection.moving.earliest_ns = collection.moving.earliest_ns.max(recorded_ns);
         }
         let moving = &mut collection.moving;
-        let (place, _) = self.program(Target::Collect, &moving.page, moving.step, moving.earliest_ns)?;
-        self.counters.programmed.copyback += moving.units.len() as u64;
+        let programmed = self.program(Target::Collect, &moving.page, moving.step, moving.earliest_ns);
+        match &programmed {
+            Err(FtlError::Nand(error)) => self.release_page(&moving.page, error),
+            Err(_) => self.give_up_page(&moving.page),
+            Ok(_) => {}
+        }
+        let (place, _) = programmed?;
+        self.counters.programmed.key_value_copyback += moving.records.len() as u64;
+        self.counters.programmed.copyback += (moving.units.len() - moving.records.len()) as u64;
         for index in 0..moving.units.len() {
             let (from, how) = moving.units[index];
             let to = self.geometry.unit(place, index as u32);
             match how {
                 Moving::Plain(lpn) => self.map.relocate_plain(lpn, from, to),
+                Moving::Records => {
+                    let records = moving.records.pop_front().expect("there is a list for each such unit");
+                    self.move_records(&records, to);
+                }
                 Moving::Transaction(tx, lpn) => {
                     let claim = self.map.unclaim(from);
                     self.map.claim(to, claim);

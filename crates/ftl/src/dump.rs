@@ -14,6 +14,7 @@ use crate::canary::{self, Guard};
 use crate::error::FtlError;
 use crate::ftl::{Ftl, HostUnit};
 use crate::journal::{Record, Waiting, encode_page, records_per_page, used_bytes};
+use crate::key_value::is_copied;
 use crate::page_image::PageImage;
 use crate::spare::{Kind, Mark, Spare};
 use crate::types::Seq;
@@ -53,8 +54,7 @@ impl Ftl {
         for (slot, bytes) in lost.into_iter().flat_map(|program| program.units) {
             // an atomic batch is acknowledged once it is on flash: one that is lost may be lost
             let saved = !canary::out(Guard::ProgramsNotDumped)
-                && Spare::decode(&bytes)
-                    .is_some_and(|spare| spare.kind == Kind::Data && !matches!(spare.mark, Mark::Batch(_)));
+                && Spare::decode(&bytes).is_some_and(|spare| is_saved(&spare));
             if saved {
                 dump.push(&mut self.nand, slot, bytes, cut_ns)?;
             } else {
@@ -64,6 +64,12 @@ impl Ftl {
         let step = self.next_seq();
         for unit in cached {
             dump.push(&mut self.nand, unit.slot, unit.spare(step), cut_ns)?;
+        }
+        let records = self.stage_waiting(step)?;
+        for (source, spare) in records.sources.iter().zip(records.spares) {
+            if let Source::Staged(slot) = *source {
+                dump.push(&mut self.nand, slot, spare, cut_ns)?;
+            }
         }
         dump.end_page(&mut self.nand, cut_ns)?;
         let saved = dump.units;
@@ -92,6 +98,13 @@ impl Ftl {
         let step = self.next_seq();
         dump.push_records(&mut self.nand, &records, step, cut_ns)
     }
+}
+
+/// Whether a unit on its way to flash was acknowledged as durable, and is nowhere else: what garbage collection was
+/// moving is still where it was.
+fn is_saved(spare: &Spare) -> bool {
+    let holds = spare.kind == Kind::Data || spare.kind == Kind::KeyValue && !is_copied(spare);
+    holds && !matches!(spare.mark, Mark::Batch(_))
 }
 
 /// The pages of a dump, on the blocks kept for it.

@@ -10,6 +10,7 @@ use tantalum_nand::Ppn;
 use crate::canary::{self, Guard};
 use crate::checkpoint::Contents;
 use crate::journal::Record;
+use crate::key_value::KeyValueFold;
 use crate::logs::{Attempt, Attempts, extend_whole_run, in_whole_run};
 use crate::map::CHUNK_ENTRIES;
 use crate::recovery::RecoveryReport;
@@ -53,6 +54,8 @@ pub struct Fold {
     groups_whole: BTreeSet<Seq>,
     whole_runs: BTreeMap<Generation, BTreeMap<u32, u32>>,
     assertions: u64,
+    /// The same for records.
+    pub key_value: KeyValueFold,
 }
 
 /// What the fold comes to.
@@ -65,12 +68,16 @@ pub struct Folded {
     pub logs: Vec<(Generation, Attempts)>,
     /// Batches that are not whole.
     pub batches_dropped: BTreeSet<Seq>,
+    /// Records, to be folded over the checkpoint's indexes.
+    pub key_value: KeyValueFold,
 }
 
 impl Fold {
     /// A fold over a checkpoint taken at `step`.
-    pub fn new(step: Seq, base: Contents) -> Fold {
+    pub fn new(step: Seq, mut base: Contents) -> Fold {
+        let namespaces = std::mem::take(&mut base.namespaces);
         let mut fold = Fold {
+            key_value: KeyValueFold::new(step, namespaces, base.last_namespace),
             step,
             best: HashMap::default(),
             members: Vec::new(),
@@ -93,7 +100,7 @@ impl Fold {
 
     /// Whether nothing was asserted since the checkpoint.
     pub fn is_empty(&self) -> bool {
-        self.assertions == 0 && self.members.is_empty()
+        self.assertions == 0 && self.members.is_empty() && self.key_value.is_empty()
     }
 
     fn assert(&mut self, lpn: Lpn, best: Best) {
@@ -140,6 +147,9 @@ impl Fold {
                 Record::BatchWhole { id } => drop(self.batches_whole.insert(id)),
                 Record::GroupWhole { group } => drop(self.groups_whole.insert(group)),
                 Record::LogWhole { generation, attempt, last } => self.log_whole(generation, attempt, last),
+                Record::NamespaceMade { .. } | Record::NamespaceDeleted { .. } => {
+                    self.key_value.journaled(record)
+                }
                 _ => {}
             }
         }
@@ -193,9 +203,10 @@ impl Fold {
     pub fn finish(mut self, report: &mut RecoveryReport) -> Folded {
         let batches_dropped = self.assert_batches(report);
         let logs = self.assert_homes(report);
-        report.assertions = self.assertions;
+        report.assertions = self.assertions + self.key_value.assertions();
         let versions = self.base.versions.iter().map(|(lpn, version)| (lpn.0, *version)).collect();
-        let mut folded = Folded { places: Vec::new(), versions, logs, batches_dropped };
+        let key_value = self.key_value;
+        let mut folded = Folded { places: Vec::new(), versions, logs, batches_dropped, key_value };
         let mut best = self.best;
         for (number, entries) in &self.base.chunks {
             for (index, &entry) in entries.iter().enumerate() {
@@ -216,11 +227,13 @@ impl Fold {
 
     fn assert_batches(&mut self, report: &mut RecoveryReport) -> BTreeSet<Seq> {
         let mut seen: BTreeMap<Seq, (u32, BTreeSet<u32>)> = BTreeMap::new();
-        for Member { batch, .. } in &self.members {
+        for batch in self.members.iter().map(|member| member.batch).chain(self.key_value.batches()) {
             seen.entry(batch.id).or_insert((batch.count, BTreeSet::new())).1.insert(batch.index);
         }
         let whole = |id: &Seq, (count, indexes): &(u32, BTreeSet<u32>)| {
-            indexes.len() == *count as usize || self.batches_whole.contains(id)
+            indexes.len() == *count as usize
+                || self.batches_whole.contains(id)
+                || canary::out(Guard::PutMembersCountAlone)
         };
         let whole: BTreeSet<Seq> =
             seen.iter().filter(|(id, found)| whole(id, found)).map(|(id, _)| *id).collect();
@@ -231,6 +244,7 @@ impl Fold {
                 self.assert(lpn, best);
             }
         }
+        self.key_value.assert_batches(&whole);
         seen.into_keys().filter(|id| !whole.contains(id)).collect()
     }
 

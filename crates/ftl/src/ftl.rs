@@ -13,6 +13,7 @@ use crate::collect::ValidUnit;
 use crate::dump::InFlightRecords;
 use crate::error::FtlError;
 use crate::journal::Journal;
+use crate::key_value::{KeyValue, KeyValueCounters};
 use crate::layout::{FtlConfig, Layout};
 use crate::logs::{HintError, Logs};
 use crate::map::Map;
@@ -27,6 +28,10 @@ use crate::types::{Generation, Hint, Lpn, Metadata, Seq, TxId};
 pub struct Programmed {
     /// Host data.
     pub host: u64,
+    /// Records that the host put, and tombstones.
+    pub key_value: u64,
+    /// Units into which garbage collection packed records.
+    pub key_value_copyback: u64,
     /// The empty rest of partly filled pages.
     pub padding: u64,
     /// Valid units moved by garbage collection and wear levelling.
@@ -66,6 +71,8 @@ pub struct Counters {
     pub uncorrectable_reads: u64,
     /// Whether the drive came to the end of its life because its last free blocks failed.
     pub exhausted: bool,
+    /// What was done with records.
+    pub key_value: KeyValueCounters,
     /// The controller's own counters, kept with these.
     pub controller: [u64; 4],
 }
@@ -131,6 +138,7 @@ pub struct Ftl {
     pub(crate) protected: Option<Protected>,
     pub(crate) logs: Logs,
     pub(crate) transactions: Transactions,
+    pub(crate) key_value: KeyValue,
     pub(crate) checkpoint: Checkpoint,
     pub(crate) seq: Seq,
     /// The newest version at which anything was unmapped.
@@ -255,6 +263,7 @@ impl Ftl {
             protected: self.protected.clone(),
             logs: self.logs.clone(),
             transactions: self.transactions.clone(),
+            key_value: self.key_value.clone(),
             checkpoint: self.checkpoint.clone(),
             seq: self.seq,
             last_unmap: self.last_unmap,

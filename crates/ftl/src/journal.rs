@@ -8,6 +8,7 @@ use tantalum_nand::{BlockId, Nanoseconds, Ppn, UNIT_BYTES};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use crate::key_value::{NamespaceAttributes, NamespaceId};
 use crate::types::{Generation, Lpn, SEQ_LIMIT, Seq};
 
 /// One record.
@@ -65,6 +66,22 @@ pub enum Record {
         /// The group.
         group: Seq,
     },
+    /// A key-value namespace was made.
+    NamespaceMade {
+        /// Its number.
+        namespace: NamespaceId,
+        /// What it was made with.
+        attributes: NamespaceAttributes,
+        /// When.
+        step: Seq,
+    },
+    /// A key-value namespace was deleted, with all that it held.
+    NamespaceDeleted {
+        /// Its number.
+        namespace: NamespaceId,
+        /// When.
+        step: Seq,
+    },
 }
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -109,6 +126,11 @@ impl Record {
             Record::BatchWhole { id } => (4, 0, 0, id.0, 0),
             Record::LogWhole { generation, attempt, last } => (5, attempt, last, generation.0, 0),
             Record::GroupWhole { group } => (6, 0, 0, group.0, 0),
+            Record::NamespaceMade { namespace, attributes, step } => {
+                let NamespaceAttributes { logs, expected_records, load_factor_percent } = attributes;
+                (7, namespace.0, logs << 8 | u32::from(load_factor_percent), expected_records, step.0)
+            }
+            Record::NamespaceDeleted { namespace, step } => (8, namespace.0, 0, 0, step.0),
         };
         RecordBytes { kind: kind.into(), a: a.into(), b: b.into(), c: c.into(), d: d.into() }
     }
@@ -122,6 +144,12 @@ impl Record {
             4 => Record::BatchWhole { id: c },
             5 => Record::LogWhole { generation: Generation(c.0), attempt: a, last: b },
             6 => Record::GroupWhole { group: c },
+            7 => {
+                let attributes =
+                    NamespaceAttributes { logs: b >> 8, expected_records: c.0, load_factor_percent: b as u8 };
+                Record::NamespaceMade { namespace: NamespaceId(a), attributes, step: d }
+            }
+            8 => Record::NamespaceDeleted { namespace: NamespaceId(a), step: d },
             _ => return None,
         })
     }
@@ -135,6 +163,10 @@ impl Record {
             Record::Trim { lpn, units, .. } => u64::from(lpn.0) + u64::from(units) <= logical_units.into(),
             Record::LogWhole { last, .. } => last < u32::MAX,
             Record::BatchWhole { .. } | Record::GroupWhole { .. } => true,
+            Record::NamespaceMade { namespace, attributes, .. } => {
+                namespace.0 > 0 && attributes.is_possible(logical_units)
+            }
+            Record::NamespaceDeleted { namespace, .. } => namespace.0 > 0,
         };
         named && self.newest_seq() < SEQ_LIMIT
     }
@@ -154,6 +186,7 @@ impl Record {
             Record::BatchWhole { id } => id,
             Record::LogWhole { generation, .. } => Seq(generation.0),
             Record::GroupWhole { group } => group,
+            Record::NamespaceMade { step, .. } | Record::NamespaceDeleted { step, .. } => step,
         }
     }
 }
@@ -229,6 +262,16 @@ mod tests {
             Record::BatchWhole { id: seq },
             Record::LogWhole { generation: Generation(11), attempt: 5, last: 6 },
             Record::GroupWhole { group: seq },
+            Record::NamespaceMade {
+                namespace: NamespaceId(7),
+                attributes: NamespaceAttributes {
+                    logs: 0x0012_3456,
+                    expected_records: 1 << 40,
+                    load_factor_percent: 95,
+                },
+                step: seq,
+            },
+            Record::NamespaceDeleted { namespace: NamespaceId(8), step: seq },
         ]
     }
 

@@ -32,7 +32,12 @@ impl Ftl {
         if self.journal.buffer.len() + records.len() > self.records_per_page() {
             self.flush_journal(at_ns)?;
         }
-        let names_places = records.iter().any(|record| !matches!(record, Record::Trim { .. }));
+        let names_places = records.iter().any(|record| {
+            !matches!(
+                record,
+                Record::Trim { .. } | Record::NamespaceMade { .. } | Record::NamespaceDeleted { .. }
+            )
+        });
         let ready_ns = if names_places { self.nand.programs_done_ns() } else { 0 };
         self.journal.buffer.extend(records.iter().map(|&record| Waiting { record, ready_ns }));
         if let Some(protected) = &mut self.protected {

@@ -61,7 +61,9 @@ pub struct FtlConfig {
 pub struct Layout {
     /// Good blocks without which the drive takes no writes: the logical capacity, and what must be there beside it.
     pub least_blocks: u32,
-    /// Blocks that the largest checkpoint fills.
+    /// Bytes of the largest checkpoint, indexes of key-value namespaces aside.
+    pub checkpoint_bytes: u64,
+    /// Blocks that it fills.
     pub checkpoint_blocks: u32,
     /// Journal blocks after which a checkpoint is taken.
     pub journal_blocks: u32,
@@ -134,6 +136,7 @@ impl Layout {
         let journal_blocks = (8 * checkpoint_blocks).min(spare / 12).max(JOURNAL_RESERVE_BLOCKS);
         Layout {
             least_blocks: logical_blocks + least,
+            checkpoint_bytes,
             checkpoint_blocks,
             journal_blocks,
             dump_blocks,

@@ -21,6 +21,7 @@ mod forged;
 mod ftl;
 mod journal;
 mod journaling;
+mod key_value;
 mod layout;
 mod logs;
 mod map;
@@ -42,6 +43,10 @@ pub use audit::{Audit, Finding};
 pub use blocks::BlockUse;
 pub use error::{FtlError, LayoutError};
 pub use ftl::{Counters, Ftl, HostUnit, Programmed, UNSAFE_SHUTDOWNS, Wear};
+pub use key_value::{
+    KEY_BYTES, Key, KeyError, KeyValueCounters, KeyValueError, KvRecord, NAMESPACES, NamespaceAttributes,
+    NamespaceId, NamespaceInfo, VALUE_BYTES,
+};
 pub use layout::{CheckpointInterval, FtlConfig, Layout, VictimPolicy};
 pub use logs::HintError;
 pub use protected::protected_bytes;

@@ -4,17 +4,21 @@
 //! - `l2p[x] == p` exactly if `x` is among the owners of `p`.
 //! - A place with a *plain* owner has one owner, whose version its spare area tells. Every other place that is
 //!   in use has an entry in `claims`, with versions.
-//! - `valid[b]` is the number of places in block `b` that are in use.
+//! - `valid[b]` is the number of places in block `b` that are in use. Places with records count as the units that the
+//!   records in use need when they are moved together.
 //!
 //! Two arrays of four bytes; the rare rest (shared units, open transactions) is in a table. The top bit of an
 //! entry says that a table has more to tell, so that the common case looks up nothing.
 
 use tantalum_nand::{Array, BlockId, Geometry, MAX_UNITS_PER_PAGE, Ppn};
 
+use crate::key_value::UNIT_CHUNKS;
 use crate::types::{HashMap, Lpn, Seq, TxId};
 use crate::valid::ValidCounts;
 
 const FLAG: u32 = 1 << 31;
+/// With [`FLAG`]: the place holds records; the rest of the entry is what they weigh.
+const RECORDS: u32 = 1 << 30;
 
 /// Whose a place is when P2L alone cannot tell.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -34,6 +38,30 @@ pub enum Owner<'a> {
     Plain(Lpn),
     /// As the claim says.
     Claim(&'a Claim),
+    /// Records of key-value namespaces; their indexes say which.
+    Records,
+}
+
+/// What the records in a block that are in use take of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BlockRecords {
+    /// What they weigh, in chunks.
+    pub weight: u32,
+    /// Units that hold some.
+    pub units: u32,
+}
+
+impl BlockRecords {
+    /// A unit more, whose records weigh this.
+    pub fn add(&mut self, weight: u32) {
+        self.weight += weight;
+        self.units += 1;
+    }
+
+    /// Units that hold them once they are moved together.
+    pub fn valid(&self) -> u32 {
+        self.weight.div_ceil(UNIT_CHUNKS as u32).min(self.units)
+    }
 }
 
 /// The map.
@@ -42,6 +70,8 @@ pub struct Map {
     l2p: Array,
     p2l: Array,
     valid: ValidCounts,
+    /// Empty until there are records.
+    records: Vec<BlockRecords>,
     claims: HashMap<u32, Claim>,
     extra_owners: usize,
     /// Whether a chunk of L2P was ever mapped; checkpoints leave the others out.
@@ -60,6 +90,7 @@ impl Map {
             l2p: Array::zeroed(logical_units as usize),
             p2l: Array::zeroed(geometry.units() as usize),
             valid: ValidCounts::new(geometry.blocks(), geometry.units_per_block()),
+            records: Vec::new(),
             claims: HashMap::default(),
             extra_owners: 0,
             touched: vec![false; (logical_units as usize).div_ceil(CHUNK_ENTRIES)],
@@ -102,6 +133,7 @@ impl Map {
         match self.p2l[ppn.index()] {
             0 => Owner::None,
             entry if entry & FLAG == 0 => Owner::Plain(Lpn(entry - 1)),
+            entry if entry & RECORDS != 0 => Owner::Records,
             _ => Owner::Claim(&self.claims[&ppn.0]),
         }
     }
@@ -290,6 +322,54 @@ impl Map {
                 self.valid.increase(to.0 / self.units_per_block);
             }
             _ => self.claim(to, claim),
+        }
+    }
+
+    /// A record of this weight at a place is in use.
+    pub fn add_record(&mut self, ppn: Ppn, weight: u32) {
+        let entry = &mut self.p2l[ppn.index()];
+        debug_assert!(*entry == 0 || *entry & FLAG != 0 && *entry & RECORDS != 0, "unit {ppn} is a block's");
+        let first = *entry == 0;
+        *entry = (*entry | FLAG | RECORDS) + weight;
+        self.recount_records(ppn, |records| {
+            records.weight += weight;
+            records.units += u32::from(first);
+        });
+    }
+
+    /// A record of this weight at a place is no longer in use.
+    pub fn remove_record(&mut self, ppn: Ppn, weight: u32) {
+        let entry = &mut self.p2l[ppn.index()];
+        assert!(*entry & !(FLAG | RECORDS) >= weight, "unit {ppn} has no record of weight {weight}");
+        *entry -= weight;
+        let last = *entry == FLAG | RECORDS;
+        if last {
+            *entry = 0;
+        }
+        self.recount_records(ppn, |records| {
+            records.weight -= weight;
+            records.units -= u32::from(last);
+        });
+    }
+
+    fn recount_records(&mut self, ppn: Ppn, change: impl FnOnce(&mut BlockRecords)) {
+        let block = ppn.0 / self.units_per_block;
+        if self.records.is_empty() {
+            self.records.resize(self.valid.counts().len(), BlockRecords::default());
+        }
+        let records = &mut self.records[block as usize];
+        let before = records.valid();
+        change(records);
+        let after = records.valid();
+        (before..after).for_each(|_| self.valid.increase(block));
+        (after..before).for_each(|_| self.valid.decrease(block));
+    }
+
+    /// What the records in use at a place weigh.
+    pub fn records_weight(&self, ppn: Ppn) -> u32 {
+        match self.owner(ppn) {
+            Owner::Records => self.p2l[ppn.index()] & !(FLAG | RECORDS),
+            _ => 0,
         }
     }
 

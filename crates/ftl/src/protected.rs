@@ -31,9 +31,9 @@ use crate::error::FtlError;
 use crate::ftl::HostUnit;
 use crate::journal::{self, Record};
 use crate::spare::{self, Kind, Spare};
-use crate::types::{HashMap, Lpn, Seq};
+use crate::types::{HashMap, Lpn, Metadata, Seq};
 
-const MAGIC: u32 = u32::from_le_bytes(*b"TPD1");
+const MAGIC: u32 = u32::from_le_bytes(*b"TPD2");
 const HEAD_BYTES: u64 = 256;
 const ALIGNMENT: u64 = 4096;
 
@@ -104,8 +104,8 @@ impl Places {
         let list_bytes = (u64::from(dump_blocks) * 4).next_multiple_of(ALIGNMENT);
         let journal = ALIGNMENT + 2 * list_bytes;
         let heads = journal + ALIGNMENT + u64::from(geometry.page_bytes);
-        // one more than wait: a rewrite is stored before what it replaces is void
-        let unit_count = cache_units + 1;
+        // beside the cache a page of units with records waits; one more: a rewrite is stored before what it replaces is void
+        let unit_count = cache_units + geometry.units_per_page() + 1;
         let units = heads + (u64::from(unit_count) * HEAD_BYTES).next_multiple_of(ALIGNMENT);
         Places { list_bytes, journal, heads, units, unit_count }
     }
@@ -136,12 +136,21 @@ pub fn protected_bytes(geometry: &Geometry, dump_blocks: u32, cache_units: u32) 
     Places::new(geometry, dump_blocks, cache_units).bytes()
 }
 
+/// What is stored.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Stored {
+    /// A unit of the cache.
+    Cached(Lpn),
+    /// A unit of records that wait, by its number.
+    Records(u64),
+}
+
 /// The mirror of a running drive.
 #[derive(Clone, Debug)]
 pub(crate) struct Protected {
     places: Places,
     header: Header,
-    unit_of: HashMap<u32, u32>,
+    unit_of: HashMap<Stored, u32>,
     free: Vec<u32>,
     records: u32,
     records_checksum: u32,
@@ -201,17 +210,34 @@ impl Protected {
 
     /// A unit enters the cache.
     pub fn cached(&mut self, nand: &mut Nand, unit: &HostUnit, data: &[u8]) -> Result<(), FtlError> {
-        let index = self.free.pop().expect("there is one place more than the cache holds units");
-        let mut head = UnitHead {
-            checksum: 0.into(),
-            data_checksum: crc32c(data).into(),
-            epoch: self.header.epoch,
-            spare: unit.spare(unit.version),
-        };
+        self.store(nand, Stored::Cached(unit.lpn), unit.spare(unit.version), data)
+    }
+
+    /// A unit of records was changed that waits to be programmed.
+    pub fn records_wait(
+        &mut self,
+        nand: &mut Nand,
+        number: u64,
+        spare: UnitSpare,
+        data: &[u8],
+    ) -> Result<(), FtlError> {
+        self.store(nand, Stored::Records(number), spare, data)
+    }
+
+    fn store(
+        &mut self,
+        nand: &mut Nand,
+        what: Stored,
+        spare: UnitSpare,
+        data: &[u8],
+    ) -> Result<(), FtlError> {
+        let index = self.free.pop().expect("there is one place more than units wait");
+        let data_checksum = crc32c(data).into();
+        let mut head = UnitHead { checksum: 0.into(), data_checksum, epoch: self.header.epoch, spare };
         head.checksum = head.checksum().into();
         nand.write_protected(self.places.unit(index), data)?;
         nand.write_protected(self.places.head(index), head.as_bytes())?;
-        if let Some(replaced) = self.unit_of.insert(unit.lpn.0, index) {
+        if let Some(replaced) = self.unit_of.insert(what, index) {
             self.void(nand, replaced)?;
         }
         Ok(())
@@ -219,7 +245,16 @@ impl Protected {
 
     /// A unit left the cache: it is on flash, or something recorded took its place.
     pub fn uncached(&mut self, nand: &mut Nand, lpn: Lpn) -> Result<(), FtlError> {
-        match self.unit_of.remove(&lpn.0) {
+        self.remove(nand, Stored::Cached(lpn))
+    }
+
+    /// A unit of records no longer waits.
+    pub fn records_programmed(&mut self, nand: &mut Nand, number: u64) -> Result<(), FtlError> {
+        self.remove(nand, Stored::Records(number))
+    }
+
+    fn remove(&mut self, nand: &mut Nand, what: Stored) -> Result<(), FtlError> {
+        match self.unit_of.remove(&what) {
             Some(index) => self.void(nand, index),
             None => Ok(()),
         }
@@ -391,7 +426,7 @@ pub(crate) fn dump_what_is_left(
     let mut dump = DumpPages::new(left.dump_blocks);
     for (mut bytes, data) in left.units {
         let spare = Spare::decode(&bytes).ok_or_else(|| damaged("a unit"))?;
-        if dumped.units.contains(spare.owners()) {
+        if dumped.units.contains(&identity(&spare)) {
             continue;
         }
         bytes[..8].copy_from_slice(&spare::head(step));
@@ -417,8 +452,15 @@ impl Left {
 
 /// What an interrupted attempt dumped already.
 struct Dumped {
-    units: BTreeSet<Vec<(Lpn, Seq)>>,
+    units: BTreeSet<Identity>,
     journal: bool,
+}
+
+/// What tells units apart: owners with versions, and for records the metadata, which name a version too.
+type Identity = (Vec<(Lpn, Seq)>, Metadata);
+
+fn identity(spare: &Spare) -> Identity {
+    (spare.owners().to_vec(), spare.metadata)
 }
 
 impl Dumped {
@@ -430,7 +472,7 @@ impl Dumped {
                 nand.block_spares(*block, &mut scratch)?.filter_map(|(_, spare)| Spare::decode(spare))
             {
                 dumped.journal |= spare.kind == Kind::Journal;
-                dumped.units.insert(spare.owners().to_vec());
+                dumped.units.insert(identity(&spare));
             }
         }
         Ok(dumped)

@@ -22,9 +22,10 @@ use crate::dump::InFlightRecords;
 use crate::error::{FtlError, LayoutError};
 use crate::ftl::{Counters, Ftl, Scratch, UNSAFE_SHUTDOWNS};
 use crate::journal::Journal;
+use crate::key_value::{KeyValue, KeyValueFound};
 use crate::layout::{FtlConfig, Layout};
 use crate::logs::{Attempts, Logs};
-use crate::map::Map;
+use crate::map::{Map, Owner};
 use crate::protected::{Protected, dump_what_is_left};
 use crate::scan::{Found, Scan};
 use crate::share::spare_version;
@@ -146,6 +147,7 @@ impl Ftl {
             protected: None,
             logs: Logs::default(),
             transactions: Transactions::default(),
+            key_value: KeyValue::default(),
             checkpoint: Checkpoint::default(),
             seq: Seq(0),
             last_unmap: Seq(0),
@@ -172,6 +174,8 @@ impl Ftl {
         let nand = &self.nand;
         let places = found.places.into_iter();
         self.map.rebuild(places, found.versions, |lpn, ppn| spare_version(nand, lpn, ppn))?;
+        self.check_records_apart(&found.key_value)?;
+        self.key_value = found.key_value.restore(&mut self.map);
         for (block, block_use) in found.uses {
             if self.blocks.block_use(block) == BlockUse::Free {
                 self.blocks.take_block(self.geometry.plane_of(block), block, block_use);
@@ -207,6 +211,16 @@ impl Ftl {
             // it can still be read, and every recovery finds the same
             Err(FtlError::CapacityExceeded) if self.is_read_only() => Ok(report),
             ready => ready.map(|()| report),
+        }
+    }
+
+    /// No unit of a block namespace is where a record is.
+    fn check_records_apart(&self, found: &KeyValueFound) -> Result<(), FtlError> {
+        match found.places().find(|(_, ppn)| self.map.owner(*ppn) != Owner::None) {
+            None => Ok(()),
+            Some((namespace, ppn)) => Err(FtlError::Damaged(format!(
+                "place {ppn} is recorded as a unit's and as that of a record of namespace {namespace}"
+            ))),
         }
     }
 

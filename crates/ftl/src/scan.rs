@@ -12,10 +12,11 @@ use crate::error::FtlError;
 use crate::fold::{Fold, Folded};
 use crate::ftl::Counters;
 use crate::journal::{Record, decode_page};
+use crate::key_value::{Header, KeyValueFold, KeyValueFound, RecordPlace, bytes_of, ends, records};
 use crate::logs::Attempts;
 use crate::recovery::RecoveryReport;
 use crate::spare::{Kind, Mark, Spare};
-use crate::types::{Generation, HashMap, Lpn, Seq};
+use crate::types::{Generation, HashMap, Lpn, SEQ_LIMIT, Seq};
 
 /// What the flash told.
 pub(crate) struct Found {
@@ -29,6 +30,8 @@ pub(crate) struct Found {
     /// Blocks with marks that the checkpoint does not cover.
     pub marked: BTreeSet<BlockId>,
     pub uses: BTreeMap<BlockId, BlockUse>,
+    /// Key-value namespaces, their indexes and tombstones.
+    pub key_value: KeyValueFound,
 }
 
 /// What the first page of a block tells.
@@ -269,7 +272,7 @@ impl Scan {
         for (block, first) in first.iter().enumerate() {
             let block = BlockId(block as u32);
             let since = match first {
-                FirstPage::Programmed(Kind::Data | Kind::Transaction, since) => {
+                FirstPage::Programmed(Kind::Data | Kind::Transaction | Kind::KeyValue, since) => {
                     *since > step || open.contains(&block)
                 }
                 FirstPage::Torn => true,
@@ -288,8 +291,11 @@ impl Scan {
                         for &owner in spare.owners() {
                             scan.transaction_units.entry(owner).or_default().insert(ppn);
                         }
-                    } else if spare.kind == Kind::Data {
-                        fold.unit(ppn, &spare);
+                    } else if matches!(spare.kind, Kind::Data | Kind::KeyValue) {
+                        match spare.kind {
+                            Kind::Data => fold.unit(ppn, &spare),
+                            _ => scan.records(ppn, &spare, &mut fold.key_value)?,
+                        }
                         if spare.mark != Mark::Plain {
                             marked.insert(block);
                         }
@@ -299,6 +305,53 @@ impl Scan {
             })?;
         }
         Ok(marked)
+    }
+}
+
+// -- records ----------------------------------------------------------------------------------------------------
+
+impl Scan {
+    /// Reads a unit of records, and hands them to the fold.
+    fn records(&mut self, ppn: Ppn, spare: &Spare, fold: &mut KeyValueFold) -> Result<(), FtlError> {
+        let batch = if let Mark::Batch(batch) = spare.mark { Some(batch) } else { None };
+        for (place, header) in self.read_records(ppn, spare)? {
+            self.newest = self.newest.max(header.version);
+            fold.record(place, header, spare.step, batch);
+        }
+        Ok(())
+    }
+
+    fn read_records(&mut self, ppn: Ppn, spare: &Spare) -> Result<Vec<(RecordPlace, Header)>, FtlError> {
+        let damaged = || FtlError::Damaged(format!("records of unit {ppn}"));
+        let mut unit = [0; UNIT_BYTES];
+        match self.nand.read_retrying(ppn, &mut unit, self.at_ns) {
+            Ok(done_ns) => self.done_ns = self.done_ns.max(done_ns),
+            Err(NandError::Uncorrectable { .. }) => return Err(damaged()),
+            Err(error) => return Err(error.into()),
+        }
+        let found = records(&unit, ends(spare), ppn).ok_or_else(damaged)?;
+        if found.iter().any(|(_, header)| header.version >= SEQ_LIMIT) {
+            return Err(damaged());
+        }
+        Ok(found)
+    }
+
+    /// What the record at a place of a checkpoint's index says of itself, if there still is one.
+    fn read_header(&mut self, place: RecordPlace) -> Result<Option<Header>, FtlError> {
+        if self.nand.page_state(self.nand.geometry().page_of(place.ppn)) != PageState::Programmed {
+            return Ok(None);
+        }
+        let mut unit = [0; UNIT_BYTES];
+        match self.nand.read_retrying(place.ppn, &mut unit, self.at_ns) {
+            Ok(done_ns) => self.done_ns = self.done_ns.max(done_ns),
+            Err(NandError::Uncorrectable { .. }) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        }
+        Ok(Header::read(bytes_of(&unit, place)).map(|read| read.0))
+    }
+
+    fn key_value(&mut self, fold: KeyValueFold) -> Result<KeyValueFound, FtlError> {
+        fold.finish(&mut |place| self.read_header(place))
     }
 }
 
@@ -331,8 +384,11 @@ impl Scan {
         uses.extend(journal_blocks.into_iter().map(|block| (block, BlockUse::Journal)));
         self.check_places(&folded.places, &uses)?;
         self.forget_told_versions(&mut folded)?;
-        let Folded { places, versions, logs, batches_dropped } = folded;
-        Ok(Found { step, clean, counters, places, versions, logs, batches_dropped, marked, uses })
+        let Folded { places, versions, logs, batches_dropped, key_value } = folded;
+        self.wait();
+        let key_value = self.key_value(key_value)?;
+        self.check_record_places(&key_value, &uses)?;
+        Ok(Found { key_value, step, clean, counters, places, versions, logs, batches_dropped, marked, uses })
     }
 
     /// Every unit must be at a place that was programmed, in a block for data.
@@ -347,6 +403,24 @@ impl Scan {
             if state == PageState::Erased || uses.contains_key(&geometry.block_of_unit(ppn)) {
                 return Err(FtlError::Damaged(format!(
                     "unit {lpn} is recorded at place {ppn}, which does not hold data"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// So must every record.
+    fn check_record_places(
+        &self,
+        found: &KeyValueFound,
+        uses: &BTreeMap<BlockId, BlockUse>,
+    ) -> Result<(), FtlError> {
+        let geometry = self.nand.geometry();
+        for (namespace, ppn) in found.places() {
+            let state = self.nand.page_state(geometry.page_of(ppn));
+            if state == PageState::Erased || uses.contains_key(&geometry.block_of_unit(ppn)) {
+                return Err(FtlError::Damaged(format!(
+                    "a record of namespace {namespace} is recorded at place {ppn}, which does not hold data"
                 )));
             }
         }

@@ -22,8 +22,8 @@ impl Ftl {
             return 0;
         }
         let journal = JOURNAL_RESERVE_BLOCKS.saturating_sub(self.journal.blocks.len() as u32);
-        let checkpoint =
-            (2 * self.layout.checkpoint_blocks).saturating_sub(self.checkpoint.blocks.len() as u32);
+        let checkpoint_blocks = self.layout.checkpoint_blocks + self.index_blocks(0);
+        let checkpoint = (2 * checkpoint_blocks).saturating_sub(self.checkpoint.blocks.len() as u32);
         journal + checkpoint
     }
 

@@ -29,6 +29,8 @@ pub enum Kind {
     Journal,
     /// Part of a checkpoint; the batch mark tells which part of which.
     Checkpoint,
+    /// Records of key-value namespaces; the metadata say where each ends, and the records what they assert.
+    KeyValue,
 }
 
 /// A unit's place in an atomic batch, or a page's in a checkpoint.
@@ -170,6 +172,7 @@ impl Spare {
             Kind::Transaction => 2,
             Kind::Journal => 3,
             Kind::Checkpoint => 4,
+            Kind::KeyValue => 5,
         };
         record.owner_count = self.owner_count;
         for (to, from) in record.owners.iter_mut().zip(self.owners()) {
@@ -208,6 +211,7 @@ impl Spare {
             2 => Kind::Transaction,
             3 => Kind::Journal,
             4 => Kind::Checkpoint,
+            5 => Kind::KeyValue,
             _ => return None,
         };
         let mut spare = Spare::new(kind, Seq(record.step.get()));
@@ -293,7 +297,9 @@ mod tests {
             Mark::Hint(sample_hint(Some(Lpn(12))), Lpn(99)),
             Mark::Hint(sample_hint(None), Lpn(98)),
         ];
-        for kind in [Kind::Padding, Kind::Data, Kind::Transaction, Kind::Journal, Kind::Checkpoint] {
+        for kind in
+            [Kind::Padding, Kind::Data, Kind::Transaction, Kind::Journal, Kind::Checkpoint, Kind::KeyValue]
+        {
             for mark in marks {
                 for owners in 0..=SPARE_OWNERS {
                     let mut spare = Spare::new(kind, Seq(0x1122_3344_5566_7788));

@@ -157,6 +157,8 @@ impl Run {
         let host_units_written = new.host_units_written - old.host_units_written;
         let flash_units = FlashUnits {
             host: new.flash_units.host - old.flash_units.host,
+            key_value: new.flash_units.key_value - old.flash_units.key_value,
+            key_value_copyback: new.flash_units.key_value_copyback - old.flash_units.key_value_copyback,
             padding: new.flash_units.padding - old.flash_units.padding,
             copyback: new.flash_units.copyback - old.flash_units.copyback,
             journal: new.flash_units.journal - old.flash_units.journal,

@@ -26,15 +26,18 @@ const WRITTEN_THROUGH: DriveChoice =
 const CACHED: DriveChoice = DriveChoice { cache: Some(CacheMode::Volatile), ..UNPROTECTED };
 
 /// What fills the cache, with a record in the journal and nothing that would wait for the flash.
-const STREAM: &str =
-    "write=100,trim=10,fua=0,zeroes=0,share=0,remap=0,transaction=0,atomic=0,flush=0,read=0,log=0,reopen=0";
+const STREAM: &str = "write=100,trim=10,fua=0,zeroes=0,share=0,remap=0,transaction=0,atomic=0,flush=0,read=0,log=0,reopen=0,\
+     put=0,delete=0,namespace=0";
 
 /// Trims that wait, often as the only thing that frees a block, and are flushed when a block is erased.
-const TRIMS: &str =
-    "write=60,trim=40,fua=0,zeroes=0,share=0,remap=0,transaction=0,atomic=0,flush=0,read=0,log=0,reopen=0";
+const TRIMS: &str = "write=60,trim=40,fua=0,zeroes=0,share=0,remap=0,transaction=0,atomic=0,flush=0,read=0,log=0,reopen=0,\
+     put=0,delete=0,namespace=0";
 
 /// What maps and unmaps without a spare area to tell.
 const MAPPINGS: &str = "trim=40,remap=30,share=30,transaction=10,write=10,log=5";
+
+/// Records of key-value namespaces, with something beside them that makes garbage.
+const RECORDS: &str = "put=80,delete=30,namespace=0,write=20,log=5,transaction=0,share=0,remap=0";
 
 /// Deferred shares that wait while garbage is collected.
 const SHARES: &str = "write=100,share=40,log=10,reopen=0,flush=1,atomic=0,remap=0,transaction=0,trim=2";
@@ -64,6 +67,10 @@ fn canaries() -> Vec<Canary> {
         canary(Guard::JournalBlockMissing, WRITTEN_THROUGH, random(TRIMS), 100),
         canary(Guard::ReplacedNotSettled, PROTECTED, random("write=60,share=20,atomic=20"), 20),
         canary(Guard::TrimsOfUntouchedChunks, ANY, random(MAPPINGS), 50),
+        canary(Guard::PutMembersCountAlone, ANY, random(RECORDS), 50),
+        canary(Guard::TombstoneDropped, ANY, random(RECORDS), 100),
+        canary(Guard::WaitingKeepsVersion, PROTECTED, random(RECORDS), 100),
+        canary(Guard::RecordTakesNewVersion, ANY, random(RECORDS), 100),
         canary(Guard::CopyBeforeJournal, WRITTEN_THROUGH, random(SHARES), 100),
     ]
 }

@@ -37,6 +37,9 @@ impl Run {
             Kind::Read => self.spot_check(&mut rng),
             Kind::Log => self.log.step(&mut self.host, &mut rng),
             Kind::Reopen => self.reopen(&mut rng),
+            Kind::Put => self.records.put(&mut self.host, &mut rng),
+            Kind::Delete => self.records.delete(&mut self.host, &mut rng),
+            Kind::Namespace => self.records.replace(&mut self.host, &mut rng),
         };
         self.note_flush();
         done
@@ -177,7 +180,8 @@ impl Run {
         for _ in 0..4 {
             self.check_running(lpn(rng))?;
         }
-        self.tally.promises_checked += 1;
+        self.tally.promises_checked += 2;
+        self.records.check_running(&mut self.host)?;
         self.log.check_running(&mut self.host)
     }
 

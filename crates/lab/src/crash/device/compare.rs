@@ -2,7 +2,7 @@
 
 use tantalum::Lpn;
 
-use super::drive::{COLD, DIRECT};
+use super::drive::DIRECT;
 use super::run::{Run, cold_stamp};
 use super::stop::Stop;
 
@@ -29,7 +29,8 @@ impl Run {
         }
         self.compare_cold("D1")?;
         self.oracle.flushed();
-        self.tally.promises_checked += 1;
+        self.tally.promises_checked += 2;
+        self.records.compare(&mut self.host)?;
         self.log.recover(&mut self.host)
     }
 
@@ -40,7 +41,8 @@ impl Run {
             self.check_running(lpn)?;
         }
         self.compare_cold("running drive")?;
-        self.tally.promises_checked += 1;
+        self.tally.promises_checked += 2;
+        self.records.check_running(&mut self.host)?;
         self.log.check_running(&mut self.host)
     }
 
@@ -56,7 +58,7 @@ impl Run {
     }
 
     fn compare_cold(&mut self, promise: &'static str) -> Result<(), Stop> {
-        for lpn in COLD {
+        for lpn in self.cold.clone() {
             let found = self.host.read(Lpn(lpn))?;
             self.tally.promises_checked += 1;
             if found != cold_stamp(lpn) {

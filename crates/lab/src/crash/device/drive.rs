@@ -1,7 +1,8 @@
 //! The drives that are tortured: so small that everything happens often.
 //!
 //! Their map has two chunks (of 1,024 entries, as checkpoints and trims take them). Commands work on both sides of the
-//! border, and the second is so small that at times nothing in it is mapped. Nearly all of the first is cold: so there is
+//! border, and the second is so small that at times nothing in it is mapped. Most of the first is cold, and what is left is
+//! for records: so there is
 //! little more flash than what is mapped, and garbage is collected under pressure.
 
 use std::fmt;
@@ -21,8 +22,10 @@ pub(super) const UNITS: u32 = 1024 + 4;
 pub(super) const DIRECT: Range<u32> = UNITS - 48..UNITS;
 /// The first of the units that the log's host works on.
 pub(super) const LOG: u32 = DIRECT.start - 32;
-/// Units that nothing else works on, with values that never change: garbage collection moves them along.
-pub(super) const COLD: Range<u32> = 0..LOG;
+/// Units that are left to records: what they take, what a put takes before what it replaces is given up, and two
+/// checkpoints' indexes.
+const RECORD_UNITS: u32 = 64;
+const INDEX_BLOCKS: u32 = 2;
 
 /// Units that a capacitor can save.
 const DUMP_UNITS: u32 = 72;
@@ -63,9 +66,18 @@ impl Drive {
         }
     }
 
+    /// Units that nothing else works on, with values that never change: garbage collection moves them along.
+    pub(super) fn cold(&self) -> Range<u32> {
+        0..LOG - RECORD_UNITS - INDEX_BLOCKS * self.units_per_block()
+    }
+
+    fn units_per_block(&self) -> u32 {
+        8 * self.page_bytes / UNIT_BYTES as u32
+    }
+
     /// Little more flash than what the layout asks for, so that garbage is always collected under pressure.
     fn over_provisioning_percent(&self) -> f64 {
-        let units_per_block = 8 * self.page_bytes / UNIT_BYTES as u32;
+        let units_per_block = self.units_per_block();
         let dump_blocks = match self.plp {
             Plp::None => 0,
             Plp::Capacitor => DUMP_UNITS.div_ceil(units_per_block) + 1,

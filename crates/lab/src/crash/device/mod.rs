@@ -20,6 +20,7 @@ mod log_host;
 mod oracle;
 mod random;
 mod random_cuts;
+mod record_host;
 mod run;
 mod shrink;
 mod skip;

@@ -1,14 +1,16 @@
 //! One run: a host at work on a drive, and what the drive may hold after a cut.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use tantalum::{CacheMode, Command, Device, Lpn, Outcome, Plp, PowerLoss, Smart, TxId, UNIT_BYTES};
 
 use super::case::Case;
-use super::drive::{COLD, LOG};
+use super::drive::LOG;
 use super::host::{Host, Stamp, unit_of};
 use super::log_host::LogHost;
 use super::oracle::Oracle;
+use super::record_host::RecordHost;
 use super::stop::Stop;
 use super::tally::{Reached, Tally};
 use super::weights::Weights;
@@ -20,6 +22,9 @@ pub(super) struct Run {
     pub host: Host,
     pub oracle: Oracle,
     pub log: LogHost,
+    pub records: RecordHost,
+    /// Units that nothing works on.
+    pub cold: Range<u32>,
     pub transaction: Option<(TxId, BTreeMap<Lpn, Stamp>)>,
     pub next_stamp: Stamp,
     /// Whether what is in DRAM survives.
@@ -42,13 +47,15 @@ impl Run {
         device.audit();
         let protected = case.drive.plp == Plp::Capacitor;
         let mut host = Host::new(device);
-        for lpn in COLD {
+        let cold = case.drive.cold();
+        for lpn in cold.clone() {
             let data = unit_of(cold_stamp(lpn));
             host.submit(Command::Write { lpn: Lpn(lpn), data: &data, fua: false })?;
         }
         host.submit(Command::Flush)?;
         let durable_writes = protected || case.drive.cache == CacheMode::Off;
         let log = LogHost::new(&mut host, Lpn(LOG), durable_writes)?;
+        let records = RecordHost::new(&mut host)?;
         // nothing that the run does has been flushed yet
         host.flushed = false;
         let smart = host.device.smart();
@@ -58,6 +65,8 @@ impl Run {
             host,
             oracle: Oracle::default(),
             log,
+            records,
+            cold,
             transaction: None,
             next_stamp: 1,
             protected,
@@ -77,6 +86,8 @@ impl Run {
             host: self.host.fork(),
             oracle: self.oracle.clone(),
             log: self.log.clone(),
+            records: self.records.clone(),
+            cold: self.cold.clone(),
             transaction: self.transaction.clone(),
             next_stamp: self.next_stamp,
             protected: self.protected,

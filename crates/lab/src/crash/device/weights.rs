@@ -21,10 +21,13 @@ pub(super) enum Kind {
     Read,
     Log,
     Reopen,
+    Put,
+    Delete,
+    Namespace,
 }
 
 /// Every kind with its name and its weight unless another is given.
-const KINDS: [(Kind, &str, u32); 12] = [
+const KINDS: [(Kind, &str, u32); 15] = [
     (Kind::Write, "write", 22),
     (Kind::Fua, "fua", 3),
     (Kind::Zeroes, "zeroes", 1),
@@ -37,6 +40,9 @@ const KINDS: [(Kind, &str, u32); 12] = [
     (Kind::Read, "read", 4),
     (Kind::Log, "log", 34),
     (Kind::Reopen, "reopen", 1),
+    (Kind::Put, "put", 16),
+    (Kind::Delete, "delete", 4),
+    (Kind::Namespace, "namespace", 1),
 ];
 
 /// The weight of each kind of command.

@@ -1,0 +1,179 @@
+//! Key-value commands: namespaces, put, get, exists, delete, list (NVMe's Key Value Command Set; KAML, section 3.1).
+//!
+//! A `put` is all or nothing over all its records and namespaces, and durable when it returns: on flash, or with a
+//! capacitor in DRAM that is dumped, where records wait for a full page.
+
+use tantalum_ftl::{
+    Key, KeyValueError, KvRecord, NAMESPACES, NamespaceAttributes, NamespaceId, NamespaceInfo, VALUE_BYTES,
+};
+use tantalum_nand::Nanoseconds;
+
+use crate::command::Completion;
+use crate::device::Device;
+use crate::status::Status;
+
+/// Records that one `put` takes.
+const PUT_RECORDS: u32 = 1024;
+
+/// What the drive does with keys and values in one step (NVMe Key Value: Identify).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KeyValueLimits {
+    /// Bytes of a key.
+    pub key_bytes: u32,
+    /// Bytes of a value.
+    pub value_bytes: u64,
+    /// Records in one `put`.
+    pub put_records: u32,
+    /// Bytes of all values in one `put`.
+    pub put_bytes: u64,
+    /// Namespaces at once.
+    pub namespaces: u32,
+}
+
+pub(crate) const LIMITS: KeyValueLimits = KeyValueLimits {
+    key_bytes: tantalum_ftl::KEY_BYTES as u32,
+    value_bytes: VALUE_BYTES as u64,
+    put_records: PUT_RECORDS,
+    put_bytes: VALUE_BYTES as u64,
+    namespaces: NAMESPACES,
+};
+
+impl Device {
+    /// The key-value namespaces, in the order in which they were made; none without power.
+    pub fn namespaces(&self) -> Vec<NamespaceInfo> {
+        self.ftl().map_or_else(Vec::new, |ftl| ftl.namespaces().collect())
+    }
+
+    pub(crate) fn create_namespace(
+        &mut self,
+        attributes: NamespaceAttributes,
+        at_ns: Nanoseconds,
+    ) -> Result<Completion, Status> {
+        self.ftl_mut()?.check_attributes(&attributes)?;
+        self.maintain(at_ns)?;
+        let namespace = self.ftl_mut()?.create_namespace(attributes, at_ns)?;
+        let done_ns = self.make_durable(at_ns)?;
+        Ok(Completion { done_ns, namespace: Some(namespace), ..Completion::default() })
+    }
+
+    pub(crate) fn delete_namespace(
+        &mut self,
+        namespace: NamespaceId,
+        at_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, Status> {
+        self.maintain(at_ns)?;
+        self.ftl_mut()?.delete_namespace(namespace, at_ns)?;
+        self.make_durable(at_ns)
+    }
+
+    pub(crate) fn kv_put(
+        &mut self,
+        records: &[KvRecord<'_>],
+        at_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, Status> {
+        let over = |what, asked, limit| Err(Status::OverLimit { what, asked, limit });
+        if records.len() > PUT_RECORDS as usize {
+            return over("records in a put", records.len() as u64, PUT_RECORDS.into());
+        }
+        self.ftl_mut()?.check_put(records)?;
+        let bytes = |record: &KvRecord<'_>| record.value.map_or(0, <[u8]>::len);
+        let values: usize = records.iter().map(bytes).sum();
+        if values > VALUE_BYTES {
+            return over("bytes of values in a put", values as u64, VALUE_BYTES as u64);
+        }
+        if records.is_empty() {
+            return Ok(at_ns);
+        }
+        self.maintain(at_ns)?;
+        let keys: usize = records.iter().map(|record| record.key.as_bytes().len()).sum();
+        let arrived_ns = self.link.transfer(at_ns, keys + values);
+        self.put_records(records, arrived_ns)
+    }
+
+    /// With a capacitor a put is done when there is room for it: units on their way to flash still hold theirs.
+    fn put_records(&mut self, records: &[KvRecord<'_>], at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
+        let room_ns = if self.is_protected() { self.cache.room_ns(at_ns) } else { at_ns };
+        let done_ns = self.ftl_mut()?.put(records, room_ns)?;
+        self.count_programmed_records()?;
+        Ok(done_ns)
+    }
+
+    /// Programs the records that wait for a full page.
+    pub(crate) fn drain_records(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
+        let done_ns = self.ftl_mut()?.program_waiting(at_ns)?;
+        self.count_programmed_records()?;
+        Ok(done_ns)
+    }
+
+    fn count_programmed_records(&mut self) -> Result<(), Status> {
+        let (units, done_ns) = self.ftl_mut()?.take_programmed_records();
+        if units > 0 {
+            self.cache.programmed(units, done_ns);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn kv_delete(
+        &mut self,
+        namespace: NamespaceId,
+        key: Key,
+        at_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, Status> {
+        let found_ns = self.kv_exists(namespace, &key, at_ns)?;
+        self.maintain(at_ns)?;
+        self.put_records(&[KvRecord { namespace, key, value: None }], found_ns)
+    }
+
+    pub(crate) fn kv_get(
+        &mut self,
+        namespace: NamespaceId,
+        key: &Key,
+        value: &mut Vec<u8>,
+        at_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, Status> {
+        let ready_ns = self.ftl_mut()?.get(namespace, key, value, at_ns)?;
+        Ok(self.link.transfer(ready_ns, value.len()))
+    }
+
+    pub(crate) fn kv_exists(
+        &mut self,
+        namespace: NamespaceId,
+        key: &Key,
+        at_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, Status> {
+        match self.ftl_mut()?.exists(namespace, key, at_ns)? {
+            (true, done_ns) => Ok(done_ns),
+            (false, _) => Err(Status::NoSuchKey { namespace, key: *key }),
+        }
+    }
+
+    pub(crate) fn kv_list(
+        &mut self,
+        namespace: NamespaceId,
+        from: Option<&Key>,
+        keys: &mut Vec<Key>,
+        limit: usize,
+        at_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, Status> {
+        let ready_ns = self.ftl_mut()?.list(namespace, from, keys, limit, at_ns)?;
+        Ok(self.link.transfer(ready_ns, keys.iter().map(|key| key.as_bytes().len()).sum()))
+    }
+}
+
+impl From<KeyValueError> for Status {
+    fn from(error: KeyValueError) -> Status {
+        match error {
+            KeyValueError::NoSuchNamespace(namespace) => Status::NoSuchNamespace { namespace },
+            KeyValueError::NoSuchKey { namespace, key } => Status::NoSuchKey { namespace, key },
+            KeyValueError::ValueTooLarge { key, bytes } => {
+                Status::ValueTooLarge { key, bytes, limit: VALUE_BYTES as u64 }
+            }
+            KeyValueError::OverLimit { what, asked, limit } => Status::OverLimit { what, asked, limit },
+            KeyValueError::Unreadable { namespace, key } => Status::RecordUnreadable { namespace, key },
+            KeyValueError::Ftl(error) => error.into(),
+            error @ (KeyValueError::KeyTwice { .. } | KeyValueError::Attribute { .. }) => {
+                Status::InvalidField(error.to_string())
+            }
+        }
+    }
+}

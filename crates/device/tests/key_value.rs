@@ -1,0 +1,274 @@
+//! Key-value namespaces from the host's side: random work against a model, over power cuts, garbage collection and clean
+//! shutdowns; large values; limits and refusals. `SEEDS=n` runs more seeds, a failure prints its seed.
+
+use std::collections::BTreeMap;
+
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use tantalum::{
+    Command, Device, Key, KvRecord, Lpn, NamespaceAttributes, NamespaceId, Nanoseconds, PowerLoss, Profile,
+    Status, UNIT_BYTES,
+};
+
+/// A drive with its client's clock.
+struct Host {
+    device: Device,
+    now_ns: Nanoseconds,
+}
+
+fn profile(name: &str, capacity_bytes: u64) -> Profile {
+    Profile { capacity_bytes, ..Profile::load(name).unwrap() }
+}
+
+fn key(number: u64) -> Key {
+    // lengths on both sides of the border between keys that their hash tells and others
+    let text = format!("{number:0width$}", width = 4 + (number % 12) as usize);
+    Key::new(text.as_bytes()).unwrap()
+}
+
+impl Host {
+    fn new(profile: &Profile) -> Host {
+        Host { device: Device::in_memory(profile).unwrap(), now_ns: 0 }
+    }
+
+    fn submit(&mut self, command: Command<'_>) -> Result<tantalum::Completion, Status> {
+        let completion = self.device.submit(command, self.now_ns)?;
+        self.now_ns = self.now_ns.max(completion.done_ns);
+        Ok(completion)
+    }
+
+    fn create(&mut self) -> NamespaceId {
+        let attributes = NamespaceAttributes::default();
+        self.submit(Command::CreateNamespace { attributes }).unwrap().namespace.unwrap()
+    }
+
+    fn put(&mut self, namespace: NamespaceId, key: Key, value: &[u8]) -> Result<(), Status> {
+        self.submit(Command::KvPut { records: &[KvRecord { namespace, key, value: Some(value) }] }).map(drop)
+    }
+
+    fn get(&mut self, namespace: NamespaceId, key: Key) -> Result<Vec<u8>, Status> {
+        let mut value = vec![9];
+        self.submit(Command::KvGet { namespace, key, value: &mut value }).map(|_| value)
+    }
+
+    fn list(&mut self, namespace: NamespaceId, from: Option<&Key>, limit: usize) -> Vec<Key> {
+        let mut keys = Vec::new();
+        self.submit(Command::KvList { namespace, from, keys: &mut keys, limit }).unwrap();
+        keys
+    }
+
+    /// All keys, a few at a time.
+    fn list_all(&mut self, namespace: NamespaceId) -> Vec<Key> {
+        let mut all = self.list(namespace, None, 3);
+        loop {
+            let Some(last) = all.last().copied() else { return all };
+            let more = self.list(namespace, Some(&last), 7);
+            assert_eq!(more.first(), Some(&last));
+            if more.len() == 1 {
+                return all;
+            }
+            all.extend(&more[1..]);
+        }
+    }
+
+    fn cut(&mut self, seed: u64) {
+        self.device.cut_power(self.now_ns);
+        self.device.power_on(&mut PowerLoss::seeded(seed)).unwrap();
+    }
+}
+
+type Model = BTreeMap<(NamespaceId, Key), Vec<u8>>;
+
+fn compare(host: &mut Host, model: &Model, namespaces: &[NamespaceId]) {
+    host.device.audit();
+    for ((namespace, key), value) in model {
+        assert_eq!(host.get(*namespace, *key).as_ref(), Ok(value), "{namespace} {key}");
+    }
+    for namespace in namespaces {
+        let mut keys = host.list_all(*namespace);
+        keys.sort();
+        let expected: Vec<Key> =
+            model.keys().filter(|(of, _)| of == namespace).map(|(_, key)| *key).collect();
+        assert_eq!(keys, expected);
+        let info = host.device.namespaces().into_iter().find(|info| info.namespace == *namespace).unwrap();
+        assert_eq!(info.records, expected.len() as u64);
+    }
+}
+
+fn random_put(
+    host: &mut Host,
+    model: &mut Model,
+    namespaces: &[NamespaceId],
+    rng: &mut Xoshiro256PlusPlus,
+    largest: usize,
+) {
+    let mut batch: BTreeMap<(NamespaceId, Key), Option<Vec<u8>>> = BTreeMap::new();
+    for _ in 0..rng.random_range(1..12) {
+        let namespace = namespaces[rng.random_range(0..namespaces.len())];
+        let value = rng.random_ratio(3, 4).then(|| {
+            let bytes = if rng.random_ratio(1, 10) { largest } else { 300 };
+            vec![rng.random_range(0..=255); rng.random_range(0..=bytes)]
+        });
+        batch.insert((namespace, key(rng.random_range(0..150))), value);
+    }
+    let records: Vec<KvRecord<'_>> = batch
+        .iter()
+        .map(|((namespace, key), value)| KvRecord {
+            namespace: *namespace,
+            key: *key,
+            value: value.as_deref(),
+        })
+        .collect();
+    host.submit(Command::KvPut { records: &records }).unwrap();
+    for (key, value) in batch {
+        match value {
+            Some(value) => model.insert(key, value),
+            None => model.remove(&key),
+        };
+    }
+}
+
+#[test]
+fn random_work_survives_cuts_and_shutdowns() {
+    let seeds = std::env::var("SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(6);
+    for seed in 0..seeds {
+        println!("seed {seed}");
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let mut host = Host::new(&profile(["tlc-nvme", "durassd"][seed as usize % 2], 16 << 20));
+        let mut namespaces = vec![host.create(), host.create()];
+        let mut model = Model::new();
+        for round in 0..12 {
+            for _ in 0..rng.random_range(1..200) {
+                random_put(&mut host, &mut model, &namespaces, &mut rng, 20_000);
+                let data = vec![7; 8 * UNIT_BYTES];
+                host.submit(Command::Write { lpn: Lpn(rng.random_range(0..3000)), data: &data, fua: false })
+                    .unwrap();
+            }
+            compare(&mut host, &model, &namespaces);
+            if round % 4 == 3 {
+                host.device.power_off(host.now_ns).unwrap();
+                host.device.power_on(&mut PowerLoss::seeded(0)).unwrap();
+                assert!(host.device.recovery().clean);
+            } else {
+                host.cut(seed + round);
+            }
+            compare(&mut host, &model, &namespaces);
+            if round % 5 == 4 {
+                let gone = namespaces.remove(0);
+                host.submit(Command::DeleteNamespace { namespace: gone }).unwrap();
+                model.retain(|(of, _), _| *of != gone);
+                namespaces.push(host.create());
+                assert_eq!(host.get(gone, key(1)), Err(Status::NoSuchNamespace { namespace: gone }));
+            }
+        }
+        let smart = host.device.smart();
+        assert!(smart.flash_units.key_value_copyback > 0 && smart.collections > 0, "{smart:?}");
+    }
+}
+
+/// A drive with a capacitor whose process ends without a word: what waits for a full page is in the image's mirror.
+#[test]
+fn records_survive_a_killed_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("drive.tant");
+    let device = Device::create(&path, &profile("durassd", 16 << 20)).unwrap();
+    let mut host = Host { device, now_ns: 0 };
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(5);
+    let namespaces = [host.create(), host.create()];
+    let mut model = Model::new();
+    let mut restored = 0;
+    for _ in 0..40 {
+        for _ in 0..rng.random_range(0..30) {
+            random_put(&mut host, &mut model, &namespaces, &mut rng, 9000);
+        }
+        drop(host);
+        let device = Device::open(&path).unwrap();
+        restored += device.recovery().units_restored;
+        host = Host { now_ns: device.time_ns(), device };
+        compare(&mut host, &model, &namespaces);
+    }
+    assert!(restored > 0, "nothing waited");
+}
+
+#[test]
+fn values_of_all_sizes_come_back() {
+    let mut host = Host::new(&profile("tlc-nvme", 64 << 20));
+    let namespace = host.create();
+    for (number, bytes) in
+        [0, 1, 24, 25, 4055, 4056, 4057, 8112, 8113, 1 << 20, 2 << 20].into_iter().enumerate()
+    {
+        let value: Vec<u8> = (0..bytes).map(|at: usize| (at * 7 + number) as u8).collect();
+        host.put(namespace, key(number as u64), &value).unwrap();
+        assert_eq!(host.get(namespace, key(number as u64)), Ok(value.clone()), "{bytes} bytes");
+        host.cut(1);
+        assert_eq!(host.get(namespace, key(number as u64)), Ok(value), "{bytes} bytes, after a cut");
+    }
+    host.put(namespace, key(10), b"short now").unwrap();
+    host.cut(2);
+    assert_eq!(host.get(namespace, key(10)), Ok(b"short now".to_vec()));
+    host.device.audit();
+}
+
+#[test]
+fn what_cannot_be_done_is_refused_and_changes_nothing() {
+    let mut host = Host::new(&profile("tlc-nvme", 16 << 20));
+    let namespace = host.create();
+    let none = NamespaceId(77);
+    host.put(namespace, key(1), b"one").unwrap();
+    assert_eq!(host.get(namespace, key(2)), Err(Status::NoSuchKey { namespace, key: key(2) }));
+    assert_eq!(host.put(none, key(1), b""), Err(Status::NoSuchNamespace { namespace: none }));
+    let too_large = vec![0; (2 << 20) + 1];
+    assert!(matches!(host.put(namespace, key(1), &too_large), Err(Status::ValueTooLarge { .. })));
+    let record = |number, value| KvRecord { namespace, key: key(number), value: Some(value) };
+    let twice = [record(3, b"a".as_slice()), record(3, b"b")];
+    assert!(matches!(host.submit(Command::KvPut { records: &twice }), Err(Status::InvalidField(_))));
+    let megabyte = vec![0; 1 << 20];
+    let too_many = [record(3, &megabyte), record(4, &megabyte), record(5, b"more")];
+    assert!(matches!(host.submit(Command::KvPut { records: &too_many }), Err(Status::OverLimit { .. })));
+    let delete = Command::KvDelete { namespace, key: key(3) };
+    assert_eq!(host.submit(delete), Err(Status::NoSuchKey { namespace, key: key(3) }));
+    for load_factor_percent in [0, 9, 96, 255] {
+        let attributes = NamespaceAttributes { load_factor_percent, ..NamespaceAttributes::default() };
+        assert!(matches!(host.submit(Command::CreateNamespace { attributes }), Err(Status::InvalidField(_))));
+    }
+    let attributes = NamespaceAttributes { expected_records: u64::MAX, ..NamespaceAttributes::default() };
+    assert!(matches!(host.submit(Command::CreateNamespace { attributes }), Err(Status::OverLimit { .. })));
+    assert_eq!(host.list_all(namespace), [key(1)]);
+}
+
+/// Hazard 11: a drive that is full of records refuses more, and still reads, deletes and recovers.
+#[test]
+fn a_drive_full_of_records_still_deletes_and_recovers() {
+    for bytes in [10, 500, 2100, 5000] {
+        let mut host = Host::new(&profile("tlc-nvme", 16 << 20));
+        let namespace = host.create();
+        let value = vec![5; bytes];
+        let mut count = 0;
+        let full = loop {
+            match host.put(namespace, key(count), &value) {
+                Ok(()) => count += 1,
+                Err(status) => break status,
+            }
+        };
+        assert_eq!(full, Status::CapacityExceeded);
+        println!(
+            "{count} records of {bytes} bytes, write amplification {:.2}",
+            host.device.smart().write_amplification()
+        );
+        host.cut(3);
+        host.device.audit();
+        for number in 0..count {
+            assert_eq!(host.get(namespace, key(number)).as_ref(), Ok(&value), "{number} of {count}");
+        }
+        for number in (0..count).step_by(2) {
+            host.submit(Command::KvDelete { namespace, key: key(number) }).unwrap();
+        }
+        for number in (0..count / 2).step_by(2) {
+            host.put(namespace, key(number), &value).unwrap();
+        }
+        host.cut(4);
+        host.device.audit();
+        assert!(host.get(namespace, key(count / 2 / 2 * 2 + 2)).is_err());
+        assert_eq!(host.get(namespace, key(0)), Ok(value.clone()));
+    }
+}

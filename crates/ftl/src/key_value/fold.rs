@@ -1,0 +1,268 @@
+//! The fold over records: each index is the maximum of all assertions, over that of the checkpoint.
+//!
+//! A record that is newer than the checkpoint is known by its version, a copy of one that the checkpoint has by its key:
+//! so an entry of the checkpoint gives way to the first record of its key with a greater step. Later segments of a value
+//! count only with the first one of their version.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tantalum_nand::Ppn;
+
+use super::contents::NamespaceContents;
+use super::index::Entry;
+use super::key::{Key, NamespaceAttributes, NamespaceId, RecordPlace};
+use super::record::{Header, weight};
+use super::{KeyValue, Namespace};
+use crate::journal::Record;
+use crate::map::Map;
+use crate::spare::BatchMark;
+use crate::types::{HashMap, Seq};
+
+/// The best assertion for a segment of a key's value so far.
+#[derive(Clone, Copy, Debug)]
+struct Best {
+    version: Seq,
+    step: Seq,
+    place: RecordPlace,
+    continuations: u16,
+    tombstone: bool,
+}
+
+/// A record that asserts only if its batch is whole.
+struct Member {
+    batch: BatchMark,
+    header: Header,
+    best: Best,
+}
+
+type Segment = (NamespaceId, Key, u16);
+
+/// Assertions about records, gathered over a checkpoint.
+pub(crate) struct KeyValueFold {
+    step: Seq,
+    base: Vec<NamespaceContents>,
+    last_namespace: u32,
+    made: BTreeMap<NamespaceId, NamespaceAttributes>,
+    deleted: BTreeSet<NamespaceId>,
+    best: HashMap<Segment, Best>,
+    members: Vec<Member>,
+    assertions: u64,
+}
+
+/// What it comes to.
+#[derive(Debug, Default)]
+pub(crate) struct KeyValueFound(KeyValue);
+
+/// Reads what the record at a place says of itself; none if none can be read there.
+pub(crate) type ReadHeader<'a, E> = &'a mut dyn FnMut(RecordPlace) -> Result<Option<Header>, E>;
+
+impl KeyValueFold {
+    pub fn new(step: Seq, base: Vec<NamespaceContents>, last_namespace: u32) -> KeyValueFold {
+        KeyValueFold {
+            step,
+            base,
+            last_namespace,
+            made: BTreeMap::new(),
+            deleted: BTreeSet::new(),
+            best: HashMap::default(),
+            members: Vec::new(),
+            assertions: 0,
+        }
+    }
+
+    /// Assertions so far.
+    pub fn assertions(&self) -> u64 {
+        self.assertions
+    }
+
+    /// Whether nothing was asserted since the checkpoint.
+    pub fn is_empty(&self) -> bool {
+        self.assertions == 0 && self.members.is_empty()
+    }
+
+    /// A record in a unit of this step.
+    pub fn record(&mut self, place: RecordPlace, header: Header, step: Seq, batch: Option<BatchMark>) {
+        let Header { version, continuations, tombstone, .. } = header;
+        let best = Best { version, step, place, continuations, tombstone };
+        match batch {
+            Some(batch) => self.members.push(Member { batch, header, best }),
+            None => self.assert(&header, best),
+        }
+    }
+
+    fn assert(&mut self, header: &Header, best: Best) {
+        self.assertions += 1;
+        let entry = self.best.entry((header.namespace, header.key, header.segment)).or_insert(best);
+        if (best.version, best.step) > (entry.version, entry.step) {
+            *entry = best;
+        }
+    }
+
+    /// A namespace was made or deleted.
+    pub fn journaled(&mut self, record: &Record) {
+        match *record {
+            Record::NamespaceMade { namespace, attributes, step } if step > self.step => {
+                self.made.insert(namespace, attributes);
+                self.last_namespace = self.last_namespace.max(namespace.0);
+            }
+            Record::NamespaceDeleted { namespace, step } if step > self.step => {
+                self.deleted.insert(namespace);
+            }
+            _ => {}
+        }
+    }
+
+    /// The batches of which members were seen, with those that were.
+    pub fn batches(&self) -> impl Iterator<Item = BatchMark> + '_ {
+        self.members.iter().map(|member| member.batch)
+    }
+
+    /// The members of whole batches assert, the others do not.
+    pub fn assert_batches(&mut self, whole: &BTreeSet<Seq>) {
+        for Member { batch, header, best } in std::mem::take(&mut self.members) {
+            if whole.contains(&batch.id) {
+                self.assert(&header, best);
+            }
+        }
+    }
+
+    /// Takes the maximum.
+    pub fn finish<E>(self, read: ReadHeader<'_, E>) -> Result<KeyValueFound, E> {
+        let mut namespaces = BTreeMap::new();
+        for (id, attributes) in self.made {
+            namespaces.insert(id, Namespace::new(attributes));
+        }
+        for contents in self.base {
+            let (attributes, index) = (contents.attributes, contents.index());
+            let records = index.from(0).filter(|entry| entry.key_length > 0).count() as u64;
+            namespaces.insert(contents.namespace, Namespace { attributes, index, records });
+        }
+        namespaces.retain(|id, _| !self.deleted.contains(id));
+        let mut over = Over { step: self.step, namespaces, read };
+        let mut found = KeyValue { last_namespace: self.last_namespace, ..KeyValue::default() };
+        let mut segments: Vec<(Segment, Best)> = self.best.into_iter().collect();
+        // the first segment of a value comes before the others
+        segments.sort_unstable_by_key(|(segment, _)| *segment);
+        for of_key in segments.chunk_by(|a, b| (a.0.0, a.0.1) == (b.0.0, b.0.1)) {
+            let (namespace, key, _) = of_key[0].0;
+            if !over.namespaces.contains_key(&namespace) {
+                continue;
+            }
+            if let Some(tombstone) = over.fold_key(namespace, &key, of_key)? {
+                found.tombstones.insert((namespace, key), tombstone);
+            }
+        }
+        found.namespaces = over.namespaces;
+        Ok(KeyValueFound(found))
+    }
+}
+
+/// The checkpoint's indexes while assertions are folded over them.
+struct Over<'a, E> {
+    step: Seq,
+    namespaces: BTreeMap<NamespaceId, Namespace>,
+    read: ReadHeader<'a, E>,
+}
+
+impl<E> Over<'_, E> {
+    /// Folds a key's segments over what the index has. Returns the place of its tombstone, if that is what wins.
+    fn fold_key(
+        &mut self,
+        namespace: NamespaceId,
+        key: &Key,
+        segments: &[(Segment, Best)],
+    ) -> Result<Option<RecordPlace>, E> {
+        let head = segments.first().filter(|(segment, _)| segment.2 == 0).map(|(_, best)| *best);
+        if let Some(head) = head.filter(|head| head.version > self.step) {
+            self.forget(namespace, key)?;
+            if head.tombstone {
+                return Ok(Some(head.place));
+            }
+            let current = segments.iter().filter(|(_, best)| best.version == head.version);
+            for ((_, _, segment), best) in current {
+                self.insert(namespace, key, *segment, best);
+            }
+            return Ok(None);
+        }
+        // Copies of what the checkpoint has. A segment that is news belongs to a value whose first segment is not there:
+        // it was given up, and what gave it up says so.
+        let step = self.step;
+        for ((_, _, segment), best) in segments.iter().filter(|(_, best)| best.version <= step) {
+            if let Some(old) = self.find(namespace, key, *segment)? {
+                let index = &mut self.namespaces.get_mut(&namespace).expect("it is there").index;
+                index.relocate(old.hash, old.place, best.place);
+            }
+        }
+        Ok(None)
+    }
+
+    fn insert(&mut self, namespace: NamespaceId, key: &Key, segment: u16, best: &Best) {
+        let namespace = self.namespaces.get_mut(&namespace).expect("it is there");
+        namespace.records += u64::from(segment == 0);
+        namespace.index.insert(Entry::of(key, segment, best.continuations, best.place));
+    }
+
+    /// Removes what the checkpoint has of a key.
+    fn forget(&mut self, namespace: NamespaceId, key: &Key) -> Result<(), E> {
+        let Some(head) = self.find(namespace, key, 0)? else { return Ok(()) };
+        for segment in 0..=head.continuations {
+            if let Some(entry) = self.find(namespace, key, segment)? {
+                let namespace = self.namespaces.get_mut(&namespace).expect("it is there");
+                namespace.index.remove(entry.hash, entry.place);
+            }
+        }
+        self.namespaces.get_mut(&namespace).expect("it is there").records -= 1;
+        Ok(())
+    }
+
+    /// The entry that the checkpoint has of a segment. Where only the record could tell, and there is none of that hash
+    /// any more, the place was used again: what the entry stood for was replaced or copied, by a record of this key.
+    fn find(&mut self, namespace: NamespaceId, key: &Key, segment: u16) -> Result<Option<Entry>, E> {
+        let length = if segment == 0 { key.length() } else { 0 };
+        let hash = key.segment_hash(segment);
+        let index = &self.namespaces[&namespace].index;
+        let candidates: Vec<Entry> =
+            index.with_hash(hash).filter(|entry| entry.key_length == length).collect();
+        if segment == 0 && key.is_exact() {
+            return Ok(candidates.last().copied());
+        }
+        let mut untold = None;
+        for entry in candidates {
+            match (self.read)(entry.place)? {
+                Some(found) if found.namespace == namespace && found.hash() == hash => {
+                    if (found.key, found.segment) == (*key, segment) {
+                        return Ok(Some(entry));
+                    }
+                }
+                _ => untold = Some(entry),
+            }
+        }
+        Ok(untold)
+    }
+}
+
+impl KeyValueFound {
+    /// The places that records are at, with whose they are.
+    pub fn places(&self) -> impl Iterator<Item = (NamespaceId, Ppn)> + '_ {
+        let indexed = self
+            .0
+            .namespaces
+            .iter()
+            .flat_map(|(id, namespace)| namespace.index.from(0).map(|entry| (*id, entry.place.ppn)));
+        indexed.chain(self.0.tombstones.iter().map(|((id, _), place)| (*id, place.ppn)))
+    }
+
+    /// Makes it the running drive's.
+    pub fn restore(self, map: &mut Map) -> KeyValue {
+        let found = self.0;
+        for namespace in found.namespaces.values() {
+            for entry in namespace.index.from(0) {
+                map.add_record(entry.place.ppn, weight(entry.place.chunks));
+            }
+        }
+        for place in found.tombstones.values() {
+            map.add_record(place.ppn, weight(place.chunks));
+        }
+        found
+    }
+}

@@ -1,0 +1,136 @@
+//! Making, deleting and listing namespaces, and how much they may hold.
+
+use tantalum_nand::{Nanoseconds, UNIT_BYTES};
+
+use super::key::{LOAD_FACTORS, NamespaceAttributes, NamespaceId, records_limit};
+use super::record::{UNIT_CHUNKS, weight};
+use super::{KeyValueError, Namespace, NamespaceInfo};
+use crate::error::FtlError;
+use crate::ftl::Ftl;
+use crate::journal::Record;
+
+/// Namespaces that a drive has at most.
+pub const NAMESPACES: u32 = 1024;
+
+impl Ftl {
+    /// The namespaces, in the order in which they were made.
+    pub fn namespaces(&self) -> impl Iterator<Item = NamespaceInfo> + '_ {
+        self.key_value.namespaces.iter().map(|(id, namespace)| NamespaceInfo {
+            namespace: *id,
+            attributes: namespace.attributes,
+            records: namespace.records.saturating_add_signed(self.key_value.buffer.balance(*id)),
+            index_bytes: namespace.index.dram_bytes() as u64,
+        })
+    }
+
+    /// Checks what a namespace is to be made with.
+    pub fn check_attributes(&self, attributes: &NamespaceAttributes) -> Result<(), KeyValueError> {
+        let percent = attributes.load_factor_percent;
+        if !LOAD_FACTORS.contains(&percent) {
+            let expected = "10 to 95 percent".to_owned();
+            return Err(KeyValueError::Attribute { what: "a load factor", asked: percent.into(), expected });
+        }
+        if attributes.logs > 0 {
+            let expected = "0: all namespaces share the drive's log, over all planes".to_owned();
+            return Err(KeyValueError::Attribute {
+                what: "a number of logs",
+                asked: attributes.logs.into(),
+                expected,
+            });
+        }
+        let limit = records_limit(self.config.logical_units);
+        if attributes.expected_records > limit {
+            let (what, asked) = ("expected records", attributes.expected_records);
+            return Err(KeyValueError::OverLimit { what, asked, limit });
+        }
+        let made = self.key_value.namespaces.len() as u64;
+        if made >= NAMESPACES.into() {
+            let what = "key-value namespaces";
+            return Err(KeyValueError::OverLimit { what, asked: made + 1, limit: NAMESPACES.into() });
+        }
+        Ok(())
+    }
+
+    /// Makes a namespace. Its record is in the journal's buffer when this returns.
+    pub fn create_namespace(
+        &mut self,
+        attributes: NamespaceAttributes,
+        at_ns: Nanoseconds,
+    ) -> Result<NamespaceId, KeyValueError> {
+        self.check_attributes(&attributes)?;
+        self.ensure_journal_block(at_ns)?;
+        let namespace = NamespaceId(self.key_value.last_namespace + 1);
+        let step = self.next_seq();
+        self.append_journal(&[Record::NamespaceMade { namespace, attributes, step }], at_ns)?;
+        self.key_value.last_namespace = namespace.0;
+        self.key_value.namespaces.insert(namespace, Namespace::new(attributes));
+        Ok(namespace)
+    }
+
+    /// Deletes a namespace with all that it holds. Its record is in the journal's buffer when this returns.
+    pub fn delete_namespace(
+        &mut self,
+        namespace: NamespaceId,
+        at_ns: Nanoseconds,
+    ) -> Result<(), KeyValueError> {
+        if !self.key_value.namespaces.contains_key(&namespace) {
+            return Err(KeyValueError::NoSuchNamespace(namespace));
+        }
+        self.ensure_journal_block(at_ns)?;
+        let step = self.next_seq();
+        self.append_journal(&[Record::NamespaceDeleted { namespace, step }], at_ns)?;
+        let Some(deleted) = self.key_value.namespaces.remove(&namespace) else { return Ok(()) };
+        for entry in deleted.index.from(0) {
+            self.map.remove_record(entry.place.ppn, weight(entry.place.chunks));
+        }
+        self.key_value.buffer.forget_namespace(namespace);
+        let map = &mut self.map;
+        self.key_value.tombstones.retain(|(of, _), place| {
+            if *of == namespace {
+                map.remove_record(place.ppn, weight(place.chunks));
+            }
+            *of != namespace
+        });
+        Ok(())
+    }
+
+    /// A checkpoint says what the tombstones say.
+    pub(crate) fn release_tombstones(&mut self) {
+        for (_, place) in self.key_value.tombstones.drain() {
+            self.map.remove_record(place.ppn, weight(place.chunks));
+        }
+    }
+
+    // -- space --------------------------------------------------------------------------------------------------
+
+    /// Blocks that a checkpoint takes for the indexes, beyond those that it takes without any.
+    pub(crate) fn index_blocks(&self, more_entries: u64) -> u32 {
+        let bytes = self.key_value.checkpoint_bytes();
+        if bytes == 0 && more_entries == 0 {
+            return 0;
+        }
+        let block_bytes = u64::from(self.geometry.units_per_block()) * UNIT_BYTES as u64;
+        let entries = super::contents::bytes_of(0, more_entries);
+        let blocks = (self.layout.checkpoint_bytes + bytes + entries).div_ceil(block_bytes);
+        (blocks as u32).saturating_sub(self.layout.checkpoint_blocks)
+    }
+
+    /// Makes sure that records of this weight fit: what block and key-value namespaces hold and what the indexes take in
+    /// two checkpoints is never more than the drive's logical capacity, so that there is always flash beyond it.
+    pub(super) fn ensure_budget(&mut self, chunks: u64, entries: u64) -> Result<(), FtlError> {
+        if self.key_value.budget_chunks < chunks {
+            let held: u64 = self.map.valid_counts().counts().iter().copied().map(u64::from).sum();
+            let indexes =
+                2 * u64::from(self.index_blocks(entries)) * u64::from(self.geometry.units_per_block());
+            let free = u64::from(self.config.logical_units).saturating_sub(held + indexes);
+            self.key_value.budget_chunks = free * UNIT_CHUNKS as u64;
+        }
+        match self.key_value.budget_chunks.checked_sub(chunks) {
+            Some(left) => {
+                self.key_value.budget_chunks = left;
+                Ok(())
+            }
+            None => Err(FtlError::CapacityExceeded),
+        }
+    }
+}
