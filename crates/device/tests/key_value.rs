@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{
-    Command, Device, Key, KvRecord, Lpn, NamespaceAttributes, NamespaceId, Nanoseconds, PowerLoss, Profile,
-    Status, UNIT_BYTES,
+    CacheMode, Command, Device, Key, KvRecord, Lpn, NamespaceAttributes, NamespaceId, Nanoseconds, Plp,
+    PowerLoss, Profile, Status, UNIT_BYTES,
 };
 
 /// A drive with its client's clock.
@@ -18,6 +18,24 @@ struct Host {
 
 fn profile(name: &str, capacity_bytes: u64) -> Profile {
     Profile { capacity_bytes, ..Profile::load(name).unwrap() }
+}
+
+/// A drive so small that garbage is collected soon.
+fn small(plp: Plp) -> Profile {
+    let mut profile = profile("tlc-nvme", 4 << 20);
+    profile.over_provisioning_percent = 100.0;
+    profile.flash.channels = 2;
+    profile.flash.dies_per_channel = 1;
+    profile.flash.planes_per_die = 1;
+    profile.flash.pages_per_block = 8;
+    profile.flash.page_bytes = 8192;
+    if plp == Plp::Capacitor {
+        profile.cache.mode = CacheMode::Durable;
+        profile.cache.bytes = 24 * UNIT_BYTES as u64;
+        profile.power.plp = plp;
+        profile.power.dump_bytes = 96 * UNIT_BYTES as u64;
+    }
+    profile
 }
 
 fn key(number: u64) -> Key {
@@ -109,7 +127,9 @@ fn random_put(
             let bytes = if rng.random_ratio(1, 10) { largest } else { 300 };
             vec![rng.random_range(0..=255); rng.random_range(0..=bytes)]
         });
-        batch.insert((namespace, key(rng.random_range(0..150))), value);
+        // most work is on few keys, so that collected blocks hold records of others
+        let keys = if rng.random_ratio(3, 4) { 30 } else { 400 };
+        batch.insert((namespace, key(rng.random_range(0..keys))), value);
     }
     let records: Vec<KvRecord<'_>> = batch
         .iter()
@@ -134,14 +154,14 @@ fn random_work_survives_cuts_and_shutdowns() {
     for seed in 0..seeds {
         println!("seed {seed}");
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let mut host = Host::new(&profile(["tlc-nvme", "durassd"][seed as usize % 2], 16 << 20));
+        let mut host = Host::new(&small([Plp::None, Plp::Capacitor][seed as usize % 2]));
         let mut namespaces = vec![host.create(), host.create()];
         let mut model = Model::new();
         for round in 0..12 {
             for _ in 0..rng.random_range(1..200) {
                 random_put(&mut host, &mut model, &namespaces, &mut rng, 20_000);
                 let data = vec![7; 8 * UNIT_BYTES];
-                host.submit(Command::Write { lpn: Lpn(rng.random_range(0..3000)), data: &data, fua: false })
+                host.submit(Command::Write { lpn: Lpn(rng.random_range(0..700)), data: &data, fua: false })
                     .unwrap();
             }
             compare(&mut host, &model, &namespaces);
@@ -171,7 +191,7 @@ fn random_work_survives_cuts_and_shutdowns() {
 fn records_survive_a_killed_process() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("drive.tant");
-    let device = Device::create(&path, &profile("durassd", 16 << 20)).unwrap();
+    let device = Device::create(&path, &small(Plp::Capacitor)).unwrap();
     let mut host = Host { device, now_ns: 0 };
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(5);
     let namespaces = [host.create(), host.create()];
