@@ -105,6 +105,14 @@ impl RecentWrites {
             | Command::Begin
             | Command::Abort { .. }
             | Command::BeginLog
+            // Records are no units.
+            | Command::CreateNamespace { .. }
+            | Command::DeleteNamespace { .. }
+            | Command::KvPut { .. }
+            | Command::KvGet { .. }
+            | Command::KvExists { .. }
+            | Command::KvDelete { .. }
+            | Command::KvList { .. }
             // Changes nothing that others see before the commit.
             | Command::TxWrite { .. } => {}
             Command::Write { lpn, data, .. } => self.forget_range(*lpn, (data.len() / UNIT_BYTES) as u32),
