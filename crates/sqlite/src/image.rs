@@ -138,7 +138,7 @@ impl Images {
                 if in_real_time {
                     volume.run_in_real_time();
                 }
-                let host = HostRef::new(volume, mode.unwrap_or(Mode::SwWal));
+                let host = HostRef::new(volume, mode.unwrap_or(Mode::Share));
                 open.images.insert(path.clone(), host.clone());
                 host
             }
