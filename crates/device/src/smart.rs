@@ -12,9 +12,11 @@ pub const AVAILABLE_SPARE_THRESHOLD_PERCENT: u8 = 10;
 pub struct FlashUnits {
     /// Host data.
     pub host: u64,
-    /// Records of key-value namespaces.
+    /// Records of key-value namespaces. Not told where there are none.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub key_value: u64,
-    /// Units into which garbage collection packed records.
+    /// Units into which garbage collection packed records. Not told where there are none.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub key_value_copyback: u64,
     /// The empty rest of partly filled pages.
     pub padding: u64,
@@ -26,6 +28,10 @@ pub struct FlashUnits {
     pub checkpoint: u64,
     /// Dumped by the capacitor when power went.
     pub dump: u64,
+}
+
+fn is_zero(units: &u64) -> bool {
+    *units == 0
 }
 
 impl FlashUnits {

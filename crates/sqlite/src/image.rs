@@ -258,7 +258,7 @@ mod tests {
         let error = refuse("app.db", parameters(&folder.path().join("b.tant")));
         assert!(error.contains("is open from image"), "{error}");
         let error = refuse("app.db", Parameters { interface: Some("wal".into()), ..wanted.clone() });
-        assert!(error.contains("interface sw-wal"), "{error}");
+        assert!(error.contains("interface share"), "{error}");
         let error = Images::default().for_database("app.db", &wanted).unwrap_err().to_string();
         assert!(error.contains("a.tant"), "the image is locked: {error}");
     }
