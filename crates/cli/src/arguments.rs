@@ -9,9 +9,14 @@ use tantalum_sqlite::Mode;
 
 use crate::crash_device::{CacheChoice, CutCount, PlpChoice};
 use crate::crash_sqlite::CrashSqliteOptions;
+use crate::cut::CutOptions;
 use crate::drive::ProfileOptions;
+use crate::lab::LabAction;
+use crate::mount::MountOptions;
 use crate::recovery_cost::RecoveryCostOptions;
 use crate::seeds::Seeds;
+use crate::stat::StatOptions;
+use crate::unmount::UnmountOptions;
 
 /// A solid-state drive that runs as a program: what does your database write, down to the flash?
 #[derive(Parser, Debug)]
@@ -35,12 +40,32 @@ pub enum Command {
     Info(InfoOptions),
     /// Check a drive in an image file against itself, without changing it
     Check(CheckOptions),
+    /// Mount a drive's volume on a folder: programs use its files as they use any others
+    ///
+    /// Without --background it runs until the volume is unmounted, or until Ctrl-C or SIGTERM, which unmount it.
+    Mount(MountOptions),
+    /// Unmount a volume, and wait until its image is closed
+    Unmount(UnmountOptions),
+    /// What a drive has been through and what its volume holds, also while it is mounted
+    Stat(StatOptions),
+    /// Cut the power of a mounted drive
+    ///
+    /// Every request on the mount fails from then on. Unmount it, and mount it again: that recovers.
+    Cut(CutOptions),
     /// Drive the device as fast as this machine allows
     Bench(BenchOptions),
     /// What recovery takes after a power cut, and what it costs to keep it short
     ///
     /// Time is the drive's own, so figures do not depend on this machine, except for the column host s.
     RecoveryCost(RecoveryCostOptions),
+    /// Run the experiments of papers, and see their figures beside what is measured here
+    ///
+    /// Those on the device alone are in the drive's own time. Those with a database server start a private one from
+    /// Debian's packages on a temporary mount, touch no system service, and take everything down again.
+    Lab {
+        #[command(subcommand)]
+        action: LabAction,
+    },
     /// Cut power while something works on a drive, and compare what is left with what was promised
     Crash {
         #[command(subcommand)]

@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use tantalum::{DeviceError, InvalidField, ProfileError, Status};
+use tantalum_fuse::control::ControlError;
+use tantalum_fuse::{MountError, MountPointError};
 use tantalum_lab::LabError;
+use tantalum_volume::VolumeError;
 
 /// Why the command did not do what it was asked for.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +39,12 @@ pub enum Failure {
     /// An experiment failed.
     #[error(transparent)]
     Lab(#[from] LabError),
+    /// Where this program is cannot be told.
+    #[error("this program cannot tell where its own file is: {error}")]
+    OwnProgram {
+        /// What the system says.
+        error: io::Error,
+    },
     /// No such profile.
     #[error(transparent)]
     Profile(#[from] ProfileError),
@@ -63,6 +72,38 @@ pub enum Failure {
         /// Why.
         status: Status,
     },
+    /// A drive without a volume.
+    #[error("image {} holds no volume; add --format to make one (what the drive holds is lost)", path.display())]
+    NoVolume {
+        /// The image.
+        path: PathBuf,
+    },
+    /// A volume cannot be made or opened.
+    #[error("image {}: {error}", path.display())]
+    Volume {
+        /// The image.
+        path: PathBuf,
+        /// Why.
+        error: VolumeError,
+    },
+    /// A volume cannot be mounted or closed.
+    #[error(transparent)]
+    Mount(#[from] MountError),
+    /// A folder on which nothing is mounted, or that is in use.
+    #[error(transparent)]
+    MountPoint(#[from] MountPointError),
+    /// The process that has an image mounted did not do what it was asked for.
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    /// The process that was to have the volume mounted cannot be started.
+    #[error("the process that mounts cannot be started: {0}")]
+    Background(io::Error),
+    /// It ended, and has said why.
+    #[error("{message}")]
+    BackgroundEnded {
+        /// What it said.
+        message: String,
+    },
 }
 
 impl Failure {
@@ -71,6 +112,7 @@ impl Failure {
         match self {
             Failure::OutputClosed => return ExitCode::SUCCESS,
             Failure::Lab(LabError::Interrupted) => return ExitCode::from(130),
+            Failure::BackgroundEnded { message } => crate::output::complain(message),
             other => crate::output::complain(&format!("error: {other}")),
         }
         let found = matches!(self, Failure::Mismatch | Failure::Damaged { .. } | Failure::Violations { .. });

@@ -11,14 +11,19 @@ mod compare;
 mod crash_device;
 mod crash_sqlite;
 mod create;
+mod cut;
 mod drive;
 mod failure;
 mod info;
 mod interrupt;
+mod lab;
+mod mount;
 mod output;
 mod recovery_cost;
 mod seeds;
 mod size;
+mod stat;
+mod unmount;
 
 use std::process::ExitCode;
 
@@ -41,8 +46,13 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Create(options) => create::run(&options),
         Command::Info(options) => info::run(&options),
         Command::Check(options) => check::run(&options),
+        Command::Mount(options) => mount::run(&options),
+        Command::Unmount(options) => unmount::run(&options),
+        Command::Stat(options) => stat::run(&options),
+        Command::Cut(options) => cut::run(&options),
         Command::Bench(options) => bench::run(&options),
         Command::RecoveryCost(options) => recovery_cost::run(&options),
+        Command::Lab { action } => lab::run(&action),
         Command::Crash { target: CrashTarget::Device(options) } => crash_device::run(&options),
         Command::Crash { target: CrashTarget::Sqlite(options) } => crash_sqlite::run(&options),
     }

@@ -152,8 +152,9 @@ impl Device {
     // -- the loss of the machine --------------------------------------------------------------------------------
 
     /// Writes to the image what changed since the last time. Once the file that is returned is synced (`sync_data`),
-    /// that survives the loss of the machine, and [`Device::sync_end`] is to be called before any command that changes
-    /// something. None if nothing changed, and for a drive that was not opened with [`Access::Ordered`].
+    /// that survives the loss of the machine, and [`Device::sync_end`] is to be called. None if nothing changed, and for a
+    /// drive that was not opened with [`Access::Ordered`]. What changes in between is for the next time. If the sync
+    /// fails, the drive is of no more use before it is opened again.
     pub fn sync_begin(&mut self) -> Result<Option<Arc<File>>, Status> {
         self.ftl_mut()?.nand_mut().sync_begin().map_err(|error| Status::from(FtlError::from(error)))
     }
@@ -227,6 +228,16 @@ impl Device {
             Power::On(ftl) => Some(ftl.nand()),
             Power::Off(nand) => nand.as_deref(),
         }
+    }
+
+    /// Power has gone and does not come back in this process: `loss` decides what became of operations under way, and
+    /// a capacitor dumps what waited in DRAM. The image is then what such a power cut leaves; opening it recovers.
+    pub fn settle_power_loss(&mut self, loss: &mut PowerLoss) -> Result<(), DeviceError> {
+        if let Power::On(ftl) = std::mem::replace(&mut self.power, Power::Off(None)) {
+            let nand = self.settle(*ftl, loss)?;
+            self.power = Power::Off(Some(Box::new(nand)));
+        }
+        Ok(())
     }
 
     /// Power comes on again, after it was cut. `loss` decides what became of operations under way; a capacitor has

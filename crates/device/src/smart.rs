@@ -1,6 +1,6 @@
 //! The drive's counters.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tantalum_ftl::SpareBlocks;
 use tantalum_nand::UNIT_BYTES;
 
@@ -8,13 +8,15 @@ use tantalum_nand::UNIT_BYTES;
 pub const AVAILABLE_SPARE_THRESHOLD_PERCENT: u8 = 10;
 
 /// Flash units programmed, by cause.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct FlashUnits {
     /// Host data.
     pub host: u64,
-    /// Records of key-value namespaces.
+    /// Records of key-value namespaces. Not told where there are none.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub key_value: u64,
-    /// Units into which garbage collection packed records.
+    /// Units into which garbage collection packed records. Not told where there are none.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub key_value_copyback: u64,
     /// The empty rest of partly filled pages.
     pub padding: u64,
@@ -26,6 +28,10 @@ pub struct FlashUnits {
     pub checkpoint: u64,
     /// Dumped by the capacitor when power went.
     pub dump: u64,
+}
+
+fn is_zero(units: &u64) -> bool {
+    *units == 0
 }
 
 impl FlashUnits {
@@ -42,7 +48,7 @@ impl FlashUnits {
 }
 
 /// Counters since the drive was made (SMART-like). Units are 4 KiB.
-#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Smart {
     /// Units the host wrote.
     pub host_units_written: u64,

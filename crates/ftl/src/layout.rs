@@ -111,7 +111,7 @@ impl Layout {
         let units_per_block = geometry.units_per_block();
         let block_bytes = u64::from(units_per_block) * UNIT_BYTES as u64;
         let logical = config.logical_units;
-        let extra_owners_limit = (logical / 16).max(256);
+        let extra_owners_limit = (logical / 8).max(256);
         let hints_limit = (logical / 32).clamp(256, 1 << 20);
         let map_pages = u64::from(logical).div_ceil(1024);
         let checkpoint_bytes = map_pages * (4096 + 4)

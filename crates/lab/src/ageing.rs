@@ -47,6 +47,17 @@ pub(crate) struct Ageing {
 pub(crate) fn age(volume: &mut Volume, seed: u64, monitor: &Monitor) -> Result<Ageing, LabError> {
     let capacity_units = volume.device().limits().capacity_units;
     let free = (capacity_units * FREE_PERCENT / 100).max(LEAST_FREE_UNITS);
+    age_leaving(volume, free, seed, monitor)
+}
+
+/// The same with so many units left free.
+pub(crate) fn age_leaving(
+    volume: &mut Volume,
+    free: u64,
+    seed: u64,
+    monitor: &Monitor,
+) -> Result<Ageing, LabError> {
+    let capacity_units = volume.device().limits().capacity_units;
     let units = volume.free_units().saturating_sub(free);
     if units == 0 {
         let what = format!(

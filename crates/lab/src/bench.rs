@@ -2,11 +2,11 @@
 //!
 //! Every operation is one unit of 4 KiB, given to the drive in-process, with 32 under way in virtual time. Before
 //! a random write the drive is filled and overwritten until garbage collection is steady. What a machine could do
-//! at most is measured in the same run: random copies of units in an arena as large as the drive. Each unit
+//! at most is measured in the same run, by turns: random copies of units in an arena as large as the drive. Each unit
 //! written begins with its own number, and each unit read is checked for it.
 
 use std::str::FromStr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use rand::{RngExt, SeedableRng};
@@ -16,7 +16,7 @@ use tantalum::{Command, Device, Lpn, Nanoseconds, Profile, UNIT_BYTES};
 
 use crate::error::LabError;
 use crate::latency::{LatencyUs, histogram};
-use crate::memcpy::{SOURCE_UNITS, copies_per_second};
+use crate::memcpy::{Copies, SOURCE_UNITS};
 use crate::memory;
 use crate::monitor::{Bar, Monitor};
 use crate::queue::CommandQueue;
@@ -27,6 +27,9 @@ const MIXED_READ_PERCENT: u32 = 70;
 
 /// Operations between two looks at the wish to stop.
 const OPERATIONS_PER_STEP: u64 = 4096;
+
+/// Turns that the drive and the copies take.
+const TURNS: u64 = 50;
 
 /// What is done to the drive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -129,8 +132,7 @@ pub fn bench(settings: &Settings, monitor: &Monitor) -> Result<Outcome, LabError
         return Err(LabError::Setting { option: "--operations", value: "0".to_owned(), expected });
     }
     let profile = &settings.profile;
-    let memcpy_units_per_second =
-        copies_per_second(profile.capacity_bytes, settings.operations, settings.seed, monitor)?;
+    let mut copies = Copies::new(profile.capacity_bytes, settings.seed, monitor)?;
     memory::require(flash_bytes(profile))?;
     let mut host = Host::new(Device::in_memory(profile)?, settings.seed);
     let steady = host.precondition(settings.pattern, monitor)?;
@@ -138,9 +140,17 @@ pub fn bench(settings: &Settings, monitor: &Monitor) -> Result<Outcome, LabError
     let start_ns = host.queue.drained_ns();
     host.latencies.reset();
     let bar = monitor.bar("measuring", settings.operations);
-    let start = Instant::now();
-    host.run(settings.pattern, settings.operations, &bar)?;
-    let wall_seconds = start.elapsed().as_secs_f64();
+    // by turns, so that whatever else the machine does falls on both
+    let mut taken = Duration::ZERO;
+    for turn in 0..TURNS {
+        let operations = settings.operations * (turn + 1) / TURNS - settings.operations * turn / TURNS;
+        copies.copy(operations);
+        let start = Instant::now();
+        host.run(settings.pattern, operations, &bar)?;
+        taken += start.elapsed();
+    }
+    let wall_seconds = taken.as_secs_f64();
+    let memcpy_units_per_second = copies.per_second();
     let after = host.device.smart();
     let written = after.host_units_written - before.host_units_written;
     let programmed = after.flash_units.total() - before.flash_units.total();
@@ -162,6 +172,19 @@ pub fn bench(settings: &Settings, monitor: &Monitor) -> Result<Outcome, LabError
         latency_us: LatencyUs::of(&host.latencies),
         steady,
     })
+}
+
+/// A drive whose first `units` are written, and overwritten at random until its garbage collection is steady.
+pub(crate) fn aged(profile: &Profile, units: u32, seed: u64, monitor: &Monitor) -> Result<Device, LabError> {
+    memory::require(flash_bytes(profile))?;
+    let mut host = Host::new(Device::in_memory(profile)?, seed);
+    host.units = units;
+    while host.device.smart().blocks_erased == 0 {
+        host.precondition(Pattern::RandWrite, monitor)?;
+    }
+    let drained_ns = host.queue.drained_ns();
+    host.device.submit(Command::Flush, drained_ns)?;
+    Ok(host.device)
 }
 
 /// What the drive's flash takes in memory.

@@ -3,8 +3,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::servers::ServerError;
 use tantalum::{DeviceError, InvalidField, Lpn, ProfileError, Status};
-use tantalum_sqlite::DriveError;
+use tantalum_sqlite::{DriveError, Mode};
 use tantalum_volume::{UnmountError, VolumeError};
 
 /// Why an experiment did not come to its end. Wrong contents are no error: they are an outcome.
@@ -65,6 +66,23 @@ pub enum LabError {
         lpn: Lpn,
         /// What its first eight bytes hold instead of its number.
         found: u64,
+    },
+    /// A database of a comparison did not hold what was written to it.
+    #[error("{mode}: the database does not hold what was written to it: {what}")]
+    WrongContents {
+        /// The mode.
+        mode: Mode,
+        /// What is wrong.
+        what: String,
+    },
+    /// A database server, or the place for its files.
+    #[error(transparent)]
+    Server(#[from] ServerError),
+    /// A database on a server is not as its transactions leave it.
+    #[error("{what} do not agree: transactions were lost or done in part")]
+    Inconsistent {
+        /// What does not agree.
+        what: &'static str,
     },
     /// The VFS could not be set up or taken down.
     #[error(transparent)]

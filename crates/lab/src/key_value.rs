@@ -147,7 +147,7 @@ impl Workload for KeyValue {
         self.insert_rows(&sqlite, seed).map_err(LabError::sqlite("filling the table"))?;
         sqlite.close().map_err(|(_, error)| LabError::sqlite("closing the database")(error))?;
         let mut volume = working.into_volume()?;
-        let file = volume.lookup(DATABASE).expect("the database was just made");
+        let file = volume.find(DATABASE).expect("the database was just made");
         volume.sync(file)?;
         volume.sync_names()?;
         Ok(volume)

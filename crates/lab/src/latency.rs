@@ -32,6 +32,25 @@ impl LatencyUs {
     }
 }
 
+/// The columns of the papers' tables of latencies, in milliseconds.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct LatencyMs([f64; 6]);
+
+impl LatencyMs {
+    pub(crate) const COLUMNS: [&str; 6] = ["mean", "P25", "P50", "P75", "P99", "max"];
+
+    /// The figures of a histogram of nanoseconds; all 0 of an empty one.
+    pub(crate) fn of(histogram: &Histogram<u64>) -> LatencyMs {
+        let at = |quantile| histogram.value_at_quantile(quantile) as f64;
+        let figures = [histogram.mean(), at(0.25), at(0.50), at(0.75), at(0.99), histogram.max() as f64];
+        LatencyMs(figures.map(|nanoseconds| nanoseconds / 1e6))
+    }
+
+    pub(crate) fn columns(self) -> [f64; 6] {
+        self.0
+    }
+}
+
 /// Microseconds with three digits after the point: a histogram knows no more.
 fn microseconds(nanoseconds: f64) -> f64 {
     nanoseconds.round() / 1000.0

@@ -1,8 +1,10 @@
-//! Reports: a comparison as one HTML page that stands alone, the plots of recovery cost as one SVG.
+//! Reports: a comparison or experiments as one HTML page that stands alone, the plots of recovery cost as one SVG.
 
 mod bars;
 mod colours;
 mod curve;
+mod experiments;
+mod grouped;
 mod page;
 mod recovery_cost;
 
@@ -12,6 +14,7 @@ use std::path::Path;
 use tempfile::NamedTempFile;
 
 use crate::error::LabError;
+use crate::experiments::Outcome as Experiment;
 use crate::outcome::Comparison;
 use crate::recovery_cost::Outcome as RecoveryCost;
 
@@ -23,6 +26,11 @@ pub fn check_place(path: &Path) -> Result<(), LabError> {
 /// Writes the report of a comparison.
 pub fn write(comparison: &Comparison, path: &Path) -> Result<(), LabError> {
     save(&page::render(comparison)?, path)
+}
+
+/// Writes the report of experiments.
+pub fn write_experiments(outcomes: &[Experiment], path: &Path) -> Result<(), LabError> {
+    save(&experiments::render(outcomes)?, path)
 }
 
 /// Writes the plots of recovery cost.

@@ -58,7 +58,7 @@ fn canaries() -> Vec<Canary> {
         canary(Guard::ExtraOwnersForgotten, ANY, random("share=60,remap=0,reopen=0,log=5"), 50),
         canary(Guard::CopybackTakesNewVersion, ANY, random(""), 100),
         canary(Guard::RecordTakesFlushStep, ANY, random("share=30"), 200),
-        canary(Guard::AttemptsMixed, ANY, random("log=80"), 200),
+        canary(Guard::AttemptsMixed, ANY, random("log=80,put=0,delete=0,namespace=0"), 400),
         canary(Guard::CheckpointInPlace, ANY, random(""), 100),
         canary(Guard::RecoveryErases, ANY, random("atomic=40,log=60"), 30),
         canary(Guard::ProgramsNotDumped, PROTECTED, random(""), 100),

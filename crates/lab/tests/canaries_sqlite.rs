@@ -175,7 +175,7 @@ fn a_transaction_behind_a_reopened_log_that_comes_back_is_caught() {
 /// What a file holds after a cut at which nothing under way got to flash.
 fn content_after_cut(volume: Volume, name: &str) -> Vec<u8> {
     let mut volume = cut(volume, &mut PowerLoss::all(Outcome::NotStarted));
-    let file: FileId = volume.lookup(name).expect("the file is durable");
+    let file: FileId = volume.find(name).expect("the file is durable");
     let mut data = vec![0; volume.size(file).unwrap() as usize];
     volume.read(file, 0, &mut data).unwrap();
     data

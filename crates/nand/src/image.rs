@@ -12,6 +12,7 @@ mod load;
 mod locked_file;
 mod memory;
 mod ordered;
+mod spare_buffers;
 mod store;
 mod tally;
 
@@ -60,7 +61,16 @@ pub(crate) struct PageRecord<'a> {
 }
 
 /// A block's page records in the image's own form, kept while their erase may be undone.
-pub(crate) type SavedRecords = Vec<u8>;
+#[derive(Clone, Default)]
+pub(crate) enum SavedRecords {
+    /// Nothing was there.
+    #[default]
+    None,
+    /// As the image stores them.
+    Bytes(Vec<u8>),
+    /// Where the image keeps them.
+    Buffer(spare_buffers::BufferId),
+}
 
 /// A store of slots, page records, block records and protected DRAM.
 pub(crate) trait Image: Send + Sync {

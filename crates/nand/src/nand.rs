@@ -215,15 +215,17 @@ impl Nand {
     // -- the loss of the machine --------------------------------------------------------------------------------
 
     /// Writes what changed since the last time; once the file that is returned is synced (`sync_data`), that survives
-    /// the loss of the machine, and [`Nand::sync_end`] is to be called before anything else changes. None if nothing
-    /// changed, and for an image that was not opened with [`Access::Ordered`].
+    /// the loss of the machine, and [`Nand::sync_end`] is to be called. None if nothing changed, and for an image that was
+    /// not opened with [`Access::Ordered`]. What changes in between is for the next time. If the sync fails, the medium
+    /// is of no more use: what the disk has cannot be told before it is opened again.
     pub fn sync_begin(&mut self) -> Result<Option<Arc<File>>, NandError> {
+        self.slots.sync_begin();
         self.image.sync_begin()
     }
 
     /// The file that [`Nand::sync_begin`] gave is synced.
     pub fn sync_end(&mut self) -> Result<(), NandError> {
-        self.slots.free_kept();
+        self.slots.sync_end();
         self.image.sync_end()
     }
 

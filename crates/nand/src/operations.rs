@@ -7,7 +7,7 @@ use crate::error::NandError;
 use crate::geometry::{
     BlockId, MAX_UNITS_PER_PAGE, Nanoseconds, PageId, Ppn, UNIT_BYTES, UNIT_SPARE_BYTES, UnitSpare,
 };
-use crate::image::PageRecord;
+use crate::image::{PageRecord, SavedRecords};
 use crate::nand::{Block, MOVED, Nand, PageState};
 use crate::power::{Change, ErasedBlock, Issued, Origin};
 use crate::slots::Slot;
@@ -376,7 +376,7 @@ impl Nand {
     }
 
     /// Takes everything out of a block.
-    fn empty_block(&mut self, block: BlockId, old: Block, records: Vec<u8>) -> ErasedBlock {
+    fn empty_block(&mut self, block: BlockId, old: Block, records: SavedRecords) -> ErasedBlock {
         let (pages, units) = (self.pages_of(block), self.units_of_block(block));
         let erased = ErasedBlock {
             block,

@@ -100,7 +100,7 @@ impl Database {
 
     /// Makes the database's rollback journal durable, if there is one.
     pub fn sync_journal(&self, volume: &mut Volume) -> Result<(), VolumeError> {
-        match volume.lookup(&format!("{}-journal", self.name)) {
+        match volume.find(&format!("{}-journal", self.name)) {
             Some(journal) => volume.sync(journal),
             None => Ok(()),
         }

@@ -95,7 +95,7 @@ impl Host {
     }
 
     fn find_or_create(&mut self, name: &str, flags: i32) -> Result<FileId, Fault> {
-        match self.volume.lookup(name) {
+        match self.volume.find(name) {
             Some(_) if flags & ffi::SQLITE_OPEN_EXCLUSIVE != 0 => Err(Fault::Exists(name.to_owned())),
             Some(file) => Ok(file),
             None if flags & ffi::SQLITE_OPEN_CREATE == 0 => Err(Fault::NoSuchFile(name.to_owned())),

@@ -138,7 +138,7 @@ impl Images {
                 if in_real_time {
                     volume.run_in_real_time();
                 }
-                let host = HostRef::new(volume, mode.unwrap_or(Mode::SwWal));
+                let host = HostRef::new(volume, mode.unwrap_or(Mode::Share));
                 open.images.insert(path.clone(), host.clone());
                 host
             }
@@ -258,7 +258,7 @@ mod tests {
         let error = refuse("app.db", parameters(&folder.path().join("b.tant")));
         assert!(error.contains("is open from image"), "{error}");
         let error = refuse("app.db", Parameters { interface: Some("wal".into()), ..wanted.clone() });
-        assert!(error.contains("interface sw-wal"), "{error}");
+        assert!(error.contains("interface share"), "{error}");
         let error = Images::default().for_database("app.db", &wanted).unwrap_err().to_string();
         assert!(error.contains("a.tant"), "the image is locked: {error}");
     }

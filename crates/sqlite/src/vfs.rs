@@ -247,7 +247,7 @@ unsafe extern "C" fn x_delete(object: *mut ffi::Vfs, name: *const c_char, sync_d
 
 /// Deletes a file. Returns whether there was one.
 fn delete(volume: &mut Volume, name: &str, durable: bool) -> Result<bool, Fault> {
-    if volume.lookup(name).is_none() {
+    if volume.find(name).is_none() {
         return Ok(false);
     }
     volume.remove(name)?;
@@ -269,7 +269,7 @@ unsafe extern "C" fn x_access(
         // As in SQLite's own VFS, an empty file does not exist: an empty journal is none.
         let exists = vfs.hosts.for_name(name).is_some_and(|host| {
             let volume = &host.lock().volume;
-            volume.lookup(name).is_some_and(|file| volume.size(file).is_ok_and(|size| size > 0))
+            volume.find(name).is_some_and(|file| volume.size(file).is_ok_and(|size| size > 0))
         });
         // SAFETY: SQLite passes room for the answer.
         unsafe { *out = c_int::from(exists) };

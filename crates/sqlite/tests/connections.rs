@@ -105,5 +105,5 @@ fn a_volume_in_use_is_not_given_away() {
     assert!(error.to_string().contains("files of the volume are open"), "{error}");
     drop(connection);
     let volume = drive.into_volume().map_err(|(_, error)| error).unwrap();
-    assert!(volume.lookup("app.db").is_some());
+    assert!(volume.find("app.db").is_some());
 }

@@ -228,7 +228,7 @@ fn a_journal_of_another_mode_does_not_come_back_over_a_transaction_of_the_drive(
         let (drive, connection) = table_on_a_drive_of_small_batches(Mode::Rollback);
         work_until(&drive, connection, cut, &["UPDATE t SET n=1"]);
         let drive = cut_now(drive, Mode::XFtl, Outcome::NotStarted);
-        journals += u32::from(drive.volume().lookup("app.db-journal").is_some());
+        journals += u32::from(drive.volume().find("app.db-journal").is_some());
         let connection = drive.open("app.db").unwrap();
         let (_, least, most) = numbers(&connection);
         connection.execute_batch("UPDATE t SET n=2 WHERE k=1").unwrap();

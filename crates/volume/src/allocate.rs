@@ -19,6 +19,12 @@ const RESERVE_UNITS: std::ops::RangeInclusive<u64> = 256..=16384;
 /// Nothing is taken ahead beyond this share of the free space.
 const AHEAD_SHARE: u64 = 64;
 
+/// What is written at random within a file gets places in runs, twice as long for each so many pieces.
+const PIECES_PER_DOUBLING: usize = 1024;
+
+/// The longest runs are 4 GiB.
+const MOST_DOUBLINGS: usize = 20;
+
 impl Volume {
     /// Gives the file's units below `bytes` their places, and keeps them whatever happens to the size but a cut
     /// below them. The size stays. Reservations grow in steps, to change the inode seldom. Durable with the
@@ -29,8 +35,8 @@ impl Volume {
     pub fn reserve(&mut self, file: FileId, bytes: u64) -> Result<(), VolumeError> {
         self.drive.check()?;
         let units = units_of(check_end(bytes)?);
-        let inode = &self.file(file)?.inode;
-        if units <= inode.reserved_units {
+        let inode = &self.content_file(file)?.inode;
+        if units <= inode.reserved_units && inode.reserved_by_program {
             return Ok(());
         }
         let step = inode.extents.units().clamp(*RESERVE_UNITS.start(), *RESERVE_UNITS.end());
@@ -38,16 +44,18 @@ impl Volume {
         let generous = units.max(inode.reserved_units.saturating_add(step)).min(units_of(MOST_FILE_BYTES));
         let missing = inode.extents.missing(0, generous);
         let reserved = if missing <= self.space.units() { generous } else { units };
-        self.allocate(file, 0, reserved)?;
+        self.place_units(file, 0, reserved)?;
         let file = self.file_mut(file)?;
-        file.inode.reserved_units = reserved;
+        file.inode.reserved_units = reserved.max(file.inode.reserved_units);
+        file.inode.reserved_by_program = true;
         file.dirty = true;
         file.touched = true;
         Ok(())
     }
 
-    /// Gives all units in `first..end` a place, or none if there is not enough free space.
-    pub(crate) fn allocate(&mut self, file: FileId, first: u32, end: u32) -> Result<(), VolumeError> {
+    /// Gives all units in `first..end` a place, or none if there is not enough free space. A file in many pieces takes
+    /// more around them, so that it gets no more pieces than an inode can name.
+    pub(crate) fn place_units(&mut self, file: FileId, first: u32, end: u32) -> Result<(), VolumeError> {
         let extents = &self.file(file)?.inode.extents;
         if extents.gap(first, end).is_none() {
             return Ok(());
@@ -61,6 +69,9 @@ impl Volume {
             return Err(VolumeError::NoSpace { needed, free });
         }
         let mut spare = (free - needed) / AHEAD_SHARE;
+        let inode = &self.file(file)?.inode;
+        let (first, end) = around(first, end, inode.extents.len(), units_of(inode.size), spare);
+        spare -= (inode.extents.missing(first, end) - needed).min(spare);
         while let Some((unit, units)) = self.file(file)?.inode.extents.gap(first, end) {
             spare -= self.allocate_piece(file, unit, units, spare)?;
         }
@@ -114,9 +125,22 @@ impl Volume {
         for (&id, file) in files.iter_mut().filter(|&(&id, _)| id != growing) {
             let kept = file.inode.kept_units(file.inode.size);
             cache.remove_units(id, kept..file.inode.extents.end().max(kept));
-            file.give_up_from(kept, space);
+            file.give_up(kept, u32::MAX, space);
         }
     }
+}
+
+/// Units `first..end`, and those about them that are to get places together: the more, the more pieces the file has.
+/// Not beyond the file's end, and `spare` units more at most.
+fn around(first: u32, end: u32, pieces: usize, file_end: u32, spare: u64) -> (u32, u32) {
+    let doublings = (pieces / PIECES_PER_DOUBLING).min(MOST_DOUBLINGS) as u32;
+    let most = 1 << spare.checked_ilog2().unwrap_or(0).min(MOST_DOUBLINGS as u32);
+    let run = (1_u32 << doublings).min(most);
+    if run == 1 || end >= file_end {
+        return (first, end);
+    }
+    let aligned_end = end.checked_next_multiple_of(run).unwrap_or(end);
+    (first / run * run, aligned_end.min(file_end))
 }
 
 /// `end` if a file can be as large.

@@ -27,10 +27,10 @@ impl Volume {
         new_size: Option<u64>,
     ) -> Result<(), VolumeError> {
         self.drive.check()?;
-        self.file(file)?;
+        self.content_file(file)?;
         for &(unit, data) in writes {
             let (first, end) = check_units(unit.saturating_mul(UNIT_BYTES as u64), data)?;
-            self.allocate(file, first, end)?;
+            self.place_units(file, first, end)?;
         }
         self.prepare_new_size(file, new_size)?;
         let mut batch = self.place_writes(file, writes)?;

@@ -113,6 +113,11 @@ impl PageCache {
         self.position(&key).is_some()
     }
 
+    /// Whether there is a page for `key` that differs from what the drive holds.
+    pub fn is_dirty(&self, key: PageKey) -> bool {
+        self.position(&key).is_some_and(|frame| self.frames[frame.0 as usize].dirty_since.is_some())
+    }
+
     /// The page of `key`, if there is one.
     pub fn find(&mut self, key: PageKey) -> Option<FrameId> {
         let frame = self.position(&key)?;

@@ -1,8 +1,8 @@
 //! Making metadata durable.
 //!
-//! One batch holds one unit for each file: its inode, or zeros where it was removed. The order around it keeps
-//! V3 and V4: data and new continuations, flush, batch, trim of what the batch gave up, and only then is that
-//! free. A batch that carries an inode carries all names that wait (see [`crate::names`]).
+//! One batch holds one unit for each file or link: its inode or its name, or zeros where it was removed. The order
+//! around it keeps V3 and V4: data and new continuations, flush, batch, trim of what the batch gave up, and only then
+//! is that free. A batch that carries a synced inode carries all names that wait (see [`crate::tree`]).
 
 use tantalum::canary::{self, Guard};
 use tantalum::{Command, Lpn, UNIT_BYTES};
@@ -12,6 +12,7 @@ use crate::error::VolumeError;
 use crate::extents::LpnRange;
 use crate::file::{Continuation, FileId};
 use crate::inode::{ContinuationUnit, Inode, InodeUnit};
+use crate::link::LinkUnit;
 use crate::volume::Volume;
 
 const ZEROS: [u8; UNIT_BYTES] = [0; UNIT_BYTES];
@@ -20,6 +21,7 @@ const ZEROS: [u8; UNIT_BYTES] = [0; UNIT_BYTES];
 pub(crate) struct InodeChange {
     pub file: FileId,
     pub lpn: Lpn,
+    inode: Box<Inode>,
     pub unit: Box<InodeUnit>,
     continuations: Vec<Continuation>,
 }
@@ -34,10 +36,15 @@ impl Volume {
         Ok(())
     }
 
-    /// Makes the metadata of `files` durable, after all data that were written back.
-    pub(crate) fn commit(&mut self, files: &[FileId]) -> Result<(), VolumeError> {
+    /// Makes the metadata of `files` durable, after all data that were written back: with their times, or only if
+    /// something else changed. Names that wait and are of these files go with them, and then all do.
+    pub(crate) fn commit(&mut self, files: &[FileId], times: bool) -> Result<(), VolumeError> {
+        if times {
+            files.iter().for_each(|file| self.times_are_to_be_stored(*file));
+        }
         let changes = self.prepare_all(files.iter().map(|&file| (file, None)))?;
-        let written = self.flush().and_then(|()| match changes.is_empty() {
+        let names_wait = files.iter().any(|&file| self.names_wait_for(file));
+        let written = self.flush().and_then(|()| match changes.is_empty() && !names_wait {
             true => Ok(()),
             false => self.write_batch(&changes),
         });
@@ -51,6 +58,21 @@ impl Volume {
         }
         self.trim();
         Ok(())
+    }
+
+    fn times_are_to_be_stored(&mut self, file: FileId) {
+        if let Some(file) = self.files.get_mut(&file) {
+            file.dirty |= file.times_dirty;
+        }
+    }
+
+    /// Whether a sync of the file is to make names durable: names in it, if it is a folder, or further names of it, or
+    /// that it has none any more. Otherwise it could be seen again after a crash, without what was synced.
+    fn names_wait_for(&self, file: FileId) -> bool {
+        let Some(file) = self.files.get(&file) else { return false };
+        file.folder.is_some() && self.pending_names() > 0
+            || file.slot.is_none() && !self.removed.is_empty()
+            || file.links.iter().any(|link| self.unnamed_links.contains(link))
     }
 
     /// Makes names durable that wait to be, and nothing else of their files.
@@ -77,37 +99,51 @@ impl Volume {
     /// Writes inodes and all names that wait, in one batch. The names are applied; the inodes are not yet.
     fn write_batch(&mut self, changes: &[InodeChange]) -> Result<(), VolumeError> {
         let renamed = self.renamed_inodes(changes);
+        let links = self
+            .unnamed_links
+            .iter()
+            .map(|slot| (self.superblock.slot_lpn(*slot), self.links[slot].encode()));
+        let links: Vec<(Lpn, Box<LinkUnit>)> = links.collect();
         let mut writes: Vec<(Lpn, &[u8])> = Vec::with_capacity(changes.len() + self.pending_names());
         writes.extend(changes.iter().map(|change| (change.lpn, change.unit.as_bytes())));
         writes.extend(renamed.iter().map(|change| (change.lpn, change.unit.as_bytes())));
+        writes.extend(links.iter().map(|(lpn, unit)| (*lpn, unit.as_bytes())));
         let removed = self.removed.iter().filter(|removed| removed.stored);
-        writes.extend(removed.map(|removed| (Volume::slot_lpn(removed.slot), &ZEROS[..])));
+        writes.extend(removed.map(|removed| (self.superblock.slot_lpn(removed.slot), &ZEROS[..])));
         self.drive.submit(Command::WriteAtomic { writes: &writes })?;
         for change in renamed {
             let file = self.files.get_mut(&change.file).expect("a file whose name waits");
-            file.stored = Some(change.unit);
+            file.stored = Some(change.inode);
             file.touched = true;
         }
+        for slot in &self.unnamed_links {
+            let link = self.links.get_mut(slot).expect("a link that waits");
+            link.stored = Some(link.place.clone());
+        }
         self.unnamed.clear();
+        self.unnamed_links.clear();
         self.apply_removals();
         Ok(())
     }
 
-    /// What is stored of the files whose names wait, with their new names; but those in `changes`.
+    /// What is stored of the files whose names wait, with their new names; but those in `changes`. New files come
+    /// with their metadata and without content.
     fn renamed_inodes(&self, changes: &[InodeChange]) -> Vec<InodeChange> {
         let others = self.unnamed.iter().filter(|&&id| changes.iter().all(|change| change.file != id));
-        others
-            .map(|&id| {
-                let file = &self.files[&id];
-                let name = &file.inode.name;
-                let mut unit = match &file.stored {
-                    Some(stored) => stored.clone(),
-                    None => Inode::new(name).encode(file.slot, 0).unit,
-                };
-                unit.set_name(name);
-                InodeChange { file: id, lpn: Volume::slot_lpn(file.slot), unit, continuations: Vec::new() }
-            })
-            .collect()
+        let rename = |&id: &FileId| {
+            let file = &self.files[&id];
+            let slot = file.slot.expect("a file that has a name has a slot");
+            let mut inode = match &file.stored {
+                Some(stored) => stored.clone(),
+                None => Box::new(file.inode.without_content()),
+            };
+            (inode.folder, inode.name) = (file.inode.folder, file.inode.name.clone());
+            let mut unit = inode.encode(slot).unit;
+            unit.set_continuation_slots(file.continuations.iter().map(|c| c.slot));
+            let lpn = self.superblock.slot_lpn(slot);
+            InodeChange { file: id, lpn, inode, unit, continuations: Vec::new() }
+        };
+        others.map(rename).collect()
     }
 
     /// [`Volume::prepare`] for several files: all, or none.
@@ -132,25 +168,24 @@ impl Volume {
     /// drive. None if the drive has it already.
     fn prepare(&mut self, id: FileId, new_size: Option<u64>) -> Result<Option<InodeChange>, VolumeError> {
         let file = self.file(id)?;
+        let Some(slot) = file.slot else { return Ok(None) };
         if !file.dirty && new_size.is_none_or(|size| size == file.inode.size) {
             return Ok(None);
         }
-        let slot = file.slot;
-        let encoded = file.inode.encode(slot, new_size.unwrap_or(file.inode.size));
-        let mut change = InodeChange {
-            file: id,
-            lpn: Volume::slot_lpn(slot),
-            unit: encoded.unit,
-            continuations: Vec::new(),
-        };
+        let inode = Box::new(file.inode.with_size(new_size.unwrap_or(file.inode.size)));
+        if file.stored.as_ref() == Some(&inode) {
+            return Ok(None);
+        }
+        let encoded = inode.encode(slot);
+        let lpn = self.superblock.slot_lpn(slot);
+        let mut change = InodeChange { file: id, lpn, inode, unit: encoded.unit, continuations: Vec::new() };
         let continuations = encoded.continuations;
         if let Err(error) = self.place_continuations(&mut change, continuations) {
             self.abandon(vec![change]);
             return Err(error);
         }
         change.unit.set_continuation_slots(change.continuations.iter().map(|c| c.slot));
-        let is_stored = self.file(id)?.stored.as_ref() == Some(&change.unit);
-        Ok((!is_stored).then_some(change))
+        Ok(Some(change))
     }
 
     /// Gives each continuation its slot: that where it lies already, or a free one to which it is sent.
@@ -168,7 +203,7 @@ impl Volume {
             let slot = self.take_slot()?;
             change.continuations.push(Continuation { slot, unit });
             let data = change.continuations[index].unit.as_bytes();
-            let lpn = Volume::slot_lpn(slot);
+            let lpn = self.superblock.slot_lpn(slot);
             let completion = self.drive.submit_queued(Command::Write { lpn, data, fua: false })?;
             self.write_back_done_ns = self.write_back_done_ns.max(completion.done_ns);
             self.must_flush = true;
@@ -191,28 +226,35 @@ impl Volume {
             let file = self.files.get_mut(&change.file).expect("a file whose inode was written");
             let is_old = |c: &&Continuation| change.continuations.iter().all(|new| new.slot != c.slot);
             self.free_slots.extend(file.continuations.iter().filter(is_old).map(|c| c.slot));
+            self.most_continuations = self.most_continuations.max(change.continuations.len());
             file.continuations = change.continuations;
-            file.stored = Some(change.unit);
+            file.stored = Some(change.inode);
             file.touched = true;
             self.unnamed.remove(&change.file);
             self.give_up_freed(change.file);
         }
     }
 
-    /// The drive's inode is the file's: nothing durable names any more what the file gave up.
+    /// The drive's inode is the file's: nothing durable names any more what the file gave up. What an orphan gave up
+    /// may still be named: see [`Volume::apply_removals`].
     fn give_up_freed(&mut self, file: FileId) {
-        if let Some(file) = self.files.get_mut(&file) {
+        if let Some(file) = self.files.get_mut(&file).filter(|file| file.slot.is_some()) {
             file.dirty = false;
+            file.times_dirty &= file.stored.as_ref().is_none_or(|stored| !stored.has_times_of(&file.inode));
             self.untrimmed.append(&mut file.freed);
         }
     }
 
-    /// The drive knows what was removed.
+    /// The drive knows what was removed, and so that it has no orphans.
     fn apply_removals(&mut self) {
         for mut removed in self.removed.drain(..) {
             self.free_slots.insert(removed.slot);
             self.free_slots.extend(removed.continuations);
             self.untrimmed.append(&mut removed.freed);
+        }
+        for orphan in &self.orphans {
+            let file = self.files.get_mut(orphan).expect("an orphan is a file");
+            self.untrimmed.append(&mut file.freed);
         }
     }
 

@@ -2,27 +2,33 @@
 //!
 //! Invariant: the clock never goes back, and no command is issued once the drive has stopped for good.
 
-use tantalum::{Clock, Command, Completion, Device, Lpn, Nanoseconds, Status};
+use tantalum::{Clock, Command, Completion, Device, Lpn, Nanoseconds, ShareRange, Status, UNIT_BYTES};
 
 use crate::error::VolumeError;
+use crate::remap_duplicates::RecentWrites;
 
 /// A device, the client's time, and whether the drive has stopped.
 #[derive(Debug)]
 pub(crate) struct Drive {
     pub device: Device,
     pub clock: Clock,
+    /// When the last command was issued.
+    issued_ns: Nanoseconds,
+    /// What was written lately, if writes of the same bytes are to become shares.
+    pub recent: Option<RecentWrites>,
     stopped: Option<Status>,
 }
 
 impl Drive {
     pub fn new(device: Device) -> Drive {
         let clock = Clock::virtual_from(device.time_ns());
-        Drive { device, clock, stopped: None }
+        Drive { device, clock, issued_ns: 0, recent: None, stopped: None }
     }
 
     pub fn try_clone(&self) -> Option<Drive> {
         let device = self.device.try_clone()?;
-        Some(Drive { device, clock: self.clock, stopped: self.stopped.clone() })
+        let (recent, stopped) = (self.recent.clone(), self.stopped.clone());
+        Some(Drive { device, clock: self.clock, issued_ns: self.issued_ns, recent, stopped })
     }
 
     pub fn now_ns(&self) -> Nanoseconds {
@@ -31,6 +37,12 @@ impl Drive {
 
     pub fn wait_until(&mut self, ns: Nanoseconds) {
         self.clock.wait_until(ns);
+    }
+
+    /// Another client goes on, whose time is `now_ns`: earlier than another's wait may end, but not than its last
+    /// command.
+    pub fn begin_at(&mut self, now_ns: Nanoseconds) {
+        self.clock = Clock::virtual_from(now_ns.max(self.issued_ns));
     }
 
     /// Refuses with the error that stopped the drive, if one did.
@@ -44,7 +56,11 @@ impl Drive {
     /// Issues a command now and does not wait for it.
     pub fn submit_queued(&mut self, command: Command<'_>) -> Result<Completion, VolumeError> {
         self.check()?;
-        self.device.submit(command, self.clock.now_ns()).map_err(|status| {
+        if let Some(recent) = &mut self.recent {
+            recent.before(&command);
+        }
+        self.issued_ns = self.clock.now_ns();
+        self.device.submit(command, self.issued_ns).map_err(|status| {
             if matches!(status, Status::PowerLost | Status::Image(_)) {
                 self.stopped = Some(status.clone());
             }
@@ -62,4 +78,77 @@ impl Drive {
     pub fn read(&mut self, lpn: Lpn, data: &mut [u8]) -> Result<(), VolumeError> {
         self.submit(Command::Read { lpn, data }).map(drop)
     }
+
+    /// Writes whole units of a file now and returns when that will be done; what was written lately elsewhere is shared
+    /// instead.
+    pub fn write(&mut self, lpn: Lpn, data: &[u8]) -> Result<Nanoseconds, VolumeError> {
+        let Some(recent) = &mut self.recent else {
+            return Ok(self.submit_queued(Command::Write { lpn, data, fua: false })?.done_ns);
+        };
+        let (units, _) = data.as_chunks::<UNIT_BYTES>();
+        let all = lpn.0..lpn.0 + units.len() as u32;
+        let sources: Vec<Option<Lpn>> = units.iter().map(|unit| recent.find(unit, all.clone())).collect();
+        let mut done_ns = self.now_ns();
+        let mut first = 0;
+        for run in sources.chunk_by(|a, b| a.is_some() == b.is_some()) {
+            let (at, end) = (Lpn(lpn.0 + first as u32), first + run.len());
+            let written = match run[0] {
+                Some(_) => self.share_run(at, run, &units[first..end])?,
+                None => self.write_run(at, &units[first..end])?,
+            };
+            done_ns = done_ns.max(written);
+            first = end;
+        }
+        Ok(done_ns)
+    }
+
+    fn write_run(&mut self, lpn: Lpn, units: &[[u8; UNIT_BYTES]]) -> Result<Nanoseconds, VolumeError> {
+        let data = units.as_flattened();
+        let completion = self.submit_queued(Command::Write { lpn, data, fua: false })?;
+        if let Some(recent) = &mut self.recent {
+            (lpn.0..).zip(units).for_each(|(lpn, unit)| recent.written(Lpn(lpn), unit));
+            recent.units_without_duplicate += units.len() as u64;
+        }
+        Ok(completion.done_ns)
+    }
+
+    /// Shares units with others that read as `units`, durable with the next flush as a write is. Where the drive
+    /// refuses, it writes.
+    fn share_run(
+        &mut self,
+        lpn: Lpn,
+        sources: &[Option<Lpn>],
+        units: &[[u8; UNIT_BYTES]],
+    ) -> Result<Nanoseconds, VolumeError> {
+        let limit = self.device.limits().share_units.max(1) as usize;
+        let mut done_ns = self.now_ns();
+        let parts = sources.chunks(limit).zip(units.chunks(limit));
+        for (index, (sources, units)) in parts.enumerate() {
+            let lpn = Lpn(lpn.0 + (index * limit) as u32);
+            let ranges = ranges_of(lpn, sources);
+            let part_ns = match self.submit_queued(Command::Share { ranges: &ranges, deferred: true }) {
+                Ok(completion) => {
+                    let recent = self.recent.get_or_insert_default();
+                    recent.units_remapped += units.len() as u64;
+                    completion.done_ns
+                }
+                Err(error @ VolumeError::Device(Status::PowerLost | Status::Image(_))) => return Err(error),
+                Err(_) => self.write_run(lpn, units)?,
+            };
+            done_ns = done_ns.max(part_ns);
+        }
+        Ok(done_ns)
+    }
+}
+
+/// Neighbours that have neighbours as sources are one range.
+fn ranges_of(lpn: Lpn, sources: &[Option<Lpn>]) -> Vec<ShareRange> {
+    let mut ranges: Vec<ShareRange> = Vec::new();
+    for (dst, src) in (lpn.0..).zip(sources.iter().flatten()) {
+        match ranges.last_mut().filter(|range| range.src.0 + range.units == src.0) {
+            Some(range) => range.units += 1,
+            None => ranges.push(ShareRange { dst: Lpn(dst), src: *src, units: 1 }),
+        }
+    }
+    ranges
 }

@@ -59,8 +59,8 @@ pub enum VolumeError {
         /// Units that are free.
         free: u64,
     },
-    /// All units of the inode table are taken.
-    #[error("the volume's inode table is full: it has {slots} units")]
+    /// All units of the inode table are taken, and there is no free space for it to grow into.
+    #[error("the volume's inode table is full: it has {slots} units and cannot grow")]
     TableFull {
         /// Units of the table.
         slots: u32,
@@ -91,12 +91,95 @@ pub enum VolumeError {
     #[error("there is a file named {0:?} already")]
     NameExists(String),
     /// A name that no file may have.
-    #[error("a file name has 1 to {most} bytes and no NUL, this one has {bytes} bytes")]
+    #[error(
+        "a file name has 1 to {most} bytes, no NUL and no slash, and is not . or ..; this one has {bytes} bytes"
+    )]
     BadName {
         /// Its length.
         bytes: usize,
         /// The limit.
         most: usize,
+    },
+    /// A file that is closed more often than it was opened.
+    #[error("file {0} is not open")]
+    NotOpen(FileId),
+    /// A folder was needed.
+    #[error("file {0} is not a folder")]
+    NotAFolder(FileId),
+    /// Something other than a folder was needed.
+    #[error("file {0} is a folder")]
+    IsAFolder(FileId),
+    /// A file with content was needed.
+    #[error("file {0} has no content that can be read or written")]
+    NotARegularFile(FileId),
+    /// A symbolic link was needed.
+    #[error("file {0} is not a symbolic link")]
+    NotASymbolicLink(FileId),
+    /// A folder that is removed or replaced must be empty.
+    #[error("folder {0} is not empty")]
+    FolderNotEmpty(FileId),
+    /// The root, or a folder moved into itself.
+    #[error("folder {0} cannot be moved into itself, nor the root folder be moved or removed")]
+    IntoItself(FileId),
+    /// A symbolic link's target that is empty or too long.
+    #[error("a symbolic link's target has 1 to {most} bytes, this one has {bytes}")]
+    BadTarget {
+        /// Its length.
+        bytes: usize,
+        /// The limit.
+        most: usize,
+    },
+    /// Names of one file beyond what POSIX lets it count.
+    #[error("file {file} has {links} names, more than that it cannot have")]
+    TooManyLinks {
+        /// The file.
+        file: FileId,
+        /// Names that it has.
+        links: u32,
+    },
+    /// An extended attribute that the file does not have.
+    #[error("file {file} has no extended attribute {name:?}")]
+    AttributeNotFound {
+        /// The file.
+        file: FileId,
+        /// The attribute's name.
+        name: String,
+    },
+    /// An extended attribute that should be new and is there.
+    #[error("file {file} has an extended attribute {name:?} already")]
+    AttributeExists {
+        /// The file.
+        file: FileId,
+        /// The attribute's name.
+        name: String,
+    },
+    /// Extended attributes that are more than one file can have.
+    #[error("the file's extended attributes take {bytes} bytes, {most} is the most")]
+    AttributesTooLarge {
+        /// What they would take, with their names.
+        bytes: usize,
+        /// The limit.
+        most: usize,
+    },
+    /// A range that is empty where it must not be, not whole units, beyond the file's end, or that overlaps another.
+    #[error("the range of {bytes} bytes at {offset} of file {file} will not do: {why}")]
+    BadRange {
+        /// The file.
+        file: FileId,
+        /// Where the range begins.
+        offset: u64,
+        /// Its length.
+        bytes: u64,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// More units than the drive shares in one step.
+    #[error("the ranges have {units} units, the drive shares {limit} in one step")]
+    RangesTooLong {
+        /// Units asked for.
+        units: u64,
+        /// The limit.
+        limit: u64,
     },
     /// Not whole units, where only whole units can be written.
     #[error("{bytes} bytes at {offset} are not whole units of 4096 bytes")]
@@ -133,15 +216,30 @@ pub enum Damage {
         /// What its content has.
         computed: u32,
     },
-    /// Neither an inode nor a continuation of one.
+    /// Neither an inode nor a continuation nor a link.
     #[error("it is of no known kind")]
     Kind,
-    /// The name is empty, too long or not UTF-8.
+    /// The name is empty or too long, or has bytes that no name has.
     #[error("its file name is not valid")]
     Name,
-    /// Another inode has the same name.
+    /// The extended attributes or a symbolic link's target cannot be read.
+    #[error("its extended attributes are not valid")]
+    Properties,
+    /// Another inode or link has the same name in the same folder.
     #[error("its file name is another file's as well")]
     DuplicateName,
+    /// Another inode has the same number.
+    #[error("its inode number {number} is another file's as well")]
+    DuplicateNumber {
+        /// The number.
+        number: u32,
+    },
+    /// The folder that it names is none, or does not lie below the root.
+    #[error("file {number}, its folder or its target, is not there or not below the root")]
+    Lost {
+        /// The number of what is missing or out of reach.
+        number: u32,
+    },
     /// A count that the unit has no room for.
     #[error("it claims {count} entries, {most} is the most")]
     Count {

@@ -36,6 +36,12 @@ impl Extent {
         before.end() == self.unit && before.lpn_end() == self.lpn.0
     }
 
+    /// The part of it within units `first..end`, which it must touch.
+    fn within(&self, first: u32, end: u32) -> Extent {
+        let unit = self.unit.max(first);
+        Extent { unit, lpn: Lpn(self.lpn.0 + (unit - self.unit)), units: self.end().min(end) - unit }
+    }
+
     pub fn range(&self) -> LpnRange {
         LpnRange { lpn: self.lpn, units: self.units }
     }
@@ -45,6 +51,8 @@ impl Extent {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct ExtentMap {
     extents: Vec<Extent>,
+    /// Units of all extents.
+    units: u64,
 }
 
 impl ExtentMap {
@@ -54,7 +62,7 @@ impl ExtentMap {
 
     /// Units that have a place on the drive.
     pub fn units(&self) -> u64 {
-        self.extents.iter().map(|e| u64::from(e.units)).sum()
+        self.units
     }
 
     /// The first unit behind the last extent.
@@ -62,16 +70,26 @@ impl ExtentMap {
         self.extents.last().map_or(0, Extent::end)
     }
 
+    pub fn as_slice(&self) -> &[Extent] {
+        &self.extents
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = &Extent> {
         self.extents.iter()
     }
 
-    /// The extents below unit `end`; the last is cut there.
-    pub fn below(&self, end: u32) -> impl Iterator<Item = Extent> {
-        self.extents
-            .iter()
-            .take_while(move |e| e.unit < end)
-            .map(move |e| Extent { units: e.units.min(end - e.unit), ..*e })
+    /// A copy of what lies below unit `end`.
+    pub fn cut_at(&self, end: u32) -> ExtentMap {
+        let extents = self.between(0, end).collect();
+        let mut map = ExtentMap { extents, units: 0 };
+        map.units = map.extents.iter().map(|e| u64::from(e.units)).sum();
+        map
+    }
+
+    /// The extents within units `first..end`; what reaches out of that is cut off.
+    pub fn between(&self, first: u32, end: u32) -> impl Iterator<Item = Extent> {
+        let extents = &self.extents[self.position(first)..];
+        extents.iter().take_while(move |e| e.unit < end).map(move |e| e.within(first, end))
     }
 
     /// Index of the first extent that ends behind `unit`.
@@ -113,11 +131,14 @@ impl ExtentMap {
         missing
     }
 
-    /// Where `unit` should lie to continue the extent before it.
+    /// Where `unit` should lie to become one with the extent before it, or else with that behind it, when what is
+    /// between them has come.
     pub fn goal(&self, unit: u32) -> Option<Lpn> {
-        let before = self.position(unit).checked_sub(1)?;
-        let extent = &self.extents[before];
-        (extent.end() == unit).then(|| Lpn(extent.lpn_end()))
+        let at = self.position(unit);
+        let before = at.checked_sub(1).map(|before| &self.extents[before]);
+        let from_before = before.and_then(|e| e.lpn.0.checked_add(unit - e.unit));
+        let from_behind = || self.extents.get(at).and_then(|e| e.lpn.0.checked_sub(e.unit - unit));
+        from_before.or_else(from_behind).map(Lpn)
     }
 
     /// Adds an extent where there was a gap.
@@ -126,6 +147,7 @@ impl ExtentMap {
         if let Some(next) = self.extents.get(at) {
             assert!(extent.end() <= next.unit, "{extent:?} overlaps {next:?}");
         }
+        self.units += u64::from(extent.units);
         self.extents.insert(at, extent);
         self.merge(at + 1);
         self.merge(at);
@@ -141,20 +163,17 @@ impl ExtentMap {
         self.extents.remove(at);
     }
 
-    /// Gives up everything from unit `end` on, and returns where it lay.
-    pub fn truncate(&mut self, end: u32) -> Vec<LpnRange> {
-        let at = self.position(end);
-        let mut freed = Vec::new();
-        for extent in self.extents.split_off(at) {
-            if extent.unit >= end {
-                freed.push(extent.range());
-                continue;
-            }
-            let kept = end - extent.unit;
-            self.extents.push(Extent { units: kept, ..extent });
-            freed.push(LpnRange { lpn: Lpn(extent.lpn.0 + kept), units: extent.units - kept });
-        }
-        freed
+    /// Takes out what lies within units `first..end`, and returns it.
+    pub fn take(&mut self, first: u32, end: u32) -> Vec<Extent> {
+        let taken: Vec<Extent> = self.between(first, end).collect();
+        let start = self.position(first);
+        let stop = start + taken.len();
+        let head = self.extents[start..stop].first().filter(|e| e.unit < first).map(|e| e.within(0, first));
+        let tail =
+            self.extents[start..stop].last().filter(|e| e.end() > end).map(|e| e.within(end, u32::MAX));
+        self.extents.splice(start..stop, head.into_iter().chain(tail));
+        self.units -= taken.iter().map(|e| u64::from(e.units)).sum::<u64>();
+        taken
     }
 }
 
@@ -200,21 +219,31 @@ mod tests {
     }
 
     #[test]
-    fn truncation_cuts_within_an_extent_and_returns_the_rest() {
-        let mut map = map(&[(0, 100, 4), (10, 200, 4)]);
-        assert_eq!(
-            map.truncate(2),
-            [LpnRange { lpn: Lpn(102), units: 2 }, LpnRange { lpn: Lpn(200), units: 4 }]
-        );
-        assert_eq!(map.end(), 2);
-        assert_eq!(map.goal(2), Some(Lpn(102)));
+    fn what_is_taken_out_leaves_the_rest_of_its_extents() {
+        let mut map = map(&[(0, 100, 4), (10, 200, 4), (20, 300, 4)]);
+        assert_eq!(map.take(2, 21), [extent(2, 102, 2), extent(10, 200, 4), extent(20, 300, 1)]);
+        assert_eq!(map.as_slice(), [extent(0, 100, 2), extent(21, 301, 3)]);
+        assert_eq!(map.take(22, 23), [extent(22, 302, 1)]);
+        assert_eq!(map.as_slice(), [extent(0, 100, 2), extent(21, 301, 1), extent(23, 303, 1)]);
+        assert_eq!(map.take(2, 21), []);
+        assert_eq!(map.units(), 4);
     }
 
     #[test]
-    fn below_cuts_the_last_extent() {
+    fn goals_let_pieces_grow_together() {
+        let map = map(&[(10, 200, 4), (20, 300, 4)]);
+        assert_eq!(map.goal(14), Some(Lpn(204)));
+        assert_eq!(map.goal(17), Some(Lpn(207)));
+        assert_eq!(map.goal(30), Some(Lpn(310)));
+        assert_eq!(map.goal(8), Some(Lpn(198)));
+        assert_eq!(ExtentMap::default().goal(8), None);
+    }
+
+    #[test]
+    fn a_copy_is_cut_within_an_extent() {
         let map = map(&[(0, 100, 4), (10, 200, 4)]);
-        assert_eq!(map.below(11).collect::<Vec<_>>(), [extent(0, 100, 4), extent(10, 200, 1)]);
-        assert_eq!(map.below(10).collect::<Vec<_>>(), [extent(0, 100, 4)]);
+        assert_eq!(map.cut_at(11).as_slice(), [extent(0, 100, 4), extent(10, 200, 1)]);
+        assert_eq!(map.cut_at(10).units(), 4);
     }
 
     #[test]

@@ -1,15 +1,33 @@
 //! A file of a mounted volume, and what the drive knows of it.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::extents::LpnRange;
-use crate::inode::{ContinuationUnit, Inode, InodeUnit};
+use crate::folder::Folder;
+use crate::inode::{ContinuationUnit, Inode};
+use crate::metadata::FileKind;
 use crate::space::FreeSpace;
 
-/// A file of a mounted volume. It stays the file's through renames, and is not given to another file before the
-/// volume is mounted again.
+/// A file of a volume: its inode number. It stays the file's through renames and mounts, and is not given to another
+/// file before 2^32 others were made.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FileId(pub(crate) u32);
+
+impl FileId {
+    /// The root folder.
+    pub const ROOT: FileId = FileId(1);
+
+    /// The file of that number, if there is one.
+    pub fn new(number: u32) -> FileId {
+        FileId(number)
+    }
+
+    /// Its number: the inode number.
+    pub fn number(self) -> u32 {
+        self.0
+    }
+}
 
 impl fmt::Display for FileId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -29,56 +47,92 @@ pub(crate) struct Continuation {
 pub(crate) struct File {
     /// As programs see it.
     pub inode: Inode,
-    /// The inode's place in the table.
-    pub slot: u32,
+    /// The inode's place in the table; none once the file has no name and is only open.
+    pub slot: Option<u32>,
     /// The inode as it lies on the drive; none if the drive does not know the file.
-    pub stored: Option<Box<InodeUnit>>,
+    pub stored: Option<Box<Inode>>,
     /// The continuations of `stored`.
     pub continuations: Vec<Continuation>,
     /// `inode` may differ from `stored`.
     pub dirty: bool,
+    /// Times of `inode` may differ from those of `stored`.
+    pub times_dirty: bool,
     /// Some of the file's units may be mapped on the drive, so that they need a trim when they are given up.
     pub touched: bool,
     /// Given up by `inode`, while `stored` may still name them.
     pub freed: Vec<LpnRange>,
+    /// How often it is open.
+    pub opens: u32,
+    /// Slots of the links that are further names of the file.
+    pub links: BTreeSet<u32>,
+    /// What is in it, if it is a folder.
+    pub folder: Option<Box<Folder>>,
 }
 
 impl File {
     /// A file that the drive does not know.
-    pub fn new(name: &str, slot: u32) -> File {
+    pub fn new(inode: Inode, slot: u32) -> File {
+        File { dirty: true, ..File::known(inode, slot) }
+    }
+
+    /// A file as it is known to all.
+    pub fn known(inode: Inode, slot: u32) -> File {
+        let folder = (inode.kind == FileKind::Folder).then(Box::default);
         File {
-            inode: Inode::new(name),
-            slot,
+            inode,
+            slot: Some(slot),
             stored: None,
             continuations: Vec::new(),
-            dirty: true,
+            dirty: false,
+            times_dirty: false,
             touched: false,
             freed: Vec::new(),
+            opens: 0,
+            links: BTreeSet::new(),
+            folder,
         }
     }
 
-    /// Gives up the places of all units from `unit` on: to the free space if nothing was ever there.
-    pub fn give_up_from(&mut self, unit: u32, space: &mut FreeSpace) {
-        let ranges = self.inode.extents.truncate(unit);
+    /// Gives up the places of all units in `first..end`: to the free space if nothing was ever there.
+    pub fn give_up(&mut self, first: u32, end: u32, space: &mut FreeSpace) {
+        let ranges = self.inode.extents.take(first, end);
+        let ranges = ranges.iter().map(|extent| extent.range());
         if self.touched {
             self.freed.extend(ranges);
         } else {
-            ranges.into_iter().for_each(|range| space.release(range));
+            ranges.for_each(|range| space.release(range));
         }
     }
 
-    /// Whether the drive knows the file, and by its name.
+    /// Whether the drive knows the file, and by its first name.
     pub fn name_is_stored(&self) -> bool {
-        self.stored.as_ref().is_some_and(|unit| unit.name() == Ok(&self.inode.name))
+        let is_same = |stored: &Inode| stored.name == self.inode.name && stored.folder == self.inode.folder;
+        self.stored.as_deref().is_some_and(is_same)
+    }
+
+    /// Names that the file has; of a folder, 2 and its subfolders.
+    pub fn names(&self) -> u32 {
+        match (&self.folder, self.slot) {
+            (_, None) => 0,
+            (Some(folder), _) => 2 + folder.subfolders,
+            (None, _) => 1 + self.links.len() as u32,
+        }
     }
 }
 
-/// A file that is gone, while the drive may not know yet.
+/// A slot whose file or link is gone, while the drive may not know yet.
 #[derive(Clone)]
-pub(crate) struct RemovedFile {
+pub(crate) struct RemovedSlot {
     pub slot: u32,
-    /// Whether the drive knows the file.
+    /// Whether the drive knows what was there.
     pub stored: bool,
     pub continuations: Vec<u32>,
     pub freed: Vec<LpnRange>,
+}
+
+impl RemovedSlot {
+    /// The slot of a link.
+    pub fn of_link(slot: u32, stored: bool) -> RemovedSlot {
+        RemovedSlot { slot, stored, continuations: Vec::new(), freed: Vec::new() }
+    }
 }

@@ -1,36 +1,49 @@
-//! What a volume stores of a file: one unit of the inode table, and continuations for the extents that do not
-//! fit in it.
+//! What a volume stores of a file: one unit of the inode table, and continuations for the extents and properties
+//! that do not fit in it. A further name of a file (a hard link) has a unit of its own.
 //!
 //! An inode is replaced in place by an atomic batch. A continuation never is: a changed one goes to a free slot,
 //! and the inode that names it takes effect later. So a batch holds one unit for each file, however many pieces
 //! the file lies in.
 
 use tantalum::{Lpn, UNIT_BYTES};
-use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::checksum::Checksummed;
 use crate::error::Damage;
 use crate::extents::{Extent, ExtentMap};
+use crate::file::FileId;
+use crate::metadata::{FileKind, Timestamp};
+use crate::name::{NAME_BYTES, Name, is_valid_name};
+use crate::properties::Properties;
 
 /// Bytes of a file's attributes, which belong to the program that uses the volume.
 pub const ATTRIBUTE_BYTES: usize = 64;
 
-/// Bytes of the longest file name.
-pub const NAME_BYTES: usize = 255;
-
 /// Bytes of the largest file.
 pub(crate) const MOST_FILE_BYTES: u64 = u32::MAX as u64 * UNIT_BYTES as u64;
 
-/// Extents of the most fragmented file.
-pub(crate) const MOST_EXTENTS: usize = INODE_EXTENTS + CONTINUATIONS * CONTINUATION_EXTENTS;
+/// Extents of the most fragmented file, whatever properties it has.
+pub(crate) const MOST_EXTENTS: usize = (CONTINUATIONS - PROPERTY_CONTINUATIONS) * CONTINUATION_EXTENTS;
 
-const INODE_EXTENTS: usize = 290;
-const CONTINUATIONS: usize = 64;
+/// Bytes in the inode's own unit for extents, from the front, and for properties, from the back.
+const BODY_BYTES: usize = 3164;
+/// Properties larger than this lie in continuations.
+pub(crate) const INLINE_PROPERTY_BYTES: usize = BODY_BYTES / 2;
+const CONTINUATIONS: usize = 128;
+const CONTINUATION_BYTES: usize = CONTINUATION_EXTENTS * EXTENT_BYTES;
 const CONTINUATION_EXTENTS: usize = 340;
+const PROPERTY_CONTINUATIONS: usize = crate::properties::MOST_PROPERTY_BYTES.div_ceil(CONTINUATION_BYTES);
+const EXTENT_BYTES: usize = size_of::<ExtentRecord>();
 
 pub(crate) const INODE_MAGIC: [u8; 4] = *b"INOD";
+/// A continuation with extents.
 pub(crate) const CONTINUATION_MAGIC: [u8; 4] = *b"CONT";
+/// A continuation with properties.
+pub(crate) const PROPERTY_MAGIC: [u8; 4] = *b"PROP";
+
+/// The reservation is the program's: what lies beyond the size is not to be touched.
+const RESERVED_BY_PROGRAM: u8 = 1;
 
 /// Units that hold `bytes` bytes.
 pub(crate) fn units_of(bytes: u64) -> u32 {
@@ -55,49 +68,73 @@ impl From<Extent> for ExtentRecord {
     }
 }
 
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct TimeRecord {
+    seconds: I64,
+    nanoseconds: U32,
+}
+
+impl From<Timestamp> for TimeRecord {
+    fn from(time: Timestamp) -> TimeRecord {
+        TimeRecord { seconds: I64::new(time.seconds), nanoseconds: U32::new(time.nanoseconds) }
+    }
+}
+
+impl From<TimeRecord> for Timestamp {
+    fn from(record: TimeRecord) -> Timestamp {
+        Timestamp { seconds: record.seconds.get(), nanoseconds: record.nanoseconds.get() }
+    }
+}
+
 /// An inode as it lies on the drive.
-#[derive(PartialEq, Eq, Clone, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct InodeUnit {
     crc: U32,
     magic: [u8; 4],
     size: U64,
+    number: U32,
+    folder: U32,
     reserved_units: U32,
+    owner: U32,
+    group: U32,
+    device_number: U32,
+    accessed: TimeRecord,
+    modified: TimeRecord,
+    changed: TimeRecord,
+    created: TimeRecord,
+    permissions: U16,
     /// Extents in this unit.
     extent_count: U16,
     continuation_count: U16,
+    /// Bytes of properties in this unit.
+    property_bytes: U16,
+    kind: u8,
+    flags: u8,
     name_bytes: u8,
-    zeros: [u8; 7],
+    zero: u8,
     attributes: [u8; ATTRIBUTE_BYTES],
     name: [u8; NAME_BYTES + 1],
-    /// Slots of the continuations.
+    /// Slots of the continuations: those with extents, then those with properties.
     continuations: [U32; CONTINUATIONS],
-    extents: [ExtentRecord; INODE_EXTENTS],
-    more_zeros: [u8; 8],
+    body: [u8; BODY_BYTES],
 }
 
 impl Checksummed for InodeUnit {}
 
 impl InodeUnit {
-    pub fn name(&self) -> Result<&str, Damage> {
-        let name = self.name.get(..usize::from(self.name_bytes)).ok_or(Damage::Name)?;
-        let name = std::str::from_utf8(name).map_err(|_| Damage::Name)?;
-        if is_valid_name(name) { Ok(name) } else { Err(Damage::Name) }
-    }
-
-    /// Changes the name and nothing else; seals.
-    pub fn set_name(&mut self, name: &str) {
-        self.name.fill(0);
-        self.name[..name.len()].copy_from_slice(name.as_bytes());
-        self.name_bytes = name.len() as u8;
-        self.seal();
+    fn name(&self) -> Result<&[u8], Damage> {
+        let name = &self.name[..usize::from(self.name_bytes)];
+        let is_root = self.number.get() == FileId::ROOT.0 && name.is_empty();
+        if is_root || is_valid_name(name) { Ok(name) } else { Err(Damage::Name) }
     }
 
     /// Slots of the continuations.
-    pub fn continuation_slots(&self) -> Result<impl Iterator<Item = u32>, Damage> {
+    pub fn continuation_slots(&self) -> Result<Vec<u32>, Damage> {
         let count = usize::from(self.continuation_count.get());
         check_count(count, CONTINUATIONS)?;
-        Ok(self.continuations[..count].iter().map(|slot| slot.get()))
+        Ok(self.continuations[..count].iter().map(|slot| slot.get()).collect())
     }
 
     /// Names the continuations; seals.
@@ -122,57 +159,90 @@ pub(crate) struct ContinuationUnit {
     inode: U32,
     /// Its place among the inode's continuations.
     index: U16,
-    extent_count: U16,
-    extents: [ExtentRecord; CONTINUATION_EXTENTS],
+    /// Extents, or bytes of properties.
+    count: U16,
+    body: [u8; CONTINUATION_BYTES],
 }
 
 impl Checksummed for ContinuationUnit {}
 
 impl ContinuationUnit {
-    fn new(inode: u32, index: usize, extents: &[Extent]) -> Box<ContinuationUnit> {
+    fn new(magic: [u8; 4], inode: u32, index: usize, count: usize, body: &[u8]) -> Box<ContinuationUnit> {
         let mut unit = Box::new(ContinuationUnit::new_zeroed());
-        unit.magic = CONTINUATION_MAGIC;
+        unit.magic = magic;
         unit.inode = U32::new(inode);
         unit.index = U16::new(index as u16);
-        unit.extent_count = U16::new(fill(&mut unit.extents, extents));
+        unit.count = U16::new(count as u16);
+        unit.body[..body.len()].copy_from_slice(body);
         unit.seal();
         unit
     }
 
     /// Whether it is the `index`th of the inode in slot `inode`.
     pub fn belongs_to(&self, inode: u32, index: usize) -> bool {
-        self.magic == CONTINUATION_MAGIC
-            && self.inode.get() == inode
-            && usize::from(self.index.get()) == index
+        self.inode.get() == inode && usize::from(self.index.get()) == index
     }
 }
 
-fn fill(records: &mut [ExtentRecord], extents: &[Extent]) -> u16 {
-    for (record, extent) in records.iter_mut().zip(extents) {
-        *record = (*extent).into();
-    }
-    extents.len() as u16
+fn records_of(extents: &[Extent]) -> Vec<ExtentRecord> {
+    extents.iter().map(|&extent| extent.into()).collect()
 }
 
 fn check_count(count: usize, most: usize) -> Result<(), Damage> {
     if count > most { Err(Damage::Count { count: count as u32, most: most as u32 }) } else { Ok(()) }
 }
 
-/// Whether a file may have this name.
-pub(crate) fn is_valid_name(name: &str) -> bool {
-    (1..=NAME_BYTES).contains(&name.len()) && !name.contains('\0')
+fn kind_to_byte(kind: FileKind) -> u8 {
+    match kind {
+        FileKind::File => 1,
+        FileKind::Folder => 2,
+        FileKind::SymbolicLink => 3,
+        FileKind::Fifo => 4,
+        FileKind::Socket => 5,
+        FileKind::CharDevice => 6,
+        FileKind::BlockDevice => 7,
+    }
+}
+
+fn kind_from_byte(byte: u8) -> Result<FileKind, Damage> {
+    Ok(match byte {
+        1 => FileKind::File,
+        2 => FileKind::Folder,
+        3 => FileKind::SymbolicLink,
+        4 => FileKind::Fifo,
+        5 => FileKind::Socket,
+        6 => FileKind::CharDevice,
+        7 => FileKind::BlockDevice,
+        _ => return Err(Damage::Kind),
+    })
 }
 
 /// What a file is, apart from its content.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Inode {
-    pub name: String,
+    pub number: FileId,
+    /// The folder that the file's first name is in.
+    pub folder: FileId,
+    /// The file's first name; empty for the root.
+    pub name: Name,
+    pub kind: FileKind,
+    pub permissions: u16,
+    pub owner: u32,
+    pub group: u32,
+    pub device_number: u32,
+    pub accessed: Timestamp,
+    pub modified: Timestamp,
+    pub changed: Timestamp,
+    pub created: Timestamp,
     pub size: u64,
     pub attributes: [u8; ATTRIBUTE_BYTES],
     /// The first units that have a place whatever the size is.
     pub reserved_units: u32,
+    /// The reservation is the program's; see [`crate::Volume::reserve`].
+    pub reserved_by_program: bool,
     /// May go on beyond size and reservation; what does is not stored, and free again after a mount.
     pub extents: ExtentMap,
+    pub properties: Properties,
 }
 
 /// An inode made ready for the drive, before its continuations have their slots.
@@ -182,13 +252,27 @@ pub(crate) struct EncodedInode {
 }
 
 impl Inode {
-    pub fn new(name: &str) -> Inode {
+    /// An inode of a new file, of this kind; the rest is zero.
+    pub fn new(number: FileId, kind: FileKind, folder: FileId, name: Name) -> Inode {
         Inode {
-            name: name.to_owned(),
+            number,
+            folder,
+            name,
+            kind,
+            permissions: 0,
+            owner: 0,
+            group: 0,
+            device_number: 0,
+            accessed: Timestamp::default(),
+            modified: Timestamp::default(),
+            changed: Timestamp::default(),
+            created: Timestamp::default(),
             size: 0,
             attributes: [0; ATTRIBUTE_BYTES],
             reserved_units: 0,
+            reserved_by_program: false,
             extents: ExtentMap::default(),
+            properties: Properties::default(),
         }
     }
 
@@ -197,52 +281,147 @@ impl Inode {
         if size < self.size { units_of(size) } else { units_of(size).max(self.reserved_units) }
     }
 
-    /// The inode, in table slot `slot`, as it will be when the size is `size`.
-    pub fn encode(&self, slot: u32, size: u64) -> EncodedInode {
+    /// The inode as it is to be stored with a size of `size`.
+    pub fn with_size(&self, size: u64) -> Inode {
         let kept = self.kept_units(size);
-        let extents: Vec<Extent> = self.extents.below(kept).collect();
-        let (own, others) = extents.split_at(extents.len().min(INODE_EXTENTS));
-        let mut unit = Box::new(InodeUnit::new_zeroed());
-        unit.magic = INODE_MAGIC;
-        unit.size = U64::new(size);
-        unit.reserved_units = U32::new(self.reserved_units.min(kept));
-        unit.attributes = self.attributes;
-        unit.extent_count = U16::new(fill(&mut unit.extents, own));
-        unit.set_name(&self.name);
-        let continuations = others
-            .chunks(CONTINUATION_EXTENTS)
-            .enumerate()
-            .map(|(index, extents)| ContinuationUnit::new(slot, index, extents))
-            .collect();
+        let mut inode = Inode { extents: self.extents.cut_at(kept), ..self.clone_without_extents() };
+        inode.size = size;
+        inode.reserved_units = self.reserved_units.min(kept);
+        inode
+    }
+
+    /// The inode without content and attributes, as it is stored when only names are made durable.
+    pub fn without_content(&self) -> Inode {
+        let mut inode = self.clone_without_extents();
+        (inode.size, inode.reserved_units, inode.reserved_by_program) = (0, 0, false);
+        inode.attributes = [0; ATTRIBUTE_BYTES];
+        inode.properties.extended.clear();
+        inode
+    }
+
+    fn clone_without_extents(&self) -> Inode {
+        Inode {
+            name: self.name.clone(),
+            properties: self.properties.clone(),
+            extents: ExtentMap::default(),
+            ..*self
+        }
+    }
+
+    /// Whether its times are those of `other`.
+    pub fn has_times_of(&self, other: &Inode) -> bool {
+        let times = |inode: &Inode| (inode.accessed, inode.modified, inode.changed);
+        times(self) == times(other)
+    }
+
+    /// The inode, in table slot `slot`.
+    pub fn encode(&self, slot: u32) -> EncodedInode {
+        let properties = self.properties.encode();
+        let (inline, outside) = match properties.len() <= INLINE_PROPERTY_BYTES {
+            true => (&properties[..], &[][..]),
+            false => (&[][..], &properties[..]),
+        };
+        let records = records_of(self.extents.as_slice());
+        let room = (BODY_BYTES - inline.len()) / EXTENT_BYTES;
+        let (own, others) = records.split_at(records.len().min(room));
+        let mut unit = self.encode_fields();
+        unit.extent_count = U16::new(own.len() as u16);
+        unit.body[..own.len() * EXTENT_BYTES].copy_from_slice(own.as_bytes());
+        unit.property_bytes = U16::new(inline.len() as u16);
+        unit.body[BODY_BYTES - inline.len()..].copy_from_slice(inline);
+        unit.seal();
+        let mut continuations = Vec::new();
+        for records in others.chunks(CONTINUATION_EXTENTS) {
+            let (index, body) = (continuations.len(), records.as_bytes());
+            continuations.push(ContinuationUnit::new(CONTINUATION_MAGIC, slot, index, records.len(), body));
+        }
+        for bytes in outside.chunks(CONTINUATION_BYTES) {
+            let index = continuations.len();
+            continuations.push(ContinuationUnit::new(PROPERTY_MAGIC, slot, index, bytes.len(), bytes));
+        }
         EncodedInode { unit, continuations }
     }
 
-    /// Reads an inode whose units have right checksums and belong together.
-    pub fn decode(
-        unit: &InodeUnit,
-        continuations: impl Iterator<Item = impl AsRef<ContinuationUnit>>,
-    ) -> Result<Inode, Damage> {
-        if unit.size.get() > MOST_FILE_BYTES {
+    fn encode_fields(&self) -> Box<InodeUnit> {
+        let mut unit = Box::new(InodeUnit::new_zeroed());
+        unit.magic = INODE_MAGIC;
+        unit.size = U64::new(self.size);
+        unit.number = U32::new(self.number.0);
+        unit.folder = U32::new(self.folder.0);
+        unit.reserved_units = U32::new(self.reserved_units);
+        unit.owner = U32::new(self.owner);
+        unit.group = U32::new(self.group);
+        unit.device_number = U32::new(self.device_number);
+        unit.accessed = self.accessed.into();
+        unit.modified = self.modified.into();
+        unit.changed = self.changed.into();
+        unit.created = self.created.into();
+        unit.permissions = U16::new(self.permissions);
+        unit.kind = kind_to_byte(self.kind);
+        unit.flags = if self.reserved_by_program { RESERVED_BY_PROGRAM } else { 0 };
+        unit.attributes = self.attributes;
+        unit.name[..self.name.len()].copy_from_slice(&self.name);
+        unit.name_bytes = self.name.len() as u8;
+        unit
+    }
+
+    /// Reads an inode whose unit has a right checksum. What its continuations hold is added by
+    /// [`Inode::add_continuations`].
+    pub fn decode(unit: &InodeUnit) -> Result<Inode, Damage> {
+        if unit.size.get() > MOST_FILE_BYTES || unit.number.get() == 0 {
             return Err(Damage::Kind);
         }
-        let mut inode = Inode::new(unit.name()?);
+        let kind = kind_from_byte(unit.kind)?;
+        let (number, folder) = (FileId(unit.number.get()), FileId(unit.folder.get()));
+        let mut inode = Inode::new(number, kind, folder, unit.name()?.into());
+        inode.permissions = unit.permissions.get() & 0o7777;
+        inode.owner = unit.owner.get();
+        inode.group = unit.group.get();
+        inode.device_number = unit.device_number.get();
+        inode.accessed = unit.accessed.into();
+        inode.modified = unit.modified.into();
+        inode.changed = unit.changed.into();
+        inode.created = unit.created.into();
         inode.size = unit.size.get();
         inode.attributes = unit.attributes;
         inode.reserved_units = unit.reserved_units.get();
-        insert_records(&mut inode.extents, &unit.extents, unit.extent_count)?;
-        for continuation in continuations {
-            let continuation = continuation.as_ref();
-            insert_records(&mut inode.extents, &continuation.extents, continuation.extent_count)?;
-        }
+        inode.reserved_by_program = unit.flags & RESERVED_BY_PROGRAM != 0;
+        let inline = usize::from(unit.property_bytes.get());
+        check_count(inline, BODY_BYTES)?;
+        let (extents, properties) = unit.body.split_at(BODY_BYTES - inline);
+        insert_records(&mut inode.extents, extents, unit.extent_count)?;
+        inode.properties = Properties::decode(properties)?;
         Ok(inode)
+    }
+
+    /// Adds what the inode's continuations hold, in order.
+    pub fn add_continuations<'a>(
+        &mut self,
+        continuations: impl Iterator<Item = &'a ContinuationUnit>,
+    ) -> Result<(), Damage> {
+        let mut properties = Vec::new();
+        for continuation in continuations {
+            if continuation.magic == PROPERTY_MAGIC {
+                let count = usize::from(continuation.count.get());
+                check_count(count, CONTINUATION_BYTES)?;
+                properties.extend_from_slice(&continuation.body[..count]);
+            } else {
+                insert_records(&mut self.extents, &continuation.body, continuation.count)?;
+            }
+        }
+        if !properties.is_empty() {
+            self.properties = Properties::decode(&properties)?;
+        }
+        Ok(())
     }
 }
 
 /// Adds the records' extents behind those that the map has. Whether the drive has such units is not looked at.
-fn insert_records(map: &mut ExtentMap, records: &[ExtentRecord], count: U16) -> Result<(), Damage> {
+fn insert_records(map: &mut ExtentMap, bytes: &[u8], count: U16) -> Result<(), Damage> {
     let count = usize::from(count.get());
-    check_count(count, records.len())?;
-    for record in &records[..count] {
+    check_count(count, bytes.len() / EXTENT_BYTES)?;
+    for bytes in bytes.chunks_exact(EXTENT_BYTES).take(count) {
+        let record = ExtentRecord::read_from_bytes(bytes).expect("a record's bytes");
         let (unit, lpn, units) = (record.unit.get(), Lpn(record.lpn.get()), record.units.get());
         let fits = unit.checked_add(units).is_some() && lpn.0.checked_add(units).is_some();
         if units == 0 || unit < map.end() || !fits {
@@ -258,7 +437,7 @@ mod tests {
     use super::*;
 
     fn fragmented(extents: u32) -> Inode {
-        let mut inode = Inode::new("a file");
+        let mut inode = Inode::new(FileId(5), FileKind::File, FileId(3), b"a file"[..].into());
         for i in 0..extents {
             inode.extents.insert(Extent { unit: 3 * i, lpn: Lpn(1000 + 5 * i), units: 2 });
         }
@@ -267,10 +446,12 @@ mod tests {
         inode
     }
 
-    fn round_trip(inode: &Inode, size: u64) -> Inode {
-        let encoded = inode.encode(7, size);
+    fn round_trip(inode: &Inode) -> Inode {
+        let encoded = inode.encode(7);
         crate::checksum::verify(encoded.unit.as_bytes()).unwrap();
-        Inode::decode(&encoded.unit, encoded.continuations.into_iter()).unwrap()
+        let mut read = Inode::decode(&encoded.unit).unwrap();
+        read.add_continuations(encoded.continuations.iter().map(|unit| &**unit)).unwrap();
+        read
     }
 
     #[test]
@@ -283,21 +464,40 @@ mod tests {
     fn the_layout_is_pinned() {
         let mut inode = fragmented(2);
         inode.reserved_units = 9;
-        let bytes = inode.encode(7, inode.size);
-        let bytes = bytes.unit.as_bytes();
-        assert_eq!(bytes[4..32], *b"INOD\0\x60\0\0\0\0\0\0\x09\0\0\0\x02\0\0\0\x06\0\0\0\0\0\0\0");
-        assert_eq!(bytes[32..96], inode.attributes);
-        assert_eq!(bytes[96..103], *b"a file\0");
-        assert_eq!(bytes[608..632], *b"\0\0\0\0\xe8\x03\0\0\x02\0\0\0\x03\0\0\0\xed\x03\0\0\x02\0\0\0");
+        (inode.owner, inode.group, inode.device_number) = (1, 2, 3);
+        inode.modified = Timestamp { seconds: -1, nanoseconds: 7 };
+        inode.permissions = 0o4755;
+        inode.properties.extended.insert(b"user.a"[..].into(), b"xy"[..].into());
+        let encoded = inode.encode(7);
+        let bytes = encoded.unit.as_bytes();
+        assert_eq!(bytes[4..28], *b"INOD\0\x60\0\0\0\0\0\0\x05\0\0\0\x03\0\0\0\x09\0\0\0");
+        assert_eq!(bytes[28..40], *b"\x01\0\0\0\x02\0\0\0\x03\0\0\0");
+        assert_eq!(bytes[52..64], *b"\xff\xff\xff\xff\xff\xff\xff\xff\x07\0\0\0");
+        assert_eq!(bytes[88..100], *b"\xed\x09\x02\0\0\0\x0d\0\x01\0\x06\0");
+        assert_eq!(bytes[100..164], inode.attributes);
+        assert_eq!(bytes[164..171], *b"a file\0");
+        assert_eq!(bytes[932..956], *b"\0\0\0\0\xe8\x03\0\0\x02\0\0\0\x03\0\0\0\xed\x03\0\0\x02\0\0\0");
+        assert_eq!(bytes[4083..], *b"\x06\x02\0\0\0user.axy");
     }
 
     #[test]
     fn inodes_of_any_fragmentation_read_back() {
-        for extents in [0, 1, 290, 291, 290 + 340, 290 + 341, MOST_EXTENTS as u32] {
+        for extents in [0, 1, 263, 264, 263 + 340, 263 + 341, MOST_EXTENTS as u32] {
             let inode = fragmented(extents);
-            let continuations = inode.encode(7, inode.size).continuations.len();
-            assert_eq!(continuations, (extents as usize).saturating_sub(290).div_ceil(340));
-            assert_eq!(round_trip(&inode, inode.size), inode);
+            let continuations = inode.encode(7).continuations.len();
+            assert_eq!(continuations, (extents as usize).saturating_sub(263).div_ceil(340));
+            assert_eq!(round_trip(&inode), inode);
+        }
+    }
+
+    #[test]
+    fn properties_of_any_size_read_back_beside_any_number_of_extents() {
+        for bytes in [0, 1, INLINE_PROPERTY_BYTES - 11, INLINE_PROPERTY_BYTES, 5000, 60_000] {
+            for extents in [0, 131, 132, 400, MOST_EXTENTS as u32] {
+                let mut inode = fragmented(extents);
+                inode.properties.extended.insert(b"user.a"[..].into(), vec![9; bytes].into());
+                assert_eq!(round_trip(&inode), inode);
+            }
         }
     }
 
@@ -305,38 +505,38 @@ mod tests {
     fn what_lies_beyond_size_and_reservation_is_not_stored() {
         let mut inode = fragmented(4);
         inode.size = 4096;
-        assert_eq!(round_trip(&inode, 4096).extents.end(), 1);
+        assert_eq!(round_trip(&inode.with_size(4096)).extents.end(), 1);
         inode.reserved_units = 5;
-        assert_eq!(round_trip(&inode, 4096).extents.end(), 5);
-        assert_eq!(round_trip(&inode, 7 * 4096).extents.end(), 7);
+        assert_eq!(round_trip(&inode.with_size(4096)).extents.end(), 5);
+        assert_eq!(round_trip(&inode.with_size(7 * 4096)).extents.end(), 7);
     }
 
     #[test]
     fn shrinking_gives_the_reservation_up() {
         let mut inode = fragmented(4);
         inode.reserved_units = 10;
-        let read = round_trip(&inode, 4096);
+        let read = round_trip(&inode.with_size(4096));
         assert_eq!((read.reserved_units, read.extents.end()), (1, 1));
     }
 
     #[test]
     fn counts_extents_and_names_that_cannot_be_are_damage() {
         let decode = |change: fn(&mut InodeUnit)| {
-            let mut unit = fragmented(3).encode(7, 0x9000).unit;
+            let mut unit = fragmented(3).encode(7).unit;
             change(&mut unit);
-            Inode::decode(&unit, std::iter::empty::<Box<ContinuationUnit>>()).err()
+            Inode::decode(&unit).err()
         };
+        let extent_damage = |lpn, units| Some(Damage::Extent { lpn: Lpn(lpn), units });
         assert_eq!(decode(|_| ()), None);
-        assert_eq!(decode(|u| u.extent_count.set(291)), Some(Damage::Count { count: 291, most: 290 }));
-        assert_eq!(decode(|u| u.extents[1].units.set(0)), Some(Damage::Extent { lpn: Lpn(1005), units: 0 }));
-        assert_eq!(decode(|u| u.extents[1].unit.set(1)), Some(Damage::Extent { lpn: Lpn(1005), units: 2 }));
-        let beyond = u32::MAX - 1;
-        assert_eq!(
-            decode(|u| u.extents[1].lpn.set(u32::MAX - 1)),
-            Some(Damage::Extent { lpn: Lpn(beyond), units: 2 })
-        );
+        assert_eq!(decode(|u| u.extent_count.set(264)), Some(Damage::Count { count: 264, most: 263 }));
+        assert_eq!(decode(|u| u.property_bytes.set(4000)), Some(Damage::Count { count: 4000, most: 3164 }));
+        assert_eq!(decode(|u| u.body[20] = 0), extent_damage(1005, 0));
+        assert_eq!(decode(|u| u.body[12] = 1), extent_damage(1005, 2));
+        assert_eq!(decode(|u| u.body[16..20].fill(0xff)), extent_damage(u32::MAX, 2));
         assert_eq!(decode(|u| u.name_bytes = 0), Some(Damage::Name));
-        assert_eq!(decode(|u| u.name[0] = 0xff), Some(Damage::Name));
+        assert_eq!(decode(|u| u.name[0] = b'/'), Some(Damage::Name));
         assert_eq!(decode(|u| u.size.set(u64::MAX)), Some(Damage::Kind));
+        assert_eq!(decode(|u| u.kind = 8), Some(Damage::Kind));
+        assert_eq!(decode(|u| u.number.set(0)), Some(Damage::Kind));
     }
 }

@@ -1,13 +1,14 @@
 //! Making a volume, opening it, closing it.
 //!
 //! The superblock says whether the volume is in use. If it was when it is mounted, the host crashed: units that
-//! no inode names may hold what was written and never became part of a file, so all of them are trimmed. That is
-//! all the recovery there is.
+//! no inode names may hold what was written and never became part of a file, so all of them are trimmed, as is what
+//! files have reserved beyond their ends. That is all the recovery there is: a file that was open without a name has
+//! no inode on the drive.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use tantalum::canary::{self, Guard};
-use tantalum::{Command, Device, UNIT_BYTES};
+use tantalum::{Command, Device, Lpn, UNIT_BYTES};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::cache::PageCache;
@@ -15,8 +16,12 @@ use crate::checksum;
 use crate::drive::Drive;
 use crate::error::{Damage, UnmountError, VolumeError};
 use crate::extents::LpnRange;
-use crate::file::{Continuation, File};
-use crate::inode::{CONTINUATION_MAGIC, ContinuationUnit, INODE_MAGIC, Inode, InodeUnit};
+use crate::file::{Continuation, File, FileId};
+use crate::inode::{
+    CONTINUATION_MAGIC, ContinuationUnit, INODE_MAGIC, Inode, InodeUnit, PROPERTY_MAGIC, units_of,
+};
+use crate::link::{LINK_MAGIC, Link, LinkUnit};
+use crate::metadata::FileKind;
 use crate::space::FreeSpace;
 use crate::superblock::{LEAST_ATOMIC_UNITS, SUPERBLOCK, Superblock};
 use crate::volume::Volume;
@@ -27,9 +32,10 @@ const READ_UNITS: u32 = 256;
 /// The inode table as it lies on the drive, by slot.
 #[derive(Default)]
 struct Table {
-    inodes: BTreeMap<u32, Box<InodeUnit>>,
+    inodes: BTreeMap<u32, (Inode, Vec<u32>)>,
     /// With those that no inode names any more.
     continuations: BTreeMap<u32, Box<ContinuationUnit>>,
+    links: BTreeMap<u32, Link>,
 }
 
 impl Volume {
@@ -45,8 +51,21 @@ impl Volume {
         // The superblock appears once nothing of the old content can.
         drive.submit(Command::Flush)?;
         let mut volume = Volume::empty(drive, superblock, cache_bytes);
+        volume.write_root()?;
         volume.write_superblock(true)?;
         Ok(volume)
+    }
+
+    fn write_root(&mut self) -> Result<(), VolumeError> {
+        let mut inode = Inode::new(FileId::ROOT, FileKind::Folder, FileId::ROOT, b""[..].into());
+        inode.permissions = 0o755;
+        let slot = self.free_slots.pop_first().expect("a new table is empty");
+        let (lpn, unit) = (self.superblock.slot_lpn(slot), inode.encode(slot).unit);
+        self.drive.submit(Command::Write { lpn, data: unit.as_bytes(), fua: false })?;
+        self.flush()?;
+        let stored = Some(Box::new(inode.clone()));
+        self.files.insert(FileId::ROOT, File { stored, touched: true, ..File::known(inode, slot) });
+        Ok(())
     }
 
     /// Opens a drive's volume with a page cache of `cache_bytes`.
@@ -59,11 +78,13 @@ impl Volume {
         let mut unit = [0; UNIT_BYTES];
         drive.read(SUPERBLOCK, &mut unit)?;
         let superblock = Superblock::parse(&unit, capacity_units)?;
-        let table = Table::read(&mut drive, superblock.table_units())?;
+        let table = Table::read(&mut drive, &superblock)?;
         let mut volume = Volume::empty(drive, superblock, cache_bytes);
+        volume.claim_table()?;
         volume.add_files(table)?;
+        volume.build_tree()?;
         if volume.superblock.in_use() {
-            volume.trim_free_space()?;
+            volume.trim_what_is_no_content()?;
         } else {
             volume.write_superblock(true)?;
         }
@@ -79,7 +100,7 @@ impl Volume {
 
     /// Makes everything durable and gives the drive back. Open transactions are aborted.
     pub fn unmount(mut self) -> Result<Device, Box<UnmountError>> {
-        match self.close() {
+        match self.shut_down() {
             Ok(()) => Ok(self.drive.device),
             Err(error) => Err(Box::new(UnmountError { volume: self, error })),
         }
@@ -90,9 +111,13 @@ impl Volume {
         self.drive.device
     }
 
-    fn close(&mut self) -> Result<(), VolumeError> {
+    fn shut_down(&mut self) -> Result<(), VolumeError> {
         while let Some((&tx, _)) = self.transactions.first_key_value() {
             self.tx_abort(tx)?;
+        }
+        // A volume that is not in use is not trimmed when it is mounted, so files that are only open go now.
+        while let Some(&orphan) = self.orphans.first() {
+            self.forget_orphan(orphan);
         }
         self.sync_all()?;
         if self.must_flush && !canary::out(Guard::ClosedBeforeTrims) {
@@ -110,9 +135,11 @@ impl Volume {
 
     fn empty(drive: Drive, superblock: Superblock, cache_bytes: u64) -> Volume {
         let mut space = FreeSpace::default();
-        let first = superblock.first_data();
-        let units = drive_units(drive.device.limits().capacity_units) - first.0;
-        space.release(LpnRange { lpn: first, units });
+        let units = drive_units(drive.device.limits().capacity_units) - 1;
+        space.release(LpnRange { lpn: Lpn(1), units });
+        // The table's first piece: others are claimed when it is read.
+        let first = superblock.pieces().next().expect("a table has a piece");
+        assert!(space.claim(first), "{first:?} is checked against the drive");
         Volume {
             drive,
             cache: PageCache::new(cache_bytes),
@@ -120,9 +147,12 @@ impl Volume {
             free_slots: (0..superblock.table_units()).collect(),
             superblock,
             files: BTreeMap::new(),
-            names: BTreeMap::new(),
-            next_file: 0,
+            links: BTreeMap::new(),
+            last_file: FileId::ROOT.0,
+            most_continuations: 0,
             unnamed: BTreeSet::new(),
+            unnamed_links: BTreeSet::new(),
+            orphans: BTreeSet::new(),
             removed: Vec::new(),
             untrimmed: Vec::new(),
             transactions: BTreeMap::new(),
@@ -139,15 +169,26 @@ impl Volume {
         self.flush()
     }
 
-    fn add_files(&mut self, mut table: Table) -> Result<(), VolumeError> {
-        for (slot, unit) in std::mem::take(&mut table.inodes) {
-            let damaged = |damage| VolumeError::Damaged { lpn: Volume::slot_lpn(slot), damage };
-            let continuations = table.take_continuations(slot, &unit).map_err(damaged)?;
-            let units = continuations.iter().map(|continuation| &continuation.unit);
-            let inode = Inode::decode(&unit, units).map_err(damaged)?;
-            if self.names.contains_key(&inode.name) {
-                return Err(damaged(Damage::DuplicateName));
+    fn claim_table(&mut self) -> Result<(), VolumeError> {
+        for piece in self.superblock.pieces().skip(1) {
+            if !self.space.claim(piece) {
+                let damage = Damage::Table { units: piece.units };
+                return Err(VolumeError::Damaged { lpn: SUPERBLOCK, damage });
             }
+        }
+        Ok(())
+    }
+
+    fn add_files(&mut self, mut table: Table) -> Result<(), VolumeError> {
+        for (slot, (mut inode, slots)) in std::mem::take(&mut table.inodes) {
+            let lpn = self.superblock.slot_lpn(slot);
+            let damaged = |damage| VolumeError::Damaged { lpn, damage };
+            let number = inode.number;
+            if self.files.contains_key(&number) {
+                return Err(damaged(Damage::DuplicateNumber { number: number.0 }));
+            }
+            let continuations = table.take_continuations(slot, &slots).map_err(damaged)?;
+            inode.add_continuations(continuations.iter().map(|c| &*c.unit)).map_err(damaged)?;
             for extent in inode.extents.iter() {
                 if !self.space.claim(extent.range()) {
                     return Err(damaged(Damage::Extent { lpn: extent.lpn, units: extent.units }));
@@ -157,15 +198,81 @@ impl Volume {
             for continuation in &continuations {
                 self.free_slots.remove(&continuation.slot);
             }
-            let stored = Some(unit);
-            let freed = Vec::new();
-            self.add_file(File { inode, slot, stored, continuations, dirty: false, touched: true, freed });
+            self.most_continuations = self.most_continuations.max(continuations.len());
+            self.last_file = self.last_file.max(number.0);
+            let stored = Some(Box::new(inode.clone()));
+            let file = File { stored, continuations, touched: true, ..File::known(inode, slot) };
+            self.files.insert(number, file);
         }
+        for slot in table.links.keys() {
+            self.free_slots.remove(slot);
+        }
+        self.links = table.links;
         Ok(())
     }
 
-    fn trim_free_space(&mut self) -> Result<(), VolumeError> {
-        let ranges: Vec<LpnRange> = self.space.ranges().collect();
+    /// Makes the index of the folders from the names that inodes and links carry, and sees that all is in it.
+    fn build_tree(&mut self) -> Result<(), VolumeError> {
+        let mut names = Vec::new();
+        for (&id, file) in self.files.iter().filter(|(id, _)| **id != FileId::ROOT) {
+            let slot = file.slot.expect("a file that was read has a slot");
+            names.push((slot, None, id, file.inode.folder, file.inode.name.clone()));
+        }
+        for (&slot, link) in &self.links {
+            names.push((slot, Some(slot), link.file, link.place.folder, link.place.name.clone()));
+        }
+        for (slot, link, id, folder, name) in names {
+            let lpn = self.superblock.slot_lpn(slot);
+            let damaged = |damage| VolumeError::Damaged { lpn, damage };
+            let lost = |id: FileId| damaged(Damage::Lost { number: id.0 });
+            let file = self.files.get_mut(&id).ok_or(lost(id))?;
+            let is_folder = file.folder.is_some();
+            if let Some(link) = link {
+                if is_folder {
+                    return Err(lost(id));
+                }
+                file.links.insert(link);
+            }
+            let entries = self.files.get_mut(&folder).and_then(|file| file.folder.as_mut());
+            let entries = entries.ok_or(lost(folder))?;
+            if !entries.insert(name, id, link) {
+                return Err(damaged(Damage::DuplicateName));
+            }
+            entries.subfolders += u32::from(is_folder);
+        }
+        self.check_reachable()
+    }
+
+    /// All folders lie below the root, and there is one.
+    fn check_reachable(&self) -> Result<(), VolumeError> {
+        let is_root = self.files.get(&FileId::ROOT).is_some_and(|root| root.folder.is_some());
+        let mut reached = BTreeSet::new();
+        let mut waiting = if is_root { vec![FileId::ROOT] } else { Vec::new() };
+        while let Some(id) = waiting.pop() {
+            reached.insert(id);
+            let entries = self.files[&id].folder.iter().flat_map(|folder| folder.after(0));
+            let files = entries.map(|(_, entry)| entry.file);
+            waiting.extend(files.filter(|file| self.files[file].folder.is_some()));
+        }
+        let is_out_of_reach = |(id, file): &(&FileId, &File)| file.folder.is_some() && !reached.contains(id);
+        let out_of_reach = self.files.iter().find(is_out_of_reach).map(|(id, _)| *id);
+        match out_of_reach.or((!is_root).then_some(FileId::ROOT)) {
+            Some(id) => {
+                let slot = self.files.get(&id).and_then(|file| file.slot).unwrap_or(0);
+                let damage = Damage::Lost { number: id.0 };
+                Err(VolumeError::Damaged { lpn: self.superblock.slot_lpn(slot), damage })
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn trim_what_is_no_content(&mut self) -> Result<(), VolumeError> {
+        let mut ranges: Vec<LpnRange> = self.space.ranges().collect();
+        let inodes = self.files.values().map(|file| &file.inode);
+        for inode in inodes.filter(|inode| !inode.reserved_by_program) {
+            let beyond = inode.extents.between(units_of(inode.size), u32::MAX);
+            ranges.extend(beyond.map(|extent| extent.range()));
+        }
         for range in ranges {
             self.drive.submit(Command::Trim { lpn: range.lpn, units: range.units })?;
         }
@@ -175,16 +282,20 @@ impl Volume {
 }
 
 impl Table {
-    fn read(drive: &mut Drive, units: u32) -> Result<Table, VolumeError> {
+    fn read(drive: &mut Drive, superblock: &Superblock) -> Result<Table, VolumeError> {
         let mut table = Table::default();
-        let mut buffer = vec![0; READ_UNITS.min(units) as usize * UNIT_BYTES];
-        for first in (0..units).step_by(READ_UNITS as usize) {
-            let count = READ_UNITS.min(units - first);
-            let data = &mut buffer[..count as usize * UNIT_BYTES];
-            drive.read(Volume::slot_lpn(first), data)?;
-            for (slot, unit) in (first..).zip(data.as_chunks::<UNIT_BYTES>().0) {
-                let damaged = |damage| VolumeError::Damaged { lpn: Volume::slot_lpn(slot), damage };
-                table.add(slot, unit).map_err(damaged)?;
+        let mut buffer = vec![0; READ_UNITS as usize * UNIT_BYTES];
+        let mut slot = 0;
+        for piece in superblock.pieces() {
+            for first in (0..piece.units).step_by(READ_UNITS as usize) {
+                let count = READ_UNITS.min(piece.units - first);
+                let data = &mut buffer[..count as usize * UNIT_BYTES];
+                drive.read(Lpn(piece.lpn.0 + first), data)?;
+                for unit in data.as_chunks::<UNIT_BYTES>().0 {
+                    let lpn = superblock.slot_lpn(slot);
+                    table.add(slot, unit).map_err(|damage| VolumeError::Damaged { lpn, damage })?;
+                    slot += 1;
+                }
             }
         }
         Ok(table)
@@ -198,12 +309,16 @@ impl Table {
         let magic: [u8; 4] = unit[4..8].try_into().expect("four bytes");
         match magic {
             INODE_MAGIC => {
-                let inode = InodeUnit::read_from_bytes(unit).expect("one unit");
-                self.inodes.insert(slot, Box::new(inode));
+                let unit = InodeUnit::ref_from_bytes(unit).expect("one unit");
+                self.inodes.insert(slot, (Inode::decode(unit)?, unit.continuation_slots()?));
             }
-            CONTINUATION_MAGIC => {
+            CONTINUATION_MAGIC | PROPERTY_MAGIC => {
                 let continuation = ContinuationUnit::read_from_bytes(unit).expect("one unit");
                 self.continuations.insert(slot, Box::new(continuation));
+            }
+            LINK_MAGIC => {
+                let unit = LinkUnit::ref_from_bytes(unit).expect("one unit");
+                self.links.insert(slot, Link::decode(unit)?);
             }
             _ => return Err(Damage::Kind),
         }
@@ -211,9 +326,9 @@ impl Table {
     }
 
     /// The continuations of the inode in `slot`, in order.
-    fn take_continuations(&mut self, slot: u32, unit: &InodeUnit) -> Result<Vec<Continuation>, Damage> {
+    fn take_continuations(&mut self, slot: u32, places: &[u32]) -> Result<Vec<Continuation>, Damage> {
         let mut continuations = Vec::new();
-        for (index, at) in unit.continuation_slots()?.enumerate() {
+        for (index, &at) in places.iter().enumerate() {
             let found = self.continuations.remove(&at).filter(|unit| unit.belongs_to(slot, index));
             let unit = found.ok_or(Damage::Continuation { inode: slot })?;
             continuations.push(Continuation { slot: at, unit });

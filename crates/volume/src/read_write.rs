@@ -39,7 +39,7 @@ impl Volume {
     /// Reads from `offset` on, and returns how many bytes there were: fewer than asked for at the file's end.
     pub fn read(&mut self, file: FileId, offset: u64, data: &mut [u8]) -> Result<usize, VolumeError> {
         self.drive.check()?;
-        let size = self.file(file)?.inode.size;
+        let size = self.content_file(file)?.inode.size;
         let bytes = size.saturating_sub(offset).min(data.len() as u64) as usize;
         let end = units_of(offset.saturating_add(bytes as u64).min(size));
         let mut done = 0;
@@ -57,12 +57,12 @@ impl Volume {
     /// Writes into the page cache. Durable with [`Volume::sync`].
     pub fn write(&mut self, file: FileId, offset: u64, data: &[u8]) -> Result<(), VolumeError> {
         self.drive.check()?;
-        let size = self.file(file)?.inode.size;
+        let size = self.content_file(file)?.inode.size;
         if data.is_empty() {
             return Ok(());
         }
         let end = check_end(offset.saturating_add(data.len() as u64))?;
-        self.allocate(file, (offset / UNIT) as u32, units_of(end))?;
+        self.place_units(file, (offset / UNIT) as u32, units_of(end))?;
         if offset > size {
             self.clear_tail(file)?;
         }
@@ -84,7 +84,7 @@ impl Volume {
     pub fn set_size(&mut self, file: FileId, size: u64) -> Result<(), VolumeError> {
         self.drive.check()?;
         check_end(size)?;
-        let old_size = self.file(file)?.inode.size;
+        let old_size = self.content_file(file)?.inode.size;
         if size > old_size {
             self.clear_tail(file)?;
             return self.grow_to(file, size);
@@ -116,7 +116,7 @@ impl Volume {
         file.inode.size = size;
         file.inode.reserved_units = file.inode.reserved_units.min(units);
         file.dirty = true;
-        file.give_up_from(units, space);
+        file.give_up(units, u32::MAX, space);
         Ok(())
     }
 

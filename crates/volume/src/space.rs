@@ -79,6 +79,15 @@ impl FreeSpace {
         Some(range)
     }
 
+    /// Takes up to `units` units in one piece where it divides the least: all of the smallest range that has as many,
+    /// or of the largest there is.
+    pub fn allocate_apart(&mut self, units: u32) -> Option<LpnRange> {
+        let &(length, start) = self.by_size.range((units, 0)..).next().or_else(|| self.by_size.last())?;
+        let range = LpnRange { lpn: Lpn(start), units: units.min(length) };
+        assert!(self.claim(range), "{range:?} was found free and could not be taken");
+        Some(range)
+    }
+
     /// Gives a range back.
     pub fn release(&mut self, range: LpnRange) {
         let (mut start, mut units) = (range.lpn.0, range.units);
@@ -135,6 +144,16 @@ mod tests {
             }
         }
         assert_eq!(pieces, 2);
+    }
+
+    #[test]
+    fn what_lies_apart_is_taken_from_the_smallest_range_that_will_do() {
+        let mut space = space(10, 100);
+        space.release(range(200, 8));
+        space.release(range(300, 3));
+        assert_eq!(space.allocate_apart(5), Some(range(200, 5)));
+        assert_eq!(space.allocate_apart(200), Some(range(10, 100)));
+        assert_eq!(space.allocate_apart(200), Some(range(300, 3)));
     }
 
     #[test]

@@ -1,10 +1,12 @@
-//! The volume's first unit: what it is, and how large the inode table is.
+//! The volume's first unit: what it is, and where the inode table lies.
 //!
 //! | unit | holds |
 //! |---|---|
 //! | 0 | the superblock |
-//! | 1..=table_units | the inode table ([`crate::inode`]); a unit of zeros is free |
-//! | behind | files |
+//! | the table's pieces | the inode table ([`crate::inode`]); a unit of zeros is free. The first piece begins at unit 1 |
+//! | all others | files |
+//!
+//! A slot is the number of a unit of the table, counted over its pieces. The table grows by pieces and never shrinks.
 
 use tantalum::{Lpn, UNIT_BYTES};
 use zerocopy::little_endian::{U32, U64};
@@ -12,9 +14,10 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 
 use crate::checksum::{self, Checksummed};
 use crate::error::{Damage, VolumeError};
+use crate::extents::LpnRange;
 
 /// The layout that this program writes and reads.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 /// Where the superblock lies.
 pub(crate) const SUPERBLOCK: Lpn = Lpn(0);
@@ -22,12 +25,13 @@ pub(crate) const SUPERBLOCK: Lpn = Lpn(0);
 /// Units of the smallest drive that a volume is made on.
 pub(crate) const LEAST_UNITS: u64 = 64;
 
-/// Batches must take the metadata of one file with what waits for it; see [`crate::commit`].
-pub(crate) const LEAST_ATOMIC_UNITS: u32 = 4;
+/// Half a batch must take what one operation changes of names; see [`crate::tree`].
+pub(crate) const LEAST_ATOMIC_UNITS: u32 = 8;
 
 const MAGIC: [u8; 8] = *b"TANTVOL\n";
 const TABLE_UNITS: std::ops::RangeInclusive<u64> = 32..=4096;
 const UNITS_PER_SLOT: u64 = 256;
+const MOST_PIECES: usize = (UNIT_BYTES - 32) / size_of::<PieceRecord>();
 
 /// The superblock as it lies on the drive.
 #[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -37,10 +41,19 @@ pub(crate) struct Superblock {
     version: U32,
     magic: [u8; 8],
     capacity_units: U64,
-    table_units: U32,
+    pieces: U32,
     /// 1 while mounted: what no file owns may hold something, and is trimmed by the next mount.
     in_use: u8,
-    zeros: [u8; UNIT_BYTES - 29],
+    zeros: [u8; 3],
+    table: [PieceRecord; MOST_PIECES],
+}
+
+/// A piece of the inode table.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct PieceRecord {
+    lpn: U32,
+    units: U32,
 }
 
 impl Checksummed for Superblock {}
@@ -56,7 +69,8 @@ impl Superblock {
         superblock.version = U32::new(VERSION);
         superblock.magic = MAGIC;
         superblock.capacity_units = U64::new(capacity_units);
-        superblock.table_units = U32::new(table as u32);
+        superblock.pieces = U32::new(1);
+        superblock.table[0] = PieceRecord { lpn: U32::new(1), units: U32::new(table as u32) };
         superblock.set_in_use(true);
         Ok(superblock)
     }
@@ -82,21 +96,58 @@ impl Superblock {
         if formatted_units != drive_units {
             return Err(VolumeError::OtherCapacity { formatted_units, drive_units });
         }
-        let units = superblock.table_units();
-        if units == 0 || u64::from(units) >= drive_units {
-            return Err(damaged(Damage::Table { units }));
+        if superblock.pieces.get() as usize > MOST_PIECES {
+            return Err(damaged(Damage::Count { count: superblock.pieces.get(), most: MOST_PIECES as u32 }));
+        }
+        let mut units = 0;
+        for piece in superblock.pieces() {
+            units += u64::from(piece.units);
+            if piece.units == 0 || u64::from(piece.lpn.0) + u64::from(piece.units) > drive_units {
+                return Err(damaged(Damage::Table { units: piece.units }));
+            }
+        }
+        if units == 0 || units >= drive_units {
+            return Err(damaged(Damage::Table { units: units as u32 }));
         }
         Ok(superblock)
     }
 
-    /// Units of the inode table.
-    pub fn table_units(&self) -> u32 {
-        self.table_units.get()
+    /// The pieces of the inode table.
+    pub fn pieces(&self) -> impl Iterator<Item = LpnRange> {
+        let pieces = &self.table[..self.pieces.get() as usize];
+        pieces.iter().map(|piece| LpnRange { lpn: Lpn(piece.lpn.get()), units: piece.units.get() })
     }
 
-    /// The first unit that files can have.
-    pub fn first_data(&self) -> Lpn {
-        Lpn(1 + self.table_units())
+    /// Units of the inode table.
+    pub fn table_units(&self) -> u32 {
+        self.pieces().map(|piece| piece.units).sum()
+    }
+
+    /// Whether the table can have another piece.
+    pub fn can_grow(&self) -> bool {
+        (self.pieces.get() as usize) < MOST_PIECES
+    }
+
+    /// Adds a piece to the table, and returns its slots. There must be room for it.
+    pub fn grow(&mut self, piece: LpnRange) -> std::ops::Range<u32> {
+        let first = self.table_units();
+        let place = &mut self.table[self.pieces.get() as usize];
+        *place = PieceRecord { lpn: U32::new(piece.lpn.0), units: U32::new(piece.units) };
+        self.pieces += 1;
+        self.seal();
+        first..first + piece.units
+    }
+
+    /// Where a slot of the table lies.
+    pub fn slot_lpn(&self, slot: u32) -> Lpn {
+        let mut index = slot;
+        for piece in self.pieces() {
+            if index < piece.units {
+                return Lpn(piece.lpn.0 + index);
+            }
+            index -= piece.units;
+        }
+        panic!("slot {slot} is beyond the table's {} units", self.table_units());
     }
 
     /// Whether the volume was not unmounted.
@@ -124,14 +175,29 @@ mod tests {
         let superblock = Superblock::new(1 << 20).unwrap();
         let read = Superblock::parse(&unit(&superblock), 1 << 20).unwrap();
         assert_eq!(read.as_bytes(), superblock.as_bytes());
-        assert_eq!((read.table_units(), read.first_data(), read.in_use()), (4096, Lpn(4097), true));
+        assert_eq!((read.table_units(), read.slot_lpn(0), read.in_use()), (4096, Lpn(1), true));
     }
 
     #[test]
     fn the_layout_is_pinned() {
         let bytes = unit(&Superblock::new(0x1_0000).unwrap());
-        assert_eq!(bytes[4..29], *b"\x01\0\0\0TANTVOL\n\0\0\x01\0\0\0\0\0\0\x01\0\0\x01");
+        assert_eq!(bytes[4..29], *b"\x02\0\0\0TANTVOL\n\0\0\x01\0\0\0\0\0\x01\0\0\0\x01");
+        assert_eq!(bytes[32..41], *b"\x01\0\0\0\0\x01\0\0\0");
         assert_eq!(bytes[..4], crc32c::crc32c(&bytes[4..]).to_le_bytes());
+    }
+
+    #[test]
+    fn a_table_grows_by_pieces() {
+        let mut superblock = Superblock::new(1 << 20).unwrap();
+        let piece = LpnRange { lpn: Lpn(9000), units: 7 };
+        assert_eq!(superblock.grow(piece), 4096..4103);
+        let read = Superblock::parse(&unit(&superblock), 1 << 20).unwrap();
+        assert_eq!([0, 4095, 4096, 4102].map(|slot| read.slot_lpn(slot).0), [1, 4096, 9000, 9006]);
+        let beyond = LpnRange { lpn: Lpn((1 << 20) - 1), units: 2 };
+        superblock.grow(beyond);
+        let error = Superblock::parse(&unit(&superblock), 1 << 20).err();
+        let damage = Damage::Table { units: 2 };
+        assert_eq!(error, Some(VolumeError::Damaged { lpn: SUPERBLOCK, damage }));
     }
 
     #[test]

@@ -43,8 +43,9 @@ impl Volume {
     pub fn tx_write(&mut self, tx: TxId, file: FileId, offset: u64, data: &[u8]) -> Result<(), VolumeError> {
         self.drive.check()?;
         self.transaction(tx)?;
+        self.content_file(file)?;
         let (first, end) = check_units(offset, data)?;
-        self.allocate(file, first, end)?;
+        self.place_units(file, first, end)?;
         self.file_mut(file)?.touched = true;
         let mut done_ns = self.now_ns();
         for (unit, page) in (first..end).zip(data.as_chunks::<UNIT_BYTES>().0) {

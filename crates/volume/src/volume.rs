@@ -9,8 +9,10 @@ use crate::cache::PageCache;
 use crate::drive::Drive;
 use crate::error::VolumeError;
 use crate::extents::LpnRange;
-use crate::file::{File, FileId, RemovedFile};
+use crate::file::{File, FileId, RemovedSlot};
 use crate::inode::ATTRIBUTE_BYTES;
+use crate::link::Link;
+use crate::metadata::FileKind;
 use crate::space::FreeSpace;
 use crate::superblock::Superblock;
 use crate::transaction::Transaction;
@@ -26,12 +28,20 @@ pub struct Volume {
     /// Units of the inode table that hold nothing.
     pub(crate) free_slots: BTreeSet<u32>,
     pub(crate) files: BTreeMap<FileId, File>,
-    pub(crate) names: BTreeMap<String, FileId>,
-    pub(crate) next_file: u32,
+    /// Further names of files, by slot.
+    pub(crate) links: BTreeMap<u32, Link>,
+    /// The file that was made last.
+    pub(crate) last_file: u32,
+    /// Continuations of the file that has most, or had.
+    pub(crate) most_continuations: usize,
     /// Files that the drive does not know, or by another name.
     pub(crate) unnamed: BTreeSet<FileId>,
-    /// Files that are gone since names were last made durable.
-    pub(crate) removed: Vec<RemovedFile>,
+    /// Links that the drive does not know, or as another name.
+    pub(crate) unnamed_links: BTreeSet<u32>,
+    /// What is gone since names were last made durable.
+    pub(crate) removed: Vec<RemovedSlot>,
+    /// Files that have no name and are open.
+    pub(crate) orphans: BTreeSet<FileId>,
     /// No durable inode names these any more; to be trimmed and then free.
     pub(crate) untrimmed: Vec<LpnRange>,
     pub(crate) transactions: BTreeMap<TxId, Transaction>,
@@ -46,7 +56,7 @@ pub struct Volume {
 impl fmt::Debug for Volume {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Volume")
-            .field("names", &self.names)
+            .field("files", &self.files.len())
             .field("free_units", &self.space.units())
             .field("dirty_pages", &self.cache.dirty_pages())
             .field("now_ns", &self.drive.now_ns())
@@ -65,10 +75,13 @@ impl Volume {
             space: self.space.clone(),
             free_slots: self.free_slots.clone(),
             files: self.files.clone(),
-            names: self.names.clone(),
-            next_file: self.next_file,
+            links: self.links.clone(),
+            last_file: self.last_file,
+            most_continuations: self.most_continuations,
             unnamed: self.unnamed.clone(),
+            unnamed_links: self.unnamed_links.clone(),
             removed: self.removed.clone(),
+            orphans: self.orphans.clone(),
             untrimmed: self.untrimmed.clone(),
             transactions: self.transactions.clone(),
             write_back_done_ns: self.write_back_done_ns,
@@ -84,6 +97,10 @@ impl Volume {
 
     /// The drive below. What is written to it past the volume may damage the volume.
     pub fn device_mut(&mut self) -> &mut Device {
+        // What is done there is not seen here.
+        if let Some(recent) = &mut self.drive.recent {
+            recent.clear();
+        }
         &mut self.drive.device
     }
 
@@ -95,6 +112,12 @@ impl Volume {
     /// From now on the client lives in the machine's time, and meets the drive's latencies.
     pub fn run_in_real_time(&mut self) {
         self.drive.clock = Clock::real_from(self.drive.device.time_ns());
+    }
+
+    /// One of several clients goes on at `now_ns`, in virtual time. It is up to it to hold back what it is answered
+    /// until [`Volume::now_ns`]: others may go on before that, so that their commands are under way together.
+    pub fn begin_at(&mut self, now_ns: Nanoseconds) {
+        self.drive.begin_at(now_ns);
     }
 
     /// The client waits until `ns`, if that is not past.
@@ -168,7 +191,13 @@ impl Volume {
         self.drive.device.limits().atomic_units as usize
     }
 
-    pub(crate) fn slot_lpn(slot: u32) -> Lpn {
-        Lpn(1 + slot)
+    /// The file, if it has content that programs read and write.
+    pub(crate) fn content_file(&self, file: FileId) -> Result<&File, VolumeError> {
+        let entry = self.file(file)?;
+        match entry.inode.kind {
+            FileKind::File => Ok(entry),
+            FileKind::Folder => Err(VolumeError::IsAFolder(file)),
+            _ => Err(VolumeError::NotARegularFile(file)),
+        }
     }
 }

@@ -3,11 +3,11 @@
 //! A sync sends all dirty pages of a file at once, neighbours in one command. Between syncs the oldest dirty
 //! pages go when there are too many: one such batch is under way at a time, and who dirties more waits for it.
 
-use tantalum::{Command, Lpn, UNIT_BYTES};
+use tantalum::{Lpn, UNIT_BYTES};
 
 use crate::cache::FrameId;
 use crate::error::VolumeError;
-use crate::file::FileId;
+use crate::file::{File, FileId};
 use crate::volume::Volume;
 
 /// The most units written in one command.
@@ -27,7 +27,20 @@ impl Volume {
     pub fn sync(&mut self, file: FileId) -> Result<(), VolumeError> {
         self.drive.check()?;
         self.write_back_file(file)?;
-        self.commit(&[file])
+        self.commit(&[file], true)
+    }
+
+    /// As [`Volume::sync`], but times alone are not made durable (fdatasync).
+    pub fn sync_data(&mut self, file: FileId) -> Result<(), VolumeError> {
+        self.drive.check()?;
+        self.write_back_file(file)?;
+        self.commit(&[file], false)
+    }
+
+    /// Whether anything waits to be made durable, but what programs wrote past the page cache.
+    pub fn is_dirty(&self) -> bool {
+        let is_dirty = |file: &File| file.dirty || file.times_dirty;
+        self.cache.dirty_pages() > 0 || self.pending_names() > 0 || self.files.values().any(is_dirty)
     }
 
     /// Makes creations, removals and renames durable. A new file is there then, with the size of its last sync.
@@ -45,7 +58,7 @@ impl Volume {
         let files: Vec<FileId> = self.files.keys().copied().collect();
         // Half a batch, as the other half may be names.
         for files in files.chunks(self.batch_units() / 2) {
-            self.commit(files)?;
+            self.commit(files, true)?;
         }
         self.commit_names()
     }
@@ -101,8 +114,8 @@ impl Volume {
             scratch
         };
         debug_assert_eq!(data.len(), run.len() * UNIT_BYTES);
-        let completion = drive.submit_queued(Command::Write { lpn: run[0].lpn, data, fua: false })?;
-        self.write_back_done_ns = self.write_back_done_ns.max(completion.done_ns);
+        let done_ns = drive.write(run[0].lpn, data)?;
+        self.write_back_done_ns = self.write_back_done_ns.max(done_ns);
         run.iter().for_each(|page| self.cache.mark_clean(page.frame));
         Ok(())
     }

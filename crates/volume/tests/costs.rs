@@ -78,7 +78,7 @@ fn cached_pages_are_read_once() {
     let mut volume = volume(64, LARGE_CACHE);
     create(&mut volume, "a", &[1; 1 << 20]);
     let mut volume = remount(volume, LARGE_CACHE);
-    let file = volume.lookup("a").unwrap();
+    let file = volume.find("a").unwrap();
     let read = |volume: &mut Volume| {
         let before = volume.device().smart().host_units_read;
         for unit in 0..256 {
@@ -97,7 +97,7 @@ fn whole_units_are_written_without_reading_them() {
     let mut volume = volume(64, LARGE_CACHE);
     create(&mut volume, "a", &[1; 1 << 20]);
     let mut volume = remount(volume, LARGE_CACHE);
-    let file = volume.lookup("a").unwrap();
+    let file = volume.find("a").unwrap();
     let now = volume.now_ns();
     volume.write(file, 4096, &[2; 8192]).unwrap();
     assert_eq!(volume.now_ns(), now);

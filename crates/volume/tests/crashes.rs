@@ -16,7 +16,7 @@ fn what_was_synced_is_there_and_what_was_not_is_not() {
     create(&mut volume, "b", b"never synced");
     let mut volume = crash(volume, LARGE_CACHE);
     assert_eq!(volume.names().collect::<Vec<_>>(), ["a"]);
-    let a = volume.lookup("a").unwrap();
+    let a = volume.find("a").unwrap();
     assert_eq!(content(&mut volume, a), [1; 10_000]);
 }
 
@@ -27,9 +27,9 @@ fn a_removal_is_durable_with_the_names() {
     volume.sync(journal).unwrap();
     volume.remove("journal").unwrap();
     let back = crash(volume.try_clone().unwrap(), LARGE_CACHE);
-    assert!(back.lookup("journal").is_some());
+    assert!(back.find("journal").is_some());
     volume.sync_names().unwrap();
-    assert_eq!(crash(volume, LARGE_CACHE).lookup("journal"), None);
+    assert_eq!(crash(volume, LARGE_CACHE).find("journal"), None);
 }
 
 #[test]
@@ -41,11 +41,11 @@ fn a_rename_over_a_file_is_one_step() {
     volume.sync(new).unwrap();
     volume.rename("settings.new", "settings").unwrap();
     let mut before = crash(volume.try_clone().unwrap(), LARGE_CACHE);
-    let file = before.lookup("settings").unwrap();
+    let file = before.find("settings").unwrap();
     assert_eq!(content(&mut before, file), b"old");
     volume.sync_names().unwrap();
     let mut after = crash(volume, LARGE_CACHE);
-    let file = after.lookup("settings").unwrap();
+    let file = after.find("settings").unwrap();
     assert_eq!(content(&mut after, file), b"new");
     assert_eq!(after.names().count(), 1);
 }
@@ -57,7 +57,7 @@ fn a_name_that_is_removed_and_taken_again_is_there_once() {
         let journal = create(&mut volume, "journal", &[round; 5_000]);
         volume.sync(journal).unwrap();
         let mut copy = crash(volume.try_clone().unwrap(), LARGE_CACHE);
-        let file = copy.lookup("journal").unwrap();
+        let file = copy.find("journal").unwrap();
         assert_eq!(content(&mut copy, file), [round; 5_000]);
         volume.remove("journal").unwrap();
     }
@@ -74,7 +74,7 @@ fn names_alone_do_not_bring_unsynced_content() {
     volume.sync_names().unwrap();
     let mut volume = crash(volume, LARGE_CACHE);
     assert_eq!(volume.names().collect::<Vec<_>>(), ["new", "renamed"]);
-    let (new, renamed) = (volume.lookup("new").unwrap(), volume.lookup("renamed").unwrap());
+    let (new, renamed) = (volume.find("new").unwrap(), volume.find("renamed").unwrap());
     assert_eq!(content(&mut volume, new), b"");
     assert_eq!(content(&mut volume, renamed), [2; 9_000]);
 }
@@ -90,7 +90,7 @@ fn a_cut_that_was_not_synced_leaves_the_old_content() {
     volume.sync(other).unwrap();
     volume.write(file, 0, &[3; 40_960]).unwrap();
     let mut volume = crash(volume, SMALL_CACHE);
-    let file = volume.lookup("a").unwrap();
+    let file = volume.find("a").unwrap();
     assert_eq!(content(&mut volume, file), [1; 40_960]);
 }
 
@@ -103,7 +103,7 @@ fn units_outside_files_are_unmapped_after_a_mount() {
     volume.sync(kept).unwrap();
     volume.write(kept, 1 << 20, &[9; 1 << 20]).unwrap();
     let mut volume = crash(volume, SMALL_CACHE);
-    let kept = volume.lookup("kept").unwrap();
+    let kept = volume.find("kept").unwrap();
     let units: Vec<Lpn> = (0..256).map(|unit| volume.lpn(kept, unit).unwrap()).collect();
     let first_data = 33;
     let capacity = volume.device().limits().capacity_units as u32;
@@ -130,7 +130,7 @@ fn what_lies_behind_the_end_after_a_crash_does_not_come_back() {
     let mut raw = [0; 4096];
     volume.submit(Command::Read { lpn: at, data: &mut raw }).unwrap();
     assert_eq!(raw[200], 2, "the test needs the bytes to be on the drive");
-    let file = volume.lookup("a").unwrap();
+    let file = volume.find("a").unwrap();
     assert_eq!(content(&mut volume, file), [1; 100]);
     let mut other = volume.try_clone().unwrap();
     let mut expected = vec![1; 5_000];
@@ -153,7 +153,7 @@ fn an_atomic_write_is_durable_with_its_size() {
     expected[5 * 4096..].fill(2);
     assert_eq!(content(&mut volume, file), expected);
     let mut volume = crash(volume, LARGE_CACHE);
-    let file = volume.lookup("db").unwrap();
+    let file = volume.find("db").unwrap();
     assert_eq!(content(&mut volume, file), expected);
     volume.write_atomic(file, &[(0, &two[..4096])], Some(4096)).unwrap();
     let mut volume = crash(volume, LARGE_CACHE);
@@ -169,7 +169,7 @@ fn an_atomic_write_does_not_show_a_size_without_its_data() {
     volume.write_atomic(file, &[(0, &[3; 4096])], None).unwrap();
     let cut = power_cut(volume.try_clone().unwrap(), LARGE_CACHE);
     for mut volume in [cut, crash(volume, LARGE_CACHE)] {
-        let file = volume.lookup("db").unwrap();
+        let file = volume.find("db").unwrap();
         let data = content(&mut volume, file);
         assert_eq!(data[..4096], [3; 4096]);
         assert!(data[4096..].iter().all(|&byte| byte == 2));
@@ -204,7 +204,7 @@ fn data_that_are_not_whole_units_are_refused_where_only_units_go() {
 
 #[test]
 fn more_names_than_a_batch_holds_become_durable_in_order() {
-    let mut volume = Volume::format(device_with_batches_of(4, 8), LARGE_CACHE).unwrap();
+    let mut volume = Volume::format(device_with_batches_of(8, 8), LARGE_CACHE).unwrap();
     for i in 0..20 {
         create(&mut volume, &format!("file {i}"), format!("content {i}").as_bytes());
     }
@@ -216,7 +216,7 @@ fn more_names_than_a_batch_holds_become_durable_in_order() {
     let mut volume = crash(volume, LARGE_CACHE);
     assert_eq!(volume.names().count(), 20);
     for i in 0..20 {
-        let file = volume.lookup(&format!("file {}", i + 20)).unwrap();
+        let file = volume.find(&format!("file {}", i + 20)).unwrap();
         assert_eq!(content(&mut volume, file), format!("content {i}").as_bytes());
     }
 }

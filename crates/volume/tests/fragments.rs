@@ -8,7 +8,7 @@ use tantalum_volume::{Volume, VolumeError};
 
 /// Writes every other unit of `units`, falling, so that no extent touches another; `stamp` in each.
 fn write_pieces(volume: &mut Volume, units: std::ops::Range<u64>, stamp: u64) -> Result<(), VolumeError> {
-    let file = volume.lookup("pieces").expect("the file exists");
+    let file = volume.find("pieces").expect("the file exists");
     for unit in units.rev() {
         volume.write(file, unit * 2 * 4096, &(unit + stamp).to_le_bytes())?;
     }
@@ -16,7 +16,7 @@ fn write_pieces(volume: &mut Volume, units: std::ops::Range<u64>, stamp: u64) ->
 }
 
 fn check_pieces(volume: &mut Volume, units: std::ops::Range<u64>, stamp: u64) {
-    let file = volume.lookup("pieces").expect("the file exists");
+    let file = volume.find("pieces").expect("the file exists");
     for unit in units {
         let mut data = [0; 8];
         volume.read(file, unit * 2 * 4096, &mut data).unwrap();
@@ -36,7 +36,7 @@ fn fragmented(pieces: std::ops::Range<u64>, cache: u64) -> Volume {
 fn thousands_of_pieces_survive_crashes_and_cuts_of_the_file() {
     let mut volume = crash(fragmented(0..2000, SMALL_CACHE), SMALL_CACHE);
     check_pieces(&mut volume, 0..2000, 0);
-    let file = volume.lookup("pieces").unwrap();
+    let file = volume.find("pieces").unwrap();
     volume.set_size(file, 700 * 2 * 4096).unwrap();
     volume.sync(file).unwrap();
     let mut volume = remount(volume, SMALL_CACHE);
@@ -46,7 +46,7 @@ fn thousands_of_pieces_survive_crashes_and_cuts_of_the_file() {
 #[test]
 fn continuations_that_were_replaced_give_their_slots_back() {
     let mut volume = fragmented(600..1000, LARGE_CACHE);
-    let file = volume.lookup("pieces").unwrap();
+    let file = volume.find("pieces").unwrap();
     // The table has 64 slots; each round replaces at least one continuation.
     for round in (0..120).rev() {
         write_pieces(&mut volume, round * 5..(round + 1) * 5, 0).unwrap();
@@ -57,7 +57,7 @@ fn continuations_that_were_replaced_give_their_slots_back() {
 
 /// New pieces at the front move all extents on, so that every continuation changes.
 fn add_pieces(volume: &mut Volume, atomic: bool) -> Result<(), VolumeError> {
-    let file = volume.lookup("pieces").expect("the file exists");
+    let file = volume.find("pieces").expect("the file exists");
     if atomic {
         let mut pages = [[0; 4096]; 10];
         for (unit, page) in pages.iter_mut().enumerate() {
@@ -87,7 +87,7 @@ fn a_power_cut_leaves_the_old_pieces_or_the_new_ones() {
             device.power_on(&mut PowerLoss::seeded(cut)).expect("the drive recovers");
             let mut volume = Volume::mount(device, LARGE_CACHE).expect("the volume mounts");
             check_pieces(&mut volume, 10..800, 0);
-            let file = volume.lookup("pieces").unwrap();
+            let file = volume.find("pieces").unwrap();
             let is_new = volume.lpn(file, 0).is_some();
             outcomes[usize::from(is_new)] += 1;
             if is_new {

@@ -43,10 +43,10 @@ fn a_damaged_inode_is_told_with_its_place() {
     create(&mut volume, "a", b"x");
     create(&mut volume, "b", b"y");
     let mut device = volume.unmount().unwrap();
-    flip(&mut device, 2, 700);
+    flip(&mut device, 3, 700);
     let error = mount_error(device);
     let is_right =
-        |e: &VolumeError| matches!(e, VolumeError::Damaged { lpn: Lpn(2), damage: Damage::Checksum { .. } });
+        |e: &VolumeError| matches!(e, VolumeError::Damaged { lpn: Lpn(3), damage: Damage::Checksum { .. } });
     assert!(is_right(&error), "{error}");
 }
 
@@ -56,9 +56,12 @@ fn an_inode_found_twice_is_told() {
     create(&mut volume, "a", b"x");
     let mut device = volume.unmount().unwrap();
     let mut data = [0; 4096];
-    device.submit(Command::Read { lpn: Lpn(1), data: &mut data }, u64::MAX / 2).unwrap();
+    device.submit(Command::Read { lpn: Lpn(2), data: &mut data }, u64::MAX / 2).unwrap();
     device.submit(Command::Write { lpn: Lpn(5), data: &data, fua: true }, u64::MAX / 2).unwrap();
-    assert_eq!(mount_error(device), VolumeError::Damaged { lpn: Lpn(5), damage: Damage::DuplicateName });
+    assert_eq!(
+        mount_error(device),
+        VolumeError::Damaged { lpn: Lpn(5), damage: Damage::DuplicateNumber { number: 2 } }
+    );
 }
 
 #[test]
@@ -69,15 +72,15 @@ fn a_missing_continuation_is_told() {
         volume.write(file, unit * 8192, b"x").unwrap();
     }
     let mut device = volume.unmount().unwrap();
-    device.submit(Command::Trim { lpn: Lpn(2), units: 1 }, u64::MAX / 2).unwrap();
-    let damage = Damage::Continuation { inode: 0 };
-    assert_eq!(mount_error(device), VolumeError::Damaged { lpn: Lpn(1), damage });
+    device.submit(Command::Trim { lpn: Lpn(3), units: 1 }, u64::MAX / 2).unwrap();
+    let damage = Damage::Continuation { inode: 1 };
+    assert_eq!(mount_error(device), VolumeError::Damaged { lpn: Lpn(2), damage });
 }
 
 #[test]
 fn a_drive_that_cannot_carry_a_volume_is_refused() {
-    let error = Volume::format(device_with_batches_of(3, 8), LARGE_CACHE).expect_err("it must not format");
-    assert_eq!(error, VolumeError::AtomicLimit { units: 3, needed: 4 });
+    let error = Volume::format(device_with_batches_of(7, 8), LARGE_CACHE).expect_err("it must not format");
+    assert_eq!(error, VolumeError::AtomicLimit { units: 7, needed: 8 });
 }
 
 #[test]

@@ -87,7 +87,7 @@ impl Run {
     fn pick(&mut self) -> Option<(String, FileId, u32)> {
         let at = self.rng.random_range(0..self.model.names.len().max(1));
         let (name, &number) = self.model.names.iter().nth(at)?;
-        Some((name.clone(), self.volume.lookup(name).expect("the model has it"), number))
+        Some((name.clone(), self.volume.find(name).expect("the model has it"), number))
     }
 
     fn name(&mut self) -> String {
@@ -188,7 +188,7 @@ impl Run {
     fn check_durable_units(&mut self, number: u32, units: &[(u64, Vec<u8>)], new_size: Option<u64>) {
         let name = self.model.name_of(number);
         let mut copy = crash(self.volume.try_clone().unwrap(), self.cache);
-        let Some(file) = copy.lookup(&name) else {
+        let Some(file) = copy.find(&name) else {
             assert!(units.is_empty() && new_size.is_none());
             return;
         };
@@ -343,7 +343,7 @@ impl Run {
         let names: Vec<String> = self.volume.names().map(str::to_owned).collect();
         let mut seen = BTreeMap::new();
         for name in &names {
-            let file = self.volume.lookup(name).unwrap();
+            let file = self.volume.find(name).unwrap();
             let attributes = self.volume.attributes(file).unwrap()[0];
             seen.insert(name.clone(), (content(&mut self.volume, file), attributes));
         }
@@ -374,7 +374,7 @@ impl Run {
         let names: Vec<&String> = self.model.names.keys().collect();
         assert_eq!(self.volume.names().collect::<Vec<_>>(), names);
         for (name, number) in &self.model.names {
-            let file = self.volume.lookup(name).unwrap();
+            let file = self.volume.find(name).unwrap();
             let expected = &self.model.files[number];
             assert_same(&content(&mut self.volume, file), &expected.data, name);
             assert_eq!(self.volume.attributes(file), Ok([expected.attributes; ATTRIBUTE_BYTES]));

@@ -45,7 +45,7 @@ fn a_commit_makes_the_size_durable_with_the_units() {
     assert_eq!(seen_in(&mut volume, tx, file).len(), 8192);
     volume.tx_commit(tx, file, Some(8192)).unwrap();
     let mut volume = crash(volume, LARGE_CACHE);
-    let file = volume.lookup("db").unwrap();
+    let file = volume.find("db").unwrap();
     assert_eq!(content(&mut volume, file)[4096..], [2; 4096]);
     let tx = volume.tx_begin().unwrap();
     volume.tx_write(tx, file, 0, &[3; 4096]).unwrap();
@@ -76,7 +76,7 @@ fn a_committed_unit_replaces_a_dirty_page() {
     volume.tx_commit(tx, file, None).unwrap();
     volume.sync(file).unwrap();
     let mut volume = crash(volume, LARGE_CACHE);
-    let file = volume.lookup("db").unwrap();
+    let file = volume.find("db").unwrap();
     let expected = [[2; 4096], [1; 4096]].concat();
     assert_eq!(content(&mut volume, file), expected);
 }

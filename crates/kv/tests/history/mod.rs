@@ -60,7 +60,9 @@ pub fn check(history: &[Done], last: &BTreeMap<u8, Version>) -> Result<(), Strin
             }
         }
     }
-    after.values_mut().for_each(|versions| drop(versions.remove(&0)));
+    for versions in after.values_mut() {
+        versions.remove(&0);
+    }
     no_circle(&after)
 }
 

@@ -11,7 +11,7 @@ use crate::outcome::{Comparison, Run};
 use crate::summary;
 use crate::table::{bytes, grouped};
 
-const STYLE: &str = include_str!("page.css");
+pub(super) const STYLE: &str = include_str!("page.css");
 
 /// The whole page.
 pub(super) fn render(comparison: &Comparison) -> Result<String, LabError> {
@@ -152,7 +152,7 @@ fn modes_legend(runs: &[Run]) -> String {
     legend(runs.iter().map(|run| (run.mode.to_string(), colours::css(colours::of_mode(run.mode)))))
 }
 
-fn legend(entries: impl Iterator<Item = (String, String)>) -> String {
+pub(super) fn legend(entries: impl Iterator<Item = (String, String)>) -> String {
     let items: String = entries
         .map(|(name, colour)| format!("<li><i style=\"background:{colour}\"></i>{name}</li>"))
         .collect();
@@ -245,7 +245,7 @@ fn serde_name(choice: &impl serde::Serialize) -> String {
     name.as_str().expect("a choice is a string").to_owned()
 }
 
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

@@ -433,10 +433,11 @@ impl Image for FileImage {
     fn take_records(&mut self, block: BlockId, pages: u32) -> Result<SavedRecords, NandError> {
         let mut records = vec![0; pages as usize * self.layout.page_stride];
         self.read(&mut records, self.first_page_at(block), "read the records of a block")?;
-        Ok(records)
+        Ok(SavedRecords::Bytes(records))
     }
 
     fn restore_records(&mut self, block: BlockId, records: SavedRecords) -> Result<(), NandError> {
+        let SavedRecords::Bytes(records) = records else { return Ok(()) };
         self.write(&records, self.first_page_at(block), "write the records of a block")
     }
 

@@ -1,5 +1,6 @@
 //! An image in memory. What was never written costs nothing; its size follows the live data.
 
+use super::spare_buffers::{BufferId, SpareBuffers};
 use super::{Image, MAX_PROTECTED_BYTES, PageRecord, SavedRecords};
 use memmap2::MmapMut;
 
@@ -18,10 +19,9 @@ pub(crate) struct MemoryImage {
     chunks: Vec<MmapMut>,
     /// Slots that have been written are below.
     written_slots: usize,
-    /// Spare areas of each block that has been programmed since its erase; empty for others.
-    spares: Vec<SavedRecords>,
-    /// Buffers of erased blocks, for the next ones.
-    unused: Vec<SavedRecords>,
+    /// Where the spare areas of a block are that has been programmed since its erase.
+    spares: Vec<Option<BufferId>>,
+    buffers: SpareBuffers,
     protected: Vec<u8>,
 }
 
@@ -31,8 +31,11 @@ impl MemoryImage {
             geometry,
             chunks: Vec::new(),
             written_slots: 0,
-            spares: vec![Vec::new(); geometry.blocks() as usize],
-            unused: Vec::new(),
+            spares: vec![None; geometry.blocks() as usize],
+            buffers: SpareBuffers::new(
+                geometry.blocks() as usize,
+                geometry.units_per_block() as usize * UNIT_SPARE_BYTES,
+            ),
             protected: Vec::new(),
         }
     }
@@ -48,6 +51,12 @@ impl MemoryImage {
     fn in_chunk(slot: Slot) -> (usize, std::ops::Range<usize>) {
         let start = slot.index() % CHUNK_SLOTS * UNIT_BYTES;
         (slot.index() / CHUNK_SLOTS, start..start + UNIT_BYTES)
+    }
+
+    /// The spare areas of a block; none if no page of it is programmed.
+    #[inline]
+    fn spares_of(&self, block: BlockId) -> &[u8] {
+        self.spares[block.index()].map_or(&[], |buffer| self.buffers.get(buffer))
     }
 
     /// The block of a page, and where its spare areas start in those of the block.
@@ -82,13 +91,9 @@ impl Image for MemoryImage {
 
     fn write_page(&mut self, page: PageId, record: &PageRecord) -> Result<(), NandError> {
         let (block, start) = self.in_block(page);
-        let spares = &mut self.spares[block.index()];
-        if spares.is_empty() {
-            let bytes = self.geometry.units_per_block() as usize * UNIT_SPARE_BYTES;
-            *spares = self.unused.pop().unwrap_or_else(|| vec![0; bytes]);
-        }
+        let buffer = *self.spares[block.index()].get_or_insert_with(|| self.buffers.take());
         let bytes = record.spares.as_flattened();
-        spares[start..start + bytes.len()].copy_from_slice(bytes);
+        self.buffers.get_mut(buffer)[start..start + bytes.len()].copy_from_slice(bytes);
         Ok(())
     }
 
@@ -104,7 +109,7 @@ impl Image for MemoryImage {
         let (block, start) = self.in_block(page);
         let start = start + first * UNIT_SPARE_BYTES;
         let bytes = spares.as_flattened_mut();
-        bytes.copy_from_slice(&self.spares[block.index()][start..start + bytes.len()]);
+        bytes.copy_from_slice(&self.spares_of(block)[start..start + bytes.len()]);
         Ok(())
     }
 
@@ -113,7 +118,7 @@ impl Image for MemoryImage {
         block: BlockId,
         _scratch: &'a mut Vec<UnitSpare>,
     ) -> Result<&'a [UnitSpare], NandError> {
-        let (spares, rest) = self.spares[block.index()].as_chunks();
+        let (spares, rest) = self.spares_of(block).as_chunks();
         debug_assert!(rest.is_empty(), "a block has whole spare areas");
         Ok(spares)
     }
@@ -123,18 +128,23 @@ impl Image for MemoryImage {
     }
 
     fn take_records(&mut self, block: BlockId, _pages: u32) -> Result<SavedRecords, NandError> {
-        Ok(std::mem::take(&mut self.spares[block.index()]))
+        Ok(self.spares[block.index()].take().map_or(SavedRecords::None, SavedRecords::Buffer))
     }
 
     fn restore_records(&mut self, block: BlockId, records: SavedRecords) -> Result<(), NandError> {
-        let replaced = std::mem::replace(&mut self.spares[block.index()], records);
-        self.drop_records(replaced);
+        let restored = match records {
+            SavedRecords::Buffer(buffer) => Some(buffer),
+            _ => None,
+        };
+        if let Some(replaced) = std::mem::replace(&mut self.spares[block.index()], restored) {
+            self.buffers.give_back(replaced);
+        }
         Ok(())
     }
 
     fn drop_records(&mut self, records: SavedRecords) {
-        if !records.is_empty() {
-            self.unused.push(records);
+        if let SavedRecords::Buffer(buffer) = records {
+            self.buffers.give_back(buffer);
         }
     }
 
@@ -178,7 +188,7 @@ impl Image for MemoryImage {
             chunks,
             written_slots: self.written_slots,
             spares: self.spares.clone(),
-            unused: Vec::new(),
+            buffers: self.buffers.clone(),
             protected: self.protected.clone(),
         }))
     }

@@ -3,14 +3,17 @@
 //! The host writes its cached pages to the disk in any order and may lose any of them until a sync. So records (of
 //! blocks, pages, protected DRAM, and the tally) are not written in place. They are kept in memory, and appended as
 //! *groups* to a log inside the image; data of units go to free slots at once. Invariants:
-//! - A group counts only if it is whole, follows the group before it, and, being the last, all the data that were
-//!   written with it are there. One sync therefore makes the data and the group durable together.
+//! - A group counts only if it is whole, names the group before it by number and checksum, and, being the last, all the
+//!   data that were written with it are there. One sync therefore makes the data and the group durable together.
 //! - Data that a group names are not overwritten before two later groups are durable ([`crate::Nand::sync_end`]): before
 //!   one is, they may be needed; and before the next one is, they prove that the group is whole. Records in place change
 //!   only when the log says the same.
 //! - The log is reused from its start when all it says is in place and synced, and when that is said by an empty group
 //!   in its first sector, synced before any other group. Otherwise a torn new group could leave the first old ones, which
-//!   would be put over what is newer. Sequence numbers go on, so that no old group follows a new one.
+//!   would be put over what is newer. Numbers go on, over every opening, so that no old group follows a new one.
+//! - What a log says is put in place only after the log and its data are synced: a killed process leaves in the host's
+//!   cache what the disk may not have.
+//! - After a sync that failed nothing is written: what the disk has cannot be told.
 //!
 //! A group that is lost takes with it only what was not synced. To the drive it is a process that was killed earlier.
 
@@ -32,6 +35,10 @@ pub(super) const LOG_BYTES: u64 = 4 << 20;
 /// A group that grows beyond this becomes durable by itself.
 const GROUP_BYTES: usize = 1 << 20;
 
+/// A write is cut at multiples of this, so that no group is much greater than [`GROUP_BYTES`]. No record crosses such a
+/// place; of several, a killed process may leave some as well.
+const CUT: u64 = 64 << 10;
+
 /// The log is reused from its start beyond this; a group of the greatest size fits behind it.
 const LOG_FULL: u64 = LOG_BYTES / 2;
 
@@ -49,7 +56,8 @@ struct GroupHead {
     slots: U32,
     sequence: U64,
     bytes: U32,
-    reserved: U32,
+    /// Checksum of the group before it; 0 in the first one.
+    previous: U32,
 }
 
 /// Data of a unit that were written with a group.
@@ -105,6 +113,12 @@ impl Group {
         crc32c::crc32c_append(crc32c::crc32c(unsigned.as_bytes()), &self.body)
     }
 
+    /// Whether it comes after a group.
+    fn follows(&self, before: &GroupHead) -> bool {
+        self.head.sequence.get() == before.sequence.get() + 1
+            && self.head.previous.get() == before.checksum.get()
+    }
+
     /// Bytes that a group with so long a body takes in the log.
     fn length(body_bytes: u64) -> u64 {
         (size_of::<GroupHead>() as u64 + body_bytes).next_multiple_of(SECTOR)
@@ -147,8 +161,8 @@ fn read_present(file: &File, data: &mut [u8], at: u64) -> io::Result<bool> {
     }
 }
 
-/// Calls `apply` with what the log of an image says and may not be in place, oldest first. Returns the sequence number
-/// of the last group, and whether it says anything.
+/// Calls `apply` with what the log of an image says and may not be in place, oldest first. Returns the number of the
+/// last group, and whether any says anything.
 pub(super) fn replay(
     file: &File,
     place: LogPlace,
@@ -159,7 +173,7 @@ pub(super) fn replay(
     while let Some(group) = next {
         offset += Group::length(group.body.len() as u64);
         next = Group::read(file, place, offset)?;
-        next = next.filter(|next| next.head.sequence.get() == group.head.sequence.get() + 1);
+        next = next.filter(|next| next.follows(&group.head));
         // the data of an earlier group were synced with it, and its slots may have other data since
         if next.is_none() && !group.has_its_data(file)? {
             break;
@@ -171,13 +185,23 @@ pub(super) fn replay(
     Ok((last, applied))
 }
 
-/// Says that all groups up to this number are in place: the log is empty.
-pub(super) fn empty_log(file: &File, place: LogPlace, sequence: u64) -> io::Result<()> {
-    let group = encode(sequence, &[], &[]);
-    file.write_all_at(&group, place.log_at)
+/// Puts in place what a log says, all of it durable. Returns the number of its last group.
+pub(super) fn settle(file: &File, place: LogPlace) -> io::Result<u64> {
+    let (sequence, says_anything) = replay(file, place, |_, _| Ok(()))?;
+    if says_anything {
+        // a group that only the host's cache had was put in place, then lost with the machine
+        file.sync_data()?;
+        replay(file, place, |data, at| file.write_all_at(data, at))?;
+        file.sync_data()?;
+        file.write_all_at(&encode(sequence + 1, 0, &[], &[]).1, place.log_at)?;
+        file.sync_data()?;
+        return Ok(sequence + 1);
+    }
+    Ok(sequence)
 }
 
-fn encode(sequence: u64, slots: &[SlotSum], entries: &[u8]) -> Vec<u8> {
+/// A group with its checksum.
+fn encode(sequence: u64, previous: u32, slots: &[SlotSum], entries: &[u8]) -> (u32, Vec<u8>) {
     let body = [slots.as_bytes(), entries].concat();
     let head = GroupHead {
         magic: MAGIC,
@@ -185,11 +209,12 @@ fn encode(sequence: u64, slots: &[SlotSum], entries: &[u8]) -> Vec<u8> {
         slots: (slots.len() as u32).into(),
         sequence: sequence.into(),
         bytes: (body.len() as u32).into(),
-        reserved: 0.into(),
+        previous: previous.into(),
     };
     let mut group = Group { head, body };
-    group.head.checksum = group.computed_checksum().into();
-    [group.head.as_bytes(), &group.body].concat()
+    let checksum = group.computed_checksum();
+    group.head.checksum = checksum.into();
+    (checksum, [group.head.as_bytes(), &group.body].concat())
 }
 
 /// A file whose records change through the log.
@@ -200,8 +225,11 @@ pub(super) struct Ordered {
     place: LogPlace,
     /// Where the next group begins in the log.
     head: u64,
-    /// Number of the last group.
+    /// Number and checksum of the last group.
     sequence: u64,
+    checksum: u32,
+    /// A sync began and has not ended: if it failed, nothing more may be written.
+    is_open: bool,
     /// What the next group says.
     entries: Vec<u8>,
     slots: Vec<SlotSum>,
@@ -213,22 +241,26 @@ pub(super) struct Ordered {
 }
 
 impl Ordered {
-    /// Takes over a file in which everything is in place, and makes that durable.
+    /// Takes over a file in which everything is in place, and makes that durable; `sequence` is the number of the last
+    /// group.
     pub fn new(records: Overlay, file: File, place: LogPlace, sequence: u64) -> io::Result<Ordered> {
-        empty_log(&file, place, sequence)?;
-        file.sync_all()?;
-        Ok(Ordered {
+        let mut ordered = Ordered {
             records,
             file: Arc::new(file),
             place,
-            head: SECTOR,
+            head: 0,
             sequence,
+            checksum: 0,
+            is_open: false,
             entries: Vec::new(),
             slots: Vec::new(),
             tally: None,
             #[cfg(test)]
             unsynced: Default::default(),
-        })
+        };
+        ordered.file.sync_all()?;
+        ordered.restart_log()?;
+        Ok(ordered)
     }
 
     pub fn length(&self) -> io::Result<u64> {
@@ -248,6 +280,19 @@ impl Ordered {
             return self.write_raw(data, at);
         }
         self.records.write(data, at)?;
+        let (mut rest, mut at) = (data, at);
+        while !rest.is_empty() {
+            let bytes = rest.len().min((CUT - at % CUT) as usize);
+            self.add_entry(&rest[..bytes], at);
+            if self.entries.len() + self.slots.len() * size_of::<SlotSum>() > GROUP_BYTES && !self.is_open {
+                self.sync()?;
+            }
+            (rest, at) = (&rest[bytes..], at + bytes as u64);
+        }
+        Ok(())
+    }
+
+    fn add_entry(&mut self, data: &[u8], at: u64) {
         match self.tally {
             Some(tally) if at == TALLY_AT => self.entries[tally..tally + data.len()].copy_from_slice(data),
             _ => {
@@ -257,10 +302,6 @@ impl Ordered {
                 self.entries.extend_from_slice(data);
             }
         }
-        if self.entries.len() + self.slots.len() * size_of::<SlotSum>() > GROUP_BYTES {
-            self.sync()?;
-        }
-        Ok(())
     }
 
     fn write_raw(&self, data: &[u8], at: u64) -> io::Result<()> {
@@ -269,8 +310,8 @@ impl Ordered {
         self.file.write_all_at(data, at)
     }
 
-    fn sync_raw(&self) -> io::Result<()> {
-        self.file.sync_data()?;
+    fn sync_raw(&self, file: &File) -> io::Result<()> {
+        file.sync_data()?;
         #[cfg(test)]
         self.unsynced.lock().unwrap().clear();
         Ok(())
@@ -279,13 +320,20 @@ impl Ordered {
     /// Writes what changed as a group. Once the file that is returned is synced, it is durable; then
     /// [`Ordered::sync_end`]. None if nothing changed.
     pub fn sync_begin(&mut self) -> io::Result<Option<Arc<File>>> {
+        if self.is_open {
+            return Err(io::Error::other("the sync before did not end: open the image again"));
+        }
         if self.entries.is_empty() && self.slots.is_empty() {
             return Ok(None);
         }
-        self.sequence += 1;
-        let group = encode(self.sequence, &self.slots, &self.entries);
+        let (checksum, group) = encode(self.sequence + 1, self.checksum, &self.slots, &self.entries);
+        let end = self.head + (group.len() as u64).next_multiple_of(SECTOR);
+        if end > LOG_BYTES {
+            return Err(io::Error::other("too much changed during a sync: open the image again"));
+        }
+        self.is_open = true;
         self.write_raw(&group, self.place.log_at + self.head)?;
-        self.head += (group.len() as u64).next_multiple_of(SECTOR);
+        (self.sequence, self.checksum, self.head) = (self.sequence + 1, checksum, end);
         self.entries.clear();
         self.slots.clear();
         self.tally = None;
@@ -296,25 +344,45 @@ impl Ordered {
     pub fn sync_end(&mut self) -> io::Result<()> {
         #[cfg(test)]
         self.unsynced.lock().unwrap().clear();
-        if self.head > LOG_FULL { self.put_in_place() } else { Ok(()) }
+        self.is_open = false;
+        if self.head > LOG_FULL {
+            // what changed since is not to come in place before it is in the log
+            if let Some(file) = self.sync_begin()? {
+                self.sync_raw(&file)?;
+                self.is_open = false;
+            }
+            self.put_in_place()?;
+        }
+        Ok(())
     }
 
+    /// Makes what changed durable.
     fn sync(&mut self) -> io::Result<()> {
-        if self.sync_begin()?.is_some() {
-            self.sync_raw()?;
+        if let Some(file) = self.sync_begin()? {
+            self.sync_raw(&file)?;
+            self.sync_end()?;
         }
-        self.sync_end()
+        Ok(())
     }
 
     /// Brings the records in place: the log is free from its start.
     fn put_in_place(&mut self) -> io::Result<()> {
+        self.is_open = true;
         self.records.changed().try_for_each(|(at, piece)| self.write_raw(piece, at))?;
-        self.sync_raw()?;
+        self.sync_raw(&self.file)?;
         self.records.forget();
-        self.sequence += 1;
-        self.write_raw(&encode(self.sequence, &[], &[]), self.place.log_at)?;
-        self.head = SECTOR;
-        self.sync_raw()
+        self.restart_log()
+    }
+
+    /// Says that all groups are in place: the log is empty.
+    fn restart_log(&mut self) -> io::Result<()> {
+        self.is_open = true;
+        let (checksum, group) = encode(self.sequence + 1, 0, &[], &[]);
+        self.write_raw(&group, self.place.log_at)?;
+        self.sync_raw(&self.file)?;
+        (self.sequence, self.checksum, self.head) = (self.sequence + 1, checksum, SECTOR);
+        self.is_open = false;
+        Ok(())
     }
 
     /// Leaves a file that needs no log.

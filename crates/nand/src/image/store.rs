@@ -35,7 +35,7 @@ impl Store {
     /// Changes go to the file. What a log says is put in place before.
     pub fn file(file: LockedFile, log: Option<LogPlace>) -> io::Result<Store> {
         if let Some(log) = log {
-            settle_log(&file, log)?;
+            ordered::settle(&file, log)?;
         }
         Ok(Store::File(file))
     }
@@ -52,7 +52,7 @@ impl Store {
 
     /// Changes go through the log.
     pub fn ordered(file: LockedFile, log: LogPlace) -> io::Result<Store> {
-        let sequence = settle_log(&file, log)?;
+        let sequence = ordered::settle(&file, log)?;
         let raw = file.try_clone()?;
         Ok(Store::Ordered(Box::new(Ordered::new(Overlay::new(file)?, raw, log, sequence)?)))
     }
@@ -98,17 +98,6 @@ impl Store {
             Store::Ordered(ordered) => ordered.write(data, at),
         }
     }
-}
-
-/// Puts in place what a log says, and empties it. Returns the number of its last group.
-fn settle_log(file: &LockedFile, log: LogPlace) -> io::Result<u64> {
-    let (sequence, applied) = ordered::replay(file, log, |data, at| file.write_all_at(data, at))?;
-    if !applied {
-        return Ok(sequence);
-    }
-    file.sync_data()?;
-    ordered::empty_log(file, log, sequence + 1)?;
-    Ok(sequence + 1)
 }
 
 impl Overlay {

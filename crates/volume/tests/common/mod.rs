@@ -2,6 +2,7 @@
 #![allow(dead_code)] // Each test takes what it needs.
 
 pub mod model;
+pub mod tree_model;
 
 use tantalum::{Device, Outcome, PowerLoss, Profile};
 use tantalum_volume::{FileId, Volume};

@@ -76,7 +76,7 @@ impl ModelFile {
         }
     }
 
-    fn synced(&mut self) {
+    pub fn synced(&mut self) {
         self.durable = Durable { data: self.data.clone(), attributes: self.attributes };
         self.later.clear();
     }

@@ -289,7 +289,7 @@ impl<'a> Session<'a> {
             let offset = random.random_range(0..OTHER_UNITS) * UNIT_BYTES as u64;
             let written = {
                 let mut volume = self.drive.volume();
-                let file = volume.lookup(OTHER_DATA).expect("it was made durable before the first cut");
+                let file = volume.find(OTHER_DATA).expect("it was made durable before the first cut");
                 volume.write(file, offset, &unit)
             };
             written.map_err(|error| self.stop("writing other data", error))?;

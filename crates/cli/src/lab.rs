@@ -1,0 +1,94 @@
+//! `tantalum lab`.
+
+use std::env;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use tantalum_lab::experiments::{self, Outcomes, Settings};
+use tantalum_lab::report;
+use tantalum_lab::table::{Align, Table};
+
+use crate::failure::Failure;
+use crate::{interrupt, output};
+
+/// What to do.
+#[derive(Subcommand, Debug)]
+pub enum LabAction {
+    /// Which experiments there are
+    List,
+    /// Run experiments, one after the other
+    Run(RunOptions),
+}
+
+/// `tantalum lab run`.
+#[derive(Args, Debug)]
+pub struct RunOptions {
+    /// Which, as `tantalum lab list` names them
+    #[arg(required = true, value_name = "NAME")]
+    pub names: Vec<String>,
+
+    /// How large, as a share of the full set-up [default: each experiment's]
+    #[arg(long, value_name = "S", allow_negative_numbers = true)]
+    pub scale: Option<f64>,
+
+    /// Where all randomness comes from
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+
+    /// Write a report with plots, one HTML page
+    #[arg(long, value_name = "FILE.html")]
+    pub report: Option<PathBuf>,
+
+    /// Print one JSON object instead of tables
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Lists or runs.
+pub fn run(action: &LabAction) -> Result<(), Failure> {
+    match action {
+        LabAction::List => list(),
+        LabAction::Run(options) => run_all(options),
+    }
+}
+
+fn list() -> Result<(), Failure> {
+    let mut table = Table::new(&[
+        ("name", Align::Left),
+        ("needs", Align::Left),
+        ("scale", Align::Right),
+        ("what it shows", Align::Left),
+    ]);
+    for experiment in experiments::ALL {
+        table.push(vec![
+            experiment.name.to_owned(),
+            experiment.needs.to_owned(),
+            experiment.scale.to_string(),
+            experiment.about.to_owned(),
+        ]);
+    }
+    output::print(&table.render())
+}
+
+fn run_all(options: &RunOptions) -> Result<(), Failure> {
+    let chosen = options.names.iter().map(|name| experiments::find(name)).collect::<Result<Vec<_>, _>>()?;
+    if let Some(path) = &options.report {
+        report::check_place(path)?;
+    }
+    let program = env::current_exe().map_err(|error| Failure::OwnProgram { error })?;
+    let settings = Settings { scale: options.scale, seed: options.seed, program };
+    let monitor = interrupt::monitor();
+    let mut outcomes = Outcomes { command: "lab run", experiments: Vec::new() };
+    for experiment in chosen {
+        let outcome = experiments::run(experiment, &settings, &monitor)?;
+        if !options.json {
+            let gap = if outcomes.experiments.is_empty() { "" } else { "\n" };
+            output::print(&format!("{gap}{}", experiments::of_experiment(&outcome)))?;
+        }
+        outcomes.experiments.push(outcome);
+    }
+    if let Some(path) = &options.report {
+        report::write_experiments(&outcomes.experiments, path)?;
+    }
+    if options.json { output::print_json(&outcomes) } else { Ok(()) }
+}

@@ -1,0 +1,184 @@
+//! `tantalum mount`.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+
+use clap::Args;
+use nix::unistd::{getegid, geteuid};
+use tantalum::{Device, DeviceError, Status};
+use tantalum_fuse::{Ending, Mounted, Options, Pacing};
+use tantalum_volume::{FileId, MetadataChange, Volume};
+
+use crate::drive::ProfileOptions;
+use crate::failure::Failure;
+use crate::output;
+use crate::size::Size;
+
+/// Bytes of the volume's page cache: half of it may be writes that nobody synced.
+const CACHE_BYTES: u64 = 256 << 20;
+
+/// The most threads that are started without being asked for.
+const MOST_THREADS: usize = 8;
+
+/// What the process in the background says once the volume is mounted.
+const MOUNTED: &str = "mounted";
+
+/// `tantalum mount`.
+#[derive(Args, Debug)]
+pub struct MountOptions {
+    /// The image file of the drive
+    pub image: PathBuf,
+
+    /// The folder to mount on; it must be empty
+    pub folder: PathBuf,
+
+    /// Return once the volume is mounted, and go on in the background
+    #[arg(long)]
+    pub background: bool,
+
+    /// Whether programs meet the drive's latencies: real, or none to answer as fast as this machine can
+    #[arg(long, value_name = "real|none", default_value = "real")]
+    pub time: Pacing,
+
+    /// Make the image first; it must not exist
+    #[arg(long)]
+    pub create: bool,
+
+    /// Make an empty volume on the drive; what the drive holds is lost
+    #[arg(long)]
+    pub format: bool,
+
+    /// The drive to make: a name that `tantalum create --help` lists, or a TOML file [default: tlc-nvme]
+    #[arg(long, value_name = "NAME|FILE", requires = "create")]
+    pub profile: Option<String>,
+
+    /// Its logical capacity, as in 512M, 1GiB or 1TiB [default: the profile's]
+    #[arg(long, value_name = "SIZE", requires = "create")]
+    pub capacity: Option<Size>,
+
+    /// Write a block even if the same bytes were written shortly before, instead of sharing it
+    #[arg(long)]
+    pub no_remap_duplicates: bool,
+
+    /// Threads that take the kernel's requests [default: one for each processor, 2 to 8]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub threads: Option<u16>,
+
+    /// Said to the process in the background
+    #[arg(long, hide = true)]
+    pub detached: bool,
+}
+
+/// Mounts the volume and stays until it is unmounted.
+pub fn run(options: &MountOptions) -> Result<(), Failure> {
+    if options.background {
+        return run_in_background(options);
+    }
+    if options.detached {
+        // A process that was just started leads no group, so this cannot fail.
+        let _ = nix::unistd::setsid();
+    }
+    let mount_options = Options {
+        image: options.image.clone(),
+        folder: options.folder.clone(),
+        pacing: options.time,
+        threads: options.threads.map_or_else(default_threads, usize::from),
+    };
+    // What can be refused before a drive is made or recovered is.
+    mount_options.check()?;
+    let mut volume = open(options)?;
+    volume.set_remap_duplicates(!options.no_remap_duplicates);
+    let mounted = Mounted::mount(volume, &mount_options)?;
+    let stopper = mounted.stopper();
+    // If there is no handler to be had a signal ends the process: the next mount recovers.
+    let _ = ctrlc::set_handler(move || stopper.stop());
+    announce(options)?;
+    match mounted.wait()? {
+        Ending::Closed => {}
+        Ending::PowerLost => output::complain("the drive had lost power; the next mount recovers"),
+    }
+    Ok(())
+}
+
+fn announce(options: &MountOptions) -> Result<(), Failure> {
+    if options.detached {
+        return output::print(&format!("{MOUNTED}\n"));
+    }
+    output::print(&format!(
+        "{} is mounted on {} until Ctrl-C or `tantalum unmount`\n",
+        options.image.display(),
+        options.folder.display()
+    ))
+}
+
+fn default_threads() -> usize {
+    thread::available_parallelism().map_or(2, usize::from).clamp(2, MOST_THREADS)
+}
+
+/// The drive, made or opened, and its volume, made or opened.
+fn open(options: &MountOptions) -> Result<Volume, Failure> {
+    let path = &options.image;
+    let mut device = device(options)?;
+    let volume_failure = |error| Failure::Volume { path: path.clone(), error };
+    if options.create || options.format {
+        let mut volume = Volume::format(device, CACHE_BYTES).map_err(volume_failure)?;
+        // An ordinary user's mount is for that user alone.
+        let (owner, group) = (Some(geteuid().as_raw()), Some(getegid().as_raw()));
+        let mine = MetadataChange { owner, group, ..MetadataChange::default() };
+        volume.change_metadata(FileId::ROOT, &mine).map_err(volume_failure)?;
+        return Ok(volume);
+    }
+    if !Volume::is_formatted(&mut device).map_err(volume_failure)? {
+        let now_ns = device.time_ns();
+        device.shutdown(now_ns).map_err(|status| shutdown_failure(path, status))?;
+        return Err(Failure::NoVolume { path: path.clone() });
+    }
+    Volume::mount(device, CACHE_BYTES).map_err(volume_failure)
+}
+
+fn device(options: &MountOptions) -> Result<Device, Failure> {
+    let path = &options.image;
+    let image_failure = |error: DeviceError| Failure::Image { path: path.clone(), error };
+    if !options.create {
+        return Device::open(path).map_err(image_failure);
+    }
+    let profile = options.profile.clone().unwrap_or_else(|| "tlc-nvme".to_owned());
+    let profile = ProfileOptions { profile, capacity: options.capacity }.load(None, None)?;
+    Device::create(path, &profile).map_err(image_failure)
+}
+
+fn shutdown_failure(path: &Path, status: Status) -> Failure {
+    Failure::Shutdown { path: path.to_path_buf(), status }
+}
+
+/// Starts this command again as a process of its own, and waits until it has mounted the volume or failed.
+fn run_in_background(options: &MountOptions) -> Result<(), Failure> {
+    let program = std::env::current_exe().map_err(Failure::Background)?;
+    let arguments = std::env::args_os().skip(1).filter(|argument| argument != "--background");
+    let mut child = Command::new(program)
+        .args(arguments)
+        .arg("--detached")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(Failure::Background)?;
+    let mut said = String::new();
+    let stdout = child.stdout.take().expect("a pipe was asked for");
+    BufReader::new(stdout).read_line(&mut said).map_err(Failure::Background)?;
+    if said.trim_end() == MOUNTED {
+        return output::print(&format!(
+            "{} is mounted on {} by process {}\n",
+            options.image.display(),
+            options.folder.display(),
+            child.id()
+        ));
+    }
+    let mut message = String::new();
+    let mut stderr = child.stderr.take().expect("a pipe was asked for");
+    let _ = stderr.read_to_string(&mut message);
+    let _ = child.wait();
+    Err(Failure::BackgroundEnded { message: message.trim_end().to_owned() })
+}

@@ -1,0 +1,276 @@
+//! MariaDB and PostgreSQL on a mounted drive that loses power while they work: each restarts, recovers, and has
+//! every commit that a client was told of.
+//!
+//! Clients insert numbered rows, each with an update of a counter in the same transaction, and remember the last
+//! number that was acknowledged. Power goes at a random flash operation. After recovery the rows of each client must
+//! run from 1 without a gap to that number at least, and the counter must agree with the last row.
+//!
+//! Needs mariadb-server, postgresql and /dev/fuse, hence the feature:
+//! `cargo test --release -p tantalum-cli --features e2e --test servers_survive_power_cuts`.
+//! `TANTALUM_CUTS` is the number of cuts, `TANTALUM_SEED` where all randomness comes from.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use mysql::prelude::Queryable;
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use tantalum::{Device, Profile};
+use tantalum_lab::servers::{
+    MariaDb, MariaDbOptions, Mount, MountOptions, Place, PlainFolder, Postgresql, PostgresqlOptions,
+};
+use tantalum_volume::Volume;
+
+const CLIENTS: u64 = 4;
+
+/// Flash operations until power goes, at most.
+const MOST_OPERATIONS: u64 = 3000;
+
+/// How long a life may be before power is cut whatever the drive has done.
+const LONGEST_LIFE: Duration = Duration::from_secs(20);
+
+const PAYLOAD_BYTES: usize = 700;
+
+const SCHEMA: [&str; 2] = [
+    "CREATE TABLE journal (client INT NOT NULL, number BIGINT NOT NULL, payload VARCHAR(1000) NOT NULL, \
+     PRIMARY KEY (client, number))",
+    "CREATE TABLE counters (client INT NOT NULL PRIMARY KEY, number BIGINT NOT NULL)",
+];
+
+/// A client's connection: one transaction for each number.
+trait Connection: Send {
+    fn commit(&mut self, client: u64, number: u64, payload: &str) -> Result<(), String>;
+    /// Rows, the greatest number, bytes of all payloads, and the counter.
+    fn state(&mut self, client: u64) -> (u64, u64, u64, u64);
+}
+
+/// A server on a folder.
+trait Server {
+    fn connect(&self) -> Box<dyn Connection>;
+    fn abandon(self: Box<Self>);
+}
+
+/// How a server is made and started.
+struct Kind {
+    install: fn(&Path),
+    start: fn(&Path, &Path) -> Box<dyn Server>,
+    make_schema: fn(&Path, &Path),
+}
+
+fn mariadb_options() -> MariaDbOptions {
+    MariaDbOptions {
+        page_bytes: 16_384,
+        buffer_bytes: 8 << 20,
+        doublewrite: true,
+        log_folder: None,
+        durable: true,
+    }
+}
+
+struct OnMariaDb(MariaDb);
+
+impl Server for OnMariaDb {
+    fn connect(&self) -> Box<dyn Connection> {
+        Box::new(self.0.connect(Some("test")).unwrap())
+    }
+
+    fn abandon(self: Box<Self>) {
+        self.0.abandon();
+    }
+}
+
+impl Connection for mysql::Conn {
+    fn commit(&mut self, client: u64, number: u64, payload: &str) -> Result<(), String> {
+        let mut run = |text: String| self.query_drop(text).map_err(|error| error.to_string());
+        run("START TRANSACTION".into())?;
+        run(format!("INSERT INTO journal VALUES ({client}, {number}, '{payload}')"))?;
+        run(format!("UPDATE counters SET number = {number} WHERE client = {client}"))?;
+        run("COMMIT".into())
+    }
+
+    fn state(&mut self, client: u64) -> (u64, u64, u64, u64) {
+        let rows = format!(
+            "SELECT COUNT(*), COALESCE(MAX(number), 0), CAST(COALESCE(SUM(LENGTH(payload)), 0) AS UNSIGNED) \
+             FROM journal WHERE client = {client}"
+        );
+        let (count, last, bytes) = self.query_first(rows).unwrap().unwrap();
+        let counter = format!("SELECT number FROM counters WHERE client = {client}");
+        (count, last, bytes, self.query_first(counter).unwrap().unwrap())
+    }
+}
+
+struct OnPostgresql(Postgresql);
+
+impl Server for OnPostgresql {
+    fn connect(&self) -> Box<dyn Connection> {
+        Box::new(self.0.connect("postgres").unwrap())
+    }
+
+    fn abandon(self: Box<Self>) {
+        self.0.abandon();
+    }
+}
+
+impl Connection for postgres::Client {
+    fn commit(&mut self, client: u64, number: u64, payload: &str) -> Result<(), String> {
+        self.batch_execute(&format!(
+            "BEGIN; INSERT INTO journal VALUES ({client}, {number}, '{payload}'); \
+             UPDATE counters SET number = {number} WHERE client = {client}; COMMIT"
+        ))
+        .map_err(|error| error.to_string())
+    }
+
+    fn state(&mut self, client: u64) -> (u64, u64, u64, u64) {
+        let rows = format!(
+            "SELECT COUNT(*), COALESCE(MAX(number), 0), COALESCE(SUM(LENGTH(payload)), 0)::BIGINT \
+             FROM journal WHERE client = {client}"
+        );
+        let row = self.query_one(&rows, &[]).unwrap();
+        let counter = format!("SELECT number FROM counters WHERE client = {client}");
+        let number = |value: i64| u64::try_from(value).unwrap();
+        let counter = number(self.query_one(&counter, &[]).unwrap().get(0));
+        (number(row.get(0)), number(row.get(1)), number(row.get(2)), counter)
+    }
+}
+
+const MARIADB: Kind = Kind {
+    install: |data| MariaDb::install(data, &mariadb_options()).unwrap(),
+    start: |data, beside| Box::new(OnMariaDb(MariaDb::start(data, beside, &mariadb_options()).unwrap())),
+    make_schema: |data, beside| {
+        let server = MariaDb::start(data, beside, &mariadb_options()).unwrap();
+        let mut connection = server.connect(None).unwrap();
+        connection.query_drop("CREATE DATABASE test").unwrap();
+        connection.query_drop("USE test").unwrap();
+        SCHEMA.iter().for_each(|table| connection.query_drop(table).unwrap());
+        for client in 0..CLIENTS {
+            connection.query_drop(format!("INSERT INTO counters VALUES ({client}, 0)")).unwrap();
+        }
+        drop(connection);
+        server.stop();
+    },
+};
+
+fn postgresql_options() -> PostgresqlOptions {
+    PostgresqlOptions { buffer_bytes: 4 << 20, full_page_writes: true, checkpoint_seconds: 30 }
+}
+
+const POSTGRESQL: Kind = Kind {
+    install: |data| Postgresql::install(data).unwrap(),
+    start: |data, beside| {
+        Box::new(OnPostgresql(Postgresql::start(data, beside, &postgresql_options()).unwrap()))
+    },
+    make_schema: |data, beside| {
+        let server = Postgresql::start(data, beside, &postgresql_options()).unwrap();
+        let mut connection = server.connect("postgres").unwrap();
+        SCHEMA.iter().for_each(|table| connection.batch_execute(table).unwrap());
+        for client in 0..CLIENTS {
+            connection.batch_execute(&format!("INSERT INTO counters VALUES ({client}, 0)")).unwrap();
+        }
+        drop(connection);
+        server.stop();
+    },
+};
+
+fn number_from(variable: &str, default: u64) -> u64 {
+    env::var(variable).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{variable} is {text}")))
+}
+
+/// Lives of one server on one drive, each ended by a power cut.
+fn survives(kind: &Kind) {
+    let (cuts, seed) = (number_from("TANTALUM_CUTS", 5), number_from("TANTALUM_SEED", 1));
+    println!("{cuts} power cuts, seed {seed}");
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let folder = PlainFolder::new().unwrap();
+    let image = folder.folder().join("drive.img");
+    let mut profile = Profile::load("tlc-nvme").unwrap();
+    profile.capacity_bytes = 2 << 30;
+    let device =
+        Volume::format(Device::create(&image, &profile).unwrap(), 16 << 20).unwrap().unmount().unwrap();
+    let now_ns = device.time_ns();
+    device.shutdown(now_ns).unwrap();
+
+    let mount = mounted(&folder, &image);
+    let data = mount.folder().join("data");
+    (kind.install)(&data);
+    (kind.make_schema)(&data, folder.folder());
+    mount.unmount().unwrap();
+
+    let acknowledged: Vec<AtomicU64> = (0..CLIENTS).map(|_| AtomicU64::new(0)).collect();
+    for cut in 1..=cuts {
+        let mount = mounted(&folder, &image);
+        let server = (kind.start)(&data, folder.folder());
+        verify(server.as_ref(), &acknowledged, cut);
+        let operations = random.random_range(1..=MOST_OPERATIONS);
+        mount.cut(Some(operations), random.random()).unwrap();
+        live(server, &mount, &acknowledged);
+        mount.unmount().unwrap();
+    }
+    let mount = mounted(&folder, &image);
+    let server = (kind.start)(&data, folder.folder());
+    verify(server.as_ref(), &acknowledged, cuts + 1);
+    server.abandon();
+    mount.unmount().unwrap();
+    let commits: u64 = acknowledged.iter().map(|last| last.load(Ordering::Relaxed)).sum();
+    println!("{commits} commits acknowledged over {cuts} power cuts, all there");
+    assert!(commits > cuts, "the servers hardly did anything: {commits} commits");
+}
+
+fn mounted(folder: &PlainFolder, image: &Path) -> Mount {
+    let options = MountOptions { real_time: false, remap_duplicates: true };
+    let program = PathBuf::from(env!("CARGO_BIN_EXE_tantalum"));
+    Mount::new(&program, image, &folder.folder().join("mount"), options).unwrap()
+}
+
+/// Clients commit until power is gone; then the server goes as well.
+fn live(server: Box<dyn Server>, mount: &Mount, acknowledged: &[AtomicU64]) {
+    let payload = "x".repeat(PAYLOAD_BYTES);
+    thread::scope(|scope| {
+        for (client, last) in acknowledged.iter().enumerate() {
+            let (mut connection, payload) = (server.connect(), &payload);
+            scope.spawn(move || {
+                let client = client as u64;
+                // what was not acknowledged may be there nevertheless
+                let mut number = connection.state(client).1 + 1;
+                while connection.commit(client, number, payload).is_ok() {
+                    last.store(number, Ordering::Relaxed);
+                    number += 1;
+                }
+            });
+        }
+        let start = Instant::now();
+        while mount.has_power().unwrap() && start.elapsed() < LONGEST_LIFE {
+            thread::sleep(Duration::from_millis(100));
+        }
+        if mount.has_power().unwrap() {
+            mount.cut(None, 0).unwrap();
+        }
+        server.abandon();
+    });
+}
+
+fn verify(server: &dyn Server, acknowledged: &[AtomicU64], cut: u64) {
+    let mut connection = server.connect();
+    for (client, last) in acknowledged.iter().enumerate() {
+        let acknowledged = last.load(Ordering::Relaxed);
+        let (rows, greatest, bytes, counter) = connection.state(client as u64);
+        let state =
+            format!("before cut {cut}, client {client}: {rows} rows to {greatest}, counter {counter}");
+        assert!(greatest >= acknowledged, "{state}; {acknowledged} was acknowledged");
+        assert_eq!(rows, greatest, "{state}: rows are missing");
+        assert_eq!(counter, greatest, "{state}: half a transaction");
+        assert_eq!(bytes, rows * PAYLOAD_BYTES as u64, "{state}: {bytes} bytes");
+    }
+}
+
+#[test]
+fn mariadb_has_every_acknowledged_commit() {
+    survives(&MARIADB);
+}
+
+#[test]
+fn postgresql_has_every_acknowledged_commit() {
+    survives(&POSTGRESQL);
+}

@@ -1,0 +1,131 @@
+//! From a request to its answer: takes the mutex, lets the volume work, gives the mutex back, answers in time.
+
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use fuser::{Errno, INodeNo, ReplyData, ReplyIoctl};
+use parking_lot::Mutex;
+use tantalum::Nanoseconds;
+
+use crate::answer::Answer;
+use crate::convert::inode_number;
+use crate::host::{Done, Host, Outcome};
+use crate::pace::Pace;
+
+/// Buffers for reads that wait to be used again.
+const SPARE_BUFFERS: usize = 32;
+
+/// A volume that is mounted, or was until it was closed.
+pub(crate) struct Front {
+    host: Mutex<Option<Host>>,
+    pub pace: Pace,
+    buffers: Mutex<Vec<Vec<u8>>>,
+    /// Answers of ioctls go out by a thread of their own, see [`Changed`].
+    pub changed: Mutex<Option<Sender<Changed>>>,
+}
+
+/// An ioctl that changed files past the kernel: what it has cached of them is to be dropped, and then the answer may
+/// go out. Dropping may have to wait for reads that the kernel has sent already, so it is no work for a thread that
+/// answers them.
+pub(crate) struct Changed {
+    pub files: Vec<INodeNo>,
+    pub reply: ReplyIoctl,
+    pub out: Vec<u8>,
+}
+
+impl Front {
+    pub fn new(host: Host, pace: Pace) -> Front {
+        Front { host: Mutex::new(Some(host)), pace, buffers: Mutex::default(), changed: Mutex::new(None) }
+    }
+
+    /// Does something on the volume. Without power, and when the volume is closed, the answer is `EIO`.
+    pub fn with<T>(&self, request: impl FnOnce(&mut Host) -> Outcome<T>) -> (Outcome<T>, Nanoseconds) {
+        let mut guard = self.host.lock();
+        let Some(host) = guard.as_mut() else { return (Err(Errno::EIO.into()), 0) };
+        if !host.volume.device().has_power() {
+            return (Err(Errno::EIO.into()), 0);
+        }
+        self.pace.begin(&mut host.volume);
+        let outcome = request(host);
+        if !host.volume.device().has_power() {
+            self.pace.lose_power();
+        }
+        (outcome, host.volume.now_ns())
+    }
+
+    /// The drive loses power, at once or at a flash operation to come. Whether it has power still; none if the volume
+    /// is closed.
+    pub fn cut(&self, after_flash_operations: Option<u64>) -> Option<bool> {
+        self.look(|host| {
+            self.pace.begin(&mut host.volume);
+            let now_ns = host.volume.now_ns();
+            let device = host.volume.device_mut();
+            match after_flash_operations {
+                Some(operations) => device.cut_after(Some(operations)),
+                None => device.cut_power(now_ns),
+            }
+            let has_power = device.has_power();
+            if !has_power {
+                self.pace.lose_power();
+            }
+            has_power
+        })
+    }
+
+    /// Looks at the volume, in whatever state it is; none if it is closed.
+    pub fn look<T>(&self, look: impl FnOnce(&mut Host) -> T) -> Option<T> {
+        self.host.lock().as_mut().map(look)
+    }
+
+    /// Takes the volume away: every request fails from now on.
+    pub fn take(&self) -> Option<Host> {
+        self.host.lock().take()
+    }
+
+    /// Does something on the volume and answers.
+    pub fn serve<A: Answer>(&self, reply: A, request: impl FnOnce(&mut Host) -> Outcome<A::Value>) {
+        let (outcome, done_ns) = self.with(request);
+        self.pace.finish(done_ns, outcome, move |outcome| reply.send(outcome));
+    }
+
+    /// Reads and answers with what there was.
+    pub fn read(self: &Arc<Self>, inode: INodeNo, offset: u64, bytes: usize, reply: ReplyData) {
+        let mut buffer = self.buffers.lock().pop().unwrap_or_default();
+        if buffer.len() < bytes {
+            buffer.resize(bytes, 0);
+        }
+        let (outcome, done_ns) = self.with(|host| host.read(inode, offset, &mut buffer[..bytes]));
+        let front = Arc::clone(self);
+        self.pace.finish(done_ns, outcome, move |outcome| {
+            match outcome {
+                Ok(bytes) => reply.data(&buffer[..bytes]),
+                Err(refusal) => reply.error(refusal.0),
+            }
+            front.keep(buffer);
+        });
+    }
+
+    fn keep(&self, buffer: Vec<u8>) {
+        let mut buffers = self.buffers.lock();
+        if buffers.len() < SPARE_BUFFERS {
+            buffers.push(buffer);
+        }
+    }
+
+    /// Does an ioctl and answers when the kernel has dropped what it had cached of changed files.
+    pub fn ioctl(&self, reply: ReplyIoctl, request: impl FnOnce(&mut Host) -> Outcome<Done>) {
+        let (outcome, done_ns) = self.with(request);
+        let changed = self.changed.lock().clone();
+        self.pace.finish(done_ns, outcome, move |outcome| match outcome {
+            Err(refusal) => reply.error(refusal.0),
+            Ok(done) => {
+                let files = done.changed.into_iter().map(inode_number).collect();
+                match changed {
+                    // If the thread has ended so has the mount, and nobody waits for the answer.
+                    Some(sender) => drop(sender.send(Changed { files, reply, out: done.out })),
+                    None => reply.error(Errno::EIO),
+                }
+            }
+        });
+    }
+}

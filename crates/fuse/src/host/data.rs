@@ -1,0 +1,107 @@
+//! Requests for what is in files.
+
+use fuser::{Errno, INodeNo, OpenFlags};
+use nix::libc;
+use tantalum::UNIT_BYTES;
+use tantalum_volume::{FileId, MetadataChange};
+
+use super::{Host, Outcome};
+use crate::convert::{file_of, now};
+
+/// One answer counts bytes in 32 bits; programs ask again for what is left.
+const MOST_COPIED: u64 = 1 << 31;
+
+impl Host {
+    /// Reads into `data`, and returns how many bytes there were. What is not dirty in the volume's page cache comes
+    /// from the drive: the kernel has a cache of its own.
+    pub fn read(&mut self, inode: INodeNo, offset: u64, data: &mut [u8]) -> Outcome<usize> {
+        let file = file_of(inode)?;
+        let bytes = match is_whole_units(offset, data.len()) {
+            true => self.volume.read_direct(file, offset, data)?,
+            false => self.volume.read(file, offset, data)?,
+        };
+        Ok(bytes)
+    }
+
+    pub fn write(
+        &mut self,
+        inode: INodeNo,
+        offset: u64,
+        data: &[u8],
+        flags: OpenFlags,
+        ends_privileges: bool,
+    ) -> Outcome<u32> {
+        let file = file_of(inode)?;
+        if ends_privileges {
+            self.end_privileges(file)?;
+        }
+        if flags.0 & libc::O_DIRECT != 0 && is_whole_units(offset, data.len()) {
+            self.volume.write_direct(file, offset, data)?;
+        } else {
+            self.volume.write(file, offset, data)?;
+        }
+        self.note_write(file)?;
+        if flags.0 & libc::O_SYNC == libc::O_SYNC {
+            self.volume.sync(file)?;
+        } else if flags.0 & libc::O_DSYNC != 0 {
+            self.volume.sync_data(file)?;
+        }
+        Ok(data.len() as u32)
+    }
+
+    pub fn note_write(&mut self, file: FileId) -> Outcome<()> {
+        let now = Some(now());
+        let change = MetadataChange { modified: now, changed: now, ..MetadataChange::default() };
+        Ok(self.volume.change_metadata(file, &change)?)
+    }
+
+    pub fn sync(&mut self, inode: INodeNo, data_only: bool) -> Outcome<()> {
+        let file = file_of(inode)?;
+        if data_only {
+            self.volume.sync_data(file)?
+        } else {
+            self.volume.sync(file)?
+        }
+        Ok(())
+    }
+
+    pub fn allocate(&mut self, inode: INodeNo, offset: u64, bytes: u64, mode: i32) -> Outcome<()> {
+        let file = file_of(inode)?;
+        let keep_size = mode & libc::FALLOC_FL_KEEP_SIZE != 0;
+        match mode & !libc::FALLOC_FL_KEEP_SIZE {
+            0 => self.volume.allocate(file, offset, bytes, keep_size)?,
+            libc::FALLOC_FL_PUNCH_HOLE if keep_size => self.volume.punch_hole(file, offset, bytes)?,
+            libc::FALLOC_FL_ZERO_RANGE => self.volume.zero_range(file, offset, bytes, keep_size)?,
+            _ => return Err(Errno::EOPNOTSUPP.into()),
+        }
+        self.note_write(file)
+    }
+
+    pub fn seek(&mut self, inode: INodeNo, from: i64, whence: i32) -> Outcome<i64> {
+        let file = file_of(inode)?;
+        let from = u64::try_from(from).map_err(|_| Errno::ENXIO)?;
+        let found = match whence {
+            libc::SEEK_DATA => self.volume.seek_data(file, from)?,
+            libc::SEEK_HOLE => self.volume.seek_hole(file, from)?,
+            _ => return Err(Errno::EINVAL.into()),
+        };
+        Ok(found.ok_or(Errno::ENXIO)? as i64)
+    }
+
+    pub fn copy(
+        &mut self,
+        (from, from_offset): (INodeNo, u64),
+        (to, to_offset): (INodeNo, u64),
+        bytes: u64,
+    ) -> Outcome<u32> {
+        let (from, to) = (file_of(from)?, file_of(to)?);
+        let bytes = bytes.min(MOST_COPIED);
+        let copied = self.volume.copy_range(from, from_offset, to, to_offset, bytes)?;
+        self.note_write(to)?;
+        Ok(copied as u32)
+    }
+}
+
+fn is_whole_units(offset: u64, bytes: usize) -> bool {
+    offset.is_multiple_of(UNIT_BYTES as u64) && bytes.is_multiple_of(UNIT_BYTES) && bytes > 0
+}

@@ -1,0 +1,92 @@
+//! Requests for what is in folders.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use fuser::{FileType, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
+use tantalum_volume::FileId;
+
+use super::{Host, Outcome};
+use crate::answer::{BELIEVED, GENERATION};
+use crate::convert::{attributes, file_of, file_type, inode_number};
+
+/// A folder begins with itself and the folder above it; the volume's own cookies come behind these.
+const OWN_COOKIES: u64 = 2;
+
+/// Entries looked at together: the volume is not changed while they are.
+const ENTRIES: usize = 256;
+
+/// An entry as the kernel takes it.
+struct Entry {
+    offset: u64,
+    name: Vec<u8>,
+    file: FileId,
+    kind: FileType,
+}
+
+impl Host {
+    pub fn read_folder(&mut self, inode: INodeNo, offset: u64, reply: &mut ReplyDirectory) -> Outcome<()> {
+        self.each_entry(inode, offset, |_, entry| {
+            let name = OsStr::from_bytes(&entry.name);
+            Ok(reply.add(inode_number(entry.file), entry.offset, entry.kind, name))
+        })
+    }
+
+    /// As [`Host::read_folder`], with what the kernel would ask for next. It holds a reference to each file but
+    /// the first two.
+    pub fn read_folder_plus(
+        &mut self,
+        inode: INodeNo,
+        offset: u64,
+        reply: &mut ReplyDirectoryPlus,
+    ) -> Outcome<()> {
+        self.each_entry(inode, offset, |host, entry| {
+            let attributes = attributes(entry.file, &host.volume.metadata(entry.file)?);
+            let (number, name) = (inode_number(entry.file), OsStr::from_bytes(&entry.name));
+            let is_full = reply.add(number, entry.offset, name, &BELIEVED, &attributes, GENERATION);
+            if !is_full && entry.offset > OWN_COOKIES {
+                host.tell(entry.file)?;
+            }
+            Ok(is_full)
+        })
+    }
+
+    /// Gives entries behind `offset` to `take`, until that says that there is no more room.
+    fn each_entry(
+        &mut self,
+        inode: INodeNo,
+        mut offset: u64,
+        mut take: impl FnMut(&mut Host, Entry) -> Outcome<bool>,
+    ) -> Outcome<()> {
+        let folder = file_of(inode)?;
+        loop {
+            let entries = self.entries(folder, offset)?;
+            let Some(last) = entries.last() else { return Ok(()) };
+            offset = last.offset;
+            for entry in entries {
+                if take(self, entry)? {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn entries(&self, folder: FileId, offset: u64) -> Outcome<Vec<Entry>> {
+        let own = [(folder, &b"."[..]), (self.volume.parent(folder)?, &b".."[..])];
+        let own = (1..).zip(own).filter(|(own_offset, _)| *own_offset > offset);
+        let own = own.map(|(offset, (file, name))| Entry {
+            offset,
+            name: name.to_vec(),
+            file,
+            kind: FileType::Directory,
+        });
+        let behind = self.volume.read_folder(folder, offset.saturating_sub(OWN_COOKIES))?;
+        let behind = behind.map(|entry| Entry {
+            offset: entry.cookie + OWN_COOKIES,
+            name: entry.name.to_vec(),
+            file: entry.file,
+            kind: file_type(entry.kind),
+        });
+        Ok(own.chain(behind).take(ENTRIES).collect())
+    }
+}

@@ -1,0 +1,225 @@
+//! Folders on which volumes are mounted: whether one will do, what is mounted on one, unmounting.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use nix::errno::Errno;
+use nix::mount::{MntFlags, umount2};
+use nix::sys::statfs::statfs;
+
+/// What the mount table calls the source of a mounted volume: this, and the image's path.
+pub(crate) const SOURCE: &str = "tantalum:";
+
+/// Why a folder will not do, or cannot be unmounted.
+#[derive(Debug, thiserror::Error)]
+pub enum MountPointError {
+    /// No folder.
+    #[error("{}: {error}; make the folder first", path.display())]
+    Missing {
+        /// What was given.
+        path: PathBuf,
+        /// Why it cannot be looked at.
+        error: io::Error,
+    },
+    /// Not a folder.
+    #[error("{} is not a folder", path.display())]
+    NotAFolder {
+        /// What was given.
+        path: PathBuf,
+    },
+    /// Something would be hidden.
+    #[error("{} is not empty; mount on an empty folder", path.display())]
+    NotEmpty {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A volume is there already.
+    #[error("image {} is mounted on {} already; `tantalum unmount` it first", image.display(), path.display())]
+    Mounted {
+        /// The folder.
+        path: PathBuf,
+        /// What is mounted on it.
+        image: PathBuf,
+    },
+    /// Nothing to unmount.
+    #[error("no Tantalum volume is mounted on {}", path.display())]
+    NotMounted {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// Files are in use.
+    #[error("{} is in use: a program has files open there or works in it", path.display())]
+    Busy {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The system refused.
+    #[error("{} could not be unmounted: {why}", path.display())]
+    Refused {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+}
+
+/// A line of the mount table.
+struct MountedImage {
+    folder: PathBuf,
+    image: PathBuf,
+}
+
+/// The mounted volumes, in the order in which they were mounted.
+fn mounted_images() -> Vec<MountedImage> {
+    let table = fs::read("/proc/self/mounts").unwrap_or_default();
+    let lines = table.split(|&byte| byte == b'\n');
+    lines.filter_map(mounted_image).collect()
+}
+
+fn mounted_image(line: &[u8]) -> Option<MountedImage> {
+    let mut fields = line.split(|&byte| byte == b' ');
+    let (source, folder) = (unescaped(fields.next()?), unescaped(fields.next()?));
+    let image = source.strip_prefix(SOURCE.as_bytes())?;
+    let path = |bytes: &[u8]| PathBuf::from(OsString::from_vec(bytes.to_vec()));
+    Some(MountedImage { folder: path(&folder), image: path(image) })
+}
+
+/// The mount table writes blanks and the like as a backslash and three octal digits.
+fn unescaped(field: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&first, behind)) = rest.split_first() {
+        let digits = behind.get(..3).filter(|_| first == b'\\');
+        let byte = digits.and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok());
+        bytes.push(byte.unwrap_or(first));
+        rest = if byte.is_some() { &behind[3..] } else { behind };
+    }
+    bytes
+}
+
+/// A path without symbolic links, though what is mounted on it may no longer answer.
+fn real_path(folder: &Path) -> PathBuf {
+    if let Ok(path) = folder.canonicalize() {
+        return path;
+    }
+    let (above, name) = (folder.parent(), folder.file_name());
+    let above = above.map(|above| if above == Path::new("") { Path::new(".") } else { above });
+    match (above.and_then(|above| above.canonicalize().ok()), name) {
+        (Some(above), Some(name)) => above.join(name),
+        _ => folder.to_path_buf(),
+    }
+}
+
+/// The image whose volume is mounted on a folder.
+pub fn image_mounted_on(folder: &Path) -> Option<PathBuf> {
+    let folder = real_path(folder);
+    mounted_images().into_iter().rev().find(|mounted| mounted.folder == folder).map(|mounted| mounted.image)
+}
+
+/// The folder on which an image's volume is mounted.
+pub fn mount_point_of(image: &Path) -> Option<PathBuf> {
+    let image = image.canonicalize().ok()?;
+    mounted_images().into_iter().find(|mounted| mounted.image == image).map(|mounted| mounted.folder)
+}
+
+/// Whether nobody answers for what is mounted on a folder. The kernel does not cache an answer to this.
+fn is_dead(folder: &Path) -> bool {
+    matches!(statfs(folder), Err(Errno::ENOTCONN | Errno::ECONNABORTED))
+}
+
+/// Whether a volume can be mounted on a folder. Its path without symbolic links. What is left of a mount whose process
+/// was killed is cleared away.
+pub(crate) fn check(folder: &Path) -> Result<PathBuf, MountPointError> {
+    if let Some(image) = image_mounted_on(folder) {
+        if is_dead(folder) {
+            unmount(folder)?;
+            return check(folder);
+        }
+        return Err(MountPointError::Mounted { path: folder.to_path_buf(), image });
+    }
+    let missing = |error| MountPointError::Missing { path: folder.to_path_buf(), error };
+    let path = folder.canonicalize().map_err(missing)?;
+    if !path.is_dir() {
+        return Err(MountPointError::NotAFolder { path });
+    }
+    if fs::read_dir(&path).map_err(missing)?.next().is_some() {
+        return Err(MountPointError::NotEmpty { path });
+    }
+    Ok(path)
+}
+
+/// Unmounts the volume on a folder. Its image is closed a little later.
+pub fn unmount(folder: &Path) -> Result<(), MountPointError> {
+    let path = real_path(folder);
+    if image_mounted_on(&path).is_none() {
+        return Err(MountPointError::NotMounted { path });
+    }
+    match umount2(&path, MntFlags::empty()) {
+        Ok(()) => Ok(()),
+        Err(Errno::EBUSY) => Err(MountPointError::Busy { path }),
+        Err(Errno::EPERM) => unmount_by_helper(path),
+        Err(errno) => Err(MountPointError::Refused { path, why: errno.desc().to_owned() }),
+    }
+}
+
+/// Takes a folder's volume out of the tree of folders though files are in use; they go on until they are closed.
+pub(crate) fn detach(folder: &Path) {
+    // Who may not is unmounted by the helper; if neither works the mount is dead and can be unmounted by anyone.
+    if umount2(folder, MntFlags::MNT_DETACH).is_err() {
+        let _ = Command::new("fusermount3").args(["-u", "-z", "-q"]).arg("--").arg(folder).status();
+    }
+}
+
+/// As an ordinary user.
+fn unmount_by_helper(path: PathBuf) -> Result<(), MountPointError> {
+    let refused = |why: String| MountPointError::Refused { path: path.clone(), why };
+    let output = Command::new("fusermount3").arg("-u").arg("--").arg(&path).output();
+    let output =
+        output.map_err(|error| refused(format!("fusermount3: {error}; install the package fuse3")))?;
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    match output.status.success() {
+        true => Ok(()),
+        false if said.contains("busy") => Err(MountPointError::Busy { path }),
+        false => Err(refused(said)),
+    }
+}
+
+/// What the mount table is to call an image. `fusermount3`, which mounts for ordinary users, parts options at
+/// commas.
+pub(crate) fn source_of(image: &Path, by_helper: bool) -> String {
+    let path = String::from_utf8_lossy(image.as_os_str().as_bytes()).into_owned();
+    let path = if by_helper { path.replace('\\', "\\\\").replace(',', "\\,") } else { path };
+    format!("{SOURCE}{path}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mount_table_is_read_with_its_escapes() {
+        let line = b"tantalum:/data/my\\040drive.tant /mnt/a\\134b fuse rw,nosuid 0 0";
+        let mounted = mounted_image(line).unwrap();
+        assert_eq!(mounted.image, Path::new("/data/my drive.tant"));
+        assert_eq!(mounted.folder, Path::new("/mnt/a\\b"));
+        assert!(mounted_image(b"proc /proc proc rw 0 0").is_none());
+        assert!(mounted_image(b"").is_none());
+        assert_eq!(unescaped(b"a\\04"), b"a\\04", "an escape that ends too early is none");
+    }
+
+    #[test]
+    fn a_folder_must_be_there_and_empty() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(check(folder.path()).unwrap(), folder.path().canonicalize().unwrap());
+        let file = folder.path().join("file");
+        assert!(matches!(check(&file), Err(MountPointError::Missing { .. })));
+        fs::write(&file, "").unwrap();
+        assert!(matches!(check(&file), Err(MountPointError::NotAFolder { .. })));
+        assert!(matches!(check(folder.path()), Err(MountPointError::NotEmpty { .. })));
+        assert!(matches!(unmount(folder.path()), Err(MountPointError::NotMounted { .. })));
+    }
+}

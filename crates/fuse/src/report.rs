@@ -1,0 +1,138 @@
+//! What a drive and its volume tell about themselves: the answer to `tantalum stat`.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use tantalum::{Kind, Smart};
+use tantalum_volume::{Volume, VolumeStatistics};
+
+use crate::pace::Pacing;
+
+/// All that is told.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Report {
+    /// The image.
+    pub image: PathBuf,
+    /// Where it is mounted; none if it is not.
+    pub mounted_on: Option<PathBuf>,
+    /// Whether programs meet the drive's latencies; none if it is not mounted.
+    pub time: Option<Pacing>,
+    /// Whether the drive has power: without, every request fails.
+    pub has_power: bool,
+    /// The drive's profile.
+    pub profile: String,
+    /// Logical capacity in units of 4 KiB.
+    pub capacity_units: u64,
+    /// What the profile says a block can be erased.
+    pub endurance_cycles: u32,
+    /// The drive's own time, in seconds.
+    pub device_seconds: f64,
+    /// Counters since the drive was made.
+    pub smart: Smart,
+    /// Flash writes over host writes.
+    pub write_amplification: f64,
+    /// How long commands took in device time, since the image was opened.
+    pub latency: Latencies,
+    /// What the volume holds.
+    pub volume: VolumeReport,
+}
+
+/// Latencies of commands, by kind.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Latencies {
+    /// Reads.
+    pub read: Latency,
+    /// Writes.
+    pub write: Latency,
+    /// Flushes.
+    pub flush: Latency,
+    /// Share, trim, atomic writes, commits.
+    pub map: Latency,
+}
+
+/// Latencies of one kind of commands, in nanoseconds of device time.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Latency {
+    /// How many there were.
+    pub count: u64,
+    /// The mean.
+    pub mean_ns: f64,
+    /// The median.
+    pub p50_ns: u64,
+    /// 99 of 100 took no longer.
+    pub p99_ns: u64,
+    /// 999 of 1000 took no longer.
+    pub p999_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+}
+
+/// What a volume holds.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct VolumeReport {
+    /// Units of 4 KiB for files and metadata.
+    pub units: u64,
+    /// Units that belong to no file.
+    pub free_units: u64,
+    /// Files of any kind.
+    pub files: u64,
+    /// Files that could still be made.
+    pub free_files: u64,
+    /// Writes that became a share with an earlier write of the same bytes, in units; since the mount.
+    pub units_remapped: u64,
+    /// Units that were written as nothing like them had been written shortly before.
+    pub units_without_duplicate: u64,
+}
+
+impl From<VolumeStatistics> for VolumeReport {
+    fn from(statistics: VolumeStatistics) -> VolumeReport {
+        VolumeReport {
+            units: statistics.units,
+            free_units: statistics.free_units,
+            files: statistics.files,
+            free_files: statistics.free_files,
+            units_remapped: statistics.units_remapped,
+            units_without_duplicate: statistics.units_without_duplicate,
+        }
+    }
+}
+
+impl Report {
+    /// What is known of a volume now; `image` and where it is mounted are the caller's to know.
+    pub fn of(volume: &Volume, image: PathBuf) -> Report {
+        let device = volume.device();
+        let (profile, smart) = (device.profile(), device.smart());
+        let latency = |kind| latency(device, kind);
+        Report {
+            image,
+            mounted_on: None,
+            time: None,
+            has_power: device.has_power(),
+            profile: profile.name.clone(),
+            capacity_units: device.limits().capacity_units,
+            endurance_cycles: profile.flash.endurance_cycles,
+            device_seconds: device.time_ns() as f64 / 1e9,
+            write_amplification: smart.write_amplification(),
+            smart,
+            latency: Latencies {
+                read: latency(Kind::Read),
+                write: latency(Kind::Write),
+                flush: latency(Kind::Flush),
+                map: latency(Kind::Map),
+            },
+            volume: volume.statistics().into(),
+        }
+    }
+}
+
+fn latency(device: &tantalum::Device, kind: Kind) -> Latency {
+    let histogram = device.latencies().of(kind);
+    Latency {
+        count: histogram.len(),
+        mean_ns: histogram.mean(),
+        p50_ns: histogram.value_at_quantile(0.5),
+        p99_ns: histogram.value_at_quantile(0.99),
+        p999_ns: histogram.value_at_quantile(0.999),
+        max_ns: histogram.max(),
+    }
+}

@@ -1,0 +1,267 @@
+//! Mounting a volume, and the way back: unmounting, signals, a drive that lost power.
+
+use std::io;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::Duration;
+
+use fuser::{Config, MountOption, Notifier, Session, SessionACL};
+use nix::unistd::geteuid;
+use tantalum::{DeviceError, PowerLoss, Status};
+use tantalum_volume::{Volume, VolumeError};
+
+use crate::control::{self, Subject};
+use crate::filesystem::Requests;
+use crate::front::{Changed, Front};
+use crate::host::Host;
+use crate::mount_point::{self, MountPointError};
+use crate::pace::{Pace, Pacing};
+use crate::socket::socket_path;
+
+const DEVICE: &str = "/dev/fuse";
+
+/// What nobody synced is made durable after this time, as other file systems do.
+const SYNC_INTERVAL: Duration = Duration::from_secs(5);
+
+/// How a volume is mounted.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The image of the volume's drive.
+    pub image: PathBuf,
+    /// The folder on which it is mounted.
+    pub folder: PathBuf,
+    /// Whether programs meet the drive's latencies.
+    pub pacing: Pacing,
+    /// Threads that take requests.
+    pub threads: usize,
+}
+
+/// Why a volume could not be mounted, or its image not be closed.
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    /// The folder will not do.
+    #[error(transparent)]
+    MountPoint(#[from] MountPointError),
+    /// The kernel has no FUSE, or not for this user.
+    #[error("{DEVICE}: {0}; mounting needs Linux with FUSE (modprobe fuse), and {DEVICE} open to you")]
+    NoDevice(io::Error),
+    /// An ordinary user needs help.
+    #[error("fusermount3 is not installed: install the package fuse3, or mount as root")]
+    NoHelper,
+    /// The system refused.
+    #[error("{} could not be mounted on: {error}", folder.display())]
+    System {
+        /// The folder.
+        folder: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// The control socket cannot be made.
+    #[error("{}: {error}", socket_path(image).display())]
+    Socket {
+        /// The image.
+        image: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// The volume could not be closed.
+    #[error("the volume could not be closed: {0}")]
+    Volume(VolumeError),
+    /// The drive could not be shut down.
+    #[error("the drive could not be shut down: {0}")]
+    Shutdown(Status),
+    /// A drive that lost power could not be left as that leaves it.
+    #[error("the drive without power could not be put away: {0}")]
+    PowerLoss(DeviceError),
+}
+
+/// How a mount ended well.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ending {
+    /// Everything is durable and the drive is shut down.
+    Closed,
+    /// The drive had lost power: the next mount recovers.
+    PowerLost,
+}
+
+/// What the thread that waits is told.
+enum Event {
+    Ended,
+    Stop,
+}
+
+/// A mounted volume.
+pub struct Mounted {
+    subject: Arc<Subject>,
+    events: Receiver<Event>,
+    sender: Sender<Event>,
+    /// Dropped to end the thread that syncs.
+    syncing: Sender<()>,
+}
+
+/// Asks a mount to end, from any thread.
+#[derive(Clone)]
+pub struct Stopper(Sender<Event>);
+
+impl Stopper {
+    /// Unmounts; programs that have files open are cut off.
+    pub fn stop(&self) {
+        // Nobody listens to a mount that has ended.
+        let _ = self.0.send(Event::Stop);
+    }
+}
+
+impl Options {
+    /// Whether a volume can be mounted like this, before an image is opened for it.
+    pub fn check(&self) -> Result<(), MountError> {
+        mount_point::check(&self.folder)?;
+        match std::fs::metadata(DEVICE) {
+            Ok(metadata) if metadata.file_type().is_char_device() => {}
+            Ok(_) => return Err(MountError::NoDevice(io::ErrorKind::InvalidInput.into())),
+            Err(error) => return Err(MountError::NoDevice(error)),
+        }
+        let device = std::fs::File::options().read(true).write(true).open(DEVICE);
+        device.map_err(MountError::NoDevice)?;
+        if !geteuid().is_root() && !helper_is_installed() {
+            return Err(MountError::NoHelper);
+        }
+        Ok(())
+    }
+}
+
+fn helper_is_installed() -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join("fusermount3").is_file())
+}
+
+impl Mounted {
+    /// Mounts a volume. It is given back to the drive and the drive shut down should that fail.
+    pub fn mount(volume: Volume, options: &Options) -> Result<Mounted, MountError> {
+        let from_ns = volume.device().time_ns();
+        let system = |error| MountError::System { folder: options.folder.clone(), error };
+        let pace = Pace::new(options.pacing, from_ns).map_err(system)?;
+        let front = Arc::new(Front::new(Host::new(volume), pace));
+        let mounted = mount(&front, options);
+        if mounted.is_err()
+            && let Some(host) = front.take()
+        {
+            close(host, 0)?;
+        }
+        mounted
+    }
+
+    /// What can end the mount from another thread.
+    pub fn stopper(&self) -> Stopper {
+        Stopper(self.sender.clone())
+    }
+
+    /// Waits until the volume is unmounted, by whomever, and closes its image.
+    pub fn wait(self) -> Result<Ending, MountError> {
+        if let Ok(Event::Stop) = self.events.recv() {
+            match mount_point::unmount(&self.subject.folder) {
+                Ok(()) => drop(self.events.recv()),
+                // Who still has files open gets errors from now on.
+                Err(_) => mount_point::detach(&self.subject.folder),
+            }
+        }
+        drop(self.syncing);
+        let host = self.subject.front.take();
+        let seed = self.subject.seed.load(Ordering::Relaxed);
+        let ending = host.map_or(Ok(Ending::Closed), |host| close(host, seed));
+        let _ = std::fs::remove_file(socket_path(&self.subject.image));
+        ending
+    }
+}
+
+fn mount(front: &Arc<Front>, options: &Options) -> Result<Mounted, MountError> {
+    let folder = mount_point::check(&options.folder)?;
+    let system = |error| MountError::System { folder: folder.clone(), error };
+    let image = options.image.canonicalize().map_err(system)?;
+    let session = Session::new(Requests(Arc::clone(front)), &folder, &config(&image, options));
+    let session = session.map_err(system)?;
+    let (changed, changes) = mpsc::channel();
+    *front.changed.lock() = Some(changed);
+    let notifier = session.notifier();
+    let (sender, events) = mpsc::channel();
+    let (syncing, end_of_syncing) = mpsc::channel();
+    let subject = Arc::new(Subject {
+        front: Arc::clone(front),
+        image: image.clone(),
+        folder: folder.clone(),
+        pacing: options.pacing,
+        seed: AtomicU64::new(0),
+    });
+    control::serve(Arc::clone(&subject)).map_err(|error| MountError::Socket { image, error })?;
+    let ended = sender.clone();
+    let requests = move || {
+        // How the kernel hung up is of no interest: the volume is closed in any case.
+        let _ = session.run();
+        let _ = ended.send(Event::Ended);
+    };
+    start("requests", requests).map_err(system)?;
+    start("changes", move || drop_cached(&changes, &notifier)).map_err(system)?;
+    let synced = Arc::clone(front);
+    start("sync", move || sync_now_and_then(&synced, &end_of_syncing)).map_err(system)?;
+    Ok(Mounted { subject, events, sender, syncing })
+}
+
+fn start(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    thread::Builder::new().name(name.to_owned()).spawn(work).map(drop)
+}
+
+/// Permissions are the kernel's to check. As root the mount is everybody's; an ordinary user may have to be allowed
+/// that by `/etc/fuse.conf`, and does without.
+fn config(image: &Path, options: &Options) -> Config {
+    let is_root = geteuid().is_root();
+    let mut config = Config::default();
+    config.mount_options = vec![
+        MountOption::FSName(mount_point::source_of(image, !is_root)),
+        MountOption::DefaultPermissions,
+        MountOption::NoAtime,
+    ];
+    if is_root {
+        config.mount_options.extend([MountOption::Dev, MountOption::Suid]);
+        config.acl = SessionACL::All;
+    }
+    config.n_threads = Some(options.threads.max(1));
+    config.clone_fd = is_root && options.threads > 1;
+    config
+}
+
+/// See [`Changed`].
+fn drop_cached(changes: &Receiver<Changed>, notifier: &Notifier) {
+    for change in changes {
+        for file in change.files {
+            // What the kernel does not know it has not cached.
+            let _ = notifier.inval_inode(file, 0, 0);
+        }
+        change.reply.ioctl(0, &change.out);
+    }
+}
+
+fn sync_now_and_then(front: &Front, end: &Receiver<()>) {
+    while end.recv_timeout(SYNC_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+        // What fails here fails again in a program's own sync, which learns of it.
+        let _ = front.with(|host| match host.volume.is_dirty() {
+            true => Ok(host.volume.sync_all()?),
+            false => Ok(()),
+        });
+    }
+}
+
+fn close(host: Host, seed: u64) -> Result<Ending, MountError> {
+    let volume = host.volume;
+    if !volume.device().has_power() {
+        let mut device = volume.into_device_without_sync();
+        let settled = device.settle_power_loss(&mut PowerLoss::seeded(seed));
+        return settled.map(|()| Ending::PowerLost).map_err(MountError::PowerLoss);
+    }
+    let device = volume.unmount().map_err(|failed| MountError::Volume(failed.error))?;
+    let now_ns = device.time_ns();
+    device.shutdown(now_ns).map_err(MountError::Shutdown)?;
+    Ok(Ending::Closed)
+}

@@ -1,0 +1,226 @@
+//! The papers' experiments by name: `tantalum lab list` and `tantalum lab run`.
+//!
+//! - Each prints the paper's figures beside ours, and the ratios that the paper claims beside ours.
+//! - An experiment on the device alone runs in virtual time. One with a database server runs in real time: there, only
+//!   ratios within one run mean something.
+//! - Whatever an experiment starts, it ends: when it is done, when it fails, and when it is interrupted.
+
+mod durassd_device;
+mod durassd_server;
+mod linkbench_rig;
+mod outcome;
+mod pgbench;
+mod rig;
+mod share;
+mod swwal;
+mod text;
+mod tpcc;
+mod ycsb;
+
+use std::path::{Path, PathBuf};
+
+pub use outcome::{Claim, Figures, Outcome, Outcomes, Quantity, Row, Span, Time};
+pub use text::of_experiment;
+pub(crate) use text::{of_span as span_text, short as figure_text};
+
+use crate::error::LabError;
+use crate::monitor::Monitor;
+
+/// How experiments are run.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How large, as a share of the full set-up; each experiment has its own default.
+    pub scale: Option<f64>,
+    /// Where all randomness comes from.
+    pub seed: u64,
+    /// The `tantalum` command, which mounts drives for servers.
+    pub program: PathBuf,
+}
+
+/// One experiment.
+#[derive(Debug)]
+pub struct Experiment {
+    /// What it is called on the command line.
+    pub name: &'static str,
+    /// What it shows, in one line.
+    pub about: &'static str,
+    /// What it needs beside this program.
+    pub needs: &'static str,
+    /// The scale that it has unless told; 1 is the full set-up.
+    pub scale: f64,
+    run: fn(&Run<'_>) -> Result<Outcome, LabError>,
+}
+
+/// What one experiment is given.
+struct Run<'a> {
+    scale: f64,
+    seed: u64,
+    program: &'a Path,
+    monitor: &'a Monitor,
+}
+
+impl Run<'_> {
+    /// So many of a number that the full set-up has, and not fewer than `least`.
+    fn scaled(&self, full: u64, least: u64) -> u64 {
+        ((full as f64 * self.scale) as u64).max(least)
+    }
+}
+
+/// All experiments, in the order in which people should see them.
+pub const ALL: &[Experiment] = &[
+    Experiment {
+        name: "swwal-fig7",
+        about: "flash writes of SQLite with a log, X-FTL and SW-WAL (SW-WAL, figure 7)",
+        needs: "",
+        scale: 1.0,
+        run: swwal::figure_7,
+    },
+    Experiment {
+        name: "swwal-fig8",
+        about: "throughput of SQLite with a log, X-FTL and SW-WAL (SW-WAL, figure 8)",
+        needs: "",
+        scale: 1.0,
+        run: swwal::figure_8,
+    },
+    Experiment {
+        name: "share-fig5a",
+        about: "LinkBench by page size: doublewrite, remapped, off (SHARE, figure 5a)",
+        needs: "MariaDB",
+        scale: 0.1,
+        run: share::figure_5a,
+    },
+    Experiment {
+        name: "share-fig5b",
+        about: "LinkBench by buffer size: doublewrite, remapped, off (SHARE, figure 5b)",
+        needs: "MariaDB",
+        scale: 0.1,
+        run: share::figure_5b,
+    },
+    Experiment {
+        name: "share-fig6",
+        about: "what the drive does below LinkBench (SHARE, figure 6)",
+        needs: "MariaDB",
+        scale: 0.1,
+        run: share::figure_6,
+    },
+    Experiment {
+        name: "share-table1",
+        about: "latencies of LinkBench, doublewrite and remapped (SHARE, table 1)",
+        needs: "MariaDB",
+        scale: 0.1,
+        run: share::table_1,
+    },
+    Experiment {
+        name: "share-pgbench",
+        about: "TPC-B on PostgreSQL, full-page writes on and off (SHARE, section 5.3.1)",
+        needs: "PostgreSQL",
+        scale: 0.1,
+        run: pgbench::run,
+    },
+    Experiment {
+        name: "durassd-table1",
+        about: "random writes with a sync after every so many (DuraSSD, table 1)",
+        needs: "",
+        scale: 1.0,
+        run: durassd_device::table_1,
+    },
+    Experiment {
+        name: "durassd-table2",
+        about: "random reads and writes by page size (DuraSSD, table 2)",
+        needs: "",
+        scale: 1.0,
+        run: durassd_device::table_2,
+    },
+    Experiment {
+        name: "durassd-fig5",
+        about: "LinkBench by barrier, doublewrite and page size (DuraSSD, figure 5)",
+        needs: "MariaDB",
+        scale: 0.001,
+        run: durassd_server::figure_5,
+    },
+    Experiment {
+        name: "durassd-fig6",
+        about: "LinkBench by buffer and page size (DuraSSD, figure 6)",
+        needs: "MariaDB",
+        scale: 0.001,
+        run: durassd_server::figure_6,
+    },
+    Experiment {
+        name: "durassd-table3",
+        about: "latencies of LinkBench, default and best set-up (DuraSSD, table 3)",
+        needs: "MariaDB",
+        scale: 0.001,
+        run: durassd_server::table_3,
+    },
+    Experiment {
+        name: "durassd-table4",
+        about: "TPC-C by barrier and page size (DuraSSD, table 4)",
+        needs: "MariaDB",
+        scale: 0.001,
+        run: tpcc::table_4,
+    },
+    Experiment {
+        name: "ycsb",
+        about: "YCSB A to F on MariaDB, doublewrite and remapped (no paper's figure)",
+        needs: "MariaDB",
+        scale: 0.1,
+        run: ycsb::run,
+    },
+];
+
+/// The experiment of that name.
+pub fn find(name: &str) -> Result<&'static Experiment, LabError> {
+    ALL.iter().find(|experiment| experiment.name == name).ok_or_else(|| LabError::Setting {
+        option: "experiment",
+        value: name.to_owned(),
+        expected: format!(
+            "known are {}",
+            ALL.iter().map(|experiment| experiment.name).collect::<Vec<_>>().join(", ")
+        ),
+    })
+}
+
+/// Runs one experiment.
+pub fn run(experiment: &Experiment, settings: &Settings, monitor: &Monitor) -> Result<Outcome, LabError> {
+    let scale = settings.scale.unwrap_or(experiment.scale);
+    if !(scale.is_finite() && scale > 0.0 && scale <= 100.0) {
+        let expected = "it must be above 0 and at most 100; 1 is the full set-up".to_owned();
+        return Err(LabError::Setting { option: "--scale", value: scale.to_string(), expected });
+    }
+    let mut outcome =
+        (experiment.run)(&Run { scale, seed: settings.seed, program: &settings.program, monitor })?;
+    outcome.experiment = experiment.name;
+    outcome.scale = scale;
+    outcome.seed = settings.seed;
+    Ok(outcome)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_name_lists_the_known_ones() {
+        let error = find("swwal-fig9").unwrap_err().to_string();
+        assert!(
+            error.contains("swwal-fig9") && ALL.iter().all(|known| error.contains(known.name)),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn names_are_told_apart() {
+        for (place, experiment) in ALL.iter().enumerate() {
+            assert!(ALL[..place].iter().all(|other| other.name != experiment.name), "{}", experiment.name);
+        }
+    }
+
+    #[test]
+    fn impossible_scales_are_refused() {
+        for scale in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e9] {
+            let settings = Settings { scale: Some(scale), seed: 1, program: PathBuf::new() };
+            let error = run(&ALL[0], &settings, &Monitor::silent()).unwrap_err().to_string();
+            assert!(error.starts_with("--scale"), "{error}");
+        }
+    }
+}

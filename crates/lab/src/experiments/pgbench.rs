@@ -1,0 +1,137 @@
+//! SHARE's experiment with PostgreSQL: full-page writes on and off.
+//!
+//! The paper turns them off to see what a drive that makes page writes atomic would gain. Off is safe only where a page
+//! is never torn: units of 4 KiB are not torn here, PostgreSQL's pages have two of them.
+
+use std::fs;
+
+use tantalum::Profile;
+
+use super::Run;
+use super::outcome::{Claim, Figures, Outcome, Row, Span, Time};
+use super::rig::aged_image;
+use crate::error::LabError;
+use crate::servers::{Mount, MountOptions, Place, PlainFolder, Postgresql, PostgresqlOptions, copy_tree};
+use crate::table::bytes;
+use crate::workloads::clients::{Client, drive};
+use crate::workloads::tpcb;
+
+/// The set-up at scale 1: SHARE gives only pgbench; its drive and a database of as many bytes as for LinkBench.
+const CAPACITY_BYTES: u64 = 4 << 30;
+const BRANCHES: u64 = 100;
+const BYTES_PER_BRANCH: u64 = 15_000_000;
+const BUFFER_BYTES: u64 = 50 << 20;
+const CLIENTS: u64 = 16;
+const OPERATIONS_EACH: u64 = 10_000;
+const WARM_UP: f64 = 0.25;
+
+/// Often enough that pages are first changed after a checkpoint all the time, as in a long run.
+const CHECKPOINT_SECONDS: u32 = 30;
+
+/// The log's files and the system's tables beside the data.
+const SERVER_BYTES: u64 = 512 << 20;
+
+const LINES: [(&str, bool); 2] = [("full_page_writes on", true), ("full_page_writes off", false)];
+
+/// Throughput, and what reaches the drive.
+pub(super) fn run(run: &Run<'_>) -> Result<Outcome, LabError> {
+    Postgresql::require()?;
+    let branches = run.scaled(BRANCHES, 1);
+    let room_bytes = branches * BYTES_PER_BRANCH * 3 / 2 + SERVER_BYTES;
+    let mut profile = Profile::load("openssd-barefoot")?;
+    let capacity_bytes = run.scaled(CAPACITY_BYTES, 0).max(room_bytes * 3 / 2);
+    profile.capacity_bytes = capacity_bytes.next_multiple_of(1 << 20);
+    profile.validate()?;
+    let folder = PlainFolder::new()?;
+    let aged = folder.folder().join("aged.img");
+    aged_image(run, &profile, &aged, room_bytes)?;
+    let loaded = folder.folder().join("loaded");
+    load(&loaded, &folder, branches)?;
+    let mut rows = Vec::new();
+    for (name, full_page_writes) in LINES {
+        let image = folder.folder().join("drive.img");
+        fs::copy(&aged, &image).map_err(LabError::file(&image))?;
+        let ours = measure(run, &folder, &image, &loaded, full_page_writes, branches)?;
+        rows.push(Row { name: name.to_owned(), ours: ours.into(), paper: None });
+    }
+    let figures = Figures {
+        title: "TPC-B".to_owned(),
+        unit: "host and flash writes are units of 4 KiB for each transaction",
+        columns: ["transactions/s", "host writes", "flash writes"].map(str::to_owned).into(),
+        rows,
+    };
+    let of = |column: usize| {
+        let [on, off] = LINES.map(|(name, _)| figures.row(name)[column]);
+        Span::one(off / on)
+    };
+    let setup = vec![
+        format!(
+            "drive {}, {}, {} % over-provisioning, aged",
+            profile.name,
+            bytes(profile.capacity_bytes),
+            profile.over_provisioning_percent
+        ),
+        format!(
+            "PostgreSQL, {branches} branches of TPC-B, {CLIENTS} clients, {} transactions each, a checkpoint every {CHECKPOINT_SECONDS} s",
+            run.scaled(OPERATIONS_EACH, 10)
+        ),
+    ];
+    let source = "SHARE (SIGMOD 2016), 5.3.1, pgbench";
+    let mut outcome = Outcome::new("PostgreSQL's full-page writes", source, Time::Real, setup);
+    outcome.claims = vec![Claim::factor("throughput, off over on (paper: about)", Span::one(2.0), of(0))];
+    outcome.figures = vec![figures];
+    Ok(outcome)
+}
+
+fn options(full_page_writes: bool) -> PostgresqlOptions {
+    PostgresqlOptions { buffer_bytes: BUFFER_BYTES, full_page_writes, checkpoint_seconds: CHECKPOINT_SECONDS }
+}
+
+fn load(data: &std::path::Path, folder: &PlainFolder, branches: u64) -> Result<(), LabError> {
+    Postgresql::install(data)?;
+    let server = Postgresql::start(data, folder.folder(), &options(false))?;
+    let loaded = server
+        .connect("postgres")
+        .map_err(LabError::from)
+        .and_then(|mut connection| tpcb::load(&mut connection, branches as i64));
+    server.stop();
+    loaded
+}
+
+fn measure(
+    run: &Run<'_>,
+    folder: &PlainFolder,
+    image: &std::path::Path,
+    loaded: &std::path::Path,
+    full_page_writes: bool,
+    branches: u64,
+) -> Result<[f64; 3], LabError> {
+    let mount_options = MountOptions { real_time: true, remap_duplicates: true };
+    let mount = Mount::new(run.program, image, &folder.folder().join("mount"), mount_options)?;
+    let data = mount.folder().join("data");
+    copy_tree(loaded, &data)?;
+    let mut options = options(full_page_writes);
+    options.buffer_bytes = run.scaled(BUFFER_BYTES, 2 << 20);
+    let server = Postgresql::start(&data, folder.folder(), &options)?;
+    let mut clients: Vec<Box<dyn Client>> = Vec::new();
+    for number in 0..CLIENTS {
+        let seed = run.seed.wrapping_mul(1_000_003).wrapping_add(number);
+        clients.push(Box::new(tpcb::TpcbClient::new(server.connect("postgres")?, branches as i64, seed)?));
+    }
+    let each = run.scaled(OPERATIONS_EACH, 10);
+    let warm_up = (each as f64 * WARM_UP) as u64;
+    let bar = |label, each| run.monitor.bar(label, CLIENTS * each);
+    drive(&mut clients, warm_up, 1, &bar("warming up", warm_up))?;
+    let before = mount.counters()?;
+    let measured = drive(&mut clients, each, 1, &bar("TPC-B", each))?;
+    let counters = mount.counters()?.since(&before);
+    let consistent = tpcb::is_consistent(&mut server.connect("postgres")?)?;
+    drop(clients);
+    server.stop();
+    mount.unmount()?;
+    if !consistent {
+        return Err(LabError::Inconsistent { what: "TPC-B's balances and its history" });
+    }
+    let per_transaction = |units: u64| units as f64 / measured.operations() as f64;
+    Ok([measured.per_second(), per_transaction(counters.host_units), per_transaction(counters.flash_units)])
+}

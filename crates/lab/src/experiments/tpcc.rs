@@ -1,0 +1,150 @@
+//! DuraSSD's table 4: TPC-C with and without write barriers, on MariaDB in place of the paper's commercial database.
+//!
+//! As in [`super::durassd_server`], barriers differ in the drive. Doublewrite is off: the paper's server has none.
+
+use std::fs;
+
+use super::Run;
+use super::durassd_server::profile;
+use super::outcome::{Claim, Figures, Outcome, Row, Span, Time};
+use super::rig::aged_image;
+use crate::error::LabError;
+use crate::servers::{MariaDb, MariaDbOptions, Mount, MountOptions, Place, PlainFolder, copy_tree};
+use crate::table::bytes;
+use crate::workloads::clients::{Client, drive};
+use crate::workloads::tpcc::{DATABASE, KINDS, TpccClient, is_consistent, load};
+
+/// The paper's set-up: 1,000 warehouses, a buffer of 2 GB. Clients and transactions are chosen; it names none.
+const WAREHOUSES: u64 = 1000;
+const BUFFER_BYTES: u64 = 2 << 30;
+const CLIENTS: u64 = 16;
+const OPERATIONS_EACH: u64 = 200_000;
+const LEAST_OPERATIONS_EACH: u64 = 100;
+const WARM_UP: f64 = 0.25;
+
+const BYTES_PER_WAREHOUSE: u64 = 120_000_000;
+const SERVER_BYTES: u64 = 192 << 20;
+const LOADING_BUFFER_BYTES: u64 = 512 << 20;
+
+const PAGES: [(&str, u32); 3] = [("16 KiB", 16_384), ("8 KiB", 8192), ("4 KiB", 4096)];
+
+/// Table 4: tpmC by barrier and page size.
+pub(super) fn table_4(run: &Run<'_>) -> Result<Outcome, LabError> {
+    const LINES: [(&str, bool, [f64; 3]); 2] = [
+        ("barrier on", true, [4291.0, 4845.0, 7729.0]),
+        ("barrier off", false, [65_809.0, 110_400.0, 150_815.0]),
+    ];
+    MariaDb::require()?;
+    let folder = PlainFolder::new()?;
+    let warehouses = run.scaled(WAREHOUSES, 1);
+    for (_, page_bytes) in PAGES {
+        load_database(run, &folder, page_bytes, warehouses)?;
+    }
+    let mut rows = Vec::new();
+    for (name, barrier, paper) in LINES {
+        let profile = profile(run, barrier)?;
+        let aged = folder.folder().join(format!("aged-{barrier}.img"));
+        aged_image(run, &profile, &aged, warehouses * BYTES_PER_WAREHOUSE * 5 / 4 + SERVER_BYTES)?;
+        let mut ours = Vec::new();
+        for (_, page_bytes) in PAGES {
+            let image = folder.folder().join("drive.img");
+            fs::copy(&aged, &image).map_err(LabError::file(&image))?;
+            ours.push(measure(run, &folder, &image, page_bytes, warehouses)?);
+        }
+        rows.push(Row { name: name.to_owned(), ours, paper: Some(paper.into()) });
+    }
+    let figures = Figures {
+        title: "TPC-C without think time".to_owned(),
+        unit: "New-Orders a minute",
+        columns: PAGES.map(|(name, _)| name.to_owned()).into(),
+        rows,
+    };
+    let (on, off) = (figures.row("barrier on"), figures.row("barrier off"));
+    let claims = vec![
+        Claim::factor("barrier off over on", Span::new(15.3, 22.8), Span::factors(off, on)),
+        Claim::factor("4 KiB over 16 KiB, barrier on", Span::one(1.8), Span::factors(&on[2..], &on[..1])),
+        Claim::factor("4 KiB over 16 KiB, barrier off", Span::one(2.3), Span::factors(&off[2..], &off[..1])),
+    ];
+    let profile = profile(run, false)?;
+    let setup = vec![
+        format!(
+            "drive {}, {}, aged; with barriers on, its cache is volatile",
+            profile.name,
+            bytes(profile.capacity_bytes)
+        ),
+        format!(
+            "MariaDB without doublewrite, {warehouses} warehouses, {CLIENTS} clients, {} transactions each",
+            run.scaled(OPERATIONS_EACH, LEAST_OPERATIONS_EACH)
+        ),
+    ];
+    let mut outcome =
+        Outcome::new("TPC-C by barrier and page size", "DuraSSD (SIGMOD 2014), table 4", Time::Real, setup);
+    outcome.figures = vec![figures];
+    outcome.claims = claims;
+    Ok(outcome)
+}
+
+fn loaded(folder: &PlainFolder, page_bytes: u32) -> std::path::PathBuf {
+    folder.folder().join(format!("loaded-{page_bytes}"))
+}
+
+fn load_database(
+    run: &Run<'_>,
+    folder: &PlainFolder,
+    page_bytes: u32,
+    warehouses: u64,
+) -> Result<(), LabError> {
+    let data = loaded(folder, page_bytes);
+    let options = MariaDbOptions {
+        page_bytes,
+        buffer_bytes: LOADING_BUFFER_BYTES,
+        doublewrite: false,
+        log_folder: None,
+        durable: false,
+    };
+    MariaDb::install(&data, &options)?;
+    let server = MariaDb::start(&data, folder.folder(), &options)?;
+    let filled = server
+        .connect(None)
+        .map_err(LabError::from)
+        .and_then(|mut connection| load(&mut connection, warehouses, run.seed, run.monitor));
+    server.stop();
+    filled
+}
+
+/// New-Orders a minute.
+fn measure(
+    run: &Run<'_>,
+    folder: &PlainFolder,
+    image: &std::path::Path,
+    page_bytes: u32,
+    warehouses: u64,
+) -> Result<f64, LabError> {
+    let mount_options = MountOptions { real_time: true, remap_duplicates: false };
+    let mount = Mount::new(run.program, image, &folder.folder().join("mount"), mount_options)?;
+    let data = mount.folder().join("data");
+    copy_tree(&loaded(folder, page_bytes), &data)?;
+    let buffer_bytes = run.scaled(BUFFER_BYTES, 0);
+    let options =
+        MariaDbOptions { page_bytes, buffer_bytes, doublewrite: false, log_folder: None, durable: true };
+    let server = MariaDb::start(&data, folder.folder(), &options)?;
+    let mut clients: Vec<Box<dyn Client>> = Vec::new();
+    for number in 0..CLIENTS {
+        let seed = run.seed.wrapping_mul(1_000_003).wrapping_add(number);
+        let connection = server.connect(Some(DATABASE))?;
+        clients.push(Box::new(TpccClient::new(connection, number % warehouses + 1, warehouses, seed)));
+    }
+    let each = run.scaled(OPERATIONS_EACH, LEAST_OPERATIONS_EACH);
+    let warm_up = (each as f64 * WARM_UP) as u64;
+    let bar = |label, each| run.monitor.bar(label, CLIENTS * each);
+    drive(&mut clients, warm_up, KINDS, &bar("warming up", warm_up))?;
+    let measured = drive(&mut clients, each, KINDS, &bar("TPC-C", each))?;
+    drop(clients);
+    let consistent = is_consistent(&mut server.connect(Some(DATABASE))?)?;
+    server.stop();
+    mount.unmount()?;
+    if !consistent {
+        return Err(LabError::Inconsistent { what: "TPC-C's tables (clause 3.3.2)" });
+    }
+    Ok(measured.latencies[0].len() as f64 * 60.0 / measured.seconds)
+}

@@ -1,0 +1,108 @@
+//! YCSB's workloads on MariaDB: what remapping the doublewrite's second write gains in each.
+//!
+//! No figure of a paper: SHARE and DuraSSD run YCSB on Couchbase.
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use tantalum::Profile;
+
+use super::Run;
+use super::outcome::{Figures, Outcome, Row, Time};
+use super::rig::aged_image;
+use crate::error::LabError;
+use crate::servers::{MariaDb, MariaDbOptions, Mount, MountOptions, Place, PlainFolder, copy_tree};
+use crate::table::{bytes, grouped};
+use crate::workloads::clients::{Client, drive};
+use crate::workloads::ycsb::{DATABASE, NAMES, Workload, YcsbClient, load};
+
+/// At scale 1: SHARE's drive and a gigabyte of records.
+const CAPACITY_BYTES: u64 = 4 << 30;
+const RECORDS: u64 = 800_000;
+const BYTES_PER_RECORD: u64 = 1300;
+const BUFFER_BYTES: u64 = 50 << 20;
+const CLIENTS: u64 = 16;
+const OPERATIONS_EACH: u64 = 10_000;
+const SERVER_BYTES: u64 = 192 << 20;
+
+const LOADING: MariaDbOptions = MariaDbOptions {
+    page_bytes: 4096,
+    buffer_bytes: 512 << 20,
+    doublewrite: false,
+    log_folder: None,
+    durable: false,
+};
+
+const LINES: [(&str, bool); 2] = [("doublewrite on", false), ("remapped", true)];
+
+/// Throughput of each workload; the six run one after the other on one database.
+pub(super) fn run(run: &Run<'_>) -> Result<Outcome, LabError> {
+    MariaDb::require()?;
+    let records = run.scaled(RECORDS, 1000);
+    let room_bytes = records * BYTES_PER_RECORD * 5 / 4 + SERVER_BYTES;
+    let mut profile = Profile::load("openssd-barefoot")?;
+    let capacity_bytes = run.scaled(CAPACITY_BYTES, 0).max(room_bytes * 3 / 2);
+    profile.capacity_bytes = capacity_bytes.next_multiple_of(1 << 20);
+    profile.validate()?;
+    let folder = PlainFolder::new()?;
+    let aged = folder.folder().join("aged.img");
+    aged_image(run, &profile, &aged, room_bytes)?;
+    let loaded = folder.folder().join("loaded");
+    MariaDb::install(&loaded, &LOADING)?;
+    let server = MariaDb::start(&loaded, folder.folder(), &LOADING)?;
+    let filled = server
+        .connect(None)
+        .map_err(LabError::from)
+        .and_then(|mut connection| load(&mut connection, records, run.seed, run.monitor));
+    server.stop();
+    filled?;
+    let mut rows = Vec::new();
+    for (name, remap_duplicates) in LINES {
+        let image = folder.folder().join("drive.img");
+        fs::copy(&aged, &image).map_err(LabError::file(&image))?;
+        let options = MountOptions { real_time: true, remap_duplicates };
+        let mount = Mount::new(run.program, &image, &folder.folder().join("mount"), options)?;
+        let data = mount.folder().join("data");
+        copy_tree(&loaded, &data)?;
+        let buffer_bytes = run.scaled(BUFFER_BYTES, 0);
+        let options = MariaDbOptions { buffer_bytes, doublewrite: true, durable: true, ..LOADING };
+        let server = MariaDb::start(&data, folder.folder(), &options)?;
+        let ours = throughput(run, &server, records)?;
+        server.stop();
+        mount.unmount()?;
+        rows.push(Row { name: name.to_owned(), ours, paper: None });
+    }
+    let setup = vec![
+        format!("drive {}, {}, aged", profile.name, bytes(profile.capacity_bytes)),
+        format!(
+            "MariaDB, pages of 4 KiB, {} records of 1 KB, {CLIENTS} clients, {} operations each",
+            grouped(records),
+            run.scaled(OPERATIONS_EACH, 10)
+        ),
+    ];
+    let mut outcome = Outcome::new("YCSB on MariaDB", "no paper's figure", Time::Real, setup);
+    outcome.figures.push(Figures {
+        title: "throughput by workload".to_owned(),
+        unit: "operations/s",
+        columns: Workload::ALL.map(Workload::name).into(),
+        rows,
+    });
+    Ok(outcome)
+}
+
+fn throughput(run: &Run<'_>, server: &MariaDb, loaded: u64) -> Result<Vec<f64>, LabError> {
+    let (records, each) = (Arc::new(AtomicU64::new(loaded)), run.scaled(OPERATIONS_EACH, 10));
+    let mut rates = Vec::new();
+    for workload in Workload::ALL {
+        let mut clients: Vec<Box<dyn Client>> = Vec::new();
+        for number in 0..CLIENTS {
+            let seed = run.seed.wrapping_mul(1_000_003).wrapping_add(number);
+            let connection = server.connect(Some(DATABASE))?;
+            clients.push(Box::new(YcsbClient::new(connection, workload, loaded, Arc::clone(&records), seed)));
+        }
+        let bar = run.monitor.bar(format!("YCSB {}", workload.name()), CLIENTS * each);
+        rates.push(drive(&mut clients, each, NAMES.len(), &bar)?.per_second());
+    }
+    Ok(rates)
+}

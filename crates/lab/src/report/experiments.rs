@@ -1,0 +1,124 @@
+//! The page of `tantalum lab run --report`: for each experiment its tables, plots and the paper's claims.
+
+use std::fmt::Write;
+
+use super::page::{STYLE, escaped, legend};
+use super::{colours, grouped};
+use crate::error::LabError;
+use crate::experiments::{Claim, Figures, Outcome, Time, figure_text, span_text};
+
+/// The whole page.
+pub(super) fn render(outcomes: &[Outcome]) -> Result<String, LabError> {
+    let sections = outcomes.iter().map(section).collect::<Result<Vec<_>, _>>()?.concat();
+    Ok(format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>tantalum lab</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
+         <h1>Experiments of papers</h1>\n\
+         <p class=\"lead\">Measured on Tantalum, beside what the papers print. Plots show what was measured.</p>\n\
+         {sections}</main>\n</body>\n</html>\n"
+    ))
+}
+
+fn section(outcome: &Outcome) -> Result<String, LabError> {
+    let clock = match outcome.time {
+        Time::Virtual => "virtual time, the same on any machine",
+        Time::Real => "real time: compare within this run only",
+    };
+    let setup: String = outcome.setup.iter().map(|line| format!("{}<br>\n", escaped(line))).collect();
+    let mut html = format!(
+        "<h2>{}: {}</h2>\n<p class=\"lead\">{}<br>\n{setup}scale {}, seed {}; {clock}</p>\n",
+        escaped(outcome.experiment),
+        escaped(outcome.title),
+        escaped(outcome.source),
+        outcome.scale,
+        outcome.seed
+    );
+    let mut plots = String::new();
+    for figures in &outcome.figures {
+        html.push_str(&table(figures));
+        write!(
+            plots,
+            "<figure>\n<h2>{}</h2>\n{}{}</figure>\n",
+            escaped(&figures.title),
+            legend(
+                figures
+                    .rows
+                    .iter()
+                    .enumerate()
+                    .map(|(number, row)| (escaped(&row.name), colours::css(grouped::colour(number))))
+            ),
+            grouped::draw(figures)?
+        )
+        .expect("a String takes all");
+    }
+    html.push_str(&claims(&outcome.claims));
+    write!(html, "<div class=\"plots\">\n{plots}</div>\n").expect("a String takes all");
+    Ok(html)
+}
+
+fn table(figures: &Figures) -> String {
+    let cells = |figures: &[f64]| -> String {
+        figures.iter().map(|&figure| format!("<td>{}</td>", figure_text(figure))).collect()
+    };
+    let titles: String = figures.columns.iter().map(|title| format!("<th>{}</th>", escaped(title))).collect();
+    let mut rows = String::new();
+    for row in &figures.rows {
+        writeln!(rows, "<tr><td>{}</td>{}</tr>", escaped(&row.name), cells(&row.ours))
+            .expect("a String takes all");
+        if let Some(paper) = &row.paper {
+            writeln!(rows, "<tr class=\"paper\"><td>paper</td>{}</tr>", cells(paper))
+                .expect("a String takes all");
+        }
+    }
+    format!(
+        "<div class=\"wide\"><table>\n<thead><tr><th>{}, {}</th>{titles}</tr></thead>\n<tbody>\n{rows}</tbody></table></div>\n",
+        escaped(&figures.title),
+        escaped(figures.unit)
+    )
+}
+
+fn claims(claims: &[Claim]) -> String {
+    if claims.is_empty() {
+        return String::new();
+    }
+    let row = |claim: &Claim| {
+        let span = |span| span_text(span, claim.quantity);
+        format!(
+            "<tr><td>{}</td><td>{}</td><td>{}</td></tr>\n",
+            escaped(&claim.what),
+            span(claim.paper),
+            span(claim.ours)
+        )
+    };
+    let rows: String = claims.iter().map(row).collect();
+    format!(
+        "<div class=\"wide\"><table>\n<thead><tr><th>claim</th><th>paper</th><th>ours</th></tr></thead>\n\
+         <tbody>\n{rows}</tbody></table></div>\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::{Row, Span};
+
+    #[test]
+    fn a_page_of_experiments_stands_alone() {
+        let mut outcome =
+            Outcome::new("writes", "a paper, figure 1", Time::Real, vec!["a drive <1 GiB>".into()]);
+        outcome.figures.push(Figures {
+            title: "writes".into(),
+            unit: "IOPS",
+            columns: vec!["1".into(), "none".into()],
+            rows: vec![Row { name: "on".into(), ours: vec![0.0, 1e6], paper: Some(vec![5.0, 6.0]) }],
+        });
+        outcome.claims.push(Claim::factor("on over off", Span::one(2.0), Span::new(1.5, 2.5)));
+        let page = render(&[outcome.clone(), outcome]).unwrap();
+        assert_eq!(page.matches("<svg").count(), 2);
+        assert!(page.contains("&lt;1 GiB&gt;") && page.contains("1.50 to 2.50x"), "{page}");
+        for outside in ["src=", "href=", "@import", "url(", "NaN", "inf"] {
+            assert!(!page.contains(outside), "the page holds {outside}");
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! Private database servers from the system's packages, on a folder or on a mounted drive.
+//!
+//! - No system service, configuration file or port is touched: each server has its own data, its own Unix socket and
+//!   only options from its command line.
+//! - A server never runs as root: started by root it runs as `nobody` or `postgres`.
+//! - Whoever holds a value of this module holds what it stands for. Dropped, a server is stopped, a mount unmounted
+//!   and a folder removed, also when the holder fails or panics. When this process is killed, the system kills the
+//!   servers.
+
+mod counters;
+mod daemon;
+mod error;
+mod mariadb;
+mod mount;
+mod place;
+mod postgresql;
+mod user;
+
+pub use counters::Counters;
+pub use error::ServerError;
+pub use mariadb::{MariaDb, MariaDbOptions};
+pub use mount::{Mount, MountOptions};
+pub use place::{Place, PlainFolder, copy_tree};
+pub use postgresql::{Postgresql, PostgresqlOptions};

@@ -1,0 +1,83 @@
+//! Reading and writing whole units past the page cache (O_DIRECT).
+
+use tantalum::{Command, UNIT_BYTES};
+
+use crate::atomic::check_units;
+use crate::cache::PageKey;
+use crate::error::VolumeError;
+use crate::file::FileId;
+use crate::volume::Volume;
+
+impl Volume {
+    /// Writes whole units and waits for the drive. Durable with [`Volume::sync`]. What the page cache has of them is
+    /// replaced.
+    pub fn write_direct(&mut self, file: FileId, offset: u64, data: &[u8]) -> Result<(), VolumeError> {
+        self.drive.check()?;
+        let size = self.content_file(file)?.inode.size;
+        if data.is_empty() {
+            return Ok(());
+        }
+        let (first, end) = check_units(offset, data)?;
+        self.place_units(file, first, end)?;
+        if offset > size {
+            self.clear_tail(file)?;
+        }
+        self.file_mut(file)?.touched = true;
+        let mut done_ns = self.now_ns();
+        let mut unit = first;
+        while unit < end {
+            let run = self.file(file)?.inode.extents.run(unit).expect("units were placed");
+            let units = run.units.min(end - unit);
+            let start = (unit - first) as usize * UNIT_BYTES;
+            let written = self.drive.write(run.lpn, &data[start..start + units as usize * UNIT_BYTES])?;
+            done_ns = done_ns.max(written);
+            self.cache.remove_units(file, unit..unit + units);
+            unit += units;
+        }
+        self.drive.wait_until(done_ns);
+        self.grow_to(file, offset + data.len() as u64)
+    }
+
+    /// Reads whole units, and returns how many bytes there were: fewer than asked for at the file's end. Units that
+    /// the page cache has come from there.
+    pub fn read_direct(&mut self, file: FileId, offset: u64, data: &mut [u8]) -> Result<usize, VolumeError> {
+        self.drive.check()?;
+        let size = self.content_file(file)?.inode.size;
+        let bytes = size.saturating_sub(offset).min(data.len() as u64) as usize;
+        if data.is_empty() || bytes == 0 {
+            return Ok(0);
+        }
+        check_units(offset, data)?;
+        let first = (offset / UNIT_BYTES as u64) as u32;
+        let (units, rest) = data.split_at_mut(bytes.next_multiple_of(UNIT_BYTES));
+        rest.fill(0);
+        let mut done_ns = self.now_ns();
+        let mut unit = first;
+        let mut left = &mut *units;
+        while !left.is_empty() {
+            let (part, others) = left.split_at_mut(self.uncached_run(file, unit, left.len())? * UNIT_BYTES);
+            let run = self.file(file)?.inode.extents.run(unit);
+            if let Some(frame) = self.cache.find(PageKey::new(file, unit)) {
+                part.copy_from_slice(self.cache.data(frame));
+            } else if let Some(run) = run {
+                let completion = self.drive.submit_queued(Command::Read { lpn: run.lpn, data: part })?;
+                done_ns = done_ns.max(completion.done_ns);
+            } else {
+                part.fill(0);
+            }
+            unit += (part.len() / UNIT_BYTES) as u32;
+            left = others;
+        }
+        self.drive.wait_until(done_ns);
+        units[bytes..].fill(0);
+        Ok(bytes)
+    }
+
+    /// How many units from `unit` on, within `bytes`, are read by one command; 1 if it needs none.
+    fn uncached_run(&self, file: FileId, unit: u32, bytes: usize) -> Result<usize, VolumeError> {
+        let run = self.file(file)?.inode.extents.run(unit).map_or(1, |run| run.units);
+        let most = run.min((bytes / UNIT_BYTES) as u32);
+        let is_cached = |unit: u32| self.cache.contains(PageKey::new(file, unit));
+        Ok((unit..unit + most).take_while(|unit| !is_cached(*unit)).count().max(1))
+    }
+}

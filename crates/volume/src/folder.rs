@@ -1,0 +1,93 @@
+//! What is in a folder: an index in memory, made from the names that inodes and links carry.
+//!
+//! Entries have cookies: numbers that grow from entry to entry and are not given twice, so that a program that reads
+//! a folder goes on where it was, whatever comes and goes meanwhile.
+
+use std::collections::BTreeMap;
+
+use crate::file::FileId;
+use crate::name::Name;
+
+/// What a name stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Entry {
+    pub cookie: u64,
+    pub file: FileId,
+    /// The slot of the link that has the name; none if the file's inode has it.
+    pub link: Option<u32>,
+}
+
+/// The entries of one folder.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Folder {
+    by_name: BTreeMap<Name, Entry>,
+    by_cookie: BTreeMap<u64, Name>,
+    last_cookie: u64,
+    /// Entries that are folders.
+    pub subfolders: u32,
+}
+
+impl Folder {
+    pub fn get(&self, name: &[u8]) -> Option<Entry> {
+        self.by_name.get(name).copied()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.by_name.is_empty()
+    }
+
+    /// Adds an entry; false, and nothing added, if the name is taken.
+    #[must_use]
+    pub fn insert(&mut self, name: Name, file: FileId, link: Option<u32>) -> bool {
+        if self.by_name.contains_key(&name) {
+            return false;
+        }
+        self.last_cookie += 1;
+        let entry = Entry { cookie: self.last_cookie, file, link };
+        self.by_cookie.insert(entry.cookie, name.clone());
+        self.by_name.insert(name, entry);
+        true
+    }
+
+    pub fn remove(&mut self, name: &[u8]) -> Option<Entry> {
+        let entry = self.by_name.remove(name)?;
+        self.by_cookie.remove(&entry.cookie);
+        Some(entry)
+    }
+
+    /// From now on the file's inode has the name.
+    pub fn set_inode_name(&mut self, name: &[u8]) {
+        self.by_name.get_mut(name).expect("the name is in the folder").link = None;
+    }
+
+    /// Names in their order.
+    pub fn names(&self) -> impl Iterator<Item = &Name> {
+        self.by_name.keys()
+    }
+
+    /// Entries in the order of their cookies, behind cookie `after`.
+    pub fn after(&self, after: u64) -> impl Iterator<Item = (&Name, Entry)> {
+        self.by_cookie.range(after.saturating_add(1)..).map(|(_, name)| (name, self.by_name[name]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reading_goes_on_behind_a_cookie_whatever_comes_and_goes() {
+        let mut folder = Folder::default();
+        for (number, name) in [b"c", b"a", b"b"].into_iter().enumerate() {
+            assert!(folder.insert(name[..].into(), FileId(number as u32), None));
+        }
+        assert!(!folder.insert(b"a"[..].into(), FileId(9), None));
+        let (_, first) = folder.after(0).next().unwrap();
+        folder.remove(b"c").unwrap();
+        folder.remove(b"a").unwrap();
+        assert!(folder.insert(b"a"[..].into(), FileId(9), None));
+        let rest: Vec<_> =
+            folder.after(first.cookie).map(|(name, entry)| (&name[..], entry.file.0)).collect();
+        assert_eq!(rest, [(&b"b"[..], 2), (&b"a"[..], 9)]);
+    }
+}

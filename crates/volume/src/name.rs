@@ -1,0 +1,32 @@
+//! Names of files: bytes, as POSIX has them.
+
+use std::sync::Arc;
+
+use crate::error::VolumeError;
+
+/// Bytes of the longest file name.
+pub const NAME_BYTES: usize = 255;
+
+/// A name that a file has.
+pub(crate) type Name = Arc<[u8]>;
+
+/// Whether a file may have this name.
+pub(crate) fn is_valid_name(name: &[u8]) -> bool {
+    (1..=NAME_BYTES).contains(&name.len())
+        && !name.iter().any(|&byte| byte == 0 || byte == b'/')
+        && name != b"."
+        && name != b".."
+}
+
+/// Refuses a name that no file may have.
+pub(crate) fn check_name(name: &[u8]) -> Result<(), VolumeError> {
+    if is_valid_name(name) {
+        return Ok(());
+    }
+    Err(VolumeError::BadName { bytes: name.len(), most: NAME_BYTES })
+}
+
+/// A name for people.
+pub(crate) fn display(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).into_owned()
+}

@@ -1,0 +1,30 @@
+//! What a volume holds and what it has room for.
+
+use crate::metadata::VolumeStatistics;
+use crate::remap_duplicates::RecentWrites;
+use crate::volume::Volume;
+
+impl Volume {
+    /// What the volume holds and what it has room for.
+    pub fn statistics(&self) -> VolumeStatistics {
+        let free_units = self.space.units();
+        let table = u64::from(self.superblock.table_units());
+        let recent = self.drive.recent.as_ref();
+        VolumeStatistics {
+            units: self.drive.device.limits().capacity_units.saturating_sub(1 + table),
+            free_units,
+            files: self.files.len() as u64,
+            free_files: self.free_slots.len() as u64 + free_units,
+            units_remapped: recent.map_or(0, |recent| recent.units_remapped),
+            units_without_duplicate: recent.map_or(0, |recent| recent.units_without_duplicate),
+        }
+    }
+
+    /// Whether writes that equal one made shortly before elsewhere become shares. Off in a new mount.
+    pub fn set_remap_duplicates(&mut self, on: bool) {
+        match on {
+            true => drop(self.drive.recent.get_or_insert_with(RecentWrites::default)),
+            false => self.drive.recent = None,
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! `cargo xtask e2e`: a table of steps, each a test of the command as a person uses it.
+//!
+//! A step gets a folder of its own that is gone afterwards, with whatever it mounted. It passes, fails, or says why
+//! this machine cannot do it.
+
+mod copies;
+mod cuts;
+mod errors;
+mod failure;
+mod loops;
+mod mounted;
+mod packages;
+mod round_trip;
+mod servers;
+mod shell;
+mod speed;
+mod suites;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::Args;
+
+use failure::Failure;
+use shell::Shell;
+
+const FUSE: &str = "/dev/fuse";
+
+/// `cargo xtask e2e`.
+#[derive(Args, Debug)]
+pub struct Options {
+    /// Only these steps, separated by commas
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    only: Vec<String>,
+
+    /// Say which steps there are
+    #[arg(long)]
+    list: bool,
+}
+
+/// How a step that did not fail ended.
+enum Done {
+    Passed,
+    /// With a line to print.
+    Said(String),
+    /// Why this machine cannot do it.
+    LeftOut(String),
+}
+
+type Outcome = Result<Done, Failure>;
+
+/// What all steps share.
+struct Context {
+    /// The program under test.
+    tantalum: PathBuf,
+    /// The repository.
+    root: PathBuf,
+    /// Where built programs are.
+    target: PathBuf,
+}
+
+/// One test.
+struct Step {
+    name: &'static str,
+    about: &'static str,
+    /// Debian packages that it needs.
+    packages: &'static [packages::Package],
+    run: fn(&Context, &Path) -> Outcome,
+}
+
+/// In the order in which they run: what others rest on first.
+const STEPS: &[Step] = &[
+    Step {
+        name: "round-trip",
+        about: "files of every kind are as they were after unmount and mount",
+        packages: &[packages::FUSE],
+        run: round_trip::run,
+    },
+    Step {
+        name: "ordinary-user",
+        about: "a user who is not root mounts with fusermount3",
+        packages: &[packages::FUSE],
+        run: round_trip::ordinary_user,
+    },
+    Step {
+        name: "errors",
+        about: "what cannot be done is refused with one clear line",
+        packages: &[],
+        run: errors::run,
+    },
+    Step {
+        name: "full",
+        about: "a full volume says so, loses nothing and can be emptied",
+        packages: &[],
+        run: errors::full,
+    },
+    Step {
+        name: "killed",
+        about: "the process is killed, and what was synced is there after a mount",
+        packages: &[],
+        run: cuts::killed,
+    },
+    Step {
+        name: "cut",
+        about: "power is cut under a program, and what it synced is there after a mount",
+        packages: &[],
+        run: cuts::cut,
+    },
+    Step { name: "copies", about: "a copy of 1 GiB writes metadata only", packages: &[], run: copies::run },
+    Step {
+        name: "ioctl",
+        about: "the example in C commits and exchanges ranges, and nonsense is refused",
+        packages: &[packages::GCC],
+        run: copies::ioctl,
+    },
+    Step {
+        name: "loops",
+        about: "ext4, xfs and btrfs on a file of the mount",
+        packages: &[packages::E2FSPROGS, packages::XFSPROGS, packages::BTRFS, packages::FIO],
+        run: loops::run,
+    },
+    Step { name: "fsx", about: "random operations on a file, checked", packages: &[], run: suites::fsx },
+    Step {
+        name: "pjdfstest",
+        about: "POSIX file system tests",
+        packages: &[packages::ACL],
+        run: suites::pjdfstest,
+    },
+    Step {
+        name: "servers",
+        about: "MariaDB and PostgreSQL have every acknowledged commit after live power cuts",
+        packages: &[packages::MARIADB, packages::POSTGRESQL],
+        run: servers::run,
+    },
+    Step {
+        name: "speed",
+        about: "fio against a mount that only passes through to memory",
+        packages: &[packages::FIO],
+        run: speed::run,
+    },
+];
+
+/// Runs the steps and says how each ended.
+pub fn run(options: &Options) -> ExitCode {
+    if options.list {
+        STEPS.iter().for_each(|step| println!("{:<14} {}", step.name, step.about));
+        return ExitCode::SUCCESS;
+    }
+    let unknown = options.only.iter().find(|name| STEPS.iter().all(|step| step.name != *name));
+    if let Some(name) = unknown {
+        eprintln!("error: there is no step {name:?}; `cargo xtask e2e --list` names them");
+        return ExitCode::from(2);
+    }
+    let is_wanted = |step: &&Step| options.only.is_empty() || options.only.iter().any(|n| n == step.name);
+    let steps: Vec<&Step> = STEPS.iter().filter(is_wanted).collect();
+    match prepare(&steps) {
+        Ok(context) => run_steps(&steps, &context),
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Packages, and the program under test.
+fn prepare(steps: &[&Step]) -> Result<Context, Failure> {
+    let needed: Vec<packages::Package> = steps.iter().flat_map(|step| step.packages).copied().collect();
+    packages::install(&needed)?;
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize()?;
+    // Both in one go, so that what they have in common is built once.
+    Shell::new("cargo")
+        .args(["build", "--release", "--package", "tantalum-cli", "--bin", "tantalum"])
+        .args(["--package", "tantalum-fuse", "--example", "passthrough"])
+        .folder(&root)
+        .with_output()
+        .run()?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    Ok(Context { tantalum: target.join("release/tantalum"), root, target })
+}
+
+fn run_steps(steps: &[&Step], context: &Context) -> ExitCode {
+    let mut failed = Vec::new();
+    let mut left_out = Vec::new();
+    for step in steps {
+        eprintln!("== {}: {}", step.name, step.about);
+        let started = Instant::now();
+        let outcome = run_step(step, context);
+        let seconds = started.elapsed().as_secs_f64();
+        match outcome {
+            Ok(Done::Passed) => println!("{:<14} passed in {seconds:.1} s", step.name),
+            Ok(Done::Said(text)) => println!("{:<14} passed in {seconds:.1} s\n{text}", step.name),
+            Ok(Done::LeftOut(why)) => left_out.push((step.name, why)),
+            Err(failure) => {
+                println!("{:<14} FAILED after {seconds:.1} s: {failure}", step.name);
+                failed.push(step.name);
+            }
+        }
+    }
+    for (name, why) in &left_out {
+        println!("{name:<14} left out: {why}");
+    }
+    println!(
+        "{} steps: {} passed, {} failed, {} left out",
+        steps.len(),
+        steps.len() - failed.len() - left_out.len(),
+        failed.len(),
+        left_out.len()
+    );
+    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) }
+}
+
+/// Every step mounts something.
+fn run_step(step: &Step, context: &Context) -> Outcome {
+    if let Err(error) = File::options().read(true).write(true).open(FUSE) {
+        return Ok(Done::LeftOut(format!("{FUSE}: {error}")));
+    }
+    let folder = tempfile::Builder::new().prefix("tantalum-e2e-").tempdir()?;
+    (step.run)(context, folder.path())
+}

@@ -1,0 +1,93 @@
+//! What cannot be done, and a full volume.
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use super::failure::{Failure, ensure};
+use super::mounted::Mounted;
+use super::shell::Shell;
+use super::{Context, Done, Outcome};
+
+pub fn run(context: &Context, folder: &Path) -> Outcome {
+    let mut mounted = Mounted::create(context, folder, "64M", &["--time", "none"])?;
+    fs::create_dir(folder.join("other"))?;
+    fs::create_dir(folder.join("taken"))?;
+    fs::write(folder.join("taken/file"), "")?;
+    fs::write(folder.join("text"), "no drive")?;
+    Shell::new(&context.tantalum).args(["create", "empty.tant", "--capacity", "64M"]).folder(folder).run()?;
+    let refused = |arguments: &[&str], wanted: &str| refused(context, folder, arguments, wanted);
+    refused(&["mount", "empty.tant", "mnt"], "mounted on mnt already")?;
+    refused(&["mount", "drive.tant", "other"], "in use")?;
+    refused(&["mount", "empty.tant", "taken"], "is not empty")?;
+    refused(&["mount", "empty.tant", "text"], "is not a folder")?;
+    refused(&["mount", "empty.tant", "nowhere"], "make the folder first")?;
+    refused(&["mount", "empty.tant", "other"], "holds no volume; add --format")?;
+    refused(&["mount", "empty.tant", "other", "--background"], "holds no volume; add --format")?;
+    refused(&["mount", "text", "other"], "text")?;
+    refused(&["mount", "missing.tant", "other"], "missing.tant")?;
+    refused(&["mount", "empty.tant", "other", "--create"], "exist")?;
+    refused(&["mount", "empty.tant", "other", "--time", "fast"], "\"real\" or \"none\"")?;
+    refused(&["mount", "empty.tant", "other", "--capacity", "1G"], "--create")?;
+    refused(&["unmount", "other"], "no Tantalum volume is mounted on")?;
+    refused(&["cut", "other"], "no Tantalum volume is mounted on")?;
+    refused(&["cut", "mnt", "--after-flash-ops", "0"], "0")?;
+    refused(&["stat", "other"], "other")?;
+    let held = fs::File::create(mounted.path("held"))?;
+    refused(&["unmount", "mnt"], "is in use")?;
+    held.write_all_at(b"still there", 0)?;
+    drop(held);
+    let long = mounted.path(&"n".repeat(256));
+    let error = fs::write(long, "").expect_err("a name of 256 bytes");
+    ensure(error.raw_os_error() == Some(nix::errno::Errno::ENAMETOOLONG as i32), || error.to_string())?;
+    mounted.remount(&["--time", "none"])?;
+    ensure(fs::read(mounted.path("held"))? == b"still there", || "a file is lost".to_owned())?;
+    mounted.unmount()?;
+    Ok(Done::Passed)
+}
+
+/// One line on standard error that contains `wanted`, and exit code 2.
+fn refused(context: &Context, folder: &Path, arguments: &[&str], wanted: &str) -> Result<(), Failure> {
+    let output = Shell::new(&context.tantalum).args(arguments).folder(folder).output()?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let is_clear = said.starts_with("error: ") && said.contains(wanted) && !said.contains("panicked");
+    ensure(output.status.code() == Some(2) && is_clear, || {
+        format!("{arguments:?} ended with {} and said {said:?} instead of {wanted:?}", output.status)
+    })
+}
+
+pub fn full(context: &Context, folder: &Path) -> Outcome {
+    let mut mounted = Mounted::create(context, folder, "64M", &["--time", "none"])?;
+    let content = vec![7; 1 << 20];
+    let mut written = Vec::new();
+    let error = loop {
+        let path = mounted.path(&format!("file{}", written.len()));
+        let result = fs::File::create(&path).and_then(|file| {
+            file.write_all_at(&content, 0)?;
+            file.sync_all()
+        });
+        match result {
+            Ok(()) => written.push(path),
+            Err(error) => break error,
+        }
+    };
+    ensure(error.kind() == std::io::ErrorKind::StorageFull, || format!("a full volume says: {error}"))?;
+    ensure(written.len() > 40, || format!("only {} MiB fit on 64 MiB", written.len()))?;
+    let names_fail = (0..100_000).any(|number| fs::create_dir(mounted.path(&format!("d{number}"))).is_err());
+    mounted.remount(&["--time", "none"])?;
+    for path in &written {
+        ensure(fs::read(path)? == content, || format!("{} is not what was written", path.display()))?;
+    }
+    for path in &written {
+        fs::remove_file(path)?;
+    }
+    fs::write(mounted.path("again"), &content)?;
+    mounted.remount(&["--time", "none"])?;
+    ensure(fs::read(mounted.path("again"))? == content, || "a file after the full is lost".to_owned())?;
+    mounted.unmount()?;
+    Ok(Done::Said(format!(
+        "               {} MiB fit; folders beyond that {}",
+        written.len(),
+        if names_fail { "were refused in the end" } else { "fitted, 100,000 of them" }
+    )))
+}

@@ -1,0 +1,105 @@
+//! Other file systems on the drive, by way of a loop device on a file of the mount.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use nix::unistd::geteuid;
+
+use super::failure::{Failure, ensure};
+use super::mounted::Mounted;
+use super::shell::Shell;
+use super::{Context, Done, Outcome};
+
+const DISK_BYTES: u64 = 512 << 20;
+
+/// A loop device, detached whatever becomes of the step.
+struct Loop {
+    device: PathBuf,
+    folder: PathBuf,
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Shell::new("umount").args(["--quiet"]).args([&self.folder]).output();
+        let _ = Shell::new("losetup").args(["--detach"]).args([&self.device]).output();
+    }
+}
+
+pub fn run(context: &Context, folder: &Path) -> Outcome {
+    if !geteuid().is_root() || !Path::new("/dev/loop-control").exists() {
+        return Ok(Done::LeftOut("loop devices need root and /dev/loop-control".to_owned()));
+    }
+    let known = fs::read_to_string("/proc/filesystems")?;
+    let mut without = Vec::new();
+    for (kind, format) in
+        [("ext4", &["-q", "-F"][..]), ("xfs", &["-q", "-f"][..]), ("btrfs", &["-q", "-f"][..])]
+    {
+        let folder = folder.join(kind);
+        fs::create_dir(&folder)?;
+        let loads = Shell::new("modprobe").args(["-q", kind]).output().is_ok_and(|o| o.status.success());
+        if !loads && !known.split_whitespace().any(|word| word == kind) {
+            without.push(kind);
+            continue;
+        }
+        file_system(context, &folder, kind, format)
+            .map_err(|failure| Failure::Wrong(format!("{kind}: {failure}")))?;
+    }
+    if without.len() == 3 {
+        return Ok(Done::LeftOut("this kernel has none of ext4, xfs, btrfs".to_owned()));
+    }
+    Ok(match without.is_empty() {
+        true => Done::Passed,
+        false => Done::Said(format!("               without {}: not in this kernel", without.join(", "))),
+    })
+}
+
+fn file_system(context: &Context, folder: &Path, kind: &str, format: &[&str]) -> Result<(), Failure> {
+    let mut mounted = Mounted::create(context, folder, "1GiB", &["--time", "none"])?;
+    let disk = mounted.path("disk");
+    fs::File::create(&disk)?.set_len(DISK_BYTES)?;
+    let inner = folder.join("inner");
+    fs::create_dir(&inner)?;
+    let attached = attach(&disk, &inner)?;
+    Shell::new(format!("mkfs.{kind}")).args(format).args([&attached.device]).run()?;
+    Shell::new("mount").args(["-t", kind]).args([&attached.device, &inner]).run()?;
+    let content: Vec<u8> =
+        (0..16u32 << 20).map(|byte| (byte.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    fs::write(inner.join("file"), &content)?;
+    fs::write(inner.join("rubbish"), vec![1; 100 << 20])?;
+    let flushes_before = counter(&mounted, "flushes")?;
+    fs::File::open(inner.join("rubbish"))?.sync_all()?;
+    let flushes = counter(&mounted, "flushes")?;
+    ensure(flushes > flushes_before, || "a sync inside did not flush the drive".to_owned())?;
+    Shell::new("sync").run()?;
+    let used = fs::metadata(&disk)?;
+    fs::remove_file(inner.join("rubbish"))?;
+    Shell::new("sync").run()?;
+    Shell::new("fstrim").args([&inner]).run()?;
+    let (before, after) = (blocks(&used), blocks(&fs::metadata(&disk)?));
+    ensure(after + (90 << 20) / 512 < before, || {
+        format!("after fstrim the disk takes {after} blocks instead of {before}: discards did not arrive")
+    })?;
+    drop(attached);
+    mounted.remount(&["--time", "none"])?;
+    let attached = attach(&disk, &inner)?;
+    Shell::new("mount").args(["-t", kind]).args([&attached.device, &inner]).run()?;
+    ensure(fs::read(inner.join("file"))? == content, || "a file is not what was written".to_owned())?;
+    drop(attached);
+    mounted.unmount()
+}
+
+fn blocks(metadata: &fs::Metadata) -> u64 {
+    std::os::unix::fs::MetadataExt::blocks(metadata)
+}
+
+fn attach(disk: &Path, folder: &Path) -> Result<Loop, Failure> {
+    let arguments = ["--find", "--show", "--direct-io=on"];
+    let device = Shell::new("losetup").args(arguments).args([disk]).run()?;
+    Ok(Loop { device: device.trim().into(), folder: folder.to_path_buf() })
+}
+
+fn counter(mounted: &Mounted<'_>, name: &str) -> Result<u64, Failure> {
+    let statistics = mounted.stat()?;
+    let value = statistics["smart"][name].as_u64();
+    value.ok_or_else(|| Failure::Wrong(format!("no {name} in {statistics}")))
+}

@@ -1,0 +1,71 @@
+//! Running commands.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use super::failure::Failure;
+
+/// A command to be run.
+pub struct Shell {
+    command: Command,
+    shows_output: bool,
+}
+
+impl Shell {
+    /// A program.
+    pub fn new(program: impl AsRef<OsStr>) -> Shell {
+        let mut command = Command::new(program);
+        command.stdin(Stdio::null());
+        Shell { command, shows_output: false }
+    }
+
+    /// With these arguments.
+    pub fn args<A: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = A>) -> Shell {
+        self.command.args(arguments);
+        self
+    }
+
+    /// In this folder.
+    pub fn folder(mut self, folder: &Path) -> Shell {
+        self.command.current_dir(folder);
+        self
+    }
+
+    /// With a variable of the environment.
+    pub fn variable(mut self, name: &str, value: impl AsRef<OsStr>) -> Shell {
+        self.command.env(name, value);
+        self
+    }
+
+    /// What it prints is shown, not kept.
+    pub fn with_output(mut self) -> Shell {
+        self.shows_output = true;
+        self
+    }
+
+    /// Runs it, however it ends.
+    pub fn output(&mut self) -> Result<Output, Failure> {
+        if self.shows_output {
+            self.command.stdout(Stdio::inherit()).stderr(Stdio::inherit());
+        }
+        self.command.output().map_err(|error| self.failure(format!("cannot be run: {error}"), String::new()))
+    }
+
+    /// Runs it, and gives what it printed. It must end well.
+    pub fn run(mut self) -> Result<String, Failure> {
+        let output = self.output()?;
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        if output.status.success() {
+            return Ok(printed);
+        }
+        let said = format!("{printed}{}", String::from_utf8_lossy(&output.stderr));
+        let said: Vec<&str> = said.lines().collect();
+        let tail = said[said.len().saturating_sub(40)..].join("\n");
+        Err(self.failure(format!("ended with {}", output.status), tail))
+    }
+
+    fn failure(&self, how: String, said: String) -> Failure {
+        Failure::Command { command: format!("{:?}", self.command).replace('"', ""), how, said }
+    }
+}

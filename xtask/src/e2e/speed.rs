@@ -1,0 +1,138 @@
+//! How fast a mounted volume is, beside a mount that only passes requests on to a file in memory.
+//!
+//! Both run in turns, and the best of each counts: what else the machine does then disturbs neither more.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::failure::{Failure, ensure};
+use super::mounted::Mounted;
+use super::shell::Shell;
+use super::{Context, Done, Outcome};
+
+/// What is aimed at: this part of the other mount's speed. A shared machine is too noisy to demand it.
+const AIM: f64 = 0.7;
+
+const ROUNDS: usize = 3;
+const SECONDS: &str = "--runtime=4";
+const FILE_BYTES: &str = "--size=512M";
+
+/// A measurement: name, fio's pattern and block size, and where fio puts the figure.
+struct Pattern {
+    name: &'static str,
+    arguments: [&'static str; 3],
+    direction: &'static str,
+    /// Operations in a second, or else bytes.
+    counts_operations: bool,
+}
+
+const PATTERNS: [Pattern; 4] = [
+    Pattern {
+        name: "4 KiB random read, QD 16",
+        arguments: ["--rw=randread", "--bs=4k", "--iodepth=16"],
+        direction: "read",
+        counts_operations: true,
+    },
+    Pattern {
+        name: "4 KiB random write, QD 16",
+        arguments: ["--rw=randwrite", "--bs=4k", "--iodepth=16"],
+        direction: "write",
+        counts_operations: true,
+    },
+    Pattern {
+        name: "1 MiB read",
+        arguments: ["--rw=read", "--bs=1M", "--iodepth=4"],
+        direction: "read",
+        counts_operations: false,
+    },
+    Pattern {
+        name: "1 MiB write",
+        arguments: ["--rw=write", "--bs=1M", "--iodepth=4"],
+        direction: "write",
+        counts_operations: false,
+    },
+];
+
+/// The other mount.
+struct Passthrough {
+    process: Child,
+    folder: PathBuf,
+}
+
+impl Passthrough {
+    fn start(context: &Context, source: &Path, folder: PathBuf) -> Result<Passthrough, Failure> {
+        fs::create_dir(&folder)?;
+        let program = context.target.join("release/examples/passthrough");
+        let process = Command::new(program).args([source, &folder]).stdin(Stdio::null()).spawn()?;
+        let started = Passthrough { process, folder };
+        let limit = Instant::now() + Duration::from_secs(10);
+        while !fs::read_to_string("/proc/self/mounts")?.contains(&*started.folder.to_string_lossy()) {
+            ensure(Instant::now() < limit, || "the passthrough does not mount".to_owned())?;
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(started)
+    }
+}
+
+impl Drop for Passthrough {
+    fn drop(&mut self) {
+        let _ = Shell::new("umount").args(["--lazy"]).args([&self.folder]).output();
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+pub fn run(context: &Context, folder: &Path) -> Outcome {
+    let memory = tempfile::Builder::new().prefix("tantalum-e2e-").tempdir_in("/dev/shm");
+    let Ok(memory) = memory else { return Ok(Done::LeftOut("there is no /dev/shm".to_owned())) };
+    let source = memory.path().join("source");
+    fs::create_dir(&source)?;
+    let passthrough = Passthrough::start(context, &source, folder.join("passthrough"))?;
+    let mut mounted = Mounted::create(context, memory.path(), "4GiB", &["--time", "none"])?;
+    let mut lines = Vec::new();
+    for place in [&passthrough.folder, &mounted.folder] {
+        fio(place, &["--rw=write", "--bs=1M", "--iodepth=4", "--end_fsync=1"])?;
+    }
+    for pattern in &PATTERNS {
+        let mut best = [0.0f64; 2];
+        for _ in 0..ROUNDS {
+            for (best, place) in best.iter_mut().zip([&passthrough.folder, &mounted.folder]) {
+                *best = best.max(pattern.measure(place)?);
+            }
+        }
+        let ratio = best[1] / best[0];
+        let (unit, scale) = if pattern.counts_operations { ("IOPS", 1.0) } else { ("MB/s", 1e-6) };
+        lines.push(format!(
+            "               {:<26} {:>9.0} {unit}, passthrough {:>9.0}: {ratio:.2}, aim {AIM}",
+            pattern.name,
+            best[1] * scale,
+            best[0] * scale
+        ));
+    }
+    mounted.unmount()?;
+    drop(passthrough);
+    Ok(Done::Said(lines.join("\n")))
+}
+
+impl Pattern {
+    /// Operations or bytes in a second.
+    fn measure(&self, place: &Path) -> Result<f64, Failure> {
+        let mut arguments = self.arguments.to_vec();
+        arguments.extend(["--time_based", SECONDS, "--output-format=json"]);
+        let printed = fio(place, &arguments)?;
+        let start = printed.find('{').unwrap_or(0);
+        let report: Value = serde_json::from_str(&printed[start..])?;
+        let field = if self.counts_operations { "iops" } else { "bw_bytes" };
+        let figure = report["jobs"][0][self.direction][field].as_f64();
+        figure.ok_or_else(|| Failure::Wrong(format!("fio does not tell {field}: {printed}")))
+    }
+}
+
+fn fio(place: &Path, arguments: &[&str]) -> Result<String, Failure> {
+    let common = ["--name=speed", "--ioengine=libaio", "--direct=1", "--filename=file", FILE_BYTES];
+    Shell::new("fio").args(common).args(arguments).folder(place).run()
+}

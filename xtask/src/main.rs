@@ -1,0 +1,30 @@
+//! Chores of the project, as `cargo xtask COMMAND`.
+
+mod e2e;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Chores of the project.
+#[derive(Parser, Debug)]
+#[command(name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Tests that need /dev/fuse, root or a server
+    ///
+    /// Installs Debian packages that are missing if it runs as root, and otherwise says which to install. What this
+    /// machine cannot do is left out, and said at the end.
+    E2e(e2e::Options),
+}
+
+fn main() -> ExitCode {
+    match Arguments::parse().command {
+        Command::E2e(options) => e2e::run(&options),
+    }
+}
