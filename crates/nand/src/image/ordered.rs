@@ -125,30 +125,44 @@ impl Group {
     }
 
     /// Whether all the data that were written with it are there.
-    fn has_its_data(&self, file: &File) -> io::Result<bool> {
+    fn has_its_data(&self, file: &File, place: LogPlace) -> io::Result<bool> {
         let sums = &self.body[..self.head.slots.get() as usize * size_of::<SlotSum>()];
         let mut unit = [0; UNIT_BYTES];
         for sum in sums.chunks_exact(size_of::<SlotSum>()) {
             let sum = SlotSum::read_from_bytes(sum).expect("the length is that of a sum");
-            if !read_present(file, &mut unit, sum.at.get())? || crc32c::crc32c(&unit) != sum.checksum.get() {
+            let at = sum.at.get();
+            if at < place.slots_at || at > i64::MAX as u64 - UNIT_BYTES as u64 {
+                return Err(self.impossible(&format!("has data at {at}, where no slot is")));
+            }
+            if !read_present(file, &mut unit, at)? || crc32c::crc32c(&unit) != sum.checksum.get() {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    /// Calls `apply` with each entry: bytes, and where they belong.
-    fn each(&self, mut apply: impl FnMut(&[u8], u64) -> io::Result<()>) -> io::Result<()> {
+    /// Calls `apply` with each entry: bytes, and where they belong. No group that was written names other places.
+    fn each(&self, place: LogPlace, mut apply: impl FnMut(&[u8], u64) -> io::Result<()>) -> io::Result<()> {
         let mut rest = &self.body[self.head.slots.get() as usize * size_of::<SlotSum>()..];
-        while let Ok((head, after)) = EntryHead::read_from_prefix(rest) {
-            let bytes = head.bytes.get() as usize;
-            if bytes > after.len() {
-                break;
+        while !rest.is_empty() {
+            let Ok((head, after)) = EntryHead::read_from_prefix(rest) else {
+                return Err(self.impossible("ends within an entry"));
+            };
+            let (at, bytes) = (head.at.get(), head.bytes.get() as usize);
+            let is_record =
+                at >= TALLY_AT && at.checked_add(bytes as u64).is_some_and(|end| end <= place.log_at);
+            if bytes > after.len() || !is_record {
+                return Err(self.impossible(&format!("has {bytes} bytes for {at}, where no record is")));
             }
-            apply(&after[..bytes], head.at.get())?;
+            apply(&after[..bytes], at)?;
             rest = &after[bytes..];
         }
         Ok(())
+    }
+
+    fn impossible(&self, how: &str) -> io::Error {
+        let number = self.head.sequence.get();
+        io::Error::new(io::ErrorKind::InvalidData, format!("group {number} {how}"))
     }
 }
 
@@ -175,14 +189,32 @@ pub(super) fn replay(
         next = Group::read(file, place, offset)?;
         next = next.filter(|next| next.follows(&group.head));
         // the data of an earlier group were synced with it, and its slots may have other data since
-        if next.is_none() && !group.has_its_data(file)? {
-            break;
+        if next.is_none() {
+            check_end(file, place, offset, group.head.sequence.get())?;
+            if !group.has_its_data(file, place)? {
+                break;
+            }
         }
         last = group.head.sequence.get();
         applied |= !group.body.is_empty();
-        group.each(&mut apply)?;
+        group.each(place, &mut apply)?;
     }
     Ok((last, applied))
+}
+
+/// Demands that nothing in the log comes after the group that ends at `offset` and is numbered `last`. A machine that was
+/// lost while the next one was written leaves at most that one.
+fn check_end(file: &File, place: LogPlace, offset: u64, last: u64) -> io::Result<()> {
+    for offset in (offset..LOG_BYTES).step_by(SECTOR as usize) {
+        if let Some(later) =
+            Group::read(file, place, offset)?.filter(|later| later.head.sequence.get() > last + 1)
+        {
+            return Err(
+                later.impossible(&format!("comes after group {last}, and what is between them is missing"))
+            );
+        }
+    }
+    Ok(())
 }
 
 /// Puts in place what a log says, all of it durable. Returns the number of its last group.

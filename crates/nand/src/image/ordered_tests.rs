@@ -181,3 +181,117 @@ fn sizes_on_the_image_are_fixed() {
     assert_eq!(size_of::<EntryHead>(), 12);
     assert!(LOG_FULL + Group::length(GROUP_BYTES as u64 + (1 << 19)) < LOG_BYTES);
 }
+
+/// A log of three groups, of which the last wrote data to a slot; each changes the bytes at 8192. Also where each begins.
+fn three_groups() -> (File, [u64; 3]) {
+    let file = file_of(&BTreeMap::new());
+    let Store::Ordered(mut store) = Store::ordered(locked(&file), PLACE).unwrap() else { unreachable!() };
+    let starts = [1, 2, 3_u8].map(|group| {
+        let start = PLACE.log_at + store.head;
+        if group == 3 {
+            store.write(&[7; 4096], PLACE.slots_at).unwrap();
+        }
+        store.write(&[group; 2000], 8192).unwrap();
+        store.sync_begin().unwrap();
+        store.sync_end().unwrap();
+        start
+    });
+    // as a killed process leaves it
+    std::mem::forget(store);
+    (file, starts)
+}
+
+fn found(file: &File) -> io::Result<u8> {
+    let mut byte = [0];
+    Store::overlay(locked(file), Some(PLACE))?.read(&mut byte, 8192)?;
+    Ok(byte[0])
+}
+
+fn flip(file: &File, at: u64) {
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).unwrap();
+    file.write_all_at(&[byte[0] ^ 1], at).unwrap();
+}
+
+#[test]
+fn a_damaged_last_group_is_as_one_that_was_lost_and_one_before_others_is_refused() {
+    for (damaged, finds) in [(0, None), (1, None), (2, Some(2))] {
+        let (file, starts) = three_groups();
+        assert_eq!(found(&file).unwrap(), 3);
+        flip(&file, starts[damaged] + 100);
+        match (found(&file), finds) {
+            (Ok(found), Some(finds)) => assert_eq!(found, finds),
+            (Err(error), None) => {
+                assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+                assert!(error.to_string().contains("is missing"), "{error}");
+            }
+            (found, _) => panic!("group {damaged} was damaged: {found:?}"),
+        }
+    }
+    // the data that prove the last group
+    let (file, _) = three_groups();
+    flip(&file, PLACE.slots_at + 9);
+    assert_eq!(found(&file).unwrap(), 2);
+}
+
+#[test]
+fn a_log_that_names_places_where_no_record_is_is_refused_and_nothing_is_written() {
+    let entry = |at: u64, bytes: u32| {
+        [EntryHead { at: at.into(), bytes: bytes.into() }.as_bytes(), &[9; 30]].concat()
+    };
+    let bad_entries = [
+        entry(PLACE.log_at - 10, 30),
+        entry(0, 30),
+        entry(u64::MAX - 5, 30),
+        entry(8192, 31),
+        [entry(8192, 30), vec![1; 5]].concat(),
+    ];
+    let bad_slots = [PLACE.log_at, u64::MAX - 4000, i64::MAX as u64];
+    let groups = bad_entries.map(|entries| encode(1, 0, &[], &entries).1);
+    let slots = bad_slots
+        .map(|at| encode(1, 0, &[SlotSum { at: at.into(), checksum: 5.into() }], &entry(8192, 30)).1);
+    for group in groups.iter().chain(&slots) {
+        let file = file_of(&BTreeMap::from([(PLACE.log_at, group.clone())]));
+        let Err(error) = Store::file(locked(&file), Some(PLACE)) else { panic!("{group:?} is refused") };
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{error}");
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, 8192).unwrap();
+        assert_eq!(byte, [0]);
+    }
+    let whole = encode(1, 0, &[], &entry(8192, 30)).1;
+    assert_eq!(found(&file_of(&BTreeMap::from([(PLACE.log_at, whole)]))).unwrap(), 9);
+}
+
+#[test]
+fn after_a_sync_that_did_not_end_nothing_is_written() {
+    let file = file_of(&BTreeMap::new());
+    let Store::Ordered(mut store) = Store::ordered(locked(&file), PLACE).unwrap() else { unreachable!() };
+    store.write(&[1; 100], 8192).unwrap();
+    assert!(store.sync_begin().unwrap().is_some());
+    // the caller's sync fails, and the drive is dropped
+    store.write(&[2; 100], 8192).unwrap();
+    assert!(store.sync_begin().is_err());
+    assert!(store.close().is_err());
+    let mut byte = [9];
+    file.read_exact_at(&mut byte, 8192).unwrap();
+    assert_eq!(byte, [0]);
+    assert_eq!(found(&file).unwrap(), 1);
+}
+
+#[test]
+fn what_changes_during_a_sync_is_for_the_next_one_also_when_the_log_is_full() {
+    let file = file_of(&BTreeMap::new());
+    let Store::Ordered(mut store) = Store::ordered(locked(&file), PLACE).unwrap() else { unreachable!() };
+    let mut restarts = 0;
+    for round in 0..200_u8 {
+        store.write(&[round; 30_000], 8192).unwrap();
+        assert!(store.sync_begin().unwrap().is_some());
+        store.write(&[round ^ 0x80; 30_000], 8192).unwrap();
+        let head = store.head;
+        store.sync_end().unwrap();
+        restarts += u32::from(store.head < head);
+        // in place comes only what the log has said
+        assert_eq!(found(&file).unwrap(), if store.head < head { round ^ 0x80 } else { round });
+    }
+    assert!(restarts > 1, "{restarts}");
+}
