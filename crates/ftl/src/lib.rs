@@ -34,6 +34,8 @@ mod share;
 mod space;
 mod spare;
 mod stream;
+#[cfg(test)]
+mod test_support;
 mod transactions;
 mod types;
 mod valid;

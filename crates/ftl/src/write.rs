@@ -198,30 +198,10 @@ impl Ftl {
 mod tests {
     use std::collections::HashSet;
 
-    use tantalum_nand::{Faults, Geometry, Nand, Timing, UNIT_BYTES};
+    use tantalum_nand::{Faults, Nand, UNIT_BYTES};
 
     use super::*;
-    use crate::layout::{CheckpointInterval, FtlConfig, VictimPolicy};
-
-    const GEOMETRY: Geometry = Geometry {
-        channels: 2,
-        dies_per_channel: 1,
-        planes_per_die: 1,
-        blocks_per_plane: 32,
-        pages_per_block: 4,
-        page_bytes: 8192,
-    };
-    const TIMING: Timing =
-        Timing { read_ns: 1, program_ns: 1, erase_ns: 1, channel_bytes_per_second: 1_000_000_000 };
-    const CONFIG: FtlConfig = FtlConfig {
-        protected_units: 0,
-        logical_units: 128,
-        victim_policy: VictimPolicy::Greedy,
-        wear_spread: 8,
-        dump_units: 0,
-        shared_owners: 8,
-        checkpoint_interval: CheckpointInterval::DEFAULT,
-    };
+    use crate::test_support::{CONFIG, GEOMETRY, TIMING};
 
     fn stage(ftl: &mut Ftl) -> Vec<Slot> {
         (0..6).map(|_| ftl.nand_mut().stage(&[1; UNIT_BYTES]).unwrap()).collect()
