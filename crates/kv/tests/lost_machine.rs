@@ -39,7 +39,8 @@ fn key(thread: usize, record: u8) -> [u8; 2] {
 fn value(number: u64, record: u8) -> Vec<u8> {
     let mut value = number.to_le_bytes().to_vec();
     // now and then one of several units
-    let bytes = if number.is_multiple_of(40) { 20_000 } else { (number as usize * 37 + usize::from(record)) % 900 };
+    let bytes =
+        if number.is_multiple_of(40) { 20_000 } else { (number as usize * 37 + usize::from(record)) % 900 };
     value.resize(8 + bytes, number as u8 ^ record);
     value
 }
