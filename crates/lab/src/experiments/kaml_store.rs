@@ -141,7 +141,7 @@ impl Bench<'_> {
         while machine.done < wanted {
             let before = machine.done;
             end_ns = machine.step()?;
-            if machine.done > before && machine.done % 256 == 0 {
+            if machine.done > before && machine.done.is_multiple_of(256) {
                 bar.advance(256)?;
             }
         }
@@ -225,7 +225,7 @@ impl Bench<'_> {
             let statements = apply(connection, &tables, &steps).map_err(error())?;
             working.drive.volume().advance_ns(statements * STATEMENT_NS);
             host_ns += statements * STATEMENT_NS;
-            if number % 256 == 0 {
+            if number.is_multiple_of(256) {
                 bar.advance(256)?;
             }
         }
