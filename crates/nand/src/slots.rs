@@ -28,12 +28,26 @@ pub(crate) struct Slots {
     used: Vec<u64>,
     /// Slots above have never been used.
     watermark: u32,
+    /// Given up and not free yet, if the image is to survive the loss of the machine.
+    kept: Option<Kept>,
+}
+
+/// Slots that are free only after two syncs: until the first, what they held may be needed; until the second, it proves
+/// that what was synced first is whole.
+#[derive(Clone, Default, Debug)]
+struct Kept {
+    /// Given up since the last sync began.
+    since: Vec<u32>,
+    /// Given up before it began, and since the one before began.
+    begun: Vec<u32>,
+    /// Given up before the last sync that ended began.
+    ended: Vec<u32>,
 }
 
 impl Slots {
     /// Slots of which those that `used` says are in use.
     pub fn rebuild(watermark: u32, used: Vec<u64>) -> Slots {
-        let mut slots = Slots { free: Vec::new(), used, watermark };
+        let mut slots = Slots { free: Vec::new(), used, watermark, kept: None };
         slots.used.resize(watermark as usize / 64 + 1, 0);
         // Backwards, so that low slots are taken first.
         slots.free = (1..=watermark).rev().filter(|&slot| !slots.is_used(Slot(slot))).collect();
@@ -47,7 +61,12 @@ impl Slots {
 
     /// Slots in use.
     pub fn in_use(&self) -> u32 {
-        self.watermark - self.free.len() as u32
+        self.watermark
+            - self.free.len() as u32
+            - self
+                .kept
+                .as_ref()
+                .map_or(0, |kept| (kept.since.len() + kept.begun.len() + kept.ended.len()) as u32)
     }
 
     fn is_used(&self, slot: Slot) -> bool {
@@ -85,7 +104,30 @@ impl Slots {
     pub fn release(&mut self, slot: Slot) {
         self.assert_used(slot);
         self.used[slot.0 as usize / 64] &= !(1 << (slot.0 % 64));
-        self.free.push(slot.0);
+        match &mut self.kept {
+            Some(kept) => kept.since.push(slot.0),
+            None => self.free.push(slot.0),
+        }
+    }
+
+    /// From now on slots that are given up are free only after two syncs.
+    pub fn keep(&mut self) {
+        self.kept = Some(Kept::default());
+    }
+
+    /// A sync begins. What is given up from now on belongs to the next one.
+    pub fn sync_begin(&mut self) {
+        if let Some(kept) = &mut self.kept {
+            kept.begun.append(&mut kept.since);
+        }
+    }
+
+    /// The sync that began is done.
+    pub fn sync_end(&mut self) {
+        if let Some(kept) = &mut self.kept {
+            self.free.append(&mut kept.ended);
+            std::mem::swap(&mut kept.begun, &mut kept.ended);
+        }
     }
 }
 
@@ -121,5 +163,25 @@ mod tests {
         assert!(!taken.contains(&3) && !taken.contains(&65));
         assert_eq!(taken[0], 1);
         assert_eq!(taken[128], 131);
+    }
+
+    // what was given up during a sync went with the slots of that sync, and was free one sync too early
+    #[test]
+    fn a_kept_slot_is_free_after_two_syncs_that_began_later() {
+        let mut slots = Slots::default();
+        slots.keep();
+        let [before, during] = [slots.take().unwrap(), slots.take().unwrap()];
+        slots.release(before);
+        slots.sync_begin();
+        slots.release(during);
+        slots.sync_end();
+        assert_eq!((slots.take().unwrap().0, slots.in_use()), (3, 1));
+        slots.sync_begin();
+        slots.sync_end();
+        assert_eq!(slots.take().unwrap(), before);
+        assert_eq!(slots.take().unwrap().0, 4);
+        slots.sync_begin();
+        slots.sync_end();
+        assert_eq!(slots.take().unwrap(), during);
     }
 }
