@@ -5,7 +5,10 @@
 use tantalum::{Clock, Command, Completion, Device, Lpn, Nanoseconds, ShareRange, Status, UNIT_BYTES};
 
 use crate::error::VolumeError;
-use crate::remap_duplicates::RecentWrites;
+use crate::remap_duplicates::{Key, RecentWrites};
+
+/// A unit to be written: its key, and the unit to share with instead, if there is one.
+type Candidate = (Key, Option<Lpn>);
 
 /// A device, the client's time, and whether the drive has stopped.
 #[derive(Debug)]
@@ -16,19 +19,22 @@ pub(crate) struct Drive {
     issued_ns: Nanoseconds,
     /// What was written lately, if writes of the same bytes are to become shares.
     pub recent: Option<RecentWrites>,
+    /// Of the write under way.
+    candidates: Vec<Candidate>,
     stopped: Option<Status>,
 }
 
 impl Drive {
     pub fn new(device: Device) -> Drive {
         let clock = Clock::virtual_from(device.time_ns());
-        Drive { device, clock, issued_ns: 0, recent: None, stopped: None }
+        Drive { device, clock, issued_ns: 0, recent: None, candidates: Vec::new(), stopped: None }
     }
 
     pub fn try_clone(&self) -> Option<Drive> {
         let device = self.device.try_clone()?;
         let (recent, stopped) = (self.recent.clone(), self.stopped.clone());
-        Some(Drive { device, clock: self.clock, issued_ns: self.issued_ns, recent, stopped })
+        let (clock, issued_ns) = (self.clock, self.issued_ns);
+        Some(Drive { device, clock, issued_ns, recent, candidates: Vec::new(), stopped })
     }
 
     pub fn now_ns(&self) -> Nanoseconds {
@@ -56,9 +62,6 @@ impl Drive {
     /// Issues a command now and does not wait for it.
     pub fn submit_queued(&mut self, command: Command<'_>) -> Result<Completion, VolumeError> {
         self.check()?;
-        if let Some(recent) = &mut self.recent {
-            recent.before(&command);
-        }
         self.issued_ns = self.clock.now_ns();
         self.device.submit(command, self.issued_ns).map_err(|status| {
             if matches!(status, Status::PowerLost | Status::Image(_)) {
@@ -82,19 +85,35 @@ impl Drive {
     /// Writes whole units of a file now and returns when that will be done; what was written lately elsewhere is shared
     /// instead.
     pub fn write(&mut self, lpn: Lpn, data: &[u8]) -> Result<Nanoseconds, VolumeError> {
-        let Some(recent) = &mut self.recent else {
+        let Drive { device, recent: Some(recent), candidates, .. } = self else {
             return Ok(self.submit_queued(Command::Write { lpn, data, fua: false })?.done_ns);
         };
         let (units, _) = data.as_chunks::<UNIT_BYTES>();
         let all = lpn.0..lpn.0 + units.len() as u32;
-        let sources: Vec<Option<Lpn>> = units.iter().map(|unit| recent.find(unit, all.clone())).collect();
+        let mut candidates = std::mem::take(candidates);
+        candidates.clear();
+        candidates.extend(units.iter().map(|unit| {
+            let key = Key::of(unit);
+            (key, recent.find(key, all.clone(), |source| device.holds(source, unit)))
+        }));
+        let done_ns = self.write_candidates(lpn, &candidates, units);
+        self.candidates = candidates;
+        done_ns
+    }
+
+    fn write_candidates(
+        &mut self,
+        lpn: Lpn,
+        candidates: &[Candidate],
+        units: &[[u8; UNIT_BYTES]],
+    ) -> Result<Nanoseconds, VolumeError> {
         let mut done_ns = self.now_ns();
         let mut first = 0;
-        for run in sources.chunk_by(|a, b| a.is_some() == b.is_some()) {
+        for run in candidates.chunk_by(|a, b| a.1.is_some() == b.1.is_some()) {
             let (at, end) = (Lpn(lpn.0 + first as u32), first + run.len());
-            let written = match run[0] {
+            let written = match run[0].1 {
                 Some(_) => self.share_run(at, run, &units[first..end])?,
-                None => self.write_run(at, &units[first..end])?,
+                None => self.write_run(at, run, &units[first..end])?,
             };
             done_ns = done_ns.max(written);
             first = end;
@@ -102,11 +121,16 @@ impl Drive {
         Ok(done_ns)
     }
 
-    fn write_run(&mut self, lpn: Lpn, units: &[[u8; UNIT_BYTES]]) -> Result<Nanoseconds, VolumeError> {
+    fn write_run(
+        &mut self,
+        lpn: Lpn,
+        candidates: &[Candidate],
+        units: &[[u8; UNIT_BYTES]],
+    ) -> Result<Nanoseconds, VolumeError> {
         let data = units.as_flattened();
         let completion = self.submit_queued(Command::Write { lpn, data, fua: false })?;
         if let Some(recent) = &mut self.recent {
-            (lpn.0..).zip(units).for_each(|(lpn, unit)| recent.written(Lpn(lpn), unit));
+            (lpn.0..).zip(candidates).for_each(|(lpn, &(key, _))| recent.written(key, Lpn(lpn)));
             recent.units_without_duplicate += units.len() as u64;
         }
         Ok(completion.done_ns)
@@ -117,15 +141,15 @@ impl Drive {
     fn share_run(
         &mut self,
         lpn: Lpn,
-        sources: &[Option<Lpn>],
+        candidates: &[Candidate],
         units: &[[u8; UNIT_BYTES]],
     ) -> Result<Nanoseconds, VolumeError> {
         let limit = self.device.limits().share_units.max(1) as usize;
         let mut done_ns = self.now_ns();
-        let parts = sources.chunks(limit).zip(units.chunks(limit));
-        for (index, (sources, units)) in parts.enumerate() {
+        let parts = candidates.chunks(limit).zip(units.chunks(limit));
+        for (index, (candidates, units)) in parts.enumerate() {
             let lpn = Lpn(lpn.0 + (index * limit) as u32);
-            let ranges = ranges_of(lpn, sources);
+            let ranges = ranges_of(lpn, candidates);
             let part_ns = match self.submit_queued(Command::Share { ranges: &ranges, deferred: true }) {
                 Ok(completion) => {
                     let recent = self.recent.get_or_insert_default();
@@ -133,7 +157,7 @@ impl Drive {
                     completion.done_ns
                 }
                 Err(error @ VolumeError::Device(Status::PowerLost | Status::Image(_))) => return Err(error),
-                Err(_) => self.write_run(lpn, units)?,
+                Err(_) => self.write_run(lpn, candidates, units)?,
             };
             done_ns = done_ns.max(part_ns);
         }
@@ -142,12 +166,12 @@ impl Drive {
 }
 
 /// Neighbours that have neighbours as sources are one range.
-fn ranges_of(lpn: Lpn, sources: &[Option<Lpn>]) -> Vec<ShareRange> {
+fn ranges_of(lpn: Lpn, candidates: &[Candidate]) -> Vec<ShareRange> {
     let mut ranges: Vec<ShareRange> = Vec::new();
-    for (dst, src) in (lpn.0..).zip(sources.iter().flatten()) {
+    for (dst, src) in (lpn.0..).zip(candidates.iter().filter_map(|(_, source)| *source)) {
         match ranges.last_mut().filter(|range| range.src.0 + range.units == src.0) {
             Some(range) => range.units += 1,
-            None => ranges.push(ShareRange { dst: Lpn(dst), src: *src, units: 1 }),
+            None => ranges.push(ShareRange { dst: Lpn(dst), src, units: 1 }),
         }
     }
     ranges
