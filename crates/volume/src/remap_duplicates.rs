@@ -17,9 +17,9 @@ const BUCKETS: usize = 16 * 1024;
 /// place's owners.
 const MOST_SHARES: u32 = 4;
 
-/// Words of a unit that make its key: one in eight of a page's words, and all of its first, where databases have
-/// numbers and checksums that change with every write.
-const KEY_STEP: usize = 8;
+/// Words of a unit that make its key: its first, where databases have numbers and checksums that change with every
+/// write, its last, and a few between.
+const KEY_STEP: usize = 36;
 const KEY_HEAD: usize = 8;
 
 /// A number that is the same for the same bytes, and seldom for others.
