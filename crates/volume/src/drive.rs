@@ -7,9 +7,6 @@ use tantalum::{Clock, Command, Completion, Device, Lpn, Nanoseconds, ShareRange,
 use crate::error::VolumeError;
 use crate::remap_duplicates::{Key, RecentWrites};
 
-/// A unit to be written: its key, and the unit to share with instead, if there is one.
-type Candidate = (Key, Option<Lpn>);
-
 /// A device, the client's time, and whether the drive has stopped.
 #[derive(Debug)]
 pub(crate) struct Drive {
@@ -19,22 +16,22 @@ pub(crate) struct Drive {
     issued_ns: Nanoseconds,
     /// What was written lately, if writes of the same bytes are to become shares.
     pub recent: Option<RecentWrites>,
-    /// Of the write under way.
-    candidates: Vec<Candidate>,
+    /// For each unit of the write under way, what it is to be shared with instead.
+    sources: Vec<Option<Lpn>>,
     stopped: Option<Status>,
 }
 
 impl Drive {
     pub fn new(device: Device) -> Drive {
         let clock = Clock::virtual_from(device.time_ns());
-        Drive { device, clock, issued_ns: 0, recent: None, candidates: Vec::new(), stopped: None }
+        Drive { device, clock, issued_ns: 0, recent: None, sources: Vec::new(), stopped: None }
     }
 
     pub fn try_clone(&self) -> Option<Drive> {
         let device = self.device.try_clone()?;
         let (recent, stopped) = (self.recent.clone(), self.stopped.clone());
         let (clock, issued_ns) = (self.clock, self.issued_ns);
-        Some(Drive { device, clock, issued_ns, recent, candidates: Vec::new(), stopped })
+        Some(Drive { device, clock, issued_ns, recent, sources: Vec::new(), stopped })
     }
 
     pub fn now_ns(&self) -> Nanoseconds {
@@ -85,35 +82,35 @@ impl Drive {
     /// Writes whole units of a file now and returns when that will be done; what was written lately elsewhere is shared
     /// instead.
     pub fn write(&mut self, lpn: Lpn, data: &[u8]) -> Result<Nanoseconds, VolumeError> {
-        let Drive { device, recent: Some(recent), candidates, .. } = self else {
+        let Drive { device, recent: Some(recent), sources, .. } = self else {
             return Ok(self.submit_queued(Command::Write { lpn, data, fua: false })?.done_ns);
         };
         let (units, _) = data.as_chunks::<UNIT_BYTES>();
         let all = lpn.0..lpn.0 + units.len() as u32;
-        let mut candidates = std::mem::take(candidates);
-        candidates.clear();
-        candidates.extend(units.iter().map(|unit| {
-            let key = Key::of(unit);
-            (key, recent.find(key, all.clone(), |source| device.holds(source, unit)))
+        let mut sources = std::mem::take(sources);
+        sources.clear();
+        sources.extend(units.iter().zip(all.clone()).map(|(unit, lpn)| {
+            let is_equal = |source| device.holds(source, unit);
+            recent.find_or_remember(Key::of(unit), Lpn(lpn), &all, is_equal)
         }));
-        let done_ns = self.write_candidates(lpn, &candidates, units);
-        self.candidates = candidates;
+        let done_ns = self.write_or_share(lpn, &sources, units);
+        self.sources = sources;
         done_ns
     }
 
-    fn write_candidates(
+    fn write_or_share(
         &mut self,
         lpn: Lpn,
-        candidates: &[Candidate],
+        sources: &[Option<Lpn>],
         units: &[[u8; UNIT_BYTES]],
     ) -> Result<Nanoseconds, VolumeError> {
         let mut done_ns = self.now_ns();
         let mut first = 0;
-        for run in candidates.chunk_by(|a, b| a.1.is_some() == b.1.is_some()) {
+        for run in sources.chunk_by(|a, b| a.is_some() == b.is_some()) {
             let (at, end) = (Lpn(lpn.0 + first as u32), first + run.len());
-            let written = match run[0].1 {
+            let written = match run[0] {
                 Some(_) => self.share_run(at, run, &units[first..end])?,
-                None => self.write_run(at, run, &units[first..end])?,
+                None => self.write_run(at, &units[first..end])?,
             };
             done_ns = done_ns.max(written);
             first = end;
@@ -121,16 +118,10 @@ impl Drive {
         Ok(done_ns)
     }
 
-    fn write_run(
-        &mut self,
-        lpn: Lpn,
-        candidates: &[Candidate],
-        units: &[[u8; UNIT_BYTES]],
-    ) -> Result<Nanoseconds, VolumeError> {
+    fn write_run(&mut self, lpn: Lpn, units: &[[u8; UNIT_BYTES]]) -> Result<Nanoseconds, VolumeError> {
         let data = units.as_flattened();
         let completion = self.submit_queued(Command::Write { lpn, data, fua: false })?;
         if let Some(recent) = &mut self.recent {
-            (lpn.0..).zip(candidates).for_each(|(lpn, &(key, _))| recent.written(key, Lpn(lpn)));
             recent.units_without_duplicate += units.len() as u64;
         }
         Ok(completion.done_ns)
@@ -141,15 +132,15 @@ impl Drive {
     fn share_run(
         &mut self,
         lpn: Lpn,
-        candidates: &[Candidate],
+        sources: &[Option<Lpn>],
         units: &[[u8; UNIT_BYTES]],
     ) -> Result<Nanoseconds, VolumeError> {
         let limit = self.device.limits().share_units.max(1) as usize;
         let mut done_ns = self.now_ns();
-        let parts = candidates.chunks(limit).zip(units.chunks(limit));
-        for (index, (candidates, units)) in parts.enumerate() {
+        let parts = sources.chunks(limit).zip(units.chunks(limit));
+        for (index, (sources, units)) in parts.enumerate() {
             let lpn = Lpn(lpn.0 + (index * limit) as u32);
-            let ranges = ranges_of(lpn, candidates);
+            let ranges = ranges_of(lpn, sources);
             let part_ns = match self.submit_queued(Command::Share { ranges: &ranges, deferred: true }) {
                 Ok(completion) => {
                     let recent = self.recent.get_or_insert_default();
@@ -157,7 +148,7 @@ impl Drive {
                     completion.done_ns
                 }
                 Err(error @ VolumeError::Device(Status::PowerLost | Status::Image(_))) => return Err(error),
-                Err(_) => self.write_run(lpn, candidates, units)?,
+                Err(_) => self.write_run(lpn, units)?,
             };
             done_ns = done_ns.max(part_ns);
         }
@@ -166,9 +157,9 @@ impl Drive {
 }
 
 /// Neighbours that have neighbours as sources are one range.
-fn ranges_of(lpn: Lpn, candidates: &[Candidate]) -> Vec<ShareRange> {
+fn ranges_of(lpn: Lpn, sources: &[Option<Lpn>]) -> Vec<ShareRange> {
     let mut ranges: Vec<ShareRange> = Vec::new();
-    for (dst, src) in (lpn.0..).zip(candidates.iter().filter_map(|(_, source)| *source)) {
+    for (dst, &src) in (lpn.0..).zip(sources.iter().flatten()) {
         match ranges.last_mut().filter(|range| range.src.0 + range.units == src.0) {
             Some(range) => range.units += 1,
             None => ranges.push(ShareRange { dst: Lpn(dst), src, units: 1 }),

@@ -5,13 +5,15 @@
 //! write becomes a share only if all of its bytes are what the candidate's unit reads as at that moment
 //! ([`tantalum::Device::holds`]). So nothing need be forgotten when a unit changes, by whatever command.
 
+use std::ops::Range;
+
 use tantalum::{Lpn, UNIT_BYTES};
 
 /// Writes whose numbers end alike are remembered together, as many as this; the oldest goes first.
 const BUCKET_ENTRIES: usize = 4;
 
-/// With four entries each, some 65,000 recent writes are remembered, in 1 MiB.
-const BUCKETS: usize = 16 * 1024;
+/// With four entries each, some 16,000 recent writes are remembered: 64 MiB of data in 256 KiB.
+const BUCKETS: usize = 4 * 1024;
 
 /// Shares of one unit. More copies of one content than this are no second writes, and the drive keeps a list of each
 /// place's owners.
@@ -37,50 +39,50 @@ struct Entry {
 /// No write: it is not to be shared any more.
 const NONE: Entry = Entry { key: Key(0), lpn: Lpn(0), shares: MOST_SHARES };
 
+/// Writes remembered together, the newest first, in one line of the processor's cache.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Bucket([Entry; BUCKET_ENTRIES]);
+
 /// Recent writes.
 #[derive(Clone, Debug)]
 pub(crate) struct RecentWrites {
-    /// In each bucket the newest comes first.
-    buckets: Box<[[Entry; BUCKET_ENTRIES]]>,
+    buckets: Box<[Bucket]>,
     pub units_remapped: u64,
     pub units_without_duplicate: u64,
 }
 
 impl Default for RecentWrites {
     fn default() -> RecentWrites {
-        let buckets = vec![[NONE; BUCKET_ENTRIES]; BUCKETS].into_boxed_slice();
+        let buckets = vec![Bucket([NONE; BUCKET_ENTRIES]); BUCKETS].into_boxed_slice();
         RecentWrites { buckets, units_remapped: 0, units_without_duplicate: 0 }
     }
 }
 
 impl RecentWrites {
-    fn bucket(&mut self, key: Key) -> &mut [Entry; BUCKET_ENTRIES] {
-        &mut self.buckets[key.0 as usize % BUCKETS]
-    }
-
-    /// The unit outside `but` that bytes with this key were written to last, if `is_equal` says that it holds the same.
-    /// It is taken to be shared then.
-    pub fn find(
+    /// Bytes with this key are to be written to `lpn`, with others to all of `together`. The unit outside that they were
+    /// written to last, if `is_equal` says that it holds the same: it is taken to be shared then. Otherwise they are
+    /// remembered; should the write fail, they are not found equal later.
+    pub fn find_or_remember(
         &mut self,
         key: Key,
-        but: std::ops::Range<u32>,
+        lpn: Lpn,
+        together: &Range<u32>,
         is_equal: impl FnOnce(Lpn) -> bool,
     ) -> Option<Lpn> {
-        let entry = self.bucket(key).iter_mut().find(|entry| entry.key == key)?;
-        if entry.shares == MOST_SHARES || but.contains(&entry.lpn.0) || !is_equal(entry.lpn) {
-            return None;
+        let Bucket(entries) = &mut self.buckets[key.0 as usize % BUCKETS];
+        let known = entries.iter().position(|entry| entry.key == key);
+        if let Some(entry) = known.map(|place| &mut entries[place])
+            && entry.shares < MOST_SHARES
+            && !together.contains(&entry.lpn.0)
+            && is_equal(entry.lpn)
+        {
+            entry.shares += 1;
+            return Some(entry.lpn);
         }
-        entry.shares += 1;
-        Some(entry.lpn)
-    }
-
-    /// Bytes with this key were written to a unit.
-    pub fn written(&mut self, key: Key, lpn: Lpn) {
-        let bucket = self.bucket(key);
-        let oldest = BUCKET_ENTRIES - 1;
-        let place = bucket.iter().position(|entry| entry.key == key).unwrap_or(oldest);
-        bucket[..=place].rotate_right(1);
-        bucket[0] = Entry { key, lpn, shares: 0 };
+        entries[..=known.unwrap_or(BUCKET_ENTRIES - 1)].rotate_right(1);
+        entries[0] = Entry { key, lpn, shares: 0 };
+        None
     }
 }
 
@@ -114,31 +116,32 @@ mod tests {
         page
     }
 
-    fn find(recent: &mut RecentWrites, key: Key) -> Option<Lpn> {
-        recent.find(key, 0..0, |_| true)
+    /// Looks up bytes that are to be written to a unit, whatever it holds.
+    fn find(recent: &mut RecentWrites, key: Key, lpn: u32) -> Option<Lpn> {
+        recent.find_or_remember(key, Lpn(lpn), &(lpn..lpn + 1), |_| true)
     }
 
     #[test]
-    fn the_unit_written_last_is_found_unless_it_is_excluded_or_not_equal() {
+    fn the_unit_written_last_is_found_unless_it_is_written_too_or_not_equal() {
         let mut recent = RecentWrites::default();
         let key = Key::of(&page(1));
-        recent.written(key, Lpn(4));
-        recent.written(key, Lpn(5));
-        assert_eq!(find(&mut recent, key), Some(Lpn(5)));
-        assert_eq!(recent.find(key, 5..6, |_| true), None);
-        assert_eq!(recent.find(key, 0..0, |lpn| lpn != Lpn(5)), None);
-        assert_eq!(find(&mut recent, Key::of(&page(2))), None);
+        assert_eq!(find(&mut recent, key, 4), None);
+        assert_eq!(find(&mut recent, key, 5), Some(Lpn(4)));
+        assert_eq!(recent.find_or_remember(key, Lpn(6), &(6..7), |lpn| lpn != Lpn(4)), None);
+        assert_eq!(find(&mut recent, key, 7), Some(Lpn(6)));
+        assert_eq!(recent.find_or_remember(key, Lpn(8), &(3..9), |_| true), None);
+        assert_eq!(find(&mut recent, key, 9), Some(Lpn(8)));
+        assert_eq!(find(&mut recent, Key::of(&page(2)), 10), None);
     }
 
     #[test]
     fn the_oldest_of_a_bucket_is_forgotten() {
         let mut recent = RecentWrites::default();
-        let key = |number: u64| Key(number * BUCKETS as u64 + 3);
-        (1..=5).for_each(|number| recent.written(key(number), Lpn(number as u32)));
-        recent.written(key(2), Lpn(12));
-        recent.written(key(6), Lpn(6));
-        let found: Vec<Option<Lpn>> = (1..=6).map(|number| find(&mut recent, key(number))).collect();
-        assert_eq!(found, [None, Some(Lpn(12)), None, Some(Lpn(4)), Some(Lpn(5)), Some(Lpn(6))]);
+        let key = |number: u32| Key(u64::from(number) * BUCKETS as u64 + 3);
+        (1..=5).for_each(|number| assert_eq!(find(&mut recent, key(number), number), None));
+        let found: Vec<Option<Lpn>> = (2..=5).map(|number| find(&mut recent, key(number), 9)).collect();
+        assert_eq!(found, [2, 3, 4, 5].map(|lpn| Some(Lpn(lpn))));
+        assert_eq!(find(&mut recent, key(1), 9), None, "the first of five is forgotten");
     }
 
     #[test]
@@ -154,10 +157,7 @@ mod tests {
     fn a_unit_that_was_shared_often_is_no_candidate() {
         let mut recent = RecentWrites::default();
         let key = Key::of(&page(1));
-        recent.written(key, Lpn(5));
-        for _ in 0..MOST_SHARES {
-            assert!(find(&mut recent, key).is_some());
-        }
-        assert_eq!(find(&mut recent, key), None);
+        let found: Vec<Option<Lpn>> = (0..7).map(|lpn| find(&mut recent, key, lpn)).collect();
+        assert_eq!(found, [None, Some(0), Some(0), Some(0), Some(0), None, Some(5)].map(|lpn| lpn.map(Lpn)));
     }
 }
