@@ -81,6 +81,13 @@ struct Log {
     used: u64,
 }
 
+impl Log {
+    /// Whether pages may follow: not in one that recovery found.
+    fn is_open(&self) -> bool {
+        self.next_slot < u32::MAX
+    }
+}
+
 /// Why a hinted page is refused.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum HintError {
@@ -297,7 +304,7 @@ impl Logs {
         let living: BTreeSet<(Generation, u32)> =
             self.living.values().map(|living| (living.hint.generation, living.hint.attempt().0)).collect();
         let mut runs = Vec::new();
-        for (&generation, log) in &mut self.logs {
+        for (&generation, log) in self.logs.iter_mut().filter(|(_, log)| log.is_open()) {
             extend_whole_run(&mut log.attempts);
             let known = |(&number, attempt): (&u32, &Attempt)| Some((generation, number, attempt.known?));
             let run = log.attempts.iter().filter_map(known);
