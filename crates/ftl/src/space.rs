@@ -104,8 +104,12 @@ impl Ftl {
         Ok(())
     }
 
-    /// Makes room for `pages` host pages, so that no garbage is collected while they are programmed.
+    /// Makes room for `pages` host pages, so that no garbage is collected while they are programmed; and for another open
+    /// block, as for any other page: with room alone, a drive that did nothing but batches was down to one plane.
     pub(crate) fn ensure_space(&mut self, pages: u32, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        if self.host.wants_block() && self.spare_blocks() <= self.collection_reserve() {
+            self.collect_garbage(at_ns)?;
+        }
         // each victim frees something; more rounds than blocks mean that nothing is gained
         for _ in 0..2 * self.geometry.blocks() {
             let open: u32 = self

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tantalum::{Command, Device, KvRecord, Status};
+use tantalum::{Command, Device, KvRecord, Nanoseconds, Status};
 
 use crate::cache::Name;
 use crate::error::Error;
@@ -16,8 +16,13 @@ use crate::transaction::Value;
 pub(crate) struct Pending {
     records: Vec<(Name, Option<Value>)>,
     bytes: usize,
-    ended: Mutex<Option<Result<(), Failure>>>,
+    /// When its client commits, if it lives in the drive's time.
+    at_ns: Option<Nanoseconds>,
+    ended: Mutex<Option<Ended>>,
 }
+
+/// When a commit was done, or why it failed.
+type Ended = Result<Nanoseconds, Failure>;
 
 /// Why a commit failed.
 #[derive(Clone, Debug)]
@@ -69,9 +74,10 @@ impl Commits {
         device: &Mutex<Device>,
         limits: PutLimits,
         records: Vec<(Name, Option<Value>)>,
-    ) -> Result<(), Failure> {
+        at_ns: Option<Nanoseconds>,
+    ) -> Ended {
         let bytes = records.iter().map(|(_, value)| value.as_ref().map_or(0, |value| value.len())).sum();
-        let pending = Arc::new(Pending { records, bytes, ended: Mutex::new(None) });
+        let pending = Arc::new(Pending { records, bytes, at_ns, ended: Mutex::new(None) });
         self.queue.lock().push(pending.clone());
         let _leader = self.leader.lock();
         loop {
@@ -121,9 +127,9 @@ fn lead(device: &Mutex<Device>, together: &[Arc<Pending>]) {
 }
 
 /// One `put`; if the drive refuses it, one for each, so that only those fail that must.
-fn put_together(device: &mut Device, together: &[Arc<Pending>]) -> Vec<Result<(), Failure>> {
+fn put_together(device: &mut Device, together: &[Arc<Pending>]) -> Vec<Ended> {
     match put(device, together) {
-        Ok(()) => vec![Ok(()); together.len()],
+        Ok(done_ns) => vec![Ok(done_ns); together.len()],
         Err(failure) if together.len() == 1 || failure.stops().is_some() => {
             vec![Err(failure); together.len()]
         }
@@ -131,7 +137,7 @@ fn put_together(device: &mut Device, together: &[Arc<Pending>]) -> Vec<Result<()
     }
 }
 
-fn put(device: &mut Device, together: &[Arc<Pending>]) -> Result<(), Failure> {
+fn put(device: &mut Device, together: &[Arc<Pending>]) -> Ended {
     let all = together.iter().flat_map(|pending| &pending.records);
     let records: Vec<KvRecord<'_>> = all
         .map(|((namespace, key), value)| KvRecord {
@@ -140,8 +146,9 @@ fn put(device: &mut Device, together: &[Arc<Pending>]) -> Result<(), Failure> {
             value: value.as_deref(),
         })
         .collect();
-    let at_ns = device.time_ns();
-    device.submit(Command::KvPut { records: &records }, at_ns).map(drop).map_err(Failure::Drive)
+    let at_ns = together.iter().filter_map(|pending| pending.at_ns).max().unwrap_or(device.time_ns());
+    let done = device.submit(Command::KvPut { records: &records }, at_ns);
+    done.map(|done| done.done_ns).map_err(Failure::Drive)
 }
 
 /// Makes what was done durable on the host's disk, if the image is one that is synced. Others may read meanwhile.

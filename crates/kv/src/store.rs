@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
-use tantalum::{Command, Device, Key, KeyValueLimits, NamespaceId, Status};
+use tantalum::{Command, Device, Key, KeyValueLimits, NamespaceId, Nanoseconds, Status};
 
 use crate::cache::{Cache, Name};
 use crate::catalog::{Catalog, check_name};
@@ -155,6 +155,14 @@ impl Store {
         self.begin_at(self.new_age())
     }
 
+    /// Begins a transaction of a client that lives in the drive's time, as in an experiment: its commands are issued at
+    /// [`Transaction::now_ns`], which goes on with them. Others wait for nobody's time but the drive's.
+    pub fn begin_in_time(&self, now_ns: Nanoseconds) -> Result<Transaction, Error> {
+        let mut tx = self.begin()?;
+        tx.wait_until(now_ns);
+        Ok(tx)
+    }
+
     fn new_age(&self) -> Age {
         Age(self.shared.next_age.fetch_add(1, Ordering::Relaxed))
     }
@@ -243,21 +251,32 @@ impl Shared {
     }
 
     /// What the drive has of a record.
-    pub fn get(&self, (namespace, key): Name) -> Result<Option<Value>, Error> {
+    pub fn get(
+        &self,
+        (namespace, key): Name,
+        now_ns: &mut Option<Nanoseconds>,
+    ) -> Result<Option<Value>, Error> {
         let mut value = Vec::new();
         let mut device = self.device().lock();
-        let at_ns = device.time_ns();
+        let at_ns = now_ns.unwrap_or(device.time_ns());
         match device.submit(Command::KvGet { namespace, key, value: &mut value }, at_ns) {
-            Ok(_) => Ok(Some(value.into())),
+            Ok(done) => {
+                *now_ns = now_ns.map(|_| done.done_ns);
+                Ok(Some(value.into()))
+            }
             Err(Status::NoSuchKey { .. }) => Ok(None),
             Err(status) => Err(self.failed(Failure::Drive(status))),
         }
     }
 
     /// Puts a transaction's records.
-    pub fn put(&self, records: Vec<(Name, Option<Value>)>) -> Result<(), Error> {
+    pub fn put(
+        &self,
+        records: Vec<(Name, Option<Value>)>,
+        at_ns: Option<Nanoseconds>,
+    ) -> Result<Nanoseconds, Error> {
         let limits = self.put_limits();
-        self.commits.commit(self.device(), limits, records).map_err(|failure| self.failed(failure))
+        self.commits.commit(self.device(), limits, records, at_ns).map_err(|failure| self.failed(failure))
     }
 
     pub fn put_limits(&self) -> PutLimits {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use tantalum::Key;
+use tantalum::{Key, Nanoseconds};
 
 use crate::cache::Name;
 use crate::error::Error;
@@ -21,6 +21,8 @@ pub struct Transaction {
     changes: FxHashMap<Name, Option<Value>>,
     bytes: usize,
     gave_way: bool,
+    /// The client's time, if it lives in the drive's.
+    now_ns: Option<Nanoseconds>,
 }
 
 impl Transaction {
@@ -32,7 +34,18 @@ impl Transaction {
             changes: FxHashMap::default(),
             bytes: 0,
             gave_way: false,
+            now_ns: None,
         }
+    }
+
+    /// From now on the client lives in the drive's time, or has waited until then.
+    pub fn wait_until(&mut self, now_ns: Nanoseconds) {
+        self.now_ns = Some(now_ns);
+    }
+
+    /// The client's time, if it lives in the drive's ([`crate::Store::begin_in_time`]).
+    pub fn now_ns(&self) -> Option<Nanoseconds> {
+        self.now_ns
     }
 
     /// Reads a record; none if it is not there.
@@ -111,23 +124,28 @@ impl Transaction {
     }
 
     /// Makes the changes visible and durable, all or nothing.
-    pub fn commit(mut self) -> Result<(), Error> {
+    pub fn commit(self) -> Result<(), Error> {
+        self.commit_in_time().map(drop)
+    }
+
+    /// The same; tells when that is done, if the client lives in the drive's time.
+    pub fn commit_in_time(mut self) -> Result<Option<Nanoseconds>, Error> {
         self.shared.check()?;
         if self.gave_way {
             return Err(Error::Deadlock);
         }
         let records: Vec<_> = self.changes.drain().collect();
         if records.is_empty() {
-            return Ok(());
+            return Ok(self.now_ns);
         }
-        self.shared.put(records.clone())?;
+        let done_ns = self.shared.put(records.clone(), self.now_ns)?;
         for (name, value) in records {
             match value {
                 Some(value) => self.shared.cache.put(name, value),
                 None => self.shared.cache.remove(&name),
             }
         }
-        Ok(())
+        Ok(self.now_ns.map(|_| done_ns))
     }
 
     /// Forgets the changes.
@@ -156,14 +174,14 @@ impl Transaction {
     }
 
     /// What a record is to this transaction, which has it locked.
-    fn current(&self, name: Name) -> Result<Option<Value>, Error> {
+    fn current(&mut self, name: Name) -> Result<Option<Value>, Error> {
         if let Some(changed) = self.changes.get(&name) {
             return Ok(changed.clone());
         }
         if let Some(value) = self.shared.cache.get(&name) {
             return Ok(Some(value));
         }
-        let found = self.shared.get(name)?;
+        let found = self.shared.get(name, &mut self.now_ns)?;
         if let Some(value) = &found {
             self.shared.cache.put(name, value.clone());
         }

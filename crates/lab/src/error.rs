@@ -36,6 +36,9 @@ pub enum LabError {
     /// The drive refused a command.
     #[error("the drive refused a command: {0}")]
     Status(#[from] Status),
+    /// The key-value store failed.
+    #[error(transparent)]
+    KeyValueStore(#[from] tantalum_kv::Error),
     /// The volume failed.
     #[error(transparent)]
     Volume(#[from] VolumeError),

@@ -93,23 +93,41 @@ impl Disk {
         self.writes = 0;
     }
 
+    /// Makes the file that a killed process leaves: the machine still knows all that was written.
+    pub fn keep(&self, path: &Path) {
+        self.leave(path, |_, _| usize::MAX);
+    }
+
     /// Makes the file that is left when the machine is lost now.
     pub fn lose(&self, path: &Path, random: &mut Xoshiro256PlusPlus) {
+        // how much arrived, whether pages stay whole, and whether the disk kept an order
+        let (arrived, by_page) = (random.random_range(0..=4), random.random_range(0..2) == 0);
+        let in_order = (random.random_range(0..4) == 0).then(|| random.random_range(0..=self.writes));
+        self.leave(path, |number, last| {
+            if let Some(until) = in_order {
+                return until;
+            }
+            let is_of_page =
+                last.is_some_and(|(last, _)| last / SECTORS_PER_PAGE == number / SECTORS_PER_PAGE);
+            if let Some((_, until)) = last.filter(|_| by_page && is_of_page) {
+                return until;
+            }
+            let some = random.random_range(0..=self.writes);
+            if random.random_range(0..4) < arrived { self.writes } else { some * (some % 2) }
+        });
+    }
+
+    /// Makes the file in which each sector has what the writes up to one of them made of it. `until` is given a sector,
+    /// and what it said of the one before.
+    fn leave(&self, path: &Path, mut until: impl FnMut(u64, Option<(u64, usize)>) -> usize) {
         std::fs::copy(&self.base_path, path).unwrap();
         let file = OpenOptions::new().write(true).open(path).unwrap();
         let put = |number: u64, sector: &Sector| file.write_all_at(sector, number * SECTOR).unwrap();
         self.synced.iter().for_each(|(number, sector)| put(*number, sector));
-        // how much arrived, whether pages stay whole, and whether the disk kept an order
-        let (arrived, by_page) = (random.random_range(0..=4), random.random_range(0..2) == 0);
-        let in_order = (random.random_range(0..4) == 0).then(|| random.random_range(0..=self.writes));
-        let mut page = (u64::MAX, 0);
+        let mut last = None;
         for (number, versions) in &self.written {
-            if !by_page || page.0 != number / SECTORS_PER_PAGE {
-                let all = random.random_range(0..4) < arrived;
-                let some = random.random_range(0..=self.writes);
-                page = (number / SECTORS_PER_PAGE, if all { self.writes } else { some * (some % 2) });
-            }
-            let until = in_order.unwrap_or(page.1);
+            let until = until(*number, last);
+            last = Some((*number, until));
             if let Some((_, sector)) = versions.iter().rev().find(|(write, _)| *write <= until) {
                 put(*number, sector);
             }

@@ -7,6 +7,8 @@
 
 mod durassd_device;
 mod durassd_server;
+mod kaml_device;
+mod kaml_store;
 mod linkbench_rig;
 mod outcome;
 mod pgbench;
@@ -158,6 +160,48 @@ pub const ALL: &[Experiment] = &[
         needs: "MariaDB",
         scale: 0.001,
         run: tpcc::table_4,
+    },
+    Experiment {
+        name: "kaml-fig5",
+        about: "bandwidth of Fetch, Update, Insert by value size, records against blocks (KAML, figure 5)",
+        needs: "",
+        scale: 1.0,
+        run: kaml_device::figure_5,
+    },
+    Experiment {
+        name: "kaml-fig6",
+        about: "latency of the same (KAML, figure 6)",
+        needs: "",
+        scale: 1.0,
+        run: kaml_device::figure_6,
+    },
+    Experiment {
+        name: "kaml-fig7",
+        about: "records in each Put (KAML, figure 7)",
+        needs: "",
+        scale: 1.0,
+        run: kaml_device::figure_7,
+    },
+    Experiment {
+        name: "kaml-fig8",
+        about: "Update by the number of logs (KAML, figure 8)",
+        needs: "",
+        scale: 1.0,
+        run: kaml_device::figure_8,
+    },
+    Experiment {
+        name: "kaml-fig9",
+        about: "TPC-B and TPC-C over records and over a log (KAML, figure 9)",
+        needs: "",
+        scale: 1.0,
+        run: kaml_store::figure_9,
+    },
+    Experiment {
+        name: "kaml-fig10",
+        about: "YCSB over records and over a log (KAML, figure 10)",
+        needs: "",
+        scale: 1.0,
+        run: kaml_store::figure_10,
     },
     Experiment {
         name: "ycsb",

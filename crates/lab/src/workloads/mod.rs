@@ -1,10 +1,12 @@
 //! What works on a drive or a server in an experiment.
 
 pub(crate) mod clients;
+pub(crate) mod closed_loop;
 mod database;
 pub(crate) mod distributions;
 pub(crate) mod fsync_writes;
 mod inserts;
+pub(crate) mod kaml;
 pub(crate) mod linkbench;
 mod mariadb_retry;
 pub(crate) mod tpcb;
