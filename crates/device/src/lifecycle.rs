@@ -1,6 +1,8 @@
 //! Making, opening, shutting down a drive; power going and coming.
 
+use std::fs::File;
 use std::path::Path;
+use std::sync::Arc;
 
 use tantalum_ftl::canary::{self, Guard};
 use tantalum_ftl::{
@@ -145,6 +147,21 @@ impl Device {
 
     fn take_checkpoint(&mut self, at_ns: Nanoseconds, clean: bool) -> Result<Nanoseconds, Status> {
         self.ftl_mut()?.take_checkpoint(at_ns, clean).map_err(Status::from)
+    }
+
+    // -- the loss of the machine --------------------------------------------------------------------------------
+
+    /// Writes to the image what changed since the last time. Once the file that is returned is synced (`sync_data`),
+    /// that survives the loss of the machine, and [`Device::sync_end`] is to be called. None if nothing changed, and for a
+    /// drive that was not opened with [`Access::Ordered`]. What changes in between is for the next time. If the sync
+    /// fails, the drive is of no more use before it is opened again.
+    pub fn sync_begin(&mut self) -> Result<Option<Arc<File>>, Status> {
+        self.ftl_mut()?.nand_mut().sync_begin().map_err(|error| Status::from(FtlError::from(error)))
+    }
+
+    /// The file that [`Device::sync_begin`] gave is synced.
+    pub fn sync_end(&mut self) -> Result<(), Status> {
+        self.ftl_mut()?.nand_mut().sync_end().map_err(|error| Status::from(FtlError::from(error)))
     }
 
     // -- media faults and the end of life -----------------------------------------------------------------------

@@ -3,39 +3,13 @@
 //! An image's checksums catch damage. These tests go behind them: whatever recovery is given, it returns, with a drive
 //! that can be audited or with an error, and never panics.
 
-use tantalum_nand::{
-    BlockId, Geometry, MAX_UNITS_PER_PAGE, Nand, PageId, PageState, Source, Timing, UNIT_BYTES, UnitSpare,
-};
+use tantalum_nand::{BlockId, MAX_UNITS_PER_PAGE, Nand, PageId, PageState, Source, UNIT_BYTES, UnitSpare};
 
 use crate::checkpoint::Contents;
 use crate::ftl::{Ftl, HostUnit};
-use crate::layout::{CheckpointInterval, FtlConfig, VictimPolicy};
 use crate::spare::{Kind, Mark, Spare};
+use crate::test_support::{CONFIG, GEOMETRY, TIMING};
 use crate::types::{Generation, Hint, Lpn, METADATA_BYTES, Seq, ShareRange, TxId};
-
-const GEOMETRY: Geometry = Geometry {
-    channels: 2,
-    dies_per_channel: 1,
-    planes_per_die: 1,
-    blocks_per_plane: 32,
-    pages_per_block: 4,
-    page_bytes: 8192,
-};
-const TIMING: Timing = Timing {
-    read_ns: 50_000,
-    program_ns: 500_000,
-    erase_ns: 3_000_000,
-    channel_bytes_per_second: 400_000_000,
-};
-const CONFIG: FtlConfig = FtlConfig {
-    protected_units: 0,
-    logical_units: 128,
-    victim_policy: VictimPolicy::Greedy,
-    wear_spread: 8,
-    dump_units: 0,
-    shared_owners: 8,
-    checkpoint_interval: CheckpointInterval::DEFAULT,
-};
 
 /// SplitMix64.
 struct Random(u64);
@@ -105,8 +79,7 @@ fn transaction(ftl: &mut Ftl, round: u32) {
 }
 
 fn log(ftl: &mut Ftl) {
-    let generation = Generation(ftl.next_seq().0);
-    ftl.begin_log(generation);
+    let generation = ftl.begin_log(0).unwrap().unwrap();
     for slot in 1..=4_u32 {
         let home = Some(Lpn(80 + slot));
         let hint = Hint { generation, attempt: 0, start: 1, first: 1, slot, end: slot == 4, home };

@@ -2,6 +2,7 @@
 
 use tantalum_nand::{NandError, Nanoseconds, PageId, Slot, Source};
 
+use crate::canary::{self, Guard};
 use crate::error::FtlError;
 use crate::ftl::{Ftl, HostUnit};
 use crate::page_image::PageImage;
@@ -80,7 +81,14 @@ impl Ftl {
             if self.map.is_hinted(unit.lpn) {
                 self.superseded(unit.lpn, unit.version, at_ns)?;
             }
-            if let Some(hint) = unit.hint {
+            if let Some(mut hint) = unit.hint {
+                // versions are drawn when units come, and a home that was rewritten meanwhile may have gone first
+                if let Some(home) = hint.home
+                    && !self.is_newest(home, unit.version)?
+                    && !canary::out(Guard::LateClaim)
+                {
+                    hint.home = None;
+                }
                 self.logs.programmed(&mut self.map, unit.lpn, hint, unit.version);
             }
         }
@@ -198,30 +206,10 @@ impl Ftl {
 mod tests {
     use std::collections::HashSet;
 
-    use tantalum_nand::{Faults, Geometry, Nand, Timing, UNIT_BYTES};
+    use tantalum_nand::{Faults, Nand, UNIT_BYTES};
 
     use super::*;
-    use crate::layout::{CheckpointInterval, FtlConfig, VictimPolicy};
-
-    const GEOMETRY: Geometry = Geometry {
-        channels: 2,
-        dies_per_channel: 1,
-        planes_per_die: 1,
-        blocks_per_plane: 32,
-        pages_per_block: 4,
-        page_bytes: 8192,
-    };
-    const TIMING: Timing =
-        Timing { read_ns: 1, program_ns: 1, erase_ns: 1, channel_bytes_per_second: 1_000_000_000 };
-    const CONFIG: FtlConfig = FtlConfig {
-        protected_units: 0,
-        logical_units: 128,
-        victim_policy: VictimPolicy::Greedy,
-        wear_spread: 8,
-        dump_units: 0,
-        shared_owners: 8,
-        checkpoint_interval: CheckpointInterval::DEFAULT,
-    };
+    use crate::test_support::{CONFIG, GEOMETRY, TIMING};
 
     fn stage(ftl: &mut Ftl) -> Vec<Slot> {
         (0..6).map(|_| ftl.nand_mut().stage(&[1; UNIT_BYTES]).unwrap()).collect()

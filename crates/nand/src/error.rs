@@ -190,6 +190,22 @@ pub enum NandError {
         /// The checksum of what is there.
         computed: u32,
     },
+    /// An image that was made before images had a log.
+    #[error("{}: it has no log, so that it cannot survive the loss of the machine; make a new image", path.display())]
+    NoLog {
+        /// The image.
+        path: PathBuf,
+    },
+    /// A log of a size that this program does not make.
+    #[error("{}: its log has {bytes} bytes; this program knows {expected}", path.display())]
+    LogBytes {
+        /// The image.
+        path: PathBuf,
+        /// What its header says.
+        bytes: u64,
+        /// What would be right.
+        expected: u64,
+    },
     /// The host failed to read or write the image.
     #[error("{}: cannot {action}: {source}", path.display())]
     Io {

@@ -11,6 +11,7 @@ mod layout;
 mod load;
 mod locked_file;
 mod memory;
+mod ordered;
 mod spare_buffers;
 mod store;
 mod tally;
@@ -19,6 +20,9 @@ pub(crate) use file::FileImage;
 pub(crate) use load::{Contents, Damage};
 pub use load::{Examination, ImageFinding};
 pub(crate) use memory::MemoryImage;
+
+use std::fs::File;
+use std::sync::Arc;
 
 use crate::error::NandError;
 use crate::geometry::{BlockId, PageId, UnitSpare};
@@ -36,6 +40,9 @@ pub const MAX_PROTECTED_BYTES: u64 = 16 << 30;
 pub enum Access {
     /// What changes goes to the file.
     Write,
+    /// What changes goes to the file by way of a log: what was synced ([`crate::Nand::sync_begin`]) survives the loss of
+    /// the machine.
+    Ordered,
     /// The file is only read; what changes stays in memory and is gone with the medium.
     Overlay,
 }
@@ -99,6 +106,18 @@ pub(crate) trait Image: Send + Sync {
 
     /// Whether it is still there when the process has ended.
     fn outlives_process(&self) -> bool;
+    /// Whether what was synced survives the loss of the machine.
+    fn is_ordered(&self) -> bool {
+        false
+    }
+    /// Writes what changed; once the file is synced, it is durable. None if there is nothing to sync.
+    fn sync_begin(&mut self) -> Result<Option<Arc<File>>, NandError> {
+        Ok(None)
+    }
+    /// The file that [`Image::sync_begin`] gave is synced.
+    fn sync_end(&mut self) -> Result<(), NandError> {
+        Ok(())
+    }
     /// Bytes of protected DRAM.
     fn protected_bytes(&self) -> u64;
     /// Writes protected DRAM; the range was checked.

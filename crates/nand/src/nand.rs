@@ -22,7 +22,9 @@
 //! a place marked `MOVED` then reads as is undefined: an FTL erases the last copy only when nothing needs the unit.
 
 use std::fmt;
+use std::fs::File;
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::array::Array;
 use crate::counters::Counters;
@@ -156,6 +158,9 @@ impl Nand {
         let (contents, examination) = Contents::load(&mut image, damage)?;
         let mut nand = Nand::assemble(*image.geometry(), timing, description, Box::new(image), contents);
         nand.damaged = examination.damaged_pages().collect();
+        if nand.image.is_ordered() {
+            nand.slots.keep();
+        }
         Ok((nand, examination))
     }
 
@@ -205,6 +210,23 @@ impl Nand {
             operations: self.operations,
             damaged: self.damaged.clone(),
         })
+    }
+
+    // -- the loss of the machine --------------------------------------------------------------------------------
+
+    /// Writes what changed since the last time; once the file that is returned is synced (`sync_data`), that survives
+    /// the loss of the machine, and [`Nand::sync_end`] is to be called. None if nothing changed, and for an image that was
+    /// not opened with [`Access::Ordered`]. What changes in between is for the next time. If the sync fails, the medium
+    /// is of no more use: what the disk has cannot be told before it is opened again.
+    pub fn sync_begin(&mut self) -> Result<Option<Arc<File>>, NandError> {
+        self.slots.sync_begin();
+        self.image.sync_begin()
+    }
+
+    /// The file that [`Nand::sync_begin`] gave is synced.
+    pub fn sync_end(&mut self) -> Result<(), NandError> {
+        self.slots.sync_end();
+        self.image.sync_end()
     }
 
     // -- what it is -------------------------------------------------------------------------------------------

@@ -21,20 +21,30 @@ impl Slot {
     }
 }
 
-/// Levels of the bitmaps: enough for [`SLOT_LIMIT`] slots.
-const LEVELS: usize = 6;
-
 /// Which slots are in use. The lowest free one is taken next: units that are written one after another then mostly lie
 /// so in the image, also when what was there before was erased, and the image stays as small as it can.
-///
-/// Level 0 has a bit for each slot, set if it is in use; each level above has a bit for each word below, set if all of
-/// its bits are. So the lowest free slot is found in a few steps however many there are.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Slots {
-    levels: [Vec<u64>; LEVELS],
+    used: Vec<u64>,
     in_use: u32,
+    /// Slots that are in use, and those that were given up and are not free yet.
+    taken: Taken,
     /// Slots above have never been used.
     watermark: u32,
+    /// Given up and not free yet, if the image is to survive the loss of the machine.
+    kept: Option<Kept>,
+}
+
+/// Slots that are free only after two syncs: until the first, what they held may be needed; until the second, it proves
+/// that what was synced first is whole.
+#[derive(Clone, Default, Debug)]
+struct Kept {
+    /// Given up since the last sync began.
+    since: Vec<Slot>,
+    /// Given up before it began, and since the one before began.
+    begun: Vec<Slot>,
+    /// Given up before the last sync that ended began.
+    ended: Vec<Slot>,
 }
 
 impl Slots {
@@ -43,7 +53,7 @@ impl Slots {
         let mut slots = Slots { watermark, ..Slots::default() };
         for (word, mut bits) in (0..).zip(used) {
             while bits != 0 {
-                slots.mark(Slot(word * 64 + bits.trailing_zeros()));
+                slots.mark_used(Slot(word * 64 + bits.trailing_zeros()));
                 bits &= bits - 1;
             }
         }
@@ -62,27 +72,81 @@ impl Slots {
 
     #[inline]
     pub fn assert_used(&self, slot: Slot) {
-        let word = self.levels[0].get(slot.index() / 64);
-        let is_used = word.is_some_and(|word| word & (1 << (slot.index() % 64)) != 0);
+        let word = self.used.get(slot.0 as usize / 64);
+        let is_used = word.is_some_and(|word| word & (1 << (slot.0 % 64)) != 0);
         assert!(is_used, "slot {} is used after it was given up", slot.0);
     }
 
     pub fn take(&mut self) -> Result<Slot, NandError> {
-        let lowest = self.levels.iter().rev().fold(0, |index, level| {
-            index * 64 + level.get(index).map_or(0, |word| word.trailing_ones() as usize)
-        });
-        let slot = Slot(lowest as u32 + 1);
+        let slot = Slot(self.taken.lowest_free() as u32 + 1);
         if slot.0 >= SLOT_LIMIT {
             return Err(NandError::OutOfSlots { slots: self.watermark });
         }
-        self.mark(slot);
+        self.mark_used(slot);
         self.watermark = self.watermark.max(slot.0);
         Ok(slot)
     }
 
-    fn mark(&mut self, slot: Slot) {
-        let mut index = slot.index();
-        for level in &mut self.levels {
+    fn mark_used(&mut self, slot: Slot) {
+        let word = slot.0 as usize / 64;
+        if self.used.len() <= word {
+            self.used.resize(word + 1, 0);
+        }
+        self.used[word] |= 1 << (slot.0 % 64);
+        self.in_use += 1;
+        self.taken.set(slot.index());
+    }
+
+    pub fn release(&mut self, slot: Slot) {
+        self.assert_used(slot);
+        self.used[slot.0 as usize / 64] &= !(1 << (slot.0 % 64));
+        self.in_use -= 1;
+        match &mut self.kept {
+            Some(kept) => kept.since.push(slot),
+            None => self.taken.clear(slot.index()),
+        }
+    }
+
+    /// From now on slots that are given up are free only after two syncs.
+    pub fn keep(&mut self) {
+        self.kept = Some(Kept::default());
+    }
+
+    /// A sync begins. What is given up from now on belongs to the next one.
+    pub fn sync_begin(&mut self) {
+        if let Some(kept) = &mut self.kept {
+            kept.begun.append(&mut kept.since);
+        }
+    }
+
+    /// The sync that began is done.
+    pub fn sync_end(&mut self) {
+        if let Some(kept) = &mut self.kept {
+            kept.ended.drain(..).for_each(|slot| self.taken.clear(slot.index()));
+            std::mem::swap(&mut kept.begun, &mut kept.ended);
+        }
+    }
+}
+
+/// Levels of [`Taken`]: enough for [`SLOT_LIMIT`] slots.
+const LEVELS: usize = 6;
+
+/// A set of numbers that knows the lowest one that is not in it.
+///
+/// Level 0 has a bit for each number; each level above has a bit for each word below, set if all of its bits are. So the
+/// lowest number is found in a few steps however many there are.
+#[derive(Clone, Default, Debug)]
+struct Taken([Vec<u64>; LEVELS]);
+
+impl Taken {
+    fn lowest_free(&self) -> usize {
+        self.0.iter().rev().fold(0, |index, level| {
+            index * 64 + level.get(index).map_or(0, |word| word.trailing_ones() as usize)
+        })
+    }
+
+    fn set(&mut self, mut index: usize) {
+        for level in &mut self.0 {
             let word = index / 64;
             if level.len() <= word {
                 level.resize(word + 1, 0);
@@ -93,13 +157,10 @@ impl Slots {
             }
             index = word;
         }
-        self.in_use += 1;
     }
 
-    pub fn release(&mut self, slot: Slot) {
-        self.assert_used(slot);
-        let mut index = slot.index();
-        for level in &mut self.levels {
+    fn clear(&mut self, mut index: usize) {
+        for level in &mut self.0 {
             let word = &mut level[index / 64];
             let was_full = *word == u64::MAX;
             *word &= !(1 << (index % 64));
@@ -108,7 +169,6 @@ impl Slots {
             }
             index /= 64;
         }
-        self.in_use -= 1;
     }
 }
 
@@ -171,5 +231,25 @@ mod tests {
         assert!(!taken.contains(&3) && !taken.contains(&65));
         assert_eq!(taken[0], 1);
         assert_eq!(taken[128], 131);
+    }
+
+    // what was given up during a sync went with the slots of that sync, and was free one sync too early
+    #[test]
+    fn a_kept_slot_is_free_after_two_syncs_that_began_later() {
+        let mut slots = Slots::default();
+        slots.keep();
+        let [before, during] = [slots.take().unwrap(), slots.take().unwrap()];
+        slots.release(before);
+        slots.sync_begin();
+        slots.release(during);
+        slots.sync_end();
+        assert_eq!((slots.take().unwrap().0, slots.in_use()), (3, 1));
+        slots.sync_begin();
+        slots.sync_end();
+        assert_eq!(slots.take().unwrap(), before);
+        assert_eq!(slots.take().unwrap().0, 4);
+        slots.sync_begin();
+        slots.sync_end();
+        assert_eq!(slots.take().unwrap(), during);
     }
 }

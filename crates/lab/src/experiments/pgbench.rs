@@ -5,11 +5,9 @@
 
 use std::fs;
 
-use tantalum::Profile;
-
 use super::Run;
 use super::outcome::{Claim, Figures, Outcome, Row, Span, Time};
-use super::rig::aged_image;
+use super::rig::{aged_image, drive_with_room};
 use crate::error::LabError;
 use crate::servers::{Mount, MountOptions, Place, PlainFolder, Postgresql, PostgresqlOptions, copy_tree};
 use crate::table::bytes;
@@ -17,7 +15,6 @@ use crate::workloads::clients::{Client, drive};
 use crate::workloads::tpcb;
 
 /// The set-up at scale 1: SHARE gives only pgbench; its drive and a database of as many bytes as for LinkBench.
-const CAPACITY_BYTES: u64 = 4 << 30;
 const BRANCHES: u64 = 100;
 const BYTES_PER_BRANCH: u64 = 15_000_000;
 const BUFFER_BYTES: u64 = 50 << 20;
@@ -38,10 +35,7 @@ pub(super) fn run(run: &Run<'_>) -> Result<Outcome, LabError> {
     Postgresql::require()?;
     let branches = run.scaled(BRANCHES, 1);
     let room_bytes = branches * BYTES_PER_BRANCH * 3 / 2 + SERVER_BYTES;
-    let mut profile = Profile::load("openssd-barefoot")?;
-    let capacity_bytes = run.scaled(CAPACITY_BYTES, 0).max(room_bytes * 3 / 2);
-    profile.capacity_bytes = capacity_bytes.next_multiple_of(1 << 20);
-    profile.validate()?;
+    let profile = drive_with_room(run, room_bytes)?;
     let folder = PlainFolder::new()?;
     let aged = folder.folder().join("aged.img");
     aged_image(run, &profile, &aged, room_bytes)?;

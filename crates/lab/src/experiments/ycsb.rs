@@ -6,11 +6,9 @@ use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use tantalum::Profile;
-
 use super::Run;
 use super::outcome::{Figures, Outcome, Row, Time};
-use super::rig::aged_image;
+use super::rig::{aged_image, drive_with_room};
 use crate::error::LabError;
 use crate::servers::{MariaDb, MariaDbOptions, Mount, MountOptions, Place, PlainFolder, copy_tree};
 use crate::table::{bytes, grouped};
@@ -18,7 +16,6 @@ use crate::workloads::clients::{Client, drive};
 use crate::workloads::ycsb::{DATABASE, NAMES, Workload, YcsbClient, load};
 
 /// At scale 1: SHARE's drive and a gigabyte of records.
-const CAPACITY_BYTES: u64 = 4 << 30;
 const RECORDS: u64 = 800_000;
 const BYTES_PER_RECORD: u64 = 1300;
 const BUFFER_BYTES: u64 = 50 << 20;
@@ -41,10 +38,7 @@ pub(super) fn run(run: &Run<'_>) -> Result<Outcome, LabError> {
     MariaDb::require()?;
     let records = run.scaled(RECORDS, 1000);
     let room_bytes = records * BYTES_PER_RECORD * 5 / 4 + SERVER_BYTES;
-    let mut profile = Profile::load("openssd-barefoot")?;
-    let capacity_bytes = run.scaled(CAPACITY_BYTES, 0).max(room_bytes * 3 / 2);
-    profile.capacity_bytes = capacity_bytes.next_multiple_of(1 << 20);
-    profile.validate()?;
+    let profile = drive_with_room(run, room_bytes)?;
     let folder = PlainFolder::new()?;
     let aged = folder.folder().join("aged.img");
     aged_image(run, &profile, &aged, room_bytes)?;

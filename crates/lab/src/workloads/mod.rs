@@ -1,6 +1,7 @@
 //! What works on a drive or a server in an experiment.
 
 pub(crate) mod clients;
+mod database;
 pub(crate) mod distributions;
 pub(crate) mod fsync_writes;
 mod inserts;

@@ -12,6 +12,7 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::clients::Client;
+use super::database::create_database;
 use super::distributions::{Mix, Shuffle, Zipf, text};
 use super::inserts::Inserts;
 use super::mariadb_retry::until_no_deadlock;
@@ -64,18 +65,10 @@ pub(crate) fn load(
     seed: u64,
     monitor: &Monitor,
 ) -> Result<(), LabError> {
-    let run = |connection: &mut Conn, text: &str| connection.query_drop(text).map_err(ServerError::from);
-    run(connection, &format!("CREATE DATABASE {DATABASE}"))?;
-    run(connection, &format!("USE {DATABASE}"))?;
     let fields: Vec<String> =
         (0..FIELDS).map(|field| format!("field{field} VARCHAR({FIELD_BYTES}) NOT NULL")).collect();
-    run(
-        connection,
-        &format!(
-            "CREATE TABLE usertable (id BIGINT PRIMARY KEY, {}) ENGINE=InnoDB DEFAULT CHARSET=latin1",
-            fields.join(", ")
-        ),
-    )?;
+    let table = format!("usertable (id BIGINT PRIMARY KEY, {})", fields.join(", "));
+    create_database(connection, DATABASE, [table.as_str()])?;
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let bar = monitor.bar("loading", records);
     let mut rows = Inserts::new("INSERT INTO usertable VALUES ");

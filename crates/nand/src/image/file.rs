@@ -8,6 +8,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -15,6 +16,7 @@ use super::layout::{
     BlockEntry, DESCRIPTION_AT, Header, Layout, MAGIC, MAX_PAGE_RECORD_BYTES, PageHead, StoredPage, VERSION,
 };
 use super::locked_file::LockedFile;
+use super::ordered::{LOG_BYTES, Ordered};
 use super::store::Store;
 use super::tally::{self, BlockSum, Sums, TALLY_AT, Tally};
 use super::{Access, Image, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES, PageRecord, SavedRecords};
@@ -68,7 +70,7 @@ impl FileImage {
             _ => io_error(path, "create the image")(error),
         })?;
         let file = LockedFile::lock(file, path)?;
-        let layout = Layout::new(&geometry, protected_bytes);
+        let layout = Layout::new(&geometry, protected_bytes, LOG_BYTES);
         let header = Header::new(&geometry, &timing, description, protected_bytes);
         let initialised = initialise(&file, path, layout.bytes, &header, description);
         initialised.inspect_err(|_| {
@@ -101,7 +103,7 @@ impl FileImage {
     /// still to be read ([`super::Contents::load`]).
     pub fn open(path: &Path, access: Access) -> Result<(FileImage, Timing, String), NandError> {
         let error = |action| io_error(path, action);
-        let opened = OpenOptions::new().read(true).write(access == Access::Write).open(path);
+        let opened = OpenOptions::new().read(true).write(access != Access::Overlay).open(path);
         let file = opened.map_err(error("open the image"))?;
         let metadata = file.metadata().map_err(error("read the size of the image"))?;
         if !metadata.is_file() {
@@ -115,12 +117,19 @@ impl FileImage {
         check_possible(&geometry, &timing, protected_bytes).map_err(|source| {
             NandError::ImpossibleHeader { path: path.to_owned(), source: Box::new(source) }
         })?;
-        let layout = Layout::new(&geometry, protected_bytes);
+        let log_bytes = u64::from(header.log_bytes.get());
+        if ![0, LOG_BYTES].contains(&log_bytes) {
+            return Err(NandError::LogBytes { path: path.to_owned(), bytes: log_bytes, expected: LOG_BYTES });
+        }
+        let layout = Layout::new(&geometry, protected_bytes, log_bytes);
         check_length(path, metadata.len(), layout.bytes)?;
-        let store = match access {
-            Access::Write => Store::File(file),
-            Access::Overlay => Store::overlay(file).map_err(error("read the size of the image"))?,
+        let store = match (access, layout.log) {
+            (Access::Write, log) => Store::file(file, log),
+            (Access::Overlay, log) => Store::overlay(file, log),
+            (Access::Ordered, Some(log)) => Store::ordered(file, log),
+            (Access::Ordered, None) => return Err(NandError::NoLog { path: path.to_owned() }),
         };
+        let store = store.map_err(error("read the log of the image"))?;
         let image = FileImage::assemble(path, store, geometry, layout, protected_bytes);
         Ok((image, timing, description))
     }
@@ -267,6 +276,10 @@ impl Drop for FileImage {
         if self.announced {
             // There is nobody to tell; the tally as it stands is true too.
             let _ = self.settle();
+        }
+        if let Some(ordered) = self.store.as_ordered() {
+            // What was synced is in the log if this fails; the rest was promised to nobody.
+            let _ = ordered.close();
         }
     }
 }
@@ -437,6 +450,20 @@ impl Image for FileImage {
 
     fn outlives_process(&self) -> bool {
         true
+    }
+
+    fn is_ordered(&self) -> bool {
+        self.store.is_ordered()
+    }
+
+    fn sync_begin(&mut self) -> Result<Option<Arc<File>>, NandError> {
+        let begun = self.store.as_ordered().map_or(Ok(None), Ordered::sync_begin);
+        begun.map_err(io_error(&self.path, "write the log of the image"))
+    }
+
+    fn sync_end(&mut self) -> Result<(), NandError> {
+        let ended = self.store.as_ordered().map_or(Ok(()), Ordered::sync_end);
+        ended.map_err(io_error(&self.path, "bring records in place"))
     }
 
     fn protected_bytes(&self) -> u64 {

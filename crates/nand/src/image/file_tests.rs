@@ -199,7 +199,7 @@ fn a_truncated_image_is_refused_at_any_length_and_never_panics() {
     let mut nand = folder.create();
     program(&mut nand, 0, [1, 2], 0);
     drop(nand);
-    let whole = Layout::new(&GEOMETRY, PROTECTED).bytes;
+    let whole = Layout::new(&GEOMETRY, PROTECTED, super::ordered::LOG_BYTES).bytes;
     let file = std::fs::File::options().write(true).open(&path).unwrap();
     let lengths =
         [whole - 1, whole / 2].into_iter().chain((120..75_000).rev().step_by(37)).chain((0..120).rev());
@@ -293,7 +293,7 @@ fn three_pages(folder: &Folder) {
 }
 
 fn layout() -> Layout {
-    Layout::new(&GEOMETRY, PROTECTED)
+    Layout::new(&GEOMETRY, PROTECTED, super::ordered::LOG_BYTES)
 }
 
 fn stored_record(path: &Path, page: u32) -> Vec<u8> {

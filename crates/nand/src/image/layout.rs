@@ -8,6 +8,7 @@
 //! | 68 KiB | a [`BlockEntry`] for each block |
 //! | then | a page record for each page: [`PageHead`] and the spare areas of its units; no record crosses a multiple of 4 KiB |
 //! | then, aligned | the protected DRAM |
+//! | then, aligned | the log of an image that survives the loss of the machine (`ordered`), 4 MiB |
 //! | then, aligned | the slots, 4 KiB each; staged units may grow the file beyond one slot for each unit |
 //!
 //! What was never written is a hole and reads as zeros: a fresh block, an erased page. A page record counts only
@@ -18,6 +19,7 @@
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::ordered::{LOG_BYTES, LogPlace};
 use super::{MAX_DESCRIPTION_BYTES, PageRecord};
 use crate::geometry::{BlockId, Geometry, MAX_UNITS_PER_PAGE, PageId, UNIT_BYTES, UNIT_SPARE_BYTES};
 use crate::nand::{Block, PageState};
@@ -55,7 +57,8 @@ pub(super) struct Header {
     pub channel_bytes_per_second: U64,
     pub protected_bytes: U64,
     pub description_bytes: U32,
-    pub reserved: U32,
+    /// Bytes of the log: 4 MiB, or none in images of before there was one.
+    pub log_bytes: U32,
 }
 
 impl Header {
@@ -76,7 +79,7 @@ impl Header {
             channel_bytes_per_second: timing.channel_bytes_per_second.into(),
             protected_bytes: protected_bytes.into(),
             description_bytes: (description.len() as u32).into(),
-            reserved: 0.into(),
+            log_bytes: (LOG_BYTES as u32).into(),
         };
         header.checksum = header.checksum_with(description.as_bytes()).into();
         header
@@ -256,22 +259,26 @@ pub(super) struct Layout {
     /// From one page record to the next: a power of two, so that none crosses a page of the host's cache.
     pub page_stride: usize,
     pub protected_at: u64,
+    /// Where the log lies, if there is one.
+    pub log: Option<LogPlace>,
     pub slots_at: u64,
     /// The least length of a whole image.
     pub bytes: u64,
 }
 
 impl Layout {
-    pub fn new(geometry: &Geometry, protected_bytes: u64) -> Layout {
+    pub fn new(geometry: &Geometry, protected_bytes: u64, log_bytes: u64) -> Layout {
         let aligned = |at: u64| at.next_multiple_of(UNIT_BYTES as u64);
         let page_record_bytes = size_of::<PageHead>() + geometry.units_per_page() as usize * UNIT_SPARE_BYTES;
         let page_stride = page_record_bytes.next_power_of_two();
         let blocks_at = DESCRIPTION_AT + MAX_DESCRIPTION_BYTES as u64;
         let pages_at = aligned(blocks_at + u64::from(geometry.blocks()) * size_of::<BlockEntry>() as u64);
         let protected_at = aligned(pages_at + u64::from(geometry.pages()) * page_stride as u64);
-        let slots_at = aligned(protected_at + protected_bytes);
+        let log_at = aligned(protected_at + protected_bytes);
+        let slots_at = aligned(log_at + log_bytes);
+        let log = (log_bytes > 0).then_some(LogPlace { log_at, slots_at });
         let bytes = slots_at + u64::from(geometry.units()) * UNIT_BYTES as u64;
-        Layout { blocks_at, pages_at, page_record_bytes, page_stride, protected_at, slots_at, bytes }
+        Layout { blocks_at, pages_at, page_record_bytes, page_stride, protected_at, log, slots_at, bytes }
     }
 
     pub fn block_at(&self, block: BlockId) -> u64 {
@@ -304,7 +311,7 @@ mod tests {
     #[test]
     fn no_page_record_crosses_a_page_of_the_hosts_cache() {
         for page_bytes in [4096, 8192, 16384] {
-            let layout = Layout::new(&Geometry { page_bytes, ..crate::test_support::GEOMETRY }, 0);
+            let layout = Layout::new(&Geometry { page_bytes, ..crate::test_support::GEOMETRY }, 0, 0);
             for page in (0..200).map(PageId) {
                 let (first, last) =
                     (layout.page_at(page), layout.page_at(page) + layout.page_record_bytes as u64 - 1);

@@ -1,4 +1,4 @@
-//! The bytes of an image: a file, or a file that is only read under changes that stay in memory.
+//! The bytes of an image: a file, a file that is only read under changes that stay in memory, or a file with a log.
 //!
 //! The second way is for looking at an image without touching it: recovery changes the flash like any other work, and
 //! its changes then vanish with the store. It costs memory for what is changed, whatever the size of the file.
@@ -8,6 +8,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use super::locked_file::LockedFile;
+use super::ordered::{self, LogPlace, Ordered};
 
 /// Bytes that the overlay takes at once.
 const PIECE: usize = 4096;
@@ -18,6 +19,8 @@ pub(super) enum Store {
     File(LockedFile),
     /// In memory if they were changed, else in the file.
     Overlay(Overlay),
+    /// In the file, by way of a log.
+    Ordered(Box<Ordered>),
 }
 
 /// A file that is only read, and what was changed.
@@ -29,10 +32,42 @@ pub(super) struct Overlay {
 }
 
 impl Store {
-    /// Changes go to memory.
-    pub fn overlay(file: LockedFile) -> io::Result<Store> {
-        let length = file.metadata()?.len();
-        Ok(Store::Overlay(Overlay { file, length, changed: BTreeMap::new() }))
+    /// Changes go to the file. What a log says is put in place before.
+    pub fn file(file: LockedFile, log: Option<LogPlace>) -> io::Result<Store> {
+        if let Some(log) = log {
+            ordered::settle(&file, log)?;
+        }
+        Ok(Store::File(file))
+    }
+
+    /// Changes go to memory. What a log says goes there too.
+    pub fn overlay(file: LockedFile, log: Option<LogPlace>) -> io::Result<Store> {
+        let mut overlay = Overlay::new(file)?;
+        if let Some(log) = log {
+            let file = overlay.file.try_clone()?;
+            ordered::replay(&file, log, |data, at| overlay.write(data, at))?;
+        }
+        Ok(Store::Overlay(overlay))
+    }
+
+    /// Changes go through the log.
+    pub fn ordered(file: LockedFile, log: LogPlace) -> io::Result<Store> {
+        let sequence = ordered::settle(&file, log)?;
+        let raw = file.try_clone()?;
+        Ok(Store::Ordered(Box::new(Ordered::new(Overlay::new(file)?, raw, log, sequence)?)))
+    }
+
+    /// The file with a log, if it is one.
+    pub fn as_ordered(&mut self) -> Option<&mut Ordered> {
+        match self {
+            Store::Ordered(ordered) => Some(ordered),
+            Store::File(_) | Store::Overlay(_) => None,
+        }
+    }
+
+    /// Whether changes go through the log.
+    pub fn is_ordered(&self) -> bool {
+        matches!(self, Store::Ordered(_))
     }
 
     /// Bytes of the image.
@@ -40,6 +75,7 @@ impl Store {
         match self {
             Store::File(file) => Ok(file.metadata()?.len()),
             Store::Overlay(overlay) => Ok(overlay.length),
+            Store::Ordered(ordered) => ordered.length(),
         }
     }
 
@@ -49,6 +85,7 @@ impl Store {
         match self {
             Store::File(file) => file.read_exact_at(data, at),
             Store::Overlay(overlay) => overlay.read(data, at),
+            Store::Ordered(ordered) => ordered.read(data, at),
         }
     }
 
@@ -58,12 +95,28 @@ impl Store {
         match self {
             Store::File(file) => file.write_all_at(data, at),
             Store::Overlay(overlay) => overlay.write(data, at),
+            Store::Ordered(ordered) => ordered.write(data, at),
         }
     }
 }
 
 impl Overlay {
-    fn read(&self, data: &mut [u8], at: u64) -> io::Result<()> {
+    fn new(file: LockedFile) -> io::Result<Overlay> {
+        let length = file.metadata()?.len();
+        Ok(Overlay { file, length, changed: BTreeMap::new() })
+    }
+
+    /// What was changed, piece by piece, with its place.
+    pub fn changed(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        self.changed.iter().map(|(number, piece)| (number * PIECE as u64, &piece[..]))
+    }
+
+    /// The file has what was changed.
+    pub fn forget(&mut self) {
+        self.changed.clear();
+    }
+
+    pub fn read(&self, data: &mut [u8], at: u64) -> io::Result<()> {
         let end = at + data.len() as u64;
         if end > self.length {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -93,7 +146,7 @@ impl Overlay {
         Ok(())
     }
 
-    fn write(&mut self, data: &[u8], at: u64) -> io::Result<()> {
+    pub fn write(&mut self, data: &[u8], at: u64) -> io::Result<()> {
         let mut done = 0;
         while done < data.len() {
             let (number, offset) =
@@ -125,7 +178,7 @@ mod tests {
         file.write_all(contents).unwrap();
         let again = file.try_clone().unwrap();
         let locked = LockedFile::lock(file, Path::new("a file without a name")).unwrap();
-        (Store::overlay(locked).unwrap(), again)
+        (Store::overlay(locked, None).unwrap(), again)
     }
 
     #[test]

@@ -10,19 +10,20 @@ use super::graph::{Graph, LINK_TYPES, link_data, node_data};
 use crate::error::LabError;
 use crate::monitor::Monitor;
 use crate::servers::ServerError;
+use crate::workloads::database::create_database;
 use crate::workloads::inserts::Inserts;
 
 const TABLES: [&str; 3] = [
-    "CREATE TABLE nodetable (id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT, type INT UNSIGNED NOT NULL, \
+    "nodetable (id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT, type INT UNSIGNED NOT NULL, \
      version BIGINT UNSIGNED NOT NULL, time INT UNSIGNED NOT NULL, data MEDIUMTEXT NOT NULL, \
-     PRIMARY KEY (id)) ENGINE=InnoDB DEFAULT CHARSET=latin1",
-    "CREATE TABLE linktable (id1 BIGINT UNSIGNED NOT NULL, id2 BIGINT UNSIGNED NOT NULL, \
+     PRIMARY KEY (id))",
+    "linktable (id1 BIGINT UNSIGNED NOT NULL, id2 BIGINT UNSIGNED NOT NULL, \
      link_type BIGINT UNSIGNED NOT NULL, visibility TINYINT NOT NULL, data VARCHAR(255) NOT NULL, \
      time BIGINT UNSIGNED NOT NULL, version INT UNSIGNED NOT NULL, PRIMARY KEY (link_type, id1, id2), \
-     KEY id1_type (id1, link_type, visibility, time, id2, version, data)) ENGINE=InnoDB DEFAULT CHARSET=latin1",
-    "CREATE TABLE counttable (id BIGINT UNSIGNED NOT NULL, link_type BIGINT UNSIGNED NOT NULL, \
+     KEY id1_type (id1, link_type, visibility, time, id2, version, data))",
+    "counttable (id BIGINT UNSIGNED NOT NULL, link_type BIGINT UNSIGNED NOT NULL, \
      count INT UNSIGNED NOT NULL, time BIGINT UNSIGNED NOT NULL, version BIGINT UNSIGNED NOT NULL, \
-     PRIMARY KEY (id, link_type)) ENGINE=InnoDB DEFAULT CHARSET=latin1",
+     PRIMARY KEY (id, link_type))",
 ];
 
 /// The type of nodes (LinkBench's default).
@@ -35,12 +36,7 @@ pub(crate) fn load(
     seed: u64,
     monitor: &Monitor,
 ) -> Result<(), LabError> {
-    let run = |connection: &mut Conn, text: &str| connection.query_drop(text).map_err(ServerError::from);
-    run(connection, &format!("CREATE DATABASE {DATABASE}"))?;
-    run(connection, &format!("USE {DATABASE}"))?;
-    for table in TABLES {
-        run(connection, table)?;
-    }
+    create_database(connection, DATABASE, TABLES)?;
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let bar = monitor.bar("loading", 3 * graph.nodes);
     let mut nodes = Inserts::new("INSERT INTO nodetable (id, type, version, time, data) VALUES ");
@@ -63,9 +59,6 @@ pub(crate) fn load(
         }
         links.end(connection)?;
     }
-    run(
-        connection,
-        "INSERT INTO counttable SELECT id1, link_type, COUNT(*), 0, 0 FROM linktable GROUP BY id1, link_type",
-    )?;
+    connection.query_drop("INSERT INTO counttable SELECT id1, link_type, COUNT(*), 0, 0 FROM linktable GROUP BY id1, link_type").map_err(ServerError::from)?;
     Ok(())
 }

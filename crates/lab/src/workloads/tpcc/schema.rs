@@ -10,6 +10,7 @@ use super::{CUSTOMERS, DATABASE, DISTRICTS, ITEMS};
 use crate::error::LabError;
 use crate::monitor::Monitor;
 use crate::servers::ServerError;
+use crate::workloads::database::create_database;
 use crate::workloads::distributions::text;
 use crate::workloads::inserts::Inserts;
 
@@ -45,11 +46,7 @@ pub(crate) fn load(
     monitor: &Monitor,
 ) -> Result<(), LabError> {
     let run = |connection: &mut Conn, text: &str| connection.query_drop(text).map_err(ServerError::from);
-    run(connection, &format!("CREATE DATABASE {DATABASE}"))?;
-    run(connection, &format!("USE {DATABASE}"))?;
-    for table in TABLES {
-        run(connection, &format!("CREATE TABLE {table} ENGINE=InnoDB DEFAULT CHARSET=latin1"))?;
-    }
+    create_database(connection, DATABASE, TABLES)?;
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     items(connection, &mut random)?;
     let bar = monitor.bar("loading", warehouses * (1 + DISTRICTS));

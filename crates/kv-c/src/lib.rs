@@ -1,0 +1,317 @@
+//! The key-value store for C. `include/tantalum.h` is generated from this file.
+//!
+//! Every function checks its pointers, catches panics, and returns a `TANTALUM_` number; what went wrong in words is
+//! `tantalum_last_error`, for each thread. A transaction belongs to one thread at a time; a store to all. A transaction
+//! keeps its store alive.
+
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_char};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use tantalum_kv::{Error, Namespace, Store, Sync, Transaction};
+
+/// All went well.
+pub const TANTALUM_OK: i32 = 0;
+/// There is no such key.
+pub const TANTALUM_NOT_FOUND: i32 = 1;
+/// The buffer is too short; the length that is needed was stored, and nothing else.
+pub const TANTALUM_SHORT_BUFFER: i32 = 2;
+/// A null pointer, a text that is not UTF-8, or a key, value or option that cannot be.
+pub const TANTALUM_INVALID: i32 = 3;
+/// The transaction gave way to an older one: abort it and begin again.
+pub const TANTALUM_DEADLOCK: i32 = 4;
+/// There is no such namespace.
+pub const TANTALUM_NO_NAMESPACE: i32 = 5;
+/// The store was opened by another process: this one was forked.
+pub const TANTALUM_FORKED: i32 = 6;
+/// The store has stopped and is to be opened again.
+pub const TANTALUM_STOPPED: i32 = 7;
+/// The drive or the host refused.
+pub const TANTALUM_REFUSED: i32 = 8;
+/// A mistake in this library.
+pub const TANTALUM_BUG: i32 = 9;
+
+/// A store.
+#[allow(non_camel_case_types)]
+pub struct tantalum_store(Store);
+
+/// A transaction.
+#[allow(non_camel_case_types)]
+pub struct tantalum_tx(Transaction);
+
+thread_local! {
+    static LAST_ERROR: RefCell<CString> = RefCell::default();
+}
+
+/// Why something was not done: a number and words.
+struct Refusal(i32, String);
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Refusal {
+        let number = match &error {
+            Error::NoSuchKey { .. } => TANTALUM_NOT_FOUND,
+            Error::Deadlock => TANTALUM_DEADLOCK,
+            Error::NoSuchNamespace => TANTALUM_NO_NAMESPACE,
+            Error::Forked { .. } => TANTALUM_FORKED,
+            Error::Stopped { .. } => TANTALUM_STOPPED,
+            Error::Key(_)
+            | Error::ValueTooLarge { .. }
+            | Error::TransactionTooLarge { .. }
+            | Error::KeyExists { .. }
+            | Error::Name { .. }
+            | Error::Option { .. }
+            | Error::Profile(_) => TANTALUM_INVALID,
+            Error::Catalog | Error::Drive(_) | Error::Device(_) | Error::Io { .. } => TANTALUM_REFUSED,
+        };
+        Refusal(number, error.to_string())
+    }
+}
+
+fn null(what: &str) -> Refusal {
+    Refusal(TANTALUM_INVALID, format!("{what} is null"))
+}
+
+fn run(work: impl FnOnce() -> Result<(), Refusal>) -> i32 {
+    let (number, text) = match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(Ok(())) => return TANTALUM_OK,
+        Ok(Err(Refusal(number, text))) => (number, text),
+        Err(_) => (TANTALUM_BUG, "a mistake in the library".to_owned()),
+    };
+    LAST_ERROR.with_borrow_mut(|last| *last = CString::new(text.replace('\0', " ")).unwrap_or_default());
+    number
+}
+
+/// Bytes of the caller's; none are needed behind a null pointer.
+///
+/// # Safety
+/// If `data` is not null, `bytes` bytes can be read there, and do not change meanwhile.
+unsafe fn bytes_of<'a>(data: *const u8, bytes: usize, what: &str) -> Result<&'a [u8], Refusal> {
+    match (data.is_null(), bytes) {
+        (true, 0) => Ok(&[]),
+        (true, _) => Err(null(what)),
+        // SAFETY: by the caller's promise.
+        (false, bytes) => Ok(unsafe { std::slice::from_raw_parts(data, bytes) }),
+    }
+}
+
+/// # Safety
+/// If `text` is not null, it ends with a zero.
+unsafe fn text_of<'a>(text: *const c_char, what: &str) -> Result<&'a str, Refusal> {
+    if text.is_null() {
+        return Err(null(what));
+    }
+    // SAFETY: by the caller's promise.
+    let text = unsafe { CStr::from_ptr(text) };
+    text.to_str().map_err(|_| Refusal(TANTALUM_INVALID, format!("{what} is not UTF-8")))
+}
+
+/// What went wrong last in this thread, in words; valid until the next call in this thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn tantalum_last_error() -> *const c_char {
+    LAST_ERROR.with_borrow(|last| last.as_ptr())
+}
+
+/// Opens the store in an image, and makes the image if there is none. `synced`: a commit survives the loss of the machine.
+/// `cache_bytes`: 0 for 64 MiB.
+///
+/// # Safety
+/// `path` ends with a zero; `store` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tantalum_open(
+    path: *const c_char,
+    synced: bool,
+    cache_bytes: usize,
+    store: *mut *mut tantalum_store,
+) -> i32 {
+    run(|| {
+        // SAFETY: the caller's promises are those of this function.
+        let (path, store) = unsafe { (text_of(path, "path")?, store.as_mut().ok_or(null("store"))?) };
+        *store = std::ptr::null_mut();
+        let mut options = Store::options().sync(if synced { Sync::Host } else { Sync::None });
+        if cache_bytes > 0 {
+            options = options.cache_bytes(cache_bytes);
+        }
+        *store = Box::into_raw(Box::new(tantalum_store(options.open(path)?)));
+        Ok(())
+    })
+}
+
+/// Closes a store; null is allowed. It is shut down when its transactions are gone as well.
+///
+/// # Safety
+/// `store` is from `tantalum_open`, and is not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tantalum_close(store: *mut tantalum_store) -> i32 {
+    run(|| match store.is_null() {
+        true => Ok(()),
+        // SAFETY: it was made by a Box, and nobody uses it again.
+        false => Ok(unsafe { Box::from_raw(store) }.0.close()?),
+    })
+}
+
+/// The namespace of that name; it is made if it is not there.
+///
+/// # Safety
+/// `store` is open; `name` ends with a zero; `namespace_number` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tantalum_namespace(
+    store: *const tantalum_store,
+    name: *const c_char,
+    namespace_number: *mut u32,
+) -> i32 {
+    run(|| {
+        // SAFETY: the caller's promises are those of this function.
+        let (store, name, number) = unsafe {
+            (
+                store.as_ref().ok_or(null("store"))?,
+                text_of(name, "name")?,
+                namespace_number.as_mut().ok_or(null("namespace_number"))?,
+            )
+        };
+        *number = store.0.namespace(name)?.number();
+        Ok(())
+    })
+}
+
+/// Deletes a namespace with all that it holds.
+///
+/// # Safety
+/// `store` is open; `name` ends with a zero.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tantalum_delete_namespace(store: *const tantalum_store, name: *const c_char) -> i32 {
+    run(|| {
+        // SAFETY: the caller's promises are those of this function.
+        let (store, name) = unsafe { (store.as_ref().ok_or(null("store"))?, text_of(name, "name")?) };
+        Ok(store.0.delete_namespace(name)?)
+    })
+}
+
+/// Begins a transaction. It ends with `tantalum_commit` or `tantalum_abort`.
+///
+/// # Safety
+/// `store` is open; `tx` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tantalum_begin(store: *const tantalum_store, tx: *mut *mut tantalum_tx) -> i32 {
+    run(|| {
+        // SAFETY: the caller's promises are those of this function.
+        let (store, tx) = unsafe { (store.as_ref().ok_or(null("store"))?, tx.as_mut().ok_or(null("tx"))?) };
+        *tx = std::ptr::null_mut();
+        *tx = Box::into_raw(Box::new(tantalum_tx(store.0.begin()?)));
+        Ok(())
+    })
+}
+
+/// Reads a record into `value`, which has room for `capacity` bytes, and stores its length. `TANTALUM_SHORT_BUFFER` stores
+/// the length only.
+///
+/// # Safety
+/// `tx` is open; `key` has `key_bytes` bytes, `value` room for `capacity`; `value_bytes` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tantalum_read(
+    tx: *mut tantalum_tx,
+    namespace_number: u32,
+    key: *const u8,
+    key_bytes: usize,
+    value: *mut u8,
+    capacity: usize,
+    value_bytes: *mut usize,
+) -> i32 {
+    run(|| {
+        // SAFETY: the caller's promises are those of this function.
+        let (tx, key, value_bytes) = unsafe {
+            (
+                tx.as_mut().ok_or(null("tx"))?,
+                bytes_of(key, key_bytes, "key")?,
+                value_bytes.as_mut().ok_or(null("value_bytes"))?,
+            )
+        };
+        let found = tx.0.read(Namespace::from_number(namespace_number), key)?;
+        let found = found.ok_or(Refusal(TANTALUM_NOT_FOUND, "there is no such key".to_owned()))?;
+        *value_bytes = found.len();
+        if found.len() > capacity {
+            let text = format!("the value has {} bytes, the buffer {capacity}", found.len());
+            return Err(Refusal(TANTALUM_SHORT_BUFFER, text));
+        }
+        if found.is_empty() {
+            return Ok(());
+        }
+        if value.is_null() {
+            return Err(null("value"));
+        }
+        // SAFETY: there is room for `capacity` bytes, and the store's own are elsewhere.
+        unsafe { std::ptr::copy_nonoverlapping(found.as_ptr(), value, found.len()) };
+        Ok(())
+    })
+}
+
+/// Changes a record, or makes it.
+///
+/// # Safety
+/// `tx` is open; `key` has `key_bytes` bytes and `value` has `value_bytes`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tantalum_put(
+    tx: *mut tantalum_tx,
+    namespace_number: u32,
+    key: *const u8,
+    key_bytes: usize,
+    value: *const u8,
+    value_bytes: usize,
+) -> i32 {
+    run(|| {
+        // SAFETY: the caller's promises are those of this function.
+        let (tx, key, value) = unsafe {
+            let tx = tx.as_mut().ok_or(null("tx"))?;
+            (tx, bytes_of(key, key_bytes, "key")?, bytes_of(value, value_bytes, "value")?)
+        };
+        Ok(tx.0.put(Namespace::from_number(namespace_number), key, value)?)
+    })
+}
+
+/// Deletes a record; `TANTALUM_NOT_FOUND` if it is not there.
+///
+/// # Safety
+/// `tx` is open; `key` has `key_bytes` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tantalum_delete(
+    tx: *mut tantalum_tx,
+    namespace_number: u32,
+    key: *const u8,
+    key_bytes: usize,
+) -> i32 {
+    run(|| {
+        // SAFETY: the caller's promises are those of this function.
+        let (tx, key) = unsafe { (tx.as_mut().ok_or(null("tx"))?, bytes_of(key, key_bytes, "key")?) };
+        match tx.0.delete(Namespace::from_number(namespace_number), key)? {
+            true => Ok(()),
+            false => Err(Refusal(TANTALUM_NOT_FOUND, "there is no such key".to_owned())),
+        }
+    })
+}
+
+/// Makes a transaction's changes visible and durable, all or nothing. The transaction is gone, however this ends.
+///
+/// # Safety
+/// `tx` is open, and is not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tantalum_commit(tx: *mut tantalum_tx) -> i32 {
+    run(|| match tx.is_null() {
+        true => Err(null("tx")),
+        // SAFETY: it was made by a Box, and nobody uses it again.
+        false => Ok(unsafe { Box::from_raw(tx) }.0.commit()?),
+    })
+}
+
+/// Forgets a transaction's changes; null is allowed. The transaction is gone.
+///
+/// # Safety
+/// `tx` is open, and is not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tantalum_abort(tx: *mut tantalum_tx) -> i32 {
+    run(|| {
+        if !tx.is_null() {
+            // SAFETY: it was made by a Box, and nobody uses it again.
+            drop(unsafe { Box::from_raw(tx) });
+        }
+        Ok(())
+    })
+}

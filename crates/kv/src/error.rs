@@ -1,0 +1,107 @@
+//! How the store fails.
+
+use std::io;
+use std::path::PathBuf;
+
+use tantalum::{DeviceError, Key, KeyError, ProfileError, Status};
+
+/// Why something was not done. Nothing was changed, unless the variant says so.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A key without bytes, or with more than 16.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// A value longer than the drive takes.
+    #[error("the value of key {key} has {bytes} bytes; a value has at most {limit}")]
+    ValueTooLarge {
+        /// The key.
+        key: Key,
+        /// How many it has.
+        bytes: u64,
+        /// What would be right.
+        limit: u64,
+    },
+    /// More than one `put` of the drive takes. The transaction goes on without this change.
+    #[error("{what} of a transaction: {asked} with this change, the limit is {limit}; commit in parts")]
+    TransactionTooLarge {
+        /// What is limited.
+        what: &'static str,
+        /// What it would be.
+        asked: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// `insert` of a key that is there.
+    #[error("key {key} is there already")]
+    KeyExists {
+        /// The key.
+        key: Key,
+    },
+    /// `update` of a key that is not there.
+    #[error("there is no key {key}")]
+    NoSuchKey {
+        /// The key.
+        key: Key,
+    },
+    /// A namespace that was deleted, or is of another store.
+    #[error("there is no such namespace: it was deleted, or belongs to another store")]
+    NoSuchNamespace,
+    /// A name that no namespace can have.
+    #[error("a namespace's name of {bytes} bytes: it must have 1 to 255")]
+    Name {
+        /// How many it has.
+        bytes: usize,
+    },
+    /// Others wait for this transaction, and it would wait for them: it gives way. Abort it and begin again, as
+    /// [`crate::Store::transact`] does.
+    #[error("deadlock: the transaction gave way to an older one; abort it and try again")]
+    Deadlock,
+    /// The store belongs to the process that opened it.
+    #[error("the store was opened by process {opened} and is used by process {used}: open it after the fork")]
+    Forked {
+        /// The process that opened it.
+        opened: u32,
+        /// The process that uses it.
+        used: u32,
+    },
+    /// An earlier commit failed, and it cannot be told whether it is there: open the store again.
+    #[error(
+        "the store has stopped: {reason}; open it again, it then has what every commit that returned had written"
+    )]
+    Stopped {
+        /// What went wrong.
+        reason: String,
+    },
+    /// An option that no store can have.
+    #[error("{what} of {asked}: it must be {expected}")]
+    Option {
+        /// Which.
+        what: &'static str,
+        /// What was asked for.
+        asked: u64,
+        /// What would be right.
+        expected: &'static str,
+    },
+    /// The record that names the namespaces is damaged.
+    #[error("the list of namespaces is damaged; `tantalum check` tells more")]
+    Catalog,
+    /// The drive refused a command.
+    #[error(transparent)]
+    Drive(#[from] Status),
+    /// The image could not be made or opened.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The profile.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    /// The host.
+    #[error("{}: cannot {action}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What was being done.
+        action: &'static str,
+        /// The host's error.
+        source: io::Error,
+    },
+}

@@ -1,0 +1,332 @@
+//! Locks on records, shared and exclusive, and deadlocks.
+//!
+//! A transaction waits for those that hold a lock in a conflicting mode, and for those that wait before it: locks are
+//! given in the order in which they were asked for, except that who holds a lock shared and wants it exclusively goes
+//! first. When a wait closes a circle, the youngest transaction in it is told to give way. A transaction that tries again
+//! keeps its age, so that it is the oldest one some day.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use rustc_hash::FxHashMap;
+use tantalum::{Key, NamespaceId};
+
+/// When a transaction first began; a greater one is younger. No two open transactions have the same.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct Age(pub u64);
+
+/// What is locked: a record, or records whose numbers follow each other.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum LockId {
+    Record(NamespaceId, Key),
+    Range(NamespaceId, u64),
+}
+
+impl LockId {
+    pub fn of(namespace: NamespaceId, key: Key, records_per_lock: u32) -> LockId {
+        if records_per_lock == 1 {
+            return LockId::Record(namespace, key);
+        }
+        let bytes = key.as_bytes();
+        let last = &bytes[bytes.len().saturating_sub(8)..];
+        let number = last.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+        LockId::Range(namespace, number / u64::from(records_per_lock))
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Mode {
+    Shared,
+    Exclusive,
+}
+
+fn conflict(a: Mode, b: Mode) -> bool {
+    a == Mode::Exclusive || b == Mode::Exclusive
+}
+
+/// The transaction must give way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct GiveWay;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Verdict {
+    Waits,
+    Has,
+    GivesWay,
+}
+
+struct Waiter {
+    age: Age,
+    mode: Mode,
+    wake: Arc<Condvar>,
+}
+
+#[derive(Default)]
+struct Lock {
+    holders: Vec<(Age, Mode)>,
+    queue: VecDeque<Waiter>,
+}
+
+impl Lock {
+    fn held_by(&self, age: Age) -> Option<Mode> {
+        self.holders.iter().find(|holder| holder.0 == age).map(|holder| holder.1)
+    }
+
+    fn is_free_for(&self, age: Age, mode: Mode) -> bool {
+        self.holders.iter().all(|holder| holder.0 == age || !conflict(holder.1, mode))
+    }
+
+    fn grant(&mut self, age: Age, mode: Mode) {
+        match self.holders.iter_mut().find(|holder| holder.0 == age) {
+            Some(holder) => holder.1 = mode,
+            None => self.holders.push((age, mode)),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Table {
+    locks: FxHashMap<LockId, Lock>,
+    /// What each transaction that asked and had to wait is told, and the lock.
+    waits: FxHashMap<Age, (LockId, Verdict)>,
+    /// Lists of holders and queues to be used again.
+    spare: Vec<Lock>,
+    conflicts: u64,
+    deadlocks: u64,
+}
+
+/// All locks of a store.
+#[derive(Default)]
+pub(crate) struct Locks {
+    table: Mutex<Table>,
+}
+
+impl Locks {
+    /// Takes a lock, or makes it stronger; waits as long as others have it.
+    pub fn acquire(&self, age: Age, id: LockId, mode: Mode) -> Result<(), GiveWay> {
+        let mut table = self.table.lock();
+        if table.try_acquire(age, id, mode) {
+            return Ok(());
+        }
+        table.conflicts += 1;
+        let wake = table.enqueue(age, id, mode);
+        table.break_circles(age);
+        self.wait(table, age, &wake)
+    }
+
+    fn wait(&self, mut table: MutexGuard<'_, Table>, age: Age, wake: &Condvar) -> Result<(), GiveWay> {
+        loop {
+            match table.waits[&age].1 {
+                Verdict::Waits => wake.wait(&mut table),
+                Verdict::Has => {
+                    table.waits.remove(&age);
+                    return Ok(());
+                }
+                Verdict::GivesWay => {
+                    table.waits.remove(&age);
+                    return Err(GiveWay);
+                }
+            }
+        }
+    }
+
+    /// Gives locks back.
+    pub fn release(&self, age: Age, ids: impl Iterator<Item = LockId>) {
+        let mut table = self.table.lock();
+        for id in ids {
+            table.release(age, id);
+        }
+    }
+
+    /// Times that a transaction had to wait, and that one had to give way.
+    pub fn counters(&self) -> (u64, u64) {
+        let table = self.table.lock();
+        (table.conflicts, table.deadlocks)
+    }
+}
+
+impl Table {
+    fn try_acquire(&mut self, age: Age, id: LockId, mode: Mode) -> bool {
+        let spare = &mut self.spare;
+        let lock = self.locks.entry(id).or_insert_with(|| spare.pop().unwrap_or_default());
+        let held = lock.held_by(age);
+        if held.is_some_and(|held| held >= mode) {
+            return true;
+        }
+        let may = lock.is_free_for(age, mode) && (held.is_some() || lock.queue.is_empty());
+        if may {
+            lock.grant(age, mode);
+        }
+        may
+    }
+
+    fn enqueue(&mut self, age: Age, id: LockId, mode: Mode) -> Arc<Condvar> {
+        let wake = Arc::new(Condvar::new());
+        let lock = self.locks.get_mut(&id).expect("it is held, so it is there");
+        let waiter = Waiter { age, mode, wake: wake.clone() };
+        match lock.held_by(age) {
+            Some(_) => lock.queue.push_front(waiter),
+            None => lock.queue.push_back(waiter),
+        }
+        self.waits.insert(age, (id, Verdict::Waits));
+        wake
+    }
+
+    /// As long as `age` waits in a circle, the youngest in it gives way.
+    fn break_circles(&mut self, age: Age) {
+        while let Some(circle) = self.circle(age) {
+            self.deadlocks += 1;
+            let youngest = *circle.iter().max().expect("a circle has members");
+            let (id, verdict) = self.waits.get_mut(&youngest).expect("all in a circle wait");
+            *verdict = Verdict::GivesWay;
+            let id = *id;
+            let lock = self.locks.get_mut(&id).expect("it waits for it");
+            if let Some(at) = lock.queue.iter().position(|waiter| waiter.age == youngest) {
+                let waiter = lock.queue.remove(at).expect("it was found there");
+                waiter.wake.notify_one();
+            }
+            self.promote(id);
+        }
+    }
+
+    /// A circle of waits through `age`, if it waits in one.
+    fn circle(&self, age: Age) -> Option<Vec<Age>> {
+        let mut path = vec![age];
+        let mut seen = vec![age];
+        self.reaches(age, age, &mut path, &mut seen).then_some(path)
+    }
+
+    fn reaches(&self, from: Age, goal: Age, path: &mut Vec<Age>, seen: &mut Vec<Age>) -> bool {
+        let Some((id, Verdict::Waits)) = self.waits.get(&from) else { return false };
+        let lock = &self.locks[id];
+        let Some(at) = lock.queue.iter().position(|waiter| waiter.age == from) else { return false };
+        let mode = lock.queue[at].mode;
+        let before = lock.queue.iter().take(at).map(|waiter| (waiter.age, waiter.mode));
+        let conflicting = lock.holders.iter().copied().chain(before);
+        let conflicting = conflicting.filter(|(age, held)| *age != from && conflict(mode, *held));
+        for (next, _) in conflicting {
+            if next == goal {
+                return true;
+            }
+            if seen.contains(&next) {
+                continue;
+            }
+            seen.push(next);
+            path.push(next);
+            if self.reaches(next, goal, path, seen) {
+                return true;
+            }
+            path.pop();
+        }
+        false
+    }
+
+    fn release(&mut self, age: Age, id: LockId) {
+        let Some(lock) = self.locks.get_mut(&id) else { return };
+        lock.holders.retain(|holder| holder.0 != age);
+        self.promote(id);
+        if let Some(lock) = self.locks.get(&id)
+            && lock.holders.is_empty()
+            && lock.queue.is_empty()
+        {
+            let lock = self.locks.remove(&id).expect("it was just there");
+            if self.spare.len() < 1024 {
+                self.spare.push(lock);
+            }
+        }
+    }
+
+    /// Gives a lock to those who wait and may have it, in their order.
+    fn promote(&mut self, id: LockId) {
+        let lock = self.locks.get_mut(&id).expect("somebody waits for it or had it");
+        while let Some(first) = lock.queue.front()
+            && lock.is_free_for(first.age, first.mode)
+        {
+            let waiter = lock.queue.pop_front().expect("it was just there");
+            lock.grant(waiter.age, waiter.mode);
+            self.waits.insert(waiter.age, (id, Verdict::Has));
+            waiter.wake.notify_one();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::Duration;
+
+    fn id(number: u8) -> LockId {
+        LockId::Record(NamespaceId(0), Key::new(&[number]).unwrap())
+    }
+
+    #[test]
+    fn records_that_share_a_lock_are_those_whose_numbers_follow_each_other() {
+        let lock = |number: u64, records| {
+            LockId::of(NamespaceId(1), Key::new(&number.to_be_bytes()).unwrap(), records)
+        };
+        assert_eq!(lock(16, 16), lock(31, 16));
+        assert_ne!(lock(15, 16), lock(16, 16));
+        assert_ne!(lock(16, 1), lock(17, 1));
+    }
+
+    #[test]
+    fn two_who_wait_for_each_other_do_not_wait_for_ever_and_the_older_one_goes_on() {
+        let locks = Arc::new(Locks::default());
+        locks.acquire(Age(1), id(1), Mode::Exclusive).unwrap();
+        locks.acquire(Age(2), id(2), Mode::Exclusive).unwrap();
+        let other = locks.clone();
+        let older = std::thread::spawn(move || other.acquire(Age(1), id(2), Mode::Shared));
+        while locks.counters().0 < 1 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(locks.acquire(Age(2), id(1), Mode::Shared), Err(GiveWay));
+        locks.release(Age(2), [id(2)].into_iter());
+        assert_eq!(older.join().unwrap(), Ok(()));
+    }
+
+    /// Two readers that both want to write would wait for each other.
+    #[test]
+    fn two_who_hold_a_lock_shared_and_want_it_exclusively_are_a_deadlock() {
+        let locks = Arc::new(Locks::default());
+        locks.acquire(Age(1), id(1), Mode::Shared).unwrap();
+        locks.acquire(Age(2), id(1), Mode::Shared).unwrap();
+        let other = locks.clone();
+        let younger = std::thread::spawn(move || {
+            let result = other.acquire(Age(2), id(1), Mode::Exclusive);
+            other.release(Age(2), [id(1)].into_iter());
+            result
+        });
+        while locks.counters().0 < 1 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(locks.acquire(Age(1), id(1), Mode::Exclusive), Ok(()));
+        assert_eq!(younger.join().unwrap(), Err(GiveWay));
+    }
+
+    #[test]
+    fn a_reader_does_not_pass_a_writer_that_waits() {
+        let locks = Arc::new(Locks::default());
+        locks.acquire(Age(1), id(1), Mode::Shared).unwrap();
+        let order = Arc::new(AtomicU64::new(0));
+        let start = |age, mode, conflicts| {
+            let (other, taken) = (locks.clone(), order.clone());
+            let thread = std::thread::spawn(move || {
+                other.acquire(Age(age), id(1), mode).unwrap();
+                let place = taken.fetch_add(1, Ordering::SeqCst);
+                other.release(Age(age), [id(1)].into_iter());
+                place
+            });
+            while locks.counters().0 < conflicts {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            thread
+        };
+        let writer = start(3, Mode::Exclusive, 1);
+        let reader = start(2, Mode::Shared, 2);
+        locks.release(Age(1), [id(1)].into_iter());
+        assert_eq!((writer.join().unwrap(), reader.join().unwrap()), (0, 1));
+        assert!(locks.table.lock().locks.is_empty() && locks.table.lock().waits.is_empty());
+    }
+}

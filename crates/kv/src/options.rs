@@ -1,0 +1,137 @@
+//! What a store is opened with.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use tantalum::{Access, Device, Profile};
+
+use crate::error::Error;
+use crate::store::Store;
+
+/// What a commit survives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sync {
+    /// The loss of the machine: a commit returns when the disk has it. One sync serves all commits that wait.
+    Host,
+    /// The end of the process only. The loss of the machine may damage the image beyond use: for experiments.
+    None,
+}
+
+/// What a store is opened with; [`Store::options`] makes them.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub(crate) profile: Option<String>,
+    pub(crate) capacity_bytes: Option<u64>,
+    pub(crate) cache_bytes: usize,
+    pub(crate) sync: Sync,
+    pub(crate) records_per_lock: u32,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            profile: None,
+            capacity_bytes: None,
+            cache_bytes: 64 << 20,
+            sync: Sync::Host,
+            records_per_lock: 1,
+        }
+    }
+}
+
+/// The drive of a store whose options name none: pages of one unit, so that a small commit wastes no flash, and few
+/// planes, so that open blocks take little. Its latencies are not waited for.
+const EMBEDDED: &str = include_str!("embedded.toml");
+
+impl Options {
+    /// The drive to make if there is no image: a built-in profile or a file. It is not looked at otherwise.
+    pub fn profile(mut self, name_or_path: &str) -> Options {
+        self.profile = Some(name_or_path.to_owned());
+        self
+    }
+
+    /// The size of the drive to make if there is no image; the file is sparse. 1 GiB if not given.
+    pub fn capacity_bytes(mut self, bytes: u64) -> Options {
+        self.capacity_bytes = Some(bytes);
+        self
+    }
+
+    /// Bytes of records that are kept in memory; 64 MiB if not given.
+    pub fn cache_bytes(mut self, bytes: usize) -> Options {
+        self.cache_bytes = bytes;
+        self
+    }
+
+    /// What a commit survives; [`Sync::Host`] if not given.
+    pub fn sync(mut self, sync: Sync) -> Options {
+        self.sync = sync;
+        self
+    }
+
+    /// How many records, whose keys are numbers that follow each other, share a lock (KAML, section 3.3.2); 1 if not
+    /// given. The last 8 bytes of a key are its number, the first one being the most significant.
+    pub fn records_per_lock(mut self, records: u32) -> Options {
+        self.records_per_lock = records;
+        self
+    }
+
+    /// Opens a store, and makes its image if there is none.
+    pub fn open(self, path: impl AsRef<Path>) -> Result<Store, Error> {
+        let path = path.as_ref();
+        self.check()?;
+        if !path.exists() {
+            self.create(path)?;
+        }
+        let access = match self.sync {
+            Sync::Host => Access::Ordered,
+            Sync::None => Access::Write,
+        };
+        Store::over(Device::open_as(path, access)?, self)
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        match self.records_per_lock {
+            0 => Err(Error::Option { what: "records per lock", asked: 0, expected: "at least 1" }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes an image beside the path and names it when it is whole, so that no half of one is ever found there.
+    fn create(&self, path: &Path) -> Result<(), Error> {
+        let mut profile = match &self.profile {
+            Some(name) => Profile::load(name)?,
+            None => Profile::from_toml(EMBEDDED, "embedded")?,
+        };
+        profile.capacity_bytes = self.capacity_bytes.unwrap_or(profile.capacity_bytes);
+        let mut name = path.file_name().unwrap_or_default().to_owned();
+        name.push(format!(".{}.new", std::process::id()));
+        let unfinished = path.with_file_name(name);
+        let made = make(&unfinished, &profile).and_then(|()| publish(&unfinished, path));
+        // it has its name now, or is of no use
+        let _ = std::fs::remove_file(&unfinished);
+        made
+    }
+}
+
+fn make(path: &Path, profile: &Profile) -> Result<(), Error> {
+    let device = Device::create(path, profile)?;
+    let now_ns = device.time_ns();
+    device.shutdown(now_ns)?;
+    let file = File::open(path).map_err(io_error(path, "open the image"))?;
+    file.sync_all().map_err(io_error(path, "sync the image"))
+}
+
+/// Gives a file its name, unless another has it: then that one was made by somebody else meanwhile, and is as good.
+fn publish(unfinished: &Path, path: &Path) -> Result<(), Error> {
+    match std::fs::hard_link(unfinished, path) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => return Ok(()),
+        linked => linked.map_err(io_error(path, "name the image"))?,
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder_file = File::open(folder).map_err(io_error(folder, "open the folder"))?;
+    folder_file.sync_all().map_err(io_error(folder, "sync the folder"))
+}
+
+fn io_error<'a>(path: &'a Path, action: &'static str) -> impl FnOnce(std::io::Error) -> Error + 'a {
+    move |source| Error::Io { path: PathBuf::from(path), action, source }
+}

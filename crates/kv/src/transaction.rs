@@ -1,0 +1,205 @@
+//! A transaction: locks, and changes that are its own until it commits.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use tantalum::Key;
+
+use crate::cache::Name;
+use crate::error::Error;
+use crate::locks::{Age, LockId, Mode};
+use crate::store::{Namespace, Shared};
+
+/// A record's value.
+pub type Value = Arc<[u8]>;
+
+/// A transaction. It aborts when it is dropped without [`Transaction::commit`].
+pub struct Transaction {
+    shared: Arc<Shared>,
+    age: Age,
+    locks: FxHashMap<LockId, Mode>,
+    changes: FxHashMap<Name, Option<Value>>,
+    bytes: usize,
+    gave_way: bool,
+}
+
+impl Transaction {
+    pub(crate) fn new(shared: Arc<Shared>, age: Age) -> Transaction {
+        Transaction {
+            shared,
+            age,
+            locks: FxHashMap::default(),
+            changes: FxHashMap::default(),
+            bytes: 0,
+            gave_way: false,
+        }
+    }
+
+    /// Reads a record; none if it is not there.
+    pub fn read(&mut self, namespace: Namespace, key: impl AsRef<[u8]>) -> Result<Option<Value>, Error> {
+        let name = self.lock(namespace, key.as_ref(), Mode::Shared)?;
+        self.current(name)
+    }
+
+    /// Reads a record that is about to be changed: two that do so wait for each other here, instead of giving way when
+    /// they change it.
+    pub fn read_for_update(
+        &mut self,
+        namespace: Namespace,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<Value>, Error> {
+        let name = self.lock(namespace, key.as_ref(), Mode::Exclusive)?;
+        self.current(name)
+    }
+
+    /// Reads the records of these keys, in their order.
+    pub fn scan<K: AsRef<[u8]>>(
+        &mut self,
+        namespace: Namespace,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Result<Vec<Option<Value>>, Error> {
+        keys.into_iter().map(|key| self.read(namespace, key)).collect()
+    }
+
+    /// Changes a record, or makes it.
+    pub fn put(
+        &mut self,
+        namespace: Namespace,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<(), Error> {
+        let name = self.lock(namespace, key.as_ref(), Mode::Exclusive)?;
+        self.change(name, Some(value.as_ref()))
+    }
+
+    /// Makes a record that is not there; [`Error::KeyExists`] if it is.
+    pub fn insert(
+        &mut self,
+        namespace: Namespace,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<(), Error> {
+        let name = self.lock(namespace, key.as_ref(), Mode::Exclusive)?;
+        match self.current(name)? {
+            Some(_) => Err(Error::KeyExists { key: name.1 }),
+            None => self.change(name, Some(value.as_ref())),
+        }
+    }
+
+    /// Changes a record that is there; [`Error::NoSuchKey`] if it is not.
+    pub fn update(
+        &mut self,
+        namespace: Namespace,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<(), Error> {
+        let name = self.lock(namespace, key.as_ref(), Mode::Exclusive)?;
+        match self.current(name)? {
+            Some(_) => self.change(name, Some(value.as_ref())),
+            None => Err(Error::NoSuchKey { key: name.1 }),
+        }
+    }
+
+    /// Deletes a record; says whether it was there.
+    pub fn delete(&mut self, namespace: Namespace, key: impl AsRef<[u8]>) -> Result<bool, Error> {
+        let name = self.lock(namespace, key.as_ref(), Mode::Exclusive)?;
+        let was_there = self.current(name)?.is_some();
+        if was_there {
+            self.change(name, None)?;
+        }
+        Ok(was_there)
+    }
+
+    /// Makes the changes visible and durable, all or nothing.
+    pub fn commit(mut self) -> Result<(), Error> {
+        self.shared.check()?;
+        if self.gave_way {
+            return Err(Error::Deadlock);
+        }
+        let records: Vec<_> = self.changes.drain().collect();
+        if records.is_empty() {
+            return Ok(());
+        }
+        self.shared.put(records.clone())?;
+        for (name, value) in records {
+            match value {
+                Some(value) => self.shared.cache.put(name, value),
+                None => self.shared.cache.remove(&name),
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets the changes.
+    pub fn abort(self) {}
+
+    pub(crate) fn gave_way(&self) -> bool {
+        self.gave_way
+    }
+
+    /// Locks a record.
+    fn lock(&mut self, namespace: Namespace, key: &[u8], mode: Mode) -> Result<Name, Error> {
+        self.shared.check_namespace(namespace.0)?;
+        if self.gave_way {
+            return Err(Error::Deadlock);
+        }
+        let key = Key::new(key)?;
+        let id = LockId::of(namespace.0, key, self.shared.options.records_per_lock);
+        if self.locks.get(&id).is_none_or(|held| *held < mode) {
+            if self.shared.locks.acquire(self.age, id, mode).is_err() {
+                self.gave_way = true;
+                return Err(Error::Deadlock);
+            }
+            self.locks.insert(id, mode);
+        }
+        Ok((namespace.0, key))
+    }
+
+    /// What a record is to this transaction, which has it locked.
+    fn current(&self, name: Name) -> Result<Option<Value>, Error> {
+        if let Some(changed) = self.changes.get(&name) {
+            return Ok(changed.clone());
+        }
+        if let Some(value) = self.shared.cache.get(&name) {
+            return Ok(Some(value));
+        }
+        let found = self.shared.get(name)?;
+        if let Some(value) = &found {
+            self.shared.cache.put(name, value.clone());
+        }
+        Ok(found)
+    }
+
+    fn change(&mut self, name: Name, value: Option<&[u8]>) -> Result<(), Error> {
+        let limits = self.shared.put_limits();
+        let length = value.map_or(0, <[u8]>::len);
+        if length as u64 > self.shared.limits.value_bytes {
+            let (bytes, limit) = (length as u64, self.shared.limits.value_bytes);
+            return Err(Error::ValueTooLarge { key: name.1, bytes, limit });
+        }
+        let old = self.changes.get(&name);
+        let records = self.changes.len() + usize::from(old.is_none());
+        let bytes = self.bytes + length - old.and_then(Option::as_ref).map_or(0, |old| old.len());
+        let too_large = |what, asked: usize, limit: usize| {
+            Err(Error::TransactionTooLarge { what, asked: asked as u64, limit: limit as u64 })
+        };
+        if records > limits.records {
+            return too_large("changed records", records, limits.records);
+        }
+        if bytes > limits.bytes {
+            return too_large("bytes of values", bytes, limits.bytes);
+        }
+        self.bytes = bytes;
+        self.changes.insert(name, value.map(Value::from));
+        Ok(())
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        // a forked process has no part in the parent's locks
+        if !matches!(self.shared.check(), Err(Error::Forked { .. })) {
+            self.shared.locks.release(self.age, self.locks.drain().map(|(id, _)| id));
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! A machine that is lost while a process commits leaves every commit that returned, and no half of one.
+//!
+//! A process that commits from several threads is traced: what it writes to the image, when it syncs, which commits
+//! returned. A simulated disk then keeps what was synced, and of everything else any version of any sector. What is
+//! left is opened, checked, and is the image of the next process, so that machines are lost while a log is read as
+//! well. `SEED=17` runs one seed, `SEEDS=50` seeds 0 to 49.
+
+#![cfg(target_os = "linux")]
+
+#[path = "lost_machine/disk.rs"]
+mod disk;
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use disk::{Disk, Event, events};
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use tantalum::{Access, Device};
+use tantalum_kv::{Error, Namespace, Store};
+
+const THREADS: usize = 3;
+const RECORDS: u8 = 4;
+/// Processes on one image, one after the other.
+const PROCESSES: usize = 3;
+/// Losses that are looked at for each process.
+const LOSSES: usize = 24;
+const VICTIM: &str = "TANTALUM_KV_TRACED";
+
+/// How many commits each thread has done.
+type Counts = [u64; THREADS];
+
+fn key(thread: usize, record: u8) -> [u8; 2] {
+    [thread as u8, record]
+}
+
+fn value(number: u64, record: u8) -> Vec<u8> {
+    let mut value = number.to_le_bytes().to_vec();
+    // now and then one of several units
+    let bytes =
+        if number.is_multiple_of(40) { 20_000 } else { (number as usize * 37 + usize::from(record)) % 900 };
+    value.resize(8 + bytes, number as u8 ^ record);
+    value
+}
+
+fn number(value: Option<&[u8]>) -> u64 {
+    value.map_or(0, |value| u64::from_le_bytes(value[..8].try_into().unwrap()))
+}
+
+/// What the traced process does: each thread counts in records of its own, and marks how far it came.
+#[test]
+fn victim() {
+    let Ok(what) = std::env::var(VICTIM) else { return };
+    let [commits, closes, path] = what.splitn(3, ' ').collect::<Vec<_>>()[..] else { panic!("{what}") };
+    let commits: u64 = commits.parse().unwrap();
+    let store = Store::open(path).unwrap();
+    let namespace = store.namespace("a").unwrap();
+    let marks =
+        OpenOptions::new().create(true).append(false).write(true).open(format!("{path}.mark")).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (store, marks) = (&store, &marks);
+            scope.spawn(move || (0..commits).for_each(|_| count_on(store, namespace, thread, marks)));
+        }
+    });
+    if closes == "close" {
+        store.close().unwrap();
+    }
+    std::process::exit(0);
+}
+
+fn count_on(store: &Store, namespace: Namespace, thread: usize, marks: &File) {
+    let committed = store.transact::<_, Error>(|tx| {
+        let number = number(tx.read_for_update(namespace, key(thread, 0))?.as_deref()) + 1;
+        for record in 0..RECORDS {
+            tx.put(namespace, key(thread, record), value(number, record))?;
+        }
+        Ok(number)
+    });
+    let mark = [thread as u64, committed.unwrap()].map(u64::to_le_bytes).concat();
+    marks.write_all_at(&mark, 0).unwrap();
+}
+
+/// Runs a process on an image; what it did.
+fn traced(folder: &Path, image: &Path, commits: u64, closes: &str) -> Vec<Event> {
+    let trace = folder.join("trace");
+    let _ = std::fs::remove_file(&trace);
+    let ran = Command::new(std::env::current_exe().unwrap())
+        .args(["victim", "--exact", "--test-threads=1"])
+        .env(VICTIM, format!("{commits} {closes} {}", image.display()))
+        .env("LD_PRELOAD", folder.join("trace.so"))
+        .env("IMAGE", image)
+        .env("TRACE", &trace)
+        .output()
+        .unwrap();
+    assert!(
+        ran.status.success(),
+        "{}{}",
+        String::from_utf8_lossy(&ran.stdout),
+        String::from_utf8_lossy(&ran.stderr)
+    );
+    events(&trace)
+}
+
+fn folder() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().canonicalize().unwrap();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lost_machine/trace.c");
+    let compiled = Command::new("cc")
+        .args(["-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-o"])
+        .args([&path.join("trace.so"), &source])
+        .args(["-ldl", "-lpthread"])
+        .status();
+    assert!(compiled.unwrap().success());
+    (folder, path)
+}
+
+/// Opens what is left, in memory. The count of each thread, or what is wrong.
+fn counts(image: &Path) -> Result<Counts, String> {
+    let said = |error: &dyn std::fmt::Display| error.to_string();
+    let device = Device::open_as(image, Access::Overlay).map_err(|error| said(&error))?;
+    let store = Store::over(device, Store::options()).map_err(|error| said(&error))?;
+    let namespace = store.namespace("a").map_err(|error| said(&error))?;
+    let audit = || store.with_drive(|drive| drive.audit()).unwrap();
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(audit)).map_err(|_| "maps and flash disagree")?;
+    let mut tx = store.begin().map_err(|error| said(&error))?;
+    let mut counts = [0; THREADS];
+    for (thread, count) in counts.iter_mut().enumerate() {
+        let keys = (0..RECORDS).map(|record| key(thread, record));
+        let found = tx.scan(namespace, keys).map_err(|error| said(&error))?;
+        *count = number(found[0].as_deref());
+        for (record, found) in (0..RECORDS).zip(&found) {
+            if found.as_deref() != (*count > 0).then(|| value(*count, record)).as_deref() {
+                return Err(format!("thread {thread}: half of a commit, {count} in record 0"));
+            }
+        }
+    }
+    Ok(counts)
+}
+
+/// What was looked at.
+#[derive(Default, Debug)]
+struct Seen {
+    losses: u32,
+    /// Losses that left less, or more, than what was acknowledged.
+    unacknowledged_there: u32,
+    /// Times that the log began anew.
+    restarts: u32,
+    replays: u32,
+}
+
+fn begins_log_anew(data: &[u8]) -> bool {
+    data.len() == 32 && data.starts_with(b"TANTLOG1")
+}
+
+/// One process on an image, and machines lost while it ran. Leaves the last one's disk as the image.
+fn process(
+    folder: &Path,
+    image: &Path,
+    honours_syncs: bool,
+    random: &mut Xoshiro256PlusPlus,
+    seen: &mut Seen,
+) -> Result<(), String> {
+    let [base, lost] = ["base", "lost"].map(|name| folder.join(name));
+    std::fs::copy(image, &base).unwrap();
+    let mut acknowledged = counts(&base)?;
+    let (commits, closes) = (random.random_range(60..220), ["close", "exit"][random.random_range(0..2)]);
+    let events = traced(folder, image, commits, closes);
+    // opening, and anything
+    let mut cuts: Vec<usize> = (0..LOSSES)
+        .map(|loss| random.random_range(0..=if loss % 3 == 0 { events.len().min(60) } else { events.len() }))
+        .collect();
+    let is_restart = |event: &Event| matches!(event, Event::Write { data, .. } if begins_log_anew(data));
+    let restarts = events.iter().enumerate().filter(|(_, event)| is_restart(event)).map(|(place, _)| place);
+    let restarts: Vec<usize> = restarts.collect();
+    seen.restarts += restarts.len() as u32;
+    seen.replays += u32::from(restarts.first().is_some_and(|first| *first > 0));
+    // just before, in and after each
+    cuts.extend(restarts.iter().flat_map(|&place| [place - 1.min(place), place + 1, place + 2]));
+    cuts.sort_unstable();
+    let mut disk = Disk::new(&base);
+    let mut cuts = cuts.into_iter().peekable();
+    for place in 0..=events.len() {
+        while cuts.next_if(|cut| *cut <= place).is_some() {
+            disk.lose(&lost, random);
+            seen.losses += 1;
+            let found = counts(&lost).map_err(|wrong| format!("at event {place}: {wrong}"))?;
+            if (0..THREADS)
+                .any(|thread| !(acknowledged[thread]..=acknowledged[thread] + 1).contains(&found[thread]))
+            {
+                return Err(format!(
+                    "at event {place}: {acknowledged:?} were acknowledged, {found:?} are there"
+                ));
+            }
+            seen.unacknowledged_there += u32::from(found != acknowledged);
+        }
+        match events.get(place) {
+            Some(Event::Write { at, data }) => disk.write(*at, data),
+            Some(Event::Sync) if honours_syncs => disk.sync(),
+            Some(Event::Mark(mark)) => {
+                let number = |at: usize| u64::from_le_bytes(mark[at..at + 8].try_into().unwrap());
+                acknowledged[number(0) as usize] = number(8);
+            }
+            Some(Event::Sync) | None => {}
+        }
+    }
+    std::fs::rename(&lost, image).unwrap();
+    Ok(())
+}
+
+fn run(seed: u64, honours_syncs: bool, seen: &mut Seen) -> Result<(), String> {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let (_folder, path) = folder();
+    let image = path.join("app.tant");
+    let store = Store::options().capacity_bytes(32 << 20).open(&image).unwrap();
+    store.namespace("a").unwrap();
+    store.close().unwrap();
+    for number in 0..PROCESSES {
+        process(&path, &image, honours_syncs, &mut random, seen)
+            .map_err(|wrong| format!("seed {seed}, process {number}, {wrong}"))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn what_was_acknowledged_before_the_machine_was_lost_is_there_and_nothing_is_halved() {
+    let setting = |name: &str| std::env::var(name).ok().map(|number| number.parse::<u64>().unwrap());
+    let seeds = setting("SEED").map_or(0..setting("SEEDS").unwrap_or(3), |seed| seed..seed + 1);
+    let mut seen = Seen::default();
+    for seed in seeds {
+        run(seed, true, &mut seen).unwrap();
+    }
+    println!("{seen:?}");
+    assert!(seen.unacknowledged_there > 0 && seen.replays > 0, "{seen:?}");
+    assert!(seen.restarts > 2 * PROCESSES as u32, "the log is used up and begins anew: {seen:?}");
+}
+
+/// A canary: without the syncs of the process, commits are lost.
+#[test]
+fn without_syncs_acknowledged_commits_are_lost() {
+    let wrong = run(0, false, &mut Seen::default()).expect_err("nothing was synced");
+    println!("{wrong}");
+}

@@ -1,0 +1,252 @@
+//! What a store does, and what it refuses.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tantalum_kv::{Error, Namespace, Store, Sync};
+use tempfile::TempDir;
+
+fn folder() -> TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+fn open(folder: &TempDir, sync: Sync) -> Store {
+    Store::options().capacity_bytes(64 << 20).sync(sync).open(folder.path().join("app.tant")).unwrap()
+}
+
+fn value(store: &Store, namespace: Namespace, key: &[u8]) -> Option<Vec<u8>> {
+    store.transact::<_, Error>(|tx| Ok(tx.read(namespace, key)?.map(|value| value.to_vec()))).unwrap()
+}
+
+#[test]
+fn a_store_without_configuration_keeps_what_was_committed() {
+    let folder = folder();
+    let path = folder.path().join("app.tant");
+    let store = Store::open(&path).unwrap();
+    let accounts = store.namespace("accounts").unwrap();
+    let mut tx = store.begin().unwrap();
+    tx.insert(accounts, b"alice", b"100").unwrap();
+    tx.insert(accounts, b"bob", b"20").unwrap();
+    tx.commit().unwrap();
+    store.close().unwrap();
+    let store = Store::open(&path).unwrap();
+    let accounts = store.namespace("accounts").unwrap();
+    assert_eq!(value(&store, accounts, b"alice").as_deref(), Some(&b"100"[..]));
+    let mut tx = store.begin().unwrap();
+    assert_eq!(
+        tx.scan(accounts, ["bob", "eve"]).unwrap().iter().map(Option::is_some).collect::<Vec<_>>(),
+        [true, false]
+    );
+    assert!(tx.delete(accounts, b"bob").unwrap() && !tx.delete(accounts, b"bob").unwrap());
+    assert_eq!(tx.read(accounts, b"bob").unwrap(), None, "a transaction sees its own changes");
+    tx.abort();
+    assert_eq!(value(&store, accounts, b"bob").as_deref(), Some(&b"20"[..]), "an abort forgets them");
+    assert_eq!(store.list(accounts, None, 10).unwrap().len(), 2);
+    assert_eq!(store.namespaces().unwrap(), ["accounts"]);
+}
+
+#[test]
+fn values_of_every_size_come_back_and_too_large_ones_are_refused() {
+    let folder = folder();
+    let store = open(&folder, Sync::None);
+    let blobs = store.namespace("blobs").unwrap();
+    let sizes = [0, 1, 100, 4095, 4096, 100_000, 2 << 20];
+    for bytes in sizes {
+        store.transact::<_, Error>(|tx| tx.put(blobs, (bytes as u32).to_be_bytes(), vec![7; bytes])).unwrap();
+    }
+    store.close().unwrap();
+    let store = open(&folder, Sync::None);
+    let blobs = store.namespace("blobs").unwrap();
+    for bytes in sizes {
+        assert_eq!(value(&store, blobs, &(bytes as u32).to_be_bytes()), Some(vec![7; bytes]));
+    }
+    let mut tx = store.begin().unwrap();
+    assert!(matches!(
+        tx.put(blobs, b"a", vec![0; (2 << 20) + 1]),
+        Err(Error::ValueTooLarge { bytes: 2_097_153, .. })
+    ));
+    assert!(matches!(tx.put(blobs, b"", b""), Err(Error::Key(_))));
+    assert!(matches!(tx.put(blobs, [0; 17], b""), Err(Error::Key(_))));
+    tx.put(blobs, b"b", vec![0; 2 << 20]).unwrap();
+    let refused = tx.put(blobs, b"c", b"1");
+    assert!(matches!(refused, Err(Error::TransactionTooLarge { limit: 2_097_152, .. })), "{refused:?}");
+    tx.put(blobs, b"b", b"small").unwrap();
+    tx.commit().unwrap();
+    assert_eq!(value(&store, blobs, b"b").as_deref(), Some(&b"small"[..]));
+    let mut tx = store.begin().unwrap();
+    for number in 0..1024_u32 {
+        tx.put(blobs, number.to_be_bytes(), b"x").unwrap();
+    }
+    let refused = tx.put(blobs, b"one more", b"x");
+    assert!(
+        matches!(refused, Err(Error::TransactionTooLarge { asked: 1025, limit: 1024, .. })),
+        "{refused:?}"
+    );
+    tx.commit().unwrap();
+}
+
+#[test]
+fn keys_that_are_there_and_keys_that_are_not_are_told_apart() {
+    let folder = folder();
+    let store = open(&folder, Sync::None);
+    let namespace = store.namespace("a").unwrap();
+    let mut tx = store.begin().unwrap();
+    assert!(matches!(tx.update(namespace, b"k", b"1"), Err(Error::NoSuchKey { .. })));
+    tx.insert(namespace, b"k", b"1").unwrap();
+    assert!(matches!(tx.insert(namespace, b"k", b"2"), Err(Error::KeyExists { .. })));
+    tx.update(namespace, b"k", b"3").unwrap();
+    tx.commit().unwrap();
+    assert_eq!(value(&store, namespace, b"k").as_deref(), Some(&b"3"[..]));
+}
+
+#[test]
+fn a_namespace_that_was_deleted_is_refused_and_its_name_can_be_used_again() {
+    let folder = folder();
+    let store = open(&folder, Sync::Host);
+    let old = store.namespace("a").unwrap();
+    store.transact::<_, Error>(|tx| tx.put(old, b"k", b"1")).unwrap();
+    let mut open_before = store.begin().unwrap();
+    open_before.put(old, b"k", b"2").unwrap();
+    store.delete_namespace("a").unwrap();
+    assert!(matches!(open_before.read(old, b"k"), Err(Error::NoSuchNamespace)));
+    assert!(matches!(open_before.commit(), Err(Error::NoSuchNamespace)));
+    assert!(matches!(store.delete_namespace("a"), Err(Error::NoSuchNamespace)));
+    let new = store.namespace("a").unwrap();
+    assert_eq!(value(&store, new, b"k"), None);
+    assert!(matches!(store.namespace(""), Err(Error::Name { bytes: 0 })));
+    assert!(matches!(store.list(old, None, 1), Err(Error::NoSuchNamespace)));
+}
+
+#[test]
+fn a_full_store_says_so_and_goes_on() {
+    let folder = folder();
+    let store =
+        Store::options().capacity_bytes(16 << 20).sync(Sync::None).open(folder.path().join("a")).unwrap();
+    let namespace = store.namespace("a").unwrap();
+    let put = |number: u32| {
+        store.transact::<_, Error>(|tx| tx.put(namespace, number.to_be_bytes(), vec![number as u8; 3000]))
+    };
+    let mut count = 0;
+    let refused = loop {
+        match put(count) {
+            Ok(()) => count += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(refused, Error::Drive(tantalum::Status::CapacityExceeded)), "{refused}");
+    assert!(count > 2000, "{count} records of 3,000 bytes in 16 MiB");
+    for number in 0..count {
+        assert_eq!(value(&store, namespace, &number.to_be_bytes()), Some(vec![number as u8; 3000]));
+    }
+    store
+        .transact::<_, Error>(|tx| {
+            (0..100_u32).try_for_each(|number| tx.delete(namespace, number.to_be_bytes()).map(drop))
+        })
+        .unwrap();
+    put(count).unwrap();
+}
+
+#[test]
+fn transactions_that_lock_in_opposite_orders_all_end() {
+    let folder = folder();
+    let store = open(&folder, Sync::None);
+    let namespace = store.namespace("a").unwrap();
+    let number = |value: Option<tantalum_kv::Value>| {
+        value.map_or(0, |value| u64::from_le_bytes(value[..].try_into().unwrap()))
+    };
+    let threads = 4;
+    let turns = 300_u64;
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let store = &store;
+            scope.spawn(move || {
+                for turn in 0..turns {
+                    let (a, b) = if (turn + thread) % 2 == 0 { (b"a", b"b") } else { (b"b", b"a") };
+                    store
+                        .transact::<_, Error>(|tx| {
+                            for key in [a, b] {
+                                let next = number(tx.read(namespace, key)?) + 1;
+                                std::thread::yield_now();
+                                tx.put(namespace, key, next.to_le_bytes())?;
+                            }
+                            Ok(())
+                        })
+                        .unwrap();
+                }
+            });
+        }
+    });
+    for key in [b"a", b"b"] {
+        let found = value(&store, namespace, key).unwrap();
+        assert_eq!(u64::from_le_bytes(found.try_into().unwrap()), threads * turns);
+    }
+    assert!(store.counters().deadlocks > 0, "the dirty path ran");
+}
+
+#[test]
+fn readers_and_writers_of_other_records_do_not_wait_and_those_of_one_do() {
+    let folder = folder();
+    for (records_per_lock, waits) in [(1, false), (16, true)] {
+        let store = Store::options()
+            .capacity_bytes(64 << 20)
+            .sync(Sync::None)
+            .records_per_lock(records_per_lock)
+            .open(folder.path().join("app.tant"))
+            .unwrap();
+        let namespace = store.namespace("a").unwrap();
+        let mut tx = store.begin().unwrap();
+        tx.put(namespace, 16_u64.to_be_bytes(), b"1").unwrap();
+        let done = Arc::new(AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let (other, flag) = (store.clone(), done.clone());
+            scope.spawn(move || {
+                other.transact::<_, Error>(|tx| tx.read(namespace, 17_u64.to_be_bytes()).map(drop)).unwrap();
+                flag.store(true, Ordering::SeqCst);
+            });
+            let start = Instant::now();
+            while !done.load(Ordering::SeqCst) && store.counters().conflicts == 0 {
+                assert!(start.elapsed() < Duration::from_secs(60));
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            assert_eq!(store.counters().conflicts > 0, waits);
+            tx.commit().unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_store_is_opened_once_at_a_time_and_options_are_checked() {
+    let folder = folder();
+    let store = open(&folder, Sync::None);
+    let again = Store::open(folder.path().join("app.tant"));
+    assert!(matches!(again, Err(Error::Device(_))));
+    drop(store);
+    assert!(matches!(
+        Store::options().records_per_lock(0).open(folder.path().join("b")),
+        Err(Error::Option { asked: 0, .. })
+    ));
+    assert!(matches!(
+        Store::options().profile("no-such").open(folder.path().join("b")),
+        Err(Error::Profile(_))
+    ));
+    assert!(!folder.path().join("b").exists());
+    assert!(matches!(Store::open(folder.path()), Err(Error::Device(_))), "a folder is no image");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left behind");
+}
+
+#[test]
+fn after_power_is_lost_the_store_stops_and_what_was_committed_is_there() {
+    let folder = folder();
+    let store = open(&folder, Sync::Host);
+    let namespace = store.namespace("a").unwrap();
+    store.transact::<_, Error>(|tx| tx.put(namespace, b"k", b"1")).unwrap();
+    store.with_drive(|drive| drive.cut_after(Some(1))).unwrap();
+    let failed = store.transact::<_, Error>(|tx| tx.put(namespace, b"k", b"2"));
+    assert!(matches!(failed, Err(Error::Drive(tantalum::Status::PowerLost))));
+    assert!(matches!(store.begin(), Err(Error::Stopped { .. })));
+    drop(store);
+    let store = open(&folder, Sync::Host);
+    let namespace = store.namespace("a").unwrap();
+    assert!(value(&store, namespace, b"k").is_some());
+}

@@ -1,0 +1,297 @@
+//! A machine that is lost at any time leaves what was synced, or what was about to be; no mixture.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::super::locked_file::LockedFile;
+use super::super::store::Store;
+use super::*;
+
+const PLACE: LogPlace = LogPlace { log_at: 1 << 16, slots_at: (1 << 16) + LOG_BYTES };
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (z ^ (z >> 31)) % limit
+    }
+}
+
+fn locked(file: &File) -> LockedFile {
+    LockedFile::lock(file.try_clone().unwrap(), Path::new("a file without a name")).unwrap()
+}
+
+fn file_of(contents: &BTreeMap<u64, Vec<u8>>) -> File {
+    let file = tempfile::tempfile().unwrap();
+    file.set_len(PLACE.slots_at + (64 << 12)).unwrap();
+    contents.iter().for_each(|(at, data)| file.write_all_at(data, *at).unwrap());
+    file
+}
+
+/// The disk, page by page, after a loss: what was synced, and any of the pages written since.
+struct Disk {
+    pages: BTreeMap<u64, Vec<u8>>,
+}
+
+impl Disk {
+    fn write(&mut self, at: u64, data: &[u8], mut lands: impl FnMut() -> bool) {
+        let mut done = 0;
+        while done < data.len() {
+            let (page, offset) = ((at + done as u64) / 4096 * 4096, ((at + done as u64) % 4096) as usize);
+            let bytes = (4096 - offset).min(data.len() - done);
+            if lands() {
+                let page = self.pages.entry(page).or_insert_with(|| vec![0; 4096]);
+                page[offset..offset + bytes].copy_from_slice(&data[done..done + bytes]);
+            }
+            done += bytes;
+        }
+    }
+}
+
+/// What the drive sees: records below the log, and the units that they name.
+type Model = (Vec<u8>, BTreeMap<u64, Vec<u8>>);
+
+/// Opens what a lost machine left, and demands one of two states.
+fn assert_is_either(disk: &Disk, synced: &Model, begun: Option<&Model>, seed: u64) -> bool {
+    let file = file_of(&disk.pages);
+    // an overlay reads the log as the others do, and does not wait for the disk
+    let store = Store::overlay(locked(&file), Some(PLACE)).unwrap();
+    let mut records = vec![0; PLACE.log_at as usize];
+    store.read(&mut records, 0).unwrap();
+    let is = |model: &Model| {
+        records == model.0
+            && model.1.iter().all(|(at, data)| {
+                let mut found = vec![0; data.len()];
+                store.read(&mut found, *at).unwrap();
+                found == *data
+            })
+    };
+    let is_begun = begun.is_some_and(is);
+    assert!(is_begun || is(synced), "seed {seed}: neither what was synced nor what was about to be");
+    is_begun
+}
+
+fn run(seed: u64) -> [u64; 2] {
+    let mut random = Random(seed);
+    let mut disk = Disk { pages: BTreeMap::new() };
+    let file = file_of(&disk.pages);
+    let Store::Ordered(mut store) = Store::ordered(locked(&file), PLACE).unwrap() else { unreachable!() };
+    disk.write(PLACE.log_at, &encode(store.sequence, 0, &[], &[]).1, || true);
+    let mut model: Model = (vec![0; PLACE.log_at as usize], BTreeMap::new());
+    let mut synced = model.clone();
+    let mut outcomes = [0; 2];
+    // slots that no durable state names
+    let mut free: Vec<u64> = (0..64).map(|slot| PLACE.slots_at + (slot << 12)).collect();
+    let mut given_up_before = Vec::new();
+    for _ in 0..60 {
+        let mut given_up = Vec::new();
+        for _ in 0..1 + random.below(6) {
+            if let Some(slot) = free.pop().filter(|_| random.below(2) == 0) {
+                let data = vec![random.below(256) as u8; 4096];
+                store.write(&data, slot).unwrap();
+                model.1.insert(slot, data);
+            }
+            if random.below(3) == 0
+                && let Some((slot, _)) = model.1.pop_first()
+            {
+                given_up.push(slot);
+            }
+            let (at, bytes) = match random.below(3) {
+                0 => (TALLY_AT, 24),
+                1 => (random.below(1 << 13) + 8192, 1 + random.below(600)),
+                _ => (8192 + random.below(4) * 12_000, 9000 + random.below(30_000) * random.below(2) / 3),
+            };
+            let data = vec![random.below(256) as u8; (bytes.min(PLACE.log_at - at)) as usize];
+            store.write(&data, at).unwrap();
+            model.0[at as usize..at as usize + data.len()].copy_from_slice(&data);
+        }
+        if random.below(6) == 0 {
+            // a large group pushes the log over its end; one that is too large would become durable by itself
+            for _ in 0..20 {
+                store.write(&[9; 30_000], 8192).unwrap();
+            }
+            model.0[8192..38_192].fill(9);
+        }
+        store.sync_begin().unwrap();
+        let written = store.unsynced.lock().unwrap().clone();
+        for _ in 0..3 {
+            let share = random.below(5);
+            let mut lost = Disk { pages: disk.pages.clone() };
+            for (at, data) in &written {
+                lost.write(*at, data, || share == 4 || random.below(4) < share);
+            }
+            outcomes[usize::from(assert_is_either(&lost, &synced, Some(&model), seed))] += 1;
+        }
+        written.iter().for_each(|(at, data)| disk.write(*at, data, || true));
+        synced = model.clone();
+        // a slot that was free after one sync, taken at once, made the group that had last named it look torn
+        free.append(&mut given_up_before);
+        given_up_before = given_up;
+        // the records may be brought in place, which is lost or not as well
+        store.unsynced.lock().unwrap().clear();
+        let in_place = store.head > LOG_FULL;
+        let changed: Vec<_> = store.records.changed().map(|(at, piece)| (at, piece.to_vec())).collect();
+        if in_place {
+            let mut lost = Disk { pages: disk.pages.clone() };
+            changed.iter().for_each(|(at, piece)| lost.write(*at, piece, || random.below(2) == 0));
+            assert_is_either(&lost, &synced, None, seed);
+            changed.iter().for_each(|(at, piece)| disk.write(*at, piece, || true));
+            // a new group was torn, and the first old one was put over what was newer
+            disk.write(PLACE.log_at, &encode(store.sequence + 1, 0, &[], &[]).1, || true);
+        }
+        store.sync_end().unwrap();
+    }
+    // a process that is killed leaves the whole file
+    assert_is_either(&disk, &synced, None, seed);
+    store.close().unwrap();
+    outcomes
+}
+
+#[test]
+fn a_lost_machine_leaves_what_was_synced_or_what_was_about_to_be() {
+    let outcomes = (0..12).map(run).fold([0; 2], |sum, outcome| [sum[0] + outcome[0], sum[1] + outcome[1]]);
+    assert!(outcomes.iter().all(|count| *count > 30), "both happen: {outcomes:?}");
+}
+
+#[test]
+fn a_closed_file_needs_no_log_and_sequence_numbers_go_on() {
+    let file = file_of(&BTreeMap::new());
+    for round in 1..4_u8 {
+        let Store::Ordered(mut store) = Store::ordered(locked(&file), PLACE).unwrap() else { unreachable!() };
+        store.write(&[round; 100], 5000).unwrap();
+        store.close().unwrap();
+        drop(store);
+        let mut found = [0; 100];
+        file.read_exact_at(&mut found, 5000).unwrap();
+        assert_eq!(found, [round; 100]);
+        let (sequence, applied) = replay(&file, PLACE, |_, _| Ok(())).unwrap();
+        assert_eq!((sequence, applied), (3 * u64::from(round), false));
+    }
+}
+
+#[test]
+fn sizes_on_the_image_are_fixed() {
+    assert_eq!(size_of::<GroupHead>(), 32);
+    assert_eq!(size_of::<SlotSum>(), 12);
+    assert_eq!(size_of::<EntryHead>(), 12);
+    assert!(LOG_FULL + Group::length(GROUP_BYTES as u64 + (1 << 19)) < LOG_BYTES);
+}
+
+/// A log of three groups, of which the last wrote data to a slot; each changes the bytes at 8192. Also where each begins.
+fn three_groups() -> (File, [u64; 3]) {
+    let file = file_of(&BTreeMap::new());
+    let Store::Ordered(mut store) = Store::ordered(locked(&file), PLACE).unwrap() else { unreachable!() };
+    let starts = [1, 2, 3_u8].map(|group| {
+        let start = PLACE.log_at + store.head;
+        if group == 3 {
+            store.write(&[7; 4096], PLACE.slots_at).unwrap();
+        }
+        store.write(&[group; 2000], 8192).unwrap();
+        store.sync_begin().unwrap();
+        store.sync_end().unwrap();
+        start
+    });
+    // as a killed process leaves it
+    std::mem::forget(store);
+    (file, starts)
+}
+
+fn found(file: &File) -> io::Result<u8> {
+    let mut byte = [0];
+    Store::overlay(locked(file), Some(PLACE))?.read(&mut byte, 8192)?;
+    Ok(byte[0])
+}
+
+fn flip(file: &File, at: u64) {
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).unwrap();
+    file.write_all_at(&[byte[0] ^ 1], at).unwrap();
+}
+
+#[test]
+fn a_damaged_last_group_is_as_one_that_was_lost_and_one_before_others_is_refused() {
+    for (damaged, finds) in [(0, None), (1, None), (2, Some(2))] {
+        let (file, starts) = three_groups();
+        assert_eq!(found(&file).unwrap(), 3);
+        flip(&file, starts[damaged] + 100);
+        match (found(&file), finds) {
+            (Ok(found), Some(finds)) => assert_eq!(found, finds),
+            (Err(error), None) => {
+                assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+                assert!(error.to_string().contains("is missing"), "{error}");
+            }
+            (found, _) => panic!("group {damaged} was damaged: {found:?}"),
+        }
+    }
+    // the data that prove the last group
+    let (file, _) = three_groups();
+    flip(&file, PLACE.slots_at + 9);
+    assert_eq!(found(&file).unwrap(), 2);
+}
+
+#[test]
+fn a_log_that_names_places_where_no_record_is_is_refused_and_nothing_is_written() {
+    let entry = |at: u64, bytes: u32| {
+        [EntryHead { at: at.into(), bytes: bytes.into() }.as_bytes(), &[9; 30]].concat()
+    };
+    let bad_entries = [
+        entry(PLACE.log_at - 10, 30),
+        entry(0, 30),
+        entry(u64::MAX - 5, 30),
+        entry(8192, 31),
+        [entry(8192, 30), vec![1; 5]].concat(),
+    ];
+    let bad_slots = [PLACE.log_at, u64::MAX - 4000, i64::MAX as u64];
+    let groups = bad_entries.map(|entries| encode(1, 0, &[], &entries).1);
+    let slots = bad_slots
+        .map(|at| encode(1, 0, &[SlotSum { at: at.into(), checksum: 5.into() }], &entry(8192, 30)).1);
+    for group in groups.iter().chain(&slots) {
+        let file = file_of(&BTreeMap::from([(PLACE.log_at, group.clone())]));
+        let Err(error) = Store::file(locked(&file), Some(PLACE)) else { panic!("{group:?} is refused") };
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{error}");
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, 8192).unwrap();
+        assert_eq!(byte, [0]);
+    }
+    let whole = encode(1, 0, &[], &entry(8192, 30)).1;
+    assert_eq!(found(&file_of(&BTreeMap::from([(PLACE.log_at, whole)]))).unwrap(), 9);
+}
+
+#[test]
+fn after_a_sync_that_did_not_end_nothing_is_written() {
+    let file = file_of(&BTreeMap::new());
+    let Store::Ordered(mut store) = Store::ordered(locked(&file), PLACE).unwrap() else { unreachable!() };
+    store.write(&[1; 100], 8192).unwrap();
+    assert!(store.sync_begin().unwrap().is_some());
+    // the caller's sync fails, and the drive is dropped
+    store.write(&[2; 100], 8192).unwrap();
+    assert!(store.sync_begin().is_err());
+    assert!(store.close().is_err());
+    let mut byte = [9];
+    file.read_exact_at(&mut byte, 8192).unwrap();
+    assert_eq!(byte, [0]);
+    assert_eq!(found(&file).unwrap(), 1);
+}
+
+#[test]
+fn what_changes_during_a_sync_is_for_the_next_one_also_when_the_log_is_full() {
+    let file = file_of(&BTreeMap::new());
+    let Store::Ordered(mut store) = Store::ordered(locked(&file), PLACE).unwrap() else { unreachable!() };
+    let mut restarts = 0;
+    for round in 0..200_u8 {
+        store.write(&[round; 30_000], 8192).unwrap();
+        assert!(store.sync_begin().unwrap().is_some());
+        store.write(&[round ^ 0x80; 30_000], 8192).unwrap();
+        let head = store.head;
+        store.sync_end().unwrap();
+        restarts += u32::from(store.head < head);
+        // in place comes only what the log has said
+        assert_eq!(found(&file).unwrap(), if store.head < head { round ^ 0x80 } else { round });
+    }
+    assert!(restarts > 1, "{restarts}");
+}
