@@ -21,18 +21,14 @@ impl Slot {
     }
 }
 
-/// Levels of the bitmaps: enough for [`SLOT_LIMIT`] slots.
-const LEVELS: usize = 6;
-
 /// Which slots are in use. The lowest free one is taken next: units that are written one after another then mostly lie
 /// so in the image, also when what was there before was erased, and the image stays as small as it can.
-///
-/// Level 0 has a bit for each slot, set unless it is free; each level above has a bit for each word below, set if all of
-/// its bits are. So the lowest free slot is found in a few steps however many there are.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Slots {
-    levels: [Vec<u64>; LEVELS],
+    used: Vec<u64>,
     in_use: u32,
+    /// Slots that are in use, and those that were given up and are not free yet.
+    taken: Taken,
     /// Slots above have never been used.
     watermark: u32,
     /// Given up and not free yet, if the image is to survive the loss of the machine.
@@ -44,11 +40,11 @@ pub(crate) struct Slots {
 #[derive(Clone, Default, Debug)]
 struct Kept {
     /// Given up since the last sync began.
-    since: Vec<u32>,
+    since: Vec<Slot>,
     /// Given up before it began, and since the one before began.
-    begun: Vec<u32>,
+    begun: Vec<Slot>,
     /// Given up before the last sync that ended began.
-    ended: Vec<u32>,
+    ended: Vec<Slot>,
 }
 
 impl Slots {
@@ -57,7 +53,7 @@ impl Slots {
         let mut slots = Slots { watermark, ..Slots::default() };
         for (word, mut bits) in (0..).zip(used) {
             while bits != 0 {
-                slots.mark(Slot(word * 64 + bits.trailing_zeros()));
+                slots.mark_used(Slot(word * 64 + bits.trailing_zeros()));
                 bits &= bits - 1;
             }
         }
@@ -76,60 +72,38 @@ impl Slots {
 
     #[inline]
     pub fn assert_used(&self, slot: Slot) {
-        let word = self.levels[0].get(slot.index() / 64);
-        let is_used = word.is_some_and(|word| word & (1 << (slot.index() % 64)) != 0);
+        let word = self.used.get(slot.0 as usize / 64);
+        let is_used = word.is_some_and(|word| word & (1 << (slot.0 % 64)) != 0);
         assert!(is_used, "slot {} is used after it was given up", slot.0);
     }
 
     pub fn take(&mut self) -> Result<Slot, NandError> {
-        let lowest = self.levels.iter().rev().fold(0, |index, level| {
-            index * 64 + level.get(index).map_or(0, |word| word.trailing_ones() as usize)
-        });
-        let slot = Slot(lowest as u32 + 1);
+        let slot = Slot(self.taken.lowest_free() as u32 + 1);
         if slot.0 >= SLOT_LIMIT {
             return Err(NandError::OutOfSlots { slots: self.watermark });
         }
-        self.mark(slot);
+        self.mark_used(slot);
         self.watermark = self.watermark.max(slot.0);
         Ok(slot)
     }
 
-    fn mark(&mut self, slot: Slot) {
-        let mut index = slot.index();
-        for level in &mut self.levels {
-            let word = index / 64;
-            if level.len() <= word {
-                level.resize(word + 1, 0);
-            }
-            level[word] |= 1 << (index % 64);
-            if level[word] != u64::MAX {
-                break;
-            }
-            index = word;
+    fn mark_used(&mut self, slot: Slot) {
+        let word = slot.0 as usize / 64;
+        if self.used.len() <= word {
+            self.used.resize(word + 1, 0);
         }
+        self.used[word] |= 1 << (slot.0 % 64);
         self.in_use += 1;
+        self.taken.set(slot.index());
     }
 
     pub fn release(&mut self, slot: Slot) {
         self.assert_used(slot);
+        self.used[slot.0 as usize / 64] &= !(1 << (slot.0 % 64));
         self.in_use -= 1;
         match &mut self.kept {
-            Some(kept) => kept.since.push(slot.0),
-            None => self.free(slot),
-        }
-    }
-
-    /// Gives a slot to whoever takes one next.
-    fn free(&mut self, slot: Slot) {
-        let mut index = slot.index();
-        for level in &mut self.levels {
-            let word = &mut level[index / 64];
-            let was_full = *word == u64::MAX;
-            *word &= !(1 << (index % 64));
-            if !was_full {
-                break;
-            }
-            index /= 64;
+            Some(kept) => kept.since.push(slot),
+            None => self.taken.clear(slot.index()),
         }
     }
 
@@ -147,10 +121,54 @@ impl Slots {
 
     /// The sync that began is done.
     pub fn sync_end(&mut self) {
-        let Some(kept) = &mut self.kept else { return };
-        let free = std::mem::take(&mut kept.ended);
-        kept.ended = std::mem::take(&mut kept.begun);
-        free.into_iter().for_each(|slot| self.free(Slot(slot)));
+        if let Some(kept) = &mut self.kept {
+            kept.ended.drain(..).for_each(|slot| self.taken.clear(slot.index()));
+            std::mem::swap(&mut kept.begun, &mut kept.ended);
+        }
+    }
+}
+
+/// Levels of [`Taken`]: enough for [`SLOT_LIMIT`] slots.
+const LEVELS: usize = 6;
+
+/// A set of numbers that knows the lowest one that is not in it.
+///
+/// Level 0 has a bit for each number; each level above has a bit for each word below, set if all of its bits are. So the
+/// lowest number is found in a few steps however many there are.
+#[derive(Clone, Default, Debug)]
+struct Taken([Vec<u64>; LEVELS]);
+
+impl Taken {
+    fn lowest_free(&self) -> usize {
+        self.0.iter().rev().fold(0, |index, level| {
+            index * 64 + level.get(index).map_or(0, |word| word.trailing_ones() as usize)
+        })
+    }
+
+    fn set(&mut self, mut index: usize) {
+        for level in &mut self.0 {
+            let word = index / 64;
+            if level.len() <= word {
+                level.resize(word + 1, 0);
+            }
+            level[word] |= 1 << (index % 64);
+            if level[word] != u64::MAX {
+                break;
+            }
+            index = word;
+        }
+    }
+
+    fn clear(&mut self, mut index: usize) {
+        for level in &mut self.0 {
+            let word = &mut level[index / 64];
+            let was_full = *word == u64::MAX;
+            *word &= !(1 << (index % 64));
+            if !was_full {
+                break;
+            }
+            index /= 64;
+        }
     }
 }
 
