@@ -308,7 +308,7 @@ impl Logs {
             extend_whole_run(&mut log.attempts);
             let known = |(&number, attempt): (&u32, &Attempt)| Some((generation, number, attempt.known?));
             let run = log.attempts.iter().filter_map(known);
-            let end = run.clone().last().filter(|_| !canary::out(Guard::RunsOfSettledLogs));
+            let end = run.clone().next_back().filter(|_| !canary::out(Guard::RunsOfSettledLogs));
             runs.extend(run.filter(|&(_, number, _)| {
                 living.contains(&(generation, number)) || end.is_some_and(|end| end.1 == number)
             }));
