@@ -19,7 +19,7 @@ use disk::{Disk, Event, events};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{Access, Device};
-use tantalum_kv::{Error, Namespace, Store};
+use tantalum_kv::{Error, Namespace, Store, Sync, Transaction};
 
 const THREADS: usize = 3;
 const RECORDS: u8 = 4;
@@ -151,6 +151,7 @@ struct Seen {
     /// Times that a log was brought in place when an image was opened.
     replays: u32,
     kills: u32,
+    blocks_erased: u64,
 }
 
 /// An image on a disk, and what is to be there.
@@ -266,15 +267,31 @@ impl Machine {
     }
 }
 
+/// Makes an image on which garbage is collected: without that no slot of the image was ever used again.
+fn make_used(image: &Path) {
+    let store = Store::options().capacity_bytes(16 << 20).sync(Sync::None).open(image).unwrap();
+    let [_, other] = ["a", "other"].map(|name| store.namespace(name).unwrap());
+    for number in 0..6000_u32 {
+        let put = |tx: &mut Transaction| tx.put(other, (number % 1500).to_le_bytes(), [number as u8; 3000]);
+        store.transact::<_, Error>(put).unwrap();
+    }
+    store.close().unwrap();
+}
+
+fn erased(image: &Path) -> u64 {
+    Device::open_as(image, Access::Overlay).unwrap().smart().blocks_erased
+}
+
 fn run(seed: u64, honours_syncs: bool, seen: &mut Seen) -> Result<(), String> {
     let (_folder, path) = folder();
-    let store = Store::options().capacity_bytes(32 << 20).open(path.join("app.tant")).unwrap();
-    store.namespace("a").unwrap();
-    store.close().unwrap();
+    let image = path.join("app.tant");
+    make_used(&image);
+    let before = erased(&image);
     let mut machine = Machine::new(&path, honours_syncs, Xoshiro256PlusPlus::seed_from_u64(seed));
     for number in 0..PROCESSES {
         machine.process(seen).map_err(|wrong| format!("seed {seed}, process {number}, {wrong}"))?;
     }
+    seen.blocks_erased += erased(&image) - before;
     Ok(())
 }
 
@@ -288,6 +305,7 @@ fn what_was_acknowledged_before_the_machine_was_lost_is_there_and_nothing_is_hal
     }
     println!("{seen:?}");
     assert!(seen.unacknowledged_there > 0 && seen.replays > 0 && seen.kills > 0, "{seen:?}");
+    assert!(seen.blocks_erased > 10, "garbage is collected: {seen:?}");
     assert!(seen.restarts > 2, "the log is used up and begins anew: {seen:?}");
 }
 

@@ -67,6 +67,25 @@ struct Setting {
 struct Measured {
     per_second: f64,
     conflicts: u64,
+    /// What a transaction of one client waits for the drive.
+    drive_us: f64,
+}
+
+impl Measured {
+    fn between(
+        start_ns: Nanoseconds,
+        end_ns: Nanoseconds,
+        host_ns: Nanoseconds,
+        transactions: u64,
+        conflicts: u64,
+    ) -> Measured {
+        let (taken_ns, transactions) = (end_ns - start_ns, transactions as f64);
+        Measured {
+            per_second: transactions * 1e9 / taken_ns as f64,
+            conflicts,
+            drive_us: taken_ns.saturating_sub(host_ns) as f64 / transactions / 1e3,
+        }
+    }
 }
 
 /// A load of some size, on a drive.
@@ -114,6 +133,7 @@ impl Bench<'_> {
             locks: HashMap::new(),
             waiting: VecDeque::new(),
             conflicts: 0,
+            accesses: 0,
             done: 0,
         };
         let (mut end_ns, wanted) = (start_ns, self.transactions());
@@ -125,8 +145,8 @@ impl Bench<'_> {
                 bar.advance(256)?;
             }
         }
-        let per_second = wanted as f64 * 1e9 / (end_ns - start_ns) as f64;
-        Ok(Measured { per_second, conflicts: machine.conflicts })
+        let host_ns = machine.accesses * RECORD_STEP_NS / setting.clients as u64;
+        Ok(Measured::between(start_ns, end_ns, host_ns, wanted, machine.conflicts))
     }
 
     fn load_records(&self, options: Options) -> Result<(Store, Vec<Namespace>), LabError> {
@@ -194,21 +214,23 @@ impl Bench<'_> {
         let tables = self.load.tables(self.units);
         let wanted = self.transactions();
         let bar = self.run.monitor.bar(format!("{}, log", self.load.name()), 2 * wanted);
-        let mut start_ns = 0;
+        let (mut start_ns, mut host_ns) = (0, 0);
         // as much before the measurement: pages are in the cache, and the log has its size
         for number in 0..2 * wanted {
             if number == wanted {
                 start_ns = working.drive.volume().now_ns();
+                host_ns = 0;
             }
             let steps = drawer.draw(&mut random);
             let statements = apply(connection, &tables, &steps).map_err(error())?;
             working.drive.volume().advance_ns(statements * STATEMENT_NS);
+            host_ns += statements * STATEMENT_NS;
             if number % 256 == 0 {
                 bar.advance(256)?;
             }
         }
         let end_ns = working.drive.volume().now_ns();
-        Ok(Measured { per_second: wanted as f64 * 1e9 / (end_ns - start_ns) as f64, conflicts: 0 })
+        Ok(Measured::between(start_ns, end_ns, host_ns, wanted, 0))
     }
 }
 
@@ -293,6 +315,7 @@ struct Machine<'a> {
     locks: HashMap<LockName, (u32, bool)>,
     waiting: VecDeque<(usize, Vec<Step>)>,
     conflicts: u64,
+    accesses: u64,
     done: u64,
 }
 
@@ -378,6 +401,7 @@ impl Machine<'_> {
             self.queue.push(Reverse((done_ns, client)));
             return Ok(());
         };
+        self.accesses += 1;
         let (namespace, key) = (self.namespaces[step.table], step.key.to_be_bytes());
         let bytes = self.tables[step.table].value_bytes;
         let found = match step.access {
@@ -427,6 +451,7 @@ pub(super) fn figure_9(run: &Run<'_>) -> Result<Outcome, LabError> {
     let aged = bench::aged(&profile, other_units(&profile), run.seed, run.monitor)?;
     let mut rows = LINES.map(|(name, _)| Row { name: name.to_owned(), ours: Vec::new(), paper: None });
     let mut conflicts = rows.clone();
+    let mut drive = [rows[0].clone(), rows[1].clone()];
     for (load, units) in LOADS {
         let bench = Bench { run, load, units: run.scaled(units, 2), aged: &aged };
         for (((_, setting), row), conflicts) in LINES.iter().zip(&mut rows).zip(&mut conflicts) {
@@ -434,6 +459,9 @@ pub(super) fn figure_9(run: &Run<'_>) -> Result<Outcome, LabError> {
                 setting.map_or_else(|| bench.log_then_write(100), |setting| bench.records(setting))?;
             row.ours.push(measured.per_second);
             conflicts.ours.push(measured.conflicts as f64 * 1e3 / bench.transactions() as f64);
+            if let Some(drive) = drive.iter_mut().find(|drive| drive.name == row.name) {
+                drive.ours.push(measured.drive_us);
+            }
         }
     }
     let columns: Vec<String> = LOADS.iter().map(|(load, _)| load.name()).collect();
@@ -457,6 +485,7 @@ pub(super) fn figure_9(run: &Run<'_>) -> Result<Outcome, LabError> {
     ];
     outcome.figures = vec![
         table("transactions in a second", "1/s", &rows),
+        table("what one client's transaction waits for the drive", "us", &drive),
         table("transactions that waited for a lock", "of 1000", &conflicts[2..]),
     ];
     Ok(outcome)
@@ -471,12 +500,19 @@ pub(super) fn figure_10(run: &Run<'_>) -> Result<Outcome, LabError> {
     let aged = bench::aged(&profile, other_units(&profile), run.seed, run.monitor)?;
     let names = ["log, then write", "records, 1 client", "records, 8 clients"];
     let mut rows = names.map(|name| Row { name: name.to_owned(), ours: Vec::new(), paper: None });
+    let mut drive = [rows[0].clone(), rows[1].clone()];
     for letter in WORKLOADS {
         let bench = Bench { run, load: Load::Ycsb(letter), units: run.scaled(THOUSANDS, 2), aged: &aged };
-        rows[0].ours.push(bench.log_then_write(CACHED_PERCENT)?.per_second);
+        let measured = bench.log_then_write(CACHED_PERCENT)?;
+        rows[0].ours.push(measured.per_second);
+        drive[0].ours.push(measured.drive_us);
         for (row, clients) in rows[1..].iter_mut().zip([1, CLIENTS]) {
             let setting = Setting { clients, records_per_lock: 1, cached_percent: CACHED_PERCENT };
-            row.ours.push(bench.records(setting)?.per_second);
+            let measured = bench.records(setting)?;
+            row.ours.push(measured.per_second);
+            if clients == 1 {
+                drive[1].ours.push(measured.drive_us);
+            }
         }
     }
     let mut outcome = outcome(run, "YCSB over records and over a log", "KAML (HPCA 2017), figure 10")?;
@@ -485,12 +521,16 @@ pub(super) fn figure_10(run: &Run<'_>) -> Result<Outcome, LabError> {
         Span::new(1.1, 3.0),
         Span::factors(&rows[1].ours, &rows[0].ours),
     )];
-    outcome.figures = vec![Figures {
-        title: "operations in a second, by workload".to_owned(),
-        unit: "1/s",
+    let table = |title: &str, unit, rows: &[Row]| Figures {
+        title: format!("{title}, by workload"),
+        unit,
         columns: WORKLOADS.iter().map(char::to_string).collect(),
         rows: rows.to_vec(),
-    }];
+    };
+    outcome.figures = vec![
+        table("operations in a second", "1/s", &rows),
+        table("what one client's operation waits for the drive", "us", &drive),
+    ];
     Ok(outcome)
 }
 
@@ -524,7 +564,7 @@ mod tests {
         let run = Run { scale: 0.05, seed: 1, program: Path::new(""), monitor: &Monitor::silent() };
         let outcome = figure_9(&run).unwrap();
         assert!(outcome.claims[0].ours.low > 1.5, "{:?}", outcome.claims);
-        let conflicts = &outcome.figures[1].rows;
+        let conflicts = &outcome.figures[2].rows;
         assert!(conflicts[2].ours[0] > conflicts[0].ours[0], "{conflicts:?}");
     }
 }
