@@ -199,15 +199,15 @@ impl Machine {
         let end = if kill { self.random.random_range(0..=events.len()) } else { events.len() };
         let lost = self.folder.join("lost");
         let mut cuts = cuts.into_iter().filter(|cut| *cut <= end).peekable();
-        for place in 0..=end {
+        for (place, event) in events[..end].iter().map(Some).chain([None]).enumerate() {
             while cuts.next_if(|cut| *cut <= place).is_some() {
                 self.disk.lose(&lost, &mut self.random);
                 seen.losses += 1;
                 let found = self.found(&lost).map_err(|wrong| format!("at event {place}: {wrong}"))?;
                 seen.unacknowledged_there += u32::from(found != self.acknowledged);
             }
-            if place < end {
-                self.replay(&events[place]);
+            if let Some(event) = event {
+                self.replay(event);
             }
         }
         if kill {

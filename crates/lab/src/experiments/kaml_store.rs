@@ -141,7 +141,7 @@ impl Bench<'_> {
         while machine.done < wanted {
             let before = machine.done;
             end_ns = machine.step()?;
-            if machine.done > before && machine.done % 256 == 0 {
+            if machine.done > before && machine.done.is_multiple_of(256) {
                 bar.advance(256)?;
             }
         }
