@@ -1,18 +1,31 @@
 //! `tantalum unmount`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use tantalum_fuse::control::Control;
 use tantalum_fuse::{MountPointError, image_mounted_on, unmount};
 
 use crate::failure::Failure;
+use crate::output;
+
+/// How often it is tried again while programs use the folder.
+const TRY_AGAIN: Duration = Duration::from_millis(50);
+
+/// What ends sooner is not worth a word.
+const SILENCE: Duration = Duration::from_millis(500);
 
 /// `tantalum unmount`.
 #[derive(Args, Debug)]
 pub struct UnmountOptions {
     /// The folder on which the volume is mounted
     pub folder: PathBuf,
+
+    /// How long to wait for programs that have files open there before refusing
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    pub wait: u32,
 }
 
 /// Unmounts, and waits until the image can be opened again.
@@ -21,9 +34,32 @@ pub fn run(options: &UnmountOptions) -> Result<(), Failure> {
     let image = image_mounted_on(&path).ok_or(MountPointError::NotMounted { path })?;
     // A process that was killed has left its mount behind, and does not answer.
     let control = Control::connect(&image).ok();
-    unmount(&options.folder)?;
+    unmount_when_idle(&options.folder, Duration::from_secs(options.wait.into()))?;
     if let Some(control) = control {
         control.wait_for_end();
     }
     Ok(())
+}
+
+/// Programs that have just ended, and loop devices, close their files a little later.
+fn unmount_when_idle(folder: &Path, limit: Duration) -> Result<(), MountPointError> {
+    let started = Instant::now();
+    let mut is_silent = true;
+    loop {
+        match unmount(folder) {
+            Err(MountPointError::Busy { path, users }) if started.elapsed() < limit => {
+                if is_silent && started.elapsed() >= SILENCE {
+                    is_silent = false;
+                    let users = users.as_deref().unwrap_or("a program");
+                    let seconds = limit.as_secs();
+                    output::complain(&format!(
+                        "{} is in use by {users}; waiting up to {seconds} s",
+                        path.display()
+                    ));
+                }
+                thread::sleep(TRY_AGAIN);
+            }
+            ended => return ended,
+        }
+    }
 }

@@ -204,8 +204,7 @@ fn survives(kind: &Kind) {
         let server = (kind.start)(&data, folder.folder());
         verify(server.as_ref(), &acknowledged, cut);
         let operations = random.random_range(1..=MOST_OPERATIONS);
-        mount.cut(Some(operations), random.random()).unwrap();
-        live(server, &mount, &acknowledged);
+        live(server, &mount, &acknowledged, (operations, random.random()));
         mount.unmount().unwrap();
     }
     let mount = mounted(&folder, &image);
@@ -224,16 +223,26 @@ fn mounted(folder: &PlainFolder, image: &Path) -> Mount {
     Mount::new(&program, image, &folder.folder().join("mount"), options).unwrap()
 }
 
-/// Clients commit until power is gone; then the server goes as well.
-fn live(server: Box<dyn Server>, mount: &Mount, acknowledged: &[AtomicU64]) {
+/// Clients commit until power is gone; then the server goes as well. Power goes after so many operations of flash, with
+/// this seed.
+fn live(server: Box<dyn Server>, mount: &Mount, acknowledged: &[AtomicU64], (operations, seed): (u64, u64)) {
     let payload = "x".repeat(PAYLOAD_BYTES);
+    // A server whose power went while clients connected refused them, and the test took that for a failure.
+    let next_of = |client: usize| {
+        let mut connection = server.connect();
+        // what was not acknowledged may be there nevertheless
+        let next = connection.state(client as u64).1 + 1;
+        (connection, next)
+    };
+    let clients: Vec<(Box<dyn Connection>, u64)> = (0..acknowledged.len()).map(next_of).collect();
+    mount.cut(Some(operations), seed).unwrap();
     thread::scope(|scope| {
-        for (client, last) in acknowledged.iter().enumerate() {
-            let (mut connection, payload) = (server.connect(), &payload);
+        for (client, ((mut connection, mut number), last)) in
+            clients.into_iter().zip(acknowledged).enumerate()
+        {
+            let payload = &payload;
             scope.spawn(move || {
                 let client = client as u64;
-                // what was not acknowledged may be there nevertheless
-                let mut number = connection.state(client).1 + 1;
                 while connection.commit(client, number, payload).is_ok() {
                     last.store(number, Ordering::Relaxed);
                     number += 1;

@@ -7,7 +7,7 @@
 //! - What waits in the cache and on the way to flash never exceeds what the capacitor can dump (hazard 12).
 //! - Whatever a command refuses, it has changed nothing.
 
-use tantalum_ftl::{Ftl, Generation, HostUnit, Lpn, RecoveryReport, TxId};
+use tantalum_ftl::{Ftl, HostUnit, Lpn, RecoveryReport, TxId};
 use tantalum_nand::{Nand, Nanoseconds, Slot, UNIT_BYTES};
 
 use crate::cache::Cache;
@@ -307,9 +307,7 @@ impl Device {
             Command::Commit { tx } => self.commit(tx, at_ns).map(done),
             Command::Abort { tx } => self.abort(tx, at_ns).map(done),
             Command::BeginLog => {
-                let ftl = self.ftl_mut()?;
-                let generation = Generation(ftl.next_seq().0);
-                ftl.begin_log(generation);
+                let generation = self.begin_log(at_ns)?;
                 Ok(Completion { done_ns: at_ns, generation: Some(generation), ..Completion::default() })
             }
             Command::CreateNamespace { attributes } => self.create_namespace(attributes, at_ns),

@@ -1,6 +1,6 @@
 //! How a command ends badly. Names follow NVMe's status codes where it has them.
 
-use tantalum_ftl::{FtlError, Key, KeyError, Lpn, NamespaceId, ShareRefusal, TxId};
+use tantalum_ftl::{FtlError, Generation, HintError, Key, KeyError, Lpn, NamespaceId, ShareRefusal, TxId};
 use tantalum_nand::NandError;
 
 /// Why a command was not done. Nothing was changed unless the variant says so.
@@ -46,6 +46,9 @@ pub enum Status {
     /// No such open transaction.
     #[error("transaction {0} is not open")]
     UnknownTransaction(TxId),
+    /// No such open log: it was not begun since power came on, or was forgotten as too many others were.
+    #[error("log generation {0} is not open: begin a new one")]
+    UnknownLog(Generation),
     /// A hinted page that does not follow the one before it.
     #[error("hinted page out of order: {0}")]
     SlotOutOfOrder(String),
@@ -115,6 +118,15 @@ impl From<ShareRefusal> for Status {
                 Status::OverLimit { what: "owners of shared units", asked: owners, limit }
             }
             other => Status::InvalidField(other.to_string()),
+        }
+    }
+}
+
+impl From<HintError> for Status {
+    fn from(error: HintError) -> Status {
+        match error {
+            HintError::UnknownGeneration(generation) => Status::UnknownLog(generation),
+            HintError::OutOfOrder { .. } => Status::SlotOutOfOrder(error.to_string()),
         }
     }
 }

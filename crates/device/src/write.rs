@@ -2,7 +2,7 @@
 
 #[cfg(feature = "canaries")]
 use tantalum_ftl::canary::{self, Guard};
-use tantalum_ftl::{Ftl, FtlError, Hint, HostUnit, Lpn, Metadata};
+use tantalum_ftl::{Ftl, FtlError, Generation, Hint, HostUnit, Lpn, Metadata, OPEN_LOGS};
 use tantalum_nand::{NandError, Nanoseconds, UNIT_BYTES};
 
 use crate::device::{Device, Power};
@@ -58,6 +58,17 @@ impl Device {
         Ok(cached_ns)
     }
 
+    /// Starts a life of a hinted log.
+    pub(crate) fn begin_log(&mut self, at_ns: Nanoseconds) -> Result<Generation, Status> {
+        self.maintain(at_ns)?;
+        if self.ftl_mut()?.logs_are_full() && self.cache.has_hinted() {
+            self.drain(at_ns)?;
+        }
+        let limit = OPEN_LOGS as u64;
+        let begun = self.ftl_mut()?.begin_log(at_ns)?;
+        begun.ok_or(Status::OverLimit { what: "open logs with living hints", asked: limit + 1, limit })
+    }
+
     pub(crate) fn write_hinted(
         &mut self,
         lpn: Lpn,
@@ -79,7 +90,7 @@ impl Device {
         if living >= limit {
             return Err(Status::OverLimit { what: "living hints", asked: living + 1, limit });
         }
-        ftl.accept_hint(&hint).map_err(|error| Status::SlotOutOfOrder(error.to_string()))?;
+        ftl.accept_hint(&hint)?;
         self.write_one(lpn, data, metadata, Some(hint), false, at_ns)
     }
 

@@ -15,7 +15,7 @@ use crate::ftl::Ftl;
 use crate::key_value::NamespaceId;
 use crate::map::{BlockRecords, Claim, Owner};
 use crate::spare::{Kind, Mark, Spare};
-use crate::types::{Lpn, Seq};
+use crate::types::{Hint, Lpn, Seq};
 
 /// Something that is not as it should be.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -280,7 +280,7 @@ impl Ftl {
         audit.hints = self.logs.living_count() as u64;
         let mut wrong = |lpn, wrong| audit.map_findings.push(Finding::Hint { lpn, wrong });
         for (lpn, living) in self.logs.living() {
-            let home = living.hint.home.filter(|_| living.claims_home);
+            let home = living.hint.home;
             if !self.map.is_hinted(lpn) || home.is_some_and(|home| !self.map.is_hinted(home)) {
                 wrong(lpn, "its hint lives, and L2P does not say so");
             }
@@ -336,8 +336,14 @@ impl Ftl {
             }
             _ => {}
         }
-        let hint = self.logs.hint(lpn).map(|living| Mark::Hint(living.hint, lpn));
-        if hint.is_some_and(|hint| hint != spare.mark) {
+        let has = |hint: Hint| match spare.mark {
+            Mark::Hint(named, log_lpn) => {
+                let claims = hint.home.is_none() || hint.home == named.home;
+                log_lpn == lpn && hint.is_same_page(&named) && claims
+            }
+            _ => false,
+        };
+        if self.logs.hint(lpn).is_some_and(|living| !has(living.hint)) {
             return wrong("does not have the hint that lives");
         }
         Ok(None)

@@ -58,6 +58,12 @@ pub enum Guard {
     JournalBlockMissing,
     /// A log page is overwritten without its home having been told: a stale hint may claim the home after a cut.
     HomeNotSettled,
+    /// A checkpoint keeps nothing of a log all of whose hints are settled: what is brought home afterwards is lost.
+    RunsOfSettledLogs,
+    /// A page claims its home although the home got something newer while the page waited to be programmed.
+    LateClaim,
+    /// Garbage collection copies the home of a hint along that does not claim it any more.
+    EvidenceKeepsHome,
     /// A trim is folded over the chunks of L2P that a checkpoint or a spare area names, and not over those in which only
     /// the journal has mapped something.
     TrimsOfUntouchedChunks,

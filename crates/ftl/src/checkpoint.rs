@@ -1,11 +1,9 @@
 //! The checkpoint: the L2P as of a step, and what is still conditional then.
 //!
 //! It holds the chunks of L2P that were ever mapped, the owners whose versions no spare area tells, living hints
-//! with the whole runs of their logs, the blocks that were open (recovery reads on in them), and the counters.
+//! and how far the open logs are whole, the blocks that were open (recovery reads on in them), and the counters.
 //! A checkpoint counts only if all its pages are there. The one before it, and the journal that it covers, are
 //! free only after it; by the erase rule they are erased after it finished programming (hazard 10).
-
-use std::collections::BTreeSet;
 
 use tantalum_nand::{BlockId, NandError, Nanoseconds, PageId, Ppn, UNIT_BYTES};
 
@@ -59,7 +57,7 @@ pub struct Contents {
     pub versions: Vec<(Lpn, Seq)>,
     /// Living hints: the log page, the hint, the version and the place of the log page.
     pub hints: Vec<(Lpn, Living, Ppn)>,
-    /// Whole runs of the logs with living hints: generation, attempt, last slot.
+    /// Whole runs of the open logs, as far as something may rest on them: generation, attempt, last slot.
     pub runs: Vec<(Generation, u32, u32)>,
     /// The number of the newest key-value namespace there ever was.
     pub last_namespace: u32,
@@ -108,9 +106,9 @@ impl Contents {
             .iter()
             .for_each(|(generation, attempt, last)| put(&[generation.0, (*attempt).into(), (*last).into()]));
         put(&[self.hints.len() as u64]);
-        for (log_lpn, Living { hint, version, claims_home }, ppn) in &self.hints {
+        for (log_lpn, Living { hint, version }, ppn) in &self.hints {
             put(&[pair(log_lpn.0, ppn.0), version.0, hint.generation.0, pair(hint.attempt, hint.start)]);
-            let home = hint.home.filter(|_| *claims_home).map_or(u32::MAX, |home| home.0);
+            let home = hint.home.map_or(u32::MAX, |home| home.0);
             put(&[pair(hint.first, hint.slot), pair(home, hint.end.into())]);
         }
         put(&[self.last_namespace.into()]);
@@ -259,8 +257,7 @@ impl Reader<'_> {
         let home = (home != u32::MAX).then_some(Lpn(home));
         let hint =
             Hint { generation: Generation(generation), attempt, start, first, slot, end: end != 0, home };
-        let living = Living { hint, version: Seq(version), claims_home: home.is_some() };
-        Some((Lpn(log_lpn), living, Ppn(ppn)))
+        Some((Lpn(log_lpn), Living { hint, version: Seq(version) }, Ppn(ppn)))
     }
 
     fn chunk(&mut self) -> Option<(u32, Vec<u32>)> {
@@ -367,12 +364,6 @@ impl Ftl {
             .filter_map(|(lpn, living)| Some((lpn, *living, self.map.lookup(lpn)?)))
             .collect();
         hints.sort_unstable_by_key(|hint| hint.0);
-        let generations: BTreeSet<Generation> = hints.iter().map(|hint| hint.1.hint.generation).collect();
-        let mut runs = Vec::new();
-        for generation in generations {
-            let run = self.logs.whole_run(generation);
-            runs.extend(run.into_iter().map(|(attempt, last)| (generation, attempt, last)));
-        }
         Contents {
             logical_units: self.config.logical_units,
             clean,
@@ -382,7 +373,7 @@ impl Ftl {
             open_blocks: self.host.blocks().chain(self.collect.blocks()).collect(),
             versions,
             hints,
-            runs,
+            runs: self.logs.runs(),
             last_namespace: self.key_value.last_namespace,
             namespaces: self.key_value.contents(),
             chunks: self.map.chunks().map(|(number, entries)| (number as u32, entries.collect())).collect(),
@@ -520,8 +511,8 @@ mod tests {
             open_blocks: vec![BlockId(1), BlockId(5)],
             versions: vec![(Lpn(3), Seq(4)), (Lpn(9), Seq(10))],
             hints: vec![
-                (Lpn(4), Living { hint, version: Seq(8), claims_home: true }, Ppn(6)),
-                (Lpn(5), Living { hint: homeless, version: Seq(9), claims_home: false }, Ppn(7)),
+                (Lpn(4), Living { hint, version: Seq(8) }, Ppn(6)),
+                (Lpn(5), Living { hint: homeless, version: Seq(9) }, Ppn(7)),
             ],
             runs: vec![(Generation(9), 0, 2), (Generation(9), 1, 4)],
             last_namespace: 3,

@@ -337,9 +337,13 @@ impl Ftl {
         };
         self.charge_spilled_owners(&owners, at_ns);
         if let Mark::Hint(hint, log_lpn) = old.mark {
-            let lives = self.logs.hint(log_lpn).is_some_and(|living| living.hint == hint);
-            if lives && owners.iter().any(|owner| owner.0 == log_lpn) {
-                copy.mark = old.mark;
+            let living = self.logs.hint(log_lpn).filter(|living| living.hint.is_same_page(&hint));
+            if let Some(living) = living
+                && owners.iter().any(|owner| owner.0 == log_lpn)
+            {
+                // evidence names no home: what the home has may be told by a checkpoint only, which asserts nothing
+                let keeps_home = canary::out(Guard::EvidenceKeepsHome);
+                copy.mark = Mark::Hint(if keeps_home { hint } else { living.hint }, log_lpn);
             }
         }
         // the log page comes first: its version is the hint's

@@ -79,8 +79,7 @@ fn transaction(ftl: &mut Ftl, round: u32) {
 }
 
 fn log(ftl: &mut Ftl) {
-    let generation = Generation(ftl.next_seq().0);
-    ftl.begin_log(generation);
+    let generation = ftl.begin_log(0).unwrap().unwrap();
     for slot in 1..=4_u32 {
         let home = Some(Lpn(80 + slot));
         let hint = Hint { generation, attempt: 0, start: 1, first: 1, slot, end: slot == 4, home };

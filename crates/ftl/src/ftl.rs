@@ -213,9 +213,23 @@ impl Ftl {
         &self.transactions
     }
 
-    /// Starts a life of a hinted log.
-    pub fn begin_log(&mut self, generation: Generation) {
+    /// Starts a life of a hinted log. Where too many are open the one that was used longest ago is forgotten, which
+    /// takes a checkpoint; no page of a log waits in a cache then. None if all of them have living hints.
+    pub fn begin_log(&mut self, at_ns: Nanoseconds) -> Result<Option<Generation>, FtlError> {
+        if self.logs.is_full() {
+            self.take_checkpoint(at_ns, false)?;
+            if !self.logs.forget_idle() {
+                return Ok(None);
+            }
+        }
+        let generation = Generation(self.next_seq().0);
         self.logs.begin(generation);
+        Ok(Some(generation))
+    }
+
+    /// Whether [`Ftl::begin_log`] forgets a log.
+    pub fn logs_are_full(&self) -> bool {
+        self.logs.is_full()
     }
 
     /// Checks that a hinted page follows the one before it, and notes it.

@@ -7,6 +7,7 @@
 use tantalum_nand::{Geometry, UNIT_BYTES};
 
 use crate::error::LayoutError;
+use crate::logs::OPEN_LOGS;
 
 /// How a victim of garbage collection is chosen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,9 +85,10 @@ pub struct Layout {
 /// Journal blocks that are always kept available.
 pub const JOURNAL_RESERVE_BLOCKS: u32 = 2;
 
-/// Bytes that a claim's owner, a hint and the fixed part take in a checkpoint, at most.
+/// Bytes that a claim's owner, a hint with its attempt, an open log, and the fixed part take in a checkpoint, at most.
 const OWNER_BYTES: u64 = 20;
-const HINT_BYTES: u64 = 64;
+const HINT_BYTES: u64 = 72;
+const LOG_BYTES: u64 = 24;
 const FIXED_BYTES: u64 = 64 * 1024;
 
 impl Layout {
@@ -117,6 +119,7 @@ impl Layout {
         let checkpoint_bytes = map_pages * (4096 + 4)
             + u64::from(extra_owners_limit) * OWNER_BYTES
             + u64::from(hints_limit) * HINT_BYTES
+            + OPEN_LOGS as u64 * LOG_BYTES
             + FIXED_BYTES.min(block_bytes)
             + u64::from(geometry.blocks()) / 8;
         let checkpoint_blocks = checkpoint_bytes.div_ceil(block_bytes) as u32;

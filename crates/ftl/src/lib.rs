@@ -50,7 +50,7 @@ pub use key_value::{
     NamespaceId, NamespaceInfo, VALUE_BYTES,
 };
 pub use layout::{CheckpointInterval, FtlConfig, Layout, VictimPolicy};
-pub use logs::HintError;
+pub use logs::{HintError, OPEN_LOGS};
 pub use protected::protected_bytes;
 pub use recovery::{FormatError, RecoveryReport};
 pub use retire::SpareBlocks;

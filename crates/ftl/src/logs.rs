@@ -6,11 +6,16 @@
 //!
 //! A hint *lives* until its log page is overwritten or its home takes the page or something newer. If its page is
 //! not known to be in the whole run by then, the hint stays as evidence that the slot is there, without a claim to
-//! the home: the transactions behind it need it. Only hints that live or are evidence are copied along by garbage
-//! collection and kept in checkpoints.
+//! the home: the transactions behind it need it. A page whose home has something newer by the time it is programmed
+//! never claims it. Only hints that live or are evidence are copied along by garbage collection and kept in
+//! checkpoints, and evidence without its home.
+//!
+//! A checkpoint keeps of every open log how far it is whole, also if none of its hints lives: the transactions that
+//! follow continue a run whose pages recovery does not read any more.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use crate::canary::{self, Guard};
 use crate::map::Map;
 use crate::types::{Generation, HashMap, Hint, Lpn, Seq};
 
@@ -61,12 +66,10 @@ pub fn in_whole_run(attempts: &Attempts, attempt: u32, slot: u32) -> bool {
 /// A hint that lives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Living {
-    /// The hint.
+    /// The hint. It names a home only while the home may still take the page by it.
     pub hint: Hint,
     /// The version of the log page.
     pub version: Seq,
-    /// Whether the home may still take the page by this hint.
-    pub claims_home: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -74,13 +77,22 @@ struct Log {
     attempts: Attempts,
     attempt: u32,
     next_slot: u32,
+    /// The turn of the last page, or of the beginning.
+    used: u64,
+}
+
+impl Log {
+    /// Whether pages may follow: not in one that recovery found.
+    fn is_open(&self) -> bool {
+        self.next_slot < u32::MAX
+    }
 }
 
 /// Why a hinted page is refused.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum HintError {
     /// The generation was not begun since power came on, or was forgotten because too many others were.
-    #[error("log generation {0} is not open: begin a new one")]
+    #[error("log generation {0} is not open")]
     UnknownGeneration(Generation),
     /// The slot does not follow.
     #[error(
@@ -102,8 +114,8 @@ pub enum HintError {
     },
 }
 
-/// Open logs beyond which the oldest without living hints is forgotten.
-const OPEN_LOGS: usize = 1024;
+/// Open logs that there may be. Each takes a few bytes of every checkpoint.
+pub const OPEN_LOGS: usize = 256;
 
 /// All hinted logs since power came on.
 #[derive(Clone, Debug, Default)]
@@ -111,25 +123,36 @@ pub struct Logs {
     living: HashMap<u32, Living>,
     of_home: HashMap<u32, Vec<Lpn>>,
     logs: BTreeMap<Generation, Log>,
+    turns: u64,
 }
 
 impl Logs {
+    /// Whether one more log can be opened only after another was forgotten.
+    pub fn is_full(&self) -> bool {
+        self.logs.len() >= OPEN_LOGS
+    }
+
+    /// Forgets the log that was used longest ago of those without living hints. Call this right after a checkpoint,
+    /// while no page of a log waits in a cache: then nothing rests on what is forgotten. False if there is none.
+    pub fn forget_idle(&mut self) -> bool {
+        let used: BTreeSet<Generation> = self.living.values().map(|living| living.hint.generation).collect();
+        let idle = self.logs.iter().filter(|(generation, _)| !used.contains(generation));
+        let Some(idle) = idle.min_by_key(|(_, log)| log.used).map(|(generation, _)| *generation) else {
+            return false;
+        };
+        self.logs.remove(&idle);
+        true
+    }
+
     /// Opens a generation.
     pub fn begin(&mut self, generation: Generation) {
-        self.logs.insert(generation, Log { next_slot: 1, ..Log::default() });
-        if self.logs.len() > OPEN_LOGS {
-            let used: std::collections::BTreeSet<Generation> =
-                self.living.values().map(|living| living.hint.generation).collect();
-            let idle = self.logs.keys().find(|generation| !used.contains(generation)).copied();
-            if let Some(idle) = idle {
-                self.logs.remove(&idle);
-            }
-        }
+        self.turns += 1;
+        self.logs.insert(generation, Log { next_slot: 1, used: self.turns, ..Log::default() });
     }
 
     /// What recovery found of a log's attempts. Nothing more is accepted for it.
     pub fn found(&mut self, generation: Generation, attempts: Attempts) {
-        self.logs.insert(generation, Log { attempts, attempt: u32::MAX, next_slot: u32::MAX });
+        self.logs.insert(generation, Log { attempts, attempt: u32::MAX, next_slot: u32::MAX, used: 0 });
     }
 
     /// Living hints.
@@ -170,10 +193,12 @@ impl Logs {
         }
         log.attempt = hint.attempt;
         log.next_slot = hint.slot + 1;
+        self.turns += 1;
+        log.used = self.turns;
         Ok(())
     }
 
-    /// A hinted page was programmed: its hint lives.
+    /// A hinted page was programmed: its hint lives. It names no home if that has something newer.
     pub fn programmed(&mut self, map: &mut Map, log_lpn: Lpn, hint: Hint, version: Seq) {
         if let Some(log) = self.logs.get_mut(&hint.generation) {
             let (number, start) = hint.attempt();
@@ -181,7 +206,7 @@ impl Logs {
             attempt.start = start;
             attempt.pages.insert(hint.slot, (hint.first, hint.end));
         }
-        self.living.insert(log_lpn.0, Living { hint, version, claims_home: hint.home.is_some() });
+        self.living.insert(log_lpn.0, Living { hint, version });
         map.set_hinted(log_lpn, true);
         if let Some(home) = hint.home {
             self.of_home.entry(home.0).or_default().push(log_lpn);
@@ -219,7 +244,7 @@ impl Logs {
     /// Ends a hint's claim to its home, which is returned if there was one.
     fn end_claim(&mut self, map: &mut Map, log_lpn: Lpn) -> Option<Lpn> {
         let living = self.living.get_mut(&log_lpn.0)?;
-        let home = living.hint.home.filter(|_| std::mem::take(&mut living.claims_home))?;
+        let home = living.hint.home.take()?;
         let logs = self.of_home.get_mut(&home.0).expect("a hint with a claim is listed under its home");
         logs.retain(|other| *other != log_lpn);
         if logs.is_empty() {
@@ -231,13 +256,13 @@ impl Logs {
 
     /// Forgets evidence that is no longer needed, because the whole run has come that far.
     pub fn settle_evidence(&mut self, map: &mut Map) {
-        let generations: std::collections::BTreeSet<Generation> =
+        let generations: BTreeSet<Generation> =
             self.living.values().map(|living| living.hint.generation).collect();
         generations.into_iter().for_each(|generation| self.extend(generation));
         let settled: Vec<u32> = self
             .living
             .iter()
-            .filter(|(_, living)| !living.claims_home && self.is_whole(&living.hint))
+            .filter(|(_, living)| living.hint.home.is_none() && self.is_whole(&living.hint))
             .map(|(lpn, _)| *lpn)
             .collect();
         for lpn in settled {
@@ -271,6 +296,24 @@ impl Logs {
             .flat_map(|log| &log.attempts)
             .filter_map(|(&number, attempt)| Some((number, attempt.known?)))
             .collect()
+    }
+
+    /// What a checkpoint keeps of the whole runs: generation, attempt, last slot. Of each open log that is the end of
+    /// the run, where the next transaction goes on, and the attempts of hints that live.
+    pub fn runs(&mut self) -> Vec<(Generation, u32, u32)> {
+        let living: BTreeSet<(Generation, u32)> =
+            self.living.values().map(|living| (living.hint.generation, living.hint.attempt().0)).collect();
+        let mut runs = Vec::new();
+        for (&generation, log) in self.logs.iter_mut().filter(|(_, log)| log.is_open()) {
+            extend_whole_run(&mut log.attempts);
+            let known = |(&number, attempt): (&u32, &Attempt)| Some((generation, number, attempt.known?));
+            let run = log.attempts.iter().filter_map(known);
+            let end = run.clone().next_back().filter(|_| !canary::out(Guard::RunsOfSettledLogs));
+            runs.extend(run.filter(|&(_, number, _)| {
+                living.contains(&(generation, number)) || end.is_some_and(|end| end.1 == number)
+            }));
+        }
+        runs
     }
 }
 

@@ -12,7 +12,6 @@ use crate::ftl::Ftl;
 use crate::journal::Record;
 use crate::map::{Claim, Owner};
 use crate::spare::Spare;
-use crate::transactions::TxPage;
 use crate::types::{Lpn, Seq, ShareRange, TxId};
 
 /// Why a share or remap is refused. Nothing was changed.
@@ -100,7 +99,7 @@ impl Ftl {
             return None;
         }
         let living = *self.logs.hint(src)?;
-        if !living.claims_home || living.hint.home != Some(dst) {
+        if living.hint.home != Some(dst) {
             return None;
         }
         self.logs.extend(living.hint.generation);
@@ -199,7 +198,10 @@ impl Ftl {
                 self.map_shared(home, version, ppn)?;
                 Record::Map { lpn: home, version, step, ppn }
             }
-            None => Record::Trim { lpn: home, units: 1, version, step },
+            None => {
+                self.last_unmap = self.last_unmap.max(version);
+                Record::Trim { lpn: home, units: 1, version, step }
+            }
         };
         self.append_journal(&[record], at_ns)
     }
@@ -214,7 +216,7 @@ impl Ftl {
         let mut records = Vec::with_capacity(pages.len());
         let grouped = pages.len() > self.records_per_page();
         for (&lpn, page) in &pages {
-            let told = self.version_holds(lpn, page)?;
+            let told = self.is_newest(lpn, page.version)?;
             let version = if told { page.version } else { self.next_seq() };
             records.push(match grouped {
                 false => Record::Map { lpn, version, step: group, ppn: page.ppn },
@@ -237,12 +239,9 @@ impl Ftl {
         Ok(pages.into_keys().collect())
     }
 
-    /// Whether the version in a transaction page's spare area is newer than anything its logical page has.
-    fn version_holds(&self, lpn: Lpn, page: &TxPage) -> Result<bool, FtlError> {
-        if self.last_unmap > page.version {
-            return Ok(false);
-        }
-        let Some(ppn) = self.map.lookup(lpn) else { return Ok(true) };
+    /// Whether a version, which a spare area tells, is newer than anything its logical page has or had.
+    pub(crate) fn is_newest(&self, lpn: Lpn, version: Seq) -> Result<bool, FtlError> {
+        let Some(ppn) = self.map.lookup(lpn) else { return Ok(self.last_unmap < version) };
         let current = match self.map.owner(ppn) {
             Owner::Claim(Claim::Owners(owners)) => {
                 owners.iter().find(|owner| owner.0 == lpn).expect("the place is the page's").1
@@ -250,7 +249,7 @@ impl Ftl {
             _ => spare_version(&self.nand, lpn, ppn)?,
         };
         // that of a lost unit is not known
-        Ok(current > Seq(0) && current < page.version)
+        Ok(current > Seq(0) && current < version)
     }
 
     /// Gives a transaction's pages up.

@@ -90,6 +90,11 @@ impl Hint {
         if canary::out(Guard::AttemptsMixed) { (0, 1) } else { (self.attempt, self.start) }
     }
 
+    /// Whether both say the same of their page, wherever its home may be.
+    pub(crate) fn is_same_page(&self, other: &Hint) -> bool {
+        Hint { home: None, ..*self } == Hint { home: None, ..*other }
+    }
+
     /// Whether a drive of so many units can have accepted it.
     pub(crate) fn is_possible(&self, logical_units: u32) -> bool {
         let slots = 1 <= self.start && self.start <= self.first && self.first <= self.slot;

@@ -2,6 +2,7 @@
 
 use tantalum_nand::{NandError, Nanoseconds, PageId, Slot, Source};
 
+use crate::canary::{self, Guard};
 use crate::error::FtlError;
 use crate::ftl::{Ftl, HostUnit};
 use crate::page_image::PageImage;
@@ -80,7 +81,14 @@ impl Ftl {
             if self.map.is_hinted(unit.lpn) {
                 self.superseded(unit.lpn, unit.version, at_ns)?;
             }
-            if let Some(hint) = unit.hint {
+            if let Some(mut hint) = unit.hint {
+                // versions are drawn when units come, and a home that was rewritten meanwhile may have gone first
+                if let Some(home) = hint.home
+                    && !self.is_newest(home, unit.version)?
+                    && !canary::out(Guard::LateClaim)
+                {
+                    hint.home = None;
+                }
                 self.logs.programmed(&mut self.map, unit.lpn, hint, unit.version);
             }
         }

@@ -26,6 +26,7 @@ mod refusal;
 pub mod report;
 mod session;
 mod socket;
+mod users;
 
 pub use mount_point::{MountPointError, image_mounted_on, mount_point_of, unmount};
 pub use pace::Pacing;

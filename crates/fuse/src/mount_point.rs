@@ -11,6 +11,8 @@ use nix::errno::Errno;
 use nix::mount::{MntFlags, umount2};
 use nix::sys::statfs::statfs;
 
+use crate::users::users_of;
+
 /// What the mount table calls the source of a mounted volume: this, and the image's path.
 pub(crate) const SOURCE: &str = "tantalum:";
 
@@ -52,10 +54,12 @@ pub enum MountPointError {
         path: PathBuf,
     },
     /// Files are in use.
-    #[error("{} is in use: a program has files open there or works in it", path.display())]
+    #[error("{} is in use by {}: close its files there first", path.display(), users.as_deref().unwrap_or("a program"))]
     Busy {
         /// The folder.
         path: PathBuf,
+        /// Who uses it, as far as this user may know.
+        users: Option<String>,
     },
     /// The system refused.
     #[error("{} could not be unmounted: {why}", path.display())]
@@ -152,6 +156,11 @@ pub(crate) fn check(folder: &Path) -> Result<PathBuf, MountPointError> {
     Ok(path)
 }
 
+fn busy(path: PathBuf) -> MountPointError {
+    let users = users_of(&path);
+    MountPointError::Busy { path, users }
+}
+
 /// Unmounts the volume on a folder. Its image is closed a little later.
 pub fn unmount(folder: &Path) -> Result<(), MountPointError> {
     let path = real_path(folder);
@@ -160,7 +169,7 @@ pub fn unmount(folder: &Path) -> Result<(), MountPointError> {
     }
     match umount2(&path, MntFlags::empty()) {
         Ok(()) => Ok(()),
-        Err(Errno::EBUSY) => Err(MountPointError::Busy { path }),
+        Err(Errno::EBUSY) => Err(busy(path)),
         Err(Errno::EPERM) => unmount_by_helper(path),
         Err(errno) => Err(MountPointError::Refused { path, why: errno.desc().to_owned() }),
     }
@@ -183,7 +192,7 @@ fn unmount_by_helper(path: PathBuf) -> Result<(), MountPointError> {
     let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     match output.status.success() {
         true => Ok(()),
-        false if said.contains("busy") => Err(MountPointError::Busy { path }),
+        false if said.contains("busy") => Err(busy(path)),
         false => Err(refused(said)),
     }
 }

@@ -34,7 +34,7 @@ pub struct Report {
     /// How long commands took in device time, since the image was opened.
     pub latency: Latencies,
     /// What the volume holds.
-    pub volume: VolumeReport,
+    pub volume: VolumeStatistics,
 }
 
 /// Latencies of commands, by kind.
@@ -67,36 +67,6 @@ pub struct Latency {
     pub max_ns: u64,
 }
 
-/// What a volume holds.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct VolumeReport {
-    /// Units of 4 KiB for files and metadata.
-    pub units: u64,
-    /// Units that belong to no file.
-    pub free_units: u64,
-    /// Files of any kind.
-    pub files: u64,
-    /// Files that could still be made.
-    pub free_files: u64,
-    /// Writes that became a share with an earlier write of the same bytes, in units; since the mount.
-    pub units_remapped: u64,
-    /// Units that were written as nothing like them had been written shortly before.
-    pub units_without_duplicate: u64,
-}
-
-impl From<VolumeStatistics> for VolumeReport {
-    fn from(statistics: VolumeStatistics) -> VolumeReport {
-        VolumeReport {
-            units: statistics.units,
-            free_units: statistics.free_units,
-            files: statistics.files,
-            free_files: statistics.free_files,
-            units_remapped: statistics.units_remapped,
-            units_without_duplicate: statistics.units_without_duplicate,
-        }
-    }
-}
-
 impl Report {
     /// What is known of a volume now; `image` and where it is mounted are the caller's to know.
     pub fn of(volume: &Volume, image: PathBuf) -> Report {
@@ -120,7 +90,7 @@ impl Report {
                 flush: latency(Kind::Flush),
                 map: latency(Kind::Map),
             },
-            volume: volume.statistics().into(),
+            volume: volume.statistics(),
         }
     }
 }

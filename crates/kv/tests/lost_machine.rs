@@ -201,17 +201,16 @@ impl Machine {
         while events.get(end).is_some_and(|event| !matches!(event, Event::Sync)) {
             end += 1;
         }
-        let events = &events[..end];
         let lost = self.folder.join("lost");
         let mut cuts = cuts.into_iter().filter(|cut| *cut <= end).peekable();
-        for place in 0..=end {
+        for (place, event) in events[..end].iter().map(Some).chain([None]).enumerate() {
             while cuts.next_if(|cut| *cut <= place).is_some() {
                 self.disk.lose(&lost, &mut self.random);
                 seen.losses += 1;
                 let found = self.found(&lost).map_err(|wrong| format!("at event {place}: {wrong}"))?;
                 seen.unacknowledged_there += u32::from(found != self.acknowledged);
             }
-            if let Some(event) = events.get(place) {
+            if let Some(event) = event {
                 self.replay(event);
             }
         }

@@ -3,8 +3,13 @@
 //!
 //! `cargo test --profile canary -p tantalum-lab --features canaries --test canaries -- --nocapture` prints the table.
 
+use std::collections::BTreeSet;
+
 use tantalum::canary::{Guard, take_out};
-use tantalum::{CacheMode, Command, Device, Hint, Lpn, Outcome, Plp, PowerLoss, Profile, UNIT_BYTES};
+use tantalum::{
+    CacheMode, Command, Completion, Device, Generation, Hint, Lpn, Outcome, Plp, PowerLoss, Profile,
+    ShareRange, UNIT_BYTES,
+};
 use tantalum_lab::Monitor;
 use tantalum_lab::crash::Violation;
 use tantalum_lab::crash::device::{Cuts, DriveChoice, Plan, Settings, torture};
@@ -55,12 +60,13 @@ fn canaries() -> Vec<Canary> {
         canary(Guard::EraseBeforeCopies, ANY, random(""), 50),
         canary(Guard::BatchMemberErased, ANY, random("atomic=40,log=10"), 100),
         canary(Guard::RunMemberErased, ANY, random("log=60"), 100),
+        canary(Guard::RunsOfSettledLogs, ANY, random("log=60"), 100),
         canary(Guard::ExtraOwnersForgotten, ANY, random("share=60,remap=0,reopen=0,log=5"), 50),
         canary(Guard::CopybackTakesNewVersion, ANY, random(""), 100),
         canary(Guard::RecordTakesFlushStep, ANY, random("share=30"), 200),
         canary(Guard::AttemptsMixed, ANY, random("log=80,put=0,delete=0,namespace=0"), 400),
         canary(Guard::CheckpointInPlace, ANY, random(""), 100),
-        canary(Guard::RecoveryErases, ANY, random("atomic=40,log=60"), 30),
+        canary(Guard::RecoveryErases, ANY, random("atomic=40,log=60,put=0,delete=0,namespace=0"), 100),
         canary(Guard::ProgramsNotDumped, PROTECTED, random(""), 100),
         canary(Guard::SystemBlocksForgotten, ANY, random(""), 100),
         canary(Guard::DumpUnbounded, PROTECTED, random(STREAM), 30),
@@ -157,8 +163,9 @@ fn every_guard_taken_out_is_noticed_and_shown_again() {
 #[test]
 fn a_cut_among_every_cut_is_shown_again_at_its_place() {
     take_out(Some(Guard::OldCopyGivenUpEarly));
-    let plan = Plan { age: 20, commands: 40, ..Plan::default() };
-    let canary = Canary { guard: Guard::OldCopyGivenUpEarly, drives: CACHED, plan, seeds: 10 };
+    let weights = "put=0,delete=0,namespace=0".parse().expect("the weights are right");
+    let plan = Plan { age: 20, commands: 40, weights, ..Plan::default() };
+    let canary = Canary { guard: Guard::OldCopyGivenUpEarly, drives: CACHED, plan, seeds: 20 };
     let (_, violation) = find(&canary).expect("it is noticed");
     println!("{}: {}\n  {}", violation.promise, violation.detail, violation.replay);
     assert!(violation.replay.contains("--at "), "{}", violation.replay);
@@ -166,38 +173,113 @@ fn a_cut_among_every_cut_is_shown_again_at_its_place() {
     take_out(None);
 }
 
-/// A log of one page is whole, and given up before its home has taken the page. Returns what is home after a cut.
-fn home_of_a_page_that_was_given_up() -> u8 {
-    let (home, page) = (Lpn(1), Lpn(2));
-    let profile = Profile { capacity_bytes: 64 << 20, ..Profile::load("tlc-nvme").expect("it is built in") };
-    let mut device = Device::in_memory(&profile).expect("the profile can be laid out");
-    let mut now_ns = 0;
-    let mut submit = |command: Command<'_>| {
-        let done = device.submit(command, now_ns).expect("the drive takes it");
-        now_ns = done.done_ns;
-        done
-    };
-    let unit = |value| [value; UNIT_BYTES];
-    submit(Command::Write { lpn: home, data: &unit(1), fua: true });
-    let generation = submit(Command::BeginLog).generation.expect("a log has one");
-    let hint = Hint { generation, attempt: 0, start: 1, first: 1, slot: 1, end: true, home: Some(home) };
-    submit(Command::WriteHinted { lpn: page, data: &unit(2), metadata: &[0; 24], hint });
-    submit(Command::Flush);
-    submit(Command::Write { lpn: page, data: &unit(3), fua: false });
-    submit(Command::Flush);
-    device.cut_power(now_ns);
-    device.power_on(&mut PowerLoss::all(Outcome::NotStarted)).expect("the drive recovers");
-    let mut data = unit(0);
-    device.submit(Command::Read { lpn: home, data: &mut data }, now_ns).expect("the home can be read");
-    data[0]
+/// A drive with a volatile cache, and the units that the cases below write to it.
+struct Drive {
+    device: Device,
+    now_ns: u64,
 }
 
-/// The torture's log brings everything home before it begins anew, so it gives up no page that claims its home.
+/// Where a log's page belongs, and the log's first page.
+const HOME: Lpn = Lpn(1);
+const PAGE: Lpn = Lpn(2);
+
+impl Drive {
+    fn new() -> Drive {
+        let profile =
+            Profile { capacity_bytes: 64 << 20, ..Profile::load("tlc-nvme").expect("it is built in") };
+        Drive { device: Device::in_memory(&profile).expect("the profile can be laid out"), now_ns: 0 }
+    }
+
+    fn submit(&mut self, command: Command<'_>) -> Completion {
+        let done = self.device.submit(command, self.now_ns).expect("the drive takes it");
+        self.now_ns = done.done_ns;
+        done
+    }
+
+    fn write(&mut self, lpn: Lpn, value: u8, fua: bool) {
+        self.submit(Command::Write { lpn, data: &[value; UNIT_BYTES], fua });
+    }
+
+    fn begin_log(&mut self) -> Generation {
+        self.submit(Command::BeginLog).generation.expect("a log has one")
+    }
+
+    /// Writes a page of the log's one transaction. The first has the home [`HOME`], and another has none.
+    fn write_hinted(&mut self, generation: Generation, slot: u32, end: bool, value: u8) {
+        let home = (slot == 1).then_some(HOME);
+        let hint = Hint { generation, attempt: 0, start: 1, first: 1, slot, end, home };
+        let (lpn, data) = (Lpn(PAGE.0 + slot - 1), [value; UNIT_BYTES]);
+        self.submit(Command::WriteHinted { lpn, data: &data, metadata: &[0; 24], hint });
+    }
+
+    /// What is home after a flush and a power cut.
+    fn home_after_a_cut(mut self) -> u8 {
+        self.submit(Command::Flush);
+        self.device.cut_power(self.now_ns);
+        self.device.power_on(&mut PowerLoss::all(Outcome::NotStarted)).expect("the drive recovers");
+        let mut data = [0xff; UNIT_BYTES];
+        self.submit(Command::Read { lpn: HOME, data: &mut data });
+        data[0]
+    }
+}
+
+/// A log of one page is whole, and given up before its home has taken the page. Returns what is home after a cut.
+fn home_of_a_page_that_was_given_up() -> u8 {
+    let mut drive = Drive::new();
+    drive.write(HOME, 1, true);
+    let generation = drive.begin_log();
+    drive.write_hinted(generation, 1, true, 2);
+    drive.submit(Command::Flush);
+    drive.write(PAGE, 3, false);
+    drive.home_after_a_cut()
+}
+
+/// A page waits in the cache while its home is written past it, and is shared with its home later.
+fn home_of_a_page_that_came_late() -> u8 {
+    let mut drive = Drive::new();
+    let generation = drive.begin_log();
+    drive.write_hinted(generation, 1, true, 1);
+    drive.write(HOME, 2, true);
+    let ranges = [ShareRange { dst: HOME, src: PAGE, units: 1 }];
+    drive.submit(Command::Share { ranges: &ranges, deferred: false });
+    drive.home_after_a_cut()
+}
+
+/// A home is trimmed while a page that claims it belongs to a transaction under way. Then other units are overwritten
+/// until a checkpoint was taken and the page has been moved, and the transaction ends. Returns what is home after cuts
+/// at many moments of that.
+fn homes_of_a_page_that_was_moved() -> BTreeSet<u8> {
+    let mut drive = Drive::new();
+    let generation = drive.begin_log();
+    drive.write_hinted(generation, 1, false, 1);
+    drive.submit(Command::Flush);
+    drive.submit(Command::Trim { lpn: HOME, units: 1 });
+    drive.submit(Command::Flush);
+    let mut homes = BTreeSet::new();
+    for round in 0..200_u32 {
+        for unit in 0..256 {
+            drive.write(Lpn(100 + (round * 256 + unit) * 7919 % 16_000), 9, false);
+        }
+        let device = drive.device.try_clone().expect("it is in memory");
+        let mut copy = Drive { device, now_ns: drive.now_ns };
+        copy.write_hinted(generation, 2, true, 2);
+        homes.insert(copy.home_after_a_cut());
+    }
+    homes
+}
+
+/// The torture's log brings everything home before it begins anew, and nothing else writes its homes. So it gives up
+/// no page that claims its home, and no home takes anything else while a page claims it.
 #[test]
-fn a_home_that_a_given_up_log_page_claims_after_a_cut_is_noticed() {
-    assert_eq!(home_of_a_page_that_was_given_up(), 1, "with the guard");
-    take_out(Some(Guard::HomeNotSettled));
-    assert_eq!(home_of_a_page_that_was_given_up(), 2, "HomeNotSettled was not noticed");
-    println!("{:?}: 1 case, D1", Guard::HomeNotSettled);
-    take_out(None);
+fn a_home_that_a_hint_claims_wrongly_after_a_cut_is_noticed() {
+    let noticed = |guard, shown: &dyn Fn() -> bool| {
+        assert!(!shown(), "with {guard:?}");
+        take_out(Some(guard));
+        assert!(shown(), "{guard:?} was not noticed");
+        take_out(None);
+        println!("{guard:?}: 1 case, D1");
+    };
+    noticed(Guard::HomeNotSettled, &|| home_of_a_page_that_was_given_up() != 1);
+    noticed(Guard::LateClaim, &|| home_of_a_page_that_came_late() != 1);
+    noticed(Guard::EvidenceKeepsHome, &|| homes_of_a_page_that_was_moved() != BTreeSet::from([0]));
 }

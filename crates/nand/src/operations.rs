@@ -271,6 +271,17 @@ impl Nand {
         Ok(done_ns)
     }
 
+    /// The bytes of a unit as they would be read, at no time and as no operation of the medium.
+    pub fn peek(&self, ppn: Ppn, data: &mut [u8]) -> Result<(), NandError> {
+        self.powered()?;
+        self.check_readable(ppn)?;
+        match self.slot_of[ppn.index()] & !MOVED {
+            0 => data.fill(0),
+            slot => self.image.read_slot(Slot(slot), data).map_err(|error| as_uncorrectable(error, ppn))?,
+        }
+        Ok(())
+    }
+
     /// Reads the spare areas of a page, as recovery does: the time of the array's read and no transfer. `spares`
     /// has one entry for each unit; they are zeros unless the page is [`PageState::Programmed`].
     pub fn read_spares(

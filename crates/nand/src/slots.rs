@@ -21,11 +21,14 @@ impl Slot {
     }
 }
 
-/// Which slots are in use. The last one given up is the next one taken: its bytes are likely in the cache.
+/// Which slots are in use. The lowest free one is taken next: units that are written one after another then mostly lie
+/// so in the image, also when what was there before was erased, and the image stays as small as it can.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Slots {
-    free: Vec<u32>,
     used: Vec<u64>,
+    in_use: u32,
+    /// Slots that are in use, and those that were given up and are not free yet.
+    taken: Taken,
     /// Slots above have never been used.
     watermark: u32,
     /// Given up and not free yet, if the image is to survive the loss of the machine.
@@ -37,20 +40,23 @@ pub(crate) struct Slots {
 #[derive(Clone, Default, Debug)]
 struct Kept {
     /// Given up since the last sync began.
-    since: Vec<u32>,
+    since: Vec<Slot>,
     /// Given up before it began, and since the one before began.
-    begun: Vec<u32>,
+    begun: Vec<Slot>,
     /// Given up before the last sync that ended began.
-    ended: Vec<u32>,
+    ended: Vec<Slot>,
 }
 
 impl Slots {
     /// Slots of which those that `used` says are in use.
     pub fn rebuild(watermark: u32, used: Vec<u64>) -> Slots {
-        let mut slots = Slots { free: Vec::new(), used, watermark, kept: None };
-        slots.used.resize(watermark as usize / 64 + 1, 0);
-        // Backwards, so that low slots are taken first.
-        slots.free = (1..=watermark).rev().filter(|&slot| !slots.is_used(Slot(slot))).collect();
+        let mut slots = Slots { watermark, ..Slots::default() };
+        for (word, mut bits) in (0..).zip(used) {
+            while bits != 0 {
+                slots.mark_used(Slot(word * 64 + bits.trailing_zeros()));
+                bits &= bits - 1;
+            }
+        }
         slots
     }
 
@@ -61,52 +67,43 @@ impl Slots {
 
     /// Slots in use.
     pub fn in_use(&self) -> u32 {
-        self.watermark
-            - self.free.len() as u32
-            - self
-                .kept
-                .as_ref()
-                .map_or(0, |kept| (kept.since.len() + kept.begun.len() + kept.ended.len()) as u32)
+        self.in_use
     }
 
-    fn is_used(&self, slot: Slot) -> bool {
-        self.used[slot.0 as usize / 64] & (1 << (slot.0 % 64)) != 0
-    }
-
+    #[inline]
     pub fn assert_used(&self, slot: Slot) {
-        assert!(
-            slot.0 <= self.watermark && self.is_used(slot),
-            "slot {} is used after it was given up",
-            slot.0
-        );
+        let word = self.used.get(slot.0 as usize / 64);
+        let is_used = word.is_some_and(|word| word & (1 << (slot.0 % 64)) != 0);
+        assert!(is_used, "slot {} is used after it was given up", slot.0);
     }
 
     pub fn take(&mut self) -> Result<Slot, NandError> {
-        let number = match self.free.pop() {
-            Some(number) => number,
-            None => self.raise_watermark()?,
-        };
-        self.used[number as usize / 64] |= 1 << (number % 64);
-        Ok(Slot(number))
-    }
-
-    fn raise_watermark(&mut self) -> Result<u32, NandError> {
-        if self.watermark + 1 == SLOT_LIMIT {
+        let slot = Slot(self.taken.lowest_free() as u32 + 1);
+        if slot.0 >= SLOT_LIMIT {
             return Err(NandError::OutOfSlots { slots: self.watermark });
         }
-        self.watermark += 1;
-        if self.used.len() <= self.watermark as usize / 64 {
-            self.used.push(0);
+        self.mark_used(slot);
+        self.watermark = self.watermark.max(slot.0);
+        Ok(slot)
+    }
+
+    fn mark_used(&mut self, slot: Slot) {
+        let word = slot.0 as usize / 64;
+        if self.used.len() <= word {
+            self.used.resize(word + 1, 0);
         }
-        Ok(self.watermark)
+        self.used[word] |= 1 << (slot.0 % 64);
+        self.in_use += 1;
+        self.taken.set(slot.index());
     }
 
     pub fn release(&mut self, slot: Slot) {
         self.assert_used(slot);
         self.used[slot.0 as usize / 64] &= !(1 << (slot.0 % 64));
+        self.in_use -= 1;
         match &mut self.kept {
-            Some(kept) => kept.since.push(slot.0),
-            None => self.free.push(slot.0),
+            Some(kept) => kept.since.push(slot),
+            None => self.taken.clear(slot.index()),
         }
     }
 
@@ -125,8 +122,52 @@ impl Slots {
     /// The sync that began is done.
     pub fn sync_end(&mut self) {
         if let Some(kept) = &mut self.kept {
-            self.free.append(&mut kept.ended);
+            kept.ended.drain(..).for_each(|slot| self.taken.clear(slot.index()));
             std::mem::swap(&mut kept.begun, &mut kept.ended);
+        }
+    }
+}
+
+/// Levels of [`Taken`]: enough for [`SLOT_LIMIT`] slots.
+const LEVELS: usize = 6;
+
+/// A set of numbers that knows the lowest one that is not in it.
+///
+/// Level 0 has a bit for each number; each level above has a bit for each word below, set if all of its bits are. So the
+/// lowest number is found in a few steps however many there are.
+#[derive(Clone, Default, Debug)]
+struct Taken([Vec<u64>; LEVELS]);
+
+impl Taken {
+    fn lowest_free(&self) -> usize {
+        self.0.iter().rev().fold(0, |index, level| {
+            index * 64 + level.get(index).map_or(0, |word| word.trailing_ones() as usize)
+        })
+    }
+
+    fn set(&mut self, mut index: usize) {
+        for level in &mut self.0 {
+            let word = index / 64;
+            if level.len() <= word {
+                level.resize(word + 1, 0);
+            }
+            level[word] |= 1 << (index % 64);
+            if level[word] != u64::MAX {
+                break;
+            }
+            index = word;
+        }
+    }
+
+    fn clear(&mut self, mut index: usize) {
+        for level in &mut self.0 {
+            let word = &mut level[index / 64];
+            let was_full = *word == u64::MAX;
+            *word &= !(1 << (index % 64));
+            if !was_full {
+                break;
+            }
+            index /= 64;
         }
     }
 }
@@ -136,14 +177,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_slot_given_up_is_taken_next() {
+    fn the_lowest_free_slot_is_taken_next() {
         let mut slots = Slots::default();
-        let first = slots.take().unwrap();
-        let second = slots.take().unwrap();
-        slots.release(first);
-        assert_eq!(slots.take().unwrap(), first);
-        assert_ne!(first, second);
-        assert_eq!(slots.watermark(), 2);
+        let taken: Vec<Slot> = (0..10_000).map(|_| slots.take().unwrap()).collect();
+        assert_eq!(taken, (1..=10_000).map(Slot).collect::<Vec<_>>());
+        for number in [9000, 64, 65, 4097, 4096] {
+            slots.release(Slot(number));
+        }
+        assert_eq!((slots.in_use(), slots.watermark()), (9995, 10_000));
+        let again: Vec<u32> = (0..6).map(|_| slots.take().unwrap().0).collect();
+        assert_eq!(again, [64, 65, 4096, 4097, 9000, 10_001]);
+        assert_eq!((slots.in_use(), slots.watermark()), (10_001, 10_001));
+    }
+
+    /// Seeded: any order of taking and giving up, against a set.
+    #[test]
+    fn no_slot_has_two_owners() {
+        let (mut slots, mut used) = (Slots::default(), std::collections::BTreeSet::new());
+        let mut random = 7_u64;
+        for step in 0..200_000 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let drawn = (random >> 33) as u32;
+            // More are taken at first, and more given up later.
+            if drawn % 8 < if step < 100_000 { 5 } else { 3 } {
+                let slot = slots.take().unwrap().0;
+                // Each step would take too long.
+                let is_lowest = step % 1000 != 0 || (1..slot).all(|lower| used.contains(&lower));
+                assert!(used.insert(slot) && is_lowest, "slot {slot}, step {step}");
+            } else if let Some(&slot) = used.range(drawn % 30_000..).next() {
+                used.remove(&slot);
+                slots.release(Slot(slot));
+            }
+            assert_eq!(slots.in_use() as usize, used.len());
+        }
     }
 
     #[test]

@@ -10,8 +10,9 @@
 //!    (`sqlite3WalFrames`).
 //! 4. What lies behind the place where a reopened log goes on is trimmed, durably, before the log goes on.
 //!
-//! When the drive takes no more hints, the log goes on without until its restart. Then the drive brings home fewer
-//! transactions than SQLite recovers, which SQLite's own checkpoint makes up for; never more.
+//! When the drive takes no more hints, or has forgotten the log over many others, the log goes on without until its
+//! restart. Then the drive brings home fewer transactions than SQLite recovers, which SQLite's own checkpoint makes up
+//! for; never more.
 
 use tantalum::canary::{self, Guard};
 use tantalum::{Command, Lpn, Nanoseconds, Status, UNIT_BYTES};
@@ -111,10 +112,14 @@ impl FramedLog {
             self.trim_behind(volume, base)?;
             self.tail_is_stale = false;
         }
-        self.generation = match self.hints {
-            true => volume.submit(Command::BeginLog)?.generation,
-            false => None,
-        };
+        self.generation = None;
+        if self.hints {
+            match volume.submit(Command::BeginLog) {
+                Ok(begun) => self.generation = begun.generation,
+                Err(VolumeError::Device(Status::OverLimit { .. })) => self.hints = false,
+                Err(error) => return Err(error),
+            }
+        }
         self.numbering.generation_begun();
         Ok(())
     }
@@ -172,7 +177,7 @@ impl FramedLog {
                 None => volume.submit_queued(Command::WriteWithMetadata { lpn, data, metadata, fua: false }),
             };
             let sent = match sent {
-                Err(VolumeError::Device(Status::OverLimit { .. })) if self.hints => {
+                Err(VolumeError::Device(Status::OverLimit { .. } | Status::UnknownLog(_))) if self.hints => {
                     self.hints = false;
                     volume.submit_queued(Command::WriteWithMetadata { lpn, data, metadata, fua: false })
                 }

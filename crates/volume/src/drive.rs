@@ -5,7 +5,7 @@
 use tantalum::{Clock, Command, Completion, Device, Lpn, Nanoseconds, ShareRange, Status, UNIT_BYTES};
 
 use crate::error::VolumeError;
-use crate::remap_duplicates::RecentWrites;
+use crate::remap_duplicates::{Key, RecentWrites};
 
 /// A device, the client's time, and whether the drive has stopped.
 #[derive(Debug)]
@@ -16,19 +16,22 @@ pub(crate) struct Drive {
     issued_ns: Nanoseconds,
     /// What was written lately, if writes of the same bytes are to become shares.
     pub recent: Option<RecentWrites>,
+    /// For each unit of the write under way, what it is to be shared with instead.
+    sources: Vec<Option<Lpn>>,
     stopped: Option<Status>,
 }
 
 impl Drive {
     pub fn new(device: Device) -> Drive {
         let clock = Clock::virtual_from(device.time_ns());
-        Drive { device, clock, issued_ns: 0, recent: None, stopped: None }
+        Drive { device, clock, issued_ns: 0, recent: None, sources: Vec::new(), stopped: None }
     }
 
     pub fn try_clone(&self) -> Option<Drive> {
         let device = self.device.try_clone()?;
         let (recent, stopped) = (self.recent.clone(), self.stopped.clone());
-        Some(Drive { device, clock: self.clock, issued_ns: self.issued_ns, recent, stopped })
+        let (clock, issued_ns) = (self.clock, self.issued_ns);
+        Some(Drive { device, clock, issued_ns, recent, sources: Vec::new(), stopped })
     }
 
     pub fn now_ns(&self) -> Nanoseconds {
@@ -56,9 +59,6 @@ impl Drive {
     /// Issues a command now and does not wait for it.
     pub fn submit_queued(&mut self, command: Command<'_>) -> Result<Completion, VolumeError> {
         self.check()?;
-        if let Some(recent) = &mut self.recent {
-            recent.before(&command);
-        }
         self.issued_ns = self.clock.now_ns();
         self.device.submit(command, self.issued_ns).map_err(|status| {
             if matches!(status, Status::PowerLost | Status::Image(_)) {
@@ -82,12 +82,28 @@ impl Drive {
     /// Writes whole units of a file now and returns when that will be done; what was written lately elsewhere is shared
     /// instead.
     pub fn write(&mut self, lpn: Lpn, data: &[u8]) -> Result<Nanoseconds, VolumeError> {
-        let Some(recent) = &mut self.recent else {
+        let Drive { device, recent: Some(recent), sources, .. } = self else {
             return Ok(self.submit_queued(Command::Write { lpn, data, fua: false })?.done_ns);
         };
         let (units, _) = data.as_chunks::<UNIT_BYTES>();
         let all = lpn.0..lpn.0 + units.len() as u32;
-        let sources: Vec<Option<Lpn>> = units.iter().map(|unit| recent.find(unit, all.clone())).collect();
+        let mut sources = std::mem::take(sources);
+        sources.clear();
+        sources.extend(units.iter().zip(all.clone()).map(|(unit, lpn)| {
+            let is_equal = |source| device.holds(source, unit);
+            recent.find_or_remember(Key::of(unit), Lpn(lpn), &all, is_equal)
+        }));
+        let done_ns = self.write_or_share(lpn, &sources, units);
+        self.sources = sources;
+        done_ns
+    }
+
+    fn write_or_share(
+        &mut self,
+        lpn: Lpn,
+        sources: &[Option<Lpn>],
+        units: &[[u8; UNIT_BYTES]],
+    ) -> Result<Nanoseconds, VolumeError> {
         let mut done_ns = self.now_ns();
         let mut first = 0;
         for run in sources.chunk_by(|a, b| a.is_some() == b.is_some()) {
@@ -106,7 +122,6 @@ impl Drive {
         let data = units.as_flattened();
         let completion = self.submit_queued(Command::Write { lpn, data, fua: false })?;
         if let Some(recent) = &mut self.recent {
-            (lpn.0..).zip(units).for_each(|(lpn, unit)| recent.written(Lpn(lpn), unit));
             recent.units_without_duplicate += units.len() as u64;
         }
         Ok(completion.done_ns)
@@ -144,10 +159,10 @@ impl Drive {
 /// Neighbours that have neighbours as sources are one range.
 fn ranges_of(lpn: Lpn, sources: &[Option<Lpn>]) -> Vec<ShareRange> {
     let mut ranges: Vec<ShareRange> = Vec::new();
-    for (dst, src) in (lpn.0..).zip(sources.iter().flatten()) {
+    for (dst, &src) in (lpn.0..).zip(sources.iter().flatten()) {
         match ranges.last_mut().filter(|range| range.src.0 + range.units == src.0) {
             Some(range) => range.units += 1,
-            None => ranges.push(ShareRange { dst: Lpn(dst), src: *src, units: 1 }),
+            None => ranges.push(ShareRange { dst: Lpn(dst), src, units: 1 }),
         }
     }
     ranges

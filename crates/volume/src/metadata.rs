@@ -1,5 +1,7 @@
 //! What a file is, apart from its content: POSIX's words for it.
 
+use serde::{Deserialize, Serialize};
+
 /// What a file is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum FileKind {
@@ -145,7 +147,7 @@ pub struct RangeCommit {
 }
 
 /// What a volume holds and what it has room for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct VolumeStatistics {
     /// Units that the volume's metadata and files can have.
     pub units: u64,

@@ -97,10 +97,6 @@ impl Volume {
 
     /// The drive below. What is written to it past the volume may damage the volume.
     pub fn device_mut(&mut self) -> &mut Device {
-        // What is done there is not seen here.
-        if let Some(recent) = &mut self.drive.recent {
-            recent.clear();
-        }
         &mut self.drive.device
     }
 

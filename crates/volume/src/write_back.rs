@@ -55,7 +55,12 @@ impl Volume {
         while let Some(file) = self.cache.next_dirty_file(None) {
             self.write_back_file(file)?;
         }
-        let files: Vec<FileId> = self.files.keys().copied().collect();
+        let may_differ = |file: &File| file.dirty || file.times_dirty || !file.freed.is_empty();
+        let files: Vec<FileId> =
+            self.files.iter().filter(|(_, file)| may_differ(file)).map(|(&id, _)| id).collect();
+        if files.is_empty() {
+            self.flush()?;
+        }
         // Half a batch, as the other half may be names.
         for files in files.chunks(self.batch_units() / 2) {
             self.commit(files, true)?;

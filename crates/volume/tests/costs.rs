@@ -4,7 +4,7 @@
 mod common;
 
 use common::*;
-use tantalum_volume::Volume;
+use tantalum_volume::{FileId, Volume};
 
 #[test]
 fn unaligned_appends_are_gathered() {
@@ -48,6 +48,27 @@ fn overwriting_in_place_costs_no_metadata() {
         volume.sync(file).unwrap();
     });
     assert_eq!((written, volume.device().smart().flushes - flushes), (1, 1));
+}
+
+/// A mount syncs everything every few seconds: files that nobody changed cost nothing.
+#[test]
+fn a_sync_of_all_costs_what_changed_whatever_else_there_is() {
+    let mut volume = volume(64, LARGE_CACHE);
+    let files: Vec<FileId> = (0..500).map(|i| create(&mut volume, &format!("file{i}"), &[1; 5000])).collect();
+    volume.sync_all().unwrap();
+    for (changed, most_flushes) in [(0, 1), (1, 2), (3, 2)] {
+        let flushes = volume.device().smart().flushes;
+        let written = units_written(&mut volume, |volume| {
+            for file in &files[..changed] {
+                volume.write(*file, 5000, &[changed as u8; 10]).unwrap();
+                volume.set_size(*file, 6000 + changed as u64).unwrap();
+            }
+            volume.sync_all().unwrap();
+        });
+        assert_eq!(written, 2 * changed as u64, "{changed} files have a unit of data and an inode each");
+        let flushes = volume.device().smart().flushes - flushes;
+        assert!((1..=most_flushes).contains(&flushes), "{changed} files: {flushes} flushes");
+    }
 }
 
 #[test]

@@ -229,3 +229,38 @@ fn a_copy_goes_its_own_way() {
     assert_eq!(content(&mut remount(copy, LARGE_CACHE), file), b"copy");
     assert_eq!(content(&mut volume, file), b"mine");
 }
+
+/// Offsets beyond 32 bits, on a drive with room for all of the file.
+#[test]
+fn a_file_of_64_gib_reads_back_wherever_it_is_written() {
+    const GIB: u64 = 1 << 30;
+    let mut volume = volume(66 << 10, LARGE_CACHE);
+    let file = volume.create("large").unwrap();
+    volume.allocate(file, 0, 64 * GIB, false).unwrap();
+    let sparse = volume.create("sparse").unwrap();
+    volume.set_size(sparse, 64 * GIB).unwrap();
+    let offsets: Vec<u64> = (0..64).map(|part| part * GIB + part * 4096 * 1000).collect();
+    let page = |offset: u64| [(offset >> 30) as u8 + 1; 2 * 4096];
+    for &offset in &offsets {
+        volume.write_direct(file, offset, &page(offset)).unwrap();
+        volume.write(sparse, offset + 100, &page(offset)).unwrap();
+    }
+    volume.sync(file).unwrap();
+    volume.sync(sparse).unwrap();
+    let mut volume = power_cut(volume, LARGE_CACHE);
+    for name in ["large", "sparse"] {
+        let file = volume.find(name).unwrap();
+        let shift = if name == "sparse" { 100 } else { 0 };
+        assert_eq!(volume.size(file), Ok(64 * GIB));
+        for &offset in &offsets {
+            let mut data = [9; 4 * 4096];
+            volume.read(file, offset + shift, &mut data).unwrap();
+            assert_eq!(data[..2 * 4096], page(offset), "{name} at {offset}");
+            assert!(data[2 * 4096..].iter().all(|&byte| byte == 0), "{name} behind {offset}");
+        }
+        assert_eq!(volume.seek_data(file, 10 * GIB), Ok(Some(offsets[10])));
+    }
+    volume.punch_hole(volume.find("large").unwrap(), GIB, 62 * GIB).unwrap();
+    volume.sync_all().unwrap();
+    assert!(volume.free_units() > 62 * GIB / 4096, "{} units are free", volume.free_units());
+}

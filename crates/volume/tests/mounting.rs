@@ -107,3 +107,48 @@ fn errors_of_the_drive_pass_through_and_leave_the_volume_alive() {
 fn share(dst: u32, src: u32) -> tantalum::ShareRange {
     tantalum::ShareRange { dst: Lpn(dst + 2032), src: Lpn(src + 2032), units: 1 }
 }
+
+/// A mount after a crash trims what belongs to no file. Power may go there again, at any operation: the next mount
+/// finishes it, and finds every file as it was synced.
+#[test]
+fn power_may_go_at_any_operation_of_a_mount() {
+    let folder = tempfile::tempdir().unwrap();
+    let (crashed, image) = (folder.path().join("crashed.tant"), folder.path().join("drive.tant"));
+    let mut profile = device(64).profile().clone();
+    profile.capacity_bytes = 64 << 20;
+    let mut volume = Volume::format(Device::create(&crashed, &profile).unwrap(), LARGE_CACHE).unwrap();
+    for number in 0..40_u8 {
+        let file = create(&mut volume, &format!("file{number}"), &vec![number; 50_000]);
+        volume.sync(file).unwrap();
+        // What is beyond the size that was synced is no content.
+        volume.write_direct(file, 16 * 4096, &vec![number; 30 * 4096]).unwrap();
+    }
+    volume.submit(Command::Flush).unwrap();
+    drop(volume.into_device_without_sync());
+    for cut in 1.. {
+        std::fs::copy(&crashed, &image).unwrap();
+        let mut device = Device::open(&image).unwrap();
+        device.cut_after(Some(cut));
+        let mounted = Volume::mount(device, LARGE_CACHE);
+        let is_past = mounted.is_ok();
+        let mut volume = match mounted {
+            Ok(volume) => volume,
+            Err(VolumeError::Device(Status::PowerLost)) => {
+                Volume::mount(Device::open(&image).unwrap(), LARGE_CACHE).unwrap()
+            }
+            Err(error) => panic!("cut {cut}: {error}"),
+        };
+        volume.device_mut().cut_after(None);
+        for number in 0..40_u8 {
+            let file = volume.find(&format!("file{number}")).expect("a file that was synced");
+            assert_eq!(content(&mut volume, file), vec![number; 50_000], "cut {cut}");
+            volume.set_size(file, 46 * 4096).unwrap();
+            assert!(content(&mut volume, file)[50_000..].iter().all(|&byte| byte == 0), "cut {cut}");
+        }
+        volume.device().audit();
+        if is_past {
+            assert!(cut > 2, "power went {} times only", cut - 1);
+            break;
+        }
+    }
+}

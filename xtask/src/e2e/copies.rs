@@ -19,6 +19,7 @@ pub fn run(context: &Context, folder: &Path) -> Outcome {
         file.write_all(&content)?;
     }
     file.sync_all()?;
+    drop(file);
     let before = written(&mounted)?;
     Shell::new("cp").args([mounted.path("original"), mounted.path("copy")]).run()?;
     File::open(mounted.path("copy"))?.sync_all()?;

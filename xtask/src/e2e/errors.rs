@@ -3,11 +3,15 @@
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::time::Duration;
 
 use super::failure::{Failure, ensure};
 use super::mounted::Mounted;
 use super::shell::Shell;
 use super::{Context, Done, Outcome};
+
+/// How long a file stays open while its volume is being unmounted.
+const HELD: Duration = Duration::from_secs(2);
 
 pub fn run(context: &Context, folder: &Path) -> Outcome {
     let mut mounted = Mounted::create(context, folder, "64M", &["--time", "none"])?;
@@ -34,13 +38,20 @@ pub fn run(context: &Context, folder: &Path) -> Outcome {
     refused(&["cut", "mnt", "--after-flash-ops", "0"], "0")?;
     refused(&["stat", "other"], "other")?;
     let held = fs::File::create(mounted.path("held"))?;
-    refused(&["unmount", "mnt"], "is in use")?;
+    let holder = format!("(process {})", std::process::id());
+    refused(&["unmount", "mnt", "--wait", "0"], &holder)?;
     held.write_all_at(b"still there", 0)?;
-    drop(held);
+    let closer = std::thread::spawn(move || {
+        std::thread::sleep(HELD);
+        drop(held);
+    });
     let long = mounted.path(&"n".repeat(256));
     let error = fs::write(long, "").expect_err("a name of 256 bytes");
     ensure(error.raw_os_error() == Some(nix::errno::Errno::ENAMETOOLONG as i32), || error.to_string())?;
+    ensure(!closer.is_finished(), || "this machine is too slow to have a file open meanwhile".to_owned())?;
+    // It waits for the file to be closed.
     mounted.remount(&["--time", "none"])?;
+    closer.join().expect("who closes a file does not panic");
     ensure(fs::read(mounted.path("held"))? == b"still there", || "a file is lost".to_owned())?;
     mounted.unmount()?;
     Ok(Done::Passed)

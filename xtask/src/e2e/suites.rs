@@ -40,6 +40,8 @@ posix_fadvise = 1
 copy_file_range = 5
 ";
 
+/// It remounts read-only through mount.fuse, which does not know this file system, so it must not; the reasons for
+/// all that is skipped are in docs/mounting.md.
 const PJDFSTEST_CONFIGURATION: &str = r#"
 [features]
 posix_fallocate = {}
@@ -54,6 +56,9 @@ allow_remount = false
 [dummy_auth]
 entries = [["nobody", "nogroup"], ["daemon", "daemon"]]
 "#;
+
+/// More would be a test that no reason is known for.
+const PJDFSTEST_SKIPPED: usize = 14;
 
 /// Built once, into the target folder.
 fn program(context: &Context, (name, version): (&str, &str)) -> Result<PathBuf, Failure> {
@@ -87,7 +92,8 @@ pub fn pjdfstest(context: &Context, folder: &Path) -> Outcome {
         return Ok(Done::LeftOut("without root it cannot test permissions".to_owned()));
     }
     let pjdfstest = program(context, PJDFSTEST)?;
-    let configuration = folder.join("pjdfstest.toml");
+    let (configuration, second) = (folder.join("pjdfstest.toml"), folder.join("second"));
+    fs::create_dir(&second)?;
     fs::write(&configuration, PJDFSTEST_CONFIGURATION)?;
     let mut mounted = Mounted::create(context, folder, "256M", &["--time", "none"])?;
     let work = mounted.path("work");
@@ -95,11 +101,14 @@ pub fn pjdfstest(context: &Context, folder: &Path) -> Outcome {
     fs::set_permissions(folder, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
     let said = Shell::new(&pjdfstest)
         .args(["-c"])
-        .args([&configuration, Path::new("-p"), &work])
+        .args([&configuration, Path::new("-p"), &work, Path::new("--secondary-fs"), &second])
         .folder(folder)
         .run()?;
     let summary = said.lines().last().unwrap_or_default().to_owned();
-    ensure(said.contains("passed"), || said.clone())?;
+    let skipped: Vec<&str> = said.lines().filter(|line| line.ends_with("skipped")).collect();
+    ensure(summary.contains("0 failed") && skipped.len() <= PJDFSTEST_SKIPPED, || {
+        format!("{summary}\n{}", skipped.join("\n"))
+    })?;
     mounted.unmount()?;
     Ok(Done::Said(format!("               {summary}")))
 }

@@ -468,3 +468,13 @@ fn an_image_of_a_tebibyte_is_made_and_opened_in_no_time() {
     println!("created in {created:?}, opened in {opened:?}");
     assert!(created.as_secs_f64() < 1.0 && opened.as_secs_f64() < 3.0, "{created:?} {opened:?}");
 }
+
+/// Two libraries compute checksums; the image's must not depend on which.
+#[test]
+fn checksums_of_data_are_crc_32c() {
+    let data: Vec<u8> = (0..4096_u32).map(|byte| (byte * byte % 251) as u8).collect();
+    assert_eq!(super::file::checksum_of(b"123456789"), 0xe306_9283);
+    for bytes in [0, 1, 7, 100, 767, 4095, 4096] {
+        assert_eq!(super::file::checksum_of(&data[..bytes]), crc32c::crc32c(&data[..bytes]), "{bytes} bytes");
+    }
+}

@@ -132,7 +132,8 @@ impl LogHost {
                 (1..=upto).filter(|slot| self.frames[*slot as usize - 1].commit).collect();
             upto = commits[rng.random_range(0..commits.len())];
         }
-        self.checkpoint(host, upto)
+        let is_full = self.frames.len() as u32 + 3 > SLOTS;
+        self.checkpoint(host, upto, is_full || rng.random_ratio(1, 2))
     }
 
     fn transaction(&mut self, host: &mut Host, rng: &mut Xoshiro256PlusPlus) -> Result<(), Stop> {
@@ -179,7 +180,9 @@ impl LogHost {
         Ok(())
     }
 
-    fn checkpoint(&mut self, host: &mut Host, upto: u32) -> Result<(), Stop> {
+    /// Brings frames home. The log starts anew after all of them, unless a reader still needs it: then it goes on
+    /// behind them.
+    fn checkpoint(&mut self, host: &mut Host, upto: u32, restarts: bool) -> Result<(), Stop> {
         host.submit(Command::Flush)?;
         self.flushed();
         let newest: BTreeMap<u32, u32> =
@@ -193,7 +196,7 @@ impl LogHost {
             host.submit(Command::Share { ranges: &ranges, deferred: false })?;
         }
         self.brought_home = self.brought_home.max(upto);
-        if upto == self.frames.len() as u32 {
+        if restarts && upto == self.frames.len() as u32 {
             self.restart(host)?;
         }
         Ok(())
