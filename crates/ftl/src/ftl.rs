@@ -143,7 +143,8 @@ pub struct Ftl {
     pub(crate) seq: Seq,
     /// The newest version at which anything was unmapped.
     pub(crate) last_unmap: Seq,
-    /// When the last atomic batch is on flash: its members are not copied without their mark before.
+    /// When the last atomic batch of several pages is on flash: its members are not copied without their mark before. One
+    /// of a single page has none, and no copy of it starts before it can be read.
     pub(crate) batches_done_ns: Nanoseconds,
     /// Whether members of a batch are on flash and not yet mapped: garbage collection would take them for garbage.
     pub(crate) batch_under_way: bool,

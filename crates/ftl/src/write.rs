@@ -132,7 +132,9 @@ impl Ftl {
             let ppn = self.geometry.unit(places[index / per_page], (index % per_page) as u32);
             self.map.map_plain(unit.lpn, ppn);
         }
-        self.batches_done_ns = self.batches_done_ns.max(done_ns);
+        if pages > 1 {
+            self.batches_done_ns = self.batches_done_ns.max(done_ns);
+        }
         Ok(done_ns)
     }
 
