@@ -232,8 +232,8 @@ fn removed_file_is_seen_again(operation: u64) -> Option<bool> {
     let old = volume.create("old").unwrap();
     volume.write(old, 0, &[0xaa; 20 * UNIT_BYTES]).unwrap();
     volume.sync(old).unwrap();
+    // Its units are trimmed once the removal is durable: while the volume is closed.
     volume.remove("old").unwrap();
-    volume.sync_names().unwrap();
     volume.device_mut().cut_after(Some(operation));
     let error = volume.unmount().err()?;
     let mut device = error.volume.into_device_without_sync();
