@@ -255,23 +255,13 @@ impl Nand {
         self.powered()?;
         let page = self.geometry.page_of(ppn);
         let done_ns = self.charge_read(page, UNIT_BYTES as u32, earliest_ns);
-        if let Err(error) = self.check_readable(ppn) {
-            self.counters.uncorrectable_reads += u64::from(matches!(error, NandError::Uncorrectable { .. }));
-            return Err(error);
-        }
-        match self.slot_of[ppn.index()] & !MOVED {
-            0 => data.fill(0),
-            slot => {
-                let read = self.image.read_slot(Slot(slot), data);
-                self.counters.uncorrectable_reads +=
-                    u64::from(matches!(read, Err(NandError::DataChecksum { .. })));
-                read.map_err(|error| as_uncorrectable(error, ppn))?;
-            }
-        }
-        Ok(done_ns)
+        let read = self.peek(ppn, data);
+        self.counters.uncorrectable_reads += u64::from(matches!(read, Err(NandError::Uncorrectable { .. })));
+        read.map(|()| done_ns)
     }
 
     /// The bytes of a unit as they would be read, at no time and as no operation of the medium.
+    #[inline]
     pub fn peek(&self, ppn: Ppn, data: &mut [u8]) -> Result<(), NandError> {
         self.powered()?;
         self.check_readable(ppn)?;

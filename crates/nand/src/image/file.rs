@@ -346,11 +346,13 @@ pub(super) fn check_length(path: &Path, bytes: u64, expected: u64) -> Result<(),
 
 impl Image for FileImage {
     fn write_slot(&mut self, slot: Slot, data: &[u8]) -> Result<(), NandError> {
-        self.write(data, self.layout.slot_at(slot), "write a unit")?;
+        let checksum = checksum_of(data);
+        let written = self.store.write_unit(data, self.layout.slot_at(slot), checksum);
+        written.map_err(io_error(&self.path, "write a unit"))?;
         if self.data_checksums.len() <= slot.index() {
             self.data_checksums.resize(slot.index() + 1, 0);
         }
-        self.data_checksums[slot.index()] = checksum_of(data);
+        self.data_checksums[slot.index()] = checksum;
         Ok(())
     }
 

@@ -306,11 +306,14 @@ impl Ordered {
         }
     }
 
+    /// Writes a unit's data to its slot at once; the next group demands that they are there.
+    pub fn write_unit(&mut self, data: &[u8], at: u64, checksum: u32) -> io::Result<()> {
+        self.slots.push(SlotSum { at: at.into(), checksum: checksum.into() });
+        self.write_raw(data, at)
+    }
+
+    /// Writes records.
     pub fn write(&mut self, data: &[u8], at: u64) -> io::Result<()> {
-        if at >= self.place.slots_at {
-            self.slots.push(SlotSum { at: at.into(), checksum: crc32c::crc32c(data).into() });
-            return self.write_raw(data, at);
-        }
         self.records.write(data, at)?;
         let (mut rest, mut at) = (data, at);
         while !rest.is_empty() {

@@ -93,7 +93,7 @@ fn run(seed: u64) -> [u64; 2] {
         for _ in 0..1 + random.below(6) {
             if let Some(slot) = free.pop().filter(|_| random.below(2) == 0) {
                 let data = vec![random.below(256) as u8; 4096];
-                store.write(&data, slot).unwrap();
+                store.write_unit(&data, slot, crc32c::crc32c(&data)).unwrap();
                 model.1.insert(slot, data);
             }
             if random.below(3) == 0
@@ -189,7 +189,7 @@ fn three_groups() -> (File, [u64; 3]) {
     let starts = [1, 2, 3_u8].map(|group| {
         let start = PLACE.log_at + store.head;
         if group == 3 {
-            store.write(&[7; 4096], PLACE.slots_at).unwrap();
+            store.write_unit(&[7; 4096], PLACE.slots_at, crc32c::crc32c(&[7; 4096])).unwrap();
         }
         store.write(&[group; 2000], 8192).unwrap();
         store.sync_begin().unwrap();

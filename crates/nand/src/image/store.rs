@@ -98,6 +98,15 @@ impl Store {
             Store::Ordered(ordered) => ordered.write(data, at),
         }
     }
+
+    /// Writes a unit's data to its slot. `checksum` is theirs.
+    #[inline]
+    pub fn write_unit(&mut self, data: &[u8], at: u64, checksum: u32) -> io::Result<()> {
+        match self {
+            Store::Ordered(ordered) => ordered.write_unit(data, at, checksum),
+            Store::File(_) | Store::Overlay(_) => self.write(data, at),
+        }
+    }
 }
 
 impl Overlay {
