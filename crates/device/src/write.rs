@@ -61,7 +61,7 @@ impl Device {
     /// Starts a life of a hinted log.
     pub(crate) fn begin_log(&mut self, at_ns: Nanoseconds) -> Result<Generation, Status> {
         self.maintain(at_ns)?;
-        if self.ftl_mut()?.logs_are_full() && self.cache.has_hinted() {
+        if self.ftl_mut()?.logs().is_full() && self.cache.has_hinted() {
             self.drain(at_ns)?;
         }
         let limit = OPEN_LOGS as u64;

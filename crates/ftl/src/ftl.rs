@@ -228,11 +228,6 @@ impl Ftl {
         Ok(Some(generation))
     }
 
-    /// Whether [`Ftl::begin_log`] forgets a log.
-    pub fn logs_are_full(&self) -> bool {
-        self.logs.is_full()
-    }
-
     /// Checks that a hinted page follows the one before it, and notes it.
     pub fn accept_hint(&mut self, hint: &Hint) -> Result<(), HintError> {
         self.logs.accept(hint)

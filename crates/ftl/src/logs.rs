@@ -135,7 +135,7 @@ impl Logs {
     /// Forgets the log that was used longest ago of those without living hints. Call this right after a checkpoint,
     /// while no page of a log waits in a cache: then nothing rests on what is forgotten. False if there is none.
     pub fn forget_idle(&mut self) -> bool {
-        let used: BTreeSet<Generation> = self.living.values().map(|living| living.hint.generation).collect();
+        let used = self.living_generations();
         let idle = self.logs.iter().filter(|(generation, _)| !used.contains(generation));
         let Some(idle) = idle.min_by_key(|(_, log)| log.used).map(|(generation, _)| *generation) else {
             return false;
@@ -158,6 +158,10 @@ impl Logs {
     /// Living hints.
     pub fn living(&self) -> impl Iterator<Item = (Lpn, &Living)> {
         self.living.iter().map(|(&lpn, living)| (Lpn(lpn), living))
+    }
+
+    fn living_generations(&self) -> BTreeSet<Generation> {
+        self.living.values().map(|living| living.hint.generation).collect()
     }
 
     /// How many hints live.
@@ -256,9 +260,7 @@ impl Logs {
 
     /// Forgets evidence that is no longer needed, because the whole run has come that far.
     pub fn settle_evidence(&mut self, map: &mut Map) {
-        let generations: BTreeSet<Generation> =
-            self.living.values().map(|living| living.hint.generation).collect();
-        generations.into_iter().for_each(|generation| self.extend(generation));
+        self.living_generations().into_iter().for_each(|generation| self.extend(generation));
         let settled: Vec<u32> = self
             .living
             .iter()

@@ -143,8 +143,9 @@ impl Drive {
             let ranges = ranges_of(lpn, sources);
             let part_ns = match self.submit_queued(Command::Share { ranges: &ranges, deferred: true }) {
                 Ok(completion) => {
-                    let recent = self.recent.get_or_insert_default();
-                    recent.units_remapped += units.len() as u64;
+                    if let Some(recent) = &mut self.recent {
+                        recent.units_remapped += units.len() as u64;
+                    }
                     completion.done_ns
                 }
                 Err(error @ VolumeError::Device(Status::PowerLost | Status::Image(_))) => return Err(error),

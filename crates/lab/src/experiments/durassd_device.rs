@@ -6,10 +6,9 @@
 use tantalum::{CacheMode, Command, Device, Nanoseconds, Plp, Profile, UNIT_BYTES};
 
 use super::Run;
-use super::outcome::{Claim, Figures, Outcome, Row, Span, Time};
+use super::outcome::{Claim, Figures, Outcome, Row, Span, Time, drive_of};
 use crate::bench;
 use crate::error::LabError;
-use crate::table::bytes;
 use crate::workloads::fsync_writes::{Action, FsyncWrites, Sync};
 
 /// Capacity at scale 1. The paper's drive has 480 GB; its channels, dies and planes are kept.
@@ -203,10 +202,8 @@ fn outcome(run: &Run<'_>, title: &'static str, source: &'static str) -> Result<O
     let profile = Cache::Durable.profile(run)?;
     let setup = vec![
         format!(
-            "drive {}, {}, {} % over-provisioning, {SPAN_PERCENT} % of it in use, aged; also with its cache volatile or off",
-            profile.name,
-            bytes(profile.capacity_bytes),
-            profile.over_provisioning_percent
+            "{}, {SPAN_PERCENT} % of it in use, aged; also with its cache volatile or off",
+            drive_of(&profile)
         ),
         format!(
             "{} operations for each figure; {} us of host time for each; at most {QUEUE_DEPTH} under way",

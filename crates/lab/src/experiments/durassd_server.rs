@@ -181,6 +181,12 @@ pub(super) fn profile(run: &Run<'_>, barrier: bool) -> Result<Profile, LabError>
     Ok(profile)
 }
 
+/// The drive without barriers and with them, in the words of a set-up.
+pub(super) fn drive_with_barriers(profile: &Profile) -> String {
+    let capacity = bytes(profile.capacity_bytes);
+    format!("drive {}, {capacity}, aged; with barriers on, its cache is volatile", profile.name)
+}
+
 fn size(run: &Run<'_>) -> Size {
     let operations_each = run.scaled(OPERATIONS_EACH, 10);
     Size {
@@ -194,19 +200,6 @@ fn size(run: &Run<'_>) -> Size {
 
 fn outcome(run: &Run<'_>, title: &'static str, source: &'static str) -> Result<Outcome, LabError> {
     let (profile, size) = (profile(run, false)?, size(run));
-    let setup = vec![
-        format!(
-            "drive {}, {}, aged; with barriers on, its cache is volatile",
-            profile.name,
-            bytes(profile.capacity_bytes)
-        ),
-        format!(
-            "MariaDB, database of about {}, {} clients, {} operations each after {} of warm-up",
-            bytes(size.database_bytes),
-            size.clients,
-            size.operations_each,
-            size.warm_up_each
-        ),
-    ];
+    let setup = vec![drive_with_barriers(&profile), size.described()];
     Ok(Outcome::new(title, source, Time::Real, setup))
 }

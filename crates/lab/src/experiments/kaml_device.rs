@@ -10,7 +10,7 @@ use tantalum::{
 };
 
 use super::Run;
-use super::outcome::{Claim, Figures, Outcome, Row, Span, Time};
+use super::outcome::{Claim, Figures, Outcome, Row, Span, Time, drive_of};
 use crate::bench;
 use crate::error::LabError;
 use crate::table::{bytes, grouped};
@@ -396,10 +396,8 @@ fn outcome(run: &Run<'_>, title: &'static str, source: &'static str) -> Result<O
     let profile = profile(run)?;
     let setup = vec![
         format!(
-            "drive {}, {}, {} % over-provisioning, a cache of {}; {OTHER_PERCENT} % of it are other data, aged",
-            profile.name,
-            bytes(profile.capacity_bytes),
-            profile.over_provisioning_percent,
+            "{}, a cache of {}; {OTHER_PERCENT} % of it are other data, aged",
+            drive_of(&profile),
             bytes(CACHE_BYTES),
         ),
         format!(

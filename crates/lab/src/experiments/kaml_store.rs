@@ -19,12 +19,12 @@ use tantalum_sqlite::Mode;
 use tantalum_volume::Volume;
 
 use super::Run;
-use super::outcome::{Claim, Figures, Outcome, Row, Span, Time};
+use super::outcome::{Claim, Figures, Outcome, Row, Span, Time, drive_of};
 use crate::ageing::age_leaving;
 use crate::bench;
 use crate::compare::WorkingDrive;
 use crate::error::LabError;
-use crate::table::{bytes, grouped};
+use crate::table::grouped;
 use crate::workload::DATABASE;
 use crate::workloads::kaml::{Access, Drawer, Load, Step, Table};
 
@@ -537,12 +537,7 @@ pub(super) fn figure_10(run: &Run<'_>) -> Result<Outcome, LabError> {
 fn outcome(run: &Run<'_>, title: &'static str, source: &'static str) -> Result<Outcome, LabError> {
     let profile = profile(run)?;
     let setup = vec![
-        format!(
-            "drive {}, {}, {} % over-provisioning; {OTHER_PERCENT} % of it are other data, aged",
-            profile.name,
-            bytes(profile.capacity_bytes),
-            profile.over_provisioning_percent
-        ),
+        format!("{}; {OTHER_PERCENT} % of it are other data, aged", drive_of(&profile)),
         format!(
             "{} transactions for each figure; the host takes {} ns for a record, {} ns for a statement of SQLite",
             grouped(run.scaled(TRANSACTIONS, 1000)),

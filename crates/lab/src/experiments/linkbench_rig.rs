@@ -15,6 +15,7 @@ use crate::error::LabError;
 use crate::servers::{
     Counters, MariaDb, MariaDbOptions, Mount, MountOptions, Place, PlainFolder, ServerError, copy_tree,
 };
+use crate::table::bytes;
 use crate::workloads::clients::{Client, Measured, drive};
 use crate::workloads::linkbench::{self, DATABASE, Graph, LinkBenchClient};
 
@@ -40,6 +41,20 @@ pub(super) struct Size {
     pub warm_up_each: u64,
     /// Operations that each does in it.
     pub operations_each: u64,
+}
+
+impl Size {
+    /// The server and its work, in the words of a set-up.
+    pub fn described(&self) -> String {
+        format!(
+            "MariaDB{}, database of about {}, {} clients, {} operations each after {} of warm-up",
+            if self.log_apart { ", log on the machine's own disk" } else { "" },
+            bytes(self.database_bytes),
+            self.clients,
+            self.operations_each,
+            self.warm_up_each
+        )
+    }
 }
 
 /// What becomes of InnoDB's doublewrite.

@@ -1,6 +1,9 @@
 //! What an experiment found, beside what its paper has.
 
 use serde::Serialize;
+use tantalum::Profile;
+
+use crate::table::bytes;
 
 /// Which clock the figures come from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -10,6 +13,12 @@ pub enum Time {
     Virtual,
     /// The machine's: compare within one run only.
     Real,
+}
+
+/// The drive, in the words of a set-up.
+pub(super) fn drive_of(profile: &Profile) -> String {
+    let Profile { name, capacity_bytes, over_provisioning_percent, .. } = profile;
+    format!("drive {name}, {}, {over_provisioning_percent} % over-provisioning", bytes(*capacity_bytes))
 }
 
 /// All that one `tantalum lab run` found.

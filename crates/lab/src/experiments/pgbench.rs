@@ -6,11 +6,10 @@
 use std::fs;
 
 use super::Run;
-use super::outcome::{Claim, Figures, Outcome, Row, Span, Time};
+use super::outcome::{Claim, Figures, Outcome, Row, Span, Time, drive_of};
 use super::rig::{aged_image, drive_with_room};
 use crate::error::LabError;
 use crate::servers::{Mount, MountOptions, Place, PlainFolder, Postgresql, PostgresqlOptions, copy_tree};
-use crate::table::bytes;
 use crate::workloads::clients::{Client, drive};
 use crate::workloads::tpcb;
 
@@ -59,12 +58,7 @@ pub(super) fn run(run: &Run<'_>) -> Result<Outcome, LabError> {
         Span::one(off / on)
     };
     let setup = vec![
-        format!(
-            "drive {}, {}, {} % over-provisioning, aged",
-            profile.name,
-            bytes(profile.capacity_bytes),
-            profile.over_provisioning_percent
-        ),
+        format!("{}, aged", drive_of(&profile)),
         format!(
             "PostgreSQL, {branches} branches of TPC-B, {CLIENTS} clients, {} transactions each, a checkpoint every {CHECKPOINT_SECONDS} s",
             run.scaled(OPERATIONS_EACH, 10)

@@ -7,10 +7,9 @@ use tantalum::Profile;
 
 use super::Run;
 use super::linkbench_rig::{Case, CaseResult, Doublewrite, Rig, Size};
-use super::outcome::{Claim, Figures, Outcome, Row, Span, Time};
+use super::outcome::{Claim, Figures, Outcome, Row, Span, Time, drive_of};
 use crate::error::LabError;
 use crate::latency::LatencyMs;
-use crate::table::bytes;
 use crate::workloads::linkbench;
 
 /// The paper's set-up: 4 GB of drive, 1.5 GB of database, 16 clients, 10,000 operations each after a warm-up of 300 s.
@@ -228,20 +227,6 @@ fn size(run: &Run<'_>) -> Size {
 
 fn outcome(run: &Run<'_>, title: &'static str, source: &'static str) -> Result<Outcome, LabError> {
     let (profile, size) = (profile(run)?, size(run));
-    let setup = vec![
-        format!(
-            "drive {}, {}, {} % over-provisioning, aged",
-            profile.name,
-            bytes(profile.capacity_bytes),
-            profile.over_provisioning_percent
-        ),
-        format!(
-            "MariaDB, log on the machine's own disk, database of about {}, {} clients, {} operations each after {} of warm-up",
-            bytes(size.database_bytes),
-            size.clients,
-            size.operations_each,
-            size.warm_up_each
-        ),
-    ];
+    let setup = vec![format!("{}, aged", drive_of(&profile)), size.described()];
     Ok(Outcome::new(title, source, Time::Real, setup))
 }

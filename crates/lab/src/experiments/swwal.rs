@@ -7,13 +7,13 @@ use tantalum::Profile;
 use tantalum_sqlite::Mode;
 
 use super::Run;
-use super::outcome::{Claim, Figures, Outcome, Row, Span, Time};
+use super::outcome::{Claim, Figures, Outcome, Row, Span, Time, drive_of};
 use crate::compare::{self, compare};
 use crate::error::LabError;
 use crate::key_value::{KeyValue, Pattern};
 use crate::outcome::{INTACT, Run as Measured};
 use crate::session::Synchronous;
-use crate::table::{bytes, grouped};
+use crate::table::grouped;
 
 /// Capacity at scale 1; the paper's drive has 32 GB. Channels and dies are kept.
 const CAPACITY_BYTES: u64 = 1 << 30;
@@ -100,12 +100,7 @@ fn outcome(
     let profile = profile(run)?;
     let rows = run.scaled(ROWS, 100);
     let setup = vec![
-        format!(
-            "drive {}, {}, {} % over-provisioning, aged",
-            profile.name,
-            bytes(profile.capacity_bytes),
-            profile.over_provisioning_percent
-        ),
+        format!("{}, aged", drive_of(&profile)),
         format!("{} rows, as many updates, one in each transaction; R random, S sequential", grouped(rows)),
     ];
     let mut outcome = Outcome::new(title, source, Time::Virtual, setup);

@@ -5,12 +5,11 @@
 use std::fs;
 
 use super::Run;
-use super::durassd_server::profile;
+use super::durassd_server::{drive_with_barriers, profile};
 use super::outcome::{Claim, Figures, Outcome, Row, Span, Time};
 use super::rig::aged_image;
 use crate::error::LabError;
 use crate::servers::{MariaDb, MariaDbOptions, Mount, MountOptions, Place, PlainFolder, copy_tree};
-use crate::table::bytes;
 use crate::workloads::clients::{Client, drive};
 use crate::workloads::tpcc::{DATABASE, KINDS, TpccClient, is_consistent, load};
 
@@ -67,11 +66,7 @@ pub(super) fn table_4(run: &Run<'_>) -> Result<Outcome, LabError> {
     ];
     let profile = profile(run, false)?;
     let setup = vec![
-        format!(
-            "drive {}, {}, aged; with barriers on, its cache is volatile",
-            profile.name,
-            bytes(profile.capacity_bytes)
-        ),
+        drive_with_barriers(&profile),
         format!(
             "MariaDB without doublewrite, {warehouses} warehouses, {CLIENTS} clients, {} transactions each",
             run.scaled(OPERATIONS_EACH, LEAST_OPERATIONS_EACH)
