@@ -250,7 +250,8 @@ impl Device {
         if command.changes_units() && self.is_read_only() {
             return Err(Status::ReadOnly);
         }
-        let executed = self.execute(command, start_ns);
+        let mut completion = Completion::default();
+        let executed = self.execute(command, start_ns, &mut completion);
         if matches!(executed, Err(Status::CapacityExceeded)) {
             self.ftl_mut()?.note_exhaustion();
         }
@@ -258,10 +259,10 @@ impl Device {
         if read_only && !self.settled_read_only {
             self.settle_read_only(start_ns)?;
         }
-        let completion = executed.map_err(|status| self.ended_badly(status, read_only))?;
-        self.latencies.record(kind, completion.done_ns - at_ns);
-        self.done_ns = self.done_ns.max(completion.done_ns);
-        Ok(completion)
+        let done_ns = executed.map_err(|status| self.ended_badly(status, read_only))?;
+        self.latencies.record(kind, done_ns - at_ns);
+        self.done_ns = self.done_ns.max(done_ns);
+        Ok(Completion { done_ns, ..completion })
     }
 
     fn ended_badly(&mut self, status: Status, read_only: bool) -> Status {
@@ -277,47 +278,57 @@ impl Device {
         }
     }
 
-    fn execute(&mut self, command: Command<'_>, at_ns: Nanoseconds) -> Result<Completion, Status> {
-        let done = |done_ns| Completion { done_ns, ..Completion::default() };
+    /// What a command makes goes into `completion`; the time when it is done comes back by itself, because whatever is
+    /// stored behind a copy of data can be read back at once only as it was stored.
+    fn execute(
+        &mut self,
+        command: Command<'_>,
+        at_ns: Nanoseconds,
+        completion: &mut Completion,
+    ) -> Result<Nanoseconds, Status> {
         match command {
-            Command::Read { lpn, data } => self.read(lpn, data, at_ns).map(done),
+            Command::Read { lpn, data } => self.read(lpn, data, at_ns),
             Command::ReadWithMetadata { lpn, data, metadata } => {
-                self.read_with_metadata(lpn, data, metadata, at_ns).map(done)
+                self.read_with_metadata(lpn, data, metadata, at_ns)
             }
-            Command::Write { lpn, data, fua } => self.write(lpn, data, fua, at_ns).map(done),
+            Command::Write { lpn, data, fua } => self.write(lpn, data, fua, at_ns),
             Command::WriteWithMetadata { lpn, data, metadata, fua } => {
-                self.write_one(lpn, data, *metadata, None, fua, at_ns).map(done)
+                self.write_one(lpn, data, *metadata, None, fua, at_ns)
             }
             Command::WriteHinted { lpn, data, metadata, hint } => {
-                self.write_hinted(lpn, data, *metadata, hint, at_ns).map(done)
+                self.write_hinted(lpn, data, *metadata, hint, at_ns)
             }
             Command::WriteZeroes { lpn, units } | Command::Trim { lpn, units } => {
-                self.trim(lpn, units, at_ns).map(done)
+                self.trim(lpn, units, at_ns)
             }
-            Command::Flush => self.flush(at_ns).map(done),
-            Command::Share { ranges, deferred } => self.share(ranges, deferred, at_ns).map(done),
-            Command::Remap { src, dst, units } => self.remap(src, dst, units, at_ns).map(done),
-            Command::WriteAtomic { writes } => self.write_atomic(writes, at_ns).map(done),
+            Command::Flush => self.flush(at_ns),
+            Command::Share { ranges, deferred } => self.share(ranges, deferred, at_ns),
+            Command::Remap { src, dst, units } => self.remap(src, dst, units, at_ns),
+            Command::WriteAtomic { writes } => self.write_atomic(writes, at_ns),
             Command::Begin => {
-                let tx = self.begin(at_ns)?;
-                Ok(Completion { done_ns: at_ns, tx: Some(tx), ..Completion::default() })
+                completion.tx = Some(self.begin(at_ns)?);
+                Ok(at_ns)
             }
-            Command::TxWrite { tx, lpn, data } => self.tx_write(tx, lpn, data, at_ns).map(done),
-            Command::TxRead { tx, lpn, data } => self.tx_read(tx, lpn, data, at_ns).map(done),
-            Command::Commit { tx } => self.commit(tx, at_ns).map(done),
-            Command::Abort { tx } => self.abort(tx, at_ns).map(done),
+            Command::TxWrite { tx, lpn, data } => self.tx_write(tx, lpn, data, at_ns),
+            Command::TxRead { tx, lpn, data } => self.tx_read(tx, lpn, data, at_ns),
+            Command::Commit { tx } => self.commit(tx, at_ns),
+            Command::Abort { tx } => self.abort(tx, at_ns),
             Command::BeginLog => {
-                let generation = self.begin_log(at_ns)?;
-                Ok(Completion { done_ns: at_ns, generation: Some(generation), ..Completion::default() })
+                completion.generation = Some(self.begin_log(at_ns)?);
+                Ok(at_ns)
             }
-            Command::CreateNamespace { attributes } => self.create_namespace(attributes, at_ns),
-            Command::DeleteNamespace { namespace } => self.delete_namespace(namespace, at_ns).map(done),
-            Command::KvPut { records } => self.kv_put(records, at_ns).map(done),
-            Command::KvGet { namespace, key, value } => self.kv_get(namespace, &key, value, at_ns).map(done),
-            Command::KvExists { namespace, key } => self.kv_exists(namespace, &key, at_ns).map(done),
-            Command::KvDelete { namespace, key } => self.kv_delete(namespace, key, at_ns).map(done),
+            Command::CreateNamespace { attributes } => {
+                let (namespace, done_ns) = self.create_namespace(attributes, at_ns)?;
+                completion.namespace = Some(namespace);
+                Ok(done_ns)
+            }
+            Command::DeleteNamespace { namespace } => self.delete_namespace(namespace, at_ns),
+            Command::KvPut { records } => self.kv_put(records, at_ns),
+            Command::KvGet { namespace, key, value } => self.kv_get(namespace, &key, value, at_ns),
+            Command::KvExists { namespace, key } => self.kv_exists(namespace, &key, at_ns),
+            Command::KvDelete { namespace, key } => self.kv_delete(namespace, key, at_ns),
             Command::KvList { namespace, from, keys, limit } => {
-                self.kv_list(namespace, from, keys, limit, at_ns).map(done)
+                self.kv_list(namespace, from, keys, limit, at_ns)
             }
         }
     }

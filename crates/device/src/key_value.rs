@@ -8,7 +8,6 @@ use tantalum_ftl::{
 };
 use tantalum_nand::Nanoseconds;
 
-use crate::command::Completion;
 use crate::device::Device;
 use crate::status::Status;
 
@@ -48,12 +47,11 @@ impl Device {
         &mut self,
         attributes: NamespaceAttributes,
         at_ns: Nanoseconds,
-    ) -> Result<Completion, Status> {
+    ) -> Result<(NamespaceId, Nanoseconds), Status> {
         self.ftl_mut()?.check_attributes(&attributes)?;
         self.maintain(at_ns)?;
         let namespace = self.ftl_mut()?.create_namespace(attributes, at_ns)?;
-        let done_ns = self.make_durable(at_ns)?;
-        Ok(Completion { done_ns, namespace: Some(namespace), ..Completion::default() })
+        Ok((namespace, self.make_durable(at_ns)?))
     }
 
     pub(crate) fn delete_namespace(

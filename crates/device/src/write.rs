@@ -108,13 +108,10 @@ impl Device {
         }
         let room_ns = self.cache.room_ns(at_ns);
         let Power::On(ftl) = &mut self.power else { return Err(Status::PowerLost) };
-        let slot = match ftl.nand_mut().stage(data) {
-            Ok(slot) => slot,
-            Err(error) => return Err(FtlError::from(error).into()),
-        };
+        let slot = ftl.nand_mut().reserve().map_err(FtlError::from)?;
         let version = ftl.next_seq();
         let unit = HostUnit { slot, lpn, version, metadata, hint };
-        if let Err(error) = ftl.protect(&unit, data) {
+        if let Err(error) = ftl.keep(&unit, data) {
             ftl.nand_mut().release(slot);
             return Err(error.into());
         }

@@ -106,9 +106,22 @@ impl Blocks {
             let last = self.marked[block.index()] == self.recovering;
             (last, nand.erase_count(*block), !self.erased[block.index()])
         };
+        // none ranks before an erased block that was never erased before, and a drive that was never full has many
+        let no_marks = self.free_marked == 0 && !self.recovering;
+        let first = (no_marks, 0, false);
         let free = &self.free_of_plane[plane.index()];
-        let (index, block) = free.iter().copied().enumerate().rev().min_by_key(|(_, block)| rank(block))?;
-        self.free_of_plane[plane.index()].swap_remove(index);
+        let (mut index, mut best) = (free.len(), None);
+        for (other, block) in free.iter().enumerate().rev() {
+            let rank = rank(block);
+            if best.is_none_or(|best| rank < best) {
+                (index, best) = (other, Some(rank));
+                if rank == first {
+                    break;
+                }
+            }
+        }
+        best?;
+        let block = self.free_of_plane[plane.index()].swap_remove(index);
         self.taken(block, block_use);
         Some(block)
     }

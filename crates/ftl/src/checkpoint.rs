@@ -36,6 +36,8 @@ pub struct Checkpoint {
     pub next_wear_check: u64,
     /// Whether one is due because a unit was lost that only a spare area asserted.
     pub wanted: bool,
+    /// Operations of the medium when none was due last.
+    pub not_due_at: u64,
 }
 
 /// A checkpoint's contents.
@@ -115,8 +117,12 @@ impl Contents {
         encode_namespaces(&self.namespaces, &mut put);
         put(&[self.chunks.len() as u64]);
         for (number, entries) in &self.chunks {
-            put(&[pair(*number, entries.len() as u32)]);
-            entries.chunks(2).for_each(|two| put(&[pair(two[0], two.get(1).copied().unwrap_or(0))]));
+            out.extend(pair(*number, entries.len() as u32).to_le_bytes());
+            let start = out.len();
+            out.resize(start + entries.len().next_multiple_of(2) * 4, 0);
+            for (to, entry) in out[start..].chunks_exact_mut(4).zip(entries) {
+                to.copy_from_slice(&entry.to_le_bytes());
+            }
         }
         let bytes = (out.len() - 24) as u64;
         let checksum = crc32c::crc32c(&out[24..]);
@@ -276,8 +282,21 @@ impl Reader<'_> {
 }
 
 impl Ftl {
-    /// Whether recovery would have to read too much.
-    pub(crate) fn checkpoint_due(&self) -> bool {
+    /// Whether recovery would have to read too much. Nothing of that changes but by what is done to flash, so the question
+    /// is not asked again before.
+    pub(crate) fn checkpoint_due(&mut self) -> bool {
+        let operations = self.nand.operations();
+        if self.checkpoint.not_due_at == operations && !self.checkpoint.wanted {
+            return false;
+        }
+        let is_due = self.needs_checkpoint();
+        if !is_due {
+            self.checkpoint.not_due_at = operations;
+        }
+        is_due
+    }
+
+    fn needs_checkpoint(&self) -> bool {
         let interval_over = match self.config.checkpoint_interval {
             CheckpointInterval::Pages(pages) => self.checkpoint.pages_since >= pages,
             CheckpointInterval::HostUnitsForEachUnit(ratio) => {

@@ -186,11 +186,11 @@ impl Ftl {
     /// Lists the units of a victim that are in use and can be read.
     fn find_valid_units(&mut self, victim: BlockId, units: &mut Vec<ValidUnit>) -> Result<(), FtlError> {
         units.clear();
-        let mut scratch = std::mem::take(&mut self.scratch.spares);
-        for (ppn, spare) in self.nand.block_spares(victim, &mut scratch)? {
+        let mut scratch = std::mem::take(&mut self.scratch.spare_ends);
+        for (ppn, ends) in self.nand.block_spare_ends(victim, &mut scratch)? {
             match self.map.owner(ppn) {
                 Owner::None => {}
-                Owner::Plain(lpn) if spare::is_plain(spare) => {
+                Owner::Plain(lpn) if spare::is_plain(ends) => {
                     units.push(ValidUnit { ppn, plain: Some(lpn) });
                 }
                 Owner::Plain(_) | Owner::Claim(_) | Owner::Records => {
@@ -198,7 +198,7 @@ impl Ftl {
                 }
             }
         }
-        self.scratch.spares = scratch;
+        self.scratch.spare_ends = scratch;
         // All at once, so that the misses of this look at L2P overlap; then it is in the processor's cache.
         for unit in units.iter() {
             if let Some(lpn) = unit.plain {
@@ -228,9 +228,10 @@ impl Ftl {
                 collection.moving.earliest_ns = collection.moving.earliest_ns.max(done_ns);
                 charged = Some(page);
             }
-            match self.map.owner(unit.ppn) {
-                Owner::Records => self.take_records_along(unit.ppn, collection, at_ns)?,
-                _ => self.take_along(unit, &mut collection.moving, at_ns)?,
+            if unit.plain.is_none() && self.map.owner(unit.ppn) == Owner::Records {
+                self.take_records_along(unit.ppn, collection, at_ns)?;
+            } else {
+                self.take_along(unit, &mut collection.moving, at_ns)?;
             }
             if collection.moving.units.len() == units_per_page as usize {
                 self.program_moving(collection, at_ns)?;

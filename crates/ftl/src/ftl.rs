@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use tantalum_nand::{BlockId, Geometry, Nand, Nanoseconds, Slot, UnitSpare};
+use tantalum_nand::{BlockId, Geometry, Nand, Nanoseconds, Slot, SpareEnds, UnitSpare};
 
 use crate::blocks::Blocks;
 use crate::checkpoint::Checkpoint;
@@ -164,7 +164,7 @@ pub struct Ftl {
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     pub page: Vec<u8>,
-    pub spares: Vec<UnitSpare>,
+    pub spare_ends: Vec<SpareEnds>,
     pub valid_units: Vec<ValidUnit>,
 }
 
@@ -303,9 +303,14 @@ impl Ftl {
 
     // -- what a capacitor protects ------------------------------------------------------------------------------
 
-    /// A unit is about to wait in the cache: from now on it outlives the process, if a capacitor protects it.
-    #[inline]
-    pub fn protect(&mut self, unit: &HostUnit, data: &[u8]) -> Result<(), FtlError> {
+    /// A unit is about to wait in the cache: fills its buffer. From now on it outlives the process, if a capacitor
+    /// protects it. On an error the buffer is still the caller's.
+    ///
+    /// Never inlined: the processor is busy with the stores of the copy for a while, and whatever it must read back that
+    /// was stored after them waits. So the unit is to be in memory before the copy begins.
+    #[inline(never)]
+    pub fn keep(&mut self, unit: &HostUnit, data: &[u8]) -> Result<(), FtlError> {
+        self.nand.fill(unit.slot, data)?;
         match &mut self.protected {
             Some(protected) => protected.cached(&mut self.nand, unit, data),
             None => Ok(()),

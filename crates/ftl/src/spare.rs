@@ -3,9 +3,10 @@
 //! This is the first of the two places where assertions live (the other is the journal). A spare area asserts
 //! that each of its owners, at its version, is at this place, as programmed at `step`. A batch mark makes that
 //! conditional on the batch being whole; a hint adds the home to the owners once the hinted run is whole.
-//! The record is 128 bytes, little-endian; its layout is pinned by a test.
+//! The record is 128 bytes, little-endian; its layout is pinned by a test. That of an unmarked unit with one owner has
+//! nothing between its ends, 32 bytes each.
 
-use tantalum_nand::{UNIT_SPARE_BYTES, UnitSpare};
+use tantalum_nand::{SpareEnds, UNIT_SPARE_BYTES, UnitSpare};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -262,9 +263,9 @@ pub fn plain(lpn: Lpn, version: Seq, step: Seq, metadata: &Metadata) -> UnitSpar
 
 /// Whether a spare area is that of an unmarked unit with one owner, so that a copyback need only change its step.
 #[inline]
-pub fn is_plain(bytes: &UnitSpare) -> bool {
+pub fn is_plain(ends: &SpareEnds) -> bool {
     // kind, owner count and mark, in one comparison
-    bytes[8..11] == [1, 1, 0]
+    ends[8..11] == [1, 1, 0]
 }
 
 /// What a spare area of this step begins with: a copyback of a plain unit changes nothing else.
@@ -283,6 +284,8 @@ pub fn metadata(bytes: &UnitSpare) -> Metadata {
 
 #[cfg(test)]
 mod tests {
+    use tantalum_nand::SPARE_END_BYTES;
+
     use super::*;
 
     fn sample_hint(home: Option<Lpn>) -> Hint {
@@ -311,7 +314,9 @@ mod tests {
                     let bytes = spare.encode();
                     assert_eq!(Spare::decode(&bytes), Some(spare));
                     assert_eq!(metadata(&bytes), spare.metadata);
-                    assert_eq!(is_plain(&bytes), kind == Kind::Data && owners == 1 && mark == Mark::Plain);
+                    let mut ends = [0; 2 * SPARE_END_BYTES];
+                    ends[..SPARE_END_BYTES].copy_from_slice(&bytes[..SPARE_END_BYTES]);
+                    assert_eq!(is_plain(&ends), kind == Kind::Data && owners == 1 && mark == Mark::Plain);
                 }
             }
         }
@@ -321,7 +326,10 @@ mod tests {
     fn the_short_way_of_a_plain_unit_is_the_same_bytes() {
         let mut spare = Spare::with_owner(Kind::Data, Seq(7), Lpn(5), Seq(6));
         spare.metadata = std::array::from_fn(|i| i as u8);
-        assert_eq!(plain(Lpn(5), Seq(6), Seq(7), &spare.metadata), spare.encode());
+        let bytes = plain(Lpn(5), Seq(6), Seq(7), &spare.metadata);
+        assert_eq!(bytes, spare.encode());
+        let between_ends = &bytes[SPARE_END_BYTES..UNIT_SPARE_BYTES - SPARE_END_BYTES];
+        assert_eq!(between_ends, [0; UNIT_SPARE_BYTES - 2 * SPARE_END_BYTES]);
     }
 
     #[test]

@@ -192,6 +192,32 @@ fn flash_bytes(profile: &Profile) -> u64 {
     (profile.capacity_bytes as f64 * (1.0 + profile.over_provisioning_percent / 100.0)) as u64
 }
 
+/// What a host does next.
+#[derive(Clone, Copy)]
+enum Operation {
+    Read(Lpn),
+    Write(Lpn),
+}
+
+/// Draws the next operation. `next` is where the next write in order goes.
+fn draw(pattern: Pattern, random: &mut Xoshiro256PlusPlus, units: u32, next: &mut u32) -> Operation {
+    let mut any = || Lpn(random.random_range(0..units));
+    match pattern {
+        Pattern::SeqWrite => {
+            let lpn = Lpn(*next);
+            *next = if *next + 1 == units { 0 } else { *next + 1 };
+            Operation::Write(lpn)
+        }
+        Pattern::RandWrite => Operation::Write(any()),
+        Pattern::RandRead => Operation::Read(any()),
+        Pattern::Mixed => {
+            let lpn = any();
+            let is_read = random.random_range(0..100) < MIXED_READ_PERCENT;
+            if is_read { Operation::Read(lpn) } else { Operation::Write(lpn) }
+        }
+    }
+}
+
 /// A host that does nothing but drive the device.
 struct Host {
     device: Device,
@@ -246,8 +272,8 @@ impl Host {
         let mut left = operations;
         while left > 0 {
             let step = left.min(OPERATIONS_PER_STEP);
-            for _ in 0..step {
-                self.operation(pattern)?;
+            for first in (0..step).step_by(SOURCE_UNITS) {
+                self.batch(pattern, (step - first).min(SOURCE_UNITS as u64) as usize)?;
             }
             left -= step;
             bar.advance(step)?;
@@ -255,41 +281,27 @@ impl Host {
         Ok(())
     }
 
-    #[inline]
-    fn operation(&mut self, pattern: Pattern) -> Result<(), LabError> {
-        match pattern {
-            Pattern::SeqWrite => {
-                let lpn = Lpn(self.next);
-                self.next = if self.next + 1 == self.units { 0 } else { self.next + 1 };
-                self.write(lpn)
-            }
-            Pattern::RandWrite => {
-                let lpn = self.any();
-                self.write(lpn)
-            }
-            Pattern::RandRead => {
-                let lpn = self.any();
-                self.read(lpn)
-            }
-            Pattern::Mixed => {
-                let lpn = self.any();
-                if self.random.random_range(0..100) < MIXED_READ_PERCENT {
-                    self.read(lpn)
-                } else {
-                    self.write(lpn)
-                }
+    /// So many operations, at most as many as there are buffers. All buffers are stamped first: a copy of what was just
+    /// stored would wait until the processor is done with whatever was stored before it.
+    fn batch(&mut self, pattern: Pattern, operations: usize) -> Result<(), LabError> {
+        let mut drawn = [Operation::Read(Lpn(0)); SOURCE_UNITS];
+        for (operation, buffer) in drawn[..operations].iter_mut().zip(self.source.chunks_mut(UNIT_BYTES)) {
+            *operation = draw(pattern, &mut self.random, self.units, &mut self.next);
+            if let Operation::Write(lpn) = operation {
+                buffer[..8].copy_from_slice(&u64::from(lpn.0).to_le_bytes());
             }
         }
+        for (index, operation) in drawn[..operations].iter().enumerate() {
+            match *operation {
+                Operation::Read(lpn) => self.read(lpn)?,
+                Operation::Write(lpn) => self.write(lpn, index)?,
+            }
+        }
+        Ok(())
     }
 
-    fn any(&mut self) -> Lpn {
-        Lpn(self.random.random_range(0..self.units))
-    }
-
-    fn write(&mut self, lpn: Lpn) -> Result<(), LabError> {
-        let at = (lpn.0 as usize % SOURCE_UNITS) * UNIT_BYTES;
-        let data = &mut self.source[at..at + UNIT_BYTES];
-        data[..8].copy_from_slice(&u64::from(lpn.0).to_le_bytes());
+    fn write(&mut self, lpn: Lpn, buffer: usize) -> Result<(), LabError> {
+        let data = &self.source[buffer * UNIT_BYTES..][..UNIT_BYTES];
         let issue_ns = self.queue.issue_ns();
         let completion = self.device.submit(Command::Write { lpn, data, fua: false }, issue_ns)?;
         self.completed(issue_ns, completion.done_ns);

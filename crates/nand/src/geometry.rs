@@ -17,6 +17,12 @@ pub const MAX_UNITS_PER_PAGE: usize = 4;
 /// The spare area of one unit.
 pub type UnitSpare = [u8; UNIT_SPARE_BYTES];
 
+/// Bytes of each end of a spare area. A spare area with nothing but zeros between its ends takes half the memory.
+pub const SPARE_END_BYTES: usize = 32;
+
+/// The first and the last bytes of a spare area.
+pub type SpareEnds = [u8; 2 * SPARE_END_BYTES];
+
 /// Nanoseconds, as points in device time and as durations.
 pub type Nanoseconds = u64;
 

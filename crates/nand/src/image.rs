@@ -25,7 +25,7 @@ use std::fs::File;
 use std::sync::Arc;
 
 use crate::error::NandError;
-use crate::geometry::{BlockId, PageId, UnitSpare};
+use crate::geometry::{BlockId, PageId, SpareEnds, UnitSpare};
 use crate::nand::{Block, PageState};
 use crate::slots::Slot;
 
@@ -87,13 +87,13 @@ pub(crate) trait Image: Send + Sync {
     fn spoil_page(&mut self, page: PageId) -> Result<(), NandError>;
     /// Reads spare areas of a programmed page from its unit `first` on.
     fn read_spares(&self, page: PageId, first: usize, spares: &mut [UnitSpare]) -> Result<(), NandError>;
-    /// The spare areas of a block's units, perhaps fetched into `scratch`; what is there for pages that are not
-    /// programmed is undefined, and none need be there if no page of the block is.
-    fn block_spares<'a>(
+    /// The ends of the spare areas of a block's units, perhaps fetched into `scratch`; what is there for pages that are
+    /// not programmed is undefined, and none need be there if no page of the block is.
+    fn block_spare_ends<'a>(
         &'a self,
         block: BlockId,
-        scratch: &'a mut Vec<UnitSpare>,
-    ) -> Result<&'a [UnitSpare], NandError>;
+        scratch: &'a mut Vec<SpareEnds>,
+    ) -> Result<&'a [SpareEnds], NandError>;
 
     /// Stores a block's record. With a new erase count its page records are void.
     fn write_block(&mut self, block: BlockId, record: &Block) -> Result<(), NandError>;

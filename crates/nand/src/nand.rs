@@ -315,14 +315,28 @@ impl Nand {
 
     /// Copies a unit into a free buffer of the controller's DRAM.
     pub fn stage(&mut self, data: &[u8]) -> Result<Slot, NandError> {
-        assert_eq!(data.len(), UNIT_BYTES, "a unit has 4096 bytes");
-        self.powered()?;
-        let slot = self.slots.take()?;
-        if let Err(error) = self.image.write_slot(slot, data) {
-            self.slots.release(slot);
-            return Err(error);
+        let slot = self.reserve()?;
+        match self.fill(slot, data) {
+            Ok(()) => Ok(slot),
+            Err(error) => {
+                self.slots.release(slot);
+                Err(error)
+            }
         }
-        Ok(slot)
+    }
+
+    /// Takes a free buffer of the controller's DRAM. It is to be filled, or given up, before anything else is done
+    /// with it.
+    pub fn reserve(&mut self) -> Result<Slot, NandError> {
+        self.powered()?;
+        self.slots.take()
+    }
+
+    /// Copies a unit into a buffer that was reserved. If that fails it is still the caller's.
+    pub fn fill(&mut self, slot: Slot, data: &[u8]) -> Result<(), NandError> {
+        assert_eq!(data.len(), UNIT_BYTES, "a unit has 4096 bytes");
+        self.slots.assert_used(slot);
+        self.image.write_slot(slot, data)
     }
 
     /// Gives a buffer up that was not programmed.

@@ -5,7 +5,7 @@
 
 use crate::error::NandError;
 use crate::geometry::{
-    BlockId, MAX_UNITS_PER_PAGE, Nanoseconds, PageId, Ppn, UNIT_BYTES, UNIT_SPARE_BYTES, UnitSpare,
+    BlockId, MAX_UNITS_PER_PAGE, Nanoseconds, PageId, Ppn, SpareEnds, UNIT_BYTES, UNIT_SPARE_BYTES, UnitSpare,
 };
 use crate::image::{PageRecord, SavedRecords};
 use crate::nand::{Block, MOVED, Nand, PageState};
@@ -69,11 +69,13 @@ impl Nand {
         if !self.power.goes_next() && self.faults.program_fails() {
             return self.fail_program(page, block, earliest_ns);
         }
-        let mut moved = [[0; UNIT_SPARE_BYTES]; MAX_UNITS_PER_PAGE];
-        let spares = self.move_spares(sources, spares, &mut moved)?;
         let gathered = self.gather(sources)?;
         let slots = &gathered.slots[..sources.len()];
-        if let Err(error) = self.write_record(page, block, PageState::Programmed, slots, spares) {
+        let mut moved = [[0; UNIT_SPARE_BYTES]; MAX_UNITS_PER_PAGE];
+        let recorded = self
+            .move_spares(sources, spares, &mut moved)
+            .and_then(|spares| self.write_record(page, block, PageState::Programmed, slots, spares));
+        if let Err(error) = recorded {
             self.give_back(&gathered);
             return Err(error);
         }
@@ -102,7 +104,8 @@ impl Nand {
         );
     }
 
-    /// The spare areas to program: those given, unless some units bring their own, which are put into `moved`.
+    /// The spare areas to program: those given, unless some units bring their own, which are put into `moved`. All can be
+    /// read, since their data were gathered.
     #[inline]
     fn move_spares<'a>(
         &self,
@@ -116,7 +119,7 @@ impl Nand {
         for (index, source) in sources.iter().enumerate() {
             match *source {
                 Source::Move { from, head } => {
-                    self.read_spare(from, &mut moved[index])?;
+                    self.read_gathered_spare(from, &mut moved[index])?;
                     moved[index][..head.len()].copy_from_slice(&head);
                 }
                 _ => moved[index] = given[index],
@@ -306,27 +309,41 @@ impl Nand {
     #[inline]
     fn read_spare(&self, ppn: Ppn, spare: &mut UnitSpare) -> Result<(), NandError> {
         self.check_readable(ppn)?;
+        self.read_gathered_spare(ppn, spare)
+    }
+
+    #[inline]
+    fn read_gathered_spare(&self, ppn: Ppn, spare: &mut UnitSpare) -> Result<(), NandError> {
         let page = self.geometry.page_of(ppn);
         let first = ppn.index() - self.units_of(page).start;
         self.image.read_spares(page, first, std::slice::from_mut(spare))
     }
 
     /// The spare areas of all units of a block that can be read, at no time: for firmware that moves the block
-    /// anyway. `scratch` is for images that must fetch them.
-    pub fn block_spares<'a>(
+    /// anyway.
+    pub fn block_spares(&self, block: BlockId) -> impl Iterator<Item = Result<UnitSpare, NandError>> + '_ {
+        let programmed = self.pages_of(block).map(|page| PageId(page as u32));
+        let programmed = programmed.filter(|page| self.page_state(*page) == PageState::Programmed);
+        let units = programmed.flat_map(|page| self.units_of(page));
+        units.map(|unit| self.spare(Ppn(unit as u32)))
+    }
+
+    /// The ends of those spare areas, for firmware that need not see more of most of them. `scratch` is for images that
+    /// must fetch them.
+    pub fn block_spare_ends<'a>(
         &'a self,
         block: BlockId,
-        scratch: &'a mut Vec<UnitSpare>,
-    ) -> Result<impl Iterator<Item = (Ppn, &'a UnitSpare)>, NandError> {
+        scratch: &'a mut Vec<SpareEnds>,
+    ) -> Result<impl Iterator<Item = (Ppn, &'a SpareEnds)>, NandError> {
         self.powered()?;
         let first = self.geometry.first_unit(block);
         let units = self.geometry.units_per_page() as usize;
-        let spares = self.image.block_spares(block, scratch)?;
-        let pages = spares.chunks(units).zip(&self.page_states[self.pages_of(block)]).enumerate();
+        let ends = self.image.block_spare_ends(block, scratch)?;
+        let pages = ends.chunks(units).zip(&self.page_states[self.pages_of(block)]).enumerate();
         let readable = pages.filter(|(_, (_, state))| **state == PageState::Programmed as u8);
-        Ok(readable.flat_map(move |(page, (spares, _))| {
+        Ok(readable.flat_map(move |(page, (ends, _))| {
             let first = Ppn(first.0 + (page * units) as u32);
-            spares.iter().enumerate().map(move |(unit, spare)| (Ppn(first.0 + unit as u32), spare))
+            ends.iter().enumerate().map(move |(unit, ends)| (Ppn(first.0 + unit as u32), ends))
         }))
     }
 
@@ -395,6 +412,7 @@ impl Nand {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::geometry::SPARE_END_BYTES;
     use crate::test_support::{data, nand, program, read_tag, spare};
 
     #[test]
@@ -544,11 +562,21 @@ mod tests {
             program(&mut nand, page, [10 + u64::from(page), 20 + u64::from(page)], 0);
         });
         nand.mark_uncorrectable(PageId(1)).unwrap();
-        let mut scratch = vec![spare(99); 3];
-        let found = |nand: &Nand, block, scratch: &mut Vec<UnitSpare>| -> Vec<(u32, UnitSpare)> {
-            nand.block_spares(block, scratch).unwrap().map(|(ppn, spare)| (ppn.0, *spare)).collect()
+        let spares: Vec<UnitSpare> = nand.block_spares(BlockId(0)).map(Result::unwrap).collect();
+        assert_eq!(spares, [spare(10), spare(20), spare(12), spare(22)]);
+        assert_eq!(nand.block_spares(BlockId(3)).count(), 0);
+        let mut scratch = vec![[99; 2 * SPARE_END_BYTES]; 3];
+        let found = |nand: &Nand, block, scratch: &mut Vec<SpareEnds>| -> Vec<(u32, SpareEnds)> {
+            nand.block_spare_ends(block, scratch).unwrap().map(|(ppn, ends)| (ppn.0, *ends)).collect()
         };
-        let expected = [(0, spare(10)), (1, spare(20)), (4, spare(12)), (5, spare(22))];
+        let ends = |tag| {
+            let spare = spare(tag);
+            let mut ends = [0; 2 * SPARE_END_BYTES];
+            ends[..SPARE_END_BYTES].copy_from_slice(&spare[..SPARE_END_BYTES]);
+            ends[SPARE_END_BYTES..].copy_from_slice(&spare[UNIT_SPARE_BYTES - SPARE_END_BYTES..]);
+            ends
+        };
+        let expected = [(0, ends(10)), (1, ends(20)), (4, ends(12)), (5, ends(22))];
         assert_eq!(found(&nand, BlockId(0), &mut scratch), expected);
         assert_eq!(found(&nand, BlockId(3), &mut scratch), []);
     }

@@ -21,7 +21,9 @@ use super::store::Store;
 use super::tally::{self, BlockSum, Sums, TALLY_AT, Tally};
 use super::{Access, Image, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES, PageRecord, SavedRecords};
 use crate::error::NandError;
-use crate::geometry::{BlockId, Geometry, MAX_UNITS_PER_PAGE, PageId, UNIT_SPARE_BYTES, UnitSpare};
+use crate::geometry::{
+    BlockId, Geometry, MAX_UNITS_PER_PAGE, PageId, SPARE_END_BYTES, SpareEnds, UNIT_SPARE_BYTES, UnitSpare,
+};
 use crate::nand::Block;
 use crate::slots::Slot;
 use crate::time::Timing;
@@ -404,21 +406,23 @@ impl Image for FileImage {
         self.read(spares.as_flattened_mut(), self.layout.page_at(page) + start, "read spare areas")
     }
 
-    fn block_spares<'a>(
+    fn block_spare_ends<'a>(
         &'a self,
         block: BlockId,
-        spares: &'a mut Vec<UnitSpare>,
-    ) -> Result<&'a [UnitSpare], NandError> {
+        ends: &'a mut Vec<SpareEnds>,
+    ) -> Result<&'a [SpareEnds], NandError> {
         let units = self.geometry.units_per_page() as usize;
         let pages = self.geometry.pages_per_block;
-        spares.resize(pages as usize * units, [0; UNIT_SPARE_BYTES]);
+        ends.resize(pages as usize * units, [0; 2 * SPARE_END_BYTES]);
         self.visit_pages(block, pages, |index, record| {
-            let start = index as usize * units;
-            let stored = &record[size_of::<PageHead>()..];
-            spares[start..start + units].as_flattened_mut().copy_from_slice(stored);
+            let (spares, _) = record[size_of::<PageHead>()..].as_chunks::<UNIT_SPARE_BYTES>();
+            for (to, spare) in ends[index as usize * units..].iter_mut().zip(spares) {
+                to[..SPARE_END_BYTES].copy_from_slice(&spare[..SPARE_END_BYTES]);
+                to[SPARE_END_BYTES..].copy_from_slice(&spare[UNIT_SPARE_BYTES - SPARE_END_BYTES..]);
+            }
             Ok(())
         })?;
-        Ok(spares)
+        Ok(ends)
     }
 
     fn write_block(&mut self, block: BlockId, record: &Block) -> Result<(), NandError> {

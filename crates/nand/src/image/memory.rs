@@ -5,13 +5,17 @@ use super::{Image, MAX_PROTECTED_BYTES, PageRecord, SavedRecords};
 use memmap2::MmapMut;
 
 use crate::error::NandError;
-use crate::geometry::{BlockId, Geometry, PageId, UNIT_BYTES, UNIT_SPARE_BYTES, UnitSpare};
+use crate::geometry::{BlockId, Geometry, PageId, SpareEnds, UNIT_BYTES, UnitSpare};
 use crate::nand::Block;
 use crate::slots::Slot;
 
 /// Slots of one chunk of the arena. The host gives zeroed memory as it is touched, in huge pages where it has them:
 /// random units in an arena of gigabytes otherwise cost a miss of the address translation each.
 const CHUNK_SLOTS: usize = 1 << 14;
+
+/// A unit is read in parts of so many bytes. A copy of a whole unit may be one instruction, and no processor begins what
+/// comes after that before it is done; so a read and the misses of the next one would not overlap.
+const READ_BYTES: usize = 1024;
 
 /// An image in memory.
 pub(crate) struct MemoryImage {
@@ -32,10 +36,7 @@ impl MemoryImage {
             chunks: Vec::new(),
             written_slots: 0,
             spares: vec![None; geometry.blocks() as usize],
-            buffers: SpareBuffers::new(
-                geometry.blocks() as usize,
-                geometry.units_per_block() as usize * UNIT_SPARE_BYTES,
-            ),
+            buffers: SpareBuffers::new(geometry.blocks() as usize, geometry.units_per_block() as usize),
             protected: Vec::new(),
         }
     }
@@ -53,17 +54,12 @@ impl MemoryImage {
         (slot.index() / CHUNK_SLOTS, start..start + UNIT_BYTES)
     }
 
-    /// The spare areas of a block; none if no page of it is programmed.
+    /// The block of a page, and which of its units is the first in the page.
     #[inline]
-    fn spares_of(&self, block: BlockId) -> &[u8] {
-        self.spares[block.index()].map_or(&[], |buffer| self.buffers.get(buffer))
-    }
-
-    /// The block of a page, and where its spare areas start in those of the block.
     fn in_block(&self, page: PageId) -> (BlockId, usize) {
         let block = self.geometry.block_of(page);
         let index = page.0 - self.geometry.page(block, 0).0;
-        (block, (index * self.geometry.units_per_page()) as usize * UNIT_SPARE_BYTES)
+        (block, (index * self.geometry.units_per_page()) as usize)
     }
 }
 
@@ -85,15 +81,19 @@ impl Image for MemoryImage {
 
     fn read_slot(&self, slot: Slot, data: &mut [u8]) -> Result<(), NandError> {
         let (chunk, range) = Self::in_chunk(slot);
-        data.copy_from_slice(&self.chunks[chunk][range]);
+        let parts = self.chunks[chunk][range].chunks_exact(READ_BYTES);
+        for (to, from) in data.chunks_exact_mut(READ_BYTES).zip(parts) {
+            std::hint::black_box(to).copy_from_slice(from);
+        }
         Ok(())
     }
 
     fn write_page(&mut self, page: PageId, record: &PageRecord) -> Result<(), NandError> {
-        let (block, start) = self.in_block(page);
+        let (block, first) = self.in_block(page);
         let buffer = *self.spares[block.index()].get_or_insert_with(|| self.buffers.take());
-        let bytes = record.spares.as_flattened();
-        self.buffers.get_mut(buffer)[start..start + bytes.len()].copy_from_slice(bytes);
+        for (unit, spare) in (first..).zip(record.spares) {
+            self.buffers.write(buffer, unit, spare);
+        }
         Ok(())
     }
 
@@ -107,20 +107,19 @@ impl Image for MemoryImage {
 
     fn read_spares(&self, page: PageId, first: usize, spares: &mut [UnitSpare]) -> Result<(), NandError> {
         let (block, start) = self.in_block(page);
-        let start = start + first * UNIT_SPARE_BYTES;
-        let bytes = spares.as_flattened_mut();
-        bytes.copy_from_slice(&self.spares_of(block)[start..start + bytes.len()]);
+        let buffer = self.spares[block.index()].expect("a programmed page has spare areas");
+        for (unit, spare) in (start + first..).zip(spares) {
+            self.buffers.read(buffer, unit, spare);
+        }
         Ok(())
     }
 
-    fn block_spares<'a>(
+    fn block_spare_ends<'a>(
         &'a self,
         block: BlockId,
-        _scratch: &'a mut Vec<UnitSpare>,
-    ) -> Result<&'a [UnitSpare], NandError> {
-        let (spares, rest) = self.spares_of(block).as_chunks();
-        debug_assert!(rest.is_empty(), "a block has whole spare areas");
-        Ok(spares)
+        _scratch: &'a mut Vec<SpareEnds>,
+    ) -> Result<&'a [SpareEnds], NandError> {
+        Ok(self.spares[block.index()].map_or(&[], |buffer| self.buffers.ends(buffer)))
     }
 
     fn write_block(&mut self, _block: BlockId, _record: &Block) -> Result<(), NandError> {
