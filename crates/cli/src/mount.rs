@@ -62,6 +62,11 @@ pub struct MountOptions {
     #[arg(long)]
     pub no_remap_duplicates: bool,
 
+    /// After a power cut each write of whole blocks of 4 KiB is there as a whole or not at all, so that databases need not
+    /// guard against torn pages
+    #[arg(long)]
+    pub atomic_writes: bool,
+
     /// Threads that take the kernel's requests [default: one for each processor, 2 to 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub threads: Option<u16>,
@@ -85,6 +90,7 @@ pub fn run(options: &MountOptions) -> Result<(), Failure> {
         folder: options.folder.clone(),
         pacing: options.time,
         threads: options.threads.map_or_else(default_threads, usize::from),
+        atomic_writes: options.atomic_writes,
     };
     // What can be refused before a drive is made or recovered is.
     mount_options.check()?;

@@ -3,7 +3,8 @@
 //!
 //! Clients insert numbered rows, each with an update of a counter in the same transaction, and remember the last
 //! number that was acknowledged. Power goes at a random flash operation. After recovery the rows of each client must
-//! run from 1 without a gap to that number at least, and the counter must agree with the last row.
+//! run from 1 without a gap to that number at least, and the counter must agree with the last row. Each server does it
+//! twice: as it comes, guarded against torn pages, and without its guard on a mount with atomic writes.
 //!
 //! Needs mariadb-server, postgresql and /dev/fuse, hence the feature:
 //! `cargo test --release -p tantalum-cli --features e2e --test servers_survive_power_cuts`.
@@ -53,18 +54,27 @@ trait Server {
     fn abandon(self: Box<Self>);
 }
 
-/// How a server is made and started.
-struct Kind {
-    install: fn(&Path),
-    start: fn(&Path, &Path) -> Box<dyn Server>,
-    make_schema: fn(&Path, &Path),
+/// Who sees to it that no page of a database is torn.
+#[derive(Clone, Copy, PartialEq)]
+enum TornPages {
+    /// The server: doublewrite, full-page writes.
+    Server,
+    /// The mount.
+    Mount,
 }
 
-fn mariadb_options() -> MariaDbOptions {
+/// How a server is made and started.
+struct Kind {
+    install: fn(&Path, TornPages),
+    start: fn(&Path, &Path, TornPages) -> Box<dyn Server>,
+    make_schema: fn(&Path, &Path, TornPages),
+}
+
+fn mariadb_options(torn_pages: TornPages) -> MariaDbOptions {
     MariaDbOptions {
         page_bytes: 16_384,
         buffer_bytes: 8 << 20,
-        doublewrite: true,
+        doublewrite: torn_pages == TornPages::Server,
         log_folder: None,
         durable: true,
     }
@@ -137,10 +147,12 @@ impl Connection for postgres::Client {
 }
 
 const MARIADB: Kind = Kind {
-    install: |data| MariaDb::install(data, &mariadb_options()).unwrap(),
-    start: |data, beside| Box::new(OnMariaDb(MariaDb::start(data, beside, &mariadb_options()).unwrap())),
-    make_schema: |data, beside| {
-        let server = MariaDb::start(data, beside, &mariadb_options()).unwrap();
+    install: |data, torn_pages| MariaDb::install(data, &mariadb_options(torn_pages)).unwrap(),
+    start: |data, beside, torn_pages| {
+        Box::new(OnMariaDb(MariaDb::start(data, beside, &mariadb_options(torn_pages)).unwrap()))
+    },
+    make_schema: |data, beside, torn_pages| {
+        let server = MariaDb::start(data, beside, &mariadb_options(torn_pages)).unwrap();
         let mut connection = server.connect(None).unwrap();
         connection.query_drop("CREATE DATABASE test").unwrap();
         connection.query_drop("USE test").unwrap();
@@ -153,17 +165,18 @@ const MARIADB: Kind = Kind {
     },
 };
 
-fn postgresql_options() -> PostgresqlOptions {
-    PostgresqlOptions { buffer_bytes: 4 << 20, full_page_writes: true, checkpoint_seconds: 30 }
+fn postgresql_options(torn_pages: TornPages) -> PostgresqlOptions {
+    let full_page_writes = torn_pages == TornPages::Server;
+    PostgresqlOptions { buffer_bytes: 4 << 20, full_page_writes, checkpoint_seconds: 30 }
 }
 
 const POSTGRESQL: Kind = Kind {
-    install: |data| Postgresql::install(data).unwrap(),
-    start: |data, beside| {
-        Box::new(OnPostgresql(Postgresql::start(data, beside, &postgresql_options()).unwrap()))
+    install: |data, _| Postgresql::install(data).unwrap(),
+    start: |data, beside, torn_pages| {
+        Box::new(OnPostgresql(Postgresql::start(data, beside, &postgresql_options(torn_pages)).unwrap()))
     },
-    make_schema: |data, beside| {
-        let server = Postgresql::start(data, beside, &postgresql_options()).unwrap();
+    make_schema: |data, beside, torn_pages| {
+        let server = Postgresql::start(data, beside, &postgresql_options(torn_pages)).unwrap();
         let mut connection = server.connect("postgres").unwrap();
         SCHEMA.iter().for_each(|table| connection.batch_execute(table).unwrap());
         for client in 0..CLIENTS {
@@ -179,7 +192,7 @@ fn number_from(variable: &str, default: u64) -> u64 {
 }
 
 /// Lives of one server on one drive, each ended by a power cut.
-fn survives(kind: &Kind) {
+fn survives(kind: &Kind, torn_pages: TornPages) {
     let (cuts, seed) = (number_from("TANTALUM_CUTS", 5), number_from("TANTALUM_SEED", 1));
     println!("{cuts} power cuts, seed {seed}");
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
@@ -192,23 +205,23 @@ fn survives(kind: &Kind) {
     let now_ns = device.time_ns();
     device.shutdown(now_ns).unwrap();
 
-    let mount = mounted(&folder, &image);
+    let mount = mounted(&folder, &image, torn_pages);
     let data = mount.folder().join("data");
-    (kind.install)(&data);
-    (kind.make_schema)(&data, folder.folder());
+    (kind.install)(&data, torn_pages);
+    (kind.make_schema)(&data, folder.folder(), torn_pages);
     mount.unmount().unwrap();
 
     let acknowledged: Vec<AtomicU64> = (0..CLIENTS).map(|_| AtomicU64::new(0)).collect();
     for cut in 1..=cuts {
-        let mount = mounted(&folder, &image);
-        let server = (kind.start)(&data, folder.folder());
+        let mount = mounted(&folder, &image, torn_pages);
+        let server = (kind.start)(&data, folder.folder(), torn_pages);
         verify(server.as_ref(), &acknowledged, cut);
         let operations = random.random_range(1..=MOST_OPERATIONS);
         live(server, &mount, &acknowledged, (operations, random.random()));
         mount.unmount().unwrap();
     }
-    let mount = mounted(&folder, &image);
-    let server = (kind.start)(&data, folder.folder());
+    let mount = mounted(&folder, &image, torn_pages);
+    let server = (kind.start)(&data, folder.folder(), torn_pages);
     verify(server.as_ref(), &acknowledged, cuts + 1);
     server.abandon();
     mount.unmount().unwrap();
@@ -217,8 +230,9 @@ fn survives(kind: &Kind) {
     assert!(commits > cuts, "the servers hardly did anything: {commits} commits");
 }
 
-fn mounted(folder: &PlainFolder, image: &Path) -> Mount {
-    let options = MountOptions { real_time: false, remap_duplicates: true };
+fn mounted(folder: &PlainFolder, image: &Path, torn_pages: TornPages) -> Mount {
+    let atomic_writes = torn_pages == TornPages::Mount;
+    let options = MountOptions { real_time: false, remap_duplicates: true, atomic_writes };
     let program = PathBuf::from(env!("CARGO_BIN_EXE_tantalum"));
     Mount::new(&program, image, &folder.folder().join("mount"), options).unwrap()
 }
@@ -276,10 +290,20 @@ fn verify(server: &dyn Server, acknowledged: &[AtomicU64], cut: u64) {
 
 #[test]
 fn mariadb_has_every_acknowledged_commit() {
-    survives(&MARIADB);
+    survives(&MARIADB, TornPages::Server);
+}
+
+#[test]
+fn mariadb_without_doublewrite_has_every_acknowledged_commit_on_atomic_writes() {
+    survives(&MARIADB, TornPages::Mount);
 }
 
 #[test]
 fn postgresql_has_every_acknowledged_commit() {
-    survives(&POSTGRESQL);
+    survives(&POSTGRESQL, TornPages::Server);
+}
+
+#[test]
+fn postgresql_without_full_page_writes_has_every_acknowledged_commit_on_atomic_writes() {
+    survives(&POSTGRESQL, TornPages::Mount);
 }

@@ -26,6 +26,8 @@ pub(crate) struct Host {
     pub volume: Volume,
     pub known: Known,
     pub handles: Handles,
+    /// Whether each write of whole units is all or nothing.
+    pub atomic_writes: bool,
 }
 
 /// Who asks.
@@ -49,7 +51,7 @@ impl Caller {
 }
 
 impl Host {
-    pub fn new(volume: Volume) -> Host {
-        Host { volume, known: Known::default(), handles: Handles::default() }
+    pub fn new(volume: Volume, atomic_writes: bool) -> Host {
+        Host { volume, known: Known::default(), handles: Handles::default(), atomic_writes }
     }
 }

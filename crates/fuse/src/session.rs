@@ -38,6 +38,8 @@ pub struct Options {
     pub pacing: Pacing,
     /// Threads that take requests.
     pub threads: usize,
+    /// Whether each write of whole units is all or nothing if power goes; then nothing is cached by the kernel.
+    pub atomic_writes: bool,
 }
 
 /// Why a volume could not be mounted, or its image not be closed.
@@ -144,7 +146,7 @@ impl Mounted {
         let from_ns = volume.device().time_ns();
         let system = |error| MountError::System { folder: options.folder.clone(), error };
         let pace = Pace::new(options.pacing, from_ns).map_err(system)?;
-        let front = Arc::new(Front::new(Host::new(volume), pace));
+        let front = Arc::new(Front::new(Host::new(volume, options.atomic_writes), pace));
         let mounted = mount(&front, options);
         if mounted.is_err()
             && let Some(host) = front.take()

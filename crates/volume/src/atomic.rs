@@ -55,6 +55,42 @@ impl Volume {
         Ok(())
     }
 
+    /// Writes whole units and waits for the drive: after a power cut all of them read as `data`, or all as before. More
+    /// than [`Volume::atomic_units_limit`] of them are several such writes. What the page cache has of them is replaced.
+    pub fn write_whole(&mut self, file: FileId, offset: u64, data: &[u8]) -> Result<(), VolumeError> {
+        let most = self.atomic_units_limit() as usize * UNIT_BYTES;
+        let offsets = (offset..).step_by(most);
+        offsets
+            .zip(data.chunks(most))
+            .try_for_each(|(offset, part)| self.write_part_whole(file, offset, part))
+    }
+
+    fn write_part_whole(&mut self, file: FileId, offset: u64, data: &[u8]) -> Result<(), VolumeError> {
+        self.drive.check()?;
+        self.content_file(file)?;
+        let (first, end) = check_units(offset, data)?;
+        let end_bytes = offset + data.len() as u64;
+        let known = self.file(file)?;
+        // the drive knows where all of them are: its map is the only thing that changes
+        let is_in_place = !known.dirty
+            && known.stored.is_some()
+            && end_bytes <= known.inode.size
+            && known.inode.extents.gap(first, end).is_none();
+        if !is_in_place {
+            let new_size = (end_bytes > known.inode.size).then_some(end_bytes);
+            return self.write_atomic(file, &[(first.into(), data)], new_size);
+        }
+        if end - first == 1 {
+            return self.write_direct(file, offset, data);
+        }
+        self.file_mut(file)?.touched = true;
+        let writes = [(first.into(), data)];
+        let batch = self.place_writes(file, &writes)?;
+        self.drive.submit(Command::WriteAtomic { writes: &batch })?;
+        self.cache.remove_units(file, first..end);
+        Ok(())
+    }
+
     /// Tells what the drive now holds of a unit, after it was written or shared past the volume.
     ///
     /// # Panics

@@ -15,7 +15,9 @@
 //! - **V4** Metadata never precede the data that they show: data, flush, inode.
 //! - **V5** [`Volume::write_atomic`] and a transaction's commit take effect with the metadata they change, or not
 //!   at all, and are durable when they return.
-//! - **V6** [`Volume::commit_ranges`] and [`Volume::exchange_ranges`] take effect for all of their ranges, or not at all,
+//! - **V6** What one [`Volume::write_whole`] writes is seen as a whole after a power cut or a crash, or not at all; more
+//!   than a batch takes are several such writes.
+//! - **V7** [`Volume::commit_ranges`] and [`Volume::exchange_ranges`] take effect for all of their ranges, or not at all,
 //!   and are durable when they return.
 //!
 //! Without a sync, a file may show any mix of old and new units after a crash, as files do elsewhere.

@@ -35,7 +35,10 @@ impl Host {
         if ends_privileges {
             self.end_privileges(file)?;
         }
-        if flags.0 & libc::O_DIRECT != 0 && is_whole_units(offset, data.len()) {
+        let is_whole = is_whole_units(offset, data.len());
+        if self.atomic_writes && is_whole {
+            self.volume.write_whole(file, offset, data)?;
+        } else if flags.0 & libc::O_DIRECT != 0 && is_whole {
             self.volume.write_direct(file, offset, data)?;
         } else {
             self.volume.write(file, offset, data)?;

@@ -131,11 +131,12 @@ impl Host {
         Ok(self.volume.rename_in(folder, name, new_folder, new_name, mode, now())?)
     }
 
-    /// `O_DIRECT` passes the kernel's cache by, and then writes of several threads go in parallel. Without it what
-    /// the kernel has cached stays good: nobody else changes the file.
+    /// `O_DIRECT` passes the kernel's cache by, and then writes of several threads go in parallel. So do all files if a
+    /// write is to be all or nothing: the kernel would write its cache back in parts of its own. Without that what the
+    /// kernel has cached stays good: nobody else changes the file.
     pub fn open(&mut self, inode: INodeNo, flags: OpenFlags) -> Outcome<(fuser::FileHandle, FopenFlags)> {
         let handle = self.handles.open(file_of(inode)?, flags);
-        let is_direct = flags.0 & libc::O_DIRECT != 0;
+        let is_direct = self.atomic_writes || flags.0 & libc::O_DIRECT != 0;
         let how = match is_direct {
             true => FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES,
             false => FopenFlags::FOPEN_KEEP_CACHE,

@@ -126,8 +126,11 @@ impl<'a> Rig<'a> {
         data: &std::path::Path,
         case: Case,
     ) -> Result<CaseResult, LabError> {
-        let options =
-            MountOptions { real_time: true, remap_duplicates: case.doublewrite == Doublewrite::Remapped };
+        let options = MountOptions {
+            real_time: true,
+            remap_duplicates: case.doublewrite == Doublewrite::Remapped,
+            atomic_writes: false,
+        };
         let mount = Mount::new(self.run.program, image, &self.folder.folder().join("mount"), options)?;
         let mounted = mount.folder().join("data");
         copy_tree(data, &mounted)?;

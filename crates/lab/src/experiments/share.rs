@@ -10,6 +10,7 @@ use super::linkbench_rig::{Case, CaseResult, Doublewrite, Rig, Size};
 use super::outcome::{Claim, Figures, Outcome, Row, Span, Time, drive_of};
 use crate::error::LabError;
 use crate::latency::LatencyMs;
+use crate::servers::LEAST_BUFFER_BYTES;
 use crate::workloads::linkbench;
 
 /// The paper's set-up: 4 GB of drive, 1.5 GB of database, 16 clients, 10,000 operations each after a warm-up of 300 s.
@@ -38,7 +39,7 @@ type Cases = Vec<(String, u32, u64)>;
 fn by_page_size(run: &Run<'_>) -> Cases {
     [4096, 8192, 16_384]
         .into_iter()
-        .map(|page| (format!("{} KiB", page >> 10), page, run.scaled(BUFFER_BYTES, 0)))
+        .map(|page| (format!("{} KiB", page >> 10), page, run.scaled(BUFFER_BYTES, LEAST_BUFFER_BYTES)))
         .collect()
 }
 

@@ -115,7 +115,7 @@ fn measure(
     page_bytes: u32,
     warehouses: u64,
 ) -> Result<f64, LabError> {
-    let mount_options = MountOptions { real_time: true, remap_duplicates: false };
+    let mount_options = MountOptions { real_time: true, remap_duplicates: false, atomic_writes: false };
     let mount = Mount::new(run.program, image, &folder.folder().join("mount"), mount_options)?;
     let data = mount.folder().join("data");
     copy_tree(&loaded(folder, page_bytes), &data)?;

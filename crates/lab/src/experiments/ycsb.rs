@@ -55,7 +55,7 @@ pub(super) fn run(run: &Run<'_>) -> Result<Outcome, LabError> {
     for (name, remap_duplicates) in LINES {
         let image = folder.folder().join("drive.img");
         fs::copy(&aged, &image).map_err(LabError::file(&image))?;
-        let options = MountOptions { real_time: true, remap_duplicates };
+        let options = MountOptions { real_time: true, remap_duplicates, atomic_writes: false };
         let mount = Mount::new(run.program, &image, &folder.folder().join("mount"), options)?;
         let data = mount.folder().join("data");
         copy_tree(&loaded, &data)?;

@@ -22,8 +22,11 @@ const INSTALLER: &str = "mariadb-install-db";
 /// How long a server that lost its drive may take to notice.
 const ABANDONED_WITHIN: Duration = Duration::from_secs(1);
 
-/// The smallest buffer pool that MariaDB takes.
-pub(crate) const LEAST_BUFFER_BYTES: u64 = 5 << 20;
+/// The smallest buffer pool that MariaDB takes, with pages of at most 16 KiB.
+pub(crate) const LEAST_BUFFER_BYTES: u64 = 6 << 20;
+
+/// The same for pages of less.
+const LEAST_BUFFER_OF_SMALL_PAGES: u64 = 5 << 20;
 
 /// What differs between experiments.
 #[derive(Clone, Debug)]
@@ -136,7 +139,8 @@ fn arguments(command: &mut Command, options: &MariaDbOptions) {
         "--innodb-lock-wait-timeout=20",
     ]);
     command.arg(format!("--innodb-page-size={}", options.page_bytes));
-    command.arg(format!("--innodb-buffer-pool-size={}", options.buffer_bytes.max(LEAST_BUFFER_BYTES)));
+    let least = if options.page_bytes < 16_384 { LEAST_BUFFER_OF_SMALL_PAGES } else { LEAST_BUFFER_BYTES };
+    command.arg(format!("--innodb-buffer-pool-size={}", options.buffer_bytes.max(least)));
     command.arg(format!("--innodb-doublewrite={}", switch(options.doublewrite)));
     command.arg(format!("--innodb-flush-log-at-trx-commit={}", u8::from(options.durable)));
 }

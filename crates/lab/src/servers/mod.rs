@@ -18,6 +18,7 @@ mod user;
 
 pub use counters::Counters;
 pub use error::ServerError;
+pub(crate) use mariadb::LEAST_BUFFER_BYTES;
 pub use mariadb::{MariaDb, MariaDbOptions};
 pub use mount::{Mount, MountOptions};
 pub use place::{Place, PlainFolder, copy_tree};

@@ -15,6 +15,8 @@ pub struct MountOptions {
     pub real_time: bool,
     /// Whether a block that was written shortly before is shared instead of written.
     pub remap_duplicates: bool,
+    /// Whether each write of whole units is all or nothing.
+    pub atomic_writes: bool,
 }
 
 /// A mounted image. Dropped, it is unmounted.
@@ -38,6 +40,9 @@ impl Mount {
         command.args(["--time", if options.real_time { "real" } else { "none" }]);
         if !options.remap_duplicates {
             command.arg("--no-remap-duplicates");
+        }
+        if options.atomic_writes {
+            command.arg("--atomic-writes");
         }
         run("tantalum mount", &mut command)?;
         Ok(Mount { program: program.to_owned(), folder: folder.to_owned() })
