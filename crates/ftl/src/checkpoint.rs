@@ -296,6 +296,7 @@ impl Ftl {
         is_due
     }
 
+    /// The question itself.
     fn needs_checkpoint(&self) -> bool {
         let interval_over = match self.config.checkpoint_interval {
             CheckpointInterval::Pages(pages) => self.checkpoint.pages_since >= pages,

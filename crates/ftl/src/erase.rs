@@ -52,10 +52,10 @@ impl Ftl {
     fn journal_memberships(&mut self, block: BlockId, at_ns: Nanoseconds) -> Result<(), FtlError> {
         let mut batches: BTreeSet<Seq> = BTreeSet::new();
         let mut generations: BTreeSet<Generation> = BTreeSet::new();
-        for spare in self.nand.block_spares(block) {
-            let Some(spare) = Spare::decode(&spare?).filter(|spare| spare.step > self.checkpoint.step) else {
-                continue;
-            };
+        let mut spares = std::mem::take(&mut self.scratch.spares);
+        let decoded =
+            self.nand.block_spares(block, &mut spares)?.filter_map(|(_, spare)| Spare::decode(spare));
+        for spare in decoded.filter(|spare| spare.step > self.checkpoint.step) {
             match spare.mark {
                 Mark::Plain => {}
                 Mark::Batch(batch) if self.abandoned.contains(&batch.id) => {}
@@ -69,6 +69,7 @@ impl Ftl {
                 }
             }
         }
+        self.scratch.spares = spares;
         for id in batches {
             self.append_journal(&[Record::BatchWhole { id }], at_ns)?;
         }

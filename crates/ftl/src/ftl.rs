@@ -164,6 +164,7 @@ pub struct Ftl {
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     pub page: Vec<u8>,
+    pub spares: Vec<UnitSpare>,
     pub spare_ends: Vec<SpareEnds>,
     pub valid_units: Vec<ValidUnit>,
 }

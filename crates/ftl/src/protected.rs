@@ -466,9 +466,11 @@ fn identity(spare: &Spare) -> Identity {
 impl Dumped {
     fn find(nand: &Nand, blocks: &[BlockId]) -> Result<Dumped, FtlError> {
         let mut dumped = Dumped { units: BTreeSet::new(), journal: false };
+        let mut scratch = Vec::new();
         for block in blocks {
-            for spare in nand.block_spares(*block) {
-                let Some(spare) = Spare::decode(&spare?) else { continue };
+            for spare in
+                nand.block_spares(*block, &mut scratch)?.filter_map(|(_, spare)| Spare::decode(spare))
+            {
                 dumped.journal |= spare.kind == Kind::Journal;
                 dumped.units.insert(identity(&spare));
             }

@@ -284,7 +284,7 @@ pub fn metadata(bytes: &UnitSpare) -> Metadata {
 
 #[cfg(test)]
 mod tests {
-    use tantalum_nand::SPARE_END_BYTES;
+    use tantalum_nand::{SPARE_END_BYTES, spare_ends};
 
     use super::*;
 
@@ -314,9 +314,10 @@ mod tests {
                     let bytes = spare.encode();
                     assert_eq!(Spare::decode(&bytes), Some(spare));
                     assert_eq!(metadata(&bytes), spare.metadata);
-                    let mut ends = [0; 2 * SPARE_END_BYTES];
-                    ends[..SPARE_END_BYTES].copy_from_slice(&bytes[..SPARE_END_BYTES]);
-                    assert_eq!(is_plain(&ends), kind == Kind::Data && owners == 1 && mark == Mark::Plain);
+                    assert_eq!(
+                        is_plain(&spare_ends(&bytes)),
+                        kind == Kind::Data && owners == 1 && mark == Mark::Plain
+                    );
                 }
             }
         }

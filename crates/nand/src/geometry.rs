@@ -23,6 +23,15 @@ pub const SPARE_END_BYTES: usize = 32;
 /// The first and the last bytes of a spare area.
 pub type SpareEnds = [u8; 2 * SPARE_END_BYTES];
 
+/// The ends of a spare area.
+#[inline]
+pub fn spare_ends(spare: &UnitSpare) -> SpareEnds {
+    let mut ends = [0; 2 * SPARE_END_BYTES];
+    ends[..SPARE_END_BYTES].copy_from_slice(&spare[..SPARE_END_BYTES]);
+    ends[SPARE_END_BYTES..].copy_from_slice(&spare[UNIT_SPARE_BYTES - SPARE_END_BYTES..]);
+    ends
+}
+
 /// Nanoseconds, as points in device time and as durations.
 pub type Nanoseconds = u64;
 

@@ -87,8 +87,10 @@ pub(crate) trait Image: Send + Sync {
     fn spoil_page(&mut self, page: PageId) -> Result<(), NandError>;
     /// Reads spare areas of a programmed page from its unit `first` on.
     fn read_spares(&self, page: PageId, first: usize, spares: &mut [UnitSpare]) -> Result<(), NandError>;
-    /// The ends of the spare areas of a block's units, perhaps fetched into `scratch`; what is there for pages that are
-    /// not programmed is undefined, and none need be there if no page of the block is.
+    /// Fetches the spare areas of a block's units; what is there for pages that are not programmed is undefined, and none
+    /// need be there if no page of the block is.
+    fn block_spares(&self, block: BlockId, spares: &mut Vec<UnitSpare>) -> Result<(), NandError>;
+    /// As [`Image::block_spares`], but only their ends, and fetched into `scratch` only if they must be.
     fn block_spare_ends<'a>(
         &'a self,
         block: BlockId,

@@ -320,12 +320,15 @@ impl Nand {
     }
 
     /// The spare areas of all units of a block that can be read, at no time: for firmware that moves the block
-    /// anyway.
-    pub fn block_spares(&self, block: BlockId) -> impl Iterator<Item = Result<UnitSpare, NandError>> + '_ {
-        let programmed = self.pages_of(block).map(|page| PageId(page as u32));
-        let programmed = programmed.filter(|page| self.page_state(*page) == PageState::Programmed);
-        let units = programmed.flat_map(|page| self.units_of(page));
-        units.map(|unit| self.spare(Ppn(unit as u32)))
+    /// anyway. They are fetched into `scratch`.
+    pub fn block_spares<'a>(
+        &'a self,
+        block: BlockId,
+        scratch: &'a mut Vec<UnitSpare>,
+    ) -> Result<impl Iterator<Item = (Ppn, &'a UnitSpare)>, NandError> {
+        self.powered()?;
+        self.image.block_spares(block, scratch)?;
+        Ok(self.readable(block, scratch))
     }
 
     /// The ends of those spare areas, for firmware that need not see more of most of them. `scratch` is for images that
@@ -336,15 +339,20 @@ impl Nand {
         scratch: &'a mut Vec<SpareEnds>,
     ) -> Result<impl Iterator<Item = (Ppn, &'a SpareEnds)>, NandError> {
         self.powered()?;
+        Ok(self.readable(block, self.image.block_spare_ends(block, scratch)?))
+    }
+
+    /// Of what there is for each unit of a block, that for units that can be read.
+    #[inline]
+    fn readable<'a, T>(&'a self, block: BlockId, all: &'a [T]) -> impl Iterator<Item = (Ppn, &'a T)> {
         let first = self.geometry.first_unit(block);
         let units = self.geometry.units_per_page() as usize;
-        let ends = self.image.block_spare_ends(block, scratch)?;
-        let pages = ends.chunks(units).zip(&self.page_states[self.pages_of(block)]).enumerate();
+        let pages = all.chunks(units).zip(&self.page_states[self.pages_of(block)]).enumerate();
         let readable = pages.filter(|(_, (_, state))| **state == PageState::Programmed as u8);
-        Ok(readable.flat_map(move |(page, (ends, _))| {
+        readable.flat_map(move |(page, (of_page, _))| {
             let first = Ppn(first.0 + (page * units) as u32);
-            ends.iter().enumerate().map(move |(unit, ends)| (Ppn(first.0 + unit as u32), ends))
-        }))
+            of_page.iter().enumerate().map(move |(unit, of_unit)| (Ppn(first.0 + unit as u32), of_unit))
+        })
     }
 
     /// Charges a read of a page of which `bytes` are transferred. Returns when they are there, ns.
@@ -412,7 +420,7 @@ impl Nand {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::geometry::SPARE_END_BYTES;
+    use crate::geometry::spare_ends;
     use crate::test_support::{data, nand, program, read_tag, spare};
 
     #[test]
@@ -562,22 +570,21 @@ mod tests {
             program(&mut nand, page, [10 + u64::from(page), 20 + u64::from(page)], 0);
         });
         nand.mark_uncorrectable(PageId(1)).unwrap();
-        let spares: Vec<UnitSpare> = nand.block_spares(BlockId(0)).map(Result::unwrap).collect();
-        assert_eq!(spares, [spare(10), spare(20), spare(12), spare(22)]);
-        assert_eq!(nand.block_spares(BlockId(3)).count(), 0);
-        let mut scratch = vec![[99; 2 * SPARE_END_BYTES]; 3];
+        let mut scratch = vec![spare(99); 3];
+        let found = |nand: &Nand, block, scratch: &mut Vec<UnitSpare>| -> Vec<(u32, UnitSpare)> {
+            nand.block_spares(block, scratch).unwrap().map(|(ppn, spare)| (ppn.0, *spare)).collect()
+        };
+        let expected = [(0, spare(10)), (1, spare(20)), (4, spare(12)), (5, spare(22))];
+        assert_eq!(found(&nand, BlockId(0), &mut scratch), expected);
+        assert_eq!(found(&nand, BlockId(3), &mut scratch), []);
+        let mut scratch = vec![spare_ends(&spare(99)); 3];
         let found = |nand: &Nand, block, scratch: &mut Vec<SpareEnds>| -> Vec<(u32, SpareEnds)> {
             nand.block_spare_ends(block, scratch).unwrap().map(|(ppn, ends)| (ppn.0, *ends)).collect()
         };
-        let ends = |tag| {
-            let spare = spare(tag);
-            let mut ends = [0; 2 * SPARE_END_BYTES];
-            ends[..SPARE_END_BYTES].copy_from_slice(&spare[..SPARE_END_BYTES]);
-            ends[SPARE_END_BYTES..].copy_from_slice(&spare[UNIT_SPARE_BYTES - SPARE_END_BYTES..]);
-            ends
-        };
-        let expected = [(0, ends(10)), (1, ends(20)), (4, ends(12)), (5, ends(22))];
-        assert_eq!(found(&nand, BlockId(0), &mut scratch), expected);
+        assert_eq!(
+            found(&nand, BlockId(0), &mut scratch),
+            expected.map(|(ppn, spare)| (ppn, spare_ends(&spare)))
+        );
         assert_eq!(found(&nand, BlockId(3), &mut scratch), []);
     }
 

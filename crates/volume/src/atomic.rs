@@ -59,10 +59,10 @@ impl Volume {
     /// than [`Volume::atomic_units_limit`] of them are several such writes. What the page cache has of them is replaced.
     pub fn write_whole(&mut self, file: FileId, offset: u64, data: &[u8]) -> Result<(), VolumeError> {
         let most = self.atomic_units_limit() as usize * UNIT_BYTES;
-        let offsets = (offset..).step_by(most);
-        offsets
-            .zip(data.chunks(most))
-            .try_for_each(|(offset, part)| self.write_part_whole(file, offset, part))
+        for (part, data) in data.chunks(most).enumerate() {
+            self.write_part_whole(file, offset.saturating_add((part * most) as u64), data)?;
+        }
+        Ok(())
     }
 
     fn write_part_whole(&mut self, file: FileId, offset: u64, data: &[u8]) -> Result<(), VolumeError> {

@@ -165,11 +165,7 @@ fn power_may_go_at_any_operation_of_a_flush() {
             Ok(())
         };
         let finished = steps().is_ok();
-        let now_ns = volume.now_ns();
-        volume.device_mut().cut_power(now_ns);
-        let mut device = volume.into_device_without_sync();
-        device.power_on(&mut PowerLoss::seeded(operation)).unwrap();
-        let mut volume = Volume::mount(device, LARGE_CACHE).unwrap();
+        let mut volume = power_cut_now(volume, PowerLoss::seeded(operation), LARGE_CACHE);
         let (durable, newest) = (done / 2, done.div_ceil(2));
         for &number in &numbers {
             let mut data = vec![0; PAGE as usize];

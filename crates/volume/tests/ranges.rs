@@ -228,11 +228,7 @@ fn with_cuts(old: &Volume, work: impl Fn(&mut Volume) -> Result<(), VolumeError>
         let mut volume = old.try_clone().unwrap();
         volume.device_mut().cut_after(Some(operation));
         let done = work(&mut volume);
-        let now_ns = volume.now_ns();
-        volume.device_mut().cut_power(now_ns);
-        let mut device = volume.into_device_without_sync();
-        device.power_on(&mut PowerLoss::all(outcome)).unwrap();
-        let mut volume = Volume::mount(device, LARGE_CACHE).unwrap();
+        let mut volume = power_cut_now(volume, PowerLoss::all(outcome), LARGE_CACHE);
         let files: Vec<FileId> = ["a", "b", "c"].map(|name| volume.find(name).unwrap()).into();
         seen.push(files.into_iter().map(|file| content(&mut volume, file)).collect());
         if done.is_ok() {
@@ -293,10 +289,7 @@ fn what_is_committed_may_be_unsynced_sparse_or_end_within_a_unit() {
     expected[..10].fill(1);
     expected[2 * UNIT as usize..][..100].fill(3);
     assert_eq!(content(&mut volume, to), expected);
-    volume.device_mut().cut_power(u64::MAX / 2);
-    let mut device = volume.into_device_without_sync();
-    device.power_on(&mut PowerLoss::all(Outcome::NotStarted)).unwrap();
-    let mut volume = Volume::mount(device, LARGE_CACHE).unwrap();
+    let mut volume = power_cut(volume, LARGE_CACHE);
     assert_eq!(content(&mut volume, to), expected);
 }
 

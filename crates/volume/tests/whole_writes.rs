@@ -63,11 +63,7 @@ fn cut_everywhere(write: Write) -> (u32, u32) {
             volume.sync(file)
         };
         let finished = steps().is_ok();
-        let now_ns = volume.now_ns();
-        volume.device_mut().cut_power(now_ns);
-        let mut device = volume.into_device_without_sync();
-        device.power_on(&mut PowerLoss::seeded(operation)).unwrap();
-        let mut volume = Volume::mount(device, LARGE_CACHE).unwrap();
+        let mut volume = power_cut_now(volume, PowerLoss::seeded(operation), LARGE_CACHE);
         let found = content(&mut volume, file);
         for (number, acknowledged) in acknowledged.into_iter().enumerate() {
             match version_of(&found, number, VERSIONS) {

@@ -23,6 +23,7 @@ use super::{Access, Image, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES, PageRecor
 use crate::error::NandError;
 use crate::geometry::{
     BlockId, Geometry, MAX_UNITS_PER_PAGE, PageId, SPARE_END_BYTES, SpareEnds, UNIT_SPARE_BYTES, UnitSpare,
+    spare_ends,
 };
 use crate::nand::Block;
 use crate::slots::Slot;
@@ -200,6 +201,20 @@ impl FileImage {
         let Layout { page_record_bytes, page_stride, .. } = self.layout;
         self.visit_records(self.first_page_at(block), pages, page_stride, |index, bytes| {
             visit(index, &bytes[..page_record_bytes])
+        })
+    }
+
+    /// Calls `visit` with the spare area of each unit of a block.
+    fn visit_spares(
+        &self,
+        block: BlockId,
+        mut visit: impl FnMut(usize, &UnitSpare),
+    ) -> Result<(), NandError> {
+        let units = self.geometry.units_per_page() as usize;
+        self.visit_pages(block, self.geometry.pages_per_block, |page, record| {
+            let (spares, _) = record[size_of::<PageHead>()..].as_chunks();
+            (page as usize * units..).zip(spares).for_each(|(unit, spare)| visit(unit, spare));
+            Ok(())
         })
     }
 
@@ -406,22 +421,18 @@ impl Image for FileImage {
         self.read(spares.as_flattened_mut(), self.layout.page_at(page) + start, "read spare areas")
     }
 
+    fn block_spares(&self, block: BlockId, spares: &mut Vec<UnitSpare>) -> Result<(), NandError> {
+        spares.resize(self.geometry.units_per_block() as usize, [0; UNIT_SPARE_BYTES]);
+        self.visit_spares(block, |unit, spare| spares[unit] = *spare)
+    }
+
     fn block_spare_ends<'a>(
         &'a self,
         block: BlockId,
         ends: &'a mut Vec<SpareEnds>,
     ) -> Result<&'a [SpareEnds], NandError> {
-        let units = self.geometry.units_per_page() as usize;
-        let pages = self.geometry.pages_per_block;
-        ends.resize(pages as usize * units, [0; 2 * SPARE_END_BYTES]);
-        self.visit_pages(block, pages, |index, record| {
-            let (spares, _) = record[size_of::<PageHead>()..].as_chunks::<UNIT_SPARE_BYTES>();
-            for (to, spare) in ends[index as usize * units..].iter_mut().zip(spares) {
-                to[..SPARE_END_BYTES].copy_from_slice(&spare[..SPARE_END_BYTES]);
-                to[SPARE_END_BYTES..].copy_from_slice(&spare[UNIT_SPARE_BYTES - SPARE_END_BYTES..]);
-            }
-            Ok(())
-        })?;
+        ends.resize(self.geometry.units_per_block() as usize, [0; 2 * SPARE_END_BYTES]);
+        self.visit_spares(block, |unit, spare| ends[unit] = spare_ends(spare))?;
         Ok(ends)
     }
 

@@ -5,7 +5,7 @@ use super::{Image, MAX_PROTECTED_BYTES, PageRecord, SavedRecords};
 use memmap2::MmapMut;
 
 use crate::error::NandError;
-use crate::geometry::{BlockId, Geometry, PageId, SpareEnds, UNIT_BYTES, UnitSpare};
+use crate::geometry::{BlockId, Geometry, PageId, SpareEnds, UNIT_BYTES, UNIT_SPARE_BYTES, UnitSpare};
 use crate::nand::Block;
 use crate::slots::Slot;
 
@@ -110,6 +110,15 @@ impl Image for MemoryImage {
         let buffer = self.spares[block.index()].expect("a programmed page has spare areas");
         for (unit, spare) in (start + first..).zip(spares) {
             self.buffers.read(buffer, unit, spare);
+        }
+        Ok(())
+    }
+
+    fn block_spares(&self, block: BlockId, spares: &mut Vec<UnitSpare>) -> Result<(), NandError> {
+        spares.clear();
+        if let Some(buffer) = self.spares[block.index()] {
+            spares.resize(self.geometry.units_per_block() as usize, [0; UNIT_SPARE_BYTES]);
+            spares.iter_mut().enumerate().for_each(|(unit, spare)| self.buffers.read(buffer, unit, spare));
         }
         Ok(())
     }

@@ -8,7 +8,7 @@
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::array::Array;
-use crate::geometry::{SPARE_END_BYTES, SpareEnds, UNIT_SPARE_BYTES, UnitSpare};
+use crate::geometry::{SPARE_END_BYTES, SpareEnds, UNIT_SPARE_BYTES, UnitSpare, spare_ends};
 
 /// Bytes of a chunk, or a little less; a small medium has one chunk as large as it needs.
 const CHUNK_BYTES: usize = 32 << 20;
@@ -87,9 +87,7 @@ impl SpareBuffers {
     pub fn write(&mut self, buffer: BufferId, unit: usize, spare: &UnitSpare) {
         let (chunk, range) = self.place(buffer);
         let ends = <[SpareEnds]>::mut_from_bytes(&mut self.chunks[chunk].as_mut_bytes()[range]);
-        let ends = &mut ends.expect("whole ends")[unit];
-        ends[..SPARE_END_BYTES].copy_from_slice(&spare[..SPARE_END_BYTES]);
-        ends[SPARE_END_BYTES..].copy_from_slice(&spare[SECOND_END..]);
+        ends.expect("whole ends")[unit] = spare_ends(spare);
         let middle = &spare[SPARE_END_BYTES..SECOND_END];
         let middles = &mut self.middles[buffer.0 as usize];
         // all bytes at once: a comparison that stops at the first difference is a call

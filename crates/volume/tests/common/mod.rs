@@ -36,11 +36,21 @@ pub fn crash(volume: Volume, cache_bytes: u64) -> Volume {
     Volume::mount(volume.into_device_without_sync(), cache_bytes).expect("a crashed volume mounts")
 }
 
-/// Power goes, with the drive's volatile cache and the page cache, and comes again.
-pub fn power_cut(mut volume: Volume, cache_bytes: u64) -> Volume {
-    volume.device_mut().cut_power(u64::MAX / 2);
+/// Power goes when everything issued is done, with the drive's volatile cache and the page cache, and comes again.
+pub fn power_cut(volume: Volume, cache_bytes: u64) -> Volume {
+    power_cut_at(volume, u64::MAX / 2, PowerLoss::all(Outcome::NotStarted), cache_bytes)
+}
+
+/// Power goes now, under whatever is under way, and comes again.
+pub fn power_cut_now(volume: Volume, loss: PowerLoss, cache_bytes: u64) -> Volume {
+    let now_ns = volume.now_ns();
+    power_cut_at(volume, now_ns, loss, cache_bytes)
+}
+
+fn power_cut_at(mut volume: Volume, at_ns: u64, mut loss: PowerLoss, cache_bytes: u64) -> Volume {
+    volume.device_mut().cut_power(at_ns);
     let mut device = volume.into_device_without_sync();
-    device.power_on(&mut PowerLoss::all(Outcome::NotStarted)).expect("the drive recovers");
+    device.power_on(&mut loss).expect("the drive recovers");
     Volume::mount(device, cache_bytes).expect("a volume mounts after a power cut")
 }
 
