@@ -1,6 +1,6 @@
 //! Reading: from the cache, else from flash.
 
-use tantalum_ftl::{FtlError, Lpn, Metadata};
+use tantalum_ftl::{FtlError, Lpn, Metadata, PREFETCHED};
 use tantalum_nand::{Nanoseconds, UNIT_BYTES};
 
 use crate::device::Device;
@@ -15,12 +15,27 @@ impl Device {
     ) -> Result<Nanoseconds, Status> {
         self.check_units(lpn, data.len())?;
         let mut ready_ns = at_ns;
-        for (index, unit) in data.chunks_exact_mut(UNIT_BYTES).enumerate() {
-            let lpn = Lpn(lpn.0 + index as u32);
-            ready_ns = ready_ns.max(self.read_unit(lpn, unit, at_ns)?);
+        for (lpn, units) in (lpn.0..).step_by(PREFETCHED).zip(data.chunks_mut(PREFETCHED * UNIT_BYTES)) {
+            let count = (units.len() / UNIT_BYTES) as u32;
+            if count > 1 {
+                self.prefetch((lpn..lpn + count).map(Lpn));
+            }
+            for (lpn, unit) in (lpn..).map(Lpn).zip(units.chunks_exact_mut(UNIT_BYTES)) {
+                ready_ns = ready_ns.max(self.read_unit(lpn, unit, at_ns)?);
+            }
         }
         self.host.units_read += (data.len() / UNIT_BYTES) as u64;
         Ok(self.link.transfer(ready_ns, data.len()))
+    }
+
+    /// Brings what reads of these units will look at into the processor's cache, for a host that knows its next
+    /// commands, as one with a queue does: the misses of several take little longer than those of one. Of more than
+    /// [`PREFETCHED`] only the first are looked at; what is out of range is passed over. It is no command: it takes no
+    /// time and is counted nowhere.
+    pub fn prefetch(&self, lpns: impl Iterator<Item = Lpn>) {
+        if let Some(ftl) = self.ftl() {
+            ftl.prefetch(lpns.filter(|lpn| lpn.0 < ftl.map().logical_units()));
+        }
     }
 
     /// Whether a unit is mapped and reads as `data`. It is no command: it takes no time and is counted nowhere. For a

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use tantalum_nand::{BlockId, Geometry, Nand, Nanoseconds, Slot, SpareEnds, UnitSpare};
+use tantalum_nand::{BlockId, Geometry, Nand, Nanoseconds, Ppn, Slot, SpareEnds, UnitSpare};
 
 use crate::blocks::Blocks;
 use crate::checkpoint::Checkpoint;
@@ -22,6 +22,10 @@ use crate::spare::{self, Mark, Spare};
 use crate::stream::Stream;
 use crate::transactions::{Transactions, TxPage};
 use crate::types::{Generation, Hint, Lpn, Metadata, Seq, TxId};
+
+/// Units that are brought into the processor's cache together: few enough to stay there, and enough that their misses
+/// take little longer than one.
+pub const PREFETCHED: usize = 16;
 
 /// Flash units programmed, by cause.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -342,6 +346,16 @@ impl Ftl {
             return Ok(at_ns);
         };
         self.read_place(ppn, data, at_ns)?.ok_or(FtlError::Unreadable { lpn, ppn })
+    }
+
+    /// Brings what reads of these logical pages will look at into the processor's cache: several misses at once take
+    /// as long as one.
+    /// At most [`PREFETCHED`] are looked at.
+    pub fn prefetch(&self, lpns: impl Iterator<Item = Lpn>) {
+        let mut places = [Ppn(0); PREFETCHED];
+        let mapped = lpns.take(PREFETCHED).filter_map(|lpn| self.map.lookup(lpn));
+        let count = places.iter_mut().zip(mapped).map(|(place, ppn)| *place = ppn).count();
+        self.nand.prefetch(&places[..count]);
     }
 
     /// Reads a page of an open transaction.

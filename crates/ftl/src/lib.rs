@@ -44,7 +44,7 @@ mod write;
 pub use audit::{Audit, Finding};
 pub use blocks::BlockUse;
 pub use error::{FtlError, LayoutError};
-pub use ftl::{Counters, Ftl, HostUnit, Programmed, UNSAFE_SHUTDOWNS, Wear};
+pub use ftl::{Counters, Ftl, HostUnit, PREFETCHED, Programmed, UNSAFE_SHUTDOWNS, Wear};
 pub use key_value::{
     KEY_BYTES, Key, KeyError, KeyValueCounters, KeyValueError, KvRecord, NAMESPACES, NamespaceAttributes,
     NamespaceId, NamespaceInfo, VALUE_BYTES,

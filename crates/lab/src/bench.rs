@@ -291,6 +291,10 @@ impl Host {
                 buffer[..8].copy_from_slice(&u64::from(lpn.0).to_le_bytes());
             }
         }
+        self.device.prefetch(drawn[..operations].iter().filter_map(|operation| match operation {
+            Operation::Read(lpn) => Some(*lpn),
+            Operation::Write(_) => None,
+        }));
         for (index, operation) in drawn[..operations].iter().enumerate() {
             match *operation {
                 Operation::Read(lpn) => self.read(lpn)?,

@@ -79,6 +79,9 @@ pub(crate) trait Image: Send + Sync {
     /// Reads 4096 bytes of a slot that was written. [`NandError::DataChecksum`] if they are not what was written.
     fn read_slot(&self, slot: Slot, data: &mut [u8]) -> Result<(), NandError>;
 
+    /// Brings the data of a slot into the processor's cache, if that helps.
+    fn prefetch_slot(&self, _slot: Slot) {}
+
     /// Stores the record of an erased page. The data of its slots are there already.
     fn write_page(&mut self, page: PageId, record: &PageRecord) -> Result<(), NandError>;
     /// Makes a page erased.

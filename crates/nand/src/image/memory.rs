@@ -17,6 +17,9 @@ const CHUNK_SLOTS: usize = 1 << 14;
 /// comes after that before it is done; so a read and the misses of the next one would not overlap.
 const READ_BYTES: usize = 1024;
 
+/// Bytes that come into the processor's cache at once.
+const CACHE_LINE: usize = 64;
+
 /// An image in memory.
 pub(crate) struct MemoryImage {
     geometry: Geometry,
@@ -86,6 +89,13 @@ impl Image for MemoryImage {
             std::hint::black_box(to).copy_from_slice(from);
         }
         Ok(())
+    }
+
+    #[inline]
+    fn prefetch_slot(&self, slot: Slot) {
+        let (chunk, range) = Self::in_chunk(slot);
+        let lines = self.chunks[chunk][range].iter().step_by(CACHE_LINE);
+        std::hint::black_box(lines.fold(0, |any, byte| any | byte));
     }
 
     fn write_page(&mut self, page: PageId, record: &PageRecord) -> Result<(), NandError> {
