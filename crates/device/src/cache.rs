@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::hash::BuildHasher;
 
 use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 use rustc_hash::FxBuildHasher;
 use tantalum_ftl::{HostUnit, Lpn};
 use tantalum_nand::{Nanoseconds, Slot};
@@ -81,25 +82,30 @@ impl Cache {
     /// Puts a unit in. The buffer of the one it replaces comes back.
     pub fn insert(&mut self, unit: HostUnit) -> Option<Slot> {
         self.hinted += usize::from(unit.hint.is_some());
-        if let Some(entry) = self.find(unit.lpn) {
-            let old = self.entries[entry as usize].replace(unit).expect("an indexed entry is there");
-            self.hinted -= usize::from(old.hint.is_some());
-            return Some(old.slot);
+        let Cache { index, entries, .. } = self;
+        let lpn_of = |entry: &u32| entries[*entry as usize].as_ref().map(|unit| unit.lpn);
+        let is_lpn = |entry: &u32| lpn_of(entry) == Some(unit.lpn);
+        let rehash = |entry: &u32| hash(lpn_of(entry).expect("an indexed entry is there"));
+        match index.entry(hash(unit.lpn), is_lpn, rehash) {
+            Entry::Occupied(found) => {
+                let old = entries[*found.get() as usize].replace(unit).expect("an indexed entry is there");
+                self.hinted -= usize::from(old.hint.is_some());
+                Some(old.slot)
+            }
+            Entry::Vacant(vacant) => {
+                let entry = self.free.pop().unwrap_or(entries.len() as u32);
+                vacant.insert(entry);
+                if entry as usize == entries.len() {
+                    entries.push(None);
+                    self.turns.push(0);
+                }
+                entries[entry as usize] = Some(unit);
+                self.turns[entry as usize] = self.next_turn;
+                self.queue.push_back((entry, self.next_turn));
+                self.next_turn += 1;
+                None
+            }
         }
-        let entry = self.free.pop().unwrap_or_else(|| {
-            self.entries.push(None);
-            self.turns.push(0);
-            self.entries.len() as u32 - 1
-        });
-        self.entries[entry as usize] = Some(unit);
-        self.turns[entry as usize] = self.next_turn;
-        self.queue.push_back((entry, self.next_turn));
-        self.next_turn += 1;
-        let entries = &self.entries;
-        self.index.insert_unique(hash(unit.lpn), entry, |entry| {
-            hash(entries[*entry as usize].as_ref().expect("an indexed entry is there").lpn)
-        });
-        None
     }
 
     /// Takes a unit out.

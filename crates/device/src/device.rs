@@ -147,7 +147,7 @@ impl Device {
     pub fn limits(&self) -> Limits {
         let ftl = self.ftl();
         Limits {
-            capacity_units: self.profile.capacity_bytes / UNIT_BYTES as u64,
+            capacity_units: self.profile.capacity_units(),
             atomic_units: self.profile.limits.atomic_units,
             share_units: ftl.map_or(0, Ftl::share_limit),
             open_transactions: self.profile.limits.open_transactions,
@@ -336,7 +336,7 @@ impl Device {
     // -- checks -------------------------------------------------------------------------------------------------
 
     pub(crate) fn check_range(&self, lpn: Lpn, units: u64) -> Result<(), Status> {
-        let capacity_units = self.limits().capacity_units;
+        let capacity_units = self.profile.capacity_units();
         if u64::from(lpn.0) + units > capacity_units {
             return Err(Status::OutOfRange { lpn, units, capacity_units });
         }

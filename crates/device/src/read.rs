@@ -85,3 +85,36 @@ impl Device {
         Ok(self.link.transfer(ready_ns, data.len()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::Command;
+    use crate::profile::Profile;
+
+    #[test]
+    fn prefetching_is_no_command_and_passes_over_what_is_not_there() {
+        let profile = Profile { capacity_bytes: 64 << 20, ..Profile::load("openssd-barefoot").unwrap() };
+        let mut device = Device::in_memory(&profile).unwrap();
+        let units = 3 * PREFETCHED + 5;
+        let data: Vec<u8> = (0..units).flat_map(|unit| [unit as u8; UNIT_BYTES]).collect();
+        let mut now_ns = device.time_ns();
+        for (lpn, unit) in (10..).map(Lpn).zip(data.chunks(UNIT_BYTES)) {
+            now_ns = device.submit(Command::Write { lpn, data: unit, fua: true }, now_ns).unwrap().done_ns;
+        }
+        let before = (device.smart(), device.time_ns());
+        device.prefetch([Lpn(0), Lpn(10), Lpn(u32::MAX), Lpn(profile.capacity_units() as u32)].into_iter());
+        device.prefetch((0..1000).map(Lpn));
+        assert_eq!((device.smart(), device.time_ns()), before);
+        // more units than are prefetched at once, with some before and behind that were never written
+        let mut found = vec![0xee; (units + 20) * UNIT_BYTES];
+        device.submit(Command::Read { lpn: Lpn(0), data: &mut found }, now_ns).unwrap();
+        assert_eq!(found[10 * UNIT_BYTES..][..data.len()], data);
+        assert!(
+            found[..10 * UNIT_BYTES]
+                .iter()
+                .chain(&found[10 * UNIT_BYTES + data.len()..])
+                .all(|byte| *byte == 0)
+        );
+    }
+}

@@ -6,7 +6,9 @@
 
 use std::collections::VecDeque;
 
-use tantalum_nand::{BlockId, Nanoseconds, Ppn, Source, UNIT_BYTES, UnitSpare};
+use tantalum_nand::{
+    BlockId, MAX_UNITS_PER_PAGE, Nand, Nanoseconds, PageId, Ppn, Source, UNIT_BYTES, UnitSpare,
+};
 
 use crate::blocks::BlockUse;
 use crate::canary::{self, Guard};
@@ -54,6 +56,7 @@ struct Collection {
 
 /// A page of units on their way.
 struct MovingPage {
+    /// What goes there, but for the plain units that came last: a page of nothing else does without.
     page: PageImage,
     units: Vec<(Ppn, Moving)>,
     records: VecDeque<Vec<MovingRecord>>,
@@ -61,6 +64,31 @@ struct MovingPage {
     step: Seq,
     /// Whether an owner stems from a journal record: a share, a remap, a commit.
     names_recorded_owners: bool,
+}
+
+impl MovingPage {
+    /// Puts the plain units that came last into the page image.
+    fn place_plain(&mut self, nand: &Nand) -> Result<(), FtlError> {
+        let head = spare::head(self.step);
+        for &(ppn, _) in &self.units[self.page.used..] {
+            let mut spare = nand.spare(ppn)?;
+            spare[..head.len()].copy_from_slice(&head);
+            self.page.push(Source::Copy(ppn), spare);
+        }
+        Ok(())
+    }
+
+    fn push(
+        &mut self,
+        nand: &Nand,
+        (ppn, how): (Ppn, Moving),
+        unit: (Source, UnitSpare),
+    ) -> Result<(), FtlError> {
+        self.place_plain(nand)?;
+        self.page.push(unit.0, unit.1);
+        self.units.push((ppn, how));
+        Ok(())
+    }
 }
 
 impl Ftl {
@@ -187,29 +215,20 @@ impl Ftl {
     fn find_valid_units(&mut self, victim: BlockId, units: &mut Vec<ValidUnit>) -> Result<(), FtlError> {
         units.clear();
         let mut scratch = std::mem::take(&mut self.scratch.spare_ends);
-        for (ppn, ends) in self.nand.block_spare_ends(victim, &mut scratch)? {
-            match self.map.owner(ppn) {
-                Owner::None => {}
-                Owner::Plain(lpn) if spare::is_plain(ends) => {
-                    units.push(ValidUnit { ppn, plain: Some(lpn) });
-                }
-                Owner::Plain(_) | Owner::Claim(_) | Owner::Records => {
-                    units.push(ValidUnit { ppn, plain: None })
-                }
-            }
+        let all_ends = self.nand.block_spare_ends(victim, &mut scratch)?;
+        let owners = self.map.owners_in(victim).filter(|(_, owner)| *owner != Owner::None);
+        let first = self.geometry.first_unit(victim);
+        for (ppn, owner) in owners.filter(|(ppn, _)| self.nand.is_readable(*ppn)) {
+            let ends = &all_ends[(ppn.0 - first.0) as usize];
+            let plain = match owner {
+                Owner::Plain(lpn) if spare::is_plain(ends) => Some(lpn),
+                _ => None,
+            };
+            units.push(ValidUnit { ppn, plain });
         }
         self.scratch.spare_ends = scratch;
-        // All at once, so that the misses of this look at L2P overlap; then it is in the processor's cache.
-        for unit in units.iter() {
-            if let Some(lpn) = unit.plain {
-                assert_eq!(
-                    self.map.lookup(lpn),
-                    Some(unit.ppn),
-                    "P2L says that unit {} is lpn {lpn}",
-                    unit.ppn
-                );
-            }
-        }
+        // all at once, so that the misses overlap
+        self.map.assert_at(units.iter().filter_map(|unit| Some((unit.plain?, unit.ppn))));
         Ok(())
     }
 
@@ -257,12 +276,10 @@ impl Ftl {
         {
             let metadata = spare::metadata(&self.nand.spare(ppn)?);
             let version = self.next_seq();
-            moving.page.push(Source::Copy(ppn), spare::plain(lpn, version, version, &metadata));
-            moving.units.push((ppn, Moving::Plain(lpn)));
-            return Ok(());
+            let spare = spare::plain(lpn, version, version, &metadata);
+            return moving.push(&self.nand, (ppn, Moving::Plain(lpn)), (Source::Copy(ppn), spare));
         }
         if let Some(lpn) = unit.plain {
-            moving.page.push_move(ppn, spare::head(moving.step));
             moving.units.push((ppn, Moving::Plain(lpn)));
             return Ok(());
         }
@@ -270,9 +287,7 @@ impl Ftl {
         let (copy, how) = self.copy_marked(ppn, &old, moving.step, at_ns)?;
         moving.names_recorded_owners |= copy.kind == Kind::Data;
         moving.page.marked |= matches!(copy.mark, Mark::Hint(..));
-        moving.page.push(Source::Copy(ppn), copy.encode());
-        moving.units.push((ppn, how));
-        Ok(())
+        moving.push(&self.nand, (ppn, how), (Source::Copy(ppn), copy.encode()))
     }
 
     /// Packs the records of one unit that are in use, and moves the units that are full.
@@ -302,9 +317,8 @@ impl Ftl {
                 moving.step = self.next_seq();
             }
             let (source, spare) = self.stage_packed(&packed, moving.step)?;
-            moving.page.push(source, spare.encode());
             // the place is nobody's: the records were at several
-            moving.units.push((Ppn(0), Moving::Records));
+            moving.push(&self.nand, (Ppn(0), Moving::Records), (source, spare.encode()))?;
             moving.records.push_back(packed.records);
             moving.earliest_ns = moving.earliest_ns.max(packed.ready_ns);
         }
@@ -386,7 +400,7 @@ impl Ftl {
             collection.moving.earliest_ns = collection.moving.earliest_ns.max(recorded_ns);
         }
         let moving = &mut collection.moving;
-        let programmed = self.program(Target::Collect, &moving.page, moving.step, moving.earliest_ns);
+        let programmed = self.program_moving_page(moving);
         match &programmed {
             Err(FtlError::Nand(error)) => self.release_page(&moving.page, error),
             Err(_) => self.give_up_page(&moving.page),
@@ -395,6 +409,14 @@ impl Ftl {
         let (place, _) = programmed?;
         self.counters.programmed.key_value_copyback += moving.records.len() as u64;
         self.counters.programmed.copyback += (moving.units.len() - moving.records.len()) as u64;
+        if moving.page.used == 0 {
+            let plain = moving.units.iter().map(|(from, how)| match how {
+                Moving::Plain(lpn) => (*lpn, *from),
+                _ => unreachable!("what is not plain is in the page image"),
+            });
+            self.map.relocate_plain_row(plain, self.geometry.unit(place, 0));
+            moving.units.clear();
+        }
         for index in 0..moving.units.len() {
             let (from, how) = moving.units[index];
             let to = self.geometry.unit(place, index as u32);
@@ -420,6 +442,20 @@ impl Ftl {
         moving.earliest_ns = at_ns.max(self.batches_done_ns);
         self.free_emptied(collection);
         Ok(())
+    }
+
+    fn program_moving_page(&mut self, moving: &mut MovingPage) -> Result<(PageId, Nanoseconds), FtlError> {
+        let (units, step, earliest_ns) =
+            (self.geometry.units_per_page() as usize, moving.step, moving.earliest_ns);
+        if moving.page.used == 0 && moving.units.len() == units {
+            let mut from = [Ppn(0); MAX_UNITS_PER_PAGE];
+            from.iter_mut().zip(&moving.units).for_each(|(from, unit)| *from = unit.0);
+            return self.program_with(Target::Collect, step, false, earliest_ns, |nand, place| {
+                nand.program_moved(place, &from[..units], spare::head(step), earliest_ns)
+            });
+        }
+        moving.place_plain(&self.nand)?;
+        self.program(Target::Collect, &moving.page, step, earliest_ns)
     }
 
     fn move_owners(

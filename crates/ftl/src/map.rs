@@ -130,7 +130,20 @@ impl Map {
     /// Whose a place is.
     #[inline]
     pub fn owner(&self, ppn: Ppn) -> Owner<'_> {
-        match self.p2l[ppn.index()] {
+        self.owner_by(ppn, self.p2l[ppn.index()])
+    }
+
+    /// Whose the places of a block are, in their order.
+    #[inline]
+    pub fn owners_in(&self, block: BlockId) -> impl Iterator<Item = (Ppn, Owner<'_>)> {
+        let first = block.0 * self.units_per_block;
+        let entries = &self.p2l[first as usize..(first + self.units_per_block) as usize];
+        (first..).map(Ppn).zip(entries).map(|(ppn, entry)| (ppn, self.owner_by(ppn, *entry)))
+    }
+
+    #[inline]
+    fn owner_by(&self, ppn: Ppn, entry: u32) -> Owner<'_> {
+        match entry {
             0 => Owner::None,
             entry if entry & FLAG == 0 => Owner::Plain(Lpn(entry - 1)),
             entry if entry & RECORDS != 0 => Owner::Records,
@@ -305,6 +318,33 @@ impl Map {
         self.valid.increase(to.0 / self.units_per_block);
         let entry = &mut self.l2p[lpn.index()];
         *entry = (*entry & FLAG) | (to.0 + 1);
+    }
+
+    /// Moves plain owners to new places in a row from `first` on, all in one block, whose spare areas tell their versions.
+    #[inline]
+    pub fn relocate_plain_row(&mut self, units: impl Iterator<Item = (Lpn, Ppn)>, first: Ppn) {
+        let (p2l, l2p) = (&mut *self.p2l, &mut *self.l2p);
+        let mut to = first.0;
+        for (lpn, from) in units {
+            debug_assert_eq!(p2l[from.index()], lpn.0 + 1, "unit {from} is not plain");
+            p2l[from.index()] = 0;
+            p2l[to as usize] = lpn.0 + 1;
+            let entry = &mut l2p[lpn.index()];
+            *entry = (*entry & FLAG) | (to + 1);
+            self.valid.decrease(from.0 / self.units_per_block);
+            to += 1;
+        }
+        self.valid.increase_by(first.0 / self.units_per_block, to - first.0);
+    }
+
+    /// Panics unless plain owners are where they are said to be. The misses of these looks at L2P overlap, and it is in
+    /// the processor's cache then.
+    #[inline]
+    pub fn assert_at(&self, units: impl Iterator<Item = (Lpn, Ppn)>) {
+        let l2p = &*self.l2p;
+        for (lpn, ppn) in units {
+            assert_eq!(l2p[lpn.index()] & !FLAG, ppn.0 + 1, "P2L says that unit {ppn} is lpn {lpn}");
+        }
     }
 
     /// Moves all owners of a shared place to a new one. If `in_spare`, the new place's spare area names a sole

@@ -1,6 +1,6 @@
 //! A page on its way to flash: where each unit's data come from, and what its spare area says.
 
-use tantalum_nand::{MAX_UNITS_PER_PAGE, Nand, Ppn, Source, UNIT_BYTES, UNIT_SPARE_BYTES, UnitSpare};
+use tantalum_nand::{MAX_UNITS_PER_PAGE, Nand, Source, UNIT_BYTES, UNIT_SPARE_BYTES, UnitSpare};
 
 use crate::error::FtlError;
 use crate::spare::Spare;
@@ -32,23 +32,12 @@ impl PageImage {
         Ok(page)
     }
 
-    /// Makes it empty again, without touching what no unit uses.
+    /// Makes it empty again.
     pub fn clear(&mut self) {
-        for (source, spare) in self.sources.iter_mut().zip(&mut self.spares).take(self.used) {
-            if !matches!(source, Source::Move { .. }) {
-                *spare = [0; UNIT_SPARE_BYTES];
-            }
-            *source = Source::Padding;
-        }
+        self.sources[..self.used].fill(Source::Padding);
+        self.spares[..self.used].fill([0; UNIT_SPARE_BYTES]);
         self.used = 0;
         self.marked = false;
-    }
-
-    /// Adds a unit that keeps its spare area but for the head.
-    #[inline]
-    pub fn push_move(&mut self, from: Ppn, head: [u8; 8]) {
-        self.sources[self.used] = Source::Move { from, head };
-        self.used += 1;
     }
 
     /// Adds a unit with its spare area.

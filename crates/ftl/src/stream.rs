@@ -54,7 +54,8 @@ impl Stream {
         has_free: impl Fn(PlaneId) -> bool,
     ) -> Option<PlaneId> {
         let in_turn = (self.cursor..self.planes).chain(0..self.cursor).map(PlaneId);
-        first_idle(nand, at_ns, in_turn.filter(|plane| self.position(*plane).is_err() && has_free(*plane)))
+        let can_open = in_turn.filter(|plane| self.position(*plane).is_err() && has_free(*plane));
+        first_idle(nand, at_ns, can_open.map(|plane| (plane, plane)))
     }
 
     /// Takes an erased block.
@@ -72,9 +73,8 @@ impl Stream {
     ) -> Option<(PlaneId, PageId)> {
         let turn = self.open.partition_point(|(plane, _)| plane.0 < self.cursor);
         let in_turn = self.open[turn..].iter().chain(&self.open[..turn]);
-        let plane = first_idle(nand, at_ns, in_turn.map(|(plane, _)| *plane))?;
+        let (plane, block) = first_idle(nand, at_ns, in_turn.map(|open| (open.0, *open)))?;
         self.cursor = if plane.0 + 1 == self.planes { 0 } else { plane.0 + 1 };
-        let block = self.open[self.position(plane).ok()?].1;
         Some((plane, geometry.page(block, nand.next_page(block))))
     }
 
@@ -88,17 +88,17 @@ impl Stream {
 /// Planes looked at for an idle one. More make no difference to speak of, and cost time on drives with many.
 const PLANES_TRIED: usize = 4;
 
-/// Among the next planes in turn, the first that is idle at `at_ns`, or else the one that is idle first.
-fn first_idle(nand: &Nand, at_ns: Nanoseconds, planes: impl Iterator<Item = PlaneId>) -> Option<PlaneId> {
+/// Of the next planes in turn, what comes with the first that is idle at `at_ns`, or else with the one that is idle first.
+fn first_idle<T>(nand: &Nand, at_ns: Nanoseconds, planes: impl Iterator<Item = (PlaneId, T)>) -> Option<T> {
     let mut best = None;
-    for plane in planes.take(PLANES_TRIED) {
+    for (plane, with) in planes.take(PLANES_TRIED) {
         let idle_ns = nand.plane_idle_ns(plane);
         if idle_ns <= at_ns {
-            return Some(plane);
+            return Some(with);
         }
-        if best.is_none_or(|(earliest, _)| idle_ns < earliest) {
-            best = Some((idle_ns, plane));
+        if best.as_ref().is_none_or(|(earliest, _)| idle_ns < *earliest) {
+            best = Some((idle_ns, with));
         }
     }
-    best.map(|(_, plane)| plane)
+    best.map(|(_, with)| with)
 }

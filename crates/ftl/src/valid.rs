@@ -88,6 +88,13 @@ impl ValidCounts {
         self.recount(block);
     }
 
+    /// Units came into use.
+    #[inline]
+    pub fn increase_by(&mut self, block: u32, units: u32) {
+        self.valid[block as usize] += units;
+        self.recount(block);
+    }
+
     /// A unit is no longer in use.
     #[inline]
     pub fn decrease(&mut self, block: u32) {

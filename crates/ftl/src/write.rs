@@ -1,6 +1,6 @@
 //! Programming pages: the host's writes, atomic batches and pages of open transactions.
 
-use tantalum_nand::{NandError, Nanoseconds, PageId, Slot, Source};
+use tantalum_nand::{Nand, NandError, Nanoseconds, PageId, Slot, Source};
 
 use crate::canary::{self, Guard};
 use crate::error::FtlError;
@@ -21,6 +21,23 @@ impl Ftl {
         earliest_ns: Nanoseconds,
     ) -> Result<(PageId, Nanoseconds), FtlError> {
         let units = self.geometry.units_per_page() as usize;
+        let programmed = self.program_with(target, step, page.marked, earliest_ns, |nand, place| {
+            nand.program(place, &page.sources[..units], &page.spares[..units], earliest_ns)
+        })?;
+        self.counters.programmed.padding += (units - page.used) as u64;
+        Ok(programmed)
+    }
+
+    /// What all programs into a stream do; `program` programs the page that it is given.
+    #[inline]
+    pub(crate) fn program_with(
+        &mut self,
+        target: Target,
+        step: Seq,
+        marked: bool,
+        earliest_ns: Nanoseconds,
+        program: impl Fn(&mut Nand, PageId) -> Result<Nanoseconds, NandError>,
+    ) -> Result<(PageId, Nanoseconds), FtlError> {
         loop {
             match target {
                 Target::Host => self.ensure_host_block(earliest_ns)?,
@@ -31,15 +48,13 @@ impl Ftl {
                 return Err(FtlError::CapacityExceeded);
             };
             let block = self.geometry.block_of(place);
-            match self.nand.program(place, &page.sources[..units], &page.spares[..units], earliest_ns) {
+            match program(&mut self.nand, place) {
                 Ok(done_ns) => {
-                    self.blocks.programmed(block, step, page.marked);
+                    self.blocks.programmed(block, step, marked);
                     if self.nand.next_page(block) == self.geometry.pages_per_block {
                         stream.close(plane);
                         self.close_block(block);
                     }
-                    let padding = (units - page.used) as u64;
-                    self.counters.programmed.padding += padding;
                     self.checkpoint.pages_since += 1;
                     return Ok((place, done_ns));
                 }

@@ -12,10 +12,10 @@ use hdrhistogram::Histogram;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Serialize;
-use tantalum::{Command, Device, Lpn, Nanoseconds, Profile, UNIT_BYTES};
+use tantalum::{Command, Device, Kind, Lpn, Profile, UNIT_BYTES};
 
 use crate::error::LabError;
-use crate::latency::{LatencyUs, histogram};
+use crate::latency::LatencyUs;
 use crate::memcpy::{Copies, SOURCE_UNITS};
 use crate::memory;
 use crate::monitor::{Bar, Monitor};
@@ -138,7 +138,7 @@ pub fn bench(settings: &Settings, monitor: &Monitor) -> Result<Outcome, LabError
     let steady = host.precondition(settings.pattern, monitor)?;
     let before = host.device.smart();
     let start_ns = host.queue.drained_ns();
-    host.latencies.reset();
+    let latencies_before = host.latencies();
     let bar = monitor.bar("measuring", settings.operations);
     // by turns, so that whatever else the machine does falls on both
     let mut taken = Duration::ZERO;
@@ -151,6 +151,8 @@ pub fn bench(settings: &Settings, monitor: &Monitor) -> Result<Outcome, LabError
     }
     let wall_seconds = taken.as_secs_f64();
     let memcpy_units_per_second = copies.per_second();
+    let mut latencies = host.latencies();
+    latencies.subtract(latencies_before).expect("it was part of them");
     let after = host.device.smart();
     let written = after.host_units_written - before.host_units_written;
     let programmed = after.flash_units.total() - before.flash_units.total();
@@ -169,7 +171,7 @@ pub fn bench(settings: &Settings, monitor: &Monitor) -> Result<Outcome, LabError
         write_amplification: if written == 0 { 0.0 } else { programmed as f64 / written as f64 },
         dram_bytes_per_unit: host.device.dram_bytes_per_unit(),
         virtual_seconds: (host.queue.drained_ns() - start_ns) as f64 / 1e9,
-        latency_us: LatencyUs::of(&host.latencies),
+        latency_us: LatencyUs::of(&latencies),
         steady,
     })
 }
@@ -223,7 +225,6 @@ struct Host {
     device: Device,
     units: u32,
     queue: CommandQueue,
-    latencies: Histogram<u64>,
     random: Xoshiro256PlusPlus,
     /// Where the next write in order goes.
     next: u32,
@@ -241,7 +242,6 @@ impl Host {
             units: device.limits().capacity_units as u32,
             device,
             queue: CommandQueue::new(0),
-            latencies: histogram(),
             random,
             next: 0,
             source,
@@ -304,25 +304,27 @@ impl Host {
         Ok(())
     }
 
+    /// Of all reads and writes so far.
+    fn latencies(&self) -> Histogram<u64> {
+        let mut all = self.device.latencies().of(Kind::Read).clone();
+        all.add(self.device.latencies().of(Kind::Write)).expect("they are of one kind");
+        all
+    }
+
     fn write(&mut self, lpn: Lpn, buffer: usize) -> Result<(), LabError> {
         let data = &self.source[buffer * UNIT_BYTES..][..UNIT_BYTES];
         let issue_ns = self.queue.issue_ns();
         let completion = self.device.submit(Command::Write { lpn, data, fua: false }, issue_ns)?;
-        self.completed(issue_ns, completion.done_ns);
+        self.queue.completes(completion.done_ns);
         Ok(())
     }
 
     fn read(&mut self, lpn: Lpn) -> Result<(), LabError> {
         let issue_ns = self.queue.issue_ns();
         let completion = self.device.submit(Command::Read { lpn, data: &mut self.target }, issue_ns)?;
-        self.completed(issue_ns, completion.done_ns);
+        self.queue.completes(completion.done_ns);
         let found = u64::from_le_bytes(self.target[..8].try_into().expect("eight bytes"));
         if found == u64::from(lpn.0) { Ok(()) } else { Err(LabError::WrongData { lpn, found }) }
-    }
-
-    fn completed(&mut self, issue_ns: Nanoseconds, done_ns: Nanoseconds) {
-        self.queue.completes(done_ns);
-        self.latencies.saturating_record(done_ns - issue_ns);
     }
 }
 

@@ -23,6 +23,9 @@ pub const SPARE_END_BYTES: usize = 32;
 /// The first and the last bytes of a spare area.
 pub type SpareEnds = [u8; 2 * SPARE_END_BYTES];
 
+/// What a spare area begins with.
+pub type SpareHead = [u8; 8];
+
 /// The ends of a spare area.
 #[inline]
 pub fn spare_ends(spare: &UnitSpare) -> SpareEnds {
@@ -211,7 +214,8 @@ impl Geometry {
     /// The page of a unit.
     #[inline]
     pub fn page_of(&self, ppn: Ppn) -> PageId {
-        PageId(ppn.0 / self.units_per_page())
+        // units are powers of two in number, and the processor's division is slow
+        PageId(ppn.0 >> self.units_per_page().trailing_zeros())
     }
 
     /// The page at `index` of a block.

@@ -25,7 +25,9 @@ use std::fs::File;
 use std::sync::Arc;
 
 use crate::error::NandError;
-use crate::geometry::{BlockId, PageId, SpareEnds, UnitSpare};
+use crate::geometry::{
+    BlockId, MAX_UNITS_PER_PAGE, PageId, Ppn, SpareEnds, SpareHead, UNIT_SPARE_BYTES, UnitSpare,
+};
 use crate::nand::{Block, PageState};
 use crate::slots::Slot;
 
@@ -48,6 +50,7 @@ pub enum Access {
 }
 
 /// What a page holds.
+#[derive(Clone, Copy)]
 pub(crate) struct PageRecord<'a> {
     /// Erases of the block before this program.
     pub erase_count: u32,
@@ -84,12 +87,28 @@ pub(crate) trait Image: Send + Sync {
 
     /// Stores the record of an erased page. The data of its slots are there already.
     fn write_page(&mut self, page: PageId, record: &PageRecord) -> Result<(), NandError>;
+    /// The same with the spare areas of other units, one for each of the page's, that begin with `head` instead.
+    fn write_moved_page(
+        &mut self,
+        page: PageId,
+        record: &PageRecord,
+        from: &[Ppn],
+        head: SpareHead,
+    ) -> Result<(), NandError> {
+        let mut spares = [[0; UNIT_SPARE_BYTES]; MAX_UNITS_PER_PAGE];
+        let spares = &mut spares[..from.len()];
+        for (spare, ppn) in spares.iter_mut().zip(from) {
+            self.read_spares(*ppn, std::slice::from_mut(spare))?;
+            spare[..head.len()].copy_from_slice(&head);
+        }
+        self.write_page(page, &PageRecord { spares, ..*record })
+    }
     /// Makes a page erased.
     fn clear_page(&mut self, page: PageId) -> Result<(), NandError>;
     /// Makes a page uncorrectable that was programmed; it keeps its slots.
     fn spoil_page(&mut self, page: PageId) -> Result<(), NandError>;
-    /// Reads spare areas of a programmed page from its unit `first` on.
-    fn read_spares(&self, page: PageId, first: usize, spares: &mut [UnitSpare]) -> Result<(), NandError>;
+    /// Reads spare areas of a programmed page from the unit `first` on.
+    fn read_spares(&self, first: Ppn, spares: &mut [UnitSpare]) -> Result<(), NandError>;
     /// Fetches the spare areas of a block's units; what is there for pages that are not programmed is undefined, and none
     /// need be there if no page of the block is.
     fn block_spares(&self, block: BlockId, spares: &mut Vec<UnitSpare>) -> Result<(), NandError>;

@@ -266,6 +266,12 @@ impl Nand {
         PageState::from_byte(self.page_states[page.index()])
     }
 
+    /// Whether a unit's page is programmed and can be read.
+    #[inline]
+    pub fn is_readable(&self, ppn: Ppn) -> bool {
+        self.page_states[self.geometry.page_of(ppn).index()] == PageState::Programmed as u8
+    }
+
     /// The page of a block to be programmed next, counted in the block; `pages_per_block` if it must be erased
     /// first.
     pub fn next_page(&self, block: BlockId) -> u32 {
@@ -420,6 +426,7 @@ impl Nand {
     }
 
     /// Fails unless a unit can be read.
+    #[inline]
     pub(crate) fn check_readable(&self, ppn: Ppn) -> Result<(), NandError> {
         match self.page_state(self.geometry.page_of(ppn)) {
             PageState::Programmed => Ok(()),

@@ -5,9 +5,10 @@
 
 use crate::error::NandError;
 use crate::geometry::{
-    BlockId, MAX_UNITS_PER_PAGE, Nanoseconds, PageId, Ppn, SpareEnds, UNIT_BYTES, UNIT_SPARE_BYTES, UnitSpare,
+    BlockId, MAX_UNITS_PER_PAGE, Nanoseconds, PageId, Ppn, SpareEnds, SpareHead, UNIT_BYTES,
+    UNIT_SPARE_BYTES, UnitSpare,
 };
-use crate::image::{PageRecord, SavedRecords};
+use crate::image::{Image, PageRecord, SavedRecords};
 use crate::nand::{Block, MOVED, Nand, PageState};
 use crate::power::{Change, ErasedBlock, Issued, Origin};
 use crate::slots::Slot;
@@ -20,13 +21,6 @@ pub enum Source {
     /// Copyback: another place, which stays readable until it is erased. The read is charged by
     /// [`Nand::charge_read`], once for each page.
     Copy(Ppn),
-    /// Copyback of data and spare area both; the spare area's first eight bytes are replaced.
-    Move {
-        /// The other place.
-        from: Ppn,
-        /// What the copy's spare area begins with.
-        head: [u8; 8],
-    },
     /// Nothing; it reads as zeros and is not transferred.
     Padding,
 }
@@ -48,8 +42,8 @@ fn as_uncorrectable(error: NandError, ppn: Ppn) -> NandError {
 impl Nand {
     // -- program ----------------------------------------------------------------------------------------------
 
-    /// Programs a page, data and spare areas together (M2). `sources` and `spares` have one entry for each unit; that
-    /// of a [`Source::Move`] is not looked at. Returns when it is done, ns.
+    /// Programs a page, data and spare areas together (M2). `sources` and `spares` have one entry for each unit.
+    /// Returns when it is done, ns.
     ///
     /// Staged buffers pass over to the page. On an error they stay the caller's, except when power goes at this
     /// very operation ([`Nand::cut_after`]): then [`Nand::resolve`] gives back those of a program that did not
@@ -63,37 +57,62 @@ impl Nand {
         spares: &[UnitSpare],
         earliest_ns: Nanoseconds,
     ) -> Result<Nanoseconds, NandError> {
+        assert_eq!(spares.len(), sources.len(), "each unit has a spare area");
+        let gather = |nand: &mut Nand| nand.gather(sources);
+        self.program_with(page, sources.len(), earliest_ns, gather, |image, record| {
+            image.write_page(page, &PageRecord { spares, ..*record })
+        })
+    }
+
+    /// Programs a page of copies, one of each place, whose spare areas are those of the units they are of, except that
+    /// they begin with `head`. Otherwise as [`Nand::program`] with [`Source::Copy`].
+    pub fn program_moved(
+        &mut self,
+        page: PageId,
+        from: &[Ppn],
+        head: SpareHead,
+        earliest_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, NandError> {
+        let gather = |nand: &mut Nand| nand.gather_with(from, Nand::take_copy);
+        self.program_with(page, from.len(), earliest_ns, gather, |image, record| {
+            image.write_moved_page(page, record, from, head)
+        })
+    }
+
+    /// What all programs do. `gather` takes the bytes over, and `write` stores the record, which is complete but for the
+    /// spare areas.
+    #[inline]
+    fn program_with(
+        &mut self,
+        page: PageId,
+        units: usize,
+        earliest_ns: Nanoseconds,
+        gather: impl FnOnce(&mut Nand) -> Result<Gathered, NandError>,
+        write: impl FnOnce(&mut dyn Image, &PageRecord) -> Result<(), NandError>,
+    ) -> Result<Nanoseconds, NandError> {
         self.powered()?;
         let block = self.geometry.block_of(page);
-        self.assert_programmable(page, block, sources, spares);
+        self.assert_programmable(page, block, units);
         if !self.power.goes_next() && self.faults.program_fails() {
             return self.fail_program(page, block, earliest_ns);
         }
-        let gathered = self.gather(sources)?;
-        let slots = &gathered.slots[..sources.len()];
-        let mut moved = [[0; UNIT_SPARE_BYTES]; MAX_UNITS_PER_PAGE];
-        let recorded = self
-            .move_spares(sources, spares, &mut moved)
-            .and_then(|spares| self.write_record(page, block, PageState::Programmed, slots, spares));
-        if let Err(error) = recorded {
+        let gathered = gather(self)?;
+        let slots = &gathered.slots[..units];
+        if let Err(error) = self.write_record(page, block, PageState::Programmed, slots, write) {
             self.give_back(&gathered);
             return Err(error);
         }
-        let units = self.units_of(page);
-        self.slot_of[units].copy_from_slice(slots);
-        let bytes = self.count_program(&gathered.origins[..sources.len()]) * UNIT_BYTES as u32;
+        let places = self.units_of(page);
+        self.slot_of[places].copy_from_slice(slots);
+        let bytes = self.count_program(&gathered.origins[..units]) * UNIT_BYTES as u32;
         let interval = self.time.program(self.place(block), bytes, earliest_ns);
         self.issue(Issued { interval, change: Change::Program { page, origins: gathered.origins } })
     }
 
-    fn assert_programmable(&self, page: PageId, block: BlockId, sources: &[Source], spares: &[UnitSpare]) {
+    #[inline]
+    fn assert_programmable(&self, page: PageId, block: BlockId, given: usize) {
         let units = self.geometry.units_per_page() as usize;
-        assert!(
-            sources.len() == units && spares.len() == units,
-            "a page has {units} units; {} sources and {} spare areas were given",
-            sources.len(),
-            spares.len()
-        );
+        assert!(given == units, "a page has {units} units, and {given} were given");
         let index = page.0 - self.geometry.page(block, 0).0;
         let Block { next_page, bad, .. } = self.blocks[block.index()];
         assert!(!bad, "M1: page {page} is programmed, and its block {block} is bad");
@@ -104,69 +123,61 @@ impl Nand {
         );
     }
 
-    /// The spare areas to program: those given, unless some units bring their own, which are put into `moved`. All can be
-    /// read, since their data were gathered.
+    /// Takes the bytes over from their sources.
     #[inline]
-    fn move_spares<'a>(
-        &self,
-        sources: &[Source],
-        given: &'a [UnitSpare],
-        moved: &'a mut [UnitSpare; MAX_UNITS_PER_PAGE],
-    ) -> Result<&'a [UnitSpare], NandError> {
-        if !sources.iter().any(|source| matches!(source, Source::Move { .. })) {
-            return Ok(given);
-        }
-        for (index, source) in sources.iter().enumerate() {
-            match *source {
-                Source::Move { from, head } => {
-                    self.read_gathered_spare(from, &mut moved[index])?;
-                    moved[index][..head.len()].copy_from_slice(&head);
-                }
-                _ => moved[index] = given[index],
+    fn gather(&mut self, sources: &[Source]) -> Result<Gathered, NandError> {
+        self.gather_with(sources, |nand, source| match source {
+            Source::Padding => Ok((0, Origin::Padding)),
+            Source::Staged(slot) => {
+                nand.slots.assert_used(slot);
+                Ok((slot.0, Origin::Staged))
             }
-        }
-        Ok(&moved[..sources.len()])
+            Source::Copy(ppn) => nand.take_copy(ppn),
+        })
     }
 
-    /// Takes the bytes over from their sources.
-    fn gather(&mut self, sources: &[Source]) -> Result<Gathered, NandError> {
+    #[inline]
+    fn gather_with<T: Copy>(
+        &mut self,
+        sources: &[T],
+        take: impl Fn(&mut Nand, T) -> Result<(u32, Origin), NandError>,
+    ) -> Result<Gathered, NandError> {
         let mut gathered =
             Gathered { slots: [0; MAX_UNITS_PER_PAGE], origins: [Origin::Padding; MAX_UNITS_PER_PAGE] };
         for (index, &source) in sources.iter().enumerate() {
-            let (slot, origin) = match source {
-                Source::Padding => continue,
-                Source::Staged(slot) => {
-                    self.slots.assert_used(slot);
-                    (slot.0, Origin::Staged)
+            match take(self, source) {
+                Ok((slot, origin)) => {
+                    gathered.slots[index] = slot;
+                    gathered.origins[index] = origin;
                 }
-                Source::Copy(ppn) | Source::Move { from: ppn, .. } => match self.take_copy(ppn) {
-                    Ok(taken) => taken,
-                    Err(error) => {
-                        self.give_back(&gathered);
-                        return Err(error);
-                    }
-                },
-            };
-            gathered.slots[index] = slot;
-            gathered.origins[index] = origin;
+                Err(error) => {
+                    self.give_back(&gathered);
+                    return Err(error);
+                }
+            }
         }
         Ok(gathered)
     }
 
+    #[inline]
     fn take_copy(&mut self, ppn: Ppn) -> Result<(u32, Origin), NandError> {
         self.check_readable(ppn)?;
-        let entry = self.slot_of[ppn.index()];
-        if entry == 0 {
-            return Ok((0, Origin::Padding));
+        let entry = &mut self.slot_of[ppn.index()];
+        match *entry {
+            0 => Ok((0, Origin::Padding)),
+            slot if slot & MOVED == 0 => {
+                *entry |= MOVED;
+                Ok((slot, Origin::Moved(ppn)))
+            }
+            moved => self.duplicate(ppn, Slot(moved & !MOVED)),
         }
-        if entry & MOVED == 0 {
-            self.slot_of[ppn.index()] = entry | MOVED;
-            return Ok((entry, Origin::Moved(ppn)));
-        }
-        // The slot belongs to an earlier copy: this one needs bytes of its own.
+    }
+
+    /// The slot of a place belongs to an earlier copy: this one needs bytes of its own.
+    #[cold]
+    fn duplicate(&mut self, ppn: Ppn, slot: Slot) -> Result<(u32, Origin), NandError> {
         let mut data = [0; UNIT_BYTES];
-        let read = self.image.read_slot(Slot(entry & !MOVED), &mut data);
-        read.map_err(|error| as_uncorrectable(error, ppn))?;
+        self.image.read_slot(slot, &mut data).map_err(|error| as_uncorrectable(error, ppn))?;
         Ok((self.stage(&data)?.0, Origin::Duplicated))
     }
 
@@ -188,7 +199,7 @@ impl Nand {
         block: BlockId,
         state: PageState,
         slots: &[u32],
-        spares: &[UnitSpare],
+        write: impl FnOnce(&mut dyn Image, &PageRecord) -> Result<(), NandError>,
     ) -> Result<(), NandError> {
         let mut record = self.blocks[block.index()];
         record.next_page += 1;
@@ -197,7 +208,7 @@ impl Nand {
         }
         let operation = self.operations + 1;
         let erase_count = record.erase_count;
-        self.image.write_page(page, &PageRecord { erase_count, operation, state, slots, spares })?;
+        write(self.image.as_mut(), &PageRecord { erase_count, operation, state, slots, spares: &[] })?;
         self.page_states[page.index()] = state as u8;
         self.blocks[block.index()] = record;
         Ok(())
@@ -223,7 +234,9 @@ impl Nand {
         earliest_ns: Nanoseconds,
     ) -> Result<Nanoseconds, NandError> {
         let slots = &[0; MAX_UNITS_PER_PAGE][..self.geometry.units_per_page() as usize];
-        self.write_record(page, block, PageState::Uncorrectable, slots, &[])?;
+        self.write_record(page, block, PageState::Uncorrectable, slots, |image, record| {
+            image.write_page(page, record)
+        })?;
         let interval = self.time.program(self.place(block), self.geometry.page_bytes, earliest_ns);
         self.counters.program_failures += 1;
         let origins = [Origin::Padding; MAX_UNITS_PER_PAGE];
@@ -298,7 +311,7 @@ impl Nand {
         let done_ns = self.charge_read(page, 0, earliest_ns);
         let state = self.page_state(page);
         match state {
-            PageState::Programmed => self.image.read_spares(page, 0, spares)?,
+            PageState::Programmed => self.image.read_spares(self.geometry.unit(page, 0), spares)?,
             PageState::Erased => spares.fill([0; UNIT_SPARE_BYTES]),
             PageState::Uncorrectable => {
                 self.counters.uncorrectable_reads += 1;
@@ -311,22 +324,10 @@ impl Nand {
     /// The spare area of a unit, at no time: for firmware that reads the page anyway.
     pub fn spare(&self, ppn: Ppn) -> Result<UnitSpare, NandError> {
         self.powered()?;
-        let mut spare = [0; UNIT_SPARE_BYTES];
-        self.read_spare(ppn, &mut spare)?;
-        Ok(spare)
-    }
-
-    #[inline]
-    fn read_spare(&self, ppn: Ppn, spare: &mut UnitSpare) -> Result<(), NandError> {
         self.check_readable(ppn)?;
-        self.read_gathered_spare(ppn, spare)
-    }
-
-    #[inline]
-    fn read_gathered_spare(&self, ppn: Ppn, spare: &mut UnitSpare) -> Result<(), NandError> {
-        let page = self.geometry.page_of(ppn);
-        let first = ppn.index() - self.units_of(page).start;
-        self.image.read_spares(page, first, std::slice::from_mut(spare))
+        let mut spare = [0; UNIT_SPARE_BYTES];
+        self.image.read_spares(ppn, std::slice::from_mut(&mut spare))?;
+        Ok(spare)
     }
 
     /// The spare areas of all units of a block that can be read, at no time: for firmware that moves the block
@@ -338,31 +339,21 @@ impl Nand {
     ) -> Result<impl Iterator<Item = (Ppn, &'a UnitSpare)>, NandError> {
         self.powered()?;
         self.image.block_spares(block, scratch)?;
-        Ok(self.readable(block, scratch))
+        let first = self.geometry.first_unit(block);
+        let units = (first.0..).map(Ppn).zip(scratch.iter());
+        Ok(units.filter(|(ppn, _)| self.is_readable(*ppn)))
     }
 
-    /// The ends of those spare areas, for firmware that need not see more of most of them. `scratch` is for images that
-    /// must fetch them.
+    /// The ends of the spare areas of all units of a block, for firmware that need not see more of most of them; those of
+    /// units that cannot be read ([`Nand::is_readable`]) are undefined, and there may be none of a block that is erased.
+    /// `scratch` is for images that must fetch them.
     pub fn block_spare_ends<'a>(
         &'a self,
         block: BlockId,
         scratch: &'a mut Vec<SpareEnds>,
-    ) -> Result<impl Iterator<Item = (Ppn, &'a SpareEnds)>, NandError> {
+    ) -> Result<&'a [SpareEnds], NandError> {
         self.powered()?;
-        Ok(self.readable(block, self.image.block_spare_ends(block, scratch)?))
-    }
-
-    /// Of what there is for each unit of a block, that for units that can be read.
-    #[inline]
-    fn readable<'a, T>(&'a self, block: BlockId, all: &'a [T]) -> impl Iterator<Item = (Ppn, &'a T)> {
-        let first = self.geometry.first_unit(block);
-        let units = self.geometry.units_per_page() as usize;
-        let pages = all.chunks(units).zip(&self.page_states[self.pages_of(block)]).enumerate();
-        let readable = pages.filter(|(_, (_, state))| **state == PageState::Programmed as u8);
-        readable.flat_map(move |(page, (of_page, _))| {
-            let first = Ppn(first.0 + (page * units) as u32);
-            of_page.iter().enumerate().map(move |(unit, of_unit)| (Ppn(first.0 + unit as u32), of_unit))
-        })
+        self.image.block_spare_ends(block, scratch)
     }
 
     /// Charges a read of a page of which `bytes` are transferred. Returns when they are there, ns.
@@ -588,8 +579,9 @@ mod tests {
         assert_eq!(found(&nand, BlockId(0), &mut scratch), expected);
         assert_eq!(found(&nand, BlockId(3), &mut scratch), []);
         let mut scratch = vec![spare_ends(&spare(99)); 3];
-        let found = |nand: &Nand, block, scratch: &mut Vec<SpareEnds>| -> Vec<(u32, SpareEnds)> {
-            nand.block_spare_ends(block, scratch).unwrap().map(|(ppn, ends)| (ppn.0, *ends)).collect()
+        let found = |nand: &Nand, block: BlockId, scratch: &mut Vec<SpareEnds>| -> Vec<(u32, SpareEnds)> {
+            let units = (block.0 * 8..).map(Ppn).zip(nand.block_spare_ends(block, scratch).unwrap());
+            units.filter(|(ppn, _)| nand.is_readable(*ppn)).map(|(ppn, ends)| (ppn.0, *ends)).collect()
         };
         assert_eq!(
             found(&nand, BlockId(0), &mut scratch),
@@ -599,14 +591,19 @@ mod tests {
     }
 
     #[test]
-    fn a_moved_unit_keeps_its_spare_area_but_for_the_head() {
+    fn a_page_of_moved_units_keeps_their_spare_areas_but_for_the_head() {
         let mut nand = nand();
         program(&mut nand, 0, [10, 20], 0);
-        let sources = [Source::Move { from: Ppn(1), head: [9; 8] }, Source::Padding];
-        nand.program(PageId(4), &sources, &[spare(0), spare(3)], 0).unwrap();
-        let mut expected = spare(20);
-        expected[..8].fill(9);
-        assert_eq!((nand.spare(Ppn(8)).unwrap(), nand.spare(Ppn(9)).unwrap()), (expected, spare(3)));
-        assert_eq!(read_tag(&mut nand, 8), 20);
+        nand.program_moved(PageId(4), &[Ppn(1), Ppn(0)], [9; 8], 0).unwrap();
+        for (ppn, tag) in [(8, 20), (9, 10)] {
+            let mut expected = spare(tag);
+            expected[..8].fill(9);
+            assert_eq!((nand.spare(Ppn(ppn)).unwrap(), read_tag(&mut nand, ppn)), (expected, tag));
+        }
+        assert_eq!(nand.spare(Ppn(0)).unwrap(), spare(10));
+        assert!(matches!(
+            nand.program_moved(PageId(5), &[Ppn(0), Ppn(2)], [0; 8], 0),
+            Err(NandError::Erased { ppn: Ppn(2) })
+        ));
     }
 }

@@ -85,7 +85,7 @@ impl Nand {
         let units = self.geometry.units_per_page() as usize;
         let mut spares = [[0; UNIT_SPARE_BYTES]; MAX_UNITS_PER_PAGE];
         if self.page_state(page) == PageState::Programmed {
-            self.image.read_spares(page, 0, &mut spares[..units])?;
+            self.image.read_spares(self.geometry.unit(page, 0), &mut spares[..units])?;
         }
         let mut lost = LostProgram { page, units: Vec::new() };
         for (index, &origin) in origins[..units].iter().enumerate() {

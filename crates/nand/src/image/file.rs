@@ -22,8 +22,8 @@ use super::tally::{self, BlockSum, Sums, TALLY_AT, Tally};
 use super::{Access, Image, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES, PageRecord, SavedRecords};
 use crate::error::NandError;
 use crate::geometry::{
-    BlockId, Geometry, MAX_UNITS_PER_PAGE, PageId, SPARE_END_BYTES, SpareEnds, UNIT_SPARE_BYTES, UnitSpare,
-    spare_ends,
+    BlockId, Geometry, MAX_UNITS_PER_PAGE, PageId, Ppn, SPARE_END_BYTES, SpareEnds, UNIT_SPARE_BYTES,
+    UnitSpare, spare_ends,
 };
 use crate::nand::Block;
 use crate::slots::Slot;
@@ -416,8 +416,10 @@ impl Image for FileImage {
         })
     }
 
-    fn read_spares(&self, page: PageId, first: usize, spares: &mut [UnitSpare]) -> Result<(), NandError> {
-        let start = (size_of::<PageHead>() + first * UNIT_SPARE_BYTES) as u64;
+    fn read_spares(&self, first: Ppn, spares: &mut [UnitSpare]) -> Result<(), NandError> {
+        let page = self.geometry.page_of(first);
+        let index = (first.0 - self.geometry.unit(page, 0).0) as usize;
+        let start = (size_of::<PageHead>() + index * UNIT_SPARE_BYTES) as u64;
         self.read(spares.as_flattened_mut(), self.layout.page_at(page) + start, "read spare areas")
     }
 

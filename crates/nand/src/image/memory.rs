@@ -5,7 +5,10 @@ use super::{Image, MAX_PROTECTED_BYTES, PageRecord, SavedRecords};
 use memmap2::MmapMut;
 
 use crate::error::NandError;
-use crate::geometry::{BlockId, Geometry, PageId, SpareEnds, UNIT_BYTES, UNIT_SPARE_BYTES, UnitSpare};
+use crate::geometry::{
+    BlockId, Geometry, MAX_UNITS_PER_PAGE, PageId, Ppn, SpareEnds, SpareHead, UNIT_BYTES, UNIT_SPARE_BYTES,
+    UnitSpare,
+};
 use crate::nand::Block;
 use crate::slots::Slot;
 
@@ -57,12 +60,26 @@ impl MemoryImage {
         (slot.index() / CHUNK_SLOTS, start..start + UNIT_BYTES)
     }
 
-    /// The block of a page, and which of its units is the first in the page.
+    /// The block of a unit, and the unit's number in it.
     #[inline]
-    fn in_block(&self, page: PageId) -> (BlockId, usize) {
-        let block = self.geometry.block_of(page);
-        let index = page.0 - self.geometry.page(block, 0).0;
-        (block, (index * self.geometry.units_per_page()) as usize)
+    fn in_block(&self, ppn: Ppn) -> (BlockId, usize) {
+        let block = self.geometry.block_of_unit(ppn);
+        (block, (ppn.0 - self.geometry.first_unit(block).0) as usize)
+    }
+
+    /// Where the spare area of a programmed unit is.
+    #[inline]
+    fn spare_at(&self, ppn: Ppn) -> (BufferId, usize) {
+        let (block, unit) = self.in_block(ppn);
+        (self.spares[block.index()].expect("a programmed page has spare areas"), unit)
+    }
+
+    /// Where the spare areas of a page go: the buffer of its block, and the first of its units there.
+    #[inline]
+    fn new_spares(&mut self, page: PageId) -> (&mut BufferId, &mut SpareBuffers, usize) {
+        let (block, unit) = self.in_block(self.geometry.unit(page, 0));
+        let (buffer, buffers) = (&mut self.spares[block.index()], &mut self.buffers);
+        (buffer.get_or_insert_with(|| buffers.take()), buffers, unit)
     }
 }
 
@@ -99,10 +116,27 @@ impl Image for MemoryImage {
     }
 
     fn write_page(&mut self, page: PageId, record: &PageRecord) -> Result<(), NandError> {
-        let (block, first) = self.in_block(page);
-        let buffer = *self.spares[block.index()].get_or_insert_with(|| self.buffers.take());
+        let (buffer, buffers, first) = self.new_spares(page);
         for (unit, spare) in (first..).zip(record.spares) {
-            self.buffers.write(buffer, unit, spare);
+            buffers.write(buffer, unit, spare);
+        }
+        Ok(())
+    }
+
+    fn write_moved_page(
+        &mut self,
+        page: PageId,
+        _record: &PageRecord,
+        from: &[Ppn],
+        head: SpareHead,
+    ) -> Result<(), NandError> {
+        let mut places = [None; MAX_UNITS_PER_PAGE];
+        for (place, ppn) in places.iter_mut().zip(from) {
+            *place = Some(self.spare_at(*ppn));
+        }
+        let (buffer, buffers, first) = self.new_spares(page);
+        for (unit, from) in (first..).zip(places.into_iter().flatten()) {
+            buffers.copy(from, buffer, unit, head);
         }
         Ok(())
     }
@@ -115,10 +149,9 @@ impl Image for MemoryImage {
         Ok(())
     }
 
-    fn read_spares(&self, page: PageId, first: usize, spares: &mut [UnitSpare]) -> Result<(), NandError> {
-        let (block, start) = self.in_block(page);
-        let buffer = self.spares[block.index()].expect("a programmed page has spare areas");
-        for (unit, spare) in (start + first..).zip(spares) {
+    fn read_spares(&self, first: Ppn, spares: &mut [UnitSpare]) -> Result<(), NandError> {
+        let (buffer, first) = self.spare_at(first);
+        for (unit, spare) in (first..).zip(spares) {
             self.buffers.read(buffer, unit, spare);
         }
         Ok(())

@@ -5,10 +5,12 @@
 //! huge pages where it has them. And most spare areas have zeros in their middle: only their ends are in the buffers, a
 //! line of the processor's cache each, and the middles of the few blocks that have any are apart.
 
+use std::collections::HashMap;
+
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::array::Array;
-use crate::geometry::{SPARE_END_BYTES, SpareEnds, UNIT_SPARE_BYTES, UnitSpare, spare_ends};
+use crate::geometry::{SPARE_END_BYTES, SpareEnds, SpareHead, UNIT_SPARE_BYTES, UnitSpare, spare_ends};
 
 /// Bytes of a chunk, or a little less; a small medium has one chunk as large as it needs.
 const CHUNK_BYTES: usize = 32 << 20;
@@ -19,18 +21,28 @@ const SECOND_END: usize = UNIT_SPARE_BYTES - SPARE_END_BYTES;
 /// What is between the ends.
 type Middle = [u8; SECOND_END - SPARE_END_BYTES];
 
-/// The number of a buffer.
+/// A buffer: where its units begin among those of all buffers, and whether it has middles.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct BufferId(u32);
+pub(crate) struct BufferId {
+    start: u32,
+    has_middles: bool,
+}
+
+/// A unit of a buffer.
+pub(super) type InBuffer = (BufferId, usize);
 
 /// The buffers.
 #[derive(Clone)]
 pub(super) struct SpareBuffers {
     units_per_buffer: usize,
     buffers_per_chunk: usize,
+    /// Units are numbered as if every chunk had so many: a power of two.
+    chunk_units: usize,
     chunks: Vec<Array>,
-    /// For each buffer that was ever taken: the middles, if one of them is not zeros.
-    middles: Vec<Option<Box<[Middle]>>>,
+    /// Buffers that were ever taken.
+    taken: usize,
+    /// The middles of buffers that have some, by where they begin.
+    middles: HashMap<u32, Box<[Middle]>>,
     /// Buffers that were given back, to be taken first.
     free: Vec<BufferId>,
 }
@@ -38,13 +50,14 @@ pub(super) struct SpareBuffers {
 impl SpareBuffers {
     /// Room for the spare areas of `blocks` blocks and of erases under way; nothing is allocated yet.
     pub fn new(blocks: usize, units_per_block: usize) -> SpareBuffers {
-        let buffers_per_chunk =
-            (CHUNK_BYTES / (units_per_block * size_of::<SpareEnds>())).clamp(1, blocks.max(1));
+        let chunk_units = (CHUNK_BYTES / size_of::<SpareEnds>()).max(units_per_block).next_power_of_two();
         SpareBuffers {
             units_per_buffer: units_per_block,
-            buffers_per_chunk,
+            buffers_per_chunk: (chunk_units / units_per_block).clamp(1, blocks.max(1)),
+            chunk_units,
             chunks: Vec::new(),
-            middles: Vec::new(),
+            taken: 0,
+            middles: HashMap::new(),
             free: Vec::new(),
         }
     }
@@ -54,47 +67,81 @@ impl SpareBuffers {
         if let Some(buffer) = self.free.pop() {
             return buffer;
         }
-        let taken = self.middles.len();
-        if taken == self.chunks.len() * self.buffers_per_chunk {
+        let (chunk, in_chunk) = (self.taken / self.buffers_per_chunk, self.taken % self.buffers_per_chunk);
+        if chunk == self.chunks.len() {
             let bytes = self.buffers_per_chunk * self.units_per_buffer * size_of::<SpareEnds>();
             self.chunks.push(Array::zeroed(bytes.div_ceil(size_of::<u32>())));
         }
-        self.middles.push(None);
-        BufferId(taken as u32)
+        self.taken += 1;
+        let start = (chunk * self.chunk_units + in_chunk * self.units_per_buffer) as u32;
+        BufferId { start, has_middles: false }
     }
 
     /// Gives a buffer back.
     pub fn give_back(&mut self, buffer: BufferId) {
-        self.middles[buffer.0 as usize] = None;
-        self.free.push(buffer);
+        if buffer.has_middles {
+            self.middles.remove(&buffer.start);
+        }
+        self.free.push(BufferId { has_middles: false, ..buffer });
     }
 
-    fn place(&self, buffer: BufferId) -> (usize, std::ops::Range<usize>) {
-        let bytes = self.units_per_buffer * size_of::<SpareEnds>();
-        let start = buffer.0 as usize % self.buffers_per_chunk * bytes;
-        (buffer.0 as usize / self.buffers_per_chunk, start..start + bytes)
+    /// The chunk of a number among all units, and the number in it.
+    #[inline]
+    fn place(&self, unit: usize) -> (usize, usize) {
+        (unit >> self.chunk_units.trailing_zeros(), unit & (self.chunk_units - 1))
+    }
+
+    #[inline]
+    fn chunk(&self, chunk: usize) -> &[SpareEnds] {
+        <[SpareEnds]>::ref_from_bytes(self.chunks[chunk].as_bytes()).expect("whole ends")
+    }
+
+    #[inline]
+    fn end_mut(&mut self, (buffer, unit): InBuffer) -> &mut SpareEnds {
+        let (chunk, unit) = self.place(buffer.start as usize + unit);
+        &mut <[SpareEnds]>::mut_from_bytes(self.chunks[chunk].as_mut_bytes()).expect("whole ends")[unit]
     }
 
     /// The ends of all spare areas in a buffer.
     #[inline]
     pub fn ends(&self, buffer: BufferId) -> &[SpareEnds] {
-        let (chunk, range) = self.place(buffer);
-        <[SpareEnds]>::ref_from_bytes(&self.chunks[chunk].as_bytes()[range]).expect("whole ends")
+        let (chunk, start) = self.place(buffer.start as usize);
+        &self.chunk(chunk)[start..start + self.units_per_buffer]
+    }
+
+    #[inline]
+    fn middle(&self, (buffer, unit): InBuffer) -> Middle {
+        if buffer.has_middles { self.middles[&buffer.start][unit] } else { [0; size_of::<Middle>()] }
+    }
+
+    fn write_middle(&mut self, buffer: &mut BufferId, unit: usize, middle: &Middle) {
+        let units = self.units_per_buffer;
+        let middles = self.middles.entry(buffer.start);
+        middles.or_insert_with(|| vec![[0; size_of::<Middle>()]; units].into())[unit] = *middle;
+        buffer.has_middles = true;
     }
 
     /// Stores a spare area.
     #[inline]
-    pub fn write(&mut self, buffer: BufferId, unit: usize, spare: &UnitSpare) {
-        let (chunk, range) = self.place(buffer);
-        let ends = <[SpareEnds]>::mut_from_bytes(&mut self.chunks[chunk].as_mut_bytes()[range]);
-        ends.expect("whole ends")[unit] = spare_ends(spare);
-        let middle = &spare[SPARE_END_BYTES..SECOND_END];
-        let middles = &mut self.middles[buffer.0 as usize];
+    pub fn write(&mut self, buffer: &mut BufferId, unit: usize, spare: &UnitSpare) {
+        *self.end_mut((*buffer, unit)) = spare_ends(spare);
+        let middle: &Middle =
+            spare[SPARE_END_BYTES..SECOND_END].try_into().expect("the length is a middle's");
         // all bytes at once: a comparison that stops at the first difference is a call
-        if middles.is_some() || middle.iter().fold(0, |any, byte| any | byte) != 0 {
-            let middles =
-                middles.get_or_insert_with(|| vec![[0; size_of::<Middle>()]; self.units_per_buffer].into());
-            middles[unit].copy_from_slice(middle);
+        if buffer.has_middles || middle.iter().fold(0, |any, byte| any | byte) != 0 {
+            self.write_middle(buffer, unit, middle);
+        }
+    }
+
+    /// Stores a copy of a spare area, with another head.
+    #[inline]
+    pub fn copy(&mut self, from: InBuffer, to: &mut BufferId, unit: usize, head: SpareHead) {
+        let (chunk, at) = self.place(from.0.start as usize + from.1);
+        let mut ends = self.chunk(chunk)[at];
+        ends[..head.len()].copy_from_slice(&head);
+        *self.end_mut((*to, unit)) = ends;
+        if from.0.has_middles || to.has_middles {
+            self.write_middle(to, unit, &self.middle(from));
         }
     }
 
@@ -104,11 +151,7 @@ impl SpareBuffers {
         let ends = &self.ends(buffer)[unit];
         spare[..SPARE_END_BYTES].copy_from_slice(&ends[..SPARE_END_BYTES]);
         spare[SECOND_END..].copy_from_slice(&ends[SPARE_END_BYTES..]);
-        let middle = &mut spare[SPARE_END_BYTES..SECOND_END];
-        match &self.middles[buffer.0 as usize] {
-            Some(middles) => middle.copy_from_slice(&middles[unit]),
-            None => middle.fill(0),
-        }
+        spare[SPARE_END_BYTES..SECOND_END].copy_from_slice(&self.middle((buffer, unit)));
     }
 }
 
@@ -126,34 +169,45 @@ mod tests {
     fn buffers_do_not_overlap_and_are_taken_again() {
         let mut buffers = SpareBuffers::new(3, 8);
         // more than blocks: an erase under way holds one
-        let taken: Vec<BufferId> = (0..7).map(|_| buffers.take()).collect();
-        for (number, buffer) in (1..).zip(&taken) {
-            (0..8).for_each(|unit| buffers.write(*buffer, unit, &[number; UNIT_SPARE_BYTES]));
+        let mut taken: Vec<BufferId> = (0..7).map(|_| buffers.take()).collect();
+        for (number, buffer) in (1..).zip(&mut taken) {
+            (0..8).for_each(|unit| buffers.write(buffer, unit, &[number; UNIT_SPARE_BYTES]));
         }
         for (number, buffer) in (1..).zip(&taken) {
             (0..8).for_each(|unit| assert_eq!(read(&buffers, *buffer, unit), [number; UNIT_SPARE_BYTES]));
             assert_eq!(buffers.ends(*buffer), [[number; 2 * SPARE_END_BYTES]; 8]);
         }
         buffers.give_back(taken[4]);
-        assert_eq!(buffers.take(), taken[4]);
+        assert_eq!(buffers.take().start, taken[4].start);
     }
 
     #[test]
     fn a_middle_of_zeros_stays_so_beside_one_that_is_not_and_after_one() {
         let mut buffers = SpareBuffers::new(1, 4);
-        let buffer = buffers.take();
+        let mut buffer = buffers.take();
         let plain: UnitSpare = std::array::from_fn(|at| if at % 96 < SPARE_END_BYTES { at as u8 } else { 0 });
         let full: UnitSpare = std::array::from_fn(|at| at as u8);
-        (0..3).for_each(|unit| buffers.write(buffer, unit, &plain));
-        assert!(buffers.middles[0].is_none());
-        buffers.write(buffer, 1, &full);
+        (0..3).for_each(|unit| buffers.write(&mut buffer, unit, &plain));
+        assert!(!buffer.has_middles && buffers.middles.is_empty());
+        buffers.write(&mut buffer, 1, &full);
         assert_eq!([0, 1, 2].map(|unit| read(&buffers, buffer, unit)), [plain, full, plain]);
-        buffers.write(buffer, 1, &plain);
+        buffers.write(&mut buffer, 1, &plain);
         assert_eq!([0, 1, 2].map(|unit| read(&buffers, buffer, unit)), [plain; 3]);
-        buffers.write(buffer, 3, &full);
+        buffers.write(&mut buffer, 3, &full);
+        // copies, of one that is full over one that is plain, and the other way round
+        let mut others = buffers.take();
+        buffers.write(&mut others, 0, &plain);
+        buffers.copy((buffer, 3), &mut others, 0, [7; 8]);
+        buffers.copy((buffer, 0), &mut others, 1, [8; 8]);
+        buffers.copy((buffer, 0), &mut buffer, 3, plain[..8].try_into().unwrap());
+        let with_head =
+            |spare: UnitSpare, head: u8| std::array::from_fn(|at| if at < 8 { head } else { spare[at] });
+        assert_eq!(read(&buffers, others, 0), with_head(full, 7));
+        assert_eq!(read(&buffers, others, 1), with_head(plain, 8));
+        assert_eq!(read(&buffers, buffer, 3), plain);
         buffers.give_back(buffer);
-        let again = buffers.take();
-        buffers.write(again, 3, &plain);
-        assert_eq!((again, read(&buffers, again, 3)), (buffer, plain));
+        let mut again = buffers.take();
+        buffers.write(&mut again, 3, &plain);
+        assert_eq!((again.start, read(&buffers, again, 3)), (buffer.start, plain));
     }
 }
