@@ -6,8 +6,7 @@ use memmap2::MmapMut;
 
 use crate::error::NandError;
 use crate::geometry::{
-    BlockId, Geometry, MAX_UNITS_PER_PAGE, PageId, Ppn, SpareEnds, SpareHead, UNIT_BYTES, UNIT_SPARE_BYTES,
-    UnitSpare,
+    BlockId, Geometry, PageId, Ppn, SpareEnds, SpareHead, UNIT_BYTES, UNIT_SPARE_BYTES, UnitSpare,
 };
 use crate::nand::Block;
 use crate::slots::Slot;
@@ -74,12 +73,14 @@ impl MemoryImage {
         (self.spares[block.index()].expect("a programmed page has spare areas"), unit)
     }
 
-    /// Where the spare areas of a page go: the buffer of its block, and the first of its units there.
+    /// Stores the spare areas of a page's units: `write` is given the buffer of their block, and the first one's number in
+    /// it.
     #[inline]
-    fn new_spares(&mut self, page: PageId) -> (&mut BufferId, &mut SpareBuffers, usize) {
-        let (block, unit) = self.in_block(self.geometry.unit(page, 0));
-        let (buffer, buffers) = (&mut self.spares[block.index()], &mut self.buffers);
-        (buffer.get_or_insert_with(|| buffers.take()), buffers, unit)
+    fn write_spares(&mut self, page: PageId, write: impl FnOnce(&mut MemoryImage, &mut BufferId, usize)) {
+        let (block, first) = self.in_block(self.geometry.unit(page, 0));
+        let mut buffer = self.spares[block.index()].unwrap_or_else(|| self.buffers.take());
+        write(self, &mut buffer, first);
+        self.spares[block.index()] = Some(buffer);
     }
 }
 
@@ -116,10 +117,11 @@ impl Image for MemoryImage {
     }
 
     fn write_page(&mut self, page: PageId, record: &PageRecord) -> Result<(), NandError> {
-        let (buffer, buffers, first) = self.new_spares(page);
-        for (unit, spare) in (first..).zip(record.spares) {
-            buffers.write(buffer, unit, spare);
-        }
+        self.write_spares(page, |image, buffer, first| {
+            for (unit, spare) in (first..).zip(record.spares) {
+                image.buffers.write(buffer, unit, spare);
+            }
+        });
         Ok(())
     }
 
@@ -130,14 +132,12 @@ impl Image for MemoryImage {
         from: &[Ppn],
         head: SpareHead,
     ) -> Result<(), NandError> {
-        let mut places = [None; MAX_UNITS_PER_PAGE];
-        for (place, ppn) in places.iter_mut().zip(from) {
-            *place = Some(self.spare_at(*ppn));
-        }
-        let (buffer, buffers, first) = self.new_spares(page);
-        for (unit, from) in (first..).zip(places.into_iter().flatten()) {
-            buffers.copy(from, buffer, unit, head);
-        }
+        self.write_spares(page, |image, buffer, first| {
+            for (unit, ppn) in (first..).zip(from) {
+                let from = image.spare_at(*ppn);
+                image.buffers.copy(from, buffer, unit, head);
+            }
+        });
         Ok(())
     }
 
