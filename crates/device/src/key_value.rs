@@ -88,6 +88,12 @@ impl Device {
         self.put_records(records, arrived_ns)
     }
 
+    /// Whether a `put` of these records would wait for a full page in DRAM that a capacitor protects. It then takes no page
+    /// of its own, and two of them no more than one of all their records.
+    pub fn put_waits(&self, records: &[KvRecord<'_>]) -> bool {
+        self.ftl().is_some_and(|ftl| ftl.put_waits(records))
+    }
+
     /// With a capacitor a put is done when there is room for it: units on their way to flash still hold theirs.
     fn put_records(&mut self, records: &[KvRecord<'_>], at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
         let room_ns = if self.is_protected() { self.cache.room_ns(at_ns) } else { at_ns };

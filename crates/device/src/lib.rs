@@ -38,4 +38,6 @@ pub use tantalum_ftl::canary;
 pub use tantalum_ftl::{FormatError, LayoutError, RecoveryReport};
 pub use tantalum_ftl::{Generation, Hint, Lpn, METADATA_BYTES, Metadata, Seq, ShareRange, TxId};
 pub use tantalum_ftl::{Key, KeyError, KvRecord, NamespaceAttributes, NamespaceId, NamespaceInfo};
-pub use tantalum_nand::{Access, Faults, InFlight, NandError, Nanoseconds, Operation, Outcome, UNIT_BYTES};
+pub use tantalum_nand::{
+    Access, Faults, HostSync, InFlight, NandError, Nanoseconds, Operation, Outcome, UNIT_BYTES,
+};

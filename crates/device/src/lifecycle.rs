@@ -1,15 +1,14 @@
 //! Making, opening, shutting down a drive; power going and coming.
 
-use std::fs::File;
 use std::path::Path;
-use std::sync::Arc;
 
 use tantalum_ftl::canary::{self, Guard};
 use tantalum_ftl::{
     FormatError, Ftl, FtlError, HostUnit, Layout, LayoutError, RecoveryReport, protected_bytes,
 };
 use tantalum_nand::{
-    Access, Faults, InFlight, LostProgram, Nand, NandError, Nanoseconds, Operation, Outcome, UNIT_BYTES,
+    Access, Faults, HostSync, InFlight, LostProgram, Nand, NandError, Nanoseconds, Operation, Outcome,
+    UNIT_BYTES,
 };
 
 use crate::device::{Device, HostCounters, Power};
@@ -151,15 +150,15 @@ impl Device {
 
     // -- the loss of the machine --------------------------------------------------------------------------------
 
-    /// Writes to the image what changed since the last time. Once the file that is returned is synced (`sync_data`),
-    /// that survives the loss of the machine, and [`Device::sync_end`] is to be called. None if nothing changed, and for a
-    /// drive that was not opened with [`Access::Ordered`]. What changes in between is for the next time. If the sync
-    /// fails, the drive is of no more use before it is opened again.
-    pub fn sync_begin(&mut self) -> Result<Option<Arc<File>>, Status> {
+    /// Gathers what changed in the image since the last time. Once what is returned has run, that survives the loss of
+    /// the machine, and [`Device::sync_end`] is to be called. None if nothing changed, and for a drive that was not opened
+    /// with [`Access::Ordered`]. What changes in between is for the next time. If the sync fails, the drive is of no more
+    /// use before it is opened again.
+    pub fn sync_begin(&mut self) -> Result<Option<HostSync>, Status> {
         self.ftl_mut()?.nand_mut().sync_begin().map_err(|error| Status::from(FtlError::from(error)))
     }
 
-    /// The file that [`Device::sync_begin`] gave is synced.
+    /// What [`Device::sync_begin`] gave has run.
     pub fn sync_end(&mut self) -> Result<(), Status> {
         self.ftl_mut()?.nand_mut().sync_end().map_err(|error| Status::from(FtlError::from(error)))
     }

@@ -211,6 +211,25 @@ fn records_survive_a_killed_process() {
 }
 
 #[test]
+fn small_puts_wait_where_a_capacitor_protects_them_and_take_no_page_each() {
+    for (plp, waits) in [(Plp::None, false), (Plp::Capacitor, true)] {
+        let mut host = Host::new(&small(plp));
+        let namespace = host.create();
+        let (short, long) = ([1; 1000], [1; 5000]);
+        let record = |number, value| KvRecord { namespace, key: key(number), value: Some(value) };
+        assert_eq!(host.device.put_waits(&[record(1, &short[..]), record(2, &short)]), waits);
+        assert!(!host.device.put_waits(&[record(1, &long[..])]), "it does not fit a unit");
+        assert!(!host.device.put_waits(&[record(1, &long[..4000]), record(2, &short)]));
+        for number in 0..60 {
+            host.put(namespace, key(number), &short).unwrap();
+        }
+        // three records to a unit, but for those that wait
+        let programmed = host.device.smart().flash_units.key_value;
+        assert!(if waits { (18..=20).contains(&programmed) } else { programmed == 60 }, "{programmed}");
+    }
+}
+
+#[test]
 fn values_of_all_sizes_come_back() {
     let mut host = Host::new(&profile("tlc-nvme", 64 << 20));
     let namespace = host.create();

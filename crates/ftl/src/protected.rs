@@ -11,6 +11,9 @@
 //! only in the epoch that the header names, so that one write voids them all. A unit that is in the cache twice for a
 //! moment does no harm: the fold takes the greater version.
 //!
+//! A unit of records grows where it is stored: what is new is written behind what is there, and then the head. So
+//! behind the last record that a head knows of there may be anything, and it is taken for zeros.
+//!
 //! | where | what |
 //! |---|---|
 //! | 0 | the header: epoch, the step of the last checkpoint |
@@ -20,6 +23,7 @@
 //! | then | units, 4096 bytes each |
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use crc32c::crc32c;
 use tantalum_nand::{BlockId, Geometry, Nand, NandError, UNIT_BYTES, UNIT_SPARE_BYTES, UnitSpare};
@@ -30,6 +34,7 @@ use crate::dump::DumpPages;
 use crate::error::FtlError;
 use crate::ftl::HostUnit;
 use crate::journal::{self, Record};
+use crate::key_value::filled_bytes;
 use crate::spare::{self, Kind, Spare};
 use crate::types::{HashMap, Lpn, Metadata, Seq};
 
@@ -63,7 +68,7 @@ struct JournalHead {
 #[repr(C)]
 struct UnitHead {
     checksum: U32,
-    /// Of the unit's data.
+    /// Of the unit's data; of a unit of records with zeros behind the last one.
     data_checksum: U32,
     epoch: U64,
     spare: [u8; UNIT_SPARE_BYTES],
@@ -210,37 +215,45 @@ impl Protected {
 
     /// A unit enters the cache.
     pub fn cached(&mut self, nand: &mut Nand, unit: &HostUnit, data: &[u8]) -> Result<(), FtlError> {
-        self.store(nand, Stored::Cached(unit.lpn), unit.spare(unit.version), data)
+        let index = self.take_place();
+        nand.write_protected(self.places.unit(index), data)?;
+        self.write_head(nand, index, unit.spare(unit.version), data)?;
+        match self.unit_of.insert(Stored::Cached(unit.lpn), index) {
+            Some(replaced) => self.void(nand, replaced),
+            None => Ok(()),
+        }
     }
 
-    /// A unit of records was changed that waits to be programmed.
+    /// A unit of records waits to be programmed, or has grown: of its `data`, those in `new` are not stored yet, what is
+    /// before them is, and what is behind them are zeros.
     pub fn records_wait(
         &mut self,
         nand: &mut Nand,
         number: u64,
         spare: UnitSpare,
         data: &[u8],
+        new: Range<usize>,
     ) -> Result<(), FtlError> {
-        self.store(nand, Stored::Records(number), spare, data)
+        let index = match self.unit_of.get(&Stored::Records(number)) {
+            Some(index) => *index,
+            None => self.take_place(),
+        };
+        nand.write_protected(self.places.unit(index) + new.start as u64, &data[new])?;
+        self.write_head(nand, index, spare, data)?;
+        self.unit_of.insert(Stored::Records(number), index);
+        Ok(())
     }
 
-    fn store(
-        &mut self,
-        nand: &mut Nand,
-        what: Stored,
-        spare: UnitSpare,
-        data: &[u8],
-    ) -> Result<(), FtlError> {
-        let index = self.free.pop().expect("there is one place more than units wait");
+    fn take_place(&mut self) -> u32 {
+        self.free.pop().expect("there is one place more than units wait")
+    }
+
+    /// Writes the head of a unit whose data are stored.
+    fn write_head(&self, nand: &mut Nand, index: u32, spare: UnitSpare, data: &[u8]) -> Result<(), FtlError> {
         let data_checksum = crc32c(data).into();
         let mut head = UnitHead { checksum: 0.into(), data_checksum, epoch: self.header.epoch, spare };
         head.checksum = head.checksum().into();
-        nand.write_protected(self.places.unit(index), data)?;
-        nand.write_protected(self.places.head(index), head.as_bytes())?;
-        if let Some(replaced) = self.unit_of.insert(what, index) {
-            self.void(nand, replaced)?;
-        }
-        Ok(())
+        Ok(nand.write_protected(self.places.head(index), head.as_bytes())?)
     }
 
     /// A unit left the cache: it is on flash, or something recorded took its place.
@@ -380,9 +393,13 @@ fn read_unit(
     if head.epoch.get() != epoch {
         return Ok(None);
     }
+    let spare = Spare::decode(&head.spare).ok_or_else(|| damaged("a unit"))?;
     let mut data = vec![0; UNIT_BYTES];
     nand.read_protected(places.unit(index), &mut data)?;
-    if crc32c(&data) != head.data_checksum.get() || Spare::decode(&head.spare).is_none() {
+    if spare.kind == Kind::KeyValue {
+        data[filled_bytes(&spare)..].fill(0);
+    }
+    if crc32c(&data) != head.data_checksum.get() {
         return Err(damaged("a unit"));
     }
     Ok(Some((head.spare, data)))
@@ -478,3 +495,7 @@ impl Dumped {
         Ok(dumped)
     }
 }
+
+#[cfg(test)]
+#[path = "protected_tests.rs"]
+mod tests;

@@ -1,4 +1,5 @@
-//! Commits of all threads, gathered: one `put` and one sync serve all that wait.
+//! Commits of all threads, gathered: one sync serves all that wait, and one `put` those that would not share a page
+//! otherwise.
 //!
 //! Whoever comes first does the work of all who stand in the queue; the others find their result when it is their turn.
 //! What waits together holds exclusive locks on all it changes, so that no record is in a `put` twice.
@@ -117,44 +118,60 @@ impl Commits {
 
 /// Does the work of all; tells each how it ended.
 fn lead(device: &Mutex<Device>, together: &[Arc<Pending>]) {
-    let mut results = put_together(&mut device.lock(), together);
+    let mut results = put_all(&mut device.lock(), together);
     if let Err(failure) = sync(device) {
-        results.iter_mut().filter(|result| result.is_ok()).for_each(|result| *result = Err(failure.clone()));
+        let done = results.iter_mut().filter(|(_, ended)| ended.is_ok());
+        done.for_each(|(_, ended)| *ended = Err(failure.clone()));
     }
-    for (pending, result) in together.iter().zip(results) {
-        *pending.ended.lock() = Some(result);
+    for (pending, ended) in results {
+        *pending.ended.lock() = Some(ended);
     }
 }
 
+/// Small transactions each by itself where that takes no page of the drive: they then fill units better than records that
+/// must stay together. The others in one `put`.
+fn put_all<'a>(device: &mut Device, together: &'a [Arc<Pending>]) -> Vec<(&'a Pending, Ended)> {
+    let pending = together.iter().map(|pending| &**pending);
+    let (alone, shared): (Vec<&Pending>, Vec<&Pending>) =
+        pending.partition(|pending| together.len() == 1 || device.put_waits(&records_of(&[pending])));
+    let ended = put_together(device, &shared);
+    let mut results: Vec<_> = shared.into_iter().zip(ended).collect();
+    results.extend(alone.into_iter().map(|pending| (pending, put(device, &[pending]))));
+    results
+}
+
 /// One `put`; if the drive refuses it, one for each, so that only those fail that must.
-fn put_together(device: &mut Device, together: &[Arc<Pending>]) -> Vec<Ended> {
+fn put_together(device: &mut Device, together: &[&Pending]) -> Vec<Ended> {
     match put(device, together) {
         Ok(done_ns) => vec![Ok(done_ns); together.len()],
         Err(failure) if together.len() == 1 || failure.stops().is_some() => {
             vec![Err(failure); together.len()]
         }
-        Err(_) => together.iter().map(|pending| put(device, std::slice::from_ref(pending))).collect(),
+        Err(_) => together.iter().map(|pending| put(device, &[pending])).collect(),
     }
 }
 
-fn put(device: &mut Device, together: &[Arc<Pending>]) -> Ended {
-    let all = together.iter().flat_map(|pending| &pending.records);
-    let records: Vec<KvRecord<'_>> = all
-        .map(|((namespace, key), value)| KvRecord {
-            namespace: *namespace,
-            key: *key,
-            value: value.as_deref(),
-        })
-        .collect();
+fn put(device: &mut Device, together: &[&Pending]) -> Ended {
+    let records = records_of(together);
     let at_ns = together.iter().filter_map(|pending| pending.at_ns).max().unwrap_or(device.time_ns());
     let done = device.submit(Command::KvPut { records: &records }, at_ns);
     done.map(|done| done.done_ns).map_err(Failure::Drive)
 }
 
+fn records_of<'a>(together: &[&'a Pending]) -> Vec<KvRecord<'a>> {
+    let all = together.iter().flat_map(|pending| &pending.records);
+    all.map(|((namespace, key), value)| KvRecord {
+        namespace: *namespace,
+        key: *key,
+        value: value.as_deref(),
+    })
+    .collect()
+}
+
 /// Makes what was done durable on the host's disk, if the image is one that is synced. Others may read meanwhile.
 fn sync(device: &Mutex<Device>) -> Result<(), Failure> {
-    let file = device.lock().sync_begin().map_err(Failure::Drive)?;
-    let Some(file) = file else { return Ok(()) };
-    file.sync_data().map_err(|error| Failure::Sync(format!("the image could not be synced: {error}")))?;
+    let begun = device.lock().sync_begin().map_err(Failure::Drive)?;
+    let Some(begun) = begun else { return Ok(()) };
+    begun.run().map_err(|error| Failure::Sync(format!("the image could not be synced: {error}")))?;
     device.lock().sync_end().map_err(Failure::Drive)
 }

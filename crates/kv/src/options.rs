@@ -39,8 +39,8 @@ impl Default for Options {
     }
 }
 
-/// The drive of a store whose options name none: pages of one unit, so that a small commit wastes no flash, and few
-/// planes, so that open blocks take little. Its latencies are not waited for.
+/// The drive of a store whose options name none: with a capacitor, so that small commits share a page and a commit writes
+/// little more than its records, and with few planes, so that open blocks take little. Its latencies are not waited for.
 const EMBEDDED: &str = include_str!("embedded.toml");
 
 impl Options {
@@ -50,7 +50,7 @@ impl Options {
         self
     }
 
-    /// The size of the drive to make if there is no image; the file is sparse. 1 GiB if not given.
+    /// The size of the drive to make if there is no image, at least 15 MiB; the file is sparse. 1 GiB if not given.
     pub fn capacity_bytes(mut self, bytes: u64) -> Options {
         self.capacity_bytes = Some(bytes);
         self

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tantalum_kv::{Error, Namespace, Store, Sync};
+use tantalum_kv::{Error, Namespace, Store, Sync, Transaction};
 use tempfile::TempDir;
 
 fn folder() -> TempDir {
@@ -242,11 +242,34 @@ fn after_power_is_lost_the_store_stops_and_what_was_committed_is_there() {
     let namespace = store.namespace("a").unwrap();
     store.transact::<_, Error>(|tx| tx.put(namespace, b"k", b"1")).unwrap();
     store.with_drive(|drive| drive.cut_after(Some(1))).unwrap();
-    let failed = store.transact::<_, Error>(|tx| tx.put(namespace, b"k", b"2"));
+    // too much to wait for a full page: it is on its way to flash
+    let failed = store.transact::<_, Error>(|tx| tx.put(namespace, b"k", [2; 5000]));
     assert!(matches!(failed, Err(Error::Drive(tantalum::Status::PowerLost))));
     assert!(matches!(store.begin(), Err(Error::Stopped { .. })));
     drop(store);
     let store = open(&folder, Sync::Host);
     let namespace = store.namespace("a").unwrap();
     assert!(value(&store, namespace, b"k").is_some());
+}
+
+#[test]
+fn small_commits_of_threads_share_units_of_the_drive() {
+    let folder = folder();
+    let store = open(&folder, Sync::Host);
+    let namespace = store.namespace("a").unwrap();
+    let before = store.with_drive(|drive| drive.smart().flash_units.key_value).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..4_u8 {
+            let store = &store;
+            scope.spawn(move || {
+                for number in 0..100_u8 {
+                    let put = |tx: &mut Transaction| tx.put(namespace, [thread, number], [number; 1000]);
+                    store.transact::<_, Error>(put).unwrap();
+                }
+            });
+        }
+    });
+    let units = store.with_drive(|drive| drive.smart().flash_units.key_value).unwrap() - before;
+    // three records to a unit; commits that were put together would leave more room than that
+    assert!((125..=134).contains(&units), "{units}");
 }

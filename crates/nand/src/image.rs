@@ -10,8 +10,10 @@ mod file_tests;
 mod layout;
 mod load;
 mod locked_file;
+mod log_file;
 mod memory;
 mod ordered;
+mod ranges;
 mod spare_buffers;
 mod store;
 mod tally;
@@ -19,10 +21,8 @@ mod tally;
 pub(crate) use file::FileImage;
 pub(crate) use load::{Contents, Damage};
 pub use load::{Examination, ImageFinding};
+pub use log_file::HostSync;
 pub(crate) use memory::MemoryImage;
-
-use std::fs::File;
-use std::sync::Arc;
 
 use crate::error::NandError;
 use crate::geometry::{
@@ -134,11 +134,11 @@ pub(crate) trait Image: Send + Sync {
     fn is_ordered(&self) -> bool {
         false
     }
-    /// Writes what changed; once the file is synced, it is durable. None if there is nothing to sync.
-    fn sync_begin(&mut self) -> Result<Option<Arc<File>>, NandError> {
+    /// Gathers what changed; once what is returned has run, it is durable. None if there is nothing to sync.
+    fn sync_begin(&mut self) -> Result<Option<HostSync>, NandError> {
         Ok(None)
     }
-    /// The file that [`Image::sync_begin`] gave is synced.
+    /// What [`Image::sync_begin`] gave has run.
     fn sync_end(&mut self) -> Result<(), NandError> {
         Ok(())
     }

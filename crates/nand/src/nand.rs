@@ -22,9 +22,7 @@
 //! a place marked `MOVED` then reads as is undefined: an FTL erases the last copy only when nothing needs the unit.
 
 use std::fmt;
-use std::fs::File;
 use std::path::Path;
-use std::sync::Arc;
 
 use crate::array::Array;
 use crate::counters::Counters;
@@ -32,8 +30,8 @@ use crate::error::NandError;
 use crate::faults::FaultGenerator;
 use crate::geometry::{BlockId, Geometry, Nanoseconds, PageId, PlaneId, Ppn, UNIT_BYTES};
 use crate::image::{
-    Access, Contents, Damage, Examination, FileImage, Image, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES,
-    MemoryImage,
+    Access, Contents, Damage, Examination, FileImage, HostSync, Image, MAX_DESCRIPTION_BYTES,
+    MAX_PROTECTED_BYTES, MemoryImage,
 };
 use crate::power::Power;
 use crate::slots::{SLOT_LIMIT, Slot, Slots};
@@ -214,16 +212,16 @@ impl Nand {
 
     // -- the loss of the machine --------------------------------------------------------------------------------
 
-    /// Writes what changed since the last time; once the file that is returned is synced (`sync_data`), that survives
-    /// the loss of the machine, and [`Nand::sync_end`] is to be called. None if nothing changed, and for an image that was
-    /// not opened with [`Access::Ordered`]. What changes in between is for the next time. If the sync fails, the medium
-    /// is of no more use: what the disk has cannot be told before it is opened again.
-    pub fn sync_begin(&mut self) -> Result<Option<Arc<File>>, NandError> {
+    /// Gathers what changed since the last time; once what is returned has run, that survives the loss of the machine,
+    /// and [`Nand::sync_end`] is to be called. None if nothing changed, and for an image that was not opened with
+    /// [`Access::Ordered`]. What changes in between is for the next time. If the sync fails, the medium is of no more
+    /// use: what the disk has cannot be told before it is opened again.
+    pub fn sync_begin(&mut self) -> Result<Option<HostSync>, NandError> {
         self.slots.sync_begin();
         self.image.sync_begin()
     }
 
-    /// The file that [`Nand::sync_begin`] gave is synced.
+    /// What [`Nand::sync_begin`] gave has run.
     pub fn sync_end(&mut self) -> Result<(), NandError> {
         self.slots.sync_end();
         self.image.sync_end()

@@ -104,6 +104,11 @@ impl WaitingUnit {
         spare
     }
 
+    /// Bytes up to the end of the last record.
+    fn filled_bytes(&self) -> usize {
+        usize::from(self.image.used()) * CHUNK_BYTES
+    }
+
     fn push(&mut self, header: Header, value: &[u8], unit: u64, indexed: bool) -> Waiting {
         let (chunk, bytes) = self.image.push(header.chunks());
         header.write(value, bytes);
@@ -115,6 +120,11 @@ impl WaitingUnit {
 }
 
 impl Ftl {
+    /// Whether a `put` of these records would wait.
+    pub fn put_waits(&self, records: &[KvRecord<'_>]) -> bool {
+        self.can_wait(&Plan::new(records))
+    }
+
     /// Whether a `put` can wait: there is a capacitor, and it fits a unit.
     pub(super) fn can_wait(&self, plan: &Plan) -> bool {
         self.has_capacitor() && plan.units == 1 && plan.pieces.iter().all(|piece| piece.segment == 0)
@@ -139,6 +149,7 @@ impl Ftl {
         let buffer = &mut self.key_value.buffer;
         let unit = buffer.first + buffer.units.len() as u64 - 1;
         let last = buffer.units.back_mut().expect("there is one with room");
+        let old_bytes = last.filled_bytes();
         for Piece { record, .. } in &plan.pieces {
             let KvRecord { namespace, key, value } = records[*record];
             let header = Header {
@@ -153,7 +164,7 @@ impl Ftl {
             let waiting = last.push(header, value.unwrap_or(&[]), unit, indexed[*record]);
             buffer.latest.insert((namespace, key), waiting);
         }
-        self.protect_waiting(unit)
+        self.protect_waiting(unit, old_bytes)
     }
 
     /// Which of the keys are in an index.
@@ -176,13 +187,14 @@ impl Ftl {
         Ok(())
     }
 
-    /// Keeps a unit in the image's mirror, if there is one.
-    fn protect_waiting(&mut self, unit: u64) -> Result<(), FtlError> {
+    /// Keeps a unit in the image's mirror, if there is one, which has its first `old_bytes`.
+    fn protect_waiting(&mut self, unit: u64, old_bytes: usize) -> Result<(), FtlError> {
         let Some(protected) = &mut self.protected else { return Ok(()) };
         let buffer = &self.key_value.buffer;
         let waiting = &buffer.units[(unit - buffer.first) as usize];
         let spare = waiting.spare(waiting.newest).encode();
-        protected.records_wait(&mut self.nand, unit, spare, &waiting.image.bytes)
+        let new = old_bytes..waiting.filled_bytes();
+        protected.records_wait(&mut self.nand, unit, spare, &waiting.image.bytes, new)
     }
 
     /// Programs what waits, and lets the indexes name it.
@@ -282,7 +294,7 @@ impl Ftl {
             self.key_value.buffer.units.push_back(renewed);
         }
         for unit in 0..old.len() as u64 {
-            self.protect_waiting(self.key_value.buffer.first + unit)?;
+            self.protect_waiting(self.key_value.buffer.first + unit, 0)?;
             if let Some(protected) = &mut self.protected {
                 protected.records_programmed(&mut self.nand, old_first + unit)?;
             }

@@ -34,7 +34,9 @@ pub(crate) use key::RecordPlace;
 pub use key::{KEY_BYTES, Key, KeyError, NamespaceAttributes, NamespaceId};
 pub use namespace::NAMESPACES;
 pub use record::VALUE_BYTES;
-pub(crate) use record::{Header, UNIT_CHUNKS, bytes_of, ends, is_copied, records};
+#[cfg(test)]
+pub(crate) use record::{CHUNK_BYTES, UnitImage, spare as record_spare};
+pub(crate) use record::{Header, UNIT_CHUNKS, bytes_of, ends, filled_bytes, is_copied, records};
 
 use crate::error::FtlError;
 use crate::types::HashMap;

@@ -199,6 +199,11 @@ pub(crate) fn ends(spare: &Spare) -> u64 {
     u64::from_le_bytes(*ends)
 }
 
+/// Bytes of a unit up to the end of its last record.
+pub(crate) fn filled_bytes(spare: &Spare) -> usize {
+    (u64::BITS - ends(spare).leading_zeros()) as usize * CHUNK_BYTES
+}
+
 /// Whether garbage collection made the unit.
 pub(crate) fn is_copied(spare: &Spare) -> bool {
     spare.metadata[8] != 0

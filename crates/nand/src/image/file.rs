@@ -8,7 +8,6 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -19,7 +18,7 @@ use super::locked_file::LockedFile;
 use super::ordered::{LOG_BYTES, Ordered};
 use super::store::Store;
 use super::tally::{self, BlockSum, Sums, TALLY_AT, Tally};
-use super::{Access, Image, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES, PageRecord, SavedRecords};
+use super::{Access, HostSync, Image, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES, PageRecord, SavedRecords};
 use crate::error::NandError;
 use crate::geometry::{
     BlockId, Geometry, MAX_UNITS_PER_PAGE, PageId, Ppn, SPARE_END_BYTES, SpareEnds, UNIT_SPARE_BYTES,
@@ -475,9 +474,9 @@ impl Image for FileImage {
         self.store.is_ordered()
     }
 
-    fn sync_begin(&mut self) -> Result<Option<Arc<File>>, NandError> {
+    fn sync_begin(&mut self) -> Result<Option<HostSync>, NandError> {
         let begun = self.store.as_ordered().map_or(Ok(None), Ordered::sync_begin);
-        begun.map_err(io_error(&self.path, "write the log of the image"))
+        begun.map_err(io_error(&self.path, "gather what goes to the log of the image"))
     }
 
     fn sync_end(&mut self) -> Result<(), NandError> {

@@ -1,8 +1,8 @@
 //! An image in a file that survives the loss of the machine: what was synced stays, all of it or none of a group.
 //!
 //! The host writes its cached pages to the disk in any order and may lose any of them until a sync. So records (of
-//! blocks, pages, protected DRAM, and the tally) are not written in place. They are kept in memory, and appended as
-//! *groups* to a log inside the image; data of units go to free slots at once. Invariants:
+//! blocks, pages, protected DRAM, and the tally) are not written in place. They are kept in memory, and the bytes of them
+//! that changed are appended as a *group* to a log inside the image; data of units go to free slots at once. Invariants:
 //! - A group counts only if it is whole, names the group before it by number and checksum, and, being the last, all the
 //!   data that were written with it are there. One sync therefore makes the data and the group durable together.
 //! - Data that a group names are not overwritten before two later groups are durable ([`crate::Nand::sync_end`]): before
@@ -14,6 +14,11 @@
 //! - What a log says is put in place only after the log and its data are synced: a killed process leaves in the host's
 //!   cache what the disk may not have.
 //! - After a sync that failed nothing is written: what the disk has cannot be told.
+//! - A group begins in a sector of its own, and is written there and nowhere else: what goes wrong in writing it leaves
+//!   the groups before it.
+//!
+//! Sectors of a log that was never used have no place on the disk yet, and a sync that gives them one has the host write
+//! records of its own. So all that is used of a log is written when an image is opened for the first time.
 //!
 //! A group that is lost takes with it only what was not synced. To the drive it is a process that was killed earlier.
 
@@ -25,6 +30,8 @@ use std::sync::Arc;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::log_file::{HostSync, LogFile, SECTOR, Sectors};
+use super::ranges::Ranges;
 use super::store::Overlay;
 use super::tally::TALLY_AT;
 use crate::geometry::UNIT_BYTES;
@@ -33,7 +40,7 @@ use crate::geometry::UNIT_BYTES;
 pub(super) const LOG_BYTES: u64 = 4 << 20;
 
 /// A group that grows beyond this becomes durable by itself.
-const GROUP_BYTES: usize = 1 << 20;
+const GROUP_BYTES: u64 = 1 << 20;
 
 /// A write is cut at multiples of this, so that no group is much greater than [`GROUP_BYTES`]. No record crosses such a
 /// place; of several, a killed process may leave some as well.
@@ -42,8 +49,8 @@ const CUT: u64 = 64 << 10;
 /// The log is reused from its start beyond this; a group of the greatest size fits behind it.
 const LOG_FULL: u64 = LOG_BYTES / 2;
 
-/// Groups begin at multiples of this: a sector that holds a whole group is not written again.
-const SECTOR: u64 = 512;
+/// What the log is filled with before it is used.
+const UNUSED: u8 = 0xff;
 
 const MAGIC: [u8; 8] = *b"TANTLOG1";
 
@@ -121,7 +128,7 @@ impl Group {
 
     /// Bytes that a group with so long a body takes in the log.
     fn length(body_bytes: u64) -> u64 {
-        (size_of::<GroupHead>() as u64 + body_bytes).next_multiple_of(SECTOR)
+        (size_of::<GroupHead>() as u64 + body_bytes).next_multiple_of(SECTOR as u64)
     }
 
     /// Whether all the data that were written with it are there.
@@ -205,7 +212,7 @@ pub(super) fn replay(
 /// Demands that nothing in the log comes after the group that ends at `offset` and is numbered `last`. A machine that was
 /// lost while the next one was written leaves at most that one.
 fn check_end(file: &File, place: LogPlace, offset: u64, last: u64) -> io::Result<()> {
-    for offset in (offset..LOG_BYTES).step_by(SECTOR as usize) {
+    for offset in (offset..LOG_BYTES).step_by(SECTOR) {
         if let Some(later) =
             Group::read(file, place, offset)?.filter(|later| later.head.sequence.get() > last + 1)
         {
@@ -249,11 +256,23 @@ fn encode(sequence: u64, previous: u32, slots: &[SlotSum], entries: &[u8]) -> (u
     (checksum, [group.head.as_bytes(), &group.body].concat())
 }
 
+/// Gives a log its place on the disk, as much of it as is used, if there was never a group in it: what a lost machine
+/// leaves of groups that were filled over would be taken for damage.
+fn fill(file: &File, place: LogPlace) -> io::Result<()> {
+    let mut first = [0; SECTOR];
+    file.read_exact_at(&mut first, place.log_at)?;
+    if first.iter().all(|byte| *byte == 0) {
+        file.write_all_at(&vec![UNUSED; LOG_FULL as usize - SECTOR], place.log_at + SECTOR as u64)?;
+    }
+    Ok(())
+}
+
 /// A file whose records change through the log.
 pub(super) struct Ordered {
     /// Records as they are by now; those in place are older.
     records: Overlay,
     file: Arc<File>,
+    log: Arc<LogFile>,
     place: LogPlace,
     /// Where the next group begins in the log.
     head: u64,
@@ -262,11 +281,9 @@ pub(super) struct Ordered {
     checksum: u32,
     /// A sync began and has not ended: if it failed, nothing more may be written.
     is_open: bool,
-    /// What the next group says.
-    entries: Vec<u8>,
+    /// The bytes of records that the next group says.
+    changed: Ranges,
     slots: Vec<SlotSum>,
-    /// Where the tally lies in `entries`: only its last value counts.
-    tally: Option<usize>,
     /// Raw writes since the last sync, of which a lost machine may have made any.
     #[cfg(test)]
     unsynced: std::sync::Mutex<Vec<(u64, Vec<u8>)>>,
@@ -276,23 +293,26 @@ impl Ordered {
     /// Takes over a file in which everything is in place, and makes that durable; `sequence` is the number of the last
     /// group.
     pub fn new(records: Overlay, file: File, place: LogPlace, sequence: u64) -> io::Result<Ordered> {
-        let mut ordered = Ordered {
+        fill(&file, place)?;
+        file.sync_all()?;
+        let (file, sequence) = (Arc::new(file), sequence + 1);
+        let (checksum, empty) = encode(sequence, 0, &[], &[]);
+        let log = LogFile::open(file.clone(), &Sectors::new(&empty), place.log_at)?;
+        file.sync_data()?;
+        Ok(Ordered {
             records,
-            file: Arc::new(file),
+            file,
+            log: Arc::new(log),
             place,
-            head: 0,
+            head: SECTOR as u64,
             sequence,
-            checksum: 0,
+            checksum,
             is_open: false,
-            entries: Vec::new(),
+            changed: Ranges::default(),
             slots: Vec::new(),
-            tally: None,
             #[cfg(test)]
             unsynced: Default::default(),
-        };
-        ordered.file.sync_all()?;
-        ordered.restart_log()?;
-        Ok(ordered)
+        })
     }
 
     pub fn length(&self) -> io::Result<u64> {
@@ -314,12 +334,12 @@ impl Ordered {
 
     /// Writes records.
     pub fn write(&mut self, data: &[u8], at: u64) -> io::Result<()> {
-        self.records.write(data, at)?;
         let (mut rest, mut at) = (data, at);
         while !rest.is_empty() {
             let bytes = rest.len().min((CUT - at % CUT) as usize);
-            self.add_entry(&rest[..bytes], at);
-            if self.entries.len() + self.slots.len() * size_of::<SlotSum>() > GROUP_BYTES && !self.is_open {
+            self.records.write(&rest[..bytes], at)?;
+            self.changed.add(at..at + bytes as u64);
+            if self.body_bytes() > GROUP_BYTES && !self.is_open {
                 self.sync()?;
             }
             (rest, at) = (&rest[bytes..], at + bytes as u64);
@@ -327,16 +347,10 @@ impl Ordered {
         Ok(())
     }
 
-    fn add_entry(&mut self, data: &[u8], at: u64) {
-        match self.tally {
-            Some(tally) if at == TALLY_AT => self.entries[tally..tally + data.len()].copy_from_slice(data),
-            _ => {
-                let head = EntryHead { at: at.into(), bytes: (data.len() as u32).into() };
-                self.entries.extend_from_slice(head.as_bytes());
-                self.tally = if at == TALLY_AT { Some(self.entries.len()) } else { self.tally };
-                self.entries.extend_from_slice(data);
-            }
-        }
+    /// Bytes of the next group behind its head.
+    fn body_bytes(&self) -> u64 {
+        let heads = self.slots.len() * size_of::<SlotSum>() + self.changed.count() * size_of::<EntryHead>();
+        self.changed.bytes() + heads as u64
     }
 
     fn write_raw(&self, data: &[u8], at: u64) -> io::Result<()> {
@@ -345,45 +359,58 @@ impl Ordered {
         self.file.write_all_at(data, at)
     }
 
-    fn sync_raw(&self, file: &File) -> io::Result<()> {
-        file.sync_data()?;
+    fn sync_raw(&self) -> io::Result<()> {
+        self.file.sync_data()?;
         #[cfg(test)]
         self.unsynced.lock().unwrap().clear();
         Ok(())
     }
 
-    /// Writes what changed as a group. Once the file that is returned is synced, it is durable; then
-    /// [`Ordered::sync_end`]. None if nothing changed.
-    pub fn sync_begin(&mut self) -> io::Result<Option<Arc<File>>> {
+    /// Gathers what changed as a group. Once what is returned has run, it is durable; then [`Ordered::sync_end`]. None if
+    /// nothing changed.
+    pub fn sync_begin(&mut self) -> io::Result<Option<HostSync>> {
         if self.is_open {
             return Err(io::Error::other("the sync before did not end: open the image again"));
         }
-        if self.entries.is_empty() && self.slots.is_empty() {
+        let bytes = self.body_bytes();
+        if bytes == 0 {
             return Ok(None);
         }
-        let (checksum, group) = encode(self.sequence + 1, self.checksum, &self.slots, &self.entries);
-        let end = self.head + (group.len() as u64).next_multiple_of(SECTOR);
+        let (at, end) = (self.place.log_at + self.head, self.head + Group::length(bytes));
         if end > LOG_BYTES {
             return Err(io::Error::other("too much changed during a sync: open the image again"));
         }
         self.is_open = true;
-        self.write_raw(&group, self.place.log_at + self.head)?;
+        let (checksum, group) = encode(self.sequence + 1, self.checksum, &self.slots, &self.entries()?);
         (self.sequence, self.checksum, self.head) = (self.sequence + 1, checksum, end);
-        self.entries.clear();
+        self.changed = Ranges::default();
         self.slots.clear();
-        self.tally = None;
-        Ok(Some(self.file.clone()))
+        Ok(Some(HostSync { log: self.log.clone(), group: Sectors::new(&group), at }))
     }
 
-    /// What [`Ordered::sync_begin`] wrote is durable.
+    /// What changed, as the entries of a group.
+    fn entries(&self) -> io::Result<Vec<u8>> {
+        let mut entries = Vec::with_capacity(self.body_bytes() as usize);
+        for range in self.changed.iter() {
+            let bytes = (range.end - range.start) as usize;
+            let head = EntryHead { at: range.start.into(), bytes: (bytes as u32).into() };
+            entries.extend_from_slice(head.as_bytes());
+            let from = entries.len();
+            entries.resize(from + bytes, 0);
+            self.records.read(&mut entries[from..], range.start)?;
+        }
+        Ok(entries)
+    }
+
+    /// What [`Ordered::sync_begin`] gave has run.
     pub fn sync_end(&mut self) -> io::Result<()> {
         #[cfg(test)]
         self.unsynced.lock().unwrap().clear();
         self.is_open = false;
         if self.head > LOG_FULL {
             // what changed since is not to come in place before it is in the log
-            if let Some(file) = self.sync_begin()? {
-                self.sync_raw(&file)?;
+            if let Some(sync) = self.sync_begin()? {
+                sync.run()?;
                 self.is_open = false;
             }
             self.put_in_place()?;
@@ -393,18 +420,18 @@ impl Ordered {
 
     /// Makes what changed durable.
     fn sync(&mut self) -> io::Result<()> {
-        if let Some(file) = self.sync_begin()? {
-            self.sync_raw(&file)?;
+        if let Some(sync) = self.sync_begin()? {
+            sync.run()?;
             self.sync_end()?;
         }
         Ok(())
     }
 
-    /// Brings the records in place: the log is free from its start.
+    /// Brings the records in place, all that changed being in the log: that is free from its start.
     fn put_in_place(&mut self) -> io::Result<()> {
         self.is_open = true;
         self.records.changed().try_for_each(|(at, piece)| self.write_raw(piece, at))?;
-        self.sync_raw(&self.file)?;
+        self.sync_raw()?;
         self.records.forget();
         self.restart_log()
     }
@@ -413,9 +440,9 @@ impl Ordered {
     fn restart_log(&mut self) -> io::Result<()> {
         self.is_open = true;
         let (checksum, group) = encode(self.sequence + 1, 0, &[], &[]);
-        self.write_raw(&group, self.place.log_at)?;
-        self.sync_raw(&self.file)?;
-        (self.sequence, self.checksum, self.head) = (self.sequence + 1, checksum, SECTOR);
+        self.log.write(&Sectors::new(&group), self.place.log_at)?;
+        self.sync_raw()?;
+        (self.sequence, self.checksum, self.head) = (self.sequence + 1, checksum, SECTOR as u64);
         self.is_open = false;
         Ok(())
     }

@@ -7,7 +7,7 @@ use super::super::locked_file::LockedFile;
 use super::super::store::Store;
 use super::*;
 
-const PLACE: LogPlace = LogPlace { log_at: 1 << 16, slots_at: (1 << 16) + LOG_BYTES };
+const PLACE: LogPlace = LogPlace { log_at: 1 << 18, slots_at: (1 << 18) + LOG_BYTES };
 
 /// SplitMix64.
 struct Random(u64);
@@ -33,19 +33,20 @@ fn file_of(contents: &BTreeMap<u64, Vec<u8>>) -> File {
     file
 }
 
-/// The disk, page by page, after a loss: what was synced, and any of the pages written since.
+/// The disk after a loss: what was synced, and any of the sectors written since.
 struct Disk {
     pages: BTreeMap<u64, Vec<u8>>,
 }
 
 impl Disk {
-    fn write(&mut self, at: u64, data: &[u8], mut lands: impl FnMut() -> bool) {
+    fn write(&mut self, at: u64, data: &[u8], mut lands: impl FnMut(u64) -> bool) {
         let mut done = 0;
         while done < data.len() {
-            let (page, offset) = ((at + done as u64) / 4096 * 4096, ((at + done as u64) % 4096) as usize);
-            let bytes = (4096 - offset).min(data.len() - done);
-            if lands() {
-                let page = self.pages.entry(page).or_insert_with(|| vec![0; 4096]);
+            let place = at + done as u64;
+            let bytes = (SECTOR - place as usize % SECTOR).min(data.len() - done);
+            if lands(place / SECTOR as u64) {
+                let page = self.pages.entry(place / 4096 * 4096).or_insert_with(|| vec![0; 4096]);
+                let offset = (place % 4096) as usize;
                 page[offset..offset + bytes].copy_from_slice(&data[done..done + bytes]);
             }
             done += bytes;
@@ -76,15 +77,16 @@ fn assert_is_either(disk: &Disk, synced: &Model, begun: Option<&Model>, seed: u6
     is_begun
 }
 
-fn run(seed: u64) -> [u64; 2] {
+/// How often the last group was lost, and was there, and how often the log began anew.
+fn run(seed: u64) -> [u64; 3] {
     let mut random = Random(seed);
     let mut disk = Disk { pages: BTreeMap::new() };
     let file = file_of(&disk.pages);
     let Store::Ordered(mut store) = Store::ordered(locked(&file), PLACE).unwrap() else { unreachable!() };
-    disk.write(PLACE.log_at, &encode(store.sequence, 0, &[], &[]).1, || true);
+    disk.write(PLACE.log_at, &encode(store.sequence, 0, &[], &[]).1, |_| true);
     let mut model: Model = (vec![0; PLACE.log_at as usize], BTreeMap::new());
     let mut synced = model.clone();
-    let mut outcomes = [0; 2];
+    let mut outcomes = [0; 3];
     // slots that no durable state names
     let mut free: Vec<u64> = (0..64).map(|slot| PLACE.slots_at + (slot << 12)).collect();
     let mut given_up_before = Vec::new();
@@ -110,24 +112,34 @@ fn run(seed: u64) -> [u64; 2] {
             store.write(&data, at).unwrap();
             model.0[at as usize..at as usize + data.len()].copy_from_slice(&data);
         }
-        if random.below(6) == 0 {
+        if random.below(4) == 0 {
             // a large group pushes the log over its end; one that is too large would become durable by itself
-            for _ in 0..20 {
-                store.write(&[9; 30_000], 8192).unwrap();
-            }
-            model.0[8192..38_192].fill(9);
+            store.write(&[9; 240_000], 8192).unwrap();
+            model.0[8192..248_192].fill(9);
         }
-        store.sync_begin().unwrap();
-        let written = store.unsynced.lock().unwrap().clone();
+        let sync = store.sync_begin().unwrap().expect("records changed");
+        let mut written = store.unsynced.lock().unwrap().clone();
+        written.push((sync.at, sync.group.bytes().to_vec()));
         for _ in 0..3 {
-            let share = random.below(5);
+            // pages stay whole or do not, and a sector that is lost may have become what nobody ever wrote
+            let (share, together) = (random.below(5), [1, 8][random.below(2) as usize]);
             let mut lost = Disk { pages: disk.pages.clone() };
+            let (mut last, mut spoiled) = ((u64::MAX, false), Vec::new());
             for (at, data) in &written {
-                lost.write(*at, data, || share == 4 || random.below(4) < share);
+                lost.write(*at, data, |sector| {
+                    if last.0 != sector / together {
+                        last = (sector / together, share == 4 || random.below(4) < share);
+                    }
+                    if !last.1 && random.below(4) == 0 {
+                        spoiled.push(sector * SECTOR as u64);
+                    }
+                    last.1
+                });
             }
+            spoiled.iter().for_each(|at| lost.write(*at, &[0xa5; SECTOR], |_| true));
             outcomes[usize::from(assert_is_either(&lost, &synced, Some(&model), seed))] += 1;
         }
-        written.iter().for_each(|(at, data)| disk.write(*at, data, || true));
+        written.iter().for_each(|(at, data)| disk.write(*at, data, |_| true));
         synced = model.clone();
         // a slot that was free after one sync, taken at once, made the group that had last named it look torn
         free.append(&mut given_up_before);
@@ -137,13 +149,15 @@ fn run(seed: u64) -> [u64; 2] {
         let in_place = store.head > LOG_FULL;
         let changed: Vec<_> = store.records.changed().map(|(at, piece)| (at, piece.to_vec())).collect();
         if in_place {
+            outcomes[2] += 1;
             let mut lost = Disk { pages: disk.pages.clone() };
-            changed.iter().for_each(|(at, piece)| lost.write(*at, piece, || random.below(2) == 0));
+            changed.iter().for_each(|(at, piece)| lost.write(*at, piece, |_| random.below(2) == 0));
             assert_is_either(&lost, &synced, None, seed);
-            changed.iter().for_each(|(at, piece)| disk.write(*at, piece, || true));
+            changed.iter().for_each(|(at, piece)| disk.write(*at, piece, |_| true));
             // a new group was torn, and the first old one was put over what was newer
-            disk.write(PLACE.log_at, &encode(store.sequence + 1, 0, &[], &[]).1, || true);
+            disk.write(PLACE.log_at, &encode(store.sequence + 1, 0, &[], &[]).1, |_| true);
         }
+        sync.write().unwrap();
         store.sync_end().unwrap();
     }
     // a process that is killed leaves the whole file
@@ -154,8 +168,9 @@ fn run(seed: u64) -> [u64; 2] {
 
 #[test]
 fn a_lost_machine_leaves_what_was_synced_or_what_was_about_to_be() {
-    let outcomes = (0..12).map(run).fold([0; 2], |sum, outcome| [sum[0] + outcome[0], sum[1] + outcome[1]]);
-    assert!(outcomes.iter().all(|count| *count > 30), "both happen: {outcomes:?}");
+    let mut outcomes = [0; 3];
+    (0..12).map(run).for_each(|run| outcomes.iter_mut().zip(run).for_each(|(sum, count)| *sum += count));
+    assert!(outcomes[0] > 30 && outcomes[1] > 30 && outcomes[2] > 5, "all of it happens: {outcomes:?}");
 }
 
 #[test]
@@ -179,7 +194,7 @@ fn sizes_on_the_image_are_fixed() {
     assert_eq!(size_of::<GroupHead>(), 32);
     assert_eq!(size_of::<SlotSum>(), 12);
     assert_eq!(size_of::<EntryHead>(), 12);
-    assert!(LOG_FULL + Group::length(GROUP_BYTES as u64 + (1 << 19)) < LOG_BYTES);
+    assert!(LOG_FULL + Group::length(GROUP_BYTES + (1 << 19)) < LOG_BYTES);
 }
 
 /// A log of three groups, of which the last wrote data to a slot; each changes the bytes at 8192. Also where each begins.
@@ -192,7 +207,7 @@ fn three_groups() -> (File, [u64; 3]) {
             store.write_unit(&[7; 4096], PLACE.slots_at, crc32c::crc32c(&[7; 4096])).unwrap();
         }
         store.write(&[group; 2000], 8192).unwrap();
-        store.sync_begin().unwrap();
+        store.sync_begin().unwrap().unwrap().write().unwrap();
         store.sync_end().unwrap();
         start
     });
@@ -267,7 +282,7 @@ fn after_a_sync_that_did_not_end_nothing_is_written() {
     let file = file_of(&BTreeMap::new());
     let Store::Ordered(mut store) = Store::ordered(locked(&file), PLACE).unwrap() else { unreachable!() };
     store.write(&[1; 100], 8192).unwrap();
-    assert!(store.sync_begin().unwrap().is_some());
+    store.sync_begin().unwrap().unwrap().write().unwrap();
     // the caller's sync fails, and the drive is dropped
     store.write(&[2; 100], 8192).unwrap();
     assert!(store.sync_begin().is_err());
@@ -285,8 +300,10 @@ fn what_changes_during_a_sync_is_for_the_next_one_also_when_the_log_is_full() {
     let mut restarts = 0;
     for round in 0..200_u8 {
         store.write(&[round; 30_000], 8192).unwrap();
-        assert!(store.sync_begin().unwrap().is_some());
+        let sync = store.sync_begin().unwrap().unwrap();
+        // it needs the medium as little as the medium needs it
         store.write(&[round ^ 0x80; 30_000], 8192).unwrap();
+        sync.write().unwrap();
         let head = store.head;
         store.sync_end().unwrap();
         restarts += u32::from(store.head < head);
@@ -294,4 +311,69 @@ fn what_changes_during_a_sync_is_for_the_next_one_also_when_the_log_is_full() {
         assert_eq!(found(&file).unwrap(), if store.head < head { round ^ 0x80 } else { round });
     }
     assert!(restarts > 1, "{restarts}");
+}
+
+/// All of a write was put in place when a part of it had filled the log: what the log did not have yet was half of a write
+/// to whoever opened the image then.
+#[test]
+fn of_a_write_that_fills_the_log_only_what_the_log_has_comes_in_place() {
+    let place = LogPlace { log_at: 8 << 20, slots_at: (8 << 20) + LOG_BYTES };
+    let file = tempfile::tempfile().unwrap();
+    file.set_len(place.slots_at).unwrap();
+    let Store::Ordered(mut store) = Store::ordered(locked(&file), place).unwrap() else { unreachable!() };
+    let bytes = 5 << 20;
+    store.write(&vec![1; bytes], 8192).unwrap();
+    let mut in_place = vec![0; bytes];
+    file.read_exact_at(&mut in_place, 8192).unwrap();
+    let put = in_place.iter().filter(|byte| **byte == 1).count() as u64;
+    assert!(put > LOG_FULL, "the log was full: {put}");
+    assert!(put < bytes as u64, "the log does not have the end of it: {put}");
+    assert!(in_place[put as usize..].iter().all(|byte| *byte == 0));
+    std::mem::forget(store);
+}
+
+#[test]
+fn what_changed_twice_is_in_a_group_once() {
+    let file = file_of(&BTreeMap::new());
+    let Store::Ordered(mut store) = Store::ordered(locked(&file), PLACE).unwrap() else { unreachable!() };
+    for round in 1..=100 {
+        store.write(&[round; 24], TALLY_AT).unwrap();
+        store.write(&[round; 300], 8192 + u64::from(round)).unwrap();
+    }
+    let sync = store.sync_begin().unwrap().unwrap();
+    assert_eq!(sync.group.bytes().len(), (32 + 12 + 24 + 12 + 399_usize).next_multiple_of(SECTOR));
+    sync.write().unwrap();
+    store.sync_end().unwrap();
+    let mut found = [0; 399];
+    Store::overlay(locked(&file), Some(PLACE)).unwrap().read(&mut found, 8193).unwrap();
+    let expected: Vec<u8> = (1..100).chain([100; 300]).collect();
+    assert_eq!(&found[..], expected);
+    std::mem::forget(store);
+}
+
+#[test]
+fn the_log_has_its_place_on_the_disk_before_it_is_used_and_gets_it_once() {
+    use std::os::unix::fs::MetadataExt;
+
+    let file = file_of(&BTreeMap::new());
+    let log = PLACE.log_at + LOG_FULL / 2;
+    let mut byte = [0];
+    for open in 0..3 {
+        drop(Store::ordered(locked(&file), PLACE).unwrap());
+        assert!(file.metadata().unwrap().blocks() * 512 >= LOG_FULL);
+        file.read_exact_at(&mut byte, log).unwrap();
+        assert_eq!(byte, [if open == 0 { UNUSED } else { 1 }]);
+        file.write_all_at(&[1], log).unwrap();
+    }
+}
+
+/// A machine that is lost while a log is filled over may leave some of its groups, and one after a gap is refused.
+#[test]
+fn a_log_with_a_group_is_not_filled() {
+    let file = file_of(&BTreeMap::from([(PLACE.log_at, encode(7, 0, &[], &[]).1)]));
+    fill(&file, PLACE).unwrap();
+    let mut rest = [1; 4096];
+    file.read_exact_at(&mut rest, PLACE.log_at + SECTOR as u64).unwrap();
+    assert_eq!(rest, [0; 4096]);
+    assert_eq!(settle(&file, PLACE).unwrap(), 7);
 }

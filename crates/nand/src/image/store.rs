@@ -130,14 +130,16 @@ impl Overlay {
         if end > self.length {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        self.read_file(data, at)?;
+        let mut done = at;
         for (&number, piece) in self.changed.range(at / PIECE as u64..end.div_ceil(PIECE as u64)) {
             let start = number * PIECE as u64;
             let (from, to) = (start.max(at), (start + PIECE as u64).min(end));
+            self.read_file(&mut data[(done - at) as usize..(from - at) as usize], done)?;
             let source = &piece[(from - start) as usize..(to - start) as usize];
             data[(from - at) as usize..(to - at) as usize].copy_from_slice(source);
+            done = to;
         }
-        Ok(())
+        self.read_file(&mut data[(done - at) as usize..], done)
     }
 
     /// Reads from the file, and zeros beyond its end.

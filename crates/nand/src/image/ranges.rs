@@ -1,0 +1,72 @@
+//! Which bytes of an image changed: ranges that neither overlap nor touch.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// A set of bytes, by their places.
+#[derive(Default)]
+pub(super) struct Ranges {
+    /// Where each ends, by where it begins.
+    ends: BTreeMap<u64, u64>,
+    bytes: u64,
+}
+
+impl Ranges {
+    /// Adds bytes; those that are there already are not there twice.
+    pub fn add(&mut self, mut added: Range<u64>) {
+        if added.is_empty() {
+            return;
+        }
+        while let Some((&start, &end)) = self.ends.range(..=added.end).next_back()
+            && end >= added.start
+        {
+            self.ends.remove(&start);
+            self.bytes -= end - start;
+            added = added.start.min(start)..added.end.max(end);
+        }
+        self.bytes += added.end - added.start;
+        self.ends.insert(added.start, added.end);
+    }
+
+    /// How many bytes there are.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// How many ranges they make.
+    pub fn count(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// The ranges, the lowest first.
+    pub fn iter(&self) -> impl Iterator<Item = Range<u64>> {
+        self.ends.iter().map(|(start, end)| *start..*end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_that_overlap_or_touch_are_one() {
+        let mut ranges = Ranges::default();
+        for (added, expected) in [
+            (10..20, &[(10, 20)][..]),
+            (30..40, &[(10, 20), (30, 40)]),
+            (5..5, &[(10, 20), (30, 40)]),
+            (12..15, &[(10, 20), (30, 40)]),
+            (20..22, &[(10, 22), (30, 40)]),
+            (8..10, &[(8, 22), (30, 40)]),
+            (50..60, &[(8, 22), (30, 40), (50, 60)]),
+            (21..55, &[(8, 60)]),
+            (0..100, &[(0, 100)]),
+        ] {
+            ranges.add(added);
+            let found: Vec<(u64, u64)> = ranges.iter().map(|range| (range.start, range.end)).collect();
+            assert_eq!(found, expected);
+            assert_eq!(ranges.bytes(), expected.iter().map(|(start, end)| end - start).sum());
+            assert_eq!(ranges.count(), expected.len());
+        }
+    }
+}
