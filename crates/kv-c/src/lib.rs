@@ -58,6 +58,8 @@ impl From<Error> for Refusal {
             | Error::ValueTooLarge { .. }
             | Error::TransactionTooLarge { .. }
             | Error::KeyExists { .. }
+            | Error::NotOfType { .. }
+            | Error::NotEncodable { .. }
             | Error::Name { .. }
             | Error::Option { .. }
             | Error::Profile(_) => TANTALUM_INVALID,

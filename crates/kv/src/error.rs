@@ -46,6 +46,26 @@ pub enum Error {
     /// A namespace that was deleted, or is of another store.
     #[error("there is no such namespace: it was deleted, or belongs to another store")]
     NoSuchNamespace,
+    /// A record read as a type that its bytes are not (feature `serde`). The record stays, and can be read as bytes.
+    #[error("the {bytes} bytes of key {key} are not a {type_name}: {reason}")]
+    NotOfType {
+        /// The key.
+        key: Key,
+        /// How many there are.
+        bytes: u64,
+        /// What it was read as.
+        type_name: &'static str,
+        /// What does not fit.
+        reason: String,
+    },
+    /// A value of a type that has no form as bytes (feature `serde`), such as a sequence of unknown length.
+    #[error("a {type_name} cannot be put: {reason}")]
+    NotEncodable {
+        /// Its type.
+        type_name: &'static str,
+        /// What it lacks.
+        reason: String,
+    },
     /// A name that no namespace can have.
     #[error("a namespace's name of {bytes} bytes: it must have 1 to 255")]
     Name {

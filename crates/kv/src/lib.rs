@@ -34,6 +34,8 @@ mod locks;
 mod options;
 mod store;
 mod transaction;
+#[cfg(feature = "serde")]
+mod typed;
 
 pub use error::Error;
 pub use options::{Options, Sync};

@@ -1,0 +1,188 @@
+//! Records as values of Rust types (feature `serde`), in [postcard](https://postcard.jamesmunns.com/wire-format)'s format.
+//!
+//! The format has no names: numbers take as many bytes as they need, fields follow each other. What was written as one
+//! type and is read as another is an error if the bytes do not fit it, and something else if they do; a type that will
+//! change goes into an `enum` with a variant for each version.
+
+use std::any::type_name;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tantalum::Key;
+
+use crate::error::Error;
+use crate::store::Namespace;
+use crate::transaction::Transaction;
+
+impl Transaction {
+    /// Reads a record as a `T`; none if it is not there. [`Error::NotOfType`] if its bytes are no `T`, or more than a `T`.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), tantalum_kv::Error> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("app.tant");
+    /// #[derive(serde::Serialize, serde::Deserialize)]
+    /// struct Account {
+    ///     owner: String,
+    ///     cents: i64,
+    /// }
+    ///
+    /// let store = tantalum_kv::Store::open(&path)?;
+    /// let accounts = store.namespace("accounts")?;
+    /// store.transact(|tx| tx.put_as(accounts, b"1", &Account { owner: "Alice".into(), cents: 100 }))?;
+    /// let cents = store.transact(|tx| {
+    ///     let found = tx.read_for_update_as::<Account>(accounts, b"1")?;
+    ///     let mut account = found.expect("it was just put");
+    ///     account.cents += 50;
+    ///     tx.put_as(accounts, b"1", &account)?;
+    ///     Ok::<_, tantalum_kv::Error>(account.cents)
+    /// })?;
+    /// assert_eq!(cents, 150);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn read_as<T: DeserializeOwned>(
+        &mut self,
+        namespace: Namespace,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<T>, Error> {
+        let value = self.read(namespace, key.as_ref())?;
+        value.map(|value| decode(key.as_ref(), &value)).transpose()
+    }
+
+    /// The same for a record that is about to be changed ([`Transaction::read_for_update`]).
+    pub fn read_for_update_as<T: DeserializeOwned>(
+        &mut self,
+        namespace: Namespace,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<T>, Error> {
+        let value = self.read_for_update(namespace, key.as_ref())?;
+        value.map(|value| decode(key.as_ref(), &value)).transpose()
+    }
+
+    /// Changes a record to a `T`, or makes it. [`Error::NotEncodable`] if the format has no form for it.
+    pub fn put_as<T: Serialize + ?Sized>(
+        &mut self,
+        namespace: Namespace,
+        key: impl AsRef<[u8]>,
+        value: &T,
+    ) -> Result<(), Error> {
+        let bytes = postcard::to_stdvec(value).map_err(|error| Error::NotEncodable {
+            type_name: type_name::<T>(),
+            reason: error.to_string(),
+        })?;
+        self.put(namespace, key, bytes)
+    }
+}
+
+fn decode<T: DeserializeOwned>(key: &[u8], bytes: &[u8]) -> Result<T, Error> {
+    let not_a = |reason| Error::NotOfType {
+        key: Key::new(key).expect("it was read by this key"),
+        bytes: bytes.len() as u64,
+        type_name: type_name::<T>(),
+        reason,
+    };
+    match postcard::take_from_bytes(bytes) {
+        Ok((value, [])) => Ok(value),
+        Ok((_, rest)) => Err(not_a(format!("{} of them are left over", rest.len()))),
+        Err(error) => Err(not_a(error.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde::Deserialize;
+    use serde::ser::{SerializeSeq, Serializer};
+
+    use super::*;
+    use crate::Store;
+
+    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+    enum Event {
+        Nothing,
+        Paid { from: String, cents: i64, notes: Option<Vec<String>> },
+        Many(BTreeMap<u32, f64>),
+    }
+
+    fn events() -> Vec<Event> {
+        vec![
+            Event::Nothing,
+            Event::Paid { from: String::new(), cents: i64::MIN, notes: None },
+            Event::Paid { from: "Zoë".into(), cents: -1, notes: Some(vec!["a".into(); 300]) },
+            Event::Many((0..50).map(|n| (n, f64::from(n) / 3.0)).collect()),
+        ]
+    }
+
+    /// A store in a folder that is gone when it is dropped.
+    fn with_store(test: impl FnOnce(&Store, Namespace)) {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Store::options().capacity_bytes(64 << 20);
+        let store = options.open(folder.path().join("app.tant")).unwrap();
+        let namespace = store.namespace("events").unwrap();
+        test(&store, namespace);
+    }
+
+    #[test]
+    fn what_is_put_as_a_type_is_read_as_it() {
+        with_store(|store, namespace| {
+            for (number, event) in events().into_iter().enumerate() {
+                let key = [number as u8 + 1];
+                store.transact(|tx| tx.put_as(namespace, key, &event)).unwrap();
+                let mut tx = store.begin().unwrap();
+                assert_eq!(tx.read_as(namespace, key).unwrap(), Some(event.clone()));
+                assert_eq!(tx.read_for_update_as(namespace, key).unwrap(), Some(event));
+                assert_eq!(tx.read_as::<Event>(namespace, b"other").unwrap(), None);
+            }
+        });
+    }
+
+    #[test]
+    fn bytes_that_are_no_such_type_stay_and_the_transaction_goes_on() {
+        with_store(|store, namespace| {
+            let paid = postcard::to_stdvec(&events()[2]).unwrap();
+            let longer = [&paid[..], &[0]].concat();
+            for bytes in [&b""[..], &[200, 1], &paid[..paid.len() - 1], &longer] {
+                let mut tx = store.begin().unwrap();
+                tx.put(namespace, b"key", bytes).unwrap();
+                let error = tx.read_as::<Event>(namespace, b"key").unwrap_err();
+                let Error::NotOfType { key, bytes: length, type_name, .. } = &error else {
+                    panic!("{error}")
+                };
+                assert_eq!((key.as_bytes(), *length), (&b"key"[..], bytes.len() as u64));
+                assert!(type_name.ends_with("Event") && error.to_string().contains("Event"), "{error}");
+                assert!(matches!(
+                    tx.read_for_update_as::<Event>(namespace, b"key"),
+                    Err(Error::NotOfType { .. })
+                ));
+                assert_eq!(tx.read(namespace, b"key").unwrap().as_deref(), Some(bytes));
+                tx.commit().unwrap();
+                let kept = store.transact(|tx| tx.read(namespace, b"key")).unwrap();
+                assert_eq!(kept.as_deref(), Some(bytes), "the record is as it was put");
+            }
+        });
+    }
+
+    #[test]
+    fn what_has_no_form_is_refused_and_nothing_is_put() {
+        /// A sequence that does not know how long it is.
+        struct Endless;
+
+        impl Serialize for Endless {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_seq(None)?.end()
+            }
+        }
+
+        with_store(|store, namespace| {
+            let mut tx = store.begin().unwrap();
+            tx.put_as(namespace, b"key", "before").unwrap();
+            let error = tx.put_as(namespace, b"key", &Endless).unwrap_err();
+            assert!(
+                matches!(&error, Error::NotEncodable { type_name, .. } if type_name.ends_with("Endless"))
+            );
+            assert_eq!(tx.read_as::<String>(namespace, b"key").unwrap().as_deref(), Some("before"));
+        });
+    }
+}
