@@ -1,4 +1,4 @@
-//! Reports: a comparison or experiments as one HTML page that stands alone, the plots of recovery cost as one SVG.
+//! Reports: a comparison, experiments or any tables as one HTML page that stands alone, plots as one SVG.
 
 mod bars;
 mod colours;
@@ -14,7 +14,7 @@ use std::path::Path;
 use tempfile::NamedTempFile;
 
 use crate::error::LabError;
-use crate::experiments::Outcome as Experiment;
+use crate::experiments::{Figures, Outcome as Experiment};
 use crate::outcome::Comparison;
 use crate::recovery_cost::Outcome as RecoveryCost;
 
@@ -38,8 +38,18 @@ pub fn write_recovery_cost(outcome: &RecoveryCost, path: &Path) -> Result<(), La
     save(&recovery_cost::draw(outcome)?, path)
 }
 
-/// The file is there whole or not at all: it is written beside its place and then renamed.
-fn save(text: &str, path: &Path) -> Result<(), LabError> {
+/// Writes a report of tables, each with its plot.
+pub fn write_figures(title: &str, lead: &[String], figures: &[Figures], path: &Path) -> Result<(), LabError> {
+    save(&experiments::render_figures(title, lead, figures)?, path)
+}
+
+/// Writes the plots of tables that have the same rows, `across` beside each other.
+pub fn write_plots(figures: &[Figures], across: usize, path: &Path) -> Result<(), LabError> {
+    save(&grouped::draw_all(figures, across)?, path)
+}
+
+/// Writes a file that is there whole or not at all: beside its place, and then renamed.
+pub fn save(text: &str, path: &Path) -> Result<(), LabError> {
     let mut file = beside(path)?;
     file.write_all(text.as_bytes()).and_then(|()| file.as_file().sync_all()).map_err(LabError::file(path))?;
     file.persist(path).map_err(|error| LabError::file(path)(error.error))?;

@@ -8,11 +8,12 @@ use tantalum_sqlite::Mode;
 pub(super) const INK: RGBColor = RGBColor(0x66, 0x6e, 0x7a);
 
 /// Colours of curves that are no modes, in order.
-pub(super) const SERIES: [RGBColor; 4] = [
+pub(super) const SERIES: [RGBColor; 5] = [
     RGBColor(0xd5, 0x5e, 0x00),
     RGBColor(0x00, 0x9e, 0x73),
     RGBColor(0xcc, 0x79, 0xa7),
     RGBColor(0x1f, 0x78, 0xc8),
+    RGBColor(0xe6, 0x9f, 0x00),
 ];
 
 /// A mode's colour.

@@ -1,4 +1,5 @@
-//! The page of `tantalum lab run --report`: for each experiment its tables, plots and the paper's claims.
+//! The page of `tantalum lab run --report`: for each experiment its tables, plots and the paper's claims. Pages of other
+//! tables look the same.
 
 use std::fmt::Write;
 
@@ -10,14 +11,24 @@ use crate::experiments::{Claim, Figures, Outcome, Time, figure_text, span_text};
 /// The whole page.
 pub(super) fn render(outcomes: &[Outcome]) -> Result<String, LabError> {
     let sections = outcomes.iter().map(section).collect::<Result<Vec<_>, _>>()?.concat();
-    Ok(format!(
+    let lead = "Measured on Tantalum, beside what the papers print. Plots show what was measured.";
+    Ok(page("tantalum lab", "Experiments of papers", lead, &sections))
+}
+
+/// A page of tables and their plots.
+pub(super) fn render_figures(title: &str, lead: &[String], figures: &[Figures]) -> Result<String, LabError> {
+    let lead: Vec<String> = lead.iter().map(|line| escaped(line)).collect();
+    let (tables, plots) = tables_and_plots(figures)?;
+    Ok(page(&escaped(title), &escaped(title), &lead.join("<br>\n"), &format!("{plots}{tables}")))
+}
+
+fn page(title: &str, heading: &str, lead: &str, sections: &str) -> String {
+    format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>tantalum lab</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
-         <h1>Experiments of papers</h1>\n\
-         <p class=\"lead\">Measured on Tantalum, beside what the papers print. Plots show what was measured.</p>\n\
-         {sections}</main>\n</body>\n</html>\n"
-    ))
+         <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
+         <h1>{heading}</h1>\n<p class=\"lead\">{lead}</p>\n{sections}</main>\n</body>\n</html>\n"
+    )
 }
 
 fn section(outcome: &Outcome) -> Result<String, LabError> {
@@ -34,27 +45,29 @@ fn section(outcome: &Outcome) -> Result<String, LabError> {
         outcome.scale,
         outcome.seed
     );
+    let (tables, plots) = tables_and_plots(&outcome.figures)?;
+    html.push_str(&tables);
+    html.push_str(&claims(&outcome.claims));
+    html.push_str(&plots);
+    Ok(html)
+}
+
+fn tables_and_plots(all: &[Figures]) -> Result<(String, String), LabError> {
     let mut plots = String::new();
-    for figures in &outcome.figures {
-        html.push_str(&table(figures));
+    for figures in all {
+        let names = figures.rows.iter().map(|row| escaped(&row.name));
+        let colours = (0..).map(|number| colours::css(grouped::colour(number)));
         write!(
             plots,
             "<figure>\n<h2>{}</h2>\n{}{}</figure>\n",
             escaped(&figures.title),
-            legend(
-                figures
-                    .rows
-                    .iter()
-                    .enumerate()
-                    .map(|(number, row)| (escaped(&row.name), colours::css(grouped::colour(number))))
-            ),
+            legend(names.zip(colours)),
             grouped::draw(figures)?
         )
         .expect("a String takes all");
     }
-    html.push_str(&claims(&outcome.claims));
-    write!(html, "<div class=\"plots\">\n{plots}</div>\n").expect("a String takes all");
-    Ok(html)
+    let plots = format!("<div class=\"plots\">\n{plots}</div>\n");
+    Ok((all.iter().map(table).collect(), plots))
 }
 
 fn table(figures: &Figures) -> String {
@@ -102,6 +115,21 @@ fn claims(claims: &[Claim]) -> String {
 mod tests {
     use super::*;
     use crate::experiments::{Row, Span};
+
+    #[test]
+    fn a_page_of_tables_has_a_plot_and_a_table_for_each() {
+        let figures = Figures {
+            title: "rates & more".into(),
+            unit: "1/s",
+            columns: vec!["a".into()],
+            rows: vec![Row { name: "<ours>".into(), ours: vec![2.0], paper: None }],
+        };
+        let page =
+            render_figures("Stores", &["one".into(), "t < u".into()], &[figures.clone(), figures]).unwrap();
+        assert_eq!((page.matches("<svg").count(), page.matches("<table").count()), (2, 2));
+        assert!(page.contains("one<br>\nt &lt; u") && page.contains("&lt;ours&gt;"), "{page}");
+        assert!(!page.contains("<ours>"), "{page}");
+    }
 
     #[test]
     fn a_page_of_experiments_stands_alone() {

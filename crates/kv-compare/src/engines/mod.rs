@@ -1,0 +1,206 @@
+//! The stores, each as its users would have it: one transaction for each change, synced or not.
+//!
+//! - A change reads records and writes each of them anew, all or nothing, isolated from others.
+//! - Synced: a commit survives the loss of the machine. Unsynced: it survives the end of the process, for what it writes
+//!   is with the system; in redb, which has no such commits, only what is settled later does.
+//! - The records do not compress, so nothing is compressed.
+
+mod fjall;
+mod lmdb;
+mod redb;
+#[cfg(feature = "rocksdb")]
+mod rocksdb;
+mod tantalum;
+
+use std::error::Error;
+use std::path::Path;
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+/// What any of them may fail with.
+pub type Failure = Box<dyn Error + Send + Sync>;
+
+/// Makes a record's new value from its old one.
+pub type Make<'a> = &'a dyn Fn(&[u8]) -> Vec<u8>;
+
+/// A store.
+pub trait Engine: Sync + Send {
+    /// Reads a record; says how many bytes it has.
+    fn read(&self, key: u64) -> Result<usize, Failure>;
+    /// Writes records, all or nothing.
+    fn write(&self, records: &[(u64, Vec<u8>)]) -> Result<(), Failure>;
+    /// Reads records and writes each anew.
+    fn change(&self, keys: &[u64], make: Make<'_>) -> Result<(), Failure>;
+    /// The records are loaded: with a cache that does not hold them, none are left in buffers for writing.
+    fn loaded(&self) -> Result<(), Failure> {
+        Ok(())
+    }
+    /// Brings to the disk what commits have left to the system.
+    fn settle(&self) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+/// How large a store's own memory is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum CacheSize {
+    /// All data fit, with what the store keeps beside them.
+    Fits,
+    /// A quarter of the data.
+    Quarter,
+}
+
+impl CacheSize {
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            CacheSize::Fits => "fits",
+            CacheSize::Quarter => "quarter",
+        }
+    }
+}
+
+/// What to open a store with.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// Every commit is synced.
+    pub synced: bool,
+    /// How much memory it has.
+    pub cache: CacheSize,
+    /// Bytes of all records.
+    pub data_bytes: u64,
+}
+
+impl Setting {
+    /// Bytes of cache of a store that has one memory for reading and writing.
+    fn cache_bytes(self) -> u64 {
+        match self.cache {
+            // small records take more than their bytes
+            CacheSize::Fits => 4 * self.data_bytes,
+            CacheSize::Quarter => self.data_bytes / 4,
+        }
+    }
+
+    /// Bytes of the cache for blocks, and of the tables in memory, of a store that merges sorted tables: half and half.
+    /// None leaves the latter as the store has them.
+    fn block_cache_and_tables_bytes(self) -> (u64, Option<u64>) {
+        match self.cache {
+            CacheSize::Fits => (self.cache_bytes(), None),
+            CacheSize::Quarter => (self.cache_bytes() / 2, Some(self.cache_bytes() / 2)),
+        }
+    }
+}
+
+/// The names of all stores that were built.
+pub const NAMES: &[&str] = &[
+    "tantalum",
+    "redb",
+    "fjall",
+    "lmdb",
+    #[cfg(feature = "rocksdb")]
+    "rocksdb",
+];
+
+/// Opens a store in a folder.
+pub fn open(name: &str, folder: &Path, setting: Setting) -> Result<Box<dyn Engine>, Failure> {
+    Ok(match name {
+        "tantalum" => Box::new(self::tantalum::Tantalum::open(folder, setting)?),
+        "redb" => Box::new(self::redb::Redb::open(folder, setting)?),
+        "fjall" => Box::new(self::fjall::Fjall::open(folder, setting)?),
+        "lmdb" => Box::new(self::lmdb::Lmdb::open(folder, setting)?),
+        #[cfg(feature = "rocksdb")]
+        "rocksdb" => Box::new(self::rocksdb::Rocks::open(folder, setting)?),
+        _ => return Err(format!("there is no store {name}; there are: {}", NAMES.join(", ")).into()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::Read;
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+
+    const SETTINGS: [Setting; 4] = [
+        Setting { synced: true, cache: CacheSize::Fits, data_bytes: DATA_BYTES },
+        Setting { synced: true, cache: CacheSize::Quarter, data_bytes: DATA_BYTES },
+        Setting { synced: false, cache: CacheSize::Fits, data_bytes: DATA_BYTES },
+        Setting { synced: false, cache: CacheSize::Quarter, data_bytes: DATA_BYTES },
+    ];
+
+    const RECORDS: u64 = 4000;
+    const DATA_BYTES: u64 = RECORDS * 1008;
+
+    fn load(engine: &dyn Engine) {
+        let records: Vec<_> = (0..RECORDS).map(|key| (key, vec![key as u8; 1000])).collect();
+        records.chunks(500).for_each(|records| engine.write(records).unwrap());
+        engine.loaded().unwrap();
+    }
+
+    #[test]
+    fn every_store_reads_what_it_wrote_and_changes_it() {
+        for setting in SETTINGS {
+            for name in NAMES {
+                let folder = tempfile::tempdir().unwrap();
+                let engine = open(name, folder.path(), setting).unwrap();
+                load(&*engine);
+                assert!((0..RECORDS).all(|key| engine.read(key).unwrap() == 1000), "{name}, {setting:?}");
+                assert!(engine.read(RECORDS).is_err(), "{name}: a record that is not there");
+                engine.change(&[3, 4], &|old| [old, &[1]].concat()).unwrap();
+                engine.write(&[(5, vec![0; 10])]).unwrap();
+                let lengths = [2, 3, 4, 5].map(|key| engine.read(key).unwrap());
+                assert_eq!(lengths, [1000, 1001, 1001, 10], "{name}, {setting:?}");
+                engine.settle().unwrap();
+            }
+        }
+    }
+
+    /// What a killed process leaves is what the system has of its files: a copy of them made while the store is open.
+    #[test]
+    fn commits_survive_the_end_of_the_process_where_they_are_said_to() {
+        for setting in SETTINGS {
+            for name in NAMES {
+                let (folder, killed) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+                let engine = open(name, folder.path(), setting).unwrap();
+                load(&*engine);
+                engine.settle().unwrap();
+                engine.change(&[7], &|_| vec![1; 55]).unwrap();
+                copy(folder.path(), killed.path());
+                let after = open(name, killed.path(), setting).unwrap();
+                let expected = if *name == "redb" && !setting.synced { 1000 } else { 55 };
+                assert_eq!(after.read(7).unwrap(), expected, "{name}, {setting:?}");
+            }
+        }
+    }
+
+    fn copy(from: &Path, to: &Path) {
+        for entry in std::fs::read_dir(from).unwrap() {
+            let entry = entry.unwrap();
+            let to = to.join(entry.file_name());
+            if entry.file_type().unwrap().is_dir() {
+                std::fs::create_dir(&to).unwrap();
+                copy(&entry.path(), &to);
+            } else {
+                copy_file(&entry.path(), &to);
+            }
+        }
+    }
+
+    /// Leaves out what is zeros: images and logs are as large as they may become.
+    fn copy_file(from: &Path, to: &Path) {
+        let (mut from, to) = (File::open(from).unwrap(), File::create(to).unwrap());
+        let length = from.metadata().unwrap().len();
+        to.set_len(length).unwrap();
+        let mut part = vec![0; 64 << 10];
+        for at in (0..length).step_by(part.len()) {
+            let part = &mut part[..(length - at).min(64 << 10) as usize];
+            from.read_exact(part).unwrap();
+            if part.iter().any(|byte| *byte != 0) {
+                to.write_all_at(part, at).unwrap();
+            }
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Measuring: each case in rounds, in which the stores take turns, each time on a new store.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use indicatif::{ProgressBar, ProgressStyle};
+use rand::SeedableRng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use crate::engines::{CacheSize, Failure, Setting, open};
+use crate::outcome::{Case, Row};
+use crate::work::{KEY_BYTES, Worker, Workload, Zipf, check, value};
+
+/// Records of one transaction when the store is loaded.
+const LOADED_AT_ONCE: u64 = 500;
+
+/// What is measured.
+pub struct Plan {
+    /// The stores, each by its name.
+    pub stores: Vec<String>,
+    /// What the rows differ in beside the store.
+    pub cases: Vec<Case>,
+    /// Times that each is measured.
+    pub rounds: u64,
+    /// How long, each time.
+    pub seconds: f64,
+    /// Records of YCSB that are there; of others, as many as take as many bytes.
+    pub records: u64,
+    /// Bytes of a value of YCSB.
+    pub value_bytes: usize,
+    /// Where the stores are made; they are removed afterwards.
+    pub folder: PathBuf,
+    /// Where random numbers start.
+    pub seed: u64,
+}
+
+/// One store's turn.
+struct Turn {
+    latencies: Histogram<u64>,
+    seconds: f64,
+    /// Bytes of records written.
+    written_bytes: u64,
+    /// Bytes sent to the disk for them.
+    disk_bytes: u64,
+    space_per_byte: f64,
+}
+
+impl Turn {
+    fn per_second(&self) -> f64 {
+        self.latencies.len() as f64 / self.seconds
+    }
+}
+
+impl Plan {
+    /// Measures all cases. Stops, and leaves nothing, when `stop` becomes true.
+    pub fn measure(&self, stop: &AtomicBool) -> Result<Vec<Row>, Failure> {
+        let turns = self.cases.len() as u64 * self.rounds * self.stores.len() as u64;
+        let style = ProgressStyle::with_template("[{bar:40}] {percent:>3} % {msg}, {eta} left")?;
+        let progress = ProgressBar::new(turns).with_style(style.progress_chars("=> "));
+        let mut rows = Vec::new();
+        for &case in &self.cases {
+            let mut turns: Vec<Vec<Turn>> = self.stores.iter().map(|_| Vec::new()).collect();
+            for round in 0..self.rounds as usize {
+                for place in 0..self.stores.len() {
+                    // nobody always follows the same one
+                    let store = (place + round) % self.stores.len();
+                    progress.set_message(format!("{case}, {}", self.stores[store]));
+                    turns[store].push(self.turn(&self.stores[store], case, round as u64, stop)?);
+                    progress.inc(1);
+                }
+            }
+            for (store, turns) in self.stores.iter().zip(turns) {
+                rows.push(row(store, case, turns)?);
+            }
+        }
+        progress.finish_and_clear();
+        Ok(rows)
+    }
+
+    /// Loads a new store, works on it, and removes it.
+    fn turn(&self, store: &str, case: Case, round: u64, stop: &AtomicBool) -> Result<Turn, Failure> {
+        let folder = tempfile::tempdir_in(&self.folder)?;
+        let value_bytes = case.workload.value_bytes(self.value_bytes);
+        let record_bytes = KEY_BYTES + value_bytes as u64;
+        let records =
+            (self.records * (KEY_BYTES + self.value_bytes as u64) / record_bytes).max(LEAST_RECORDS);
+        let data_bytes = records * record_bytes;
+        let setting = Setting { synced: case.synced, cache: case.cache, data_bytes };
+        let engine = open(store, folder.path(), setting)?;
+        let seed = self.seed.wrapping_add(round << 32);
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+        for first in (0..records).step_by(LOADED_AT_ONCE as usize) {
+            check(stop)?;
+            let keys = first..records.min(first + LOADED_AT_ONCE);
+            let loaded: Vec<_> = keys.map(|key| (key, value(&mut random, value_bytes))).collect();
+            engine.write(&loaded)?;
+        }
+        engine.loaded()?;
+        engine.settle()?;
+        let (before, written, zipf) = (written_bytes()?, AtomicU64::new(0), Zipf::new(records));
+        let start = Instant::now();
+        let end = start + Duration::from_secs_f64(self.seconds);
+        let latencies = std::thread::scope(|scope| {
+            let run = |thread| {
+                let random = Xoshiro256PlusPlus::seed_from_u64(seed << 8 | (thread + 1));
+                let (engine, zipf, written) = (&*engine, &zipf, &written);
+                let worker = Worker { engine, workload: case.workload, zipf, value_bytes, random, written };
+                scope.spawn(move || worker.work(end, stop))
+            };
+            let handles: Vec<_> = (0..case.threads).map(run).collect();
+            let done = handles.into_iter().map(|handle| handle.join().expect("a thread ends well"));
+            done.collect::<Result<Vec<_>, _>>()
+        })?;
+        let seconds = start.elapsed().as_secs_f64();
+        engine.settle()?;
+        drop(engine);
+        sync_all(folder.path())?;
+        Ok(Turn {
+            latencies: sum(&latencies)?,
+            seconds,
+            written_bytes: written.into_inner(),
+            disk_bytes: written_bytes()? - before,
+            space_per_byte: allocated_bytes(folder.path())? as f64 / data_bytes as f64,
+        })
+    }
+}
+
+/// Transfers need four different ones.
+const LEAST_RECORDS: u64 = 8;
+
+fn sum<'a>(latencies: impl IntoIterator<Item = &'a Histogram<u64>>) -> Result<Histogram<u64>, Failure> {
+    let mut all = Histogram::<u64>::new(3)?;
+    latencies.into_iter().try_for_each(|latencies| all.add(latencies))?;
+    Ok(all)
+}
+
+/// The median rate of all rounds, and the sum of the rest.
+fn row(store: &str, case: Case, mut turns: Vec<Turn>) -> Result<Row, Failure> {
+    turns.sort_by(|a, b| a.per_second().total_cmp(&b.per_second()));
+    let all = sum(turns.iter().map(|turn| &turn.latencies))?;
+    let written: u64 = turns.iter().map(|turn| turn.written_bytes).sum();
+    let to_disk: u64 = turns.iter().map(|turn| turn.disk_bytes).sum();
+    let median = &turns[turns.len() / 2];
+    Ok(Row {
+        case,
+        store: store.to_owned(),
+        rounds: turns.len() as u64,
+        operations: all.len(),
+        per_second: median.per_second(),
+        per_second_least: turns[0].per_second(),
+        per_second_most: turns[turns.len() - 1].per_second(),
+        p50_us: all.value_at_quantile(0.5) as f64 / 1000.0,
+        p99_us: all.value_at_quantile(0.99) as f64 / 1000.0,
+        written_per_byte: (written > 0).then(|| to_disk as f64 / written as f64),
+        space_per_byte: median.space_per_byte,
+    })
+}
+
+/// What this process has sent to the disk.
+fn written_bytes() -> Result<u64, Failure> {
+    let text = std::fs::read_to_string("/proc/self/io")?;
+    let line = text.lines().find_map(|line| line.strip_prefix("write_bytes: "));
+    Ok(line.ok_or("/proc/self/io says nothing of write_bytes")?.parse()?)
+}
+
+fn files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() { found.extend(files(&path)?) } else { found.push(path) }
+    }
+    Ok(found)
+}
+
+fn sync_all(folder: &Path) -> Result<(), Failure> {
+    files(folder)?.iter().try_for_each(|path| Ok(std::fs::File::open(path)?.sync_all()?))
+}
+
+fn allocated_bytes(folder: &Path) -> Result<u64, Failure> {
+    use std::os::unix::fs::MetadataExt;
+    files(folder)?.iter().try_fold(0, |sum, path| Ok(sum + std::fs::metadata(path)?.blocks() * 512))
+}
+
+/// All cases of these: what is synced first, then by cache, workload and threads.
+pub fn cases(synced: &[bool], caches: &[CacheSize], workloads: &[Workload], threads: &[u64]) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for &synced in synced {
+        for &cache in caches {
+            for &workload in workloads {
+                cases.extend(threads.iter().map(|&threads| Case { workload, synced, cache, threads }));
+            }
+        }
+    }
+    cases
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engines::NAMES;
+
+    /// A short run of all there is.
+    fn plan(folder: &Path) -> Plan {
+        use clap::ValueEnum;
+        Plan {
+            stores: NAMES.iter().map(|name| name.to_string()).collect(),
+            cases: cases(&[true, false], CacheSize::value_variants(), Workload::value_variants(), &[2]),
+            rounds: 2,
+            seconds: 0.01,
+            records: 600,
+            value_bytes: 200,
+            folder: folder.to_owned(),
+            seed: 1,
+        }
+    }
+
+    #[test]
+    fn every_case_has_a_row_for_each_store_and_nothing_is_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let plan = plan(folder.path());
+        let rows = plan.measure(&AtomicBool::new(false)).unwrap();
+        assert_eq!(rows.len(), plan.cases.len() * plan.stores.len());
+        for row in &rows {
+            assert!(row.operations > 0 && row.rounds == 2, "{row:?}");
+            assert!(
+                row.per_second_least <= row.per_second && row.per_second <= row.per_second_most,
+                "{row:?}"
+            );
+            assert_eq!(row.written_per_byte.is_none(), row.case.workload == Workload::C, "{row:?}");
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "the stores are removed");
+    }
+
+    #[test]
+    fn what_is_interrupted_leaves_no_stores() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut plan = plan(folder.path());
+        plan.seconds = 3600.0;
+        let stop = AtomicBool::new(false);
+        let failure = std::thread::scope(|scope| {
+            let measured = scope.spawn(|| plan.measure(&stop));
+            // in the middle of the work
+            while std::fs::read_dir(folder.path()).unwrap().count() == 0 {
+                std::thread::yield_now();
+            }
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            measured.join().unwrap().unwrap_err()
+        });
+        assert!(failure.is::<crate::work::Interrupted>(), "{failure}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "the stores are removed");
+    }
+}
