@@ -54,7 +54,7 @@ pub enum LabError {
         what: String,
     },
     /// This machine is too small for the experiment.
-    #[error("this takes {needed} MiB of memory and {available} MiB are available; give a smaller --capacity",
+    #[error("this takes {needed} MiB of memory and {available} MiB are available; give a smaller --capacity or --scale",
         needed = needed_bytes >> 20, available = available_bytes >> 20)]
     Memory {
         /// What it takes.
@@ -69,6 +69,12 @@ pub enum LabError {
         lpn: Lpn,
         /// What its first eight bytes hold instead of its number.
         found: u64,
+    },
+    /// Records of a drive are not as they were put.
+    #[error("of the records, {what}: the drive lost data")]
+    WrongRecords {
+        /// What is wrong.
+        what: String,
     },
     /// A database of a comparison did not hold what was written to it.
     #[error("{mode}: the database does not hold what was written to it: {what}")]

@@ -8,6 +8,7 @@
 mod durassd_device;
 mod durassd_server;
 mod kaml_device;
+mod kaml_scale;
 mod kaml_store;
 mod linkbench_rig;
 mod outcome;
@@ -202,6 +203,13 @@ pub const ALL: &[Experiment] = &[
         needs: "",
         scale: 1.0,
         run: kaml_store::figure_10,
+    },
+    Experiment {
+        name: "kaml-scale",
+        about: "DRAM, load and recovery of 100 million small records, at three sizes (no paper's figure)",
+        needs: "",
+        scale: 0.01,
+        run: kaml_scale::run,
     },
     Experiment {
         name: "ycsb",
