@@ -5,7 +5,7 @@
 use tantalum_ftl::{
     Generation, Hint, Key, KvRecord, Lpn, Metadata, NamespaceAttributes, NamespaceId, ShareRange, TxId,
 };
-use tantalum_nand::Nanoseconds;
+use tantalum_nand::{Fetches, Fills, Nanoseconds};
 
 /// One command. [`crate::Device::submit`] takes it with the time at which the host issues it.
 #[derive(Debug)]
@@ -16,6 +16,16 @@ pub enum Command<'a> {
         lpn: Lpn,
         /// Where the data go; a whole number of units.
         data: &'a mut [u8],
+    },
+    /// Reads units as `Read` does; but those that lie in the file of an image are to be fetched from there, into the same
+    /// places of a buffer of the host, which may be done while other commands are.
+    ReadLater {
+        /// The first unit.
+        lpn: Lpn,
+        /// Where the other data go; a whole number of units.
+        data: &'a mut [u8],
+        /// What is to be fetched is added.
+        fetches: &'a mut Fetches,
     },
     /// Reads one unit with the metadata that were written with it (zeros if none were).
     ReadWithMetadata {
@@ -34,6 +44,15 @@ pub enum Command<'a> {
         data: &'a [u8],
         /// Force unit access: on flash before the command completes.
         fua: bool,
+    },
+    /// Writes units as `Write` does, without `fua`, to buffers that were filled with them.
+    WriteFilled {
+        /// The first unit.
+        lpn: Lpn,
+        /// The data; a whole number of units.
+        data: &'a [u8],
+        /// Buffers with the same data.
+        fills: &'a mut Fills,
     },
     /// Writes one unit with metadata and no hint.
     WriteWithMetadata {
@@ -184,6 +203,7 @@ impl Command<'_> {
         !matches!(
             self,
             Command::Read { .. }
+                | Command::ReadLater { .. }
                 | Command::ReadWithMetadata { .. }
                 | Command::TxRead { .. }
                 | Command::KvGet { .. }

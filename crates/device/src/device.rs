@@ -288,10 +288,12 @@ impl Device {
     ) -> Result<Nanoseconds, Status> {
         match command {
             Command::Read { lpn, data } => self.read(lpn, data, at_ns),
+            Command::ReadLater { lpn, data, fetches } => self.read_later(lpn, data, fetches, at_ns),
             Command::ReadWithMetadata { lpn, data, metadata } => {
                 self.read_with_metadata(lpn, data, metadata, at_ns)
             }
-            Command::Write { lpn, data, fua } => self.write(lpn, data, fua, at_ns),
+            Command::Write { lpn, data, fua } => self.write(lpn, data, fua, None, at_ns),
+            Command::WriteFilled { lpn, data, fills } => self.write(lpn, data, false, Some(fills), at_ns),
             Command::WriteWithMetadata { lpn, data, metadata, fua } => {
                 self.write_one(lpn, data, *metadata, None, fua, at_ns)
             }

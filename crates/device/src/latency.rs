@@ -26,8 +26,12 @@ impl Kind {
     /// The kind of a command.
     pub fn of(command: &Command<'_>) -> Kind {
         match command {
-            Command::Read { .. } | Command::ReadWithMetadata { .. } | Command::TxRead { .. } => Kind::Read,
+            Command::Read { .. }
+            | Command::ReadLater { .. }
+            | Command::ReadWithMetadata { .. }
+            | Command::TxRead { .. } => Kind::Read,
             Command::Write { .. }
+            | Command::WriteFilled { .. }
             | Command::WriteWithMetadata { .. }
             | Command::WriteHinted { .. }
             | Command::TxWrite { .. } => Kind::Write,

@@ -1,7 +1,7 @@
 //! Reading: from the cache, else from flash.
 
 use tantalum_ftl::{FtlError, Lpn, Metadata, PREFETCHED};
-use tantalum_nand::{Nanoseconds, UNIT_BYTES};
+use tantalum_nand::{Fetches, Nanoseconds, UNIT_BYTES};
 
 use crate::device::Device;
 use crate::status::Status;
@@ -22,6 +22,32 @@ impl Device {
             }
             for (lpn, unit) in (lpn..).map(Lpn).zip(units.chunks_exact_mut(UNIT_BYTES)) {
                 ready_ns = ready_ns.max(self.read_unit(lpn, unit, at_ns)?);
+            }
+        }
+        self.host.units_read += (data.len() / UNIT_BYTES) as u64;
+        Ok(self.link.transfer(ready_ns, data.len()))
+    }
+
+    /// What [`crate::Command::ReadLater`] adds to; none if the bytes of this drive cannot be fetched past it.
+    pub fn fetches(&mut self) -> Option<Fetches> {
+        self.ftl_mut().ok()?.nand_mut().fetches()
+    }
+
+    pub(crate) fn read_later(
+        &mut self,
+        lpn: Lpn,
+        data: &mut [u8],
+        fetches: &mut Fetches,
+        at_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, Status> {
+        self.check_units(lpn, data.len())?;
+        let mut ready_ns = at_ns;
+        for (lpn, unit) in (lpn.0..).map(Lpn).zip(data.chunks_exact_mut(UNIT_BYTES)) {
+            let cached = self.cache.get(lpn).map(|unit| unit.slot);
+            let ftl = self.ftl_mut()?;
+            match cached {
+                Some(slot) => ftl.nand().read_slot_later(slot, fetches),
+                None => ready_ns = ready_ns.max(ftl.read_later(lpn, unit, fetches, at_ns)?),
             }
         }
         self.host.units_read += (data.len() / UNIT_BYTES) as u64;

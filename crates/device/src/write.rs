@@ -3,7 +3,7 @@
 #[cfg(feature = "canaries")]
 use tantalum_ftl::canary::{self, Guard};
 use tantalum_ftl::{Ftl, FtlError, Generation, Hint, HostUnit, Lpn, Metadata, OPEN_LOGS};
-use tantalum_nand::{NandError, Nanoseconds, UNIT_BYTES};
+use tantalum_nand::{Fills, NandError, Nanoseconds, UNIT_BYTES};
 
 use crate::device::{Device, Power};
 use crate::profile::CacheMode;
@@ -15,6 +15,7 @@ impl Device {
         lpn: Lpn,
         data: &[u8],
         fua: bool,
+        mut fills: Option<&mut Fills>,
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, Status> {
         self.check_units(lpn, data.len())?;
@@ -28,11 +29,27 @@ impl Device {
             let step_ns = if direct {
                 self.write_through(Lpn(first), units, &[0; 24], arrived_ns)?
             } else {
-                self.write_cached(Lpn(first), units, [0; 24], None, arrived_ns)?
+                self.write_cached(Lpn(first), units, [0; 24], None, fills.as_deref_mut(), arrived_ns)?
             };
             done_ns = done_ns.max(step_ns);
         }
         Ok(done_ns)
+    }
+
+    /// Buffers for so many units of [`crate::Command::WriteFilled`], to be filled before. None if this drive has none that
+    /// can be filled past it.
+    pub fn fills(&mut self, units: usize) -> Result<Option<Fills>, Status> {
+        match self.profile.cache.mode {
+            CacheMode::Off => Ok(None),
+            _ => Ok(self.ftl_mut()?.nand_mut().fills(units).map_err(FtlError::from)?),
+        }
+    }
+
+    /// The next `units` buffers are not needed, if there are so many.
+    pub fn skip_fills(&mut self, fills: &mut Fills, units: usize) {
+        if let Power::On(ftl) = &mut self.power {
+            ftl.nand_mut().skip_fills(fills, units);
+        }
     }
 
     pub(crate) fn write_one(
@@ -50,7 +67,7 @@ impl Device {
         if fua && !self.is_protected() {
             return self.write_through(lpn, data, &metadata, arrived_ns);
         }
-        let cached_ns = self.write_cached(lpn, data, metadata, hint, arrived_ns)?;
+        let cached_ns = self.write_cached(lpn, data, metadata, hint, None, arrived_ns)?;
         if self.profile.cache.mode == CacheMode::Off {
             // a lone unit goes through the cache's code to carry its hint, and straight on
             return self.drain(arrived_ns);
@@ -94,13 +111,15 @@ impl Device {
         self.write_one(lpn, data, metadata, Some(hint), false, at_ns)
     }
 
-    /// Puts one unit into the cache. Done when there is room for it.
+    /// Puts one unit into the cache, in the next buffer that was filled with one if there is any. Done when there is room for
+    /// it.
     fn write_cached(
         &mut self,
         lpn: Lpn,
         data: &[u8],
         metadata: Metadata,
         hint: Option<Hint>,
+        fills: Option<&mut Fills>,
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, Status> {
         while self.cache.is_high() {
@@ -108,10 +127,16 @@ impl Device {
         }
         let room_ns = self.cache.room_ns(at_ns);
         let Power::On(ftl) = &mut self.power else { return Err(Status::PowerLost) };
-        let slot = ftl.nand_mut().reserve().map_err(FtlError::from)?;
+        let nand = ftl.nand_mut();
+        let filled = fills.map_or(Ok(None), |fills| nand.adopt(fills)).map_err(FtlError::from)?;
+        let slot = filled.map_or_else(|| nand.reserve(), Ok).map_err(FtlError::from)?;
         let version = ftl.next_seq();
         let unit = HostUnit { slot, lpn, version, metadata, hint };
-        if let Err(error) = ftl.keep(&unit, data) {
+        let kept = match filled {
+            Some(_) => ftl.protect(&unit, data),
+            None => ftl.keep(&unit, data),
+        };
+        if let Err(error) = kept {
             ftl.nand_mut().release(slot);
             return Err(error.into());
         }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use tantalum_nand::{BlockId, Geometry, Nand, Nanoseconds, Ppn, Slot, SpareEnds, UnitSpare};
+use tantalum_nand::{BlockId, Fetches, Geometry, Nand, Nanoseconds, Ppn, Slot, SpareEnds, UnitSpare};
 
 use crate::blocks::Blocks;
 use crate::checkpoint::Checkpoint;
@@ -316,6 +316,12 @@ impl Ftl {
     #[inline(never)]
     pub fn keep(&mut self, unit: &HostUnit, data: &[u8]) -> Result<(), FtlError> {
         self.nand.fill(unit.slot, data)?;
+        self.protect(unit, data)
+    }
+
+    /// As [`Ftl::keep`], for a unit whose buffer was filled with `data` already.
+    #[inline]
+    pub fn protect(&mut self, unit: &HostUnit, data: &[u8]) -> Result<(), FtlError> {
         match &mut self.protected {
             Some(protected) => protected.cached(&mut self.nand, unit, data),
             None => Ok(()),
@@ -346,6 +352,23 @@ impl Ftl {
             return Ok(at_ns);
         };
         self.read_place(ppn, data, at_ns)?.ok_or(FtlError::Unreadable { lpn, ppn })
+    }
+
+    /// As [`Ftl::read`], but the bytes of a unit that has any are to be fetched.
+    pub fn read_later(
+        &mut self,
+        lpn: Lpn,
+        data: &mut [u8],
+        fetches: &mut Fetches,
+        at_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, FtlError> {
+        let Some(ppn) = self.map.lookup(lpn) else {
+            data.fill(0);
+            fetches.skip();
+            return Ok(at_ns);
+        };
+        let read = self.nand.read_later(ppn, data, fetches, at_ns);
+        self.unless_lost(ppn, read, at_ns)?.ok_or(FtlError::Unreadable { lpn, ppn })
     }
 
     /// Brings what reads of these logical pages will look at into the processor's cache: several misses at once take

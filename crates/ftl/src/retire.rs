@@ -141,7 +141,18 @@ impl Ftl {
         data: &mut [u8],
         at_ns: Nanoseconds,
     ) -> Result<Option<Nanoseconds>, FtlError> {
-        match self.nand.read(ppn, data, at_ns) {
+        let read = self.nand.read(ppn, data, at_ns);
+        self.unless_lost(ppn, read, at_ns)
+    }
+
+    /// What a read gave; `None` if the place is lost.
+    pub(crate) fn unless_lost(
+        &mut self,
+        ppn: Ppn,
+        read: Result<Nanoseconds, NandError>,
+        at_ns: Nanoseconds,
+    ) -> Result<Option<Nanoseconds>, FtlError> {
+        match read {
             Err(NandError::Uncorrectable { .. }) => self.lost(ppn, at_ns).map(|()| None),
             read => Ok(Some(read?)),
         }

@@ -206,7 +206,9 @@ impl Filesystem for Requests {
         reply: ReplyWrite,
     ) {
         let ends_privileges = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
-        self.0.serve(reply, |host| host.write(inode, offset, data, flags, ends_privileges));
+        self.0.write(offset, data, flags, reply, |host, fills| {
+            host.write(inode, offset, data, flags, ends_privileges, fills)
+        });
     }
 
     fn flush(

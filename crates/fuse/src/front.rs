@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
-use fuser::{Errno, INodeNo, ReplyData, ReplyIoctl};
+use fuser::{Errno, INodeNo, OpenFlags, ReplyData, ReplyIoctl, ReplyWrite};
 use parking_lot::Mutex;
-use tantalum::Nanoseconds;
+use tantalum::{Fills, Nanoseconds};
 
 use crate::answer::Answer;
 use crate::convert::inode_number;
@@ -94,7 +94,7 @@ impl Front {
         if buffer.len() < bytes {
             buffer.resize(bytes, 0);
         }
-        let (outcome, done_ns) = self.with(|host| host.read(inode, offset, &mut buffer[..bytes]));
+        let (outcome, done_ns) = self.read_into(inode, offset, &mut buffer[..bytes]);
         let front = Arc::clone(self);
         self.pace.finish(done_ns, outcome, move |outcome| {
             match outcome {
@@ -102,6 +102,38 @@ impl Front {
                 Err(refusal) => reply.error(refusal.0),
             }
             front.keep(buffer);
+        });
+    }
+
+    /// Only what is to be read where is found out under the mutex. The bytes move when others have it.
+    fn read_into(&self, inode: INodeNo, offset: u64, data: &mut [u8]) -> (Outcome<usize>, Nanoseconds) {
+        let (outcome, done_ns) = self.with(|host| host.read_later(inode, offset, data));
+        match outcome {
+            Ok((_, Some(fetches))) if !fetches.fetch(data) => {
+                self.with(|host| host.read(inode, offset, data))
+            }
+            outcome => (outcome.map(|(bytes, _)| bytes), done_ns),
+        }
+    }
+
+    /// Writes with `write` and answers. Buffers of the drive are filled before, without the mutex, if it takes them.
+    pub fn write(
+        &self,
+        offset: u64,
+        data: &[u8],
+        flags: OpenFlags,
+        reply: ReplyWrite,
+        write: impl FnOnce(&mut Host, Option<&mut Fills>) -> Outcome<u32>,
+    ) {
+        let mut fills = self.look(|host| host.fills(offset, data.len(), flags)).flatten();
+        let is_filled = fills.as_mut().is_some_and(|fills| fills.fill(data).is_ok());
+        self.serve(reply, |host| {
+            // a write without them fails where filling them did, and says why
+            let written = write(host, fills.as_mut().filter(|_| is_filled));
+            if let Some(fills) = &mut fills {
+                host.volume.device_mut().skip_fills(fills, usize::MAX);
+            }
+            written
         });
     }
 

@@ -18,15 +18,18 @@ mod spare_buffers;
 mod store;
 mod tally;
 
-pub(crate) use file::FileImage;
+pub(crate) use file::{FileImage, checksum_of};
 pub(crate) use load::{Contents, Damage};
 pub use load::{Examination, ImageFinding};
 pub use log_file::HostSync;
 pub(crate) use memory::MemoryImage;
 
+use std::fs::File;
+use std::sync::Arc;
+
 use crate::error::NandError;
 use crate::geometry::{
-    BlockId, MAX_UNITS_PER_PAGE, PageId, Ppn, SpareEnds, SpareHead, UNIT_SPARE_BYTES, UnitSpare,
+    BlockId, MAX_UNITS_PER_PAGE, PageId, Ppn, SpareEnds, SpareHead, UNIT_BYTES, UNIT_SPARE_BYTES, UnitSpare,
 };
 use crate::nand::{Block, PageState};
 use crate::slots::Slot;
@@ -75,6 +78,20 @@ pub(crate) enum SavedRecords {
     Buffer(spare_buffers::BufferId),
 }
 
+/// Where a slot lies in the file of an image, and the checksum of its bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SlotPlace {
+    pub at: u64,
+    pub checksum: u32,
+}
+
+impl SlotPlace {
+    /// Whether another lies right behind it.
+    pub fn is_before(&self, other: &SlotPlace) -> bool {
+        other.at == self.at + UNIT_BYTES as u64
+    }
+}
+
 /// A store of slots, page records, block records and protected DRAM.
 pub(crate) trait Image: Send + Sync {
     /// Stores 4096 bytes.
@@ -84,6 +101,19 @@ pub(crate) trait Image: Send + Sync {
 
     /// Brings the data of a slot into the processor's cache, if that helps.
     fn prefetch_slot(&self, _slot: Slot) {}
+
+    /// The file in which slots may be read, and filled that are reserved, without the image; none if they may not.
+    fn slot_file(&self) -> Option<Arc<File>> {
+        None
+    }
+    /// Where a slot lies there. Only for an image that has a [`Image::slot_file`].
+    fn slot_place(&self, slot: Slot) -> SlotPlace {
+        unreachable!("slot {} lies in no file", slot.0)
+    }
+    /// A slot was filled there.
+    fn slot_written(&mut self, slot: Slot, _checksum: u32) {
+        unreachable!("slot {} lies in no file", slot.0)
+    }
 
     /// Stores the record of an erased page. The data of its slots are there already.
     fn write_page(&mut self, page: PageId, record: &PageRecord) -> Result<(), NandError>;

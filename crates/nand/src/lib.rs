@@ -20,6 +20,7 @@ mod slots;
 #[cfg(test)]
 mod test_support;
 mod time;
+mod transfers;
 
 pub use array::Array;
 pub use counters::Counters;
@@ -32,3 +33,4 @@ pub use operations::Source;
 pub use power::{InFlight, LostProgram, Operation, Outcome};
 pub use slots::Slot;
 pub use time::Timing;
+pub use transfers::{Fetches, Fills};

@@ -253,11 +253,32 @@ impl Nand {
         data: &mut [u8],
         earliest_ns: Nanoseconds,
     ) -> Result<Nanoseconds, NandError> {
-        self.powered()?;
-        if self.faults.read_fails() {
-            self.mark_uncorrectable(self.geometry.page_of(ppn))?;
-        }
+        self.draw_read_failure(ppn)?;
         self.read_retrying(ppn, data, earliest_ns)
+    }
+
+    fn draw_read_failure(&mut self, ppn: Ppn) -> Result<(), NandError> {
+        self.powered()?;
+        match self.faults.read_fails() {
+            true => self.mark_uncorrectable(self.geometry.page_of(ppn)),
+            false => Ok(()),
+        }
+    }
+
+    /// All of [`Nand::read`] but the bytes: where they are, if the unit has any, and when they are there, ns.
+    pub(crate) fn begin_read(
+        &mut self,
+        ppn: Ppn,
+        earliest_ns: Nanoseconds,
+    ) -> Result<(Option<Slot>, Nanoseconds), NandError> {
+        self.draw_read_failure(ppn)?;
+        let done_ns = self.charge_read(self.geometry.page_of(ppn), UNIT_BYTES as u32, earliest_ns);
+        let readable = self.check_readable(ppn);
+        let is_lost = matches!(readable, Err(NandError::Uncorrectable { .. }));
+        self.counters.uncorrectable_reads += u64::from(is_lost);
+        readable?;
+        let slot = self.slot_of[ppn.index()] & !MOVED;
+        Ok(((slot != 0).then_some(Slot(slot)), done_ns))
     }
 
     /// Reads a unit as firmware reads its own journal and checkpoints: no failure is drawn.

@@ -10,7 +10,7 @@ use crate::error::NandError;
 use crate::geometry::{BlockId, MAX_UNITS_PER_PAGE, Nanoseconds, PageId, Ppn, UnitSpare};
 use crate::image::SavedRecords;
 use crate::nand::{Block, MOVED, Nand};
-use crate::slots::{Slot, Slots};
+use crate::slots::Slot;
 use crate::time::Interval;
 
 /// What an operation does.
@@ -208,7 +208,7 @@ impl Nand {
             used[entry as usize / 64] |= 1 << (entry % 64);
         }
         used[0] &= !1;
-        self.slots = Slots::rebuild(self.slots.watermark(), used);
+        self.slots.retain(&used);
     }
 
     /// Notes an operation whose change has been made. Returns when it is done.

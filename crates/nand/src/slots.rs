@@ -4,6 +4,9 @@
 //! Each slot in use has exactly one owner: the caller that staged it, or one place on flash, or the record of an
 //! erase that may still be undone.
 
+use std::collections::VecDeque;
+use std::sync::Arc;
+
 use crate::error::NandError;
 
 /// A 4 KiB buffer of the controller's DRAM, or of a programmed unit.
@@ -33,6 +36,19 @@ pub(crate) struct Slots {
     watermark: u32,
     /// Given up and not free yet, if the image is to survive the loss of the machine.
     kept: Option<Kept>,
+    /// Given up and not free yet, because somebody may still read them: oldest first.
+    leased: VecDeque<Leased>,
+}
+
+/// While it lives, no slot that is given up is taken: what it held can still be read.
+#[derive(Clone, Debug)]
+pub(crate) struct Lease(#[expect(dead_code, reason = "it is there to be counted")] Arc<()>);
+
+/// Slots that were given up while leases may have been alive, those of this entry or of earlier ones.
+#[derive(Clone, Default, Debug)]
+struct Leased {
+    lease: Arc<()>,
+    given_up: Vec<Slot>,
 }
 
 /// Slots that are free only after two syncs: until the first, what they held may be needed; until the second, it proves
@@ -71,10 +87,14 @@ impl Slots {
     }
 
     #[inline]
-    pub fn assert_used(&self, slot: Slot) {
+    pub fn is_used(&self, slot: Slot) -> bool {
         let word = self.used.get(slot.0 as usize / 64);
-        let is_used = word.is_some_and(|word| word & (1 << (slot.0 % 64)) != 0);
-        assert!(is_used, "slot {} is used after it was given up", slot.0);
+        word.is_some_and(|word| word & (1 << (slot.0 % 64)) != 0)
+    }
+
+    #[inline]
+    pub fn assert_used(&self, slot: Slot) {
+        assert!(self.is_used(slot), "slot {} is used after it was given up", slot.0);
     }
 
     pub fn take(&mut self) -> Result<Slot, NandError> {
@@ -103,7 +123,46 @@ impl Slots {
         self.in_use -= 1;
         match &mut self.kept {
             Some(kept) => kept.since.push(slot),
+            None => self.free(slot),
+        }
+    }
+
+    /// Gives up every slot in use but those that `stay`, a bit for each number.
+    pub fn retain(&mut self, stay: &[u64]) {
+        for word in 0..self.used.len() {
+            let mut gone = self.used[word] & !stay.get(word).copied().unwrap_or(0);
+            while gone != 0 {
+                self.release(Slot(word as u32 * 64 + gone.trailing_zeros()));
+                gone &= gone - 1;
+            }
+        }
+    }
+
+    /// A slot may be taken again, when no lease is alive that was there by now.
+    fn free(&mut self, slot: Slot) {
+        self.end_leases();
+        match self.leased.back_mut() {
+            Some(leased) => leased.given_up.push(slot),
             None => self.taken.clear(slot.index()),
+        }
+    }
+
+    /// Slots that are given up from now on are not taken while the lease lives.
+    pub fn lease(&mut self) -> Lease {
+        self.end_leases();
+        // what was given up before need not wait for it
+        if self.leased.back().is_none_or(|leased| !leased.given_up.is_empty()) {
+            self.leased.push_back(Leased::default());
+        }
+        Lease(self.leased.back().expect("one was there or was put there").lease.clone())
+    }
+
+    fn end_leases(&mut self) {
+        while let Some(leased) = self.leased.front_mut()
+            && Arc::get_mut(&mut leased.lease).is_some()
+        {
+            leased.given_up.iter().for_each(|slot| self.taken.clear(slot.index()));
+            self.leased.pop_front();
         }
     }
 
@@ -122,8 +181,8 @@ impl Slots {
     /// The sync that began is done.
     pub fn sync_end(&mut self) {
         if let Some(kept) = &mut self.kept {
-            kept.ended.drain(..).for_each(|slot| self.taken.clear(slot.index()));
-            std::mem::swap(&mut kept.begun, &mut kept.ended);
+            let ended = std::mem::replace(&mut kept.ended, std::mem::take(&mut kept.begun));
+            ended.into_iter().for_each(|slot| self.free(slot));
         }
     }
 }
@@ -249,5 +308,43 @@ mod tests {
         slots.sync_begin();
         slots.sync_end();
         assert_eq!(slots.take().unwrap(), during);
+    }
+
+    #[test]
+    fn a_slot_given_up_under_a_lease_is_taken_again_when_that_and_all_before_are_gone() {
+        let mut slots = Slots::default();
+        let [a, b, c, d] = [0; 4].map(|_| slots.take().unwrap());
+        slots.release(a);
+        assert_eq!(slots.take().unwrap(), a, "nobody reads");
+        let first = slots.lease();
+        slots.release(a);
+        let second = slots.lease();
+        slots.release(b);
+        drop(second);
+        assert_eq!(slots.take().unwrap().0, 5, "the first lease was there when both were given up");
+        drop(first);
+        slots.release(c);
+        assert_eq!([slots.take().unwrap(), slots.take().unwrap(), slots.take().unwrap()], [a, b, c]);
+        let third = slots.lease();
+        slots.release(d);
+        let fourth = slots.lease();
+        drop(third);
+        slots.release(c);
+        assert_eq!(slots.take().unwrap(), d, "the fourth lease came later");
+        assert_eq!(slots.take().unwrap().0, 6);
+        drop(fourth);
+    }
+
+    #[test]
+    fn what_does_not_stay_is_given_up() {
+        let mut slots = Slots::default();
+        (0..130).for_each(|_| drop(slots.take().unwrap()));
+        let lease = slots.lease();
+        slots.retain(&[!(1 << 5), u64::MAX]);
+        assert_eq!((slots.in_use(), slots.take().unwrap().0), (126, 131));
+        drop(lease);
+        let _lease = slots.lease();
+        let taken: Vec<u32> = (0..4).map(|_| slots.take().unwrap().0).collect();
+        assert_eq!(taken, [5, 128, 129, 130]);
     }
 }

@@ -1,6 +1,6 @@
 //! Reading and writing whole units past the page cache (O_DIRECT).
 
-use tantalum::{Command, UNIT_BYTES};
+use tantalum::{Command, Fetches, Fills, UNIT_BYTES};
 
 use crate::atomic::check_units;
 use crate::cache::PageKey;
@@ -12,6 +12,28 @@ impl Volume {
     /// Writes whole units and waits for the drive. Durable with [`Volume::sync`]. What the page cache has of them is
     /// replaced.
     pub fn write_direct(&mut self, file: FileId, offset: u64, data: &[u8]) -> Result<(), VolumeError> {
+        self.write_units(file, offset, data, None)
+    }
+
+    /// As [`Volume::write_direct`], with buffers that were filled with `data` ([`tantalum::Device::fills`]). What is left of
+    /// them is to be given up.
+    pub fn write_direct_filled(
+        &mut self,
+        file: FileId,
+        offset: u64,
+        data: &[u8],
+        fills: &mut Fills,
+    ) -> Result<(), VolumeError> {
+        self.write_units(file, offset, data, Some(fills))
+    }
+
+    fn write_units(
+        &mut self,
+        file: FileId,
+        offset: u64,
+        data: &[u8],
+        mut fills: Option<&mut Fills>,
+    ) -> Result<(), VolumeError> {
         self.drive.check()?;
         let size = self.content_file(file)?.inode.size;
         if data.is_empty() {
@@ -29,7 +51,8 @@ impl Volume {
             let run = self.file(file)?.inode.extents.run(unit).expect("units were placed");
             let units = run.units.min(end - unit);
             let start = (unit - first) as usize * UNIT_BYTES;
-            let written = self.drive.write(run.lpn, &data[start..start + units as usize * UNIT_BYTES])?;
+            let part = &data[start..start + units as usize * UNIT_BYTES];
+            let written = self.drive.write_filled(run.lpn, part, fills.as_deref_mut())?;
             done_ns = done_ns.max(written);
             self.cache.remove_units(file, unit..unit + units);
             unit += units;
@@ -41,6 +64,29 @@ impl Volume {
     /// Reads whole units, and returns how many bytes there were: fewer than asked for at the file's end. Units that
     /// the page cache has come from there.
     pub fn read_direct(&mut self, file: FileId, offset: u64, data: &mut [u8]) -> Result<usize, VolumeError> {
+        self.read_units(file, offset, data, None)
+    }
+
+    /// As [`Volume::read_direct`], but what lies in the file of the drive's image is to be fetched into `data`, which may
+    /// be done while others use the volume ([`tantalum::Device::fetches`]). What `data` hold beyond the bytes there were is
+    /// undefined.
+    pub fn read_direct_later(
+        &mut self,
+        file: FileId,
+        offset: u64,
+        data: &mut [u8],
+        fetches: &mut Fetches,
+    ) -> Result<usize, VolumeError> {
+        self.read_units(file, offset, data, Some(fetches))
+    }
+
+    fn read_units(
+        &mut self,
+        file: FileId,
+        offset: u64,
+        data: &mut [u8],
+        mut fetches: Option<&mut Fetches>,
+    ) -> Result<usize, VolumeError> {
         self.drive.check()?;
         let size = self.content_file(file)?.inode.size;
         let bytes = size.saturating_sub(offset).min(data.len() as u64) as usize;
@@ -60,7 +106,14 @@ impl Volume {
             if let Some(frame) = self.cache.find(PageKey::new(file, unit)) {
                 part.copy_from_slice(self.cache.data(frame));
             } else if let Some(run) = run {
-                let completion = self.drive.submit_queued(Command::Read { lpn: run.lpn, data: part })?;
+                let command = match fetches.as_deref_mut() {
+                    Some(fetches) => {
+                        fetches.go_to((unit - first) as usize * UNIT_BYTES);
+                        Command::ReadLater { lpn: run.lpn, data: part, fetches }
+                    }
+                    None => Command::Read { lpn: run.lpn, data: part },
+                };
+                let completion = self.drive.submit_queued(command)?;
                 done_ns = done_ns.max(completion.done_ns);
             } else {
                 part.fill(0);

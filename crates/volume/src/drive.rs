@@ -2,7 +2,7 @@
 //!
 //! Invariant: the clock never goes back, and no command is issued once the drive has stopped for good.
 
-use tantalum::{Clock, Command, Completion, Device, Lpn, Nanoseconds, ShareRange, Status, UNIT_BYTES};
+use tantalum::{Clock, Command, Completion, Device, Fills, Lpn, Nanoseconds, ShareRange, Status, UNIT_BYTES};
 
 use crate::error::VolumeError;
 use crate::remap_duplicates::{Key, RecentWrites};
@@ -82,8 +82,18 @@ impl Drive {
     /// Writes whole units of a file now and returns when that will be done; what was written lately elsewhere is shared
     /// instead.
     pub fn write(&mut self, lpn: Lpn, data: &[u8]) -> Result<Nanoseconds, VolumeError> {
+        self.write_filled(lpn, data, None)
+    }
+
+    /// As [`Drive::write`]. The next of `fills` were filled with the same units.
+    pub fn write_filled(
+        &mut self,
+        lpn: Lpn,
+        data: &[u8],
+        mut fills: Option<&mut Fills>,
+    ) -> Result<Nanoseconds, VolumeError> {
         let Drive { device, recent: Some(recent), sources, .. } = self else {
-            return Ok(self.submit_queued(Command::Write { lpn, data, fua: false })?.done_ns);
+            return Ok(self.submit_queued(write_command(lpn, data, fills))?.done_ns);
         };
         let (units, _) = data.as_chunks::<UNIT_BYTES>();
         let all = lpn.0..lpn.0 + units.len() as u32;
@@ -93,7 +103,7 @@ impl Drive {
             let is_equal = |source| device.holds(source, unit);
             recent.find_or_remember(Key::of(unit), Lpn(lpn), &all, is_equal)
         }));
-        let done_ns = self.write_or_share(lpn, &sources, units);
+        let done_ns = self.write_or_share(lpn, &sources, units, fills.as_deref_mut());
         self.sources = sources;
         done_ns
     }
@@ -103,14 +113,15 @@ impl Drive {
         lpn: Lpn,
         sources: &[Option<Lpn>],
         units: &[[u8; UNIT_BYTES]],
+        mut fills: Option<&mut Fills>,
     ) -> Result<Nanoseconds, VolumeError> {
         let mut done_ns = self.now_ns();
         let mut first = 0;
         for run in sources.chunk_by(|a, b| a.is_some() == b.is_some()) {
             let (at, end) = (Lpn(lpn.0 + first as u32), first + run.len());
             let written = match run[0] {
-                Some(_) => self.share_run(at, run, &units[first..end])?,
-                None => self.write_run(at, &units[first..end])?,
+                Some(_) => self.share_run(at, run, &units[first..end], fills.as_deref_mut())?,
+                None => self.write_run(at, &units[first..end], fills.as_deref_mut())?,
             };
             done_ns = done_ns.max(written);
             first = end;
@@ -118,9 +129,13 @@ impl Drive {
         Ok(done_ns)
     }
 
-    fn write_run(&mut self, lpn: Lpn, units: &[[u8; UNIT_BYTES]]) -> Result<Nanoseconds, VolumeError> {
-        let data = units.as_flattened();
-        let completion = self.submit_queued(Command::Write { lpn, data, fua: false })?;
+    fn write_run(
+        &mut self,
+        lpn: Lpn,
+        units: &[[u8; UNIT_BYTES]],
+        fills: Option<&mut Fills>,
+    ) -> Result<Nanoseconds, VolumeError> {
+        let completion = self.submit_queued(write_command(lpn, units.as_flattened(), fills))?;
         if let Some(recent) = &mut self.recent {
             recent.units_without_duplicate += units.len() as u64;
         }
@@ -134,6 +149,7 @@ impl Drive {
         lpn: Lpn,
         sources: &[Option<Lpn>],
         units: &[[u8; UNIT_BYTES]],
+        mut fills: Option<&mut Fills>,
     ) -> Result<Nanoseconds, VolumeError> {
         let limit = self.device.limits().share_units.max(1) as usize;
         let mut done_ns = self.now_ns();
@@ -146,14 +162,24 @@ impl Drive {
                     if let Some(recent) = &mut self.recent {
                         recent.units_remapped += units.len() as u64;
                     }
+                    if let Some(fills) = fills.as_deref_mut() {
+                        self.device.skip_fills(fills, units.len());
+                    }
                     completion.done_ns
                 }
                 Err(error @ VolumeError::Device(Status::PowerLost | Status::Image(_))) => return Err(error),
-                Err(_) => self.write_run(lpn, units)?,
+                Err(_) => self.write_run(lpn, units, fills.as_deref_mut())?,
             };
             done_ns = done_ns.max(part_ns);
         }
         Ok(done_ns)
+    }
+}
+
+fn write_command<'a>(lpn: Lpn, data: &'a [u8], fills: Option<&'a mut Fills>) -> Command<'a> {
+    match fills {
+        Some(fills) => Command::WriteFilled { lpn, data, fills },
+        None => Command::Write { lpn, data, fua: false },
     }
 }
 

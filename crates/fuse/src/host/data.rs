@@ -2,7 +2,7 @@
 
 use fuser::{Errno, INodeNo, OpenFlags};
 use nix::libc;
-use tantalum::UNIT_BYTES;
+use tantalum::{Fetches, Fills, UNIT_BYTES};
 use tantalum_volume::{FileId, MetadataChange};
 
 use super::{Host, Outcome};
@@ -23,6 +23,33 @@ impl Host {
         Ok(bytes)
     }
 
+    /// As [`Host::read`]; what comes from the drive is to be fetched into `data` afterwards, if anything can be fetched.
+    pub fn read_later(
+        &mut self,
+        inode: INodeNo,
+        offset: u64,
+        data: &mut [u8],
+    ) -> Outcome<(usize, Option<Fetches>)> {
+        if !is_whole_units(offset, data.len()) {
+            return Ok((self.read(inode, offset, data)?, None));
+        }
+        let Some(mut fetches) = self.volume.device_mut().fetches() else {
+            return Ok((self.read(inode, offset, data)?, None));
+        };
+        let bytes = self.volume.read_direct_later(file_of(inode)?, offset, data, &mut fetches)?;
+        Ok((bytes, Some(fetches)))
+    }
+
+    /// Buffers of the drive for a write to come, if it is one that goes there at once and they can be filled now.
+    pub fn fills(&mut self, offset: u64, bytes: usize, flags: OpenFlags) -> Option<Fills> {
+        if self.atomic_writes || !is_direct(offset, bytes, flags) {
+            return None;
+        }
+        // if there are none the write says why
+        self.volume.device_mut().fills(bytes / UNIT_BYTES).ok().flatten()
+    }
+
+    /// Writes `data`, with which `fills` were filled.
     pub fn write(
         &mut self,
         inode: INodeNo,
@@ -30,15 +57,17 @@ impl Host {
         data: &[u8],
         flags: OpenFlags,
         ends_privileges: bool,
+        fills: Option<&mut Fills>,
     ) -> Outcome<u32> {
         let file = file_of(inode)?;
         if ends_privileges {
             self.end_privileges(file)?;
         }
-        let is_whole = is_whole_units(offset, data.len());
-        if self.atomic_writes && is_whole {
+        if let Some(fills) = fills {
+            self.volume.write_direct_filled(file, offset, data, fills)?;
+        } else if self.atomic_writes && is_whole_units(offset, data.len()) {
             self.volume.write_whole(file, offset, data)?;
-        } else if flags.0 & libc::O_DIRECT != 0 && is_whole {
+        } else if is_direct(offset, data.len(), flags) {
             self.volume.write_direct(file, offset, data)?;
         } else {
             self.volume.write(file, offset, data)?;
@@ -103,6 +132,11 @@ impl Host {
         self.note_write(to)?;
         Ok(copied as u32)
     }
+}
+
+/// Whether a write goes past the volume's page cache.
+fn is_direct(offset: u64, bytes: usize, flags: OpenFlags) -> bool {
+    flags.0 & libc::O_DIRECT != 0 && is_whole_units(offset, bytes)
 }
 
 fn is_whole_units(offset: u64, bytes: usize) -> bool {

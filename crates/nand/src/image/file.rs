@@ -18,7 +18,9 @@ use super::locked_file::LockedFile;
 use super::ordered::{LOG_BYTES, Ordered};
 use super::store::Store;
 use super::tally::{self, BlockSum, Sums, TALLY_AT, Tally};
-use super::{Access, HostSync, Image, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES, PageRecord, SavedRecords};
+use super::{
+    Access, HostSync, Image, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES, PageRecord, SavedRecords, SlotPlace,
+};
 use crate::error::NandError;
 use crate::geometry::{
     BlockId, Geometry, MAX_UNITS_PER_PAGE, PageId, Ppn, SPARE_END_BYTES, SpareEnds, UNIT_SPARE_BYTES,
@@ -43,10 +45,12 @@ pub(crate) struct FileImage {
     data_checksums: Vec<u32>,
     /// Whether the stored tally says that a record is being written.
     announced: bool,
+    /// The file again, if all there is of slots lies in it: for those who move bytes without the image.
+    slot_file: Option<Arc<File>>,
 }
 
 /// CRC-32C of a unit: with every unit that is read or written, so by the quickest way there is.
-pub(super) fn checksum_of(data: &[u8]) -> u32 {
+pub(crate) fn checksum_of(data: &[u8]) -> u32 {
     crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, data) as u32
 }
 
@@ -79,7 +83,7 @@ impl FileImage {
             // The error that is reported matters more than a file that could not be removed.
             let _ = std::fs::remove_file(path);
         })?;
-        Ok(FileImage::assemble(path, Store::File(file), geometry, layout, protected_bytes))
+        FileImage::assemble(path, Store::File(file), geometry, layout, protected_bytes)
     }
 
     fn assemble(
@@ -88,8 +92,9 @@ impl FileImage {
         geometry: Geometry,
         layout: Layout,
         protected_bytes: u64,
-    ) -> FileImage {
-        FileImage {
+    ) -> Result<FileImage, NandError> {
+        let slot_file = store.slot_file().map_err(io_error(path, "open the image a second time"))?;
+        Ok(FileImage {
             path: path.to_owned(),
             store,
             geometry,
@@ -98,7 +103,8 @@ impl FileImage {
             sums: Sums::new(&geometry),
             data_checksums: Vec::new(),
             announced: false,
-        }
+            slot_file,
+        })
     }
 
     /// Opens an image and checks its header and length. Returns its times and description beside it. Its records are
@@ -132,7 +138,7 @@ impl FileImage {
             (Access::Ordered, None) => return Err(NandError::NoLog { path: path.to_owned() }),
         };
         let store = store.map_err(error("read the log of the image"))?;
-        let image = FileImage::assemble(path, store, geometry, layout, protected_bytes);
+        let image = FileImage::assemble(path, store, geometry, layout, protected_bytes)?;
         Ok((image, timing, description))
     }
 
@@ -365,10 +371,7 @@ impl Image for FileImage {
         let checksum = checksum_of(data);
         let written = self.store.write_unit(data, self.layout.slot_at(slot), checksum);
         written.map_err(io_error(&self.path, "write a unit"))?;
-        if self.data_checksums.len() <= slot.index() {
-            self.data_checksums.resize(slot.index() + 1, 0);
-        }
-        self.data_checksums[slot.index()] = checksum;
+        self.slot_written(slot, checksum);
         Ok(())
     }
 
@@ -379,6 +382,22 @@ impl Image for FileImage {
             return Err(NandError::DataChecksum { path: self.path.clone(), stored, computed });
         }
         Ok(())
+    }
+
+    fn slot_file(&self) -> Option<Arc<File>> {
+        self.slot_file.clone()
+    }
+
+    fn slot_place(&self, slot: Slot) -> SlotPlace {
+        let checksum = self.data_checksums.get(slot.index()).copied().unwrap_or(0);
+        SlotPlace { at: self.layout.slot_at(slot), checksum }
+    }
+
+    fn slot_written(&mut self, slot: Slot, checksum: u32) {
+        if self.data_checksums.len() <= slot.index() {
+            self.data_checksums.resize(slot.index() + 1, 0);
+        }
+        self.data_checksums[slot.index()] = checksum;
     }
 
     fn write_page(&mut self, page: PageId, record: &PageRecord) -> Result<(), NandError> {

@@ -4,8 +4,10 @@
 //! its changes then vanish with the store. It costs memory for what is changed, whatever the size of the file.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 use super::locked_file::LockedFile;
 use super::ordered::{self, LogPlace, Ordered};
@@ -68,6 +70,14 @@ impl Store {
     /// Whether changes go through the log.
     pub fn is_ordered(&self) -> bool {
         matches!(self, Store::Ordered(_))
+    }
+
+    /// The file once more, if slots are written to it and no log has to know.
+    pub fn slot_file(&self) -> io::Result<Option<Arc<File>>> {
+        match self {
+            Store::File(file) => Ok(Some(Arc::new(file.try_clone()?))),
+            Store::Overlay(_) | Store::Ordered(_) => Ok(None),
+        }
     }
 
     /// Bytes of the image.
@@ -180,7 +190,6 @@ impl Overlay {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs::File;
     use std::io::Write;
     use std::path::Path;
 
