@@ -68,15 +68,13 @@ impl Device {
     /// host that remembers what it wrote, so that it need not keep the bytes a second time.
     pub fn holds(&self, lpn: Lpn, data: &[u8; UNIT_BYTES]) -> bool {
         let Some(ftl) = self.ftl() else { return false };
-        let mut found = [0; UNIT_BYTES];
-        let is_found = match (self.cache.get(lpn), self.check_range(lpn, 1)) {
-            (Some(unit), _) => ftl.nand().read_slot(unit.slot, &mut found).is_ok(),
-            (None, Ok(())) => {
-                ftl.map().lookup(lpn).is_some_and(|ppn| ftl.nand().peek(ppn, &mut found).is_ok())
+        match self.cache.get(lpn) {
+            Some(unit) => ftl.nand().slot_holds(unit.slot, data),
+            None => {
+                self.check_range(lpn, 1).is_ok()
+                    && ftl.map().lookup(lpn).is_some_and(|ppn| ftl.nand().holds(ppn, data))
             }
-            (None, Err(_)) => false,
-        };
-        is_found && found == *data
+        }
     }
 
     pub(crate) fn read_unit(

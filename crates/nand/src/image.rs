@@ -102,6 +102,12 @@ pub(crate) trait Image: Send + Sync {
     /// Brings the data of a slot into the processor's cache, if that helps.
     fn prefetch_slot(&self, _slot: Slot) {}
 
+    /// Whether a slot that was written holds `data`.
+    fn slot_holds(&self, slot: Slot, data: &[u8; UNIT_BYTES]) -> bool {
+        let mut found = [0; UNIT_BYTES];
+        self.read_slot(slot, &mut found).is_ok() && found == *data
+    }
+
     /// The file in which slots may be read, and filled that are reserved, without the image; none if they may not.
     fn slot_file(&self) -> Option<Arc<File>> {
         None

@@ -354,6 +354,12 @@ impl Nand {
         self.image.read_slot(slot, data)
     }
 
+    /// Whether a buffer holds `data`.
+    pub fn slot_holds(&self, slot: Slot, data: &[u8; UNIT_BYTES]) -> bool {
+        self.slots.assert_used(slot);
+        self.image.slot_holds(slot, data)
+    }
+
     // -- protected DRAM ---------------------------------------------------------------------------------------
 
     /// Whether the medium is in a file, and still there when the process has ended.

@@ -292,21 +292,30 @@ impl Nand {
         self.powered()?;
         let page = self.geometry.page_of(ppn);
         let done_ns = self.charge_read(page, UNIT_BYTES as u32, earliest_ns);
-        let read = self.peek(ppn, data);
+        let read = self.fetch(ppn, data);
         self.counters.uncorrectable_reads += u64::from(matches!(read, Err(NandError::Uncorrectable { .. })));
         read.map(|()| done_ns)
     }
 
-    /// The bytes of a unit as they would be read, at no time and as no operation of the medium.
     #[inline]
-    pub fn peek(&self, ppn: Ppn, data: &mut [u8]) -> Result<(), NandError> {
-        self.powered()?;
+    fn fetch(&self, ppn: Ppn, data: &mut [u8]) -> Result<(), NandError> {
         self.check_readable(ppn)?;
         match self.slot_of[ppn.index()] & !MOVED {
             0 => data.fill(0),
             slot => self.image.read_slot(Slot(slot), data).map_err(|error| as_uncorrectable(error, ppn))?,
         }
         Ok(())
+    }
+
+    /// Whether a unit can be read and is `data`, at no time and as no operation of the medium.
+    pub fn holds(&self, ppn: Ppn, data: &[u8; UNIT_BYTES]) -> bool {
+        if !self.has_power() || self.check_readable(ppn).is_err() {
+            return false;
+        }
+        match self.slot_of[ppn.index()] & !MOVED {
+            0 => data.iter().all(|byte| *byte == 0),
+            slot => self.image.slot_holds(Slot(slot), data),
+        }
     }
 
     /// Brings the slots of these places, and then their data, into the processor's cache: several misses at once take

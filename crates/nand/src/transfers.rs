@@ -175,3 +175,7 @@ impl Nand {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "transfers_tests.rs"]
+mod tests;

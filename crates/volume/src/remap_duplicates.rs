@@ -102,7 +102,7 @@ impl Key {
 }
 
 fn mixed(word: u64) -> u64 {
-    let product = u128::from(word) * 0xe703_7ed1_a0b4_28db_2d35_8dcc_aa6c_78a5;
+    let product = u128::from(word).wrapping_mul(0xe703_7ed1_a0b4_28db_2d35_8dcc_aa6c_78a5);
     product as u64 ^ (product >> 64) as u64
 }
 

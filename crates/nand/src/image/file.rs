@@ -23,8 +23,8 @@ use super::{
 };
 use crate::error::NandError;
 use crate::geometry::{
-    BlockId, Geometry, MAX_UNITS_PER_PAGE, PageId, Ppn, SPARE_END_BYTES, SpareEnds, UNIT_SPARE_BYTES,
-    UnitSpare, spare_ends,
+    BlockId, Geometry, MAX_UNITS_PER_PAGE, PageId, Ppn, SPARE_END_BYTES, SpareEnds, UNIT_BYTES,
+    UNIT_SPARE_BYTES, UnitSpare, spare_ends,
 };
 use crate::nand::Block;
 use crate::slots::Slot;
@@ -382,6 +382,14 @@ impl Image for FileImage {
             return Err(NandError::DataChecksum { path: self.path.clone(), stored, computed });
         }
         Ok(())
+    }
+
+    /// Most that differ do so by their checksums.
+    fn slot_holds(&self, slot: Slot, data: &[u8; UNIT_BYTES]) -> bool {
+        let mut found = [0; UNIT_BYTES];
+        self.data_checksums[slot.index()] == checksum_of(data)
+            && self.read_slot(slot, &mut found).is_ok()
+            && found == *data
     }
 
     fn slot_file(&self) -> Option<Arc<File>> {
