@@ -90,7 +90,7 @@ impl Drive {
         &mut self,
         lpn: Lpn,
         data: &[u8],
-        mut fills: Option<&mut Fills>,
+        fills: Option<&mut Fills>,
     ) -> Result<Nanoseconds, VolumeError> {
         let Drive { device, recent: Some(recent), sources, .. } = self else {
             return Ok(self.submit_queued(write_command(lpn, data, fills))?.done_ns);
@@ -103,7 +103,7 @@ impl Drive {
             let is_equal = |source| device.holds(source, unit);
             recent.find_or_remember(Key::of(unit), Lpn(lpn), &all, is_equal)
         }));
-        let done_ns = self.write_or_share(lpn, &sources, units, fills.as_deref_mut());
+        let done_ns = self.write_or_share(lpn, &sources, units, fills);
         self.sources = sources;
         done_ns
     }
