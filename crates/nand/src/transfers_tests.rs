@@ -82,7 +82,7 @@ fn what_is_to_be_fetched_stays_though_its_block_is_erased_and_others_write() {
     assert!(fetches.fetch(&mut bytes), "the bytes are as they were written");
     assert_eq!(tags(&bytes), [1, 2]);
     drop(fetches);
-    others.map(|slot| nand.release(slot));
+    others.into_iter().for_each(|slot| nand.release(slot));
     assert_eq!(nand.stage(&data(8)).unwrap(), Slot(1), "nobody fetches any more");
 }
 
