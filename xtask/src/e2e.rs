@@ -136,6 +136,12 @@ const STEPS: &[Step] = &[
         run: servers::run,
     },
     Step {
+        name: "experiments",
+        about: "an experiment with a server ends within seconds of Ctrl-C and leaves nothing",
+        packages: &[packages::MARIADB, packages::POSTGRESQL],
+        run: servers::experiments,
+    },
+    Step {
         name: "kv-c",
         about: "the key-value store in C: the example is built with its header and library, and runs",
         packages: &[packages::GCC],

@@ -31,6 +31,11 @@ pub struct RunOptions {
     #[arg(long, value_name = "S", allow_negative_numbers = true)]
     pub scale: Option<f64>,
 
+    /// Make the drive N times slower, so that this machine's processors weigh less, and divide times by N; for
+    /// experiments in real time [default: by how much the paper's machine has more processors]
+    #[arg(long, value_name = "N")]
+    pub slower: Option<u32>,
+
     /// Where all randomness comes from
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -76,7 +81,7 @@ fn run_all(options: &RunOptions) -> Result<(), Failure> {
         report::check_place(path)?;
     }
     let program = env::current_exe().map_err(|error| Failure::OwnProgram { error })?;
-    let settings = Settings { scale: options.scale, seed: options.seed, program };
+    let settings = Settings { scale: options.scale, slower: options.slower, seed: options.seed, program };
     let monitor = interrupt::monitor();
     let mut outcomes = Outcomes { command: "lab run", experiments: Vec::new() };
     for experiment in chosen {

@@ -18,6 +18,7 @@ mod memcpy;
 mod memory;
 mod monitor;
 mod outcome;
+mod processors;
 mod queue;
 pub mod recovery_cost;
 pub mod report;

@@ -1,9 +1,12 @@
 //! Progress, and the wish to stop.
 
+use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{
+    HumanDuration, MultiProgress, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle,
+};
 
 use crate::error::LabError;
 
@@ -29,8 +32,9 @@ impl Monitor {
 
     /// A new bar of `steps` steps. It vanishes when it is dropped.
     pub(crate) fn bar(&self, label: impl Into<String>, steps: u64) -> Bar {
-        let style = ProgressStyle::with_template("{prefix:>12} [{bar:40}] {percent:>3} % {msg}")
+        let style = ProgressStyle::with_template("{prefix:>12} [{bar:40}] {percent:>3} % {left}{msg}")
             .expect("the template is valid")
+            .with_key("left", left)
             .progress_chars("=> ");
         let bar = self.bars.add(ProgressBar::new(steps).with_style(style).with_prefix(label.into()));
         bar.tick();
@@ -40,6 +44,13 @@ impl Monitor {
     /// Fails if the experiment should stop.
     pub(crate) fn check(&self) -> Result<(), LabError> {
         check(&self.cancelled)
+    }
+}
+
+/// How long it will take at the pace so far; nothing before the first step.
+fn left(state: &ProgressState, text: &mut dyn Write) {
+    if state.pos() > 0 {
+        let _ = write!(text, "{} left ", HumanDuration(state.eta()));
     }
 }
 
@@ -60,6 +71,11 @@ impl Bar {
     /// So many steps are done in all. Fails if the experiment should stop.
     pub(crate) fn reach(&self, steps: u64) -> Result<(), LabError> {
         self.bar.set_position(steps);
+        check(&self.cancelled)
+    }
+
+    /// Fails if the experiment should stop.
+    pub(crate) fn check(&self) -> Result<(), LabError> {
         check(&self.cancelled)
     }
 

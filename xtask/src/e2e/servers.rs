@@ -1,16 +1,23 @@
-//! Database servers through power cuts: a test of the command's crate.
+//! Database servers through power cuts, and experiments with them through Ctrl-C: tests of the command's crate.
 
 use std::path::Path;
 
 use super::shell::Shell;
 use super::{Context, Done, Outcome};
 
-const TEST: &str = "servers_survive_power_cuts";
-
-/// Runs the test; `TANTALUM_CUTS` and `TANTALUM_SEED` reach it.
+/// Servers through power cuts; `TANTALUM_CUTS` and `TANTALUM_SEED` reach the test.
 pub fn run(context: &Context, _folder: &Path) -> Outcome {
+    test(context, "servers_survive_power_cuts")
+}
+
+/// Experiments through Ctrl-C.
+pub fn experiments(context: &Context, _folder: &Path) -> Outcome {
+    test(context, "interrupted_experiments")
+}
+
+fn test(context: &Context, name: &str) -> Outcome {
     Shell::new("cargo")
-        .args(["test", "--release", "--quiet", "-p", "tantalum-cli", "--features", "e2e", "--test", TEST])
+        .args(["test", "--release", "--quiet", "-p", "tantalum-cli", "--features", "e2e", "--test", name])
         .args(["--", "--test-threads=1"])
         .variable("CARGO_TARGET_DIR", &context.target)
         .folder(&context.root)

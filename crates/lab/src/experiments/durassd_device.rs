@@ -223,7 +223,8 @@ mod tests {
     /// The effect that the paper is about, on a small drive.
     #[test]
     fn a_flush_after_each_write_costs_an_order_of_magnitude() {
-        let run = Run { scale: 0.05, seed: 1, program: Path::new(""), monitor: &Monitor::silent() };
+        let run =
+            Run { scale: 0.05, slower: 1, seed: 1, program: Path::new(""), monitor: &Monitor::silent() };
         let outcome = table_1(&run).unwrap();
         let claim = &outcome.claims[0];
         assert!(claim.ours.low > 8.0, "{claim:?}");

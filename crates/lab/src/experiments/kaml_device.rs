@@ -418,7 +418,7 @@ mod tests {
     /// The effects that the paper is about, on a small drive.
     #[test]
     fn small_records_are_changed_without_reading_and_chips_work_at_once() {
-        let run = Run { scale: 0.1, seed: 1, program: Path::new(""), monitor: &Monitor::silent() };
+        let run = Run { scale: 0.1, slower: 1, seed: 1, program: Path::new(""), monitor: &Monitor::silent() };
         let outcome = figure_6(&run).unwrap();
         let update = &outcome.claims[1];
         assert!(update.ours.high < 0.7, "{update:?}");

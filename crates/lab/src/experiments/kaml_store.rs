@@ -556,7 +556,8 @@ mod tests {
 
     #[test]
     fn records_beat_a_log_where_transactions_are_small_and_coarse_locks_wait_more() {
-        let run = Run { scale: 0.05, seed: 1, program: Path::new(""), monitor: &Monitor::silent() };
+        let run =
+            Run { scale: 0.05, slower: 1, seed: 1, program: Path::new(""), monitor: &Monitor::silent() };
         let outcome = figure_9(&run).unwrap();
         assert!(outcome.claims[0].ours.low > 1.5, "{:?}", outcome.claims);
         let conflicts = &outcome.figures[2].rows;

@@ -4,17 +4,15 @@
 //! a copy of both. A case ends with its server stopped and its drive unmounted, however it ends.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::PathBuf;
 
 use tantalum::Profile;
 
 use super::Run;
-use super::rig::aged_image;
+use super::rig::{LogPlace, MountedMariaDb, Start, aged_image};
 use crate::error::LabError;
-use crate::servers::{
-    Counters, MariaDb, MariaDbOptions, Mount, MountOptions, Place, PlainFolder, ServerError, copy_tree,
-};
+use crate::monitor::Bar;
+use crate::servers::{Counters, MariaDb, MariaDbOptions, MountOptions, Place, PlainFolder, ServerError};
 use crate::table::bytes;
 use crate::workloads::clients::{Client, Measured, drive};
 use crate::workloads::linkbench::{self, DATABASE, Graph, LinkBenchClient};
@@ -33,8 +31,8 @@ const SERVER_BYTES: u64 = 192 << 20;
 pub(super) struct Size {
     /// The database.
     pub database_bytes: u64,
-    /// Whether InnoDB's log is on the machine's own disk instead of the drive.
-    pub log_apart: bool,
+    /// Where InnoDB's log is.
+    pub log: LogPlace,
     /// Clients at once.
     pub clients: u64,
     /// Operations that each does before the measurement.
@@ -47,8 +45,8 @@ impl Size {
     /// The server and its work, in the words of a set-up.
     pub fn described(&self) -> String {
         format!(
-            "MariaDB{}, database of about {}, {} clients, {} operations each after {} of warm-up",
-            if self.log_apart { ", log on the machine's own disk" } else { "" },
+            "MariaDB, log on {}, database of about {}, {} clients, {} operations each after {} of warm-up",
+            self.log.described(),
             bytes(self.database_bytes),
             self.clients,
             self.operations_each,
@@ -94,12 +92,15 @@ pub(super) struct Rig<'a> {
     folder: PlainFolder,
     aged: BTreeMap<String, PathBuf>,
     loaded: BTreeMap<u32, PathBuf>,
+    cases: Bar,
 }
 
 impl<'a> Rig<'a> {
-    pub(super) fn new(run: &'a Run<'a>, size: Size) -> Result<Rig<'a>, LabError> {
+    /// For so many cases.
+    pub(super) fn new(run: &'a Run<'a>, size: Size, cases: usize) -> Result<Rig<'a>, LabError> {
         MariaDb::require()?;
         Ok(Rig {
+            cases: run.monitor.bar("cases", cases as u64),
             graph: Graph::new((size.database_bytes / BYTES_PER_NODE).max(1000)),
             run,
             size,
@@ -111,50 +112,30 @@ impl<'a> Rig<'a> {
 
     /// Runs LinkBench in one case on a copy of the drive.
     pub(super) fn measure(&mut self, profile: &Profile, case: Case) -> Result<CaseResult, LabError> {
-        self.run.monitor.check()?;
         let (data, aged) = (self.load(case.page_bytes)?, self.age(profile)?);
-        let image = self.folder.folder().join("drive.img");
-        fs::copy(&aged, &image).map_err(LabError::file(&image))?;
-        let result = self.measure_on(&image, &data, case);
-        let _ = fs::remove_file(&image);
-        result
-    }
-
-    fn measure_on(
-        &self,
-        image: &std::path::Path,
-        data: &std::path::Path,
-        case: Case,
-    ) -> Result<CaseResult, LabError> {
-        let options = MountOptions {
+        let mount = MountOptions {
             real_time: true,
             remap_duplicates: case.doublewrite == Doublewrite::Remapped,
             atomic_writes: false,
         };
-        let mount = Mount::new(self.run.program, image, &self.folder.folder().join("mount"), options)?;
-        let mounted = mount.folder().join("data");
-        copy_tree(data, &mounted)?;
-        let log_folder = self.folder.folder().join("log");
-        if self.size.log_apart {
-            MariaDb::move_log(&mounted, &log_folder)?;
-        }
         let options = MariaDbOptions {
             page_bytes: case.page_bytes,
             buffer_bytes: case.buffer_bytes,
             doublewrite: case.doublewrite != Doublewrite::Off,
-            log_folder: self.size.log_apart.then(|| log_folder.clone()),
+            log_folder: None,
             durable: true,
         };
-        let server = MariaDb::start(&mounted, self.folder.folder(), &options)?;
-        let result = self.drive(&server, &mount);
-        server.stop();
-        let unmounted = mount.unmount();
-        let result = result?;
-        unmounted?;
+        let folder = self.folder.folder();
+        let from = Start { folder, aged: &aged, loaded: &data, log: self.size.log, mount };
+        let mounted = MountedMariaDb::start(self.run, from, options)?;
+        let result = self.drive(&mounted)?;
+        mounted.end()?;
+        self.cases.advance(1)?;
         Ok(result)
     }
 
-    fn drive(&self, server: &MariaDb, mount: &Mount) -> Result<CaseResult, LabError> {
+    fn drive(&self, mounted: &MountedMariaDb) -> Result<CaseResult, LabError> {
+        let MountedMariaDb { server, mount, .. } = mounted;
         let kinds = linkbench::NAMES.len();
         let mut clients: Vec<Box<dyn Client>> = Vec::new();
         for number in 0..self.size.clients {
@@ -164,12 +145,12 @@ impl<'a> Rig<'a> {
         }
         let bar = |label, each| self.run.monitor.bar(label, self.size.clients * each);
         let (warm_up, measured) = (self.size.warm_up_each, self.size.operations_each);
-        drive(&mut clients, warm_up, kinds, &bar("warming up", warm_up))?;
+        drive(&mut clients, warm_up, kinds, &bar("warming up", warm_up), || server.kill())?;
         let (before, pages_before) = (mount.counters()?, pages(server)?);
-        let measured = drive(&mut clients, measured, kinds, &bar("LinkBench", measured))?;
+        let measured = drive(&mut clients, measured, kinds, &bar("LinkBench", measured), || server.kill())?;
         let (after, pages_after) = (mount.counters()?, pages(server)?);
         Ok(CaseResult {
-            measured,
+            measured: measured.divided_by(self.run.slower),
             counters: after.since(&before),
             page_requests: pages_after.0 - pages_before.0,
             page_reads: pages_after.1 - pages_before.1,
@@ -187,11 +168,8 @@ impl<'a> Rig<'a> {
             MariaDbOptions { page_bytes, buffer_bytes, doublewrite: false, log_folder: None, durable: false };
         MariaDb::install(&data, &options)?;
         let server = MariaDb::start(&data, self.folder.folder(), &options)?;
-        let loaded = server.connect(None).map_err(LabError::from).and_then(|mut connection| {
-            linkbench::load(&mut connection, self.graph, self.run.seed, self.run.monitor)
-        });
+        linkbench::load(&mut server.connect(None)?, self.graph, self.run.seed, self.run.monitor)?;
         server.stop();
-        loaded?;
         self.loaded.insert(page_bytes, data.clone());
         Ok(data)
     }

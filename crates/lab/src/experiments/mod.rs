@@ -34,6 +34,8 @@ use crate::monitor::Monitor;
 pub struct Settings {
     /// How large, as a share of the full set-up; each experiment has its own default.
     pub scale: Option<f64>,
+    /// How many times slower the drive is in real time; each experiment has its own default.
+    pub slower: Option<u32>,
     /// Where all randomness comes from.
     pub seed: u64,
     /// The `tantalum` command, which mounts drives for servers.
@@ -51,12 +53,16 @@ pub struct Experiment {
     pub needs: &'static str,
     /// The scale that it has unless told; 1 is the full set-up.
     pub scale: f64,
+    /// Processors of the paper's machine, where this machine's count too.
+    processors: Option<u32>,
     run: fn(&Run<'_>) -> Result<Outcome, LabError>,
 }
 
 /// What one experiment is given.
 struct Run<'a> {
     scale: f64,
+    /// How many times slower the drive is, so that the machine's processors weigh less. Times are divided by it.
+    slower: u32,
     seed: u64,
     program: &'a Path,
     monitor: &'a Monitor,
@@ -76,6 +82,7 @@ pub const ALL: &[Experiment] = &[
         about: "flash writes of SQLite with a log, X-FTL and SW-WAL (SW-WAL, figure 7)",
         needs: "",
         scale: 1.0,
+        processors: None,
         run: swwal::figure_7,
     },
     Experiment {
@@ -83,6 +90,7 @@ pub const ALL: &[Experiment] = &[
         about: "throughput of SQLite with a log, X-FTL and SW-WAL (SW-WAL, figure 8)",
         needs: "",
         scale: 1.0,
+        processors: None,
         run: swwal::figure_8,
     },
     Experiment {
@@ -90,6 +98,7 @@ pub const ALL: &[Experiment] = &[
         about: "LinkBench by page size: doublewrite, remapped, off (SHARE, figure 5a)",
         needs: "MariaDB",
         scale: 0.1,
+        processors: Some(2),
         run: share::figure_5a,
     },
     Experiment {
@@ -97,6 +106,7 @@ pub const ALL: &[Experiment] = &[
         about: "LinkBench by buffer size: doublewrite, remapped, off (SHARE, figure 5b)",
         needs: "MariaDB",
         scale: 0.1,
+        processors: Some(2),
         run: share::figure_5b,
     },
     Experiment {
@@ -104,6 +114,7 @@ pub const ALL: &[Experiment] = &[
         about: "what the drive does below LinkBench (SHARE, figure 6)",
         needs: "MariaDB",
         scale: 0.1,
+        processors: Some(2),
         run: share::figure_6,
     },
     Experiment {
@@ -111,6 +122,7 @@ pub const ALL: &[Experiment] = &[
         about: "latencies of LinkBench, doublewrite and remapped (SHARE, table 1)",
         needs: "MariaDB",
         scale: 0.1,
+        processors: Some(2),
         run: share::table_1,
     },
     Experiment {
@@ -118,6 +130,7 @@ pub const ALL: &[Experiment] = &[
         about: "TPC-B on PostgreSQL, full-page writes on and off (SHARE, section 5.3.1)",
         needs: "PostgreSQL",
         scale: 0.1,
+        processors: Some(2),
         run: pgbench::run,
     },
     Experiment {
@@ -125,6 +138,7 @@ pub const ALL: &[Experiment] = &[
         about: "random writes with a sync after every so many (DuraSSD, table 1)",
         needs: "",
         scale: 1.0,
+        processors: None,
         run: durassd_device::table_1,
     },
     Experiment {
@@ -132,6 +146,7 @@ pub const ALL: &[Experiment] = &[
         about: "random reads and writes by page size (DuraSSD, table 2)",
         needs: "",
         scale: 1.0,
+        processors: None,
         run: durassd_device::table_2,
     },
     Experiment {
@@ -139,6 +154,7 @@ pub const ALL: &[Experiment] = &[
         about: "LinkBench by barrier, doublewrite and page size (DuraSSD, figure 5)",
         needs: "MariaDB",
         scale: 0.001,
+        processors: Some(32),
         run: durassd_server::figure_5,
     },
     Experiment {
@@ -146,6 +162,7 @@ pub const ALL: &[Experiment] = &[
         about: "LinkBench by buffer and page size (DuraSSD, figure 6)",
         needs: "MariaDB",
         scale: 0.001,
+        processors: Some(32),
         run: durassd_server::figure_6,
     },
     Experiment {
@@ -153,6 +170,7 @@ pub const ALL: &[Experiment] = &[
         about: "latencies of LinkBench, default and best set-up (DuraSSD, table 3)",
         needs: "MariaDB",
         scale: 0.001,
+        processors: Some(32),
         run: durassd_server::table_3,
     },
     Experiment {
@@ -160,6 +178,7 @@ pub const ALL: &[Experiment] = &[
         about: "TPC-C by barrier and page size (DuraSSD, table 4)",
         needs: "MariaDB",
         scale: 0.001,
+        processors: Some(32),
         run: tpcc::table_4,
     },
     Experiment {
@@ -167,6 +186,7 @@ pub const ALL: &[Experiment] = &[
         about: "bandwidth of Fetch, Update, Insert by value size, records against blocks (KAML, figure 5)",
         needs: "",
         scale: 1.0,
+        processors: None,
         run: kaml_device::figure_5,
     },
     Experiment {
@@ -174,6 +194,7 @@ pub const ALL: &[Experiment] = &[
         about: "latency of the same (KAML, figure 6)",
         needs: "",
         scale: 1.0,
+        processors: None,
         run: kaml_device::figure_6,
     },
     Experiment {
@@ -181,6 +202,7 @@ pub const ALL: &[Experiment] = &[
         about: "records in each Put (KAML, figure 7)",
         needs: "",
         scale: 1.0,
+        processors: None,
         run: kaml_device::figure_7,
     },
     Experiment {
@@ -188,6 +210,7 @@ pub const ALL: &[Experiment] = &[
         about: "Update by the number of logs (KAML, figure 8)",
         needs: "",
         scale: 1.0,
+        processors: None,
         run: kaml_device::figure_8,
     },
     Experiment {
@@ -195,6 +218,7 @@ pub const ALL: &[Experiment] = &[
         about: "TPC-B and TPC-C over records and over a log (KAML, figure 9)",
         needs: "",
         scale: 1.0,
+        processors: None,
         run: kaml_store::figure_9,
     },
     Experiment {
@@ -202,6 +226,7 @@ pub const ALL: &[Experiment] = &[
         about: "YCSB over records and over a log (KAML, figure 10)",
         needs: "",
         scale: 1.0,
+        processors: None,
         run: kaml_store::figure_10,
     },
     Experiment {
@@ -216,6 +241,7 @@ pub const ALL: &[Experiment] = &[
         about: "YCSB A to F on MariaDB, doublewrite and remapped (no paper's figure)",
         needs: "MariaDB",
         scale: 0.1,
+        processors: None,
         run: ycsb::run,
     },
 ];
@@ -239,12 +265,40 @@ pub fn run(experiment: &Experiment, settings: &Settings, monitor: &Monitor) -> R
         let expected = "it must be above 0 and at most 100; 1 is the full set-up".to_owned();
         return Err(LabError::Setting { option: "--scale", value: scale.to_string(), expected });
     }
-    let mut outcome =
-        (experiment.run)(&Run { scale, seed: settings.seed, program: &settings.program, monitor })?;
+    let slower = slower_by(experiment, settings)?;
+    let run = Run { scale, slower, seed: settings.seed, program: &settings.program, monitor };
+    let outcome = (experiment.run)(&run);
+    // Ctrl-C is for the programs under way too; what they say of it is not why the experiment ends.
+    let mut outcome = outcome.map_err(|error| monitor.check().err().unwrap_or(error))?;
     outcome.experiment = experiment.name;
     outcome.scale = scale;
     outcome.seed = settings.seed;
+    if outcome.time == Time::Real {
+        let theirs =
+            experiment.processors.map_or_else(String::new, |number| format!(", the paper's {number}"));
+        outcome.setup.push(format!(
+            "the drive is {slower} times slower, times are divided by {slower}: this machine has {} processors{theirs}",
+            processors()
+        ));
+    }
     Ok(outcome)
+}
+
+/// What was asked for, or as many times slower as the paper's machine has more processors.
+fn slower_by(experiment: &Experiment, settings: &Settings) -> Result<u32, LabError> {
+    const MOST: u32 = 1000;
+    match settings.slower {
+        None => Ok((experiment.processors.unwrap_or(1) / processors()).max(1)),
+        Some(slower) if (1..=MOST).contains(&slower) => Ok(slower),
+        Some(slower) => {
+            let expected = format!("it must be from 1 to {MOST}; 1 is the drive as it is");
+            Err(LabError::Setting { option: "--slower", value: slower.to_string(), expected })
+        }
+    }
+}
+
+fn processors() -> u32 {
+    std::thread::available_parallelism().map_or(1, |number| number.get() as u32)
 }
 
 #[cfg(test)]
@@ -270,9 +324,20 @@ mod tests {
     #[test]
     fn impossible_scales_are_refused() {
         for scale in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e9] {
-            let settings = Settings { scale: Some(scale), seed: 1, program: PathBuf::new() };
+            let settings = Settings { scale: Some(scale), slower: None, seed: 1, program: PathBuf::new() };
             let error = run(&ALL[0], &settings, &Monitor::silent()).unwrap_err().to_string();
             assert!(error.starts_with("--scale"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_drive_is_slower_by_what_the_machine_has_less_than_the_papers() {
+        let settings = |slower| Settings { scale: None, slower, seed: 1, program: PathBuf::new() };
+        let experiment = find("durassd-fig5").unwrap();
+        assert_eq!(slower_by(experiment, &settings(None)).unwrap(), (32 / processors()).max(1));
+        assert_eq!(slower_by(experiment, &settings(Some(3))).unwrap(), 3);
+        assert_eq!(slower_by(find("ycsb").unwrap(), &settings(None)).unwrap(), 1);
+        let error = slower_by(experiment, &settings(Some(0))).unwrap_err().to_string();
+        assert!(error.starts_with("--slower"), "{error}");
     }
 }

@@ -84,6 +84,20 @@ pub struct Figures {
 }
 
 impl Figures {
+    /// How busy the machine's processors were: where they are busy all the time, the figures are theirs.
+    pub(crate) fn of_processors(
+        columns: &[String],
+        rows: impl IntoIterator<Item = (String, Vec<f64>)>,
+    ) -> Figures {
+        let row = |(name, ours)| Row { name, ours, paper: None };
+        Figures {
+            title: "processors busy meanwhile".to_owned(),
+            unit: "percent",
+            columns: columns.to_vec(),
+            rows: rows.into_iter().map(row).collect(),
+        }
+    }
+
     /// The figures of the row of that name.
     pub(crate) fn row(&self, name: &str) -> &[f64] {
         let row = self.rows.iter().find(|row| row.name == name);

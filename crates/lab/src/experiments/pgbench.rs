@@ -54,10 +54,12 @@ pub(super) fn run(run: &Run<'_>) -> Result<Outcome, LabError> {
     let loaded = folder.folder().join("loaded");
     load(&loaded, &folder, branches)?;
     let mut rows = Vec::new();
+    let cases = run.monitor.bar("cases", LINES.len() as u64);
     for line in LINES {
         let image = folder.folder().join("drive.img");
         fs::copy(&aged, &image).map_err(LabError::file(&image))?;
         let ours = measure(run, &folder, &image, &loaded, line, branches)?;
+        cases.advance(1)?;
         rows.push(Row { name: line.name.to_owned(), ours: ours.into(), paper: None });
     }
     let figures = Figures {
@@ -92,12 +94,9 @@ fn options(full_page_writes: bool) -> PostgresqlOptions {
 fn load(data: &std::path::Path, folder: &PlainFolder, branches: u64) -> Result<(), LabError> {
     Postgresql::install(data)?;
     let server = Postgresql::start(data, folder.folder(), &options(false))?;
-    let loaded = server
-        .connect("postgres")
-        .map_err(LabError::from)
-        .and_then(|mut connection| tpcb::load(&mut connection, branches as i64));
+    tpcb::load(&mut server.connect("postgres")?, branches as i64)?;
     server.stop();
-    loaded
+    Ok(())
 }
 
 fn measure(
@@ -124,9 +123,10 @@ fn measure(
     let each = run.scaled(OPERATIONS_EACH, 10);
     let warm_up = (each as f64 * WARM_UP) as u64;
     let bar = |label, each| run.monitor.bar(label, CLIENTS * each);
-    drive(&mut clients, warm_up, 1, &bar("warming up", warm_up))?;
+    drive(&mut clients, warm_up, 1, &bar("warming up", warm_up), || server.kill())?;
     let before = mount.counters()?;
-    let measured = drive(&mut clients, each, 1, &bar("TPC-B", each))?;
+    let measured =
+        drive(&mut clients, each, 1, &bar("TPC-B", each), || server.kill())?.divided_by(run.slower);
     let counters = mount.counters()?.since(&before);
     let consistent = tpcb::is_consistent(&mut server.connect("postgres")?)?;
     drop(clients);

@@ -1,13 +1,15 @@
-//! What experiments with a server start from: the image of a drive after long use.
+//! What experiments with a server start from: the image of a drive after long use, and a server on copies of it.
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 
-use tantalum::{Device, Profile, UNIT_BYTES};
+use tantalum::{Device, FlashProfile, LinkProfile, Profile, UNIT_BYTES};
 use tantalum_volume::Volume;
 
 use super::Run;
 use crate::ageing::age_leaving;
 use crate::error::LabError;
+use crate::servers::{MariaDb, MariaDbOptions, Mount, MountOptions, copy_tree};
 
 /// The page cache of the volume while it is aged.
 const CACHE_BYTES: u64 = 16 << 20;
@@ -24,17 +26,142 @@ pub(super) fn drive_with_room(run: &Run<'_>, room_bytes: u64) -> Result<Profile,
     Ok(profile)
 }
 
-/// Makes a drive with a volume, fills it but for `room_bytes`, and overwrites until garbage collection is steady.
+/// The same drive, so many times slower in all.
+fn slowed(profile: &Profile, times: u32) -> Profile {
+    let (mut profile, times) = (profile.clone(), u64::from(times));
+    let FlashProfile { read_ns, program_ns, erase_ns, channel_bytes_per_second, .. } = &mut profile.flash;
+    let LinkProfile { bytes_per_second, command_ns } = &mut profile.link;
+    for latency_ns in [read_ns, program_ns, erase_ns, command_ns] {
+        *latency_ns *= times;
+    }
+    for rate in [channel_bytes_per_second, bytes_per_second] {
+        *rate = (*rate / times).max(1);
+    }
+    profile
+}
+
+/// Makes a drive, as slow as the experiment has it, with a volume, fills it but for `room_bytes`, and overwrites until
+/// garbage collection is steady.
 pub(super) fn aged_image(
     run: &Run<'_>,
     profile: &Profile,
     image: &Path,
     room_bytes: u64,
 ) -> Result<(), LabError> {
-    let device = Device::create(image, profile)?;
+    let device = Device::create(image, &slowed(profile, run.slower))?;
     let mut volume = Volume::format(device, CACHE_BYTES)?;
     age_leaving(&mut volume, room_bytes / UNIT_BYTES as u64, run.seed, run.monitor)?;
     let device = volume.unmount()?;
     let now_ns = device.time_ns();
     Ok(device.shutdown(now_ns)?)
+}
+
+/// Where InnoDB's log is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum LogPlace {
+    /// With the data.
+    Drive,
+    /// On a second drive like the first.
+    SecondDrive,
+    /// On the machine's own disk.
+    Machine,
+}
+
+impl LogPlace {
+    /// In the words of a set-up.
+    pub(super) fn described(self) -> &'static str {
+        match self {
+            LogPlace::Drive => "the same drive",
+            LogPlace::SecondDrive => "a second such drive",
+            LogPlace::Machine => "the machine's own disk",
+        }
+    }
+}
+
+/// What a server starts from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Start<'a> {
+    /// Where all of this is.
+    pub folder: &'a Path,
+    /// The image of an aged drive, and a stopped server's data.
+    pub aged: &'a Path,
+    pub loaded: &'a Path,
+    pub log: LogPlace,
+    pub mount: MountOptions,
+}
+
+/// MariaDB on a copy of an aged drive with a copy of its data. Dropped, it is killed, and its drives unmounted.
+#[derive(Debug)]
+pub(super) struct MountedMariaDb {
+    // in the order in which they have to end
+    pub server: MariaDb,
+    pub mount: Mount,
+    log_mount: Option<Mount>,
+}
+
+impl MountedMariaDb {
+    /// Copies, mounts and starts.
+    pub(super) fn start(
+        run: &Run<'_>,
+        from: Start<'_>,
+        mut options: MariaDbOptions,
+    ) -> Result<MountedMariaDb, LabError> {
+        let drive = Drive::copy(run, from, "drive")?;
+        let log_drive = match from.log {
+            LogPlace::SecondDrive => Some(Drive::copy(run, from, "log-drive")?),
+            LogPlace::Drive | LogPlace::Machine => None,
+        };
+        options.log_folder = match from.log {
+            LogPlace::Drive => None,
+            LogPlace::SecondDrive => log_drive.as_ref().map(|drive| drive.folder.join("log")),
+            LogPlace::Machine => Some(from.folder.join("log")),
+        };
+        let data = drive.folder.join("data");
+        // Putting the files there is not what is measured: the drives answer at once.
+        let mount_all = |options| -> Result<(Mount, Option<Mount>), LabError> {
+            let log_mount = log_drive.as_ref().map(|drive| drive.mount(run, options)).transpose()?;
+            Ok((drive.mount(run, options)?, log_mount))
+        };
+        let at_once = mount_all(MountOptions { real_time: false, ..from.mount })?;
+        copy_tree(from.loaded, &data)?;
+        if let Some(folder) = &options.log_folder {
+            MariaDb::move_log(&data, folder)?;
+        }
+        unmount_all(at_once)?;
+        let (mount, log_mount) = mount_all(from.mount)?;
+        run.monitor.check()?;
+        let server = MariaDb::start(&data, from.folder, &options)?;
+        Ok(MountedMariaDb { server, mount, log_mount })
+    }
+
+    /// Ends it. Nobody will look at the data again, so the server is not given the time to write them all.
+    pub(super) fn end(self) -> Result<(), LabError> {
+        drop(self.server);
+        unmount_all((self.mount, self.log_mount))
+    }
+}
+
+fn unmount_all((mount, log_mount): (Mount, Option<Mount>)) -> Result<(), LabError> {
+    mount.unmount()?;
+    log_mount.map_or(Ok(()), |mount| Ok(mount.unmount()?))
+}
+
+/// A copy of the aged drive.
+struct Drive {
+    image: PathBuf,
+    folder: PathBuf,
+}
+
+impl Drive {
+    fn copy(run: &Run<'_>, from: Start<'_>, name: &str) -> Result<Drive, LabError> {
+        run.monitor.check()?;
+        let image = from.folder.join(format!("{name}.img"));
+        fs::copy(from.aged, &image).map_err(LabError::file(&image))?;
+        Ok(Drive { image, folder: from.folder.join(name) })
+    }
+
+    fn mount(&self, run: &Run<'_>, options: MountOptions) -> Result<Mount, LabError> {
+        run.monitor.check()?;
+        Ok(Mount::new(run.program, &self.image, &self.folder, options)?)
+    }
 }

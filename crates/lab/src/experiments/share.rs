@@ -8,6 +8,7 @@ use tantalum::Profile;
 use super::Run;
 use super::linkbench_rig::{Case, CaseResult, Doublewrite, Rig, Size};
 use super::outcome::{Claim, Figures, Outcome, Row, Span, Time, drive_of};
+use super::rig::LogPlace;
 use crate::error::LabError;
 use crate::latency::LatencyMs;
 use crate::servers::LEAST_BUFFER_BYTES;
@@ -77,7 +78,11 @@ fn throughput(run: &Run<'_>, mut outcome: Outcome, title: &str, cases: &Cases) -
             Span::changes(remapped, off),
         ),
     ];
-    outcome.figures = vec![figures];
+    let busy = MODES.iter().zip(&results).map(|((name, _), results)| {
+        ((*name).to_owned(), results.iter().map(|result| result.measured.busy_percent).collect())
+    });
+    outcome.figures = vec![Figures::of_processors(&figures.columns, busy)];
+    outcome.figures.insert(0, figures);
     Ok(outcome)
 }
 
@@ -173,7 +178,7 @@ pub(super) fn column_of(figures: &Figures, column: usize) -> Vec<f64> {
 /// For each mode the results of all cases.
 fn measure(run: &Run<'_>, cases: &Cases, modes: &[Doublewrite]) -> Result<Vec<Vec<CaseResult>>, LabError> {
     let profile = profile(run)?;
-    let mut rig = Rig::new(run, size(run))?;
+    let mut rig = Rig::new(run, size(run), modes.len() * cases.len())?;
     let mut results = Vec::new();
     for &doublewrite in modes {
         let mut of_mode = Vec::new();
@@ -219,7 +224,7 @@ fn size(run: &Run<'_>) -> Size {
     Size {
         database_bytes: run.scaled(DATABASE_BYTES, 1_000_000),
         // SHARE, 5.1: the log is on another SSD
-        log_apart: true,
+        log: LogPlace::Machine,
         clients: CLIENTS,
         warm_up_each: (operations_each as f64 * WARM_UP) as u64,
         operations_each,

@@ -2,22 +2,22 @@
 //!
 //! As in [`super::durassd_server`], barriers differ in the drive. Doublewrite is off: the paper's server has none.
 
-use std::fs;
+use std::path::{Path, PathBuf};
 
 use super::Run;
 use super::durassd_server::{drive_with_barriers, profile};
 use super::outcome::{Claim, Figures, Outcome, Row, Span, Time};
-use super::rig::aged_image;
+use super::rig::{LogPlace, MountedMariaDb, Start, aged_image};
 use crate::error::LabError;
-use crate::servers::{MariaDb, MariaDbOptions, Mount, MountOptions, Place, PlainFolder, copy_tree};
-use crate::workloads::clients::{Client, drive};
-use crate::workloads::tpcc::{DATABASE, KINDS, TpccClient, is_consistent, load};
+use crate::servers::{MariaDb, MariaDbOptions, MountOptions, Place, PlainFolder};
+use crate::workloads::clients::{Client, Measured, drive};
+use crate::workloads::tpcc::{DATABASE, KINDS, Tables, TpccClient, is_consistent, load};
 
 /// The paper's set-up: 1,000 warehouses, a buffer of 2 GB. Clients and transactions are chosen; it names none.
 const WAREHOUSES: u64 = 1000;
 const BUFFER_BYTES: u64 = 2 << 30;
 const CLIENTS: u64 = 16;
-const OPERATIONS_EACH: u64 = 200_000;
+const OPERATIONS_EACH: u64 = 100_000;
 const LEAST_OPERATIONS_EACH: u64 = 100;
 const WARM_UP: f64 = 0.25;
 
@@ -35,22 +35,24 @@ pub(super) fn table_4(run: &Run<'_>) -> Result<Outcome, LabError> {
     ];
     MariaDb::require()?;
     let folder = PlainFolder::new()?;
-    let warehouses = run.scaled(WAREHOUSES, 1);
+    let cases = run.monitor.bar("cases", (LINES.len() * PAGES.len()) as u64);
     for (_, page_bytes) in PAGES {
-        load_database(run, &folder, page_bytes, warehouses)?;
+        load_database(run, &folder, page_bytes)?;
     }
-    let mut rows = Vec::new();
+    let (mut rows, mut busy) = (Vec::new(), Vec::new());
     for (name, barrier, paper) in LINES {
         let profile = profile(run, barrier)?;
         let aged = folder.folder().join(format!("aged-{barrier}.img"));
-        aged_image(run, &profile, &aged, warehouses * BYTES_PER_WAREHOUSE * 5 / 4 + SERVER_BYTES)?;
-        let mut ours = Vec::new();
+        let room_bytes = run.scaled(WAREHOUSES * BYTES_PER_WAREHOUSE, 0) * 5 / 4 + SERVER_BYTES;
+        aged_image(run, &profile, &aged, room_bytes)?;
+        let mut results = Vec::new();
         for (_, page_bytes) in PAGES {
-            let image = folder.folder().join("drive.img");
-            fs::copy(&aged, &image).map_err(LabError::file(&image))?;
-            ours.push(measure(run, &folder, &image, page_bytes, warehouses)?);
+            results.push(measure(run, &folder, &aged, page_bytes)?);
+            cases.advance(1)?;
         }
+        let ours = results.iter().map(new_orders_a_minute).collect();
         rows.push(Row { name: name.to_owned(), ours, paper: Some(paper.into()) });
+        busy.push((name.to_owned(), results.iter().map(|result| result.busy_percent).collect()));
     }
     let figures = Figures {
         title: "TPC-C without think time".to_owned(),
@@ -68,27 +70,40 @@ pub(super) fn table_4(run: &Run<'_>) -> Result<Outcome, LabError> {
     let setup = vec![
         drive_with_barriers(&profile),
         format!(
-            "MariaDB without doublewrite, {warehouses} warehouses, {CLIENTS} clients, {} transactions each",
+            "MariaDB without doublewrite, log on {}, {} warehouses with {:.3} of the standard's rows, {CLIENTS} clients, {} transactions each",
+            LogPlace::SecondDrive.described(),
+            warehouses(run),
+            share_of_rows(run),
             run.scaled(OPERATIONS_EACH, LEAST_OPERATIONS_EACH)
         ),
     ];
     let mut outcome =
         Outcome::new("TPC-C by barrier and page size", "DuraSSD (SIGMOD 2014), table 4", Time::Real, setup);
-    outcome.figures = vec![figures];
+    outcome.figures = vec![Figures::of_processors(&figures.columns, busy)];
+    outcome.figures.insert(0, figures);
     outcome.claims = claims;
     Ok(outcome)
 }
 
-fn loaded(folder: &PlainFolder, page_bytes: u32) -> std::path::PathBuf {
+/// One for each client at least: in the paper's 1,000 they seldom wait for each other's rows.
+fn warehouses(run: &Run<'_>) -> u64 {
+    run.scaled(WAREHOUSES, CLIENTS)
+}
+
+/// The share of the standard's rows that a warehouse has, so that all of them together are as large as the scale says.
+fn share_of_rows(run: &Run<'_>) -> f64 {
+    (WAREHOUSES as f64 * run.scale / warehouses(run) as f64).min(1.0)
+}
+
+fn tables(run: &Run<'_>) -> Tables {
+    Tables::new(warehouses(run), share_of_rows(run))
+}
+
+fn loaded(folder: &PlainFolder, page_bytes: u32) -> PathBuf {
     folder.folder().join(format!("loaded-{page_bytes}"))
 }
 
-fn load_database(
-    run: &Run<'_>,
-    folder: &PlainFolder,
-    page_bytes: u32,
-    warehouses: u64,
-) -> Result<(), LabError> {
+fn load_database(run: &Run<'_>, folder: &PlainFolder, page_bytes: u32) -> Result<(), LabError> {
     let data = loaded(folder, page_bytes);
     let options = MariaDbOptions {
         page_bytes,
@@ -99,47 +114,43 @@ fn load_database(
     };
     MariaDb::install(&data, &options)?;
     let server = MariaDb::start(&data, folder.folder(), &options)?;
-    let filled = server
-        .connect(None)
-        .map_err(LabError::from)
-        .and_then(|mut connection| load(&mut connection, warehouses, run.seed, run.monitor));
+    load(&mut server.connect(None)?, tables(run), run.seed, run.monitor)?;
     server.stop();
-    filled
+    Ok(())
 }
 
-/// New-Orders a minute.
-fn measure(
-    run: &Run<'_>,
-    folder: &PlainFolder,
-    image: &std::path::Path,
-    page_bytes: u32,
-    warehouses: u64,
-) -> Result<f64, LabError> {
-    let mount_options = MountOptions { real_time: true, remap_duplicates: false, atomic_writes: false };
-    let mount = Mount::new(run.program, image, &folder.folder().join("mount"), mount_options)?;
-    let data = mount.folder().join("data");
-    copy_tree(&loaded(folder, page_bytes), &data)?;
+/// What tpmC counts.
+fn new_orders_a_minute(measured: &Measured) -> f64 {
+    measured.latencies[0].len() as f64 * 60.0 / measured.seconds
+}
+
+fn measure(run: &Run<'_>, folder: &PlainFolder, aged: &Path, page_bytes: u32) -> Result<Measured, LabError> {
+    let mount = MountOptions { real_time: true, remap_duplicates: false, atomic_writes: false };
+    let loaded = loaded(folder, page_bytes);
+    let from = Start { folder: folder.folder(), aged, loaded: &loaded, log: LogPlace::SecondDrive, mount };
     let buffer_bytes = run.scaled(BUFFER_BYTES, 0);
     let options =
         MariaDbOptions { page_bytes, buffer_bytes, doublewrite: false, log_folder: None, durable: true };
-    let server = MariaDb::start(&data, folder.folder(), &options)?;
+    let mounted = MountedMariaDb::start(run, from, options)?;
+    let server = &mounted.server;
+    let tables = tables(run);
     let mut clients: Vec<Box<dyn Client>> = Vec::new();
     for number in 0..CLIENTS {
         let seed = run.seed.wrapping_mul(1_000_003).wrapping_add(number);
         let connection = server.connect(Some(DATABASE))?;
-        clients.push(Box::new(TpccClient::new(connection, number % warehouses + 1, warehouses, seed)));
+        clients.push(Box::new(TpccClient::new(connection, number % tables.warehouses + 1, tables, seed)));
     }
     let each = run.scaled(OPERATIONS_EACH, LEAST_OPERATIONS_EACH);
     let warm_up = (each as f64 * WARM_UP) as u64;
     let bar = |label, each| run.monitor.bar(label, CLIENTS * each);
-    drive(&mut clients, warm_up, KINDS, &bar("warming up", warm_up))?;
-    let measured = drive(&mut clients, each, KINDS, &bar("TPC-C", each))?;
+    drive(&mut clients, warm_up, KINDS, &bar("warming up", warm_up), || server.kill())?;
+    let measured =
+        drive(&mut clients, each, KINDS, &bar("TPC-C", each), || server.kill())?.divided_by(run.slower);
     drop(clients);
     let consistent = is_consistent(&mut server.connect(Some(DATABASE))?)?;
-    server.stop();
-    mount.unmount()?;
+    mounted.end()?;
     if !consistent {
         return Err(LabError::Inconsistent { what: "TPC-C's tables (clause 3.3.2)" });
     }
-    Ok(measured.latencies[0].len() as f64 * 60.0 / measured.seconds)
+    Ok(measured)
 }

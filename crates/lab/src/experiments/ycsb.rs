@@ -2,15 +2,14 @@
 //!
 //! No figure of a paper: SHARE and DuraSSD run YCSB on Couchbase.
 
-use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use super::Run;
 use super::outcome::{Figures, Outcome, Row, Time};
-use super::rig::{aged_image, drive_with_room};
+use super::rig::{LogPlace, MountedMariaDb, Start, aged_image, drive_with_room};
 use crate::error::LabError;
-use crate::servers::{MariaDb, MariaDbOptions, Mount, MountOptions, Place, PlainFolder, copy_tree};
+use crate::servers::{MariaDb, MariaDbOptions, MountOptions, Place, PlainFolder};
 use crate::table::{bytes, grouped};
 use crate::workloads::clients::{Client, drive};
 use crate::workloads::ycsb::{DATABASE, NAMES, Workload, YcsbClient, load};
@@ -45,26 +44,20 @@ pub(super) fn run(run: &Run<'_>) -> Result<Outcome, LabError> {
     let loaded = folder.folder().join("loaded");
     MariaDb::install(&loaded, &LOADING)?;
     let server = MariaDb::start(&loaded, folder.folder(), &LOADING)?;
-    let filled = server
-        .connect(None)
-        .map_err(LabError::from)
-        .and_then(|mut connection| load(&mut connection, records, run.seed, run.monitor));
+    load(&mut server.connect(None)?, records, run.seed, run.monitor)?;
     server.stop();
-    filled?;
     let mut rows = Vec::new();
+    let cases = run.monitor.bar("cases", LINES.len() as u64);
     for (name, remap_duplicates) in LINES {
-        let image = folder.folder().join("drive.img");
-        fs::copy(&aged, &image).map_err(LabError::file(&image))?;
-        let options = MountOptions { real_time: true, remap_duplicates, atomic_writes: false };
-        let mount = Mount::new(run.program, &image, &folder.folder().join("mount"), options)?;
-        let data = mount.folder().join("data");
-        copy_tree(&loaded, &data)?;
+        let mount = MountOptions { real_time: true, remap_duplicates, atomic_writes: false };
+        let from =
+            Start { folder: folder.folder(), aged: &aged, loaded: &loaded, log: LogPlace::Drive, mount };
         let buffer_bytes = run.scaled(BUFFER_BYTES, 0);
         let options = MariaDbOptions { buffer_bytes, doublewrite: true, durable: true, ..LOADING };
-        let server = MariaDb::start(&data, folder.folder(), &options)?;
-        let ours = throughput(run, &server, records)?;
-        server.stop();
-        mount.unmount()?;
+        let mounted = MountedMariaDb::start(run, from, options)?;
+        let ours = throughput(run, &mounted.server, records)?;
+        mounted.end()?;
+        cases.advance(1)?;
         rows.push(Row { name: name.to_owned(), ours, paper: None });
     }
     let setup = vec![
@@ -96,7 +89,11 @@ fn throughput(run: &Run<'_>, server: &MariaDb, loaded: u64) -> Result<Vec<f64>, 
             clients.push(Box::new(YcsbClient::new(connection, workload, loaded, Arc::clone(&records), seed)));
         }
         let bar = run.monitor.bar(format!("YCSB {}", workload.name()), CLIENTS * each);
-        rates.push(drive(&mut clients, each, NAMES.len(), &bar)?.per_second());
+        rates.push(
+            drive(&mut clients, each, NAMES.len(), &bar, || server.kill())?
+                .divided_by(run.slower)
+                .per_second(),
+        );
     }
     Ok(rates)
 }

@@ -23,22 +23,32 @@ const INTERVAL: Duration = Duration::from_millis(50);
 /// Characters of a log that an error shows.
 const LOG_END: usize = 600;
 
+/// How long a server may take that was told to end at once.
+const ENDS_WITHIN: Duration = Duration::from_secs(5);
+
 /// A running server. Dropped, it is killed.
 #[derive(Debug)]
 pub(super) struct Daemon {
     name: &'static str,
     child: Child,
     log: PathBuf,
+    at_once: Signal,
 }
 
 impl Daemon {
-    /// Starts it with its output in `log`. It leads a group of its own, so that Ctrl-C is not for it.
-    pub(super) fn start(name: &'static str, mut command: Command, log: &Path) -> Result<Daemon, ServerError> {
+    /// Starts it with its output in `log`. It leads a group of its own, so that Ctrl-C is not for it. `at_once` is the
+    /// signal that ends it and all its children without delay.
+    pub(super) fn start(
+        name: &'static str,
+        mut command: Command,
+        log: &Path,
+        at_once: Signal,
+    ) -> Result<Daemon, ServerError> {
         let file = fs::File::options().create(true).append(true).open(log).map_err(ServerError::file(log))?;
         let errors = file.try_clone().map_err(ServerError::file(log))?;
         let child = command.stdin(Stdio::null()).stdout(file).stderr(errors).process_group(0).spawn();
         let child = child.map_err(|error| ServerError::Run { program: name.to_owned(), error })?;
-        Ok(Daemon { name, child, log: log.to_owned() })
+        Ok(Daemon { name, child, log: log.to_owned(), at_once })
     }
 
     /// Waits until `answers` does not fail.
@@ -81,6 +91,11 @@ impl Daemon {
         }
     }
 
+    /// Ends it at once. It was not waited for as long as others can use it, so the number is still its own.
+    pub(super) fn kill(&self) {
+        let _ = kill(Pid::from_raw(self.child.id() as i32), self.at_once);
+    }
+
     fn send(&mut self, signal: Signal) {
         if self.ended().is_none() {
             // It has not been waited for, so the number is still its own.
@@ -91,8 +106,7 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        self.send(Signal::SIGKILL);
-        let _ = self.child.wait();
+        self.stop(self.at_once, Some(ENDS_WITHIN));
     }
 }
 
@@ -131,7 +145,7 @@ mod tests {
         let folder = TempDir::new().unwrap();
         let mut command = Command::new("sh");
         command.args(["-c", "echo no luck; exit 3"]);
-        let mut daemon = Daemon::start("sh", command, &folder.path().join("log")).unwrap();
+        let mut daemon = Daemon::start("sh", command, &folder.path().join("log"), Signal::SIGKILL).unwrap();
         let error = daemon.wait_until(|| Err::<(), ()>(())).unwrap_err().to_string();
         assert!(error.contains("no luck") && error.contains('3'), "{error}");
     }
@@ -141,7 +155,7 @@ mod tests {
         let folder = TempDir::new().unwrap();
         let mut command = Command::new("sleep");
         command.arg("1000");
-        let daemon = Daemon::start("sleep", command, &folder.path().join("log")).unwrap();
+        let daemon = Daemon::start("sleep", command, &folder.path().join("log"), Signal::SIGKILL).unwrap();
         let pid = Pid::from_raw(daemon.child.id() as i32);
         drop(daemon);
         assert!(kill(pid, None).is_err());
@@ -152,7 +166,7 @@ mod tests {
         let folder = TempDir::new().unwrap();
         let mut command = Command::new("sh");
         command.args(["-c", "trap '' TERM; while :; do sleep 0.05; done"]);
-        let mut daemon = Daemon::start("sh", command, &folder.path().join("log")).unwrap();
+        let mut daemon = Daemon::start("sh", command, &folder.path().join("log"), Signal::SIGKILL).unwrap();
         thread::sleep(Duration::from_millis(100));
         daemon.stop(Signal::SIGTERM, Some(Duration::from_millis(200)));
         assert!(daemon.ended().is_some());

@@ -99,7 +99,7 @@ impl MariaDb {
             command.arg(argument("innodb-log-group-home-dir", log_folder));
         }
         arguments(&mut command, options);
-        let mut daemon = Daemon::start(PROGRAM, command, &beside.join("mariadb.log"))?;
+        let mut daemon = Daemon::start(PROGRAM, command, &beside.join("mariadb.log"), Signal::SIGKILL)?;
         daemon.wait_until(|| connect(&socket, None))?;
         Ok(MariaDb { daemon, socket })
     }
@@ -112,6 +112,11 @@ impl MariaDb {
     /// Stops it properly.
     pub fn stop(mut self) {
         self.daemon.stop(Signal::SIGTERM, None);
+    }
+
+    /// Ends it at once, under its clients.
+    pub fn kill(&self) {
+        self.daemon.kill();
     }
 
     /// Ends it when its drive has lost power.

@@ -73,7 +73,9 @@ impl Postgresql {
         for setting in settings {
             command.args(["-c", &setting]);
         }
-        let mut daemon = Daemon::start(PROGRAM, command, &beside.join("postgresql.log"))?;
+        // SIGKILL would leave its children.
+        let log = beside.join("postgresql.log");
+        let mut daemon = Daemon::start(PROGRAM, command, &log, Signal::SIGQUIT)?;
         daemon.wait_until(|| connect(&sockets, "postgres"))?;
         Ok(Postgresql { daemon, sockets })
     }
@@ -86,6 +88,11 @@ impl Postgresql {
     /// Stops it properly.
     pub fn stop(mut self) {
         self.daemon.stop(Signal::SIGINT, None);
+    }
+
+    /// Ends it at once, under its clients.
+    pub fn kill(&self) {
+        self.daemon.kill();
     }
 
     /// Ends it when its drive has lost power: at once, its children included.

@@ -1,18 +1,23 @@
 //! Several clients of one server, each doing one operation after another as fast as it is answered.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
 use crate::error::LabError;
 use crate::latency::histogram;
 use crate::monitor::Bar;
+use crate::processors::ProcessorTime;
 use crate::servers::ServerError;
 
-/// Operations between two looks at the wish to stop.
+/// Operations between two steps of the bar.
 const OPERATIONS_PER_STEP: u64 = 16;
+
+/// How often the wish to stop is looked at while all clients wait.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// One client with its own connection and randomness.
 pub(crate) trait Client: Send {
@@ -27,6 +32,8 @@ pub(crate) struct Measured {
     pub seconds: f64,
     /// Latencies in nanoseconds for each kind of operation.
     pub latencies: Vec<Histogram<u64>>,
+    /// How much of the machine's processors all programs took meanwhile, in percent; 0 where the system does not tell.
+    pub busy_percent: f64,
 }
 
 impl Measured {
@@ -35,46 +42,76 @@ impl Measured {
         self.latencies.iter().map(Histogram::len).sum()
     }
 
+    /// The same in a time that passes so many times slower.
+    pub(crate) fn divided_by(self, times: u32) -> Measured {
+        let divided = |latencies: &Histogram<u64>| {
+            let mut divided = histogram();
+            for step in latencies.iter_recorded() {
+                let latency_ns = step.value_iterated_to() / u64::from(times);
+                divided.saturating_record_n(latency_ns, step.count_since_last_iteration());
+            }
+            divided
+        };
+        Measured {
+            seconds: self.seconds / f64::from(times),
+            latencies: self.latencies.iter().map(divided).collect(),
+            ..self
+        }
+    }
+
     /// Operations in a second.
     pub(crate) fn per_second(&self) -> f64 {
         self.operations() as f64 / self.seconds
     }
 }
 
-/// Lets each client do so many operations of `kinds` kinds, all clients at once.
+/// Lets each client do so many operations of `kinds` kinds, all clients at once. An operation may wait many seconds for
+/// the drive or for others: when the experiment should stop, `kill` ends the server, and with it all that wait for it.
 pub(crate) fn drive(
     clients: &mut [Box<dyn Client>],
     operations_each: u64,
     kinds: usize,
     bar: &Bar,
+    kill: impl FnOnce(),
 ) -> Result<Measured, LabError> {
     let failed = AtomicBool::new(false);
-    let start = Instant::now();
+    let (working, ended) = mpsc::channel::<()>();
+    let (start, before) = (Instant::now(), ProcessorTime::now());
     let done: Vec<_> = thread::scope(|scope| {
         let run = |client| {
-            let failed = &failed;
+            let (failed, working) = (&failed, working.clone());
             scope.spawn(move || {
                 let done = drive_one(client, operations_each, kinds, bar, failed);
                 if done.is_err() {
                     failed.store(true, Ordering::Relaxed);
                 }
+                drop(working);
                 done
             })
         };
         let threads: Vec<_> = clients.iter_mut().map(run).collect();
+        drop(working);
+        while ended.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
+            if bar.check().is_err() {
+                kill();
+                break;
+            }
+        }
         threads
             .into_iter()
             .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
             .collect()
     });
     let seconds = start.elapsed().as_secs_f64();
+    let busy_percent = ProcessorTime::now().busy_percent_since(before);
+    bar.check()?;
     let mut latencies = vec![histogram(); kinds];
     for of_client in done {
         for (sum, part) in latencies.iter_mut().zip(of_client?) {
             sum.add(part).expect("all histograms have one range");
         }
     }
-    Ok(Measured { seconds, latencies })
+    Ok(Measured { seconds, latencies, busy_percent })
 }
 
 fn drive_one(
@@ -88,10 +125,11 @@ fn drive_one(
     for number in 0..operations {
         if number % OPERATIONS_PER_STEP == 0 {
             bar.advance(OPERATIONS_PER_STEP.min(operations - number))?;
-            if failed.load(Ordering::Relaxed) {
-                // Whoever failed says why.
-                break;
-            }
+        }
+        bar.check()?;
+        if failed.load(Ordering::Relaxed) {
+            // Whoever failed says why.
+            break;
         }
         let start = Instant::now();
         let kind = client.step()?;
@@ -102,6 +140,8 @@ fn drive_one(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::monitor::Monitor;
 
@@ -119,7 +159,17 @@ mod tests {
 
     fn run(operations: u64) -> Result<Measured, LabError> {
         let mut clients: Vec<Box<dyn Client>> = (0..4).map(|_| Box::new(Counting(0)) as Box<_>).collect();
-        drive(&mut clients, operations, 3, &Monitor::silent().bar("", 1))
+        drive(&mut clients, operations, 3, &Monitor::silent().bar("", 1), || ())
+    }
+
+    /// Waits for what only the end of its server brings.
+    struct Waiting(mpsc::Receiver<()>);
+
+    impl Client for Waiting {
+        fn step(&mut self) -> Result<usize, ServerError> {
+            let _ = self.0.recv();
+            Err(ServerError::Counters { field: "nothing" })
+        }
     }
 
     #[test]
@@ -132,5 +182,20 @@ mod tests {
     #[test]
     fn a_client_that_fails_ends_all() {
         assert!(run(100).is_err());
+    }
+
+    // Clients of TPC-C that waited for one row looked at the wish to stop after 16 operations: half a minute.
+    #[test]
+    fn clients_that_wait_for_the_server_are_stopped_with_it() {
+        let cancelled = Arc::new(AtomicBool::new(false));
+        let monitor = Monitor::new(Arc::clone(&cancelled));
+        let (server, waits) = mpsc::channel();
+        let mut clients: Vec<Box<dyn Client>> = vec![Box::new(Waiting(waits))];
+        thread::spawn(move || {
+            thread::sleep(Duration::from_millis(50));
+            cancelled.store(true, Ordering::Relaxed);
+        });
+        let ended = drive(&mut clients, 1, 1, &monitor.bar("", 1), || drop(server));
+        assert!(matches!(ended, Err(LabError::Interrupted)), "{ended:?}");
     }
 }

@@ -12,7 +12,7 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::clients::Client;
-use super::database::create_database;
+use super::database::{count_rows, create_database};
 use super::distributions::{Mix, Shuffle, Zipf, text};
 use super::inserts::Inserts;
 use super::mariadb_retry::until_no_deadlock;
@@ -76,7 +76,8 @@ pub(crate) fn load(
         rows.row(connection, format_args!("({id},{})", fields_of(&mut random)))?;
         bar.advance(1)?;
     }
-    Ok(rows.end(connection)?)
+    rows.end(connection)?;
+    Ok(count_rows(connection)?)
 }
 
 fn fields_of(random: &mut Xoshiro256PlusPlus) -> String {

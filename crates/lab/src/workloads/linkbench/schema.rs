@@ -10,7 +10,7 @@ use super::graph::{Graph, LINK_TYPES, link_data, node_data};
 use crate::error::LabError;
 use crate::monitor::Monitor;
 use crate::servers::ServerError;
-use crate::workloads::database::create_database;
+use crate::workloads::database::{count_rows, create_database};
 use crate::workloads::inserts::Inserts;
 
 const TABLES: [&str; 3] = [
@@ -26,6 +26,10 @@ const TABLES: [&str; 3] = [
      PRIMARY KEY (id, link_type))",
 ];
 
+/// How LinkBench's users have them partitioned (DuraSSD, 4.3.1): clients that change one index keep each other waiting.
+const PARTITIONS: u32 = 32;
+const PARTITION_KEYS: [(&str, &str); 3] = [("nodetable", "id"), ("linktable", "id1"), ("counttable", "id")];
+
 /// The type of nodes (LinkBench's default).
 pub(super) const NODE_TYPE: u32 = 2048;
 
@@ -37,6 +41,10 @@ pub(crate) fn load(
     monitor: &Monitor,
 ) -> Result<(), LabError> {
     create_database(connection, DATABASE, TABLES)?;
+    for (table, key) in PARTITION_KEYS {
+        let text = format!("ALTER TABLE {table} PARTITION BY KEY ({key}) PARTITIONS {PARTITIONS}");
+        connection.query_drop(text).map_err(ServerError::from)?;
+    }
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let bar = monitor.bar("loading", 3 * graph.nodes);
     let mut nodes = Inserts::new("INSERT INTO nodetable (id, type, version, time, data) VALUES ");
@@ -60,5 +68,5 @@ pub(crate) fn load(
         links.end(connection)?;
     }
     connection.query_drop("INSERT INTO counttable SELECT id1, link_type, COUNT(*), 0, 0 FROM linktable GROUP BY id1, link_type").map_err(ServerError::from)?;
-    Ok(())
+    Ok(count_rows(connection)?)
 }

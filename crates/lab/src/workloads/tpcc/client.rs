@@ -4,8 +4,8 @@ use mysql::Conn;
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::SHARES;
 use super::transactions::Terminal;
+use super::{SHARES, Tables};
 use crate::servers::ServerError;
 use crate::workloads::clients::Client;
 use crate::workloads::distributions::Mix;
@@ -18,10 +18,10 @@ pub(crate) struct TpccClient {
 }
 
 impl TpccClient {
-    pub(crate) fn new(connection: Conn, warehouse: u64, warehouses: u64, seed: u64) -> TpccClient {
+    pub(crate) fn new(connection: Conn, warehouse: u64, tables: Tables, seed: u64) -> TpccClient {
         let random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let mix = Mix::new(SHARES.map(|(_, share)| share));
-        TpccClient { terminal: Terminal { connection, random, warehouse, warehouses }, mix }
+        TpccClient { terminal: Terminal { connection, random, warehouse, tables }, mix }
     }
 }
 

@@ -6,16 +6,19 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::draw::last_name_of;
-use super::{CUSTOMERS, DATABASE, DISTRICTS, ITEMS};
+use super::{DATABASE, DISTRICTS, Tables};
 use crate::error::LabError;
 use crate::monitor::Monitor;
 use crate::servers::ServerError;
-use crate::workloads::database::create_database;
+use crate::workloads::database::{count_rows, create_database};
 use crate::workloads::distributions::text;
 use crate::workloads::inserts::Inserts;
 
-/// Orders of a district that were not delivered yet: the last 900 of 3000.
-const DELIVERED: u64 = 2100;
+/// Of ten orders of a district the last three were not delivered yet.
+const DELIVERED_OF_TEN: u64 = 7;
+
+/// A prime above the number of customers: its multiples name each of them once.
+const STRIDE: u64 = 4099;
 
 const TABLES: [&str; 9] = [
     "warehouse (w_id INT PRIMARY KEY, w_tax DECIMAL(4,4), w_ytd DECIMAL(12,2), w_address VARCHAR(80))",
@@ -41,32 +44,32 @@ const TABLES: [&str; 9] = [
 /// Makes the database and fills it.
 pub(crate) fn load(
     connection: &mut Conn,
-    warehouses: u64,
+    tables: Tables,
     seed: u64,
     monitor: &Monitor,
 ) -> Result<(), LabError> {
     let run = |connection: &mut Conn, text: &str| connection.query_drop(text).map_err(ServerError::from);
     create_database(connection, DATABASE, TABLES)?;
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-    items(connection, &mut random)?;
-    let bar = monitor.bar("loading", warehouses * (1 + DISTRICTS));
-    for warehouse in 1..=warehouses {
+    items(connection, tables, &mut random)?;
+    let bar = monitor.bar("loading", tables.warehouses * (1 + DISTRICTS));
+    for warehouse in 1..=tables.warehouses {
         let address = text(&mut random, 70);
         run(connection, &format!("INSERT INTO warehouse VALUES ({warehouse}, 0.1, 300000, '{address}')"))?;
-        stock(connection, warehouse, &mut random)?;
+        stock(connection, tables, warehouse, &mut random)?;
         bar.advance(1)?;
         for district in 1..=DISTRICTS {
-            customers(connection, warehouse, district, &mut random)?;
-            orders(connection, warehouse, district, &mut random)?;
+            customers(connection, tables, (warehouse, district), &mut random)?;
+            orders(connection, tables, (warehouse, district), &mut random)?;
             bar.advance(1)?;
         }
     }
-    Ok(())
+    Ok(count_rows(connection)?)
 }
 
-fn items(connection: &mut Conn, random: &mut Xoshiro256PlusPlus) -> Result<(), ServerError> {
+fn items(connection: &mut Conn, tables: Tables, random: &mut Xoshiro256PlusPlus) -> Result<(), ServerError> {
     let mut rows = Inserts::new("INSERT INTO item VALUES ");
-    for item in 1..=ITEMS {
+    for item in 1..=tables.items {
         let (name, data) = (text(random, 19), text(random, 38));
         let cents = random.random_range(100..=10_000);
         rows.row(connection, format_args!("({item},'{name}',{cents}/100,'{data}')"))?;
@@ -74,9 +77,14 @@ fn items(connection: &mut Conn, random: &mut Xoshiro256PlusPlus) -> Result<(), S
     rows.end(connection)
 }
 
-fn stock(connection: &mut Conn, warehouse: u64, random: &mut Xoshiro256PlusPlus) -> Result<(), ServerError> {
+fn stock(
+    connection: &mut Conn,
+    tables: Tables,
+    warehouse: u64,
+    random: &mut Xoshiro256PlusPlus,
+) -> Result<(), ServerError> {
     let mut rows = Inserts::new("INSERT INTO stock VALUES ");
-    for item in 1..=ITEMS {
+    for item in 1..=tables.items {
         let (quantity, dist, data) = (random.random_range(10..=100), text(random, 240), text(random, 38));
         rows.row(connection, format_args!("({warehouse},{item},{quantity},'{dist}',0,0,0,'{data}')"))?;
     }
@@ -85,18 +93,18 @@ fn stock(connection: &mut Conn, warehouse: u64, random: &mut Xoshiro256PlusPlus)
 
 fn customers(
     connection: &mut Conn,
-    warehouse: u64,
-    district: u64,
+    tables: Tables,
+    (warehouse, district): (u64, u64),
     random: &mut Xoshiro256PlusPlus,
 ) -> Result<(), ServerError> {
     let address = text(random, 70);
     connection.query_drop(format!(
         "INSERT INTO district VALUES ({warehouse}, {district}, 0.1, 30000, {}, '{address}')",
-        CUSTOMERS + 1
+        tables.customers + 1
     ))?;
     let mut rows = Inserts::new("INSERT INTO customer VALUES ");
-    for customer in 1..=CUSTOMERS {
-        let (first, last) = (text(random, 12), last_name_of(customer, random));
+    for customer in 1..=tables.customers {
+        let (first, last) = (text(random, 12), last_name_of(customer, random, &tables));
         let credit = if random.random_range(0..10) == 0 { "BC" } else { "GC" };
         let (address, data) = (text(random, 120), text(random, 400));
         rows.row(
@@ -111,17 +119,18 @@ fn customers(
 
 fn orders(
     connection: &mut Conn,
-    warehouse: u64,
-    district: u64,
+    tables: Tables,
+    (warehouse, district): (u64, u64),
     random: &mut Xoshiro256PlusPlus,
 ) -> Result<(), ServerError> {
+    let last_delivered = tables.customers * DELIVERED_OF_TEN / 10;
     let mut orders = Inserts::new("INSERT INTO orders VALUES ");
     let mut counts = Vec::new();
-    for order in 1..=CUSTOMERS {
+    for order in 1..=tables.customers {
         // a fixed permutation: each customer has one order
-        let customer = order * 1009 % CUSTOMERS + 1;
+        let customer = order * STRIDE % tables.customers + 1;
         let lines: u64 = random.random_range(5..=15);
-        let carrier = if order <= DELIVERED { "1" } else { "NULL" };
+        let carrier = if order <= last_delivered { "1" } else { "NULL" };
         orders.row(
             connection,
             format_args!("({warehouse},{district},{order},{customer},NOW(),{carrier},{lines})"),
@@ -132,8 +141,8 @@ fn orders(
     let mut lines = Inserts::new("INSERT INTO order_line VALUES ");
     for (order, count) in (1..).zip(counts) {
         for line in 1..=count {
-            let (item, info) = (random.random_range(1..=ITEMS), text(random, 24));
-            let (delivered, amount) = if order <= DELIVERED { ("NOW()", 0) } else { ("NULL", 100) };
+            let (item, info) = (random.random_range(1..=tables.items), text(random, 24));
+            let (delivered, amount) = if order <= last_delivered { ("NOW()", 0) } else { ("NULL", 100) };
             lines.row(
                 connection,
                 format_args!("({warehouse},{district},{order},{line},{item},{warehouse},{delivered},5,{amount},'{info}')"),
@@ -142,7 +151,7 @@ fn orders(
     }
     lines.end(connection)?;
     let mut open = Inserts::new("INSERT INTO new_order VALUES ");
-    for order in DELIVERED + 1..=CUSTOMERS {
+    for order in last_delivered + 1..=tables.customers {
         open.row(connection, format_args!("({warehouse},{district},{order})"))?;
     }
     open.end(connection)

@@ -6,7 +6,7 @@ use rand::{Rng, RngExt};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::draw::{asked_last_name, customer, item};
-use super::{DISTRICTS, ITEMS};
+use super::{DISTRICTS, Tables};
 use crate::workloads::distributions::text;
 
 /// A terminal of one warehouse.
@@ -14,7 +14,7 @@ pub(super) struct Terminal {
     pub connection: Conn,
     pub random: Xoshiro256PlusPlus,
     pub warehouse: u64,
-    pub warehouses: u64,
+    pub tables: Tables,
 }
 
 type Done = Result<(), mysql::Error>;
@@ -29,20 +29,20 @@ struct Line {
 impl Terminal {
     /// 2.4: a new order of 5 to 15 items; one of a hundred is taken back because an item does not exist.
     pub(super) fn new_order(&mut self) -> Done {
-        let (warehouse, random) = (self.warehouse, &mut self.random);
+        let (warehouse, tables, random) = (self.warehouse, self.tables, &mut self.random);
         let district = random.random_range(1..=DISTRICTS);
-        let customer = customer(random);
+        let customer = customer(random, &tables);
         let mut lines = Vec::new();
         for _ in 0..random.random_range(5..=15) {
             let supplier = if random.random_range(0..100) == 0 {
-                another(random, warehouse, self.warehouses)
+                another(random, warehouse, tables.warehouses)
             } else {
                 warehouse
             };
-            lines.push(Line { item: item(random), supplier, quantity: random.random_range(1..=10) });
+            lines.push(Line { item: item(random, &tables), supplier, quantity: random.random_range(1..=10) });
         }
         if random.random_range(0..100) == 0 {
-            lines.last_mut().expect("there are lines").item = ITEMS + 1;
+            lines.last_mut().expect("there are lines").item = tables.items + 1;
         }
         // in one order, so that two orders do not wait for each other's stock
         lines.sort_by_key(|line| (line.supplier, line.item));
@@ -93,16 +93,16 @@ impl Terminal {
 
     /// 2.5: a customer pays; one of seven at another warehouse.
     pub(super) fn payment(&mut self) -> Done {
-        let (warehouse, random) = (self.warehouse, &mut self.random);
+        let (warehouse, tables, random) = (self.warehouse, self.tables, &mut self.random);
         let district = random.random_range(1..=DISTRICTS);
         let cents: u64 = random.random_range(100..=500_000);
         let amount = cents as f64 / 100.0;
         let home = if random.random_range(0..100) < 85 {
             (warehouse, district)
         } else {
-            (another(random, warehouse, self.warehouses), random.random_range(1..=DISTRICTS))
+            (another(random, warehouse, tables.warehouses), random.random_range(1..=DISTRICTS))
         };
-        let asked = Asked::draw(random);
+        let asked = Asked::draw(random, &tables);
         let data = text(random, 20);
 
         let mut tx = self.connection.start_transaction(TxOpts::default())?;
@@ -129,7 +129,7 @@ impl Terminal {
     /// 2.6: what became of a customer's last order.
     pub(super) fn order_status(&mut self) -> Done {
         let district = self.random.random_range(1..=DISTRICTS);
-        let asked = Asked::draw(&mut self.random);
+        let asked = Asked::draw(&mut self.random, &self.tables);
         let at = (self.warehouse, district);
         let mut tx = self.connection.start_transaction(TxOpts::default())?;
         let customer = asked.find(&mut tx, at)?;
@@ -190,11 +190,11 @@ enum Asked {
 }
 
 impl Asked {
-    fn draw(random: &mut impl Rng) -> Asked {
+    fn draw(random: &mut impl Rng, tables: &Tables) -> Asked {
         if random.random_range(0..100) < 60 {
-            Asked::ByName(asked_last_name(random))
+            Asked::ByName(asked_last_name(random, tables))
         } else {
-            Asked::ByNumber(customer(random))
+            Asked::ByNumber(customer(random, tables))
         }
     }
 
@@ -207,7 +207,7 @@ impl Asked {
                     "SELECT c_id FROM customer WHERE c_w_id = ? AND c_d_id = ? AND c_last = ? ORDER BY c_first",
                     (warehouse, district, name),
                 )?;
-                // customers 1 to 1000 have all names
+                // the first customers have all names
                 Ok(named.get(named.len() / 2).copied().unwrap_or(1))
             }
         }
