@@ -26,11 +26,16 @@ const LOADING_BUFFER_BYTES: u64 = 512 << 20;
 /// Log, temporary files and system tables beside the data.
 const SERVER_BYTES: u64 = 192 << 20;
 
+/// What one more partition of all tables takes at most: files grow by 4 MiB at a time.
+const BYTES_PER_PARTITION: u64 = 3 * (8 << 20);
+
 /// How large everything is.
 #[derive(Clone, Debug)]
 pub(super) struct Size {
     /// The database.
     pub database_bytes: u64,
+    /// Partitions of each table. Clients that change one index keep each other waiting.
+    pub partitions: u32,
     /// Where InnoDB's log is.
     pub log: LogPlace,
     /// Clients at once.
@@ -45,9 +50,10 @@ impl Size {
     /// The server and its work, in the words of a set-up.
     pub fn described(&self) -> String {
         format!(
-            "MariaDB, log on {}, database of about {}, {} clients, {} operations each after {} of warm-up",
+            "MariaDB, log on {}, database of about {} in {} partitions, {} clients, {} operations each after {} of warm-up",
             self.log.described(),
             bytes(self.database_bytes),
+            self.partitions,
             self.clients,
             self.operations_each,
             self.warm_up_each
@@ -168,7 +174,8 @@ impl<'a> Rig<'a> {
             MariaDbOptions { page_bytes, buffer_bytes, doublewrite: false, log_folder: None, durable: false };
         MariaDb::install(&data, &options)?;
         let server = MariaDb::start(&data, self.folder.folder(), &options)?;
-        linkbench::load(&mut server.connect(None)?, self.graph, self.run.seed, self.run.monitor)?;
+        let (partitions, seed) = (self.size.partitions, self.run.seed);
+        linkbench::load(&mut server.connect(None)?, self.graph, partitions, seed, self.run.monitor)?;
         server.stop();
         self.loaded.insert(page_bytes, data.clone());
         Ok(data)
@@ -181,7 +188,8 @@ impl<'a> Rig<'a> {
             return Ok(image.clone());
         }
         let image = self.folder.folder().join(format!("aged-{key}.img"));
-        let room_bytes = self.size.database_bytes * 5 / 4 + SERVER_BYTES;
+        let partitions_bytes = u64::from(self.size.partitions - 1) * BYTES_PER_PARTITION;
+        let room_bytes = self.size.database_bytes * 5 / 4 + SERVER_BYTES + partitions_bytes;
         aged_image(self.run, profile, &image, room_bytes)?;
         self.aged.insert(key, image.clone());
         Ok(image)

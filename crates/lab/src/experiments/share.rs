@@ -223,6 +223,7 @@ fn size(run: &Run<'_>) -> Size {
     let operations_each = run.scaled(OPERATIONS_EACH, 10);
     Size {
         database_bytes: run.scaled(DATABASE_BYTES, 1_000_000),
+        partitions: 1,
         // SHARE, 5.1: the log is on another SSD
         log: LogPlace::Machine,
         clients: CLIENTS,

@@ -70,6 +70,8 @@ impl MariaDb {
         command.arg("--no-defaults").arg(argument("datadir", data));
         command.arg(format!("--innodb-page-size={}", options.page_bytes));
         command.args(["--auth-root-authentication-method=normal", "--skip-test-db"]);
+        // Not where this program's user has temporary files: the server may not be allowed there.
+        command.env("TMPDIR", data);
         run(INSTALLER, &mut command).map(drop)
     }
 

@@ -1,9 +1,8 @@
 //! LinkBench: the database below a social graph (Armstrong et al., SIGMOD 2013), over MariaDB's protocol.
 //!
 //! Nodes, links between them, and counts of links; ten operations with the published mix, popularity by Zipf's
-//! distribution with the published exponents, links of a node by the published distribution. Three things differ:
-//! tables are not partitioned, there is no second connection for retries, and which link of a node an operation is
-//! about is drawn evenly.
+//! distribution with the published exponents, links of a node by the published distribution. Two things differ: there is
+//! no second connection for retries, and which link of a node an operation is about is drawn evenly.
 
 mod client;
 mod graph;

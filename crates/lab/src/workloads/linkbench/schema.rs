@@ -26,23 +26,23 @@ const TABLES: [&str; 3] = [
      PRIMARY KEY (id, link_type))",
 ];
 
-/// How LinkBench's users have them partitioned (DuraSSD, 4.3.1): clients that change one index keep each other waiting.
-const PARTITIONS: u32 = 32;
+/// What tables are partitioned by.
 const PARTITION_KEYS: [(&str, &str); 3] = [("nodetable", "id"), ("linktable", "id1"), ("counttable", "id")];
 
 /// The type of nodes (LinkBench's default).
 pub(super) const NODE_TYPE: u32 = 2048;
 
-/// Makes the database and fills it.
+/// Makes the database, its tables in so many partitions, and fills it.
 pub(crate) fn load(
     connection: &mut Conn,
     graph: Graph,
+    partitions: u32,
     seed: u64,
     monitor: &Monitor,
 ) -> Result<(), LabError> {
     create_database(connection, DATABASE, TABLES)?;
     for (table, key) in PARTITION_KEYS {
-        let text = format!("ALTER TABLE {table} PARTITION BY KEY ({key}) PARTITIONS {PARTITIONS}");
+        let text = format!("ALTER TABLE {table} PARTITION BY KEY ({key}) PARTITIONS {partitions}");
         connection.query_drop(text).map_err(ServerError::from)?;
     }
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
