@@ -151,9 +151,9 @@ impl<'a> Rig<'a> {
         }
         let bar = |label, each| self.run.monitor.bar(label, self.size.clients * each);
         let (warm_up, measured) = (self.size.warm_up_each, self.size.operations_each);
-        drive(&mut clients, warm_up, kinds, &bar("warming up", warm_up), || server.kill())?;
+        drive(&mut clients, warm_up, kinds, &bar("warming up", warm_up), || mounted.kill())?;
         let (before, pages_before) = (mount.counters()?, pages(server)?);
-        let measured = drive(&mut clients, measured, kinds, &bar("LinkBench", measured), || server.kill())?;
+        let measured = drive(&mut clients, measured, kinds, &bar("LinkBench", measured), || mounted.kill())?;
         let (after, pages_after) = (mount.counters()?, pages(server)?);
         Ok(CaseResult {
             measured: measured.divided_by(self.run.slower),
@@ -176,7 +176,8 @@ impl<'a> Rig<'a> {
         let server = MariaDb::start(&data, self.folder.folder(), &options)?;
         let (partitions, seed) = (self.size.partitions, self.run.seed);
         linkbench::load(&mut server.connect(None)?, self.graph, partitions, seed, self.run.monitor)?;
-        server.stop();
+        server.stop_while(|| self.run.monitor.check().is_ok());
+        self.run.monitor.check()?;
         self.loaded.insert(page_bytes, data.clone());
         Ok(data)
     }

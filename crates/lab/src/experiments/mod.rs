@@ -273,7 +273,7 @@ pub fn run(experiment: &Experiment, settings: &Settings, monitor: &Monitor) -> R
     outcome.experiment = experiment.name;
     outcome.scale = scale;
     outcome.seed = settings.seed;
-    if outcome.time == Time::Real {
+    if outcome.time == Time::Real && slower > 1 {
         let theirs =
             experiment.processors.map_or_else(String::new, |number| format!(", the paper's {number}"));
         outcome.setup.push(format!(

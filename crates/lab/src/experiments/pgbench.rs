@@ -123,10 +123,13 @@ fn measure(
     let each = run.scaled(OPERATIONS_EACH, 10);
     let warm_up = (each as f64 * WARM_UP) as u64;
     let bar = |label, each| run.monitor.bar(label, CLIENTS * each);
-    drive(&mut clients, warm_up, 1, &bar("warming up", warm_up), || server.kill())?;
+    let kill = || {
+        server.kill();
+        mount.abort();
+    };
+    drive(&mut clients, warm_up, 1, &bar("warming up", warm_up), kill)?;
     let before = mount.counters()?;
-    let measured =
-        drive(&mut clients, each, 1, &bar("TPC-B", each), || server.kill())?.divided_by(run.slower);
+    let measured = drive(&mut clients, each, 1, &bar("TPC-B", each), kill)?.divided_by(run.slower);
     let counters = mount.counters()?.since(&before);
     let consistent = tpcb::is_consistent(&mut server.connect("postgres")?)?;
     drop(clients);

@@ -1,6 +1,7 @@
 //! What experiments with a server start from: the image of a drive after long use, and a server on copies of it.
 
-use std::fs;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use tantalum::{Device, FlashProfile, LinkProfile, Profile, UNIT_BYTES};
@@ -13,6 +14,9 @@ use crate::servers::{MariaDb, MariaDbOptions, Mount, MountOptions, copy_tree};
 
 /// The page cache of the volume while it is aged.
 const CACHE_BYTES: u64 = 16 << 20;
+
+/// Bytes of an image that are copied between two looks at the wish to stop.
+const PIECE_BYTES: u64 = 64 << 20;
 
 /// SHARE's drive at scale 1.
 const CAPACITY_BYTES: u64 = 4 << 30;
@@ -134,6 +138,13 @@ impl MountedMariaDb {
         Ok(MountedMariaDb { server, mount, log_mount })
     }
 
+    /// Ends the server at once, and what waits for its drives.
+    pub(super) fn kill(&self) {
+        self.server.kill();
+        self.mount.abort();
+        self.log_mount.iter().for_each(Mount::abort);
+    }
+
     /// Ends it. Nobody will look at the data again, so the server is not given the time to write them all.
     pub(super) fn end(self) -> Result<(), LabError> {
         drop(self.server);
@@ -146,6 +157,17 @@ fn unmount_all((mount, log_mount): (Mount, Option<Mount>)) -> Result<(), LabErro
     log_mount.map_or(Ok(()), |mount| Ok(mount.unmount()?))
 }
 
+/// Copies a file piece by piece, and stops in between if the experiment should.
+fn copy_image(run: &Run<'_>, from: &Path, to: &Path) -> io::Result<Result<(), LabError>> {
+    let (source, mut target) = (File::open(from)?, File::create(to)?);
+    while io::copy(&mut (&source).take(PIECE_BYTES), &mut target)? > 0 {
+        if let Err(interrupted) = run.monitor.check() {
+            return Ok(Err(interrupted));
+        }
+    }
+    Ok(Ok(()))
+}
+
 /// A copy of the aged drive.
 struct Drive {
     image: PathBuf,
@@ -156,7 +178,7 @@ impl Drive {
     fn copy(run: &Run<'_>, from: Start<'_>, name: &str) -> Result<Drive, LabError> {
         run.monitor.check()?;
         let image = from.folder.join(format!("{name}.img"));
-        fs::copy(from.aged, &image).map_err(LabError::file(&image))?;
+        copy_image(run, from.aged, &image).map_err(LabError::file(&image))??;
         Ok(Drive { image, folder: from.folder.join(name) })
     }
 

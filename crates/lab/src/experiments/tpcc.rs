@@ -115,7 +115,8 @@ fn load_database(run: &Run<'_>, folder: &PlainFolder, page_bytes: u32) -> Result
     MariaDb::install(&data, &options)?;
     let server = MariaDb::start(&data, folder.folder(), &options)?;
     load(&mut server.connect(None)?, tables(run), run.seed, run.monitor)?;
-    server.stop();
+    server.stop_while(|| run.monitor.check().is_ok());
+    run.monitor.check()?;
     Ok(())
 }
 
@@ -143,9 +144,9 @@ fn measure(run: &Run<'_>, folder: &PlainFolder, aged: &Path, page_bytes: u32) ->
     let each = run.scaled(OPERATIONS_EACH, LEAST_OPERATIONS_EACH);
     let warm_up = (each as f64 * WARM_UP) as u64;
     let bar = |label, each| run.monitor.bar(label, CLIENTS * each);
-    drive(&mut clients, warm_up, KINDS, &bar("warming up", warm_up), || server.kill())?;
+    drive(&mut clients, warm_up, KINDS, &bar("warming up", warm_up), || mounted.kill())?;
     let measured =
-        drive(&mut clients, each, KINDS, &bar("TPC-C", each), || server.kill())?.divided_by(run.slower);
+        drive(&mut clients, each, KINDS, &bar("TPC-C", each), || mounted.kill())?.divided_by(run.slower);
     drop(clients);
     let consistent = is_consistent(&mut server.connect(Some(DATABASE))?)?;
     mounted.end()?;

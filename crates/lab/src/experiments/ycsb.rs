@@ -45,7 +45,8 @@ pub(super) fn run(run: &Run<'_>) -> Result<Outcome, LabError> {
     MariaDb::install(&loaded, &LOADING)?;
     let server = MariaDb::start(&loaded, folder.folder(), &LOADING)?;
     load(&mut server.connect(None)?, records, run.seed, run.monitor)?;
-    server.stop();
+    server.stop_while(|| run.monitor.check().is_ok());
+    run.monitor.check()?;
     let mut rows = Vec::new();
     let cases = run.monitor.bar("cases", LINES.len() as u64);
     for (name, remap_duplicates) in LINES {
@@ -55,7 +56,7 @@ pub(super) fn run(run: &Run<'_>) -> Result<Outcome, LabError> {
         let buffer_bytes = run.scaled(BUFFER_BYTES, 0);
         let options = MariaDbOptions { buffer_bytes, doublewrite: true, durable: true, ..LOADING };
         let mounted = MountedMariaDb::start(run, from, options)?;
-        let ours = throughput(run, &mounted.server, records)?;
+        let ours = throughput(run, &mounted, records)?;
         mounted.end()?;
         cases.advance(1)?;
         rows.push(Row { name: name.to_owned(), ours, paper: None });
@@ -78,19 +79,19 @@ pub(super) fn run(run: &Run<'_>) -> Result<Outcome, LabError> {
     Ok(outcome)
 }
 
-fn throughput(run: &Run<'_>, server: &MariaDb, loaded: u64) -> Result<Vec<f64>, LabError> {
+fn throughput(run: &Run<'_>, mounted: &MountedMariaDb, loaded: u64) -> Result<Vec<f64>, LabError> {
     let (records, each) = (Arc::new(AtomicU64::new(loaded)), run.scaled(OPERATIONS_EACH, 10));
     let mut rates = Vec::new();
     for workload in Workload::ALL {
         let mut clients: Vec<Box<dyn Client>> = Vec::new();
         for number in 0..CLIENTS {
             let seed = run.seed.wrapping_mul(1_000_003).wrapping_add(number);
-            let connection = server.connect(Some(DATABASE))?;
+            let connection = mounted.server.connect(Some(DATABASE))?;
             clients.push(Box::new(YcsbClient::new(connection, workload, loaded, Arc::clone(&records), seed)));
         }
         let bar = run.monitor.bar(format!("YCSB {}", workload.name()), CLIENTS * each);
         rates.push(
-            drive(&mut clients, each, NAMES.len(), &bar, || server.kill())?
+            drive(&mut clients, each, NAMES.len(), &bar, || mounted.kill())?
                 .divided_by(run.slower)
                 .per_second(),
         );

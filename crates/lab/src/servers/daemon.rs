@@ -79,10 +79,15 @@ impl Daemon {
 
     /// Asks it to stop by that signal and waits; after a while it is killed.
     pub(super) fn stop(&mut self, signal: Signal, within: Option<Duration>) {
+        self.stop_while(signal, within, || true);
+    }
+
+    /// The same; it is also killed as soon as nobody wants it to stop properly any more.
+    pub(super) fn stop_while(&mut self, signal: Signal, within: Option<Duration>, wanted: impl Fn() -> bool) {
         self.send(signal);
         let start = Instant::now();
         while self.ended().is_none() {
-            if start.elapsed() > within.unwrap_or(STOPS_WITHIN) {
+            if start.elapsed() > within.unwrap_or(STOPS_WITHIN) || !wanted() {
                 self.send(Signal::SIGKILL);
                 let _ = self.child.wait();
                 return;

@@ -64,6 +64,13 @@ impl Mount {
         report["has_power"].as_bool().ok_or(ServerError::Counters { field: "has_power" })
     }
 
+    /// Fails all requests that wait for the drive, now and from now on: not even a killed program ends before they are
+    /// answered. Only root may; for others they take as long as the drive does.
+    pub fn abort(&self) {
+        // The folder is in use, so it stays mounted; FUSE takes the attempt as the wish to give up.
+        let _ = umount2(&self.folder, MntFlags::MNT_FORCE);
+    }
+
     /// Unmounts and waits until the image is closed.
     pub fn unmount(self) -> Result<(), ServerError> {
         let unmounted = self.try_unmount();
