@@ -7,7 +7,7 @@ use tantalum_lab::crash::device::{CutPoint, Skip, Weights};
 use tantalum_lab::{Pattern, Synchronous, bench};
 use tantalum_sqlite::Mode;
 
-use crate::crash_device::{CacheChoice, CutCount, PlpChoice};
+use crate::crash_device::{CacheChoice, CutCount, PlpChoice, RecordLogs};
 use crate::crash_sqlite::CrashSqliteOptions;
 use crate::cut::CutOptions;
 use crate::drive::ProfileOptions;
@@ -245,6 +245,10 @@ pub struct CrashDeviceOptions {
     /// Bytes of a flash page: 4096, 8192 or 16384 [default: the seed chooses]
     #[arg(long, value_name = "N")]
     pub page_bytes: Option<u32>,
+
+    /// Whether key-value namespaces share the drive's log, or some have logs of their own [default: the seed chooses]
+    #[arg(long, value_enum)]
+    pub record_logs: Option<RecordLogs>,
 
     /// Commands before the first cut, with --cuts all
     #[arg(long, value_name = "N", default_value_t = 1000)]

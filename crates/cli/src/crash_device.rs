@@ -55,6 +55,15 @@ pub enum CacheChoice {
     All,
 }
 
+/// `--record-logs`.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RecordLogs {
+    /// The drive's
+    Shared,
+    /// One log of its own, and one on each die
+    Own,
+}
+
 /// Seeds that are run if none are named.
 const DEFAULT_SEEDS: u64 = 4;
 
@@ -112,5 +121,6 @@ fn drives(options: &CrashDeviceOptions) -> DriveChoice {
         CacheChoice::Off => Some(CacheMode::Off),
         CacheChoice::All => None,
     };
-    DriveChoice { plp, cache, page_bytes: options.page_bytes }
+    let own_logs = options.record_logs.map(|logs| logs == RecordLogs::Own);
+    DriveChoice { plp, cache, page_bytes: options.page_bytes, own_logs }
 }

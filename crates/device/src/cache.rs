@@ -54,6 +54,11 @@ impl Cache {
         }
     }
 
+    /// From now on it holds as many units; what is in it stays.
+    pub fn set_capacity(&mut self, capacity: usize) {
+        self.capacity = capacity;
+    }
+
     /// Units waiting.
     pub fn len(&self) -> usize {
         self.index.len()

@@ -51,6 +51,7 @@ impl Device {
         self.ftl_mut()?.check_attributes(&attributes)?;
         self.maintain(at_ns)?;
         let namespace = self.ftl_mut()?.create_namespace(attributes, at_ns)?;
+        self.fit_cache();
         Ok((namespace, self.make_durable(at_ns)?))
     }
 
@@ -61,6 +62,7 @@ impl Device {
     ) -> Result<Nanoseconds, Status> {
         self.maintain(at_ns)?;
         self.ftl_mut()?.delete_namespace(namespace, at_ns)?;
+        self.fit_cache();
         self.make_durable(at_ns)
     }
 

@@ -103,6 +103,13 @@ impl Device {
         self.recovery = report;
         self.settled_read_only = ftl.is_read_only();
         self.power = Power::On(Box::new(ftl));
+        self.fit_cache();
+    }
+
+    /// What a capacitor can dump is shared by the cache and by the records that wait for namespaces' own logs.
+    pub(crate) fn fit_cache(&mut self) {
+        let waiting = self.ftl().map_or(0, Ftl::waiting_log_units);
+        self.cache.set_capacity(self.profile.cache_units() - waiting as usize);
     }
 
     /// Shuts down cleanly: flushes, takes a checkpoint, closes the image.

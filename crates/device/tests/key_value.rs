@@ -56,7 +56,12 @@ impl Host {
     }
 
     fn create(&mut self) -> NamespaceId {
-        let attributes = NamespaceAttributes::default();
+        self.create_with(0)
+    }
+
+    /// A namespace with so many logs of its own.
+    fn create_with(&mut self, logs: u32) -> NamespaceId {
+        let attributes = NamespaceAttributes { logs, ..NamespaceAttributes::default() };
         self.submit(Command::CreateNamespace { attributes }).unwrap().namespace.unwrap()
     }
 
@@ -155,7 +160,9 @@ fn random_work_survives_cuts_and_shutdowns() {
         println!("seed {seed}");
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         let mut host = Host::new(&small([Plp::None, Plp::Capacitor][seed as usize % 2]));
-        let mut namespaces = vec![host.create(), host.create()];
+        // the drive's log, then namespaces with logs of their own as well, then these alone
+        let logs: &[u32] = [&[0, 0][..], &[0, 1, 2], &[2, 1]][seed as usize / 2 % 3];
+        let mut namespaces: Vec<NamespaceId> = logs.iter().map(|logs| host.create_with(*logs)).collect();
         let mut model = Model::new();
         for round in 0..12 {
             for _ in 0..rng.random_range(1..200) {
@@ -177,13 +184,43 @@ fn random_work_survives_cuts_and_shutdowns() {
                 let gone = namespaces.remove(0);
                 host.submit(Command::DeleteNamespace { namespace: gone }).unwrap();
                 model.retain(|(of, _), _| *of != gone);
-                namespaces.push(host.create());
+                namespaces.push(host.create_with(logs[round as usize % logs.len()]));
                 assert_eq!(host.get(gone, key(1)), Err(Status::NoSuchNamespace { namespace: gone }));
             }
         }
         let smart = host.device.smart();
         assert!(smart.flash_units.key_value_copyback > 0 && smart.collections > 0, "{smart:?}");
     }
+}
+
+/// Hazard 12: records that wait for many namespaces' own logs, and a cache that is full. The drive panics if its capacitor
+/// is to save more than it can.
+#[test]
+fn records_that_wait_for_many_logs_leave_the_cache_less() {
+    let mut profile = small(Plp::Capacitor);
+    profile.over_provisioning_percent = 300.0;
+    profile.cache.bytes = 160 * UNIT_BYTES as u64;
+    profile.power.dump_bytes = 160 * UNIT_BYTES as u64;
+    let mut host = Host::new(&profile);
+    let namespaces: Vec<NamespaceId> = (0..24).map(|_| host.create_with(1)).collect();
+    for number in 0..2 {
+        for namespace in &namespaces {
+            host.put(*namespace, key(number), &[number as u8; 3000]).unwrap();
+        }
+    }
+    let programmed = host.device.smart().flash_units.key_value;
+    assert_eq!(programmed, 0, "they wait");
+    for lpn in 0..400 {
+        host.submit(Command::Write { lpn: Lpn(lpn), data: &[1; UNIT_BYTES], fua: false }).unwrap();
+    }
+    host.cut(1);
+    assert!(host.device.recovery().units_restored >= 48, "{:?}", host.device.recovery());
+    for number in 0..2 {
+        for namespace in &namespaces {
+            assert_eq!(host.get(*namespace, key(number)), Ok(vec![number as u8; 3000]));
+        }
+    }
+    host.device.audit();
 }
 
 /// A drive with a capacitor whose process ends without a word: what waits for a full page is in the image's mirror.
@@ -194,7 +231,7 @@ fn records_survive_a_killed_process() {
     let device = Device::create(&path, &small(Plp::Capacitor)).unwrap();
     let mut host = Host { device, now_ns: 0 };
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(5);
-    let namespaces = [host.create(), host.create()];
+    let namespaces = [host.create(), host.create_with(1), host.create_with(2)];
     let mut model = Model::new();
     let mut restored = 0;
     for _ in 0..40 {
@@ -206,6 +243,8 @@ fn records_survive_a_killed_process() {
         restored += device.recovery().units_restored;
         host = Host { now_ns: device.time_ns(), device };
         compare(&mut host, &model, &namespaces);
+        let logs: Vec<u32> = host.device.namespaces().iter().map(|info| info.attributes.logs).collect();
+        assert_eq!(logs, [0, 1, 2]);
     }
     assert!(restored > 0, "nothing waited");
 }
@@ -270,17 +309,24 @@ fn what_cannot_be_done_is_refused_and_changes_nothing() {
         let attributes = NamespaceAttributes { load_factor_percent, ..NamespaceAttributes::default() };
         assert!(matches!(host.submit(Command::CreateNamespace { attributes }), Err(Status::InvalidField(_))));
     }
+    let dies = profile("tlc-nvme", 16 << 20).geometry().unwrap().dies();
+    let attributes = NamespaceAttributes { logs: dies + 1, ..NamespaceAttributes::default() };
+    assert!(matches!(host.submit(Command::CreateNamespace { attributes }), Err(Status::InvalidField(_))));
     let attributes = NamespaceAttributes { expected_records: u64::MAX, ..NamespaceAttributes::default() };
     assert!(matches!(host.submit(Command::CreateNamespace { attributes }), Err(Status::OverLimit { .. })));
     assert_eq!(host.list_all(namespace), [key(1)]);
 }
 
-/// Hazard 11: a drive that is full of records refuses more, and still reads, deletes and recovers.
+/// Hazard 11: a drive that is full of records refuses more, and still reads, deletes and recovers. So does one whose
+/// namespace has one log, on a die that is full long before.
 #[test]
 fn a_drive_full_of_records_still_deletes_and_recovers() {
-    for bytes in [10, 500, 2100, 5000] {
-        let mut host = Host::new(&profile("tlc-nvme", 16 << 20));
-        let namespace = host.create();
+    let usual = profile("tlc-nvme", 16 << 20);
+    let room = Profile { over_provisioning_percent: 200.0, ..usual.clone() };
+    let shared = [10, 500, 2100, 5000].map(|bytes| (bytes, 0));
+    for (bytes, logs) in shared.into_iter().chain([(500, 1), (2100, 1), (5000, 2)]) {
+        let mut host = Host::new(if logs == 0 { &usual } else { &room });
+        let namespace = host.create_with(logs);
         let value = vec![5; bytes];
         let mut count = 0;
         let full = loop {

@@ -229,7 +229,7 @@ impl Ftl {
 
     fn audit_blocks(&self, audit: &mut Audit) {
         audit.blocks = self.geometry.blocks().into();
-        let open: BTreeSet<BlockId> = self.host.blocks().chain(self.collect.blocks()).collect();
+        let open: BTreeSet<BlockId> = self.streams.blocks().collect();
         for block in (0..self.geometry.blocks()).map(BlockId) {
             let block_use = self.blocks.block_use(block);
             let holds_data = matches!(block_use, BlockUse::Open | BlockUse::Closed | BlockUse::Bad);

@@ -5,7 +5,7 @@
 //! A checkpoint counts only if all its pages are there. The one before it, and the journal that it covers, are
 //! free only after it; by the erase rule they are erased after it finished programming (hazard 10).
 
-use tantalum_nand::{BlockId, NandError, Nanoseconds, PageId, Ppn, UNIT_BYTES};
+use tantalum_nand::{BlockId, Geometry, NandError, Nanoseconds, PageId, Ppn, UNIT_BYTES};
 
 use crate::blocks::BlockUse;
 use crate::canary::{self, Guard};
@@ -132,8 +132,9 @@ impl Contents {
         out
     }
 
-    /// Whether a drive of so many logical pages and places can have written it.
-    pub fn is_possible(&self, logical_units: u32, places: u32) -> bool {
+    /// Whether a drive of so many logical pages and this shape can have written it.
+    pub fn is_possible(&self, logical_units: u32, geometry: &Geometry) -> bool {
+        let places = geometry.units();
         let lpn = |lpn: &Lpn| lpn.0 < logical_units;
         let chunk = |(number, entries): &(u32, Vec<u32>)| {
             let end = u64::from(*number) * CHUNK_ENTRIES as u64 + entries.len() as u64;
@@ -143,7 +144,7 @@ impl Contents {
             lpn(log_lpn) && living.hint.is_possible(logical_units) && ppn.0 < places
         };
         self.seq < SEQ_LIMIT
-            && namespaces_are_possible(&self.namespaces, self.last_namespace, logical_units, places)
+            && namespaces_are_possible(&self.namespaces, self.last_namespace, logical_units, geometry)
             && self.versions.iter().all(|(owner, version)| lpn(owner) && *version < SEQ_LIMIT)
             && self.runs.iter().all(|(_, _, last)| *last < u32::MAX)
             && self.hints.iter().all(hint)
@@ -390,7 +391,7 @@ impl Ftl {
             seq: self.seq,
             last_unmap: self.last_unmap,
             counters: self.counters,
-            open_blocks: self.host.blocks().chain(self.collect.blocks()).collect(),
+            open_blocks: self.streams.blocks().collect(),
             versions,
             hints,
             runs: self.logs.runs(),

@@ -2,12 +2,13 @@
 //!
 //! A copyback keeps the versions of a unit and takes a new step (hazard 6). It lists all owners the unit has;
 //! those that do not fit into the spare area go into the journal (hazard 5). Moved units fill whole pages, across
-//! victims; a victim is free only when all its units are programmed elsewhere.
+//! victims; a victim is free only when all its units are programmed elsewhere. Records of a namespace with logs of its own
+//! are packed apart from others, and go to these logs where there is room for them.
 
 use std::collections::VecDeque;
 
 use tantalum_nand::{
-    BlockId, MAX_UNITS_PER_PAGE, Nand, Nanoseconds, PageId, Ppn, Source, UNIT_BYTES, UnitSpare,
+    BlockId, MAX_UNITS_PER_PAGE, Nand, Nanoseconds, PageId, PlaneId, Ppn, Source, UNIT_BYTES, UnitSpare,
 };
 
 use crate::blocks::BlockUse;
@@ -49,13 +50,17 @@ enum Moving {
 
 /// Victims being emptied together, so that moved units fill whole pages.
 struct Collection {
+    /// For the collection stream.
     moving: MovingPage,
+    /// For the logs of namespaces that have their own.
+    moving_to_logs: Vec<MovingPage>,
     packing: Packing,
     victims: Vec<BlockId>,
 }
 
 /// A page of units on their way.
 struct MovingPage {
+    target: Target,
     /// What goes there, but for the plain units that came last: a page of nothing else does without.
     page: PageImage,
     units: Vec<(Ppn, Moving)>,
@@ -67,6 +72,18 @@ struct MovingPage {
 }
 
 impl MovingPage {
+    fn new(target: Target, earliest_ns: Nanoseconds) -> MovingPage {
+        MovingPage {
+            target,
+            page: PageImage::new(),
+            units: Vec::with_capacity(4),
+            records: VecDeque::new(),
+            earliest_ns,
+            step: Seq(0),
+            names_recorded_owners: false,
+        }
+    }
+
     /// Puts the plain units that came last into the page image.
     fn place_plain(&mut self, nand: &Nand) -> Result<(), FtlError> {
         let head = spare::head(self.step);
@@ -91,6 +108,21 @@ impl MovingPage {
     }
 }
 
+impl Collection {
+    /// The page that takes units of a stream.
+    fn page_for(&mut self, target: Target, earliest_ns: Nanoseconds) -> &mut MovingPage {
+        if target == Target::Collect {
+            return &mut self.moving;
+        }
+        let index = self.moving_to_logs.iter().position(|moving| moving.target == target);
+        let index = index.unwrap_or_else(|| {
+            self.moving_to_logs.push(MovingPage::new(target, earliest_ns));
+            self.moving_to_logs.len() - 1
+        });
+        &mut self.moving_to_logs[index]
+    }
+}
+
 impl Ftl {
     /// Collects until there is space beyond the reserve.
     pub(crate) fn collect_garbage(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
@@ -112,6 +144,33 @@ impl Ftl {
         let Some(victim) = self.choose_victim() else { return Ok(false) };
         self.collect_block(victim, at_ns)?;
         Ok(true)
+    }
+
+    /// Collects on the planes on which a namespace's logs have no open block and find no free one.
+    pub(crate) fn collect_for_logs(&mut self, target: Target, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        let is_full = |plane: &PlaneId| self.blocks.free_in(*plane) == 0;
+        let full: Vec<PlaneId> = self.streams.of(target).unopened().filter(is_full).collect();
+        if full.is_empty() {
+            return Ok(());
+        }
+        let mut collection = self.new_collection(at_ns);
+        for plane in full {
+            if let Some(victim) = self.choose_victim_on(plane) {
+                self.collect_into(&mut collection, victim, at_ns)?;
+            }
+        }
+        self.finish_collection(collection, at_ns)
+    }
+
+    /// The block of a plane with the fewest valid units, if at least half of it is freed. With more to move the log is
+    /// better off on other planes.
+    fn choose_victim_on(&self, plane: PlaneId) -> Option<BlockId> {
+        let (first, valid) = (plane.0 * self.geometry.blocks_per_plane, self.map.valid_counts());
+        let closed = (first..first + self.geometry.blocks_per_plane)
+            .map(BlockId)
+            .filter(|block| valid.is_candidate(*block));
+        let victim = closed.min_by_key(|block| valid.get(*block))?;
+        (valid.get(victim) <= self.geometry.units_per_block() / 2).then_some(victim)
     }
 
     fn choose_victim(&mut self) -> Option<BlockId> {
@@ -159,7 +218,7 @@ impl Ftl {
         let last = collection.packing.take_open();
         let programmed = self
             .move_packed(last, &mut collection, at_ns)
-            .and_then(|()| self.program_moving(&mut collection, at_ns));
+            .and_then(|()| self.program_all_moving(&mut collection, at_ns));
         self.release_victims(&mut collection);
         programmed
     }
@@ -200,15 +259,12 @@ impl Ftl {
     fn new_collection(&mut self, at_ns: Nanoseconds) -> Collection {
         // members of an atomic batch lose their mark when moved: the whole batch must be on flash before
         let earliest_ns = at_ns.max(self.batches_done_ns);
-        let moving = MovingPage {
-            page: PageImage::new(),
-            units: Vec::with_capacity(4),
-            records: VecDeque::new(),
-            earliest_ns,
-            step: Seq(0),
-            names_recorded_owners: false,
-        };
-        Collection { moving, packing: Packing::default(), victims: Vec::new() }
+        Collection {
+            moving: MovingPage::new(Target::Collect, earliest_ns),
+            moving_to_logs: Vec::new(),
+            packing: Packing::default(),
+            victims: Vec::new(),
+        }
     }
 
     /// Lists the units of a victim that are in use and can be read.
@@ -253,7 +309,7 @@ impl Ftl {
                 self.take_along(unit, &mut collection.moving, at_ns)?;
             }
             if collection.moving.units.len() == units_per_page as usize {
-                self.program_moving(collection, at_ns)?;
+                self.program_moving(collection, Target::Collect, at_ns)?;
             }
         }
         Ok(())
@@ -309,10 +365,12 @@ impl Ftl {
         at_ns: Nanoseconds,
     ) -> Result<(), FtlError> {
         for packed in units {
-            if collection.moving.units.len() == self.geometry.units_per_page() as usize {
-                self.program_moving(collection, at_ns)?;
+            let earliest_ns = at_ns.max(self.batches_done_ns);
+            let full = self.geometry.units_per_page() as usize;
+            if collection.page_for(packed.target, earliest_ns).units.len() == full {
+                self.program_moving(collection, packed.target, at_ns)?;
             }
-            let moving = &mut collection.moving;
+            let moving = collection.page_for(packed.target, earliest_ns);
             if moving.units.is_empty() {
                 moving.step = self.next_seq();
             }
@@ -385,21 +443,39 @@ impl Ftl {
         }
     }
 
-    /// Programs the units on their way and moves their owners.
-    fn program_moving(&mut self, collection: &mut Collection, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        if collection.moving.units.is_empty() {
+    /// Programs all units on their way.
+    fn program_all_moving(
+        &mut self,
+        collection: &mut Collection,
+        at_ns: Nanoseconds,
+    ) -> Result<(), FtlError> {
+        self.program_moving(collection, Target::Collect, at_ns)?;
+        for index in 0..collection.moving_to_logs.len() {
+            self.program_moving(collection, collection.moving_to_logs[index].target, at_ns)?;
+        }
+        Ok(())
+    }
+
+    /// Programs the units on their way to a stream and moves their owners.
+    fn program_moving(
+        &mut self,
+        collection: &mut Collection,
+        target: Target,
+        at_ns: Nanoseconds,
+    ) -> Result<(), FtlError> {
+        let moving = collection.page_for(target, at_ns);
+        if moving.units.is_empty() {
             return Ok(());
         }
         // The copy asserts owners by itself. If one of them is recorded in a step that is not durable yet, the copy
         // would make that owner durable without the rest of its step.
-        if collection.moving.names_recorded_owners
+        if moving.names_recorded_owners
             && !self.journal.buffer.is_empty()
             && !canary::out(Guard::CopyBeforeJournal)
         {
             let recorded_ns = self.flush_journal(at_ns)?;
-            collection.moving.earliest_ns = collection.moving.earliest_ns.max(recorded_ns);
+            moving.earliest_ns = moving.earliest_ns.max(recorded_ns);
         }
-        let moving = &mut collection.moving;
         let programmed = self.program_moving_page(moving);
         match &programmed {
             Err(FtlError::Nand(error)) => self.release_page(&moving.page, error),
@@ -450,12 +526,12 @@ impl Ftl {
         if moving.page.used == 0 && moving.units.len() == units {
             let mut from = [Ppn(0); MAX_UNITS_PER_PAGE];
             from.iter_mut().zip(&moving.units).for_each(|(from, unit)| *from = unit.0);
-            return self.program_with(Target::Collect, step, false, earliest_ns, |nand, place| {
+            return self.program_with(moving.target, step, false, earliest_ns, |nand, place| {
                 nand.program_moved(place, &from[..units], spare::head(step), earliest_ns)
             });
         }
         moving.place_plain(&self.nand)?;
-        self.program(Target::Collect, &moving.page, step, earliest_ns)
+        self.program(moving.target, &moving.page, step, earliest_ns)
     }
 
     fn move_owners(

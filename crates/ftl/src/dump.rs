@@ -65,10 +65,12 @@ impl Ftl {
         for unit in cached {
             dump.push(&mut self.nand, unit.slot, unit.spare(step), cut_ns)?;
         }
-        let records = self.stage_waiting(step)?;
-        for (source, spare) in records.sources.iter().zip(records.spares) {
-            if let Source::Staged(slot) = *source {
-                dump.push(&mut self.nand, slot, spare, cut_ns)?;
+        for target in self.waiting_targets() {
+            let records = self.stage_waiting(target, step)?;
+            for (source, spare) in records.sources.iter().zip(records.spares) {
+                if let Source::Staged(slot) = *source {
+                    dump.push(&mut self.nand, slot, spare, cut_ns)?;
+                }
             }
         }
         dump.end_page(&mut self.nand, cut_ns)?;

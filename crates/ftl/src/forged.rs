@@ -234,7 +234,7 @@ fn forged_checkpoints_are_an_error_or_a_drive() {
 #[test]
 fn a_checkpoint_that_no_drive_can_have_written_is_known() {
     let sound = Contents { logical_units: 128, chunks: vec![(0, vec![1, 0, 512])], ..Contents::default() };
-    let is_possible = |contents: &Contents| contents.is_possible(128, GEOMETRY.units());
+    let is_possible = |contents: &Contents| contents.is_possible(128, &GEOMETRY);
     assert!(is_possible(&sound));
     for entries in [vec![513], vec![u32::MAX], vec![0; 129]] {
         assert!(!is_possible(&Contents { chunks: vec![(0, entries)], ..sound.clone() }));

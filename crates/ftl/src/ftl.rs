@@ -19,7 +19,7 @@ use crate::logs::{HintError, Logs};
 use crate::map::Map;
 use crate::protected::Protected;
 use crate::spare::{self, Mark, Spare};
-use crate::stream::Stream;
+use crate::stream::Streams;
 use crate::transactions::{Transactions, TxPage};
 use crate::types::{Generation, Hint, Lpn, Metadata, Seq, TxId};
 
@@ -134,8 +134,7 @@ pub struct Ftl {
     pub(crate) layout: Layout,
     pub(crate) map: Map,
     pub(crate) blocks: Blocks,
-    pub(crate) host: Stream,
-    pub(crate) collect: Stream,
+    pub(crate) streams: Streams,
     pub(crate) journal: Journal,
     pub(crate) in_flight_records: InFlightRecords,
     /// The image's copy of what a capacitor protects, if a file is to outlive the process.
@@ -271,8 +270,7 @@ impl Ftl {
             layout: self.layout,
             map: self.map.clone(),
             blocks: self.blocks.clone(),
-            host: self.host.clone(),
-            collect: self.collect.clone(),
+            streams: self.streams.clone(),
             journal: self.journal.clone(),
             in_flight_records: self.in_flight_records.clone(),
             protected: self.protected.clone(),

@@ -4,7 +4,7 @@
 //! together is there together or not at all. A record's step is when it was made: garbage collection may have
 //! moved the unit before the page is programmed, and its copy must win (hazard 6).
 
-use tantalum_nand::{BlockId, Nanoseconds, Ppn, UNIT_BYTES};
+use tantalum_nand::{BlockId, Geometry, Nanoseconds, Ppn, UNIT_BYTES};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -154,8 +154,9 @@ impl Record {
         })
     }
 
-    /// Whether a drive of so many logical pages and places can have written it.
-    pub fn is_possible(&self, logical_units: u32, places: u32) -> bool {
+    /// Whether a drive of so many logical pages and this shape can have written it.
+    pub fn is_possible(&self, logical_units: u32, geometry: &Geometry) -> bool {
+        let places = geometry.units();
         let named = match *self {
             Record::Map { lpn, ppn, .. } | Record::MapInGroup { lpn, ppn, .. } => {
                 lpn.0 < logical_units && ppn.0 < places
@@ -164,7 +165,7 @@ impl Record {
             Record::LogWhole { last, .. } => last < u32::MAX,
             Record::BatchWhole { .. } | Record::GroupWhole { .. } => true,
             Record::NamespaceMade { namespace, attributes, .. } => {
-                namespace.0 > 0 && attributes.is_possible(logical_units)
+                namespace.0 > 0 && attributes.is_possible(logical_units, geometry)
             }
             Record::NamespaceDeleted { namespace, .. } => namespace.0 > 0,
         };

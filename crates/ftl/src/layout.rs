@@ -74,6 +74,9 @@ pub struct Layout {
     pub host_width: u32,
     /// Planes on which the collection stream keeps a block open.
     pub collect_width: u32,
+    /// Blocks that the logs of key-value namespaces may take beside: their open blocks, and one in reserve for each
+    /// namespace. Half of what is left then: the rest is for garbage to gather in.
+    pub log_blocks: u32,
     /// Owners beyond the first that all shared units may have together.
     pub extra_owners_limit: u32,
     /// Living hints there may be.
@@ -135,7 +138,8 @@ impl Layout {
         let slack = (logical_blocks / 50).max(2);
         let least = fixed + slack + 5;
         let spare = good_blocks.saturating_sub(logical_blocks);
-        let width = (spare.saturating_sub(fixed + slack + 3) / 4).clamp(1, geometry.planes());
+        let for_streams = spare.saturating_sub(fixed + slack + 3);
+        let width = (for_streams / 4).clamp(1, geometry.planes());
         let journal_blocks = (8 * checkpoint_blocks).min(spare / 12).max(JOURNAL_RESERVE_BLOCKS);
         Layout {
             least_blocks: logical_blocks + least,
@@ -145,6 +149,7 @@ impl Layout {
             dump_blocks,
             host_width: width,
             collect_width: width.div_ceil(2),
+            log_blocks: for_streams.saturating_sub(4 * width + journal_blocks) / 2,
             extra_owners_limit,
             hints_limit,
             transaction_units_limit: slack * units_per_block / 2,

@@ -29,7 +29,7 @@ use crate::map::{Map, Owner};
 use crate::protected::{Protected, dump_what_is_left};
 use crate::scan::{Found, Scan};
 use crate::share::spare_version;
-use crate::stream::Stream;
+use crate::stream::Streams;
 use crate::transactions::Transactions;
 use crate::types::{Generation, Seq};
 
@@ -134,8 +134,7 @@ impl Ftl {
         let good_blocks = geometry.blocks() - bad_blocks(&nand);
         Ftl {
             map: Map::new(&geometry, config.logical_units),
-            host: Stream::new(&geometry, layout.host_width),
-            collect: Stream::new(&geometry, layout.collect_width),
+            streams: Streams::new(&geometry, &layout),
             nand,
             geometry,
             config,
@@ -176,6 +175,7 @@ impl Ftl {
         self.map.rebuild(places, found.versions, |lpn, ppn| spare_version(nand, lpn, ppn))?;
         self.check_records_apart(&found.key_value)?;
         self.key_value = found.key_value.restore(&mut self.map);
+        self.plan_logs();
         for (block, block_use) in found.uses {
             if self.blocks.block_use(block) == BlockUse::Free {
                 self.blocks.take_block(self.geometry.plane_of(block), block, block_use);

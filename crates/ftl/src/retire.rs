@@ -5,8 +5,8 @@
 //! - A lost unit stays mapped to the place that cannot be read, and reads as an error until it is written or trimmed.
 //!   What its spare area asserted is lost too: when a loss is met, a checkpoint tells where the unit is, so that no
 //!   older copy comes back after a cut.
-//! - What cannot be laid out any more is read-only: with fewer good blocks than [`Layout::least_blocks`], the drive
-//!   takes no writes. That follows from the bad blocks alone, so it holds after every power cycle. So it is when the
+//! - What cannot be laid out any more is read-only: with fewer good blocks than [`Layout::least_blocks`], and two for each
+//!   namespace with logs of its own, the drive takes no writes. That follows from the bad blocks alone, so it holds after every power cycle. So it is when the
 //!   last free blocks fail while others hold data: the next checkpoint keeps that, and where there is no room for one,
 //!   every recovery finds again that there is none.
 
@@ -30,7 +30,13 @@ pub struct SpareBlocks {
 impl Ftl {
     /// Whether too few good blocks are left to take writes.
     pub fn is_read_only(&self) -> bool {
-        self.counters.exhausted || self.good_blocks < self.layout.least_blocks
+        self.counters.exhausted || self.good_blocks < self.least_blocks()
+    }
+
+    /// Good blocks without which the drive takes no writes: those that every drive needs, and an open block and one in
+    /// reserve for each namespace with logs of its own.
+    fn least_blocks(&self) -> u32 {
+        self.layout.least_blocks + 2 * self.streams.logs.len() as u32
     }
 
     /// There was no room for something. If no block is left to make any, and blocks are bad, it is not the host's data
@@ -44,8 +50,8 @@ impl Ftl {
     pub fn spare_good_blocks(&self) -> SpareBlocks {
         let available = if self.counters.exhausted { 0 } else { self.good_blocks };
         SpareBlocks {
-            available: available.saturating_sub(self.layout.least_blocks),
-            total: self.geometry.blocks().saturating_sub(self.layout.least_blocks),
+            available: available.saturating_sub(self.least_blocks()),
+            total: self.geometry.blocks().saturating_sub(self.least_blocks()),
         }
     }
 
@@ -58,8 +64,9 @@ impl Ftl {
         self.nand.retire(block)?;
         self.good_blocks -= 1;
         self.layout = Layout::with_good_blocks(&self.geometry, &self.config, self.good_blocks);
-        self.host.set_width(self.layout.host_width);
-        self.collect.set_width(self.layout.collect_width);
+        self.streams.host.set_width(self.layout.host_width);
+        self.streams.collect.set_width(self.layout.collect_width);
+        self.plan_logs();
         Ok(())
     }
 

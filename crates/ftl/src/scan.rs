@@ -158,7 +158,7 @@ impl Scan {
                 contents.logical_units, self.logical_units
             )));
         }
-        let possible = contents.is_possible(self.logical_units, self.nand.geometry().units());
+        let possible = contents.is_possible(self.logical_units, self.nand.geometry());
         possible.then_some(contents).ok_or_else(damaged)
     }
 
@@ -230,9 +230,9 @@ impl Scan {
             FtlError::Nand(NandError::Uncorrectable { .. }) => damaged(),
             error => error,
         })?;
-        let (units, places) = (self.logical_units, self.nand.geometry().units());
+        let (units, geometry) = (self.logical_units, self.nand.geometry());
         decode_page(&bytes)
-            .filter(|records| records.iter().all(|record| record.is_possible(units, places)))
+            .filter(|records| records.iter().all(|record| record.is_possible(units, geometry)))
             .ok_or_else(damaged)
     }
 

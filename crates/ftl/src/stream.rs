@@ -1,14 +1,22 @@
-//! A stream: a log with one open block for each of several planes.
+//! A stream: a log with one open block for each of several planes; and all streams of a drive.
 //!
 //! The next page goes to the first plane that is idle, in turn, or to the one of the next few that is idle first.
 
+use std::collections::BTreeMap;
+
 use tantalum_nand::{BlockId, Geometry, Nand, Nanoseconds, PageId, PlaneId};
+
+use crate::key_value::NamespaceId;
+use crate::layout::Layout;
+use crate::space::Target;
 
 /// The open blocks of a stream.
 #[derive(Clone, Debug)]
 pub struct Stream {
     /// In the order of their planes, at most one each.
     open: Vec<(PlaneId, BlockId)>,
+    /// The planes on which blocks are opened, in their order.
+    home: Vec<PlaneId>,
     planes: u32,
     width: u32,
     /// The plane whose turn it is.
@@ -18,7 +26,20 @@ pub struct Stream {
 impl Stream {
     /// A stream over all planes that keeps at most `width` blocks open.
     pub fn new(geometry: &Geometry, width: u32) -> Stream {
-        Stream { open: Vec::with_capacity(width as usize), planes: geometry.planes(), width, cursor: 0 }
+        let planes = geometry.planes();
+        Stream {
+            open: Vec::with_capacity(width as usize),
+            home: (0..planes).map(PlaneId).collect(),
+            planes,
+            width,
+            cursor: 0,
+        }
+    }
+
+    /// From now on blocks are opened on these planes, given in their order, and at most `width` of them; those that are
+    /// open stay so until they are full.
+    pub fn set_home(&mut self, home: Vec<PlaneId>, width: u32) {
+        (self.home, self.width) = (home, width);
     }
 
     /// From now on at most `width` blocks are opened; those that are open stay so until they are full.
@@ -46,8 +67,25 @@ impl Stream {
         self.open.binary_search_by_key(&plane, |(plane, _)| *plane)
     }
 
-    /// The plane on which to open the next block, among those with a free one.
+    /// Its planes without an open block.
+    pub fn unopened(&self) -> impl Iterator<Item = PlaneId> + '_ {
+        self.home.iter().copied().filter(|plane| self.position(*plane).is_err())
+    }
+
+    /// Of its planes with a free block, the one on which to open the next.
     pub fn plane_to_open(
+        &self,
+        nand: &Nand,
+        at_ns: Nanoseconds,
+        has_free: impl Fn(PlaneId) -> bool,
+    ) -> Option<PlaneId> {
+        let turn = self.home.partition_point(|plane| plane.0 < self.cursor);
+        let in_turn = self.home[turn..].iter().chain(&self.home[..turn]).copied();
+        first_idle(nand, at_ns, in_turn.filter(|plane| self.position(*plane).is_err() && has_free(*plane)))
+    }
+
+    /// The same of all planes of the drive.
+    pub fn plane_elsewhere(
         &self,
         nand: &Nand,
         at_ns: Nanoseconds,
@@ -82,6 +120,54 @@ impl Stream {
     pub fn close(&mut self, plane: PlaneId) -> Option<BlockId> {
         let position = self.position(plane).ok()?;
         Some(self.open.remove(position).1)
+    }
+}
+
+/// All streams of a drive.
+#[derive(Clone, Debug)]
+pub struct Streams {
+    /// What the host writes, and the records of the namespaces that have no logs of their own.
+    pub host: Stream,
+    /// What garbage collection moves.
+    pub collect: Stream,
+    /// The logs of each namespace that has its own: one stream, with a log on each of its dies.
+    pub logs: BTreeMap<NamespaceId, Stream>,
+}
+
+impl Streams {
+    /// Those that every drive has.
+    pub fn new(geometry: &Geometry, layout: &Layout) -> Streams {
+        Streams {
+            host: Stream::new(geometry, layout.host_width),
+            collect: Stream::new(geometry, layout.collect_width),
+            logs: BTreeMap::new(),
+        }
+    }
+
+    /// The stream that takes a page.
+    pub fn of(&self, target: Target) -> &Stream {
+        match target {
+            Target::Host => &self.host,
+            Target::Collect => &self.collect,
+            Target::Logs(namespace) | Target::LogCopies(namespace) => &self.logs[&namespace],
+        }
+    }
+
+    /// The same, to be changed.
+    pub fn of_mut(&mut self, target: Target) -> &mut Stream {
+        match target {
+            Target::Host => &mut self.host,
+            Target::Collect => &mut self.collect,
+            Target::Logs(namespace) | Target::LogCopies(namespace) => {
+                self.logs.get_mut(&namespace).expect("the namespace has logs of its own")
+            }
+        }
+    }
+
+    /// The open blocks of all.
+    pub fn blocks(&self) -> impl Iterator<Item = BlockId> + '_ {
+        let logs = self.logs.values().flat_map(Stream::blocks);
+        self.host.blocks().chain(self.collect.blocks()).chain(logs)
     }
 }
 

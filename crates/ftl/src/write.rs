@@ -39,11 +39,14 @@ impl Ftl {
         program: impl Fn(&mut Nand, PageId) -> Result<Nanoseconds, NandError>,
     ) -> Result<(PageId, Nanoseconds), FtlError> {
         loop {
-            match target {
-                Target::Host => self.ensure_host_block(earliest_ns)?,
-                Target::Collect => self.ensure_collect_block(earliest_ns)?,
-            }
-            let stream = if target == Target::Host { &mut self.host } else { &mut self.collect };
+            let target = match target {
+                Target::Collect | Target::LogCopies(_) => self.ensure_copy_block(target, earliest_ns)?,
+                Target::Host | Target::Logs(_) => {
+                    self.ensure_host_block(target, earliest_ns)?;
+                    target
+                }
+            };
+            let stream = self.streams.of_mut(target);
             let Some((plane, place)) = stream.next_page(&self.geometry, &self.nand, earliest_ns) else {
                 return Err(FtlError::CapacityExceeded);
             };
@@ -127,7 +130,7 @@ impl Ftl {
     pub fn write_batch(&mut self, units: &[HostUnit], at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
         let per_page = self.geometry.units_per_page() as usize;
         let pages = units.len().div_ceil(per_page);
-        if let Err(error) = self.ensure_space(pages as u32, at_ns) {
+        if let Err(error) = self.ensure_space(&[(Target::Host, pages as u32)], at_ns) {
             self.give_back(units, &error);
             return Err(error);
         }

@@ -23,7 +23,7 @@ struct Canary {
     seeds: u64,
 }
 
-const ANY: DriveChoice = DriveChoice { plp: None, cache: None, page_bytes: None };
+const ANY: DriveChoice = DriveChoice { plp: None, cache: None, page_bytes: None, own_logs: Some(false) };
 const UNPROTECTED: DriveChoice = DriveChoice { plp: Some(Plp::None), ..ANY };
 const PROTECTED: DriveChoice = DriveChoice { plp: Some(Plp::Capacitor), ..ANY };
 const WRITTEN_THROUGH: DriveChoice =
@@ -116,6 +116,7 @@ fn replayed(line: &str) -> Settings {
             "--at" => plan.cuts = Cuts::At(value.parse().expect("a cut")),
             "--cuts" => plan.cuts = if value == "all" { Cuts::All } else { Cuts::Random(number()) },
             "--page-bytes" => settings.drives.page_bytes = Some(number() as u32),
+            "--record-logs" => settings.drives.own_logs = Some(value == "own"),
             "--plp" if value == "none" => settings.drives.plp = Some(Plp::None),
             "--plp" => settings.drives.plp = Some(Plp::Capacitor),
             "--cache" => {

@@ -12,7 +12,7 @@ fn seeds(usual: u64) -> u64 {
 }
 
 fn drive(page_bytes: u32, cache: CacheMode, plp: Plp) -> DriveChoice {
-    DriveChoice { plp: Some(plp), cache: Some(cache), page_bytes: Some(page_bytes) }
+    DriveChoice { plp: Some(plp), cache: Some(cache), page_bytes: Some(page_bytes), own_logs: None }
 }
 
 fn random(drives: DriveChoice) -> Settings {

@@ -4,10 +4,9 @@
 //! Invariants:
 //! - The indexes name what is on flash; what waits is looked up first and takes its place when it is programmed (hazard 1).
 //! - A `put` that waits is in one unit, so it is dumped as a whole, by the capacitor or out of the image's mirror.
-//! - At most a page of units waits: the dump has room for as many beside its budget.
+//! - At most a page of units waits for each stream that takes records. For the drive's own the dump has room beside its
+//!   budget; the cache gives up as much for each namespace with logs of its own.
 //! - Versions of what waits are greater than the step of the last checkpoint, and units hold nothing older.
-
-use std::collections::VecDeque;
 
 use tantalum_nand::{Nanoseconds, Source};
 
@@ -27,7 +26,7 @@ use crate::types::{HashMap, Seq};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiting {
     pub header: Header,
-    /// Which unit: their numbers go on.
+    /// Which unit.
     unit: u64,
     chunk: u8,
     /// Whether the index has the key as well.
@@ -37,6 +36,10 @@ pub(crate) struct Waiting {
 /// A unit that is being filled.
 #[derive(Clone, Debug)]
 struct WaitingUnit {
+    /// Its number: they go on.
+    number: u64,
+    /// The stream whose records it holds.
+    target: Target,
     image: UnitImage,
     newest: Seq,
     /// What it holds; what was replaced since is not among `latest`.
@@ -46,9 +49,9 @@ struct WaitingUnit {
 /// All that waits.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Buffer {
-    units: VecDeque<WaitingUnit>,
-    /// The number of the first unit.
-    first: u64,
+    /// In the order of their numbers.
+    units: Vec<WaitingUnit>,
+    next: u64,
     latest: HashMap<(NamespaceId, Key), Waiting>,
     /// Units that were programmed since this was last asked, and when they are on flash.
     programmed: (u32, Nanoseconds),
@@ -62,9 +65,26 @@ impl Buffer {
 
     /// The value of a record that waits.
     pub fn value(&self, waiting: &Waiting) -> &[u8] {
-        let unit = &self.units[(waiting.unit - self.first) as usize];
+        let unit = self.unit(waiting.unit);
         let start = usize::from(waiting.chunk) * CHUNK_BYTES + HEADER_BYTES;
         &unit.image.bytes[start..start + usize::from(waiting.header.value_bytes)]
+    }
+
+    fn unit(&self, number: u64) -> &WaitingUnit {
+        self.units.iter().find(|unit| unit.number == number).expect("what waits is in a unit")
+    }
+
+    /// Begins a unit.
+    fn begin(&mut self, target: Target) -> &mut WaitingUnit {
+        self.units.push(WaitingUnit {
+            number: self.next,
+            target,
+            image: UnitImage::new(),
+            newest: Seq(0),
+            records: Vec::new(),
+        });
+        self.next += 1;
+        self.units.last_mut().expect("it was just pushed")
     }
 
     /// What waits for the keys of a namespace.
@@ -94,10 +114,6 @@ impl Buffer {
 }
 
 impl WaitingUnit {
-    fn new() -> WaitingUnit {
-        WaitingUnit { image: UnitImage::new(), newest: Seq(0), records: Vec::new() }
-    }
-
     fn spare(&self, step: Seq) -> Spare {
         let mut spare = spare(step, self.image.ends, None, false);
         spare.metadata[16..].copy_from_slice(&self.newest.0.to_le_bytes());
@@ -109,11 +125,11 @@ impl WaitingUnit {
         usize::from(self.image.used()) * CHUNK_BYTES
     }
 
-    fn push(&mut self, header: Header, value: &[u8], unit: u64, indexed: bool) -> Waiting {
+    fn push(&mut self, header: Header, value: &[u8], indexed: bool) -> Waiting {
         let (chunk, bytes) = self.image.push(header.chunks());
         header.write(value, bytes);
         self.newest = self.newest.max(header.version);
-        let waiting = Waiting { header, unit, chunk, indexed };
+        let waiting = Waiting { header, unit: self.number, chunk, indexed };
         self.records.push(waiting);
         waiting
     }
@@ -127,28 +143,29 @@ impl Ftl {
 
     /// Whether a `put` can wait: there is a capacitor, and it fits a unit.
     pub(super) fn can_wait(&self, plan: &Plan) -> bool {
-        self.has_capacitor() && plan.units == 1 && plan.pieces.iter().all(|piece| piece.segment == 0)
+        self.has_capacitor() && plan.targets.len() == 1 && plan.pieces.iter().all(|piece| piece.segment == 0)
     }
 
-    /// Puts records to those that wait. A full page of units is programmed before.
+    /// Puts records to those that wait for the same stream. A full page of its units is programmed before.
     pub(super) fn put_waiting(
         &mut self,
         records: &[KvRecord<'_>],
         plan: &Plan,
         at_ns: Nanoseconds,
     ) -> Result<(), FtlError> {
+        let target = plan.targets[0];
         let chunks = plan.pieces.iter().map(|piece| piece.chunks).sum();
-        if !self.key_value.buffer.units.back().is_some_and(|unit| unit.image.has_room(chunks)) {
-            if self.key_value.buffer.units.len() == self.geometry.units_per_page() as usize {
-                self.program_waiting(at_ns)?;
+        let of_target = || self.key_value.buffer.units.iter().filter(|unit| unit.target == target);
+        if !of_target().next_back().is_some_and(|unit| unit.image.has_room(chunks)) {
+            if of_target().count() == self.geometry.units_per_page() as usize {
+                self.program_waiting_for(target, at_ns)?;
             }
-            self.key_value.buffer.units.push_back(WaitingUnit::new());
+            self.key_value.buffer.begin(target);
         }
         let indexed = self.indexed(records, at_ns)?;
         let version = self.next_seq();
-        let buffer = &mut self.key_value.buffer;
-        let unit = buffer.first + buffer.units.len() as u64 - 1;
-        let last = buffer.units.back_mut().expect("there is one with room");
+        let Buffer { units, latest, .. } = &mut self.key_value.buffer;
+        let last = units.iter_mut().rev().find(|unit| unit.target == target).expect("there is one with room");
         let old_bytes = last.filled_bytes();
         for Piece { record, .. } in &plan.pieces {
             let KvRecord { namespace, key, value } = records[*record];
@@ -161,9 +178,10 @@ impl Ftl {
                 value_bytes: value.map_or(0, <[u8]>::len) as u16,
                 tombstone: value.is_none(),
             };
-            let waiting = last.push(header, value.unwrap_or(&[]), unit, indexed[*record]);
-            buffer.latest.insert((namespace, key), waiting);
+            let waiting = last.push(header, value.unwrap_or(&[]), indexed[*record]);
+            latest.insert((namespace, key), waiting);
         }
+        let unit = last.number;
         self.protect_waiting(unit, old_bytes)
     }
 
@@ -180,9 +198,11 @@ impl Ftl {
         records: &[KvRecord<'_>],
         at_ns: Nanoseconds,
     ) -> Result<(), FtlError> {
-        let buffer = &self.key_value.buffer;
-        if records.iter().any(|record| buffer.get(record.namespace, &record.key).is_some()) {
-            self.program_waiting(at_ns)?;
+        for record in records {
+            let buffer = &self.key_value.buffer;
+            if let Some(waiting) = buffer.get(record.namespace, &record.key) {
+                self.program_waiting_for(buffer.unit(waiting.unit).target, at_ns)?;
+            }
         }
         Ok(())
     }
@@ -190,8 +210,7 @@ impl Ftl {
     /// Keeps a unit in the image's mirror, if there is one, which has its first `old_bytes`.
     fn protect_waiting(&mut self, unit: u64, old_bytes: usize) -> Result<(), FtlError> {
         let Some(protected) = &mut self.protected else { return Ok(()) };
-        let buffer = &self.key_value.buffer;
-        let waiting = &buffer.units[(unit - buffer.first) as usize];
+        let waiting = self.key_value.buffer.unit(unit);
         let spare = waiting.spare(waiting.newest).encode();
         let new = old_bytes..waiting.filled_bytes();
         protected.records_wait(&mut self.nand, unit, spare, &waiting.image.bytes, new)
@@ -199,41 +218,68 @@ impl Ftl {
 
     /// Programs what waits, and lets the indexes name it.
     pub fn program_waiting(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
-        if self.key_value.buffer.units.is_empty() {
-            return Ok(at_ns);
+        let mut done_ns = at_ns;
+        while let Some(unit) = self.key_value.buffer.units.first() {
+            done_ns = done_ns.max(self.program_waiting_for(unit.target, at_ns)?);
         }
-        self.ensure_space(1, at_ns)?;
+        Ok(done_ns)
+    }
+
+    /// Programs what waits for a stream.
+    fn program_waiting_for(&mut self, target: Target, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
+        self.ensure_space(&[(target, 1)], at_ns)?;
         let step = self.next_seq();
-        let page = self.stage_waiting(step)?;
-        let programmed = self.program(Target::Host, &page, step, at_ns);
+        let page = self.stage_waiting(target, step)?;
+        let programmed = self.program(target, &page, step, at_ns);
         match &programmed {
             Err(FtlError::Nand(error)) => self.release_page(&page, error),
             Err(_) => self.give_up_page(&page),
             Ok(_) => {}
         }
         let (place, done_ns) = programmed?;
-        let units = std::mem::take(&mut self.key_value.buffer.units);
+        let of_target = |unit: &mut WaitingUnit| unit.target == target;
+        let units: Vec<WaitingUnit> = self.key_value.buffer.units.extract_if(.., of_target).collect();
         self.counters.programmed.key_value += units.len() as u64;
-        let first = self.key_value.buffer.first;
         for (index, unit) in units.iter().enumerate() {
             self.name_waiting(unit, self.geometry.unit(place, index as u32), at_ns)?;
         }
         let buffer = &mut self.key_value.buffer;
-        debug_assert!(buffer.latest.is_empty(), "something waits in no unit");
-        buffer.first += units.len() as u64;
+        debug_assert!(!buffer.units.is_empty() || buffer.latest.is_empty(), "something waits in no unit");
         buffer.programmed = (buffer.programmed.0 + units.len() as u32, done_ns.max(buffer.programmed.1));
-        if let Some(protected) = &mut self.protected {
-            for unit in first..first + units.len() as u64 {
-                protected.records_programmed(&mut self.nand, unit)?;
-            }
-        }
+        self.unprotect_waiting(units.iter().map(|unit| unit.number))?;
         Ok(done_ns)
     }
 
-    /// What waits, as a page.
-    pub(crate) fn stage_waiting(&mut self, step: Seq) -> Result<PageImage, FtlError> {
-        let mut page = PageImage::new();
+    /// Units no longer wait.
+    fn unprotect_waiting(&mut self, mut units: impl Iterator<Item = u64>) -> Result<(), FtlError> {
+        let Some(protected) = &mut self.protected else { return Ok(()) };
+        units.try_for_each(|unit| protected.records_programmed(&mut self.nand, unit))
+    }
+
+    /// A namespace is deleted: what waits for its own logs goes.
+    pub(super) fn forget_waiting(&mut self, namespace: NamespaceId) -> Result<(), FtlError> {
+        let buffer = &mut self.key_value.buffer;
+        buffer.forget_namespace(namespace);
+        let of_namespace = |unit: &mut WaitingUnit| unit.target == Target::Logs(namespace);
+        let units: Vec<u64> = buffer.units.extract_if(.., of_namespace).map(|unit| unit.number).collect();
+        self.unprotect_waiting(units.into_iter())
+    }
+
+    /// The streams that something waits for.
+    pub(crate) fn waiting_targets(&self) -> Vec<Target> {
+        let mut targets: Vec<Target> = Vec::new();
         for unit in &self.key_value.buffer.units {
+            if !targets.contains(&unit.target) {
+                targets.push(unit.target);
+            }
+        }
+        targets
+    }
+
+    /// What waits for a stream, as a page.
+    pub(crate) fn stage_waiting(&mut self, target: Target, step: Seq) -> Result<PageImage, FtlError> {
+        let mut page = PageImage::new();
+        for unit in self.key_value.buffer.units.iter().filter(|unit| unit.target == target) {
             match self.nand.stage(&unit.image.bytes) {
                 Ok(slot) => page.push(Source::Staged(slot), unit.spare(step).encode()),
                 Err(error) => {
@@ -276,11 +322,8 @@ impl Ftl {
             return Ok(());
         }
         let old = std::mem::take(&mut self.key_value.buffer.units);
-        let old_first = self.key_value.buffer.first;
-        self.key_value.buffer.first += old.len() as u64;
-        for (index, old_unit) in old.iter().enumerate() {
-            let mut renewed = WaitingUnit::new();
-            let unit = self.key_value.buffer.first + index as u64;
+        for old_unit in &old {
+            let number = self.key_value.buffer.begin(old_unit.target).number;
             for waiting in &old_unit.records {
                 if !self.key_value.buffer.is_latest(waiting) {
                     continue;
@@ -288,16 +331,12 @@ impl Ftl {
                 let header = Header { version: self.next_seq(), ..waiting.header };
                 let start = usize::from(waiting.chunk) * CHUNK_BYTES + HEADER_BYTES;
                 let value = &old_unit.image.bytes[start..start + usize::from(header.value_bytes)];
-                let renewed = renewed.push(header, value, unit, waiting.indexed);
-                self.key_value.buffer.latest.insert((header.namespace, header.key), renewed);
+                let Buffer { units, latest, .. } = &mut self.key_value.buffer;
+                let renewed = units.last_mut().expect("it was just begun");
+                latest.insert((header.namespace, header.key), renewed.push(header, value, waiting.indexed));
             }
-            self.key_value.buffer.units.push_back(renewed);
-        }
-        for unit in 0..old.len() as u64 {
-            self.protect_waiting(self.key_value.buffer.first + unit, 0)?;
-            if let Some(protected) = &mut self.protected {
-                protected.records_programmed(&mut self.nand, old_first + unit)?;
-            }
+            self.protect_waiting(number, 0)?;
+            self.unprotect_waiting(std::iter::once(old_unit.number))?;
         }
         Ok(())
     }

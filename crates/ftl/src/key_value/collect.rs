@@ -5,11 +5,12 @@
 
 use tantalum_nand::{NandError, Nanoseconds, Ppn, Source, UNIT_BYTES};
 
-use super::key::RecordPlace;
+use super::key::{NamespaceId, RecordPlace};
 use super::record::{self, HEADER_BYTES, Header, UnitImage, bytes_of, records, weight};
 use crate::canary::{self, Guard};
 use crate::error::FtlError;
 use crate::ftl::Ftl;
+use crate::space::Target;
 use crate::spare::Spare;
 use crate::types::Seq;
 
@@ -24,6 +25,8 @@ pub(crate) struct MovingRecord {
 /// A unit of records on their way.
 #[derive(Debug)]
 pub(crate) struct PackedUnit {
+    /// Where it goes.
+    pub target: Target,
     image: UnitImage,
     pub records: Vec<MovingRecord>,
     /// When all of them have been read, and so are on flash. A put of several records may be on its way, and a copy of
@@ -31,32 +34,32 @@ pub(crate) struct PackedUnit {
     pub ready_ns: Nanoseconds,
 }
 
-/// Records being packed, across units and victims. Any two of the units being filled hold more than one would, so that
-/// packing gains what the weights of records promise.
+/// Records being packed, across units and victims. Any two of the units being filled for one stream hold more than one
+/// would, so that packing gains what the weights of records promise.
 #[derive(Debug, Default)]
 pub(crate) struct Packing {
     open: Vec<PackedUnit>,
 }
 
-/// Units that are filled at a time.
+/// Units that are filled at a time for one stream.
 const OPEN_UNITS: usize = 4;
 
 impl Packing {
     /// Where a record of so many chunks leaves the least room. If a unit has to make way for a new one, the fullest does.
-    fn unit_for(&mut self, chunks: u8, full: &mut Vec<PackedUnit>) -> &mut PackedUnit {
+    fn unit_for(&mut self, target: Target, chunks: u8, full: &mut Vec<PackedUnit>) -> &mut PackedUnit {
         let fullest = |fits: &dyn Fn(&PackedUnit) -> bool| {
-            let units = self.open.iter().enumerate().filter(|(_, unit)| fits(unit));
+            let units = self.open.iter().enumerate().filter(|(_, unit)| unit.target == target && fits(unit));
             units.max_by_key(|(_, unit)| unit.image.used()).map(|(index, _)| index)
         };
         if let Some(index) = fullest(&|unit| unit.image.has_room(chunks)) {
             return &mut self.open[index];
         }
-        if self.open.len() == OPEN_UNITS
+        if self.open.iter().filter(|unit| unit.target == target).count() == OPEN_UNITS
             && let Some(index) = fullest(&|_| true)
         {
             full.push(self.open.remove(index));
         }
-        self.open.push(PackedUnit { image: UnitImage::new(), records: Vec::new(), ready_ns: 0 });
+        self.open.push(PackedUnit { target, image: UnitImage::new(), records: Vec::new(), ready_ns: 0 });
         self.open.last_mut().expect("it was just pushed")
     }
 
@@ -88,7 +91,8 @@ impl Ftl {
             if !self.is_in_use(&header, place) {
                 continue;
             }
-            let packed = packing.unit_for(place.chunks, &mut full);
+            let target = self.copies_of(header.namespace);
+            let packed = packing.unit_for(target, place.chunks, &mut full);
             let (chunk, to) = packed.image.push(place.chunks);
             to.copy_from_slice(bytes_of(&unit, place));
             if canary::out(Guard::RecordTakesNewVersion) {
@@ -109,6 +113,15 @@ impl Ftl {
     ) -> Result<(Source, Spare), FtlError> {
         let source = Source::Staged(self.nand.stage(&packed.image.bytes)?);
         Ok((source, record::spare(step, packed.image.ends, None, true)))
+    }
+
+    /// The stream for records of a namespace that are moved.
+    fn copies_of(&self, namespace: NamespaceId) -> Target {
+        if self.streams.logs.contains_key(&namespace) {
+            Target::LogCopies(namespace)
+        } else {
+            Target::Collect
+        }
     }
 
     fn is_in_use(&self, header: &Header, place: RecordPlace) -> bool {

@@ -1,5 +1,6 @@
 //! Namespaces and their indexes in a checkpoint, as 64-bit numbers.
 
+use tantalum_nand::Geometry;
 #[cfg(test)]
 use tantalum_nand::Ppn;
 
@@ -115,8 +116,9 @@ pub(crate) fn namespaces_are_possible(
     namespaces: &[NamespaceContents],
     last: u32,
     logical_units: u32,
-    places: u32,
+    geometry: &Geometry,
 ) -> bool {
+    let places = geometry.units();
     let entry = |entry: &Entry| {
         let place = entry.place;
         place.ppn.0 < places && usize::from(place.chunk) + usize::from(place.chunks) <= UNIT_CHUNKS
@@ -126,7 +128,7 @@ pub(crate) fn namespaces_are_possible(
         && namespaces.iter().all(|contents| {
             let sorted = contents.entries.windows(2).all(|two| two[0].hash <= two[1].hash);
             let id = contents.namespace.0;
-            let possible = contents.attributes.is_possible(logical_units);
+            let possible = contents.attributes.is_possible(logical_units, geometry);
             (1..=last).contains(&id) && possible && sorted && contents.entries.iter().all(entry)
         })
 }

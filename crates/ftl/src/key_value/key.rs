@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use tantalum_nand::Ppn;
+use tantalum_nand::{Geometry, Ppn};
 
 use super::record::UNIT_CHUNKS;
 
@@ -140,8 +140,8 @@ const fn inverse(factor: u64) -> u64 {
 /// What a namespace is made with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NamespaceAttributes {
-    /// Logs of its own that take its records. The drive has one for all namespaces, over all planes: 0 means that one,
-    /// and nothing else is taken.
+    /// Logs of its own that take its records, each on a die: 1 to the number of dies. 0 stands for the log that the drive
+    /// has for all namespaces without their own, over all planes.
     pub logs: u32,
     /// Records for which the index is made; it grows beyond.
     pub expected_records: u64,
@@ -151,8 +151,9 @@ pub struct NamespaceAttributes {
 
 impl NamespaceAttributes {
     /// Whether a drive of so many units can have a namespace like that.
-    pub(crate) fn is_possible(&self, logical_units: u32) -> bool {
+    pub(crate) fn is_possible(&self, logical_units: u32, geometry: &Geometry) -> bool {
         LOAD_FACTORS.contains(&self.load_factor_percent)
+            && self.logs <= geometry.dies()
             && self.expected_records <= records_limit(logical_units)
     }
 }

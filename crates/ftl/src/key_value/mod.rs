@@ -14,6 +14,7 @@ mod audit;
 mod buffer;
 mod collect;
 mod contents;
+mod dies;
 mod fold;
 mod get;
 mod index;

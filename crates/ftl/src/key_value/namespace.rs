@@ -30,14 +30,7 @@ impl Ftl {
             let expected = "10 to 95 percent".to_owned();
             return Err(KeyValueError::Attribute { what: "a load factor", asked: percent.into(), expected });
         }
-        if attributes.logs > 0 {
-            let expected = "0: all namespaces share the drive's log, over all planes".to_owned();
-            return Err(KeyValueError::Attribute {
-                what: "a number of logs",
-                asked: attributes.logs.into(),
-                expected,
-            });
-        }
+        self.check_logs(attributes)?;
         let limit = records_limit(self.config.logical_units);
         if attributes.expected_records > limit {
             let (what, asked) = ("expected records", attributes.expected_records);
@@ -64,6 +57,7 @@ impl Ftl {
         self.append_journal(&[Record::NamespaceMade { namespace, attributes, step }], at_ns)?;
         self.key_value.last_namespace = namespace.0;
         self.key_value.namespaces.insert(namespace, Namespace::new(attributes));
+        self.plan_logs();
         Ok(namespace)
     }
 
@@ -83,7 +77,8 @@ impl Ftl {
         for entry in deleted.index.from(0) {
             self.map.remove_record(entry.place.ppn, weight(entry.place.chunks));
         }
-        self.key_value.buffer.forget_namespace(namespace);
+        self.forget_waiting(namespace)?;
+        self.drop_logs(namespace);
         let map = &mut self.map;
         self.key_value.tombstones.retain(|(of, _), place| {
             if *of == namespace {

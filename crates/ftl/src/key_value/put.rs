@@ -1,8 +1,9 @@
 //! `put`: records are packed into units, programmed, and only then named by the indexes.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
-use tantalum_nand::{Nanoseconds, PageId, Source};
+use tantalum_nand::{Nanoseconds, Ppn, Source};
 
 use super::index::Entry;
 use super::key::{Key, NamespaceId, RecordPlace};
@@ -17,8 +18,15 @@ use crate::space::Target;
 use crate::spare::BatchMark;
 use crate::types::Seq;
 
-/// A piece with its first chunk.
-type Placed = (Piece, u8);
+/// The units of a `put` on flash.
+#[derive(Default)]
+struct ProgrammedUnits {
+    /// Pieces with their first chunks.
+    pieces: Vec<(Piece, u8)>,
+    /// The place of each unit.
+    places: Vec<Ppn>,
+    done_ns: Nanoseconds,
+}
 
 impl Ftl {
     /// Checks a `put` before anything is changed.
@@ -45,7 +53,7 @@ impl Ftl {
         if records.is_empty() {
             return Ok(done_ns);
         }
-        let plan = Plan::new(&records);
+        let plan = Plan::new(&records, |namespace| self.logs_of(namespace));
         if records.iter().any(|record| record.value.is_some()) {
             let chunks = plan.pieces.iter().map(|piece| u64::from(weight(piece.chunks))).sum();
             self.ensure_budget(chunks, plan.pieces.len() as u64)?;
@@ -56,31 +64,30 @@ impl Ftl {
             return Ok(done_ns);
         }
         self.settle_waiting(&records, at_ns)?;
-        let pages = plan.units.div_ceil(self.geometry.units_per_page() as usize);
-        self.ensure_space(pages as u32, at_ns)?;
+        let pages = plan.pages(self.geometry.units_per_page() as usize);
+        let count_of = |of: &[(Target, Range<usize>)]| (of[0].0, of.len() as u32);
+        let counts: Vec<(Target, u32)> = pages.chunk_by(|a, b| a.0 == b.0).map(count_of).collect();
+        self.ensure_space(&counts, at_ns)?;
         let version = self.next_seq();
-        let (mut placed, mut places) = (Vec::with_capacity(plan.pieces.len()), Vec::with_capacity(pages));
         self.batch_under_way = true;
-        let programmed = self.program_records(&records, &plan, version, &mut placed, &mut places, at_ns);
+        let programmed = self.program_records(&records, &plan, &pages, version, at_ns);
         self.batch_under_way = false;
         if programmed.is_err() {
             self.abandoned.insert(version);
         }
-        done_ns = done_ns.max(programmed?);
-        if pages > 1 {
+        let programmed = programmed?;
+        done_ns = done_ns.max(programmed.done_ns);
+        if pages.len() > 1 {
             self.batches_done_ns = self.batches_done_ns.max(done_ns);
         }
-        self.counters.programmed.key_value += plan.units as u64;
+        self.counters.programmed.key_value += plan.targets.len() as u64;
         for record in &records {
             done_ns = done_ns.max(self.forget(record.namespace, &record.key, at_ns)?);
             self.count_put(record);
         }
-        for (piece, chunk) in placed {
-            let unit = piece.unit as u32;
-            let per_page = self.geometry.units_per_page();
-            let ppn = self.geometry.unit(places[(unit / per_page) as usize], unit % per_page);
+        for (piece, chunk) in programmed.pieces {
             let record = &records[piece.record];
-            let place = RecordPlace { ppn, chunk, chunks: piece.chunks };
+            let place = RecordPlace { ppn: programmed.places[piece.unit], chunk, chunks: piece.chunks };
             let segment = (piece.segment, continuations(record));
             self.name(record.namespace, &record.key, segment, record.value.is_none(), place);
         }
@@ -112,26 +119,24 @@ impl Ftl {
         &mut self,
         records: &[KvRecord<'_>],
         plan: &Plan,
+        pages: &[(Target, Range<usize>)],
         version: Seq,
-        placed: &mut Vec<Placed>,
-        places: &mut Vec<PageId>,
         at_ns: Nanoseconds,
-    ) -> Result<Nanoseconds, FtlError> {
-        let per_page = self.geometry.units_per_page() as usize;
+    ) -> Result<ProgrammedUnits, FtlError> {
         // One page is atomic by itself (M2). With a capacitor it carries the mark as well: a page under way that nobody
         // was told of is not to be dumped.
-        let marked = plan.units > per_page || self.has_capacitor();
-        let mut units = plan.by_unit().enumerate().peekable();
+        let marked = pages.len() > 1 || self.has_capacitor();
+        let mut pieces = plan.by_unit();
         let mut image = UnitImage::new();
-        let mut done_ns = at_ns;
-        while units.peek().is_some() {
+        let mut programmed = ProgrammedUnits { done_ns: at_ns, ..ProgrammedUnits::default() };
+        for (target, units) in pages {
             let step = self.next_seq();
             let mut page = PageImage::new();
             page.marked = marked;
-            for (index, pieces) in units.by_ref().take(per_page) {
+            for (index, pieces) in units.clone().zip(&mut pieces) {
                 image.clear();
-                fill(&mut image, records, pieces, version, placed);
-                let batch = BatchMark { id: version, index: index as u32, count: plan.units as u32 };
+                fill(&mut image, records, pieces, version, &mut programmed.pieces);
+                let batch = BatchMark { id: version, index: index as u32, count: plan.targets.len() as u32 };
                 let slot = match self.nand.stage(&image.bytes) {
                     Ok(slot) => slot,
                     Err(error) => {
@@ -142,17 +147,17 @@ impl Ftl {
                 let spare = spare(step, image.ends, marked.then_some(batch), false);
                 page.push(Source::Staged(slot), spare.encode());
             }
-            let programmed = self.program(Target::Host, &page, step, at_ns);
-            match &programmed {
+            let issued = self.program(*target, &page, step, at_ns);
+            match &issued {
                 Err(FtlError::Nand(error)) => self.release_page(&page, error),
                 Err(_) => self.give_up_page(&page),
                 Ok(_) => {}
             }
-            let (place, page_done_ns) = programmed?;
-            places.push(place);
-            done_ns = done_ns.max(page_done_ns);
+            let (place, done_ns) = issued?;
+            programmed.places.extend((0..units.len() as u32).map(|unit| self.geometry.unit(place, unit)));
+            programmed.done_ns = programmed.done_ns.max(done_ns);
         }
-        Ok(done_ns)
+        Ok(programmed)
     }
 
     /// Takes from the index what a key has, and its tombstone. Returns when that was found.
@@ -226,7 +231,7 @@ fn fill(
     records: &[KvRecord<'_>],
     pieces: &[Piece],
     version: Seq,
-    placed: &mut Vec<Placed>,
+    placed: &mut Vec<(Piece, u8)>,
 ) {
     for piece in pieces {
         let record = &records[piece.record];

@@ -27,6 +27,9 @@ pub(super) const LOG: u32 = DIRECT.start - 32;
 const RECORD_UNITS: u32 = 64;
 const INDEX_BLOCKS: u32 = 2;
 
+/// Blocks more for drives whose namespaces have logs of their own: those take half of what the layout can spare.
+const LOG_BLOCKS: u32 = 32;
+
 /// Units that a capacitor can save.
 const DUMP_UNITS: u32 = 72;
 const PAGE_BYTES: [u32; 3] = [4096, 8192, 16384];
@@ -40,11 +43,15 @@ pub struct Drive {
     pub cache: CacheMode,
     /// What becomes of DRAM.
     pub plp: Plp,
+    /// Whether key-value namespaces have logs of their own.
+    pub own_logs: bool,
 }
 
 impl fmt::Display for Drive {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "--plp {} --cache {} --page-bytes {}", self.plp_name(), self.cache_name(), self.page_bytes)
+        let logs = if self.own_logs { "own" } else { "shared" };
+        let (plp, cache, page_bytes) = (self.plp_name(), self.cache_name(), self.page_bytes);
+        write!(f, "--plp {plp} --cache {cache} --page-bytes {page_bytes} --record-logs {logs}")
     }
 }
 
@@ -82,7 +89,8 @@ impl Drive {
             Plp::None => 0,
             Plp::Capacitor => DUMP_UNITS.div_ceil(units_per_block) + 1,
         };
-        f64::from((20 + dump_blocks) * units_per_block) / f64::from(UNITS) * 100.0
+        let log_blocks = if self.own_logs { LOG_BLOCKS } else { 0 };
+        f64::from((20 + dump_blocks + log_blocks) * units_per_block) / f64::from(UNITS) * 100.0
     }
 
     /// Bytes of the cache. With a capacitor three seeds of six ask for as much as it can dump: that leaves nothing for the
@@ -121,6 +129,8 @@ pub struct DriveChoice {
     pub cache: Option<CacheMode>,
     /// Bytes of a page; none for the seed's choice.
     pub page_bytes: Option<u32>,
+    /// Whether key-value namespaces have logs of their own; none for the seed's choice.
+    pub own_logs: Option<bool>,
 }
 
 impl DriveChoice {
@@ -148,6 +158,7 @@ impl DriveChoice {
     /// The drives of a seed.
     pub(super) fn drives(&self, seed: u64) -> Vec<Drive> {
         let page_bytes = self.page_bytes.unwrap_or(PAGE_BYTES[(seed % 3) as usize]);
+        let own_logs = self.own_logs.unwrap_or((2..4).contains(&(seed % 5)));
         let kinds = [
             (Plp::None, CacheMode::Volatile),
             (Plp::None, CacheMode::Off),
@@ -164,7 +175,7 @@ impl DriveChoice {
             chosen.collect()
         };
         chosen.dedup();
-        chosen.into_iter().map(|(plp, cache)| Drive { page_bytes, cache, plp }).collect()
+        chosen.into_iter().map(|(plp, cache)| Drive { page_bytes, cache, plp, own_logs }).collect()
     }
 }
 
@@ -177,8 +188,12 @@ mod tests {
         for plp in [Plp::None, Plp::Capacitor] {
             for cache in [CacheMode::Off, CacheMode::Volatile, CacheMode::Durable] {
                 for page_bytes in PAGE_BYTES {
-                    let choice =
-                        DriveChoice { plp: Some(plp), cache: Some(cache), page_bytes: Some(page_bytes) };
+                    let choice = DriveChoice {
+                        plp: Some(plp),
+                        cache: Some(cache),
+                        page_bytes: Some(page_bytes),
+                        own_logs: Some(true),
+                    };
                     assert_eq!(
                         choice.validate().is_ok(),
                         (plp, cache) != (Plp::None, CacheMode::Durable),

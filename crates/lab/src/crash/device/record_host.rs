@@ -1,12 +1,12 @@
-//! A host that puts and deletes records of two key-value namespaces, and now and then replaces one of them. All of it is
-//! durable when it returns, on every drive, and a put of many records is there as a whole or not at all: so only the
+//! A host that puts and deletes records of some key-value namespaces, and now and then replaces one of them. They share
+//! the drive's log, or some have logs of their own. All of it is durable when it returns, on every drive, and a put of many records is there as a whole or not at all: so only the
 //! command under way when power goes leaves a choice.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use tantalum::{Command, Key, KvRecord, NamespaceAttributes, NamespaceId, Status};
+use tantalum::{Command, Completion, Key, KvRecord, NamespaceAttributes, NamespaceId, Status};
 
 use super::host::{Host, Stamp};
 use super::stop::Stop;
@@ -19,7 +19,9 @@ const LARGE_KEYS: u64 = 4;
 const LARGE_BYTES: u64 = 9000;
 const SMALL_BYTES: u64 = 600;
 
-const NAMESPACES: usize = 2;
+/// Logs of each namespace, 0 for the drive's own: where all share that one, and where some have their own.
+const SHARED: &[u32] = &[0, 0];
+const OWN: &[u32] = &[0, 1, 2];
 
 /// A key of one of the namespaces.
 type Place = (usize, u64);
@@ -38,22 +40,28 @@ enum UnderWay {
 /// The host, and what its namespaces hold.
 #[derive(Clone, Debug)]
 pub(super) struct RecordHost {
-    namespaces: [Option<NamespaceId>; NAMESPACES],
+    logs: &'static [u32],
+    namespaces: Vec<Option<NamespaceId>>,
+    /// Logs of each namespace as it was made: a drive may have too little for what was asked.
+    made_with: Vec<u32>,
     now: BTreeMap<Place, Stamp>,
     under_way: Option<UnderWay>,
     next_stamp: Stamp,
 }
 
 impl RecordHost {
-    /// Two empty namespaces.
-    pub fn new(host: &mut Host) -> Result<RecordHost, Stop> {
+    /// Empty namespaces, some of them with logs of their own if asked for.
+    pub fn new(host: &mut Host, own_logs: bool) -> Result<RecordHost, Stop> {
+        let logs = if own_logs { OWN } else { SHARED };
         let mut records = RecordHost {
-            namespaces: [None; NAMESPACES],
+            logs,
+            namespaces: vec![None; logs.len()],
+            made_with: logs.to_vec(),
             now: BTreeMap::new(),
             under_way: None,
             next_stamp: 1,
         };
-        for slot in 0..NAMESPACES {
+        for slot in 0..logs.len() {
             records.create(host, slot)?;
         }
         Ok(records)
@@ -66,7 +74,7 @@ impl RecordHost {
         for _ in 0..rng.random_range(1..=most) {
             self.next_stamp += 1;
             let stamp = if rng.random_ratio(1, 5) { 0 } else { self.next_stamp };
-            new.insert((rng.random_range(0..NAMESPACES), rng.random_range(0..KEYS)), stamp);
+            new.insert((rng.random_range(0..self.logs.len()), rng.random_range(0..KEYS)), stamp);
         }
         for (slot, _) in new.keys() {
             if self.namespaces[*slot].is_none() {
@@ -96,7 +104,7 @@ impl RecordHost {
 
     /// Deletes one record.
     pub fn delete(&mut self, host: &mut Host, rng: &mut Generator) -> Result<(), Stop> {
-        let place = (rng.random_range(0..NAMESPACES), rng.random_range(0..KEYS));
+        let place = (rng.random_range(0..self.logs.len()), rng.random_range(0..KEYS));
         let Some(namespace) = self.namespaces[place.0] else { return self.create(host, place.0) };
         self.under_way = Some(UnderWay::Put(BTreeMap::from([(place, 0)])));
         match host.submit(Command::KvDelete { namespace, key: key_of(place.1) }) {
@@ -109,7 +117,7 @@ impl RecordHost {
 
     /// Deletes a namespace, or makes one that is missing.
     pub fn replace(&mut self, host: &mut Host, rng: &mut Generator) -> Result<(), Stop> {
-        let slot = rng.random_range(0..NAMESPACES);
+        let slot = rng.random_range(0..self.logs.len());
         let Some(namespace) = self.namespaces[slot] else { return self.create(host, slot) };
         self.under_way = Some(UnderWay::Delete(slot));
         host.submit(Command::DeleteNamespace { namespace })?;
@@ -119,12 +127,25 @@ impl RecordHost {
 
     fn create(&mut self, host: &mut Host, slot: usize) -> Result<(), Stop> {
         self.under_way = Some(UnderWay::Create(slot));
-        let attributes = NamespaceAttributes::default();
-        let namespace = host.submit(Command::CreateNamespace { attributes })?.namespace;
+        self.made_with[slot] = self.logs[slot];
+        let made = match self.submit_create(host, slot) {
+            // DRAM that a capacitor protects is short on some of these drives
+            Err(Status::OverLimit { .. }) => {
+                self.made_with[slot] = 0;
+                self.submit_create(host, slot)
+            }
+            made => made,
+        };
+        let namespace = made?.namespace;
         self.under_way = None;
         self.namespaces[slot] =
             Some(namespace.ok_or_else(|| Stop::broken("refused", "a new namespace has no number"))?);
         Ok(())
+    }
+
+    fn submit_create(&self, host: &mut Host, slot: usize) -> Result<Completion, Status> {
+        let attributes = NamespaceAttributes { logs: self.made_with[slot], ..NamespaceAttributes::default() };
+        host.submit(Command::CreateNamespace { attributes })
     }
 
     /// What was under way has been done.
@@ -174,9 +195,9 @@ impl RecordHost {
 
     /// Finds out whether a namespace was made or deleted.
     fn compare_namespaces(&mut self, host: &mut Host) -> Result<(), Stop> {
-        let mut there: BTreeSet<NamespaceId> =
-            host.device.namespaces().into_iter().map(|info| info.namespace).collect();
-        for slot in 0..NAMESPACES {
+        let infos = host.device.namespaces();
+        let mut there: BTreeSet<NamespaceId> = infos.iter().map(|info| info.namespace).collect();
+        for slot in 0..self.logs.len() {
             let Some(namespace) = self.namespaces[slot] else { continue };
             if there.remove(&namespace) {
                 continue;
@@ -198,6 +219,15 @@ impl RecordHost {
             }
             (_, None) => {}
         }
+        for info in infos {
+            let slot = self.namespaces.iter().position(|namespace| *namespace == Some(info.namespace));
+            let expected = slot.map_or(0, |slot| self.made_with[slot]);
+            if info.attributes.logs != expected {
+                let (namespace, logs) = (info.namespace, info.attributes.logs);
+                let detail = format!("namespace {namespace} has {logs} logs, it was made with {expected}");
+                return Err(Stop::broken("D1", detail));
+            }
+        }
         Ok(())
     }
 
@@ -207,7 +237,7 @@ impl RecordHost {
     }
 
     fn compare_all(&mut self, host: &mut Host, promise: &'static str) -> Result<(), Stop> {
-        for slot in 0..NAMESPACES {
+        for slot in 0..self.logs.len() {
             let Some(namespace) = self.namespaces[slot] else { continue };
             let mut keys = Vec::new();
             host.submit(Command::KvList {

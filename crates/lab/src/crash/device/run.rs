@@ -55,7 +55,7 @@ impl Run {
         host.submit(Command::Flush)?;
         let durable_writes = protected || case.drive.cache == CacheMode::Off;
         let log = LogHost::new(&mut host, Lpn(LOG), durable_writes)?;
-        let records = RecordHost::new(&mut host)?;
+        let records = RecordHost::new(&mut host, case.drive.own_logs)?;
         // nothing that the run does has been flushed yet
         host.flushed = false;
         let smart = host.device.smart();
