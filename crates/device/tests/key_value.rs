@@ -193,6 +193,47 @@ fn random_work_survives_cuts_and_shutdowns() {
     }
 }
 
+/// A put over two namespaces with logs of their own takes a page of each, though its units would fit one: power is cut at
+/// every program of it.
+#[test]
+fn a_put_over_several_logs_is_all_or_nothing() {
+    for plp in [Plp::None, Plp::Capacitor] {
+        let mut host = Host::new(&small(plp));
+        let namespaces = [1, 2].map(|logs| host.create_with(logs));
+        let put = |host: &mut Host, value: &[u8]| {
+            let record = |namespace| KvRecord { namespace, key: key(1), value: Some(value) };
+            host.submit(Command::KvPut { records: &namespaces.map(record) }).map(drop)
+        };
+        put(&mut host, b"old").unwrap();
+        for operation in 1..=3 {
+            for seed in 0..8 {
+                let mut cut = Host { device: host.device.try_clone().unwrap(), now_ns: host.now_ns };
+                cut.device.cut_after(Some(operation));
+                let done = put(&mut cut, b"new").is_ok();
+                assert_eq!(done, operation == 3, "it takes two programs");
+                cut.cut(seed);
+                let found = namespaces.map(|namespace| cut.get(namespace, key(1)).unwrap());
+                assert!(found.iter().all(|value| *value == found[0]), "{operation} {seed}: {found:?}");
+                assert!(found[0] == b"new" || !done && found[0] == b"old", "{operation} {seed}: {found:?}");
+                cut.device.audit();
+            }
+        }
+    }
+}
+
+#[test]
+fn what_waits_for_the_logs_of_a_deleted_namespace_goes_with_it() {
+    let mut host = Host::new(&small(Plp::Capacitor));
+    let [gone, kept] = [1, 1].map(|logs| host.create_with(logs));
+    host.put(gone, key(1), b"gone").unwrap();
+    host.put(kept, key(1), b"kept").unwrap();
+    host.submit(Command::DeleteNamespace { namespace: gone }).unwrap();
+    host.device.power_off(host.now_ns).unwrap();
+    host.device.power_on(&mut PowerLoss::seeded(0)).unwrap();
+    assert_eq!(host.get(kept, key(1)), Ok(b"kept".to_vec()));
+    assert_eq!(host.device.smart().flash_units.key_value, 1);
+}
+
 /// Hazard 12: records that wait for many namespaces' own logs, and a cache that is full. The drive panics if its capacitor
 /// is to save more than it can.
 #[test]
