@@ -81,7 +81,7 @@ impl Stream {
     ) -> Option<PlaneId> {
         let turn = self.home.partition_point(|plane| plane.0 < self.cursor);
         let in_turn = self.home[turn..].iter().chain(&self.home[..turn]).copied();
-        first_idle(nand, at_ns, in_turn.filter(|plane| self.position(*plane).is_err() && has_free(*plane)))
+        self.first_to_open(nand, at_ns, has_free, in_turn)
     }
 
     /// The same of all planes of the drive.
@@ -92,6 +92,16 @@ impl Stream {
         has_free: impl Fn(PlaneId) -> bool,
     ) -> Option<PlaneId> {
         let in_turn = (self.cursor..self.planes).chain(0..self.cursor).map(PlaneId);
+        self.first_to_open(nand, at_ns, has_free, in_turn)
+    }
+
+    fn first_to_open(
+        &self,
+        nand: &Nand,
+        at_ns: Nanoseconds,
+        has_free: impl Fn(PlaneId) -> bool,
+        in_turn: impl Iterator<Item = PlaneId>,
+    ) -> Option<PlaneId> {
         let can_open = in_turn.filter(|plane| self.position(*plane).is_err() && has_free(*plane));
         first_idle(nand, at_ns, can_open.map(|plane| (plane, plane)))
     }

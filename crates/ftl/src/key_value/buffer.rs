@@ -138,7 +138,7 @@ impl WaitingUnit {
 impl Ftl {
     /// Whether a `put` of these records would wait.
     pub fn put_waits(&self, records: &[KvRecord<'_>]) -> bool {
-        self.can_wait(&Plan::new(records))
+        self.can_wait(&Plan::new(records, |namespace| self.logs_of(namespace)))
     }
 
     /// Whether a `put` can wait: there is a capacitor, and it fits a unit.

@@ -313,7 +313,7 @@ mod tests {
     use std::path::Path;
 
     fn with_run<T>(test: impl FnOnce(&Run<'_>) -> T) -> T {
-        test(&Run { scale: 0.0001, seed: 1, program: Path::new(""), monitor: &Monitor::silent() })
+        test(&Run { scale: 0.0001, slower: 1, seed: 1, program: Path::new(""), monitor: &Monitor::silent() })
     }
 
     #[test]
@@ -330,7 +330,7 @@ mod tests {
     #[test]
     fn sizes_grow_by_the_same_factor_and_all_of_them_have_a_drive() {
         for scale in [1e-9, 0.01, 1.0] {
-            let run = Run { scale, seed: 1, program: Path::new(""), monitor: &Monitor::silent() };
+            let run = Run { scale, slower: 1, seed: 1, program: Path::new(""), monitor: &Monitor::silent() };
             let sizes = sizes(&run);
             assert!(sizes.iter().all(|count| count.is_multiple_of(BATCH * CHECKPOINTS)), "{sizes:?}");
             assert_eq!([sizes[0] * 16, sizes[1] * 4], [sizes[2]; 2]);

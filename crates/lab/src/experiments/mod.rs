@@ -234,6 +234,7 @@ pub const ALL: &[Experiment] = &[
         about: "DRAM, load and recovery of 100 million small records, at three sizes (no paper's figure)",
         needs: "",
         scale: 0.01,
+        processors: None,
         run: kaml_scale::run,
     },
     Experiment {
