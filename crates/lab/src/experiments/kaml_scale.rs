@@ -199,10 +199,7 @@ fn profile(records: u64) -> Result<Profile, LabError> {
 }
 
 fn measure(run: &Run<'_>, count: u64) -> Result<Measured, LabError> {
-    let profile = profile(count)?;
-    let flash_bytes = profile.capacity_bytes as f64 * (1.0 + profile.over_provisioning_percent / 100.0);
-    memory::require(flash_bytes as u64 + count * RECOVERY_BYTES_PER_RECORD)?;
-    let mut records = Records::new(&profile, count, run.seed)?;
+    let mut records = Records::new(&profile(count)?, count, run.seed)?;
     let load = records.load(run)?;
     run.monitor.check()?;
     let (index_bytes, maps_bytes) = records.dram_bytes();
@@ -230,9 +227,12 @@ fn sizes(run: &Run<'_>) -> [u64; 3] {
 
 pub(super) fn run(run: &Run<'_>) -> Result<Outcome, LabError> {
     let sizes = sizes(run);
+    let largest = profile(sizes[2])?;
+    let flash_bytes = largest.capacity_bytes as f64 * (1.0 + largest.over_provisioning_percent / 100.0);
+    memory::require(flash_bytes as u64 + sizes[2] * RECOVERY_BYTES_PER_RECORD)?;
     let measured: Vec<Measured> = sizes.iter().map(|&count| measure(run, count)).collect::<Result<_, _>>()?;
     let setup = vec![
-        drive_of(&profile(sizes[2])?),
+        drive_of(&largest),
         format!(
             "keys of 8 bytes, values of {VALUE_BYTES}, {BATCH} in each put, {CLIENTS} clients; {CHECKPOINTS} checkpoints"
         ),
