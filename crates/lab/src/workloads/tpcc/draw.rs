@@ -63,9 +63,9 @@ mod tests {
     use rand_xoshiro::Xoshiro256PlusPlus;
 
     #[test]
-    fn uneven_numbers_stay_in_range_and_are_as_uneven_for_fewer_rows() {
+    fn uneven_numbers_stay_in_range_and_are_uneven_for_fewer_rows_too() {
         const DRAWS: u32 = 1_000_000;
-        for share in [1.0, 1.0 / 16.0, 0.001] {
+        for (share, least) in [(1.0, 700_000), (1.0 / 16.0, 570_000), (0.001, 300_000)] {
             let (tables, mut random) = (Tables::new(1, share), Xoshiro256PlusPlus::seed_from_u64(11));
             let mut seen = vec![0u32; tables.items as usize + 1];
             for _ in 0..DRAWS {
@@ -75,7 +75,7 @@ mod tests {
             // evenly, the most popular tenth would have a tenth
             seen.sort_unstable_by(|a, b| b.cmp(a));
             let popular: u32 = seen[..tables.items as usize / 10].iter().sum();
-            assert!((DRAWS / 4..DRAWS / 2).contains(&popular), "{tables:?}: {popular}");
+            assert!(popular > least, "{tables:?}: {popular}");
             assert!((0..10_000).all(|_| (1..=tables.customers).contains(&customer(&mut random, &tables))));
         }
     }
