@@ -37,8 +37,9 @@ const OTHER_PERCENT: u64 = 40;
 /// Measured transactions at scale 1.
 const TRANSACTIONS: u64 = 20_000;
 
-/// What the host takes for a step of a transaction of records, in the cache or for a command: YCSB's workload C, all in
-/// the cache, does 366,593 reads in a second on one thread (docs/key-value.md).
+/// What the host takes for a step of a transaction of records, in the cache or for a command. Chosen when YCSB's workload
+/// C, all in the cache, did 366,593 reads in a second on one thread; it is quicker now (docs/key-value-figures.md), so this
+/// is in favour of the log.
 const RECORD_STEP_NS: Nanoseconds = 2_700;
 
 /// What it takes for a statement of SQLite ([`crate::session::HOST_NS_PER_STATEMENT`]).
