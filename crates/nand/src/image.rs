@@ -13,12 +13,14 @@ mod locked_file;
 mod log_file;
 mod memory;
 mod ordered;
+mod past_cache;
 mod ranges;
 mod spare_buffers;
 mod store;
 mod tally;
 
-pub(crate) use file::{FileImage, checksum_of};
+pub(crate) use file::FileImage;
+pub use file::checksum_of;
 pub(crate) use load::{Contents, Damage};
 pub use load::{Examination, ImageFinding};
 pub use log_file::HostSync;
@@ -78,20 +80,6 @@ pub(crate) enum SavedRecords {
     Buffer(spare_buffers::BufferId),
 }
 
-/// Where a slot lies in the file of an image, and the checksum of its bytes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SlotPlace {
-    pub at: u64,
-    pub checksum: u32,
-}
-
-impl SlotPlace {
-    /// Whether another lies right behind it.
-    pub fn is_before(&self, other: &SlotPlace) -> bool {
-        other.at == self.at + UNIT_BYTES as u64
-    }
-}
-
 /// A store of slots, page records, block records and protected DRAM.
 pub(crate) trait Image: Send + Sync {
     /// Stores 4096 bytes.
@@ -113,7 +101,11 @@ pub(crate) trait Image: Send + Sync {
         None
     }
     /// Where a slot lies there. Only for an image that has a [`Image::slot_file`].
-    fn slot_place(&self, slot: Slot) -> SlotPlace {
+    fn slot_at(&self, slot: Slot) -> u64 {
+        unreachable!("slot {} lies in no file", slot.0)
+    }
+    /// The checksum of the bytes of a slot that was written. Only for an image that has a [`Image::slot_file`].
+    fn slot_checksum(&self, slot: Slot) -> u32 {
         unreachable!("slot {} lies in no file", slot.0)
     }
     /// A slot was filled there.

@@ -27,7 +27,9 @@ pub use counters::Counters;
 pub use error::NandError;
 pub use faults::Faults;
 pub use geometry::*;
-pub use image::{Access, Examination, HostSync, ImageFinding, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES};
+pub use image::{
+    Access, Examination, HostSync, ImageFinding, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES, checksum_of,
+};
 pub use nand::{Nand, PageState};
 pub use operations::Source;
 pub use power::{InFlight, LostProgram, Operation, Outcome};

@@ -273,12 +273,23 @@ impl Nand {
     ) -> Result<(Option<Slot>, Nanoseconds), NandError> {
         self.draw_read_failure(ppn)?;
         let done_ns = self.charge_read(self.geometry.page_of(ppn), UNIT_BYTES as u32, earliest_ns);
-        let readable = self.check_readable(ppn);
-        let is_lost = matches!(readable, Err(NandError::Uncorrectable { .. }));
-        self.counters.uncorrectable_reads += u64::from(is_lost);
-        readable?;
+        let slot = self.slot_at(ppn);
+        Ok((self.counting_lost(slot)?, done_ns))
+    }
+
+    /// The slot with the bytes of a unit, if it has any.
+    #[inline]
+    fn slot_at(&self, ppn: Ppn) -> Result<Option<Slot>, NandError> {
+        self.check_readable(ppn)?;
         let slot = self.slot_of[ppn.index()] & !MOVED;
-        Ok(((slot != 0).then_some(Slot(slot)), done_ns))
+        Ok((slot != 0).then_some(Slot(slot)))
+    }
+
+    /// Counts a read of what is beyond error correction.
+    #[inline]
+    fn counting_lost<T>(&mut self, read: Result<T, NandError>) -> Result<T, NandError> {
+        self.counters.uncorrectable_reads += u64::from(matches!(read, Err(NandError::Uncorrectable { .. })));
+        read
     }
 
     /// Reads a unit as firmware reads its own journal and checkpoints: no failure is drawn.
@@ -293,29 +304,33 @@ impl Nand {
         let page = self.geometry.page_of(ppn);
         let done_ns = self.charge_read(page, UNIT_BYTES as u32, earliest_ns);
         let read = self.fetch(ppn, data);
-        self.counters.uncorrectable_reads += u64::from(matches!(read, Err(NandError::Uncorrectable { .. })));
-        read.map(|()| done_ns)
+        self.counting_lost(read)?;
+        Ok(done_ns)
     }
 
     #[inline]
     fn fetch(&self, ppn: Ppn, data: &mut [u8]) -> Result<(), NandError> {
-        self.check_readable(ppn)?;
-        match self.slot_of[ppn.index()] & !MOVED {
-            0 => data.fill(0),
-            slot => self.image.read_slot(Slot(slot), data).map_err(|error| as_uncorrectable(error, ppn))?,
+        match self.slot_at(ppn)? {
+            None => data.fill(0),
+            Some(slot) => self.image.read_slot(slot, data).map_err(|error| as_uncorrectable(error, ppn))?,
         }
         Ok(())
     }
 
+    /// Reads a unit, at no time and as no operation of the medium.
+    pub fn peek(&self, ppn: Ppn, data: &mut [u8]) -> Result<(), NandError> {
+        assert_eq!(data.len(), UNIT_BYTES, "a unit has 4096 bytes");
+        self.fetch(ppn, data)
+    }
+
     /// Whether a unit can be read and is `data`, at no time and as no operation of the medium.
     pub fn holds(&self, ppn: Ppn, data: &[u8; UNIT_BYTES]) -> bool {
-        if !self.has_power() || self.check_readable(ppn).is_err() {
-            return false;
-        }
-        match self.slot_of[ppn.index()] & !MOVED {
-            0 => data.iter().all(|byte| *byte == 0),
-            slot => self.image.slot_holds(Slot(slot), data),
-        }
+        self.has_power()
+            && match self.slot_at(ppn) {
+                Ok(Some(slot)) => self.image.slot_holds(slot, data),
+                Ok(None) => data.iter().all(|byte| *byte == 0),
+                Err(_) => false,
+            }
     }
 
     /// Brings the slots of these places, and then their data, into the processor's cache: several misses at once take

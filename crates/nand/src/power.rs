@@ -197,6 +197,11 @@ impl Nand {
         }
     }
 
+    /// The host's time: power does not go earlier.
+    pub fn now_ns(&self) -> Nanoseconds {
+        self.power.now_ns
+    }
+
     /// M5: the controller's DRAM is gone. Every slot that no place on flash holds is free; the caller's are void.
     pub fn lose_dram(&mut self) {
         let mut used = vec![0_u64; self.slots.watermark() as usize / 64 + 1];

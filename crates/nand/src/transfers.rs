@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use crate::error::NandError;
 use crate::geometry::{Nanoseconds, Ppn, UNIT_BYTES};
-use crate::image::{SlotPlace, checksum_of};
+use crate::image::checksum_of;
 use crate::nand::Nand;
 use crate::slots::{Lease, Slot};
 
@@ -29,9 +29,11 @@ pub struct Fetches {
     _lease: Lease,
 }
 
+/// A unit that lies at byte `from` of the file and goes to byte `to` of the buffer.
 #[derive(Debug)]
 struct Fetch {
-    from: SlotPlace,
+    from: u64,
+    checksum: u32,
     to: usize,
 }
 
@@ -45,11 +47,12 @@ pub struct Fills {
     _lease: Lease,
 }
 
-/// A buffer; its place has the checksum once it is filled.
+/// A buffer that lies at byte `at` of the file; it has a checksum once it is filled.
 #[derive(Clone, Copy, Debug)]
 struct Filled {
     slot: Slot,
-    place: SlotPlace,
+    at: u64,
+    checksum: u32,
 }
 
 impl Fetches {
@@ -63,19 +66,19 @@ impl Fetches {
         self.next += UNIT_BYTES;
     }
 
-    fn push(&mut self, from: SlotPlace) {
-        self.units.push(Fetch { from, to: self.next });
+    fn push(&mut self, from: u64, checksum: u32) {
+        self.units.push(Fetch { from, checksum, to: self.next });
         self.next += UNIT_BYTES;
     }
 
     /// Fetches the units. Whether all are as they were written; if not, reading them from the medium tells what is wrong.
     #[must_use]
     pub fn fetch(&self, data: &mut [u8]) -> bool {
-        let follows = |a: &Fetch, b: &Fetch| a.from.is_before(&b.from) && b.to == a.to + UNIT_BYTES;
+        let follows = |a: &Fetch, b: &Fetch| is_next(a.from, b.from) && b.to == a.to + UNIT_BYTES;
         self.units.chunk_by(follows).all(|run| {
             let part = &mut data[run[0].to..][..run.len() * UNIT_BYTES];
-            let is_right = |(fetch, unit): (&Fetch, &[u8])| fetch.from.checksum == checksum_of(unit);
-            self.file.read_exact_at(part, run[0].from.at).is_ok()
+            let is_right = |(fetch, unit): (&Fetch, &[u8])| fetch.checksum == checksum_of(unit);
+            self.file.read_exact_at(part, run[0].from).is_ok()
                 && run.iter().zip(part.chunks_exact(UNIT_BYTES)).all(is_right)
         })
     }
@@ -86,15 +89,20 @@ impl Fills {
     pub fn fill(&mut self, data: &[u8]) -> io::Result<()> {
         assert_eq!(data.len(), self.units.len() * UNIT_BYTES, "each buffer takes a unit");
         let mut rest = data;
-        for run in self.units.chunk_by_mut(|a, b| a.place.is_before(&b.place)) {
+        for run in self.units.chunk_by_mut(|a, b| is_next(a.at, b.at)) {
             let (part, others) = rest.split_at(run.len() * UNIT_BYTES);
             for (filled, unit) in run.iter_mut().zip(part.chunks_exact(UNIT_BYTES)) {
-                filled.place.checksum = checksum_of(unit);
+                filled.checksum = checksum_of(unit);
             }
-            self.file.write_all_at(part, run[0].place.at)?;
+            self.file.write_all_at(part, run[0].at)?;
             rest = others;
         }
         Ok(())
+    }
+
+    /// The checksum of what was filled into a buffer, the next one being number 0.
+    pub fn checksum(&self, number: usize) -> Option<u32> {
+        self.units.get(self.next + number).map(|filled| filled.checksum)
     }
 
     /// The next buffer.
@@ -103,6 +111,11 @@ impl Fills {
         self.next += 1;
         Some(filled)
     }
+}
+
+/// Whether the unit at byte `other` of the file follows the one at byte `at`.
+fn is_next(at: u64, other: u64) -> bool {
+    other == at + UNIT_BYTES as u64
 }
 
 impl Nand {
@@ -133,7 +146,7 @@ impl Nand {
 
     /// As [`Nand::read_slot`], but the bytes are to be fetched.
     pub fn read_slot_later(&self, slot: Slot, fetches: &mut Fetches) {
-        fetches.push(self.image.slot_place(slot));
+        fetches.push(self.image.slot_at(slot), self.image.slot_checksum(slot));
     }
 
     /// Reserves buffers as [`Nand::reserve`] does, to be filled without the medium. Each is then to be taken over
@@ -144,7 +157,7 @@ impl Nand {
         let mut fills = Fills { file, units: Vec::with_capacity(units), next: 0, _lease: self.slots.lease() };
         for _ in 0..units {
             match self.reserve() {
-                Ok(slot) => fills.units.push(Filled { slot, place: self.image.slot_place(slot) }),
+                Ok(slot) => fills.units.push(Filled { slot, at: self.image.slot_at(slot), checksum: 0 }),
                 Err(error) => {
                     self.skip_fills(&mut fills, units);
                     return Err(error);
@@ -157,12 +170,12 @@ impl Nand {
     /// Takes over the next buffer: from now on it is as if [`Nand::stage`] had made it. None if there is none left.
     pub fn adopt(&mut self, fills: &mut Fills) -> Result<Option<Slot>, NandError> {
         self.powered()?;
-        let Some(Filled { slot, place }) = fills.take() else { return Ok(None) };
+        let Some(Filled { slot, checksum, .. }) = fills.take() else { return Ok(None) };
         // power may have gone and come again
         if !self.slots.is_used(slot) {
             return Err(NandError::PowerLost);
         }
-        self.image.slot_written(slot, place.checksum);
+        self.image.slot_written(slot, checksum);
         Ok(Some(slot))
     }
 

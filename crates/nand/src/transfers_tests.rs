@@ -94,7 +94,7 @@ fn a_unit_that_is_damaged_in_the_image_is_noticed() {
     let mut bytes = vec![0; 2 * UNIT_BYTES];
     let fetches = read_later(&mut nand, &[0, 1], &mut bytes);
     let file = File::options().write(true).open(folder.path().join("image")).unwrap();
-    file.write_all_at(&[0xff], fetches.units[1].from.at + 77).unwrap();
+    file.write_all_at(&[0xff], fetches.units[1].from + 77).unwrap();
     assert!(!fetches.fetch(&mut bytes));
     assert!(matches!(nand.read(Ppn(1), &mut data(0), 0), Err(NandError::Uncorrectable { ppn: Ppn(1) })));
 }

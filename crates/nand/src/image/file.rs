@@ -19,9 +19,7 @@ use super::locked_file::LockedFile;
 use super::ordered::{LOG_BYTES, Ordered};
 use super::store::Store;
 use super::tally::{self, BlockSum, Sums, TALLY_AT, Tally};
-use super::{
-    Access, HostSync, Image, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES, PageRecord, SavedRecords, SlotPlace,
-};
+use super::{Access, HostSync, Image, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES, PageRecord, SavedRecords};
 use crate::error::NandError;
 use crate::geometry::{
     BlockId, Geometry, MAX_UNITS_PER_PAGE, PageId, Ppn, SPARE_END_BYTES, SpareEnds, UNIT_BYTES,
@@ -51,7 +49,7 @@ pub(crate) struct FileImage {
 }
 
 /// CRC-32C of a unit: with every unit that is read or written, so by the quickest way there is.
-pub(crate) fn checksum_of(data: &[u8]) -> u32 {
+pub fn checksum_of(data: &[u8]) -> u32 {
     crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, data) as u32
 }
 
@@ -397,9 +395,12 @@ impl Image for FileImage {
         self.slot_file.clone()
     }
 
-    fn slot_place(&self, slot: Slot) -> SlotPlace {
-        let checksum = self.data_checksums.get(slot.index()).copied().unwrap_or(0);
-        SlotPlace { at: self.layout.slot_at(slot), checksum }
+    fn slot_at(&self, slot: Slot) -> u64 {
+        self.layout.slot_at(slot)
+    }
+
+    fn slot_checksum(&self, slot: Slot) -> u32 {
+        self.data_checksums[slot.index()]
     }
 
     fn slot_written(&mut self, slot: Slot, checksum: u32) {
@@ -474,6 +475,9 @@ impl Image for FileImage {
             Ordering::Less => self.sum_of_pages(block, record.erase_count)?,
         };
         let entry_sum = tally::of_block(block, entry.checksum.get());
+        if (record.erase_count, entry_sum) == (old.erase_count, old.entry) {
+            return Ok(());
+        }
         let part = BlockSum { erase_count: record.erase_count, entry: entry_sum, pages };
         self.announce(self.sums.total_with(block, &part))?;
         self.write(entry.as_bytes(), self.layout.block_at(block), "write a block record")?;

@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use tempfile::TempDir;
+use zerocopy::IntoBytes;
 
 use super::layout::Layout;
+use super::tally::Tally;
 use super::{Access, ImageFinding, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES};
 use crate::error::NandError;
 use crate::faults::Faults;
@@ -410,6 +412,46 @@ fn a_process_killed_before_a_record_leaves_the_page_erased() {
     drop(nand);
     write_at(&path, &vec![0; layout().page_record_bytes], layout().page_at(PageId(5)));
     assert!(matches!(Nand::open(&path), Err(NandError::Tally { .. })), "nothing was being written");
+}
+
+fn stored_entry(path: &Path, block: u32) -> [u8; 32] {
+    let mut entry = [0; 32];
+    let at = layout().block_at(BlockId(block));
+    std::fs::File::open(path).unwrap().read_exact_at(&mut entry, at).unwrap();
+    entry
+}
+
+#[test]
+fn an_erase_says_that_pages_may_follow_and_the_first_of_them_writes_no_entry() {
+    let folder = Folder::new();
+    let mut nand = folder.create();
+    nand.erase(BlockId(4), 0).unwrap();
+    let erased = stored_entry(&folder.path(), 4);
+    program(&mut nand, 16, [1, 2], 0);
+    assert_eq!(stored_entry(&folder.path(), 4), erased);
+    program(&mut nand, 20, [3, 4], 0);
+    assert_ne!(stored_entry(&folder.path(), 5), [0; 32], "a block that was never erased");
+    drop(nand);
+    let mut nand = folder.open();
+    assert_eq!((read_tag(&mut nand, 33), read_tag(&mut nand, 41)), (2, 4));
+}
+
+// entries of erased blocks did not say so once, and images of that time are there still
+#[test]
+fn an_erased_blocks_entry_that_does_not_say_so_is_written_before_its_first_page() {
+    let folder = Folder::new();
+    folder.create().erase(BlockId(4), 0).unwrap();
+    let mut entry = stored_entry(&folder.path(), 4);
+    entry[8] = 0;
+    let checksum = crc32c::crc32c(&entry[4..]);
+    entry[..4].copy_from_slice(&checksum.to_le_bytes());
+    write_at(&folder.path(), &entry, layout().block_at(BlockId(4)));
+    let sum = super::tally::of_block(BlockId(4), checksum);
+    write_at(&folder.path(), Tally::new(sum, sum).as_bytes(), super::tally::TALLY_AT);
+    let mut nand = folder.open();
+    program(&mut nand, 16, [1, 2], 0);
+    drop(nand);
+    assert_eq!(read_tag(&mut folder.open(), 33), 2);
 }
 
 #[test]

@@ -114,7 +114,8 @@ impl Header {
 const BAD: u32 = 1;
 const TORN: u32 = 2;
 const FAILED: u32 = 4;
-/// Set before the first page is programmed, so that opening need not look at the pages of other blocks.
+/// Set before the first page is programmed, so that opening need not look at the pages of other blocks; and with each
+/// erase, which is there to program pages, so that the entry need not be written again for the first of them.
 const USED: u32 = 8;
 
 /// A block's record. All zeros: never erased, never programmed.
@@ -133,7 +134,7 @@ impl BlockEntry {
         let flags = flag(block.bad, BAD)
             | flag(block.torn, TORN)
             | flag(block.failed, FAILED)
-            | flag(block.next_page > 0, USED);
+            | flag(block.next_page > 0 || block.erase_count > 0, USED);
         let mut entry = BlockEntry {
             checksum: 0.into(),
             erase_count: block.erase_count.into(),
@@ -349,10 +350,10 @@ mod tests {
 
     #[test]
     fn block_entry_round_trips_every_flag() {
-        for bits in 0..16_u32 {
+        for bits in 0..32_u32 {
             let is = |bit: u32| bits & (1 << bit) != 0;
             let block = Block {
-                erase_count: 77,
+                erase_count: u32::from(is(4)) * 77,
                 next_page: u32::from(is(0)) * 5,
                 bad: is(1),
                 torn: is(2),
@@ -361,7 +362,7 @@ mod tests {
             let entry = BlockEntry::new(&block);
             assert_eq!(entry.checksum.get(), entry.computed_checksum());
             assert!(!entry.is_fresh());
-            assert_eq!(entry.decode(), (Block { next_page: 0, ..block }, is(0)));
+            assert_eq!(entry.decode(), (Block { next_page: 0, ..block }, is(0) || is(4)));
         }
         assert!(BlockEntry::new_zeroed().is_fresh());
     }

@@ -1,7 +1,7 @@
 //! What an image in a file says about its blocks, pages and slots, read when it is opened.
 //!
-//! Only blocks that have been programmed since their erase are looked into, so that a large image that is mostly
-//! empty opens fast. A copyback leaves two places that name one slot; the place programmed last owns it.
+//! Only blocks that have been erased or programmed are looked into, so that a large image that is mostly empty opens
+//! fast. A copyback leaves two places that name one slot; the place programmed last owns it.
 //!
 //! A record that fails its checksum is live if the tally is complete with it, or was erased long ago if the tally is
 //! complete without. Live ones are refused, or noted for a repair.
@@ -68,7 +68,7 @@ impl ImageFinding {
 pub struct Examination {
     /// Block entries looked at.
     pub block_entries: u64,
-    /// Page records looked at: those of blocks that were programmed since their erase.
+    /// Page records looked at: those of blocks that were erased or programmed.
     pub page_records: u64,
     /// What is wrong.
     pub findings: Vec<ImageFinding>,

@@ -1,5 +1,6 @@
 //! An image in memory. What was never written costs nothing; its size follows the live data.
 
+use super::past_cache::copy_past_cache;
 use super::spare_buffers::{BufferId, SpareBuffers};
 use super::{Image, MAX_PROTECTED_BYTES, PageRecord, SavedRecords};
 use memmap2::MmapMut;
@@ -9,6 +10,7 @@ use crate::geometry::{
     BlockId, Geometry, PageId, Ppn, SpareEnds, SpareHead, UNIT_BYTES, UNIT_SPARE_BYTES, UnitSpare,
 };
 use crate::nand::Block;
+
 use crate::slots::Slot;
 
 /// Slots of one chunk of the arena. The host gives zeroed memory as it is touched, in huge pages where it has them:
@@ -96,7 +98,7 @@ impl Image for MemoryImage {
             self.chunks.push(chunk);
         }
         self.written_slots = self.written_slots.max(slot.index() + 1);
-        self.chunks[chunk][range].copy_from_slice(data);
+        copy_past_cache(&mut self.chunks[chunk][range], data);
         Ok(())
     }
 

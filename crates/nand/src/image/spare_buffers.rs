@@ -92,11 +92,6 @@ impl SpareBuffers {
     }
 
     #[inline]
-    fn chunk(&self, chunk: usize) -> &[SpareEnds] {
-        <[SpareEnds]>::ref_from_bytes(self.chunks[chunk].as_bytes()).expect("whole ends")
-    }
-
-    #[inline]
     fn end_mut(&mut self, (buffer, unit): InBuffer) -> &mut SpareEnds {
         let (chunk, unit) = self.place(buffer.start as usize + unit);
         &mut <[SpareEnds]>::mut_from_bytes(self.chunks[chunk].as_mut_bytes()).expect("whole ends")[unit]
@@ -106,7 +101,8 @@ impl SpareBuffers {
     #[inline]
     pub fn ends(&self, buffer: BufferId) -> &[SpareEnds] {
         let (chunk, start) = self.place(buffer.start as usize);
-        &self.chunk(chunk)[start..start + self.units_per_buffer]
+        let all = <[SpareEnds]>::ref_from_bytes(self.chunks[chunk].as_bytes()).expect("whole ends");
+        &all[start..start + self.units_per_buffer]
     }
 
     #[inline]
@@ -136,8 +132,7 @@ impl SpareBuffers {
     /// Stores a copy of a spare area, with another head.
     #[inline]
     pub fn copy(&mut self, from: InBuffer, to: &mut BufferId, unit: usize, head: SpareHead) {
-        let (chunk, at) = self.place(from.0.start as usize + from.1);
-        let mut ends = self.chunk(chunk)[at];
+        let mut ends = self.ends(from.0)[from.1];
         ends[..head.len()].copy_from_slice(&head);
         *self.end_mut((*to, unit)) = ends;
         if from.0.has_middles || to.has_middles {

@@ -1,0 +1,60 @@
+//! Copies past the processor's cache, of bytes that are not looked at again for long.
+//!
+//! A store to a line that is not in the cache first fetches it, and when it is written back something else had to go. For
+//! a unit at a random place of gigabytes that is most of what copying it takes, and the stores that wait hold up whatever
+//! follows. Stores of whole lines past the cache (non-temporal ones) spare both.
+
+/// Bytes of a line of the processor's cache.
+#[cfg(target_arch = "x86_64")]
+const LINE: usize = 64;
+
+/// Copies `from` to `to`, which have one length.
+#[inline]
+pub(crate) fn copy_past_cache(to: &mut [u8], from: &[u8]) {
+    #[cfg(target_arch = "x86_64")]
+    if to.as_ptr().addr().is_multiple_of(LINE) && to.len().is_multiple_of(LINE) {
+        return stream_lines(to, from);
+    }
+    to.copy_from_slice(from);
+}
+
+/// Copies whole lines to the start of a line.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[allow(unsafe_code)]
+fn stream_lines(to: &mut [u8], from: &[u8]) {
+    use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
+
+    const PARTS: usize = LINE / size_of::<__m128i>();
+    assert_eq!(to.len(), from.len(), "a copy is as long as what it is of");
+    for (to, from) in to.chunks_exact_mut(LINE).zip(from.chunks_exact(LINE)) {
+        let (to, from) = (to.as_mut_ptr().cast::<__m128i>(), from.as_ptr().cast::<__m128i>());
+        // SAFETY: both are LINE bytes long, which is PARTS vectors; the first vector of `to` is aligned to a line and the
+        // others follow it; a load may be anywhere. Every x86-64 processor has these instructions.
+        unsafe {
+            let parts: [__m128i; PARTS] = std::array::from_fn(|part| _mm_loadu_si128(from.add(part)));
+            (0..PARTS).for_each(|part| _mm_stream_si128(to.add(part), parts[part]));
+        }
+    }
+    // SAFETY: always there. Nothing that follows may be seen before what was stored past the cache.
+    unsafe { _mm_sfence() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_are_whole_wherever_they_begin_and_end() {
+        let from: Vec<u8> = (0..5_000).map(|at| (at % 251) as u8).collect();
+        for length in [0, 1, 63, 64, 65, 256, 4096] {
+            for (start, source) in [(0, 0), (1, 0), (64, 3), (96, 64), (63, 65)] {
+                let mut to = vec![0xee; 5_000];
+                copy_past_cache(&mut to[start..start + length], &from[source..source + length]);
+                assert_eq!(to[start..start + length], from[source..source + length]);
+                let around = to[..start].iter().chain(&to[start + length..]);
+                assert!(around.into_iter().all(|byte| *byte == 0xee), "{length} bytes from {start} on");
+            }
+        }
+    }
+}
