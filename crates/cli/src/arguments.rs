@@ -7,7 +7,7 @@ use tantalum_lab::crash::device::{CutPoint, Skip, Weights};
 use tantalum_lab::{Pattern, Synchronous, bench};
 use tantalum_sqlite::Mode;
 
-use crate::crash_device::{CacheChoice, CutCount, PlpChoice, RecordLogs};
+use crate::crash_device::{CacheChoice, CutCount, Indexes, PlpChoice, RecordLogs};
 use crate::crash_sqlite::CrashSqliteOptions;
 use crate::cut::CutOptions;
 use crate::drive::ProfileOptions;
@@ -15,6 +15,7 @@ use crate::lab::LabAction;
 use crate::mount::MountOptions;
 use crate::recovery_cost::RecoveryCostOptions;
 use crate::seeds::Seeds;
+use crate::size::Size;
 use crate::stat::StatOptions;
 use crate::unmount::UnmountOptions;
 
@@ -161,6 +162,11 @@ pub struct CreateOptions {
     /// Flash beyond the capacity, in percent of it [default: the profile's]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub over_provisioning_percent: Option<f64>,
+
+    /// The drive's DRAM for indexes of key-value namespaces, as in 64M: beyond, those used longest ago are swapped out to
+    /// flash [default: the profile's; without one there is room for all]
+    #[arg(long, value_name = "SIZE")]
+    pub index_dram: Option<Size>,
 }
 
 /// `tantalum info`.
@@ -249,6 +255,11 @@ pub struct CrashDeviceOptions {
     /// Whether key-value namespaces share the drive's log, or some have logs of their own [default: the seed chooses]
     #[arg(long, value_enum)]
     pub record_logs: Option<RecordLogs>,
+
+    /// Whether DRAM has room for the indexes of all key-value namespaces, or they are swapped out to flash all the time
+    /// [default: the seed chooses]
+    #[arg(long, value_enum)]
+    pub indexes: Option<Indexes>,
 
     /// Commands before the first cut, with --cuts all
     #[arg(long, value_name = "N", default_value_t = 1000)]

@@ -64,6 +64,15 @@ pub enum RecordLogs {
     Own,
 }
 
+/// `--indexes`.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Indexes {
+    /// There is room for all
+    Resident,
+    /// There is room for one, or for two of three
+    Swapped,
+}
+
 /// Seeds that are run if none are named.
 const DEFAULT_SEEDS: u64 = 4;
 
@@ -122,5 +131,6 @@ fn drives(options: &CrashDeviceOptions) -> DriveChoice {
         CacheChoice::All => None,
     };
     let own_logs = options.record_logs.map(|logs| logs == RecordLogs::Own);
-    DriveChoice { plp, cache, page_bytes: options.page_bytes, own_logs }
+    let swaps = options.indexes.map(|indexes| indexes == Indexes::Swapped);
+    DriveChoice { plp, cache, page_bytes: options.page_bytes, own_logs, swaps }
 }

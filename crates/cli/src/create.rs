@@ -4,12 +4,18 @@ use tantalum::{Device, DeviceError};
 use tantalum_lab::table::bytes;
 
 use crate::arguments::CreateOptions;
+use crate::drive::check;
 use crate::failure::Failure;
 use crate::output;
+use crate::size::Size;
 
 /// Makes an image, shut down and ready to be opened.
 pub fn run(options: &CreateOptions) -> Result<(), Failure> {
-    let profile = options.drive.load(None, options.over_provisioning_percent)?;
+    let mut profile = options.drive.load(None, options.over_provisioning_percent)?;
+    if let Some(Size(bytes)) = options.index_dram {
+        profile.limits.index_dram_bytes = Some(bytes);
+        check(&profile, "--index-dram")?;
+    }
     let path = options.image.clone();
     let device = Device::create(&path, &profile)
         .map_err(|error: DeviceError| Failure::Image { path: path.clone(), error })?;

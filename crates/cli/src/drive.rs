@@ -38,6 +38,7 @@ impl ProfileOptions {
     }
 }
 
-fn check(profile: &Profile, option: &'static str) -> Result<(), Failure> {
+/// Checks a profile of which an option has changed something.
+pub fn check(profile: &Profile, option: &'static str) -> Result<(), Failure> {
     profile.validate().map_err(|invalid| Failure::Override { option, invalid })
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use serde::Serialize;
-use tantalum::{Device, Profile, RecoveryReport, Smart, UNIT_BYTES};
+use tantalum::{Device, NamespaceInfo, Profile, RecoveryReport, Smart, UNIT_BYTES};
 use tantalum_lab::table::{bytes, grouped};
 
 use crate::arguments::InfoOptions;
@@ -25,6 +25,35 @@ struct Info {
     dram_bytes_per_unit: f64,
     last_shutdown: &'static str,
     recovery: RecoveryInfo,
+    namespaces: Vec<Namespace>,
+}
+
+/// A key-value namespace.
+#[derive(Serialize)]
+struct Namespace {
+    number: u32,
+    logs: u32,
+    expected_records: u64,
+    load_factor_percent: u8,
+    records: u64,
+    /// Bytes of the drive's DRAM that its index takes.
+    index_bytes: u64,
+    /// Whether its index is on flash only.
+    swapped_out: bool,
+}
+
+impl Namespace {
+    fn of(info: &NamespaceInfo) -> Namespace {
+        Namespace {
+            number: info.namespace.0,
+            logs: info.attributes.logs,
+            expected_records: info.attributes.expected_records,
+            load_factor_percent: info.attributes.load_factor_percent,
+            records: info.records,
+            index_bytes: info.index_bytes,
+            swapped_out: info.swapped_out,
+        }
+    }
 }
 
 /// The flash as it was laid out for the capacity.
@@ -91,6 +120,7 @@ impl Info {
             dram_bytes_per_unit: device.dram_bytes_per_unit(),
             last_shutdown: last_shutdown(recovery),
             recovery: RecoveryInfo { wall_seconds: Some(wall_seconds), ..RecoveryInfo::of(recovery) },
+            namespaces: device.namespaces().iter().map(Namespace::of).collect(),
             smart,
             profile,
         }
@@ -155,6 +185,7 @@ impl Info {
                     grouped(by_cause.key_value_copyback)
                 ),
             ),
+            ("indexes", self.indexes()),
             ("write amplification", format!("{:.2}", self.write_amplification)),
             (
                 "units shared",
@@ -200,6 +231,28 @@ impl Info {
             ),
         ];
         lines.iter().map(|(name, value)| format!("{name:<21}{value}\n")).collect()
+    }
+}
+
+impl Info {
+    /// Where the indexes of key-value namespaces are, and what swapping them took.
+    fn indexes(&self) -> String {
+        let (smart, of) = (&self.smart, &self.namespaces);
+        let limit = self.profile.limits.index_dram_bytes.map_or(String::new(), |limit| {
+            format!(
+                "; swapped {} times out, {} in, {} units read, {} checkpoints",
+                grouped(smart.indexes_swapped_out),
+                grouped(smart.indexes_swapped_in),
+                grouped(smart.index_units_read),
+                grouped(smart.index_checkpoints)
+            ) + &format!("; DRAM for {}", bytes(limit))
+        });
+        format!(
+            "of {} namespaces: {} in DRAM, {} on flash only{limit}",
+            grouped(of.len() as u64),
+            bytes(of.iter().map(|namespace| namespace.index_bytes).sum()),
+            grouped(of.iter().filter(|namespace| namespace.swapped_out).count() as u64)
+        )
     }
 }
 

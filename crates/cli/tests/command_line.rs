@@ -66,7 +66,7 @@ fn malformed_profile_names_file_line_and_field() {
 #[test]
 fn impossible_capacity_and_over_provisioning_say_what_would_be_right() {
     let dir = TempDir::new().unwrap();
-    let cases: [(&[&str], &str); 5] = [
+    let cases: [(&[&str], &str); 6] = [
         (
             &["create", "d.tant", "--capacity", "0"],
             "--capacity: capacity_bytes is 0: it must be a multiple of 4 KiB",
@@ -76,6 +76,10 @@ fn impossible_capacity_and_over_provisioning_say_what_would_be_right() {
         (
             &["create", "d.tant", "--over-provisioning-percent", "-3"],
             "--over-provisioning-percent: over_provisioning_percent is -3: it must be above 0 and at most 400",
+        ),
+        (
+            &["create", "d.tant", "--index-dram", "0"],
+            "--index-dram: limits.index_dram_bytes is 0: it must be at least 1",
         ),
         (&["bench", "--pattern", "randread", "--operations", "0"], "--operations 0: it must be at least 1"),
     ];
@@ -90,7 +94,7 @@ fn impossible_capacity_and_over_provisioning_say_what_would_be_right() {
 fn a_created_image_tells_what_it_is() {
     let dir = TempDir::new().unwrap();
     let drive = ["--profile", "femu-2021", "--capacity", "64MiB", "--over-provisioning-percent", "28"];
-    let create = [&["create", "d.tant"][..], &drive].concat();
+    let create = [&["create", "d.tant", "--index-dram", "1MiB"][..], &drive].concat();
     assert_eq!(
         printed(tantalum(dir.path(), &create)),
         "d.tant: femu-2021, 64 MiB with 28 % over-provisioning\n"
@@ -103,6 +107,9 @@ fn a_created_image_tells_what_it_is() {
         let info: serde_json::Value = serde_json::from_str(&json).unwrap();
         assert_eq!(info["profile"]["name"], "femu-2021");
         assert_eq!(info["capacity_units"], 16384);
+        assert_eq!(info["profile"]["limits"]["index_dram_bytes"], 1 << 20);
+        assert_eq!(info["namespaces"], serde_json::json!([]));
+        assert!(text.contains("of 0 namespaces: 0 bytes in DRAM, 0 on flash only;"), "{text}");
     }
     let message = refused(dir.path(), &create);
     assert!(message.starts_with("error: image d.tant: "), "{message}");

@@ -168,17 +168,22 @@ impl Cache {
         self.in_flight_units += units as usize;
     }
 
-    /// When there is room for one unit more, at or after `at_ns`.
-    pub fn room_ns(&mut self, at_ns: Nanoseconds) -> Nanoseconds {
+    /// When there is room for `units` more, at or after `at_ns`; none if what waits leaves too little. At most half of the
+    /// cache does where it is kept from being high.
+    pub fn room_ns(&mut self, units: usize, at_ns: Nanoseconds) -> Option<Nanoseconds> {
+        let taken = self.len() + units;
+        if taken > self.capacity {
+            return None;
+        }
         let mut room_ns = at_ns;
-        while let Some(&(done_ns, units)) = self.in_flight.front()
-            && (done_ns <= room_ns || self.len() + self.in_flight_units >= self.capacity)
+        while let Some(&(done_ns, done)) = self.in_flight.front()
+            && (done_ns <= room_ns || taken + self.in_flight_units > self.capacity)
         {
             room_ns = room_ns.max(done_ns);
-            self.in_flight_units -= units as usize;
+            self.in_flight_units -= done as usize;
             self.in_flight.pop_front();
         }
-        room_ns
+        Some(room_ns)
     }
 
     /// Whether so much waits that a page should be programmed.
@@ -252,7 +257,21 @@ mod tests {
             cache.insert(unit(&mut nand, lpn));
         }
         cache.programmed(2, 500);
-        assert_eq!(cache.room_ns(100), 500);
-        assert_eq!(cache.room_ns(100), 100, "the room was made");
+        assert_eq!(cache.room_ns(1, 100), Some(500));
+        assert_eq!(cache.room_ns(1, 100), Some(100), "the room was made");
+    }
+
+    #[test]
+    fn so_many_units_wait_for_as_much_room() {
+        let mut nand = nand();
+        let mut cache = Cache::new(8);
+        cache.insert(unit(&mut nand, 1));
+        for done_ns in [300, 500, 400] {
+            cache.programmed(2, done_ns);
+        }
+        assert_eq!(cache.room_ns(8, 100), None, "there never is");
+        assert_eq!(cache.room_ns(1, 100), Some(100));
+        assert_eq!(cache.room_ns(2, 100), Some(300));
+        assert_eq!(cache.room_ns(7, 100), Some(500));
     }
 }

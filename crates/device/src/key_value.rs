@@ -1,14 +1,15 @@
 //! Key-value commands: namespaces, put, get, exists, delete, list (NVMe's Key Value Command Set; KAML, section 3.1).
 //!
 //! A `put` is all or nothing over all its records and namespaces, and durable when it returns: on flash, or with a
-//! capacitor in DRAM that is dumped, where records wait for a full page.
+//! capacitor in DRAM that is dumped. There what fits a unit waits for a full page, and a larger `put` until it has been
+//! programmed.
 
 use tantalum_ftl::{
     Key, KeyValueError, KvRecord, NAMESPACES, NamespaceAttributes, NamespaceId, NamespaceInfo, VALUE_BYTES,
 };
 use tantalum_nand::Nanoseconds;
 
-use crate::device::Device;
+use crate::device::{Device, Power};
 use crate::status::Status;
 
 /// Records that one `put` takes.
@@ -61,9 +62,9 @@ impl Device {
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, Status> {
         self.maintain(at_ns)?;
-        self.ftl_mut()?.delete_namespace(namespace, at_ns)?;
+        let deleted_ns = self.ftl_mut()?.delete_namespace(namespace, at_ns)?;
         self.fit_cache();
-        self.make_durable(at_ns)
+        self.make_durable(deleted_ns)
     }
 
     pub(crate) fn kv_put(
@@ -96,10 +97,16 @@ impl Device {
         self.ftl().is_some_and(|ftl| ftl.put_waits(records))
     }
 
-    /// With a capacitor a put is done when there is room for it: units on their way to flash still hold theirs.
+    /// With a capacitor a put is done when there is room for it: units on their way to flash still hold theirs. Of one that
+    /// there never is room for, or without a capacitor, it is done when it is on flash.
     fn put_records(&mut self, records: &[KvRecord<'_>], at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
-        let room_ns = if self.is_protected() { self.cache.room_ns(at_ns) } else { at_ns };
-        let done_ns = self.ftl_mut()?.put(records, room_ns)?;
+        let protected = self.is_protected();
+        while protected && self.cache.is_high() {
+            self.drain_page(at_ns)?;
+        }
+        let Power::On(ftl) = &mut self.power else { return Err(Status::PowerLost) };
+        let mut room_ns = |units| if protected { self.cache.room_ns(units, at_ns) } else { None };
+        let done_ns = ftl.put(records, at_ns, &mut room_ns)?;
         self.count_programmed_records()?;
         Ok(done_ns)
     }
@@ -112,8 +119,8 @@ impl Device {
     }
 
     fn count_programmed_records(&mut self) -> Result<(), Status> {
-        let (units, done_ns) = self.ftl_mut()?.take_programmed_records();
-        if units > 0 {
+        let Power::On(ftl) = &mut self.power else { return Err(Status::PowerLost) };
+        for (units, done_ns) in ftl.take_programmed_records() {
             self.cache.programmed(units, done_ns);
         }
         Ok(())

@@ -40,5 +40,5 @@ pub use tantalum_ftl::{Generation, Hint, Lpn, METADATA_BYTES, Metadata, Seq, Sha
 pub use tantalum_ftl::{Key, KeyError, KvRecord, NamespaceAttributes, NamespaceId, NamespaceInfo};
 pub use tantalum_nand::{
     Access, Faults, Fetches, Fills, HostSync, InFlight, NandError, Nanoseconds, Operation, Outcome,
-    UNIT_BYTES,
+    UNIT_BYTES, checksum_of,
 };

@@ -76,6 +76,7 @@ impl Profile {
                 Plp::Capacitor => self.cache_units() as u32,
             },
             shared_owners: self.limits.shared_owners,
+            index_dram_bytes: self.limits.index_dram_bytes,
             checkpoint_interval: self
                 .ftl
                 .checkpoint_interval_pages

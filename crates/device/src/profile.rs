@@ -125,6 +125,10 @@ pub struct LimitsProfile {
     pub open_transactions: u32,
     /// Extra owners of shared units that the drive's DRAM holds; more spill to flash.
     pub shared_owners: u32,
+    /// Bytes of the drive's DRAM for the indexes of key-value namespaces; those used longest ago are swapped out to flash
+    /// where all take more. Without it there is room for all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index_dram_bytes: Option<u64>,
 }
 
 /// How a victim of garbage collection is chosen.

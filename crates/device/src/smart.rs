@@ -66,6 +66,15 @@ pub struct Smart {
     pub records_got: u64,
     /// Bytes of their values.
     pub record_bytes_got: u64,
+    /// Times that the index of a namespace was given up in DRAM, to be on flash only.
+    pub indexes_swapped_out: u64,
+    /// Times that one was loaded again.
+    pub indexes_swapped_in: u64,
+    /// Flash units read for indexes that are on flash only: to load them, and to copy them into the next checkpoint.
+    pub index_units_read: u64,
+    /// Checkpoints taken so that an index that had changed could be given up in DRAM. Their units are among those of
+    /// checkpoints.
+    pub index_checkpoints: u64,
     /// Blocks erased.
     pub blocks_erased: u64,
     /// Units whose mapping was shared.

@@ -125,7 +125,7 @@ impl Device {
         while self.cache.is_high() {
             self.drain_page(at_ns)?;
         }
-        let room_ns = self.cache.room_ns(at_ns);
+        let room_ns = self.cache.room_ns(1, at_ns).expect("not more than half of the cache waits");
         let Power::On(ftl) = &mut self.power else { return Err(Status::PowerLost) };
         let nand = ftl.nand_mut();
         let filled = fills.map_or(Ok(None), |fills| nand.adopt(fills)).map_err(FtlError::from)?;

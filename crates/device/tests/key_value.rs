@@ -221,6 +221,134 @@ fn a_put_over_several_logs_is_all_or_nothing() {
     }
 }
 
+/// A drive whose programs take so long that a client notices one that it waits for.
+fn slow(plp: Plp) -> Profile {
+    let mut profile = small(plp);
+    profile.flash.program_ns = 1_000_000;
+    profile
+}
+
+/// A put of a value of several pages, and one of many records.
+fn large_puts(host: &mut Host, namespace: NamespaceId, value: u8) {
+    let values = [vec![value; 30_000], vec![value; 500]];
+    let record = |number| KvRecord { namespace, key: key(number), value: Some(&values[1]) };
+    let records: Vec<KvRecord<'_>> = (1..20).map(record).collect();
+    host.put(namespace, key(0), &values[0]).unwrap();
+    host.submit(Command::KvPut { records: &records }).unwrap();
+}
+
+/// KAML, section 3.2.4. Power is cut when they are acknowledged: none, some or all of their programs are done.
+#[test]
+fn puts_of_many_units_are_acknowledged_when_a_capacitor_protects_them() {
+    for plp in [Plp::None, Plp::Capacitor] {
+        let profile = slow(plp);
+        let mut host = Host::new(&profile);
+        let namespace = host.create();
+        large_puts(&mut host, namespace, 1);
+        host.now_ns += 100 * profile.flash.program_ns;
+        let begun_ns = host.now_ns;
+        large_puts(&mut host, namespace, 2);
+        let waited_ns = host.now_ns - begun_ns;
+        let protected = plp == Plp::Capacitor;
+        assert_eq!(waited_ns < profile.flash.program_ns, protected, "{waited_ns}");
+        for seed in 0..20 {
+            let device = host.device.try_clone().unwrap();
+            let mut cut = Host { device, now_ns: host.now_ns + seed % 5 * profile.flash.program_ns };
+            cut.cut(seed);
+            assert!(seed % 5 != 0 || !protected || cut.device.recovery().units_restored > 0);
+            cut.cut(seed);
+            cut.device.audit();
+            assert_eq!(cut.get(namespace, key(0)), Ok(vec![2; 30_000]), "seed {seed}");
+            for number in 1..20 {
+                assert_eq!(cut.get(namespace, key(number)), Ok(vec![2; 500]), "seed {seed}");
+            }
+        }
+    }
+}
+
+/// Hazard 12: clients put far more than a capacitor can dump, each of them waits for room, and power goes at any time. The
+/// drive panics if its capacitor is to save more than it can. What was acknowledged is there, and nothing else in part.
+#[test]
+fn puts_of_many_units_wait_for_room() {
+    let profile = slow(Plp::Capacitor);
+    let mut host = Host::new(&profile);
+    let namespace = host.create();
+    let value = |client: u64, version: u8| vec![version * 16 + client as u8; 30_000];
+    for client in 0..16 {
+        host.put(namespace, key(client), &value(client, 1)).unwrap();
+    }
+    host.now_ns += 100 * profile.flash.program_ns;
+    // all at once: 128 units, of which 24 have room
+    let mut done_ns = Vec::new();
+    for client in 0..16 {
+        let value = value(client, 2);
+        let records = [KvRecord { namespace, key: key(client), value: Some(&value) }];
+        let done = host.device.submit(Command::KvPut { records: &records }, host.now_ns).unwrap();
+        done_ns.push(done.done_ns - host.now_ns);
+    }
+    assert!(done_ns.is_sorted(), "{done_ns:?}");
+    let program_ns = profile.flash.program_ns;
+    let waited = done_ns.iter().filter(|done_ns| **done_ns > program_ns).count();
+    assert_eq!(waited, 13, "{done_ns:?}");
+    for seed in 0..60 {
+        let cut_ns = seed * program_ns / 2;
+        let mut cut = Host { device: host.device.try_clone().unwrap(), now_ns: host.now_ns + cut_ns };
+        cut.cut(seed);
+        cut.device.audit();
+        for client in 0..16 {
+            let found = cut.get(namespace, key(client)).unwrap();
+            let acknowledged = done_ns[client as usize] <= cut_ns;
+            let is_old = !acknowledged && found == value(client, 1);
+            assert!(found == value(client, 2) || is_old, "seed {seed}, client {client}");
+        }
+    }
+}
+
+/// One that there never is room for is on flash when it returns, and is not dumped before.
+#[test]
+fn a_put_that_protected_dram_has_no_room_for_waits_for_flash() {
+    let profile = slow(Plp::Capacitor);
+    let mut host = Host::new(&profile);
+    let namespace = host.create();
+    host.put(namespace, key(1), &[1; 450_000]).unwrap();
+    let begun_ns = host.now_ns;
+    host.put(namespace, key(1), &[2; 450_000]).unwrap();
+    let waited_ns = host.now_ns - begun_ns;
+    assert!(waited_ns > 20 * profile.flash.program_ns, "{waited_ns}");
+    for (seed, cut_ns) in [0, waited_ns / 2, waited_ns - 1, waited_ns].into_iter().enumerate() {
+        let mut cut = Host { device: host.device.try_clone().unwrap(), now_ns: begun_ns + cut_ns };
+        cut.cut(seed as u64);
+        cut.device.audit();
+        let found = cut.get(namespace, key(1)).unwrap();
+        let expected: &[u8] = if cut_ns == waited_ns { &[2] } else { &[1, 2] };
+        assert!(found.len() == 450_000 && expected.contains(&found[0]), "{cut_ns}");
+        assert!(found.iter().all(|byte| *byte == found[0]));
+    }
+}
+
+/// A large put that waits for room replaces a record that waits for a full page: power goes before there is room.
+#[test]
+fn what_a_put_replaces_is_there_until_it_is_acknowledged() {
+    let profile = slow(Plp::Capacitor);
+    let mut host = Host::new(&profile);
+    let namespace = host.create();
+    host.put(namespace, key(1), b"old").unwrap();
+    for number in 2..5 {
+        host.put(namespace, key(number), &[1; 30_000]).unwrap();
+    }
+    let begun_ns = host.now_ns;
+    host.put(namespace, key(1), &[2; 30_000]).unwrap();
+    let done_ns = host.now_ns;
+    assert!(done_ns > begun_ns + profile.flash.program_ns / 2, "it waited");
+    for (seed, now_ns) in [begun_ns, done_ns - 1, done_ns, done_ns].into_iter().enumerate() {
+        let mut cut = Host { device: host.device.try_clone().unwrap(), now_ns };
+        cut.cut(seed as u64);
+        cut.device.audit();
+        let found = cut.get(namespace, key(1)).unwrap();
+        assert!(found == [2; 30_000] || now_ns < done_ns && found == b"old", "{now_ns}");
+    }
+}
+
 #[test]
 fn what_waits_for_the_logs_of_a_deleted_namespace_goes_with_it() {
     let mut host = Host::new(&small(Plp::Capacitor));

@@ -32,6 +32,7 @@ const CONFIG: FtlConfig = FtlConfig {
     protected_units: 0,
     shared_owners: 65536,
     checkpoint_interval: CheckpointInterval::DEFAULT,
+    index_dram_bytes: None,
 };
 
 /// Bytes of L2P.

@@ -97,6 +97,12 @@ pub enum Finding {
         /// The namespace of one of them.
         namespace: NamespaceId,
     },
+    /// An index that is on flash only cannot be read.
+    #[error("the index of key-value namespace {namespace} is on flash only and cannot be read")]
+    IndexUnreadable {
+        /// The namespace.
+        namespace: NamespaceId,
+    },
     /// An index names a place where another record is, or none.
     #[error("key-value namespace {namespace} has a record at place {ppn}, chunk {chunk}, that is not there")]
     NotTheRecord {

@@ -75,6 +75,10 @@ pub enum Guard {
     WaitingKeepsVersion,
     /// 6: garbage collection gives a record that it copies a new version.
     RecordTakesNewVersion,
+    /// An index is swapped out although it was changed since the last checkpoint, which is read when it is loaded.
+    ChangedIndexSwappedOut,
+    /// A checkpoint does not have the indexes that are on flash only.
+    SwappedIndexNotCopied,
     /// What a step replaces is in protected DRAM, from which the dump brings it back over the step.
     ReplacedNotSettled,
 }

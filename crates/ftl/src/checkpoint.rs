@@ -12,7 +12,8 @@ use crate::canary::{self, Guard};
 use crate::error::FtlError;
 use crate::ftl::{Counters, Ftl, Programmed};
 use crate::key_value::{
-    KeyValueCounters, NamespaceContents, decode_namespaces, encode_namespaces, namespaces_are_possible,
+    KeyValueCounters, NamespaceContents, decode_namespaces, encode_namespaces, indexes_in_checkpoint,
+    namespaces_are_possible,
 };
 use crate::layout::CheckpointInterval;
 use crate::logs::Living;
@@ -28,6 +29,8 @@ pub struct Checkpoint {
     pub step: Seq,
     /// Its blocks.
     pub blocks: Vec<BlockId>,
+    /// Its pages, in the order of its bytes.
+    pub pages: Vec<PageId>,
     /// Data pages programmed since, copies included.
     pub pages_since: u64,
     /// Units of host data that had been programmed when it was taken.
@@ -69,7 +72,10 @@ pub struct Contents {
     pub chunks: Vec<(u32, Vec<u32>)>,
 }
 
-const MAGIC: u64 = u64::from_le_bytes(*b"TANTCKP3");
+const MAGIC: u64 = u64::from_le_bytes(*b"TANTCKP4");
+
+/// Bytes of magic number, length and checksum, in front of everything.
+pub(crate) const HEAD_BYTES: usize = 24;
 
 /// Bytes that [`Contents::encode`] makes of a full chunk, of an owner with its version, and of a hint.
 const CHUNK_BYTES: usize = 8 + 4 * CHUNK_ENTRIES;
@@ -79,7 +85,8 @@ const HINT_BYTES: usize = 48;
 impl Contents {
     /// Bytes with a length and a checksum in front.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = vec![0; 24];
+        let mut out = vec![0; HEAD_BYTES];
+        encode_namespaces(&self.namespaces, &mut out);
         let mut put = |values: &[u64]| values.iter().for_each(|value| out.extend(value.to_le_bytes()));
         let counters = &self.counters;
         let programmed = &counters.programmed;
@@ -99,6 +106,8 @@ impl Contents {
         let records = &counters.key_value;
         put(&[programmed.key_value, programmed.key_value_copyback, records.records_put, records.bytes_put]);
         put(&[records.records_deleted, records.records_got, records.bytes_got]);
+        put(&[records.indexes_swapped_out, records.indexes_swapped_in]);
+        put(&[records.index_units_read, records.index_checkpoints]);
         put(&[self.open_blocks.len() as u64]);
         self.open_blocks.iter().for_each(|block| put(&[block.0.into()]));
         put(&[self.versions.len() as u64]);
@@ -114,7 +123,6 @@ impl Contents {
             put(&[pair(hint.first, hint.slot), pair(home, hint.end.into())]);
         }
         put(&[self.last_namespace.into()]);
-        encode_namespaces(&self.namespaces, &mut put);
         put(&[self.chunks.len() as u64]);
         for (number, entries) in &self.chunks {
             out.extend(pair(*number, entries.len() as u32).to_le_bytes());
@@ -124,8 +132,8 @@ impl Contents {
                 to.copy_from_slice(&entry.to_le_bytes());
             }
         }
-        let bytes = (out.len() - 24) as u64;
-        let checksum = crc32c::crc32c(&out[24..]);
+        let bytes = (out.len() - HEAD_BYTES) as u64;
+        let checksum = crc32c::crc32c(&out[HEAD_BYTES..]);
         out[..8].copy_from_slice(&MAGIC.to_le_bytes());
         out[8..16].copy_from_slice(&bytes.to_le_bytes());
         out[16..24].copy_from_slice(&u64::from(checksum).to_le_bytes());
@@ -165,6 +173,7 @@ impl Contents {
             return None;
         }
         let mut reader = Reader { rest: body };
+        let namespaces = decode_namespaces(&mut reader.rest)?;
         let [logical_units, clean, seq, last_unmap] = reader.array()?;
         let [host, padding, copyback, journal, checkpoint, dump] = reader.array()?;
         let [erased, shared, brought_home, remapped, committed, collections, checkpoints] = reader.array()?;
@@ -172,6 +181,8 @@ impl Contents {
         let controller = reader.array()?;
         let [key_value, key_value_copyback, records_put, bytes_put] = reader.array()?;
         let [records_deleted, records_got, bytes_got] = reader.array()?;
+        let [indexes_swapped_out, indexes_swapped_in, index_units_read, index_checkpoints] =
+            reader.array()?;
         let programmed =
             Programmed { host, key_value, key_value_copyback, padding, copyback, journal, checkpoint, dump };
         Some(Contents {
@@ -198,6 +209,10 @@ impl Contents {
                     records_deleted,
                     records_got,
                     bytes_got,
+                    indexes_swapped_out,
+                    indexes_swapped_in,
+                    index_units_read,
+                    index_checkpoints,
                 },
                 controller,
             },
@@ -210,7 +225,7 @@ impl Contents {
             })?,
             hints: reader.list(Reader::hint)?,
             last_namespace: reader.next()?.try_into().ok()?,
-            namespaces: reader.namespaces()?,
+            namespaces,
             chunks: reader.list(Reader::chunk)?,
         })
     }
@@ -250,11 +265,6 @@ impl Reader<'_> {
             return None;
         }
         (0..count).map(|_| item(self)).collect()
-    }
-
-    fn namespaces(&mut self) -> Option<Vec<NamespaceContents>> {
-        let words = self.rest.len() as u64 / 8;
-        decode_namespaces(|| self.next(), words)
     }
 
     fn hint(&mut self) -> Option<(Lpn, Living, Ppn)> {
@@ -329,7 +339,8 @@ impl Ftl {
     pub fn take_checkpoint(&mut self, at_ns: Nanoseconds, clean: bool) -> Result<Nanoseconds, FtlError> {
         self.flush_journal(at_ns)?;
         self.counters.checkpoints += 1;
-        let bytes = self.contents(clean).encode();
+        let (contents, read_ns) = self.contents(clean, at_ns)?;
+        let bytes = contents.encode();
         if canary::out(Guard::CheckpointInPlace) {
             for block in std::mem::take(&mut self.checkpoint.blocks) {
                 self.nand.erase(block, at_ns)?;
@@ -337,10 +348,16 @@ impl Ftl {
             }
         }
         let mut blocks = Vec::new();
-        let programmed = self.program_checkpoint(&bytes, &mut blocks, at_ns);
+        let programmed = self.program_checkpoint(&bytes, &mut blocks, at_ns.max(read_ns));
         match programmed {
-            Ok((step, done_ns)) => {
+            Ok((step, pages, done_ns)) => {
                 self.retain_only(blocks, step);
+                self.checkpoint.pages = pages;
+                // their checksums are of all their bytes
+                if self.config.index_dram_bytes.is_some() {
+                    let indexes = indexes_in_checkpoint(&contents.namespaces, HEAD_BYTES);
+                    self.key_value.are_in_checkpoint(&indexes);
+                }
                 Ok(done_ns)
             }
             Err(error) => {
@@ -352,13 +369,13 @@ impl Ftl {
         }
     }
 
-    /// Opens `blocks` for the bytes and programs them. Returns the step, and when it is done.
+    /// Opens `blocks` for the bytes and programs them. Returns the step, the pages, and when it is done.
     fn program_checkpoint(
         &mut self,
         bytes: &[u8],
         blocks: &mut Vec<BlockId>,
         at_ns: Nanoseconds,
-    ) -> Result<(Seq, Nanoseconds), FtlError> {
+    ) -> Result<(Seq, Vec<PageId>, Nanoseconds), FtlError> {
         self.open_checkpoint_blocks(bytes.len(), blocks, at_ns)?;
         // Only now: what is recorded when blocks are erased for it is covered by the checkpoint, which otherwise would
         // not be the last word of a clean shutdown.
@@ -367,10 +384,13 @@ impl Ftl {
             protected.checkpoint(&mut self.nand, step)?;
         }
         self.renew_waiting()?;
-        Ok((step, self.program_checkpoint_pages(bytes, step, blocks, at_ns)?))
+        let (pages, done_ns) = self.program_checkpoint_pages(bytes, step, blocks, at_ns)?;
+        Ok((step, pages, done_ns))
     }
 
-    fn contents(&mut self, clean: bool) -> Contents {
+    /// What a checkpoint says now, and when the indexes that are on flash only have been read for it.
+    fn contents(&mut self, clean: bool, at_ns: Nanoseconds) -> Result<(Contents, Nanoseconds), FtlError> {
+        let (namespaces, read_ns) = self.namespace_contents(at_ns)?;
         let mut versions = Vec::new();
         for (_, claim) in self.map.claims() {
             if let Claim::Owners(owners) = claim {
@@ -385,7 +405,7 @@ impl Ftl {
             .filter_map(|(lpn, living)| Some((lpn, *living, self.map.lookup(lpn)?)))
             .collect();
         hints.sort_unstable_by_key(|hint| hint.0);
-        Contents {
+        let contents = Contents {
             logical_units: self.config.logical_units,
             clean,
             seq: self.seq,
@@ -396,9 +416,10 @@ impl Ftl {
             hints,
             runs: self.logs.runs(),
             last_namespace: self.key_value.last_namespace,
-            namespaces: self.key_value.contents(),
+            namespaces,
             chunks: self.map.chunks().map(|(number, entries)| (number as u32, entries.collect())).collect(),
-        }
+        };
+        Ok((contents, read_ns))
     }
 
     /// As many blocks as the bytes fill.
@@ -415,25 +436,27 @@ impl Ftl {
         Ok(())
     }
 
-    /// Programs the pages side by side on the blocks.
+    /// Programs the pages side by side on the blocks. Returns them, and when all are done.
     fn program_checkpoint_pages(
         &mut self,
         bytes: &[u8],
         step: Seq,
         blocks: &mut Vec<BlockId>,
         at_ns: Nanoseconds,
-    ) -> Result<Nanoseconds, FtlError> {
+    ) -> Result<(Vec<PageId>, Nanoseconds), FtlError> {
         let page_bytes = self.geometry.page_bytes as usize;
         let count = bytes.len().div_ceil(page_bytes) as u32;
         let earliest_ns = at_ns.max(self.nand.programs_done_ns());
         let mut done_ns = earliest_ns;
-        let mut turn = 0;
+        let (mut turn, mut pages) = (0, Vec::with_capacity(count as usize));
         for (index, page) in bytes.chunks(page_bytes).enumerate() {
             let mark = BatchMark { id: step, index: index as u32, count };
-            done_ns =
-                done_ns.max(self.program_checkpoint_page(page, mark, blocks, &mut turn, earliest_ns)?);
+            let (place, page_ns) =
+                self.program_checkpoint_page(page, mark, blocks, &mut turn, earliest_ns)?;
+            pages.push(place);
+            done_ns = done_ns.max(page_ns);
         }
-        Ok(done_ns)
+        Ok((pages, done_ns))
     }
 
     fn program_checkpoint_page(
@@ -443,7 +466,7 @@ impl Ftl {
         blocks: &mut Vec<BlockId>,
         turn: &mut usize,
         earliest_ns: Nanoseconds,
-    ) -> Result<Nanoseconds, FtlError> {
+    ) -> Result<(PageId, Nanoseconds), FtlError> {
         let units = self.geometry.units_per_page() as usize;
         let mut spare = Spare::new(Kind::Checkpoint, mark.id);
         spare.mark = Mark::Batch(mark);
@@ -463,12 +486,13 @@ impl Ftl {
             match self.nand.program(place, &page.sources[..units], &page.spares[..units], earliest_ns) {
                 Ok(done_ns) => {
                     self.counters.programmed.checkpoint += units as u64;
-                    return Ok(done_ns);
+                    return Ok((place, done_ns));
                 }
                 Err(NandError::ProgramFailed { .. }) => self.program_failed(self.geometry.block_of(place)),
                 Err(error) => {
+                    let error = error.into();
                     self.release_page(&page, &error);
-                    return Err(error.into());
+                    return Err(error);
                 }
             }
         }

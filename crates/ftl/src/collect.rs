@@ -270,6 +270,9 @@ impl Ftl {
     /// Lists the units of a victim that are in use and can be read.
     fn find_valid_units(&mut self, victim: BlockId, units: &mut Vec<ValidUnit>) -> Result<(), FtlError> {
         units.clear();
+        if self.map.valid(victim) == 0 {
+            return Ok(());
+        }
         let mut scratch = std::mem::take(&mut self.scratch.spare_ends);
         let all_ends = self.nand.block_spare_ends(victim, &mut scratch)?;
         let owners = self.map.owners_in(victim).filter(|(_, owner)| *owner != Owner::None);
@@ -477,12 +480,7 @@ impl Ftl {
             moving.earliest_ns = moving.earliest_ns.max(recorded_ns);
         }
         let programmed = self.program_moving_page(moving);
-        match &programmed {
-            Err(FtlError::Nand(error)) => self.release_page(&moving.page, error),
-            Err(_) => self.give_up_page(&moving.page),
-            Ok(_) => {}
-        }
-        let (place, _) = programmed?;
+        let (place, _) = programmed.inspect_err(|error| self.release_page(&moving.page, error))?;
         self.counters.programmed.key_value_copyback += moving.records.len() as u64;
         self.counters.programmed.copyback += (moving.units.len() - moving.records.len()) as u64;
         if moving.page.used == 0 {
@@ -490,14 +488,14 @@ impl Ftl {
                 Moving::Plain(lpn) => (*lpn, *from),
                 _ => unreachable!("what is not plain is in the page image"),
             });
-            self.map.relocate_plain_row(plain, self.geometry.unit(place, 0));
+            self.map.relocate_plain(plain, self.geometry.unit(place, 0));
             moving.units.clear();
         }
         for index in 0..moving.units.len() {
             let (from, how) = moving.units[index];
             let to = self.geometry.unit(place, index as u32);
             match how {
-                Moving::Plain(lpn) => self.map.relocate_plain(lpn, from, to),
+                Moving::Plain(lpn) => self.map.relocate_plain(std::iter::once((lpn, from)), to),
                 Moving::Records => {
                     let records = moving.records.pop_front().expect("there is a list for each such unit");
                     self.move_records(&records, to);

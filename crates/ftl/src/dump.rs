@@ -2,9 +2,10 @@
 //!
 //! The dump goes to blocks kept erased for it, as ordinary pages: recovery folds their spare areas and journal
 //! records like any others, so a second cut in recovery changes nothing. Saved are cached units, units whose
-//! program did not complete, and the journal records whose units were all on flash when power went.
+//! program did not complete, and the journal records whose units were all on flash when power went. Of atomic batches
+//! only `put`s that were acknowledged are saved: with their marks, so that they count together with what is on flash.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use tantalum_nand::{
     BlockId, LostProgram, Nand, NandError, Nanoseconds, Slot, Source, UNIT_BYTES, UnitSpare,
@@ -24,12 +25,48 @@ use crate::types::Seq;
 pub struct InFlightRecords(VecDeque<(Nanoseconds, Vec<Waiting>)>);
 
 impl InFlightRecords {
-    /// A page of records was issued and will be on flash at `done_ns`.
+    /// A page of records was issued and will be on flash at `done_ns`. Power may go at `now_ns`, though this may be issued
+    /// for a later time: a `put` that waits for room programs and erases from then on.
     pub fn issued(&mut self, now_ns: Nanoseconds, done_ns: Nanoseconds, records: Vec<Waiting>) {
         while self.0.front().is_some_and(|(done_ns, _)| *done_ns <= now_ns) {
             self.0.pop_front();
         }
         self.0.push_back((done_ns, records));
+    }
+}
+
+/// A `put` of several units that is acknowledged before it is on flash.
+#[derive(Clone, Copy, Debug)]
+struct InFlightPut {
+    /// Its batch.
+    id: Seq,
+    acknowledged_ns: Nanoseconds,
+    done_ns: Nanoseconds,
+}
+
+/// Those of which units may not be on flash, kept for the dump: it saves them, and of other batches none.
+#[derive(Clone, Debug, Default)]
+pub struct InFlightPuts(VecDeque<InFlightPut>);
+
+impl InFlightPuts {
+    /// All units of a `put` were issued: there is room for them in protected DRAM at `acknowledged_ns`, and they will be on
+    /// flash at `done_ns`. Power may go at `now_ns`, and not earlier.
+    pub fn issued(
+        &mut self,
+        now_ns: Nanoseconds,
+        id: Seq,
+        acknowledged_ns: Nanoseconds,
+        done_ns: Nanoseconds,
+    ) {
+        while self.0.front().is_some_and(|put| put.done_ns <= now_ns) {
+            self.0.pop_front();
+        }
+        self.0.push_back(InFlightPut { id, acknowledged_ns, done_ns });
+    }
+
+    /// The batches that were acknowledged when power went.
+    fn acknowledged(&self, cut_ns: Nanoseconds) -> BTreeSet<Seq> {
+        self.0.iter().filter(|put| put.acknowledged_ns <= cut_ns).map(|put| put.id).collect()
     }
 }
 
@@ -51,10 +88,10 @@ impl Ftl {
         cut_ns: Nanoseconds,
     ) -> Result<u64, FtlError> {
         let mut dump = DumpPages::new(self.dump_blocks.clone());
+        let acknowledged = self.in_flight_puts.acknowledged(cut_ns);
         for (slot, bytes) in lost.into_iter().flat_map(|program| program.units) {
-            // an atomic batch is acknowledged once it is on flash: one that is lost may be lost
             let saved = !canary::out(Guard::ProgramsNotDumped)
-                && Spare::decode(&bytes).is_some_and(|spare| is_saved(&spare));
+                && Spare::decode(&bytes).is_some_and(|spare| is_saved(&spare, &acknowledged));
             if saved {
                 dump.push(&mut self.nand, slot, bytes, cut_ns)?;
             } else {
@@ -103,10 +140,14 @@ impl Ftl {
 }
 
 /// Whether a unit on its way to flash was acknowledged as durable, and is nowhere else: what garbage collection was
-/// moving is still where it was.
-fn is_saved(spare: &Spare) -> bool {
+/// moving is still where it was. Of atomic batches those of `put`s are acknowledged before they are on flash, if there
+/// is room; another one that is lost may be lost.
+fn is_saved(spare: &Spare, acknowledged: &BTreeSet<Seq>) -> bool {
     let holds = spare.kind == Kind::Data || spare.kind == Kind::KeyValue && !is_copied(spare);
-    holds && !matches!(spare.mark, Mark::Batch(_))
+    match spare.mark {
+        Mark::Batch(batch) => holds && acknowledged.contains(&batch.id),
+        Mark::Plain | Mark::Hint(..) => holds,
+    }
 }
 
 /// The pages of a dump, on the blocks kept for it.

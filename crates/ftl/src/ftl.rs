@@ -10,7 +10,7 @@ use tantalum_nand::{BlockId, Fetches, Geometry, Nand, Nanoseconds, Ppn, Slot, Sp
 use crate::blocks::Blocks;
 use crate::checkpoint::Checkpoint;
 use crate::collect::ValidUnit;
-use crate::dump::InFlightRecords;
+use crate::dump::{InFlightPuts, InFlightRecords};
 use crate::error::FtlError;
 use crate::journal::Journal;
 use crate::key_value::{KeyValue, KeyValueCounters};
@@ -137,6 +137,7 @@ pub struct Ftl {
     pub(crate) streams: Streams,
     pub(crate) journal: Journal,
     pub(crate) in_flight_records: InFlightRecords,
+    pub(crate) in_flight_puts: InFlightPuts,
     /// The image's copy of what a capacitor protects, if a file is to outlive the process.
     pub(crate) protected: Option<Protected>,
     pub(crate) logs: Logs,
@@ -273,6 +274,7 @@ impl Ftl {
             streams: self.streams.clone(),
             journal: self.journal.clone(),
             in_flight_records: self.in_flight_records.clone(),
+            in_flight_puts: self.in_flight_puts.clone(),
             protected: self.protected.clone(),
             logs: self.logs.clone(),
             transactions: self.transactions.clone(),
@@ -370,8 +372,7 @@ impl Ftl {
     }
 
     /// Brings what reads of these logical pages will look at into the processor's cache: several misses at once take
-    /// as long as one.
-    /// At most [`PREFETCHED`] are looked at.
+    /// as long as one. At most [`PREFETCHED`] are looked at.
     pub fn prefetch(&self, lpns: impl Iterator<Item = Lpn>) {
         let mut places = [Ppn(0); PREFETCHED];
         let mapped = lpns.take(PREFETCHED).filter_map(|lpn| self.map.lookup(lpn));
@@ -399,7 +400,8 @@ impl Ftl {
         }
     }
 
-    /// What is due between commands: failing blocks are emptied, a checkpoint is taken, wear is levelled.
+    /// What is due between commands: failing blocks are emptied, a checkpoint is taken, wear is levelled, and
+    /// indexes that DRAM has no room for are swapped out.
     pub fn maintain(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
         self.nand.advance(at_ns);
         if !self.failing.is_empty() {
@@ -411,6 +413,6 @@ impl Ftl {
         if self.counters.erased >= self.checkpoint.next_wear_check {
             self.level_wear(at_ns)?;
         }
-        Ok(())
+        self.fit_indexes(at_ns)
     }
 }

@@ -82,7 +82,7 @@ impl Ftl {
         };
         if self.has_capacitor() {
             // a dump must find these records while their page is on its way
-            self.in_flight_records.issued(at_ns, done_ns, records);
+            self.in_flight_records.issued(self.nand.now_ns(), done_ns, records);
         }
         let done_ns = done?;
         if let Some(protected) = &mut self.protected {
@@ -94,8 +94,8 @@ impl Ftl {
     }
 
     /// Gives the buffers of a page image back after an error. When power went they are the medium's.
-    pub(crate) fn release_page(&mut self, page: &PageImage, error: &NandError) {
-        if !matches!(error, NandError::PowerLost) {
+    pub(crate) fn release_page(&mut self, page: &PageImage, error: &FtlError) {
+        if !matches!(error, FtlError::Nand(NandError::PowerLost)) {
             self.give_up_page(page);
         }
     }
@@ -143,8 +143,9 @@ impl Ftl {
                     }
                 }
                 Err(error) => {
+                    let error = error.into();
                     self.release_page(&page, &error);
-                    return Err(error.into());
+                    return Err(error);
                 }
             }
         }

@@ -55,6 +55,9 @@ pub struct FtlConfig {
     pub shared_owners: u32,
     /// When a checkpoint is due for what was written.
     pub checkpoint_interval: CheckpointInterval,
+    /// Bytes of the drive's DRAM for the indexes of key-value namespaces; those used longest ago are on flash only where
+    /// all take more. None has room for all.
+    pub index_dram_bytes: Option<u64>,
 }
 
 /// The plan.

@@ -309,20 +309,9 @@ impl Map {
         claim
     }
 
-    /// Moves a plain owner to a new place, whose spare area tells its version.
-    #[inline]
-    pub fn relocate_plain(&mut self, lpn: Lpn, from: Ppn, to: Ppn) {
-        debug_assert_eq!(self.p2l[from.index()], lpn.0 + 1, "unit {from} is not plain");
-        self.clear(from);
-        self.p2l[to.index()] = lpn.0 + 1;
-        self.valid.increase(to.0 / self.units_per_block);
-        let entry = &mut self.l2p[lpn.index()];
-        *entry = (*entry & FLAG) | (to.0 + 1);
-    }
-
     /// Moves plain owners to new places in a row from `first` on, all in one block, whose spare areas tell their versions.
     #[inline]
-    pub fn relocate_plain_row(&mut self, units: impl Iterator<Item = (Lpn, Ppn)>, first: Ppn) {
+    pub fn relocate_plain(&mut self, units: impl Iterator<Item = (Lpn, Ppn)>, first: Ppn) {
         let (p2l, l2p) = (&mut *self.p2l, &mut *self.l2p);
         let mut to = first.0;
         for (lpn, from) in units {

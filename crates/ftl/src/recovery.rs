@@ -18,7 +18,7 @@ use tantalum_nand::{BlockId, Nand, Nanoseconds, UNIT_SPARE_BYTES};
 use crate::blocks::{BlockUse, Blocks};
 use crate::canary::{self, Guard};
 use crate::checkpoint::Checkpoint;
-use crate::dump::InFlightRecords;
+use crate::dump::{InFlightPuts, InFlightRecords};
 use crate::error::{FtlError, LayoutError};
 use crate::ftl::{Counters, Ftl, Scratch, UNSAFE_SHUTDOWNS};
 use crate::journal::Journal;
@@ -108,6 +108,7 @@ impl Ftl {
             spares: [[0; UNIT_SPARE_BYTES]; tantalum_nand::MAX_UNITS_PER_PAGE],
             newest: Seq(0),
             logical_units: config.logical_units,
+            swaps_indexes: config.index_dram_bytes.is_some(),
             transaction_units: BTreeMap::new(),
             report: RecoveryReport { units_restored, ..RecoveryReport::default() },
         };
@@ -143,6 +144,7 @@ impl Ftl {
             blocks,
             journal: Journal::default(),
             in_flight_records: InFlightRecords::default(),
+            in_flight_puts: InFlightPuts::default(),
             protected: None,
             logs: Logs::default(),
             transactions: Transactions::default(),
@@ -194,6 +196,8 @@ impl Ftl {
         if found.clean {
             let blocks = std::mem::take(&mut self.checkpoint.blocks);
             self.retain_only(blocks, found.step);
+            self.checkpoint.pages = found.checkpoint_pages;
+            self.key_value.are_in_checkpoint(&found.indexes);
         } else {
             self.counters.controller[UNSAFE_SHUTDOWNS] += 1;
         }
@@ -204,6 +208,7 @@ impl Ftl {
         };
         report.checkpoint_units = self.counters.programmed.checkpoint - before;
         let ready = rebased.and_then(|()| self.make_ready(at_ns));
+        self.fit_recovered_indexes();
         if matches!(ready, Err(FtlError::CapacityExceeded)) {
             self.note_exhaustion();
         }

@@ -5,10 +5,10 @@
 //! - A lost unit stays mapped to the place that cannot be read, and reads as an error until it is written or trimmed.
 //!   What its spare area asserted is lost too: when a loss is met, a checkpoint tells where the unit is, so that no
 //!   older copy comes back after a cut.
-//! - What cannot be laid out any more is read-only: with fewer good blocks than [`Layout::least_blocks`], and two for each
-//!   namespace with logs of its own, the drive takes no writes. That follows from the bad blocks alone, so it holds after every power cycle. So it is when the
-//!   last free blocks fail while others hold data: the next checkpoint keeps that, and where there is no room for one,
-//!   every recovery finds again that there is none.
+//! - What cannot be laid out any more is read-only: with fewer good blocks than [`Layout::least_blocks`], and two for
+//!   each namespace with logs of its own, the drive takes no writes. That follows from the bad blocks alone, so it
+//!   holds after every power cycle. So it is when the last free blocks fail while others hold data: the next checkpoint
+//!   keeps that, and where there is no room for one, every recovery finds again that there is none.
 
 use tantalum_nand::{BlockId, NandError, Nanoseconds, PageState, Ppn};
 
@@ -172,7 +172,8 @@ mod tests {
 
     use super::*;
     use crate::journal::Record;
-    use crate::layout::{CheckpointInterval, FtlConfig, VictimPolicy};
+    use crate::layout::FtlConfig;
+    use crate::test_support::CONFIG;
     use crate::types::{Lpn, Seq};
 
     fn ftl() -> Ftl {
@@ -186,15 +187,7 @@ mod tests {
         };
         let timing =
             Timing { read_ns: 1, program_ns: 1, erase_ns: 1, channel_bytes_per_second: 1_000_000_000 };
-        let config = FtlConfig {
-            logical_units: 256,
-            victim_policy: VictimPolicy::Greedy,
-            wear_spread: 50,
-            dump_units: 0,
-            protected_units: 0,
-            shared_owners: 16,
-            checkpoint_interval: CheckpointInterval::DEFAULT,
-        };
+        let config = FtlConfig { logical_units: 256, wear_spread: 50, shared_owners: 16, ..CONFIG };
         Ftl::format(Nand::in_memory(geometry, timing).unwrap(), config).unwrap()
     }
 

@@ -7,12 +7,15 @@ use tantalum_nand::{
 };
 
 use crate::blocks::BlockUse;
-use crate::checkpoint::Contents;
+use crate::checkpoint::{Contents, HEAD_BYTES};
 use crate::error::FtlError;
 use crate::fold::{Fold, Folded};
 use crate::ftl::Counters;
 use crate::journal::{Record, decode_page};
-use crate::key_value::{Header, KeyValueFold, KeyValueFound, RecordPlace, bytes_of, ends, records};
+use crate::key_value::{
+    Header, InCheckpoint, KeyValueFold, KeyValueFound, NamespaceId, RecordPlace, bytes_of, ends,
+    indexes_in_checkpoint, records,
+};
 use crate::logs::Attempts;
 use crate::recovery::RecoveryReport;
 use crate::spare::{Kind, Mark, Spare};
@@ -32,6 +35,9 @@ pub(crate) struct Found {
     pub uses: BTreeMap<BlockId, BlockUse>,
     /// Key-value namespaces, their indexes and tombstones.
     pub key_value: KeyValueFound,
+    /// The checkpoint's pages, in the order of its bytes, and where it has the indexes if they are swapped.
+    pub checkpoint_pages: Vec<PageId>,
+    pub indexes: Vec<(NamespaceId, InCheckpoint)>,
 }
 
 /// What the first page of a block tells.
@@ -50,6 +56,8 @@ pub(crate) struct Scan {
     pub spares: [UnitSpare; MAX_UNITS_PER_PAGE],
     pub newest: Seq,
     pub logical_units: u32,
+    /// Whether indexes are swapped, so that where the checkpoint has them is to be known.
+    pub swaps_indexes: bool,
     /// Units of transactions programmed since the checkpoint, with their places: garbage collection may have moved one.
     pub transaction_units: BTreeMap<(Lpn, Seq), BTreeSet<Ppn>>,
     pub report: RecoveryReport,
@@ -114,8 +122,8 @@ impl Scan {
         Ok(found)
     }
 
-    /// Finds the newest whole checkpoint: its step, contents and blocks.
-    fn checkpoint(&mut self, first: &[FirstPage]) -> Result<(Seq, Contents, Vec<BlockId>), FtlError> {
+    /// Finds the newest whole checkpoint: its step, contents and pages.
+    fn checkpoint(&mut self, first: &[FirstPage]) -> Result<(Seq, Contents, Vec<PageId>), FtlError> {
         // a block whose first page is torn may hold the rest of a checkpoint whose pages lie on several blocks
         let mut found: BTreeMap<Seq, (u32, BTreeMap<u32, PageId>)> = BTreeMap::new();
         for (block, first) in first.iter().enumerate() {
@@ -134,9 +142,7 @@ impl Scan {
                 continue;
             }
             let contents = self.load(step, parts.values())?;
-            let geometry = *self.nand.geometry();
-            let blocks: BTreeSet<BlockId> = parts.values().map(|page| geometry.block_of(*page)).collect();
-            return Ok((step, contents, blocks.into_iter().collect()));
+            return Ok((step, contents, parts.into_values().collect()));
         }
         Err(FtlError::NoCheckpoint)
     }
@@ -360,7 +366,7 @@ impl Scan {
     pub fn find(&mut self) -> Result<Found, FtlError> {
         let first = self.first_pages()?;
         self.wait();
-        let (step, contents, checkpoint_blocks) = self.checkpoint(&first)?;
+        let (step, contents, checkpoint_pages) = self.checkpoint(&first)?;
         self.wait();
         self.check_damaged_pages(step)?;
         self.newest = self.newest.max(contents.seq).max(step);
@@ -368,14 +374,19 @@ impl Scan {
         let open = contents.open_blocks.clone();
         let (records, journal_blocks) = self.journal(&first, step)?;
         self.wait();
+        let indexes = match self.swaps_indexes {
+            true => indexes_in_checkpoint(&contents.namespaces, HEAD_BYTES),
+            false => Vec::new(),
+        };
         let mut fold = Fold::new(step, contents);
         let marked = self.data(&first, step, &open, &mut fold)?;
         self.count_transactions(&records);
         let clean = clean && records.is_empty() && fold.is_empty();
         fold.records(records);
         let mut folded = fold.finish(&mut self.report);
+        let block_of = |page: &PageId| self.nand.geometry().block_of(*page);
         let mut uses: BTreeMap<BlockId, BlockUse> =
-            checkpoint_blocks.iter().map(|block| (*block, BlockUse::Checkpoint)).collect();
+            checkpoint_pages.iter().map(|page| (block_of(page), BlockUse::Checkpoint)).collect();
         for (block, first) in first.iter().enumerate() {
             if let FirstPage::Programmed(Kind::Journal, _) = first {
                 uses.insert(BlockId(block as u32), BlockUse::Journal);
@@ -388,7 +399,20 @@ impl Scan {
         self.wait();
         let key_value = self.key_value(key_value)?;
         self.check_record_places(&key_value, &uses)?;
-        Ok(Found { key_value, step, clean, counters, places, versions, logs, batches_dropped, marked, uses })
+        Ok(Found {
+            step,
+            clean,
+            counters,
+            places,
+            versions,
+            logs,
+            batches_dropped,
+            marked,
+            uses,
+            key_value,
+            checkpoint_pages,
+            indexes,
+        })
     }
 
     /// Every unit must be at a place that was programmed, in a block for data.

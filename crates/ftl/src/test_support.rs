@@ -26,4 +26,5 @@ pub const CONFIG: FtlConfig = FtlConfig {
     dump_units: 0,
     shared_owners: 8,
     checkpoint_interval: CheckpointInterval::DEFAULT,
+    index_dram_bytes: None,
 };

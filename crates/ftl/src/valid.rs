@@ -83,15 +83,14 @@ impl ValidCounts {
     /// A unit came into use.
     #[inline]
     pub fn increase(&mut self, block: u32) {
-        self.valid[block as usize] += 1;
-        // the last page of a block is mapped after the block is closed
-        self.recount(block);
+        self.increase_by(block, 1);
     }
 
     /// Units came into use.
     #[inline]
     pub fn increase_by(&mut self, block: u32, units: u32) {
         self.valid[block as usize] += units;
+        // the last page of a block is mapped after the block is closed
         self.recount(block);
     }
 

@@ -68,6 +68,12 @@ pub struct Row {
     pub space_per_byte: f64,
 }
 
+impl Row {
+    fn written(&self) -> String {
+        self.written_per_byte.map_or("-".to_owned(), |written| format!("{written:.2}"))
+    }
+}
+
 /// The table for a terminal.
 pub fn text(rows: &[Row]) -> String {
     let (left, right) = (Align::Left, Align::Right);
@@ -97,7 +103,7 @@ pub fn text(rows: &[Row]) -> String {
             whole(row.per_second_most),
             format!("{:.1}", row.p50_us),
             format!("{:.1}", row.p99_us),
-            row.written_per_byte.map_or("-".to_owned(), |written| format!("{written:.2}")),
+            row.written(),
             format!("{:.2}", row.space_per_byte),
         ]);
     }
@@ -176,8 +182,7 @@ pub fn markdown(rows: &[Row], command: &str, plot: Option<&str>) -> String {
         us if us < 100.0 => format!("{us:.1}"),
         us => whole(us),
     });
-    let written = |row: &Row| row.written_per_byte.map_or("-".to_owned(), |written| format!("{written:.2}"));
-    section(&mut page, rows, "Bytes sent to the disk for each byte written", written);
+    section(&mut page, rows, "Bytes sent to the disk for each byte written", Row::written);
     section(&mut page, rows, "Bytes on the disk for each byte that is there", |row| {
         format!("{:.2}", row.space_per_byte)
     });

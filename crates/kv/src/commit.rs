@@ -134,7 +134,7 @@ fn put_all<'a>(device: &mut Device, together: &'a [Arc<Pending>]) -> Vec<(&'a Pe
     let pending = together.iter().map(|pending| &**pending);
     let (alone, shared): (Vec<&Pending>, Vec<&Pending>) =
         pending.partition(|pending| together.len() == 1 || device.put_waits(&records_of(&[pending])));
-    let ended = put_together(device, &shared);
+    let ended = if shared.is_empty() { Vec::new() } else { put_together(device, &shared) };
     let mut results: Vec<_> = shared.into_iter().zip(ended).collect();
     results.extend(alone.into_iter().map(|pending| (pending, put(device, &[pending]))));
     results

@@ -115,6 +115,14 @@ impl Locks {
         self.wait(table, age, &wake)
     }
 
+    /// Takes a lock, or makes it stronger, if nobody has to be waited for; says whether it did.
+    pub fn try_acquire(&self, age: Age, id: LockId, mode: Mode) -> bool {
+        let mut table = self.table.lock();
+        let has = table.try_acquire(age, id, mode);
+        table.conflicts += u64::from(!has);
+        has
+    }
+
     fn wait(&self, mut table: MutexGuard<'_, Table>, age: Age, wake: &Condvar) -> Result<(), GiveWay> {
         loop {
             match table.waits[&age].1 {
@@ -139,7 +147,7 @@ impl Locks {
         }
     }
 
-    /// Times that a transaction had to wait, and that one had to give way.
+    /// Times that a transaction found a lock taken, and that one had to give way.
     pub fn counters(&self) -> (u64, u64) {
         let table = self.table.lock();
         (table.conflicts, table.deadlocks)
@@ -303,6 +311,26 @@ mod tests {
         }
         assert_eq!(locks.acquire(Age(1), id(1), Mode::Exclusive), Ok(()));
         assert_eq!(younger.join().unwrap(), Err(GiveWay));
+    }
+
+    #[test]
+    fn who_does_not_want_to_wait_neither_waits_nor_passes_those_who_do() {
+        let locks = Arc::new(Locks::default());
+        assert!(locks.try_acquire(Age(1), id(1), Mode::Shared));
+        assert!(locks.try_acquire(Age(2), id(1), Mode::Shared) && locks.counters().0 == 0);
+        assert!(!locks.try_acquire(Age(2), id(1), Mode::Exclusive) && locks.counters().0 == 1);
+        let other = locks.clone();
+        let waits = std::thread::spawn(move || other.acquire(Age(3), id(1), Mode::Exclusive));
+        while locks.counters().0 < 2 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(!locks.try_acquire(Age(4), id(1), Mode::Shared), "one who waits is passed");
+        locks.release(Age(1), [id(1)].into_iter());
+        locks.release(Age(2), [id(1)].into_iter());
+        assert_eq!(waits.join().unwrap(), Ok(()));
+        assert!(!locks.try_acquire(Age(4), id(1), Mode::Shared) && locks.counters().0 == 4);
+        locks.release(Age(3), [id(1)].into_iter());
+        assert!(locks.try_acquire(Age(4), id(1), Mode::Exclusive) && locks.counters().0 == 4);
     }
 
     #[test]

@@ -35,7 +35,7 @@ impl Namespace {
 /// What the store has done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
-    /// Times that a transaction had to wait for a lock.
+    /// Times that a transaction found a lock taken: it waited, or [`Transaction::try_lock`] said no.
     pub conflicts: u64,
     /// Times that one had to give way.
     pub deadlocks: u64,

@@ -65,6 +65,20 @@ impl Transaction {
         self.current(name)
     }
 
+    /// Locks a record that is to be changed, if that can be done without waiting; says whether it is locked. One that is
+    /// not stays as others have it, and this transaction goes on as if it had not asked.
+    pub fn try_lock(&mut self, namespace: Namespace, key: impl AsRef<[u8]>) -> Result<bool, Error> {
+        let (_, id) = self.lock_of(namespace, key.as_ref())?;
+        if self.locks.get(&id) == Some(&Mode::Exclusive) {
+            return Ok(true);
+        }
+        let has = self.shared.locks.try_acquire(self.age, id, Mode::Exclusive);
+        if has {
+            self.locks.insert(id, Mode::Exclusive);
+        }
+        Ok(has)
+    }
+
     /// Reads the records of these keys, in their order.
     pub fn scan<K: AsRef<[u8]>>(
         &mut self,
@@ -130,6 +144,19 @@ impl Transaction {
 
     /// The same; tells when that is done, if the client lives in the drive's time.
     pub fn commit_in_time(mut self) -> Result<Option<Nanoseconds>, Error> {
+        self.finish()
+    }
+
+    /// The same for a client that lives in the drive's time as it passes: it waits in `wait` until the time that it is
+    /// given. Others do not get its locks before.
+    pub fn commit_then_wait(mut self, wait: impl FnOnce(Nanoseconds)) -> Result<(), Error> {
+        if let Some(done_ns) = self.finish()? {
+            wait(done_ns);
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<Option<Nanoseconds>, Error> {
         self.shared.check()?;
         if self.gave_way {
             return Err(Error::Deadlock);
@@ -157,12 +184,7 @@ impl Transaction {
 
     /// Locks a record.
     fn lock(&mut self, namespace: Namespace, key: &[u8], mode: Mode) -> Result<Name, Error> {
-        self.shared.check_namespace(namespace.0)?;
-        if self.gave_way {
-            return Err(Error::Deadlock);
-        }
-        let key = Key::new(key)?;
-        let id = LockId::of(namespace.0, key, self.shared.options.records_per_lock);
+        let (name, id) = self.lock_of(namespace, key)?;
         if self.locks.get(&id).is_none_or(|held| *held < mode) {
             if self.shared.locks.acquire(self.age, id, mode).is_err() {
                 self.gave_way = true;
@@ -170,7 +192,17 @@ impl Transaction {
             }
             self.locks.insert(id, mode);
         }
-        Ok((namespace.0, key))
+        Ok(name)
+    }
+
+    /// A record's name, and its lock.
+    fn lock_of(&self, namespace: Namespace, key: &[u8]) -> Result<(Name, LockId), Error> {
+        self.shared.check_namespace(namespace.0)?;
+        if self.gave_way {
+            return Err(Error::Deadlock);
+        }
+        let key = Key::new(key)?;
+        Ok(((namespace.0, key), LockId::of(namespace.0, key, self.shared.options.records_per_lock)))
     }
 
     /// What a record is to this transaction, which has it locked.

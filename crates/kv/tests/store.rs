@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use tantalum::Kind;
 use tantalum_kv::{Error, Namespace, Store, Sync, Transaction};
 use tempfile::TempDir;
 
@@ -213,6 +214,59 @@ fn readers_and_writers_of_other_records_do_not_wait_and_those_of_one_do() {
             tx.commit().unwrap();
         });
     }
+}
+
+#[test]
+fn a_lock_that_is_taken_is_told_of_and_not_waited_for() {
+    let folder = folder();
+    let store = open(&folder, Sync::None);
+    let namespace = store.namespace("a").unwrap();
+    let (mut first, mut second) = (store.begin().unwrap(), store.begin().unwrap());
+    assert!(first.try_lock(namespace, b"k").unwrap() && first.try_lock(namespace, b"k").unwrap());
+    assert_eq!(store.counters().conflicts, 0);
+    assert!(!second.try_lock(namespace, b"k").unwrap());
+    assert_eq!(store.counters().conflicts, 1);
+    first.put(namespace, b"k", b"1").unwrap();
+    second.put(namespace, b"other", b"2").unwrap();
+    second.commit().unwrap();
+    first.commit().unwrap();
+    let mut third = store.begin().unwrap();
+    assert!(third.try_lock(namespace, b"k").unwrap(), "what ended holds nothing");
+    assert_eq!(third.read(namespace, b"k").unwrap().as_deref(), Some(&b"1"[..]));
+    assert!(third.try_lock(namespace, b"").is_err());
+}
+
+#[test]
+fn a_commit_is_one_command_of_the_drive() {
+    let folder = folder();
+    let store = open(&folder, Sync::None);
+    let namespace = store.namespace("a").unwrap();
+    let puts = || store.with_drive(|drive| drive.latencies().of(Kind::Put).len()).unwrap();
+    let before = puts();
+    for number in 1..=10 {
+        let mut tx = store.begin().unwrap();
+        (0..4).for_each(|key| tx.put(namespace, [key], [number]).unwrap());
+        tx.commit().unwrap();
+        assert_eq!(puts(), before + u64::from(number));
+    }
+}
+
+#[test]
+fn a_client_in_the_drives_time_has_its_locks_until_its_commit_is_done() {
+    let folder = folder();
+    let store = open(&folder, Sync::None);
+    let namespace = store.namespace("a").unwrap();
+    let now_ns = store.with_drive(|drive| drive.time_ns()).unwrap();
+    let mut tx = store.begin_in_time(now_ns).unwrap();
+    tx.put(namespace, b"k", b"1").unwrap();
+    let mut other = store.begin().unwrap();
+    let mut waited = false;
+    tx.commit_then_wait(|done_ns| {
+        waited = done_ns > now_ns;
+        assert!(!other.try_lock(namespace, b"k").unwrap());
+    })
+    .unwrap();
+    assert!(waited && other.try_lock(namespace, b"k").unwrap());
 }
 
 #[test]

@@ -179,7 +179,12 @@ pub fn bench(settings: &Settings, monitor: &Monitor) -> Result<Outcome, LabError
 /// A drive whose first `units` are written, and overwritten at random until its garbage collection is steady.
 pub(crate) fn aged(profile: &Profile, units: u32, seed: u64, monitor: &Monitor) -> Result<Device, LabError> {
     memory::require(flash_bytes(profile))?;
-    let mut host = Host::new(Device::in_memory(profile)?, seed);
+    aged_on(Device::in_memory(profile)?, units, seed, monitor)
+}
+
+/// The same on a new drive.
+pub(crate) fn aged_on(device: Device, units: u32, seed: u64, monitor: &Monitor) -> Result<Device, LabError> {
+    let mut host = Host::new(device, seed);
     host.units = units;
     while host.device.smart().blocks_erased == 0 {
         host.precondition(Pattern::RandWrite, monitor)?;

@@ -39,6 +39,10 @@ pub enum LabError {
     /// The key-value store failed.
     #[error(transparent)]
     KeyValueStore(#[from] tantalum_kv::Error),
+    /// RocksDB failed.
+    #[cfg(feature = "rocksdb")]
+    #[error("RocksDB: {0}")]
+    RocksDb(#[from] crate::rocks::Error),
     /// The volume failed.
     #[error(transparent)]
     Volume(#[from] VolumeError),

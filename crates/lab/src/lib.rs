@@ -22,6 +22,8 @@ mod processors;
 mod queue;
 pub mod recovery_cost;
 pub mod report;
+#[cfg(feature = "rocksdb")]
+pub mod rocks;
 pub mod servers;
 mod session;
 mod statements;

@@ -23,11 +23,13 @@ struct Canary {
     seeds: u64,
 }
 
-const ANY: DriveChoice = DriveChoice { plp: None, cache: None, page_bytes: None, own_logs: Some(false) };
+const ANY: DriveChoice =
+    DriveChoice { plp: None, cache: None, page_bytes: None, own_logs: Some(false), swaps: Some(false) };
 const UNPROTECTED: DriveChoice = DriveChoice { plp: Some(Plp::None), ..ANY };
 const PROTECTED: DriveChoice = DriveChoice { plp: Some(Plp::Capacitor), ..ANY };
 const WRITTEN_THROUGH: DriveChoice =
     DriveChoice { cache: Some(CacheMode::Off), page_bytes: Some(8192), ..UNPROTECTED };
+const SWAPPED: DriveChoice = DriveChoice { swaps: Some(true), ..ANY };
 const CACHED: DriveChoice = DriveChoice { cache: Some(CacheMode::Volatile), ..UNPROTECTED };
 
 /// What fills the cache, with a record in the journal and nothing that would wait for the flash.
@@ -77,6 +79,8 @@ fn canaries() -> Vec<Canary> {
         canary(Guard::TombstoneDropped, ANY, random(RECORDS), 100),
         canary(Guard::WaitingKeepsVersion, PROTECTED, random(RECORDS), 100),
         canary(Guard::RecordTakesNewVersion, ANY, random(RECORDS), 100),
+        canary(Guard::ChangedIndexSwappedOut, SWAPPED, random(RECORDS), 20),
+        canary(Guard::SwappedIndexNotCopied, SWAPPED, random(RECORDS), 20),
         canary(Guard::CopyBeforeJournal, WRITTEN_THROUGH, random(SHARES), 100),
     ]
 }
@@ -116,6 +120,7 @@ fn replayed(line: &str) -> Settings {
             "--at" => plan.cuts = Cuts::At(value.parse().expect("a cut")),
             "--cuts" => plan.cuts = if value == "all" { Cuts::All } else { Cuts::Random(number()) },
             "--page-bytes" => settings.drives.page_bytes = Some(number() as u32),
+            "--indexes" => settings.drives.swaps = Some(value == "swapped"),
             "--record-logs" => settings.drives.own_logs = Some(value == "own"),
             "--plp" if value == "none" => settings.drives.plp = Some(Plp::None),
             "--plp" => settings.drives.plp = Some(Plp::Capacitor),

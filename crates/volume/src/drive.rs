@@ -2,10 +2,12 @@
 //!
 //! Invariant: the clock never goes back, and no command is issued once the drive has stopped for good.
 
-use tantalum::{Clock, Command, Completion, Device, Fills, Lpn, Nanoseconds, ShareRange, Status, UNIT_BYTES};
+use tantalum::{
+    Clock, Command, Completion, Device, Fills, Lpn, Nanoseconds, ShareRange, Status, UNIT_BYTES, checksum_of,
+};
 
 use crate::error::VolumeError;
-use crate::remap_duplicates::{Key, RecentWrites};
+use crate::remap_duplicates::RecentWrites;
 
 /// A device, the client's time, and whether the drive has stopped.
 #[derive(Debug)]
@@ -99,9 +101,11 @@ impl Drive {
         let all = lpn.0..lpn.0 + units.len() as u32;
         let mut sources = std::mem::take(sources);
         sources.clear();
-        sources.extend(units.iter().zip(all.clone()).map(|(unit, lpn)| {
+        sources.extend(units.iter().zip(all.clone()).enumerate().map(|(number, (unit, lpn))| {
+            let known = fills.as_deref().and_then(|fills| fills.checksum(number));
+            let checksum = known.unwrap_or_else(|| checksum_of(unit));
             let is_equal = |source| device.holds(source, unit);
-            recent.find_or_remember(Key::of(unit), Lpn(lpn), &all, is_equal)
+            recent.find_or_remember(checksum, Lpn(lpn), &all, is_equal)
         }));
         let done_ns = self.write_or_share(lpn, &sources, units, fills);
         self.sources = sources;

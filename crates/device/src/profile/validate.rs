@@ -68,6 +68,7 @@ impl Profile {
             ("link.bytes_per_second", self.link.bytes_per_second),
             ("limits.atomic_units", self.limits.atomic_units.into()),
             ("limits.open_transactions", self.limits.open_transactions.into()),
+            ("limits.index_dram_bytes", self.limits.index_dram_bytes.unwrap_or(1)),
             ("ftl.wear_spread", self.ftl.wear_spread.into()),
             ("ftl.checkpoint_interval_pages", self.ftl.checkpoint_interval_pages.unwrap_or(1)),
         ];
@@ -161,6 +162,7 @@ mod tests {
         assert_eq!(rejected_field(|p| p.flash.endurance_cycles = 0), "flash.endurance_cycles");
         assert_eq!(rejected_field(|p| p.link.bytes_per_second = 0), "link.bytes_per_second");
         assert_eq!(rejected_field(|p| p.flash.channels = u32::MAX), "flash.channels");
+        assert_eq!(rejected_field(|p| p.limits.index_dram_bytes = Some(0)), "limits.index_dram_bytes");
         let field = rejected_field(|p| p.ftl.checkpoint_interval_pages = Some(0));
         assert_eq!(field, "ftl.checkpoint_interval_pages");
     }

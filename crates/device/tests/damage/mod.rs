@@ -82,7 +82,12 @@ fn profile() -> Profile {
         link: LinkProfile { bytes_per_second: 1_000_000_000, command_ns: 5_000 },
         cache: CacheProfile { mode: CacheMode::Volatile, bytes: 16 * UNIT_BYTES as u64 },
         power: PowerProfile { plp: Plp::None, dump_bytes: 0 },
-        limits: LimitsProfile { atomic_units: 16, open_transactions: 4, shared_owners: 8 },
+        limits: LimitsProfile {
+            atomic_units: 16,
+            open_transactions: 4,
+            shared_owners: 8,
+            index_dram_bytes: None,
+        },
         ftl: FtlProfile {
             victim_policy: VictimPolicy::Greedy,
             wear_spread: 8,

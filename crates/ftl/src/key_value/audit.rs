@@ -19,13 +19,17 @@ impl Ftl {
         let mut add = |place: RecordPlace| *weights.entry(place.ppn).or_default() += weight(place.chunks);
         for (id, namespace) in &self.key_value.namespaces {
             let (mut entries, mut heads) = (0, 0);
-            for entry in namespace.index.from(0) {
+            let Some(index) = self.peek_index(namespace) else {
+                audit.map_findings.push(Finding::IndexUnreadable { namespace: *id });
+                continue;
+            };
+            for entry in index {
                 add(entry.place);
                 entries += 1;
                 heads += u64::from(entry.key_length > 0);
             }
             audit.records += heads;
-            audit.count("entries of an index", namespace.index.len(), entries);
+            audit.count("entries of an index", namespace.index.entries(), entries);
             audit.count("records of a namespace", namespace.records, heads);
             if id.0 > self.key_value.last_namespace {
                 audit.count("namespaces ever made", self.key_value.last_namespace.into(), id.0.into());
@@ -50,7 +54,7 @@ impl Ftl {
     pub fn audit_records_on_flash(&mut self, audit: &mut Audit) -> Result<(), FtlError> {
         let mut named: BTreeMap<Ppn, Vec<(NamespaceId, u64, RecordPlace)>> = BTreeMap::new();
         for (id, namespace) in &self.key_value.namespaces {
-            for entry in namespace.index.from(0) {
+            for entry in self.peek_index(namespace).into_iter().flatten() {
                 named.entry(entry.place.ppn).or_default().push((*id, entry.hash, entry.place));
             }
         }

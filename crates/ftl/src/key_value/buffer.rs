@@ -3,10 +3,13 @@
 //!
 //! Invariants:
 //! - The indexes name what is on flash; what waits is looked up first and takes its place when it is programmed (hazard 1).
-//! - A `put` that waits is in one unit, so it is dumped as a whole, by the capacitor or out of the image's mirror.
+//! - A `put` that waits is in one unit, so it is dumped as a whole, by the capacitor or out of the image's mirror. A larger
+//!   one does not wait for a full page: it is programmed as it arrives (`put.rs`).
 //! - At most a page of units waits for each stream that takes records. For the drive's own the dump has room beside its
 //!   budget; the cache gives up as much for each namespace with logs of its own.
 //! - Versions of what waits are greater than the step of the last checkpoint, and units hold nothing older.
+
+use std::collections::BTreeSet;
 
 use tantalum_nand::{Nanoseconds, Source};
 
@@ -53,8 +56,9 @@ pub(crate) struct Buffer {
     units: Vec<WaitingUnit>,
     next: u64,
     latest: HashMap<(NamespaceId, Key), Waiting>,
-    /// Units that were programmed since this was last asked, and when they are on flash.
-    programmed: (u32, Nanoseconds),
+    /// Pages that were programmed since this was last asked: how many units of each a capacitor protects until they are on
+    /// flash, and when that is.
+    pub programmed: Vec<(u32, Nanoseconds)>,
 }
 
 impl Buffer {
@@ -90,6 +94,12 @@ impl Buffer {
     /// What waits for the keys of a namespace.
     pub fn of(&self, namespace: NamespaceId) -> impl Iterator<Item = &Waiting> {
         self.latest.values().filter(move |waiting| waiting.header.namespace == namespace)
+    }
+
+    /// The namespaces of what waits for a stream.
+    fn namespaces_for(&self, target: Target) -> BTreeSet<NamespaceId> {
+        let of_target = self.units.iter().filter(|unit| unit.target == target);
+        of_target.flat_map(|unit| &unit.records).map(|waiting| waiting.header.namespace).collect()
     }
 
     /// How many keys a namespace will have more or fewer.
@@ -191,8 +201,8 @@ impl Ftl {
         records.iter().map(found).collect()
     }
 
-    /// A `put` that goes to flash at once replaces these, and may be lost until it is there. What waits for their keys was
-    /// acknowledged as durable: it goes to flash first.
+    /// A `put` that goes to flash at once replaces these, and may be lost until there is room for it or it is there. What
+    /// waits for their keys was acknowledged as durable: it goes to flash first.
     pub(super) fn settle_waiting(
         &mut self,
         records: &[KvRecord<'_>],
@@ -227,16 +237,12 @@ impl Ftl {
 
     /// Programs what waits for a stream.
     fn program_waiting_for(&mut self, target: Target, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
+        let at_ns = self.load_indexes(self.key_value.buffer.namespaces_for(target), at_ns)?;
         self.ensure_space(&[(target, 1)], at_ns)?;
         let step = self.next_seq();
         let page = self.stage_waiting(target, step)?;
         let programmed = self.program(target, &page, step, at_ns);
-        match &programmed {
-            Err(FtlError::Nand(error)) => self.release_page(&page, error),
-            Err(_) => self.give_up_page(&page),
-            Ok(_) => {}
-        }
-        let (place, done_ns) = programmed?;
+        let (place, done_ns) = programmed.inspect_err(|error| self.release_page(&page, error))?;
         let of_target = |unit: &mut WaitingUnit| unit.target == target;
         let units: Vec<WaitingUnit> = self.key_value.buffer.units.extract_if(.., of_target).collect();
         self.counters.programmed.key_value += units.len() as u64;
@@ -245,7 +251,7 @@ impl Ftl {
         }
         let buffer = &mut self.key_value.buffer;
         debug_assert!(!buffer.units.is_empty() || buffer.latest.is_empty(), "something waits in no unit");
-        buffer.programmed = (buffer.programmed.0 + units.len() as u32, done_ns.max(buffer.programmed.1));
+        buffer.programmed.push((units.len() as u32, done_ns));
         self.unprotect_waiting(units.iter().map(|unit| unit.number))?;
         Ok(done_ns)
     }
@@ -310,9 +316,10 @@ impl Ftl {
         Ok(())
     }
 
-    /// Units of records that were programmed since this was last asked, and when they are on flash.
-    pub fn take_programmed_records(&mut self) -> (u32, Nanoseconds) {
-        std::mem::take(&mut self.key_value.buffer.programmed)
+    /// Pages of records that were programmed since this was last asked: how many units of each a capacitor protects until
+    /// they are on flash, and when that is.
+    pub fn take_programmed_records(&mut self) -> impl Iterator<Item = (u32, Nanoseconds)> + '_ {
+        self.key_value.buffer.programmed.drain(..)
     }
 
     /// A checkpoint is about to be programmed, and does not have what waits: that takes versions after it. What was

@@ -86,8 +86,11 @@ impl Ftl {
         };
         let damaged = || FtlError::Damaged(format!("records of unit {ppn}"));
         let spare = Spare::decode(&self.nand.spare(ppn)?).ok_or_else(damaged)?;
+        let found = records(&unit, record::ends(&spare), ppn).ok_or_else(damaged)?;
+        let loaded_ns = self.load_indexes(found.iter().map(|(_, header)| header.namespace), at_ns)?;
+        let read_ns = read_ns.max(loaded_ns);
         let mut full = Vec::new();
-        for (place, header) in records(&unit, record::ends(&spare), ppn).ok_or_else(damaged)? {
+        for (place, header) in found {
             if !self.is_in_use(&header, place) {
                 continue;
             }
@@ -129,7 +132,7 @@ impl Ftl {
             return self.key_value.tombstones.get(&(header.namespace, header.key)) == Some(&place);
         }
         let namespace = self.key_value.namespaces.get(&header.namespace);
-        namespace.is_some_and(|namespace| namespace.index.names(header.hash(), place))
+        namespace.is_some_and(|namespace| namespace.index.get().names(header.hash(), place))
     }
 
     /// Packed records are at a new place.
@@ -139,7 +142,7 @@ impl Ftl {
             if header.tombstone {
                 self.key_value.tombstones.insert((header.namespace, header.key), place);
             } else {
-                self.namespace_mut(header.namespace).index.relocate(header.hash(), from, place);
+                self.namespace_mut(header.namespace).index.get_mut().relocate(header.hash(), from, place);
             }
             self.map.remove_record(from.ppn, weight(from.chunks));
             self.map.add_record(to, weight(from.chunks));

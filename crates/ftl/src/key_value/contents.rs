@@ -1,4 +1,5 @@
-//! Namespaces and their indexes in a checkpoint, as 64-bit numbers.
+//! Namespaces and their indexes in a checkpoint, as 64-bit numbers. They stand right behind its head, so that where an index
+//! is follows from the namespaces alone.
 
 use tantalum_nand::Geometry;
 #[cfg(test)]
@@ -9,33 +10,76 @@ use super::index::{Entry, Index};
 use super::key::RecordPlace;
 use super::key::{NamespaceAttributes, NamespaceId};
 use super::record::UNIT_CHUNKS;
-use super::{KeyValue, Namespace};
 
 /// A namespace as of a checkpoint.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct NamespaceContents {
     pub namespace: NamespaceId,
     pub attributes: NamespaceAttributes,
-    pub entries: Vec<Entry>,
+    pub entries: IndexBytes,
 }
 
-const NAMESPACE_WORDS: u64 = 5;
-const ENTRY_WORDS: u64 = 2;
+/// The entries of an index as a checkpoint has them, in the order of their hashes.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct IndexBytes(pub Vec<u8>);
+
+/// Where a checkpoint has an index.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct InCheckpoint {
+    /// Its first byte in the checkpoint.
+    pub first_byte: u64,
+    pub entries: u64,
+    pub checksum: u32,
+}
+
+const NAMESPACE_BYTES: usize = 40;
+const ENTRY_BYTES: usize = 16;
 
 /// Bytes that so many namespaces with so many entries take.
 pub(super) fn bytes_of(namespaces: u64, entries: u64) -> u64 {
-    8 * (NAMESPACE_WORDS * namespaces + ENTRY_WORDS * entries)
+    NAMESPACE_BYTES as u64 * namespaces + ENTRY_BYTES as u64 * entries
 }
 
-impl KeyValue {
-    /// What a checkpoint says.
-    pub fn contents(&self) -> Vec<NamespaceContents> {
-        let contents = |(id, namespace): (&NamespaceId, &Namespace)| NamespaceContents {
-            namespace: *id,
-            attributes: namespace.attributes,
-            entries: namespace.index.from(0).collect(),
+impl IndexBytes {
+    fn of(entries: impl Iterator<Item = Entry>) -> IndexBytes {
+        let mut bytes = Vec::new();
+        for entry in entries {
+            bytes.extend(entry.hash.to_le_bytes());
+            bytes.extend(entry.pack().to_le_bytes());
+        }
+        IndexBytes(bytes)
+    }
+
+    /// The entries of an index.
+    pub fn of_index(index: &Index) -> IndexBytes {
+        IndexBytes::of(index.from(0))
+    }
+
+    /// The entry that begins at each 16th byte.
+    pub fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
+        let numbers = |entry: &[u8; ENTRY_BYTES]| {
+            let number = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| entry[at + byte]));
+            Entry::unpack(number(0), number(8))
         };
-        self.namespaces.iter().map(contents).collect()
+        self.0.as_chunks().0.iter().map(numbers)
+    }
+
+    pub fn checksum(&self) -> u32 {
+        crc32c::crc32c(&self.0)
+    }
+
+    /// The index with these entries.
+    pub fn index(&self, attributes: &NamespaceAttributes) -> Index {
+        let mut index = Index::with_room(attributes, (self.0.len() / ENTRY_BYTES) as u64);
+        self.entries().for_each(|entry| index.insert(entry));
+        index
+    }
+}
+
+impl InCheckpoint {
+    /// Its bytes in the checkpoint.
+    pub fn bytes(&self) -> std::ops::Range<u64> {
+        self.first_byte..self.first_byte + bytes_of(0, self.entries)
     }
 }
 
@@ -51,53 +95,56 @@ impl NamespaceContents {
             key_length: 16,
         };
         let attributes = NamespaceAttributes { expected_records: 1 << 33, ..NamespaceAttributes::default() };
-        NamespaceContents { namespace, attributes, entries: (0..entries).map(entry).collect() }
-    }
-
-    /// The index with these entries.
-    pub(super) fn index(&self) -> Index {
-        let mut index = Index::new(&self.attributes);
-        self.entries.iter().for_each(|entry| index.insert(*entry));
-        index
+        NamespaceContents { namespace, attributes, entries: IndexBytes::of((0..entries).map(entry)) }
     }
 }
 
-/// Appends the namespaces.
-pub(crate) fn encode_namespaces(namespaces: &[NamespaceContents], mut put: impl FnMut(&[u64])) {
-    put(&[namespaces.len() as u64]);
+/// Appends the namespaces to the head of a checkpoint, behind which they stand.
+pub(crate) fn encode_namespaces(namespaces: &[NamespaceContents], out: &mut Vec<u8>) {
+    out.extend((namespaces.len() as u64).to_le_bytes());
     for NamespaceContents { namespace, attributes, entries } in namespaces {
         let NamespaceAttributes { logs, expected_records, load_factor_percent } = *attributes;
-        put(&[
-            namespace.0.into(),
-            logs.into(),
-            expected_records,
-            load_factor_percent.into(),
-            entries.len() as u64,
-        ]);
-        entries.iter().for_each(|entry| put(&[entry.hash, entry.pack()]));
+        let count = (entries.0.len() / ENTRY_BYTES) as u64;
+        let words = [namespace.0.into(), logs.into(), expected_records, load_factor_percent.into(), count];
+        words.iter().for_each(|word| out.extend(u64::to_le_bytes(*word)));
+        out.extend(&entries.0);
     }
 }
 
-/// Reads them; none if they make no sense.
-pub(crate) fn decode_namespaces(
-    mut next: impl FnMut() -> Option<u64>,
-    words_left: u64,
-) -> Option<Vec<NamespaceContents>> {
-    let count = next()?;
-    if count > words_left / NAMESPACE_WORDS {
+/// Where a checkpoint that begins with a head of so many bytes has their indexes.
+pub(crate) fn indexes_in_checkpoint(
+    namespaces: &[NamespaceContents],
+    head_bytes: usize,
+) -> Vec<(NamespaceId, InCheckpoint)> {
+    let mut end = head_bytes + 8;
+    let of = |contents: &NamespaceContents| {
+        let (first_byte, bytes) = (end + NAMESPACE_BYTES, contents.entries.0.len());
+        end = first_byte + bytes;
+        let entries = (bytes / ENTRY_BYTES) as u64;
+        let checksum = contents.entries.checksum();
+        (contents.namespace, InCheckpoint { first_byte: first_byte as u64, entries, checksum })
+    };
+    namespaces.iter().map(of).collect()
+}
+
+/// Reads them off the front of the bytes; none if they make no sense.
+pub(crate) fn decode_namespaces(bytes: &mut &[u8]) -> Option<Vec<NamespaceContents>> {
+    let next = |bytes: &mut &[u8]| {
+        let (value, rest) = bytes.split_first_chunk()?;
+        *bytes = rest;
+        Some(u64::from_le_bytes(*value))
+    };
+    let count = next(bytes)?;
+    if count > (bytes.len() / NAMESPACE_BYTES) as u64 {
         return None;
     }
     let mut namespaces = Vec::with_capacity(count as usize);
     for _ in 0..count {
-        let (id, logs, expected_records) = (next()?, next()?, next()?);
-        let (load_factor_percent, entries) = (next()?, next()?);
-        if entries > words_left / ENTRY_WORDS {
-            return None;
-        }
-        let entry = |_| {
-            let hash = next()?;
-            Some(Entry::unpack(hash, next()?))
-        };
+        let (id, logs, expected_records) = (next(bytes)?, next(bytes)?, next(bytes)?);
+        let (load_factor_percent, entries) = (next(bytes)?, next(bytes)?);
+        let index_bytes = usize::try_from(entries).ok()?.checked_mul(ENTRY_BYTES)?;
+        let (entries, rest) = bytes.split_at_checked(index_bytes)?;
+        *bytes = rest;
         namespaces.push(NamespaceContents {
             namespace: NamespaceId(id.try_into().ok()?),
             attributes: NamespaceAttributes {
@@ -105,7 +152,7 @@ pub(crate) fn decode_namespaces(
                 expected_records,
                 load_factor_percent: load_factor_percent.try_into().ok()?,
             },
-            entries: (0..entries).map(entry).collect::<Option<Vec<Entry>>>()?,
+            entries: IndexBytes(entries.to_vec()),
         });
     }
     Some(namespaces)
@@ -126,9 +173,12 @@ pub(crate) fn namespaces_are_possible(
     let in_order = namespaces.windows(2).all(|two| two[0].namespace < two[1].namespace);
     in_order
         && namespaces.iter().all(|contents| {
-            let sorted = contents.entries.windows(2).all(|two| two[0].hash <= two[1].hash);
+            let sorted = contents.entries.entries().is_sorted_by_key(|entry| entry.hash);
             let id = contents.namespace.0;
             let possible = contents.attributes.is_possible(logical_units, geometry);
-            (1..=last).contains(&id) && possible && sorted && contents.entries.iter().all(entry)
+            (1..=last).contains(&id)
+                && possible
+                && sorted
+                && contents.entries.entries().all(|each| entry(&each))
         })
 }

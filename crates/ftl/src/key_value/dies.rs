@@ -97,7 +97,8 @@ mod tests {
     use crate::blocks::BlockUse;
     use crate::error::FtlError;
     use crate::key_value::{Key, KvRecord};
-    use crate::layout::{CheckpointInterval, FtlConfig, VictimPolicy};
+    use crate::layout::FtlConfig;
+    use crate::test_support;
 
     /// Four channels of two dies with two planes.
     const GEOMETRY: Geometry = Geometry {
@@ -109,15 +110,8 @@ mod tests {
         page_bytes: 8192,
     };
 
-    const CONFIG: FtlConfig = FtlConfig {
-        logical_units: 6000,
-        victim_policy: VictimPolicy::Greedy,
-        wear_spread: 50,
-        dump_units: 0,
-        protected_units: 0,
-        shared_owners: 16,
-        checkpoint_interval: CheckpointInterval::DEFAULT,
-    };
+    const CONFIG: FtlConfig =
+        FtlConfig { logical_units: 6000, wear_spread: 50, shared_owners: 16, ..test_support::CONFIG };
 
     fn ftl(config: FtlConfig) -> Ftl {
         let timing =
@@ -142,14 +136,14 @@ mod tests {
     fn put(ftl: &mut Ftl, namespace: NamespaceId, number: u32) -> Result<(), FtlError> {
         let value = [number as u8; 1900];
         let key = Key::new(&number.to_le_bytes()).unwrap();
-        ftl.put(&[KvRecord { namespace, key, value: Some(&value) }], 0)?;
+        ftl.put(&[KvRecord { namespace, key, value: Some(&value) }], 0, &mut |_| None)?;
         ftl.maintain(0)
     }
 
     /// How many records of a namespace are on its dies, and how many on others.
     fn places(ftl: &Ftl, namespace: NamespaceId) -> (usize, usize) {
         let dies = dies_of(ftl, namespace);
-        let places = ftl.key_value.namespaces[&namespace].index.from(0).map(|entry| entry.place.ppn);
+        let places = ftl.key_value.namespaces[&namespace].index.get().from(0).map(|entry| entry.place.ppn);
         let die_of = |ppn| GEOMETRY.die_of(GEOMETRY.plane_of(GEOMETRY.block_of_unit(ppn))).0;
         let (home, away): (Vec<u32>, Vec<u32>) = places.map(die_of).partition(|die| dies.contains(die));
         (home.len(), away.len())

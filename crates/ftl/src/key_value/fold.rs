@@ -133,9 +133,10 @@ impl KeyValueFold {
             namespaces.insert(id, Namespace::new(attributes));
         }
         for contents in self.base {
-            let (attributes, index) = (contents.attributes, contents.index());
+            let attributes = contents.attributes;
+            let index = contents.entries.index(&attributes);
             let records = index.from(0).filter(|entry| entry.key_length > 0).count() as u64;
-            namespaces.insert(contents.namespace, Namespace { attributes, index, records });
+            namespaces.insert(contents.namespace, Namespace::with(attributes, index, records));
         }
         namespaces.retain(|id, _| !self.deleted.contains(id));
         let mut over = Over { step: self.step, namespaces, read };
@@ -189,8 +190,8 @@ impl<E> Over<'_, E> {
         let step = self.step;
         for ((_, _, segment), best) in segments.iter().filter(|(_, best)| best.version <= step) {
             if let Some(old) = self.find(namespace, key, *segment)? {
-                let index = &mut self.namespaces.get_mut(&namespace).expect("it is there").index;
-                index.relocate(old.hash, old.place, best.place);
+                let namespace = self.namespaces.get_mut(&namespace).expect("it is there");
+                namespace.index.get_mut().relocate(old.hash, old.place, best.place);
             }
         }
         Ok(None)
@@ -199,7 +200,7 @@ impl<E> Over<'_, E> {
     fn insert(&mut self, namespace: NamespaceId, key: &Key, segment: u16, best: &Best) {
         let namespace = self.namespaces.get_mut(&namespace).expect("it is there");
         namespace.records += u64::from(segment == 0);
-        namespace.index.insert(Entry::of(key, segment, best.continuations, best.place));
+        namespace.index.get_mut().insert(Entry::of(key, segment, best.continuations, best.place));
     }
 
     /// Removes what the checkpoint has of a key.
@@ -208,7 +209,7 @@ impl<E> Over<'_, E> {
         for segment in 0..=head.continuations {
             if let Some(entry) = self.find(namespace, key, segment)? {
                 let namespace = self.namespaces.get_mut(&namespace).expect("it is there");
-                namespace.index.remove(entry.hash, entry.place);
+                namespace.index.get_mut().remove(entry.hash, entry.place);
             }
         }
         self.namespaces.get_mut(&namespace).expect("it is there").records -= 1;
@@ -220,7 +221,7 @@ impl<E> Over<'_, E> {
     fn find(&mut self, namespace: NamespaceId, key: &Key, segment: u16) -> Result<Option<Entry>, E> {
         let length = if segment == 0 { key.length() } else { 0 };
         let hash = key.segment_hash(segment);
-        let index = &self.namespaces[&namespace].index;
+        let index = self.namespaces[&namespace].index.get();
         let candidates: Vec<Entry> =
             index.with_hash(hash).filter(|entry| entry.key_length == length).collect();
         if segment == 0 && key.is_exact() {
@@ -244,11 +245,10 @@ impl<E> Over<'_, E> {
 impl KeyValueFound {
     /// The places that records are at, with whose they are.
     pub fn places(&self) -> impl Iterator<Item = (NamespaceId, Ppn)> + '_ {
-        let indexed = self
-            .0
-            .namespaces
-            .iter()
-            .flat_map(|(id, namespace)| namespace.index.from(0).map(|entry| (*id, entry.place.ppn)));
+        let indexed =
+            self.0.namespaces.iter().flat_map(|(id, namespace)| {
+                namespace.index.get().from(0).map(|entry| (*id, entry.place.ppn))
+            });
         indexed.chain(self.0.tombstones.iter().map(|((id, _), place)| (*id, place.ppn)))
     }
 
@@ -256,7 +256,7 @@ impl KeyValueFound {
     pub fn restore(self, map: &mut Map) -> KeyValue {
         let found = self.0;
         for namespace in found.namespaces.values() {
-            for entry in namespace.index.from(0) {
+            for entry in namespace.index.get().from(0) {
                 map.add_record(entry.place.ppn, weight(entry.place.chunks));
             }
         }

@@ -22,6 +22,7 @@ impl Ftl {
         at_ns: Nanoseconds,
     ) -> Result<(bool, Nanoseconds), KeyValueError> {
         self.namespace(namespace)?;
+        let at_ns = self.use_indexes([namespace], at_ns)?;
         Ok(self.is_there(namespace, key, at_ns)?)
     }
 
@@ -59,6 +60,7 @@ impl Ftl {
             self.count_get(value);
             return Ok(at_ns);
         }
+        let at_ns = self.use_indexes([namespace], at_ns)?;
         let (found, mut done_ns) = self.find(namespace, key, at_ns)?;
         let head = found.ok_or(no_such_key)?;
         for segment in 0..=head.continuations {
@@ -115,6 +117,7 @@ impl Ftl {
     ) -> Result<Nanoseconds, KeyValueError> {
         keys.clear();
         self.namespace(namespace)?;
+        let at_ns = self.use_indexes([namespace], at_ns)?;
         let waiting: Vec<(Key, bool)> = self
             .key_value
             .buffer
@@ -141,7 +144,7 @@ impl Ftl {
         limit: usize,
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, KeyValueError> {
-        let index = &self.namespace(namespace)?.index;
+        let index = self.namespace(namespace)?.index.get();
         let first = from.map_or(0, Key::hash);
         let heads = index.from(first).filter(|entry| entry.key_length > 0);
         let mut entries: Vec<Entry> = Vec::with_capacity(limit.min(index.len() as usize));
@@ -194,7 +197,7 @@ impl Ftl {
         at_ns: Nanoseconds,
     ) -> Result<(Option<Entry>, Nanoseconds), FtlError> {
         let (hash, length) = (key.hash(), key.length());
-        let index = &self.key_value.namespaces[&namespace].index;
+        let index = self.key_value.namespaces[&namespace].index.get();
         let candidates = index.with_hash(hash).filter(|entry| entry.key_length == length);
         if key.is_exact() {
             return Ok((candidates.last(), at_ns));
@@ -211,7 +214,7 @@ impl Ftl {
         segment: u16,
         at_ns: Nanoseconds,
     ) -> Result<(Entry, Nanoseconds), FtlError> {
-        let index = &self.key_value.namespaces[&namespace].index;
+        let index = self.key_value.namespaces[&namespace].index.get();
         let of_segments = |entry: &Entry| entry.key_length == 0;
         let candidates: Vec<Entry> = index.with_hash(key.segment_hash(segment)).filter(of_segments).collect();
         let (entry, done_ns) = match candidates[..] {

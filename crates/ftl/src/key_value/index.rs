@@ -4,6 +4,9 @@
 //! - Entries stand in the order of their hashes, each at or behind its home, which grows with the hash, and no free
 //!   slot is between an entry and its home (linear probing in order).
 //! - So a scan from any hash on meets all greater ones in one order that growing does not change.
+//! - And of the slots from a hash's home on, those with lesser hashes come first. So the place of a hash is found in few
+//!   looks even where entries crowd, as they do when records are put in the order of their hashes (which is the order
+//!   in which keys are listed) and the index still grows.
 //!
 //! An entry has 16 bytes: with a load factor of 75 % a record takes 21 bytes of the drive's DRAM. It says how long the
 //! key is and not which: keys of up to eight bytes follow from their hash, longer ones lie with the record.
@@ -74,29 +77,46 @@ pub(crate) struct Index {
     /// Homes; a few slots more are there for what is pushed beyond the last one.
     homes: u64,
     entries: u64,
+    /// Homes for the expected records, which may be more than there are.
+    expected_homes: u64,
     load_factor_percent: u8,
 }
 
 const LEAST_HOMES: u64 = 64;
 const BEYOND: u64 = 64;
-/// An index is not made larger than 1 GiB before there are records.
-const MOST_HOMES_AT_ONCE: u64 = 1 << 26;
+/// An index is not made for more before there are records: 1 GiB at a load factor of 75 %.
+const MOST_RECORDS_AT_ONCE: u64 = 50_000_000;
 
 impl Index {
     /// An empty index with room for the expected records.
     pub fn new(attributes: &NamespaceAttributes) -> Index {
+        Index::with_room(attributes, 0)
+    }
+
+    /// An empty index with room for the expected records and at least for so many entries.
+    pub fn with_room(attributes: &NamespaceAttributes, entries: u64) -> Index {
         let mut index = Index {
             slots: Vec::new(),
             homes: 0,
             entries: 0,
+            expected_homes: 0,
             load_factor_percent: attributes.load_factor_percent,
         };
-        index.resize(index.homes_for(attributes.expected_records).min(MOST_HOMES_AT_ONCE));
+        index.expected_homes = index.homes_for(attributes.expected_records);
+        let at_once = attributes.expected_records.min(MOST_RECORDS_AT_ONCE);
+        index.resize(index.homes_for(entries.max(at_once)));
         index
     }
 
     fn homes_for(&self, entries: u64) -> u64 {
         (entries * 100).div_ceil(self.load_factor_percent.into()).max(LEAST_HOMES)
+    }
+
+    /// Twice as many homes, or what the expected records take if that is less.
+    fn grow(&mut self) {
+        let doubled = self.homes * 2;
+        let expects_more = self.homes < self.expected_homes;
+        self.resize(if expects_more { doubled.min(self.expected_homes) } else { doubled });
     }
 
     fn resize(&mut self, homes: u64) {
@@ -131,18 +151,38 @@ impl Index {
 
     /// The entries from a hash on, in the order of hashes.
     pub fn from(&self, hash: u64) -> impl Iterator<Item = Entry> + '_ {
-        let slots = &self.slots[self.home(hash).min(self.slots.len())..];
-        let filled = slots.iter().filter(move |slot| slot.rest != 0 && slot.hash >= hash);
+        let slots = &self.slots[self.first(hash).min(self.slots.len())..];
+        let filled = slots.iter().filter(|slot| slot.rest != 0);
         filled.map(|slot| Entry::unpack(slot.hash, slot.rest))
+    }
+
+    /// The first slot from a hash's home on that has no entry with a lesser hash: where its entries are, if there are
+    /// any. The looks go further and further, and then half way back.
+    #[inline]
+    fn first(&self, hash: u64) -> usize {
+        let is_less = |at: usize| self.slots.get(at).is_some_and(|slot| slot.rest != 0 && slot.hash < hash);
+        let (mut less, mut step) = (self.home(hash), 1);
+        if !is_less(less) {
+            return less;
+        }
+        while is_less(less + step) {
+            less += step;
+            step *= 2;
+        }
+        let mut not_less = less + step;
+        while not_less - less > 1 {
+            let middle = less.midpoint(not_less);
+            if is_less(middle) { less = middle } else { not_less = middle }
+        }
+        not_less
     }
 
     /// The entries with this hash.
     #[inline]
     pub fn with_hash(&self, hash: u64) -> impl Iterator<Item = Entry> + '_ {
-        let slots = self.slots[self.home(hash)..].iter();
+        let slots = self.slots[self.first(hash).min(self.slots.len())..].iter();
         slots
-            .take_while(move |slot| slot.rest != 0 && slot.hash <= hash)
-            .filter(move |slot| slot.hash == hash)
+            .take_while(move |slot| slot.rest != 0 && slot.hash == hash)
             .map(|slot| Entry::unpack(slot.hash, slot.rest))
     }
 
@@ -154,10 +194,10 @@ impl Index {
     /// Adds an entry.
     pub fn insert(&mut self, entry: Entry) {
         if (self.entries + 1) * 100 > self.homes * u64::from(self.load_factor_percent) {
-            self.resize(self.homes * 2);
+            self.grow();
         }
-        let mut at = self.home(entry.hash);
-        while at < self.slots.len() && self.slots[at].rest != 0 && self.slots[at].hash <= entry.hash {
+        let mut at = self.first(entry.hash);
+        while at < self.slots.len() && self.slots[at].rest != 0 && self.slots[at].hash == entry.hash {
             at += 1;
         }
         let mut end = at;
@@ -173,11 +213,11 @@ impl Index {
     }
 
     fn position(&self, hash: u64, place: RecordPlace) -> usize {
-        let first = self.home(hash);
+        let first = self.first(hash);
         let found = self.slots[first..]
             .iter()
-            .take_while(|slot| slot.rest != 0 && slot.hash <= hash)
-            .position(|slot| slot.hash == hash && Entry::unpack(hash, slot.rest).place == place);
+            .take_while(|slot| slot.rest != 0 && slot.hash == hash)
+            .position(|slot| Entry::unpack(hash, slot.rest).place == place);
         first + found.unwrap_or_else(|| panic!("no entry of hash {hash:x} names {place:?}"))
     }
 
@@ -231,6 +271,36 @@ mod tests {
             assert_ne!(entry.pack(), 0);
         }
         assert_eq!(size_of::<Slot>(), 16);
+    }
+
+    #[test]
+    fn an_index_grows_no_larger_than_the_expected_records_take() {
+        let attributes = NamespaceAttributes { expected_records: 10_000, ..NamespaceAttributes::default() };
+        let mut index = index(75);
+        index.expected_homes = Index::new(&attributes).homes;
+        let mut insert = |number: u64| {
+            index.insert(entry(number << 40, number as u32));
+            index.homes
+        };
+        assert!((0..9_999).all(|number| insert(number) <= 13_334));
+        assert_eq!(insert(9_999), 13_334);
+        assert_eq!((10_000..10_010).map(insert).max(), Some(2 * 13_334), "more came than were expected");
+    }
+
+    /// Half a million records in the order of their hashes, into an index that was made for none: each is found in few
+    /// looks. Looking at every slot from the home on would take minutes.
+    #[test]
+    fn records_may_come_in_the_order_of_their_hashes() {
+        const ENTRIES: u64 = 500_000;
+        let hash = |number: u64| number * (u64::MAX / ENTRIES);
+        let mut index = index(75);
+        for number in 0..ENTRIES {
+            assert_eq!(index.with_hash(hash(number)).count(), 0);
+            index.insert(entry(hash(number), number as u32));
+            index.relocate(hash(number), entry(0, number as u32).place, entry(0, 7).place);
+        }
+        assert!((0..ENTRIES).all(|number| index.names(hash(number), entry(0, 7).place)));
+        assert!(index.from(0).map(|entry| entry.hash).eq((0..ENTRIES).map(hash)));
     }
 
     /// Against a set, over hashes that crowd together at both ends, with collisions, and every load factor.

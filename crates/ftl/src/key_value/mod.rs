@@ -23,12 +23,18 @@ mod namespace;
 mod plan;
 mod put;
 mod record;
+mod swap;
+#[cfg(test)]
+mod swap_tests;
 
 use std::collections::BTreeMap;
 
 use buffer::Buffer;
 pub(crate) use collect::{MovingRecord, PackedUnit, Packing};
-pub(crate) use contents::{NamespaceContents, decode_namespaces, encode_namespaces, namespaces_are_possible};
+pub(crate) use contents::{
+    InCheckpoint, NamespaceContents, decode_namespaces, encode_namespaces, indexes_in_checkpoint,
+    namespaces_are_possible,
+};
 pub(crate) use fold::{KeyValueFold, KeyValueFound};
 use index::Index;
 pub(crate) use key::RecordPlace;
@@ -38,6 +44,8 @@ pub use record::VALUE_BYTES;
 #[cfg(test)]
 pub(crate) use record::{CHUNK_BYTES, UnitImage, spare as record_spare};
 pub(crate) use record::{Header, UNIT_CHUNKS, bytes_of, ends, filled_bytes, is_copied, records};
+
+use swap::Residence;
 
 use crate::error::FtlError;
 use crate::types::HashMap;
@@ -62,8 +70,10 @@ pub struct NamespaceInfo {
     pub attributes: NamespaceAttributes,
     /// Keys that are there.
     pub records: u64,
-    /// Bytes of the drive's DRAM that its index takes.
+    /// Bytes of the drive's DRAM that its index takes; none while that is on flash only.
     pub index_bytes: u64,
+    /// Whether its index is on flash only.
+    pub swapped_out: bool,
 }
 
 /// What has been done with records since the drive was made.
@@ -79,6 +89,14 @@ pub struct KeyValueCounters {
     pub records_got: u64,
     /// Bytes of their values.
     pub bytes_got: u64,
+    /// Times that an index was given up in DRAM, to be on flash only.
+    pub indexes_swapped_out: u64,
+    /// Times that one was loaded again.
+    pub indexes_swapped_in: u64,
+    /// Flash units read for indexes that are on flash only: to load them, and to copy them into the next checkpoint.
+    pub index_units_read: u64,
+    /// Checkpoints taken so that an index that had changed could be given up in DRAM.
+    pub index_checkpoints: u64,
 }
 
 /// Why a key-value command was not done. Nothing was changed.
@@ -154,14 +172,18 @@ impl From<tantalum_nand::NandError> for KeyValueError {
 #[derive(Clone, Debug)]
 pub(crate) struct Namespace {
     pub attributes: NamespaceAttributes,
-    pub index: Index,
+    pub index: Residence,
     /// Keys that are there: the index has entries for later segments as well.
     pub records: u64,
 }
 
 impl Namespace {
     pub fn new(attributes: NamespaceAttributes) -> Namespace {
-        Namespace { attributes, index: Index::new(&attributes), records: 0 }
+        Namespace::with(attributes, Index::new(&attributes), 0)
+    }
+
+    pub fn with(attributes: NamespaceAttributes, index: Index, records: u64) -> Namespace {
+        Namespace { attributes, index: Residence::new(index), records }
     }
 }
 
@@ -177,12 +199,14 @@ pub(crate) struct KeyValue {
     pub buffer: Buffer,
     /// Chunks that may be put before the free space is reckoned again.
     pub budget_chunks: u64,
+    /// Commands that have used indexes so far.
+    pub uses: u64,
 }
 
 impl KeyValue {
     /// Bytes that all indexes take in a checkpoint.
     pub fn checkpoint_bytes(&self) -> u64 {
-        let entries: u64 = self.namespaces.values().map(|namespace| namespace.index.len()).sum();
+        let entries: u64 = self.namespaces.values().map(|namespace| namespace.index.entries()).sum();
         contents::bytes_of(self.namespaces.len() as u64, entries)
     }
 }

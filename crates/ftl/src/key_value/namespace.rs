@@ -19,7 +19,8 @@ impl Ftl {
             namespace: *id,
             attributes: namespace.attributes,
             records: namespace.records.saturating_add_signed(self.key_value.buffer.balance(*id)),
-            index_bytes: namespace.index.dram_bytes() as u64,
+            index_bytes: namespace.index.dram_bytes(),
+            swapped_out: namespace.index.is_swapped_out(),
         })
     }
 
@@ -57,24 +58,27 @@ impl Ftl {
         self.append_journal(&[Record::NamespaceMade { namespace, attributes, step }], at_ns)?;
         self.key_value.last_namespace = namespace.0;
         self.key_value.namespaces.insert(namespace, Namespace::new(attributes));
+        self.key_value.note_use(namespace);
         self.plan_logs();
         Ok(namespace)
     }
 
-    /// Deletes a namespace with all that it holds. Its record is in the journal's buffer when this returns.
+    /// Deletes a namespace with all that it holds. Its record is in the journal's buffer when this returns, with when its
+    /// index was there to tell what it held.
     pub fn delete_namespace(
         &mut self,
         namespace: NamespaceId,
         at_ns: Nanoseconds,
-    ) -> Result<(), KeyValueError> {
+    ) -> Result<Nanoseconds, KeyValueError> {
         if !self.key_value.namespaces.contains_key(&namespace) {
             return Err(KeyValueError::NoSuchNamespace(namespace));
         }
+        let at_ns = self.use_indexes([namespace], at_ns)?;
         self.ensure_journal_block(at_ns)?;
         let step = self.next_seq();
         self.append_journal(&[Record::NamespaceDeleted { namespace, step }], at_ns)?;
-        let Some(deleted) = self.key_value.namespaces.remove(&namespace) else { return Ok(()) };
-        for entry in deleted.index.from(0) {
+        let Some(deleted) = self.key_value.namespaces.remove(&namespace) else { return Ok(at_ns) };
+        for entry in deleted.index.get().from(0) {
             self.map.remove_record(entry.place.ppn, weight(entry.place.chunks));
         }
         self.forget_waiting(namespace)?;
@@ -86,7 +90,7 @@ impl Ftl {
             }
             *of != namespace
         });
-        Ok(())
+        Ok(at_ns)
     }
 
     /// A checkpoint says what the tombstones say.

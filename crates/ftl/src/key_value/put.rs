@@ -25,8 +25,12 @@ struct ProgrammedUnits {
     pieces: Vec<(Piece, u8)>,
     /// The place of each unit.
     places: Vec<Ppn>,
-    done_ns: Nanoseconds,
+    /// How many units are on each page, and when it is done.
+    pages: Vec<(u32, Nanoseconds)>,
 }
+
+/// When there is room in protected DRAM for so many units more; none if there never is.
+pub type RoomNs<'a> = &'a mut dyn FnMut(usize) -> Option<Nanoseconds>;
 
 impl Ftl {
     /// Checks a `put` before anything is changed.
@@ -47,43 +51,74 @@ impl Ftl {
         Ok(())
     }
 
-    /// Puts and deletes records, all or nothing. [`Ftl::check_put`] has passed. Returns when all of them are on flash.
-    pub fn put(&mut self, records: &[KvRecord<'_>], at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
-        let (records, mut done_ns) = self.without_idle_deletes(records, at_ns)?;
+    /// Puts and deletes records, all or nothing. [`Ftl::check_put`] has passed. Returns when they are durable: on flash, or
+    /// in DRAM that a capacitor protects. `room_ns` says when there is room there for so many units more, if there ever is.
+    pub fn put(
+        &mut self,
+        records: &[KvRecord<'_>],
+        at_ns: Nanoseconds,
+        room_ns: RoomNs<'_>,
+    ) -> Result<Nanoseconds, FtlError> {
+        let at_ns = self.use_indexes(records.iter().map(|record| record.namespace), at_ns)?;
+        let mut room_ns = |units| Some(room_ns(units)?.max(at_ns));
+        let (records, found_ns) = self.without_idle_deletes(records, at_ns)?;
         if records.is_empty() {
-            return Ok(done_ns);
+            return Ok(found_ns);
         }
         let plan = Plan::new(&records, |namespace| self.logs_of(namespace));
         if records.iter().any(|record| record.value.is_some()) {
             let chunks = plan.pieces.iter().map(|piece| u64::from(weight(piece.chunks))).sum();
             self.ensure_budget(chunks, plan.pieces.len() as u64)?;
         }
-        if self.can_wait(&plan) {
-            self.put_waiting(&records, &plan, at_ns)?;
-            records.iter().for_each(|record| self.count_put(record));
-            return Ok(done_ns);
-        }
-        self.settle_waiting(&records, at_ns)?;
+        let done_ns = if self.can_wait(&plan) {
+            let room_ns = room_ns(1).unwrap_or(at_ns);
+            self.put_waiting(&records, &plan, room_ns)?;
+            room_ns
+        } else {
+            self.settle_waiting(&records, at_ns)?;
+            self.put_on_flash(&records, &plan, at_ns, &mut room_ns)?
+        };
+        records.iter().for_each(|record| self.count_put(record));
+        Ok(done_ns.max(found_ns))
+    }
+
+    /// Programs the units of a `put` as an atomic batch. With a capacitor it is done as soon as there is room for all of
+    /// them (KAML, section 3.2.4): from then on the dump saves those that are not on flash. Without one, or if they are too
+    /// many, it is done when they are on flash.
+    fn put_on_flash(
+        &mut self,
+        records: &[KvRecord<'_>],
+        plan: &Plan,
+        at_ns: Nanoseconds,
+        room_ns: RoomNs<'_>,
+    ) -> Result<Nanoseconds, FtlError> {
         let pages = plan.pages(self.geometry.units_per_page() as usize);
         let count_of = |of: &[(Target, Range<usize>)]| (of[0].0, of.len() as u32);
         let counts: Vec<(Target, u32)> = pages.chunk_by(|a, b| a.0 == b.0).map(count_of).collect();
         self.ensure_space(&counts, at_ns)?;
+        let room_ns = room_ns(plan.targets.len());
+        let issue_ns = room_ns.unwrap_or(at_ns);
         let version = self.next_seq();
         self.batch_under_way = true;
-        let programmed = self.program_records(&records, &plan, &pages, version, at_ns);
+        let programmed = self.program_records(records, plan, &pages, version, issue_ns);
         self.batch_under_way = false;
         if programmed.is_err() {
             self.abandoned.insert(version);
         }
         let programmed = programmed?;
-        done_ns = done_ns.max(programmed.done_ns);
+        let on_flash_ns =
+            programmed.pages.iter().map(|(_, done_ns)| *done_ns).fold(issue_ns, Nanoseconds::max);
         if pages.len() > 1 {
-            self.batches_done_ns = self.batches_done_ns.max(done_ns);
+            self.batches_done_ns = self.batches_done_ns.max(on_flash_ns);
+        }
+        if let Some(room_ns) = room_ns {
+            self.in_flight_puts.issued(self.nand.now_ns(), version, room_ns, on_flash_ns);
+            self.key_value.buffer.programmed.extend(programmed.pages);
         }
         self.counters.programmed.key_value += plan.targets.len() as u64;
-        for record in &records {
-            done_ns = done_ns.max(self.forget(record.namespace, &record.key, at_ns)?);
-            self.count_put(record);
+        let mut forgotten_ns = at_ns;
+        for record in records {
+            forgotten_ns = forgotten_ns.max(self.forget(record.namespace, &record.key, at_ns)?);
         }
         for (piece, chunk) in programmed.pieces {
             let record = &records[piece.record];
@@ -91,7 +126,8 @@ impl Ftl {
             let segment = (piece.segment, continuations(record));
             self.name(record.namespace, &record.key, segment, record.value.is_none(), place);
         }
-        Ok(done_ns)
+        // what is looked up for the index is not waited for where the records are safe already
+        Ok(room_ns.unwrap_or(on_flash_ns.max(forgotten_ns)))
     }
 
     /// The records but for deletes of keys that are not there, and when that is known.
@@ -123,12 +159,12 @@ impl Ftl {
         version: Seq,
         at_ns: Nanoseconds,
     ) -> Result<ProgrammedUnits, FtlError> {
-        // One page is atomic by itself (M2). With a capacitor it carries the mark as well: a page under way that nobody
-        // was told of is not to be dumped.
+        // One page is atomic by itself (M2). With a capacitor it carries the mark as well: by it the dump knows what was
+        // acknowledged, and so has room.
         let marked = pages.len() > 1 || self.has_capacitor();
         let mut pieces = plan.by_unit();
         let mut image = UnitImage::new();
-        let mut programmed = ProgrammedUnits { done_ns: at_ns, ..ProgrammedUnits::default() };
+        let mut programmed = ProgrammedUnits::default();
         for (target, units) in pages {
             let step = self.next_seq();
             let mut page = PageImage::new();
@@ -148,14 +184,9 @@ impl Ftl {
                 page.push(Source::Staged(slot), spare.encode());
             }
             let issued = self.program(*target, &page, step, at_ns);
-            match &issued {
-                Err(FtlError::Nand(error)) => self.release_page(&page, error),
-                Err(_) => self.give_up_page(&page),
-                Ok(_) => {}
-            }
-            let (place, done_ns) = issued?;
+            let (place, done_ns) = issued.inspect_err(|error| self.release_page(&page, error))?;
             programmed.places.extend((0..units.len() as u32).map(|unit| self.geometry.unit(place, unit)));
-            programmed.done_ns = programmed.done_ns.max(done_ns);
+            programmed.pages.push((units.len() as u32, done_ns));
         }
         Ok(programmed)
     }
@@ -182,7 +213,7 @@ impl Ftl {
     }
 
     fn unname(&mut self, namespace: NamespaceId, entry: Entry) {
-        self.namespace_mut(namespace).index.remove(entry.hash, entry.place);
+        self.namespace_mut(namespace).index.get_mut().remove(entry.hash, entry.place);
         self.map.remove_record(entry.place.ppn, weight(entry.place.chunks));
     }
 
@@ -206,7 +237,7 @@ impl Ftl {
         }
         let namespace = self.namespace_mut(namespace);
         namespace.records += u64::from(segment == 0);
-        namespace.index.insert(Entry::of(key, segment, continuations, place));
+        namespace.index.get_mut().insert(Entry::of(key, segment, continuations, place));
     }
 
     fn count_put(&mut self, record: &KvRecord<'_>) {

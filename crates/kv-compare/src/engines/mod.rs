@@ -111,7 +111,7 @@ pub fn open(name: &str, folder: &Path, setting: Setting) -> Result<Box<dyn Engin
         "fjall" => Box::new(self::fjall::Fjall::open(folder, setting)?),
         "lmdb" => Box::new(self::lmdb::Lmdb::open(folder, setting)?),
         #[cfg(feature = "rocksdb")]
-        "rocksdb" => Box::new(self::rocksdb::Rocks::open(folder, setting)?),
+        "rocksdb" => Box::new(self::rocksdb::RocksDb::open(folder, setting)?),
         _ => return Err(format!("there is no store {name}; there are: {}", NAMES.join(", ")).into()),
     })
 }

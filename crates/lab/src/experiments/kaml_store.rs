@@ -14,7 +14,7 @@ use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rusqlite::{Connection, params};
 use tantalum::{Device, Nanoseconds, Profile, UNIT_BYTES};
-use tantalum_kv::{Namespace, Options, Store, Transaction};
+use tantalum_kv::{Namespace, Store, Transaction};
 use tantalum_sqlite::Mode;
 use tantalum_volume::Volume;
 
@@ -32,10 +32,10 @@ use crate::workloads::kaml::{Access, Drawer, Load, Step, Table};
 const CAPACITY_BYTES: u64 = 1 << 30;
 
 /// What other data take of the capacity, overwritten at random until garbage collection is steady.
-const OTHER_PERCENT: u64 = 40;
+pub(super) const OTHER_PERCENT: u64 = 40;
 
 /// Measured transactions at scale 1.
-const TRANSACTIONS: u64 = 20_000;
+pub(super) const TRANSACTIONS: u64 = 20_000;
 
 /// What the host takes for a step of a transaction of records, in the cache or for a command. Chosen when YCSB's workload
 /// C, all in the cache, did 366,593 reads in a second on one thread; it is quicker now (docs/key-value-figures.md), so this
@@ -51,8 +51,14 @@ const RECORD_OVERHEAD: u64 = 128;
 /// The volume's own cache: SQLite has one.
 const VOLUME_CACHE_BYTES: u64 = 1 << 20;
 
+/// Between a load and its measurement: what the load left in protected DRAM is on flash by then.
+const REST_NS: Nanoseconds = 1_000_000_000;
+
 /// Threads of the paper's host.
-const CLIENTS: usize = 8;
+pub(super) const CLIENTS: usize = 8;
+
+/// Records of one transaction when they are loaded.
+pub(super) const LOADED_AT_ONCE: usize = 512;
 
 /// How the store of records is set up.
 #[derive(Clone, Copy, Debug)]
@@ -112,13 +118,13 @@ impl Bench<'_> {
 
     fn records(&self, setting: Setting) -> Result<Measured, LabError> {
         let tables = self.load.tables(self.units);
-        let all = self.bytes() + tables.iter().map(|table| table.records * RECORD_OVERHEAD).sum::<u64>();
-        // what is inserted finds room too if all is to be cached
-        let cached = if setting.cached_percent == 100 { 4 * all } else { all * setting.cached_percent / 100 };
+        let cached = cache_bytes(&tables, setting.cached_percent);
         let options =
             Store::options().cache_bytes(cached as usize).records_per_lock(setting.records_per_lock);
-        let (store, namespaces) = self.load_records(options)?;
-        let start_ns = store.with_drive(|drive| drive.time_ns())?;
+        let device = self.aged.try_clone().expect("a drive in memory can be copied");
+        let store = Store::over(device, options)?;
+        let namespaces = load_records(self.run, &tables, &store)?;
+        let start_ns = store.with_drive(|drive| drive.time_ns())? + REST_NS;
         let clients = (0..setting.clients as u64).map(|client| Client {
             random: Xoshiro256PlusPlus::seed_from_u64(self.run.seed ^ (client << 32) ^ 0x4b41_4d4c),
             state: State::Idle,
@@ -148,26 +154,6 @@ impl Bench<'_> {
         }
         let host_ns = machine.accesses * RECORD_STEP_NS / setting.clients as u64;
         Ok(Measured::between(start_ns, end_ns, host_ns, wanted, machine.conflicts))
-    }
-
-    fn load_records(&self, options: Options) -> Result<(Store, Vec<Namespace>), LabError> {
-        let device = self.aged.try_clone().expect("a drive in memory can be copied");
-        let store = Store::over(device, options)?;
-        let mut namespaces = Vec::new();
-        for (number, table) in self.load.tables(self.units).iter().enumerate() {
-            let namespace = store.namespace(&number.to_string())?;
-            let value = vec![number as u8; table.value_bytes];
-            for first in (0..table.records).step_by(512) {
-                let mut tx = store.begin()?;
-                for key in first..(first + 512).min(table.records) {
-                    tx.put(namespace, key.to_be_bytes(), &value)?;
-                }
-                tx.commit()?;
-            }
-            self.run.monitor.check()?;
-            namespaces.push(namespace);
-        }
-        Ok((store, namespaces))
     }
 
     // -- a log, then the pages ----------------------------------------------------------------------------------
@@ -233,6 +219,37 @@ impl Bench<'_> {
         let end_ns = working.drive.volume().now_ns();
         Ok(Measured::between(start_ns, end_ns, host_ns, wanted, 0))
     }
+}
+
+/// What the store's cache takes to hold so many of all records.
+pub(super) fn cache_bytes(tables: &[Table], percent: u64) -> u64 {
+    let bytes = |table: &Table| table.records * (table.value_bytes as u64 + RECORD_OVERHEAD);
+    let all = tables.iter().map(bytes).sum::<u64>();
+    // what is inserted finds room too if all is to be cached
+    if percent == 100 { 4 * all } else { all * percent / 100 }
+}
+
+/// Puts the records of all tables; the namespace of each.
+pub(super) fn load_records(
+    run: &Run<'_>,
+    tables: &[Table],
+    store: &Store,
+) -> Result<Vec<Namespace>, LabError> {
+    let mut namespaces = Vec::new();
+    for (number, table) in tables.iter().enumerate() {
+        let namespace = store.namespace(&number.to_string())?;
+        let value = vec![number as u8; table.value_bytes];
+        for first in (0..table.records).step_by(LOADED_AT_ONCE) {
+            let mut tx = store.begin()?;
+            for key in first..(first + LOADED_AT_ONCE as u64).min(table.records) {
+                tx.put(namespace, key.to_be_bytes(), &value)?;
+            }
+            tx.commit()?;
+        }
+        run.monitor.check()?;
+        namespaces.push(namespace);
+    }
+    Ok(namespaces)
 }
 
 fn insert_all(connection: &Connection, tables: &[Table]) -> rusqlite::Result<()> {
@@ -425,20 +442,33 @@ impl Machine<'_> {
 
 // -- the figures ------------------------------------------------------------------------------------------------
 
-fn profile(run: &Run<'_>) -> Result<Profile, LabError> {
+pub(super) fn profile(run: &Run<'_>) -> Result<Profile, LabError> {
     let mut profile = Profile::load("kaml-board")?;
     profile.capacity_bytes = run.scaled(CAPACITY_BYTES, 512 << 20).next_multiple_of(1 << 20);
     profile.validate()?;
     Ok(profile)
 }
 
-fn other_units(profile: &Profile) -> u32 {
+pub(super) fn other_units(profile: &Profile) -> u32 {
     (profile.capacity_bytes * OTHER_PERCENT / 100 / UNIT_BYTES as u64) as u32
 }
 
+/// The loads of figure 9, with their branches or warehouses at scale 1, and of figure 10, with thousands of records.
+pub(super) const OLTP: [(Load, u64); 3] =
+    [(Load::AccountUpdate, 100), (Load::NewOrder, 10), (Load::Payment, 10)];
+pub(super) const YCSB: [(Load, u64); 5] = [
+    (Load::Ycsb('a'), 100),
+    (Load::Ycsb('b'), 100),
+    (Load::Ycsb('c'), 100),
+    (Load::Ycsb('d'), 100),
+    (Load::Ycsb('f'), 100),
+];
+
+/// What is cached of YCSB's records.
+pub(super) const YCSB_CACHED_PERCENT: u64 = 40;
+
 /// Figure 9: OLTP.
 pub(super) fn figure_9(run: &Run<'_>) -> Result<Outcome, LabError> {
-    const LOADS: [(Load, u64); 3] = [(Load::AccountUpdate, 100), (Load::NewOrder, 10), (Load::Payment, 10)];
     const ONE: Setting = Setting { clients: 1, records_per_lock: 1, cached_percent: 100 };
     const ALL: Setting = Setting { clients: CLIENTS, ..ONE };
     const LINES: [(&str, Option<Setting>); 5] = [
@@ -453,7 +483,7 @@ pub(super) fn figure_9(run: &Run<'_>) -> Result<Outcome, LabError> {
     let mut rows = LINES.map(|(name, _)| Row { name: name.to_owned(), ours: Vec::new(), paper: None });
     let mut conflicts = rows.clone();
     let mut drive = [rows[0].clone(), rows[1].clone()];
-    for (load, units) in LOADS {
+    for (load, units) in OLTP {
         let bench = Bench { run, load, units: run.scaled(units, 2), aged: &aged };
         for (((_, setting), row), conflicts) in LINES.iter().zip(&mut rows).zip(&mut conflicts) {
             let measured =
@@ -465,7 +495,7 @@ pub(super) fn figure_9(run: &Run<'_>) -> Result<Outcome, LabError> {
             }
         }
     }
-    let columns: Vec<String> = LOADS.iter().map(|(load, _)| load.name()).collect();
+    let columns: Vec<String> = OLTP.iter().map(|(load, _)| load.name()).collect();
     let table = |title: &str, unit, rows: &[Row]| Figures {
         title: title.to_owned(),
         unit,
@@ -494,21 +524,18 @@ pub(super) fn figure_9(run: &Run<'_>) -> Result<Outcome, LabError> {
 
 /// Figure 10: YCSB, of which two fifths are cached.
 pub(super) fn figure_10(run: &Run<'_>) -> Result<Outcome, LabError> {
-    const WORKLOADS: [char; 5] = ['a', 'b', 'c', 'd', 'f'];
-    const THOUSANDS: u64 = 100;
-    const CACHED_PERCENT: u64 = 40;
     let profile = profile(run)?;
     let aged = bench::aged(&profile, other_units(&profile), run.seed, run.monitor)?;
     let names = ["log, then write", "records, 1 client", "records, 8 clients"];
     let mut rows = names.map(|name| Row { name: name.to_owned(), ours: Vec::new(), paper: None });
     let mut drive = [rows[0].clone(), rows[1].clone()];
-    for letter in WORKLOADS {
-        let bench = Bench { run, load: Load::Ycsb(letter), units: run.scaled(THOUSANDS, 2), aged: &aged };
-        let measured = bench.log_then_write(CACHED_PERCENT)?;
+    for (load, units) in YCSB {
+        let bench = Bench { run, load, units: run.scaled(units, 2), aged: &aged };
+        let measured = bench.log_then_write(YCSB_CACHED_PERCENT)?;
         rows[0].ours.push(measured.per_second);
         drive[0].ours.push(measured.drive_us);
         for (row, clients) in rows[1..].iter_mut().zip([1, CLIENTS]) {
-            let setting = Setting { clients, records_per_lock: 1, cached_percent: CACHED_PERCENT };
+            let setting = Setting { clients, records_per_lock: 1, cached_percent: YCSB_CACHED_PERCENT };
             let measured = bench.records(setting)?;
             row.ours.push(measured.per_second);
             if clients == 1 {
@@ -525,7 +552,7 @@ pub(super) fn figure_10(run: &Run<'_>) -> Result<Outcome, LabError> {
     let table = |title: &str, unit, rows: &[Row]| Figures {
         title: format!("{title}, by workload"),
         unit,
-        columns: WORKLOADS.iter().map(char::to_string).collect(),
+        columns: YCSB.iter().map(|(load, _)| load.name()).collect(),
         rows: rows.to_vec(),
     };
     outcome.figures = vec![

@@ -7,7 +7,12 @@
 
 mod durassd_device;
 mod durassd_server;
+#[cfg(feature = "rocksdb")]
+mod kaml_clients;
+mod kaml_conflicts;
 mod kaml_device;
+#[cfg(feature = "rocksdb")]
+mod kaml_rocks;
 mod kaml_scale;
 mod kaml_store;
 mod linkbench_rig;
@@ -228,6 +233,32 @@ pub const ALL: &[Experiment] = &[
         scale: 1.0,
         processors: None,
         run: kaml_store::figure_10,
+    },
+    #[cfg(feature = "rocksdb")]
+    Experiment {
+        name: "kaml-fig9-rocksdb",
+        about: "TPC-B and TPC-C over records and over RocksDB (KAML, figure 9)",
+        needs: "",
+        scale: 0.1,
+        processors: Some(8),
+        run: kaml_rocks::figure_9,
+    },
+    #[cfg(feature = "rocksdb")]
+    Experiment {
+        name: "kaml-fig10-rocksdb",
+        about: "YCSB over records and over RocksDB (KAML, figure 10)",
+        needs: "",
+        scale: 0.1,
+        processors: Some(8),
+        run: kaml_rocks::figure_10,
+    },
+    Experiment {
+        name: "kaml-conflicts",
+        about: "updates at once that find their lock taken, by records a lock (KAML, equation 3.12)",
+        needs: "",
+        scale: 1.0,
+        processors: None,
+        run: kaml_conflicts::run,
     },
     Experiment {
         name: "kaml-scale",

@@ -153,6 +153,11 @@ impl Span {
         Span { low: factors().fold(f64::MAX, f64::min), high: factors().fold(f64::MIN, f64::max) }
     }
 
+    /// What holds both.
+    pub(crate) fn and(self, other: Span) -> Span {
+        Span { low: self.low.min(other.low), high: self.high.max(other.high) }
+    }
+
     /// The same as changes in percent.
     pub(crate) fn changes(of: &[f64], over: &[f64]) -> Span {
         let Span { low, high } = Span::factors(of, over);

@@ -31,7 +31,7 @@ pub(super) fn drive_with_room(run: &Run<'_>, room_bytes: u64) -> Result<Profile,
 }
 
 /// The same drive, so many times slower in all.
-fn slowed(profile: &Profile, times: u32) -> Profile {
+pub(super) fn slowed(profile: &Profile, times: u32) -> Profile {
     let (mut profile, times) = (profile.clone(), u64::from(times));
     let FlashProfile { read_ns, program_ns, erase_ns, channel_bytes_per_second, .. } = &mut profile.flash;
     let LinkProfile { bytes_per_second, command_ns } = &mut profile.link;
@@ -158,7 +158,7 @@ fn unmount_all((mount, log_mount): (Mount, Option<Mount>)) -> Result<(), LabErro
 }
 
 /// Copies a file piece by piece, and stops in between if the experiment should.
-fn copy_image(run: &Run<'_>, from: &Path, to: &Path) -> io::Result<Result<(), LabError>> {
+pub(super) fn copy_image(run: &Run<'_>, from: &Path, to: &Path) -> io::Result<Result<(), LabError>> {
     let (source, mut target) = (File::open(from)?, File::create(to)?);
     while io::copy(&mut (&source).take(PIECE_BYTES), &mut target)? > 0 {
         if let Err(interrupted) = run.monitor.check() {

@@ -11,7 +11,6 @@ use crate::error::LabError;
 use crate::latency::histogram;
 use crate::monitor::Bar;
 use crate::processors::ProcessorTime;
-use crate::servers::ServerError;
 
 /// Operations between two steps of the bar.
 const OPERATIONS_PER_STEP: u64 = 16;
@@ -22,7 +21,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// One client with its own connection and randomness.
 pub(crate) trait Client: Send {
     /// Does the next operation and tells which kind it was.
-    fn step(&mut self) -> Result<usize, ServerError>;
+    fn step(&mut self) -> Result<usize, LabError>;
 }
 
 /// What clients did.
@@ -144,14 +143,15 @@ mod tests {
 
     use super::*;
     use crate::monitor::Monitor;
+    use crate::servers::ServerError;
 
     struct Counting(usize);
 
     impl Client for Counting {
-        fn step(&mut self) -> Result<usize, ServerError> {
+        fn step(&mut self) -> Result<usize, LabError> {
             self.0 += 1;
             match self.0 {
-                100 => Err(ServerError::Counters { field: "nothing" }),
+                100 => Err(ServerError::Counters { field: "nothing" }.into()),
                 number => Ok(number % 3),
             }
         }
@@ -166,9 +166,9 @@ mod tests {
     struct Waiting(mpsc::Receiver<()>);
 
     impl Client for Waiting {
-        fn step(&mut self) -> Result<usize, ServerError> {
+        fn step(&mut self) -> Result<usize, LabError> {
             let _ = self.0.recv();
-            Err(ServerError::Counters { field: "nothing" })
+            Err(ServerError::Counters { field: "nothing" }.into())
         }
     }
 

@@ -93,10 +93,8 @@ impl TpcbClient {
         ];
         Ok(TpcbClient { connection, statements, branches, random: Xoshiro256PlusPlus::seed_from_u64(seed) })
     }
-}
 
-impl Client for TpcbClient {
-    fn step(&mut self) -> Result<usize, ServerError> {
+    fn transfer(&mut self) -> Result<(), ServerError> {
         let Transfer { teller, branch, account, delta } = Transfer::draw(&mut self.random, self.branches);
         let [update_account, read, update_teller, update_branch, insert] = &self.statements;
         let mut transaction = self.connection.transaction()?;
@@ -105,7 +103,13 @@ impl Client for TpcbClient {
         transaction.execute(update_teller, &[&delta, &teller])?;
         transaction.execute(update_branch, &[&delta, &branch])?;
         transaction.execute(insert, &[&teller, &branch, &account, &delta])?;
-        transaction.commit()?;
+        Ok(transaction.commit()?)
+    }
+}
+
+impl Client for TpcbClient {
+    fn step(&mut self) -> Result<usize, LabError> {
+        self.transfer()?;
         Ok(0)
     }
 }

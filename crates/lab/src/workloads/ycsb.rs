@@ -18,7 +18,6 @@ use super::inserts::Inserts;
 use super::mariadb_retry::until_no_deadlock;
 use crate::error::LabError;
 use crate::monitor::Monitor;
-use crate::servers::ServerError;
 
 /// The database's name.
 pub(crate) const DATABASE: &str = "ycsb";
@@ -164,7 +163,7 @@ impl YcsbClient {
 }
 
 impl Client for YcsbClient {
-    fn step(&mut self) -> Result<usize, ServerError> {
+    fn step(&mut self) -> Result<usize, LabError> {
         let kind = self.mix.draw(&mut self.random);
         until_no_deadlock(|| self.perform(kind))?;
         Ok(kind)

@@ -30,6 +30,9 @@ const INDEX_BLOCKS: u32 = 2;
 /// Blocks more for drives whose namespaces have logs of their own: those take half of what the layout can spare.
 const LOG_BLOCKS: u32 = 32;
 
+/// Bytes that the index of each namespace takes here.
+const INDEX_BYTES: u64 = 2048;
+
 /// Units that a capacitor can save.
 const DUMP_UNITS: u32 = 72;
 const PAGE_BYTES: [u32; 3] = [4096, 8192, 16384];
@@ -45,13 +48,19 @@ pub struct Drive {
     pub plp: Plp,
     /// Whether key-value namespaces have logs of their own.
     pub own_logs: bool,
+    /// Whether DRAM has room for some of their indexes only.
+    pub swaps: bool,
 }
 
 impl fmt::Display for Drive {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let logs = if self.own_logs { "own" } else { "shared" };
+        let indexes = if self.swaps { "swapped" } else { "resident" };
         let (plp, cache, page_bytes) = (self.plp_name(), self.cache_name(), self.page_bytes);
-        write!(f, "--plp {plp} --cache {cache} --page-bytes {page_bytes} --record-logs {logs}")
+        write!(
+            f,
+            "--plp {plp} --cache {cache} --page-bytes {page_bytes} --record-logs {logs} --indexes {indexes}"
+        )
     }
 }
 
@@ -101,6 +110,12 @@ impl Drive {
         u64::from(units) * UNIT_BYTES as u64
     }
 
+    /// DRAM for indexes, if there is not room for all: for one, or for two of the three of namespaces with logs of their own.
+    fn index_dram_bytes(&self) -> Option<u64> {
+        let indexes = if self.own_logs { 2 } else { 1 };
+        self.swaps.then_some(indexes * INDEX_BYTES)
+    }
+
     /// The profile. Seeds differ in planes, in how victims are chosen and in the size of the cache.
     pub(super) fn profile(&self, seed: u64) -> Profile {
         let policy = if seed.is_multiple_of(3) { VictimPolicy::CostBenefit } else { VictimPolicy::Greedy };
@@ -114,7 +129,12 @@ impl Drive {
             link: LinkProfile { bytes_per_second: 1_000_000_000, command_ns: 5_000 },
             cache: CacheProfile { mode: self.cache, bytes: self.cache_bytes(seed) },
             power: PowerProfile { plp: self.plp, dump_bytes: u64::from(dump_units) * UNIT_BYTES as u64 },
-            limits: LimitsProfile { atomic_units: 16, open_transactions: 4, shared_owners: 8 },
+            limits: LimitsProfile {
+                atomic_units: 16,
+                open_transactions: 4,
+                shared_owners: 8,
+                index_dram_bytes: self.index_dram_bytes(),
+            },
             ftl: FtlProfile { victim_policy: policy, wear_spread: 8, checkpoint_interval_pages: None },
         }
     }
@@ -131,6 +151,8 @@ pub struct DriveChoice {
     pub page_bytes: Option<u32>,
     /// Whether key-value namespaces have logs of their own; none for the seed's choice.
     pub own_logs: Option<bool>,
+    /// Whether DRAM has room for some of their indexes only; none for the seed's choice.
+    pub swaps: Option<bool>,
 }
 
 impl DriveChoice {
@@ -159,6 +181,7 @@ impl DriveChoice {
     pub(super) fn drives(&self, seed: u64) -> Vec<Drive> {
         let page_bytes = self.page_bytes.unwrap_or(PAGE_BYTES[(seed % 3) as usize]);
         let own_logs = self.own_logs.unwrap_or((2..4).contains(&(seed % 5)));
+        let swaps = self.swaps.unwrap_or((1..3).contains(&(seed % 4)));
         let kinds = [
             (Plp::None, CacheMode::Volatile),
             (Plp::None, CacheMode::Off),
@@ -175,7 +198,7 @@ impl DriveChoice {
             chosen.collect()
         };
         chosen.dedup();
-        chosen.into_iter().map(|(plp, cache)| Drive { page_bytes, cache, plp, own_logs }).collect()
+        chosen.into_iter().map(|(plp, cache)| Drive { page_bytes, cache, plp, own_logs, swaps }).collect()
     }
 }
 
@@ -193,6 +216,7 @@ mod tests {
                         cache: Some(cache),
                         page_bytes: Some(page_bytes),
                         own_logs: Some(true),
+                        swaps: Some(true),
                     };
                     assert_eq!(
                         choice.validate().is_ok(),

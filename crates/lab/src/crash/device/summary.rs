@@ -18,6 +18,7 @@ pub fn of_device_crash(crash: &DeviceCrash) -> String {
         "checkpoints",
         "journal",
         "erases",
+        "swaps",
         "broken",
     ];
     let align = |index| if index < 2 { Align::Left } else { Align::Right };
@@ -35,6 +36,7 @@ pub fn of_device_crash(crash: &DeviceCrash) -> String {
             reached.checkpoints,
             reached.journal_pages,
             reached.blocks_erased,
+            reached.indexes_swapped_in,
             counts.violations,
         ];
         let words = [counts.plp.to_owned(), counts.cache.to_owned()];

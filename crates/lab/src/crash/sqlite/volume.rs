@@ -49,7 +49,12 @@ fn profile(seed: u64) -> Profile {
             bytes: cache_bytes,
         },
         power: PowerProfile { plp: if has_capacitor(seed) { Plp::Capacitor } else { Plp::None }, dump_bytes },
-        limits: LimitsProfile { atomic_units: 16, open_transactions: 4, shared_owners: 64 },
+        limits: LimitsProfile {
+            atomic_units: 16,
+            open_transactions: 4,
+            shared_owners: 64,
+            index_dram_bytes: None,
+        },
         ftl: FtlProfile {
             victim_policy: VictimPolicy::Greedy,
             wear_spread: 8,

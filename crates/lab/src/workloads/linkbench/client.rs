@@ -8,7 +8,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use super::graph::{Graph, link_data, node_data};
 use super::operation::{Operation, Operations};
 use super::schema::NODE_TYPE;
-use crate::servers::ServerError;
+use crate::error::LabError;
 use crate::workloads::clients::Client;
 use crate::workloads::mariadb_retry::until_no_deadlock;
 
@@ -140,7 +140,7 @@ impl LinkBenchClient {
 }
 
 impl Client for LinkBenchClient {
-    fn step(&mut self) -> Result<usize, ServerError> {
+    fn step(&mut self) -> Result<usize, LabError> {
         let operation = self.operations.draw(&mut self.random);
         self.clock += 1;
         until_no_deadlock(|| self.perform(&operation))?;

@@ -6,7 +6,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::transactions::Terminal;
 use super::{SHARES, Tables};
-use crate::servers::ServerError;
+use crate::error::LabError;
 use crate::workloads::clients::Client;
 use crate::workloads::distributions::Mix;
 use crate::workloads::mariadb_retry::until_no_deadlock;
@@ -26,7 +26,7 @@ impl TpccClient {
 }
 
 impl Client for TpccClient {
-    fn step(&mut self) -> Result<usize, ServerError> {
+    fn step(&mut self) -> Result<usize, LabError> {
         let kind = self.mix.draw(&mut self.terminal.random);
         until_no_deadlock(|| match kind {
             0 => self.terminal.new_order(),
