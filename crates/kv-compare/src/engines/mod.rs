@@ -118,11 +118,14 @@ pub fn open(name: &str, folder: &Path, setting: Setting) -> Result<Box<dyn Engin
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
-    use std::io::Read;
-    use std::os::unix::fs::FileExt;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Command;
 
     use super::*;
+
+    const VICTIM: &str = "TANTALUM_KV_COMPARE_VICTIM";
+    /// The signal of a process that aborts.
+    const ABORTED: i32 = 6;
 
     const SETTINGS: [Setting; 4] = [
         Setting { synced: true, cache: CacheSize::Fits, data_bytes: DATA_BYTES },
@@ -158,48 +161,34 @@ mod tests {
         }
     }
 
-    /// What a killed process leaves is what the system has of its files: a copy of them made while the store is open.
+    /// What the process to be killed does, if this is one: it commits a change and ends without any clean-up, as a
+    /// killed one would.
+    #[test]
+    fn victim() {
+        let Ok(what) = std::env::var(VICTIM) else { return };
+        let [name, setting, folder] = what.splitn(3, ' ').collect::<Vec<_>>()[..] else { panic!("{what}") };
+        let setting = SETTINGS[setting.parse::<usize>().unwrap()];
+        let engine = open(name, Path::new(folder), setting).unwrap();
+        load(&*engine);
+        engine.settle().unwrap();
+        engine.change(&[7], &|_| vec![1; 55]).unwrap();
+        std::process::abort();
+    }
+
     #[test]
     fn commits_survive_the_end_of_the_process_where_they_are_said_to() {
-        for setting in SETTINGS {
+        for (number, setting) in SETTINGS.into_iter().enumerate() {
             for name in NAMES {
-                let (folder, killed) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-                let engine = open(name, folder.path(), setting).unwrap();
-                load(&*engine);
-                engine.settle().unwrap();
-                engine.change(&[7], &|_| vec![1; 55]).unwrap();
-                copy(folder.path(), killed.path());
-                let after = open(name, killed.path(), setting).unwrap();
+                let folder = tempfile::tempdir().unwrap();
+                let ended = Command::new(std::env::current_exe().unwrap())
+                    .args(["engines::tests::victim", "--exact", "--nocapture", "--test-threads=1"])
+                    .env(VICTIM, format!("{name} {number} {}", folder.path().display()))
+                    .output()
+                    .unwrap();
+                assert_eq!(ended.status.signal(), Some(ABORTED), "{name}, {setting:?}: {ended:?}");
+                let after = open(name, folder.path(), setting).unwrap();
                 let expected = if *name == "redb" && !setting.synced { 1000 } else { 55 };
                 assert_eq!(after.read(7).unwrap(), expected, "{name}, {setting:?}");
-            }
-        }
-    }
-
-    fn copy(from: &Path, to: &Path) {
-        for entry in std::fs::read_dir(from).unwrap() {
-            let entry = entry.unwrap();
-            let to = to.join(entry.file_name());
-            if entry.file_type().unwrap().is_dir() {
-                std::fs::create_dir(&to).unwrap();
-                copy(&entry.path(), &to);
-            } else {
-                copy_file(&entry.path(), &to);
-            }
-        }
-    }
-
-    /// Leaves out what is zeros: images and logs are as large as they may become.
-    fn copy_file(from: &Path, to: &Path) {
-        let (mut from, to) = (File::open(from).unwrap(), File::create(to).unwrap());
-        let length = from.metadata().unwrap().len();
-        to.set_len(length).unwrap();
-        let mut part = vec![0; 64 << 10];
-        for at in (0..length).step_by(part.len()) {
-            let part = &mut part[..(length - at).min(64 << 10) as usize];
-            from.read_exact(part).unwrap();
-            if part.iter().any(|byte| *byte != 0) {
-                to.write_all_at(part, at).unwrap();
             }
         }
     }
