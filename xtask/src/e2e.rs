@@ -98,6 +98,12 @@ const STEPS: &[Step] = &[
         run: errors::full,
     },
     Step {
+        name: "full-disk",
+        about: "the host's disk is full: what was synced is there once it has room",
+        packages: &[],
+        run: errors::full_disk,
+    },
+    Step {
         name: "killed",
         about: "the process is killed, and what was synced is there after a mount",
         packages: &[],

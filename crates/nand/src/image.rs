@@ -11,6 +11,7 @@ mod layout;
 mod load;
 mod locked_file;
 mod log_file;
+mod mapped_file;
 mod memory;
 mod ordered;
 mod past_cache;
@@ -24,9 +25,9 @@ pub use file::checksum_of;
 pub(crate) use load::{Contents, Damage};
 pub use load::{Examination, ImageFinding};
 pub use log_file::HostSync;
+pub(crate) use mapped_file::MappedFile;
 pub(crate) use memory::MemoryImage;
 
-use std::fs::File;
 use std::sync::Arc;
 
 use crate::error::NandError;
@@ -97,7 +98,7 @@ pub(crate) trait Image: Send + Sync {
     }
 
     /// The file in which slots may be read, and filled that are reserved, without the image; none if they may not.
-    fn slot_file(&self) -> Option<Arc<File>> {
+    fn slot_file(&self) -> Option<Arc<MappedFile>> {
         None
     }
     /// Where a slot lies there. Only for an image that has a [`Image::slot_file`].

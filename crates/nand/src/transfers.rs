@@ -6,23 +6,21 @@
 //! - A slot that is reserved is nobody else's, so it may be filled without the medium. Should power go meanwhile, it is
 //!   given up; the lease then keeps others from it.
 //!
-//! Neighbours in the file move in one system call.
+//! Neighbours in the file move at once.
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use crate::error::NandError;
 use crate::geometry::{Nanoseconds, Ppn, UNIT_BYTES};
-use crate::image::checksum_of;
+use crate::image::{MappedFile, checksum_of};
 use crate::nand::Nand;
 use crate::slots::{Lease, Slot};
 
 /// Units that a host fetches from the file of an image into a buffer of its own. See [`Nand::fetches`].
 #[derive(Debug)]
 pub struct Fetches {
-    file: Arc<File>,
+    file: Arc<MappedFile>,
     units: Vec<Fetch>,
     /// Where in the buffer the next unit goes.
     next: usize,
@@ -40,7 +38,7 @@ struct Fetch {
 /// Buffers of the controller's DRAM that a host fills in the file of an image. See [`Nand::fills`].
 #[derive(Debug)]
 pub struct Fills {
-    file: Arc<File>,
+    file: Arc<MappedFile>,
     units: Vec<Filled>,
     /// Buffers before this one were handed out.
     next: usize,
@@ -78,7 +76,7 @@ impl Fetches {
         self.units.chunk_by(follows).all(|run| {
             let part = &mut data[run[0].to..][..run.len() * UNIT_BYTES];
             let is_right = |(fetch, unit): (&Fetch, &[u8])| fetch.checksum == checksum_of(unit);
-            self.file.read_exact_at(part, run[0].from).is_ok()
+            self.file.read_units(part, run[0].from).is_ok()
                 && run.iter().zip(part.chunks_exact(UNIT_BYTES)).all(is_right)
         })
     }
@@ -94,7 +92,7 @@ impl Fills {
             for (filled, unit) in run.iter_mut().zip(part.chunks_exact(UNIT_BYTES)) {
                 filled.checksum = checksum_of(unit);
             }
-            self.file.write_all_at(part, run[0].at)?;
+            self.file.write_in_parts(part, run[0].at)?;
             rest = others;
         }
         Ok(())

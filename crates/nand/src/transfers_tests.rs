@@ -1,5 +1,6 @@
 //! Bytes that move past the medium: the same ones, whatever becomes of their slots meanwhile.
 
+use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use tempfile::TempDir;

@@ -1,9 +1,11 @@
-//! What cannot be done, and a full volume.
+//! What cannot be done, a full volume, and a disk that is full under one.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use nix::unistd::geteuid;
 
 use super::failure::{Failure, ensure};
 use super::mounted::Mounted;
@@ -100,5 +102,60 @@ pub fn full(context: &Context, folder: &Path) -> Outcome {
         "               {} MiB fit; folders beyond that {}",
         written.len(),
         if names_fail { "were refused in the end" } else { "fitted, 100,000 of them" }
+    )))
+}
+
+/// A disk of the host that is unmounted whatever becomes of the step.
+struct Disk(PathBuf);
+
+impl Disk {
+    /// In memory, of `size`; the same again makes it larger.
+    fn mount(&self, options: &str) -> Result<(), Failure> {
+        Shell::new("mount").args(["-t", "tmpfs", "-o", options, "tmpfs"]).args([&self.0]).run().map(drop)
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Shell::new("umount").args(["--lazy"]).args([&self.0]).output();
+    }
+}
+
+pub fn full_disk(context: &Context, folder: &Path) -> Outcome {
+    if !geteuid().is_root() {
+        return Ok(Done::LeftOut("only root can mount a small disk for it".to_owned()));
+    }
+    let disk = Disk(folder.join("disk"));
+    fs::create_dir(&disk.0)?;
+    disk.mount("size=64M")?;
+    let mut mounted = Mounted::create(context, &disk.0, "1GiB", &["--time", "none"])?;
+    let content = vec![7; 1 << 20];
+    let mut synced = Vec::new();
+    let error = loop {
+        let path = mounted.path(&format!("file{}", synced.len()));
+        let result = fs::File::create(&path).and_then(|file| {
+            file.write_all_at(&content, 0)?;
+            file.sync_all()
+        });
+        match result {
+            Ok(()) => synced.push(path),
+            Err(error) => break error,
+        }
+    };
+    let is_refused = error.raw_os_error() == Some(nix::errno::Errno::EIO as i32);
+    ensure(is_refused, || format!("a write for which the disk has no room says: {error}"))?;
+    ensure(synced.len() > 30, || format!("only {} MiB fit on a disk of 64 MiB", synced.len()))?;
+    mounted.stat()?;
+    mounted.unmount()?;
+    disk.mount("remount,size=256M")?;
+    mounted.mount(&["--time", "none"])?;
+    for path in &synced {
+        ensure(fs::read(path)? == content, || format!("{} is not what was synced", path.display()))?;
+    }
+    fs::write(mounted.path("more"), &content)?;
+    mounted.unmount()?;
+    Ok(Done::Said(format!(
+        "               {} MiB were synced, and are there once the disk has room",
+        synced.len()
     )))
 }

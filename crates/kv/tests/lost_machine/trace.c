@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 enum { WRITE = 1, SYNC = 2, MARK = 3 };
@@ -62,6 +63,19 @@ ssize_t pwrite64(int file, const void *data, size_t bytes, off64_t at) {
 
 ssize_t pwrite(int file, const void *data, size_t bytes, off_t at) {
     return pwrite64(file, data, bytes, at);
+}
+
+/* Stores to mapped memory would not be seen. An image is mapped only where its file system is known. */
+int fstatfs(int file, struct statfs *found) {
+    (void)file, (void)found;
+    errno = ENOSYS;
+    return -1;
+}
+
+int fstatfs64(int file, struct statfs64 *found) {
+    (void)file, (void)found;
+    errno = ENOSYS;
+    return -1;
 }
 
 int fdatasync(int file) {

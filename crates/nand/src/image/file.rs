@@ -18,8 +18,10 @@ use super::layout::{
 use super::locked_file::LockedFile;
 use super::ordered::{LOG_BYTES, Ordered};
 use super::store::Store;
-use super::tally::{self, BlockSum, Sums, TALLY_AT, Tally};
-use super::{Access, HostSync, Image, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES, PageRecord, SavedRecords};
+use super::tally::{self, BlockSum, Sums, Tally};
+use super::{
+    Access, HostSync, Image, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES, MappedFile, PageRecord, SavedRecords,
+};
 use crate::error::NandError;
 use crate::geometry::{
     BlockId, Geometry, MAX_UNITS_PER_PAGE, PageId, Ppn, SPARE_END_BYTES, SpareEnds, UNIT_BYTES,
@@ -42,10 +44,8 @@ pub(crate) struct FileImage {
     sums: Sums,
     /// CRC-32C of each slot's data.
     data_checksums: Vec<u32>,
-    /// Whether the stored tally says that a record is being written.
-    announced: bool,
-    /// The file again, if all there is of slots lies in it: for those who move bytes without the image.
-    slot_file: Option<Arc<File>>,
+    /// The number of the newest tally.
+    tally_number: u32,
 }
 
 /// CRC-32C of a unit: with every unit that is read or written, so by the quickest way there is.
@@ -82,7 +82,8 @@ impl FileImage {
             // The error that is reported matters more than a file that could not be removed.
             let _ = std::fs::remove_file(path);
         })?;
-        FileImage::assemble(path, Store::File(file), geometry, layout, protected_bytes)
+        let store = Store::file(file, None).map_err(io_error(path, "open the image a second time"))?;
+        Ok(FileImage::assemble(path, store, geometry, layout, protected_bytes))
     }
 
     fn assemble(
@@ -91,9 +92,8 @@ impl FileImage {
         geometry: Geometry,
         layout: Layout,
         protected_bytes: u64,
-    ) -> Result<FileImage, NandError> {
-        let slot_file = store.slot_file().map_err(io_error(path, "open the image a second time"))?;
-        Ok(FileImage {
+    ) -> FileImage {
+        FileImage {
             path: path.to_owned(),
             store,
             geometry,
@@ -101,9 +101,8 @@ impl FileImage {
             protected_bytes,
             sums: Sums::new(&geometry),
             data_checksums: Vec::new(),
-            announced: false,
-            slot_file,
-        })
+            tally_number: 0,
+        }
     }
 
     /// Opens an image and checks its header and length. Returns its times and description beside it. Its records are
@@ -137,13 +136,15 @@ impl FileImage {
             (Access::Ordered, None) => return Err(NandError::NoLog { path: path.to_owned() }),
         };
         let store = store.map_err(error("read the log of the image"))?;
-        let image = FileImage::assemble(path, store, geometry, layout, protected_bytes)?;
+        let image = FileImage::assemble(path, store, geometry, layout, protected_bytes);
         Ok((image, timing, description))
     }
 
-    /// Takes what was read of the records: what each block adds to the tally, and the checksum of each slot's data.
-    pub(super) fn adopt(&mut self, sums: Sums, data_checksums: Vec<u32>) {
+    /// Takes what was read of the records: what each block adds to the tally, the number of the stored one, and the
+    /// checksum of each slot's data.
+    pub(super) fn adopt(&mut self, sums: Sums, tally_number: u32, data_checksums: Vec<u32>) {
         self.sums = sums;
+        self.tally_number = tally_number;
         self.data_checksums = data_checksums;
     }
 
@@ -228,41 +229,51 @@ impl FileImage {
 
     // -- the tally ----------------------------------------------------------------------------------------------
 
-    /// The tally as it is stored.
-    pub(super) fn read_tally(&self) -> Result<Tally, NandError> {
-        let mut tally = Tally::new(0, 0);
-        self.read(tally.as_mut_bytes(), TALLY_AT, "read the tally")?;
-        Ok(tally)
+    /// The tally that counts; none if it is damaged.
+    pub(super) fn read_tally(&self) -> Result<Option<Tally>, NandError> {
+        let mut stored = [Tally::new_zeroed(); tally::PLACES.len()];
+        for (tally, at) in stored.iter_mut().zip(tally::PLACES) {
+            self.read(tally.as_mut_bytes(), at, "read the tally")?;
+        }
+        Ok(Tally::newest(stored))
     }
 
-    /// A record is about to be written after which the sum will be `after`.
-    fn announce(&mut self, after: u64) -> Result<(), NandError> {
-        let tally = Tally::new(self.sums.total(), after);
-        self.announced = true;
-        self.write(tally.as_bytes(), TALLY_AT, "write the tally")
+    fn write_tally(&mut self, before: u64, after: u64) -> Result<(), NandError> {
+        self.tally_number = self.tally_number.wrapping_add(1);
+        let tally = Tally::new(self.tally_number, before, after);
+        let written = self.store.write_in_parts(tally.as_bytes(), tally.place());
+        written.map_err(io_error(&self.path, "write the tally"))
     }
 
     /// No record is being written: the tally is the sum.
     pub(super) fn settle(&mut self) -> Result<(), NandError> {
-        let tally = Tally::new(self.sums.total(), self.sums.total());
-        self.announced = false;
-        self.write(tally.as_bytes(), TALLY_AT, "write the tally")
+        self.write_tally(self.sums.total(), self.sums.total())
     }
 
-    /// Writes a page's record, or zeros; `pages` changes what its block's records add to the sum.
+    /// Writes a record by `write`, of a block that adds `part` to the sum after it.
     fn write_record(
+        &mut self,
+        block: BlockId,
+        part: BlockSum,
+        write: impl FnOnce(&mut FileImage) -> Result<(), NandError>,
+    ) -> Result<(), NandError> {
+        self.write_tally(self.sums.total(), self.sums.total_with(block, &part))?;
+        write(self)?;
+        self.sums.set(block, part);
+        self.settle()
+    }
+
+    /// Writes a page's record, or zeros, over one that counts; `pages` changes what its block's records add to the sum.
+    fn overwrite_page(
         &mut self,
         page: PageId,
         bytes: &[u8],
         pages: impl FnOnce(u64) -> u64,
     ) -> Result<(), NandError> {
-        let block = self.geometry.block_of(page);
+        let (block, at) = (self.geometry.block_of(page), self.layout.page_at(page));
         let part = self.sums.block(block);
         let part = BlockSum { pages: pages(part.pages), ..part };
-        self.announce(self.sums.total_with(block, &part))?;
-        self.write(bytes, self.layout.page_at(page), "write a page record")?;
-        self.sums.set(block, part);
-        Ok(())
+        self.write_record(block, part, |image| image.write(bytes, at, "write a page record"))
     }
 
     /// What a stored record adds to the sum.
@@ -292,12 +303,7 @@ impl FileImage {
 }
 
 impl Drop for FileImage {
-    /// From now on the last record written cannot be put back unnoticed either.
     fn drop(&mut self) {
-        if self.announced {
-            // There is nobody to tell; the tally as it stands is true too.
-            let _ = self.settle();
-        }
         if let Some(ordered) = self.store.as_ordered() {
             // What was synced is in the log if this fails; the rest was promised to nobody.
             let _ = ordered.close();
@@ -316,7 +322,8 @@ fn initialise(
     file.set_len(bytes).map_err(io_error(path, "set the length of the image"))?;
     let write = |bytes: &[u8], at, action| file.write_all_at(bytes, at).map_err(io_error(path, action));
     write(description.as_bytes(), DESCRIPTION_AT, "write the description")?;
-    write(Tally::new(0, 0).as_bytes(), TALLY_AT, "write the tally")?;
+    let tally = Tally::new(0, 0, 0);
+    write(tally.as_bytes(), tally.place(), "write the tally")?;
     write(header.as_bytes(), 0, "write the header")
 }
 
@@ -375,7 +382,8 @@ impl Image for FileImage {
     }
 
     fn read_slot(&self, slot: Slot, data: &mut [u8]) -> Result<(), NandError> {
-        self.read(data, self.layout.slot_at(slot), "read a unit")?;
+        let read = self.store.read_unit(data, self.layout.slot_at(slot));
+        read.map_err(io_error(&self.path, "read a unit"))?;
         let (stored, computed) = (self.data_checksums[slot.index()], checksum_of(data));
         if stored != computed {
             return Err(NandError::DataChecksum { path: self.path.clone(), stored, computed });
@@ -391,8 +399,8 @@ impl Image for FileImage {
             && found == *data
     }
 
-    fn slot_file(&self) -> Option<Arc<File>> {
-        self.slot_file.clone()
+    fn slot_file(&self) -> Option<Arc<MappedFile>> {
+        self.store.slot_file()
     }
 
     fn slot_at(&self, slot: Slot) -> u64 {
@@ -418,7 +426,13 @@ impl Image for FileImage {
             *checksum = self.data_checksums[Slot(slot).index()];
         }
         let checksum = PageHead::encode(record, &data_checksums, bytes);
-        self.write_record(page, bytes, |pages| pages.wrapping_add(tally::of_page(page, checksum)))
+        let (block, at) = (self.geometry.block_of(page), self.layout.page_at(page));
+        let part = self.sums.block(block);
+        let part = BlockSum { pages: part.pages.wrapping_add(tally::of_page(page, checksum)), ..part };
+        self.write_record(block, part, |image| {
+            let written = image.store.write_in_parts(bytes, at);
+            written.map_err(io_error(&image.path, "write a page record"))
+        })
     }
 
     fn clear_page(&mut self, page: PageId) -> Result<(), NandError> {
@@ -429,7 +443,7 @@ impl Image for FileImage {
             record => self.addition(page, &record),
         };
         bytes.fill(0);
-        self.write_record(page, bytes, |pages| pages.wrapping_sub(addition))
+        self.overwrite_page(page, bytes, |pages| pages.wrapping_sub(addition))
     }
 
     fn spoil_page(&mut self, page: PageId) -> Result<(), NandError> {
@@ -439,7 +453,7 @@ impl Image for FileImage {
         let addition = self.addition(page, &record);
         let StoredPage::Whole(head) = record else { return Ok(()) };
         let checksum = head.spoil(bytes);
-        self.write_record(page, bytes, |pages| {
+        self.overwrite_page(page, bytes, |pages| {
             pages.wrapping_sub(addition).wrapping_add(tally::of_page(page, checksum))
         })
     }
@@ -479,10 +493,8 @@ impl Image for FileImage {
             return Ok(());
         }
         let part = BlockSum { erase_count: record.erase_count, entry: entry_sum, pages };
-        self.announce(self.sums.total_with(block, &part))?;
-        self.write(entry.as_bytes(), self.layout.block_at(block), "write a block record")?;
-        self.sums.set(block, part);
-        Ok(())
+        let at = self.layout.block_at(block);
+        self.write_record(block, part, |image| image.write(entry.as_bytes(), at, "write a block record"))
     }
 
     fn take_records(&mut self, block: BlockId, pages: u32) -> Result<SavedRecords, NandError> {

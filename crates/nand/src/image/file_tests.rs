@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use tempfile::TempDir;
-use zerocopy::IntoBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 use super::layout::Layout;
-use super::tally::Tally;
+use super::tally::{self, Tally};
 use super::{Access, ImageFinding, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES};
 use crate::error::NandError;
 use crate::faults::Faults;
@@ -241,8 +241,8 @@ fn other_files_versions_and_damaged_headers_are_told_apart() {
     write_at(&path, b"SQLite format 3\0", 0);
     assert!(matches!(Nand::open(&path), Err(NandError::NotAnImage { .. })));
     write_at(&path, &header, 0);
-    write_at(&path, &[1], 8);
-    assert!(matches!(Nand::open(&path), Err(NandError::Version { found: 1, supported: 2, .. })));
+    write_at(&path, &[2], 8);
+    assert!(matches!(Nand::open(&path), Err(NandError::Version { found: 2, supported: 3, .. })));
     for byte in 12..88 {
         write_at(&path, &header, 0);
         write_at(&path, &[header[byte] ^ 0x81], byte as u64);
@@ -369,7 +369,9 @@ fn a_damaged_tally_is_refused_and_made_new_by_a_repair() {
     let folder = Folder::new();
     let path = folder.path();
     three_pages(&folder);
-    write_at(&path, &[0xEE], super::tally::TALLY_AT + 9);
+    write_at(&path, &[0xEE], tally::PLACES[0] + 9);
+    drop(folder.open());
+    write_at(&path, &[0xEE], tally::PLACES[1] + 9);
     assert!(matches!(Nand::open(&path), Err(NandError::TallyChecksum { .. })));
     let (nand, examination) = Nand::examine(&path, Access::Write).unwrap();
     assert_eq!(examination.findings, [ImageFinding::Tally]);
@@ -394,24 +396,84 @@ fn a_damaged_unit_is_uncorrectable_wherever_it_was_moved() {
     assert!(matches!(unreadable(&mut folder.open(), 24), Err(NandError::Uncorrectable { .. })));
 }
 
+/// What lies at `at` of an image.
+struct Part {
+    at: u64,
+    bytes: Vec<u8>,
+}
+
+impl Part {
+    fn of(image: &[u8], at: u64, length: usize) -> Part {
+        Part { at, bytes: image[at as usize..][..length].to_vec() }
+    }
+}
+
+/// Tallies and records are written byte by byte, and in that order: a process that is killed leaves any part of one of
+/// them, and all of those before.
 #[test]
-fn a_process_killed_before_a_record_leaves_the_page_erased() {
+fn a_process_killed_while_it_writes_a_record_leaves_the_page_erased_or_programmed() {
     let folder = Folder::new();
     let (path, killed) = (folder.path(), folder.folder.path().join("killed.tantalum"));
+    // one that was erased is under the new one
+    three_pages(&folder);
+    let mut nand = folder.open();
+    nand.erase(BlockId(0), 0).unwrap();
+    let before = std::fs::read(&path).unwrap();
+    program(&mut nand, 0, [7, 8], 0);
+    drop(nand);
+    let after = std::fs::read(&path).unwrap();
+    let tally = |image: &[u8], place: usize| Part::of(image, tally::PLACES[place], size_of::<Tally>());
+    let [first, second] = [0, 1].map(|place| tally(&after, place));
+    let newest =
+        Tally::newest([&first, &second].map(|part| Tally::read_from_bytes(&part.bytes).unwrap())).unwrap();
+    let (announced, settled) = if newest.place() == first.at { (second, first) } else { (first, second) };
+    let record = Part::of(&after, layout().page_at(PageId(0)), layout().page_record_bytes);
+    let parts = [announced, record, settled];
+    let mut states = [0; 2];
+    std::fs::write(&killed, &before).unwrap();
+    let log_at = layout().log.unwrap().log_at as usize;
+    for (number, part) in parts.iter().enumerate() {
+        for stored in 0..=part.bytes.len() {
+            for is_from_the_end in [false, true] {
+                write_at(&killed, &before[..log_at], 0);
+                // its data were there already
+                write_at(&killed, &after[layout().slots_at as usize..], layout().slots_at);
+                parts[..number].iter().for_each(|part| write_at(&killed, &part.bytes, part.at));
+                let from = if is_from_the_end { part.bytes.len() - stored } else { 0 };
+                write_at(&killed, &part.bytes[from..][..stored], part.at + from as u64);
+                let mut nand = Nand::open(&killed).unwrap_or_else(|error| {
+                    panic!("{stored} bytes of part {number}, from the end: {is_from_the_end}: {error}")
+                });
+                let is_programmed = nand.page_state(PageId(0)) == PageState::Programmed;
+                assert_eq!(is_programmed, nand.next_page(BlockId(0)) == 1);
+                assert!(!is_programmed || read_tag(&mut nand, 1) == 8);
+                assert_eq!(read_tag(&mut nand, 8), 5);
+                if !is_programmed {
+                    program(&mut nand, 0, [9, 10], 0);
+                    drop(nand);
+                    assert_eq!(read_tag(&mut Nand::open(&killed).unwrap(), 1), 10);
+                }
+                states[usize::from(is_programmed)] += 1;
+            }
+        }
+    }
+    assert!(states.into_iter().all(|count| count > 20), "{states:?}");
+}
+
+#[test]
+fn the_record_that_was_written_last_is_missed_though_the_process_was_killed() {
+    let folder = Folder::new();
+    let killed = folder.folder.path().join("killed.tantalum");
     three_pages(&folder);
     let mut nand = folder.open();
     program(&mut nand, 5, [7, 8], 0);
-    std::fs::copy(&path, &killed).unwrap();
-    assert_eq!(read_tag(&mut Nand::open(&killed).unwrap(), 10), 7, "the record was written");
-    std::fs::copy(&path, &killed).unwrap();
-    write_at(&killed, &vec![0; layout().page_record_bytes], layout().page_at(PageId(5)));
-    assert_eq!(Nand::open(&killed).unwrap().page_state(PageId(5)), PageState::Erased);
-    std::fs::copy(&path, &killed).unwrap();
-    write_at(&killed, &[0xEE], layout().page_at(PageId(5)));
+    std::fs::copy(folder.path(), &killed).unwrap();
+    assert_eq!(read_tag(&mut Nand::open(&killed).unwrap(), 10), 7);
+    let record_at = layout().page_at(PageId(5));
+    write_at(&killed, &[0xEE], record_at);
     assert!(matches!(Nand::open(&killed), Err(NandError::PageChecksum { page: PageId(5), .. })));
-    drop(nand);
-    write_at(&path, &vec![0; layout().page_record_bytes], layout().page_at(PageId(5)));
-    assert!(matches!(Nand::open(&path), Err(NandError::Tally { .. })), "nothing was being written");
+    write_at(&killed, &vec![0; layout().page_record_bytes], record_at);
+    assert!(matches!(Nand::open(&killed), Err(NandError::Tally { .. })));
 }
 
 fn stored_entry(path: &Path, block: u32) -> [u8; 32] {
@@ -446,8 +508,9 @@ fn an_erased_blocks_entry_that_does_not_say_so_is_written_before_its_first_page(
     let checksum = crc32c::crc32c(&entry[4..]);
     entry[..4].copy_from_slice(&checksum.to_le_bytes());
     write_at(&folder.path(), &entry, layout().block_at(BlockId(4)));
-    let sum = super::tally::of_block(BlockId(4), checksum);
-    write_at(&folder.path(), Tally::new(sum, sum).as_bytes(), super::tally::TALLY_AT);
+    let sum = tally::of_block(BlockId(4), checksum);
+    let settled = Tally::new(100, sum, sum);
+    write_at(&folder.path(), settled.as_bytes(), settled.place());
     let mut nand = folder.open();
     program(&mut nand, 16, [1, 2], 0);
     drop(nand);

@@ -3,7 +3,7 @@
 //! | at | what |
 //! |---|---|
 //! | 0 | [`Header`]; its checksum covers the description too |
-//! | 2048 | the tally (`tally`) |
+//! | 2048 | two places for the tally (`tally`) |
 //! | 4096 | the description, up to 64 KiB |
 //! | 68 KiB | a [`BlockEntry`] for each block |
 //! | then | a page record for each page: [`PageHead`] and the spare areas of its units; no record crosses a multiple of 4 KiB |
@@ -12,9 +12,10 @@
 //! | then, aligned | the slots, 4 KiB each; staged units may grow the file beyond one slot for each unit |
 //!
 //! What was never written is a hole and reads as zeros: a fresh block, an erased page. A page record counts only
-//! if it has the erase count of its block. Data are written before the record that names them, and no record crosses
-//! a page of the host's cache, so a process that is killed leaves the page erased or complete. A record that fails its
-//! checksum was damaged.
+//! if it has the erase count of its block. Data are written before the record that names them, and the tally before and
+//! behind it tells one that was being written when the process was killed from one that was damaged. So a process that is
+//! killed leaves the page erased or complete. What is written over a record that counts is written at once, and no record
+//! crosses a page of the host's cache, where such a write may end.
 
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -30,7 +31,7 @@ use crate::time::Timing;
 pub(super) const MAGIC: [u8; 8] = *b"TANTALUM";
 
 /// The version that this module reads and writes.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 
 /// Where the description starts.
 pub(super) const DESCRIPTION_AT: u64 = 4096;

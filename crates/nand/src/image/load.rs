@@ -126,13 +126,13 @@ impl Contents {
         for &block in &used_blocks {
             loader.load_pages(block)?;
         }
-        loader.compare_with_tally()?;
+        let tally_number = loader.compare_with_tally()?;
         if !loader.shared.is_empty() {
             loader.find_owners(&used_blocks)?;
         }
         let Loader { mut contents, watermark, used, sums, data_checksums, examination, .. } = loader;
         contents.slots = Slots::rebuild(watermark, used);
-        image.adopt(sums, data_checksums);
+        image.adopt(sums, tally_number, data_checksums);
         if !examination.findings.is_empty() && examination.findings.iter().all(ImageFinding::is_repairable) {
             contents.spoil(image, &examination)?;
         }
@@ -279,14 +279,16 @@ impl Loader<'_> {
         Ok(())
     }
 
-    /// Tells damaged records that are live from those that were erased, and notices replaced ones.
-    fn compare_with_tally(&mut self) -> Result<(), NandError> {
+    /// Tells damaged records that are live from those that were erased, and notices replaced ones. Returns the number of
+    /// the tally.
+    fn compare_with_tally(&mut self) -> Result<u32, NandError> {
         let path = self.image.path.clone();
-        let (tally, sum) = (self.image.read_tally()?, self.sums.total());
-        if !tally.is_whole() {
+        let Some(tally) = self.image.read_tally()? else {
             self.found(ImageFinding::Tally, NandError::TallyChecksum { path })?;
-            return self.refuse_damaged();
-        }
+            self.refuse_damaged()?;
+            return Ok(0);
+        };
+        let sum = self.sums.total();
         let complete_with = |choice: usize| {
             let damaged = self.damaged.iter();
             let added = damaged.fold(sum, |sum, DamagedPage { page, checksums }| {
@@ -294,18 +296,15 @@ impl Loader<'_> {
             });
             tally.agrees(added)
         };
-        let is_complete = complete_with(0) || complete_with(1);
-        match (self.damaged.is_empty(), is_complete, tally.agrees(sum)) {
-            (true, true, _) => Ok(()),
-            (true, false, _) => self.found(ImageFinding::Replaced, NandError::Tally { path }),
-            (false, true, _) => self.refuse_damaged(),
-            // they were erased, and are to be so still
-            (false, false, true) => Ok(()),
-            (false, false, false) => {
-                self.refuse_damaged()?;
-                self.found(ImageFinding::Replaced, NandError::Tally { path })
+        // damaged ones were erased, and are to be so still; or one was being written when the process was killed
+        if !tally.agrees(sum) {
+            let are_live = complete_with(0) || complete_with(1);
+            self.refuse_damaged()?;
+            if !are_live {
+                self.found(ImageFinding::Replaced, NandError::Tally { path })?;
             }
         }
+        Ok(tally.number())
     }
 
     /// Damaged records are live: their pages are uncorrectable, if the image is opened at all.

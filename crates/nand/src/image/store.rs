@@ -4,12 +4,12 @@
 //! its changes then vanish with the store. It costs memory for what is changed, whatever the size of the file.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use super::locked_file::LockedFile;
+use super::mapped_file::MappedFile;
 use super::ordered::{self, LogPlace, Ordered};
 
 /// Bytes that the overlay takes at once.
@@ -18,11 +18,17 @@ const PIECE: usize = 4096;
 /// Where the bytes are, by their place in the image.
 pub(super) enum Store {
     /// In the file.
-    File(LockedFile),
+    File(InFile),
     /// In memory if they were changed, else in the file.
     Overlay(Overlay),
     /// In the file, by way of a log.
     Ordered(Box<Ordered>),
+}
+
+/// A file that has all changes at once.
+pub(super) struct InFile {
+    _lock: LockedFile,
+    mapped: Arc<MappedFile>,
 }
 
 /// A file that is only read, and what was changed.
@@ -39,7 +45,8 @@ impl Store {
         if let Some(log) = log {
             ordered::settle(&file, log)?;
         }
-        Ok(Store::File(file))
+        let mapped = Arc::new(MappedFile::new(file.try_clone()?));
+        Ok(Store::File(InFile { _lock: file, mapped }))
     }
 
     /// Changes go to memory. What a log says goes there too.
@@ -72,18 +79,18 @@ impl Store {
         matches!(self, Store::Ordered(_))
     }
 
-    /// The file once more, if slots are written to it and no log has to know.
-    pub fn slot_file(&self) -> io::Result<Option<Arc<File>>> {
+    /// The file, if slots are written to it and no log has to know.
+    pub fn slot_file(&self) -> Option<Arc<MappedFile>> {
         match self {
-            Store::File(file) => Ok(Some(Arc::new(file.try_clone()?))),
-            Store::Overlay(_) | Store::Ordered(_) => Ok(None),
+            Store::File(file) => Some(file.mapped.clone()),
+            Store::Overlay(_) | Store::Ordered(_) => None,
         }
     }
 
     /// Bytes of the image.
     pub fn length(&self) -> io::Result<u64> {
         match self {
-            Store::File(file) => Ok(file.metadata()?.len()),
+            Store::File(file) => file.mapped.length(),
             Store::Overlay(overlay) => Ok(overlay.length),
             Store::Ordered(ordered) => ordered.length(),
         }
@@ -93,19 +100,38 @@ impl Store {
     #[inline]
     pub fn read(&self, data: &mut [u8], at: u64) -> io::Result<()> {
         match self {
-            Store::File(file) => file.read_exact_at(data, at),
+            Store::File(file) => file.mapped.read(data, at),
             Store::Overlay(overlay) => overlay.read(data, at),
             Store::Ordered(ordered) => ordered.read(data, at),
         }
     }
 
-    /// Writes; writing beyond the end makes the image longer.
+    /// Writes; writing beyond the end makes the image longer. A process that is killed writes all or nothing of what does
+    /// not cross a page of the host's cache.
     #[inline]
     pub fn write(&mut self, data: &[u8], at: u64) -> io::Result<()> {
         match self {
-            Store::File(file) => file.write_all_at(data, at),
+            Store::File(file) => file.mapped.write(data, at),
             Store::Overlay(overlay) => overlay.write(data, at),
             Store::Ordered(ordered) => ordered.write(data, at),
+        }
+    }
+
+    /// As [`Store::write`], but a process that is killed may write any part. What is written next comes after all of it.
+    #[inline]
+    pub fn write_in_parts(&mut self, data: &[u8], at: u64) -> io::Result<()> {
+        match self {
+            Store::File(file) => file.mapped.write_in_parts(data, at),
+            Store::Overlay(_) | Store::Ordered(_) => self.write(data, at),
+        }
+    }
+
+    /// Reads a unit's data from their slot.
+    #[inline]
+    pub fn read_unit(&self, data: &mut [u8], at: u64) -> io::Result<()> {
+        match self {
+            Store::File(file) => file.mapped.read_units(data, at),
+            Store::Overlay(_) | Store::Ordered(_) => self.read(data, at),
         }
     }
 
@@ -114,7 +140,7 @@ impl Store {
     pub fn write_unit(&mut self, data: &[u8], at: u64, checksum: u32) -> io::Result<()> {
         match self {
             Store::Ordered(ordered) => ordered.write_unit(data, at, checksum),
-            Store::File(_) | Store::Overlay(_) => self.write(data, at),
+            Store::File(_) | Store::Overlay(_) => self.write_in_parts(data, at),
         }
     }
 }
@@ -190,6 +216,7 @@ impl Overlay {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::File;
     use std::io::Write;
     use std::path::Path;
 

@@ -4,35 +4,58 @@
 //! the same place, or by the zeros that stood there before it was written, passes: the drive would take it for the
 //! truth. So every live record adds a number made of its place and its checksum to a sum, which is stored apart.
 //!
-//! The sum is stored *before* a record is written, as it is and as it will be. A process that is killed between the
-//! two leaves one of them. Neither the tally nor a record crosses a page of the host's cache, so a killed process
-//! writes them wholly or not at all.
+//! The sum is stored *before* a record is written, as it is and as it will be, and once more behind it. A process that is
+//! killed between the two leaves one of them; if the record is damaged besides, it was being written and counts for
+//! nothing. There are two places, and tallies go to them in turn: a process that is killed while it writes one leaves the
+//! other, and of two whole ones the newer counts.
 
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::geometry::{BlockId, Geometry, PageId};
 
-/// Where the tally is stored.
+/// Where the first place is.
 pub(super) const TALLY_AT: u64 = 2048;
+
+/// Bytes from one place to the other.
+const PLACE_BYTES: u64 = 64;
+
+/// The places.
+pub(super) const PLACES: [u64; 2] = [TALLY_AT, TALLY_AT + PLACE_BYTES];
 
 /// The tally as it is stored.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Debug, PartialEq)]
 #[repr(C)]
 pub(super) struct Tally {
     checksum: U32,
-    reserved: U32,
+    number: U32,
     before: U64,
     after: U64,
 }
 
 impl Tally {
-    /// The sum before a record is written, and after.
-    pub fn new(before: u64, after: u64) -> Tally {
-        let mut tally =
-            Tally { checksum: 0.into(), reserved: 0.into(), before: before.into(), after: after.into() };
+    /// The sum before a record is written, and after. Each has the next number.
+    pub fn new(number: u32, before: u64, after: u64) -> Tally {
+        let (before, after) = (before.into(), after.into());
+        let mut tally = Tally { checksum: 0.into(), number: number.into(), before, after };
         tally.checksum = tally.computed_checksum().into();
         tally
+    }
+
+    /// Of what is stored in the places, what counts; none if all is damaged.
+    pub fn newest(stored: [Tally; 2]) -> Option<Tally> {
+        let is_newer = |a: &Tally, b: &Tally| a.number.get().wrapping_sub(b.number.get()) as i32 > 0;
+        stored.into_iter().filter(Tally::is_whole).reduce(|a, b| if is_newer(&b, &a) { b } else { a })
+    }
+
+    /// Its number.
+    pub fn number(&self) -> u32 {
+        self.number.get()
+    }
+
+    /// Where it goes.
+    pub fn place(&self) -> u64 {
+        PLACES[self.number() as usize % PLACES.len()]
     }
 
     fn computed_checksum(&self) -> u32 {
@@ -40,7 +63,7 @@ impl Tally {
     }
 
     /// Whether its own checksum is right.
-    pub fn is_whole(&self) -> bool {
+    fn is_whole(&self) -> bool {
         self.checksum.get() == self.computed_checksum()
     }
 
@@ -121,18 +144,33 @@ mod tests {
     use super::*;
     use crate::test_support::GEOMETRY;
 
+    fn damaged(tally: Tally, byte: usize) -> Tally {
+        let mut bytes = [0; size_of::<Tally>()];
+        bytes.copy_from_slice(tally.as_bytes());
+        bytes[byte] ^= 4;
+        Tally::read_from_bytes(&bytes).unwrap()
+    }
+
     #[test]
     fn size_on_the_image_is_fixed_and_any_damage_shows() {
         assert_eq!(size_of::<Tally>(), 24);
-        let tally = Tally::new(5, 1 << 60);
+        let tally = Tally::new(1, 5, 1 << 60);
         assert!(tally.is_whole() && tally.agrees(5) && tally.agrees(1 << 60) && !tally.agrees(6));
-        for byte in 0..size_of::<Tally>() {
-            let mut bytes = [0; size_of::<Tally>()];
-            bytes.copy_from_slice(tally.as_bytes());
-            bytes[byte] ^= 4;
-            assert!(!Tally::read_from_bytes(&bytes).unwrap().is_whole(), "byte {byte}");
+        assert!((0..size_of::<Tally>()).all(|byte| !damaged(tally, byte).is_whole()));
+        assert!(!Tally::new(0, 0, 0).as_bytes().iter().all(|byte| *byte == 0), "a hole is no tally");
+    }
+
+    #[test]
+    fn the_newest_whole_one_counts_and_the_next_goes_elsewhere() {
+        for number in [0, 1, i32::MAX as u32, u32::MAX - 1, u32::MAX] {
+            let (older, newer) = (Tally::new(number, 1, 2), Tally::new(number.wrapping_add(1), 2, 2));
+            assert_ne!(older.place(), newer.place());
+            for stored in [[older, newer], [newer, older]] {
+                assert_eq!(Tally::newest(stored), Some(newer));
+            }
+            assert_eq!(Tally::newest([damaged(newer, 9), older]), Some(older));
+            assert_eq!(Tally::newest([damaged(newer, 9), damaged(older, 3)]), None);
         }
-        assert!(!Tally::new(0, 0).as_bytes().iter().all(|byte| *byte == 0), "a hole is no tally");
     }
 
     #[test]
