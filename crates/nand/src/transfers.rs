@@ -6,7 +6,8 @@
 //! - A slot that is reserved is nobody else's, so it may be filled without the medium. Should power go meanwhile, it is
 //!   given up; the lease then keeps others from it.
 //!
-//! Neighbours in the file move at once.
+//! Neighbours in the file move in one system call. Through memory each unit moves by itself, while the processor's cache has
+//! it for the checksum.
 
 use std::io;
 use std::sync::Arc;
@@ -72,7 +73,9 @@ impl Fetches {
     /// Fetches the units. Whether all are as they were written; if not, reading them from the medium tells what is wrong.
     #[must_use]
     pub fn fetch(&self, data: &mut [u8]) -> bool {
-        let follows = |a: &Fetch, b: &Fetch| is_next(a.from, b.from) && b.to == a.to + UNIT_BYTES;
+        let is_alone = self.file.is_mapped();
+        let follows =
+            |a: &Fetch, b: &Fetch| !is_alone && is_next(a.from, b.from) && b.to == a.to + UNIT_BYTES;
         self.units.chunk_by(follows).all(|run| {
             let part = &mut data[run[0].to..][..run.len() * UNIT_BYTES];
             let is_right = |(fetch, unit): (&Fetch, &[u8])| fetch.checksum == checksum_of(unit);
@@ -87,7 +90,8 @@ impl Fills {
     pub fn fill(&mut self, data: &[u8]) -> io::Result<()> {
         assert_eq!(data.len(), self.units.len() * UNIT_BYTES, "each buffer takes a unit");
         let mut rest = data;
-        for run in self.units.chunk_by_mut(|a, b| is_next(a.at, b.at)) {
+        let is_alone = self.file.is_mapped();
+        for run in self.units.chunk_by_mut(|a, b| !is_alone && is_next(a.at, b.at)) {
             let (part, others) = rest.split_at(run.len() * UNIT_BYTES);
             for (filled, unit) in run.iter_mut().zip(part.chunks_exact(UNIT_BYTES)) {
                 filled.checksum = checksum_of(unit);
