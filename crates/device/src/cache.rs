@@ -29,6 +29,8 @@ pub struct Cache {
     /// Units on their way to flash still hold their buffers: until when, and how many.
     in_flight: VecDeque<(Nanoseconds, u32)>,
     in_flight_units: usize,
+    /// When there was room for the last unit that asked for some.
+    room_ns: Nanoseconds,
 }
 
 fn hash(lpn: Lpn) -> u64 {
@@ -51,6 +53,7 @@ impl Cache {
             hinted: 0,
             in_flight: VecDeque::new(),
             in_flight_units: 0,
+            room_ns: 0,
         }
     }
 
@@ -169,13 +172,14 @@ impl Cache {
     }
 
     /// When there is room for `units` more, at or after `at_ns`; none if what waits leaves too little. At most half of the
-    /// cache does where it is kept from being high.
+    /// cache does where it is kept from being high. Who asks later has room no earlier, also if a host with a queue gave both
+    /// commands at once.
     pub fn room_ns(&mut self, units: usize, at_ns: Nanoseconds) -> Option<Nanoseconds> {
         let taken = self.len() + units;
         if taken > self.capacity {
             return None;
         }
-        let mut room_ns = at_ns;
+        let mut room_ns = at_ns.max(self.room_ns);
         while let Some(&(done_ns, done)) = self.in_flight.front()
             && (done_ns <= room_ns || taken + self.in_flight_units > self.capacity)
         {
@@ -183,6 +187,7 @@ impl Cache {
             self.in_flight_units -= done as usize;
             self.in_flight.pop_front();
         }
+        self.room_ns = room_ns;
         Some(room_ns)
     }
 
@@ -258,7 +263,8 @@ mod tests {
         }
         cache.programmed(2, 500);
         assert_eq!(cache.room_ns(1, 100), Some(500));
-        assert_eq!(cache.room_ns(1, 100), Some(100), "the room was made");
+        assert_eq!(cache.room_ns(1, 100), Some(500), "a page is flashed as a whole, and nobody passes by");
+        assert_eq!(cache.room_ns(1, 600), Some(600), "the room was made");
     }
 
     #[test]

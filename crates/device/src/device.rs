@@ -244,7 +244,8 @@ impl Device {
         ftl.dram_bytes() as f64 / f64::from(ftl.map().logical_units())
     }
 
-    /// Does one command, issued at `at_ns`. The time must not go back from one command to the next.
+    /// Does one command, issued at `at_ns`: the host need not have waited for others to be done. The time must not go back
+    /// from one command to the next.
     pub fn submit(&mut self, command: Command<'_>, at_ns: Nanoseconds) -> Result<Completion, Status> {
         if !self.has_power() {
             return Err(Status::PowerLost);

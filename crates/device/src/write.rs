@@ -128,6 +128,8 @@ impl Device {
         let room_ns = self.cache.room_ns(1, at_ns).expect("not more than half of the cache waits");
         let Power::On(ftl) = &mut self.power else { return Err(Status::PowerLost) };
         let nand = ftl.nand_mut();
+        // the drive has it from then on, and power does not go before (hazard 12)
+        nand.advance(room_ns);
         let filled = fills.map_or(Ok(None), |fills| nand.adopt(fills)).map_err(FtlError::from)?;
         let slot = filled.map_or_else(|| nand.reserve(), Ok).map_err(FtlError::from)?;
         let version = ftl.next_seq();

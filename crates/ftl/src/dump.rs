@@ -25,8 +25,7 @@ use crate::types::Seq;
 pub struct InFlightRecords(VecDeque<(Nanoseconds, Vec<Waiting>)>);
 
 impl InFlightRecords {
-    /// A page of records was issued and will be on flash at `done_ns`. Power may go at `now_ns`, though this may be issued
-    /// for a later time: a `put` that waits for room programs and erases from then on.
+    /// A page of records was issued and will be on flash at `done_ns`. Power may go at `now_ns`, and not earlier.
     pub fn issued(&mut self, now_ns: Nanoseconds, done_ns: Nanoseconds, records: Vec<Waiting>) {
         while self.0.front().is_some_and(|(done_ns, _)| *done_ns <= now_ns) {
             self.0.pop_front();
@@ -40,7 +39,6 @@ impl InFlightRecords {
 struct InFlightPut {
     /// Its batch.
     id: Seq,
-    acknowledged_ns: Nanoseconds,
     done_ns: Nanoseconds,
 }
 
@@ -49,24 +47,18 @@ struct InFlightPut {
 pub struct InFlightPuts(VecDeque<InFlightPut>);
 
 impl InFlightPuts {
-    /// All units of a `put` were issued: there is room for them in protected DRAM at `acknowledged_ns`, and they will be on
-    /// flash at `done_ns`. Power may go at `now_ns`, and not earlier.
-    pub fn issued(
-        &mut self,
-        now_ns: Nanoseconds,
-        id: Seq,
-        acknowledged_ns: Nanoseconds,
-        done_ns: Nanoseconds,
-    ) {
+    /// All units of a `put` were issued: there is room for them in protected DRAM, and they will be on flash at `done_ns`.
+    /// Power may go at `now_ns`, and not earlier.
+    pub fn issued(&mut self, now_ns: Nanoseconds, id: Seq, done_ns: Nanoseconds) {
         while self.0.front().is_some_and(|put| put.done_ns <= now_ns) {
             self.0.pop_front();
         }
-        self.0.push_back(InFlightPut { id, acknowledged_ns, done_ns });
+        self.0.push_back(InFlightPut { id, done_ns });
     }
 
-    /// The batches that were acknowledged when power went.
-    fn acknowledged(&self, cut_ns: Nanoseconds) -> BTreeSet<Seq> {
-        self.0.iter().filter(|put| put.acknowledged_ns <= cut_ns).map(|put| put.id).collect()
+    /// Their batches.
+    fn ids(&self) -> BTreeSet<Seq> {
+        self.0.iter().map(|put| put.id).collect()
     }
 }
 
@@ -88,7 +80,7 @@ impl Ftl {
         cut_ns: Nanoseconds,
     ) -> Result<u64, FtlError> {
         let mut dump = DumpPages::new(self.dump_blocks.clone());
-        let acknowledged = self.in_flight_puts.acknowledged(cut_ns);
+        let acknowledged = self.in_flight_puts.ids();
         for (slot, bytes) in lost.into_iter().flat_map(|program| program.units) {
             let saved = !canary::out(Guard::ProgramsNotDumped)
                 && Spare::decode(&bytes).is_some_and(|spare| is_saved(&spare, &acknowledged));

@@ -60,7 +60,6 @@ impl Ftl {
         room_ns: RoomNs<'_>,
     ) -> Result<Nanoseconds, FtlError> {
         let at_ns = self.use_indexes(records.iter().map(|record| record.namespace), at_ns)?;
-        let mut room_ns = |units| Some(room_ns(units)?.max(at_ns));
         let (records, found_ns) = self.without_idle_deletes(records, at_ns)?;
         if records.is_empty() {
             return Ok(found_ns);
@@ -71,15 +70,28 @@ impl Ftl {
             self.ensure_budget(chunks, plan.pieces.len() as u64)?;
         }
         let done_ns = if self.can_wait(&plan) {
-            let room_ns = room_ns(1).unwrap_or(at_ns);
+            let room_ns = self.wait_for_room(1, at_ns, room_ns).unwrap_or(at_ns);
             self.put_waiting(&records, &plan, room_ns)?;
             room_ns
         } else {
             self.settle_waiting(&records, at_ns)?;
-            self.put_on_flash(&records, &plan, at_ns, &mut room_ns)?
+            self.put_on_flash(&records, &plan, at_ns, room_ns)?
         };
         records.iter().for_each(|record| self.count_put(record));
         Ok(done_ns.max(found_ns))
+    }
+
+    /// When there is room in protected DRAM, if there ever is. The drive has the records from then on, and power does not go
+    /// before (hazard 12).
+    fn wait_for_room(
+        &mut self,
+        units: usize,
+        at_ns: Nanoseconds,
+        room_ns: RoomNs<'_>,
+    ) -> Option<Nanoseconds> {
+        let room_ns = room_ns(units)?.max(at_ns);
+        self.nand.advance(room_ns);
+        Some(room_ns)
     }
 
     /// Programs the units of a `put` as an atomic batch. With a capacitor it is done as soon as there is room for all of
@@ -96,7 +108,7 @@ impl Ftl {
         let count_of = |of: &[(Target, Range<usize>)]| (of[0].0, of.len() as u32);
         let counts: Vec<(Target, u32)> = pages.chunk_by(|a, b| a.0 == b.0).map(count_of).collect();
         self.ensure_space(&counts, at_ns)?;
-        let room_ns = room_ns(plan.targets.len());
+        let room_ns = self.wait_for_room(plan.targets.len(), at_ns, room_ns);
         let issue_ns = room_ns.unwrap_or(at_ns);
         let version = self.next_seq();
         self.batch_under_way = true;
@@ -111,8 +123,8 @@ impl Ftl {
         if pages.len() > 1 {
             self.batches_done_ns = self.batches_done_ns.max(on_flash_ns);
         }
-        if let Some(room_ns) = room_ns {
-            self.in_flight_puts.issued(self.nand.now_ns(), version, room_ns, on_flash_ns);
+        if room_ns.is_some() {
+            self.in_flight_puts.issued(self.nand.now_ns(), version, on_flash_ns);
             self.key_value.buffer.programmed.extend(programmed.pages);
         }
         self.counters.programmed.key_value += plan.targets.len() as u64;

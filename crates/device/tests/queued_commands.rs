@@ -1,0 +1,128 @@
+//! Hazard 12 with a host that has a queue: it gives many commands before the first is done, and power goes at any time.
+//! A drive whose capacitor is to save more than it can is lost.
+
+use tantalum::{
+    CacheMode, Command, Device, Key, KvRecord, Lpn, NamespaceAttributes, Nanoseconds, Plp, PowerLoss,
+    Profile, ShareRange, UNIT_BYTES,
+};
+
+/// Room for 24 units, and a capacitor that saves four times as many.
+fn profile() -> Profile {
+    let mut profile = Profile { capacity_bytes: 8 << 20, ..Profile::load("tlc-nvme").unwrap() };
+    profile.over_provisioning_percent = 100.0;
+    profile.flash.channels = 2;
+    profile.flash.dies_per_channel = 1;
+    profile.flash.planes_per_die = 1;
+    profile.flash.pages_per_block = 8;
+    profile.flash.page_bytes = 8192;
+    profile.flash.program_ns = 1_000_000;
+    profile.cache.mode = CacheMode::Durable;
+    profile.cache.bytes = 24 * UNIT_BYTES as u64;
+    profile.power.plp = Plp::Capacitor;
+    profile.power.dump_bytes = 96 * UNIT_BYTES as u64;
+    profile
+}
+
+fn unit(number: u32) -> Vec<u8> {
+    number.to_le_bytes().repeat(UNIT_BYTES / 4)
+}
+
+/// Gives a command at `at_ns`; when it is done.
+fn give(device: &mut Device, command: Command<'_>, at_ns: Nanoseconds) -> Nanoseconds {
+    device.submit(command, at_ns).unwrap().done_ns
+}
+
+fn write(device: &mut Device, number: u32, at_ns: Nanoseconds) -> Nanoseconds {
+    give(device, Command::Write { lpn: Lpn(number), data: &unit(number), fua: false }, at_ns)
+}
+
+fn read(device: &mut Device, number: u32) -> Vec<u8> {
+    let (mut data, at_ns) = (vec![0; UNIT_BYTES], device.time_ns());
+    give(device, Command::Read { lpn: Lpn(number), data: &mut data }, at_ns);
+    data
+}
+
+/// A copy of the drive in which power goes at `cut_ns`, and comes again.
+fn cut(device: &Device, cut_ns: Nanoseconds) -> Device {
+    let mut cut = device.try_clone().unwrap();
+    cut.cut_power(cut_ns);
+    cut.power_on(&mut PowerLoss::seeded(cut_ns)).unwrap();
+    cut.audit();
+    cut
+}
+
+/// Times from `from_ns` to `to_ns`, both included.
+fn times(from_ns: Nanoseconds, to_ns: Nanoseconds) -> impl Iterator<Item = Nanoseconds> {
+    (0..=20).map(move |part| from_ns + (to_ns - from_ns) * part / 20)
+}
+
+/// They all went into the dump, which had room for 96 units.
+#[test]
+fn writes_wait_for_room_in_the_order_in_which_they_are_given() {
+    let mut device = Device::in_memory(&profile()).unwrap();
+    let begun_ns = device.time_ns();
+    let done_ns: Vec<Nanoseconds> = (0..600).map(|number| write(&mut device, number, begun_ns)).collect();
+    assert!(done_ns.is_sorted(), "{done_ns:?}");
+    let program_ns = device.profile().flash.program_ns;
+    let at_once = done_ns.iter().filter(|done_ns| **done_ns < begun_ns + program_ns).count();
+    assert!((20..=24).contains(&at_once), "{at_once} of 600 have room");
+    for cut_ns in times(begun_ns, done_ns[599]) {
+        let mut cut = cut(&device, cut_ns);
+        for (number, done_ns) in (0..).zip(&done_ns) {
+            let found = read(&mut cut, number);
+            assert!(found == unit(number) || *done_ns > cut_ns && found == [0; UNIT_BYTES], "unit {number}");
+        }
+    }
+}
+
+/// A put that waits gives up the rest of a page that it waited for, and that is no room before the page is on flash.
+#[test]
+fn puts_and_writes_wait_for_room_together() {
+    let mut device = Device::in_memory(&profile()).unwrap();
+    let attributes = NamespaceAttributes::default();
+    let begun_ns = device.time_ns();
+    let created = device.submit(Command::CreateNamespace { attributes }, begun_ns).unwrap();
+    let namespace = created.namespace.unwrap();
+    let begun_ns = device.time_ns();
+    let value = |number: u32| unit(number).repeat(1 + number as usize % 3);
+    let mut done_ns = Vec::new();
+    for number in 0..200 {
+        let value = value(number);
+        let key = Key::new(&number.to_le_bytes()).unwrap();
+        let records = [KvRecord { namespace, key, value: Some(&value) }];
+        done_ns.push(give(&mut device, Command::KvPut { records: &records }, begun_ns));
+        done_ns.push(write(&mut device, number, begun_ns));
+    }
+    assert!(done_ns.is_sorted(), "{done_ns:?}");
+    for cut_ns in times(begun_ns, done_ns[399]) {
+        let mut cut = cut(&device, cut_ns);
+        for (number, done_ns) in (0..).zip(done_ns.chunks(2)) {
+            let (mut found, at_ns) = (Vec::new(), cut.time_ns());
+            let key = Key::new(&u32::to_le_bytes(number)).unwrap();
+            let got = cut.submit(Command::KvGet { namespace, key, value: &mut found }, at_ns);
+            assert!(got.is_ok() && found == value(number) || got.is_err() && done_ns[0] > cut_ns, "{number}");
+            let found = read(&mut cut, number);
+            assert!(found == unit(number) || done_ns[1] > cut_ns, "unit {number}");
+        }
+    }
+}
+
+#[test]
+fn records_of_the_journal_wait_too() {
+    let mut device = Device::in_memory(&profile()).unwrap();
+    for number in 0..200 {
+        let at_ns = device.time_ns();
+        write(&mut device, number, at_ns);
+    }
+    let begun_ns = device.time_ns();
+    let mut done_ns = begun_ns;
+    for round in 0..600_u32 {
+        let ranges = [ShareRange { src: Lpn(round % 2 * 100), dst: Lpn(700), units: 100 }];
+        done_ns = give(&mut device, Command::Share { ranges: &ranges, deferred: false }, begun_ns);
+    }
+    for cut_ns in times(begun_ns, done_ns) {
+        let mut cut = cut(&device, cut_ns);
+        let found = read(&mut cut, 700);
+        assert!(found == unit(100) || cut_ns < done_ns && [unit(0), vec![0; UNIT_BYTES]].contains(&found));
+    }
+}
