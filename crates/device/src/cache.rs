@@ -172,8 +172,8 @@ impl Cache {
     }
 
     /// When there is room for `units` more, at or after `at_ns`; none if what waits leaves too little. At most half of the
-    /// cache does where it is kept from being high. Who asks later has room no earlier, also if a host with a queue gave both
-    /// commands at once.
+    /// cache waits where it is kept from being high. Who asks later has room no earlier, also if a host with a queue gave
+    /// both commands at once.
     pub fn room_ns(&mut self, units: usize, at_ns: Nanoseconds) -> Option<Nanoseconds> {
         let taken = self.len() + units;
         if taken > self.capacity {

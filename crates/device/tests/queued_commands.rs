@@ -2,8 +2,8 @@
 //! A drive whose capacitor is to save more than it can is lost.
 
 use tantalum::{
-    CacheMode, Command, Device, Key, KvRecord, Lpn, NamespaceAttributes, Nanoseconds, Plp, PowerLoss,
-    Profile, ShareRange, UNIT_BYTES,
+    CacheMode, Command, Device, Key, KvRecord, Lpn, NamespaceAttributes, NamespaceId, Nanoseconds, Plp,
+    PowerLoss, Profile, ShareRange, UNIT_BYTES,
 };
 
 /// Room for 24 units, and a capacitor that saves four times as many.
@@ -34,6 +34,12 @@ fn give(device: &mut Device, command: Command<'_>, at_ns: Nanoseconds) -> Nanose
 
 fn write(device: &mut Device, number: u32, at_ns: Nanoseconds) -> Nanoseconds {
     give(device, Command::Write { lpn: Lpn(number), data: &unit(number), fua: false }, at_ns)
+}
+
+fn create(device: &mut Device) -> NamespaceId {
+    let (attributes, at_ns) = (NamespaceAttributes::default(), device.time_ns());
+    let created = device.submit(Command::CreateNamespace { attributes }, at_ns).unwrap();
+    created.namespace.unwrap()
 }
 
 fn read(device: &mut Device, number: u32) -> Vec<u8> {
@@ -75,14 +81,33 @@ fn writes_wait_for_room_in_the_order_in_which_they_are_given() {
     }
 }
 
+/// It was programmed only once there was room, and so later than without a capacitor.
+#[test]
+fn puts_wait_for_room_no_longer_than_for_flash() {
+    let mut without = profile();
+    (without.power.plp, without.power.dump_bytes) = (Plp::None, 0);
+    without.cache.mode = CacheMode::Volatile;
+    let [protected, unprotected] = [profile(), without].map(|profile| {
+        let mut device = Device::in_memory(&profile).unwrap();
+        let namespace = create(&mut device);
+        let begun_ns = device.time_ns();
+        let value = [7; 10 * UNIT_BYTES];
+        let put = |number: u32| {
+            let key = Key::new(&number.to_le_bytes()).unwrap();
+            let records = [KvRecord { namespace, key, value: Some(&value) }];
+            give(&mut device, Command::KvPut { records: &records }, begun_ns) - begun_ns
+        };
+        (0..40).map(put).collect::<Vec<Nanoseconds>>()
+    });
+    assert!(protected.iter().zip(&unprotected).all(|(a, b)| a <= b), "{protected:?} {unprotected:?}");
+    assert!(protected[1] < unprotected[1] / 2, "{protected:?} {unprotected:?}");
+}
+
 /// A put that waits gives up the rest of a page that it waited for, and that is no room before the page is on flash.
 #[test]
 fn puts_and_writes_wait_for_room_together() {
     let mut device = Device::in_memory(&profile()).unwrap();
-    let attributes = NamespaceAttributes::default();
-    let begun_ns = device.time_ns();
-    let created = device.submit(Command::CreateNamespace { attributes }, begun_ns).unwrap();
-    let namespace = created.namespace.unwrap();
+    let namespace = create(&mut device);
     let begun_ns = device.time_ns();
     let value = |number: u32| unit(number).repeat(1 + number as usize % 3);
     let mut done_ns = Vec::new();

@@ -96,7 +96,7 @@ impl Ftl {
 
     /// Programs the units of a `put` as an atomic batch. With a capacitor it is done as soon as there is room for all of
     /// them (KAML, section 3.2.4): from then on the dump saves those that are not on flash. Without one, or if they are too
-    /// many, it is done when they are on flash.
+    /// many, it is done when they are on flash. They go there at once: on their way they need no room that is protected.
     fn put_on_flash(
         &mut self,
         records: &[KvRecord<'_>],
@@ -108,21 +108,19 @@ impl Ftl {
         let count_of = |of: &[(Target, Range<usize>)]| (of[0].0, of.len() as u32);
         let counts: Vec<(Target, u32)> = pages.chunk_by(|a, b| a.0 == b.0).map(count_of).collect();
         self.ensure_space(&counts, at_ns)?;
-        let room_ns = self.wait_for_room(plan.targets.len(), at_ns, room_ns);
-        let issue_ns = room_ns.unwrap_or(at_ns);
         let version = self.next_seq();
         self.batch_under_way = true;
-        let programmed = self.program_records(records, plan, &pages, version, issue_ns);
+        let programmed = self.program_records(records, plan, &pages, version, at_ns);
         self.batch_under_way = false;
         if programmed.is_err() {
             self.abandoned.insert(version);
         }
         let programmed = programmed?;
-        let on_flash_ns =
-            programmed.pages.iter().map(|(_, done_ns)| *done_ns).fold(issue_ns, Nanoseconds::max);
+        let on_flash_ns = programmed.pages.iter().map(|(_, done_ns)| *done_ns).fold(at_ns, Nanoseconds::max);
         if pages.len() > 1 {
             self.batches_done_ns = self.batches_done_ns.max(on_flash_ns);
         }
+        let room_ns = self.wait_for_room(plan.targets.len(), at_ns, room_ns);
         if room_ns.is_some() {
             self.in_flight_puts.issued(self.nand.now_ns(), version, on_flash_ns);
             self.key_value.buffer.programmed.extend(programmed.pages);
