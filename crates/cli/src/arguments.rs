@@ -7,7 +7,7 @@ use tantalum_lab::crash::device::{CutPoint, Skip, Weights};
 use tantalum_lab::{Pattern, Synchronous, bench};
 use tantalum_sqlite::Mode;
 
-use crate::crash_device::{CacheChoice, CutCount, Indexes, PlpChoice, RecordLogs};
+use crate::crash_device::{CacheChoice, CutCount, HostKind, Indexes, PlpChoice, RecordLogs};
 use crate::crash_sqlite::CrashSqliteOptions;
 use crate::cut::CutOptions;
 use crate::drive::ProfileOptions;
@@ -260,6 +260,10 @@ pub struct CrashDeviceOptions {
     /// [default: the seed chooses]
     #[arg(long, value_enum)]
     pub indexes: Option<Indexes>,
+
+    /// Whether the host waits for writes that go to a cache before it gives the next command [default: the seed chooses]
+    #[arg(long, value_enum)]
+    pub host: Option<HostKind>,
 
     /// Commands before the first cut, with --cuts all
     #[arg(long, value_name = "N", default_value_t = 1000)]

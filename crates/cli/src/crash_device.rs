@@ -73,6 +73,15 @@ pub enum Indexes {
     Swapped,
 }
 
+/// `--host`.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HostKind {
+    /// It gives a command when the one before is done
+    Waits,
+    /// It does not wait for writes that go to a cache
+    Queues,
+}
+
 /// Seeds that are run if none are named.
 const DEFAULT_SEEDS: u64 = 4;
 
@@ -132,5 +141,6 @@ fn drives(options: &CrashDeviceOptions) -> DriveChoice {
     };
     let own_logs = options.record_logs.map(|logs| logs == RecordLogs::Own);
     let swaps = options.indexes.map(|indexes| indexes == Indexes::Swapped);
-    DriveChoice { plp, cache, page_bytes: options.page_bytes, own_logs, swaps }
+    let queues = options.host.map(|host| host == HostKind::Queues);
+    DriveChoice { plp, cache, page_bytes: options.page_bytes, own_logs, swaps, queues }
 }

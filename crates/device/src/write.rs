@@ -1,6 +1,5 @@
 //! Writing: into the cache and from there to flash a page at a time, or straight to flash.
 
-#[cfg(feature = "canaries")]
 use tantalum_ftl::canary::{self, Guard};
 use tantalum_ftl::{Ftl, FtlError, Generation, Hint, HostUnit, Lpn, Metadata, OPEN_LOGS};
 use tantalum_nand::{Fills, NandError, Nanoseconds, UNIT_BYTES};
@@ -129,7 +128,9 @@ impl Device {
         let Power::On(ftl) = &mut self.power else { return Err(Status::PowerLost) };
         let nand = ftl.nand_mut();
         // the drive has it from then on, and power does not go before (hazard 12)
-        nand.advance(room_ns);
+        if !canary::out(Guard::PowerBeforeRoom) {
+            nand.advance(room_ns);
+        }
         let filled = fills.map_or(Ok(None), |fills| nand.adopt(fills)).map_err(FtlError::from)?;
         let slot = filled.map_or_else(|| nand.reserve(), Ok).map_err(FtlError::from)?;
         let version = ftl.next_seq();

@@ -42,6 +42,8 @@ pub enum Guard {
     SystemBlocksForgotten,
     /// 12: the cache takes more than the capacitor can dump.
     DumpUnbounded,
+    /// 12: power goes while commands that a host with a queue has given have no room yet, and all of them are dumped.
+    PowerBeforeRoom,
     /// 7, in the SQLite VFS: the log starts anew before what a checkpoint brought home is durable.
     RestartBeforeHomes,
     /// 8, in the SQLite VFS: what lies behind a reopened log stays there when the log goes on.

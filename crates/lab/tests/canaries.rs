@@ -23,10 +23,17 @@ struct Canary {
     seeds: u64,
 }
 
-const ANY: DriveChoice =
-    DriveChoice { plp: None, cache: None, page_bytes: None, own_logs: Some(false), swaps: Some(false) };
+const ANY: DriveChoice = DriveChoice {
+    plp: None,
+    cache: None,
+    page_bytes: None,
+    own_logs: Some(false),
+    swaps: Some(false),
+    queues: Some(false),
+};
 const UNPROTECTED: DriveChoice = DriveChoice { plp: Some(Plp::None), ..ANY };
 const PROTECTED: DriveChoice = DriveChoice { plp: Some(Plp::Capacitor), ..ANY };
+const QUEUED: DriveChoice = DriveChoice { queues: Some(true), ..PROTECTED };
 const WRITTEN_THROUGH: DriveChoice =
     DriveChoice { cache: Some(CacheMode::Off), page_bytes: Some(8192), ..UNPROTECTED };
 const SWAPPED: DriveChoice = DriveChoice { swaps: Some(true), ..ANY };
@@ -72,6 +79,7 @@ fn canaries() -> Vec<Canary> {
         canary(Guard::ProgramsNotDumped, PROTECTED, random(""), 100),
         canary(Guard::SystemBlocksForgotten, ANY, random(""), 100),
         canary(Guard::DumpUnbounded, PROTECTED, random(STREAM), 30),
+        canary(Guard::PowerBeforeRoom, QUEUED, random(STREAM), 30),
         canary(Guard::JournalBlockMissing, WRITTEN_THROUGH, random(TRIMS), 100),
         canary(Guard::ReplacedNotSettled, PROTECTED, random("write=60,share=20,atomic=20"), 20),
         canary(Guard::TrimsOfUntouchedChunks, ANY, random(MAPPINGS), 50),
@@ -121,6 +129,7 @@ fn replayed(line: &str) -> Settings {
             "--cuts" => plan.cuts = if value == "all" { Cuts::All } else { Cuts::Random(number()) },
             "--page-bytes" => settings.drives.page_bytes = Some(number() as u32),
             "--indexes" => settings.drives.swaps = Some(value == "swapped"),
+            "--host" => settings.drives.queues = Some(value == "queues"),
             "--record-logs" => settings.drives.own_logs = Some(value == "own"),
             "--plp" if value == "none" => settings.drives.plp = Some(Plp::None),
             "--plp" => settings.drives.plp = Some(Plp::Capacitor),

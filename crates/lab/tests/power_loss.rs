@@ -18,6 +18,7 @@ fn drive(page_bytes: u32, cache: CacheMode, plp: Plp) -> DriveChoice {
         page_bytes: Some(page_bytes),
         own_logs: None,
         swaps: None,
+        queues: None,
     }
 }
 

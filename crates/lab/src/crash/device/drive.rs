@@ -50,17 +50,18 @@ pub struct Drive {
     pub own_logs: bool,
     /// Whether DRAM has room for some of their indexes only.
     pub swaps: bool,
+    /// Whether its host gives the next command before a write is done.
+    pub queues: bool,
 }
 
 impl fmt::Display for Drive {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let logs = if self.own_logs { "own" } else { "shared" };
         let indexes = if self.swaps { "swapped" } else { "resident" };
+        let host = if self.queues { "queues" } else { "waits" };
         let (plp, cache, page_bytes) = (self.plp_name(), self.cache_name(), self.page_bytes);
-        write!(
-            f,
-            "--plp {plp} --cache {cache} --page-bytes {page_bytes} --record-logs {logs} --indexes {indexes}"
-        )
+        write!(f, "--plp {plp} --cache {cache} --page-bytes {page_bytes}")?;
+        write!(f, " --record-logs {logs} --indexes {indexes} --host {host}")
     }
 }
 
@@ -153,6 +154,8 @@ pub struct DriveChoice {
     pub own_logs: Option<bool>,
     /// Whether DRAM has room for some of their indexes only; none for the seed's choice.
     pub swaps: Option<bool>,
+    /// Whether the host gives the next command before a write is done; none for the seed's choice.
+    pub queues: Option<bool>,
 }
 
 impl DriveChoice {
@@ -182,6 +185,7 @@ impl DriveChoice {
         let page_bytes = self.page_bytes.unwrap_or(PAGE_BYTES[(seed % 3) as usize]);
         let own_logs = self.own_logs.unwrap_or((2..4).contains(&(seed % 5)));
         let swaps = self.swaps.unwrap_or((1..3).contains(&(seed % 4)));
+        let queues = self.queues.unwrap_or((3..5).contains(&(seed % 7)));
         let kinds = [
             (Plp::None, CacheMode::Volatile),
             (Plp::None, CacheMode::Off),
@@ -198,7 +202,10 @@ impl DriveChoice {
             chosen.collect()
         };
         chosen.dedup();
-        chosen.into_iter().map(|(plp, cache)| Drive { page_bytes, cache, plp, own_logs, swaps }).collect()
+        chosen
+            .into_iter()
+            .map(|(plp, cache)| Drive { page_bytes, cache, plp, own_logs, swaps, queues })
+            .collect()
     }
 }
 
@@ -217,6 +224,7 @@ mod tests {
                         page_bytes: Some(page_bytes),
                         own_logs: Some(true),
                         swaps: Some(true),
+                        queues: Some(true),
                     };
                     assert_eq!(
                         choice.validate().is_ok(),

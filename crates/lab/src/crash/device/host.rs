@@ -1,6 +1,6 @@
 //! The host: a drive, the clock of its one client, and values that show whether a unit is whole.
 
-use tantalum::{Command, Completion, Device, Lpn, PowerLoss, RecoveryReport, Status, UNIT_BYTES};
+use tantalum::{CacheMode, Command, Completion, Device, Lpn, PowerLoss, RecoveryReport, Status, UNIT_BYTES};
 
 use super::stop::Stop;
 
@@ -25,6 +25,8 @@ pub(super) fn stamp_of(unit: &[u8], what: &str) -> Result<Stamp, Stop> {
 pub(super) struct Host {
     pub device: Device,
     pub now_ns: u64,
+    /// Whether the next command is given before a write is done.
+    queues: bool,
     /// Whether all that was acknowledged has been made durable since this was last looked at.
     pub flushed: bool,
     /// The operation at which power goes, counted since the drive was made.
@@ -34,8 +36,8 @@ pub(super) struct Host {
 }
 
 impl Host {
-    pub fn new(device: Device) -> Host {
-        Host { device, now_ns: 0, flushed: false, cut_operation: None, cut_ns: None }
+    pub fn new(device: Device, queues: bool) -> Host {
+        Host { device, now_ns: 0, queues, flushed: false, cut_operation: None, cut_ns: None }
     }
 
     /// The same host with a copy of the drive.
@@ -44,6 +46,7 @@ impl Host {
         Host {
             device,
             now_ns: self.now_ns,
+            queues: self.queues,
             flushed: self.flushed,
             cut_operation: self.cut_operation,
             cut_ns: self.cut_ns,
@@ -52,13 +55,18 @@ impl Host {
 
     pub fn submit(&mut self, command: Command<'_>) -> Result<Completion, Status> {
         let flush = matches!(command, Command::Flush);
+        // What a write promises is kept all the same: nothing before a flush, or the drive has it before power goes.
+        let is_cached = self.device.profile().cache.mode != CacheMode::Off;
+        let goes_on = self.queues && is_cached && matches!(command, Command::Write { fua: false, .. });
         let completion = self.device.submit(command, self.now_ns)?;
         if let Some(cut_ns) = self.cut_ns.filter(|cut_ns| completion.done_ns > *cut_ns) {
             // it was under way, and nobody was told that it is done
             self.device.cut_power(cut_ns);
             return Err(Status::PowerLost);
         }
-        self.now_ns = self.now_ns.max(completion.done_ns);
+        if !goes_on {
+            self.now_ns = self.now_ns.max(completion.done_ns);
+        }
         self.flushed |= flush;
         Ok(completion)
     }

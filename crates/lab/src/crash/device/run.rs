@@ -46,7 +46,7 @@ impl Run {
         let device = made.map_err(|error| Stop::broken("refused", error.to_string()))?;
         device.audit();
         let protected = case.drive.plp == Plp::Capacitor;
-        let mut host = Host::new(device);
+        let mut host = Host::new(device, case.drive.queues);
         let cold = case.drive.cold();
         for lpn in cold.clone() {
             let data = unit_of(cold_stamp(lpn));
