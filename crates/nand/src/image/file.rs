@@ -246,7 +246,7 @@ impl FileImage {
     }
 
     /// No record is being written: the tally is the sum.
-    pub(super) fn settle(&mut self) -> Result<(), NandError> {
+    fn settle(&mut self) -> Result<(), NandError> {
         self.write_tally(self.sums.total(), self.sums.total())
     }
 
@@ -274,6 +274,25 @@ impl FileImage {
         let part = self.sums.block(block);
         let part = BlockSum { pages: pages(part.pages), ..part };
         self.write_record(block, part, |image| image.write(bytes, at, "write a page record"))
+    }
+
+    /// Writes records in place of damaged ones, and a new tally. Should the process be killed in between, there is no tally,
+    /// so that damaged records do not pass for erased ones: the one that counts goes last.
+    pub(super) fn replace_damaged(&mut self, records: &[(PageId, PageRecord)]) -> Result<(), NandError> {
+        for place in [1, 0].map(|next| self.tally_number.wrapping_add(next) as usize % tally::PLACES.len()) {
+            self.write(&[0; size_of::<Tally>()], tally::PLACES[place], "write the tally")?;
+        }
+        for &(page, ref record) in records {
+            let mut buffer = [0; MAX_PAGE_RECORD_BYTES];
+            let bytes = &mut buffer[..self.layout.page_record_bytes];
+            let checksum = PageHead::encode(record, &[0; MAX_UNITS_PER_PAGE], bytes);
+            self.write(bytes, self.layout.page_at(page), "write a page record")?;
+            let block = self.geometry.block_of(page);
+            let part = self.sums.block(block);
+            let pages = part.pages.wrapping_add(tally::of_page(page, checksum));
+            self.sums.set(block, BlockSum { pages, ..part });
+        }
+        self.settle()
     }
 
     /// What a stored record adds to the sum.

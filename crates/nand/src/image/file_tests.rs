@@ -326,6 +326,48 @@ fn a_damaged_page_record_is_refused_and_uncorrectable_once_it_is_repaired() {
     assert_eq!(read_tag(&mut nand, 8), 5);
 }
 
+/// Pages that the repair had not come to passed for erased ones. The last record written is one of them.
+#[test]
+fn a_repair_that_is_killed_is_gone_on_with() {
+    let folder = Folder::new();
+    let (path, killed) = (folder.path(), folder.folder.path().join("killed.tantalum"));
+    three_pages(&folder);
+    let pages = [0, 4];
+    for page in pages {
+        write_at(&path, &[0xEE; 20], layout().page_at(PageId(page)) + 100);
+    }
+    let read_all = || std::fs::read(&path).unwrap();
+    let before = read_all();
+    let (nand, examination) = Nand::examine(&path, Access::Write).unwrap();
+    assert_eq!(examination.damaged_pages().map(|page| page.0).collect::<Vec<_>>(), pages);
+    drop(nand);
+    let after = read_all();
+    let stored = |place: usize| {
+        Tally::read_from_bytes(&before[tally::PLACES[place] as usize..][..size_of::<Tally>()]).unwrap()
+    };
+    let newest = Tally::newest([stored(0), stored(1)]).unwrap().place();
+    let older = tally::PLACES[usize::from(newest == tally::PLACES[0])];
+    let no_tally = |at| Part { at, bytes: vec![0; size_of::<Tally>()] };
+    let is_gone = |place: &u64| after[*place as usize..][..size_of::<Tally>()].iter().all(|byte| *byte == 0);
+    assert_eq!(
+        tally::PLACES.iter().filter(|place| is_gone(place)).count(),
+        1,
+        "one new tally, and nothing else"
+    );
+    let records =
+        pages.map(|page| Part::of(&after, layout().page_at(PageId(page)), layout().page_record_bytes));
+    std::fs::write(&killed, &before).unwrap();
+    for part in [no_tally(older), no_tally(newest)].into_iter().chain(records) {
+        write_at(&killed, &part.bytes, part.at);
+        let (mut nand, _) = Nand::examine(&killed, Access::Overlay).unwrap();
+        assert_eq!(pages.map(|page| nand.page_state(PageId(page))), [PageState::Uncorrectable; 2]);
+        assert_eq!(read_tag(&mut nand, 3), 4);
+    }
+    drop(Nand::examine(&killed, Access::Write).unwrap());
+    let nand = Nand::open(&killed).unwrap();
+    assert_eq!(pages.map(|page| nand.page_state(PageId(page))), [PageState::Uncorrectable; 2]);
+}
+
 #[test]
 fn a_damaged_record_that_was_erased_is_no_damage() {
     let folder = Folder::new();

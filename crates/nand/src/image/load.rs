@@ -10,10 +10,10 @@ use std::collections::{HashMap, HashSet};
 
 use zerocopy::FromBytes;
 
+use super::PageRecord;
 use super::file::{FileImage, check_length};
 use super::layout::{BlockEntry, MAX_PAGE_RECORD_BYTES, PageHead, StoredPage};
 use super::tally::{self, BlockSum, Sums};
-use super::{Image, PageRecord};
 use crate::array::Array;
 use crate::error::NandError;
 use crate::geometry::{BlockId, Geometry, MAX_UNITS_PER_PAGE, PageId, Ppn, UNIT_BYTES};
@@ -142,13 +142,13 @@ impl Contents {
     /// Makes the pages whose records are damaged uncorrectable in the image, and the tally right.
     fn spoil(&self, image: &mut FileImage, examination: &Examination) -> Result<(), NandError> {
         let slots = &[0; MAX_UNITS_PER_PAGE][..image.geometry().units_per_page() as usize];
-        for page in examination.damaged_pages() {
+        let record = |page| {
             let erase_count = self.blocks[image.geometry().block_of(page).index()].erase_count;
             let state = PageState::Uncorrectable;
-            let record = PageRecord { erase_count, operation: self.operations, state, slots, spares: &[] };
-            image.write_page(page, &record)?;
-        }
-        image.settle()
+            (page, PageRecord { erase_count, operation: self.operations, state, slots, spares: &[] })
+        };
+        let records: Vec<_> = examination.damaged_pages().map(record).collect();
+        image.replace_damaged(&records)
     }
 }
 
