@@ -1,13 +1,16 @@
 //! Key-value namespaces from the host's side: random work against a model, over power cuts, garbage collection and clean
 //! shutdowns; large values; limits and refusals. `SEEDS=n` runs more seeds, a failure prints its seed.
 
+mod small_drive;
+
 use std::collections::BTreeMap;
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use small_drive::small_drive;
 use tantalum::{
-    CacheMode, Command, Device, Key, KvRecord, Lpn, NamespaceAttributes, NamespaceId, Nanoseconds, Plp,
-    PowerLoss, Profile, Status, UNIT_BYTES,
+    Command, Device, Key, KvRecord, Lpn, NamespaceAttributes, NamespaceId, Nanoseconds, Plp, PowerLoss,
+    Profile, Status, UNIT_BYTES,
 };
 
 /// A drive with its client's clock.
@@ -22,20 +25,7 @@ fn profile(name: &str, capacity_bytes: u64) -> Profile {
 
 /// A drive so small that garbage is collected soon.
 fn small(plp: Plp) -> Profile {
-    let mut profile = profile("tlc-nvme", 4 << 20);
-    profile.over_provisioning_percent = 100.0;
-    profile.flash.channels = 2;
-    profile.flash.dies_per_channel = 1;
-    profile.flash.planes_per_die = 1;
-    profile.flash.pages_per_block = 8;
-    profile.flash.page_bytes = 8192;
-    if plp == Plp::Capacitor {
-        profile.cache.mode = CacheMode::Durable;
-        profile.cache.bytes = 24 * UNIT_BYTES as u64;
-        profile.power.plp = plp;
-        profile.power.dump_bytes = 96 * UNIT_BYTES as u64;
-    }
-    profile
+    small_drive("tlc-nvme", 4 << 20, 100.0, plp)
 }
 
 fn key(number: u64) -> Key {

@@ -1,29 +1,20 @@
 //! A drive with a capacitor whose process ends without a word: everything acknowledged is there when the image is
 //! opened again. Dropping a device is such an end.
 
+mod small_drive;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use tantalum::{CacheMode, Command, Completion, Device, Lpn, Plp, Profile, ShareRange, Status, UNIT_BYTES};
+use small_drive::small_drive;
+use tantalum::{Command, Completion, Device, Lpn, Plp, Profile, ShareRange, Status, UNIT_BYTES};
 
 const UNITS: u32 = 512;
 
 fn profile() -> Profile {
-    let mut profile = Profile::load("durassd").unwrap();
-    profile.capacity_bytes = u64::from(UNITS) * UNIT_BYTES as u64;
-    profile.over_provisioning_percent = 400.0;
-    profile.flash.channels = 2;
-    profile.flash.dies_per_channel = 1;
-    profile.flash.planes_per_die = 1;
-    profile.flash.pages_per_block = 8;
-    profile.flash.page_bytes = 8192;
-    profile.cache.mode = CacheMode::Durable;
-    profile.cache.bytes = 24 * UNIT_BYTES as u64;
-    profile.power.plp = Plp::Capacitor;
-    profile.power.dump_bytes = 96 * UNIT_BYTES as u64;
-    profile
+    small_drive("durassd", u64::from(UNITS) * UNIT_BYTES as u64, 400.0, Plp::Capacitor)
 }
 
 fn unit(stamp: u64) -> Vec<u8> {

@@ -1,25 +1,17 @@
 //! Hazard 12 with a host that has a queue: it gives many commands before the first is done, and power goes at any time.
 //! A drive whose capacitor is to save more than it can is lost.
 
+mod small_drive;
+
+use small_drive::small_drive;
 use tantalum::{
     CacheMode, Command, Device, Key, KvRecord, Lpn, NamespaceAttributes, NamespaceId, Nanoseconds, Plp,
     PowerLoss, Profile, ShareRange, UNIT_BYTES,
 };
 
-/// Room for 24 units, and a capacitor that saves four times as many.
 fn profile() -> Profile {
-    let mut profile = Profile { capacity_bytes: 8 << 20, ..Profile::load("tlc-nvme").unwrap() };
-    profile.over_provisioning_percent = 100.0;
-    profile.flash.channels = 2;
-    profile.flash.dies_per_channel = 1;
-    profile.flash.planes_per_die = 1;
-    profile.flash.pages_per_block = 8;
-    profile.flash.page_bytes = 8192;
+    let mut profile = small_drive("tlc-nvme", 8 << 20, 100.0, Plp::Capacitor);
     profile.flash.program_ns = 1_000_000;
-    profile.cache.mode = CacheMode::Durable;
-    profile.cache.bytes = 24 * UNIT_BYTES as u64;
-    profile.power.plp = Plp::Capacitor;
-    profile.power.dump_bytes = 96 * UNIT_BYTES as u64;
     profile
 }
 

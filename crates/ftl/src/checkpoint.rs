@@ -239,15 +239,20 @@ fn split(value: u64) -> (u32, u32) {
     (value as u32, (value >> 32) as u32)
 }
 
+/// Takes a number off the front of the bytes.
+pub(crate) fn take_word(bytes: &mut &[u8]) -> Option<u64> {
+    let (value, rest) = bytes.split_first_chunk()?;
+    *bytes = rest;
+    Some(u64::from_le_bytes(*value))
+}
+
 struct Reader<'a> {
     rest: &'a [u8],
 }
 
 impl Reader<'_> {
     fn next(&mut self) -> Option<u64> {
-        let (value, rest) = self.rest.split_first_chunk()?;
-        self.rest = rest;
-        Some(u64::from_le_bytes(*value))
+        take_word(&mut self.rest)
     }
 
     fn array<const N: usize>(&mut self) -> Option<[u64; N]> {

@@ -20,45 +20,30 @@ use crate::page_image::PageImage;
 use crate::spare::{Kind, Mark, Spare};
 use crate::types::Seq;
 
-/// Journal pages whose program may not have completed, kept for the dump.
-#[derive(Clone, Debug, Default)]
-pub struct InFlightRecords(VecDeque<(Nanoseconds, Vec<Waiting>)>);
+/// What may not be on flash yet, kept for the dump, with the time at which it will be.
+#[derive(Clone, Debug)]
+pub struct UnderWay<T>(VecDeque<(Nanoseconds, T)>);
 
-impl InFlightRecords {
-    /// A page of records was issued and will be on flash at `done_ns`. Power may go at `now_ns`, and not earlier.
-    pub fn issued(&mut self, now_ns: Nanoseconds, done_ns: Nanoseconds, records: Vec<Waiting>) {
+/// Journal pages: their records.
+pub type InFlightRecords = UnderWay<Vec<Waiting>>;
+
+/// `put`s of several units that are acknowledged, for there is room for them in protected DRAM: their batches. The dump saves
+/// them, and of other batches none.
+pub type InFlightPuts = UnderWay<Seq>;
+
+impl<T> Default for UnderWay<T> {
+    fn default() -> UnderWay<T> {
+        UnderWay(VecDeque::new())
+    }
+}
+
+impl<T> UnderWay<T> {
+    /// All of it was issued and will be on flash at `done_ns`. Power may go at `now_ns`, and not earlier.
+    pub fn issued(&mut self, now_ns: Nanoseconds, done_ns: Nanoseconds, what: T) {
         while self.0.front().is_some_and(|(done_ns, _)| *done_ns <= now_ns) {
             self.0.pop_front();
         }
-        self.0.push_back((done_ns, records));
-    }
-}
-
-/// A `put` of several units that is acknowledged before it is on flash.
-#[derive(Clone, Copy, Debug)]
-struct InFlightPut {
-    /// Its batch.
-    id: Seq,
-    done_ns: Nanoseconds,
-}
-
-/// Those of which units may not be on flash, kept for the dump: it saves them, and of other batches none.
-#[derive(Clone, Debug, Default)]
-pub struct InFlightPuts(VecDeque<InFlightPut>);
-
-impl InFlightPuts {
-    /// All units of a `put` were issued: there is room for them in protected DRAM, and they will be on flash at `done_ns`.
-    /// Power may go at `now_ns`, and not earlier.
-    pub fn issued(&mut self, now_ns: Nanoseconds, id: Seq, done_ns: Nanoseconds) {
-        while self.0.front().is_some_and(|put| put.done_ns <= now_ns) {
-            self.0.pop_front();
-        }
-        self.0.push_back(InFlightPut { id, done_ns });
-    }
-
-    /// Their batches.
-    fn ids(&self) -> BTreeSet<Seq> {
-        self.0.iter().map(|put| put.id).collect()
+        self.0.push_back((done_ns, what));
     }
 }
 
@@ -80,7 +65,7 @@ impl Ftl {
         cut_ns: Nanoseconds,
     ) -> Result<u64, FtlError> {
         let mut dump = DumpPages::new(self.dump_blocks.clone());
-        let acknowledged = self.in_flight_puts.ids();
+        let acknowledged = self.in_flight_puts.0.iter().map(|(_, batch)| *batch).collect();
         for (slot, bytes) in lost.into_iter().flat_map(|program| program.units) {
             let saved = !canary::out(Guard::ProgramsNotDumped)
                 && Spare::decode(&bytes).is_some_and(|spare| is_saved(&spare, &acknowledged));

@@ -115,7 +115,7 @@ fn a_copyback_does_not_make_part_of_a_deferred_share_durable() {
     check(&focused(50, drive(8192, CacheMode::Off, Plp::None), weights));
 }
 
-/// A `put` that waits for room programs and erases from then on. A journal page that it wrote for an erase let the drive
+/// A `put` that waited for room programmed and erased from then on. A journal page that it wrote for an erase let the drive
 /// forget pages of records that would be on flash by that time, and were not when power went earlier. 2 of these seeds
 /// noticed it.
 #[test]

@@ -69,28 +69,37 @@ fn refused(context: &Context, folder: &Path, arguments: &[&str], wanted: &str) -
     })
 }
 
-pub fn full(context: &Context, folder: &Path) -> Outcome {
-    let mut mounted = Mounted::create(context, folder, "64M", &["--time", "none"])?;
-    let content = vec![7; 1 << 20];
-    let mut written = Vec::new();
-    let error = loop {
-        let path = mounted.path(&format!("file{}", written.len()));
+/// Writes and syncs files with the same content until one fails: the others, and why.
+fn fill(mounted: &Mounted<'_>, content: &[u8]) -> (Vec<PathBuf>, std::io::Error) {
+    let mut synced = Vec::new();
+    loop {
+        let path = mounted.path(&format!("file{}", synced.len()));
         let result = fs::File::create(&path).and_then(|file| {
-            file.write_all_at(&content, 0)?;
+            file.write_all_at(content, 0)?;
             file.sync_all()
         });
         match result {
-            Ok(()) => written.push(path),
-            Err(error) => break error,
+            Ok(()) => synced.push(path),
+            Err(error) => return (synced, error),
         }
-    };
+    }
+}
+
+fn hold(files: &[PathBuf], content: &[u8]) -> Result<(), Failure> {
+    files.iter().try_for_each(|path| {
+        ensure(fs::read(path)? == content, || format!("{} is not what was written", path.display()))
+    })
+}
+
+pub fn full(context: &Context, folder: &Path) -> Outcome {
+    let mut mounted = Mounted::create(context, folder, "64M", &["--time", "none"])?;
+    let content = vec![7; 1 << 20];
+    let (written, error) = fill(&mounted, &content);
     ensure(error.kind() == std::io::ErrorKind::StorageFull, || format!("a full volume says: {error}"))?;
     ensure(written.len() > 40, || format!("only {} MiB fit on 64 MiB", written.len()))?;
     let names_fail = (0..100_000).any(|number| fs::create_dir(mounted.path(&format!("d{number}"))).is_err());
     mounted.remount(&["--time", "none"])?;
-    for path in &written {
-        ensure(fs::read(path)? == content, || format!("{} is not what was written", path.display()))?;
-    }
+    hold(&written, &content)?;
     for path in &written {
         fs::remove_file(path)?;
     }
@@ -109,7 +118,7 @@ pub fn full(context: &Context, folder: &Path) -> Outcome {
 struct Disk(PathBuf);
 
 impl Disk {
-    /// In memory, of `size`; the same again makes it larger.
+    /// In memory; `remount` with another size makes it larger.
     fn mount(&self, options: &str) -> Result<(), Failure> {
         Shell::new("mount").args(["-t", "tmpfs", "-o", options, "tmpfs"]).args([&self.0]).run().map(drop)
     }
@@ -130,18 +139,7 @@ pub fn full_disk(context: &Context, folder: &Path) -> Outcome {
     disk.mount("size=64M")?;
     let mut mounted = Mounted::create(context, &disk.0, "1GiB", &["--time", "none"])?;
     let content = vec![7; 1 << 20];
-    let mut synced = Vec::new();
-    let error = loop {
-        let path = mounted.path(&format!("file{}", synced.len()));
-        let result = fs::File::create(&path).and_then(|file| {
-            file.write_all_at(&content, 0)?;
-            file.sync_all()
-        });
-        match result {
-            Ok(()) => synced.push(path),
-            Err(error) => break error,
-        }
-    };
+    let (synced, error) = fill(&mounted, &content);
     let is_refused = error.raw_os_error() == Some(nix::errno::Errno::EIO as i32);
     ensure(is_refused, || format!("a write for which the disk has no room says: {error}"))?;
     ensure(synced.len() > 30, || format!("only {} MiB fit on a disk of 64 MiB", synced.len()))?;
@@ -149,9 +147,7 @@ pub fn full_disk(context: &Context, folder: &Path) -> Outcome {
     mounted.unmount()?;
     disk.mount("remount,size=256M")?;
     mounted.mount(&["--time", "none"])?;
-    for path in &synced {
-        ensure(fs::read(path)? == content, || format!("{} is not what was synced", path.display()))?;
-    }
+    hold(&synced, &content)?;
     fs::write(mounted.path("more"), &content)?;
     mounted.unmount()?;
     Ok(Done::Said(format!(

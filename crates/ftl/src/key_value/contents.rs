@@ -10,6 +10,7 @@ use super::index::{Entry, Index};
 use super::key::RecordPlace;
 use super::key::{NamespaceAttributes, NamespaceId};
 use super::record::UNIT_CHUNKS;
+use crate::checkpoint::take_word;
 
 /// A namespace as of a checkpoint.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -129,19 +130,14 @@ pub(crate) fn indexes_in_checkpoint(
 
 /// Reads them off the front of the bytes; none if they make no sense.
 pub(crate) fn decode_namespaces(bytes: &mut &[u8]) -> Option<Vec<NamespaceContents>> {
-    let next = |bytes: &mut &[u8]| {
-        let (value, rest) = bytes.split_first_chunk()?;
-        *bytes = rest;
-        Some(u64::from_le_bytes(*value))
-    };
-    let count = next(bytes)?;
+    let count = take_word(bytes)?;
     if count > (bytes.len() / NAMESPACE_BYTES) as u64 {
         return None;
     }
     let mut namespaces = Vec::with_capacity(count as usize);
     for _ in 0..count {
-        let (id, logs, expected_records) = (next(bytes)?, next(bytes)?, next(bytes)?);
-        let (load_factor_percent, entries) = (next(bytes)?, next(bytes)?);
+        let (id, logs, expected_records) = (take_word(bytes)?, take_word(bytes)?, take_word(bytes)?);
+        let (load_factor_percent, entries) = (take_word(bytes)?, take_word(bytes)?);
         let index_bytes = usize::try_from(entries).ok()?.checked_mul(ENTRY_BYTES)?;
         let (entries, rest) = bytes.split_at_checked(index_bytes)?;
         *bytes = rest;

@@ -122,7 +122,7 @@ impl Ftl {
         }
         let room_ns = self.wait_for_room(plan.targets.len(), at_ns, room_ns);
         if room_ns.is_some() {
-            self.in_flight_puts.issued(self.nand.now_ns(), version, on_flash_ns);
+            self.in_flight_puts.issued(self.nand.now_ns(), on_flash_ns, version);
             self.key_value.buffer.programmed.extend(programmed.pages);
         }
         self.counters.programmed.key_value += plan.targets.len() as u64;

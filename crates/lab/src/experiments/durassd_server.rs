@@ -185,14 +185,14 @@ pub(super) fn profile(run: &Run<'_>, barrier: bool) -> Result<Profile, LabError>
     let mut profile = Profile::load("durassd")?;
     // beside the scaled database, the server's own files need their room
     profile.capacity_bytes = ((512 << 20) + run.scaled(CAPACITY_BYTES, 0)).next_multiple_of(1 << 20);
-    // blocks for the dump come on top: of the paper's drive they are next to nothing, of a scaled one a part of what is spare
-    let dump_percent = 100.0 * profile.power.dump_bytes as f64 / profile.capacity_bytes as f64;
     if barrier {
         profile.cache.mode = CacheMode::Volatile;
         profile.power.plp = Plp::None;
         profile.power.dump_bytes = 0;
     } else {
-        profile.over_provisioning_percent += dump_percent;
+        // the dump's blocks come on top: of the paper's drive they are next to nothing, of a scaled one a part of what is spare
+        profile.over_provisioning_percent +=
+            100.0 * profile.power.dump_bytes as f64 / profile.capacity_bytes as f64;
     }
     profile.validate()?;
     Ok(profile)

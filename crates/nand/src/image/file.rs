@@ -270,10 +270,16 @@ impl FileImage {
         bytes: &[u8],
         pages: impl FnOnce(u64) -> u64,
     ) -> Result<(), NandError> {
-        let (block, at) = (self.geometry.block_of(page), self.layout.page_at(page));
-        let part = self.sums.block(block);
-        let part = BlockSum { pages: pages(part.pages), ..part };
+        let (block, part) = self.part_with(page, pages);
+        let at = self.layout.page_at(page);
         self.write_record(block, part, |image| image.write(bytes, at, "write a page record"))
+    }
+
+    /// A page's block, and what it adds to the sum once `pages` has changed what its page records add.
+    fn part_with(&self, page: PageId, pages: impl FnOnce(u64) -> u64) -> (BlockId, BlockSum) {
+        let block = self.geometry.block_of(page);
+        let part = self.sums.block(block);
+        (block, BlockSum { pages: pages(part.pages), ..part })
     }
 
     /// Writes records in place of damaged ones, and a new tally. Should the process be killed in between, there is no tally,
@@ -287,10 +293,9 @@ impl FileImage {
             let bytes = &mut buffer[..self.layout.page_record_bytes];
             let checksum = PageHead::encode(record, &[0; MAX_UNITS_PER_PAGE], bytes);
             self.write(bytes, self.layout.page_at(page), "write a page record")?;
-            let block = self.geometry.block_of(page);
-            let part = self.sums.block(block);
-            let pages = part.pages.wrapping_add(tally::of_page(page, checksum));
-            self.sums.set(block, BlockSum { pages, ..part });
+            let (block, part) =
+                self.part_with(page, |pages| pages.wrapping_add(tally::of_page(page, checksum)));
+            self.sums.set(block, part);
         }
         self.settle()
     }
@@ -445,9 +450,8 @@ impl Image for FileImage {
             *checksum = self.data_checksums[Slot(slot).index()];
         }
         let checksum = PageHead::encode(record, &data_checksums, bytes);
-        let (block, at) = (self.geometry.block_of(page), self.layout.page_at(page));
-        let part = self.sums.block(block);
-        let part = BlockSum { pages: part.pages.wrapping_add(tally::of_page(page, checksum)), ..part };
+        let at = self.layout.page_at(page);
+        let (block, part) = self.part_with(page, |pages| pages.wrapping_add(tally::of_page(page, checksum)));
         self.write_record(block, part, |image| {
             let written = image.store.write_in_parts(bytes, at);
             written.map_err(io_error(&image.path, "write a page record"))

@@ -1,0 +1,20 @@
+//! A drive so small that garbage is collected soon, and with a capacitor one that soon has no room: for several tests.
+
+use tantalum::{CacheMode, Plp, Profile, UNIT_BYTES};
+
+/// Two dies of small blocks. With a capacitor there is room for 24 units, and it saves four times as many.
+pub fn small_drive(name: &str, capacity_bytes: u64, over_provisioning_percent: f64, plp: Plp) -> Profile {
+    let mut profile = Profile { capacity_bytes, over_provisioning_percent, ..Profile::load(name).unwrap() };
+    profile.flash.channels = 2;
+    profile.flash.dies_per_channel = 1;
+    profile.flash.planes_per_die = 1;
+    profile.flash.pages_per_block = 8;
+    profile.flash.page_bytes = 8192;
+    if plp == Plp::Capacitor {
+        profile.cache.mode = CacheMode::Durable;
+        profile.cache.bytes = 24 * UNIT_BYTES as u64;
+        profile.power.plp = plp;
+        profile.power.dump_bytes = 96 * UNIT_BYTES as u64;
+    }
+    profile
+}
