@@ -7,7 +7,7 @@ use tantalum_lab::crash::device::{CutPoint, Skip, Weights};
 use tantalum_lab::{Pattern, Synchronous, bench};
 use tantalum_sqlite::Mode;
 
-use crate::crash_device::{CacheChoice, CutCount, HostKind, Indexes, PlpChoice, RecordLogs};
+use crate::crash_device::{CacheChoice, CutCount, FlashKind, HostKind, Indexes, PlpChoice, RecordLogs, Room};
 use crate::crash_sqlite::CrashSqliteOptions;
 use crate::cut::CutOptions;
 use crate::drive::ProfileOptions;
@@ -261,9 +261,17 @@ pub struct CrashDeviceOptions {
     #[arg(long, value_enum)]
     pub indexes: Option<Indexes>,
 
-    /// Whether the host waits for writes that go to a cache before it gives the next command [default: the seed chooses]
+    /// Whether the host waits for each command, or gives others while it is under way [default: the seed chooses]
     #[arg(long, value_enum)]
     pub host: Option<HostKind>,
+
+    /// Whether the host asks for more than there is room for [default: the seed chooses]
+    #[arg(long, value_enum)]
+    pub room: Option<Room>,
+
+    /// Whether programs, erases and reads of flash fail [default: sound]
+    #[arg(long, value_enum)]
+    pub flash: Option<FlashKind>,
 
     /// Commands before the first cut, with --cuts all
     #[arg(long, value_name = "N", default_value_t = 1000)]
@@ -292,6 +300,10 @@ pub struct CrashDeviceOptions {
     /// Commands to leave out, as a violation names them
     #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true)]
     pub skip: Skip,
+
+    /// Tell every command, cut and recovery on standard error
+    #[arg(long, requires = "seed")]
+    pub trace: bool,
 
     /// Print one JSON object instead of a table
     #[arg(long)]

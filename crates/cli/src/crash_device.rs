@@ -5,7 +5,7 @@ use std::str::FromStr;
 use clap::ValueEnum;
 use tantalum::{CacheMode, Plp};
 use tantalum_lab::LabError;
-use tantalum_lab::crash::device::{Cuts, DriveChoice, Plan, Settings, of_device_crash, torture};
+use tantalum_lab::crash::device::{Cuts, DriveChoice, Flash, Plan, Settings, of_device_crash, torture};
 
 use crate::arguments::CrashDeviceOptions;
 use crate::failure::Failure;
@@ -78,8 +78,28 @@ pub enum Indexes {
 pub enum HostKind {
     /// It gives a command when the one before is done
     Waits,
-    /// It does not wait for writes that go to a cache
+    /// It gives commands while others are under way
     Queues,
+}
+
+/// `--room`.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Room {
+    /// For all that the host asks for
+    Ample,
+    /// The drive becomes full again and again
+    Full,
+}
+
+/// `--flash`.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FlashKind {
+    /// Nothing fails
+    Sound,
+    /// Programs and erases fail, until the drive is read-only
+    Wears,
+    /// Pages become unreadable, too
+    Loses,
 }
 
 /// Seeds that are run if none are named.
@@ -121,6 +141,7 @@ fn settings(options: &CrashDeviceOptions) -> Settings {
             commands: options.commands,
             weights: options.weights.clone(),
             skip: options.skip.clone(),
+            trace: options.trace,
         },
         minutes: options.minutes,
         threads: options.threads,
@@ -142,5 +163,11 @@ fn drives(options: &CrashDeviceOptions) -> DriveChoice {
     let own_logs = options.record_logs.map(|logs| logs == RecordLogs::Own);
     let swaps = options.indexes.map(|indexes| indexes == Indexes::Swapped);
     let queues = options.host.map(|host| host == HostKind::Queues);
-    DriveChoice { plp, cache, page_bytes: options.page_bytes, own_logs, swaps, queues }
+    let full = options.room.map(|room| room == Room::Full);
+    let flash = options.flash.map(|flash| match flash {
+        FlashKind::Sound => Flash::Sound,
+        FlashKind::Wears => Flash::Wears,
+        FlashKind::Loses => Flash::Loses,
+    });
+    DriveChoice { plp, cache, page_bytes: options.page_bytes, own_logs, swaps, queues, full, flash }
 }

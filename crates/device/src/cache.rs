@@ -11,7 +11,7 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use rustc_hash::FxBuildHasher;
 use tantalum_ftl::{HostUnit, Lpn};
-use tantalum_nand::{Nanoseconds, Slot};
+use tantalum_nand::Nanoseconds;
 
 /// Units waiting, and room for those on their way to flash.
 #[derive(Clone, Debug)]
@@ -87,8 +87,8 @@ impl Cache {
         self.entries[self.find(lpn)? as usize].as_ref()
     }
 
-    /// Puts a unit in. The buffer of the one it replaces comes back.
-    pub fn insert(&mut self, unit: HostUnit) -> Option<Slot> {
+    /// Puts a unit in. The one that it replaces comes back.
+    pub fn insert(&mut self, unit: HostUnit) -> Option<HostUnit> {
         self.hinted += usize::from(unit.hint.is_some());
         let Cache { index, entries, .. } = self;
         let lpn_of = |entry: &u32| entries[*entry as usize].as_ref().map(|unit| unit.lpn);
@@ -98,7 +98,7 @@ impl Cache {
             Entry::Occupied(found) => {
                 let old = entries[*found.get() as usize].replace(unit).expect("an indexed entry is there");
                 self.hinted -= usize::from(old.hint.is_some());
-                Some(old.slot)
+                Some(old)
             }
             Entry::Vacant(vacant) => {
                 let entry = self.free.pop().unwrap_or(entries.len() as u32);

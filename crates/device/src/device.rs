@@ -313,16 +313,18 @@ impl Device {
             Command::Remap { src, dst, units } => self.remap(src, dst, units, at_ns),
             Command::WriteAtomic { writes } => self.write_atomic(writes, at_ns),
             Command::Begin => {
-                completion.tx = Some(self.begin(at_ns)?);
-                Ok(at_ns)
+                let (tx, done_ns) = self.begin(at_ns)?;
+                completion.tx = Some(tx);
+                Ok(done_ns)
             }
             Command::TxWrite { tx, lpn, data } => self.tx_write(tx, lpn, data, at_ns),
             Command::TxRead { tx, lpn, data } => self.tx_read(tx, lpn, data, at_ns),
             Command::Commit { tx } => self.commit(tx, at_ns),
             Command::Abort { tx } => self.abort(tx, at_ns),
             Command::BeginLog => {
-                completion.generation = Some(self.begin_log(at_ns)?);
-                Ok(at_ns)
+                let (generation, done_ns) = self.begin_log(at_ns)?;
+                completion.generation = Some(generation);
+                Ok(done_ns)
             }
             Command::CreateNamespace { attributes } => {
                 let (namespace, done_ns) = self.create_namespace(attributes, at_ns)?;
@@ -384,5 +386,13 @@ impl Device {
         *ftl.controller_counters_mut() =
             [host.units_written, host.units_read, host.flushes, host.unsafe_shutdowns];
         ftl.maintain(at_ns).map_err(Status::from)
+    }
+
+    /// The same behind a command that is done: if there is no room, the next one is told.
+    pub(crate) fn maintain_after(&mut self, at_ns: Nanoseconds) -> Result<(), Status> {
+        match self.maintain(at_ns) {
+            Err(Status::CapacityExceeded) => Ok(()),
+            maintained => maintained,
+        }
     }
 }

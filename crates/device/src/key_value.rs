@@ -104,11 +104,23 @@ impl Device {
         while protected && self.cache.is_high() {
             self.drain_page(at_ns)?;
         }
+        let put = match self.try_put(records, at_ns) {
+            // units that wait may be new ones, or not
+            Err(Status::CapacityExceeded) if self.cache.len() > 0 => {
+                self.drain(at_ns)?;
+                self.try_put(records, at_ns)
+            }
+            put => put,
+        };
+        self.count_programmed_records()?;
+        put
+    }
+
+    fn try_put(&mut self, records: &[KvRecord<'_>], at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
+        let (protected, waiting) = (self.is_protected(), self.cache.len());
         let Power::On(ftl) = &mut self.power else { return Err(Status::PowerLost) };
         let mut room_ns = |units| if protected { self.cache.room_ns(units, at_ns) } else { None };
-        let done_ns = ftl.put(records, at_ns, &mut room_ns)?;
-        self.count_programmed_records()?;
-        Ok(done_ns)
+        Ok(ftl.put(records, waiting, at_ns, &mut room_ns)?)
     }
 
     /// Programs the records that wait for a full page.

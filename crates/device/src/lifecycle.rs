@@ -218,6 +218,11 @@ impl Device {
         }
     }
 
+    /// When power went, if it has gone and has not come on again.
+    pub fn power_lost_ns(&self) -> Option<Nanoseconds> {
+        self.nand()?.cut_ns()
+    }
+
     /// Programs and erases issued ever: to enumerate cut points.
     pub fn flash_operations(&self) -> u64 {
         self.nand().map_or(0, Nand::operations)

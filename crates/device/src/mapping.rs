@@ -14,9 +14,7 @@ impl Device {
     pub(crate) fn trim(&mut self, lpn: Lpn, units: u32, at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
         self.check_range(lpn, u64::from(units))?;
         self.maintain(at_ns)?;
-        let ftl = self.ftl_mut()?;
-        ftl.ensure_journal_block(at_ns)?;
-        ftl.trim(lpn, units, at_ns)?;
+        self.ftl_mut()?.trim(lpn, units, at_ns)?;
         // only now: what waited is given up when the record that replaces it exists (hazard 1)
         if self.cache.len() > 0 {
             for lpn in (lpn.0..lpn.0 + units).map(Lpn) {
@@ -44,12 +42,12 @@ impl Device {
 
     /// Brings cached sources to flash, so that they have a place to share.
     fn settle_sources(&mut self, ranges: &[ShareRange], at_ns: Nanoseconds) -> Result<(), Status> {
-        self.settle_replaced(ranges.iter().flat_map(|range| range.dst.0..range.dst.0 + range.units), at_ns)?;
+        self.settle_replaced(ranges.iter().flat_map(destinations).map(|lpn| lpn.0), at_ns)?;
         let cached = ranges.iter().any(|range| {
             (range.src.0..range.src.0 + range.units).any(|lpn| self.cache.get(Lpn(lpn)).is_some())
         });
-        // a hinted page comes home only behind all pages before it
-        if cached || self.cache.has_hinted() {
+        // a page of a log that is shared takes the pages before it along: a reader of the log finds them as well
+        if cached || self.cache.has_hinted() && !canary::out(Guard::PagesBeforeWait) {
             self.drain(at_ns)?;
         }
         Ok(())
@@ -74,12 +72,10 @@ impl Device {
         self.settle_sources(ranges, at_ns)?;
         let ftl = self.ftl_mut()?;
         ftl.check_share(ranges).map_err(Status::from)?;
-        ftl.ensure_journal_block(at_ns)?;
-        ftl.share(ranges, at_ns)?;
-        for range in ranges {
-            for lpn in (range.dst.0..range.dst.0 + range.units).map(Lpn) {
-                self.forget_cached(lpn)?;
-            }
+        self.admit(ranges.iter().flat_map(destinations), at_ns)?;
+        self.ftl_mut()?.share(ranges, at_ns)?;
+        for lpn in ranges.iter().flat_map(destinations) {
+            self.forget_cached(lpn)?;
         }
         // a flush of protected DRAM waits for nothing, so there a share is durable when it returns in any case
         if deferred && !self.is_protected() { Ok(at_ns) } else { self.make_durable(at_ns) }
@@ -98,9 +94,9 @@ impl Device {
         self.settle_sources(&ranges, at_ns)?;
         let ftl = self.ftl_mut()?;
         ftl.check_share(&ranges).map_err(Status::from)?;
-        ftl.ensure_journal_block(at_ns)?;
-        ftl.remap(src, dst, units, at_ns)?;
-        for lpn in (dst.0..dst.0 + units).map(Lpn) {
+        self.admit(destinations(&ranges[0]), at_ns)?;
+        self.ftl_mut()?.remap(src, dst, units, at_ns)?;
+        for lpn in destinations(&ranges[0]) {
             self.forget_cached(lpn)?;
         }
         self.make_durable(at_ns)
@@ -126,6 +122,7 @@ impl Device {
             return Ok(at_ns);
         }
         self.maintain(at_ns)?;
+        self.admit(writes.iter().map(|(lpn, _)| *lpn), at_ns)?;
         self.settle_replaced(writes.iter().map(|(lpn, _)| lpn.0), at_ns)?;
         let mut units = Vec::with_capacity(writes.len());
         let mut arrived_ns = at_ns;
@@ -166,4 +163,9 @@ impl Device {
         }
         Ok(())
     }
+}
+
+/// The units that take a new mapping.
+fn destinations(range: &ShareRange) -> impl Iterator<Item = Lpn> + Clone + use<> {
+    (range.dst.0..range.dst.0 + range.units).map(Lpn)
 }

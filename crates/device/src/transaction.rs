@@ -1,13 +1,13 @@
 //! Transactions (X-FTL): begin, tx_write, tx_read, commit, abort.
 
 use tantalum_ftl::{FtlError, Lpn, TxId};
-use tantalum_nand::Nanoseconds;
+use tantalum_nand::{Nanoseconds, Slot};
 
 use crate::device::Device;
 use crate::status::Status;
 
 impl Device {
-    pub(crate) fn begin(&mut self, at_ns: Nanoseconds) -> Result<TxId, Status> {
+    pub(crate) fn begin(&mut self, at_ns: Nanoseconds) -> Result<(TxId, Nanoseconds), Status> {
         self.maintain(at_ns)?;
         let limit = u64::from(self.profile.limits.open_transactions);
         let ftl = self.ftl_mut()?;
@@ -15,9 +15,7 @@ impl Device {
         if open >= limit {
             return Err(Status::OverLimit { what: "open transactions", asked: open + 1, limit });
         }
-        let tx = TxId(ftl.next_seq().0);
-        ftl.begin_transaction(tx);
-        Ok(tx)
+        Ok(ftl.begin_transaction(at_ns)?)
     }
 
     fn check_open(&mut self, tx: TxId) -> Result<(), Status> {
@@ -50,18 +48,37 @@ impl Device {
         let staged = ftl.nand_mut().stage(data);
         let slot = staged.map_err(FtlError::from)?;
         let arrived_ns = self.link.transfer(at_ns, data.len());
-        self.host.units_written += 1;
-        match self.transaction_units.iter_mut().find(|unit| unit.0 == tx && unit.1 == lpn) {
-            Some(unit) => {
-                let old = std::mem::replace(&mut unit.2, slot);
-                self.ftl_mut()?.nand_mut().release(old);
+        let replaced = match self.transaction_units.iter_mut().find(|unit| unit.0 == tx && unit.1 == lpn) {
+            Some(unit) => Some(std::mem::replace(&mut unit.2, slot)),
+            None => {
+                self.transaction_units.push((tx, lpn, slot));
+                None
             }
-            None => self.transaction_units.push((tx, lpn, slot)),
-        }
+        };
         if self.transaction_units.len() == self.units_per_page() {
-            self.drain_transactions(arrived_ns)?;
+            let drained = self.drain_transactions(arrived_ns);
+            if matches!(&drained, Err(status) if *status != Status::PowerLost) {
+                self.take_back(tx, lpn, replaced)?;
+            }
+            drained?;
         }
+        if let Some(replaced) = replaced {
+            self.ftl_mut()?.nand_mut().release(replaced);
+        }
+        self.host.units_written += 1;
         Ok(arrived_ns)
+    }
+
+    /// A unit was refused: what waited for it before waits again.
+    fn take_back(&mut self, tx: TxId, lpn: Lpn, replaced: Option<Slot>) -> Result<(), Status> {
+        let is_it = |unit: &(TxId, Lpn, Slot)| unit.0 == tx && unit.1 == lpn;
+        let index = self.transaction_units.iter().position(is_it).expect("what was not programmed waits");
+        let refused = match replaced {
+            Some(slot) => std::mem::replace(&mut self.transaction_units[index].2, slot),
+            None => self.transaction_units.remove(index).2,
+        };
+        self.ftl_mut()?.nand_mut().release(refused);
+        Ok(())
     }
 
     fn drain_transactions(&mut self, at_ns: Nanoseconds) -> Result<(), Status> {
@@ -104,16 +121,14 @@ impl Device {
     pub(crate) fn commit(&mut self, tx: TxId, at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
         self.check_open(tx)?;
         self.drain_transactions(at_ns)?;
-        let lpns: Vec<u32> = self.ftl_mut()?.transactions().lpns(tx).map(|lpn| lpn.0).collect();
-        self.settle_replaced(lpns.into_iter(), at_ns)?;
-        let ftl = self.ftl_mut()?;
-        ftl.ensure_journal_block(at_ns)?;
-        let committed = ftl.commit(tx, at_ns);
-        for lpn in committed? {
+        let lpns: Vec<Lpn> = self.ftl_mut()?.transactions().lpns(tx).collect();
+        self.admit(lpns.iter().copied(), at_ns)?;
+        self.settle_replaced(lpns.iter().map(|lpn| lpn.0), at_ns)?;
+        for lpn in self.ftl_mut()?.commit(tx, at_ns)? {
             self.forget_cached(lpn)?;
         }
         let done_ns = self.make_durable(at_ns)?;
-        self.maintain(at_ns)?;
+        self.maintain_after(at_ns)?;
         Ok(done_ns)
     }
 

@@ -19,20 +19,43 @@ impl Device {
     ) -> Result<Nanoseconds, Status> {
         self.check_units(lpn, data.len())?;
         self.maintain(at_ns)?;
+        let units = (data.len() / UNIT_BYTES) as u32;
+        self.admit((lpn.0..lpn.0 + units).map(Lpn), at_ns)?;
         let mut done_ns = at_ns;
-        let direct = fua && !self.is_protected() || self.profile.cache.mode == CacheMode::Off;
+        let direct = self.goes_through(fua);
         let per_step = if direct { self.units_per_page() } else { 1 };
         for (index, units) in data.chunks(per_step * UNIT_BYTES).enumerate() {
             let arrived_ns = self.link.transfer(at_ns, units.len());
-            let first = lpn.0 + (index * per_step) as u32;
-            let step_ns = if direct {
-                self.write_through(Lpn(first), units, &[0; 24], arrived_ns)?
-            } else {
-                self.write_cached(Lpn(first), units, [0; 24], None, fills.as_deref_mut(), arrived_ns)?
+            let first = Lpn(lpn.0 + (index * per_step) as u32);
+            let step_ns = match (direct, fills.as_deref_mut()) {
+                (true, _) => self.write_through(first, units, &[0; 24], None, arrived_ns)?,
+                (false, fills) => self.write_cached(first, units, [0; 24], None, fills, arrived_ns)?,
             };
             done_ns = done_ns.max(step_ns);
         }
         Ok(done_ns)
+    }
+
+    /// Whether a write goes to flash before it is done.
+    fn goes_through(&self, fua: bool) -> bool {
+        fua && !self.is_protected() || self.profile.cache.mode == CacheMode::Off
+    }
+
+    /// Makes sure that there is room for units that are new, before anything is changed.
+    pub(crate) fn admit(
+        &mut self,
+        lpns: impl Iterator<Item = Lpn> + Clone,
+        at_ns: Nanoseconds,
+    ) -> Result<(), Status> {
+        let waiting = self.cache.len();
+        match self.ftl_mut()?.admit_units(lpns.clone(), waiting) {
+            // some of what waits may be new as well, and some not
+            Err(FtlError::CapacityExceeded) if waiting > 0 => {
+                self.drain(at_ns)?;
+                Ok(self.ftl_mut()?.admit_units(lpns, 0)?)
+            }
+            admitted => Ok(admitted?),
+        }
     }
 
     /// Buffers for so many units of [`crate::Command::WriteFilled`], to be filled before. None if this drive has none that
@@ -62,20 +85,16 @@ impl Device {
     ) -> Result<Nanoseconds, Status> {
         self.check_one(lpn, data.len())?;
         self.maintain(at_ns)?;
+        self.admit(std::iter::once(lpn), at_ns)?;
         let arrived_ns = self.link.transfer(at_ns, data.len());
-        if fua && !self.is_protected() {
-            return self.write_through(lpn, data, &metadata, arrived_ns);
+        match self.goes_through(fua) {
+            true => self.write_through(lpn, data, &metadata, hint, arrived_ns),
+            false => self.write_cached(lpn, data, metadata, hint, None, arrived_ns),
         }
-        let cached_ns = self.write_cached(lpn, data, metadata, hint, None, arrived_ns)?;
-        if self.profile.cache.mode == CacheMode::Off {
-            // a lone unit goes through the cache's code to carry its hint, and straight on
-            return self.drain(arrived_ns);
-        }
-        Ok(cached_ns)
     }
 
     /// Starts a life of a hinted log.
-    pub(crate) fn begin_log(&mut self, at_ns: Nanoseconds) -> Result<Generation, Status> {
+    pub(crate) fn begin_log(&mut self, at_ns: Nanoseconds) -> Result<(Generation, Nanoseconds), Status> {
         self.maintain(at_ns)?;
         if self.ftl_mut()?.logs().is_full() && self.cache.has_hinted() {
             self.drain(at_ns)?;
@@ -102,12 +121,14 @@ impl Device {
         }
         let limit = u64::from(self.limits().hints);
         let ftl = self.ftl_mut()?;
-        let living = ftl.logs().living_count() as u64;
+        let living = ftl.logs().count() as u64;
         if living >= limit {
             return Err(Status::OverLimit { what: "living hints", asked: living + 1, limit });
         }
-        ftl.accept_hint(&hint)?;
-        self.write_one(lpn, data, metadata, Some(hint), false, at_ns)
+        ftl.check_hint(&hint)?;
+        let done_ns = self.write_one(lpn, data, metadata, Some(hint), false, at_ns)?;
+        self.ftl_mut()?.accept_hint(&hint);
+        Ok(done_ns)
     }
 
     /// Puts one unit into the cache, in the next buffer that was filled with one if there is any. Done when there is room for
@@ -143,9 +164,11 @@ impl Device {
             ftl.nand_mut().release(slot);
             return Err(error.into());
         }
-        if let Some(old) = self.cache.insert(unit) {
-            ftl.nand_mut().release(old);
+        let replaced = self.cache.insert(unit);
+        if let Some(replaced) = &replaced {
+            ftl.nand_mut().release(replaced.slot);
         }
+        ftl.waits(&unit, replaced.as_ref());
         #[cfg(feature = "canaries")]
         if canary::out(Guard::OldCopyGivenUpEarly) {
             ftl.give_up(lpn);
@@ -160,14 +183,16 @@ impl Device {
         lpn: Lpn,
         data: &[u8],
         metadata: &Metadata,
+        hint: Option<Hint>,
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, Status> {
         let mut page = std::mem::take(&mut self.page);
         page.clear();
-        let done = self.stage_and_write(lpn, data, metadata, &mut page, at_ns);
+        let done = self.stage_and_write(lpn, data, metadata, hint, &mut page, at_ns);
         self.page = page;
+        let done_ns = done?;
         self.host.units_written += (data.len() / UNIT_BYTES) as u64;
-        done
+        Ok(done_ns)
     }
 
     fn stage_and_write(
@@ -175,6 +200,7 @@ impl Device {
         lpn: Lpn,
         data: &[u8],
         metadata: &Metadata,
+        hint: Option<Hint>,
         page: &mut Vec<HostUnit>,
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, Status> {
@@ -188,13 +214,7 @@ impl Device {
                 }
             };
             let version = ftl.next_seq();
-            page.push(HostUnit {
-                slot,
-                lpn: Lpn(lpn.0 + index as u32),
-                version,
-                metadata: *metadata,
-                hint: None,
-            });
+            page.push(HostUnit { slot, lpn: Lpn(lpn.0 + index as u32), version, metadata: *metadata, hint });
         }
         let written = ftl.write_page(page, at_ns);
         let done_ns = match written {
@@ -244,9 +264,7 @@ impl Device {
     /// Forgets what waits for a logical page, because something newer took its place.
     pub(crate) fn forget_cached(&mut self, lpn: Lpn) -> Result<(), Status> {
         if let Some(unit) = self.cache.remove(lpn) {
-            let ftl = self.ftl_mut()?;
-            ftl.nand_mut().release(unit.slot);
-            ftl.unprotect(lpn)?;
+            self.ftl_mut()?.no_longer_waits(&unit)?;
         }
         Ok(())
     }
@@ -266,9 +284,8 @@ impl Device {
             return Ok(at_ns);
         }
         self.drain(at_ns)?;
-        let flushed = self.ftl_mut()?.flush_journal(at_ns);
-        let done_ns = flushed?;
-        self.maintain(at_ns)?;
+        let done_ns = self.ftl_mut()?.flush_journal(at_ns)?;
+        self.maintain_after(at_ns)?;
         Ok(done_ns)
     }
 }

@@ -143,3 +143,54 @@ fn records_of_the_journal_wait_too() {
         assert!(found == unit(100) || cut_ns < done_ns && [unit(0), vec![0; UNIT_BYTES]].contains(&found));
     }
 }
+
+/// A delete of a key that another one had just deleted was done at once, and the record was back after a cut.
+#[test]
+fn a_delete_behind_a_delete_is_done_when_that_is_durable() {
+    let mut profile = profile();
+    profile.cache.mode = CacheMode::Volatile;
+    (profile.power.plp, profile.power.dump_bytes) = (Plp::None, 0);
+    let mut device = Device::in_memory(&profile).unwrap();
+    let namespace = create(&mut device);
+    let key = Key::new(b"key").unwrap();
+    let put = |value| [KvRecord { namespace, key, value }];
+    let now_ns = device.time_ns();
+    let start_ns = give(&mut device, Command::KvPut { records: &put(Some(b"value")) }, now_ns);
+    give(&mut device, Command::KvPut { records: &put(None) }, start_ns);
+    let done_ns = give(&mut device, Command::KvPut { records: &put(None) }, start_ns);
+    let mut device = cut(&device, done_ns);
+    let (mut value, at_ns) = (Vec::new(), device.time_ns());
+    let got = device.submit(Command::KvGet { namespace, key, value: &mut value }, at_ns);
+    assert!(got.is_err(), "the record is back");
+}
+
+/// The second put was on flash before the delete that it relied on: a cut left it with half of its records.
+#[test]
+fn a_put_with_a_delete_behind_a_delete_is_all_or_nothing() {
+    let mut profile = profile();
+    profile.cache.mode = CacheMode::Volatile;
+    (profile.power.plp, profile.power.dump_bytes) = (Plp::None, 0);
+    let mut device = Device::in_memory(&profile).unwrap();
+    let namespace = create(&mut device);
+    let [one, other] = [b"one", b"two"].map(|key| Key::new(key).unwrap());
+    let record = |key, value| KvRecord { namespace, key, value };
+    let now_ns = device.time_ns();
+    let put = [record(one, Some(b"value"))];
+    let start_ns = give(&mut device, Command::KvPut { records: &put }, now_ns);
+    give(&mut device, Command::KvPut { records: &[record(one, None)] }, start_ns);
+    let both = [record(one, None), record(other, Some(b"value"))];
+    let done_ns = give(&mut device, Command::KvPut { records: &both }, start_ns);
+    for cut_ns in times(start_ns, done_ns + 1) {
+        for seed in 0..8 {
+            let mut cut = device.try_clone().unwrap();
+            cut.cut_power(cut_ns);
+            cut.power_on(&mut PowerLoss::seeded(seed)).unwrap();
+            let mut is_there = |key| {
+                let at_ns = cut.time_ns();
+                cut.submit(Command::KvExists { namespace, key }, at_ns).is_ok()
+            };
+            let there = (is_there(one), is_there(other));
+            assert_ne!(there, (true, true), "one record of two was put, cut at {cut_ns}");
+        }
+    }
+}

@@ -167,9 +167,12 @@ impl Ftl {
     pub fn audit_maps(&self) -> Audit {
         let mut audit = Audit::default();
         self.audit_places(&mut audit);
+        let mut mapped = 0;
         for lpn in self.map.touched().flatten().map(Lpn) {
+            mapped += u64::from(self.map.lookup(lpn).is_some());
             self.audit_owner(lpn, &mut audit);
         }
+        audit.count("mapped units", self.map.mapped_units().into(), mapped);
         self.audit_blocks(&mut audit);
         self.audit_free_lists(&mut audit);
         self.audit_hints(&mut audit);
@@ -182,7 +185,7 @@ impl Ftl {
 
     /// P2L against L2P, and the counts that follow from it.
     fn audit_places(&self, audit: &mut Audit) {
-        let mut extra_owners = 0;
+        let (mut extra_owners, mut record_units) = (0, 0);
         for block in (0..self.geometry.blocks()).map(BlockId) {
             let (mut counted, mut records) = (0, BlockRecords::default());
             // a block that was never programmed, or not since its erase, has no places to look at
@@ -206,12 +209,14 @@ impl Ftl {
                 }
             }
             audit.places += u64::from(counted + records.units);
+            record_units += u64::from(records.valid());
             let counted = counted + records.valid();
             let kept = self.map.valid(block);
             if kept != counted {
                 audit.map_findings.push(Finding::ValidCount { block, kept, counted });
             }
         }
+        audit.count("units of packed records", self.map.record_units(), record_units);
         audit.count("owners beyond the first", self.map.extra_owners() as u64, extra_owners as u64);
     }
 
@@ -283,22 +288,24 @@ impl Ftl {
     }
 
     fn audit_hints(&self, audit: &mut Audit) {
-        audit.hints = self.logs.living_count() as u64;
+        audit.hints = self.logs.count() as u64;
         let mut wrong = |lpn, wrong| audit.map_findings.push(Finding::Hint { lpn, wrong });
-        for (lpn, living) in self.logs.living() {
-            let home = living.hint.home;
-            if !self.map.is_hinted(lpn) || home.is_some_and(|home| !self.map.is_hinted(home)) {
+        for (lpn, _) in self.logs.living() {
+            if !self.map.is_hinted(lpn) {
                 wrong(lpn, "its hint lives, and L2P does not say so");
             }
             if self.map.lookup(lpn).is_none() {
                 wrong(lpn, "its hint lives, and it is not mapped");
             }
-            if home.is_some_and(|home| !self.logs.claims(home).contains(&lpn)) {
+        }
+        for (lpn, page) in self.logs.living().chain(self.logs.waiting()) {
+            let Some(home) = page.hint.home else { continue };
+            if !self.map.is_hinted(home) || !self.logs.claims(home, lpn, page.version) {
                 wrong(lpn, "its hint claims a home that does not know of it");
             }
         }
         for lpn in self.map.touched().flatten().map(Lpn).filter(|lpn| self.map.is_hinted(*lpn)) {
-            if self.logs.hint(lpn).is_none() && self.logs.claims(lpn).is_empty() {
+            if self.logs.hint(lpn).is_none() && !self.logs.is_claimed(lpn) {
                 wrong(lpn, "L2P says that a hint knows it, and none does");
             }
         }

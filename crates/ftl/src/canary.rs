@@ -36,6 +36,8 @@ pub enum Guard {
     CheckpointInPlace,
     /// 10: recovery erases before its own checkpoint stands.
     RecoveryErases,
+    /// After a cut a transaction or a log gets the number of one that was open before.
+    NumbersDrawnTwice,
     /// 10: the dump leaves out what was being programmed when power went.
     ProgramsNotDumped,
     /// 11: the blocks that journal and checkpoints need are counted as free.
@@ -56,21 +58,33 @@ pub enum Guard {
     ClosedBeforeTrims,
     /// A copyback names an owner whose record is still in DRAM, and so makes part of a step durable.
     CopyBeforeJournal,
+    /// The same while the page of the record, or a page of a log, is on its way to flash.
+    CopyBeforeStepIsDone,
     /// A record waits without an open block for it: a block erased for it may be one that only the record frees.
     JournalBlockMissing,
-    /// A log page is overwritten without its home having been told: a stale hint may claim the home after a cut.
-    HomeNotSettled,
+    /// A log page is given up and no record ends its claim: it may claim its home after a cut.
+    ClaimNotEnded,
+    /// A page of a transaction that is not whole yet is given up, and counts as there when the transaction ends.
+    GivenUpPageCounts,
     /// A checkpoint keeps nothing of a log all of whose hints are settled: what is brought home afterwards is lost.
     RunsOfSettledLogs,
-    /// A page claims its home although the home got something newer while the page waited to be programmed.
-    LateClaim,
-    /// Garbage collection copies the home of a hint along that does not claim it any more.
-    EvidenceKeepsHome,
+    /// A page that is older than a checkpoint claims its home, though the home had something newer by then.
+    ClaimOlderThanCheckpoint,
+    /// A page of a log is shared, and pages before it still wait in the cache.
+    PagesBeforeWait,
+    /// A page is shared with its home, and a newer one that claims the home too wins after a cut.
+    OlderPageComesHome,
+    /// A unit is shared with one that is at the same place already, and a page that claims it wins after a cut.
+    SharedInPlaceStaysClaimed,
+    /// A transaction's page keeps its version, though a page that is newer than that claims its unit.
+    CommitBelowClaim,
     /// A trim is folded over the chunks of L2P that a checkpoint or a spare area names, and not over those in which only
     /// the journal has mapped something.
     TrimsOfUntouchedChunks,
     /// A unit of a `put` counts although others of it are not there.
     PutMembersCountAlone,
+    /// A delete of a key that is not there is done before what deleted it is durable.
+    IdleDeleteDoesNotWait,
     /// 4: a tombstone is given up although no checkpoint says what it says.
     TombstoneDropped,
     /// 6: what waits while a checkpoint is taken keeps its version, and passes for a copy of what the checkpoint has.

@@ -60,8 +60,8 @@ pub struct Contents {
     pub open_blocks: Vec<BlockId>,
     /// Owners with versions that spare areas do not tell.
     pub versions: Vec<(Lpn, Seq)>,
-    /// Living hints: the log page, the hint, the version and the place of the log page.
-    pub hints: Vec<(Lpn, Living, Ppn)>,
+    /// Hints that live or wait: the log page, the hint and the version, and the place of one that is on flash.
+    pub hints: Vec<(Lpn, Living, Option<Ppn>)>,
     /// Whole runs of the open logs, as far as something may rest on them: generation, attempt, last slot.
     pub runs: Vec<(Generation, u32, u32)>,
     /// The number of the newest key-value namespace there ever was.
@@ -72,7 +72,7 @@ pub struct Contents {
     pub chunks: Vec<(u32, Vec<u32>)>,
 }
 
-const MAGIC: u64 = u64::from_le_bytes(*b"TANTCKP4");
+const MAGIC: u64 = u64::from_le_bytes(*b"TANTCKP5");
 
 /// Bytes of magic number, length and checksum, in front of everything.
 pub(crate) const HEAD_BYTES: usize = 24;
@@ -81,6 +81,9 @@ pub(crate) const HEAD_BYTES: usize = 24;
 const CHUNK_BYTES: usize = 8 + 4 * CHUNK_ENTRIES;
 const OWNER_BYTES: usize = 16;
 const HINT_BYTES: usize = 48;
+
+/// Stands for a place or a home that is not there.
+const NOWHERE: u32 = u32::MAX;
 
 impl Contents {
     /// Bytes with a length and a checksum in front.
@@ -118,8 +121,9 @@ impl Contents {
             .for_each(|(generation, attempt, last)| put(&[generation.0, (*attempt).into(), (*last).into()]));
         put(&[self.hints.len() as u64]);
         for (log_lpn, Living { hint, version }, ppn) in &self.hints {
-            put(&[pair(log_lpn.0, ppn.0), version.0, hint.generation.0, pair(hint.attempt, hint.start)]);
-            let home = hint.home.map_or(u32::MAX, |home| home.0);
+            let place = ppn.map_or(NOWHERE, |ppn| ppn.0);
+            put(&[pair(log_lpn.0, place), version.0, hint.generation.0, pair(hint.attempt, hint.start)]);
+            let home = hint.home.map_or(NOWHERE, |home| home.0);
             put(&[pair(hint.first, hint.slot), pair(home, hint.end.into())]);
         }
         put(&[self.last_namespace.into()]);
@@ -148,8 +152,11 @@ impl Contents {
             let end = u64::from(*number) * CHUNK_ENTRIES as u64 + entries.len() as u64;
             end <= logical_units.into() && entries.iter().all(|entry| *entry <= places)
         };
-        let hint = |(log_lpn, living, ppn): &(Lpn, Living, Ppn)| {
-            lpn(log_lpn) && living.hint.is_possible(logical_units) && ppn.0 < places
+        let hint = |(log_lpn, living, ppn): &(Lpn, Living, Option<Ppn>)| {
+            lpn(log_lpn)
+                && living.hint.is_possible(logical_units)
+                && living.version < SEQ_LIMIT
+                && ppn.is_none_or(|ppn| ppn.0 < places)
         };
         self.seq < SEQ_LIMIT
             && namespaces_are_possible(&self.namespaces, self.last_namespace, logical_units, geometry)
@@ -272,14 +279,15 @@ impl Reader<'_> {
         (0..count).map(|_| item(self)).collect()
     }
 
-    fn hint(&mut self) -> Option<(Lpn, Living, Ppn)> {
+    fn hint(&mut self) -> Option<(Lpn, Living, Option<Ppn>)> {
         let [places, version, generation, attempts, slots, home] = self.array()?;
         let ((log_lpn, ppn), (attempt, start)) = (split(places), split(attempts));
         let ((first, slot), (home, end)) = (split(slots), split(home));
-        let home = (home != u32::MAX).then_some(Lpn(home));
+        let home = (home != NOWHERE).then_some(Lpn(home));
         let hint =
             Hint { generation: Generation(generation), attempt, start, first, slot, end: end != 0, home };
-        Some((Lpn(log_lpn), Living { hint, version: Seq(version) }, Ppn(ppn)))
+        let ppn = (ppn != NOWHERE).then_some(Ppn(ppn));
+        Some((Lpn(log_lpn), Living { hint, version: Seq(version) }, ppn))
     }
 
     fn chunk(&mut self) -> Option<(u32, Vec<u32>)> {
@@ -333,7 +341,7 @@ impl Ftl {
     fn checkpoint_units(&self) -> u64 {
         let bytes = self.map.touched_chunks() * CHUNK_BYTES
             + self.map.claims().len() * OWNER_BYTES
-            + self.logs.living_count() * HINT_BYTES;
+            + self.logs.count() * HINT_BYTES;
         let pages = (bytes as u64 + self.key_value.checkpoint_bytes())
             .div_ceil(self.geometry.page_bytes.into())
             .max(1);
@@ -404,12 +412,10 @@ impl Ftl {
         }
         versions.sort_unstable();
         self.logs.settle_evidence(&mut self.map);
-        let mut hints: Vec<(Lpn, Living, Ppn)> = self
-            .logs
-            .living()
-            .filter_map(|(lpn, living)| Some((lpn, *living, self.map.lookup(lpn)?)))
-            .collect();
-        hints.sort_unstable_by_key(|hint| hint.0);
+        let living = self.logs.living().map(|(lpn, living)| (lpn, *living, self.map.lookup(lpn)));
+        let waiting = self.logs.waiting().map(|(lpn, waiting)| (lpn, *waiting, None));
+        let mut hints: Vec<(Lpn, Living, Option<Ppn>)> = living.chain(waiting).collect();
+        hints.sort_unstable_by_key(|(lpn, living, _)| (*lpn, living.version));
         let contents = Contents {
             logical_units: self.config.logical_units,
             clean,
@@ -561,8 +567,8 @@ mod tests {
             open_blocks: vec![BlockId(1), BlockId(5)],
             versions: vec![(Lpn(3), Seq(4)), (Lpn(9), Seq(10))],
             hints: vec![
-                (Lpn(4), Living { hint, version: Seq(8) }, Ppn(6)),
-                (Lpn(5), Living { hint: homeless, version: Seq(9) }, Ppn(7)),
+                (Lpn(4), Living { hint, version: Seq(8) }, Some(Ppn(6))),
+                (Lpn(5), Living { hint: homeless, version: Seq(9) }, None),
             ],
             runs: vec![(Generation(9), 0, 2), (Generation(9), 1, 4)],
             last_namespace: 3,

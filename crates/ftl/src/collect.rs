@@ -414,12 +414,8 @@ impl Ftl {
         self.charge_spilled_owners(&owners, at_ns);
         if let Mark::Hint(hint, log_lpn) = old.mark {
             let living = self.logs.hint(log_lpn).filter(|living| living.hint.is_same_page(&hint));
-            if let Some(living) = living
-                && owners.iter().any(|owner| owner.0 == log_lpn)
-            {
-                // evidence names no home: what the home has may be told by a checkpoint only, which asserts nothing
-                let keeps_home = canary::out(Guard::EvidenceKeepsHome);
-                copy.mark = Mark::Hint(if keeps_home { hint } else { living.hint }, log_lpn);
+            if living.is_some() && owners.iter().any(|owner| owner.0 == log_lpn) {
+                copy.mark = old.mark;
             }
         }
         // the log page comes first: its version is the hint's
@@ -472,12 +468,13 @@ impl Ftl {
         }
         // The copy asserts owners by itself. If one of them is recorded in a step that is not durable yet, the copy
         // would make that owner durable without the rest of its step.
-        if moving.names_recorded_owners
-            && !self.journal.buffer.is_empty()
-            && !canary::out(Guard::CopyBeforeJournal)
-        {
-            let recorded_ns = self.flush_journal(at_ns)?;
-            moving.earliest_ns = moving.earliest_ns.max(recorded_ns);
+        if moving.names_recorded_owners {
+            if !self.journal.buffer.is_empty() && !canary::out(Guard::CopyBeforeJournal) {
+                self.flush_journal(at_ns)?;
+            }
+            if !canary::out(Guard::CopyBeforeStepIsDone) {
+                moving.earliest_ns = moving.earliest_ns.max(self.steps_done_ns);
+            }
         }
         let programmed = self.program_moving_page(moving);
         let (place, _) = programmed.inspect_err(|error| self.release_page(&moving.page, error))?;

@@ -2,6 +2,11 @@
 //!
 //! For each logical page the greatest version wins; among copies of one version, the latest step. The order in
 //! which assertions come does not matter, and seeing one twice changes nothing.
+//!
+//! A checkpoint tells where pages are and not at which version, so whatever comes behind it wins over it. That is right for
+//! what is newer, and for copies, which are only made of what the drive has. It is not right for homes: a page of a log
+//! that is older than the checkpoint may claim one that had something newer by then. So of such pages the checkpoint says
+//! which claims stood, and no other counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +16,7 @@ use crate::canary::{self, Guard};
 use crate::checkpoint::Contents;
 use crate::journal::Record;
 use crate::key_value::KeyValueFold;
-use crate::logs::{Attempt, Attempts, extend_whole_run, in_whole_run};
+use crate::logs::{Attempt, Attempts, Living, extend_whole_run, in_whole_run};
 use crate::map::CHUNK_ENTRIES;
 use crate::recovery::RecoveryReport;
 use crate::spare::{BatchMark, Mark, Spare};
@@ -50,6 +55,10 @@ pub struct Fold {
     best: HashMap<u32, Best>,
     members: Vec<Member>,
     log_pages: BTreeMap<Generation, BTreeMap<(u32, u32), LogPage>>,
+    /// Homes and the versions of the pages that claimed them when the checkpoint was taken.
+    standing: BTreeSet<(Lpn, Seq)>,
+    /// The same of claims that have ended since.
+    ended: BTreeSet<(Lpn, Seq)>,
     batches_whole: BTreeSet<Seq>,
     groups_whole: BTreeSet<Seq>,
     whole_runs: BTreeMap<Generation, BTreeMap<u32, u32>>,
@@ -82,6 +91,8 @@ impl Fold {
             best: HashMap::default(),
             members: Vec::new(),
             log_pages: BTreeMap::new(),
+            standing: BTreeSet::new(),
+            ended: BTreeSet::new(),
             batches_whole: BTreeSet::new(),
             groups_whole: BTreeSet::new(),
             whole_runs: BTreeMap::new(),
@@ -92,7 +103,12 @@ impl Fold {
             fold.log_whole(generation, attempt, last);
         }
         for &(_, living, ppn) in &base.hints {
-            fold.log_page(LogPage { hint: living.hint, version: living.version, step, ppn });
+            let Living { hint, version } = living;
+            fold.standing.extend(hint.home.map(|home| (home, version)));
+            // one that waited is on flash since, or was lost
+            if let Some(ppn) = ppn {
+                fold.log_page(LogPage { hint, version, step, ppn });
+            }
         }
         fold.base = base;
         fold
@@ -147,6 +163,9 @@ impl Fold {
                 Record::BatchWhole { id } => drop(self.batches_whole.insert(id)),
                 Record::GroupWhole { group } => drop(self.groups_whole.insert(group)),
                 Record::LogWhole { generation, attempt, last } => self.log_whole(generation, attempt, last),
+                Record::ClaimEnded { home, version, step } if step > self.step => {
+                    self.ended.insert((home, version));
+                }
                 Record::NamespaceMade { .. } | Record::NamespaceDeleted { .. } => {
                     self.key_value.journaled(record)
                 }
@@ -269,7 +288,7 @@ impl Fold {
                     continue;
                 }
                 report.hints_whole += 1;
-                if let Some(home) = page.hint.home {
+                if let Some(home) = self.claimed_home(&page) {
                     let best =
                         Best { version: page.version, step: page.step, ppn: Some(page.ppn), in_spare: false };
                     self.assert(home, best);
@@ -278,6 +297,18 @@ impl Fold {
             logs.push((generation, attempts));
         }
         logs
+    }
+}
+
+impl Fold {
+    /// The home that a page claims, if its claim stands.
+    fn claimed_home(&self, page: &LogPage) -> Option<Lpn> {
+        let home = page.hint.home?;
+        let claim = (home, page.version);
+        let is_newer = page.version > self.step;
+        let stands =
+            is_newer || self.standing.contains(&claim) || canary::out(Guard::ClaimOlderThanCheckpoint);
+        (stands && !self.ended.contains(&claim)).then_some(home)
     }
 }
 

@@ -9,7 +9,7 @@ use crate::checkpoint::Contents;
 use crate::ftl::{Ftl, HostUnit};
 use crate::spare::{Kind, Mark, Spare};
 use crate::test_support::{CONFIG, GEOMETRY, TIMING};
-use crate::types::{Generation, Hint, Lpn, METADATA_BYTES, Seq, ShareRange, TxId};
+use crate::types::{Generation, Hint, Lpn, METADATA_BYTES, Seq, ShareRange};
 
 /// SplitMix64.
 struct Random(u64);
@@ -67,8 +67,7 @@ fn batch(ftl: &mut Ftl) {
 }
 
 fn transaction(ftl: &mut Ftl, round: u32) {
-    let tx = TxId(ftl.next_seq().0);
-    ftl.begin_transaction(tx);
+    let (tx, _) = ftl.begin_transaction(0).unwrap();
     let slots = [70, 71].map(|lpn| (tx, Lpn(lpn), ftl.nand_mut().stage(&[1; UNIT_BYTES]).unwrap()));
     ftl.write_transaction_page(&slots, 0).unwrap();
     if round.is_multiple_of(3) {
@@ -79,11 +78,12 @@ fn transaction(ftl: &mut Ftl, round: u32) {
 }
 
 fn log(ftl: &mut Ftl) {
-    let generation = ftl.begin_log(0).unwrap().unwrap();
+    let (generation, _) = ftl.begin_log(0).unwrap().unwrap();
     for slot in 1..=4_u32 {
         let home = Some(Lpn(80 + slot));
         let hint = Hint { generation, attempt: 0, start: 1, first: 1, slot, end: slot == 4, home };
-        ftl.accept_hint(&hint).unwrap();
+        ftl.check_hint(&hint).unwrap();
+        ftl.accept_hint(&hint);
         write(ftl, 90 + slot, Some(hint));
     }
 }

@@ -12,7 +12,7 @@ use crate::checkpoint::Checkpoint;
 use crate::collect::ValidUnit;
 use crate::dump::{InFlightPuts, InFlightRecords};
 use crate::error::FtlError;
-use crate::journal::Journal;
+use crate::journal::{Journal, Record};
 use crate::key_value::{KeyValue, KeyValueCounters};
 use crate::layout::{FtlConfig, Layout};
 use crate::logs::{HintError, Logs};
@@ -150,10 +150,14 @@ pub struct Ftl {
     /// When the last atomic batch of several pages is on flash: its members are not copied without their mark before. One
     /// of a single page has none, and no copy of it starts before it can be read.
     pub(crate) batches_done_ns: Nanoseconds,
+    /// When the steps that changed the map are on flash: their records, and the pages of logs that come home without one.
+    pub(crate) steps_done_ns: Nanoseconds,
     /// Whether members of a batch are on flash and not yet mapped: garbage collection would take them for garbage.
     pub(crate) batch_under_way: bool,
     /// Atomic batches that were given up half way: they must never count as whole.
     pub(crate) abandoned: BTreeSet<Seq>,
+    /// Whether recovery would find the drive shut down, and so give numbers away again that were given away since.
+    pub(crate) shut_down: bool,
     /// Blocks kept erased for a dump.
     pub(crate) dump_blocks: Vec<BlockId>,
     /// Blocks that failed a program, or keep lost units, and are to be emptied and retired.
@@ -219,28 +223,70 @@ impl Ftl {
         &self.transactions
     }
 
-    /// Starts a life of a hinted log. Where too many are open the one that was used longest ago is forgotten, which
-    /// takes a checkpoint; no page of a log waits in a cache then. None if all of them have living hints.
-    pub fn begin_log(&mut self, at_ns: Nanoseconds) -> Result<Option<Generation>, FtlError> {
+    /// Starts a life of a hinted log, and tells when. Where too many are open the one that was used longest ago is
+    /// forgotten, which takes a checkpoint; no page of a log waits in a cache then. None if all of them have living hints.
+    pub fn begin_log(&mut self, at_ns: Nanoseconds) -> Result<Option<(Generation, Nanoseconds)>, FtlError> {
         if self.logs.is_full() {
             self.take_checkpoint(at_ns, false)?;
             if !self.logs.forget_idle() {
                 return Ok(None);
             }
         }
+        let done_ns = self.mark_power_on(at_ns)?;
         let generation = Generation(self.next_seq().0);
         self.logs.begin(generation);
-        Ok(Some(generation))
+        Ok(Some((generation, done_ns)))
     }
 
-    /// Checks that a hinted page follows the one before it, and notes it.
-    pub fn accept_hint(&mut self, hint: &Hint) -> Result<(), HintError> {
-        self.logs.accept(hint)
+    /// Numbers that are given to hosts are never given again. After a cut a gap is left for those that flash does not tell
+    /// of; so flash has to tell that the drive is not shut down any more. Returns when it does.
+    fn mark_power_on(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
+        let tells = self.checkpoint.pages_since > 0 && self.nand.programs_done_ns() <= self.nand.now_ns();
+        if !std::mem::replace(&mut self.shut_down, false) || tells {
+            return Ok(at_ns);
+        }
+        let step = self.next_seq();
+        self.append_journal(&[Record::PowerOn { step }], at_ns)?;
+        if self.has_capacitor() { Ok(at_ns) } else { self.flush_journal(at_ns) }
     }
 
-    /// Opens a transaction.
-    pub fn begin_transaction(&mut self, tx: TxId) {
+    /// Checks that a hinted page follows the one before it.
+    pub fn check_hint(&self, hint: &Hint) -> Result<(), HintError> {
+        self.logs.check(hint)
+    }
+
+    /// The drive has a hinted page: in its cache, or on flash.
+    pub fn accept_hint(&mut self, hint: &Hint) {
+        self.logs.accept(hint);
+    }
+
+    /// A unit waits in the cache, and another one for the same logical page no longer does. Of pages of hinted logs the
+    /// claims to their homes begin and end with that.
+    #[inline]
+    pub fn waits(&mut self, unit: &HostUnit, replaced: Option<&HostUnit>) {
+        if replaced.is_some_and(|replaced| replaced.hint.is_some()) {
+            self.logs.no_longer_waits(&mut self.map, unit.lpn);
+        }
+        if let Some(hint) = unit.hint {
+            self.logs.waits(&mut self.map, unit.lpn, hint, unit.version);
+        }
+    }
+
+    /// A unit no longer waits in the cache: it is given up, for something newer took its place.
+    pub fn no_longer_waits(&mut self, unit: &HostUnit) -> Result<(), FtlError> {
+        if unit.hint.is_some() {
+            self.logs.no_longer_waits(&mut self.map, unit.lpn);
+        }
+        self.nand.release(unit.slot);
+        self.unprotect(unit.lpn)
+    }
+
+    /// Opens a transaction, and tells when.
+    pub fn begin_transaction(&mut self, at_ns: Nanoseconds) -> Result<(TxId, Nanoseconds), FtlError> {
+        let done_ns = self.mark_power_on(at_ns)?;
+        let tx = TxId(self.next_seq().0);
         self.transactions.begin(tx);
+        Ok((tx, done_ns))
     }
 
     /// Bytes of host memory for maps, beside data and spare areas.
@@ -283,8 +329,10 @@ impl Ftl {
             seq: self.seq,
             last_unmap: self.last_unmap,
             batches_done_ns: self.batches_done_ns,
+            steps_done_ns: self.steps_done_ns,
             batch_under_way: self.batch_under_way,
             abandoned: self.abandoned.clone(),
+            shut_down: self.shut_down,
             dump_blocks: self.dump_blocks.clone(),
             failing: self.failing.clone(),
             good_blocks: self.good_blocks,

@@ -66,6 +66,20 @@ pub enum Record {
         /// The group.
         group: Seq,
     },
+    /// The page of a hinted log that has this version claims its home no more.
+    ClaimEnded {
+        /// The home.
+        home: Lpn,
+        /// The page's version.
+        version: Seq,
+        /// When the record was made.
+        step: Seq,
+    },
+    /// Numbers are given away for the first time since a drive that had been shut down was powered on.
+    PowerOn {
+        /// When.
+        step: Seq,
+    },
     /// A key-value namespace was made.
     NamespaceMade {
         /// Its number.
@@ -131,6 +145,8 @@ impl Record {
                 (7, namespace.0, logs << 8 | u32::from(load_factor_percent), expected_records, step.0)
             }
             Record::NamespaceDeleted { namespace, step } => (8, namespace.0, 0, 0, step.0),
+            Record::ClaimEnded { home, version, step } => (9, home.0, 0, version.0, step.0),
+            Record::PowerOn { step } => (10, 0, 0, 0, step.0),
         };
         RecordBytes { kind: kind.into(), a: a.into(), b: b.into(), c: c.into(), d: d.into() }
     }
@@ -150,6 +166,8 @@ impl Record {
                 Record::NamespaceMade { namespace: NamespaceId(a), attributes, step: d }
             }
             8 => Record::NamespaceDeleted { namespace: NamespaceId(a), step: d },
+            9 => Record::ClaimEnded { home: Lpn(a), version: c, step: d },
+            10 => Record::PowerOn { step: d },
             _ => return None,
         })
     }
@@ -163,7 +181,8 @@ impl Record {
             }
             Record::Trim { lpn, units, .. } => u64::from(lpn.0) + u64::from(units) <= logical_units.into(),
             Record::LogWhole { last, .. } => last < u32::MAX,
-            Record::BatchWhole { .. } | Record::GroupWhole { .. } => true,
+            Record::BatchWhole { .. } | Record::GroupWhole { .. } | Record::PowerOn { .. } => true,
+            Record::ClaimEnded { home, .. } => home.0 < logical_units,
             Record::NamespaceMade { namespace, attributes, .. } => {
                 namespace.0 > 0 && attributes.is_possible(logical_units, geometry)
             }
@@ -182,12 +201,16 @@ impl Record {
     /// The greatest number drawn from `Seq` that the record names.
     pub fn newest_seq(&self) -> Seq {
         match *self {
-            Record::Map { version, step, .. } | Record::Trim { version, step, .. } => version.max(step),
+            Record::Map { version, step, .. }
+            | Record::Trim { version, step, .. }
+            | Record::ClaimEnded { version, step, .. } => version.max(step),
             Record::MapInGroup { version, group, .. } => version.max(group),
             Record::BatchWhole { id } => id,
             Record::LogWhole { generation, .. } => Seq(generation.0),
             Record::GroupWhole { group } => group,
-            Record::NamespaceMade { step, .. } | Record::NamespaceDeleted { step, .. } => step,
+            Record::NamespaceMade { step, .. }
+            | Record::NamespaceDeleted { step, .. }
+            | Record::PowerOn { step } => step,
         }
     }
 }

@@ -15,6 +15,9 @@ use crate::journal::{Record, Waiting, encode_page, records_per_page, used_bytes}
 use crate::page_image::PageImage;
 use crate::spare::{Kind, Spare};
 
+/// Pages of the journal that are kept for programs that fail.
+const SPARE_PAGES: u32 = 1;
+
 impl Ftl {
     /// Records that one step may append, so that they are all on one page.
     pub fn records_per_page(&self) -> usize {
@@ -35,7 +38,10 @@ impl Ftl {
         let names_places = records.iter().any(|record| {
             !matches!(
                 record,
-                Record::Trim { .. } | Record::NamespaceMade { .. } | Record::NamespaceDeleted { .. }
+                Record::Trim { .. }
+                    | Record::NamespaceMade { .. }
+                    | Record::NamespaceDeleted { .. }
+                    | Record::PowerOn { .. }
             )
         });
         let ready_ns = if names_places { self.nand.programs_done_ns() } else { 0 };
@@ -46,14 +52,32 @@ impl Ftl {
         Ok(())
     }
 
-    /// Opens a journal block if none is open. Before a step changes the map, so that it is refused as a whole if there
-    /// is no room for its records.
-    pub fn ensure_journal_block(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
+    /// Opens a journal block if none is open.
+    fn ensure_journal_block(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
         if self.journal.open.is_none() && !canary::out(Guard::JournalBlockMissing) {
             debug_assert!(self.journal.buffer.is_empty(), "records wait and no block is open for them");
             self.open_journal_block(at_ns)?;
         }
         Ok(())
+    }
+
+    /// Makes sure that a step can append so many records and make them durable without another block. Before it changes
+    /// the map, so that it is refused as a whole if there is no room for them.
+    pub fn ensure_journal_room(&mut self, records: usize, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        self.ensure_journal_block(at_ns)?;
+        // what waits may have to go first, and the last page is flushed by the step itself
+        let pages = records.div_ceil(self.records_per_page()) as u32 + 2;
+        if self.journal_pages_left() < pages + SPARE_PAGES && self.journal.next.is_none() {
+            self.take_next_journal_block(at_ns)?;
+        }
+        Ok(())
+    }
+
+    /// Pages that the open journal block and the one after it still take.
+    fn journal_pages_left(&self) -> u32 {
+        let pages = self.geometry.pages_per_block;
+        let open = self.journal.open.map_or(0, |block| pages - self.nand.next_page(block));
+        open + self.journal.next.map_or(0, |_| pages)
     }
 
     /// Programs what the journal buffer holds. Returns when everything issued so far is on flash.
@@ -85,6 +109,7 @@ impl Ftl {
             self.in_flight_records.issued(self.nand.now_ns(), done_ns, records);
         }
         let done_ns = done?;
+        self.steps_done_ns = self.steps_done_ns.max(done_ns);
         if let Some(protected) = &mut self.protected {
             protected.journaled(&mut self.nand)?;
         }
@@ -167,18 +192,25 @@ impl Ftl {
             && !self.journal.preparing
             && !canary::out(Guard::JournalBlockMissing)
         {
-            self.journal.preparing = true;
-            let block = self.take_system_block(BlockUse::Journal, at_ns);
-            self.journal.preparing = false;
-            match block {
-                Ok(block) => {
-                    self.journal.blocks.push(block);
-                    self.journal.next = Some(block);
-                }
+            match self.take_next_journal_block(at_ns) {
                 // there is still the open one; it is tried again at the next page
                 Err(FtlError::CapacityExceeded) => {}
-                Err(error) => return Err(error),
+                taken => return taken,
             }
+        }
+        Ok(())
+    }
+
+    fn take_next_journal_block(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        self.journal.preparing = true;
+        let block = self.take_system_block(BlockUse::Journal, at_ns);
+        self.journal.preparing = false;
+        let block = block?;
+        self.journal.blocks.push(block);
+        // erasing it may have filled the open one
+        match self.journal.open {
+            Some(_) => self.journal.next = Some(block),
+            None => self.journal.open = Some(block),
         }
         Ok(())
     }

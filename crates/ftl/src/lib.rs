@@ -9,6 +9,7 @@
 
 mod audit;
 mod blocks;
+mod budget;
 pub mod canary;
 mod checkpoint;
 mod collect;

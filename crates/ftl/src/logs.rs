@@ -1,14 +1,20 @@
-//! Hinted logs: which pages of a log are whole, and which hints still live.
+//! Hinted logs: which pages of a log are whole, and which of them claim their homes.
 //!
 //! A transaction is whole when its slots, first to end, are all on flash from one attempt. The *whole run* of a
 //! log is the unbroken sequence of whole transactions, attempt after attempt. A page in the whole run asserts its
 //! home too, at its own version; so bringing it home needs no record.
 //!
-//! A hint *lives* until its log page is overwritten or its home takes the page or something newer. If its page is
-//! not known to be in the whole run by then, the hint stays as evidence that the slot is there, without a claim to
-//! the home: the transactions behind it need it. A page whose home has something newer by the time it is programmed
-//! never claims it. Only hints that live or are evidence are copied along by garbage collection and kept in
-//! checkpoints, and evidence without its home.
+//! A page *claims* its home from the moment at which the drive has it, in the cache or on flash, until
+//! - the home takes a version that is not older: the greater version wins, so nothing is to be recorded; or
+//! - the page's own unit is given something else: then a journal record ends the claim, as the page may be read again
+//!   after a cut.
+//!
+//! A checkpoint has every claim that stands, those of pages that wait in the cache included. Behind it, a claim that is as
+//! old as the checkpoint and is not among these does not count: the checkpoint does not tell versions, so it could not
+//! lose to what the home has.
+//!
+//! A hint *lives* as long as its page is in its unit and may be needed: it claims a home, or its page is not known yet to
+//! be in the whole run, to which later transactions need it. Only hints that live are copied along by garbage collection.
 //!
 //! A checkpoint keeps of every open log how far it is whole, also if none of its hints lives: the transactions that
 //! follow continue a run whose pages recovery does not read any more.
@@ -63,11 +69,20 @@ pub fn in_whole_run(attempts: &Attempts, attempt: u32, slot: u32) -> bool {
     attempts.get(&attempt).and_then(|attempt| attempt.known).is_some_and(|last| slot <= last)
 }
 
-/// A hint that lives.
+/// A hint that lives, or that waits with its page in the cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Living {
-    /// The hint. It names a home only while the home may still take the page by it.
+    /// The hint. It names a home only while it claims it.
     pub hint: Hint,
+    /// The version of the log page.
+    pub version: Seq,
+}
+
+/// A claim that ended though its home has nothing newer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EndedClaim {
+    /// The home.
+    pub home: Lpn,
     /// The version of the log page.
     pub version: Seq,
 }
@@ -76,7 +91,11 @@ pub struct Living {
 struct Log {
     attempts: Attempts,
     attempt: u32,
+    /// The slot at which the attempt starts.
+    start: u32,
     next_slot: u32,
+    /// The last slot of the last transaction that has ended.
+    ended: u32,
     /// The turn of the last page, or of the beginning.
     used: u64,
 }
@@ -96,7 +115,7 @@ pub enum HintError {
     UnknownGeneration(Generation),
     /// The slot does not follow.
     #[error(
-        "attempt {attempt} slot {slot} (start {start}, first {first}) does not follow attempt {last_attempt}, whose next slot is {next_slot}"
+        "attempt {attempt} slot {slot} (start {start}, first {first}) does not follow: next is slot {next_slot} of attempt {last_attempt}, or the first slot of another attempt, in a transaction that begins at slot {begins}"
     )]
     OutOfOrder {
         /// The attempt that came.
@@ -111,6 +130,8 @@ pub enum HintError {
         last_attempt: u32,
         /// What would follow in it.
         next_slot: u32,
+        /// Where the transaction under way begins: behind the last that has ended.
+        begins: u32,
     },
 }
 
@@ -120,10 +141,21 @@ pub const OPEN_LOGS: usize = 256;
 /// All hinted logs since power came on.
 #[derive(Clone, Debug, Default)]
 pub struct Logs {
+    /// By the unit of the page.
     living: HashMap<u32, Living>,
-    of_home: HashMap<u32, Vec<Lpn>>,
+    /// Pages that wait in the cache, by their units.
+    waiting: HashMap<u32, Living>,
+    /// The pages that claim each home.
+    of_home: HashMap<u32, Vec<Claimant>>,
     logs: BTreeMap<Generation, Log>,
     turns: u64,
+}
+
+/// A page that claims a home: its unit and its version, for another one may wait for the same unit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Claimant {
+    log_lpn: Lpn,
+    version: Seq,
 }
 
 impl Logs {
@@ -147,12 +179,13 @@ impl Logs {
     /// Opens a generation.
     pub fn begin(&mut self, generation: Generation) {
         self.turns += 1;
-        self.logs.insert(generation, Log { next_slot: 1, used: self.turns, ..Log::default() });
+        self.logs.insert(generation, Log { start: 1, next_slot: 1, used: self.turns, ..Log::default() });
     }
 
     /// What recovery found of a log's attempts. Nothing more is accepted for it.
     pub fn found(&mut self, generation: Generation, attempts: Attempts) {
-        self.logs.insert(generation, Log { attempts, attempt: u32::MAX, next_slot: u32::MAX, used: 0 });
+        self.logs
+            .insert(generation, Log { attempts, attempt: u32::MAX, next_slot: u32::MAX, ..Log::default() });
     }
 
     /// Living hints.
@@ -160,18 +193,33 @@ impl Logs {
         self.living.iter().map(|(&lpn, living)| (Lpn(lpn), living))
     }
 
+    /// Hints whose pages wait in the cache.
+    pub fn waiting(&self) -> impl Iterator<Item = (Lpn, &Living)> {
+        self.waiting.iter().map(|(&lpn, waiting)| (Lpn(lpn), waiting))
+    }
+
     fn living_generations(&self) -> BTreeSet<Generation> {
         self.living.values().map(|living| living.hint.generation).collect()
     }
 
-    /// How many hints live.
-    pub fn living_count(&self) -> usize {
-        self.living.len()
+    /// How many hints live or wait.
+    pub fn count(&self) -> usize {
+        self.living.len() + self.waiting.len()
     }
 
-    /// The log pages whose hints claim a home.
-    pub fn claims(&self, home: Lpn) -> &[Lpn] {
-        self.of_home.get(&home.0).map_or(&[], Vec::as_slice)
+    /// Whether a page claims a home.
+    pub fn is_claimed(&self, home: Lpn) -> bool {
+        self.of_home.contains_key(&home.0)
+    }
+
+    /// The greatest version at which a page claims a home.
+    pub fn newest_claim(&self, home: Lpn) -> Option<Seq> {
+        self.of_home.get(&home.0)?.iter().map(|claimant| claimant.version).max()
+    }
+
+    /// Whether a page of this unit and version claims a home.
+    pub fn claims(&self, home: Lpn, log_lpn: Lpn, version: Seq) -> bool {
+        self.of_home.get(&home.0).is_some_and(|claimants| claimants.contains(&Claimant { log_lpn, version }))
     }
 
     /// The living hint of a log page.
@@ -179,13 +227,14 @@ impl Logs {
         self.living.get(&log_lpn.0)
     }
 
-    /// Checks that a page follows the one before it, and notes it.
-    pub fn accept(&mut self, hint: &Hint) -> Result<(), HintError> {
-        let log = self.logs.get_mut(&hint.generation).ok_or(HintError::UnknownGeneration(hint.generation))?;
-        let next = hint.attempt == log.attempt && hint.slot == log.next_slot;
-        let fresh = hint.attempt > log.attempt && hint.slot == hint.start && hint.start <= log.next_slot;
+    /// Checks that a page follows the one before it.
+    pub fn check(&self, hint: &Hint) -> Result<(), HintError> {
+        let log = self.logs.get(&hint.generation).ok_or(HintError::UnknownGeneration(hint.generation))?;
+        let begins = log.ended + 1;
+        let next = (hint.attempt, hint.start, hint.slot) == (log.attempt, log.start, log.next_slot);
+        let fresh = hint.attempt > log.attempt && (hint.start, hint.slot) == (begins, begins);
         // that the home exists was checked with the command
-        if !hint.is_possible(u32::MAX) || !(next || fresh) {
+        if !hint.is_possible(u32::MAX) || !(next || fresh) || hint.first != begins {
             return Err(HintError::OutOfOrder {
                 attempt: hint.attempt,
                 slot: hint.slot,
@@ -193,16 +242,39 @@ impl Logs {
                 first: hint.first,
                 last_attempt: log.attempt,
                 next_slot: log.next_slot,
+                begins,
             });
         }
-        log.attempt = hint.attempt;
-        log.next_slot = hint.slot + 1;
-        self.turns += 1;
-        log.used = self.turns;
         Ok(())
     }
 
-    /// A hinted page was programmed: its hint lives. It names no home if that has something newer.
+    /// The drive has a page that [`Logs::check`] has passed.
+    pub fn accept(&mut self, hint: &Hint) {
+        let log = self.logs.get_mut(&hint.generation).expect("the page was checked");
+        (log.attempt, log.start, log.next_slot) = (hint.attempt, hint.start, hint.slot + 1);
+        if hint.end {
+            log.ended = hint.slot;
+        }
+        self.turns += 1;
+        log.used = self.turns;
+    }
+
+    /// A page of a log waits in the cache: it claims its home from now on.
+    pub fn waits(&mut self, map: &mut Map, log_lpn: Lpn, hint: Hint, version: Seq) {
+        self.no_longer_waits(map, log_lpn);
+        self.waiting.insert(log_lpn.0, Living { hint, version });
+        self.begin_claim(map, log_lpn, &hint, version);
+    }
+
+    /// A page that waited for a unit is given up, before it was on flash.
+    pub fn no_longer_waits(&mut self, map: &mut Map, log_lpn: Lpn) {
+        if let Some(Living { hint: Hint { home: Some(home), .. }, version }) = self.waiting.remove(&log_lpn.0)
+        {
+            self.remove_claimant(map, home, Claimant { log_lpn, version });
+        }
+    }
+
+    /// A hinted page was programmed: its hint lives. It claims its home if it did so while it waited, or did not wait.
     pub fn programmed(&mut self, map: &mut Map, log_lpn: Lpn, hint: Hint, version: Seq) {
         if let Some(log) = self.logs.get_mut(&hint.generation) {
             let (number, start) = hint.attempt();
@@ -210,55 +282,89 @@ impl Logs {
             attempt.start = start;
             attempt.pages.insert(hint.slot, (hint.first, hint.end));
         }
-        self.living.insert(log_lpn.0, Living { hint, version });
+        let living = match self.waiting.get(&log_lpn.0) {
+            Some(waiting) if waiting.version == version => {
+                self.waiting.remove(&log_lpn.0).expect("it was just there")
+            }
+            _ => {
+                self.begin_claim(map, log_lpn, &hint, version);
+                Living { hint, version }
+            }
+        };
+        self.living.insert(log_lpn.0, living);
         map.set_hinted(log_lpn, true);
+    }
+
+    fn begin_claim(&mut self, map: &mut Map, log_lpn: Lpn, hint: &Hint, version: Seq) {
         if let Some(home) = hint.home {
-            self.of_home.entry(home.0).or_default().push(log_lpn);
+            self.of_home.entry(home.0).or_default().push(Claimant { log_lpn, version });
             map.set_hinted(home, true);
         }
     }
 
-    /// `lpn` took `version`: older hints for the home it is lose their claim, and the hint of the log page it was
-    /// dies. The home of the latter, if it had a claim, is returned with the hint's version: nothing newer is
-    /// recorded for it.
-    pub fn superseded(&mut self, map: &mut Map, lpn: Lpn, version: Seq) -> Option<(Lpn, Seq)> {
-        self.home_taken(map, lpn, version);
-        let living = self.living.get(&lpn.0).copied().filter(|living| living.version < version)?;
-        let unsettled = self.end_claim(map, lpn).map(|home| (home, living.version));
-        self.living.remove(&lpn.0);
-        self.update_flag(map, lpn);
-        unsettled
+    fn remove_claimant(&mut self, map: &mut Map, home: Lpn, claimant: Claimant) {
+        let claimants = self.of_home.get_mut(&home.0).expect("a claim is listed under its home");
+        claimants.retain(|other| *other != claimant);
+        if claimants.is_empty() {
+            self.of_home.remove(&home.0);
+        }
+        self.update_flag(map, home);
     }
 
-    /// `home` took `version`: older hints lose their claim to it.
-    pub fn home_taken(&mut self, map: &mut Map, home: Lpn, version: Seq) {
-        for log_lpn in self.of_home.get(&home.0).cloned().unwrap_or_default() {
-            let living = self.living[&log_lpn.0];
-            if living.version <= version {
-                self.end_claim(map, log_lpn);
-                self.extend(living.hint.generation);
-                if self.is_whole(&living.hint) {
-                    self.living.remove(&log_lpn.0);
-                    self.update_flag(map, log_lpn);
-                }
+    /// `lpn` took `version`: claims to it as a home that are not newer end, and so does the hint of the page that it was
+    /// before. The claim of that page comes back: nothing newer is recorded for its home.
+    pub fn superseded(&mut self, map: &mut Map, lpn: Lpn, version: Seq) -> Option<EndedClaim> {
+        self.home_taken(map, lpn, version);
+        let living = self.living.get(&lpn.0).copied().filter(|living| living.version < version)?;
+        self.forget_unless_whole(&living.hint);
+        let ended = self.end_claim(map, Claimant { log_lpn: lpn, version: living.version });
+        self.living.remove(&lpn.0);
+        self.update_flag(map, lpn);
+        ended
+    }
+
+    /// The page of a transaction that is not whole yet is given up. It may be erased before the transaction ends, and
+    /// then nothing tells that it was there.
+    fn forget_unless_whole(&mut self, hint: &Hint) {
+        self.extend(hint.generation);
+        if self.is_whole(hint) || canary::out(Guard::GivenUpPageCounts) {
+            return;
+        }
+        let (number, _) = hint.attempt();
+        if let Some(attempt) =
+            self.logs.get_mut(&hint.generation).and_then(|log| log.attempts.get_mut(&number))
+        {
+            attempt.pages.remove(&hint.slot);
+        }
+    }
+
+    /// `home` took `version`: claims to it that are not newer end.
+    fn home_taken(&mut self, map: &mut Map, home: Lpn, version: Seq) {
+        for claimant in self.of_home.get(&home.0).cloned().unwrap_or_default() {
+            if claimant.version <= version {
+                self.end_claim(map, claimant);
             }
         }
     }
 
-    /// Ends a hint's claim to its home, which is returned if there was one.
-    fn end_claim(&mut self, map: &mut Map, log_lpn: Lpn) -> Option<Lpn> {
-        let living = self.living.get_mut(&log_lpn.0)?;
-        let home = living.hint.home.take()?;
-        let logs = self.of_home.get_mut(&home.0).expect("a hint with a claim is listed under its home");
-        logs.retain(|other| *other != log_lpn);
-        if logs.is_empty() {
-            self.of_home.remove(&home.0);
+    /// Ends a page's claim to its home, if it has one. A living hint that is not needed any more dies with it.
+    fn end_claim(&mut self, map: &mut Map, claimant: Claimant) -> Option<EndedClaim> {
+        let Claimant { log_lpn, version } = claimant;
+        let pages = [&mut self.living, &mut self.waiting].into_iter();
+        let page =
+            pages.filter_map(|pages| pages.get_mut(&log_lpn.0)).find(|page| page.version == version)?;
+        let (home, hint) = (page.hint.home.take()?, page.hint);
+        self.remove_claimant(map, home, claimant);
+        self.extend(hint.generation);
+        if self.living.get(&log_lpn.0).is_some_and(|living| living.version == version) && self.is_whole(&hint)
+        {
+            self.living.remove(&log_lpn.0);
+            self.update_flag(map, log_lpn);
         }
-        self.update_flag(map, home);
-        Some(home)
+        Some(EndedClaim { home, version })
     }
 
-    /// Forgets evidence that is no longer needed, because the whole run has come that far.
+    /// Forgets hints without a home that are no longer needed, because the whole run has come that far.
     pub fn settle_evidence(&mut self, map: &mut Map) {
         self.living_generations().into_iter().for_each(|generation| self.extend(generation));
         let settled: Vec<u32> = self
@@ -372,19 +478,27 @@ mod tests {
             start,
             first,
             slot,
-            end: false,
+            end: slot == 2,
             home: None,
         };
         let mut logs = Logs::default();
-        assert_eq!(logs.accept(&hint(0, 1, 1, 1)), Err(HintError::UnknownGeneration(Generation(5))));
+        assert_eq!(logs.check(&hint(0, 1, 1, 1)), Err(HintError::UnknownGeneration(Generation(5))));
         logs.begin(Generation(5));
-        assert!(logs.accept(&hint(0, 1, 1, 2)).is_err(), "the first slot is 1");
-        logs.accept(&hint(0, 1, 1, 1)).unwrap();
-        logs.accept(&hint(0, 1, 1, 2)).unwrap();
-        assert!(logs.accept(&hint(0, 1, 1, 2)).is_err(), "a slot comes once in an attempt");
-        assert!(logs.accept(&hint(1, 4, 4, 4)).is_err(), "an attempt leaves no gap");
-        logs.accept(&hint(1, 2, 2, 2)).unwrap();
-        assert!(logs.accept(&hint(0, 1, 1, 3)).is_err(), "an earlier attempt is over");
-        logs.accept(&hint(1, 2, 2, 3)).unwrap();
+        let accept = |logs: &mut Logs, hint| {
+            logs.check(&hint).unwrap();
+            logs.accept(&hint);
+        };
+        assert!(logs.check(&hint(0, 1, 1, 2)).is_err(), "the first slot is 1");
+        accept(&mut logs, hint(0, 1, 1, 1));
+        accept(&mut logs, hint(0, 1, 1, 2));
+        assert!(logs.check(&hint(0, 1, 1, 2)).is_err(), "a slot comes once in an attempt");
+        assert!(logs.check(&hint(0, 1, 1, 3)).is_err(), "the first transaction has ended");
+        assert!(logs.check(&hint(0, 3, 3, 3)).is_err(), "an attempt starts at one slot");
+        accept(&mut logs, hint(0, 1, 3, 3));
+        assert!(logs.check(&hint(1, 4, 4, 4)).is_err(), "an attempt leaves no gap");
+        assert!(logs.check(&hint(1, 2, 2, 2)).is_err(), "an attempt leaves what has ended");
+        accept(&mut logs, hint(1, 3, 3, 3));
+        assert!(logs.check(&hint(0, 1, 3, 4)).is_err(), "an earlier attempt is over");
+        accept(&mut logs, hint(1, 3, 3, 4));
     }
 }

@@ -70,8 +70,12 @@ pub struct Map {
     l2p: Array,
     p2l: Array,
     valid: ValidCounts,
+    /// Logical pages that have a place.
+    mapped_units: u32,
     /// Empty until there are records.
     records: Vec<BlockRecords>,
+    /// Units that the records in use need once they are moved together with others of their block.
+    record_units: u64,
     claims: HashMap<u32, Claim>,
     extra_owners: usize,
     /// Whether a chunk of L2P was ever mapped; checkpoints leave the others out.
@@ -90,7 +94,9 @@ impl Map {
             l2p: Array::zeroed(logical_units as usize),
             p2l: Array::zeroed(geometry.units() as usize),
             valid: ValidCounts::new(geometry.blocks(), geometry.units_per_block()),
+            mapped_units: 0,
             records: Vec::new(),
+            record_units: 0,
             claims: HashMap::default(),
             extra_owners: 0,
             touched: vec![false; (logical_units as usize).div_ceil(CHUNK_ENTRIES)],
@@ -102,6 +108,16 @@ impl Map {
     /// Logical capacity.
     pub fn logical_units(&self) -> u32 {
         self.l2p.len() as u32
+    }
+
+    /// Logical pages that have a place.
+    pub fn mapped_units(&self) -> u32 {
+        self.mapped_units
+    }
+
+    /// Units that the records in use need.
+    pub fn record_units(&self) -> u64 {
+        self.record_units
     }
 
     /// Bytes of host memory that the map may touch.
@@ -200,8 +216,9 @@ impl Map {
     #[inline]
     pub fn map_plain(&mut self, lpn: Lpn, ppn: Ppn) {
         let old = self.l2p[lpn.index()];
-        if old & !FLAG != 0 {
-            self.release(lpn, Ppn((old & !FLAG) - 1));
+        match (old & !FLAG).checked_sub(1) {
+            Some(place) => self.release(lpn, Ppn(place)),
+            None => self.mapped_units += 1,
         }
         debug_assert_eq!(self.p2l[ppn.index()], 0, "a fresh place has no owner");
         self.l2p[lpn.index()] = (old & FLAG) | (ppn.0 + 1);
@@ -213,9 +230,12 @@ impl Map {
     /// Points `lpn` at a place, beside the owners it has. `plain_version` is the version of a plain owner, if there is
     /// one, from the spare area.
     pub fn map_shared(&mut self, lpn: Lpn, version: Seq, ppn: Ppn, plain_version: Seq) {
-        if let Some(old) = self.lookup(lpn) {
-            assert_ne!(old, ppn, "lpn {lpn} is at unit {ppn} already, perhaps at another version");
-            self.release(lpn, old);
+        match self.lookup(lpn) {
+            Some(old) => {
+                assert_ne!(old, ppn, "lpn {lpn} is at unit {ppn} already, perhaps at another version");
+                self.release(lpn, old);
+            }
+            None => self.mapped_units += 1,
         }
         let entry = self.p2l[ppn.index()];
         if entry == 0 {
@@ -258,6 +278,7 @@ impl Map {
         if old & !FLAG != 0 {
             self.release(lpn, Ppn((old & !FLAG) - 1));
             self.l2p[lpn.index()] = old & FLAG;
+            self.mapped_units -= 1;
         }
     }
 
@@ -390,6 +411,7 @@ impl Map {
         let before = records.valid();
         change(records);
         let after = records.valid();
+        self.record_units = self.record_units + u64::from(after) - u64::from(before);
         (before..after).for_each(|_| self.valid.increase(block));
         (after..before).for_each(|_| self.valid.decrease(block));
     }

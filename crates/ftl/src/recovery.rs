@@ -31,7 +31,10 @@ use crate::scan::{Found, Scan};
 use crate::share::spare_version;
 use crate::stream::Streams;
 use crate::transactions::Transactions;
-use crate::types::{Generation, Seq};
+use crate::types::{Generation, SEQ_LIMIT, Seq};
+
+/// Numbers that may be drawn between two that flash tells of: far more than a drive hands out in DRAM alone.
+const DRAWN_UNSEEN: u64 = 1 << 32;
 
 /// What recovery did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -76,6 +79,7 @@ impl Ftl {
         let layout = Layout::plan(nand.geometry(), &config, bad_blocks(&nand))?;
         let blocks = Blocks::new(nand.geometry(), &nand, true);
         let mut ftl = Ftl::assemble(nand, config, layout, blocks);
+        ftl.shut_down = true;
         ftl.take_checkpoint(0, true)?;
         ftl.reserve_dump_blocks(0)?;
         ftl.protected = Protected::new(&ftl.nand, ftl.layout.dump_blocks, config.protected_units)?;
@@ -121,6 +125,15 @@ impl Ftl {
         let blocks = Blocks::new(nand.geometry(), &nand, false);
         let mut ftl = Ftl::assemble(nand, config, layout, blocks);
         ftl.seq = newest;
+        ftl.shut_down = found.clean;
+        if !found.clean && !canary::out(Guard::NumbersDrawnTwice) {
+            // numbers may have been drawn, for transactions and logs, that nothing on flash tells of
+            ftl.seq.0 += DRAWN_UNSEEN;
+        }
+        if ftl.seq >= SEQ_LIMIT {
+            let error = FtlError::Damaged(format!("it says that {newest} numbers were drawn"));
+            return Err((Box::new(ftl.nand), error.into()));
+        }
         match ftl.restore(found, report, done_ns) {
             Ok(mut report) => {
                 report.device_ns = ftl.nand.idle_ns().max(done_ns) - at_ns;
@@ -153,8 +166,10 @@ impl Ftl {
             seq: Seq(0),
             last_unmap: Seq(0),
             batches_done_ns: 0,
+            steps_done_ns: 0,
             batch_under_way: false,
             abandoned: BTreeSet::new(),
+            shut_down: false,
             dump_blocks: Vec::new(),
             failing: Vec::new(),
             counters: Counters::default(),

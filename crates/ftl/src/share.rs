@@ -10,6 +10,7 @@ use crate::canary::{self, Guard};
 use crate::error::FtlError;
 use crate::ftl::Ftl;
 use crate::journal::Record;
+use crate::logs::EndedClaim;
 use crate::map::{Claim, Owner};
 use crate::spare::Spare;
 use crate::types::{Lpn, Seq, ShareRange, TxId};
@@ -99,7 +100,10 @@ impl Ftl {
             return None;
         }
         let living = *self.logs.hint(src)?;
-        if living.hint.home != Some(dst) {
+        // a newer page that claims the same home would win after a cut, though it was written before the share
+        let is_newest =
+            self.logs.newest_claim(dst) == Some(living.version) || canary::out(Guard::OlderPageComesHome);
+        if living.hint.home != Some(dst) || !is_newest {
             return None;
         }
         self.logs.extend(living.hint.generation);
@@ -108,42 +112,56 @@ impl Ftl {
 
     /// Maps every dst to what its src maps to. [`Ftl::check_share`] has passed, and no src waits in a cache.
     pub fn share(&mut self, ranges: &[ShareRange], at_ns: Nanoseconds) -> Result<(), FtlError> {
+        self.ensure_journal_room(self.records_of(ranges), at_ns)?;
         let mut records = Vec::new();
         for (dst, src) in ranges.iter().flat_map(pairs) {
-            let ppn = self.map.lookup(src).expect("the source is mapped");
             self.counters.shared += 1;
-            if self.map.lookup(dst) == Some(ppn) {
-                continue;
-            }
-            let version = match self.comes_home(dst, src) {
+            match self.comes_home(dst, src) {
                 Some(version) => {
                     self.counters.brought_home += 1;
-                    version
+                    self.map_to(dst, version, src, at_ns)?;
                 }
-                None => {
-                    let version = self.next_seq();
-                    records.push(Record::Map { lpn: dst, version, step: version, ppn });
-                    version
-                }
-            };
-            self.superseded(dst, version, at_ns)?;
-            self.map_shared(dst, version, ppn)?;
+                None => records.extend(self.map_as_step(dst, src, at_ns)?),
+            }
         }
         self.append_journal(&records, at_ns)
     }
 
+    /// Records that a share may take: one for each unit, and one more for each page of a log that it replaces.
+    fn records_of(&self, ranges: &[ShareRange]) -> usize {
+        let units: usize = ranges.iter().map(|range| range.units as usize).sum();
+        units + units.min(self.logs.count())
+    }
+
+    /// Maps `dst` to what `src` has, at a new version. Returns the record of that; none if `dst` has it already.
+    fn map_as_step(&mut self, dst: Lpn, src: Lpn, at_ns: Nanoseconds) -> Result<Option<Record>, FtlError> {
+        let ppn = self.map.lookup(src).expect("the source is mapped");
+        if self.map.lookup(dst) == Some(ppn) {
+            // it keeps its version, unless a page of a log claims it: that would win after a cut
+            if !self.logs.is_claimed(dst) || canary::out(Guard::SharedInPlaceStaysClaimed) {
+                return Ok(None);
+            }
+            self.map.unmap(dst);
+        }
+        let version = self.next_seq();
+        self.map_to(dst, version, src, at_ns)?;
+        Ok(Some(Record::Map { lpn: dst, version, step: version, ppn }))
+    }
+
+    /// Maps `dst` to what `src` has.
+    fn map_to(&mut self, dst: Lpn, version: Seq, src: Lpn, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        let ppn = self.map.lookup(src).expect("the source is mapped");
+        self.superseded(dst, version, at_ns)?;
+        self.map_shared(dst, version, ppn)
+    }
+
     /// Moves the mappings of `src..` to `dst..`.
     pub fn remap(&mut self, src: Lpn, dst: Lpn, units: u32, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        let range = ShareRange { dst, src, units };
+        self.ensure_journal_room(2 * self.records_of(&[range]) + 1, at_ns)?;
         let mut records = Vec::new();
-        for (dst, src) in pairs(&ShareRange { dst, src, units }) {
-            let ppn = self.map.lookup(src).expect("the source is mapped");
-            if self.map.lookup(dst) == Some(ppn) {
-                continue; // it keeps its version, so it gets no record with another
-            }
-            let version = self.next_seq();
-            records.push(Record::Map { lpn: dst, version, step: version, ppn });
-            self.superseded(dst, version, at_ns)?;
-            self.map_shared(dst, version, ppn)?;
+        for (dst, src) in pairs(&range) {
+            records.extend(self.map_as_step(dst, src, at_ns)?);
         }
         let version = self.unmap_range(src, units, at_ns)?;
         records.push(Record::Trim { lpn: src, units, version, step: version });
@@ -155,6 +173,7 @@ impl Ftl {
     pub fn trim(&mut self, lpn: Lpn, units: u32, at_ns: Nanoseconds) -> Result<(), FtlError> {
         let mut range = (lpn.0..lpn.0 + units).map(Lpn);
         if range.any(|lpn| self.map.lookup(lpn).is_some() || self.map.is_hinted(lpn)) {
+            self.ensure_journal_room(1 + (units as usize).min(self.logs.count()), at_ns)?;
             let version = self.unmap_range(lpn, units, at_ns)?;
             self.append_journal(&[Record::Trim { lpn, units, version, step: version }], at_ns)?;
         }
@@ -182,41 +201,34 @@ impl Ftl {
         Ok(())
     }
 
-    /// `lpn` takes `version`, which ends older hints. The home of a page that is given up without having been
-    /// brought home keeps what it has, at the version of the hint and a later step, so that no copy of the hint that
-    /// is still on flash, or in a checkpoint, claims it after a cut.
+    /// `lpn` takes `version`, which ends older claims to it. If it was the page of a log that claimed a home, a record
+    /// ends that: the page may be read again after a cut, on flash or where a checkpoint has it.
     pub(crate) fn superseded(&mut self, lpn: Lpn, version: Seq, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        let Some((home, version)) = self.logs.superseded(&mut self.map, lpn, version) else { return Ok(()) };
-        if canary::out(Guard::HomeNotSettled) {
-            return Ok(());
+        match self.logs.superseded(&mut self.map, lpn, version) {
+            Some(ended) if !canary::out(Guard::ClaimNotEnded) => {
+                let step = self.next_seq();
+                let EndedClaim { home, version } = ended;
+                self.append_journal(&[Record::ClaimEnded { home, version, step }], at_ns)
+            }
+            _ => Ok(()),
         }
-        let step = self.next_seq();
-        self.logs.home_taken(&mut self.map, home, version);
-        let record = match self.map.lookup(home) {
-            Some(ppn) => {
-                self.map.unmap(home);
-                self.map_shared(home, version, ppn)?;
-                Record::Map { lpn: home, version, step, ppn }
-            }
-            None => {
-                self.last_unmap = self.last_unmap.max(version);
-                Record::Trim { lpn: home, units: 1, version, step }
-            }
-        };
-        self.append_journal(&[record], at_ns)
     }
 
     // -- transactions ---------------------------------------------------------------------------------------------
 
     /// Makes a transaction's pages the mapped ones. The records are in the journal buffer when this returns.
     pub fn commit(&mut self, tx: TxId, at_ns: Nanoseconds) -> Result<Vec<Lpn>, FtlError> {
+        self.ensure_journal_room(2 * self.transactions.lpns(tx).count() + 1, at_ns)?;
         let pages = self.transactions.take(tx).expect("the transaction is open");
         self.counters.committed += 1;
         let group = self.next_seq();
         let mut records = Vec::with_capacity(pages.len());
         let grouped = pages.len() > self.records_per_page();
         for (&lpn, page) in &pages {
-            let told = self.is_newest(lpn, page.version)?;
+            // the page may be older than one that claims this unit as its home, and the commit is newer than both
+            let is_claimed = self.logs.newest_claim(lpn).is_some_and(|claim| claim > page.version)
+                && !canary::out(Guard::CommitBelowClaim);
+            let told = !is_claimed && self.is_newest(lpn, page.version)?;
             let version = if told { page.version } else { self.next_seq() };
             records.push(match grouped {
                 false => Record::Map { lpn, version, step: group, ppn: page.ppn },
@@ -240,7 +252,7 @@ impl Ftl {
     }
 
     /// Whether a version, which a spare area tells, is newer than anything its logical page has or had.
-    pub(crate) fn is_newest(&self, lpn: Lpn, version: Seq) -> Result<bool, FtlError> {
+    fn is_newest(&self, lpn: Lpn, version: Seq) -> Result<bool, FtlError> {
         let Some(ppn) = self.map.lookup(lpn) else { return Ok(self.last_unmap < version) };
         let current = match self.map.owner(ppn) {
             Owner::Claim(Claim::Owners(owners)) => {

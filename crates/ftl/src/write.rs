@@ -2,7 +2,6 @@
 
 use tantalum_nand::{Nand, NandError, Nanoseconds, PageId, Slot, Source};
 
-use crate::canary::{self, Guard};
 use crate::error::FtlError;
 use crate::ftl::{Ftl, HostUnit};
 use crate::page_image::PageImage;
@@ -74,6 +73,10 @@ impl Ftl {
     /// Programs up to a page of units and points L2P at them.
     pub fn write_page(&mut self, units: &[HostUnit], at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
         self.map.warm(units.iter().map(|unit| unit.lpn));
+        let hinted = units.iter().any(|unit| unit.hint.is_some() || self.map.is_hinted(unit.lpn));
+        if hinted {
+            self.ensure_claim_room(units.len(), at_ns)?;
+        }
         let step = self.next_seq();
         let mut page = PageImage::new();
         for unit in units {
@@ -81,10 +84,11 @@ impl Ftl {
             page.push(Source::Staged(unit.slot), unit.spare(step));
         }
         let (place, done_ns) = self.program(Target::Host, &page, step, at_ns)?;
+        if page.marked {
+            self.steps_done_ns = self.steps_done_ns.max(done_ns);
+        }
         self.counters.programmed.host += units.len() as u64;
-        let mut hinted = page.marked;
         for (index, unit) in units.iter().enumerate() {
-            hinted |= self.map.is_hinted(unit.lpn);
             self.map.map_plain(unit.lpn, self.geometry.unit(place, index as u32));
         }
         if hinted {
@@ -93,20 +97,21 @@ impl Ftl {
         Ok(done_ns)
     }
 
+    /// Makes sure that the journal takes what ends the claims of so many pages of logs.
+    fn ensure_claim_room(&mut self, units: usize, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        match units.min(self.logs.count()) {
+            0 => Ok(()),
+            claims => self.ensure_journal_room(claims, at_ns),
+        }
+    }
+
     /// Ends the hints that the units supersede, and begins those that they carry.
     fn note_hints(&mut self, units: &[HostUnit], at_ns: Nanoseconds) -> Result<(), FtlError> {
         for unit in units {
             if self.map.is_hinted(unit.lpn) {
                 self.superseded(unit.lpn, unit.version, at_ns)?;
             }
-            if let Some(mut hint) = unit.hint {
-                // versions are drawn when units come, and a home that was rewritten meanwhile may have gone first
-                if let Some(home) = hint.home
-                    && !self.is_newest(home, unit.version)?
-                    && !canary::out(Guard::LateClaim)
-                {
-                    hint.home = None;
-                }
+            if let Some(hint) = unit.hint {
                 self.logs.programmed(&mut self.map, unit.lpn, hint, unit.version);
             }
         }
@@ -130,7 +135,10 @@ impl Ftl {
     pub fn write_batch(&mut self, units: &[HostUnit], at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
         let per_page = self.geometry.units_per_page() as usize;
         let pages = units.len().div_ceil(per_page);
-        if let Err(error) = self.ensure_space(&[(Target::Host, pages as u32)], at_ns) {
+        let room = self
+            .ensure_claim_room(units.len(), at_ns)
+            .and_then(|()| self.ensure_space(&[(Target::Host, pages as u32)], at_ns));
+        if let Err(error) = room {
             self.give_back(units, &error);
             return Err(error);
         }

@@ -19,6 +19,8 @@ fn drive(page_bytes: u32, cache: CacheMode, plp: Plp) -> DriveChoice {
         own_logs: None,
         swaps: None,
         queues: None,
+        full: None,
+        flash: None,
     }
 }
 

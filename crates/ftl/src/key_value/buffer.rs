@@ -74,6 +74,11 @@ impl Buffer {
         &unit.image.bytes[start..start + usize::from(waiting.header.value_bytes)]
     }
 
+    /// Units that wait.
+    pub fn unit_count(&self) -> usize {
+        self.units.len()
+    }
+
     fn unit(&self, number: u64) -> &WaitingUnit {
         self.units.iter().find(|unit| unit.number == number).expect("what waits is in a unit")
     }

@@ -136,7 +136,7 @@ mod tests {
     fn put(ftl: &mut Ftl, namespace: NamespaceId, number: u32) -> Result<(), FtlError> {
         let value = [number as u8; 1900];
         let key = Key::new(&number.to_le_bytes()).unwrap();
-        ftl.put(&[KvRecord { namespace, key, value: Some(&value) }], 0, &mut |_| None)?;
+        ftl.put(&[KvRecord { namespace, key, value: Some(&value) }], 0, 0, &mut |_| None)?;
         ftl.maintain(0)
     }
 

@@ -47,6 +47,8 @@ pub(crate) use record::{Header, UNIT_CHUNKS, bytes_of, ends, filled_bytes, is_co
 
 use swap::Residence;
 
+use tantalum_nand::Nanoseconds;
+
 use crate::error::FtlError;
 use crate::types::HashMap;
 
@@ -199,6 +201,8 @@ pub(crate) struct KeyValue {
     pub buffer: Buffer,
     /// Chunks that may be put before the free space is reckoned again.
     pub budget_chunks: u64,
+    /// When all that was put is durable: some of it may have to be on flash for that.
+    pub durable_ns: Nanoseconds,
     /// Commands that have used indexes so far.
     pub uses: u64,
 }

@@ -3,9 +3,8 @@
 use tantalum_nand::{Nanoseconds, UNIT_BYTES};
 
 use super::key::{LOAD_FACTORS, NamespaceAttributes, NamespaceId, records_limit};
-use super::record::{UNIT_CHUNKS, weight};
+use super::record::weight;
 use super::{KeyValueError, Namespace, NamespaceInfo};
-use crate::error::FtlError;
 use crate::ftl::Ftl;
 use crate::journal::Record;
 
@@ -52,7 +51,7 @@ impl Ftl {
         at_ns: Nanoseconds,
     ) -> Result<NamespaceId, KeyValueError> {
         self.check_attributes(&attributes)?;
-        self.ensure_journal_block(at_ns)?;
+        self.ensure_journal_room(1, at_ns)?;
         let namespace = NamespaceId(self.key_value.last_namespace + 1);
         let step = self.next_seq();
         self.append_journal(&[Record::NamespaceMade { namespace, attributes, step }], at_ns)?;
@@ -74,7 +73,7 @@ impl Ftl {
             return Err(KeyValueError::NoSuchNamespace(namespace));
         }
         let at_ns = self.use_indexes([namespace], at_ns)?;
-        self.ensure_journal_block(at_ns)?;
+        self.ensure_journal_room(1, at_ns)?;
         let step = self.next_seq();
         self.append_journal(&[Record::NamespaceDeleted { namespace, step }], at_ns)?;
         let Some(deleted) = self.key_value.namespaces.remove(&namespace) else { return Ok(at_ns) };
@@ -112,24 +111,5 @@ impl Ftl {
         let entries = super::contents::bytes_of(0, more_entries);
         let blocks = (self.layout.checkpoint_bytes + bytes + entries).div_ceil(block_bytes);
         (blocks as u32).saturating_sub(self.layout.checkpoint_blocks)
-    }
-
-    /// Makes sure that records of this weight fit: what block and key-value namespaces hold and what the indexes take in
-    /// two checkpoints is never more than the drive's logical capacity, so that there is always flash beyond it.
-    pub(super) fn ensure_budget(&mut self, chunks: u64, entries: u64) -> Result<(), FtlError> {
-        if self.key_value.budget_chunks < chunks {
-            let held: u64 = self.map.valid_counts().counts().iter().copied().map(u64::from).sum();
-            let indexes =
-                2 * u64::from(self.index_blocks(entries)) * u64::from(self.geometry.units_per_block());
-            let free = u64::from(self.config.logical_units).saturating_sub(held + indexes);
-            self.key_value.budget_chunks = free * UNIT_CHUNKS as u64;
-        }
-        match self.key_value.budget_chunks.checked_sub(chunks) {
-            Some(left) => {
-                self.key_value.budget_chunks = left;
-                Ok(())
-            }
-            None => Err(FtlError::CapacityExceeded),
-        }
     }
 }

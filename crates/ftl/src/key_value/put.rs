@@ -53,21 +53,30 @@ impl Ftl {
 
     /// Puts and deletes records, all or nothing. [`Ftl::check_put`] has passed. Returns when they are durable: on flash, or
     /// in DRAM that a capacitor protects. `room_ns` says when there is room there for so many units more, if there ever is.
+    /// `waiting` units are in the cache.
     pub fn put(
         &mut self,
         records: &[KvRecord<'_>],
+        waiting: usize,
         at_ns: Nanoseconds,
         room_ns: RoomNs<'_>,
     ) -> Result<Nanoseconds, FtlError> {
         let at_ns = self.use_indexes(records.iter().map(|record| record.namespace), at_ns)?;
-        let (records, found_ns) = self.without_idle_deletes(records, at_ns)?;
-        if records.is_empty() {
-            return Ok(found_ns);
+        let (needed, found_ns) = self.without_idle_deletes(records, at_ns)?;
+        // a key may be gone by a put that is not durable yet
+        let durable_ns = match canary::out(Guard::IdleDeleteDoesNotWait) {
+            true => 0,
+            false => self.key_value.durable_ns,
+        };
+        if needed.is_empty() {
+            return Ok(found_ns.max(durable_ns));
         }
+        // then the delete is part of the step as others are: the two may not be durable in this order
+        let records = if durable_ns <= self.nand.now_ns() { needed } else { records.to_vec() };
         let plan = Plan::new(&records, |namespace| self.logs_of(namespace));
         if records.iter().any(|record| record.value.is_some()) {
             let chunks = plan.pieces.iter().map(|piece| u64::from(weight(piece.chunks))).sum();
-            self.ensure_budget(chunks, plan.pieces.len() as u64)?;
+            self.admit_records(chunks, plan.pieces.len() as u64, waiting)?;
         }
         let done_ns = if self.can_wait(&plan) {
             let room_ns = self.wait_for_room(1, at_ns, room_ns).unwrap_or(at_ns);
@@ -121,6 +130,9 @@ impl Ftl {
             self.batches_done_ns = self.batches_done_ns.max(on_flash_ns);
         }
         let room_ns = self.wait_for_room(plan.targets.len(), at_ns, room_ns);
+        if room_ns.is_none() {
+            self.key_value.durable_ns = self.key_value.durable_ns.max(on_flash_ns);
+        }
         if room_ns.is_some() {
             self.in_flight_puts.issued(self.nand.now_ns(), on_flash_ns, version);
             self.key_value.buffer.programmed.extend(programmed.pages);

@@ -81,7 +81,7 @@ impl Drive {
             })
             .collect();
         self.ftl.maintain(0).unwrap();
-        self.ftl.put(&records, 0, &mut |_| None).unwrap();
+        self.ftl.put(&records, 0, 0, &mut |_| None).unwrap();
         for (place, value) in batch {
             match value {
                 Some(value) => drop(self.model.insert(place, value)),

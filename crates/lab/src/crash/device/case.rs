@@ -33,6 +33,8 @@ pub struct Plan {
     pub weights: Weights,
     /// Commands that are left out.
     pub skip: Skip,
+    /// Whether every command, cut and recovery is told on standard error. What is found is not made small then.
+    pub trace: bool,
 }
 
 impl Default for Plan {
@@ -44,6 +46,7 @@ impl Default for Plan {
             commands: 100,
             weights: Weights::default(),
             skip: Skip::default(),
+            trace: false,
         }
     }
 }

@@ -9,8 +9,8 @@ use std::fmt;
 use std::ops::Range;
 
 use tantalum::{
-    CacheMode, CacheProfile, FtlProfile, LimitsProfile, LinkProfile, Plp, PowerProfile, Profile, UNIT_BYTES,
-    VictimPolicy,
+    CacheMode, CacheProfile, Faults, FtlProfile, LimitsProfile, LinkProfile, Plp, PowerProfile, Profile,
+    UNIT_BYTES, VictimPolicy,
 };
 
 use crate::crash::small_flash::small_flash;
@@ -37,6 +37,23 @@ const INDEX_BYTES: u64 = 2048;
 const DUMP_UNITS: u32 = 72;
 const PAGE_BYTES: [u32; 3] = [4096, 8192, 16384];
 
+/// Units more that commands work on where the drive is to become full. Records fill what is not mapped of them.
+const BULK_UNITS: u32 = 384;
+
+/// Blocks more of a drive whose flash fails, so that it lives for a while.
+const FAULT_BLOCKS: u32 = 10;
+
+/// What the flash does beside what it is told (M6).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Flash {
+    /// Nothing.
+    Sound,
+    /// Programs and erases fail.
+    Wears,
+    /// And units become unreadable.
+    Loses,
+}
+
 /// What kind of drive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Drive {
@@ -50,8 +67,12 @@ pub struct Drive {
     pub own_logs: bool,
     /// Whether DRAM has room for some of their indexes only.
     pub swaps: bool,
-    /// Whether its host gives the next command before a write is done.
+    /// Whether its host gives the next command before the one before is done.
     pub queues: bool,
+    /// Whether its host asks for more than there is room for.
+    pub full: bool,
+    /// How its flash fails.
+    pub flash: Flash,
 }
 
 impl fmt::Display for Drive {
@@ -61,7 +82,8 @@ impl fmt::Display for Drive {
         let host = if self.queues { "queues" } else { "waits" };
         let (plp, cache, page_bytes) = (self.plp_name(), self.cache_name(), self.page_bytes);
         write!(f, "--plp {plp} --cache {cache} --page-bytes {page_bytes}")?;
-        write!(f, " --record-logs {logs} --indexes {indexes} --host {host}")
+        write!(f, " --record-logs {logs} --indexes {indexes} --host {host}")?;
+        write!(f, " --room {} --flash {}", if self.full { "full" } else { "ample" }, self.flash_name())
     }
 }
 
@@ -83,9 +105,32 @@ impl Drive {
         }
     }
 
+    /// The flash, as the command line calls it.
+    pub fn flash_name(&self) -> &'static str {
+        match self.flash {
+            Flash::Sound => "sound",
+            Flash::Wears => "wears",
+            Flash::Loses => "loses",
+        }
+    }
+
     /// Units that nothing else works on, with values that never change: garbage collection moves them along.
     pub(super) fn cold(&self) -> Range<u32> {
-        0..LOG - RECORD_UNITS - INDEX_BLOCKS * self.units_per_block()
+        0..self.bulk().start - RECORD_UNITS - INDEX_BLOCKS * self.units_per_block()
+    }
+
+    /// Units that are written and trimmed many at a time, so that the drive becomes full.
+    pub(super) fn bulk(&self) -> Range<u32> {
+        LOG - if self.full { BULK_UNITS } else { 0 }..LOG
+    }
+
+    /// How the flash fails.
+    pub(super) fn faults(&self, seed: u64) -> Faults {
+        let (program_failure_ppm, erase_failure_ppm) = match self.flash {
+            Flash::Sound => (0, 0),
+            Flash::Wears | Flash::Loses => (1_500, 3_000),
+        };
+        Faults { seed, program_failure_ppm, erase_failure_ppm, ..Faults::default() }
     }
 
     fn units_per_block(&self) -> u32 {
@@ -100,7 +145,9 @@ impl Drive {
             Plp::Capacitor => DUMP_UNITS.div_ceil(units_per_block) + 1,
         };
         let log_blocks = if self.own_logs { LOG_BLOCKS } else { 0 };
-        f64::from((20 + dump_blocks + log_blocks) * units_per_block) / f64::from(UNITS) * 100.0
+        let fault_blocks = if self.flash == Flash::Sound { 0 } else { FAULT_BLOCKS };
+        let blocks = 20 + dump_blocks + log_blocks + fault_blocks;
+        f64::from(blocks * units_per_block) / f64::from(UNITS) * 100.0
     }
 
     /// Bytes of the cache. With a capacitor three seeds of six ask for as much as it can dump: that leaves nothing for the
@@ -117,10 +164,12 @@ impl Drive {
         self.swaps.then_some(indexes * INDEX_BYTES)
     }
 
-    /// The profile. Seeds differ in planes, in how victims are chosen and in the size of the cache.
+    /// The profile. Seeds differ in planes, in how victims are chosen, in the size of the cache, and in how often a
+    /// checkpoint is taken.
     pub(super) fn profile(&self, seed: u64) -> Profile {
         let policy = if seed.is_multiple_of(3) { VictimPolicy::CostBenefit } else { VictimPolicy::Greedy };
         let dump_units = if self.plp == Plp::None { 0 } else { DUMP_UNITS };
+        let checkpoint_interval_pages = (seed % 5 == 1).then_some(12);
         Profile {
             name: "torture".into(),
             description: "a drive so small that everything happens often".into(),
@@ -136,7 +185,7 @@ impl Drive {
                 shared_owners: 8,
                 index_dram_bytes: self.index_dram_bytes(),
             },
-            ftl: FtlProfile { victim_policy: policy, wear_spread: 8, checkpoint_interval_pages: None },
+            ftl: FtlProfile { victim_policy: policy, wear_spread: 8, checkpoint_interval_pages },
         }
     }
 }
@@ -154,8 +203,12 @@ pub struct DriveChoice {
     pub own_logs: Option<bool>,
     /// Whether DRAM has room for some of their indexes only; none for the seed's choice.
     pub swaps: Option<bool>,
-    /// Whether the host gives the next command before a write is done; none for the seed's choice.
+    /// Whether the host gives the next command before the one before is done; none for the seed's choice.
     pub queues: Option<bool>,
+    /// Whether the host asks for more than there is room for; none for the seed's choice.
+    pub full: Option<bool>,
+    /// How flash fails; none for flash that does not.
+    pub flash: Option<Flash>,
 }
 
 impl DriveChoice {
@@ -185,7 +238,9 @@ impl DriveChoice {
         let page_bytes = self.page_bytes.unwrap_or(PAGE_BYTES[(seed % 3) as usize]);
         let own_logs = self.own_logs.unwrap_or((2..4).contains(&(seed % 5)));
         let swaps = self.swaps.unwrap_or((1..3).contains(&(seed % 4)));
-        let queues = self.queues.unwrap_or((3..5).contains(&(seed % 7)));
+        let queues = self.queues.unwrap_or((3..6).contains(&(seed % 7)));
+        let full = self.full.unwrap_or(seed % 11 == 4);
+        let flash = self.flash.unwrap_or(Flash::Sound);
         let kinds = [
             (Plp::None, CacheMode::Volatile),
             (Plp::None, CacheMode::Off),
@@ -204,7 +259,7 @@ impl DriveChoice {
         chosen.dedup();
         chosen
             .into_iter()
-            .map(|(plp, cache)| Drive { page_bytes, cache, plp, own_logs, swaps, queues })
+            .map(|(plp, cache)| Drive { page_bytes, cache, plp, own_logs, swaps, queues, full, flash })
             .collect()
     }
 }
@@ -225,6 +280,8 @@ mod tests {
                         own_logs: Some(true),
                         swaps: Some(true),
                         queues: Some(true),
+                        full: Some(true),
+                        flash: Some(Flash::Loses),
                     };
                     assert_eq!(
                         choice.validate().is_ok(),

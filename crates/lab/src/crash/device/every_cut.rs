@@ -96,9 +96,9 @@ impl Cutter<'_> {
     /// Does a command, and cuts power at each of its operations and before it.
     fn command(&mut self, run: &mut Run, index: u64) -> Result<(), Found> {
         let before = run.fork();
-        let first = run.host.device.flash_operations();
+        let first = run.host.operations();
         guarded(|| run.command(index)).map_err(|stop| Found::new(stop, index, self.cuts, None))?;
-        for operation in 0..=run.host.device.flash_operations() - first {
+        for operation in 0..=run.host.operations() - first {
             let mut point = CutPoint { command: index, operation, fates: Vec::new(), second: None };
             let cut = self.cut(&before, &point)?;
             let under_way = cut.host.device.in_flight().len();

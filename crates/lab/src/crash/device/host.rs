@@ -1,11 +1,20 @@
 //! The host: a drive, the clock of its one client, and values that show whether a unit is whole.
+//!
+//! A host that waits gives a command when the one before is done. One with a queue gives commands while others are under
+//! way, up to [`QUEUE`] of them; so power may go when some are done and others are not.
 
-use tantalum::{CacheMode, Command, Completion, Device, Lpn, PowerLoss, RecoveryReport, Status, UNIT_BYTES};
+use rand::RngExt;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use tantalum::{
+    Command, Completion, Device, Lpn, METADATA_BYTES, Metadata, PowerLoss, RecoveryReport, Status, UNIT_BYTES,
+};
 
+use super::history::{LOST, Stamp};
 use super::stop::Stop;
+use super::trace;
 
-/// A value is a stamp; 0 is what an unmapped unit reads as.
-pub(super) type Stamp = u64;
+/// Commands that may be under way.
+const QUEUE: usize = 24;
 
 /// A unit that holds a stamp.
 pub(super) fn unit_of(stamp: Stamp) -> Vec<u8> {
@@ -21,23 +30,44 @@ pub(super) fn stamp_of(unit: &[u8], what: &str) -> Result<Stamp, Stop> {
     Ok(Stamp::from_le_bytes(*first))
 }
 
+/// What travels with a unit: odd stamps were written with metadata, even ones without.
+pub(super) fn metadata_of(stamp: Stamp) -> Metadata {
+    let mut metadata = [0; METADATA_BYTES];
+    if !stamp.is_multiple_of(2) {
+        metadata.chunks_mut(8).for_each(|word| word.copy_from_slice(&stamp.rotate_left(17).to_le_bytes()));
+    }
+    metadata
+}
+
 /// A drive with its client's clock.
 pub(super) struct Host {
     pub device: Device,
     pub now_ns: u64,
-    /// Whether the next command is given before a write is done.
-    queues: bool,
-    /// Whether all that was acknowledged has been made durable since this was last looked at.
-    pub flushed: bool,
+    pub queues: bool,
+    /// Whether what it does is told on standard error.
+    pub trace: bool,
+    /// When the commands under way are done.
+    under_way: Vec<u64>,
     /// The operation at which power goes, counted since the drive was made.
     cut_operation: Option<u64>,
     /// When power goes.
     cut_ns: Option<u64>,
+    /// Operations at which power could not go.
+    spared: u64,
 }
 
 impl Host {
     pub fn new(device: Device, queues: bool) -> Host {
-        Host { device, now_ns: 0, queues, flushed: false, cut_operation: None, cut_ns: None }
+        Host {
+            device,
+            now_ns: 0,
+            queues,
+            trace: false,
+            under_way: Vec::new(),
+            cut_operation: None,
+            cut_ns: None,
+            spared: 0,
+        }
     }
 
     /// The same host with a copy of the drive.
@@ -47,31 +77,89 @@ impl Host {
             device,
             now_ns: self.now_ns,
             queues: self.queues,
-            flushed: self.flushed,
+            trace: self.trace,
+            under_way: self.under_way.clone(),
             cut_operation: self.cut_operation,
             cut_ns: self.cut_ns,
+            spared: self.spared,
         }
     }
 
+    /// Gives a command, and does not wait for it.
     pub fn submit(&mut self, command: Command<'_>) -> Result<Completion, Status> {
-        let flush = matches!(command, Command::Flush);
-        // What a write promises is kept all the same: nothing before a flush, or the drive has it before power goes.
-        let is_cached = self.device.profile().cache.mode != CacheMode::Off;
-        let goes_on = self.queues && is_cached && matches!(command, Command::Write { fua: false, .. });
-        let completion = self.device.submit(command, self.now_ns)?;
-        if let Some(cut_ns) = self.cut_ns.filter(|cut_ns| completion.done_ns > *cut_ns) {
-            // it was under way, and nobody was told that it is done
-            self.device.cut_power(cut_ns);
-            return Err(Status::PowerLost);
+        if self.under_way.len() >= QUEUE {
+            let first_ns = self.under_way.iter().copied().min().expect("some are under way");
+            self.wait_until(first_ns)?;
         }
-        if !goes_on {
-            self.now_ns = self.now_ns.max(completion.done_ns);
+        let told = self.trace.then(|| trace::of(&command)).flatten();
+        let answer = self.device.submit(command, self.now_ns);
+        if let Some(told) = told {
+            trace::answer(self.now_ns, &told, &answer);
         }
-        self.flushed |= flush;
+        let completion = answer?;
+        if completion.done_ns > self.now_ns {
+            self.under_way.push(completion.done_ns);
+        }
         Ok(completion)
     }
 
+    /// Gives a command, and waits until it is done.
+    pub fn submit_and_wait(&mut self, command: Command<'_>) -> Result<Completion, Status> {
+        let completion = self.submit(command)?;
+        self.wait_until(completion.done_ns)?;
+        Ok(completion)
+    }
+
+    /// Time passes. Power may go on the way.
+    pub fn wait_until(&mut self, ns: u64) -> Result<(), Status> {
+        if let Some(cut_ns) = self.cut_ns.filter(|cut_ns| *cut_ns < ns) {
+            self.device.cut_power(cut_ns.max(self.now_ns));
+            return Err(Status::PowerLost);
+        }
+        self.now_ns = self.now_ns.max(ns);
+        self.under_way.retain(|done_ns| *done_ns > self.now_ns);
+        Ok(())
+    }
+
+    /// Waits for all commands.
+    pub fn wait(&mut self) -> Result<(), Status> {
+        self.wait_until(self.under_way.iter().copied().max().unwrap_or(self.now_ns))
+    }
+
+    /// What happens between two commands: a host without a queue waits, another one now and then, or for some time.
+    pub fn pause(&mut self, rng: &mut Xoshiro256PlusPlus) -> Result<(), Status> {
+        match rng.random_range(0..8) {
+            _ if !self.queues => self.wait(),
+            0 => self.wait(),
+            1 | 2 => {
+                let longest_ns = self.under_way.iter().copied().max().unwrap_or(self.now_ns);
+                self.wait_until(rng.random_range(self.now_ns..=longest_ns))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Reads a unit, and checks that its metadata are those that were written with it.
     pub fn read(&mut self, lpn: Lpn) -> Result<Stamp, Stop> {
+        let (mut unit, mut metadata) = ([0; UNIT_BYTES], [0; METADATA_BYTES]);
+        match self.submit(Command::ReadWithMetadata { lpn, data: &mut unit, metadata: &mut metadata }) {
+            Err(Status::Unreadable { .. }) => {
+                // from then on the loss stays, whatever becomes of the power
+                self.wait_until(self.device.time_ns())?;
+                return Ok(LOST);
+            }
+            read => drop(read?),
+        }
+        let stamp = stamp_of(&unit, &format!("unit {lpn}"))?;
+        if metadata != metadata_of(stamp) {
+            let detail = format!("unit {lpn} holds {stamp} with the metadata {metadata:?}");
+            return Err(Stop::broken("D2", detail));
+        }
+        Ok(stamp)
+    }
+
+    /// Reads a unit whose metadata say something else.
+    pub fn read_data(&mut self, lpn: Lpn) -> Result<Stamp, Stop> {
         let mut unit = [0; UNIT_BYTES];
         self.submit(Command::Read { lpn, data: &mut unit })?;
         stamp_of(&unit, &format!("unit {lpn}"))
@@ -82,6 +170,27 @@ impl Host {
     pub fn cut_after(&mut self, operations: Option<u64>) {
         self.cut_operation = operations.map(|operations| self.device.flash_operations() + operations);
         self.device.cut_after(operations);
+    }
+
+    /// Does something with the cut disarmed.
+    pub fn uncut<T>(&mut self, action: impl FnOnce(&mut Host) -> T) -> T {
+        let (left, before) = (self.operations_left(), self.device.flash_operations());
+        let cut_ns = self.cut_ns.take();
+        self.device.cut_after(None);
+        let done = action(self);
+        self.spared += self.device.flash_operations() - before;
+        self.cut_after(left);
+        self.cut_ns = cut_ns;
+        done
+    }
+
+    /// Programs and erases so far at which power could have gone.
+    pub fn operations(&self) -> u64 {
+        self.device.flash_operations() - self.spared
+    }
+
+    fn operations_left(&self) -> Option<u64> {
+        self.cut_operation.map(|cut_at| cut_at.saturating_sub(self.device.flash_operations()).max(1))
     }
 
     /// Power goes so long from now, in the command that is under way then. None disarms.
@@ -96,20 +205,32 @@ impl Host {
 
     /// Power comes on again after a cut. [`Stop::PowerLost`] if it went once more.
     pub fn power_on(&mut self, loss: &mut PowerLoss) -> Result<RecoveryReport, Stop> {
-        match self.device.power_on(loss) {
-            Ok(report) => Ok(report),
+        self.under_way.clear();
+        let powered_on = self.device.power_on(loss);
+        if self.trace {
+            trace::power_on(&powered_on);
+        }
+        match powered_on {
+            Ok(report) => {
+                self.now_ns = self.now_ns.max(self.device.time_ns());
+                Ok(report)
+            }
             // an operation that was cut is still under way
             Err(_) if !self.device.in_flight().is_empty() => Err(Stop::PowerLost),
             Err(error) => Err(Stop::broken("D5", format!("recovery fails: {error}"))),
         }
     }
 
-    /// A clean shutdown, and power on again.
-    pub fn power_cycle(&mut self) -> Result<RecoveryReport, Stop> {
-        self.device.power_off(self.now_ns)?;
-        self.flushed = true;
-        let left = self.cut_operation.map(|cut_at| cut_at - self.device.flash_operations());
+    /// A clean shutdown, and power on again; or why the drive could not be shut down.
+    pub fn power_cycle(&mut self) -> Result<Result<RecoveryReport, Status>, Stop> {
+        self.wait()?;
+        match self.device.power_off(self.now_ns) {
+            Err(Status::PowerLost) => return Err(Stop::PowerLost),
+            Err(status) => return Ok(Err(status)),
+            Ok(()) => {}
+        }
+        let left = self.operations_left();
         self.device.cut_after(left);
-        self.power_on(&mut PowerLoss::seeded(0))
+        self.power_on(&mut PowerLoss::seeded(0)).map(Ok)
     }
 }

@@ -8,6 +8,7 @@ use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{Command, Generation, Hint, Lpn, Metadata, ShareRange, UNIT_BYTES};
 
+use super::history::NEVER;
 use super::host::{Host, stamp_of, unit_of};
 use super::stop::Stop;
 
@@ -61,9 +62,8 @@ pub(super) struct LogHost {
     /// Slots of the log that belong to earlier generations of the drive's, after a recovery.
     slot_base: u32,
     brought_home: u32,
-    /// What the homes hold after each commit, the newest last. After a cut it is one from `durable` on.
-    states: Vec<BTreeMap<u32, u64>>,
-    durable: usize,
+    /// What the homes hold after each commit, the newest last, and from when on that is durable.
+    states: Vec<(BTreeMap<u32, u64>, u64)>,
     next_stamp: u64,
 }
 
@@ -81,8 +81,7 @@ impl LogHost {
             start: 1,
             slot_base: 0,
             brought_home: 0,
-            states: vec![BTreeMap::new()],
-            durable: 0,
+            states: vec![(BTreeMap::new(), 0)],
             next_stamp: 1 << 40,
         };
         log.write_header(host)?;
@@ -103,15 +102,20 @@ impl LogHost {
 
     fn write_header(&mut self, host: &mut Host) -> Result<(), Stop> {
         let (lpn, data) = (self.header_lpn(), unit_of(self.header));
-        host.submit(Command::Write { lpn, data: &data, fua: false })?;
-        host.submit(Command::Flush)?;
-        self.flushed();
+        host.submit_and_wait(Command::Write { lpn, data: &data, fua: false })?;
+        self.flush(host)
+    }
+
+    fn flush(&mut self, host: &mut Host) -> Result<(), Stop> {
+        let flushed = host.submit_and_wait(Command::Flush)?;
+        self.flushed(host.now_ns, flushed.done_ns);
         Ok(())
     }
 
-    /// All that is there is durable.
-    pub fn flushed(&mut self) {
-        self.durable = self.states.len() - 1;
+    /// A flush that was given at one time is done at another. This host has waited for all of its commands.
+    pub fn flushed(&mut self, _given_ns: u64, done_ns: u64) {
+        let newest = self.states.last_mut().expect("there is always a state");
+        newest.1 = newest.1.min(done_ns);
     }
 
     fn chain(&self) -> u64 {
@@ -148,7 +152,7 @@ impl LogHost {
             let commit = !rolled_back && index + 1 == homes.len();
             if commit {
                 // from here on it may be found, whether or not the call returns
-                self.states.push(state.clone());
+                self.states.push((state.clone(), NEVER));
             }
             self.append(host, first, *home, commit)?;
         }
@@ -157,7 +161,7 @@ impl LogHost {
             self.attempt += 1;
             self.start = first;
         } else if self.durable_writes {
-            self.flushed();
+            self.flushed(host.now_ns, host.now_ns);
         }
         Ok(())
     }
@@ -175,7 +179,7 @@ impl LogHost {
             home: Some(self.home_lpn(home)),
         };
         let (lpn, data) = (self.slot_lpn(slot), unit_of(frame.stamp));
-        host.submit(Command::WriteHinted { lpn, data: &data, metadata: &frame.metadata(), hint })?;
+        host.submit_and_wait(Command::WriteHinted { lpn, data: &data, metadata: &frame.metadata(), hint })?;
         self.frames.push(frame);
         Ok(())
     }
@@ -183,8 +187,7 @@ impl LogHost {
     /// Brings frames home. The log starts anew after all of them, unless a reader still needs it: then it goes on
     /// behind them.
     fn checkpoint(&mut self, host: &mut Host, upto: u32, restarts: bool) -> Result<(), Stop> {
-        host.submit(Command::Flush)?;
-        self.flushed();
+        self.flush(host)?;
         let newest: BTreeMap<u32, u32> =
             (1..=upto).map(|slot| (self.frames[slot as usize - 1].home, slot)).collect();
         let ranges: Vec<ShareRange> = newest
@@ -193,7 +196,7 @@ impl LogHost {
             .map(|(home, slot)| ShareRange { dst: self.home_lpn(*home), src: self.slot_lpn(*slot), units: 1 })
             .collect();
         if !ranges.is_empty() {
-            host.submit(Command::Share { ranges: &ranges, deferred: false })?;
+            host.submit_and_wait(Command::Share { ranges: &ranges, deferred: false })?;
         }
         self.brought_home = self.brought_home.max(upto);
         if restarts && upto == self.frames.len() as u32 {
@@ -216,7 +219,7 @@ impl LogHost {
     fn view(&self, host: &mut Host) -> Result<BTreeMap<u32, u64>, Stop> {
         let mut view = BTreeMap::new();
         for home in 0..HOMES {
-            let stamp = host.read(self.home_lpn(home))?;
+            let stamp = host.read_data(self.home_lpn(home))?;
             if stamp != 0 {
                 view.insert(home, stamp);
             }
@@ -227,7 +230,7 @@ impl LogHost {
 
     /// The newest state.
     fn now(&self) -> &BTreeMap<u32, u64> {
-        self.states.last().expect("there is always a state")
+        &self.states.last().expect("there is always a state").0
     }
 
     /// The running drive reads right.
@@ -241,12 +244,13 @@ impl LogHost {
     }
 
     /// After a cut or a clean shutdown: reads the log back as SQLite does, and goes on behind its last commit.
-    pub fn recover(&mut self, host: &mut Host) -> Result<(), Stop> {
-        self.header = host.read(self.header_lpn())?;
+    pub fn recover(&mut self, host: &mut Host, cut_ns: u64) -> Result<(), Stop> {
+        self.header = host.read_data(self.header_lpn())?;
         self.frames = self.read_back(host)?;
         let view = self.view(host)?;
-        let allowed = &self.states[self.durable..];
-        if !allowed.contains(&view) {
+        let durable = self.states.iter().rposition(|(_, durable_ns)| *durable_ns <= cut_ns).unwrap_or(0);
+        let allowed: Vec<_> = self.states[durable..].iter().map(|(state, _)| state).collect();
+        if !allowed.contains(&&view) {
             return Err(Stop::broken(
                 "D3",
                 format!(
@@ -255,8 +259,7 @@ impl LogHost {
                 ),
             ));
         }
-        self.states = vec![view];
-        self.durable = 0;
+        self.states = vec![(view, 0)];
         let committed = self.frames.len() as u32;
         (self.attempt, self.start, self.slot_base, self.brought_home) = (0, committed + 1, committed, 0);
         self.generation = begin(host)?;
@@ -291,6 +294,6 @@ fn chain_of(header: u64) -> u64 {
 }
 
 fn begin(host: &mut Host) -> Result<Generation, Stop> {
-    let generation = host.submit(Command::BeginLog)?.generation;
+    let generation = host.submit_and_wait(Command::BeginLog)?.generation;
     generation.ok_or_else(|| Stop::broken("refused", "the beginning of a log names no generation"))
 }

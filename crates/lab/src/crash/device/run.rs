@@ -3,17 +3,35 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use tantalum::{CacheMode, Command, Device, Lpn, Outcome, Plp, PowerLoss, Smart, TxId, UNIT_BYTES};
+use tantalum::{
+    CacheMode, Command, Device, Faults, Generation, Lpn, Outcome, Plp, PowerLoss, Smart, TxId, UNIT_BYTES,
+};
 
 use super::case::Case;
-use super::drive::LOG;
-use super::host::{Host, Stamp, unit_of};
+use super::drive::{Flash, LOG};
+use super::history::Stamp;
+use super::host::{Host, unit_of};
 use super::log_host::LogHost;
 use super::oracle::Oracle;
 use super::record_host::RecordHost;
 use super::stop::Stop;
 use super::tally::{Reached, Tally};
+use super::trace;
 use super::weights::Weights;
+
+/// Who fills a drive that is to become full: records while units are given up, and then units.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Tide {
+    Records,
+    Units,
+}
+
+impl Tide {
+    /// The one at a command.
+    pub fn at(index: u64) -> Tide {
+        if (index / 96).is_multiple_of(2) { Tide::Records } else { Tide::Units }
+    }
+}
 
 /// A host at work.
 pub(super) struct Run {
@@ -22,18 +40,35 @@ pub(super) struct Run {
     pub host: Host,
     pub oracle: Oracle,
     pub log: LogHost,
+    /// Whether the log that works as SQLite's does is there: a page of it that becomes unreadable would end it.
+    pub has_log: bool,
     pub records: RecordHost,
     /// Units that nothing works on.
     pub cold: Range<u32>,
-    pub transaction: Option<(TxId, BTreeMap<Lpn, Stamp>)>,
+    /// Units that are written and trimmed many at a time; none on most drives.
+    pub bulk: Range<u32>,
+    /// Open transactions with what they have written.
+    pub transactions: Vec<(TxId, BTreeMap<Lpn, Stamp>)>,
+    /// Logs that are written to.
+    pub logs: Vec<Generation>,
+    /// A log of a time before power went.
+    pub old_log: Option<Generation>,
     pub next_stamp: Stamp,
     /// Whether what is in DRAM survives.
     pub protected: bool,
     /// Whether a write is durable when it returns.
     pub durable_writes: bool,
+    /// Whether the drive is to become full.
+    pub full: bool,
+    pub flash: Flash,
+    pub faults: Faults,
+    /// Pages that became unreadable.
+    pub losses: u64,
     /// Whether something has been made durable since the last clean shutdown began: then recovery must not find that
     /// the drive was shut down.
     pub worked: bool,
+    /// When power went last.
+    pub cut_ns: u64,
     pub tally: Tally,
     units_per_page: u64,
     smart: Smart,
@@ -42,22 +77,25 @@ pub(super) struct Run {
 impl Run {
     /// A new drive, with its cold units filled.
     pub fn new(case: &Case) -> Result<Run, Stop> {
-        let made = Device::in_memory(&case.drive.profile(case.seed));
+        let drive = &case.drive;
+        let made = Device::in_memory(&drive.profile(case.seed));
         let device = made.map_err(|error| Stop::broken("refused", error.to_string()))?;
         device.audit();
-        let protected = case.drive.plp == Plp::Capacitor;
-        let mut host = Host::new(device, case.drive.queues);
-        let cold = case.drive.cold();
+        let protected = drive.plp == Plp::Capacitor;
+        let mut host = Host::new(device, drive.queues);
+        let cold = drive.cold();
         for lpn in cold.clone() {
             let data = unit_of(cold_stamp(lpn));
-            host.submit(Command::Write { lpn: Lpn(lpn), data: &data, fua: false })?;
+            host.submit_and_wait(Command::Write { lpn: Lpn(lpn), data: &data, fua: false })?;
         }
-        host.submit(Command::Flush)?;
-        let durable_writes = protected || case.drive.cache == CacheMode::Off;
+        host.submit_and_wait(Command::Flush)?;
+        let durable_writes = protected || drive.cache == CacheMode::Off;
         let log = LogHost::new(&mut host, Lpn(LOG), durable_writes)?;
-        let records = RecordHost::new(&mut host, case.drive.own_logs)?;
-        // nothing that the run does has been flushed yet
-        host.flushed = false;
+        let records = RecordHost::new(&mut host, drive)?;
+        host.wait()?;
+        let faults = drive.faults(case.seed);
+        host.device.set_faults(faults)?;
+        host.trace = case.plan.trace;
         let smart = host.device.smart();
         Ok(Run {
             seed: case.seed,
@@ -65,15 +103,25 @@ impl Run {
             host,
             oracle: Oracle::default(),
             log,
+            // a refusal would leave a transaction of it half done, too
+            has_log: drive.flash == Flash::Sound && !drive.full,
             records,
             cold,
-            transaction: None,
-            next_stamp: 1,
+            bulk: drive.bulk(),
+            transactions: Vec::new(),
+            logs: Vec::new(),
+            old_log: None,
+            next_stamp: 2,
             protected,
             durable_writes,
+            full: drive.full,
+            flash: drive.flash,
+            faults,
+            losses: 0,
             worked: true,
+            cut_ns: 0,
             tally: Tally::default(),
-            units_per_page: u64::from(case.drive.page_bytes) / UNIT_BYTES as u64,
+            units_per_page: u64::from(drive.page_bytes) / UNIT_BYTES as u64,
             smart,
         })
     }
@@ -81,21 +129,17 @@ impl Run {
     /// A second run in the same state, with nothing counted.
     pub fn fork(&self) -> Run {
         Run {
-            seed: self.seed,
             weights: self.weights.clone(),
             host: self.host.fork(),
             oracle: self.oracle.clone(),
             log: self.log.clone(),
             records: self.records.clone(),
             cold: self.cold.clone(),
-            transaction: self.transaction.clone(),
-            next_stamp: self.next_stamp,
-            protected: self.protected,
-            durable_writes: self.durable_writes,
-            worked: self.worked,
+            bulk: self.bulk.clone(),
+            transactions: self.transactions.clone(),
+            logs: self.logs.clone(),
             tally: Tally::default(),
-            units_per_page: self.units_per_page,
-            smart: self.smart,
+            ..*self
         }
     }
 
@@ -113,6 +157,7 @@ impl Run {
             true => self.tally.cuts += 1,
             false => self.tally.shutdown_cuts += 1,
         }
+        self.cut_ns = self.host.device.power_lost_ns().unwrap_or(self.host.now_ns);
         self.recover(loss)
     }
 
@@ -123,6 +168,9 @@ impl Run {
     }
 
     fn recover(&mut self, loss: &mut PowerLoss) -> Result<(), Stop> {
+        if self.host.trace {
+            trace::cut(self.cut_ns, &self.host.device.in_flight());
+        }
         let report = self.host.power_on(loss)?;
         self.host.cut_after(None);
         self.host.cut_at(None);
@@ -135,7 +183,8 @@ impl Run {
             self.tally.dirty_recoveries += 1;
         }
         self.worked |= !report.clean;
-        self.transaction = None;
+        self.transactions.clear();
+        self.old_log = self.logs.first().copied().or(self.old_log);
         self.smart = self.host.device.smart();
         Ok(())
     }
@@ -143,7 +192,7 @@ impl Run {
 
 /// What a cold unit holds.
 pub(super) fn cold_stamp(lpn: u32) -> Stamp {
-    (1 << 50) + u64::from(lpn)
+    (1 << 50) + 2 * u64::from(lpn)
 }
 
 /// Fates for operations under way: each one of three.

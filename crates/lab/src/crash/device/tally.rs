@@ -17,6 +17,8 @@ pub struct Reached {
     pub journal_pages: u64,
     /// Blocks erased.
     pub blocks_erased: u64,
+    /// Commands that the drive refused, and had to change nothing.
+    pub refused: u64,
     /// Indexes of key-value namespaces that were swapped out, and that were loaded again.
     pub indexes_swapped_out: u64,
     /// See `indexes_swapped_out`.
@@ -33,6 +35,7 @@ impl Reached {
             checkpoints: after.checkpoints.saturating_sub(before.checkpoints),
             journal_pages: journal_units / units_per_page,
             blocks_erased: after.blocks_erased.saturating_sub(before.blocks_erased),
+            refused: 0,
             indexes_swapped_out: after.indexes_swapped_out.saturating_sub(before.indexes_swapped_out),
             indexes_swapped_in: after.indexes_swapped_in.saturating_sub(before.indexes_swapped_in),
         }
@@ -44,6 +47,7 @@ impl Reached {
         self.checkpoints += other.checkpoints;
         self.journal_pages += other.journal_pages;
         self.blocks_erased += other.blocks_erased;
+        self.refused += other.refused;
         self.indexes_swapped_out += other.indexes_swapped_out;
         self.indexes_swapped_in += other.indexes_swapped_in;
     }

@@ -229,6 +229,7 @@ fn run_case(case: &Case, progress: &Progress<'_>) -> (Report, Option<Violation>)
         // what is replayed at one place is as small as it was made before
         let (case, found) = match case.plan.cuts {
             Cuts::At(_) => (case.clone(), found),
+            _ if case.plan.trace => (case.clone(), found),
             _ => shrink(case.clone(), found, progress),
         };
         Violation {

@@ -11,6 +11,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 pub(super) enum Kind {
     Write,
     Fua,
+    Bulk,
     Zeroes,
     Trim,
     Share,
@@ -19,7 +20,9 @@ pub(super) enum Kind {
     Atomic,
     Flush,
     Read,
+    Hinted,
     Log,
+    Lose,
     Reopen,
     Put,
     Delete,
@@ -27,9 +30,10 @@ pub(super) enum Kind {
 }
 
 /// Every kind with its name and its weight unless another is given.
-const KINDS: [(Kind, &str, u32); 15] = [
+const KINDS: [(Kind, &str, u32); 18] = [
     (Kind::Write, "write", 22),
     (Kind::Fua, "fua", 3),
+    (Kind::Bulk, "bulk", 2),
     (Kind::Zeroes, "zeroes", 1),
     (Kind::Trim, "trim", 4),
     (Kind::Share, "share", 8),
@@ -38,7 +42,9 @@ const KINDS: [(Kind, &str, u32); 15] = [
     (Kind::Atomic, "atomic", 5),
     (Kind::Flush, "flush", 5),
     (Kind::Read, "read", 4),
+    (Kind::Hinted, "hinted", 24),
     (Kind::Log, "log", 34),
+    (Kind::Lose, "lose", 1),
     (Kind::Reopen, "reopen", 1),
     (Kind::Put, "put", 16),
     (Kind::Delete, "delete", 4),
