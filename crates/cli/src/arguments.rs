@@ -7,7 +7,9 @@ use tantalum_lab::crash::device::{CutPoint, Skip, Weights};
 use tantalum_lab::{Pattern, Synchronous, bench};
 use tantalum_sqlite::Mode;
 
-use crate::crash_device::{CacheChoice, CutCount, FlashKind, HostKind, Indexes, PlpChoice, RecordLogs, Room};
+use crate::crash_device::{
+    CacheChoice, CutCount, FlashKind, HostKind, Indexes, MediumKind, PlpChoice, RecordLogs, Room,
+};
 use crate::crash_sqlite::CrashSqliteOptions;
 use crate::cut::CutOptions;
 use crate::drive::ProfileOptions;
@@ -272,6 +274,9 @@ pub struct CrashDeviceOptions {
     /// Whether programs, erases and reads of flash fail [default: sound]
     #[arg(long, value_enum)]
     pub flash: Option<FlashKind>,
+    /// Where the drive is: in memory, or in an image whose process is killed instead of power being cut [default: memory]
+    #[arg(long, value_enum)]
+    pub medium: Option<MediumKind>,
 
     /// Commands before the first cut, with --cuts all
     #[arg(long, value_name = "N", default_value_t = 1000)]

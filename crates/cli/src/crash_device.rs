@@ -5,7 +5,9 @@ use std::str::FromStr;
 use clap::ValueEnum;
 use tantalum::{CacheMode, Plp};
 use tantalum_lab::LabError;
-use tantalum_lab::crash::device::{Cuts, DriveChoice, Flash, Plan, Settings, of_device_crash, torture};
+use tantalum_lab::crash::device::{
+    Cuts, DriveChoice, Flash, Medium, Plan, Settings, of_device_crash, torture,
+};
 
 use crate::arguments::CrashDeviceOptions;
 use crate::failure::Failure;
@@ -102,6 +104,15 @@ pub enum FlashKind {
     Loses,
 }
 
+/// `--medium`.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MediumKind {
+    /// Power is cut
+    Memory,
+    /// The process is killed, between any two stores to the image
+    Image,
+}
+
 /// Seeds that are run if none are named.
 const DEFAULT_SEEDS: u64 = 4;
 
@@ -169,5 +180,9 @@ fn drives(options: &CrashDeviceOptions) -> DriveChoice {
         FlashKind::Wears => Flash::Wears,
         FlashKind::Loses => Flash::Loses,
     });
-    DriveChoice { plp, cache, page_bytes: options.page_bytes, own_logs, swaps, queues, full, flash }
+    let medium = options.medium.map(|medium| match medium {
+        MediumKind::Memory => Medium::Memory,
+        MediumKind::Image => Medium::Image,
+    });
+    DriveChoice { plp, cache, page_bytes: options.page_bytes, own_logs, swaps, queues, full, flash, medium }
 }

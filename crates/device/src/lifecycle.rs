@@ -7,7 +7,7 @@ use tantalum_ftl::{
     FormatError, Ftl, FtlError, HostUnit, Layout, LayoutError, RecoveryReport, protected_bytes,
 };
 use tantalum_nand::{
-    Access, Faults, HostSync, InFlight, LostProgram, Nand, NandError, Nanoseconds, Operation, Outcome,
+    Access, Faults, HostSync, InFlight, Life, LostProgram, Nand, NandError, Nanoseconds, Operation, Outcome,
     UNIT_BYTES,
 };
 
@@ -86,7 +86,17 @@ impl Device {
     /// Opens an image as [`Device::open`] does. With [`Access::Overlay`] the file is only read: what the drive writes,
     /// recovery included, stays in memory and is gone with it.
     pub fn open_as(path: &Path, access: Access) -> Result<Device, DeviceError> {
-        let nand = Nand::open_as(path, access)?;
+        Device::of_image(path, Nand::open_as(path, access)?)
+    }
+
+    /// Opens an image as [`Device::open`] does, for as long as a life lasts: so that a test ends it between any two stores
+    /// to the file, in recovery too. From then on commands that change something fail with [`Status::PowerLost`], and
+    /// the image is what a process leaves that was killed.
+    pub fn open_for(path: &Path, life: &Life) -> Result<Device, DeviceError> {
+        Device::of_image(path, Nand::open_for(path, life)?)
+    }
+
+    fn of_image(path: &Path, nand: Nand) -> Result<Device, DeviceError> {
         let profile = Profile::from_toml(nand.description(), &path.display().to_string())?;
         let (ftl, report) = Ftl::recover(nand, profile.ftl_config(), 0).map_err(|(_, error)| error)?;
         let cache_units = profile.cache_units();

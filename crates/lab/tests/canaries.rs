@@ -27,6 +27,7 @@ const ANY: DriveChoice = DriveChoice {
     queues: Some(false),
     full: Some(false),
     flash: None,
+    medium: None,
 };
 const UNPROTECTED: DriveChoice = DriveChoice { plp: Some(Plp::None), ..ANY };
 const PROTECTED: DriveChoice = DriveChoice { plp: Some(Plp::Capacitor), ..ANY };

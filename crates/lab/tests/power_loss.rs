@@ -5,7 +5,7 @@
 
 use tantalum::{CacheMode, Plp};
 use tantalum_lab::Monitor;
-use tantalum_lab::crash::device::{Cuts, DeviceCrash, DriveChoice, Plan, Settings, torture};
+use tantalum_lab::crash::device::{Cuts, DeviceCrash, DriveChoice, Flash, Medium, Plan, Settings, torture};
 
 fn seeds(usual: u64) -> u64 {
     std::env::var("SEEDS").ok().and_then(|number| number.parse().ok()).unwrap_or(usual)
@@ -21,6 +21,7 @@ fn drive(page_bytes: u32, cache: CacheMode, plp: Plp) -> DriveChoice {
         queues: None,
         full: None,
         flash: None,
+        medium: None,
     }
 }
 
@@ -65,6 +66,30 @@ fn no_cache_keeps_its_promises_over_random_cuts() {
 #[test]
 fn a_capacitor_makes_every_acknowledged_command_durable() {
     check(&random(drive(8192, CacheMode::Durable, Plp::Capacitor)));
+}
+
+#[test]
+fn drives_that_become_full_refuse_without_a_change() {
+    let drives = DriveChoice { full: Some(true), ..DriveChoice::default() };
+    let crash = check(&Settings { seeds: 0..seeds(6), ..random(drives) });
+    assert!(crash.reached.refused > 100, "{:?}", crash.reached);
+}
+
+#[test]
+fn flash_may_fail_between_cuts_until_it_is_worn_out() {
+    let drives = DriveChoice { flash: Some(Flash::Loses), ..DriveChoice::default() };
+    check(&Settings { seeds: 0..seeds(6), ..random(drives) });
+}
+
+/// A program that is killed is torn nowhere: what it had issued is done.
+#[test]
+fn an_image_survives_the_end_of_its_process_between_any_two_stores() {
+    let drives = DriveChoice { medium: Some(Medium::Image), ..DriveChoice::default() };
+    let crash = torture(&Settings { seeds: 0..seeds(7), ..random(drives) }, &Monitor::silent()).unwrap();
+    let outcome = &crash.outcome;
+    assert!(outcome.violations.is_empty(), "{:#?}", outcome.violations);
+    assert_eq!(outcome.dirty_recoveries, outcome.cuts);
+    assert!(outcome.cuts.min(outcome.second_cuts) > 50 && crash.reached.collections > 500, "{crash:?}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod file;
 #[cfg(test)]
 mod file_tests;
 mod layout;
+mod life;
 mod load;
 mod locked_file;
 mod log_file;
@@ -22,6 +23,7 @@ mod tally;
 
 pub(crate) use file::FileImage;
 pub use file::checksum_of;
+pub use life::Life;
 pub(crate) use load::{Contents, Damage};
 pub use load::{Examination, ImageFinding};
 pub use log_file::HostSync;

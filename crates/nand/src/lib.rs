@@ -28,7 +28,8 @@ pub use error::NandError;
 pub use faults::Faults;
 pub use geometry::*;
 pub use image::{
-    Access, Examination, HostSync, ImageFinding, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES, checksum_of,
+    Access, Examination, HostSync, ImageFinding, Life, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES,
+    checksum_of,
 };
 pub use nand::{Nand, PageState};
 pub use operations::Source;

@@ -30,7 +30,7 @@ use crate::error::NandError;
 use crate::faults::FaultGenerator;
 use crate::geometry::{BlockId, Geometry, Nanoseconds, PageId, PlaneId, Ppn, UNIT_BYTES};
 use crate::image::{
-    Access, Contents, Damage, Examination, FileImage, HostSync, Image, MAX_DESCRIPTION_BYTES,
+    Access, Contents, Damage, Examination, FileImage, HostSync, Image, Life, MAX_DESCRIPTION_BYTES,
     MAX_PROTECTED_BYTES, MemoryImage,
 };
 use crate::power::Power;
@@ -139,7 +139,13 @@ impl Nand {
 
     /// Opens an image as [`Nand::open`] does, with changes going where `access` says.
     pub fn open_as(path: &Path, access: Access) -> Result<Nand, NandError> {
-        Nand::load(path, access, Damage::Refuse).map(|(nand, _)| nand)
+        Nand::load(path, access, None, Damage::Refuse).map(|(nand, _)| nand)
+    }
+
+    /// Opens an image as [`Nand::open`] does, for as long as a life lasts. When it has ended, the image is what a process
+    /// leaves that was killed then, and what would change it fails with [`NandError::PowerLost`].
+    pub fn open_for(path: &Path, life: &Life) -> Result<Nand, NandError> {
+        Nand::load(path, Access::Write, Some(life.clone()), Damage::Refuse).map(|(nand, _)| nand)
     }
 
     /// Opens an image whose records may be damaged, and tells what is. Pages whose records are damaged read as
@@ -148,11 +154,16 @@ impl Nand {
     /// With [`Access::Write`] they are so for good. That is for a repair that has been found to be sound; and an image
     /// with a finding that is not [`ImageFinding::is_repairable`] is not to be worked with.
     pub fn examine(path: &Path, access: Access) -> Result<(Nand, Examination), NandError> {
-        Nand::load(path, access, Damage::Note)
+        Nand::load(path, access, None, Damage::Note)
     }
 
-    fn load(path: &Path, access: Access, damage: Damage) -> Result<(Nand, Examination), NandError> {
-        let (mut image, timing, description) = FileImage::open(path, access)?;
+    fn load(
+        path: &Path,
+        access: Access,
+        life: Option<Life>,
+        damage: Damage,
+    ) -> Result<(Nand, Examination), NandError> {
+        let (mut image, timing, description) = FileImage::open(path, access, life)?;
         let (contents, examination) = Contents::load(&mut image, damage)?;
         let mut nand = Nand::assemble(*image.geometry(), timing, description, Box::new(image), contents);
         nand.damaged = examination.damaged_pages().collect();

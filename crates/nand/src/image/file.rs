@@ -15,6 +15,7 @@ use zerocopy::{FromZeros, IntoBytes};
 use super::layout::{
     BlockEntry, DESCRIPTION_AT, Header, Layout, MAGIC, MAX_PAGE_RECORD_BYTES, PageHead, StoredPage, VERSION,
 };
+use super::life::{Ended, Life};
 use super::locked_file::LockedFile;
 use super::ordered::{LOG_BYTES, Ordered};
 use super::store::Store;
@@ -55,7 +56,10 @@ pub fn checksum_of(data: &[u8]) -> u32 {
 
 /// Says what was being done when the host failed.
 fn io_error<'a>(path: &'a Path, action: &'static str) -> impl FnOnce(io::Error) -> NandError + 'a {
-    move |source| NandError::Io { path: path.to_owned(), action, source }
+    move |source| match Ended::is_why(&source) {
+        true => NandError::PowerLost,
+        false => NandError::Io { path: path.to_owned(), action, source },
+    }
 }
 
 impl FileImage {
@@ -107,7 +111,12 @@ impl FileImage {
 
     /// Opens an image and checks its header and length. Returns its times and description beside it. Its records are
     /// still to be read ([`super::Contents::load`]).
-    pub fn open(path: &Path, access: Access) -> Result<(FileImage, Timing, String), NandError> {
+    /// With a `life` its changes end with that.
+    pub fn open(
+        path: &Path,
+        access: Access,
+        life: Option<Life>,
+    ) -> Result<(FileImage, Timing, String), NandError> {
         let error = |action| io_error(path, action);
         let opened = OpenOptions::new().read(true).write(access != Access::Overlay).open(path);
         let file = opened.map_err(error("open the image"))?;
@@ -130,7 +139,10 @@ impl FileImage {
         let layout = Layout::new(&geometry, protected_bytes, log_bytes);
         check_length(path, metadata.len(), layout.bytes)?;
         let store = match (access, layout.log) {
-            (Access::Write, log) => Store::file(file, log),
+            (Access::Write, log) => match life {
+                Some(life) => Store::mortal(file, log, life),
+                None => Store::file(file, log),
+            },
             (Access::Overlay, log) => Store::overlay(file, log),
             (Access::Ordered, Some(log)) => Store::ordered(file, log),
             (Access::Ordered, None) => return Err(NandError::NoLog { path: path.to_owned() }),

@@ -9,7 +9,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::layout::Layout;
 use super::tally::{self, Tally};
-use super::{Access, ImageFinding, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES};
+use super::{Access, ImageFinding, Life, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES};
 use crate::error::NandError;
 use crate::faults::Faults;
 use crate::geometry::{BlockId, Geometry, PageId, Ppn};
@@ -500,6 +500,51 @@ fn a_process_killed_while_it_writes_a_record_leaves_the_page_erased_or_programme
         }
     }
     assert!(states.into_iter().all(|count| count > 20), "{states:?}");
+}
+
+/// The same between any two stores, of all that a medium does.
+#[test]
+fn an_image_is_right_after_any_store_that_a_life_ended_with() {
+    let folder = Folder::new();
+    let mut interrupted = 0;
+    for stores in 0.. {
+        let life = Life::default();
+        let path = folder.folder.path().join(format!("{stores}.tantalum"));
+        drop(Nand::create(&path, GEOMETRY, TIMING, "a drive", PROTECTED).unwrap());
+        let mut nand = Nand::open_for(&path, &life).unwrap();
+        life.end_after(Some(stores));
+        let staged = |nand: &mut Nand, page, tag| -> Result<(), NandError> {
+            let slots = [nand.stage(&data(tag))?, nand.stage(&data(tag + 1))?];
+            nand.program(PageId(page), &slots.map(Source::Staged), &[spare(tag), spare(tag + 1)], 0).map(drop)
+        };
+        let steps: [&dyn Fn(&mut Nand) -> Result<(), NandError>; 4] = [
+            &|nand| staged(nand, 0, 1),
+            &|nand| nand.write_protected(0, &[7; 5000]),
+            &|nand| nand.erase(BlockId(0), 0).map(drop),
+            &|nand| staged(nand, 0, 5),
+        ];
+        let done = steps.iter().take_while(|step| step(&mut nand).is_ok()).count();
+        assert_eq!(done < steps.len(), life.is_over());
+        drop(nand);
+        let mut nand = Nand::open(&path).unwrap_or_else(|error| panic!("after {stores} stores: {error}"));
+        let held = match nand.page_state(PageId(0)) {
+            PageState::Programmed => Some(read_tag(&mut nand, 1)),
+            _ => None,
+        };
+        let possible: &[Option<u64>] = match done {
+            0 => &[None, Some(2)],
+            1 => &[Some(2)],
+            2 => &[Some(2), None],
+            3 => &[None, Some(6)],
+            _ => &[Some(6)],
+        };
+        assert!(possible.contains(&held), "after {stores} stores, {done} steps: {held:?}");
+        if done == steps.len() {
+            break;
+        }
+        interrupted += 1;
+    }
+    assert!(interrupted > 15, "{interrupted}");
 }
 
 #[test]

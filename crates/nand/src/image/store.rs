@@ -8,6 +8,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use super::life::Life;
 use super::locked_file::LockedFile;
 use super::mapped_file::MappedFile;
 use super::ordered::{self, LogPlace, Ordered};
@@ -23,6 +24,8 @@ pub(super) enum Store {
     Overlay(Overlay),
     /// In the file, by way of a log.
     Ordered(Box<Ordered>),
+    /// In the file, until a life ends.
+    Mortal(InFile, Life),
 }
 
 /// A file that has all changes at once.
@@ -49,6 +52,16 @@ impl Store {
         Ok(Store::File(InFile { _lock: file, mapped }))
     }
 
+    /// Changes go to the file, until the life ends.
+    pub fn mortal(file: LockedFile, log: Option<LogPlace>, life: Life) -> io::Result<Store> {
+        match Store::file(file, log)? {
+            Store::File(file) => Ok(Store::Mortal(file, life)),
+            Store::Overlay(_) | Store::Ordered(_) | Store::Mortal(..) => {
+                unreachable!("it was asked for a file")
+            }
+        }
+    }
+
     /// Changes go to memory. What a log says goes there too.
     pub fn overlay(file: LockedFile, log: Option<LogPlace>) -> io::Result<Store> {
         let mut overlay = Overlay::new(file)?;
@@ -70,7 +83,7 @@ impl Store {
     pub fn as_ordered(&mut self) -> Option<&mut Ordered> {
         match self {
             Store::Ordered(ordered) => Some(ordered),
-            Store::File(_) | Store::Overlay(_) => None,
+            Store::File(_) | Store::Overlay(_) | Store::Mortal(..) => None,
         }
     }
 
@@ -82,7 +95,7 @@ impl Store {
     /// The file, if slots are written to it and no log has to know.
     pub fn slot_file(&self) -> Option<Arc<MappedFile>> {
         match self {
-            Store::File(file) => Some(file.mapped.clone()),
+            Store::File(file) | Store::Mortal(file, _) => Some(file.mapped.clone()),
             Store::Overlay(_) | Store::Ordered(_) => None,
         }
     }
@@ -90,7 +103,7 @@ impl Store {
     /// Bytes of the image.
     pub fn length(&self) -> io::Result<u64> {
         match self {
-            Store::File(file) => file.mapped.length(),
+            Store::File(file) | Store::Mortal(file, _) => file.mapped.length(),
             Store::Overlay(overlay) => Ok(overlay.length),
             Store::Ordered(ordered) => ordered.length(),
         }
@@ -100,7 +113,7 @@ impl Store {
     #[inline]
     pub fn read(&self, data: &mut [u8], at: u64) -> io::Result<()> {
         match self {
-            Store::File(file) => file.mapped.read(data, at),
+            Store::File(file) | Store::Mortal(file, _) => file.mapped.read(data, at),
             Store::Overlay(overlay) => overlay.read(data, at),
             Store::Ordered(ordered) => ordered.read(data, at),
         }
@@ -114,6 +127,7 @@ impl Store {
             Store::File(file) => file.mapped.write(data, at),
             Store::Overlay(overlay) => overlay.write(data, at),
             Store::Ordered(ordered) => ordered.write(data, at),
+            Store::Mortal(file, life) => file.write_while(life, data, at),
         }
     }
 
@@ -123,6 +137,7 @@ impl Store {
         match self {
             Store::File(file) => file.mapped.write_in_parts(data, at),
             Store::Overlay(_) | Store::Ordered(_) => self.write(data, at),
+            Store::Mortal(file, life) => file.write_in_parts_while(life, data, at),
         }
     }
 
@@ -130,7 +145,7 @@ impl Store {
     #[inline]
     pub fn read_unit(&self, data: &mut [u8], at: u64) -> io::Result<()> {
         match self {
-            Store::File(file) => file.mapped.read_units(data, at),
+            Store::File(file) | Store::Mortal(file, _) => file.mapped.read_units(data, at),
             Store::Overlay(_) | Store::Ordered(_) => self.read(data, at),
         }
     }
@@ -140,8 +155,32 @@ impl Store {
     pub fn write_unit(&mut self, data: &[u8], at: u64, checksum: u32) -> io::Result<()> {
         match self {
             Store::Ordered(ordered) => ordered.write_unit(data, at, checksum),
-            Store::File(_) | Store::Overlay(_) => self.write_in_parts(data, at),
+            Store::File(_) | Store::Overlay(_) | Store::Mortal(..) => self.write_in_parts(data, at),
         }
+    }
+}
+
+impl InFile {
+    /// A life that ends leaves all or nothing of what lies in one page of the host's cache.
+    fn write_while(&self, life: &Life, data: &[u8], at: u64) -> io::Result<()> {
+        let mut rest = data;
+        while !rest.is_empty() {
+            let at = at + (data.len() - rest.len()) as u64;
+            let (piece, others) = rest.split_at((PIECE - at as usize % PIECE).min(rest.len()));
+            life.store(at, piece.len())?;
+            self.mapped.write(piece, at)?;
+            rest = others;
+        }
+        Ok(())
+    }
+
+    /// A life that ends leaves any part.
+    fn write_in_parts_while(&self, life: &Life, data: &[u8], at: u64) -> io::Result<()> {
+        if let Err(ended) = life.store(at, data.len()) {
+            self.mapped.write_in_parts(&data[..ended.stored], at)?;
+            return Err(ended.into());
+        }
+        self.mapped.write_in_parts(data, at)
     }
 }
 

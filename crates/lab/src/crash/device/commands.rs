@@ -125,8 +125,13 @@ impl Run {
         let range = range(rng, 6);
         let new = self.stamped(range.clone().map(Lpn));
         let data: Vec<u8> = new.values().flat_map(|stamp| unit_of(*stamp)).collect();
+        let mut fills = if fua { None } else { self.host.filled(&data, rng)? };
         let order = self.oracle.issue(&new, false);
-        let answer = self.host.submit(Command::Write { lpn: Lpn(range.start), data: &data, fua });
+        let lpn = Lpn(range.start);
+        let answer = self.host.submit(match &mut fills {
+            Some(fills) => Command::WriteFilled { lpn, data: &data, fills },
+            None => Command::Write { lpn, data: &data, fua },
+        });
         self.answered(order, &new, answer, fua || self.durable_writes).map(drop)
     }
 
@@ -304,7 +309,7 @@ impl Run {
 
     /// The running drive reads right too.
     fn spot_check(&mut self, rng: &mut Generator) -> Result<(), Stop> {
-        if !self.host.device.has_power() {
+        if !self.host.has_power() {
             return Err(Stop::PowerLost);
         }
         for _ in 0..4 {
@@ -317,7 +322,7 @@ impl Run {
 
     /// A page of flash becomes unreadable as one of its units is read.
     fn lose(&mut self, rng: &mut Generator) -> Result<(), Stop> {
-        if self.flash != Flash::Loses || !self.host.device.has_power() {
+        if self.flash != Flash::Loses || !self.host.has_power() {
             return Ok(());
         }
         let (lpn, faults) = (lpn(rng), self.faults);

@@ -54,6 +54,15 @@ pub enum Flash {
     Loses,
 }
 
+/// Where the drive is, and so how it stops.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Medium {
+    /// In memory; power is cut.
+    Memory,
+    /// In an image, whose process is killed between two stores to the file.
+    Image,
+}
+
 /// What kind of drive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Drive {
@@ -73,6 +82,8 @@ pub struct Drive {
     pub full: bool,
     /// How its flash fails.
     pub flash: Flash,
+    /// Where it is.
+    pub medium: Medium,
 }
 
 impl fmt::Display for Drive {
@@ -83,7 +94,11 @@ impl fmt::Display for Drive {
         let (plp, cache, page_bytes) = (self.plp_name(), self.cache_name(), self.page_bytes);
         write!(f, "--plp {plp} --cache {cache} --page-bytes {page_bytes}")?;
         write!(f, " --record-logs {logs} --indexes {indexes} --host {host}")?;
-        write!(f, " --room {} --flash {}", if self.full { "full" } else { "ample" }, self.flash_name())
+        write!(f, " --room {} --flash {}", if self.full { "full" } else { "ample" }, self.flash_name())?;
+        match self.medium {
+            Medium::Memory => Ok(()),
+            Medium::Image => f.write_str(" --medium image"),
+        }
     }
 }
 
@@ -209,6 +224,8 @@ pub struct DriveChoice {
     pub full: Option<bool>,
     /// How flash fails; none for flash that does not.
     pub flash: Option<Flash>,
+    /// Where the drive is; none for memory.
+    pub medium: Option<Medium>,
 }
 
 impl DriveChoice {
@@ -241,6 +258,7 @@ impl DriveChoice {
         let queues = self.queues.unwrap_or((3..6).contains(&(seed % 7)));
         let full = self.full.unwrap_or(seed % 11 == 4);
         let flash = self.flash.unwrap_or(Flash::Sound);
+        let medium = self.medium.unwrap_or(Medium::Memory);
         let kinds = [
             (Plp::None, CacheMode::Volatile),
             (Plp::None, CacheMode::Off),
@@ -259,7 +277,17 @@ impl DriveChoice {
         chosen.dedup();
         chosen
             .into_iter()
-            .map(|(plp, cache)| Drive { page_bytes, cache, plp, own_logs, swaps, queues, full, flash })
+            .map(|(plp, cache)| Drive {
+                page_bytes,
+                cache,
+                plp,
+                own_logs,
+                swaps,
+                queues,
+                full,
+                flash,
+                medium,
+            })
             .collect()
     }
 }
@@ -282,6 +310,7 @@ mod tests {
                         queues: Some(true),
                         full: Some(true),
                         flash: Some(Flash::Loses),
+                        medium: None,
                     };
                     assert_eq!(
                         choice.validate().is_ok(),

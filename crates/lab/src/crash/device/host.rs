@@ -2,14 +2,20 @@
 //!
 //! A host that waits gives a command when the one before is done. One with a queue gives commands while others are under
 //! way, up to [`QUEUE`] of them; so power may go when some are done and others are not.
+//!
+//! A drive in an image is not cut but killed: what counts then are stores to the file, not operations of the flash, and
+//! all that was answered is done.
 
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{
-    Command, Completion, Device, Lpn, METADATA_BYTES, Metadata, PowerLoss, RecoveryReport, Status, UNIT_BYTES,
+    Command, Completion, Device, DeviceError, Fills, Lpn, METADATA_BYTES, Metadata, PowerLoss, Profile,
+    RecoveryReport, Status, UNIT_BYTES,
 };
 
+use super::drive::{Drive, Medium};
 use super::history::{LOST, Stamp};
+use super::killed::ImageFile;
 use super::stop::Stop;
 use super::trace;
 
@@ -39,6 +45,10 @@ pub(super) fn metadata_of(stamp: Stamp) -> Metadata {
     metadata
 }
 
+fn in_memory(profile: &Profile) -> Result<Device, Stop> {
+    Device::in_memory(profile).map_err(|error| Stop::broken("refused", error.to_string()))
+}
+
 /// A drive with its client's clock.
 pub(super) struct Host {
     pub device: Device,
@@ -54,20 +64,30 @@ pub(super) struct Host {
     cut_ns: Option<u64>,
     /// Operations at which power could not go.
     spared: u64,
+    /// Where the drive is, if it is not in memory.
+    image: Option<ImageFile>,
 }
 
 impl Host {
-    pub fn new(device: Device, queues: bool) -> Host {
-        Host {
+    /// A host with a new drive.
+    pub fn new(drive: &Drive, seed: u64) -> Result<Host, Stop> {
+        let profile = drive.profile(seed);
+        let (image, device) = match drive.medium {
+            Medium::Image => ImageFile::create(&profile).map(|(image, device)| (Some(image), device))?,
+            Medium::Memory => (None, in_memory(&profile)?),
+        };
+        device.audit();
+        Ok(Host {
             device,
             now_ns: 0,
-            queues,
+            queues: drive.queues,
             trace: false,
             under_way: Vec::new(),
             cut_operation: None,
             cut_ns: None,
             spared: 0,
-        }
+            image,
+        })
     }
 
     /// The same host with a copy of the drive.
@@ -82,7 +102,18 @@ impl Host {
             cut_operation: self.cut_operation,
             cut_ns: self.cut_ns,
             spared: self.spared,
+            image: None,
         }
+    }
+
+    /// Whether the drive takes commands.
+    pub fn has_power(&self) -> bool {
+        self.device.has_power() && !self.is_killed()
+    }
+
+    /// Whether power goes by the process being killed.
+    pub fn is_killed(&self) -> bool {
+        self.image.as_ref().is_some_and(|image| image.life.is_over())
     }
 
     /// Gives a command, and does not wait for it.
@@ -91,10 +122,16 @@ impl Host {
             let first_ns = self.under_way.iter().copied().min().expect("some are under way");
             self.wait_until(first_ns)?;
         }
+        if self.is_killed() {
+            return Err(Status::PowerLost);
+        }
         let told = self.trace.then(|| trace::of(&command)).flatten();
         let answer = self.device.submit(command, self.now_ns);
         if let Some(told) = told {
             trace::answer(self.now_ns, &told, &answer);
+        }
+        if self.is_killed() {
+            return Err(Status::PowerLost);
         }
         let completion = answer?;
         if completion.done_ns > self.now_ns {
@@ -110,10 +147,30 @@ impl Host {
         Ok(completion)
     }
 
+    /// Buffers filled with units, if the drive is in an image and has some, for half of what is written. The process may be
+    /// killed before they are given to the drive.
+    pub fn filled(&mut self, data: &[u8], rng: &mut Xoshiro256PlusPlus) -> Result<Option<Fills>, Stop> {
+        let Some(image) = self.image.as_ref().filter(|image| !image.life.is_over()) else { return Ok(None) };
+        if rng.random_ratio(1, 2) {
+            return Ok(None);
+        }
+        let mut fills = self.device.fills(data.len() / UNIT_BYTES)?;
+        if let Some(fills) = &mut fills {
+            fills.fill(data).map_err(|error| Stop::broken("refused", error.to_string()))?;
+        }
+        if image.life.stores_left().is_some() && rng.random_ratio(1, 64) {
+            image.life.end();
+        }
+        Ok(fills)
+    }
+
     /// Time passes. Power may go on the way.
     pub fn wait_until(&mut self, ns: u64) -> Result<(), Status> {
         if let Some(cut_ns) = self.cut_ns.filter(|cut_ns| *cut_ns < ns) {
-            self.device.cut_power(cut_ns.max(self.now_ns));
+            match &self.image {
+                Some(image) => image.life.end(),
+                None => self.device.cut_power(cut_ns.max(self.now_ns)),
+            }
             return Err(Status::PowerLost);
         }
         self.now_ns = self.now_ns.max(ns);
@@ -166,17 +223,26 @@ impl Host {
     }
 
     /// Power goes at the Nth program or erase from now, also if it is one of a clean shutdown's or of the opening
-    /// after it. None disarms.
+    /// after it; or the process is killed after so many stores. None disarms.
     pub fn cut_after(&mut self, operations: Option<u64>) {
+        if let Some(image) = &self.image {
+            return image.life.end_after(operations);
+        }
         self.cut_operation = operations.map(|operations| self.device.flash_operations() + operations);
         self.device.cut_after(operations);
     }
 
     /// Does something with the cut disarmed.
     pub fn uncut<T>(&mut self, action: impl FnOnce(&mut Host) -> T) -> T {
+        if self.is_killed() {
+            return action(self);
+        }
         let (left, before) = (self.operations_left(), self.device.flash_operations());
         let cut_ns = self.cut_ns.take();
-        self.device.cut_after(None);
+        match &self.image {
+            Some(image) => image.life.end_after(None),
+            None => self.device.cut_after(None),
+        }
         let done = action(self);
         self.spared += self.device.flash_operations() - before;
         self.cut_after(left);
@@ -190,6 +256,9 @@ impl Host {
     }
 
     fn operations_left(&self) -> Option<u64> {
+        if let Some(image) = &self.image {
+            return image.life.stores_left();
+        }
         self.cut_operation.map(|cut_at| cut_at.saturating_sub(self.device.flash_operations()).max(1))
     }
 
@@ -206,7 +275,10 @@ impl Host {
     /// Power comes on again after a cut. [`Stop::PowerLost`] if it went once more.
     pub fn power_on(&mut self, loss: &mut PowerLoss) -> Result<RecoveryReport, Stop> {
         self.under_way.clear();
-        let powered_on = self.device.power_on(loss);
+        let powered_on = match &self.image {
+            Some(_) => self.reopen(),
+            None => self.device.power_on(loss),
+        };
         if self.trace {
             trace::power_on(&powered_on);
         }
@@ -215,9 +287,27 @@ impl Host {
                 self.now_ns = self.now_ns.max(self.device.time_ns());
                 Ok(report)
             }
+            Err(_) if self.is_killed() => Err(Stop::PowerLost),
             // an operation that was cut is still under way
             Err(_) if !self.device.in_flight().is_empty() => Err(Stop::PowerLost),
             Err(error) => Err(Stop::broken("D5", format!("recovery fails: {error}"))),
+        }
+    }
+
+    /// A new process opens the image.
+    fn reopen(&mut self) -> Result<RecoveryReport, DeviceError> {
+        let image = self.image.as_ref().expect("who has one reopens it");
+        // the old one gives back its lock
+        self.device = Device::in_memory(self.device.profile())?;
+        self.device = image.open()?;
+        Ok(*self.device.recovery())
+    }
+
+    /// When power went: of what was to be done later nothing is certain. To a process that is killed time means nothing.
+    pub fn cut_ns(&self) -> u64 {
+        match &self.image {
+            Some(_) => self.under_way.iter().copied().max().unwrap_or(0).max(self.now_ns),
+            None => self.device.power_lost_ns().unwrap_or(self.now_ns),
         }
     }
 
@@ -226,11 +316,12 @@ impl Host {
         self.wait()?;
         match self.device.power_off(self.now_ns) {
             Err(Status::PowerLost) => return Err(Stop::PowerLost),
+            _ if self.is_killed() => return Err(Stop::PowerLost),
             Err(status) => return Ok(Err(status)),
             Ok(()) => {}
         }
         let left = self.operations_left();
-        self.device.cut_after(left);
+        self.cut_after(left);
         self.power_on(&mut PowerLoss::seeded(0)).map(Ok)
     }
 }

@@ -19,6 +19,7 @@ mod hinted;
 mod hints;
 mod history;
 mod host;
+mod killed;
 mod log_host;
 mod oracle;
 mod random;
@@ -37,7 +38,7 @@ mod weights;
 
 pub use case::{Cuts, Plan};
 pub use cut_point::{CutPoint, CutPointError};
-pub use drive::{Drive, DriveChoice, Flash};
+pub use drive::{Drive, DriveChoice, Flash, Medium};
 pub use skip::{Skip, SkipError};
 pub use summary::of_device_crash;
 pub use tally::Reached;

@@ -45,7 +45,7 @@ pub(super) fn random_cuts(case: &Case, count: u64, progress: &Progress<'_>) -> R
 fn cycle(case: &Case, run: &mut Run, cut: u64, index: &mut u64) -> Result<(), Stop> {
     let mut rng = generator(&[case.seed, CUT, cut]);
     // one in eight is so far that journal blocks and checkpoints come and go before it
-    let reach = if rng.random_ratio(1, 8) { 800 } else { 120 };
+    let reach = if rng.random_ratio(1, 8) { 800 } else { 120 } * run.stores_per_operation();
     run.host.cut_after(Some(rng.random_range(1..reach)));
     let at_time = rng.random_ratio(1, 4);
     let mut left = if at_time { rng.random_range(0..40) } else { PATIENCE };
@@ -55,7 +55,7 @@ fn cycle(case: &Case, run: &mut Run, cut: u64, index: &mut u64) -> Result<(), St
         }
         left = left.saturating_sub(1);
         let skipped = case.plan.skip.contains(*index);
-        let done = if skipped && run.host.device.has_power() { Ok(()) } else { run.command(*index) };
+        let done = if skipped && run.host.has_power() { Ok(()) } else { run.command(*index) };
         match done {
             Ok(()) => *index += 1,
             Err(Stop::PowerLost) => break,
@@ -70,10 +70,13 @@ fn cycle(case: &Case, run: &mut Run, cut: u64, index: &mut u64) -> Result<(), St
 
 fn recover(case: &Case, run: &mut Run, rng: &mut Xoshiro256PlusPlus) -> Result<(), Stop> {
     let twice = case.plan.second_cut && rng.random_ratio(1, 2);
-    run.host.cut_after(twice.then(|| rng.random_range(1..12)));
+    run.host.cut_after(twice.then(|| rng.random_range(1..12 * run.stores_per_operation())));
     let mut loss = PowerLoss::seeded(rng.next_u64());
     match run.power_on(&mut loss) {
-        Err(Stop::PowerLost) => run.power_on_again(&mut loss),
+        Err(Stop::PowerLost) => {
+            run.host.cut_after(None);
+            run.power_on_again(&mut loss)
+        }
         other => other,
     }
 }

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use tantalum::{
-    CacheMode, Command, Device, Faults, Generation, Lpn, Outcome, Plp, PowerLoss, Smart, TxId, UNIT_BYTES,
+    CacheMode, Command, Faults, Generation, Lpn, Outcome, Plp, PowerLoss, Smart, TxId, UNIT_BYTES,
 };
 
 use super::case::Case;
-use super::drive::{Flash, LOG};
+use super::drive::{Flash, LOG, Medium};
 use super::history::Stamp;
 use super::host::{Host, unit_of};
 use super::log_host::LogHost;
@@ -61,6 +61,7 @@ pub(super) struct Run {
     /// Whether the drive is to become full.
     pub full: bool,
     pub flash: Flash,
+    pub medium: Medium,
     pub faults: Faults,
     /// Pages that became unreadable.
     pub losses: u64,
@@ -78,11 +79,8 @@ impl Run {
     /// A new drive, with its cold units filled.
     pub fn new(case: &Case) -> Result<Run, Stop> {
         let drive = &case.drive;
-        let made = Device::in_memory(&drive.profile(case.seed));
-        let device = made.map_err(|error| Stop::broken("refused", error.to_string()))?;
-        device.audit();
         let protected = drive.plp == Plp::Capacitor;
-        let mut host = Host::new(device, drive.queues);
+        let mut host = Host::new(drive, case.seed)?;
         let cold = drive.cold();
         for lpn in cold.clone() {
             let data = unit_of(cold_stamp(lpn));
@@ -116,6 +114,7 @@ impl Run {
             durable_writes,
             full: drive.full,
             flash: drive.flash,
+            medium: drive.medium,
             faults,
             losses: 0,
             worked: true,
@@ -124,6 +123,14 @@ impl Run {
             units_per_page: u64::from(drive.page_bytes) / UNIT_BYTES as u64,
             smart,
         })
+    }
+
+    /// Stores to an image that an operation of the flash takes, roughly: what cuts are counted in.
+    pub fn stores_per_operation(&self) -> u64 {
+        match self.medium {
+            Medium::Memory => 1,
+            Medium::Image => 2 + self.units_per_page,
+        }
     }
 
     /// A second run in the same state, with nothing counted.
@@ -147,6 +154,7 @@ impl Run {
     pub fn count_work(&mut self) {
         let now = self.host.device.smart();
         self.tally.reached.add(&Reached::between(&self.smart, &now, self.units_per_page));
+        self.tally.reached.refused += std::mem::take(&mut self.records.refused);
         self.smart = now;
     }
 
@@ -157,7 +165,7 @@ impl Run {
             true => self.tally.cuts += 1,
             false => self.tally.shutdown_cuts += 1,
         }
-        self.cut_ns = self.host.device.power_lost_ns().unwrap_or(self.host.now_ns);
+        self.cut_ns = self.host.cut_ns();
         self.recover(loss)
     }
 
@@ -174,6 +182,11 @@ impl Run {
         let report = self.host.power_on(loss)?;
         self.host.cut_after(None);
         self.host.cut_at(None);
+        if self.medium == Medium::Image {
+            self.host
+                .device
+                .set_faults(Faults { seed: self.faults.seed ^ self.tally.cuts << 32, ..self.faults })?;
+        }
         self.tally.torn_pages_seen += report.torn_pages;
         if self.worked {
             if report.clean {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::case::{Case, Cuts, Plan, Report};
-use super::drive::{Drive, DriveChoice};
+use super::drive::{Drive, DriveChoice, Medium};
 use super::every_cut::every_cut;
 use super::random_cuts::random_cuts;
 use super::shrink::shrink;
@@ -53,6 +53,10 @@ impl Settings {
         }
         if self.plan.cuts == Cuts::Random(0) {
             return Err(setting("--cuts", 0, "give `all` or a number of at least 1"));
+        }
+        if self.drives.medium == Some(Medium::Image) && !matches!(self.plan.cuts, Cuts::Random(_)) {
+            let expected = "with an image give a number: only a drive in memory can be copied for each cut";
+            return Err(setting("--cuts", "all", expected));
         }
         if self.minutes == Some(0) || self.minutes.is_some_and(|minutes| minutes > 60 * 24 * 365) {
             return Err(setting("--minutes", self.minutes.unwrap_or(0), "give a number from 1 to 525,600"));
