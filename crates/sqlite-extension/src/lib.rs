@@ -10,7 +10,7 @@
 //!
 //! `image` is the drive's file (else the environment's `TANTALUM_IMAGE`, else `tantalum.tant`). If it does not
 //! exist it is made with the drive `profile` (else `tlc-nvme`) and its `capacity`, else the profile's. `interface`
-//! is the mode, else `sw-wal`; `PRAGMA journal_mode` is the user's to set, to what goes with it: `wal` with `wal`,
+//! is the mode, else `share`; `PRAGMA journal_mode` is the user's to set, to what goes with it: `wal` with `wal`,
 //! `share` and `sw-wal`, `memory` with `x-ftl`, `delete` with `rollback` and `atomic`. `atomic` needs a SQLite
 //! that was built with `SQLITE_ENABLE_BATCH_ATOMIC_WRITE`, which Debian's was not; without it, it is `rollback`.
 //!

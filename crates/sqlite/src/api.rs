@@ -10,6 +10,8 @@ use crate::ffi;
 /// Functions of one SQLite library.
 #[derive(Clone, Copy, Debug)]
 pub struct Api {
+    /// `sqlite3_vfs_find`.
+    pub vfs_find: unsafe extern "C" fn(*const c_char) -> *mut ffi::Vfs,
     /// `sqlite3_vfs_register`.
     pub vfs_register: unsafe extern "C" fn(*mut ffi::Vfs, c_int) -> c_int,
     /// `sqlite3_vfs_unregister`.
@@ -25,7 +27,8 @@ pub struct Api {
 #[repr(C)]
 #[derive(Debug)]
 pub struct ApiRoutines {
-    _before_vfs_register: [*const c_void; 142],
+    _before_vfs_find: [*const c_void; 141],
+    vfs_find: unsafe extern "C" fn(*const c_char) -> *mut ffi::Vfs,
     vfs_register: unsafe extern "C" fn(*mut ffi::Vfs, c_int) -> c_int,
     vfs_unregister: unsafe extern "C" fn(*mut ffi::Vfs) -> c_int,
     _before_log: [*const c_void; 23],
@@ -37,6 +40,7 @@ pub struct ApiRoutines {
 impl From<&ApiRoutines> for Api {
     fn from(routines: &ApiRoutines) -> Api {
         Api {
+            vfs_find: routines.vfs_find,
             vfs_register: routines.vfs_register,
             vfs_unregister: routines.vfs_unregister,
             uri_parameter: routines.uri_parameter,
@@ -70,6 +74,7 @@ mod tests {
         drop(rusqlite::Connection::open_in_memory().unwrap());
         // SAFETY: the table is static, and longer than the part that is looked at.
         let routines = unsafe { &*ROUTINES.load(Ordering::SeqCst) };
+        assert_eq!(routines.vfs_find as usize, rusqlite::ffi::sqlite3_vfs_find as *const () as usize);
         assert_eq!(routines.vfs_register as usize, rusqlite::ffi::sqlite3_vfs_register as *const () as usize);
         assert_eq!(
             routines.vfs_unregister as usize,

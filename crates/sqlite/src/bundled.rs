@@ -12,6 +12,11 @@ use crate::drive::{Drive, DriveError};
 use crate::ffi;
 use crate::vfs::Registration;
 
+unsafe extern "C" fn vfs_find(name: *const c_char) -> *mut ffi::Vfs {
+    // SAFETY: the caller keeps to SQLite's terms, and the structures are the same, see the tests of `ffi`.
+    unsafe { rusqlite::ffi::sqlite3_vfs_find(name).cast() }
+}
+
 unsafe extern "C" fn vfs_register(vfs: *mut ffi::Vfs, make_default: c_int) -> c_int {
     // SAFETY: the structures are the same, see the tests of `ffi`.
     unsafe { rusqlite::ffi::sqlite3_vfs_register(vfs.cast(), make_default) }
@@ -30,7 +35,7 @@ unsafe extern "C" fn uri_parameter(name: *const c_char, key: *const c_char) -> *
 impl Api {
     /// The functions of the library that is linked in.
     pub fn bundled() -> Api {
-        Api { vfs_register, vfs_unregister, uri_parameter, log: rusqlite::ffi::sqlite3_log }
+        Api { vfs_find, vfs_register, vfs_unregister, uri_parameter, log: rusqlite::ffi::sqlite3_log }
     }
 }
 

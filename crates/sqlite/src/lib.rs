@@ -38,6 +38,7 @@ mod handle_locks;
 mod host;
 mod hosts;
 mod image;
+mod libraries;
 mod lock;
 mod log_file;
 mod log_sender;

@@ -1,7 +1,7 @@
 //! The VFS object and its methods, as SQLite calls them.
 //!
 //! Each method is entered through [`guard`]: no panic leaves it. What goes wrong is kept for `xGetLastError` and
-//! written to SQLite's log.
+//! written to SQLite's log. Loading libraries is passed on to SQLite's own VFS (`libraries`).
 //!
 //! The object lives as long as its [`Registration`] or a file that was opened through it: SQLite uses a
 //! connection's VFS until the connection's database file is closed.
@@ -23,12 +23,14 @@ use crate::ffi;
 use crate::file::{self, OpenFile};
 use crate::hosts::Hosts;
 use crate::image::Parameters;
+use crate::libraries::Libraries;
 use crate::temporary::TemporaryFile;
 
 /// A VFS and what belongs to it.
 pub(crate) struct Vfs {
     api: Api,
     pub hosts: Hosts,
+    libraries: Libraries,
     entropy: Mutex<Entropy>,
     last_error: Mutex<String>,
     /// What SQLite links into its list. It points to the name and to the whole.
@@ -37,7 +39,8 @@ pub(crate) struct Vfs {
 }
 
 // SAFETY: `object` is touched only by SQLite, under its own mutex, between registration and unregistration, and
-// freed by the last owner. Everything else is Send and Sync.
+// freed by the last owner. `libraries` points to what SQLite shares between threads itself. Everything else is Send
+// and Sync.
 unsafe impl Send for Vfs {}
 // SAFETY: as above.
 unsafe impl Sync for Vfs {}
@@ -105,17 +108,25 @@ impl Vfs {
                 delete: x_delete,
                 access: x_access,
                 full_pathname: x_full_pathname,
-                dl_open: None,
-                dl_error: None,
-                dl_sym: None,
-                dl_close: None,
+                dl_open: Some(x_dl_open),
+                dl_error: Some(x_dl_error),
+                dl_sym: Some(x_dl_sym),
+                dl_close: Some(x_dl_close),
                 randomness: x_randomness,
                 sleep: x_sleep,
                 current_time: x_current_time,
                 get_last_error: x_get_last_error,
                 current_time_int64: x_current_time_int64,
             }));
-            Vfs { api, hosts, entropy: Mutex::new(entropy), last_error: Mutex::default(), object, name }
+            Vfs {
+                libraries: Libraries::of(api),
+                api,
+                hosts,
+                entropy: Mutex::new(entropy),
+                last_error: Mutex::default(),
+                object,
+                name,
+            }
         })
     }
 
@@ -298,6 +309,30 @@ unsafe extern "C" fn x_full_pathname(
         }
         ffi::SQLITE_OK
     })
+}
+
+unsafe extern "C" fn x_dl_open(object: *mut ffi::Vfs, path: *const c_char) -> *mut c_void {
+    // SAFETY: SQLite passes the object it was given and a terminated string.
+    unsafe { vfs_of(object).libraries.open(path) }
+}
+
+unsafe extern "C" fn x_dl_error(object: *mut ffi::Vfs, bytes: c_int, out: *mut c_char) {
+    // SAFETY: SQLite passes the object it was given and room for that many bytes.
+    unsafe { vfs_of(object).libraries.error(bytes, out) };
+}
+
+unsafe extern "C" fn x_dl_sym(
+    object: *mut ffi::Vfs,
+    library: *mut c_void,
+    symbol: *const c_char,
+) -> *mut c_void {
+    // SAFETY: SQLite passes the object it was given, a library that it opened through it, and a terminated string.
+    unsafe { vfs_of(object).libraries.symbol(library, symbol) }
+}
+
+unsafe extern "C" fn x_dl_close(object: *mut ffi::Vfs, library: *mut c_void) {
+    // SAFETY: as above, and SQLite closes a library once.
+    unsafe { vfs_of(object).libraries.close(library) };
 }
 
 unsafe extern "C" fn x_randomness(object: *mut ffi::Vfs, bytes: c_int, out: *mut c_char) -> c_int {
