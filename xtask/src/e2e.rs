@@ -15,6 +15,7 @@ mod round_trip;
 mod servers;
 mod shell;
 mod speed;
+mod stopped;
 mod suites;
 
 use std::fs::File;
@@ -114,6 +115,18 @@ const STEPS: &[Step] = &[
         about: "power is cut under a program, and what it synced is there after a mount",
         packages: &[],
         run: cuts::cut,
+    },
+    Step {
+        name: "stopped",
+        about: "a volume that cannot be closed, or lost power: stat, unmount and the log say so",
+        packages: &[],
+        run: stopped::run,
+    },
+    Step {
+        name: "foreground",
+        about: "a mount in the foreground ends with 2 if its volume could not be closed, with 0 else",
+        packages: &[],
+        run: stopped::foreground,
     },
     Step { name: "copies", about: "a copy of 1 GiB writes metadata only", packages: &[], run: copies::run },
     Step {

@@ -89,6 +89,17 @@ pub enum Failure {
     /// A volume cannot be mounted or closed.
     #[error(transparent)]
     Mount(#[from] MountError),
+    /// A volume was unmounted, and its image not closed.
+    #[error("image {} is unmounted, but {message}; what was not synced is lost; mount it again to recover the rest{}",
+        image.display(), named(log.as_ref()))]
+    NotClosed {
+        /// The image.
+        image: PathBuf,
+        /// Why.
+        message: String,
+        /// The log that says more, if there is one.
+        log: Option<PathBuf>,
+    },
     /// A folder on which nothing is mounted, or that is in use.
     #[error(transparent)]
     MountPoint(#[from] MountPointError),
@@ -104,6 +115,10 @@ pub enum Failure {
         /// What it said.
         message: String,
     },
+}
+
+fn named(log: Option<&PathBuf>) -> String {
+    log.map_or_else(String::new, |log| format!(" (see {})", log.display()))
 }
 
 impl Failure {

@@ -17,6 +17,7 @@ mod failure;
 mod info;
 mod interrupt;
 mod lab;
+mod log;
 mod mount;
 mod output;
 mod recovery_cost;

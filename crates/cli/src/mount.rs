@@ -8,11 +8,12 @@ use std::thread;
 use clap::Args;
 use nix::unistd::{getegid, geteuid};
 use tantalum::{Device, DeviceError, Status};
-use tantalum_fuse::{Ending, Mounted, Options, Pacing};
+use tantalum_fuse::{Ending, Mounted, Notice, Options, Pacing};
 use tantalum_volume::{FileId, MetadataChange, Volume};
 
 use crate::drive::ProfileOptions;
 use crate::failure::Failure;
+use crate::log::{Log, log_path};
 use crate::output;
 use crate::size::Size;
 
@@ -22,7 +23,7 @@ const CACHE_BYTES: u64 = 256 << 20;
 /// The most threads that are started without being asked for.
 const MOST_THREADS: usize = 8;
 
-/// What the process in the background says once the volume is mounted.
+/// What the process in the background says once the volume is mounted; what follows on the line is a warning.
 const MOUNTED: &str = "mounted";
 
 /// `tantalum mount`.
@@ -100,23 +101,60 @@ pub fn run(options: &MountOptions) -> Result<(), Failure> {
     let stopper = mounted.stopper();
     // If there is no handler to be had a signal ends the process: the next mount recovers.
     let _ = ctrlc::set_handler(move || stopper.stop());
-    announce(options)?;
-    match mounted.wait()? {
-        Ending::Closed => {}
-        Ending::PowerLost => output::complain("the drive had lost power; the next mount recovers"),
-    }
+    let mut log = announce(options)?;
+    mounted.wait(|notice| {
+        let line = line_of(&notice);
+        match &mut log {
+            Some(log) => log.add(&line),
+            // Why a mount failed is said when this command ends.
+            None if matches!(notice, Notice::DriveStopped(_) | Notice::Ended(Ok(Ending::PowerLost))) => {
+                output::complain(&line);
+            }
+            None => {}
+        }
+    })?;
     Ok(())
 }
 
-fn announce(options: &MountOptions) -> Result<(), Failure> {
+/// What happened to a mount, in words.
+fn line_of(notice: &Notice<'_>) -> String {
+    match notice {
+        Notice::DriveStopped(status) => {
+            format!(
+                "the drive stopped: {status}; every request fails until the volume is unmounted and mounted again"
+            )
+        }
+        Notice::Ended(Ok(Ending::Closed)) => "unmounted: everything is durable".to_owned(),
+        Notice::Ended(Ok(Ending::PowerLost)) => {
+            "unmounted: the drive had lost power; the next mount recovers".to_owned()
+        }
+        Notice::Ended(Err(error)) => {
+            format!("unmounted: {error}; what was not synced is lost, and the next mount recovers the rest")
+        }
+    }
+}
+
+/// Says that the volume is mounted. In the background what happens to it from now on goes to the log.
+fn announce(options: &MountOptions) -> Result<Option<Log>, Failure> {
     if options.detached {
-        return output::print(&format!("{MOUNTED}\n"));
+        let image = options.image.canonicalize().unwrap_or_else(|_| options.image.clone());
+        let log = Log::open(&image).map(|mut log| {
+            log.add(&format!("mounted on {}", options.folder.display()));
+            log
+        });
+        let warning = match &log {
+            Ok(_) => String::new(),
+            Err(error) => format!(", without a log: {}: {error}", log_path(&image).display()),
+        };
+        output::print(&format!("{MOUNTED}{warning}\n"))?;
+        return Ok(log.ok());
     }
     output::print(&format!(
         "{} is mounted on {} until Ctrl-C or `tantalum unmount`\n",
         options.image.display(),
         options.folder.display()
-    ))
+    ))?;
+    Ok(None)
 }
 
 fn default_threads() -> usize {
@@ -174,9 +212,9 @@ fn run_in_background(options: &MountOptions) -> Result<(), Failure> {
     let mut said = String::new();
     let stdout = child.stdout.take().expect("a pipe was asked for");
     BufReader::new(stdout).read_line(&mut said).map_err(Failure::Background)?;
-    if said.trim_end() == MOUNTED {
+    if let Some(warning) = said.trim_end().strip_prefix(MOUNTED) {
         return output::print(&format!(
-            "{} is mounted on {} by process {}\n",
+            "{} is mounted on {} by process {}{warning}\n",
             options.image.display(),
             options.folder.display(),
             child.id()

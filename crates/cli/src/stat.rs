@@ -94,8 +94,12 @@ fn text(report: &Report, before: Option<&Report>) -> String {
         (Some(folder), false) => format!("mounted on {}, without power", folder.display()),
         (None, _) => "not mounted".to_owned(),
     };
+    let stopped = report.stopped.as_ref().map_or_else(String::new, |error| {
+        format!("stopped: {error}; every request fails until it is unmounted and mounted again\n")
+    });
     let capacity = bytes(report.capacity_units * tantalum::UNIT_BYTES as u64);
-    let mut shown = format!("{}: {} of {capacity}, {state}\n\n", report.image.display(), report.profile);
+    let mut shown =
+        format!("{}: {} of {capacity}, {state}\n{stopped}\n", report.image.display(), report.profile);
     shown.push_str(&counters(report, before).render());
     shown.push('\n');
     shown.push_str(&latencies(report).render());

@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use tantalum_fuse::control::Control;
-use tantalum_fuse::{MountPointError, image_mounted_on, unmount};
+use tantalum_fuse::{Ended, MountPointError, image_mounted_on, unmount};
 
 use crate::failure::Failure;
+use crate::log::log_path;
 use crate::output;
 
 /// How often it is tried again while programs use the folder.
@@ -28,15 +29,24 @@ pub struct UnmountOptions {
     pub wait: u32,
 }
 
-/// Unmounts, and waits until the image can be opened again.
+/// Unmounts, waits until the image can be opened again, and tells how the mount ended.
 pub fn run(options: &UnmountOptions) -> Result<(), Failure> {
     let path = options.folder.clone();
     let image = image_mounted_on(&path).ok_or(MountPointError::NotMounted { path })?;
     // A process that was killed has left its mount behind, and does not answer.
-    let control = Control::connect(&image).ok();
+    let end = Control::connect(&image).and_then(Control::watch_end).ok();
     unmount_when_idle(&options.folder, Duration::from_secs(options.wait.into()))?;
-    if let Some(control) = control {
-        control.wait_for_end();
+    match end.map(|end| end.wait()).transpose()? {
+        Some(Ended::Closed) => {}
+        Some(Ended::PowerLost) => output::complain("the drive had lost power; the next mount recovers"),
+        Some(Ended::Failed(message)) => {
+            let log = Some(log_path(&image)).filter(|log| log.is_file());
+            return Err(Failure::NotClosed { image, message, log });
+        }
+        None => output::complain(&format!(
+            "{}: the process that had it mounted was gone already; the next mount recovers",
+            image.display()
+        )),
     }
     Ok(())
 }

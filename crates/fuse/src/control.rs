@@ -13,6 +13,7 @@ use std::thread;
 
 use serde::{Deserialize, Serialize};
 
+use crate::ending::{End, Ended};
 use crate::front::Front;
 use crate::pace::Pacing;
 use crate::report::Report;
@@ -32,6 +33,8 @@ pub enum Request {
         /// What becomes of operations under way is drawn from this.
         seed: u64,
     },
+    /// How the mount ends, answered when it has. The image can be opened again then.
+    End,
 }
 
 /// What is answered.
@@ -45,6 +48,8 @@ pub enum Response {
         /// False if power was cut at once.
         has_power: bool,
     },
+    /// To [`Request::End`].
+    End(Ended),
     /// The request made no sense, or came too late.
     Error(String),
 }
@@ -110,22 +115,35 @@ impl Control {
         }
     }
 
-    /// Waits until the process has closed the image and ended.
-    pub fn wait_for_end(mut self) {
-        let mut line = String::new();
-        while matches!(self.stream.read_line(&mut line), Ok(bytes) if bytes > 0) {}
+    /// Asks how the mount ends. To be done before unmounting: a process that has ended answers nothing.
+    pub fn watch_end(mut self) -> Result<EndWatch, ControlError> {
+        // Who has answered this has the conversation under way, and answers what is asked next before it ends.
+        match self.stat() {
+            Ok(_) | Err(ControlError::Refused { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        self.send(Request::End)?;
+        Ok(EndWatch(self))
     }
 
     fn ask(&mut self, request: Request) -> Result<Response, ControlError> {
+        self.send(request)?;
+        self.receive()
+    }
+
+    fn send(&mut self, request: Request) -> Result<(), ControlError> {
         let mut line = serde_json::to_string(&request).expect("requests are plain data");
         line.push('\n');
+        let sent = self.stream.get_mut().write_all(line.as_bytes());
+        sent.map_err(|error| ControlError::Broken { image: self.image.clone(), error })
+    }
+
+    fn receive(&mut self) -> Result<Response, ControlError> {
         let mut answer = String::new();
-        let asked = self.stream.get_mut().write_all(line.as_bytes());
-        let answered =
-            asked.and_then(|()| self.stream.read_line(&mut answer)).and_then(|bytes| match bytes {
-                0 => Err(io::ErrorKind::UnexpectedEof.into()),
-                _ => serde_json::from_str(&answer).map_err(io::Error::from),
-            });
+        let answered = self.stream.read_line(&mut answer).and_then(|bytes| match bytes {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => serde_json::from_str(&answer).map_err(io::Error::from),
+        });
         match answered {
             Ok(Response::Error(message)) => Err(ControlError::Refused { image: self.image.clone(), message }),
             Ok(response) => Ok(response),
@@ -139,6 +157,20 @@ impl Control {
     }
 }
 
+/// A mount's end that was asked for.
+#[derive(Debug)]
+pub struct EndWatch(Control);
+
+impl EndWatch {
+    /// Waits until the mount has ended and its image can be opened again, and tells how it ended.
+    pub fn wait(mut self) -> Result<Ended, ControlError> {
+        match self.0.receive()? {
+            Response::End(ended) => Ok(ended),
+            other => Err(self.0.unexpected(other)),
+        }
+    }
+}
+
 // -- who answers ------------------------------------------------------------------------------------------------
 
 /// What the answers need to know.
@@ -149,6 +181,7 @@ pub(crate) struct Subject {
     pub pacing: Pacing,
     /// What [`Request::Cut`] gave.
     pub seed: AtomicU64,
+    pub end: End,
 }
 
 /// Makes the socket and answers from now on, in threads of its own.
@@ -161,9 +194,17 @@ pub(crate) fn serve(subject: Arc<Subject>) -> io::Result<()> {
 
 fn accept(listener: &UnixListener, subject: &Arc<Subject>) {
     for stream in listener.incoming().map_while(Result::ok) {
-        let subject = Arc::clone(subject);
+        let Ok(copy) = stream.try_clone() else { continue };
+        let number = subject.end.join(copy);
+        let talking = Arc::clone(subject);
+        let talk = move || {
+            converse(stream, &talking);
+            talking.end.leave(number);
+        };
         // Who gets no thread is hung up on.
-        let _ = thread::Builder::new().name("control".to_owned()).spawn(move || converse(stream, &subject));
+        if thread::Builder::new().name("control".to_owned()).spawn(talk).is_err() {
+            subject.end.leave(number);
+        }
     }
 }
 
@@ -191,6 +232,7 @@ impl Subject {
                 report.time = Some(self.pacing);
                 Response::Stat(Box::new(report))
             }),
+            Request::End => return Response::End(self.end.wait()),
             Request::Cut { after_flash_operations: Some(0), .. } => {
                 return Response::Error("flash operations are counted from 1".to_owned());
             }
@@ -214,6 +256,8 @@ mod tests {
         let cut = Request::Cut { after_flash_operations: Some(5), seed: 1 };
         assert_eq!(serde_json::from_str::<Request>(text).unwrap(), cut);
         assert_eq!(serde_json::to_string(&Request::Stat).unwrap(), r#"{"request":"stat"}"#);
+        assert_eq!(serde_json::to_string(&Request::End).unwrap(), r#"{"request":"end"}"#);
+        assert_eq!(serde_json::to_string(&Response::End(Ended::Closed)).unwrap(), r#"{"end":"closed"}"#);
         assert!(serde_json::from_str::<Request>(r#"{"request":"format"}"#).is_err());
     }
 }

@@ -6,7 +6,8 @@ use std::sync::mpsc::Sender;
 
 use fuser::{Errno, INodeNo, OpenFlags, ReplyData, ReplyIoctl, ReplyWrite};
 use parking_lot::Mutex;
-use tantalum::{Fills, Nanoseconds};
+use tantalum::{Fills, Nanoseconds, Status};
+use tantalum_volume::Volume;
 
 use crate::answer::Answer;
 use crate::convert::inode_number;
@@ -28,7 +29,12 @@ pub(crate) struct Front {
     buffers: Mutex<Vec<Vec<u8>>>,
     /// Answers of ioctls go out by a thread of their own, see [`Changed`].
     pub changed: Mutex<Option<Sender<Changed>>>,
+    /// Who is told when the drive has stopped for good: once.
+    pub on_stop: Mutex<Option<OnStop>>,
 }
+
+/// What is called with the error that stopped the drive.
+pub(crate) type OnStop = Box<dyn FnOnce(Status) + Send>;
 
 /// An ioctl that changed files past the kernel: what it has cached of them is to be dropped, and then the answer may
 /// go out. Dropping may have to wait for reads that the kernel has sent already, so it is no work for a thread that
@@ -41,7 +47,13 @@ pub(crate) struct Changed {
 
 impl Front {
     pub fn new(host: Host, pace: Pace) -> Front {
-        Front { host: Mutex::new(Some(host)), pace, buffers: Mutex::default(), changed: Mutex::new(None) }
+        Front {
+            host: Mutex::new(Some(host)),
+            pace,
+            buffers: Mutex::default(),
+            changed: Mutex::new(None),
+            on_stop: Mutex::new(None),
+        }
     }
 
     /// Does something on the volume. Without power, and when the volume is closed, the answer is `EIO`.
@@ -56,7 +68,16 @@ impl Front {
         if !host.volume.device().has_power() {
             self.pace.lose_power();
         }
+        self.notice_stop(&host.volume);
         (outcome, host.volume.now_ns())
+    }
+
+    fn notice_stop(&self, volume: &Volume) {
+        if let Some(status) = volume.stopped()
+            && let Some(tell) = self.on_stop.lock().take()
+        {
+            tell(status);
+        }
     }
 
     /// The drive loses power, at once or at a flash operation to come. Whether it has power still; none if the volume
@@ -74,6 +95,7 @@ impl Front {
             if !has_power {
                 self.pace.lose_power();
             }
+            self.notice_stop(&host.volume);
             has_power
         })
     }

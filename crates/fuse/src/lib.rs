@@ -9,11 +9,15 @@
 //!   inode number means another file before the kernel has forgotten the first.
 //! - **Nothing is durable before it is asked for.** Buffered writes wait in the volume's page cache for `fsync`, or
 //!   a few seconds; `O_DIRECT` writes are the drive's when they return. `fsync` is the volume's sync.
-//! - **Without power every request fails.** After a power cut the answer is `EIO` until the volume is mounted again.
+//! - **Without power every request fails.** After a power cut the answer is `EIO` until the volume is mounted again. So it
+//!   is when the host's file below the drive has failed.
+//! - **Whoever mounts learns of the end.** That the drive stopped, and whether the volume could be closed, is told to the
+//!   caller of [`Mounted::wait`] and to whoever asked at the control socket.
 
 mod answer;
 pub mod control;
 mod convert;
+mod ending;
 mod filesystem;
 mod front;
 mod handles;
@@ -28,7 +32,8 @@ mod session;
 mod socket;
 mod users;
 
+pub use ending::Ended;
 pub use mount_point::{MountPointError, image_mounted_on, mount_point_of, unmount};
 pub use pace::Pacing;
-pub use session::{Ending, MountError, Mounted, Options, Stopper};
+pub use session::{Ending, MountError, Mounted, Notice, Options, Stopper};
 pub use socket::socket_path;

@@ -19,6 +19,9 @@ pub struct Report {
     pub time: Option<Pacing>,
     /// Whether the drive has power: without, every request fails.
     pub has_power: bool,
+    /// The error that stopped the drive for good, if one did: every request fails.
+    #[serde(default)]
+    pub stopped: Option<String>,
     /// The drive's profile.
     pub profile: String,
     /// Logical capacity in units of 4 KiB.
@@ -78,6 +81,7 @@ impl Report {
             mounted_on: None,
             time: None,
             has_power: device.has_power(),
+            stopped: volume.stopped().map(|status| status.to_string()),
             profile: profile.name.clone(),
             capacity_units: device.limits().capacity_units,
             endurance_cycles: profile.flash.endurance_cycles,

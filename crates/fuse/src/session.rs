@@ -15,8 +15,9 @@ use tantalum::{DeviceError, PowerLoss, Status};
 use tantalum_volume::{Volume, VolumeError};
 
 use crate::control::{self, Subject};
+use crate::ending::{End, Ended};
 use crate::filesystem::Requests;
-use crate::front::{Changed, Front};
+use crate::front::{Changed, Front, OnStop};
 use crate::host::Host;
 use crate::mount_point::{self, MountPointError};
 use crate::pace::{Pace, Pacing};
@@ -94,6 +95,16 @@ pub enum Ending {
 enum Event {
     Ended,
     Stop,
+    DriveStopped(Status),
+}
+
+/// What happens to a mount that whoever mounted should know of.
+#[derive(Debug)]
+pub enum Notice<'a> {
+    /// The drive stopped for good, with this error: every request fails from now on.
+    DriveStopped(&'a Status),
+    /// The volume is unmounted, and its image closed or not.
+    Ended(&'a Result<Ending, MountError>),
 }
 
 /// A mounted volume.
@@ -161,21 +172,33 @@ impl Mounted {
         Stopper(self.sender.clone())
     }
 
-    /// Waits until the volume is unmounted, by whomever, and closes its image.
-    pub fn wait(self) -> Result<Ending, MountError> {
-        if let Ok(Event::Stop) = self.events.recv() {
-            match mount_point::unmount(&self.subject.folder) {
-                Ok(()) => drop(self.events.recv()),
-                // Who still has files open gets errors from now on.
-                Err(_) => mount_point::detach(&self.subject.folder),
-            }
-        }
+    /// Waits until the volume is unmounted, by whomever, and closes its image. `notice` is told that the drive stopped,
+    /// should it, and how the mount ended, before anybody at the control socket is.
+    pub fn wait(self, mut notice: impl FnMut(Notice<'_>)) -> Result<Ending, MountError> {
+        self.wait_for_unmount(&mut notice);
         drop(self.syncing);
         let host = self.subject.front.take();
         let seed = self.subject.seed.load(Ordering::Relaxed);
         let ending = host.map_or(Ok(Ending::Closed), |host| close(host, seed));
         let _ = std::fs::remove_file(socket_path(&self.subject.image));
+        notice(Notice::Ended(&ending));
+        self.subject.end.come(Ended::from(&ending));
         ending
+    }
+
+    fn wait_for_unmount(&self, notice: &mut impl FnMut(Notice<'_>)) {
+        while let Ok(event) = self.events.recv() {
+            match event {
+                Event::DriveStopped(status) => notice(Notice::DriveStopped(&status)),
+                Event::Ended => return,
+                Event::Stop => {
+                    if mount_point::unmount(&self.subject.folder).is_err() {
+                        // Who still has files open gets errors from now on.
+                        return mount_point::detach(&self.subject.folder);
+                    }
+                }
+            }
+        }
     }
 }
 
@@ -189,6 +212,7 @@ fn mount(front: &Arc<Front>, options: &Options) -> Result<Mounted, MountError> {
     *front.changed.lock() = Some(changed);
     let notifier = session.notifier();
     let (sender, events) = mpsc::channel();
+    *front.on_stop.lock() = Some(tell_of_stop(sender.clone()));
     let (syncing, end_of_syncing) = mpsc::channel();
     let subject = Arc::new(Subject {
         front: Arc::clone(front),
@@ -196,6 +220,7 @@ fn mount(front: &Arc<Front>, options: &Options) -> Result<Mounted, MountError> {
         folder: folder.clone(),
         pacing: options.pacing,
         seed: AtomicU64::new(0),
+        end: End::default(),
     });
     control::serve(Arc::clone(&subject)).map_err(|error| MountError::Socket { image, error })?;
     let ended = sender.clone();
@@ -209,6 +234,11 @@ fn mount(front: &Arc<Front>, options: &Options) -> Result<Mounted, MountError> {
     let synced = Arc::clone(front);
     start("sync", move || sync_now_and_then(&synced, &end_of_syncing)).map_err(system)?;
     Ok(Mounted { subject, events, sender, syncing })
+}
+
+fn tell_of_stop(sender: Sender<Event>) -> OnStop {
+    // Nobody listens to a mount that has ended.
+    Box::new(move |status| drop(sender.send(Event::DriveStopped(status))))
 }
 
 fn start(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
@@ -261,6 +291,9 @@ fn close(host: Host, seed: u64) -> Result<Ending, MountError> {
         let mut device = volume.into_device_without_sync();
         let settled = device.settle_power_loss(&mut PowerLoss::seeded(seed));
         return settled.map(|()| Ending::PowerLost).map_err(MountError::PowerLoss);
+    }
+    if let Some(status) = volume.stopped() {
+        return Err(MountError::Volume(VolumeError::Device(status)));
     }
     let device = volume.unmount().map_err(|failed| MountError::Volume(failed.error))?;
     let now_ns = device.time_ns();

@@ -58,6 +58,12 @@ impl Drive {
         }
     }
 
+    /// The first error that stopped the drive for good, if one did.
+    pub fn stopped(&self) -> Option<Status> {
+        let without_power = || (!self.device.has_power()).then_some(Status::PowerLost);
+        self.stopped.clone().or_else(without_power)
+    }
+
     /// Issues a command now and does not wait for it.
     pub fn submit_queued(&mut self, command: Command<'_>) -> Result<Completion, VolumeError> {
         self.check()?;

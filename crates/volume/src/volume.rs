@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use tantalum::{Clock, Command, Completion, Device, Lpn, Nanoseconds, TxId};
+use tantalum::{Clock, Command, Completion, Device, Lpn, Nanoseconds, Status, TxId};
 
 use crate::cache::PageCache;
 use crate::drive::Drive;
@@ -98,6 +98,12 @@ impl Volume {
     /// The drive below. What is written to it past the volume may damage the volume.
     pub fn device_mut(&mut self) -> &mut Device {
         &mut self.drive.device
+    }
+
+    /// Why the drive stopped for good, if it did: the first error, [`Status::PowerLost`] or [`Status::Image`]. From then
+    /// on the volume refuses everything, and what was not synced is lost.
+    pub fn stopped(&self) -> Option<Status> {
+        self.drive.stopped()
     }
 
     /// The client's time.

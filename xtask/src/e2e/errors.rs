@@ -70,7 +70,7 @@ fn refused(context: &Context, folder: &Path, arguments: &[&str], wanted: &str) -
 }
 
 /// Writes and syncs files with the same content until one fails: the others, and why.
-fn fill(mounted: &Mounted<'_>, content: &[u8]) -> (Vec<PathBuf>, std::io::Error) {
+pub fn fill(mounted: &Mounted<'_>, content: &[u8]) -> (Vec<PathBuf>, std::io::Error) {
     let mut synced = Vec::new();
     loop {
         let path = mounted.path(&format!("file{}", synced.len()));
@@ -115,11 +115,11 @@ pub fn full(context: &Context, folder: &Path) -> Outcome {
 }
 
 /// A disk of the host that is unmounted whatever becomes of the step.
-struct Disk(PathBuf);
+pub struct Disk(pub PathBuf);
 
 impl Disk {
     /// In memory; `remount` with another size makes it larger.
-    fn mount(&self, options: &str) -> Result<(), Failure> {
+    pub fn mount(&self, options: &str) -> Result<(), Failure> {
         Shell::new("mount").args(["-t", "tmpfs", "-o", options, "tmpfs"]).args([&self.0]).run().map(drop)
     }
 }
@@ -144,7 +144,8 @@ pub fn full_disk(context: &Context, folder: &Path) -> Outcome {
     ensure(is_refused, || format!("a write for which the disk has no room says: {error}"))?;
     ensure(synced.len() > 30, || format!("only {} MiB fit on a disk of 64 MiB", synced.len()))?;
     mounted.stat()?;
-    mounted.unmount()?;
+    let said = mounted.unmount_badly()?;
+    ensure(said.contains("what was not synced is lost"), || format!("unmount said {said:?}"))?;
     disk.mount("remount,size=256M")?;
     mounted.mount(&["--time", "none"])?;
     hold(&synced, &content)?;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::Context;
-use super::failure::Failure;
+use super::failure::{Failure, ensure};
 use super::shell::Shell;
 
 /// A mounted volume.
@@ -50,6 +50,30 @@ impl<'a> Mounted<'a> {
         Shell::new(&self.context.tantalum).args(["unmount"]).args([&self.folder]).run()?;
         self.is_mounted = false;
         Ok(())
+    }
+
+    /// Unmounts it, which must end with 2 as the volume cannot be closed. What it said on standard error.
+    pub fn unmount_badly(&mut self) -> Result<String, Failure> {
+        let output = Shell::new(&self.context.tantalum).args(["unmount"]).args([&self.folder]).output()?;
+        self.is_mounted = false;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let is_clear = said.starts_with("error: ") && said.lines().count() == 1;
+        ensure(output.status.code() == Some(2) && is_clear, || {
+            format!("unmount ended with {} and said {said:?}", output.status)
+        })?;
+        Ok(said)
+    }
+
+    /// It was unmounted by something else.
+    pub fn is_unmounted(&mut self) {
+        self.is_mounted = false;
+    }
+
+    /// What the log beside the image holds.
+    pub fn log(&self) -> Result<String, Failure> {
+        let mut path = self.image.clone().into_os_string();
+        path.push(".log");
+        Ok(std::fs::read_to_string(path)?)
     }
 
     /// Unmounts and mounts.

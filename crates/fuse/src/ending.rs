@@ -1,0 +1,96 @@
+//! How a mount ended, for those who asked to be told.
+//!
+//! Who asked before the end is answered before the process goes on to end.
+
+use std::collections::HashMap;
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use serde::{Deserialize, Serialize};
+
+use crate::session::{Ending, MountError};
+
+/// Who does not take its answer in this time goes without.
+const MOST_WAIT: Duration = Duration::from_secs(2);
+
+/// How a mount ended.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ended {
+    /// Everything is durable and the drive is shut down.
+    Closed,
+    /// The drive had lost power: the next mount recovers.
+    PowerLost,
+    /// The volume could not be closed, and why: what was not synced is lost.
+    Failed(String),
+}
+
+impl From<&Result<Ending, MountError>> for Ended {
+    fn from(ending: &Result<Ending, MountError>) -> Ended {
+        match ending {
+            Ok(Ending::Closed) => Ended::Closed,
+            Ok(Ending::PowerLost) => Ended::PowerLost,
+            Err(error) => Ended::Failed(error.to_string()),
+        }
+    }
+}
+
+/// The end of a mount, and the conversations that it ends.
+#[derive(Debug, Default)]
+pub(crate) struct End {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    ended: Option<Ended>,
+    conversations: HashMap<u64, UnixStream>,
+    last_number: u64,
+}
+
+impl End {
+    /// A conversation begins. Its number.
+    pub fn join(&self, stream: UnixStream) -> u64 {
+        let mut state = self.state.lock();
+        if state.ended.is_some() {
+            let _ = stream.shutdown(Shutdown::Read);
+        }
+        state.last_number += 1;
+        let number = state.last_number;
+        state.conversations.insert(number, stream);
+        number
+    }
+
+    /// A conversation has ended.
+    pub fn leave(&self, number: u64) {
+        self.state.lock().conversations.remove(&number);
+        self.changed.notify_all();
+    }
+
+    /// Waits for the end.
+    pub fn wait(&self) -> Ended {
+        let mut state = self.state.lock();
+        loop {
+            match &state.ended {
+                Some(ended) => return ended.clone(),
+                None => self.changed.wait(&mut state),
+            }
+        }
+    }
+
+    /// The mount has ended. Returns when all that was asked before has been answered.
+    pub fn come(&self, ended: Ended) {
+        let mut state = self.state.lock();
+        state.ended = Some(ended);
+        self.changed.notify_all();
+        for stream in state.conversations.values() {
+            // What was asked is still read, and nothing behind it.
+            let _ = stream.shutdown(Shutdown::Read);
+        }
+        let has_conversations = |state: &mut State| !state.conversations.is_empty();
+        let _ = self.changed.wait_while_for(&mut state, has_conversations, MOST_WAIT);
+    }
+}
