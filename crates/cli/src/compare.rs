@@ -1,5 +1,6 @@
 //! `tantalum compare sqlite`.
 
+use tantalum::Profile;
 use tantalum_lab::compare::{Settings, compare};
 use tantalum_lab::{KeyValue, LabError, Statements, Workload, report, summary};
 use tantalum_sqlite::Mode;
@@ -23,7 +24,7 @@ pub fn run(options: &CompareOptions) -> Result<(), Failure> {
     if let Some(path) = &options.report {
         report::check_place(path)?;
     }
-    let workload = workload(options)?;
+    let workload = workload(options, &settings.profile)?;
     let comparison = compare(&settings, workload.as_ref(), &interrupt::monitor())?;
     if let Some(path) = &options.report {
         report::write(&comparison, path)?;
@@ -36,9 +37,9 @@ pub fn run(options: &CompareOptions) -> Result<(), Failure> {
     if comparison.is_intact() { Ok(()) } else { Err(Failure::Mismatch) }
 }
 
-fn workload(options: &CompareOptions) -> Result<Box<dyn Workload>, LabError> {
+fn workload(options: &CompareOptions, profile: &Profile) -> Result<Box<dyn Workload>, LabError> {
     if let (Some(database), Some(sql)) = (&options.database, &options.sql) {
-        return Ok(Box::new(Statements::read(database, sql)?));
+        return Ok(Box::new(Statements::read(database, sql, profile)?));
     }
     let workload = KeyValue {
         pattern: options.pattern,

@@ -139,7 +139,8 @@ fn announce(options: &MountOptions) -> Result<Option<Log>, Failure> {
     if options.detached {
         let image = options.image.canonicalize().unwrap_or_else(|_| options.image.clone());
         let log = Log::open(&image).map(|mut log| {
-            log.add(&format!("mounted on {}", options.folder.display()));
+            let folder = std::path::absolute(&options.folder).unwrap_or_else(|_| options.folder.clone());
+            log.add(&format!("mounted on {}", folder.display()));
             log
         });
         let warning = match &log {

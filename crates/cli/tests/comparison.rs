@@ -1,9 +1,12 @@
 //! `tantalum compare sqlite` as a whole.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use rusqlite::Connection;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -151,4 +154,42 @@ fn your_own_statements_run_in_every_mode() {
         assert_eq!((&run["transactions"], &run["integrity"]), (&4.into(), &"ok".into()), "{run}");
     }
     assert_eq!(fs::read(dir.path().join("app.db")).unwrap(), b"", "the database was touched");
+}
+
+/// All files of a folder.
+fn files(folder: &Path) -> BTreeMap<OsString, Vec<u8>> {
+    let entries = fs::read_dir(folder).unwrap().map(Result::unwrap);
+    entries.map(|entry| (entry.file_name(), fs::read(entry.path()).unwrap())).collect()
+}
+
+#[test]
+fn nothing_of_yours_changes_whatever_your_statements_say_and_while_you_write() {
+    let dir = TempDir::new().unwrap();
+    let open = |name: &str| Connection::open(dir.path().join(name)).unwrap();
+    open("other.db").execute_batch("CREATE TABLE t(a); INSERT INTO t VALUES (7)").unwrap();
+    let writer = open("app.db");
+    let _: String = writer.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).unwrap();
+    writer.execute_batch("CREATE TABLE t(a); INSERT INTO t VALUES (1), (2)").unwrap();
+    let committed: i64 = writer.query_row("SELECT count(*) FROM t", [], |row| row.get(0)).unwrap();
+    writer.execute_batch("INSERT INTO t VALUES (3); BEGIN; INSERT INTO t VALUES (4)").unwrap();
+    let sql = "ATTACH 'other.db' AS other; CREATE TABLE other.t AS SELECT * FROM main.t;
+        CREATE TABLE three(x CHECK (x = 3)); INSERT INTO three SELECT count(*) FROM other.t;
+        VACUUM INTO 'copy.db';";
+    fs::write(dir.path().join("work.sql"), sql).unwrap();
+    let before = files(dir.path());
+    let arguments = "compare sqlite --profile femu-2021 --capacity 64M --modes wal,share --json \
+        --database app.db --sql work.sql";
+    let arguments: Vec<&str> = arguments.split_whitespace().collect();
+    let outcome: Value = serde_json::from_str(&printed(tantalum(dir.path(), &arguments))).unwrap();
+    for run in outcome["runs"].as_array().unwrap() {
+        assert_eq!(run["integrity"], "ok", "{run}");
+    }
+    let after = files(dir.path());
+    assert_eq!(after.keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>());
+    assert!(after.keys().any(|name| name == "app.db-wal"), "the writer has no log");
+    for (name, content) in before {
+        assert!(after[&name] == content, "{} was changed", name.display());
+    }
+    writer.execute_batch("COMMIT").unwrap();
+    assert_eq!(writer.query_row("SELECT count(*) FROM t", [], |row| row.get(0)), Ok(committed + 2));
 }

@@ -17,6 +17,7 @@ use tantalum_sqlite::{Drive, Mode, Registration};
 use tantalum_volume::Volume;
 
 use crate::ageing::{Ageing, age};
+use crate::confined::{Refusal, confine};
 use crate::error::LabError;
 use crate::memory;
 use crate::monitor::Monitor;
@@ -68,7 +69,8 @@ pub fn compare(
     })
 }
 
-fn too_small(error: LabError, capacity_bytes: u64) -> LabError {
+/// Says so if the drive was too small.
+pub(crate) fn too_small(error: LabError, capacity_bytes: u64) -> LabError {
     if error.is_full() { LabError::TooSmall { capacity_bytes, what: error.to_string() } } else { error }
 }
 
@@ -204,9 +206,17 @@ impl WorkingDrive {
         Ok(WorkingDrive { registration, drive })
     }
 
-    /// Opens the database in the drive's mode.
+    /// Opens the database in the drive's mode. The connection is confined to the drive.
     pub fn open(&self) -> Result<Connection, LabError> {
-        self.drive.open(DATABASE).map_err(LabError::sqlite("opening the database"))
+        self.open_confined().map(|(connection, _)| connection)
+    }
+
+    /// The same, with what tells why a statement was refused.
+    pub fn open_confined(&self) -> Result<(Connection, Refusal), LabError> {
+        let opening = || LabError::sqlite("opening the database");
+        let mut connection = self.drive.open(DATABASE).map_err(opening())?;
+        let refusal = confine(&mut connection).map_err(opening())?;
+        Ok((connection, refusal))
     }
 
     /// The volume, when no connection is open any more.

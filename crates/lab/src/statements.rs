@@ -1,26 +1,28 @@
 //! The user's own database and statements.
 //!
-//! The database is copied, with its log or journal if it has one, and never touched. The statements run once on a
-//! copy in an ordinary file: there an error in them shows before anything else is done, and it is what each mode's
-//! database is compared with.
+//! The database is copied, with its log or journal if it has one, and never touched (`database_copy`). Nor is any other
+//! file of the host: the statements run on drives only (`confined`). They run once on a drive of their own, as ordinary
+//! files: there an error in them shows before anything else is done, and it is what each mode's database is compared
+//! with.
 
-use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use rusqlite::fallible_iterator::FallibleIterator;
 use rusqlite::{Batch, Connection, Statement};
+use tantalum::{Device, Profile};
+use tantalum_sqlite::Mode;
 use tantalum_volume::Volume;
-use tempfile::TempDir;
 
+use crate::compare::{WorkingDrive, too_small};
+use crate::confined::Refusal;
 use crate::contents::Contents;
+use crate::database_copy::one_file;
 use crate::error::LabError;
+use crate::memory;
 use crate::outcome::WorkloadOutcome;
 use crate::session::Session;
-use crate::workload::{DATABASE, Workload};
-
-/// What SQLite may have put beside a database; without it, what was committed last is missing.
-const COMPANIONS: [&str; 2] = ["-wal", "-journal"];
+use crate::workload::{DATABASE, PAGE_CACHE_BYTES, Workload};
 
 /// Characters of a statement that errors show.
 const SHOWN_CHARACTERS: usize = 60;
@@ -39,16 +41,13 @@ pub struct Statements {
 }
 
 impl Statements {
-    /// Copies the database and tries the statements.
-    pub fn read(database: &Path, sql_path: &Path) -> Result<Statements, LabError> {
+    /// Copies the database and tries the statements on a drive.
+    pub fn read(database: &Path, sql_path: &Path, profile: &Profile) -> Result<Statements, LabError> {
         let sql = fs::read_to_string(sql_path).map_err(LabError::file(sql_path))?;
-        let scratch = TempDir::with_prefix("tantalum-").map_err(LabError::file(&std::env::temp_dir()))?;
-        let copy = scratch.path().join("copy.db");
-        copy_database(database, &copy)?;
-        make_one_file(&copy)
-            .map_err(|error| LabError::Database { path: database.to_owned(), reason: error.to_string() })?;
-        let image = fs::read(&copy).map_err(LabError::file(&copy))?;
-        let (transactions, expected) = try_statements(&copy, &sql, sql_path)?;
+        let image = one_file(database)?;
+        let working =
+            drive_with(&image, profile).map_err(|error| too_small(error, profile.capacity_bytes))?;
+        let (transactions, expected) = try_statements(&working, &sql, sql_path)?;
         Ok(Statements {
             database: database.to_owned(),
             sql_path: sql_path.to_owned(),
@@ -60,42 +59,29 @@ impl Statements {
     }
 }
 
-fn copy_database(from: &Path, to: &Path) -> Result<(), LabError> {
-    fs::copy(from, to).map_err(LabError::file(from))?;
-    for companion in COMPANIONS {
-        let source = with_suffix(from, companion);
-        if source.is_file() {
-            fs::copy(&source, with_suffix(to, companion)).map_err(LabError::file(&source))?;
-        }
-    }
-    Ok(())
+/// A drive on which the database lies as an ordinary file.
+fn drive_with(image: &[u8], profile: &Profile) -> Result<WorkingDrive, LabError> {
+    memory::require(profile.capacity_bytes)?;
+    let volume = Volume::format(Device::in_memory(profile)?, PAGE_CACHE_BYTES)?;
+    WorkingDrive::new(put(volume, image)?, Mode::Rollback, 0)
 }
 
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = OsString::from(path);
-    name.push(suffix);
-    name.into()
+/// Puts the database on a volume.
+fn put(mut volume: Volume, image: &[u8]) -> Result<Volume, LabError> {
+    let file = volume.create(DATABASE)?;
+    volume.write(file, 0, image)?;
+    volume.sync(file)?;
+    volume.sync_names()?;
+    Ok(volume)
 }
 
-/// Brings a log or a hot journal home. Fails if the file is no database or is damaged.
-fn make_one_file(copy: &Path) -> rusqlite::Result<()> {
-    let sqlite = Connection::open(copy)?;
-    let _: String = sqlite.query_row("PRAGMA journal_mode = DELETE", [], |row| row.get(0))?;
-    let verdict: String = sqlite.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
-    if verdict != "ok" {
-        let damaged = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
-        return Err(rusqlite::Error::SqliteFailure(damaged, Some(verdict)));
-    }
-    sqlite.close().map_err(|(_, error)| error)
-}
-
-/// Runs the statements on the copy: the transactions they make and what the database holds after them.
-fn try_statements(copy: &Path, sql: &str, sql_path: &Path) -> Result<(u64, Contents), LabError> {
-    let sqlite = Connection::open(copy).map_err(LabError::sqlite("opening the copy"))?;
+/// Runs the statements: the transactions they make and what the database holds after them.
+fn try_statements(working: &WorkingDrive, sql: &str, sql_path: &Path) -> Result<(u64, Contents), LabError> {
+    let (sqlite, refusal) = working.open_confined()?;
     let doing = || LabError::sqlite("trying the statements");
     sqlite.pragma_update(None, "synchronous", "off").map_err(doing())?;
     let mut transactions = 0;
-    for_each_statement(&sqlite, sql, sql_path, |statement| {
+    for_each_statement(&sqlite, &refusal, sql, sql_path, |statement| {
         finish(statement)?;
         transactions += u64::from(sqlite.is_autocommit());
         Ok(())
@@ -107,45 +93,42 @@ fn try_statements(copy: &Path, sql: &str, sql_path: &Path) -> Result<(u64, Conte
         let (option, value) = ("--sql", sql_path.display().to_string());
         return Err(LabError::Setting { option, value, expected: "it holds no statement".to_owned() });
     }
-    let mode: String = sqlite.query_row("PRAGMA journal_mode", [], |row| row.get(0)).map_err(doing())?;
-    if mode != "delete" {
-        let (option, value) = ("--sql", sql_path.display().to_string());
-        let expected = format!("the statements set journal_mode to {mode}, which each mode sets for itself");
-        return Err(LabError::Setting { option, value, expected });
-    }
     Ok((transactions, Contents::of(&sqlite).map_err(doing())?))
 }
 
-/// Runs all statements one after another. An error names the statement.
+/// Runs all statements one after another. An error names the statement, and what was refused in it.
 fn for_each_statement(
     sqlite: &Connection,
+    refusal: &Refusal,
     sql: &str,
     sql_path: &Path,
     mut run: impl FnMut(&mut Statement<'_>) -> rusqlite::Result<()>,
 ) -> Result<(), LabError> {
     let mut batch = Batch::new(sqlite, sql);
+    let mut rest = sql;
     let mut number = 0;
     loop {
         number += 1;
-        let error = |text: String, error: rusqlite::Error| LabError::Statement {
+        let error = |text: &str, error: rusqlite::Error| LabError::Statement {
             path: sql_path.to_owned(),
             number,
-            text: shortened(&text),
-            message: message_of(error),
+            text: shortened(text),
+            message: refusal.take().unwrap_or_else(|| message_of(error)),
         };
         let mut statement = match batch.next() {
             Ok(Some(statement)) => statement,
             Ok(None) => return Ok(()),
-            Err(rusqlite::Error::SqlInputError { sql, error: code, msg, offset }) => {
-                let text = sql.clone();
-                return Err(error(text, rusqlite::Error::SqlInputError { sql, error: code, msg, offset }));
-            }
-            Err(other) => return Err(error(String::new(), other)),
+            Err(failure) => return Err(error(first_of(rest), failure)),
         };
-        if let Err(failure) = run(&mut statement) {
-            return Err(error(statement.expanded_sql().unwrap_or_default(), failure));
-        }
+        let text = statement.expanded_sql().unwrap_or_default();
+        run(&mut statement).map_err(|failure| error(&text, failure))?;
+        rest = rest.split_once(&text).map_or("", |(_, rest)| rest);
     }
+}
+
+/// A statement that SQLite did not take, as far as one that is none can be told from what follows.
+fn first_of(sql: &str) -> &str {
+    sql.split_inclusive(';').next().unwrap_or_default()
 }
 
 /// Runs a statement to its end, whatever rows it gives.
@@ -174,12 +157,8 @@ fn shortened(sql: &str) -> String {
 }
 
 impl Workload for Statements {
-    fn load(&self, mut volume: Volume, _seed: u64) -> Result<Volume, LabError> {
-        let file = volume.create(DATABASE)?;
-        volume.write(file, 0, &self.image)?;
-        volume.sync(file)?;
-        volume.sync_names()?;
-        Ok(volume)
+    fn load(&self, volume: Volume, _seed: u64) -> Result<Volume, LabError> {
+        put(volume, &self.image)
     }
 
     fn steps(&self) -> u64 {
@@ -193,7 +172,9 @@ impl Workload for Statements {
     fn measure(&self, session: &mut Session<'_>, _seed: u64) -> Result<(), LabError> {
         let sqlite = session.connection();
         let mut stopped = Ok(());
-        for_each_statement(sqlite, &self.sql, &self.sql_path, |statement| {
+        // What is refused was refused when the statements were tried.
+        let refusal = Refusal::default();
+        for_each_statement(sqlite, &refusal, &self.sql, &self.sql_path, |statement| {
             if stopped.is_ok() {
                 session.statement(|_| finish(statement))?;
                 stopped = session.advance(u64::from(sqlite.is_autocommit()));
@@ -218,6 +199,7 @@ impl Workload for Statements {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tempfile::TempDir;
 
     struct Files {
         dir: TempDir,
@@ -237,7 +219,8 @@ mod tests {
         }
 
         fn read(&self) -> Result<Statements, LabError> {
-            Statements::read(&self.database(), &self.dir.path().join("work.sql"))
+            let profile = Profile { capacity_bytes: 64 << 20, ..Profile::load("femu-2021").unwrap() };
+            Statements::read(&self.database(), &self.dir.path().join("work.sql"), &profile)
         }
     }
 
@@ -293,7 +276,7 @@ mod tests {
         let error = Files::new("-- nothing").read().unwrap_err().to_string();
         assert!(error.contains("no statement"), "{error}");
         let error = Files::new("PRAGMA journal_mode = WAL").read().unwrap_err().to_string();
-        assert!(error.contains("journal_mode to wal"), "{error}");
+        assert!(error.contains("journal_mode cannot be set to WAL: each mode"), "{error}");
     }
 
     #[test]
