@@ -157,6 +157,7 @@ fn make_one_file(copy: &Path) -> rusqlite::Result<()> {
 mod tests {
     use super::*;
     use std::collections::BTreeMap;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     /// All files of a folder.
     fn files(folder: &Path) -> BTreeMap<OsString, Vec<u8>> {
@@ -202,6 +203,45 @@ mod tests {
         assert_eq!(before.len(), 1, "the last one to close brings the log home");
         assert_eq!(rows_of(&one_file(&live.path().join("app.db")).unwrap()), 2);
         assert!(files(live.path()) == before);
+    }
+
+    /// Every transaction changes every page, and brings the log home.
+    fn write_until(is_over: &AtomicBool, database: &Path) {
+        let writer = Connection::open(database).unwrap();
+        writer.busy_timeout(Duration::from_secs(60)).unwrap();
+        writer.execute_batch("PRAGMA wal_autocheckpoint = 1; PRAGMA synchronous = OFF").unwrap();
+        while !is_over.load(Ordering::Relaxed) {
+            writer.execute_batch("UPDATE t SET a = a + 1").unwrap();
+        }
+    }
+
+    #[test]
+    fn while_another_writes_the_copy_is_of_one_moment() {
+        for mode in ["WAL", "DELETE"] {
+            let folder = TempDir::new().unwrap();
+            let database = folder.path().join("app.db");
+            let first = Connection::open(&database).unwrap();
+            let many = "CREATE TABLE t(a, b); WITH RECURSIVE c(x) AS (VALUES(1) UNION ALL SELECT x+1 FROM c WHERE x<2000)
+                INSERT INTO t SELECT 0, zeroblob(1000) FROM c";
+            let _: String =
+                first.query_row(&format!("PRAGMA journal_mode = {mode}"), [], |row| row.get(0)).unwrap();
+            first.execute_batch(many).unwrap();
+            let is_over = AtomicBool::new(false);
+            let images = std::thread::scope(|scope| {
+                scope.spawn(|| write_until(&is_over, &database));
+                let images: Vec<_> = (0..20).map(|_| one_file(&database)).collect();
+                is_over.store(true, Ordering::Relaxed);
+                images
+            });
+            for image in images {
+                let copy = folder.path().join("copy.db");
+                fs::write(&copy, image.unwrap()).unwrap();
+                let spread = "SELECT max(a) - min(a) FROM t";
+                let spread: i64 =
+                    Connection::open(&copy).unwrap().query_row(spread, [], |row| row.get(0)).unwrap();
+                assert_eq!(spread, 0, "{mode}: half a transaction was copied");
+            }
+        }
     }
 
     #[test]
