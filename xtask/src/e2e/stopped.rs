@@ -17,6 +17,9 @@ use super::{Context, Done, Outcome};
 /// How long something takes at most that takes a moment.
 const MOST_WAIT: Duration = Duration::from_secs(20);
 
+/// What a log holds before: so much that what is said when the disk is full needs a page of it that is not there yet.
+const BEFORE: usize = 4096 - 150;
+
 const AT_ONCE: &[&str] = &["--time", "none"];
 
 pub fn run(context: &Context, folder: &Path) -> Outcome {
@@ -35,6 +38,7 @@ fn on_a_full_disk(context: &Context, folder: &Path, by_hand: bool) -> Result<(),
     fs::create_dir(folder)?;
     let disk = Disk(folder.to_owned());
     disk.mount("size=24M")?;
+    fs::write(folder.join("drive.tant.log"), vec![b'\n'; BEFORE])?;
     let mut mounted = Mounted::create(context, folder, "256M", AT_ONCE)?;
     ensure(mounted.stat()?["stopped"].is_null(), || "a drive that works says it stopped".to_owned())?;
     let (_, error) = fill(&mounted, &vec![7; 1 << 20]);
