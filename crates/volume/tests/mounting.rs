@@ -152,3 +152,16 @@ fn power_may_go_at_any_operation_of_a_mount() {
         }
     }
 }
+
+#[test]
+fn what_stopped_the_drive_is_told_and_a_refusal_stops_nothing() {
+    let mut volume = volume(8, LARGE_CACHE);
+    let refused = Command::Read { lpn: Lpn(u32::MAX), data: &mut [0; 4096] };
+    volume.submit(refused).expect_err("no drive has so many units");
+    assert_eq!(volume.stopped(), None);
+    let now_ns = volume.now_ns();
+    volume.device_mut().cut_power(now_ns);
+    assert_eq!(volume.stopped(), Some(Status::PowerLost), "before any command met it");
+    assert_eq!(volume.sync_all(), Err(VolumeError::Device(Status::PowerLost)));
+    assert_eq!(volume.stopped(), Some(Status::PowerLost));
+}
