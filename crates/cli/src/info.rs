@@ -28,6 +28,9 @@ struct Info {
     namespaces: Vec<Namespace>,
 }
 
+/// A line for people: what it is called, and what there is to say.
+type Line = (&'static str, String);
+
 /// A key-value namespace.
 #[derive(Serialize)]
 struct Namespace {
@@ -127,126 +130,73 @@ impl Info {
     }
 
     fn text(&self) -> String {
-        let Info { profile, geometry, smart, recovery, .. } = self;
-        let by_cause = smart.flash_units;
-        let lines = [
+        let counters = &self.smart.counters;
+        let by_cause = counters.flash_units.each().filter(|(_, units)| *units > 0);
+        let programmed = by_cause.map(|(name, units)| format!("{name} {}", grouped(units)));
+        let programmed = [grouped(counters.flash_units.total())].into_iter().chain(programmed);
+        let counted = counters.each().filter(|(_, count)| *count > 0);
+        let mut lines = self.drive();
+        lines.push(("flash units", programmed.collect::<Vec<_>>().join(", ")));
+        lines.extend(counted.map(|(name, count)| (name, grouped(count))));
+        lines.extend(self.state());
+        lines.extend(self.recovery.lines());
+        lines.iter().map(|(name, value)| format!("{name:<25}{value}\n")).collect()
+    }
+
+    /// What it is.
+    fn drive(&self) -> Vec<Line> {
+        let Info { profile, geometry, .. } = self;
+        let capacity = format!(
+            "{}, {} units of 4 KiB, {} % over-provisioning",
+            bytes(profile.capacity_bytes),
+            grouped(self.capacity_units),
+            profile.over_provisioning_percent
+        );
+        let geometry = format!(
+            "{} channels x {} dies x {} planes x {} blocks x {} pages x {}",
+            geometry.channels,
+            geometry.dies_per_channel,
+            geometry.planes_per_die,
+            geometry.blocks_per_plane,
+            geometry.pages_per_block,
+            bytes(geometry.page_bytes.into())
+        );
+        vec![
             ("image", self.image.clone()),
             ("profile", format!("{}: {}", profile.name, profile.description)),
-            (
-                "capacity",
-                format!(
-                    "{}, {} units of 4 KiB, {} % over-provisioning",
-                    bytes(profile.capacity_bytes),
-                    grouped(self.capacity_units),
-                    profile.over_provisioning_percent
-                ),
-            ),
-            (
-                "geometry",
-                format!(
-                    "{} channels x {} dies x {} planes x {} blocks x {} pages x {}",
-                    geometry.channels,
-                    geometry.dies_per_channel,
-                    geometry.planes_per_die,
-                    geometry.blocks_per_plane,
-                    geometry.pages_per_block,
-                    bytes(geometry.page_bytes.into())
-                ),
-            ),
-            (
-                "host units",
-                format!(
-                    "{} written, {} read",
-                    grouped(smart.host_units_written),
-                    grouped(smart.host_units_read)
-                ),
-            ),
-            (
-                "flash units",
-                format!(
-                    "{} programmed: host {}, padding {}, copyback {}, journal {}, checkpoint {}, dump {}",
-                    grouped(by_cause.total()),
-                    grouped(by_cause.host),
-                    grouped(by_cause.padding),
-                    grouped(by_cause.copyback),
-                    grouped(by_cause.journal),
-                    grouped(by_cause.checkpoint),
-                    grouped(by_cause.dump)
-                ),
-            ),
-            (
-                "records",
-                format!(
-                    "{} put, {} deleted, {} got; {} flash units programmed, {} copied",
-                    grouped(smart.records_put),
-                    grouped(smart.records_deleted),
-                    grouped(smart.records_got),
-                    grouped(by_cause.key_value),
-                    grouped(by_cause.key_value_copyback)
-                ),
-            ),
+            ("capacity", capacity),
+            ("geometry", geometry),
+        ]
+    }
+
+    /// How it is.
+    fn state(&self) -> Vec<Line> {
+        let smart = &self.smart;
+        let wear = format!(
+            "{} to {} erases of a block, mean {:.1} of {} rated; {} bad",
+            smart.erase_count_min,
+            smart.erase_count_max,
+            smart.erase_count_mean,
+            grouped(self.profile.flash.endurance_cycles.into()),
+            smart.bad_blocks
+        );
+        vec![
             ("indexes", self.indexes()),
             ("write amplification", format!("{:.2}", self.write_amplification)),
-            (
-                "units shared",
-                format!("{}, remapped {}", grouped(smart.units_shared), grouped(smart.units_remapped)),
-            ),
-            (
-                "wear",
-                format!(
-                    "{} blocks erased, {} to {} times, mean {:.1} of {} rated; {} bad",
-                    grouped(smart.blocks_erased),
-                    smart.erase_count_min,
-                    smart.erase_count_max,
-                    smart.erase_count_mean,
-                    grouped(profile.flash.endurance_cycles.into()),
-                    smart.bad_blocks
-                ),
-            ),
+            ("wear", wear),
             ("spare blocks", spare_blocks(smart)),
-            (
-                "media failures",
-                format!(
-                    "{} programs, {} erases, {} reads",
-                    grouped(smart.program_failures),
-                    grouped(smart.erase_failures),
-                    grouped(smart.uncorrectable_reads)
-                ),
-            ),
             ("DRAM for maps", format!("{:.2} bytes per unit", self.dram_bytes_per_unit)),
-            (
-                "last shutdown",
-                format!("{}; {} unsafe so far", self.last_shutdown, grouped(smart.unsafe_shutdowns)),
-            ),
-            ("recovery", recovery.read()),
-            ("completed", recovery.completed()),
-            ("dropped", recovery.dropped()),
-            (
-                "recovery took",
-                format!(
-                    "{:.3} s of the drive's time, {:.3} s on this machine",
-                    recovery.device_seconds,
-                    recovery.wall_seconds.unwrap_or(0.0)
-                ),
-            ),
-        ];
-        lines.iter().map(|(name, value)| format!("{name:<21}{value}\n")).collect()
+            ("last shutdown", self.last_shutdown.to_owned()),
+        ]
     }
 }
 
 impl Info {
-    /// Where the indexes of key-value namespaces are, and what swapping them took.
+    /// Where the indexes of key-value namespaces are.
     fn indexes(&self) -> String {
-        let (smart, of) = (&self.smart, &self.namespaces);
-        let limit = self.profile.limits.index_dram_bytes.map_or(String::new(), |limit| {
-            format!(
-                "; swapped {} times out, {} in, {} units read, {} checkpoints",
-                grouped(smart.indexes_swapped_out),
-                grouped(smart.indexes_swapped_in),
-                grouped(smart.index_units_read),
-                grouped(smart.index_checkpoints)
-            ) + &format!("; DRAM for {}", bytes(limit))
-        });
+        let of = &self.namespaces;
+        let limit = self.profile.limits.index_dram_bytes;
+        let limit = limit.map_or(String::new(), |limit| format!("; DRAM for {}", bytes(limit)));
         format!(
             "of {} namespaces: {} in DRAM, {} on flash only{limit}",
             grouped(of.len() as u64),
@@ -285,6 +235,20 @@ impl RecoveryInfo {
             device_seconds: report.device_ns as f64 / 1e9,
             wall_seconds: None,
         }
+    }
+
+    fn lines(&self) -> Vec<Line> {
+        let took = format!(
+            "{:.3} s of the drive's time, {:.3} s on this machine",
+            self.device_seconds,
+            self.wall_seconds.unwrap_or(0.0)
+        );
+        vec![
+            ("recovery", self.read()),
+            ("completed", self.completed()),
+            ("dropped", self.dropped()),
+            ("recovery took", took),
+        ]
     }
 
     fn read(&self) -> String {

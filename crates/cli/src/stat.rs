@@ -112,10 +112,10 @@ fn counters(report: &Report, before: Option<&Report>) -> Table {
         columns.push(("this second", Align::Right));
     }
     let mut table = Table::new(&columns);
-    for (name, of) in COUNTERS {
-        let now = of(report);
-        let mut row = vec![(*name).to_owned(), grouped(now)];
-        row.extend(before.map(|before| grouped(now.saturating_sub(of(before)))));
+    let earlier = before.map(counts);
+    for (at, (name, now)) in counts(report).into_iter().enumerate() {
+        let mut row = vec![name, grouped(now)];
+        row.extend(earlier.as_ref().map(|earlier| grouped(now.saturating_sub(earlier[at].1))));
         table.push(row);
     }
     for (name, value) in levels(report) {
@@ -126,28 +126,17 @@ fn counters(report: &Report, before: Option<&Report>) -> Table {
     table
 }
 
-/// What a counter is called, and where it is in the report.
-type Counter = (&'static str, fn(&Report) -> u64);
-
-/// What only grows.
-const COUNTERS: &[Counter] = &[
-    ("host units written", |report| report.smart.host_units_written),
-    ("host units read", |report| report.smart.host_units_read),
-    ("flash units programmed", |report| report.smart.flash_units.total()),
-    ("  host data", |report| report.smart.flash_units.host),
-    ("  padding", |report| report.smart.flash_units.padding),
-    ("  copyback", |report| report.smart.flash_units.copyback),
-    ("  journal", |report| report.smart.flash_units.journal),
-    ("  checkpoint", |report| report.smart.flash_units.checkpoint),
-    ("  dump", |report| report.smart.flash_units.dump),
-    ("blocks erased", |report| report.smart.blocks_erased),
-    ("blocks collected", |report| report.smart.collections),
-    ("flushes", |report| report.smart.flushes),
-    ("units shared", |report| report.smart.units_shared),
-    ("duplicates remapped", |report| report.volume.units_remapped),
-    ("writes without duplicate", |report| report.volume.units_without_duplicate),
-    ("unsafe shutdowns", |report| report.smart.unsafe_shutdowns),
-];
+/// What only grows: the drive's counters, with what was programmed by cause, and the volume's.
+fn counts(report: &Report) -> Vec<(String, u64)> {
+    let counters = &report.smart.counters;
+    let named = |(name, count): (&str, u64)| (name.to_owned(), count);
+    let mut counts = vec![named(("flash units programmed", counters.flash_units.total()))];
+    counts.extend(counters.flash_units.each().map(|(name, units)| (format!("  {name}"), units)));
+    counts.extend(counters.each().map(named));
+    counts.push(named(("duplicates remapped", report.volume.units_remapped)));
+    counts.push(named(("writes without duplicate", report.volume.units_without_duplicate)));
+    counts
+}
 
 /// What goes up and down.
 fn levels(report: &Report) -> [(&'static str, String); 5] {

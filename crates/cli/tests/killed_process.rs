@@ -189,7 +189,7 @@ fn kill_again_and_again(image: &Path, profile: &str, capacity_bytes: u64) {
         device.audit();
         assert!(!device.recovery().clean, "{what}: the process was killed");
         // the process found the drive as this one had left it, without a word too
-        assert_eq!(device.smart().unsafe_shutdowns, 2 * u64::from(kill) + 1, "{what}");
+        assert_eq!(device.smart().counters.unsafe_shutdowns, 2 * u64::from(kill) + 1, "{what}");
         model.compare(device, flushed, &what);
         next = flushed + 2;
     }

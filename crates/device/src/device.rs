@@ -7,7 +7,7 @@
 //! - What waits in the cache and on the way to flash never exceeds what the capacitor can dump (hazard 12).
 //! - Whatever a command refuses, it has changed nothing.
 
-use tantalum_ftl::{Ftl, HostUnit, Lpn, RecoveryReport, TxId};
+use tantalum_ftl::{Counters, Ftl, HostUnit, Lpn, RecoveryReport, TxId};
 use tantalum_nand::{Nand, Nanoseconds, Slot, UNIT_BYTES};
 
 use crate::cache::Cache;
@@ -16,7 +16,7 @@ use crate::key_value::KeyValueLimits;
 use crate::latency::Latencies;
 use crate::link::Link;
 use crate::profile::Profile;
-use crate::smart::{AVAILABLE_SPARE_THRESHOLD_PERCENT, FlashUnits, Smart, available_spare_percent};
+use crate::smart::{AVAILABLE_SPARE_THRESHOLD_PERCENT, Smart, available_spare_percent};
 use crate::status::Status;
 
 /// What the drive tells about itself (NVMe Identify).
@@ -38,15 +38,6 @@ pub struct Limits {
     pub key_value: KeyValueLimits,
 }
 
-/// Counters of the controller, kept with the FTL's so that they survive power cycles.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct HostCounters {
-    pub units_written: u64,
-    pub units_read: u64,
-    pub flushes: u64,
-    pub unsafe_shutdowns: u64,
-}
-
 /// The drive.
 #[derive(Debug)]
 pub struct Device {
@@ -56,7 +47,6 @@ pub struct Device {
     pub(crate) link: Link,
     /// Units of open transactions that wait for a full page.
     pub(crate) transaction_units: Vec<(TxId, Lpn, Slot)>,
-    pub(crate) host: HostCounters,
     pub(crate) latencies: Latencies,
     pub(crate) recovery: RecoveryReport,
     /// Units that the capacitor saved and that are not recovered yet.
@@ -88,7 +78,6 @@ impl Device {
             profile,
             power,
             transaction_units: Vec::new(),
-            host: HostCounters::default(),
             latencies: Latencies::new(),
             recovery: RecoveryReport::default(),
             dumped_units: 0,
@@ -112,7 +101,6 @@ impl Device {
             cache: self.cache.clone(),
             link: self.link.clone(),
             transaction_units: self.transaction_units.clone(),
-            host: self.host,
             latencies: self.latencies.clone(),
             recovery: self.recovery,
             dumped_units: self.dumped_units,
@@ -136,6 +124,10 @@ impl Device {
             Power::On(ftl) => Ok(ftl),
             Power::Off(_) => Err(Status::PowerLost),
         }
+    }
+
+    pub(crate) fn counters_mut(&mut self) -> Result<&mut Counters, Status> {
+        Ok(self.ftl_mut()?.counters_mut())
     }
 
     /// The profile that made the drive.
@@ -190,47 +182,13 @@ impl Device {
     /// The counters.
     pub fn smart(&self) -> Smart {
         let Some(ftl) = self.ftl() else { return Smart::default() };
-        let counters = ftl.counters();
-        let programmed = &counters.programmed;
         let (wear, spare) = (ftl.wear(), ftl.spare_good_blocks());
         Smart {
-            host_units_written: self.host.units_written,
-            host_units_read: self.host.units_read,
-            flash_units: FlashUnits {
-                host: programmed.host,
-                key_value: programmed.key_value,
-                key_value_copyback: programmed.key_value_copyback,
-                padding: programmed.padding,
-                copyback: programmed.copyback,
-                journal: programmed.journal,
-                checkpoint: programmed.checkpoint,
-                dump: programmed.dump,
-            },
-            records_put: counters.key_value.records_put,
-            record_bytes_put: counters.key_value.bytes_put,
-            records_deleted: counters.key_value.records_deleted,
-            records_got: counters.key_value.records_got,
-            record_bytes_got: counters.key_value.bytes_got,
-            indexes_swapped_out: counters.key_value.indexes_swapped_out,
-            indexes_swapped_in: counters.key_value.indexes_swapped_in,
-            index_units_read: counters.key_value.index_units_read,
-            index_checkpoints: counters.key_value.index_checkpoints,
-            blocks_erased: counters.erased,
-            units_shared: counters.shared,
-            units_brought_home: counters.brought_home,
-            units_remapped: counters.remapped,
-            transactions_committed: counters.committed,
-            flushes: self.host.flushes,
-            unsafe_shutdowns: self.host.unsafe_shutdowns,
+            counters: *ftl.counters(),
             erase_count_min: wear.min,
             erase_count_max: wear.max,
             erase_count_mean: wear.mean,
             bad_blocks: wear.bad_blocks,
-            collections: counters.collections,
-            checkpoints: counters.checkpoints,
-            program_failures: counters.program_failures,
-            erase_failures: counters.erase_failures,
-            uncorrectable_reads: counters.uncorrectable_reads,
             spare_blocks: spare.available,
             available_spare_percent: available_spare_percent(spare, ftl.is_read_only()),
             available_spare_threshold_percent: AVAILABLE_SPARE_THRESHOLD_PERCENT,
@@ -381,11 +339,7 @@ impl Device {
     }
 
     pub(crate) fn maintain(&mut self, at_ns: Nanoseconds) -> Result<(), Status> {
-        let host = self.host;
-        let ftl = self.ftl_mut()?;
-        *ftl.controller_counters_mut() =
-            [host.units_written, host.units_read, host.flushes, host.unsafe_shutdowns];
-        ftl.maintain(at_ns).map_err(Status::from)
+        self.ftl_mut()?.maintain(at_ns).map_err(Status::from)
     }
 
     /// The same behind a command that is done: if there is no room, the next one is told.

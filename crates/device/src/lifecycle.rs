@@ -11,7 +11,7 @@ use tantalum_nand::{
     UNIT_BYTES,
 };
 
-use crate::device::{Device, HostCounters, Power};
+use crate::device::{Device, Power};
 use crate::power::PowerLoss;
 use crate::profile::{CacheMode, InvalidField, Plp, Profile, ProfileError};
 use crate::status::Status;
@@ -108,8 +108,6 @@ impl Device {
     pub(crate) fn come_up(&mut self, mut ftl: Ftl, report: RecoveryReport) {
         self.ready_ns = ftl.nand().idle_ns();
         ftl.nand_mut().advance(self.ready_ns);
-        let [units_written, units_read, flushes, unsafe_shutdowns] = ftl.counters().controller;
-        self.host = HostCounters { units_written, units_read, flushes, unsafe_shutdowns };
         self.recovery = report;
         self.settled_read_only = ftl.is_read_only();
         self.power = Power::On(Box::new(ftl));

@@ -144,7 +144,7 @@ impl Device {
         for (lpn, _) in writes {
             self.forget_cached(*lpn)?;
         }
-        self.host.units_written += writes.len() as u64;
+        self.counters_mut()?.host_units_written += writes.len() as u64;
         Ok(done_ns)
     }
 

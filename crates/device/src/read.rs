@@ -24,7 +24,7 @@ impl Device {
                 ready_ns = ready_ns.max(self.read_unit(lpn, unit, at_ns)?);
             }
         }
-        self.host.units_read += (data.len() / UNIT_BYTES) as u64;
+        self.counters_mut()?.host_units_read += (data.len() / UNIT_BYTES) as u64;
         Ok(self.link.transfer(ready_ns, data.len()))
     }
 
@@ -50,7 +50,7 @@ impl Device {
                 None => ready_ns = ready_ns.max(ftl.read_later(lpn, unit, fetches, at_ns)?),
             }
         }
-        self.host.units_read += (data.len() / UNIT_BYTES) as u64;
+        self.counters_mut()?.host_units_read += (data.len() / UNIT_BYTES) as u64;
         Ok(self.link.transfer(ready_ns, data.len()))
     }
 
@@ -105,7 +105,7 @@ impl Device {
             Some(unit) => unit.metadata,
             None => self.ftl_mut()?.metadata(lpn)?,
         };
-        self.host.units_read += 1;
+        self.counters_mut()?.host_units_read += 1;
         Ok(self.link.transfer(ready_ns, data.len()))
     }
 }

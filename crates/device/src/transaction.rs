@@ -65,7 +65,7 @@ impl Device {
         if let Some(replaced) = replaced {
             self.ftl_mut()?.nand_mut().release(replaced);
         }
-        self.host.units_written += 1;
+        self.counters_mut()?.host_units_written += 1;
         Ok(arrived_ns)
     }
 
@@ -114,7 +114,7 @@ impl Device {
             Some(ready_ns) => ready_ns,
             None => self.read_unit(lpn, data, at_ns)?,
         };
-        self.host.units_read += 1;
+        self.counters_mut()?.host_units_read += 1;
         Ok(self.link.transfer(ready_ns, data.len()))
     }
 

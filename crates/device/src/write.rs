@@ -173,7 +173,7 @@ impl Device {
         if canary::out(Guard::OldCopyGivenUpEarly) {
             ftl.give_up(lpn);
         }
-        self.host.units_written += 1;
+        self.counters_mut()?.host_units_written += 1;
         Ok(room_ns)
     }
 
@@ -191,7 +191,7 @@ impl Device {
         let done = self.stage_and_write(lpn, data, metadata, hint, &mut page, at_ns);
         self.page = page;
         let done_ns = done?;
-        self.host.units_written += (data.len() / UNIT_BYTES) as u64;
+        self.counters_mut()?.host_units_written += (data.len() / UNIT_BYTES) as u64;
         Ok(done_ns)
     }
 
@@ -278,7 +278,7 @@ impl Device {
     }
 
     pub(crate) fn flush(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
-        self.host.flushes += 1;
+        self.counters_mut()?.flushes += 1;
         if self.is_protected() {
             // everything acknowledged is safe already: flush only orders (DuraSSD, section 3.3)
             return Ok(at_ns);

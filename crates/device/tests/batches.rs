@@ -17,7 +17,7 @@ fn aged() -> (Device, u32) {
         let lpn = Lpn(if number < units { number } else { random.random_range(0..units) });
         device.submit(Command::Write { lpn, data: &data, fua: false }, device.time_ns()).unwrap();
     }
-    assert!(device.smart().blocks_erased > 0, "garbage is collected");
+    assert!(device.smart().counters.blocks_erased > 0, "garbage is collected");
     (device, units)
 }
 

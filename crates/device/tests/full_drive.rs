@@ -31,7 +31,7 @@ fn a_full_drive_takes_random_overwrites_for_ever() {
     }
     device.audit();
     let smart = device.smart();
-    assert!(smart.flash_units.copyback > 0 && smart.flash_units.checkpoint > 0);
+    assert!(smart.counters.flash_units.copyback > 0 && smart.counters.flash_units.checkpoint > 0);
     assert!(smart.write_amplification() < 25.0, "write amplification {}", smart.write_amplification());
 }
 

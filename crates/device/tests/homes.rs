@@ -26,9 +26,9 @@ fn volatile() -> Profile {
 
 /// Other writes, until a checkpoint has been taken. Pages that wait stay in the cache.
 fn checkpoint(host: &mut Host) {
-    let before = host.device.smart().checkpoints;
+    let before = host.device.smart().counters.checkpoints;
     for lpn in 200.. {
-        if host.device.smart().checkpoints > before {
+        if host.device.smart().counters.checkpoints > before {
             return;
         }
         host.write_through(lpn % 300, 9);
@@ -116,9 +116,9 @@ fn a_dumped_page_does_not_bring_a_trimmed_home_back() {
     let log = host.begin_log();
     host.write_page(50, 3, hint(log, 1, 10)).unwrap();
     host.trim(10);
-    let before = host.device.smart().checkpoints;
+    let before = host.device.smart().counters.checkpoints;
     // an atomic write goes past the cache, where the page waits
-    while host.device.smart().checkpoints == before {
+    while host.device.smart().counters.checkpoints == before {
         host.submit(Command::WriteAtomic { writes: &[(Lpn(99), &[9; UNIT_BYTES])] }).unwrap();
     }
     host.cut();

@@ -179,7 +179,10 @@ fn random_work_survives_cuts_and_shutdowns() {
             }
         }
         let smart = host.device.smart();
-        assert!(smart.flash_units.key_value_copyback > 0 && smart.collections > 0, "{smart:?}");
+        assert!(
+            smart.counters.flash_units.key_value_copyback > 0 && smart.counters.collections > 0,
+            "{smart:?}"
+        );
     }
 }
 
@@ -349,7 +352,7 @@ fn what_waits_for_the_logs_of_a_deleted_namespace_goes_with_it() {
     host.device.power_off(host.now_ns).unwrap();
     host.device.power_on(&mut PowerLoss::seeded(0)).unwrap();
     assert_eq!(host.get(kept, key(1)), Ok(b"kept".to_vec()));
-    assert_eq!(host.device.smart().flash_units.key_value, 1);
+    assert_eq!(host.device.smart().counters.flash_units.key_value, 1);
 }
 
 /// Hazard 12: records that wait for many namespaces' own logs, and a cache that is full. The drive panics if its capacitor
@@ -367,7 +370,7 @@ fn records_that_wait_for_many_logs_leave_the_cache_less() {
             host.put(*namespace, key(number), &[number as u8; 3000]).unwrap();
         }
     }
-    let programmed = host.device.smart().flash_units.key_value;
+    let programmed = host.device.smart().counters.flash_units.key_value;
     assert_eq!(programmed, 0, "they wait");
     for lpn in 0..400 {
         host.submit(Command::Write { lpn: Lpn(lpn), data: &[1; UNIT_BYTES], fua: false }).unwrap();
@@ -422,7 +425,7 @@ fn small_puts_wait_where_a_capacitor_protects_them_and_take_no_page_each() {
             host.put(namespace, key(number), &short).unwrap();
         }
         // three records to a unit, but for those that wait
-        let programmed = host.device.smart().flash_units.key_value;
+        let programmed = host.device.smart().counters.flash_units.key_value;
         assert!(if waits { (18..=20).contains(&programmed) } else { programmed == 60 }, "{programmed}");
     }
 }

@@ -65,7 +65,8 @@ fn units_read_right_or_as_lost_whatever_fails() {
         }
         host.compare();
         let smart = host.device.smart();
-        let failures = [smart.program_failures, smart.erase_failures, host.lost_reads, host.cuts];
+        let failures =
+            [smart.counters.program_failures, smart.counters.erase_failures, host.lost_reads, host.cuts];
         totals.iter_mut().zip(failures).for_each(|(total, new)| *total += new);
     }
     println!("program failures, erase failures, lost reads, cuts: {totals:?}");
@@ -97,7 +98,7 @@ fn a_lost_unit_reads_as_an_error_until_it_is_written() {
     assert_eq!(read(&mut device, 5), Err(Status::Unreadable { lpn: Lpn(5) }));
     write(&mut device, 5, 2);
     assert_eq!(read(&mut device, 5), Ok(2));
-    assert_eq!(device.smart().uncorrectable_reads, 2);
+    assert_eq!(device.smart().counters.uncorrectable_reads, 2);
 }
 
 #[test]
@@ -162,7 +163,7 @@ fn a_lost_page_of_a_log_undoes_nothing_that_came_home() {
     }
     let ranges = [ShareRange { dst: Lpn(0), src: Lpn(101), units: 8 }];
     submit(&mut device, Command::Share { ranges: &ranges, deferred: false }).unwrap();
-    assert_eq!(device.smart().units_brought_home, 8);
+    assert_eq!(device.smart().counters.units_brought_home, 8);
     lose(&mut device, 101);
     cycle(&mut device);
     assert_eq!(read(&mut device, 0), Err(Status::Unreadable { lpn: Lpn(0) }));
@@ -314,7 +315,7 @@ fn a_read_only_image_opens_and_reads() {
         }
     }
     let smart = device.smart();
-    assert!(smart.read_only && smart.erase_failures > 0 && smart.bad_blocks > 0, "{smart:?}");
+    assert!(smart.read_only && smart.counters.erase_failures > 0 && smart.bad_blocks > 0, "{smart:?}");
     for lpn in 0..units {
         let expected = if written[lpn as usize] == 1 { 255 } else { lpn as u8 };
         let found = read(&mut device, lpn).unwrap();

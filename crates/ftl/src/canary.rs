@@ -62,6 +62,9 @@ pub enum Guard {
     CopyBeforeStepIsDone,
     /// A record waits without an open block for it: a block erased for it may be one that only the record frees.
     JournalBlockMissing,
+    /// While a step changes the map a journal block is prepared: the block erased for it may be one that only the step's
+    /// records free, which do not even wait yet.
+    ErasedInStep,
     /// A log page is given up and no record ends its claim: it may claim its home after a cut.
     ClaimNotEnded,
     /// A page of a transaction that is not whole yet is given up, and counts as there when the transaction ends.

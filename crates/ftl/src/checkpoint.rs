@@ -5,22 +5,25 @@
 //! A checkpoint counts only if all its pages are there. The one before it, and the journal that it covers, are
 //! free only after it; by the erase rule they are erased after it finished programming (hazard 10).
 
-use tantalum_nand::{BlockId, Geometry, NandError, Nanoseconds, PageId, Ppn, UNIT_BYTES};
+mod format;
+
+use tantalum_nand::{BlockId, NandError, Nanoseconds, PageId, Ppn, UNIT_BYTES};
 
 use crate::blocks::BlockUse;
 use crate::canary::{self, Guard};
 use crate::error::FtlError;
-use crate::ftl::{Counters, Ftl, Programmed};
-use crate::key_value::{
-    KeyValueCounters, NamespaceContents, decode_namespaces, encode_namespaces, indexes_in_checkpoint,
-    namespaces_are_possible,
-};
+use crate::ftl::Ftl;
+use crate::key_value::indexes_in_checkpoint;
 use crate::layout::CheckpointInterval;
 use crate::logs::Living;
-use crate::map::{CHUNK_ENTRIES, Claim};
+use crate::map::Claim;
 use crate::page_image::PageImage;
 use crate::spare::{BatchMark, Kind, Mark, Spare};
-use crate::types::{Generation, Hint, Lpn, SEQ_LIMIT, Seq};
+use crate::types::{Lpn, Seq};
+
+pub use self::format::Contents;
+use self::format::{CHUNK_BYTES, HINT_BYTES, OWNER_BYTES};
+pub(crate) use self::format::{HEAD_BYTES, take_word};
 
 /// What the running drive knows of its checkpoints.
 #[derive(Clone, Debug, Default)]
@@ -43,268 +46,6 @@ pub struct Checkpoint {
     pub not_due_at: u64,
 }
 
-/// A checkpoint's contents.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Contents {
-    /// Logical capacity, to recognise another drive's.
-    pub logical_units: u32,
-    /// Whether the drive was shut down after it.
-    pub clean: bool,
-    /// The counter.
-    pub seq: Seq,
-    /// The newest version at which anything was unmapped.
-    pub last_unmap: Seq,
-    /// The counters.
-    pub counters: Counters,
-    /// Blocks that data streams had open.
-    pub open_blocks: Vec<BlockId>,
-    /// Owners with versions that spare areas do not tell.
-    pub versions: Vec<(Lpn, Seq)>,
-    /// Hints that live or wait: the log page, the hint and the version, and the place of one that is on flash.
-    pub hints: Vec<(Lpn, Living, Option<Ppn>)>,
-    /// Whole runs of the open logs, as far as something may rest on them: generation, attempt, last slot.
-    pub runs: Vec<(Generation, u32, u32)>,
-    /// The number of the newest key-value namespace there ever was.
-    pub last_namespace: u32,
-    /// Key-value namespaces with their indexes.
-    pub namespaces: Vec<NamespaceContents>,
-    /// L2P in chunks: the chunk's number, and its entries (0, or the place plus 1).
-    pub chunks: Vec<(u32, Vec<u32>)>,
-}
-
-const MAGIC: u64 = u64::from_le_bytes(*b"TANTCKP5");
-
-/// Bytes of magic number, length and checksum, in front of everything.
-pub(crate) const HEAD_BYTES: usize = 24;
-
-/// Bytes that [`Contents::encode`] makes of a full chunk, of an owner with its version, and of a hint.
-const CHUNK_BYTES: usize = 8 + 4 * CHUNK_ENTRIES;
-const OWNER_BYTES: usize = 16;
-const HINT_BYTES: usize = 48;
-
-/// Stands for a place or a home that is not there.
-const NOWHERE: u32 = u32::MAX;
-
-impl Contents {
-    /// Bytes with a length and a checksum in front.
-    pub fn encode(&self) -> Vec<u8> {
-        let mut out = vec![0; HEAD_BYTES];
-        encode_namespaces(&self.namespaces, &mut out);
-        let mut put = |values: &[u64]| values.iter().for_each(|value| out.extend(value.to_le_bytes()));
-        let counters = &self.counters;
-        let programmed = &counters.programmed;
-        put(&[self.logical_units.into(), self.clean.into(), self.seq.0, self.last_unmap.0]);
-        put(&[programmed.host, programmed.padding, programmed.copyback, programmed.journal]);
-        put(&[
-            programmed.checkpoint,
-            programmed.dump,
-            counters.erased,
-            counters.shared,
-            counters.brought_home,
-        ]);
-        put(&[counters.remapped, counters.committed, counters.collections, counters.checkpoints]);
-        put(&[counters.program_failures, counters.erase_failures, counters.uncorrectable_reads]);
-        put(&[counters.exhausted.into()]);
-        put(&counters.controller);
-        let records = &counters.key_value;
-        put(&[programmed.key_value, programmed.key_value_copyback, records.records_put, records.bytes_put]);
-        put(&[records.records_deleted, records.records_got, records.bytes_got]);
-        put(&[records.indexes_swapped_out, records.indexes_swapped_in]);
-        put(&[records.index_units_read, records.index_checkpoints]);
-        put(&[self.open_blocks.len() as u64]);
-        self.open_blocks.iter().for_each(|block| put(&[block.0.into()]));
-        put(&[self.versions.len() as u64]);
-        self.versions.iter().for_each(|(lpn, version)| put(&[lpn.0.into(), version.0]));
-        put(&[self.runs.len() as u64]);
-        self.runs
-            .iter()
-            .for_each(|(generation, attempt, last)| put(&[generation.0, (*attempt).into(), (*last).into()]));
-        put(&[self.hints.len() as u64]);
-        for (log_lpn, Living { hint, version }, ppn) in &self.hints {
-            let place = ppn.map_or(NOWHERE, |ppn| ppn.0);
-            put(&[pair(log_lpn.0, place), version.0, hint.generation.0, pair(hint.attempt, hint.start)]);
-            let home = hint.home.map_or(NOWHERE, |home| home.0);
-            put(&[pair(hint.first, hint.slot), pair(home, hint.end.into())]);
-        }
-        put(&[self.last_namespace.into()]);
-        put(&[self.chunks.len() as u64]);
-        for (number, entries) in &self.chunks {
-            out.extend(pair(*number, entries.len() as u32).to_le_bytes());
-            let start = out.len();
-            out.resize(start + entries.len().next_multiple_of(2) * 4, 0);
-            for (to, entry) in out[start..].chunks_exact_mut(4).zip(entries) {
-                to.copy_from_slice(&entry.to_le_bytes());
-            }
-        }
-        let bytes = (out.len() - HEAD_BYTES) as u64;
-        let checksum = crc32c::crc32c(&out[HEAD_BYTES..]);
-        out[..8].copy_from_slice(&MAGIC.to_le_bytes());
-        out[8..16].copy_from_slice(&bytes.to_le_bytes());
-        out[16..24].copy_from_slice(&u64::from(checksum).to_le_bytes());
-        out
-    }
-
-    /// Whether a drive of so many logical pages and this shape can have written it.
-    pub fn is_possible(&self, logical_units: u32, geometry: &Geometry) -> bool {
-        let places = geometry.units();
-        let lpn = |lpn: &Lpn| lpn.0 < logical_units;
-        let chunk = |(number, entries): &(u32, Vec<u32>)| {
-            let end = u64::from(*number) * CHUNK_ENTRIES as u64 + entries.len() as u64;
-            end <= logical_units.into() && entries.iter().all(|entry| *entry <= places)
-        };
-        let hint = |(log_lpn, living, ppn): &(Lpn, Living, Option<Ppn>)| {
-            lpn(log_lpn)
-                && living.hint.is_possible(logical_units)
-                && living.version < SEQ_LIMIT
-                && ppn.is_none_or(|ppn| ppn.0 < places)
-        };
-        self.seq < SEQ_LIMIT
-            && namespaces_are_possible(&self.namespaces, self.last_namespace, logical_units, geometry)
-            && self.versions.iter().all(|(owner, version)| lpn(owner) && *version < SEQ_LIMIT)
-            && self.runs.iter().all(|(_, _, last)| *last < u32::MAX)
-            && self.hints.iter().all(hint)
-            && self.chunks.iter().all(chunk)
-            && self.chunks.windows(2).all(|two| two[0].0 < two[1].0)
-    }
-
-    /// Reads the bytes; none if they are damaged or of another version.
-    pub fn decode(bytes: &[u8]) -> Option<Contents> {
-        let mut header = Reader { rest: bytes };
-        if header.next()? != MAGIC {
-            return None;
-        }
-        let length = usize::try_from(header.next()?).ok()?;
-        let checksum = header.next()?;
-        let body = header.rest.get(..length)?;
-        if u64::from(crc32c::crc32c(body)) != checksum {
-            return None;
-        }
-        let mut reader = Reader { rest: body };
-        let namespaces = decode_namespaces(&mut reader.rest)?;
-        let [logical_units, clean, seq, last_unmap] = reader.array()?;
-        let [host, padding, copyback, journal, checkpoint, dump] = reader.array()?;
-        let [erased, shared, brought_home, remapped, committed, collections, checkpoints] = reader.array()?;
-        let [program_failures, erase_failures, uncorrectable_reads, exhausted] = reader.array()?;
-        let controller = reader.array()?;
-        let [key_value, key_value_copyback, records_put, bytes_put] = reader.array()?;
-        let [records_deleted, records_got, bytes_got] = reader.array()?;
-        let [indexes_swapped_out, indexes_swapped_in, index_units_read, index_checkpoints] =
-            reader.array()?;
-        let programmed =
-            Programmed { host, key_value, key_value_copyback, padding, copyback, journal, checkpoint, dump };
-        Some(Contents {
-            logical_units: logical_units.try_into().ok()?,
-            clean: clean != 0,
-            seq: Seq(seq),
-            last_unmap: Seq(last_unmap),
-            counters: Counters {
-                programmed,
-                erased,
-                shared,
-                brought_home,
-                remapped,
-                committed,
-                collections,
-                checkpoints,
-                program_failures,
-                erase_failures,
-                uncorrectable_reads,
-                exhausted: exhausted != 0,
-                key_value: KeyValueCounters {
-                    records_put,
-                    bytes_put,
-                    records_deleted,
-                    records_got,
-                    bytes_got,
-                    indexes_swapped_out,
-                    indexes_swapped_in,
-                    index_units_read,
-                    index_checkpoints,
-                },
-                controller,
-            },
-            open_blocks: reader.list(|reader| Some(BlockId(reader.next()?.try_into().ok()?)))?,
-            versions: reader
-                .list(|reader| Some((Lpn(reader.next()?.try_into().ok()?), Seq(reader.next()?))))?,
-            runs: reader.list(|reader| {
-                let [generation, attempt, last] = reader.array()?;
-                Some((Generation(generation), attempt.try_into().ok()?, last.try_into().ok()?))
-            })?,
-            hints: reader.list(Reader::hint)?,
-            last_namespace: reader.next()?.try_into().ok()?,
-            namespaces,
-            chunks: reader.list(Reader::chunk)?,
-        })
-    }
-}
-
-fn pair(low: u32, high: u32) -> u64 {
-    u64::from(low) | u64::from(high) << 32
-}
-
-fn split(value: u64) -> (u32, u32) {
-    (value as u32, (value >> 32) as u32)
-}
-
-/// Takes a number off the front of the bytes.
-pub(crate) fn take_word(bytes: &mut &[u8]) -> Option<u64> {
-    let (value, rest) = bytes.split_first_chunk()?;
-    *bytes = rest;
-    Some(u64::from_le_bytes(*value))
-}
-
-struct Reader<'a> {
-    rest: &'a [u8],
-}
-
-impl Reader<'_> {
-    fn next(&mut self) -> Option<u64> {
-        take_word(&mut self.rest)
-    }
-
-    fn array<const N: usize>(&mut self) -> Option<[u64; N]> {
-        let mut values = [0; N];
-        for value in &mut values {
-            *value = self.next()?;
-        }
-        Some(values)
-    }
-
-    fn list<T>(&mut self, item: impl Fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
-        let count = self.next()?;
-        // an item takes at least eight bytes, so a count beyond that is nonsense
-        if count > self.rest.len() as u64 / 8 {
-            return None;
-        }
-        (0..count).map(|_| item(self)).collect()
-    }
-
-    fn hint(&mut self) -> Option<(Lpn, Living, Option<Ppn>)> {
-        let [places, version, generation, attempts, slots, home] = self.array()?;
-        let ((log_lpn, ppn), (attempt, start)) = (split(places), split(attempts));
-        let ((first, slot), (home, end)) = (split(slots), split(home));
-        let home = (home != NOWHERE).then_some(Lpn(home));
-        let hint =
-            Hint { generation: Generation(generation), attempt, start, first, slot, end: end != 0, home };
-        let ppn = (ppn != NOWHERE).then_some(Ppn(ppn));
-        Some((Lpn(log_lpn), Living { hint, version: Seq(version) }, ppn))
-    }
-
-    fn chunk(&mut self) -> Option<(u32, Vec<u32>)> {
-        let (number, entries) = split(self.next()?);
-        if entries as usize > CHUNK_ENTRIES {
-            return None;
-        }
-        let mut chunk = Vec::with_capacity(entries as usize + 1);
-        for _ in 0..entries.div_ceil(2) {
-            let (low, high) = split(self.next()?);
-            chunk.extend([low, high]);
-        }
-        chunk.truncate(entries as usize);
-        Some((number, chunk))
-    }
-}
-
 impl Ftl {
     /// Whether recovery would have to read too much. Nothing of that changes but by what is done to flash, so the question
     /// is not asked again before.
@@ -325,7 +66,7 @@ impl Ftl {
         let interval_over = match self.config.checkpoint_interval {
             CheckpointInterval::Pages(pages) => self.checkpoint.pages_since >= pages,
             CheckpointInterval::HostUnitsForEachUnit(ratio) => {
-                let programmed = &self.counters.programmed;
+                let programmed = &self.counters.flash_units;
                 let written = programmed.host + programmed.key_value - self.checkpoint.host_units;
                 written >= ratio.saturating_mul(self.checkpoint_units())
             }
@@ -422,6 +163,7 @@ impl Ftl {
             seq: self.seq,
             last_unmap: self.last_unmap,
             counters: self.counters,
+            exhausted: self.exhausted,
             open_blocks: self.streams.blocks().collect(),
             versions,
             hints,
@@ -496,7 +238,7 @@ impl Ftl {
             };
             match self.nand.program(place, &page.sources[..units], &page.spares[..units], earliest_ns) {
                 Ok(done_ns) => {
-                    self.counters.programmed.checkpoint += units as u64;
+                    self.counters.flash_units.checkpoint += units as u64;
                     return Ok((place, done_ns));
                 }
                 Err(NandError::ProgramFailed { .. }) => self.program_failed(self.geometry.block_of(place)),
@@ -535,70 +277,9 @@ impl Ftl {
         self.checkpoint.step = step;
         self.checkpoint.pages_since = 0;
         self.checkpoint.wanted = false;
-        self.checkpoint.host_units = self.counters.programmed.host + self.counters.programmed.key_value;
+        self.checkpoint.host_units = self.counters.flash_units.host + self.counters.flash_units.key_value;
         self.release_tombstones();
         self.key_value.budget_chunks = 0;
         self.blocks.clear_all_marks();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::key_value::NamespaceId;
-
-    fn sample() -> Contents {
-        let hint = Hint {
-            generation: Generation(9),
-            attempt: 1,
-            start: 2,
-            first: 3,
-            slot: 4,
-            end: true,
-            home: Some(Lpn(77)),
-        };
-        let homeless = Hint { home: None, end: false, ..hint };
-        Contents {
-            logical_units: 5000,
-            clean: true,
-            seq: Seq(1 << 50),
-            last_unmap: Seq(12),
-            counters: Counters { erased: 3, checkpoints: 4, ..Counters::default() },
-            open_blocks: vec![BlockId(1), BlockId(5)],
-            versions: vec![(Lpn(3), Seq(4)), (Lpn(9), Seq(10))],
-            hints: vec![
-                (Lpn(4), Living { hint, version: Seq(8) }, Some(Ppn(6))),
-                (Lpn(5), Living { hint: homeless, version: Seq(9) }, None),
-            ],
-            runs: vec![(Generation(9), 0, 2), (Generation(9), 1, 4)],
-            last_namespace: 3,
-            namespaces: vec![
-                NamespaceContents::sample(NamespaceId(1), 0),
-                NamespaceContents::sample(NamespaceId(3), 200),
-            ],
-            chunks: vec![(0, (0..1024).collect()), (4, vec![1, 0, 3])],
-        }
-    }
-
-    #[test]
-    fn contents_round_trip() {
-        let contents = sample();
-        let mut bytes = contents.encode();
-        assert_eq!(Contents::decode(&bytes).as_ref(), Some(&contents));
-        bytes.resize(bytes.len().next_multiple_of(4096), 0);
-        assert_eq!(Contents::decode(&bytes), Some(contents), "pages are padded with zeros");
-    }
-
-    #[test]
-    fn damage_is_noticed() {
-        let bytes = sample().encode();
-        for length in [0, 8, 23, 24, bytes.len() / 2, bytes.len() - 1] {
-            assert_eq!(Contents::decode(&bytes[..length]), None, "cut to {length} bytes");
-        }
-        for at in (0..bytes.len()).step_by(97) {
-            let mut damaged = bytes.clone();
-            damaged[at] ^= 1;
-            assert_eq!(Contents::decode(&damaged), None, "bit flipped in byte {at}");
-        }
     }
 }

@@ -67,8 +67,8 @@ struct MovingPage {
     records: VecDeque<Vec<MovingRecord>>,
     earliest_ns: Nanoseconds,
     step: Seq,
-    /// Whether an owner stems from a journal record: a share, a remap, a commit.
-    names_recorded_owners: bool,
+    /// Whether an owner stems from a share, a remap or a commit that may not be on flash yet.
+    waits_for_steps: bool,
 }
 
 impl MovingPage {
@@ -80,7 +80,7 @@ impl MovingPage {
             records: VecDeque::new(),
             earliest_ns,
             step: Seq(0),
-            names_recorded_owners: false,
+            waits_for_steps: false,
         }
     }
 
@@ -259,6 +259,7 @@ impl Ftl {
     fn new_collection(&mut self, at_ns: Nanoseconds) -> Collection {
         // members of an atomic batch lose their mark when moved: the whole batch must be on flash before
         let earliest_ns = at_ns.max(self.batches_done_ns);
+        self.steps.between(self.journal.buffer.is_empty(), at_ns);
         Collection {
             moving: MovingPage::new(Target::Collect, earliest_ns),
             moving_to_logs: Vec::new(),
@@ -344,7 +345,7 @@ impl Ftl {
         }
         let old = self.nand.spare(ppn)?;
         let (copy, how) = self.copy_marked(ppn, &old, moving.step, at_ns)?;
-        moving.names_recorded_owners |= copy.kind == Kind::Data;
+        moving.waits_for_steps |= self.steps.is_under_way(ppn, at_ns);
         moving.page.marked |= matches!(copy.mark, Mark::Hint(..));
         moving.push(&self.nand, (ppn, how), (Source::Copy(ppn), copy.encode()))
     }
@@ -468,18 +469,18 @@ impl Ftl {
         }
         // The copy asserts owners by itself. If one of them is recorded in a step that is not durable yet, the copy
         // would make that owner durable without the rest of its step.
-        if moving.names_recorded_owners {
+        if moving.waits_for_steps {
             if !self.journal.buffer.is_empty() && !canary::out(Guard::CopyBeforeJournal) {
                 self.flush_journal(at_ns)?;
             }
             if !canary::out(Guard::CopyBeforeStepIsDone) {
-                moving.earliest_ns = moving.earliest_ns.max(self.steps_done_ns);
+                moving.earliest_ns = moving.earliest_ns.max(self.steps.done_ns());
             }
         }
         let programmed = self.program_moving_page(moving);
         let (place, _) = programmed.inspect_err(|error| self.release_page(&moving.page, error))?;
-        self.counters.programmed.key_value_copyback += moving.records.len() as u64;
-        self.counters.programmed.copyback += (moving.units.len() - moving.records.len()) as u64;
+        self.counters.flash_units.key_value_copyback += moving.records.len() as u64;
+        self.counters.flash_units.copyback += (moving.units.len() - moving.records.len()) as u64;
         if moving.page.used == 0 {
             let plain = moving.units.iter().map(|(from, how)| match how {
                 Moving::Plain(lpn) => (*lpn, *from),
@@ -509,7 +510,7 @@ impl Ftl {
         }
         moving.units.clear();
         moving.page.clear();
-        moving.names_recorded_owners = false;
+        moving.waits_for_steps = false;
         moving.earliest_ns = at_ns.max(self.batches_done_ns);
         self.free_emptied(collection);
         Ok(())
@@ -558,7 +559,7 @@ impl Ftl {
     pub(crate) fn level_wear(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
         let blocks = self.geometry.blocks();
         self.checkpoint.next_wear_check =
-            self.counters.erased + u64::from(blocks.div_ceil(WEAR_CHECKS_PER_CYCLE));
+            self.counters.blocks_erased + u64::from(blocks.div_ceil(WEAR_CHECKS_PER_CYCLE));
         let Some(coldest) = self.blocks.coldest(&self.nand) else { return Ok(()) };
         let most = (0..blocks).map(|block| self.nand.erase_count(BlockId(block))).max().unwrap_or(0);
         if most - self.nand.erase_count(coldest) > self.config.wear_spread && self.spare_blocks() > 1 {

@@ -96,7 +96,7 @@ impl Ftl {
             dump.units,
             self.config.dump_units
         );
-        self.counters.programmed.dump += dump.units;
+        self.counters.flash_units.dump += dump.units;
         self.restart_protected()?;
         Ok(saved)
     }

@@ -36,7 +36,7 @@ impl Ftl {
         let copied_ns = if canary::out(Guard::EraseBeforeCopies) { 0 } else { self.nand.programs_done_ns() };
         match self.nand.erase(block, at_ns.max(copied_ns)) {
             Ok(_) => {
-                self.counters.erased += 1;
+                self.counters.blocks_erased += 1;
                 Ok(true)
             }
             Err(NandError::EraseFailed { .. }) => {

@@ -10,15 +10,17 @@ use tantalum_nand::{BlockId, Fetches, Geometry, Nand, Nanoseconds, Ppn, Slot, Sp
 use crate::blocks::Blocks;
 use crate::checkpoint::Checkpoint;
 use crate::collect::ValidUnit;
+use crate::counters::Counters;
 use crate::dump::{InFlightPuts, InFlightRecords};
 use crate::error::FtlError;
 use crate::journal::{Journal, Record};
-use crate::key_value::{KeyValue, KeyValueCounters};
+use crate::key_value::KeyValue;
 use crate::layout::{FtlConfig, Layout};
 use crate::logs::{HintError, Logs};
 use crate::map::Map;
 use crate::protected::Protected;
 use crate::spare::{self, Mark, Spare};
+use crate::steps::Steps;
 use crate::stream::Streams;
 use crate::transactions::{Transactions, TxPage};
 use crate::types::{Generation, Hint, Lpn, Metadata, Seq, TxId};
@@ -26,64 +28,6 @@ use crate::types::{Generation, Hint, Lpn, Metadata, Seq, TxId};
 /// Units that are brought into the processor's cache together: few enough to stay there, and enough that their misses
 /// take little longer than one.
 pub const PREFETCHED: usize = 16;
-
-/// Flash units programmed, by cause.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Programmed {
-    /// Host data.
-    pub host: u64,
-    /// Records that the host put, and tombstones.
-    pub key_value: u64,
-    /// Units into which garbage collection packed records.
-    pub key_value_copyback: u64,
-    /// The empty rest of partly filled pages.
-    pub padding: u64,
-    /// Valid units moved by garbage collection and wear levelling.
-    pub copyback: u64,
-    /// Journal pages.
-    pub journal: u64,
-    /// Checkpoints.
-    pub checkpoint: u64,
-    /// Dumped when power went.
-    pub dump: u64,
-}
-
-/// The FTL's counters. They survive power cycles as of the last checkpoint.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Counters {
-    /// Units programmed, by cause.
-    pub programmed: Programmed,
-    /// Blocks erased.
-    pub erased: u64,
-    /// Units whose mapping was shared.
-    pub shared: u64,
-    /// Units of these brought home by their hint.
-    pub brought_home: u64,
-    /// Units whose mapping was moved.
-    pub remapped: u64,
-    /// Transactions committed.
-    pub committed: u64,
-    /// Garbage collections: victims emptied.
-    pub collections: u64,
-    /// Checkpoints taken.
-    pub checkpoints: u64,
-    /// Programs that failed.
-    pub program_failures: u64,
-    /// Erases that failed.
-    pub erase_failures: u64,
-    /// Reads of units that found their page uncorrectable.
-    pub uncorrectable_reads: u64,
-    /// Whether the drive came to the end of its life because its last free blocks failed.
-    pub exhausted: bool,
-    /// What was done with records.
-    pub key_value: KeyValueCounters,
-    /// The controller's own counters, kept with these.
-    pub controller: [u64; 4],
-}
-
-/// Which of the controller's counters is the one of power losses. Recovery counts it, so that its own checkpoint has it:
-/// the process may be killed again before the next.
-pub const UNSAFE_SHUTDOWNS: usize = 3;
 
 /// Erase counts of the good blocks.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -150,8 +94,8 @@ pub struct Ftl {
     /// When the last atomic batch of several pages is on flash: its members are not copied without their mark before. One
     /// of a single page has none, and no copy of it starts before it can be read.
     pub(crate) batches_done_ns: Nanoseconds,
-    /// When the steps that changed the map are on flash: their records, and the pages of logs that come home without one.
-    pub(crate) steps_done_ns: Nanoseconds,
+    /// Steps that changed the map and may not be on flash yet.
+    pub(crate) steps: Steps,
     /// Whether members of a batch are on flash and not yet mapped: garbage collection would take them for garbage.
     pub(crate) batch_under_way: bool,
     /// Atomic batches that were given up half way: they must never count as whole.
@@ -165,6 +109,8 @@ pub struct Ftl {
     /// Blocks that are not retired.
     pub(crate) good_blocks: u32,
     pub(crate) counters: Counters,
+    /// Whether the drive came to the end of its life because its last free blocks failed.
+    pub(crate) exhausted: bool,
     pub(crate) scratch: Scratch,
 }
 
@@ -208,9 +154,9 @@ impl Ftl {
         &self.counters
     }
 
-    /// The controller's counters, to be kept with the FTL's.
-    pub fn controller_counters_mut(&mut self) -> &mut [u64; 4] {
-        &mut self.counters.controller
+    /// The counters, for those of the controller.
+    pub fn counters_mut(&mut self) -> &mut Counters {
+        &mut self.counters
     }
 
     /// The hinted logs.
@@ -329,7 +275,7 @@ impl Ftl {
             seq: self.seq,
             last_unmap: self.last_unmap,
             batches_done_ns: self.batches_done_ns,
-            steps_done_ns: self.steps_done_ns,
+            steps: self.steps.clone(),
             batch_under_way: self.batch_under_way,
             abandoned: self.abandoned.clone(),
             shut_down: self.shut_down,
@@ -337,6 +283,7 @@ impl Ftl {
             failing: self.failing.clone(),
             good_blocks: self.good_blocks,
             counters: self.counters,
+            exhausted: self.exhausted,
             scratch: Scratch::default(),
         })
     }
@@ -458,7 +405,7 @@ impl Ftl {
         if self.checkpoint_due() {
             self.take_checkpoint(at_ns, false)?;
         }
-        if self.counters.erased >= self.checkpoint.next_wear_check {
+        if self.counters.blocks_erased >= self.checkpoint.next_wear_check {
             self.level_wear(at_ns)?;
         }
         self.fit_indexes(at_ns)

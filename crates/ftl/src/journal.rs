@@ -271,6 +271,8 @@ pub struct Journal {
     pub next: Option<BlockId>,
     /// Whether the next block is being prepared.
     pub preparing: bool,
+    /// Whether the map has changed by a step whose records are not all in the buffer yet.
+    pub in_step: bool,
 }
 
 #[cfg(test)]

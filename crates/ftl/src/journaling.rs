@@ -61,9 +61,24 @@ impl Ftl {
         Ok(())
     }
 
-    /// Makes sure that a step can append so many records and make them durable without another block. Before it changes
-    /// the map, so that it is refused as a whole if there is no room for them.
-    pub fn ensure_journal_room(&mut self, records: usize, at_ns: Nanoseconds) -> Result<(), FtlError> {
+    /// Changes the map and appends the records of that, at most so many. It is refused as a whole if the journal has no room
+    /// for them. Nothing is erased meanwhile: it could be what only a record to come makes invalid.
+    pub(crate) fn step<T>(
+        &mut self,
+        records: usize,
+        at_ns: Nanoseconds,
+        change: impl FnOnce(&mut Ftl) -> Result<T, FtlError>,
+    ) -> Result<T, FtlError> {
+        self.ensure_journal_room(records, at_ns)?;
+        self.steps.between(self.journal.buffer.is_empty(), at_ns);
+        self.journal.in_step = !canary::out(Guard::ErasedInStep);
+        let changed = change(self);
+        self.journal.in_step = false;
+        changed
+    }
+
+    /// Makes sure that so many records can be appended and made durable without another block.
+    pub(crate) fn ensure_journal_room(&mut self, records: usize, at_ns: Nanoseconds) -> Result<(), FtlError> {
         self.ensure_journal_block(at_ns)?;
         // what waits may have to go first, and the last page is flushed by the step itself
         let pages = records.div_ceil(self.records_per_page()) as u32 + 2;
@@ -109,11 +124,11 @@ impl Ftl {
             self.in_flight_records.issued(self.nand.now_ns(), done_ns, records);
         }
         let done_ns = done?;
-        self.steps_done_ns = self.steps_done_ns.max(done_ns);
+        self.steps.programmed(done_ns);
         if let Some(protected) = &mut self.protected {
             protected.journaled(&mut self.nand)?;
         }
-        self.counters.programmed.journal += u64::from(self.geometry.units_per_page());
+        self.counters.flash_units.journal += u64::from(self.geometry.units_per_page());
         self.prepare_journal_block(at_ns)?;
         Ok(done_ns)
     }
@@ -190,6 +205,7 @@ impl Ftl {
         if due
             && self.journal.next.is_none()
             && !self.journal.preparing
+            && !self.journal.in_step
             && !canary::out(Guard::JournalBlockMissing)
         {
             match self.take_next_journal_block(at_ns) {

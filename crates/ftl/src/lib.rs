@@ -13,6 +13,7 @@ mod budget;
 pub mod canary;
 mod checkpoint;
 mod collect;
+mod counters;
 mod dump;
 mod erase;
 mod error;
@@ -34,6 +35,7 @@ mod scan;
 mod share;
 mod space;
 mod spare;
+mod steps;
 mod stream;
 #[cfg(test)]
 mod test_support;
@@ -44,11 +46,12 @@ mod write;
 
 pub use audit::{Audit, Finding};
 pub use blocks::BlockUse;
+pub use counters::{Counters, FlashUnits};
 pub use error::{FtlError, LayoutError};
-pub use ftl::{Counters, Ftl, HostUnit, PREFETCHED, Programmed, UNSAFE_SHUTDOWNS, Wear};
+pub use ftl::{Ftl, HostUnit, PREFETCHED, Wear};
 pub use key_value::{
-    KEY_BYTES, Key, KeyError, KeyValueCounters, KeyValueError, KvRecord, NAMESPACES, NamespaceAttributes,
-    NamespaceId, NamespaceInfo, VALUE_BYTES,
+    KEY_BYTES, Key, KeyError, KeyValueError, KvRecord, NAMESPACES, NamespaceAttributes, NamespaceId,
+    NamespaceInfo, VALUE_BYTES,
 };
 pub use layout::{CheckpointInterval, FtlConfig, Layout, VictimPolicy};
 pub use logs::{HintError, OPEN_LOGS};

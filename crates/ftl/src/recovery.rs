@@ -18,9 +18,10 @@ use tantalum_nand::{BlockId, Nand, Nanoseconds, UNIT_SPARE_BYTES};
 use crate::blocks::{BlockUse, Blocks};
 use crate::canary::{self, Guard};
 use crate::checkpoint::Checkpoint;
+use crate::counters::Counters;
 use crate::dump::{InFlightPuts, InFlightRecords};
 use crate::error::{FtlError, LayoutError};
-use crate::ftl::{Counters, Ftl, Scratch, UNSAFE_SHUTDOWNS};
+use crate::ftl::{Ftl, Scratch};
 use crate::journal::Journal;
 use crate::key_value::{KeyValue, KeyValueFound};
 use crate::layout::{FtlConfig, Layout};
@@ -29,6 +30,7 @@ use crate::map::{Map, Owner};
 use crate::protected::{Protected, dump_what_is_left};
 use crate::scan::{Found, Scan};
 use crate::share::spare_version;
+use crate::steps::Steps;
 use crate::stream::Streams;
 use crate::transactions::Transactions;
 use crate::types::{Generation, SEQ_LIMIT, Seq};
@@ -166,13 +168,14 @@ impl Ftl {
             seq: Seq(0),
             last_unmap: Seq(0),
             batches_done_ns: 0,
-            steps_done_ns: 0,
+            steps: Steps::default(),
             batch_under_way: false,
             abandoned: BTreeSet::new(),
             shut_down: false,
             dump_blocks: Vec::new(),
             failing: Vec::new(),
             counters: Counters::default(),
+            exhausted: false,
             scratch: Scratch::default(),
         }
     }
@@ -185,6 +188,7 @@ impl Ftl {
         at_ns: Nanoseconds,
     ) -> Result<RecoveryReport, FtlError> {
         self.counters = found.counters;
+        self.exhausted = found.exhausted;
         // an unmapping may have been lost that a transaction's version must not pass: all of them are over anyway
         self.last_unmap = self.seq;
         let nand = &self.nand;
@@ -214,14 +218,14 @@ impl Ftl {
             self.checkpoint.pages = found.checkpoint_pages;
             self.key_value.are_in_checkpoint(&found.indexes);
         } else {
-            self.counters.controller[UNSAFE_SHUTDOWNS] += 1;
+            self.counters.unsafe_shutdowns += 1;
         }
-        let before = self.counters.programmed.checkpoint;
+        let before = self.counters.flash_units.checkpoint;
         let rebased = match found.clean {
             true => Ok(()),
             false => self.rebase(found.logs, found.batches_dropped, &found.marked, at_ns),
         };
-        report.checkpoint_units = self.counters.programmed.checkpoint - before;
+        report.checkpoint_units = self.counters.flash_units.checkpoint - before;
         let ready = rebased.and_then(|()| self.make_ready(at_ns));
         self.fit_recovered_indexes();
         if matches!(ready, Err(FtlError::CapacityExceeded)) {

@@ -30,7 +30,7 @@ pub struct SpareBlocks {
 impl Ftl {
     /// Whether too few good blocks are left to take writes.
     pub fn is_read_only(&self) -> bool {
-        self.counters.exhausted || self.good_blocks < self.least_blocks()
+        self.exhausted || self.good_blocks < self.least_blocks()
     }
 
     /// Good blocks without which the drive takes no writes: those that every drive needs, and an open block and one in
@@ -43,12 +43,12 @@ impl Ftl {
     /// that fill the flash: the drive is at the end of its life, though more good blocks may hold data than the least.
     /// That is how it ends when all blocks wear out together.
     pub fn note_exhaustion(&mut self) {
-        self.counters.exhausted |= self.spare_blocks() == 0 && self.good_blocks < self.geometry.blocks();
+        self.exhausted |= self.spare_blocks() == 0 && self.good_blocks < self.geometry.blocks();
     }
 
     /// Spare blocks in the sense of SMART: those that may still go bad.
     pub fn spare_good_blocks(&self) -> SpareBlocks {
-        let available = if self.counters.exhausted { 0 } else { self.good_blocks };
+        let available = if self.exhausted { 0 } else { self.good_blocks };
         SpareBlocks {
             available: available.saturating_sub(self.least_blocks()),
             total: self.geometry.blocks().saturating_sub(self.least_blocks()),
@@ -206,7 +206,7 @@ mod tests {
     fn a_failed_journal_page_goes_to_the_rest_of_its_block() {
         let mut ftl = ftl();
         record(&mut ftl);
-        let (open, erased) = (ftl.journal.open, ftl.counters().erased);
+        let (open, erased) = (ftl.journal.open, ftl.counters().blocks_erased);
         // some of the first pages fail, and not all
         ftl.nand_mut().set_faults(Faults { seed: 3, program_failure_ppm: 500_000, ..Faults::default() });
         while ftl.counters().program_failures == 0 {
@@ -216,7 +216,7 @@ mod tests {
         fail_programs(&mut ftl, 0);
         let next_page = ftl.nand.next_page(open.unwrap());
         assert!(next_page <= 4, "page {next_page}: the next block is prepared by then");
-        assert_eq!((ftl.journal.open, ftl.counters().erased), (open, erased));
+        assert_eq!((ftl.journal.open, ftl.counters().blocks_erased), (open, erased));
         assert_eq!(ftl.failing.first(), open.as_ref());
     }
 

@@ -8,9 +8,9 @@ use tantalum_nand::{
 
 use crate::blocks::BlockUse;
 use crate::checkpoint::{Contents, HEAD_BYTES};
+use crate::counters::Counters;
 use crate::error::FtlError;
 use crate::fold::{Fold, Folded};
-use crate::ftl::Counters;
 use crate::journal::{Record, decode_page};
 use crate::key_value::{
     Header, InCheckpoint, KeyValueFold, KeyValueFound, NamespaceId, RecordPlace, bytes_of, ends,
@@ -26,6 +26,7 @@ pub(crate) struct Found {
     pub step: Seq,
     pub clean: bool,
     pub counters: Counters,
+    pub exhausted: bool,
     pub places: Vec<(Lpn, Ppn)>,
     pub versions: HashMap<u32, Seq>,
     pub logs: Vec<(Generation, Attempts)>,
@@ -370,7 +371,7 @@ impl Scan {
         self.wait();
         self.check_damaged_pages(step)?;
         self.newest = self.newest.max(contents.seq).max(step);
-        let (clean, counters) = (contents.clean, contents.counters);
+        let (clean, counters, exhausted) = (contents.clean, contents.counters, contents.exhausted);
         let open = contents.open_blocks.clone();
         let (records, journal_blocks) = self.journal(&first, step)?;
         self.wait();
@@ -403,6 +404,7 @@ impl Scan {
             step,
             clean,
             counters,
+            exhausted,
             places,
             versions,
             logs,

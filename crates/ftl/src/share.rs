@@ -13,6 +13,7 @@ use crate::journal::Record;
 use crate::logs::EndedClaim;
 use crate::map::{Claim, Owner};
 use crate::spare::Spare;
+use crate::transactions::TxPage;
 use crate::types::{Lpn, Seq, ShareRange, TxId};
 
 /// Why a share or remap is refused. Nothing was changed.
@@ -112,19 +113,20 @@ impl Ftl {
 
     /// Maps every dst to what its src maps to. [`Ftl::check_share`] has passed, and no src waits in a cache.
     pub fn share(&mut self, ranges: &[ShareRange], at_ns: Nanoseconds) -> Result<(), FtlError> {
-        self.ensure_journal_room(self.records_of(ranges), at_ns)?;
-        let mut records = Vec::new();
-        for (dst, src) in ranges.iter().flat_map(pairs) {
-            self.counters.shared += 1;
-            match self.comes_home(dst, src) {
-                Some(version) => {
-                    self.counters.brought_home += 1;
-                    self.map_to(dst, version, src, at_ns)?;
+        self.step(self.records_of(ranges), at_ns, |ftl| {
+            let mut records = Vec::new();
+            for (dst, src) in ranges.iter().flat_map(pairs) {
+                ftl.counters.units_shared += 1;
+                match ftl.comes_home(dst, src) {
+                    Some(version) => {
+                        ftl.counters.units_brought_home += 1;
+                        ftl.map_to(dst, version, src, at_ns)?;
+                    }
+                    None => records.extend(ftl.map_as_step(dst, src, at_ns)?),
                 }
-                None => records.extend(self.map_as_step(dst, src, at_ns)?),
             }
-        }
-        self.append_journal(&records, at_ns)
+            ftl.append_journal(&records, at_ns)
+        })
     }
 
     /// Records that a share may take: one for each unit, and one more for each page of a log that it replaces.
@@ -158,26 +160,28 @@ impl Ftl {
     /// Moves the mappings of `src..` to `dst..`.
     pub fn remap(&mut self, src: Lpn, dst: Lpn, units: u32, at_ns: Nanoseconds) -> Result<(), FtlError> {
         let range = ShareRange { dst, src, units };
-        self.ensure_journal_room(2 * self.records_of(&[range]) + 1, at_ns)?;
-        let mut records = Vec::new();
-        for (dst, src) in pairs(&range) {
-            records.extend(self.map_as_step(dst, src, at_ns)?);
-        }
-        let version = self.unmap_range(src, units, at_ns)?;
-        records.push(Record::Trim { lpn: src, units, version, step: version });
-        self.counters.remapped += u64::from(units);
-        self.append_journal(&records, at_ns)
+        self.step(2 * self.records_of(&[range]) + 1, at_ns, |ftl| {
+            let mut records = Vec::new();
+            for (dst, src) in pairs(&range) {
+                records.extend(ftl.map_as_step(dst, src, at_ns)?);
+            }
+            let version = ftl.unmap_range(src, units, at_ns)?;
+            records.push(Record::Trim { lpn: src, units, version, step: version });
+            ftl.counters.units_remapped += u64::from(units);
+            ftl.append_journal(&records, at_ns)
+        })
     }
 
     /// Unmaps units.
     pub fn trim(&mut self, lpn: Lpn, units: u32, at_ns: Nanoseconds) -> Result<(), FtlError> {
         let mut range = (lpn.0..lpn.0 + units).map(Lpn);
-        if range.any(|lpn| self.map.lookup(lpn).is_some() || self.map.is_hinted(lpn)) {
-            self.ensure_journal_room(1 + (units as usize).min(self.logs.count()), at_ns)?;
-            let version = self.unmap_range(lpn, units, at_ns)?;
-            self.append_journal(&[Record::Trim { lpn, units, version, step: version }], at_ns)?;
+        if !range.any(|lpn| self.map.lookup(lpn).is_some() || self.map.is_hinted(lpn)) {
+            return Ok(());
         }
-        Ok(())
+        self.step(1 + (units as usize).min(self.logs.count()), at_ns, |ftl| {
+            let version = ftl.unmap_range(lpn, units, at_ns)?;
+            ftl.append_journal(&[Record::Trim { lpn, units, version, step: version }], at_ns)
+        })
     }
 
     fn unmap_range(&mut self, lpn: Lpn, units: u32, at_ns: Nanoseconds) -> Result<Seq, FtlError> {
@@ -198,6 +202,7 @@ impl Ftl {
             _ => Seq(0),
         };
         self.map.map_shared(lpn, version, ppn, plain_version);
+        self.steps.gave_owner(ppn);
         Ok(())
     }
 
@@ -218,29 +223,22 @@ impl Ftl {
 
     /// Makes a transaction's pages the mapped ones. The records are in the journal buffer when this returns.
     pub fn commit(&mut self, tx: TxId, at_ns: Nanoseconds) -> Result<Vec<Lpn>, FtlError> {
-        self.ensure_journal_room(2 * self.transactions.lpns(tx).count() + 1, at_ns)?;
+        let records = 2 * self.transactions.lpns(tx).count() + 1;
+        self.step(records, at_ns, |ftl| ftl.commit_pages(tx, at_ns))
+    }
+
+    fn commit_pages(&mut self, tx: TxId, at_ns: Nanoseconds) -> Result<Vec<Lpn>, FtlError> {
         let pages = self.transactions.take(tx).expect("the transaction is open");
-        self.counters.committed += 1;
+        self.counters.transactions_committed += 1;
         let group = self.next_seq();
         let mut records = Vec::with_capacity(pages.len());
         let grouped = pages.len() > self.records_per_page();
         for (&lpn, page) in &pages {
-            // the page may be older than one that claims this unit as its home, and the commit is newer than both
-            let is_claimed = self.logs.newest_claim(lpn).is_some_and(|claim| claim > page.version)
-                && !canary::out(Guard::CommitBelowClaim);
-            let told = !is_claimed && self.is_newest(lpn, page.version)?;
-            let version = if told { page.version } else { self.next_seq() };
+            let version = self.map_committed(lpn, page, at_ns)?;
             records.push(match grouped {
                 false => Record::Map { lpn, version, step: group, ppn: page.ppn },
                 true => Record::MapInGroup { lpn, version, group, ppn: page.ppn },
             });
-            self.superseded(lpn, version, at_ns)?;
-            self.map.unclaim(page.ppn);
-            if told {
-                self.map.map_plain(lpn, page.ppn);
-            } else {
-                self.map_shared(lpn, version, page.ppn)?;
-            }
         }
         for chunk in records.chunks(self.records_per_page()) {
             self.append_journal(chunk, at_ns)?;
@@ -249,6 +247,24 @@ impl Ftl {
             self.append_journal(&[Record::GroupWhole { group }], at_ns)?;
         }
         Ok(pages.into_keys().collect())
+    }
+
+    /// Maps a unit of a transaction. Returns the version at which it is.
+    fn map_committed(&mut self, lpn: Lpn, page: &TxPage, at_ns: Nanoseconds) -> Result<Seq, FtlError> {
+        // the page may be older than one that claims this unit as its home, and the commit is newer than both
+        let is_claimed = self.logs.newest_claim(lpn).is_some_and(|claim| claim > page.version)
+            && !canary::out(Guard::CommitBelowClaim);
+        let told = !is_claimed && self.is_newest(lpn, page.version)?;
+        let version = if told { page.version } else { self.next_seq() };
+        self.superseded(lpn, version, at_ns)?;
+        self.map.unclaim(page.ppn);
+        if told {
+            self.map.map_plain(lpn, page.ppn);
+            self.steps.gave_owner(page.ppn);
+        } else {
+            self.map_shared(lpn, version, page.ppn)?;
+        }
+        Ok(version)
     }
 
     /// Whether a version, which a spare area tells, is newer than anything its logical page has or had.

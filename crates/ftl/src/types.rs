@@ -5,6 +5,8 @@ use std::fmt;
 
 /// A hash map whose order depends on nothing but its contents, so that runs repeat.
 pub(crate) type HashMap<K, V> = hashbrown::HashMap<K, V, rustc_hash::FxBuildHasher>;
+/// A set of the same kind.
+pub(crate) type HashSet<T> = hashbrown::HashSet<T, rustc_hash::FxBuildHasher>;
 
 /// Logical page number: what the host calls a unit.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

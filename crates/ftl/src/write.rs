@@ -23,7 +23,7 @@ impl Ftl {
         let programmed = self.program_with(target, step, page.marked, earliest_ns, |nand, place| {
             nand.program(place, &page.sources[..units], &page.spares[..units], earliest_ns)
         })?;
-        self.counters.programmed.padding += (units - page.used) as u64;
+        self.counters.flash_units.padding += (units - page.used) as u64;
         Ok(programmed)
     }
 
@@ -85,9 +85,9 @@ impl Ftl {
         }
         let (place, done_ns) = self.program(Target::Host, &page, step, at_ns)?;
         if page.marked {
-            self.steps_done_ns = self.steps_done_ns.max(done_ns);
+            self.steps.programmed(done_ns);
         }
-        self.counters.programmed.host += units.len() as u64;
+        self.counters.flash_units.host += units.len() as u64;
         for (index, unit) in units.iter().enumerate() {
             self.map.map_plain(unit.lpn, self.geometry.unit(place, index as u32));
         }
@@ -192,7 +192,7 @@ impl Ftl {
                 page.push(Source::Staged(unit.slot), spare.encode());
             }
             let (place, page_done_ns) = self.program(Target::Host, &page, step, at_ns)?;
-            self.counters.programmed.host += chunk.len() as u64;
+            self.counters.flash_units.host += chunk.len() as u64;
             done_ns = done_ns.max(page_done_ns);
             places.push(place);
         }
@@ -218,7 +218,7 @@ impl Ftl {
             page.push(Source::Staged(slot), Spare::with_owner(Kind::Transaction, step, lpn, step).encode());
         }
         let (place, done_ns) = self.program(Target::Host, &page, step, at_ns)?;
-        self.counters.programmed.host += units.len() as u64;
+        self.counters.flash_units.host += units.len() as u64;
         for (index, &(tx, lpn, _)) in units.iter().enumerate() {
             let ppn = self.geometry.unit(place, index as u32);
             self.map.claim(ppn, crate::map::Claim::Transaction(tx, lpn));

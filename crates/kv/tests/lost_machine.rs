@@ -295,7 +295,7 @@ fn make_used(image: &Path, has_capacitor: bool) {
 }
 
 fn erased(image: &Path) -> u64 {
-    Device::open_as(image, Access::Overlay).unwrap().smart().blocks_erased
+    Device::open_as(image, Access::Overlay).unwrap().smart().counters.blocks_erased
 }
 
 fn run(seed: u64, honours_syncs: bool, seen: &mut Seen) -> Result<(), String> {

@@ -311,7 +311,7 @@ fn small_commits_of_threads_share_units_of_the_drive() {
     let folder = folder();
     let store = open(&folder, Sync::Host);
     let namespace = store.namespace("a").unwrap();
-    let before = store.with_drive(|drive| drive.smart().flash_units.key_value).unwrap();
+    let before = store.with_drive(|drive| drive.smart().counters.flash_units.key_value).unwrap();
     std::thread::scope(|scope| {
         for thread in 0..4_u8 {
             let store = &store;
@@ -323,7 +323,7 @@ fn small_commits_of_threads_share_units_of_the_drive() {
             });
         }
     });
-    let units = store.with_drive(|drive| drive.smart().flash_units.key_value).unwrap() - before;
+    let units = store.with_drive(|drive| drive.smart().counters.flash_units.key_value).unwrap() - before;
     // three records to a unit; commits that were put together would leave more room than that
     assert!((125..=134).contains(&units), "{units}");
 }

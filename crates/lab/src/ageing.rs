@@ -70,10 +70,10 @@ pub(crate) fn age_leaving(
     let bar = monitor.bar("ageing", units + MOST_WINDOWS * window_units);
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let lpns = fill(volume, units, &mut random, &bar)?;
-    let mut state = SteadyState::new(volume.device().smart());
+    let mut state = SteadyState::new(volume.device().smart().counters);
     while !state.is_steady() && state.windows() < MOST_WINDOWS {
         overwrite(volume, &lpns, window_units, &mut random, &bar)?;
-        let amplification = state.end_window(volume.device().smart());
+        let amplification = state.end_window(volume.device().smart().counters);
         bar.say(format!("write amplification {amplification:.2}"));
     }
     volume.submit(Command::Flush)?;

@@ -154,8 +154,8 @@ pub fn bench(settings: &Settings, monitor: &Monitor) -> Result<Outcome, LabError
     let mut latencies = host.latencies();
     latencies.subtract(latencies_before).expect("it was part of them");
     let after = host.device.smart();
-    let written = after.host_units_written - before.host_units_written;
-    let programmed = after.flash_units.total() - before.flash_units.total();
+    let counted = after.counters.since(&before.counters);
+    let (written, programmed) = (counted.host_units_written, counted.flash_units.total());
     let operations_per_second = settings.operations as f64 / wall_seconds;
     Ok(Outcome {
         command: "bench",
@@ -186,7 +186,7 @@ pub(crate) fn aged(profile: &Profile, units: u32, seed: u64, monitor: &Monitor) 
 pub(crate) fn aged_on(device: Device, units: u32, seed: u64, monitor: &Monitor) -> Result<Device, LabError> {
     let mut host = Host::new(device, seed);
     host.units = units;
-    while host.device.smart().blocks_erased == 0 {
+    while host.device.smart().counters.blocks_erased == 0 {
         host.precondition(Pattern::RandWrite, monitor)?;
     }
     let drained_ns = host.queue.drained_ns();
@@ -264,10 +264,10 @@ impl Host {
         }
         let window = (units / WINDOWS_PER_CAPACITY).max(1);
         let bar = monitor.bar("ageing", MOST_WINDOWS * window);
-        let mut state = SteadyState::new(self.device.smart());
+        let mut state = SteadyState::new(self.device.smart().counters);
         while !state.is_steady() && state.windows() < MOST_WINDOWS {
             self.run(Pattern::RandWrite, window, &bar)?;
-            let amplification = state.end_window(self.device.smart());
+            let amplification = state.end_window(self.device.smart().counters);
             bar.say(format!("write amplification {amplification:.2}"));
         }
         Ok(state.is_steady())

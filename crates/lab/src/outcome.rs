@@ -151,31 +151,24 @@ pub struct Run {
 impl Run {
     /// A run's figures from the drive's counters before and after it.
     pub(crate) fn between(before: &Mark, after: &Mark, mode: Mode, latencies: Histogram<u64>) -> Run {
-        let (old, new) = (&before.smart, &after.smart);
+        let counted = after.smart.counters.since(&before.smart.counters);
+        let flash_units = counted.flash_units;
         let transactions = latencies.len();
         let device_seconds = (after.now_ns - before.now_ns) as f64 / 1e9;
-        let host_units_written = new.host_units_written - old.host_units_written;
-        let flash_units = FlashUnits {
-            host: new.flash_units.host - old.flash_units.host,
-            key_value: new.flash_units.key_value - old.flash_units.key_value,
-            key_value_copyback: new.flash_units.key_value_copyback - old.flash_units.key_value_copyback,
-            padding: new.flash_units.padding - old.flash_units.padding,
-            copyback: new.flash_units.copyback - old.flash_units.copyback,
-            journal: new.flash_units.journal - old.flash_units.journal,
-            checkpoint: new.flash_units.checkpoint - old.flash_units.checkpoint,
-            dump: new.flash_units.dump - old.flash_units.dump,
-        };
         Run {
             mode,
             transactions,
             device_seconds,
             transactions_per_second: rounded(ratio(transactions as f64, device_seconds)),
-            host_units_written,
+            host_units_written: counted.host_units_written,
             flash_units_programmed: flash_units.total(),
             flash_units,
-            units_remapped: (new.units_shared + new.units_remapped) - (old.units_shared + old.units_remapped),
-            blocks_erased: new.blocks_erased - old.blocks_erased,
-            write_amplification: rounded(ratio(flash_units.total() as f64, host_units_written as f64)),
+            units_remapped: counted.units_shared + counted.units_remapped,
+            blocks_erased: counted.blocks_erased,
+            write_amplification: rounded(ratio(
+                flash_units.total() as f64,
+                counted.host_units_written as f64,
+            )),
             lifetime_ratio: None,
             latency_us: LatencyUs::of(&latencies),
             integrity: INTACT.to_owned(),
@@ -231,10 +224,10 @@ pub(crate) mod tests {
     pub(crate) fn run(mode: Mode, units: u64) -> Run {
         let before = Mark { smart: Smart::default(), now_ns: 1_000_000_000 };
         let mut after = Mark { now_ns: 3_000_000_000, ..before };
-        after.smart.host_units_written = units / 2;
-        after.smart.flash_units.host = units / 2;
-        after.smart.flash_units.copyback = units - units / 2;
-        after.smart.blocks_erased = units / 100;
+        after.smart.counters.host_units_written = units / 2;
+        after.smart.counters.flash_units.host = units / 2;
+        after.smart.counters.flash_units.copyback = units - units / 2;
+        after.smart.counters.blocks_erased = units / 100;
         let mut latencies = histogram();
         for number in 1..=100 {
             latencies.saturating_record(number * 10_000);

@@ -4,7 +4,7 @@
 //! because all its blocks are equally old, and settles after a few times its capacity. What is measured before
 //! that flatters the drive or does it injustice.
 
-use tantalum::Smart;
+use tantalum::Counters;
 
 /// Windows into which one overwriting of the capacity is cut.
 pub(crate) const WINDOWS_PER_CAPACITY: u64 = 8;
@@ -21,23 +21,22 @@ pub(crate) const MOST_WINDOWS: u64 = 5 * WINDOWS_PER_CAPACITY;
 /// Watches the write amplification of windows.
 #[derive(Debug)]
 pub(crate) struct SteadyState {
-    last: Smart,
+    last: Counters,
     windows: Vec<f64>,
 }
 
 impl SteadyState {
     /// Starts watching at these counters.
-    pub(crate) fn new(smart: Smart) -> SteadyState {
-        SteadyState { last: smart, windows: Vec::new() }
+    pub(crate) fn new(counters: Counters) -> SteadyState {
+        SteadyState { last: counters, windows: Vec::new() }
     }
 
     /// Ends a window at these counters and tells its write amplification.
-    pub(crate) fn end_window(&mut self, smart: Smart) -> f64 {
-        let host = smart.host_units_written - self.last.host_units_written;
-        let flash = smart.flash_units.total() - self.last.flash_units.total();
-        let amplification = flash as f64 / host.max(1) as f64;
+    pub(crate) fn end_window(&mut self, counters: Counters) -> f64 {
+        let counted = counters.since(&self.last);
+        let amplification = counted.flash_units.total() as f64 / counted.host_units_written.max(1) as f64;
         self.windows.push(amplification);
-        self.last = smart;
+        self.last = counters;
         amplification
     }
 
@@ -72,13 +71,13 @@ mod tests {
     use super::*;
 
     fn after(amplifications: impl IntoIterator<Item = f64>) -> SteadyState {
-        let mut smart = Smart::default();
-        let mut state = SteadyState::new(smart);
+        let mut counters = Counters::default();
+        let mut state = SteadyState::new(counters);
         for amplification in amplifications {
-            smart.host_units_written += 1000;
-            smart.flash_units.host += 1000;
-            smart.flash_units.copyback += (1000.0 * (amplification - 1.0)) as u64;
-            state.end_window(smart);
+            counters.host_units_written += 1000;
+            counters.flash_units.host += 1000;
+            counters.flash_units.copyback += (1000.0 * (amplification - 1.0)) as u64;
+            state.end_window(counters);
         }
         state
     }

@@ -97,6 +97,7 @@ fn canaries() -> Vec<Canary> {
         canary(Guard::SwappedIndexNotCopied, SWAPPED, random(RECORDS), 20),
         canary(Guard::CopyBeforeJournal, WRITTEN_THROUGH, random(SHARES), 100),
         canary(Guard::CopyBeforeStepIsDone, QUEUES, random(SHARES), 200),
+        canary(Guard::ErasedInStep, ANY, random(MAPPINGS), 200),
         canary(Guard::NumbersDrawnTwice, ANY, random(HINTS), 100),
         canary(Guard::ClaimNotEnded, ANY, random(HINTS), 100),
         canary(Guard::GivenUpPageCounts, ANY, random(HINTS), 100),

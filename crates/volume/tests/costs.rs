@@ -41,13 +41,13 @@ fn overwriting_in_place_costs_no_metadata() {
     let mut volume = volume(64, LARGE_CACHE);
     let file = create(&mut volume, "a", &[1; 1 << 20]);
     volume.sync(file).unwrap();
-    let flushes = volume.device().smart().flushes;
+    let flushes = volume.device().smart().counters.flushes;
     let written = units_written(&mut volume, |volume| {
         volume.write(file, 8192, &[2; 4096]).unwrap();
         volume.write(file, 8192, &[3; 4096]).unwrap();
         volume.sync(file).unwrap();
     });
-    assert_eq!((written, volume.device().smart().flushes - flushes), (1, 1));
+    assert_eq!((written, volume.device().smart().counters.flushes - flushes), (1, 1));
 }
 
 /// A mount syncs everything every few seconds: files that nobody changed cost nothing.
@@ -57,7 +57,7 @@ fn a_sync_of_all_costs_what_changed_whatever_else_there_is() {
     let files: Vec<FileId> = (0..500).map(|i| create(&mut volume, &format!("file{i}"), &[1; 5000])).collect();
     volume.sync_all().unwrap();
     for (changed, most_flushes) in [(0, 1), (1, 2), (3, 2)] {
-        let flushes = volume.device().smart().flushes;
+        let flushes = volume.device().smart().counters.flushes;
         let written = units_written(&mut volume, |volume| {
             for file in &files[..changed] {
                 volume.write(*file, 5000, &[changed as u8; 10]).unwrap();
@@ -66,7 +66,7 @@ fn a_sync_of_all_costs_what_changed_whatever_else_there_is() {
             volume.sync_all().unwrap();
         });
         assert_eq!(written, 2 * changed as u64, "{changed} files have a unit of data and an inode each");
-        let flushes = volume.device().smart().flushes - flushes;
+        let flushes = volume.device().smart().counters.flushes - flushes;
         assert!((1..=most_flushes).contains(&flushes), "{changed} files: {flushes} flushes");
     }
 }
@@ -76,9 +76,9 @@ fn a_sync_of_nothing_is_a_flush() {
     let mut volume = volume(64, LARGE_CACHE);
     let file = create(&mut volume, "a", &[1; 100]);
     volume.sync(file).unwrap();
-    let flushes = volume.device().smart().flushes;
+    let flushes = volume.device().smart().counters.flushes;
     assert_eq!(units_written(&mut volume, |volume| volume.sync(file).unwrap()), 0);
-    assert_eq!(volume.device().smart().flushes - flushes, 1);
+    assert_eq!(volume.device().smart().counters.flushes - flushes, 1);
 }
 
 #[test]
@@ -101,11 +101,11 @@ fn cached_pages_are_read_once() {
     let mut volume = remount(volume, LARGE_CACHE);
     let file = volume.find("a").unwrap();
     let read = |volume: &mut Volume| {
-        let before = volume.device().smart().host_units_read;
+        let before = volume.device().smart().counters.host_units_read;
         for unit in 0..256 {
             volume.read(file, unit * 4096, &mut [0; 4096]).unwrap();
         }
-        volume.device().smart().host_units_read - before
+        volume.device().smart().counters.host_units_read - before
     };
     read(&mut volume);
     let now = volume.now_ns();

@@ -154,7 +154,7 @@ fn bytes_that_move_past_the_volume_are_the_right_ones_whatever_it_does_meanwhile
         host.end_write();
     }
     let Host { mut volume, model, .. } = host;
-    let erased = volume.device().smart().blocks_erased;
+    let erased = volume.device().smart().counters.blocks_erased;
     assert!(erased > 100, "{erased} blocks were erased: nothing was given up");
     assert!(volume.statistics().units_remapped > 0, "nothing was shared");
     volume.device().audit();

@@ -156,7 +156,7 @@ fn a_copy_of_a_large_file_writes_metadata_only() {
         volume.sync(to).unwrap();
     });
     assert_eq!(written, 1, "the new file's inode");
-    assert_eq!(volume.device().smart().units_shared, 950);
+    assert_eq!(volume.device().smart().counters.units_shared, 950);
     assert_eq!(volume.metadata(to).unwrap().units, 950);
     let mut volume = crash(volume, LARGE_CACHE);
     let expected = content(&mut volume, from);
@@ -205,7 +205,7 @@ fn what_the_drive_does_not_share_is_copied() {
     let to = volume.create("to").unwrap();
     volume.copy_range(from, 0, to, 0, 600 * UNIT).unwrap();
     volume.sync(to).unwrap();
-    let shared = volume.device().smart().units_shared;
+    let shared = volume.device().smart().counters.units_shared;
     assert!((1..=256).contains(&shared), "{shared} units shared");
     let mut volume = crash(volume, LARGE_CACHE);
     assert_eq!(content(&mut volume, to), stamped(1, 600));

@@ -250,7 +250,7 @@ impl Ftl {
         let (place, done_ns) = programmed.inspect_err(|error| self.release_page(&page, error))?;
         let of_target = |unit: &mut WaitingUnit| unit.target == target;
         let units: Vec<WaitingUnit> = self.key_value.buffer.units.extract_if(.., of_target).collect();
-        self.counters.programmed.key_value += units.len() as u64;
+        self.counters.flash_units.key_value += units.len() as u64;
         for (index, unit) in units.iter().enumerate() {
             self.name_waiting(unit, self.geometry.unit(place, index as u32), at_ns)?;
         }

@@ -223,7 +223,7 @@ mod tests {
             number = number.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             put(&mut ftl, namespaces[round % 3], (number >> 8) % 300).unwrap();
         }
-        assert!(ftl.counters.programmed.key_value_copyback > 100 && ftl.counters.erased > 1000);
+        assert!(ftl.counters.flash_units.key_value_copyback > 100 && ftl.counters.blocks_erased > 1000);
         for namespace in &namespaces[..2] {
             let (home, away) = places(&ftl, *namespace);
             assert_eq!((home + away, away), (300, 0), "of namespace {namespace}");

@@ -75,8 +75,8 @@ impl Ftl {
     }
 
     fn count_get(&mut self, value: &[u8]) {
-        self.counters.key_value.records_got += 1;
-        self.counters.key_value.bytes_got += value.len() as u64;
+        self.counters.records_got += 1;
+        self.counters.record_bytes_got += value.len() as u64;
     }
 
     fn read_segment(

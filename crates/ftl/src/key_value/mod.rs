@@ -78,29 +78,6 @@ pub struct NamespaceInfo {
     pub swapped_out: bool,
 }
 
-/// What has been done with records since the drive was made.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct KeyValueCounters {
-    /// Records put.
-    pub records_put: u64,
-    /// Bytes of their keys and values.
-    pub bytes_put: u64,
-    /// Records deleted.
-    pub records_deleted: u64,
-    /// Records got.
-    pub records_got: u64,
-    /// Bytes of their values.
-    pub bytes_got: u64,
-    /// Times that an index was given up in DRAM, to be on flash only.
-    pub indexes_swapped_out: u64,
-    /// Times that one was loaded again.
-    pub indexes_swapped_in: u64,
-    /// Flash units read for indexes that are on flash only: to load them, and to copy them into the next checkpoint.
-    pub index_units_read: u64,
-    /// Checkpoints taken so that an index that had changed could be given up in DRAM.
-    pub index_checkpoints: u64,
-}
-
 /// Why a key-value command was not done. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyValueError {

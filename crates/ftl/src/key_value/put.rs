@@ -137,7 +137,7 @@ impl Ftl {
             self.in_flight_puts.issued(self.nand.now_ns(), on_flash_ns, version);
             self.key_value.buffer.programmed.extend(programmed.pages);
         }
-        self.counters.programmed.key_value += plan.targets.len() as u64;
+        self.counters.flash_units.key_value += plan.targets.len() as u64;
         let mut forgotten_ns = at_ns;
         for record in records {
             forgotten_ns = forgotten_ns.max(self.forget(record.namespace, &record.key, at_ns)?);
@@ -263,11 +263,11 @@ impl Ftl {
     }
 
     fn count_put(&mut self, record: &KvRecord<'_>) {
-        let counters = &mut self.counters.key_value;
+        let counters = &mut self.counters;
         match record.value {
             Some(value) => {
                 counters.records_put += 1;
-                counters.bytes_put += (record.key.as_bytes().len() + value.len()) as u64;
+                counters.record_bytes_put += (record.key.as_bytes().len() + value.len()) as u64;
             }
             None => counters.records_deleted += 1,
         }

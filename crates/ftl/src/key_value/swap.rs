@@ -164,7 +164,7 @@ impl Ftl {
             done_ns = done_ns.max(read_ns);
             let index = &mut self.namespace_mut(id).index;
             index.index = Some(bytes.index(&attributes));
-            self.counters.key_value.indexes_swapped_in += 1;
+            self.counters.indexes_swapped_in += 1;
         }
         Ok(done_ns)
     }
@@ -191,7 +191,7 @@ impl Ftl {
         if self.swap_out_to(limit) || self.key_value.idle().is_empty() || self.is_read_only() {
             return Ok(at_ns);
         }
-        self.counters.key_value.index_checkpoints += 1;
+        self.counters.index_checkpoints += 1;
         match self.take_checkpoint(at_ns, false) {
             Ok(done_ns) => {
                 self.swap_out_to(limit);
@@ -215,7 +215,7 @@ impl Ftl {
             index.swap_out();
             if index.is_swapped_out() {
                 left -= index.swapped_bytes;
-                self.counters.key_value.indexes_swapped_out += 1;
+                self.counters.indexes_swapped_out += 1;
             }
             if left <= limit {
                 return true;
@@ -262,7 +262,7 @@ impl Ftl {
             done_ns = done_ns.max(nand.read_retrying(ppn, unit, at_ns)?);
             Ok(())
         })?;
-        self.counters.key_value.index_units_read += units;
+        self.counters.index_units_read += units;
         self.check_index(namespace, place, &bytes)?;
         Ok((bytes, done_ns))
     }

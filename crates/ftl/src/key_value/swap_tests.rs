@@ -146,7 +146,6 @@ fn swapped_namespaces_are_what_was_put_into_them() {
     }
     let counters = drive.ftl.counters();
     assert!(counters.collections > 20, "{counters:?}");
-    let counters = counters.key_value;
     assert!(counters.indexes_swapped_out > 200 && counters.indexes_swapped_in > 200, "{counters:?}");
     assert!(counters.index_checkpoints > 50 && counters.index_units_read > 200, "{counters:?}");
 }
@@ -157,7 +156,7 @@ fn without_a_limit_nothing_is_swapped() {
     (0..500).for_each(|_| drive.put_random());
     drive.compare();
     assert_eq!((drive.resident_bytes(), drive.swapped_out()), (3 * INDEX_BYTES, vec![false; 3]));
-    let counters = drive.ftl.counters().key_value;
+    let counters = drive.ftl.counters();
     assert_eq!((counters.indexes_swapped_out, counters.index_checkpoints), (0, 0));
 }
 
@@ -195,7 +194,7 @@ fn loading_takes_flash_reads() {
     let resident_ns = drive.ftl.get(namespace, &key(1), &mut value, loaded_ns).unwrap() - loaded_ns;
     assert!(resident_ns < 2 * TIMING.read_ns, "{resident_ns}");
     assert!(loaded_ns - at_ns >= 2 * TIMING.read_ns, "{}", loaded_ns - at_ns);
-    assert_eq!(drive.ftl.counters().key_value.index_units_read, 1);
+    assert_eq!(drive.ftl.counters().index_units_read, 1);
 }
 
 /// Records of a namespace that is swapped out lie among those of another one, which are overwritten.
@@ -207,10 +206,10 @@ fn collection_loads_what_it_needs_to_move_records() {
         drive.put(1, number, Some(&[number as u8; 900]));
     }
     drive.swap_out_all_but_last();
-    let before = drive.ftl.counters().key_value.indexes_swapped_in;
+    let before = drive.ftl.counters().indexes_swapped_in;
     (0..1500).for_each(|number| drive.put(1, number % 24, Some(&[number as u8; 900])));
     let counters = drive.ftl.counters();
-    assert!(counters.key_value.indexes_swapped_in > before && counters.programmed.key_value_copyback > 20);
+    assert!(counters.indexes_swapped_in > before && counters.flash_units.key_value_copyback > 20);
     drive.compare();
 }
 
@@ -224,7 +223,7 @@ fn what_waits_for_a_swapped_namespace_is_named_when_it_is_programmed() {
     drive.swap_out_all_but_last();
     drive.ftl.program_waiting(0).unwrap();
     drive.compare();
-    assert_eq!(drive.ftl.counters().programmed.key_value, 1);
+    assert_eq!(drive.ftl.counters().flash_units.key_value, 1);
 }
 
 #[test]

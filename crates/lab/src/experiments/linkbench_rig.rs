@@ -6,13 +6,13 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use tantalum::Profile;
+use tantalum::{Counters, Profile};
 
 use super::Run;
 use super::rig::{LogPlace, MountedMariaDb, Start, aged_image};
 use crate::error::LabError;
 use crate::monitor::Bar;
-use crate::servers::{Counters, MariaDb, MariaDbOptions, MountOptions, Place, PlainFolder, ServerError};
+use crate::servers::{MariaDb, MariaDbOptions, MountOptions, Place, PlainFolder, ServerError};
 use crate::table::bytes;
 use crate::workloads::clients::{Client, Measured, drive};
 use crate::workloads::linkbench::{self, DATABASE, Graph, LinkBenchClient};

@@ -139,5 +139,9 @@ fn measure(
         return Err(LabError::Inconsistent { what: "TPC-B's balances and its history" });
     }
     let per_transaction = |units: u64| units as f64 / measured.operations() as f64;
-    Ok([measured.per_second(), per_transaction(counters.host_units), per_transaction(counters.flash_units)])
+    Ok([
+        measured.per_second(),
+        per_transaction(counters.host_units_written),
+        per_transaction(counters.flash_units.total()),
+    ])
 }

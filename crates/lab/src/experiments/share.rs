@@ -98,9 +98,17 @@ pub(super) fn figure_6(run: &Run<'_>) -> Result<Outcome, LabError> {
     };
     let mut outcome = outcome(run, "what the drive does below LinkBench", "SHARE (SIGMOD 2016), figure 6")?;
     let tables = [
-        ("host writes (4 KiB)", -45.0, table("host writes (4 KiB)", |result| result.counters.host_units)),
+        (
+            "host writes (4 KiB)",
+            -45.0,
+            table("host writes (4 KiB)", |result| result.counters.host_units_written),
+        ),
         ("garbage collections", -55.0, table("garbage collections", |result| result.counters.collections)),
-        ("copybacks (4 KiB)", -75.0, table("copybacks (4 KiB)", |result| result.counters.copyback_units)),
+        (
+            "copybacks (4 KiB)",
+            -75.0,
+            table("copybacks (4 KiB)", |result| result.counters.flash_units.copyback),
+        ),
     ];
     for (name, paper, figures) in tables {
         let ours = Span::changes(figures.row("remapped"), figures.row("doublewrite on"));

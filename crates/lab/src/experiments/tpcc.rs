@@ -162,7 +162,7 @@ fn measure(
     let before = mounted.mount.counters()?;
     let measured =
         drive(&mut clients, each, KINDS, &bar("TPC-C", each), || mounted.kill())?.divided_by(run.slower);
-    let units = mounted.mount.counters()?.since(&before).host_units;
+    let units = mounted.mount.counters()?.since(&before).host_units_written;
     drop(clients);
     let consistent = is_consistent(&mut server.connect(Some(DATABASE))?)?;
     mounted.end()?;

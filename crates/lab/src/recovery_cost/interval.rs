@@ -1,6 +1,6 @@
 //! What checkpoints cost and what recovery takes, for each interval between checkpoints.
 
-use tantalum::{Profile, Smart};
+use tantalum::Profile;
 
 use super::writer::Writer;
 use super::{Interval, Settings};
@@ -37,22 +37,21 @@ fn one(settings: &Settings, interval_pages: Option<u64>, monitor: &Monitor) -> R
     let bar = monitor.bar(label, units + MOST_WINDOWS * window + MEASURED_CAPACITIES * units);
     let mut writer = Writer::new(&profile, settings.seed)?;
     let steady = age(&mut writer, window, &bar)?;
-    let before = writer.device.smart();
+    let before = writer.device.smart().counters;
     writer.overwrite(MEASURED_CAPACITIES * units, &bar)?;
-    let after = writer.device.smart();
-    let written = after.host_units_written - before.host_units_written;
-    let checkpoints = after.checkpoints - before.checkpoints;
+    let counted = writer.device.smart().counters.since(&before);
+    let (written, checkpoints) = (counted.host_units_written, counted.checkpoints);
     let host_units_per_checkpoint = written as f64 / checkpoints.max(1) as f64;
     run_up_to_the_next(&mut writer, host_units_per_checkpoint)?;
     let recovery = writer.cut_and_recover(1)?;
-    let over_written = |units: fn(&Smart) -> u64| (units(&after) - units(&before)) as f64 / written as f64;
+    let over_written = |units: u64| units as f64 / written as f64;
     Ok(Interval {
         interval_pages,
-        write_amplification: over_written(|smart| smart.flash_units.total()),
+        write_amplification: over_written(counted.flash_units.total()),
         steady,
         checkpoints,
         host_units_per_checkpoint,
-        checkpoint_share: over_written(|smart| smart.flash_units.checkpoint),
+        checkpoint_share: over_written(counted.flash_units.checkpoint),
         recovery,
     })
 }
@@ -60,10 +59,10 @@ fn one(settings: &Settings, interval_pages: Option<u64>, monitor: &Monitor) -> R
 /// Fills the drive and overwrites it until garbage collection is steady. Tells whether it is.
 fn age(writer: &mut Writer, window: u64, bar: &Bar) -> Result<bool, LabError> {
     writer.fill(1, bar)?;
-    let mut state = SteadyState::new(writer.device.smart());
+    let mut state = SteadyState::new(writer.device.smart().counters);
     while !state.is_steady() && state.windows() < MOST_WINDOWS {
         writer.overwrite(window, bar)?;
-        let amplification = state.end_window(writer.device.smart());
+        let amplification = state.end_window(writer.device.smart().counters);
         bar.say(format!("write amplification {amplification:.2}"));
     }
     Ok(state.is_steady())
@@ -72,9 +71,9 @@ fn age(writer: &mut Writer, window: u64, bar: &Bar) -> Result<bool, LabError> {
 /// Waits for a checkpoint and goes most of the way to the next. Without one within twice the usual way, the drive takes
 /// none, and any moment is as good.
 fn run_up_to_the_next(writer: &mut Writer, host_units_per_checkpoint: f64) -> Result<(), LabError> {
-    let checkpoints = writer.device.smart().checkpoints;
+    let checkpoints = writer.device.smart().counters.checkpoints;
     let mut left = (2.0 * host_units_per_checkpoint) as u64;
-    while left > 0 && writer.device.smart().checkpoints == checkpoints {
+    while left > 0 && writer.device.smart().counters.checkpoints == checkpoints {
         writer.overwrite_one()?;
         left -= 1;
     }

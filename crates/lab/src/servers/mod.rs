@@ -7,7 +7,6 @@
 //!   and a folder removed, also when the holder fails or panics. When this process is killed, the system kills the
 //!   servers.
 
-mod counters;
 mod daemon;
 mod error;
 mod mariadb;
@@ -16,7 +15,6 @@ mod place;
 mod postgresql;
 mod user;
 
-pub use counters::Counters;
 pub use error::ServerError;
 pub(crate) use mariadb::LEAST_BUFFER_BYTES;
 pub use mariadb::{MariaDb, MariaDbOptions};

@@ -4,9 +4,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use nix::mount::{MntFlags, umount2};
+use serde::Deserialize;
+use tantalum::Counters;
 
 use super::daemon::run;
-use super::{Counters, Place, ServerError};
+use super::{Place, ServerError};
 
 /// How an image is mounted.
 #[derive(Clone, Copy, Debug)]
@@ -95,7 +97,7 @@ impl Place for Mount {
     }
 
     fn counters(&self) -> Result<Counters, ServerError> {
-        Counters::of(&self.report()?)
+        Counters::deserialize(&self.report()?["smart"]).map_err(|_| ServerError::Counters { field: "smart" })
     }
 }
 

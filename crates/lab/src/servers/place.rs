@@ -5,7 +5,9 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-use super::{Counters, ServerError};
+use tantalum::Counters;
+
+use super::ServerError;
 
 /// A folder for a server's files, and the drive below it if there is one to be asked.
 pub trait Place {

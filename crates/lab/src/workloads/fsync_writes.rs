@@ -129,7 +129,7 @@ mod tests {
             }
             _ => 0,
         };
-        assert_eq!(device.smart().flushes, flushes * u64::from(writes.jobs == 1), "{writes:?}");
+        assert_eq!(device.smart().counters.flushes, flushes * u64::from(writes.jobs == 1), "{writes:?}");
         rate
     }
 

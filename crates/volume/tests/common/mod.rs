@@ -78,7 +78,7 @@ pub fn create(volume: &mut Volume, name: &str, data: &[u8]) -> FileId {
 
 /// Host units written by `work`.
 pub fn units_written(volume: &mut Volume, work: impl FnOnce(&mut Volume)) -> u64 {
-    let before = volume.device().smart().host_units_written;
+    let before = volume.device().smart().counters.host_units_written;
     work(volume);
-    volume.device().smart().host_units_written - before
+    volume.device().smart().counters.host_units_written - before
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use tantalum::{
-    CacheMode, Command, Faults, Generation, Lpn, Outcome, Plp, PowerLoss, Smart, TxId, UNIT_BYTES,
+    CacheMode, Command, Counters, Faults, Generation, Lpn, Outcome, Plp, PowerLoss, TxId, UNIT_BYTES,
 };
 
 use super::case::Case;
@@ -72,7 +72,8 @@ pub(super) struct Run {
     pub cut_ns: u64,
     pub tally: Tally,
     units_per_page: u64,
-    smart: Smart,
+    /// The drive's counters when power came on.
+    counters: Counters,
 }
 
 impl Run {
@@ -94,7 +95,7 @@ impl Run {
         let faults = drive.faults(case.seed);
         host.device.set_faults(faults)?;
         host.trace = case.plan.trace;
-        let smart = host.device.smart();
+        let counters = host.device.smart().counters;
         Ok(Run {
             seed: case.seed,
             weights: case.plan.weights.clone(),
@@ -121,7 +122,7 @@ impl Run {
             cut_ns: 0,
             tally: Tally::default(),
             units_per_page: u64::from(drive.page_bytes) / UNIT_BYTES as u64,
-            smart,
+            counters,
         })
     }
 
@@ -152,10 +153,10 @@ impl Run {
 
     /// Counts what the drive has done since power came on, before it goes.
     pub fn count_work(&mut self) {
-        let now = self.host.device.smart();
-        self.tally.reached.add(&Reached::between(&self.smart, &now, self.units_per_page));
+        let now = self.host.device.smart().counters;
+        self.tally.reached.add(&Reached::of(&now.since(&self.counters), self.units_per_page));
         self.tally.reached.refused += std::mem::take(&mut self.records.refused);
-        self.smart = now;
+        self.counters = now;
     }
 
     /// Power has gone, and comes on again. If it is lost in recovery ([`Stop::PowerLost`]), call
@@ -198,7 +199,7 @@ impl Run {
         self.worked |= !report.clean;
         self.transactions.clear();
         self.old_log = self.logs.first().copied().or(self.old_log);
-        self.smart = self.host.device.smart();
+        self.counters = self.host.device.smart().counters;
         Ok(())
     }
 }

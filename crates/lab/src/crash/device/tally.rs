@@ -1,7 +1,7 @@
 //! What was counted on the way.
 
 use serde::Serialize;
-use tantalum::Smart;
+use tantalum::Counters;
 
 /// What the drives went through between cuts, so that one sees that the torture reached it. Work that was repeated on
 /// copies of a drive, and recoveries, are not counted.
@@ -26,18 +26,17 @@ pub struct Reached {
 }
 
 impl Reached {
-    /// What a drive has done from one time to another.
-    pub(super) fn between(before: &Smart, after: &Smart, units_per_page: u64) -> Reached {
-        let journal_units = after.flash_units.journal.saturating_sub(before.flash_units.journal);
+    /// What a drive has done.
+    pub(super) fn of(counted: &Counters, units_per_page: u64) -> Reached {
         Reached {
             commands: 0,
-            collections: after.collections.saturating_sub(before.collections),
-            checkpoints: after.checkpoints.saturating_sub(before.checkpoints),
-            journal_pages: journal_units / units_per_page,
-            blocks_erased: after.blocks_erased.saturating_sub(before.blocks_erased),
+            collections: counted.collections,
+            checkpoints: counted.checkpoints,
+            journal_pages: counted.flash_units.journal / units_per_page,
+            blocks_erased: counted.blocks_erased,
             refused: 0,
-            indexes_swapped_out: after.indexes_swapped_out.saturating_sub(before.indexes_swapped_out),
-            indexes_swapped_in: after.indexes_swapped_in.saturating_sub(before.indexes_swapped_in),
+            indexes_swapped_out: counted.indexes_swapped_out,
+            indexes_swapped_in: counted.indexes_swapped_in,
         }
     }
 
