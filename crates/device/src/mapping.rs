@@ -72,7 +72,7 @@ impl Device {
         self.settle_sources(ranges, at_ns)?;
         let ftl = self.ftl_mut()?;
         ftl.check_share(ranges).map_err(Status::from)?;
-        self.admit(ranges.iter().flat_map(destinations), at_ns)?;
+        let at_ns = self.admit(ranges.iter().flat_map(destinations), at_ns)?;
         self.ftl_mut()?.share(ranges, at_ns)?;
         for lpn in ranges.iter().flat_map(destinations) {
             self.forget_cached(lpn)?;
@@ -94,12 +94,26 @@ impl Device {
         self.settle_sources(&ranges, at_ns)?;
         let ftl = self.ftl_mut()?;
         ftl.check_share(&ranges).map_err(Status::from)?;
-        self.admit(destinations(&ranges[0]), at_ns)?;
+        let at_ns = self.admit(destinations(&ranges[0]), at_ns)?;
         self.ftl_mut()?.remap(src, dst, units, at_ns)?;
         for lpn in destinations(&ranges[0]) {
             self.forget_cached(lpn)?;
         }
         self.make_durable(at_ns)
+    }
+
+    /// What was written is durable at `done_ns`. If it replaced pages that claimed their homes, the end of that is as well when
+    /// this returns.
+    pub(crate) fn claims_end(
+        &mut self,
+        any: bool,
+        done_ns: Nanoseconds,
+        at_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, Status> {
+        match any && !canary::out(Guard::ClaimOutlivesPage) {
+            true => Ok(done_ns.max(self.make_durable(at_ns)?)),
+            false => Ok(done_ns),
+        }
     }
 
     /// Makes the journal durable: on flash, or in protected DRAM once what it names is on flash.
@@ -122,8 +136,10 @@ impl Device {
             return Ok(at_ns);
         }
         self.maintain(at_ns)?;
-        self.admit(writes.iter().map(|(lpn, _)| *lpn), at_ns)?;
+        let at_ns = self.admit(writes.iter().map(|(lpn, _)| *lpn), at_ns)?;
         self.settle_replaced(writes.iter().map(|(lpn, _)| lpn.0), at_ns)?;
+        let ftl = self.ftl_mut()?;
+        let ends_claims = writes.iter().any(|(lpn, _)| ftl.is_claiming_page(*lpn));
         let mut units = Vec::with_capacity(writes.len());
         let mut arrived_ns = at_ns;
         for (lpn, data) in writes {
@@ -145,7 +161,7 @@ impl Device {
             self.forget_cached(*lpn)?;
         }
         self.counters_mut()?.host_units_written += writes.len() as u64;
-        Ok(done_ns)
+        self.claims_end(ends_claims, done_ns, at_ns)
     }
 
     fn check_atomic(&self, writes: &[(Lpn, &[u8])]) -> Result<(), Status> {

@@ -122,7 +122,7 @@ impl Device {
         self.check_open(tx)?;
         self.drain_transactions(at_ns)?;
         let lpns: Vec<Lpn> = self.ftl_mut()?.transactions().lpns(tx).collect();
-        self.admit(lpns.iter().copied(), at_ns)?;
+        let at_ns = self.admit(lpns.iter().copied(), at_ns)?;
         self.settle_replaced(lpns.iter().map(|lpn| lpn.0), at_ns)?;
         for lpn in self.ftl_mut()?.commit(tx, at_ns)? {
             self.forget_cached(lpn)?;

@@ -20,7 +20,7 @@ impl Device {
         self.check_units(lpn, data.len())?;
         self.maintain(at_ns)?;
         let units = (data.len() / UNIT_BYTES) as u32;
-        self.admit((lpn.0..lpn.0 + units).map(Lpn), at_ns)?;
+        let at_ns = self.admit((lpn.0..lpn.0 + units).map(Lpn), at_ns)?;
         let mut done_ns = at_ns;
         let direct = self.goes_through(fua);
         let per_step = if direct { self.units_per_page() } else { 1 };
@@ -41,18 +41,18 @@ impl Device {
         fua && !self.is_protected() || self.profile.cache.mode == CacheMode::Off
     }
 
-    /// Makes sure that there is room for units that are new, before anything is changed.
+    /// Makes sure that there is room for units that are new, before anything is changed. Returns when it is there for good.
     pub(crate) fn admit(
         &mut self,
         lpns: impl Iterator<Item = Lpn> + Clone,
         at_ns: Nanoseconds,
-    ) -> Result<(), Status> {
+    ) -> Result<Nanoseconds, Status> {
         let waiting = self.cache.len();
-        match self.ftl_mut()?.admit_units(lpns.clone(), waiting) {
+        match self.ftl_mut()?.admit_units(lpns.clone(), waiting, at_ns) {
             // some of what waits may be new as well, and some not
             Err(FtlError::CapacityExceeded) if waiting > 0 => {
                 self.drain(at_ns)?;
-                Ok(self.ftl_mut()?.admit_units(lpns, 0)?)
+                Ok(self.ftl_mut()?.admit_units(lpns, 0, at_ns)?)
             }
             admitted => Ok(admitted?),
         }
@@ -85,7 +85,8 @@ impl Device {
     ) -> Result<Nanoseconds, Status> {
         self.check_one(lpn, data.len())?;
         self.maintain(at_ns)?;
-        self.admit(std::iter::once(lpn), at_ns)?;
+        let home = hint.and_then(|hint| hint.home);
+        let at_ns = self.admit(std::iter::once(lpn).chain(home), at_ns)?;
         let arrived_ns = self.link.transfer(at_ns, data.len());
         match self.goes_through(fua) {
             true => self.write_through(lpn, data, &metadata, hint, arrived_ns),
@@ -146,7 +147,11 @@ impl Device {
             self.drain_page(at_ns)?;
         }
         let room_ns = self.cache.room_ns(1, at_ns).expect("not more than half of the cache waits");
+        let protected = self.is_protected();
         let Power::On(ftl) = &mut self.power else { return Err(Status::PowerLost) };
+        if protected && ftl.is_claiming_page(lpn) {
+            ftl.ensure_claim_room(1, at_ns)?;
+        }
         let nand = ftl.nand_mut();
         // the drive has it from then on, and power does not go before (hazard 12)
         if !canary::out(Guard::PowerBeforeRoom) {
@@ -164,11 +169,15 @@ impl Device {
             ftl.nand_mut().release(slot);
             return Err(error.into());
         }
+        let ends_claim = protected && ftl.is_claiming_page(lpn);
         let replaced = self.cache.insert(unit);
         if let Some(replaced) = &replaced {
             ftl.nand_mut().release(replaced.slot);
         }
         ftl.waits(&unit, replaced.as_ref());
+        if ends_claim && !canary::out(Guard::ClaimOutlivesPage) {
+            ftl.replaced_in_dram(lpn, version, at_ns)?;
+        }
         #[cfg(feature = "canaries")]
         if canary::out(Guard::OldCopyGivenUpEarly) {
             ftl.give_up(lpn);
@@ -205,6 +214,8 @@ impl Device {
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, Status> {
         let ftl = self.ftl_mut()?;
+        let lpns = (lpn.0..).map(Lpn).take(data.len() / UNIT_BYTES);
+        let ends_claims = lpns.clone().any(|lpn| ftl.is_claiming_page(lpn));
         for (index, unit) in data.chunks(UNIT_BYTES).enumerate() {
             let slot = match ftl.nand_mut().stage(unit) {
                 Ok(slot) => slot,
@@ -229,7 +240,7 @@ impl Device {
         for unit in page.iter() {
             self.forget_cached(unit.lpn)?;
         }
-        Ok(done_ns)
+        self.claims_end(ends_claims, done_ns, at_ns)
     }
 
     /// Programs the page of units that have waited longest.

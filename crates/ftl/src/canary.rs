@@ -67,6 +67,12 @@ pub enum Guard {
     ErasedInStep,
     /// A log page is given up and no record ends its claim: it may claim its home after a cut.
     ClaimNotEnded,
+    /// Room that a trim frees is given away before the trim is durable.
+    RoomOfUnsettledTrims,
+    /// Homes that are not mapped take no room until a cut brings their pages home.
+    HomesNotAdmitted,
+    /// A log page is given up by what is durable, and the end of its claim is not.
+    ClaimOutlivesPage,
     /// A page of a transaction that is not whole yet is given up, and counts as there when the transaction ends.
     GivenUpPageCounts,
     /// A checkpoint keeps nothing of a log all of whose hints are settled: what is brought home afterwards is lost.

@@ -68,7 +68,7 @@ impl Ftl {
             CheckpointInterval::HostUnitsForEachUnit(ratio) => {
                 let programmed = &self.counters.flash_units;
                 let written = programmed.host + programmed.key_value - self.checkpoint.host_units;
-                written >= ratio.saturating_mul(self.checkpoint_units())
+                written >= ratio.saturating_mul(self.checkpoint_units(0))
             }
         };
         interval_over
@@ -78,11 +78,11 @@ impl Ftl {
                 && self.blocks.free() > self.system_blocks() + 2
     }
 
-    /// Units that a checkpoint would take now, to within a page.
-    fn checkpoint_units(&self) -> u64 {
-        let bytes = self.map.touched_chunks() * CHUNK_BYTES
-            + self.map.claims().len() * OWNER_BYTES
-            + self.logs.count() * HINT_BYTES;
+    /// Units that a checkpoint would take now, to within a page, with so many owners more than there are.
+    pub(crate) fn checkpoint_units(&self, owners: usize) -> u64 {
+        let owners = self.map.claims().len() + self.map.extra_owners() + owners;
+        let bytes =
+            self.map.touched_chunks() * CHUNK_BYTES + owners * OWNER_BYTES + self.logs.count() * HINT_BYTES;
         let pages = (bytes as u64 + self.key_value.checkpoint_bytes())
             .div_ceil(self.geometry.page_bytes.into())
             .max(1);

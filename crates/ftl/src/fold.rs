@@ -181,6 +181,9 @@ impl Fold {
                 Record::MapInGroup { lpn, version, group, ppn } if self.groups_whole.contains(&group) => {
                     self.assert(lpn, Best { version, step: group, ppn: Some(ppn), in_spare: false });
                 }
+                Record::ClaimEndedInGroup { home, version, group } if self.groups_whole.contains(&group) => {
+                    self.ended.insert((home, version));
+                }
                 Record::Trim { lpn, units, version, step } if step > self.step => {
                     self.trim(lpn, units, Best { version, step, ppn: None, in_spare: false }, &chunks);
                 }

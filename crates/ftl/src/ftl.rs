@@ -188,12 +188,15 @@ impl Ftl {
     /// of; so flash has to tell that the drive is not shut down any more. Returns when it does.
     fn mark_power_on(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
         let tells = self.checkpoint.pages_since > 0 && self.nand.programs_done_ns() <= self.nand.now_ns();
-        if !std::mem::replace(&mut self.shut_down, false) || tells {
+        if !self.shut_down || tells {
+            self.shut_down = false;
             return Ok(at_ns);
         }
         let step = self.next_seq();
         self.append_journal(&[Record::PowerOn { step }], at_ns)?;
-        if self.has_capacitor() { Ok(at_ns) } else { self.flush_journal(at_ns) }
+        let done_ns = if self.has_capacitor() { at_ns } else { self.flush_journal(at_ns)? };
+        self.shut_down = false;
+        Ok(done_ns)
     }
 
     /// Checks that a hinted page follows the one before it.

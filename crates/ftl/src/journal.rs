@@ -75,6 +75,15 @@ pub enum Record {
         /// When the record was made.
         step: Seq,
     },
+    /// As `ClaimEnded`, if the group is whole.
+    ClaimEndedInGroup {
+        /// The home.
+        home: Lpn,
+        /// The page's version.
+        version: Seq,
+        /// The group.
+        group: Seq,
+    },
     /// Numbers are given away for the first time since a drive that had been shut down was powered on.
     PowerOn {
         /// When.
@@ -147,6 +156,7 @@ impl Record {
             Record::NamespaceDeleted { namespace, step } => (8, namespace.0, 0, 0, step.0),
             Record::ClaimEnded { home, version, step } => (9, home.0, 0, version.0, step.0),
             Record::PowerOn { step } => (10, 0, 0, 0, step.0),
+            Record::ClaimEndedInGroup { home, version, group } => (11, home.0, 0, version.0, group.0),
         };
         RecordBytes { kind: kind.into(), a: a.into(), b: b.into(), c: c.into(), d: d.into() }
     }
@@ -168,6 +178,7 @@ impl Record {
             8 => Record::NamespaceDeleted { namespace: NamespaceId(a), step: d },
             9 => Record::ClaimEnded { home: Lpn(a), version: c, step: d },
             10 => Record::PowerOn { step: d },
+            11 => Record::ClaimEndedInGroup { home: Lpn(a), version: c, group: d },
             _ => return None,
         })
     }
@@ -182,13 +193,24 @@ impl Record {
             Record::Trim { lpn, units, .. } => u64::from(lpn.0) + u64::from(units) <= logical_units.into(),
             Record::LogWhole { last, .. } => last < u32::MAX,
             Record::BatchWhole { .. } | Record::GroupWhole { .. } | Record::PowerOn { .. } => true,
-            Record::ClaimEnded { home, .. } => home.0 < logical_units,
+            Record::ClaimEnded { home, .. } | Record::ClaimEndedInGroup { home, .. } => {
+                home.0 < logical_units
+            }
             Record::NamespaceMade { namespace, attributes, .. } => {
                 namespace.0 > 0 && attributes.is_possible(logical_units, geometry)
             }
             Record::NamespaceDeleted { namespace, .. } => namespace.0 > 0,
         };
         named && self.newest_seq() < SEQ_LIMIT
+    }
+
+    /// The same as part of a group; as it is if it cannot be one.
+    pub fn in_group(self, group: Seq) -> Record {
+        match self {
+            Record::Map { lpn, version, ppn, .. } => Record::MapInGroup { lpn, version, group, ppn },
+            Record::ClaimEnded { home, version, .. } => Record::ClaimEndedInGroup { home, version, group },
+            other => other,
+        }
     }
 
     /// Gives the record another step, for the canary that does so.
@@ -204,7 +226,9 @@ impl Record {
             Record::Map { version, step, .. }
             | Record::Trim { version, step, .. }
             | Record::ClaimEnded { version, step, .. } => version.max(step),
-            Record::MapInGroup { version, group, .. } => version.max(group),
+            Record::MapInGroup { version, group, .. } | Record::ClaimEndedInGroup { version, group, .. } => {
+                version.max(group)
+            }
             Record::BatchWhole { id } => id,
             Record::LogWhole { generation, .. } => Seq(generation.0),
             Record::GroupWhole { group } => group,

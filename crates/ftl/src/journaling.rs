@@ -26,6 +26,32 @@ impl Ftl {
 
     /// Appends records that are to be on flash together or not at all; at most [`Ftl::records_per_page`].
     pub(crate) fn append_journal(&mut self, records: &[Record], at_ns: Nanoseconds) -> Result<(), FtlError> {
+        let ready_ns = self.ready_ns(records);
+        self.append_ready(records, ready_ns, at_ns)
+    }
+
+    /// When what the records name is on flash.
+    fn ready_ns(&self, records: &[Record]) -> Nanoseconds {
+        let names_places = records.iter().any(|record| {
+            !matches!(
+                record,
+                Record::Trim { .. }
+                    | Record::ClaimEnded { .. }
+                    | Record::NamespaceMade { .. }
+                    | Record::NamespaceDeleted { .. }
+                    | Record::PowerOn { .. }
+            )
+        });
+        if names_places { self.nand.programs_done_ns() } else { 0 }
+    }
+
+    /// The same of records that a dump leaves out before `ready_ns`.
+    fn append_ready(
+        &mut self,
+        records: &[Record],
+        ready_ns: Nanoseconds,
+        at_ns: Nanoseconds,
+    ) -> Result<(), FtlError> {
         assert!(
             records.len() <= self.records_per_page(),
             "{} records do not fit a journal page",
@@ -35,21 +61,38 @@ impl Ftl {
         if self.journal.buffer.len() + records.len() > self.records_per_page() {
             self.flush_journal(at_ns)?;
         }
-        let names_places = records.iter().any(|record| {
-            !matches!(
-                record,
-                Record::Trim { .. }
-                    | Record::NamespaceMade { .. }
-                    | Record::NamespaceDeleted { .. }
-                    | Record::PowerOn { .. }
-            )
-        });
-        let ready_ns = if names_places { self.nand.programs_done_ns() } else { 0 };
         self.journal.buffer.extend(records.iter().map(|&record| Waiting { record, ready_ns }));
         if let Some(protected) = &mut self.protected {
             protected.recorded(&mut self.nand, records.iter())?;
         }
         Ok(())
+    }
+
+    /// Appends the records of one step: on one page, or as a group. The last that cannot be part of a group, if there is any,
+    /// stands beside what makes the group whole.
+    pub(crate) fn append_step(&mut self, records: Vec<Record>, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        let ready_ns = self.ready_ns(&records);
+        self.append_step_ready(records, ready_ns, at_ns)
+    }
+
+    /// The same of records that a dump leaves out before `ready_ns`.
+    pub(crate) fn append_step_ready(
+        &mut self,
+        mut records: Vec<Record>,
+        ready_ns: Nanoseconds,
+        at_ns: Nanoseconds,
+    ) -> Result<(), FtlError> {
+        if records.len() <= self.records_per_page() {
+            return self.append_ready(&records, ready_ns, at_ns);
+        }
+        let group = self.next_seq();
+        let last = records.pop_if(|last| last.in_group(group) == *last);
+        records.iter_mut().for_each(|record| *record = record.in_group(group));
+        for chunk in records.chunks(self.records_per_page()) {
+            self.append_ready(chunk, ready_ns, at_ns)?;
+        }
+        let whole: Vec<Record> = last.into_iter().chain([Record::GroupWhole { group }]).collect();
+        self.append_ready(&whole, ready_ns, at_ns)
     }
 
     /// Opens a journal block if none is open.
@@ -62,13 +105,15 @@ impl Ftl {
     }
 
     /// Changes the map and appends the records of that, at most so many. It is refused as a whole if the journal has no room
-    /// for them. Nothing is erased meanwhile: it could be what only a record to come makes invalid.
+    /// for them, or the next checkpoint none for so many owners more. Nothing is erased meanwhile: it could be what only a record to come makes invalid.
     pub(crate) fn step<T>(
         &mut self,
         records: usize,
+        owners: usize,
         at_ns: Nanoseconds,
         change: impl FnOnce(&mut Ftl) -> Result<T, FtlError>,
     ) -> Result<T, FtlError> {
+        self.ensure_owner_room(owners, at_ns)?;
         self.ensure_journal_room(records, at_ns)?;
         self.steps.between(self.journal.buffer.is_empty(), at_ns);
         self.journal.in_step = !canary::out(Guard::ErasedInStep);

@@ -212,6 +212,11 @@ impl Logs {
         self.of_home.contains_key(&home.0)
     }
 
+    /// Homes that pages claim.
+    pub fn claimed_homes(&self) -> impl Iterator<Item = Lpn> + '_ {
+        self.of_home.keys().map(|home| Lpn(*home))
+    }
+
     /// The greatest version at which a page claims a home.
     pub fn newest_claim(&self, home: Lpn) -> Option<Seq> {
         self.of_home.get(&home.0)?.iter().map(|claimant| claimant.version).max()

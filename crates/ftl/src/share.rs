@@ -113,19 +113,20 @@ impl Ftl {
 
     /// Maps every dst to what its src maps to. [`Ftl::check_share`] has passed, and no src waits in a cache.
     pub fn share(&mut self, ranges: &[ShareRange], at_ns: Nanoseconds) -> Result<(), FtlError> {
-        self.step(self.records_of(ranges), at_ns, |ftl| {
+        let owners = ranges.iter().map(|range| range.units as usize).sum();
+        self.step(self.records_of(ranges), owners, at_ns, |ftl| {
             let mut records = Vec::new();
             for (dst, src) in ranges.iter().flat_map(pairs) {
                 ftl.counters.units_shared += 1;
                 match ftl.comes_home(dst, src) {
                     Some(version) => {
                         ftl.counters.units_brought_home += 1;
-                        ftl.map_to(dst, version, src, at_ns)?;
+                        ftl.map_to(dst, version, src, &mut records)?;
                     }
-                    None => records.extend(ftl.map_as_step(dst, src, at_ns)?),
+                    None => ftl.map_as_step(dst, src, &mut records)?,
                 }
             }
-            ftl.append_journal(&records, at_ns)
+            ftl.append_step(records, at_ns)
         })
     }
 
@@ -135,65 +136,81 @@ impl Ftl {
         units + units.min(self.logs.count())
     }
 
-    /// Maps `dst` to what `src` has, at a new version. Returns the record of that; none if `dst` has it already.
-    fn map_as_step(&mut self, dst: Lpn, src: Lpn, at_ns: Nanoseconds) -> Result<Option<Record>, FtlError> {
+    /// Maps `dst` to what `src` has, at a new version, with the records of that; none if `dst` has it already.
+    fn map_as_step(&mut self, dst: Lpn, src: Lpn, records: &mut Vec<Record>) -> Result<(), FtlError> {
         let ppn = self.map.lookup(src).expect("the source is mapped");
         if self.map.lookup(dst) == Some(ppn) {
             // it keeps its version, unless a page of a log claims it: that would win after a cut
             if !self.logs.is_claimed(dst) || canary::out(Guard::SharedInPlaceStaysClaimed) {
-                return Ok(None);
+                return Ok(());
             }
             self.map.unmap(dst);
         }
         let version = self.next_seq();
-        self.map_to(dst, version, src, at_ns)?;
-        Ok(Some(Record::Map { lpn: dst, version, step: version, ppn }))
+        self.map_to(dst, version, src, records)?;
+        records.push(Record::Map { lpn: dst, version, step: version, ppn });
+        Ok(())
     }
 
-    /// Maps `dst` to what `src` has.
-    fn map_to(&mut self, dst: Lpn, version: Seq, src: Lpn, at_ns: Nanoseconds) -> Result<(), FtlError> {
+    /// Maps `dst` to what `src` has. What ends a claim with that goes to the records.
+    fn map_to(
+        &mut self,
+        dst: Lpn,
+        version: Seq,
+        src: Lpn,
+        records: &mut Vec<Record>,
+    ) -> Result<(), FtlError> {
         let ppn = self.map.lookup(src).expect("the source is mapped");
-        self.superseded(dst, version, at_ns)?;
+        records.extend(self.superseded(dst, version));
         self.map_shared(dst, version, ppn)
     }
 
     /// Moves the mappings of `src..` to `dst..`.
     pub fn remap(&mut self, src: Lpn, dst: Lpn, units: u32, at_ns: Nanoseconds) -> Result<(), FtlError> {
         let range = ShareRange { dst, src, units };
-        self.step(2 * self.records_of(&[range]) + 1, at_ns, |ftl| {
+        self.step(2 * self.records_of(&[range]) + 1, units as usize, at_ns, |ftl| {
             let mut records = Vec::new();
             for (dst, src) in pairs(&range) {
-                records.extend(ftl.map_as_step(dst, src, at_ns)?);
+                ftl.map_as_step(dst, src, &mut records)?;
             }
-            let version = ftl.unmap_range(src, units, at_ns)?;
-            records.push(Record::Trim { lpn: src, units, version, step: version });
             ftl.counters.units_remapped += u64::from(units);
-            ftl.append_journal(&records, at_ns)
+            let trim = ftl.unmap_range(src, units, &mut records);
+            records.push(trim);
+            ftl.append_step(records, at_ns)
         })
     }
 
-    /// Unmaps units.
+    /// Unmaps units. Where what ends claims takes more than a journal page, as several steps.
     pub fn trim(&mut self, lpn: Lpn, units: u32, at_ns: Nanoseconds) -> Result<(), FtlError> {
         let mut range = (lpn.0..lpn.0 + units).map(Lpn);
         if !range.any(|lpn| self.map.lookup(lpn).is_some() || self.map.is_hinted(lpn)) {
             return Ok(());
         }
-        self.step(1 + (units as usize).min(self.logs.count()), at_ns, |ftl| {
-            let version = ftl.unmap_range(lpn, units, at_ns)?;
-            ftl.append_journal(&[Record::Trim { lpn, units, version, step: version }], at_ns)
-        })
+        let most = self.records_per_page() as u32 - 1;
+        let at_once = if self.logs.count() as u32 > most { most } else { units };
+        for first in (lpn.0..lpn.0 + units).step_by(at_once as usize) {
+            let (first, units) = (Lpn(first), at_once.min(lpn.0 + units - first));
+            self.step(1 + (units as usize).min(self.logs.count()), 0, at_ns, |ftl| {
+                let mut records = Vec::new();
+                let trim = ftl.unmap_range(first, units, &mut records);
+                records.push(trim);
+                ftl.append_step(records, at_ns)
+            })?;
+        }
+        Ok(())
     }
 
-    fn unmap_range(&mut self, lpn: Lpn, units: u32, at_ns: Nanoseconds) -> Result<Seq, FtlError> {
+    /// Unmaps units. What ends claims with that goes to the records; the record of the rest is returned.
+    fn unmap_range(&mut self, first: Lpn, units: u32, records: &mut Vec<Record>) -> Record {
         let version = self.next_seq();
         self.last_unmap = version;
-        for lpn in (lpn.0..lpn.0 + units).map(Lpn) {
+        for lpn in (first.0..first.0 + units).map(Lpn) {
             if self.map.is_hinted(lpn) {
-                self.superseded(lpn, version, at_ns)?;
+                records.extend(self.superseded(lpn, version));
             }
             self.map.unmap(lpn);
         }
-        Ok(version)
+        Record::Trim { lpn: first, units, version, step: version }
     }
 
     fn map_shared(&mut self, lpn: Lpn, version: Seq, ppn: Ppn) -> Result<(), FtlError> {
@@ -206,57 +223,47 @@ impl Ftl {
         Ok(())
     }
 
-    /// `lpn` takes `version`, which ends older claims to it. If it was the page of a log that claimed a home, a record
-    /// ends that: the page may be read again after a cut, on flash or where a checkpoint has it.
-    pub(crate) fn superseded(&mut self, lpn: Lpn, version: Seq, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        match self.logs.superseded(&mut self.map, lpn, version) {
-            Some(ended) if !canary::out(Guard::ClaimNotEnded) => {
-                let step = self.next_seq();
-                let EndedClaim { home, version } = ended;
-                self.append_journal(&[Record::ClaimEnded { home, version, step }], at_ns)
-            }
-            _ => Ok(()),
+    /// `lpn` takes `version`, which ends older claims to it. If it was the page of a log that claimed a home, the record that
+    /// is returned ends that: the page may be read again after a cut, on flash or where a checkpoint has it. It belongs to the
+    /// step or the program that gives `lpn` something else.
+    pub(crate) fn superseded(&mut self, lpn: Lpn, version: Seq) -> Option<Record> {
+        let ended = self.logs.superseded(&mut self.map, lpn, version)?;
+        if canary::out(Guard::ClaimNotEnded) {
+            return None;
         }
+        let EndedClaim { home, version } = ended;
+        Some(Record::ClaimEnded { home, version, step: self.next_seq() })
     }
 
     // -- transactions ---------------------------------------------------------------------------------------------
 
     /// Makes a transaction's pages the mapped ones. The records are in the journal buffer when this returns.
     pub fn commit(&mut self, tx: TxId, at_ns: Nanoseconds) -> Result<Vec<Lpn>, FtlError> {
-        let records = 2 * self.transactions.lpns(tx).count() + 1;
-        self.step(records, at_ns, |ftl| ftl.commit_pages(tx, at_ns))
+        let units = self.transactions.lpns(tx).count();
+        self.step(2 * units + 1, units, at_ns, |ftl| ftl.commit_pages(tx, at_ns))
     }
 
     fn commit_pages(&mut self, tx: TxId, at_ns: Nanoseconds) -> Result<Vec<Lpn>, FtlError> {
         let pages = self.transactions.take(tx).expect("the transaction is open");
         self.counters.transactions_committed += 1;
-        let group = self.next_seq();
+        let step = self.next_seq();
         let mut records = Vec::with_capacity(pages.len());
-        let grouped = pages.len() > self.records_per_page();
         for (&lpn, page) in &pages {
-            let version = self.map_committed(lpn, page, at_ns)?;
-            records.push(match grouped {
-                false => Record::Map { lpn, version, step: group, ppn: page.ppn },
-                true => Record::MapInGroup { lpn, version, group, ppn: page.ppn },
-            });
+            let version = self.map_committed(lpn, page, &mut records)?;
+            records.push(Record::Map { lpn, version, step, ppn: page.ppn });
         }
-        for chunk in records.chunks(self.records_per_page()) {
-            self.append_journal(chunk, at_ns)?;
-        }
-        if grouped {
-            self.append_journal(&[Record::GroupWhole { group }], at_ns)?;
-        }
+        self.append_step(records, at_ns)?;
         Ok(pages.into_keys().collect())
     }
 
     /// Maps a unit of a transaction. Returns the version at which it is.
-    fn map_committed(&mut self, lpn: Lpn, page: &TxPage, at_ns: Nanoseconds) -> Result<Seq, FtlError> {
+    fn map_committed(&mut self, lpn: Lpn, page: &TxPage, records: &mut Vec<Record>) -> Result<Seq, FtlError> {
         // the page may be older than one that claims this unit as its home, and the commit is newer than both
         let is_claimed = self.logs.newest_claim(lpn).is_some_and(|claim| claim > page.version)
             && !canary::out(Guard::CommitBelowClaim);
         let told = !is_claimed && self.is_newest(lpn, page.version)?;
         let version = if told { page.version } else { self.next_seq() };
-        self.superseded(lpn, version, at_ns)?;
+        records.extend(self.superseded(lpn, version));
         self.map.unclaim(page.ppn);
         if told {
             self.map.map_plain(lpn, page.ppn);

@@ -25,12 +25,30 @@ pub enum Target {
 impl Ftl {
     /// Free blocks that journal and checkpoints may still need.
     pub(crate) fn system_blocks(&self) -> u32 {
+        self.system_blocks_with(0)
+    }
+
+    /// Makes sure that the next checkpoint has room for so many owners more whose versions no spare area tells.
+    pub(crate) fn ensure_owner_room(&mut self, owners: usize, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        while owners > 0 && self.blocks.free() < self.system_blocks_with(owners) {
+            if !self.collect_one(at_ns)? {
+                return Err(FtlError::CapacityExceeded);
+            }
+        }
+        Ok(())
+    }
+
+    fn system_blocks_with(&self, owners: usize) -> u32 {
         if canary::out(Guard::SystemBlocksForgotten) {
             return 0;
         }
         let journal = JOURNAL_RESERVE_BLOCKS.saturating_sub(self.journal.blocks.len() as u32);
         let checkpoint_blocks = self.layout.checkpoint_blocks + self.index_blocks(0);
-        let checkpoint = (2 * checkpoint_blocks).saturating_sub(self.checkpoint.blocks.len() as u32);
+        // owners whose versions no spare area tells may be more than were planned for, and were more when the last one was
+        // taken: the next one needs its blocks whatever that one has
+        let next = self.checkpoint_units(owners).div_ceil(self.geometry.units_per_block().into()) as u32 + 1;
+        let checkpoint =
+            (2 * checkpoint_blocks).saturating_sub(self.checkpoint.blocks.len() as u32).max(next);
         journal + checkpoint
     }
 

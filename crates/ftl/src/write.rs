@@ -4,6 +4,7 @@ use tantalum_nand::{Nand, NandError, Nanoseconds, PageId, Slot, Source};
 
 use crate::error::FtlError;
 use crate::ftl::{Ftl, HostUnit};
+use crate::journal::Record;
 use crate::page_image::PageImage;
 use crate::space::Target;
 use crate::spare::{BatchMark, Kind, Mark, Spare};
@@ -92,30 +93,43 @@ impl Ftl {
             self.map.map_plain(unit.lpn, self.geometry.unit(place, index as u32));
         }
         if hinted {
-            self.note_hints(units, at_ns)?;
+            let ended = self.note_hints(units);
+            self.append_step(ended, at_ns)?;
         }
         Ok(done_ns)
     }
 
     /// Makes sure that the journal takes what ends the claims of so many pages of logs.
-    fn ensure_claim_room(&mut self, units: usize, at_ns: Nanoseconds) -> Result<(), FtlError> {
+    pub fn ensure_claim_room(&mut self, units: usize, at_ns: Nanoseconds) -> Result<(), FtlError> {
         match units.min(self.logs.count()) {
             0 => Ok(()),
             claims => self.ensure_journal_room(claims, at_ns),
         }
     }
 
-    /// Ends the hints that the units supersede, and begins those that they carry.
-    fn note_hints(&mut self, units: &[HostUnit], at_ns: Nanoseconds) -> Result<(), FtlError> {
+    /// Ends the hints that the units supersede, and begins those that they carry. Returns the records of the first.
+    fn note_hints(&mut self, units: &[HostUnit]) -> Vec<Record> {
+        let mut ended = Vec::new();
         for unit in units {
             if self.map.is_hinted(unit.lpn) {
-                self.superseded(unit.lpn, unit.version, at_ns)?;
+                ended.extend(self.superseded(unit.lpn, unit.version));
             }
             if let Some(hint) = unit.hint {
                 self.logs.programmed(&mut self.map, unit.lpn, hint, unit.version);
             }
         }
-        Ok(())
+        ended
+    }
+
+    /// Whether a unit is a page of a log that claims its home. What replaces it for good has to end that for good.
+    pub fn is_claiming_page(&self, lpn: Lpn) -> bool {
+        self.map.is_hinted(lpn) && self.logs.hint(lpn).is_some_and(|living| living.hint.home.is_some())
+    }
+
+    /// A unit that waits in protected DRAM replaces a page that claims its home: that ends with it.
+    pub fn replaced_in_dram(&mut self, lpn: Lpn, version: Seq, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        let ended = self.superseded(lpn, version);
+        self.append_step(ended.into_iter().collect(), at_ns)
     }
 
     /// Whether the flash holds this version of a logical page where the map says, or on `page`.
@@ -153,10 +167,15 @@ impl Ftl {
             self.give_back(&units[places.len() * per_page..], error);
         }
         let done_ns = programmed?;
+        let mut ended = Vec::new();
         for (index, (unit, version)) in units.iter().zip(versions).enumerate() {
-            self.superseded(unit.lpn, version, at_ns)?;
+            ended.extend(self.superseded(unit.lpn, version));
             let ppn = self.geometry.unit(places[index / per_page], (index % per_page) as u32);
             self.map.map_plain(unit.lpn, ppn);
+        }
+        if !ended.is_empty() {
+            // a dump does not save a batch that is under way, and so not what ended with it
+            self.append_step_ready(ended, self.nand.programs_done_ns(), at_ns)?;
         }
         if pages > 1 {
             self.batches_done_ns = self.batches_done_ns.max(done_ns);

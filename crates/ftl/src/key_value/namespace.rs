@@ -58,6 +58,8 @@ impl Ftl {
         self.key_value.last_namespace = namespace.0;
         self.key_value.namespaces.insert(namespace, Namespace::new(attributes));
         self.key_value.note_use(namespace);
+        // units that were given data while there was no namespace were not counted
+        self.key_value.budget_chunks = 0;
         self.plan_logs();
         Ok(namespace)
     }

@@ -61,7 +61,7 @@ impl Ftl {
         at_ns: Nanoseconds,
         room_ns: RoomNs<'_>,
     ) -> Result<Nanoseconds, FtlError> {
-        let at_ns = self.use_indexes(records.iter().map(|record| record.namespace), at_ns)?;
+        let mut at_ns = self.use_indexes(records.iter().map(|record| record.namespace), at_ns)?;
         let (needed, found_ns) = self.without_idle_deletes(records, at_ns)?;
         // a key may be gone by a put that is not durable yet
         let durable_ns = match canary::out(Guard::IdleDeleteDoesNotWait) {
@@ -76,7 +76,7 @@ impl Ftl {
         let plan = Plan::new(&records, |namespace| self.logs_of(namespace));
         if records.iter().any(|record| record.value.is_some()) {
             let chunks = plan.pieces.iter().map(|piece| u64::from(weight(piece.chunks))).sum();
-            self.admit_records(chunks, plan.pieces.len() as u64, waiting)?;
+            at_ns = self.admit_records(chunks, plan.pieces.len() as u64, waiting, at_ns)?;
         }
         let done_ns = if self.can_wait(&plan) {
             let room_ns = self.wait_for_room(1, at_ns, room_ns).unwrap_or(at_ns);

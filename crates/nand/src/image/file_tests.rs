@@ -517,7 +517,8 @@ fn an_image_is_right_after_any_store_that_a_life_ended_with() {
             let slots = [nand.stage(&data(tag))?, nand.stage(&data(tag + 1))?];
             nand.program(PageId(page), &slots.map(Source::Staged), &[spare(tag), spare(tag + 1)], 0).map(drop)
         };
-        let steps: [&dyn Fn(&mut Nand) -> Result<(), NandError>; 4] = [
+        type Step<'a> = &'a dyn Fn(&mut Nand) -> Result<(), NandError>;
+        let steps: [Step<'_>; 4] = [
             &|nand| staged(nand, 0, 1),
             &|nand| nand.write_protected(0, &[7; 5000]),
             &|nand| nand.erase(BlockId(0), 0).map(drop),
