@@ -287,6 +287,9 @@ pub(super) struct Ordered {
     /// Raw writes since the last sync, of which a lost machine may have made any.
     #[cfg(test)]
     unsynced: std::sync::Mutex<Vec<(u64, Vec<u8>)>>,
+    /// The same of syncs that were: what each of them made durable.
+    #[cfg(test)]
+    synced: std::sync::Mutex<Vec<Vec<(u64, Vec<u8>)>>>,
 }
 
 impl Ordered {
@@ -312,6 +315,8 @@ impl Ordered {
             slots: Vec::new(),
             #[cfg(test)]
             unsynced: Default::default(),
+            #[cfg(test)]
+            synced: Default::default(),
         })
     }
 
@@ -362,7 +367,7 @@ impl Ordered {
     fn sync_raw(&self) -> io::Result<()> {
         self.file.sync_data()?;
         #[cfg(test)]
-        self.unsynced.lock().unwrap().clear();
+        self.synced.lock().unwrap().push(std::mem::take(&mut self.unsynced.lock().unwrap()));
         Ok(())
     }
 
@@ -440,6 +445,8 @@ impl Ordered {
     fn restart_log(&mut self) -> io::Result<()> {
         self.is_open = true;
         let (checksum, group) = encode(self.sequence + 1, 0, &[], &[]);
+        #[cfg(test)]
+        self.unsynced.lock().unwrap().push((self.place.log_at, group.clone()));
         self.log.write(&Sectors::new(&group), self.place.log_at)?;
         self.sync_raw()?;
         (self.sequence, self.checksum, self.head) = (self.sequence + 1, checksum, SECTOR as u64);
