@@ -219,6 +219,24 @@ fn a_transaction_comes_home_as_a_whole_though_something_else_is_trimmed() {
     assert_eq!(host.read_all([10, 11, 12]), [3, 4, 0]);
 }
 
+/// The same when the pages are on flash before the unmapping, and a checkpoint tells all of it.
+#[test]
+fn a_transaction_on_flash_comes_home_as_a_whole_though_something_else_is_trimmed() {
+    let mut host = Host::new(&volatile());
+    host.write_through(11, 1);
+    host.write_through(12, 1);
+    let log = host.begin_log();
+    let page = |slot, home| Hint { first: 1, end: slot == 2, ..hint(log, slot, home) };
+    host.write_page(50, 3, page(1, 10)).unwrap();
+    host.write_page(51, 4, page(2, 11)).unwrap();
+    host.flush();
+    host.trim(12);
+    host.flush();
+    checkpoint(&mut host);
+    host.cut();
+    assert_eq!(host.read_all([10, 11, 12, 50, 51]), [3, 4, 0, 3, 4]);
+}
+
 /// The page of slot 1 is erased before the transaction ends: nothing on flash tells that it was there.
 #[test]
 fn a_share_holds_though_a_page_of_its_transaction_was_overwritten() {
