@@ -101,6 +101,21 @@ fn keys_that_are_there_and_keys_that_are_not_are_told_apart() {
     assert_eq!(value(&store, namespace, b"k").as_deref(), Some(&b"3"[..]));
 }
 
+/// What was read and put stays in memory, and would be found there after the commit of a delete.
+#[test]
+fn a_record_whose_delete_was_committed_is_not_there_for_any_other_transaction() {
+    let folder = folder();
+    let store = open(&folder, Sync::None);
+    let namespace = store.namespace("a").unwrap();
+    for _ in 0..2 {
+        store.transact::<_, Error>(|tx| tx.insert(namespace, b"k", b"1")).unwrap();
+        assert_eq!(value(&store, namespace, b"k").as_deref(), Some(&b"1"[..]));
+        assert!(store.transact::<_, Error>(|tx| tx.delete(namespace, b"k")).unwrap());
+        assert_eq!(value(&store, namespace, b"k"), None);
+        assert!(!store.transact::<_, Error>(|tx| tx.delete(namespace, b"k")).unwrap());
+    }
+}
+
 #[test]
 fn a_namespace_that_was_deleted_is_refused_and_its_name_can_be_used_again() {
     let folder = folder();
