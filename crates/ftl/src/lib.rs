@@ -42,6 +42,8 @@ mod test_support;
 mod transactions;
 mod types;
 mod valid;
+#[cfg(test)]
+mod waits;
 mod write;
 
 pub use audit::{Audit, Finding};

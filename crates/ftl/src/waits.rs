@@ -1,0 +1,298 @@
+//! What must be on flash before what. Power goes while the two are on their way on different planes, and the medium does
+//! the worst that it may (M4): what should have waited is there, and what it should have waited for is not.
+//!
+//! And what never came to be must not count when a part of it is erased.
+
+use std::collections::BTreeSet;
+
+use tantalum_nand::{
+    Faults, Geometry, InFlight, Nand, Nanoseconds, Operation, Outcome, PageId, PageState, UNIT_BYTES,
+};
+
+use crate::blocks::BlockUse;
+use crate::error::FtlError;
+use crate::ftl::{Ftl, HostUnit};
+use crate::key_value::{Key, KeyValueError, KvRecord, NamespaceAttributes, NamespaceId};
+use crate::space::Target;
+use crate::test_support::{CONFIG, GEOMETRY, TIMING};
+use crate::types::{Lpn, METADATA_BYTES, ShareRange};
+
+/// Planes enough for copies to go past what a batch still programs.
+const FOUR_PLANES: Geometry = Geometry { channels: 4, ..GEOMETRY };
+
+/// Pages of a batch that fills a block on each of four planes, of which two pages are left, and has one page more.
+const BATCH_PAGES: u32 = 9;
+
+/// When the programs are half done that start after so many others on their plane.
+fn in_turn(start_ns: Nanoseconds, turn: u64) -> Nanoseconds {
+    start_ns + turn * TIMING.program_ns + TIMING.program_ns / 2
+}
+
+fn format(geometry: Geometry) -> Ftl {
+    Ftl::format(Nand::in_memory(geometry, TIMING).unwrap(), CONFIG).unwrap()
+}
+
+/// Waits until everything is on flash; returns when that is.
+fn settle(ftl: &mut Ftl) -> Nanoseconds {
+    let now_ns = ftl.nand().idle_ns().max(ftl.nand().programs_done_ns());
+    ftl.nand_mut().advance(now_ns);
+    now_ns
+}
+
+fn unit(ftl: &mut Ftl, lpn: u32, byte: u8) -> HostUnit {
+    let slot = ftl.nand_mut().stage(&[byte; UNIT_BYTES]).unwrap();
+    HostUnit { slot, lpn: Lpn(lpn), version: ftl.next_seq(), metadata: [0; METADATA_BYTES], hint: None }
+}
+
+fn write(ftl: &mut Ftl, lpn: u32, byte: u8, at_ns: Nanoseconds) {
+    let unit = unit(ftl, lpn, byte);
+    ftl.write_page(&[unit], at_ns).unwrap();
+}
+
+fn read(ftl: &mut Ftl, lpn: u32) -> u8 {
+    let mut data = [9; UNIT_BYTES];
+    let now_ns = ftl.nand().now_ns();
+    ftl.read(Lpn(lpn), &mut data, now_ns).unwrap();
+    data[0]
+}
+
+/// Power goes and comes again. What is on its way is done, but for one page: that was not begun.
+fn cut(mut ftl: Ftl, at_ns: Nanoseconds, lost: PageId) -> Ftl {
+    ftl.nand_mut().power_fail(at_ns);
+    let mut nand = ftl.into_nand();
+    let mut was_lost = false;
+    let mut outcome = |in_flight: &InFlight| {
+        let is_lost = in_flight.operation == Operation::Program(lost);
+        was_lost |= is_lost;
+        if is_lost { Outcome::NotStarted } else { Outcome::Completed }
+    };
+    let undone = nand.resolve(&mut outcome, &mut || 0).unwrap();
+    assert!(was_lost, "page {lost} was on its way");
+    undone.into_iter().flat_map(|program| program.units).for_each(|(slot, _)| nand.release(slot));
+    recover(nand)
+}
+
+fn recover(mut nand: Nand) -> Ftl {
+    nand.lose_dram();
+    let at_ns = nand.idle_ns().max(nand.programs_done_ns());
+    Ftl::recover(nand, CONFIG, at_ns).map_err(|(_, error)| error).unwrap().0
+}
+
+#[test]
+fn a_record_is_not_on_flash_before_the_unit_that_it_names() {
+    let mut ftl = format(GEOMETRY);
+    let start_ns = settle(&mut ftl);
+    write(&mut ftl, 1, 5, start_ns);
+    let page = GEOMETRY.page_of(ftl.map().lookup(Lpn(1)).unwrap());
+    ftl.share(&[ShareRange { dst: Lpn(2), src: Lpn(1), units: 1 }], start_ns).unwrap();
+    ftl.flush_journal(start_ns).unwrap();
+    let mut ftl = cut(ftl, in_turn(start_ns, 0), page);
+    assert_eq!([1, 2].map(|lpn| read(&mut ftl, lpn)), [0, 0]);
+}
+
+#[test]
+fn a_checkpoint_is_not_on_flash_before_the_units_that_it_names() {
+    let mut ftl = format(GEOMETRY);
+    write(&mut ftl, 1, 4, 0);
+    let start_ns = settle(&mut ftl);
+    write(&mut ftl, 1, 5, start_ns);
+    let page = GEOMETRY.page_of(ftl.map().lookup(Lpn(1)).unwrap());
+    ftl.take_checkpoint(start_ns, false).unwrap();
+    let mut ftl = cut(ftl, in_turn(start_ns, 0), page);
+    assert_eq!(read(&mut ftl, 1), 4);
+}
+
+/// The open block of a stream that has one page, which was programmed last.
+fn last_page(ftl: &Ftl, target: Target) -> PageId {
+    let mut begun = ftl.streams.of(target).blocks().filter(|block| ftl.nand().next_page(*block) == 1);
+    let block = begun.next().expect("a page of the batch did not fit the blocks before");
+    assert_eq!(begun.next(), None);
+    FOUR_PLANES.page(block, 0)
+}
+
+/// Moves what is in a block that members of a batch have filled, on a plane that has nothing else to do, at once.
+fn collect_members(ftl: &mut Ftl, last: PageId, at_ns: Nanoseconds) {
+    let busy = FOUR_PLANES.plane_of(FOUR_PLANES.block_of(last));
+    let full = ftl.blocks.with_use(BlockUse::Closed).find(|block| FOUR_PLANES.plane_of(*block) != busy);
+    let full = full.expect("the batch has filled blocks");
+    let valid = ftl.map().valid(full);
+    assert!(valid >= 2 * FOUR_PLANES.units_per_page(), "two pages of members are moved: {valid} units");
+    ftl.collect_block(full, at_ns).unwrap();
+}
+
+#[test]
+fn copies_of_members_wait_for_the_rest_of_the_batch() {
+    let mut ftl = format(FOUR_PLANES);
+    (0..8).for_each(|_| write(&mut ftl, 0, 1, 0));
+    let start_ns = settle(&mut ftl);
+    let units: Vec<HostUnit> = (0..2 * BATCH_PAGES).map(|lpn| unit(&mut ftl, lpn, 2)).collect();
+    ftl.write_batch(&units, start_ns).unwrap();
+    let last = last_page(&ftl, Target::Host);
+    collect_members(&mut ftl, last, start_ns);
+    let mut ftl = cut(ftl, in_turn(start_ns, 2), last);
+    let found: Vec<u8> = (0..2 * BATCH_PAGES).map(|lpn| read(&mut ftl, lpn)).collect();
+    assert_eq!(found, [&[1][..], &[0; 2 * BATCH_PAGES as usize - 1]].concat());
+}
+
+const VALUE_BYTES: usize = 4000;
+
+fn key(number: u32) -> Key {
+    Key::new(&number.to_be_bytes()).unwrap()
+}
+
+/// Puts records of a unit each, with as many keys.
+fn put(
+    ftl: &mut Ftl,
+    namespace: NamespaceId,
+    keys: u32,
+    byte: u8,
+    at_ns: Nanoseconds,
+) -> Result<Nanoseconds, FtlError> {
+    let value = [byte; VALUE_BYTES];
+    let record = |number| KvRecord { namespace, key: key(number), value: Some(&value) };
+    let records: Vec<KvRecord<'_>> = (0..keys).map(record).collect();
+    ftl.put(&records, 0, at_ns, &mut |_| None)
+}
+
+fn get(ftl: &mut Ftl, namespace: NamespaceId, number: u32) -> u8 {
+    let (mut value, now_ns) = (Vec::new(), ftl.nand().now_ns());
+    match ftl.get(namespace, &key(number), &mut value, now_ns) {
+        Err(KeyValueError::NoSuchKey { .. }) => 0,
+        got => got.map(|_| value[0]).unwrap(),
+    }
+}
+
+fn with_namespace(geometry: Geometry, logs: u32) -> (Ftl, NamespaceId) {
+    let mut ftl = format(geometry);
+    let attributes = NamespaceAttributes { logs, ..NamespaceAttributes::default() };
+    let namespace = ftl.create_namespace(attributes, 0).unwrap();
+    ftl.flush_journal(0).unwrap();
+    settle(&mut ftl);
+    (ftl, namespace)
+}
+
+/// A put whose last page is lost, while records of it are being moved. `logs` is how many logs the namespace has of its own.
+fn copies_wait_for_the_rest_of_their_put(logs: u32) {
+    let (mut ftl, namespace) = with_namespace(FOUR_PLANES, logs);
+    let (target, planes) = if logs > 0 { (Target::Logs(namespace), logs) } else { (Target::Host, 4) };
+    let at_ns = ftl.nand().now_ns();
+    for _ in 0..2 * planes {
+        put(&mut ftl, namespace, 1, 1, at_ns).unwrap();
+    }
+    let start_ns = settle(&mut ftl);
+    let records = 2 * (2 * planes + 1);
+    put(&mut ftl, namespace, records, 2, start_ns).unwrap();
+    let last = last_page(&ftl, target);
+    collect_members(&mut ftl, last, start_ns);
+    let mut ftl = cut(ftl, in_turn(start_ns, 2), last);
+    let found: Vec<u8> = (0..records).map(|number| get(&mut ftl, namespace, number)).collect();
+    assert_eq!(found, [&[1][..], &vec![0; records as usize - 1]].concat());
+}
+
+#[test]
+fn copies_of_records_wait_for_the_rest_of_their_put() {
+    copies_wait_for_the_rest_of_their_put(0);
+}
+
+#[test]
+fn copies_of_records_in_logs_of_their_own_wait_for_the_rest_of_their_put() {
+    copies_wait_for_the_rest_of_their_put(2);
+}
+
+fn programmed_pages(ftl: &Ftl) -> BTreeSet<u32> {
+    let is_programmed = |page: &u32| ftl.nand().page_state(PageId(*page)) == PageState::Programmed;
+    (0..GEOMETRY.pages()).filter(is_programmed).collect()
+}
+
+/// Few blocks are free, and the journal needs none of them.
+fn nearly_full(ftl: &mut Ftl) {
+    for round in 0.. {
+        let now_ns = settle(ftl);
+        write(ftl, round % 60, 1, now_ns);
+        if ftl.blocks.free() <= 12 {
+            break;
+        }
+    }
+    // its block is half full, so that there is the next one
+    for lpn in 0..GEOMETRY.pages_per_block / 2 {
+        ftl.trim(Lpn(lpn), 1, 0).unwrap();
+        ftl.flush_journal(0).unwrap();
+    }
+    settle(ftl);
+}
+
+/// What becomes of a drive on which the first two pages that `write` programs succeed, and no other: the pages, which are
+/// in different blocks.
+fn half_written(ftl: &Ftl, write: impl Fn(&mut Ftl) -> Result<Nanoseconds, FtlError>) -> (Ftl, [PageId; 2]) {
+    for seed in 0.. {
+        let mut ftl = ftl.try_clone().expect("its flash is in memory");
+        let before = programmed_pages(&ftl);
+        ftl.nand_mut().set_faults(Faults { seed, program_failure_ppm: 950_000, ..Faults::default() });
+        let written = write(&mut ftl);
+        ftl.nand_mut().set_faults(Faults::default());
+        let new: Vec<u32> = programmed_pages(&ftl).difference(&before).copied().collect();
+        if let (&[one, other], Err(FtlError::CapacityExceeded)) = (&new[..], written) {
+            return (ftl, [PageId(one), PageId(other)]);
+        }
+    }
+    unreachable!("some seed does that")
+}
+
+/// Others write until the block of one of the pages has been erased, while that of the other is what it was.
+fn erase_one(ftl: &mut Ftl, pages: [PageId; 2]) {
+    let erases = |ftl: &Ftl| pages.map(|page| ftl.nand().erase_count(GEOMETRY.block_of(page)));
+    let before = erases(ftl);
+    let now_ns = settle(ftl);
+    // there is no block to move anything to, and what is empty is given back
+    assert!(matches!(ftl.collect_garbage(now_ns), Err(FtlError::CapacityExceeded)));
+    assert!(ftl.blocks.free() > 0);
+    for round in 0.. {
+        let now = erases(ftl);
+        match [0, 1].map(|page| now[page] > before[page]) {
+            [false, false] => {}
+            [true, true] => panic!("both blocks were erased at once"),
+            _ => break,
+        }
+        let now_ns = settle(ftl);
+        write(ftl, round % 60, 1, now_ns);
+    }
+    settle(ftl);
+}
+
+fn cut_idle(ftl: Ftl) -> Ftl {
+    let mut nand = ftl.into_nand();
+    nand.power_fail(nand.idle_ns());
+    let undone = nand.resolve(&mut |_| unreachable!("nothing is on its way"), &mut || 0).unwrap();
+    assert!(undone.is_empty());
+    recover(nand)
+}
+
+/// The block is erased only when it is on record that its members' batch was whole. This one never was.
+#[test]
+fn a_batch_that_failed_half_way_stays_nothing_when_a_part_of_it_is_erased() {
+    let mut ftl = format(GEOMETRY);
+    nearly_full(&mut ftl);
+    let (mut ftl, pages) = half_written(&ftl, |ftl| {
+        let units: Vec<HostUnit> = (100..106).map(|lpn| unit(ftl, lpn, 2)).collect();
+        let now_ns = ftl.nand().now_ns();
+        ftl.write_batch(&units, now_ns)
+    });
+    erase_one(&mut ftl, pages);
+    let mut ftl = cut_idle(ftl);
+    let found: Vec<u8> = (100..106).map(|lpn| read(&mut ftl, lpn)).collect();
+    assert_eq!(found, [0; 6]);
+}
+
+#[test]
+fn a_put_that_failed_half_way_stays_nothing_when_a_part_of_it_is_erased() {
+    let (mut ftl, namespace) = with_namespace(GEOMETRY, 0);
+    nearly_full(&mut ftl);
+    let (mut ftl, pages) = half_written(&ftl, |ftl| {
+        let now_ns = ftl.nand().now_ns();
+        put(ftl, namespace, 6, 2, now_ns)
+    });
+    erase_one(&mut ftl, pages);
+    let mut ftl = cut_idle(ftl);
+    let found: Vec<u8> = (0..6).map(|number| get(&mut ftl, namespace, number)).collect();
+    assert_eq!(found, [0; 6]);
+}
