@@ -13,6 +13,7 @@ use crate::blocks::BlockUse;
 use crate::error::FtlError;
 use crate::ftl::{Ftl, HostUnit};
 use crate::key_value::{Key, KeyValueError, KvRecord, NamespaceAttributes, NamespaceId};
+use crate::layout::FtlConfig;
 use crate::space::Target;
 use crate::test_support::{CONFIG, GEOMETRY, TIMING};
 use crate::types::{Lpn, METADATA_BYTES, ShareRange};
@@ -69,13 +70,13 @@ fn cut(mut ftl: Ftl, at_ns: Nanoseconds, lost: PageId) -> Ftl {
     let undone = nand.resolve(&mut outcome, &mut || 0).unwrap();
     assert!(was_lost, "page {lost} was on its way");
     undone.into_iter().flat_map(|program| program.units).for_each(|(slot, _)| nand.release(slot));
-    recover(nand)
+    recover(nand, CONFIG)
 }
 
-fn recover(mut nand: Nand) -> Ftl {
+fn recover(mut nand: Nand, config: FtlConfig) -> Ftl {
     nand.lose_dram();
     let at_ns = nand.idle_ns().max(nand.programs_done_ns());
-    Ftl::recover(nand, CONFIG, at_ns).map_err(|(_, error)| error).unwrap().0
+    Ftl::recover(nand, config, at_ns).map_err(|(_, error)| error).unwrap().0
 }
 
 #[test]
@@ -260,11 +261,12 @@ fn erase_one(ftl: &mut Ftl, pages: [PageId; 2]) {
 }
 
 fn cut_idle(ftl: Ftl) -> Ftl {
+    let config = ftl.config;
     let mut nand = ftl.into_nand();
     nand.power_fail(nand.idle_ns());
     let undone = nand.resolve(&mut |_| unreachable!("nothing is on its way"), &mut || 0).unwrap();
     assert!(undone.is_empty());
-    recover(nand)
+    recover(nand, config)
 }
 
 /// The block is erased only when it is on record that its members' batch was whole. This one never was.
@@ -295,4 +297,37 @@ fn a_put_that_failed_half_way_stays_nothing_when_a_part_of_it_is_erased() {
     let mut ftl = cut_idle(ftl);
     let found: Vec<u8> = (0..6).map(|number| get(&mut ftl, namespace, number)).collect();
     assert_eq!(found, [0; 6]);
+}
+
+/// No test and no torture committed a transaction so large.
+#[test]
+fn a_commit_whose_records_take_two_pages_is_nothing_until_both_are_on_flash() {
+    for both in [false, true] {
+        let geometry = Geometry { blocks_per_plane: 64, ..FOUR_PLANES };
+        let config = FtlConfig { logical_units: 512, ..CONFIG };
+        let mut ftl = Ftl::format(Nand::in_memory(geometry, TIMING).unwrap(), config).unwrap();
+        let units = ftl.records_per_page() as u32 + 2;
+        write(&mut ftl, 0, 1, 0);
+        let (tx, _) = ftl.begin_transaction(0).unwrap();
+        for lpn in (0..units).step_by(2) {
+            let now_ns = settle(&mut ftl);
+            let page = [lpn, lpn + 1].map(|lpn| {
+                let slot = ftl.nand_mut().stage(&[2; UNIT_BYTES]).unwrap();
+                (tx, Lpn(lpn), slot)
+            });
+            ftl.write_transaction_page(&page, now_ns).unwrap();
+        }
+        let now_ns = settle(&mut ftl);
+        // what fills a page is flushed for the rest to follow
+        ftl.commit(tx, now_ns).unwrap();
+        if both {
+            ftl.flush_journal(now_ns).unwrap();
+        }
+        settle(&mut ftl);
+        let mut ftl = cut_idle(ftl);
+        let found: Vec<u8> = (0..units).map(|lpn| read(&mut ftl, lpn)).collect();
+        let expected =
+            if both { vec![2; units as usize] } else { [&[1], &vec![0; units as usize - 1][..]].concat() };
+        assert_eq!(found, expected);
+    }
 }
