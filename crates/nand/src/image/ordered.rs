@@ -267,6 +267,10 @@ fn fill(file: &File, place: LogPlace) -> io::Result<()> {
     Ok(())
 }
 
+/// Bytes that were written, and where to.
+#[cfg(test)]
+type RawWrites = Vec<(u64, Vec<u8>)>;
+
 /// A file whose records change through the log.
 pub(super) struct Ordered {
     /// Records as they are by now; those in place are older.
@@ -286,10 +290,10 @@ pub(super) struct Ordered {
     slots: Vec<SlotSum>,
     /// Raw writes since the last sync, of which a lost machine may have made any.
     #[cfg(test)]
-    unsynced: std::sync::Mutex<Vec<(u64, Vec<u8>)>>,
+    unsynced: std::sync::Mutex<RawWrites>,
     /// The same of syncs that were: what each of them made durable.
     #[cfg(test)]
-    synced: std::sync::Mutex<Vec<Vec<(u64, Vec<u8>)>>>,
+    synced: std::sync::Mutex<Vec<RawWrites>>,
 }
 
 impl Ordered {
