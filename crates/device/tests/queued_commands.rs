@@ -165,6 +165,23 @@ fn a_delete_behind_a_delete_is_done_when_that_is_durable() {
 }
 
 /// The second put was on flash before the delete that it relied on: a cut left it with half of its records.
+/// The trim found nothing to record, and the remap that had unmapped the unit was not durable yet.
+#[test]
+fn a_trim_behind_a_remap_is_durable_when_it_is_done() {
+    let mut device = Device::in_memory(&profile()).unwrap();
+    write(&mut device, 18, 0);
+    give(&mut device, Command::Flush, 0);
+    let at_ns = device.time_ns() + 100_000_000;
+    let mut data = vec![0; UNIT_BYTES];
+    give(&mut device, Command::Read { lpn: Lpn(0), data: &mut data }, at_ns);
+    let remapped_ns = give(&mut device, Command::Remap { src: Lpn(18), dst: Lpn(22), units: 1 }, at_ns);
+    let trimmed_ns = give(&mut device, Command::Trim { lpn: Lpn(18), units: 1 }, at_ns);
+    assert!(trimmed_ns < remapped_ns);
+    for cut_ns in times(trimmed_ns, remapped_ns) {
+        assert_eq!(read(&mut cut(&device, cut_ns), 18), vec![0; UNIT_BYTES], "cut at {cut_ns}");
+    }
+}
+
 #[test]
 fn a_put_with_a_delete_behind_a_delete_is_all_or_nothing() {
     let mut profile = profile();

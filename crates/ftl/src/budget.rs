@@ -8,7 +8,6 @@
 
 use tantalum_nand::Nanoseconds;
 
-use crate::canary::{self, Guard};
 use crate::error::FtlError;
 use crate::ftl::Ftl;
 use crate::journal::Record;
@@ -69,7 +68,7 @@ impl Ftl {
     fn settle_unmapped(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
         let unmaps =
             |record: &Record| matches!(record, Record::Trim { .. } | Record::NamespaceDeleted { .. });
-        if self.has_capacitor() || canary::out(Guard::RoomOfUnsettledTrims) {
+        if self.has_capacitor() {
             return Ok(at_ns);
         }
         if self.journal.buffer.iter().any(|waiting| unmaps(&waiting.record)) {
@@ -83,7 +82,6 @@ impl Ftl {
         let waiting = (waiting + self.key_value.buffer.unit_count()) as u64;
         // a cut may bring each of them home
         let homes = self.logs.claimed_homes().filter(|home| self.map.lookup(*home).is_none()).count() as u64;
-        let homes = if canary::out(Guard::HomesNotAdmitted) { 0 } else { homes };
         let held = u64::from(self.map.mapped_units()) + self.map.record_units() + waiting + homes;
         let indexes = 2 * u64::from(self.index_blocks(entries)) * u64::from(self.geometry.units_per_block());
         u64::from(self.config.logical_units).saturating_sub(held + indexes)

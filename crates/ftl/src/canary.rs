@@ -67,10 +67,6 @@ pub enum Guard {
     ErasedInStep,
     /// A log page is given up and no record ends its claim: it may claim its home after a cut.
     ClaimNotEnded,
-    /// Room that a trim frees is given away before the trim is durable.
-    RoomOfUnsettledTrims,
-    /// Homes that are not mapped take no room until a cut brings their pages home.
-    HomesNotAdmitted,
     /// A log page is given up by what is durable, and the end of its claim is not.
     ClaimOutlivesPage,
     /// A page of a transaction that is not whole yet is given up, and counts as there when the transaction ends.
@@ -94,6 +90,8 @@ pub enum Guard {
     PutMembersCountAlone,
     /// A delete of a key that is not there is done before what deleted it is durable.
     IdleDeleteDoesNotWait,
+    /// A trim of units that a step has unmapped is done before that step is durable.
+    IdleTrimDoesNotWait,
     /// 4: a tombstone is given up although no checkpoint says what it says.
     TombstoneDropped,
     /// 6: what waits while a checkpoint is taken keeps its version, and passes for a copy of what the checkpoint has.

@@ -183,7 +183,8 @@ impl Ftl {
     /// Unmaps units. Where what ends claims takes more than a journal page, as several steps.
     pub fn trim(&mut self, lpn: Lpn, units: u32, at_ns: Nanoseconds) -> Result<(), FtlError> {
         let mut range = (lpn.0..lpn.0 + units).map(Lpn);
-        if !range.any(|lpn| self.map.lookup(lpn).is_some() || self.map.is_hinted(lpn)) {
+        let is_news = range.any(|lpn| self.map.lookup(lpn).is_some() || self.map.is_hinted(lpn));
+        if !is_news && (!self.may_come_back() || canary::out(Guard::IdleTrimDoesNotWait)) {
             return Ok(());
         }
         let most = self.records_per_page() as u32 - 1;
@@ -198,6 +199,12 @@ impl Ftl {
             })?;
         }
         Ok(())
+    }
+
+    /// Whether a trim that is durable when it returns may find units unmapped by a step that is not.
+    fn may_come_back(&self) -> bool {
+        let is_recorded = self.journal.buffer.is_empty() && self.steps.done_ns() <= self.nand.now_ns();
+        self.has_capacitor() && !is_recorded
     }
 
     /// Unmaps units. What ends claims with that goes to the records; the record of the rest is returned.

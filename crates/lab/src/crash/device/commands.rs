@@ -151,6 +151,9 @@ impl Run {
             // what is unmapped now is for records to fill, and missing when it is written again
             return self.unmap_range(all, false);
         }
+        if rng.random_ratio(1, 8) {
+            return self.fill_journal(rng);
+        }
         let first = rng.random_range(all.clone());
         let range = first..first + rng.random_range(1..96).min(all.end - first);
         if rng.random_ratio(1, 8) {
@@ -161,6 +164,22 @@ impl Run {
         let (order, fua) = (self.oracle.issue(&new, false), rng.random_ratio(1, 3));
         let answer = self.host.submit(Command::Write { lpn: Lpn(range.start), data: &data, fua });
         self.answered(order, &new, answer, fua || self.durable_writes).map(drop)
+    }
+
+    /// Trims one unit after another, so that many records wait for the journal.
+    fn fill_journal(&mut self, rng: &mut Generator) -> Result<(), Stop> {
+        for _ in 0..rng.random_range(1..5) {
+            let new = self.stamped(DIRECT.map(Lpn));
+            let data: Vec<u8> = new.values().flat_map(|stamp| unit_of(*stamp)).collect();
+            let order = self.oracle.issue(&new, false);
+            let write = Command::Write { lpn: Lpn(DIRECT.start), data: &data, fua: false };
+            let answer = self.host.submit(write);
+            self.answered(order, &new, answer, self.durable_writes)?;
+            for lpn in DIRECT {
+                self.unmap_range(lpn..lpn + 1, false)?;
+            }
+        }
+        Ok(())
     }
 
     fn unmap(&mut self, rng: &mut Generator, zeroes: bool) -> Result<(), Stop> {

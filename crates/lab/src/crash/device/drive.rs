@@ -184,7 +184,12 @@ impl Drive {
     pub(super) fn profile(&self, seed: u64) -> Profile {
         let policy = if seed.is_multiple_of(3) { VictimPolicy::CostBenefit } else { VictimPolicy::Greedy };
         let dump_units = if self.plp == Plp::None { 0 } else { DUMP_UNITS };
-        let checkpoint_interval_pages = (seed % 5 == 1).then_some(12);
+        let checkpoint_interval_pages = match seed % 15 {
+            1 | 6 | 11 => Some(12),
+            2 => Some(1),
+            7 => Some(1_000_000),
+            _ => None,
+        };
         Profile {
             name: "torture".into(),
             description: "a drive so small that everything happens often".into(),

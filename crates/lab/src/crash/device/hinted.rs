@@ -53,7 +53,7 @@ impl Run {
 
     fn write_page(&mut self, generation: Generation, rng: &mut Generator) -> Result<(), Stop> {
         let lpn = self.place_for_page(rng);
-        let home = rng.random_ratio(9, 10).then(|| home(rng, lpn));
+        let home = rng.random_ratio(9, 10).then(|| self.home(rng, lpn));
         let end = rng.random_ratio(2, 5);
         let stamp = self.stamp() | 1;
         let before = self.oracle.hints.log(generation).clone();
@@ -80,6 +80,19 @@ impl Run {
         Ok(())
     }
 
+    /// Where a page belongs. On a drive that becomes full also where nothing is mapped, which takes room.
+    fn home(&self, rng: &mut Generator, page: Lpn) -> Lpn {
+        if !self.bulk.is_empty() && rng.random_ratio(1, 3) {
+            return Lpn(rng.random_range(self.bulk.clone()));
+        }
+        loop {
+            let home = lpn(rng);
+            if home != page {
+                return home;
+            }
+        }
+    }
+
     /// Whether the drive took it.
     fn submit_page(&mut self, order: Order, lpn: Lpn, hint: Hint, stamp: u64) -> Result<bool, Stop> {
         let (data, metadata) = (unit_of(stamp), metadata_of(stamp));
@@ -91,7 +104,7 @@ impl Run {
     /// A page that does not follow, which the drive refuses.
     fn write_out_of_order(&mut self, generation: Generation, rng: &mut Generator) -> Result<(), Stop> {
         let (lpn, stamp) = (lpn(rng), self.stamp() | 1);
-        let home = Some(home(rng, lpn));
+        let home = Some(self.home(rng, lpn));
         let log = self.oracle.hints.log(generation);
         let (attempt, start, slot, first) = (log.attempt, log.start, log.next_slot, log.first);
         let mut hint = Hint { generation, attempt, start, first, slot, end: true, home };
@@ -108,7 +121,7 @@ impl Run {
     fn write_to_unknown_log(&mut self, rng: &mut Generator) -> Result<(), Stop> {
         let (lpn, stamp) = (lpn(rng), self.stamp() | 1);
         let generation = self.old_log.unwrap_or(Generation(1 << 40));
-        let home = Some(home(rng, lpn));
+        let home = Some(self.home(rng, lpn));
         let hint = Hint { generation, attempt: 0, start: 1, first: 1, slot: 1, end: true, home };
         self.refused_page(lpn, hint, stamp, |status| matches!(status, Status::UnknownLog(_)))
     }
@@ -156,14 +169,5 @@ impl Run {
             }
         }
         pairs
-    }
-}
-
-fn home(rng: &mut Generator, page: Lpn) -> Lpn {
-    loop {
-        let home = lpn(rng);
-        if home != page {
-            return home;
-        }
     }
 }

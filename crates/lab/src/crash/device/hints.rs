@@ -27,6 +27,9 @@ pub(super) struct Frame {
     known_ns: u64,
     durable_ns: u64,
     given_up: Option<GivenUp>,
+    /// Whether its home was given something else, or the page by a share: until that is durable the page may claim its home
+    /// whatever becomes of its own unit afterwards.
+    home_given: bool,
 }
 
 /// The unit of a page was given something else.
@@ -102,12 +105,23 @@ impl Frame {
     pub fn new(order: Order, hint: Hint, lpn: Lpn, stamp: Stamp) -> Frame {
         let Hint { attempt, end, home, .. } = hint;
         let (known_ns, durable_ns) = (NEVER, NEVER);
-        Frame { order, attempt, end, lpn, home, stamp, known_ns, durable_ns, given_up: None }
+        Frame {
+            order,
+            attempt,
+            end,
+            lpn,
+            home,
+            stamp,
+            known_ns,
+            durable_ns,
+            given_up: None,
+            home_given: false,
+        }
     }
 
     fn presence(&self, certain: bool, cut_ns: u64) -> Presence {
         match self.given_up {
-            Some(given_up) if given_up.flushed_ns <= cut_ns => Presence::Never,
+            Some(given_up) if given_up.flushed_ns <= cut_ns && !self.home_given => Presence::Never,
             None if certain => Presence::Certain,
             _ => Presence::Perhaps,
         }
@@ -141,6 +155,9 @@ impl Hints {
 
     /// A command is given that gives a unit something else; without its order, perhaps so.
     pub fn give_up(&mut self, lpn: Lpn, by: Option<Order>) {
+        for frame in self.frames().filter(|frame| frame.home == Some(lpn)) {
+            frame.home_given |= frame.given_up.is_none();
+        }
         for frame in self.frames().filter(|frame| frame.lpn == lpn && frame.given_up.is_none()) {
             frame.given_up = Some(GivenUp { by: by.unwrap_or(0), known_ns: NEVER, flushed_ns: NEVER });
         }
@@ -167,6 +184,8 @@ impl Hints {
                 && given_up.by == order
             {
                 given_up.known_ns = known_ns;
+                // what is durable when it is done ends the claim as durably
+                given_up.flushed_ns = given_up.flushed_ns.min(durable_ns);
             }
         }
     }
