@@ -26,6 +26,7 @@ use crate::types::{Generation, Seq};
 impl Ftl {
     /// Erases a block by the rule. False if the erase failed and the block is retired.
     pub(crate) fn erase(&mut self, block: BlockId, at_ns: Nanoseconds) -> Result<bool, FtlError> {
+        debug_assert!(!self.journal.in_step, "block {block} is erased while a step is recorded in part");
         if self.blocks.is_marked(block) {
             self.journal_memberships(block, at_ns)?;
             self.blocks.clear_marks(block);

@@ -116,7 +116,7 @@ impl Ftl {
         self.ensure_owner_room(owners, at_ns)?;
         self.ensure_journal_room(records, at_ns)?;
         self.steps.between(self.journal.buffer.is_empty(), at_ns);
-        self.journal.in_step = !canary::out(Guard::ErasedInStep);
+        self.journal.in_step = true;
         let changed = change(self);
         self.journal.in_step = false;
         changed
@@ -124,6 +124,9 @@ impl Ftl {
 
     /// Makes sure that so many records can be appended and made durable without another block.
     pub(crate) fn ensure_journal_room(&mut self, records: usize, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        if canary::out(Guard::JournalBlockMissing) {
+            return Ok(());
+        }
         self.ensure_journal_block(at_ns)?;
         // what waits may have to go first, and the last page is flushed by the step itself
         let pages = records.div_ceil(self.records_per_page()) as u32 + 2;
@@ -250,7 +253,7 @@ impl Ftl {
         if due
             && self.journal.next.is_none()
             && !self.journal.preparing
-            && !self.journal.in_step
+            && (!self.journal.in_step || canary::out(Guard::ErasedInStep))
             && !canary::out(Guard::JournalBlockMissing)
         {
             match self.take_next_journal_block(at_ns) {

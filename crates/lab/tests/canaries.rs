@@ -56,6 +56,10 @@ const RECORDS: &str = "put=80,delete=30,namespace=0,write=20,log=5,transaction=0
 const HINTS: &str =
     "hinted=80,flush=8,share=15,trim=10,transaction=30,atomic=20,log=0,put=0,delete=0,namespace=0";
 
+/// Trims of single units, so many that the journal's buffer fills.
+const BURSTS: &str =
+    "bulk=80,flush=1,log=0,share=0,remap=0,transaction=0,atomic=0,put=0,delete=0,namespace=0";
+
 /// Deletes of keys, many of which are not there.
 const DELETES: &str = "put=60,delete=60,hinted=0,log=0,share=0,remap=0,transaction=0,atomic=0,namespace=0";
 
@@ -85,8 +89,8 @@ fn canaries() -> Vec<Canary> {
         canary(Guard::ProgramsNotDumped, PROTECTED, random(""), 100),
         canary(Guard::SystemBlocksForgotten, ANY, random(""), 100),
         canary(Guard::DumpUnbounded, PROTECTED, random(STREAM), 30),
-        canary(Guard::PowerBeforeRoom, QUEUED, random(STREAM), 200),
-        canary(Guard::JournalBlockMissing, WRITTEN_THROUGH, random(TRIMS), 500),
+        canary(Guard::PowerBeforeRoom, QUEUED, random(STREAM), 100),
+        canary(Guard::JournalBlockMissing, WRITTEN_THROUGH, random(TRIMS), 200),
         canary(Guard::ReplacedNotSettled, PROTECTED, random("write=60,share=20,atomic=20"), 20),
         canary(Guard::TrimsOfUntouchedChunks, ANY, random(MAPPINGS), 50),
         canary(Guard::PutMembersCountAlone, ANY, random(RECORDS), 50),
@@ -97,9 +101,9 @@ fn canaries() -> Vec<Canary> {
         canary(Guard::SwappedIndexNotCopied, SWAPPED, random(RECORDS), 20),
         canary(Guard::CopyBeforeJournal, WRITTEN_THROUGH, random(SHARES), 100),
         canary(Guard::CopyBeforeStepIsDone, QUEUES, random(SHARES), 200),
-        canary(Guard::ErasedInStep, ANY, random(MAPPINGS), 400),
-        canary(Guard::ClaimOutlivesPage, ANY, random(HINTS), 100),
-        canary(Guard::IdleTrimDoesNotWait, QUEUED, random(MAPPINGS), 200),
+        canary(Guard::ErasedInStep, CACHED, random(BURSTS), 50),
+        canary(Guard::ClaimOutlivesPage, ANY, random(HINTS), 20),
+        canary(Guard::IdleTrimDoesNotWait, QUEUED, random(MAPPINGS), 50),
         canary(Guard::NumbersDrawnTwice, ANY, random(HINTS), 100),
         canary(Guard::ClaimNotEnded, ANY, random(HINTS), 100),
         canary(Guard::GivenUpPageCounts, ANY, random(HINTS), 100),

@@ -166,17 +166,15 @@ impl Run {
         self.answered(order, &new, answer, fua || self.durable_writes).map(drop)
     }
 
-    /// Trims one unit after another, so that many records wait for the journal.
+    /// Shares one unit after another and trims some, with nothing that would flush the journal, so that many records wait
+    /// for it.
     fn fill_journal(&mut self, rng: &mut Generator) -> Result<(), Stop> {
-        for _ in 0..rng.random_range(1..5) {
-            let new = self.stamped(DIRECT.map(Lpn));
-            let data: Vec<u8> = new.values().flat_map(|stamp| unit_of(*stamp)).collect();
-            let order = self.oracle.issue(&new, false);
-            let write = Command::Write { lpn: Lpn(DIRECT.start), data: &data, fua: false };
-            let answer = self.host.submit(write);
-            self.answered(order, &new, answer, self.durable_writes)?;
-            for lpn in DIRECT {
-                self.unmap_range(lpn..lpn + 1, false)?;
+        for _ in 0..rng.random_range(20..400) {
+            let lpns = distinct(rng, 2);
+            if rng.random_ratio(1, 50) {
+                self.unmap_range(lpns[0].0..lpns[0].0 + 1, false)?;
+            } else if self.host.device.is_mapped(lpns[1]) {
+                self.share_pairs(&[(lpns[0], lpns[1])], true)?;
             }
         }
         Ok(())
@@ -207,9 +205,10 @@ impl Run {
                 lpns[..count].iter().copied().zip(lpns[count..].iter().copied()).collect()
             }
         };
-        if pairs.is_empty() {
-            return Ok(());
-        }
+        if pairs.is_empty() { Ok(()) } else { self.share_pairs(&pairs, deferred) }
+    }
+
+    fn share_pairs(&mut self, pairs: &[(Lpn, Lpn)], deferred: bool) -> Result<(), Stop> {
         let ranges: Vec<ShareRange> =
             pairs.iter().map(|(dst, src)| ShareRange { dst: *dst, src: *src, units: 1 }).collect();
         let share = Command::Share { ranges: &ranges, deferred };
