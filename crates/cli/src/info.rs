@@ -172,6 +172,7 @@ impl Info {
     /// How it is.
     fn state(&self) -> Vec<Line> {
         let smart = &self.smart;
+        let unsafe_shutdowns = grouped(smart.counters.unsafe_shutdowns);
         let wear = format!(
             "{} to {} erases of a block, mean {:.1} of {} rated; {} bad",
             smart.erase_count_min,
@@ -186,7 +187,7 @@ impl Info {
             ("wear", wear),
             ("spare blocks", spare_blocks(smart)),
             ("DRAM for maps", format!("{:.2} bytes per unit", self.dram_bytes_per_unit)),
-            ("last shutdown", self.last_shutdown.to_owned()),
+            ("last shutdown", format!("{}; {unsafe_shutdowns} unsafe so far", self.last_shutdown)),
         ]
     }
 }

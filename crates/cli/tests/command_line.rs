@@ -102,14 +102,14 @@ fn a_created_image_tells_what_it_is() {
     for _ in 0..2 {
         let text = printed(tantalum(dir.path(), &["info", "d.tant"]));
         assert!(text.contains("16,384 units of 4 KiB, 28 % over-provisioning"), "{text}");
-        assert!(text.contains("last shutdown        clean; 0 unsafe so far"), "{text}");
+        assert!(text.contains("last shutdown            clean; 0 unsafe so far"), "{text}");
         let json = printed(tantalum(dir.path(), &["info", "d.tant", "--json"]));
         let info: serde_json::Value = serde_json::from_str(&json).unwrap();
         assert_eq!(info["profile"]["name"], "femu-2021");
         assert_eq!(info["capacity_units"], 16384);
         assert_eq!(info["profile"]["limits"]["index_dram_bytes"], 1 << 20);
         assert_eq!(info["namespaces"], serde_json::json!([]));
-        assert!(text.contains("of 0 namespaces: 0 bytes in DRAM, 0 on flash only;"), "{text}");
+        assert!(text.contains("of 0 namespaces: 0 bytes in DRAM, 0 on flash only; DRAM for 1 MiB"), "{text}");
     }
     let message = refused(dir.path(), &create);
     assert!(message.starts_with("error: image d.tant: "), "{message}");
