@@ -274,6 +274,7 @@ pub struct CrashDeviceOptions {
     /// Whether programs, erases and reads of flash fail [default: sound]
     #[arg(long, value_enum)]
     pub flash: Option<FlashKind>,
+
     /// Where the drive is: in memory, or in an image whose process is killed instead of power being cut [default: memory]
     #[arg(long, value_enum)]
     pub medium: Option<MediumKind>,

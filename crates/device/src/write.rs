@@ -149,7 +149,8 @@ impl Device {
         let room_ns = self.cache.room_ns(1, at_ns).expect("not more than half of the cache waits");
         let protected = self.is_protected();
         let Power::On(ftl) = &mut self.power else { return Err(Status::PowerLost) };
-        if protected && ftl.is_claiming_page(lpn) {
+        let ends_claim = protected && ftl.is_claiming_page(lpn);
+        if ends_claim {
             ftl.ensure_claim_room(1, at_ns)?;
         }
         let nand = ftl.nand_mut();
@@ -169,7 +170,6 @@ impl Device {
             ftl.nand_mut().release(slot);
             return Err(error.into());
         }
-        let ends_claim = protected && ftl.is_claiming_page(lpn);
         let replaced = self.cache.insert(unit);
         if let Some(replaced) = &replaced {
             ftl.nand_mut().release(replaced.slot);

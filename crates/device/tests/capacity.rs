@@ -8,30 +8,8 @@ mod host;
 mod small_drive;
 
 use host::{Host, hint};
-use small_drive::small_drive;
-use tantalum::{
-    CacheMode, Command, Key, KvRecord, Lpn, NamespaceAttributes, NamespaceId, Outcome, Plp, PowerLoss,
-    Profile, Status, UNIT_BYTES,
-};
-
-/// Every cache there is.
-fn profiles() -> [Profile; 3] {
-    let volatile = small_drive("tlc-nvme", 4 << 20, 100.0, Plp::None);
-    let mut none = volatile.clone();
-    none.cache.mode = CacheMode::Off;
-    [volatile, none, small_drive("tlc-nvme", 4 << 20, 100.0, Plp::Capacitor)]
-}
-
-fn create(host: &mut Host) -> NamespaceId {
-    let attributes = NamespaceAttributes::default();
-    host.submit(Command::CreateNamespace { attributes }).unwrap().namespace.unwrap()
-}
-
-fn put(host: &mut Host, namespace: NamespaceId, number: u32) -> Result<(), Status> {
-    let key = Key::new(&number.to_le_bytes()).unwrap();
-    let records = [KvRecord { namespace, key, value: Some(&[5; 3900]) }];
-    host.submit(Command::KvPut { records: &records }).map(drop)
-}
+use small_drive::{profiles, small_drive};
+use tantalum::{Command, Key, Lpn, NamespaceId, Outcome, Plp, PowerLoss, UNIT_BYTES};
 
 fn delete_all(host: &mut Host, namespace: NamespaceId, records: u32) {
     for number in 0..records {
@@ -96,45 +74,32 @@ fn a_drive_comes_back_if_nothing_was_remapped() {
 
 /// Recovery maps homes that no command was admitted for: units and records take more than the drive's capacity, and
 /// garbage collection gains nothing any more.
-fn homes_are_admitted(mut profile: Profile) {
-    profile.over_provisioning_percent = 45.0;
-    let mut host = Host::new(&profile);
-    let namespace = create(&mut host);
-    for lpn in 0..512 {
-        host.write(lpn, 1);
-    }
-    host.flush();
-    let records = (0..).take_while(|number| put(&mut host, namespace, *number).is_ok()).count() as u32;
-    let mut homes = 512..1024;
-    for round in 0..40 {
-        let log = host.begin_log();
-        for slot in 1..=64 {
-            let Some(home) = homes.next() else { break };
-            if host.write_page(slot, 100 + round, hint(log, slot, home)).is_err() {
-                break;
-            }
+#[test]
+fn homes_take_room_before_a_cut_maps_them() {
+    for mut profile in profiles() {
+        profile.over_provisioning_percent = 45.0;
+        let mut host = Host::new(&profile);
+        let namespace = host.create_namespace();
+        for lpn in 0..512 {
+            host.write(lpn, 1);
         }
-        let _ = host.submit(Command::Flush);
-        cut(&mut host, &format!("round {round}"));
+        host.flush();
+        let records = (0..).take_while(|number| host.put(namespace, *number, 3900).is_ok()).count() as u32;
+        let mut homes = 512..1024;
+        for round in 0..40 {
+            let log = host.begin_log();
+            for slot in 1..=64 {
+                let Some(home) = homes.next() else { break };
+                if host.write_page(slot, 100 + round, hint(log, slot, home)).is_err() {
+                    break;
+                }
+            }
+            let _ = host.submit(Command::Flush);
+            cut(&mut host, &format!("{:?}, round {round}", profile.cache.mode));
+        }
+        // a drive that is full still deletes
+        delete_all(&mut host, namespace, records);
     }
-    // a drive that is full still deletes
-    delete_all(&mut host, namespace, records);
-}
-
-/// This one passes.
-#[test]
-fn homes_take_room_behind_a_volatile_cache() {
-    homes_are_admitted(profiles()[0].clone());
-}
-
-#[test]
-fn homes_take_room_without_a_cache() {
-    homes_are_admitted(profiles()[1].clone());
-}
-
-#[test]
-fn homes_take_room_with_a_capacitor() {
-    homes_are_admitted(profiles()[2].clone());
 }
 
 /// Records take the room of units whose trim is not durable, and a cut brings the units back.
@@ -144,51 +109,38 @@ fn room_of_trims_that_are_not_durable_is_no_room() {
     profile.over_provisioning_percent = 45.0;
     profile.ftl.checkpoint_interval_pages = Some(1_000_000);
     let mut host = Host::new(&profile);
-    let namespace = create(&mut host);
+    let namespace = host.create_namespace();
     for lpn in 0..1000 {
         host.write(lpn, 1);
     }
     host.flush();
     host.submit(Command::Trim { lpn: Lpn(200), units: 800 }).unwrap();
     let mut records = 0;
-    while put(&mut host, namespace, records).is_ok() {
+    while host.put(namespace, records, 3900).is_ok() {
         records += 1;
         cut(&mut host.fork(), &format!("{records} records beside 1000 units"));
     }
 }
 
-// -- L2: drives that take no command any more ------------------------------------------------------------------------
-
 /// What is not counted while there is no namespace is not counted when there is one again.
-fn budget_of_a_new_namespace(mut profile: Profile) {
-    profile.over_provisioning_percent = 45.0;
-    profile.ftl.checkpoint_interval_pages = Some(1_000_000);
-    let mut host = Host::new(&profile);
-    let namespace = create(&mut host);
-    put(&mut host, namespace, 1).unwrap();
-    host.submit(Command::DeleteNamespace { namespace }).unwrap();
-    for lpn in 0..1000 {
-        host.write(lpn, 1);
+#[test]
+fn units_count_that_were_written_while_there_was_no_namespace() {
+    for mut profile in profiles() {
+        profile.over_provisioning_percent = 45.0;
+        profile.ftl.checkpoint_interval_pages = Some(1_000_000);
+        let mut host = Host::new(&profile);
+        let namespace = host.create_namespace();
+        host.put(namespace, 1, 3900).unwrap();
+        host.submit(Command::DeleteNamespace { namespace }).unwrap();
+        for lpn in 0..1000 {
+            host.write(lpn, 1);
+        }
+        host.flush();
+        let namespace = host.create_namespace();
+        let records =
+            (0..2000).take_while(|number| host.put(namespace, *number, 3900).is_ok()).count() as u32;
+        cut(&mut host, &format!("{:?}, full", profile.cache.mode));
+        delete_all(&mut host, namespace, records);
+        assert!(records < 40, "{:?}: {records} records beside 1000 units of 1024", profile.cache.mode);
     }
-    host.flush();
-    let namespace = create(&mut host);
-    let records = (0..2000).take_while(|number| put(&mut host, namespace, *number).is_ok()).count() as u32;
-    cut(&mut host, "full");
-    delete_all(&mut host, namespace, records);
-    assert!(records < 40, "{records} records beside 1000 units of 1024");
-}
-
-#[test]
-fn units_count_that_were_written_before_a_namespace_behind_a_volatile_cache() {
-    budget_of_a_new_namespace(profiles()[0].clone());
-}
-
-#[test]
-fn units_count_that_were_written_before_a_namespace_without_a_cache() {
-    budget_of_a_new_namespace(profiles()[1].clone());
-}
-
-#[test]
-fn units_count_that_were_written_before_a_namespace_with_a_capacitor() {
-    budget_of_a_new_namespace(profiles()[2].clone());
 }

@@ -7,22 +7,15 @@ mod host;
 mod small_drive;
 
 use host::{Host, hint};
-use small_drive::small_drive;
-use tantalum::{CacheMode, Command, Hint, Lpn, Plp, Profile, ShareRange, UNIT_BYTES};
-
-/// Every cache there is.
-fn profiles() -> [Profile; 3] {
-    let volatile = small_drive("tlc-nvme", 4 << 20, 100.0, Plp::None);
-    let mut none = volatile.clone();
-    none.cache.mode = CacheMode::Off;
-    [volatile, none, small_drive("tlc-nvme", 4 << 20, 100.0, Plp::Capacitor)]
-}
+use small_drive::profiles;
+use tantalum::{Command, Hint, Lpn, Profile, ShareRange, UNIT_BYTES};
 
 /// Time passes, so that everything that was issued is on flash.
 fn idle(host: &mut Host) {
     host.now_ns += 1_000_000_000;
     host.read(0);
 }
+
 /// A drive with a transaction of two pages, 50 for 10 and 51 for 11, that is whole and flushed; and so many records wait
 /// for the journal.
 fn whole_transaction(waiting: u32) -> Host {
@@ -98,8 +91,6 @@ fn a_durable_write_ends_the_claims_of_all_its_pages_or_of_none() {
         assert!([[8, 8, 3, 4], [8, 8, 1, 1]].contains(&found), "{waiting}: {found:?}");
     }
 }
-
-// -- L4: claims of pages that were given up for good ---------------------------------------------------------------------
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum How {

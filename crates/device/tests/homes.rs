@@ -7,21 +7,22 @@ mod host;
 mod small_drive;
 
 use host::{Host, hint};
-use small_drive::small_drive;
-use tantalum::{CacheMode, Command, Generation, Hint, Lpn, Plp, Profile, Status, UNIT_BYTES};
-
-/// Every cache there is.
-fn profiles() -> [Profile; 3] {
-    let volatile = small_drive("tlc-nvme", 4 << 20, 100.0, Plp::None);
-    let mut none = volatile.clone();
-    none.cache.mode = CacheMode::Off;
-    [volatile, none, small_drive("tlc-nvme", 4 << 20, 100.0, Plp::Capacitor)]
-}
+use small_drive::profiles;
+use tantalum::{Command, Generation, Hint, Lpn, Plp, Profile, Status, UNIT_BYTES};
 
 fn volatile() -> Profile {
     let [mut volatile, ..] = profiles();
     volatile.ftl.checkpoint_interval_pages = Some(4);
     volatile
+}
+
+/// A drive on which unit 50, a page that waits in the cache, holds 3 and claims unit 10, which holds 1.
+fn with_claim() -> Host {
+    let mut host = Host::new(&volatile());
+    host.write_through(10, 1);
+    let log = host.begin_log();
+    host.write_page(50, 3, hint(log, 1, 10)).unwrap();
+    host
 }
 
 /// Other writes, until a checkpoint has been taken. Pages that wait stay in the cache.
@@ -58,10 +59,7 @@ fn a_commit_wins_over_a_page_that_claimed_its_unit_before() {
 
 #[test]
 fn a_page_that_waits_does_not_undo_a_durable_write_of_its_home() {
-    let mut host = Host::new(&volatile());
-    host.write_through(10, 1);
-    let log = host.begin_log();
-    host.write_page(50, 3, hint(log, 1, 10)).unwrap();
+    let mut host = with_claim();
     host.write_through(10, 7);
     checkpoint(&mut host);
     host.flush();
@@ -71,10 +69,7 @@ fn a_page_that_waits_does_not_undo_a_durable_write_of_its_home() {
 
 #[test]
 fn a_page_that_waits_does_not_undo_an_atomic_write_of_its_home() {
-    let mut host = Host::new(&volatile());
-    host.write_through(10, 1);
-    let log = host.begin_log();
-    host.write_page(50, 3, hint(log, 1, 10)).unwrap();
+    let mut host = with_claim();
     host.submit(Command::WriteAtomic { writes: &[(Lpn(10), &[7; UNIT_BYTES])] }).unwrap();
     checkpoint(&mut host);
     host.flush();
@@ -177,10 +172,7 @@ fn a_share_of_an_older_page_wins_over_a_newer_claim() {
 /// Once a page was overwritten for good, its home is what it was: nobody could read the page any more.
 #[test]
 fn a_page_that_was_overwritten_claims_nothing() {
-    let mut host = Host::new(&volatile());
-    host.write_through(10, 1);
-    let log = host.begin_log();
-    host.write_page(50, 3, hint(log, 1, 10)).unwrap();
+    let mut host = with_claim();
     host.flush();
     host.write(50, 4);
     host.flush();

@@ -5,10 +5,7 @@ mod small_drive;
 
 use host::{Host, hint};
 use small_drive::small_drive;
-use tantalum::{
-    CacheMode, Command, Key, KvRecord, Lpn, NamespaceAttributes, NamespaceId, Plp, Profile, ShareRange,
-    Status, UNIT_BYTES,
-};
+use tantalum::{CacheMode, Command, Lpn, Plp, Profile, ShareRange, Status, UNIT_BYTES};
 
 /// Pages of 4 KiB, and no cache unless it is asked for.
 fn profile(cache: CacheMode) -> Profile {
@@ -19,23 +16,12 @@ fn profile(cache: CacheMode) -> Profile {
     profile
 }
 
-fn create(host: &mut Host) -> NamespaceId {
-    let attributes = NamespaceAttributes::default();
-    host.submit(Command::CreateNamespace { attributes }).unwrap().namespace.unwrap()
-}
-
-fn put(host: &mut Host, namespace: NamespaceId, number: u32) -> Result<(), Status> {
-    let key = Key::new(&number.to_le_bytes()).unwrap();
-    let records = [KvRecord { namespace, key, value: Some(&[5; 3000]) }];
-    host.submit(Command::KvPut { records: &records }).map(drop)
-}
-
 /// A drive that units and records fill: every unit below the one that is returned is written, and no other is.
 fn full(cache: CacheMode) -> (Host, u32) {
     let mut host = Host::new(&profile(cache));
-    let namespace = create(&mut host);
+    let namespace = host.create_namespace();
     for number in 0..400 {
-        put(&mut host, namespace, number).unwrap();
+        host.put(namespace, number, 3000).unwrap();
     }
     for lpn in 0.. {
         match host.submit(Command::Write { lpn: Lpn(lpn), data: &[1; UNIT_BYTES], fua: true }) {

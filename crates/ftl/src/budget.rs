@@ -2,9 +2,9 @@
 //!
 //! A drive lays its flash out for its logical capacity, so block units alone always find room. Records share that capacity:
 //! logical pages that are mapped, homes that a cut would map, records as they are packed when they are moved, what waits in
-//! DRAM, and the indexes in two checkpoints never take more than the drive has logical units. So garbage collection always gains something, and a
-//! command that does not fit is refused before it has changed anything. Pages of open transactions are not counted: their
-//! number is bounded, and they have room beside ([`crate::Layout::transaction_units_limit`]).
+//! DRAM, and the indexes in two checkpoints never take more than the drive has logical units. So garbage collection always
+//! gains something, and a command that does not fit is refused before it has changed anything. Pages of open transactions
+//! are not counted: their number is bounded, and they have room beside ([`crate::Layout::transaction_units_limit`]).
 
 use tantalum_nand::Nanoseconds;
 
@@ -27,21 +27,11 @@ impl Ftl {
             return Ok(at_ns);
         }
         let new = lpns.filter(|lpn| self.map.lookup(*lpn).is_none()).count();
-        self.admit(new as u64 * UNIT_CHUNKS as u64, 0, waiting, at_ns)
+        self.admit_records(new as u64 * UNIT_CHUNKS as u64, 0, waiting, at_ns)
     }
 
     /// Makes sure that records of this weight fit, and so many entries in indexes. Returns when the room is there for good.
     pub(crate) fn admit_records(
-        &mut self,
-        chunks: u64,
-        entries: u64,
-        waiting: usize,
-        at_ns: Nanoseconds,
-    ) -> Result<Nanoseconds, FtlError> {
-        self.admit(chunks, entries, waiting, at_ns)
-    }
-
-    fn admit(
         &mut self,
         chunks: u64,
         entries: u64,

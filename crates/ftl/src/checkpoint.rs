@@ -152,7 +152,7 @@ impl Ftl {
             }
         }
         versions.sort_unstable();
-        self.logs.settle_evidence(&mut self.map);
+        self.logs.forget_needless(&mut self.map);
         let living = self.logs.living().map(|(lpn, living)| (lpn, *living, self.map.lookup(lpn)));
         let waiting = self.logs.waiting().map(|(lpn, waiting)| (lpn, *waiting, None));
         let mut hints: Vec<(Lpn, Living, Option<Ppn>)> = living.chain(waiting).collect();

@@ -301,9 +301,7 @@ impl Fold {
         }
         logs
     }
-}
 
-impl Fold {
     /// The home that a page claims, if its claim stands.
     fn claimed_home(&self, page: &LogPage) -> Option<Lpn> {
         let home = page.hint.home?;

@@ -52,6 +52,9 @@ impl Ftl {
         ready_ns: Nanoseconds,
         at_ns: Nanoseconds,
     ) -> Result<(), FtlError> {
+        if records.is_empty() {
+            return Ok(());
+        }
         assert!(
             records.len() <= self.records_per_page(),
             "{} records do not fit a journal page",

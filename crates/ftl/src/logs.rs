@@ -370,7 +370,7 @@ impl Logs {
     }
 
     /// Forgets hints without a home that are no longer needed, because the whole run has come that far.
-    pub fn settle_evidence(&mut self, map: &mut Map) {
+    pub fn forget_needless(&mut self, map: &mut Map) {
         self.living_generations().into_iter().for_each(|generation| self.extend(generation));
         let settled: Vec<u32> = self
             .living

@@ -173,10 +173,8 @@ impl Ftl {
             let ppn = self.geometry.unit(places[index / per_page], (index % per_page) as u32);
             self.map.map_plain(unit.lpn, ppn);
         }
-        if !ended.is_empty() {
-            // a dump does not save a batch that is under way, and so not what ended with it
-            self.append_step_ready(ended, self.nand.programs_done_ns(), at_ns)?;
-        }
+        // a dump does not save a batch that is under way, and so not what ended with it
+        self.append_step_ready(ended, self.nand.programs_done_ns(), at_ns)?;
         if pages > 1 {
             self.batches_done_ns = self.batches_done_ns.max(done_ns);
         }

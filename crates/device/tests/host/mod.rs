@@ -1,8 +1,8 @@
 //! A drive with its client's clock: the client waits for each command.
 
 use tantalum::{
-    Command, Completion, Device, Generation, Hint, Lpn, Outcome, PowerLoss, Profile, ShareRange, Status,
-    UNIT_BYTES,
+    Command, Completion, Device, Generation, Hint, Key, KvRecord, Lpn, NamespaceAttributes, NamespaceId,
+    Outcome, PowerLoss, Profile, ShareRange, Status, UNIT_BYTES,
 };
 
 pub struct Host {
@@ -57,6 +57,18 @@ impl Host {
     pub fn write_page(&mut self, lpn: u32, byte: u8, hint: Hint) -> Result<Completion, Status> {
         let data = [byte; UNIT_BYTES];
         self.submit(Command::WriteHinted { lpn: Lpn(lpn), data: &data, metadata: &[0; 24], hint })
+    }
+
+    pub fn create_namespace(&mut self) -> NamespaceId {
+        let attributes = NamespaceAttributes::default();
+        self.submit(Command::CreateNamespace { attributes }).unwrap().namespace.unwrap()
+    }
+
+    /// Puts a record whose value has so many bytes under the key of a number.
+    pub fn put(&mut self, namespace: NamespaceId, number: u32, bytes: usize) -> Result<(), Status> {
+        let (key, value) = (Key::new(&number.to_le_bytes()).unwrap(), vec![5; bytes]);
+        let records = [KvRecord { namespace, key, value: Some(&value) }];
+        self.submit(Command::KvPut { records: &records }).map(drop)
     }
 
     /// Power goes, and comes again. Nothing that was under way is done.

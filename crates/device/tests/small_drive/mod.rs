@@ -2,7 +2,17 @@
 
 use tantalum::{CacheMode, Plp, Profile, UNIT_BYTES};
 
+/// A small drive with each cache there is: volatile, none, and one with a capacitor.
+#[allow(dead_code, reason = "each test file uses some of it")]
+pub fn profiles() -> [Profile; 3] {
+    let volatile = small_drive("tlc-nvme", 4 << 20, 100.0, Plp::None);
+    let mut none = volatile.clone();
+    none.cache.mode = CacheMode::Off;
+    [volatile, none, small_drive("tlc-nvme", 4 << 20, 100.0, Plp::Capacitor)]
+}
+
 /// Two dies of small blocks. With a capacitor there is room for 24 units, and it saves four times as many.
+#[allow(dead_code, reason = "each test file uses some of it")]
 pub fn small_drive(name: &str, capacity_bytes: u64, over_provisioning_percent: f64, plp: Plp) -> Profile {
     let mut profile = Profile { capacity_bytes, over_provisioning_percent, ..Profile::load(name).unwrap() };
     profile.flash.channels = 2;
