@@ -144,3 +144,27 @@ fn units_count_that_were_written_while_there_was_no_namespace() {
         assert!(records < 40, "{:?}: {records} records beside 1000 units of 1024", profile.cache.mode);
     }
 }
+
+/// Nothing is written while the checkpoint grows, so that nothing else makes room for it.
+#[test]
+fn a_drive_comes_back_though_it_was_remapped_when_its_flash_was_used_up() {
+    let capacity_bytes = 256 << 20;
+    let mut profile = small_drive("tlc-nvme", capacity_bytes, 4.0, Plp::None);
+    profile.flash.page_bytes = 4096;
+    profile.ftl.checkpoint_interval_pages = Some(1_000_000);
+    let mut host = Host::new(&profile);
+    let (units, step) = ((capacity_bytes / UNIT_BYTES as u64) as u32, 128);
+    let data = vec![1; step as usize * UNIT_BYTES];
+    for lpn in (0..units).step_by(step as usize) {
+        host.submit(Command::Write { lpn: Lpn(lpn), data: &data, fua: true }).unwrap();
+    }
+    for round in 0..6_000_u32 {
+        host.write_through(round.wrapping_mul(2_654_435_761) % units, 2);
+    }
+    for (number, lpn) in (0..units - step).step_by(step as usize).rev().enumerate() {
+        host.submit(Command::Remap { src: Lpn(lpn), dst: Lpn(lpn + step), units: step }).unwrap();
+        if number % 50 == 49 {
+            cut(&mut host.fork(), &format!("remap {number}"));
+        }
+    }
+}

@@ -388,18 +388,18 @@ impl Scan {
         let block_of = |page: &PageId| self.nand.geometry().block_of(*page);
         let mut uses: BTreeMap<BlockId, BlockUse> =
             checkpoint_pages.iter().map(|page| (block_of(page), BlockUse::Checkpoint)).collect();
-        for (block, first) in first.iter().enumerate() {
-            if let FirstPage::Programmed(Kind::Journal, _) = first {
-                uses.insert(BlockId(block as u32), BlockUse::Journal);
-            }
-        }
         uses.extend(journal_blocks.into_iter().map(|block| (block, BlockUse::Journal)));
-        self.check_places(&folded.places, &uses)?;
+        // a journal block that the checkpoint covers is free, and still holds no data
+        let is_journal =
+            |(_, first): &(u32, &FirstPage)| matches!(first, FirstPage::Programmed(Kind::Journal, _));
+        let journal = (0..).zip(&first).filter(is_journal).map(|(block, _)| BlockId(block));
+        let no_data: BTreeSet<BlockId> = uses.keys().copied().chain(journal).collect();
+        self.check_places(&folded.places, &no_data)?;
         self.forget_told_versions(&mut folded)?;
         let Folded { places, versions, logs, batches_dropped, key_value } = folded;
         self.wait();
         let key_value = self.key_value(key_value)?;
-        self.check_record_places(&key_value, &uses)?;
+        self.check_record_places(&key_value, &no_data)?;
         Ok(Found {
             step,
             clean,
@@ -418,15 +418,11 @@ impl Scan {
     }
 
     /// Every unit must be at a place that was programmed, in a block for data.
-    fn check_places(
-        &self,
-        places: &[(Lpn, Ppn)],
-        uses: &BTreeMap<BlockId, BlockUse>,
-    ) -> Result<(), FtlError> {
+    fn check_places(&self, places: &[(Lpn, Ppn)], no_data: &BTreeSet<BlockId>) -> Result<(), FtlError> {
         let geometry = self.nand.geometry();
         for &(lpn, ppn) in places {
             let state = self.nand.page_state(geometry.page_of(ppn));
-            if state == PageState::Erased || uses.contains_key(&geometry.block_of_unit(ppn)) {
+            if state == PageState::Erased || no_data.contains(&geometry.block_of_unit(ppn)) {
                 return Err(FtlError::Damaged(format!(
                     "unit {lpn} is recorded at place {ppn}, which does not hold data"
                 )));
@@ -439,12 +435,12 @@ impl Scan {
     fn check_record_places(
         &self,
         found: &KeyValueFound,
-        uses: &BTreeMap<BlockId, BlockUse>,
+        no_data: &BTreeSet<BlockId>,
     ) -> Result<(), FtlError> {
         let geometry = self.nand.geometry();
         for (namespace, ppn) in found.places() {
             let state = self.nand.page_state(geometry.page_of(ppn));
-            if state == PageState::Erased || uses.contains_key(&geometry.block_of_unit(ppn)) {
+            if state == PageState::Erased || no_data.contains(&geometry.block_of_unit(ppn)) {
                 return Err(FtlError::Damaged(format!(
                     "a record of namespace {namespace} is recorded at place {ppn}, which does not hold data"
                 )));
