@@ -384,7 +384,7 @@ impl Run {
         self.oracle.flush(now_ns, now_ns);
         self.log.flushed(now_ns, now_ns);
         self.cut_ns = now_ns;
-        self.old_log = self.logs.first().copied().or(self.old_log);
+        self.old_log = self.log_begun().or(self.old_log);
         self.compare()?;
         let new = self.stamped(distinct(rng, 1));
         if let Some(marked) = self.write_atomic(&new)? {

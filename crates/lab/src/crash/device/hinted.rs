@@ -39,7 +39,7 @@ impl Run {
             Ok(begun) => {
                 let none = || Stop::broken("refused", "the beginning of a log names no generation");
                 let generation = begun.generation.ok_or_else(none)?;
-                self.oracle.hints.begin(generation);
+                self.oracle.hints.begin(generation, begun.done_ns);
                 self.logs.push(generation);
                 if self.logs.len() > LOGS {
                     // it is left as it is

@@ -44,6 +44,7 @@ struct GivenUp {
 /// A log that was begun since power came on.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Log {
+    begun_ns: u64,
     pub frames: Vec<Frame>,
     /// The attempt that is under way, and where it starts.
     pub attempt: u32,
@@ -129,9 +130,14 @@ impl Frame {
 }
 
 impl Hints {
-    /// A log was begun.
-    pub fn begin(&mut self, generation: Generation) {
-        self.logs.insert(generation, Log { next_slot: 1, first: 1, start: 1, ..Log::default() });
+    /// A log was begun: its number is its own from then on, and until then may be drawn again after a cut.
+    pub fn begin(&mut self, generation: Generation, begun_ns: u64) {
+        self.logs.insert(generation, Log { begun_ns, next_slot: 1, first: 1, start: 1, ..Log::default() });
+    }
+
+    /// Whether a log had begun at a time.
+    pub fn has_begun(&self, generation: Generation, at_ns: u64) -> bool {
+        self.logs.get(&generation).is_some_and(|log| log.begun_ns <= at_ns)
     }
 
     /// The logs of that time are over: power went, or came anew.

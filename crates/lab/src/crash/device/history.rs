@@ -72,10 +72,10 @@ impl History {
         }
     }
 
-    /// The newest version cannot be read any more. The drive has told so, and it stays.
+    /// The newest version cannot be read any more. Until it is durable, the one before may still come back: a share
+    /// from a page that was lost.
     pub fn lose(&mut self) {
-        let newest = self.0.last_mut().expect("there is always a version");
-        *newest = Version { stamp: LOST, known_ns: 0, durable_ns: 0, ..*newest };
+        self.0.last_mut().expect("there is always a version").stamp = LOST;
     }
 
     /// A flush that was given at one time is done at another: what the host knew to be done when it gave it is durable.
@@ -169,6 +169,15 @@ mod tests {
         assert_eq!(stamps(&history, 25), [13, 12]);
         history.forget_before(30);
         assert_eq!(stamps(&history, 30), [13]);
+    }
+
+    #[test]
+    fn the_loss_of_what_is_not_durable_may_be_undone() {
+        let mut history = History::holding(7);
+        history.issue(1, 8);
+        history.acknowledge(1, 10, 30);
+        history.lose();
+        assert_eq!((stamps(&history, 29), stamps(&history, 30)), (vec![LOST, 7], vec![LOST]));
     }
 
     #[test]

@@ -198,9 +198,14 @@ impl Run {
         }
         self.worked |= !report.clean;
         self.transactions.clear();
-        self.old_log = self.logs.first().copied().or(self.old_log);
+        self.old_log = self.log_begun().or(self.old_log);
         self.counters = self.host.device.smart().counters;
         Ok(())
+    }
+
+    /// A log that had begun when power went.
+    pub fn log_begun(&self) -> Option<Generation> {
+        self.logs.iter().copied().find(|log| self.oracle.hints.has_begun(*log, self.cut_ns))
     }
 }
 
