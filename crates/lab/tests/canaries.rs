@@ -3,6 +3,9 @@
 //!
 //! `cargo test --profile canary -p tantalum-lab --features canaries --test canaries -- --nocapture` prints the table.
 
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use tantalum::canary::{Guard, take_out};
 use tantalum::{CacheMode, Plp};
 use tantalum_lab::Monitor;
@@ -36,6 +39,7 @@ const QUEUES: DriveChoice = DriveChoice { queues: Some(true), ..UNPROTECTED };
 const WRITTEN_THROUGH: DriveChoice =
     DriveChoice { cache: Some(CacheMode::Off), page_bytes: Some(8192), ..UNPROTECTED };
 const SWAPPED: DriveChoice = DriveChoice { swaps: Some(true), ..ANY };
+const FULL: DriveChoice = DriveChoice { full: Some(true), ..ANY };
 const CACHED: DriveChoice = DriveChoice { cache: Some(CacheMode::Volatile), ..UNPROTECTED };
 
 /// What fills the cache, with a record in the journal and nothing that would wait for the flash.
@@ -48,6 +52,13 @@ const TRIMS: &str = "write=60,trim=40,fua=0,bulk=0,zeroes=0,share=0,remap=0,tran
 
 /// What maps and unmaps without a spare area to tell.
 const MAPPINGS: &str = "trim=40,remap=30,share=30,transaction=10,write=10,log=5";
+
+/// The same, so that nothing else tells of a chunk of the map.
+const BARE_MAPPINGS: &str = "trim=60,remap=30,share=30,write=5,fua=0,bulk=0,zeroes=0,transaction=0,atomic=0,hinted=0,log=0,\
+     put=0,delete=0,namespace=0";
+
+/// What fills the journal.
+const REMAPS: &str = "remap=80,share=20,log=0,put=0,delete=0";
 
 /// Records of key-value namespaces, with something beside them that makes garbage.
 const RECORDS: &str = "put=80,delete=30,namespace=0,write=20,log=5,transaction=0,share=0,remap=0";
@@ -87,12 +98,12 @@ fn canaries() -> Vec<Canary> {
         canary(Guard::CheckpointInPlace, ANY, random(""), 100),
         canary(Guard::RecoveryErases, ANY, random("atomic=40,log=60,put=0,delete=0,namespace=0"), 100),
         canary(Guard::ProgramsNotDumped, PROTECTED, random(""), 100),
-        canary(Guard::SystemBlocksForgotten, ANY, random(""), 100),
+        canary(Guard::SystemBlocksForgotten, FULL, random(REMAPS), 100),
         canary(Guard::DumpUnbounded, PROTECTED, random(STREAM), 30),
         canary(Guard::PowerBeforeRoom, QUEUED, random(STREAM), 100),
         canary(Guard::JournalBlockMissing, WRITTEN_THROUGH, random(TRIMS), 200),
         canary(Guard::ReplacedNotSettled, PROTECTED, random("write=60,share=20,atomic=20"), 20),
-        canary(Guard::TrimsOfUntouchedChunks, ANY, random(MAPPINGS), 50),
+        canary(Guard::TrimsOfUntouchedChunks, ANY, random(BARE_MAPPINGS), 50),
         canary(Guard::PutMembersCountAlone, ANY, random(RECORDS), 50),
         canary(Guard::TombstoneDropped, ANY, random(RECORDS), 100),
         canary(Guard::WaitingKeepsVersion, PROTECTED, random(RECORDS), 100),
@@ -100,7 +111,7 @@ fn canaries() -> Vec<Canary> {
         canary(Guard::ChangedIndexSwappedOut, SWAPPED, random(RECORDS), 20),
         canary(Guard::SwappedIndexNotCopied, SWAPPED, random(RECORDS), 20),
         canary(Guard::CopyBeforeJournal, WRITTEN_THROUGH, random(SHARES), 100),
-        canary(Guard::CopyBeforeStepIsDone, QUEUES, random(SHARES), 200),
+        canary(Guard::CopyBeforeStepIsDone, QUEUES, random(SHARES), 400),
         canary(Guard::ErasedInStep, CACHED, random(BURSTS), 50),
         canary(Guard::ClaimOutlivesPage, ANY, random(HINTS), 20),
         canary(Guard::IdleTrimDoesNotWait, QUEUED, random(MAPPINGS), 50),
@@ -182,31 +193,42 @@ fn shows_again(violation: &Violation) -> bool {
     crash.outcome.violations.iter().any(|again| again.promise == violation.promise)
 }
 
+/// Takes a guard out, in this thread; whether that was noticed, and what shows it again.
+fn is_noticed(canary: &Canary) -> bool {
+    let guard = canary.guard;
+    take_out(Some(guard));
+    let found = find(canary);
+    if let Some((seed, violation)) = &found {
+        let (seeds, promise, detail, replay) =
+            (seed + 1, &violation.promise, &violation.detail, &violation.replay);
+        println!("{guard:?}: {seeds} seeds, {promise}\n  {detail}\n  {replay}");
+        assert!(shows_again(violation), "{replay} does not show {promise} again");
+    }
+    take_out(None);
+    found.is_some()
+}
+
 #[test]
 fn every_guard_taken_out_is_noticed_and_shown_again() {
-    let mut unnoticed = Vec::new();
     let chosen = std::env::var("GUARDS").ok();
-    let is_chosen = |guard: Guard| {
-        chosen.as_ref().is_none_or(|names| names.split(',').any(|name| name == format!("{guard:?}")))
+    let is_chosen = |canary: &Canary| {
+        let name = format!("{:?}", canary.guard);
+        chosen.as_ref().is_none_or(|names| names.split(',').any(|chosen| chosen == name))
     };
-    for canary in canaries().into_iter().filter(|canary| is_chosen(canary.guard)) {
-        take_out(Some(canary.guard));
-        let found = find(&canary);
-        match &found {
-            Some((seed, violation)) => {
-                let (promise, replay) = (&violation.promise, &violation.replay);
-                println!(
-                    "{:?}: {} seeds, {promise}\n  {}\n  {replay}",
-                    canary.guard,
-                    seed + 1,
-                    violation.detail
-                );
-                assert!(shows_again(violation), "{replay} does not show {promise} again");
+    let canaries: Vec<Canary> = canaries().into_iter().filter(is_chosen).collect();
+    let (next, unnoticed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let work = || {
+        while let Some(canary) = canaries.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if !is_noticed(canary) {
+                unnoticed.lock().expect("nothing panics with it").push(canary.guard);
             }
-            None => unnoticed.push(canary.guard),
         }
-        take_out(None);
-    }
+    };
+    std::thread::scope(|scope| {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        (0..threads).for_each(|_| drop(scope.spawn(work)));
+    });
+    let unnoticed = unnoticed.into_inner().expect("nothing panics with it");
     assert!(unnoticed.is_empty(), "not noticed: {unnoticed:?}");
 }
 
