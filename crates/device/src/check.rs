@@ -159,7 +159,7 @@ pub fn check(path: &Path, watch: Watch<'_>) -> Result<Check, DeviceError> {
     }
     let (mut ftl, report) = match Ftl::recover(nand, profile.ftl_config(), 0) {
         Ok(recovered) => recovered,
-        Err((_, FormatError::Ftl(FtlError::Nand(error @ NandError::Io { .. })))) => return Err(error.into()),
+        Err((_, FormatError::Ftl(FtlError::Nand(error @ NandError::Host(_))))) => return Err(error.into()),
         Err((_, error)) => {
             check.found(RECOVERY, error, Remedy::None);
             return Ok(check);

@@ -198,9 +198,9 @@ pub enum Command<'a> {
 }
 
 impl Command<'_> {
-    /// Whether it would change what units read as, or prepares for that: a read-only drive refuses it.
-    pub(crate) fn changes_units(&self) -> bool {
-        !matches!(
+    /// Whether it only reads.
+    pub(crate) fn reads(&self) -> bool {
+        matches!(
             self,
             Command::Read { .. }
                 | Command::ReadLater { .. }
@@ -209,9 +209,12 @@ impl Command<'_> {
                 | Command::KvGet { .. }
                 | Command::KvExists { .. }
                 | Command::KvList { .. }
-                | Command::Flush
-                | Command::Abort { .. }
         )
+    }
+
+    /// Whether it would change what units read as, or prepares for that: a read-only drive refuses it.
+    pub(crate) fn changes_units(&self) -> bool {
+        !self.reads() && !matches!(self, Command::Flush | Command::Abort { .. })
     }
 }
 

@@ -5,7 +5,7 @@
 //! - A write is acknowledged when its data are in the cache (or on flash, without one). Without power-loss
 //!   protection it is durable after the next flush; with it, at once.
 //! - What waits in the cache and on the way to flash never exceeds what the capacitor can dump (hazard 12).
-//! - Whatever a command refuses, it has changed nothing.
+//! - Whatever a command refuses, it has changed nothing; where that is in doubt, the drive takes no more changes.
 
 use tantalum_ftl::{Counters, Ftl, HostUnit, Lpn, RecoveryReport, TxId};
 use tantalum_nand::{Nand, Nanoseconds, Slot, UNIT_BYTES};
@@ -59,6 +59,8 @@ pub struct Device {
     pub(crate) next_cut: Option<u64>,
     /// Whether the drive is read-only and has done what is to be done at the end of its life.
     pub(crate) settled_read_only: bool,
+    /// Why a command may have been done in part, if one may. Nothing is built on that.
+    pub(crate) doubt: Option<Box<Status>>,
     pub(crate) page: Vec<HostUnit>,
 }
 
@@ -85,6 +87,7 @@ impl Device {
             ready_ns: 0,
             next_cut: None,
             settled_read_only: false,
+            doubt: None,
             page: Vec::new(),
         }
     }
@@ -108,6 +111,7 @@ impl Device {
             ready_ns: self.ready_ns,
             next_cut: self.next_cut,
             settled_read_only: self.settled_read_only,
+            doubt: self.doubt.clone(),
             page: Vec::new(),
         })
     }
@@ -213,6 +217,10 @@ impl Device {
         if command.changes_units() && self.is_read_only() {
             return Err(Status::ReadOnly);
         }
+        let reads = command.reads();
+        if !reads {
+            self.check_doubt()?;
+        }
         let mut completion = Completion::default();
         let executed = self.execute(command, start_ns, &mut completion);
         if matches!(executed, Err(Status::CapacityExceeded)) {
@@ -220,12 +228,27 @@ impl Device {
         }
         let read_only = self.is_read_only();
         if read_only && !self.settled_read_only {
-            self.settle_read_only(start_ns)?;
+            self.settle_read_only(start_ns).inspect_err(|status| self.note_doubt(status))?;
         }
-        let done_ns = executed.map_err(|status| self.ended_badly(status, read_only))?;
+        let done_ns = executed.map_err(|status| {
+            if !reads {
+                self.note_doubt(&status);
+            }
+            self.ended_badly(status, read_only)
+        })?;
         self.latencies.record(kind, done_ns - at_ns);
         self.done_ns = self.done_ns.max(done_ns);
         Ok(Completion { done_ns, ..completion })
+    }
+
+    pub(crate) fn check_doubt(&self) -> Result<(), Status> {
+        self.doubt.as_ref().map_or(Ok(()), |status| Err(Status::clone(status)))
+    }
+
+    fn note_doubt(&mut self, status: &Status) {
+        if status.leaves_doubt() {
+            self.doubt.get_or_insert_with(|| Box::new(status.clone()));
+        }
     }
 
     fn ended_badly(&mut self, status: Status, read_only: bool) -> Status {

@@ -40,6 +40,6 @@ pub use tantalum_ftl::{FormatError, LayoutError, RecoveryReport};
 pub use tantalum_ftl::{Generation, Hint, Lpn, METADATA_BYTES, Metadata, Seq, ShareRange, TxId};
 pub use tantalum_ftl::{Key, KeyError, KvRecord, NamespaceAttributes, NamespaceId, NamespaceInfo};
 pub use tantalum_nand::{
-    Access, Faults, Fetches, Fills, HostSync, InFlight, Life, NandError, Nanoseconds, Operation, Outcome,
-    UNIT_BYTES, checksum_of,
+    Access, Faults, Fetches, Fills, HostError, HostSync, InFlight, Life, MediumError, NandError, Nanoseconds,
+    Operation, Outcome, UNIT_BYTES, checksum_of,
 };

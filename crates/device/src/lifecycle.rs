@@ -7,8 +7,8 @@ use tantalum_ftl::{
     FormatError, Ftl, FtlError, HostUnit, Layout, LayoutError, RecoveryReport, protected_bytes,
 };
 use tantalum_nand::{
-    Access, Faults, HostSync, InFlight, Life, LostProgram, Nand, NandError, Nanoseconds, Operation, Outcome,
-    UNIT_BYTES,
+    Access, Faults, HostSync, InFlight, Life, LostProgram, MediumError, Nand, NandError, Nanoseconds,
+    Operation, Outcome, UNIT_BYTES,
 };
 
 use crate::device::{Device, Power};
@@ -26,6 +26,9 @@ pub enum DeviceError {
     #[error("profile: {0}")]
     Invalid(#[from] InvalidField),
     /// The medium or its image.
+    #[error(transparent)]
+    Medium(#[from] MediumError),
+    /// An operation of the medium.
     #[error(transparent)]
     Nand(#[from] NandError),
     /// The FTL: a profile that cannot be laid out, or flash that is damaged.
@@ -110,6 +113,7 @@ impl Device {
         ftl.nand_mut().advance(self.ready_ns);
         self.recovery = report;
         self.settled_read_only = ftl.is_read_only();
+        self.doubt = None;
         self.power = Power::On(Box::new(ftl));
         self.fit_cache();
     }
@@ -141,6 +145,7 @@ impl Device {
         if !self.has_power() {
             return Err(Status::PowerLost);
         }
+        self.check_doubt()?;
         let drained_ns = match self.drain(at_ns).and_then(|drained_ns| self.drain_records(drained_ns)) {
             Err(Status::CapacityExceeded) => {
                 self.ftl_mut()?.note_exhaustion();
@@ -170,12 +175,12 @@ impl Device {
     /// with [`Access::Ordered`]. What changes in between is for the next time. If the sync fails, the drive is of no more
     /// use before it is opened again.
     pub fn sync_begin(&mut self) -> Result<Option<HostSync>, Status> {
-        self.ftl_mut()?.nand_mut().sync_begin().map_err(|error| Status::from(FtlError::from(error)))
+        self.ftl_mut()?.nand_mut().sync_begin().map_err(Status::from)
     }
 
     /// What [`Device::sync_begin`] gave has run.
     pub fn sync_end(&mut self) -> Result<(), Status> {
-        self.ftl_mut()?.nand_mut().sync_end().map_err(|error| Status::from(FtlError::from(error)))
+        self.ftl_mut()?.nand_mut().sync_end().map_err(Status::from)
     }
 
     // -- media faults and the end of life -----------------------------------------------------------------------

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use tantalum_ftl::canary::{self, Guard};
-use tantalum_ftl::{FtlError, HostUnit, Lpn, Seq, ShareRange};
+use tantalum_ftl::{HostUnit, Lpn, Seq, ShareRange};
 use tantalum_nand::Nanoseconds;
 
 use crate::device::Device;
@@ -151,7 +151,7 @@ impl Device {
                 }
                 Err(error) => {
                     release_all(ftl, &units);
-                    return Err(FtlError::from(error).into());
+                    return Err(error.into());
                 }
             }
         }

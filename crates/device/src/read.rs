@@ -1,7 +1,7 @@
 //! Reading: from the cache, else from flash.
 
-use tantalum_ftl::{FtlError, Lpn, Metadata, PREFETCHED};
-use tantalum_nand::{Fetches, Nanoseconds, UNIT_BYTES};
+use tantalum_ftl::{Ftl, Lpn, Metadata, PREFETCHED};
+use tantalum_nand::{Fetches, NandError, Nanoseconds, Slot, UNIT_BYTES};
 
 use crate::device::Device;
 use crate::status::Status;
@@ -85,11 +85,10 @@ impl Device {
     ) -> Result<Nanoseconds, Status> {
         let cached = self.cache.get(lpn).map(|unit| unit.slot);
         let ftl = self.ftl_mut()?;
-        let done_ns = match cached {
-            Some(slot) => ftl.nand().read_slot(slot, data).map(|()| at_ns).map_err(FtlError::from),
-            None => ftl.read(lpn, data, at_ns),
-        };
-        done_ns.map_err(Status::from)
+        match cached {
+            Some(slot) => read_buffer(ftl, lpn, slot, data).map(|()| at_ns),
+            None => Ok(ftl.read(lpn, data, at_ns)?),
+        }
     }
 
     pub(crate) fn read_with_metadata(
@@ -107,6 +106,14 @@ impl Device {
         };
         self.counters_mut()?.host_units_read += 1;
         Ok(self.link.transfer(ready_ns, data.len()))
+    }
+}
+
+/// Reads a unit that waits for its page.
+pub(crate) fn read_buffer(ftl: &Ftl, lpn: Lpn, slot: Slot, data: &mut [u8]) -> Result<(), Status> {
+    match ftl.nand().read_slot(slot, data) {
+        Err(NandError::DataChecksum { .. }) => Err(Status::Unreadable { lpn }),
+        read => Ok(read?),
     }
 }
 

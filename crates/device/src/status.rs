@@ -1,7 +1,7 @@
 //! How a command ends badly. Names follow NVMe's status codes where it has them.
 
-use tantalum_ftl::{FtlError, Generation, HintError, Key, KeyError, Lpn, NamespaceId, ShareRefusal, TxId};
-use tantalum_nand::NandError;
+use tantalum_ftl::{Damage, FtlError, Generation, HintError, Key, Lpn, NamespaceId, ShareRefusal, TxId};
+use tantalum_nand::{HostError, NandError};
 
 /// Why a command was not done. Nothing was changed unless the variant says so.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -66,9 +66,6 @@ pub enum Status {
         /// The key.
         key: Key,
     },
-    /// NVMe KV "Invalid KV Key Size" (86h).
-    #[error("{0}")]
-    InvalidKeySize(#[from] KeyError),
     /// NVMe KV "Invalid KV Value Size" (85h).
     #[error("the value of key {key} has {bytes} bytes; a value has at most {limit}")]
     ValueTooLarge {
@@ -102,9 +99,36 @@ pub enum Status {
     /// Power is off; the command may or may not have taken effect, as the promises allow.
     #[error("the drive has no power")]
     PowerLost,
-    /// The host's file below the image failed. The drive stops.
-    #[error("image file: {0}")]
-    Image(String),
+    /// The host failed below the image. What the command changed may be there in part: the drive takes no more changes
+    /// until it is opened again, which is a power cut.
+    #[error("the host failed below the drive: {0}")]
+    Host(HostError),
+    /// What the drive itself keeps on the medium is damaged. If a command that changes something finds that, what it
+    /// changed may be there in part, and the drive takes no more changes; what can be read stays readable.
+    #[error("the drive's own data are damaged: {0}; `tantalum check` tells how much is lost")]
+    Damaged(Damage),
+    /// So many units wait for flash, or are being fetched, that no buffer is left for another one. The same command may be
+    /// given again when some of them are done.
+    #[error("all {buffers} buffers of the drive are in use")]
+    OutOfBuffers {
+        /// How many there are.
+        buffers: u32,
+    },
+    /// NVMe "Internal Error": the drive did what it never should. It takes no more changes.
+    #[error("internal error of the drive: {0}")]
+    Internal(NandError),
+}
+
+impl Status {
+    /// Whether no command will be answered any more until the drive is opened again.
+    pub fn is_end_of_drive(&self) -> bool {
+        matches!(self, Status::PowerLost | Status::Host(_))
+    }
+
+    /// Whether what the command was to change may be there, or not, or in part: nothing may be built on it.
+    pub fn leaves_doubt(&self) -> bool {
+        matches!(self, Status::PowerLost | Status::Host(_) | Status::Damaged(_) | Status::Internal(_))
+    }
 }
 
 impl From<ShareRefusal> for Status {
@@ -134,11 +158,25 @@ impl From<HintError> for Status {
 impl From<FtlError> for Status {
     fn from(error: FtlError) -> Status {
         match error {
-            FtlError::Nand(NandError::PowerLost) => Status::PowerLost,
+            FtlError::Nand(error) => error.into(),
+            FtlError::Damaged(damage) => Status::Damaged(damage),
             FtlError::CapacityExceeded => Status::CapacityExceeded,
             FtlError::ReadOnly => Status::ReadOnly,
             FtlError::Unreadable { lpn, .. } => Status::Unreadable { lpn },
-            error => Status::Image(error.to_string()),
+        }
+    }
+}
+
+impl From<NandError> for Status {
+    fn from(error: NandError) -> Status {
+        match error {
+            NandError::PowerLost => Status::PowerLost,
+            NandError::Host(error) => Status::Host(error),
+            NandError::OutOfSlots { slots } => Status::OutOfBuffers { buffers: slots },
+            NandError::Erased { ppn } => Status::Damaged(Damage::Erased { ppn }),
+            NandError::Uncorrectable { ppn } => Status::Damaged(Damage::Unreadable { ppn }),
+            NandError::DataChecksum { .. } => Status::Damaged(Damage::Buffer),
+            error => Status::Internal(error),
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Transactions (X-FTL): begin, tx_write, tx_read, commit, abort.
 
-use tantalum_ftl::{FtlError, Lpn, TxId};
+use tantalum_ftl::{Lpn, TxId};
 use tantalum_nand::{Nanoseconds, Slot};
 
 use crate::device::Device;
+use crate::read::read_buffer;
 use crate::status::Status;
 
 impl Device {
@@ -46,7 +47,7 @@ impl Device {
             return Err(Status::OverLimit { what: "units of open transactions", asked, limit });
         }
         let staged = ftl.nand_mut().stage(data);
-        let slot = staged.map_err(FtlError::from)?;
+        let slot = staged?;
         let arrived_ns = self.link.transfer(at_ns, data.len());
         let replaced = match self.transaction_units.iter_mut().find(|unit| unit.0 == tx && unit.1 == lpn) {
             Some(unit) => Some(std::mem::replace(&mut unit.2, slot)),
@@ -107,10 +108,13 @@ impl Device {
             self.transaction_units.iter().find(|unit| unit.0 == tx && unit.1 == lpn).map(|unit| unit.2);
         let ftl = self.ftl_mut()?;
         let read = match waiting {
-            Some(slot) => ftl.nand().read_slot(slot, data).map(|()| Some(at_ns)).map_err(FtlError::from),
-            None => ftl.read_transaction(tx, lpn, data, at_ns),
+            Some(slot) => {
+                read_buffer(ftl, lpn, slot, data)?;
+                Some(at_ns)
+            }
+            None => ftl.read_transaction(tx, lpn, data, at_ns)?,
         };
-        let ready_ns = match read? {
+        let ready_ns = match read {
             Some(ready_ns) => ready_ns,
             None => self.read_unit(lpn, data, at_ns)?,
         };

@@ -63,7 +63,7 @@ impl Device {
     pub fn fills(&mut self, units: usize) -> Result<Option<Fills>, Status> {
         match self.profile.cache.mode {
             CacheMode::Off => Ok(None),
-            _ => Ok(self.ftl_mut()?.nand_mut().fills(units).map_err(FtlError::from)?),
+            _ => Ok(self.ftl_mut()?.nand_mut().fills(units)?),
         }
     }
 
@@ -158,8 +158,8 @@ impl Device {
         if !canary::out(Guard::PowerBeforeRoom) {
             nand.advance(room_ns);
         }
-        let filled = fills.map_or(Ok(None), |fills| nand.adopt(fills)).map_err(FtlError::from)?;
-        let slot = filled.map_or_else(|| nand.reserve(), Ok).map_err(FtlError::from)?;
+        let filled = fills.map_or(Ok(None), |fills| nand.adopt(fills))?;
+        let slot = filled.map_or_else(|| nand.reserve(), Ok)?;
         let version = ftl.next_seq();
         let unit = HostUnit { slot, lpn, version, metadata, hint };
         let kept = match filled {
@@ -221,7 +221,7 @@ impl Device {
                 Ok(slot) => slot,
                 Err(error) => {
                     release_all(ftl, page);
-                    return Err(FtlError::from(error).into());
+                    return Err(error.into());
                 }
             };
             let version = ftl.next_seq();

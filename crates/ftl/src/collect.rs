@@ -13,7 +13,7 @@ use tantalum_nand::{
 
 use crate::blocks::BlockUse;
 use crate::canary::{self, Guard};
-use crate::error::FtlError;
+use crate::error::{Damage, FtlError};
 use crate::ftl::Ftl;
 use crate::journal::Record;
 use crate::key_value::{MovingRecord, PackedUnit, Packing};
@@ -395,14 +395,12 @@ impl Ftl {
         step: Seq,
         at_ns: Nanoseconds,
     ) -> Result<(Spare, Moving), FtlError> {
-        let old = Spare::decode(old).ok_or_else(|| FtlError::Damaged(format!("spare area of unit {ppn}")))?;
+        let old = Spare::decode(old).ok_or(Damage::Spare { ppn })?;
         let mut copy = Spare::new(Kind::Data, step);
         copy.metadata = old.metadata;
         let owners = match self.map.owner(ppn) {
             Owner::Plain(lpn) => {
-                let not_named =
-                    || FtlError::Damaged(format!("spare area of unit {ppn} names no owner {lpn}"));
-                vec![(lpn, old.version_of(lpn).ok_or_else(not_named)?)]
+                vec![(lpn, old.version_of(lpn).ok_or(Damage::Owner { ppn, lpn })?)]
             }
             Owner::Claim(Claim::Owners(owners)) => owners.clone(),
             Owner::Claim(&Claim::Transaction(tx, lpn)) => {

@@ -2,7 +2,8 @@
 
 use tantalum_nand::{GeometryError, NandError, PageId, Ppn};
 
-use crate::types::Lpn;
+use crate::key_value::{Key, NamespaceId};
+use crate::types::{Lpn, Seq};
 
 /// Why an operation of the FTL was not done.
 #[derive(Debug, thiserror::Error)]
@@ -21,23 +22,137 @@ pub enum FtlError {
         /// Its place.
         ppn: Ppn,
     },
-    /// No whole checkpoint: not a drive of this FTL, or damaged beyond repair.
-    #[error("no whole checkpoint was found on the flash: it was never formatted, or it is damaged")]
-    NoCheckpoint,
-    /// A checkpoint or journal that does not fit this drive.
+    /// What the drive itself keeps on the medium is damaged.
     #[error("the drive's own data are damaged: {0}")]
-    Damaged(String),
-    /// A page is lost that recovery cannot do without.
-    #[error(
-        "the record of page {page} is damaged, and the page may have been programmed since the last checkpoint: what it held cannot be told"
-    )]
-    DamagedSince {
-        /// The page.
-        page: PageId,
-    },
+    Damaged(#[from] Damage),
     /// Too few good blocks are left to take writes.
     #[error("the drive is read-only: too few good blocks are left")]
     ReadOnly,
+}
+
+/// Which of the drive's own data are damaged, and how.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Damage {
+    /// Not a drive of this FTL, or damaged beyond repair.
+    #[error("there is no whole checkpoint on the flash; it was never formatted, or all of them are lost")]
+    NoCheckpoint,
+    /// The newest checkpoint cannot be read. What it replaced may be erased, so that there is no other.
+    #[error("the checkpoint of step {step}")]
+    Checkpoint {
+        /// When it was taken.
+        step: Seq,
+    },
+    /// A checkpoint of a drive of another size.
+    #[error("the checkpoint is of a drive with {found} units, this one has {expected}")]
+    OtherCapacity {
+        /// Units of the checkpoint's drive.
+        found: u32,
+        /// Units of this one.
+        expected: u32,
+    },
+    /// A journal page that was programmed in full.
+    #[error("journal page {page}")]
+    Journal {
+        /// The page.
+        page: PageId,
+    },
+    /// A page's record in the image, after the last checkpoint: what the page held cannot be told.
+    #[error("the record of page {page}, which may have been programmed since the last checkpoint")]
+    PageRecord {
+        /// The page.
+        page: PageId,
+    },
+    /// A spare area that no drive writes.
+    #[error("the spare area of place {ppn}")]
+    Spare {
+        /// The place.
+        ppn: Ppn,
+    },
+    /// A spare area that does not name the unit whose place it is.
+    #[error("the spare area of place {ppn} does not name its unit {lpn}")]
+    Owner {
+        /// The place.
+        ppn: Ppn,
+        /// The unit.
+        lpn: Lpn,
+    },
+    /// A unit is mapped to a place that holds no data.
+    #[error("unit {lpn} is recorded at place {ppn}, which does not hold data")]
+    Place {
+        /// The unit.
+        lpn: Lpn,
+        /// The place.
+        ppn: Ppn,
+    },
+    /// A unit of flash that holds no records where it should.
+    #[error("records of place {ppn}")]
+    Records {
+        /// The place.
+        ppn: Ppn,
+    },
+    /// The page of a place that is in use is erased.
+    #[error("place {ppn} is in use, and its page is erased")]
+    Erased {
+        /// The place.
+        ppn: Ppn,
+    },
+    /// A place that the drive needs for itself.
+    #[error("place {ppn} cannot be read")]
+    Unreadable {
+        /// The place.
+        ppn: Ppn,
+    },
+    /// The bytes of a unit that waits for its page.
+    #[error("a unit that waits for its page is not what was written")]
+    Buffer,
+    /// Another record, or none, is where an index says.
+    #[error("the record of key {key} of namespace {namespace} at place {ppn}, chunk {chunk}")]
+    Record {
+        /// The namespace.
+        namespace: NamespaceId,
+        /// The key.
+        key: Key,
+        /// The place.
+        ppn: Ppn,
+        /// Where in the unit.
+        chunk: u8,
+    },
+    /// A record is recorded at a place that holds no data.
+    #[error("a record of namespace {namespace} is recorded at place {ppn}, which does not hold data")]
+    RecordPlace {
+        /// The namespace.
+        namespace: NamespaceId,
+        /// The place.
+        ppn: Ppn,
+    },
+    /// A place that belongs to a unit and to a record.
+    #[error("place {ppn} is recorded as a unit's and as that of a record of namespace {namespace}")]
+    TwoOwners {
+        /// The namespace.
+        namespace: NamespaceId,
+        /// The place.
+        ppn: Ppn,
+    },
+    /// An index that a checkpoint keeps.
+    #[error("the index of namespace {namespace} in the checkpoint of step {step}")]
+    Index {
+        /// The namespace.
+        namespace: NamespaceId,
+        /// When the checkpoint was taken.
+        step: Seq,
+    },
+    /// A part of the protected DRAM.
+    #[error("{part} in protected DRAM fails its checksum")]
+    Protected {
+        /// Which part.
+        part: &'static str,
+    },
+    /// More numbers were drawn than any drive draws in its life.
+    #[error("it says that {newest} numbers were drawn")]
+    Numbers {
+        /// The newest.
+        newest: Seq,
+    },
 }
 
 /// Why an FTL cannot be laid out on a medium.

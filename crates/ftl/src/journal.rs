@@ -6,7 +6,7 @@
 
 use tantalum_nand::{BlockId, Geometry, Nanoseconds, Ppn, UNIT_BYTES};
 use zerocopy::little_endian::{U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::key_value::{NamespaceAttributes, NamespaceId};
 use crate::types::{Generation, Lpn, SEQ_LIMIT, Seq};
@@ -140,49 +140,88 @@ pub fn used_bytes(records: usize) -> usize {
     (HEADER_BYTES + records * RECORD_BYTES).next_multiple_of(UNIT_BYTES)
 }
 
+/// A field of a record as it is stored.
+trait Field<Stored> {
+    fn store(self) -> Stored;
+    fn load(stored: Stored) -> Self;
+}
+
+/// A number in so many bytes.
+macro_rules! number {
+    ($($field:ty, $stored:ty, $get:expr, $make:expr;)*) => {
+        $(impl Field<$stored> for $field {
+            fn store(self) -> $stored {
+                <$stored>::new($get(self))
+            }
+
+            fn load(stored: $stored) -> $field {
+                $make(stored.get())
+            }
+        })*
+    };
+}
+
+number! {
+    u32, U32, std::convert::identity, std::convert::identity;
+    Lpn, U32, |lpn: Lpn| lpn.0, Lpn;
+    Ppn, U32, |ppn: Ppn| ppn.0, Ppn;
+    NamespaceId, U32, |id: NamespaceId| id.0, NamespaceId;
+    Seq, U64, |seq: Seq| seq.0, Seq;
+    Generation, U64, |generation: Generation| generation.0, Generation;
+}
+
+impl Field<(U32, U64)> for NamespaceAttributes {
+    fn store(self) -> (U32, U64) {
+        let NamespaceAttributes { logs, expected_records, load_factor_percent } = self;
+        ((logs << 8 | u32::from(load_factor_percent)).into(), expected_records.into())
+    }
+
+    fn load((packed, expected_records): (U32, U64)) -> NamespaceAttributes {
+        let (packed, expected_records) = (packed.get(), expected_records.get());
+        NamespaceAttributes { logs: packed >> 8, expected_records, load_factor_percent: packed as u8 }
+    }
+}
+
+/// How each kind of record is stored: its number, and where its fields are.
+macro_rules! stored {
+    ($($kind:literal = $record:ident { $($field:ident: ($($at:ident),+)),+ })*) => {
+        impl Record {
+            fn encode(&self) -> RecordBytes {
+                let mut bytes = RecordBytes::new_zeroed();
+                match *self {
+                    $(Record::$record { $($field),+ } => {
+                        bytes.kind = U32::new($kind);
+                        $(($(bytes.$at),+) = Field::store($field);)+
+                    })*
+                }
+                bytes
+            }
+
+            fn decode(bytes: &RecordBytes) -> Option<Record> {
+                Some(match bytes.kind.get() {
+                    $($kind => Record::$record { $($field: Field::load(($(bytes.$at),+))),+ },)*
+                    _ => return None,
+                })
+            }
+        }
+    };
+}
+
+stored! {
+    1 = Map { lpn: (a), ppn: (b), version: (c), step: (d) }
+    2 = MapInGroup { lpn: (a), ppn: (b), version: (c), group: (d) }
+    3 = Trim { lpn: (a), units: (b), version: (c), step: (d) }
+    4 = BatchWhole { id: (c) }
+    5 = LogWhole { attempt: (a), last: (b), generation: (c) }
+    6 = GroupWhole { group: (c) }
+    7 = NamespaceMade { namespace: (a), attributes: (b, c), step: (d) }
+    8 = NamespaceDeleted { namespace: (a), step: (d) }
+    9 = ClaimEnded { home: (a), version: (c), step: (d) }
+    10 = PowerOn { step: (d) }
+    11 = ClaimEndedInGroup { home: (a), version: (c), group: (d) }
+}
+
 impl Record {
-    fn encode(&self) -> RecordBytes {
-        let (kind, a, b, c, d) = match *self {
-            Record::Map { lpn, version, step, ppn } => (1, lpn.0, ppn.0, version.0, step.0),
-            Record::MapInGroup { lpn, version, group, ppn } => (2, lpn.0, ppn.0, version.0, group.0),
-            Record::Trim { lpn, units, version, step } => (3, lpn.0, units, version.0, step.0),
-            Record::BatchWhole { id } => (4, 0, 0, id.0, 0),
-            Record::LogWhole { generation, attempt, last } => (5, attempt, last, generation.0, 0),
-            Record::GroupWhole { group } => (6, 0, 0, group.0, 0),
-            Record::NamespaceMade { namespace, attributes, step } => {
-                let NamespaceAttributes { logs, expected_records, load_factor_percent } = attributes;
-                (7, namespace.0, logs << 8 | u32::from(load_factor_percent), expected_records, step.0)
-            }
-            Record::NamespaceDeleted { namespace, step } => (8, namespace.0, 0, 0, step.0),
-            Record::ClaimEnded { home, version, step } => (9, home.0, 0, version.0, step.0),
-            Record::PowerOn { step } => (10, 0, 0, 0, step.0),
-            Record::ClaimEndedInGroup { home, version, group } => (11, home.0, 0, version.0, group.0),
-        };
-        RecordBytes { kind: kind.into(), a: a.into(), b: b.into(), c: c.into(), d: d.into() }
-    }
-
-    fn decode(bytes: &RecordBytes) -> Option<Record> {
-        let (a, b, c, d) = (bytes.a.get(), bytes.b.get(), Seq(bytes.c.get()), Seq(bytes.d.get()));
-        Some(match bytes.kind.get() {
-            1 => Record::Map { lpn: Lpn(a), version: c, step: d, ppn: Ppn(b) },
-            2 => Record::MapInGroup { lpn: Lpn(a), version: c, group: d, ppn: Ppn(b) },
-            3 => Record::Trim { lpn: Lpn(a), units: b, version: c, step: d },
-            4 => Record::BatchWhole { id: c },
-            5 => Record::LogWhole { generation: Generation(c.0), attempt: a, last: b },
-            6 => Record::GroupWhole { group: c },
-            7 => {
-                let attributes =
-                    NamespaceAttributes { logs: b >> 8, expected_records: c.0, load_factor_percent: b as u8 };
-                Record::NamespaceMade { namespace: NamespaceId(a), attributes, step: d }
-            }
-            8 => Record::NamespaceDeleted { namespace: NamespaceId(a), step: d },
-            9 => Record::ClaimEnded { home: Lpn(a), version: c, step: d },
-            10 => Record::PowerOn { step: d },
-            11 => Record::ClaimEndedInGroup { home: Lpn(a), version: c, group: d },
-            _ => return None,
-        })
-    }
-
     /// Whether a drive of so many logical pages and this shape can have written it.
     pub fn is_possible(&self, logical_units: u32, geometry: &Geometry) -> bool {
         let places = geometry.units();
@@ -322,6 +361,9 @@ mod tests {
                 step: seq,
             },
             Record::NamespaceDeleted { namespace: NamespaceId(8), step: seq },
+            Record::ClaimEnded { home: lpn, version: seq, step: Seq(12) },
+            Record::PowerOn { step: seq },
+            Record::ClaimEndedInGroup { home: lpn, version: seq, group: Seq(13) },
         ]
     }
 

@@ -49,7 +49,7 @@ mod write;
 pub use audit::{Audit, Finding};
 pub use blocks::BlockUse;
 pub use counters::{Counters, FlashUnits};
-pub use error::{FtlError, LayoutError};
+pub use error::{Damage, FtlError, LayoutError};
 pub use ftl::{Ftl, HostUnit, PREFETCHED, Wear};
 pub use key_value::{
     KEY_BYTES, Key, KeyError, KeyValueError, KvRecord, NAMESPACES, NamespaceAttributes, NamespaceId,

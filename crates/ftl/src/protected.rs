@@ -31,7 +31,7 @@ use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::dump::DumpPages;
-use crate::error::FtlError;
+use crate::error::{Damage, FtlError};
 use crate::ftl::HostUnit;
 use crate::journal::{self, Record};
 use crate::key_value::filled_bytes;
@@ -314,8 +314,8 @@ impl Protected {
     }
 }
 
-fn damaged(what: &str) -> FtlError {
-    FtlError::Damaged(format!("protected DRAM: {what} fails its checksum"))
+fn damaged(part: &'static str) -> FtlError {
+    Damage::Protected { part }.into()
 }
 
 fn read<T: FromBytes + IntoBytes>(nand: &Nand, at: u64) -> Result<T, NandError> {

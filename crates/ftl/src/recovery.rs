@@ -20,7 +20,7 @@ use crate::canary::{self, Guard};
 use crate::checkpoint::Checkpoint;
 use crate::counters::Counters;
 use crate::dump::{InFlightPuts, InFlightRecords};
-use crate::error::{FtlError, LayoutError};
+use crate::error::{Damage, FtlError, LayoutError};
 use crate::ftl::{Ftl, Scratch};
 use crate::journal::Journal;
 use crate::key_value::{KeyValue, KeyValueFound};
@@ -133,7 +133,7 @@ impl Ftl {
             ftl.seq.0 += DRAWN_UNSEEN;
         }
         if ftl.seq >= SEQ_LIMIT {
-            let error = FtlError::Damaged(format!("it says that {newest} numbers were drawn"));
+            let error = FtlError::from(Damage::Numbers { newest });
             return Err((Box::new(ftl.nand), error.into()));
         }
         match ftl.restore(found, report, done_ns) {
@@ -242,9 +242,7 @@ impl Ftl {
     fn check_records_apart(&self, found: &KeyValueFound) -> Result<(), FtlError> {
         match found.places().find(|(_, ppn)| self.map.owner(*ppn) != Owner::None) {
             None => Ok(()),
-            Some((namespace, ppn)) => Err(FtlError::Damaged(format!(
-                "place {ppn} is recorded as a unit's and as that of a record of namespace {namespace}"
-            ))),
+            Some((namespace, ppn)) => Err(Damage::TwoOwners { namespace, ppn }.into()),
         }
     }
 

@@ -9,7 +9,7 @@ use tantalum_nand::{
 use crate::blocks::BlockUse;
 use crate::checkpoint::{Contents, HEAD_BYTES};
 use crate::counters::Counters;
-use crate::error::FtlError;
+use crate::error::{Damage, FtlError};
 use crate::fold::{Fold, Folded};
 use crate::journal::{Record, decode_page};
 use crate::key_value::{
@@ -85,7 +85,7 @@ impl Scan {
         let spare = Spare::decode(&self.spares[unit as usize]);
         let spare = spare
             .filter(|spare| spare.is_possible(self.logical_units))
-            .ok_or_else(|| FtlError::Damaged(format!("the spare area of unit {unit} of page {page}")))?;
+            .ok_or_else(|| Damage::Spare { ppn: self.nand.geometry().unit(page, unit) })?;
         self.newest = self.newest.max(spare.newest_seq());
         Ok(spare)
     }
@@ -145,12 +145,12 @@ impl Scan {
             let contents = self.load(step, parts.values())?;
             return Ok((step, contents, parts.into_values().collect()));
         }
-        Err(FtlError::NoCheckpoint)
+        Err(Damage::NoCheckpoint.into())
     }
 
     /// Reads a checkpoint that is whole. What it replaced may be erased by now, so there is no other to fall back to.
     fn load<'a>(&mut self, step: Seq, pages: impl Iterator<Item = &'a PageId>) -> Result<Contents, FtlError> {
-        let damaged = || FtlError::Damaged(format!("the checkpoint of step {step}"));
+        let damaged = || FtlError::from(Damage::Checkpoint { step });
         let mut bytes = Vec::new();
         for page in pages {
             self.read_page(*page, &mut bytes).map_err(|error| match error {
@@ -160,10 +160,11 @@ impl Scan {
         }
         let contents = Contents::decode(&bytes).ok_or_else(damaged)?;
         if contents.logical_units != self.logical_units {
-            return Err(FtlError::Damaged(format!(
-                "the checkpoint is of a drive with {} units, this one has {}",
-                contents.logical_units, self.logical_units
-            )));
+            return Err(Damage::OtherCapacity {
+                found: contents.logical_units,
+                expected: self.logical_units,
+            }
+            .into());
         }
         let possible = contents.is_possible(self.logical_units, self.nand.geometry());
         possible.then_some(contents).ok_or_else(damaged)
@@ -183,7 +184,7 @@ impl Scan {
                 }
             }
             if !covered {
-                return Err(FtlError::DamagedSince { page });
+                return Err(Damage::PageRecord { page }.into());
             }
         }
         Ok(())
@@ -231,7 +232,7 @@ impl Scan {
     }
 
     fn journal_page(&mut self, page: PageId) -> Result<Vec<Record>, FtlError> {
-        let damaged = || FtlError::Damaged(format!("journal page {page}"));
+        let damaged = || FtlError::from(Damage::Journal { page });
         let mut bytes = Vec::new();
         self.read_page(page, &mut bytes).map_err(|error| match error {
             FtlError::Nand(NandError::Uncorrectable { .. }) => damaged(),
@@ -329,7 +330,7 @@ impl Scan {
     }
 
     fn read_records(&mut self, ppn: Ppn, spare: &Spare) -> Result<Vec<(RecordPlace, Header)>, FtlError> {
-        let damaged = || FtlError::Damaged(format!("records of unit {ppn}"));
+        let damaged = || FtlError::from(Damage::Records { ppn });
         let mut unit = [0; UNIT_BYTES];
         match self.nand.read_retrying(ppn, &mut unit, self.at_ns) {
             Ok(done_ns) => self.done_ns = self.done_ns.max(done_ns),
@@ -423,9 +424,7 @@ impl Scan {
         for &(lpn, ppn) in places {
             let state = self.nand.page_state(geometry.page_of(ppn));
             if state == PageState::Erased || no_data.contains(&geometry.block_of_unit(ppn)) {
-                return Err(FtlError::Damaged(format!(
-                    "unit {lpn} is recorded at place {ppn}, which does not hold data"
-                )));
+                return Err(Damage::Place { lpn, ppn }.into());
             }
         }
         Ok(())
@@ -441,9 +440,7 @@ impl Scan {
         for (namespace, ppn) in found.places() {
             let state = self.nand.page_state(geometry.page_of(ppn));
             if state == PageState::Erased || no_data.contains(&geometry.block_of_unit(ppn)) {
-                return Err(FtlError::Damaged(format!(
-                    "a record of namespace {namespace} is recorded at place {ppn}, which does not hold data"
-                )));
+                return Err(Damage::RecordPlace { namespace, ppn }.into());
             }
         }
         Ok(())

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use tantalum_nand::{Nand, NandError, Nanoseconds, Ppn};
 
 use crate::canary::{self, Guard};
-use crate::error::FtlError;
+use crate::error::{Damage, FtlError};
 use crate::ftl::Ftl;
 use crate::journal::Record;
 use crate::logs::EndedClaim;
@@ -311,9 +311,7 @@ pub(crate) fn spare_version(nand: &Nand, lpn: Lpn, ppn: Ppn) -> Result<Seq, FtlE
         bytes => bytes?,
     };
     let version = Spare::decode(&bytes).and_then(|spare| spare.version_of(lpn));
-    version.ok_or_else(|| {
-        FtlError::Damaged(format!("the spare area of place {ppn} does not name its unit {lpn}"))
-    })
+    version.ok_or_else(|| Damage::Owner { ppn, lpn }.into())
 }
 
 /// The units of a range: (dst, src).

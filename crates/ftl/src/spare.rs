@@ -8,7 +8,7 @@
 
 use tantalum_nand::{SpareEnds, UNIT_SPARE_BYTES, UnitSpare};
 use zerocopy::little_endian::{U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, TryFromBytes, Unaligned};
 
 use crate::types::{Generation, Hint, Lpn, Metadata, SEQ_LIMIT, Seq};
 
@@ -17,21 +17,23 @@ pub const SPARE_OWNERS: usize = 4;
 
 const NO_HOME: u32 = u32::MAX;
 
-/// What a page's unit holds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// What a page's unit holds, as it is stored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, TryFromBytes)]
+#[repr(u8)]
 pub enum Kind {
-    /// Nothing: the rest of a partly filled page.
-    Padding,
+    /// Nothing: the rest of a partly filled page, whose spare area is zeros.
+    #[allow(dead_code, reason = "it is only ever read")]
+    Padding = 0,
     /// A unit of data that asserts its owners.
-    Data,
+    Data = 1,
     /// A unit of an open transaction: asserts nothing until a commit record names it.
-    Transaction,
+    Transaction = 2,
     /// Journal records.
-    Journal,
+    Journal = 3,
     /// Part of a checkpoint; the batch mark tells which part of which.
-    Checkpoint,
+    Checkpoint = 4,
     /// Records of key-value namespaces; the metadata say where each ends, and the records what they assert.
-    KeyValue,
+    KeyValue = 5,
 }
 
 /// A unit's place in an atomic batch, or a page's in a checkpoint.
@@ -167,14 +169,7 @@ impl Spare {
     pub fn encode(&self) -> UnitSpare {
         let mut record = SpareRecord::read_from_bytes(&[0; UNIT_SPARE_BYTES]).expect("sizes are equal");
         record.step = self.step.0.into();
-        record.kind = match self.kind {
-            Kind::Padding => 0,
-            Kind::Data => 1,
-            Kind::Transaction => 2,
-            Kind::Journal => 3,
-            Kind::Checkpoint => 4,
-            Kind::KeyValue => 5,
-        };
+        record.kind = self.kind as u8;
         record.owner_count = self.owner_count;
         for (to, from) in record.owners.iter_mut().zip(self.owners()) {
             *to = OwnerRecord { lpn: from.0.0.into(), version: from.1.0.into() };
@@ -206,15 +201,7 @@ impl Spare {
     /// Reads the 128 bytes; none if they are not a spare area of this version.
     pub fn decode(bytes: &UnitSpare) -> Option<Spare> {
         let record: SpareRecord = zerocopy::transmute!(*bytes);
-        let kind = match record.kind {
-            0 => Kind::Padding,
-            1 => Kind::Data,
-            2 => Kind::Transaction,
-            3 => Kind::Journal,
-            4 => Kind::Checkpoint,
-            5 => Kind::KeyValue,
-            _ => return None,
-        };
+        let kind = Kind::try_read_from_bytes(&[record.kind]).ok()?;
         let mut spare = Spare::new(kind, Seq(record.step.get()));
         for owner in record.owners.get(..usize::from(record.owner_count))? {
             spare.push_owner(Lpn(owner.lpn.get()), Seq(owner.version.get()));

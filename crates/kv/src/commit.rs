@@ -36,8 +36,7 @@ impl Failure {
     /// Whether it cannot be told what is there.
     pub fn stops(&self) -> Option<String> {
         match self {
-            Failure::Drive(status @ (Status::PowerLost | Status::Image(_))) => Some(status.to_string()),
-            Failure::Drive(_) => None,
+            Failure::Drive(status) => status.leaves_doubt().then(|| status.to_string()),
             Failure::Sync(reason) => Some(reason.clone()),
         }
     }

@@ -1,12 +1,34 @@
-//! How the medium fails.
+//! How the medium fails: an operation that was not done ([`NandError`]), and a medium that could not be made or opened
+//! ([`MediumError`]).
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::geometry::{BlockId, GeometryError, Nanoseconds, PageId, Ppn};
 
-/// Why an operation was not done, or an image not made or opened.
-#[derive(Debug, thiserror::Error)]
+/// The host failed to store or to read what the medium holds.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{}: cannot {action}: {reason}", path.display())]
+pub struct HostError {
+    /// The image.
+    pub path: PathBuf,
+    /// What was being done.
+    pub action: &'static str,
+    /// The host's error, such as [`io::ErrorKind::StorageFull`].
+    pub kind: io::ErrorKind,
+    /// The same in words.
+    pub reason: String,
+}
+
+impl HostError {
+    /// What the host said.
+    pub(crate) fn new(path: &Path, action: &'static str, error: &io::Error) -> HostError {
+        HostError { path: path.to_owned(), action, kind: error.kind(), reason: error.to_string() }
+    }
+}
+
+/// Why an operation was not done.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NandError {
     /// Power went at this operation or before it.
     #[error("power is lost")]
@@ -39,12 +61,40 @@ pub enum NandError {
         /// The unit.
         ppn: Ppn,
     },
+    /// The bytes of a unit are not those that were written.
+    #[error(
+        "the data of a unit are damaged: the checksum is {stored:#010x}, the contents give {computed:#010x}"
+    )]
+    DataChecksum {
+        /// The checksum kept with the page.
+        stored: u32,
+        /// The checksum of what is there.
+        computed: u32,
+    },
     /// No buffer number is left for another staged unit.
     #[error("all {slots} buffers are in use")]
     OutOfSlots {
         /// Buffers in use.
         slots: u32,
     },
+    /// Access beyond the protected DRAM.
+    #[error("{bytes} bytes at {offset} lie beyond the {size} bytes of protected DRAM")]
+    ProtectedRange {
+        /// Where the access starts.
+        offset: u64,
+        /// Its length.
+        bytes: usize,
+        /// Bytes that there are.
+        size: u64,
+    },
+    /// The host failed: what was being stored may be there in part.
+    #[error(transparent)]
+    Host(#[from] HostError),
+}
+
+/// Why a medium was not made or opened.
+#[derive(Debug, thiserror::Error)]
+pub enum MediumError {
     /// The geometry cannot be built.
     #[error(transparent)]
     Geometry(#[from] GeometryError),
@@ -75,16 +125,6 @@ pub enum NandError {
         bytes: u64,
         /// The limit.
         limit: u64,
-    },
-    /// Access beyond the protected DRAM.
-    #[error("{bytes} bytes at {offset} lie beyond the {size} bytes of protected DRAM")]
-    ProtectedRange {
-        /// Where the access starts.
-        offset: u64,
-        /// Its length.
-        bytes: usize,
-        /// Bytes that there are.
-        size: u64,
     },
     /// The image to be created exists.
     #[error("{} exists already; remove it or choose another name", path.display())]
@@ -140,7 +180,7 @@ pub enum NandError {
         /// The image.
         path: PathBuf,
         /// What is impossible.
-        source: Box<NandError>,
+        source: Box<MediumError>,
     },
     /// The description in the header is not text.
     #[error("{}: the description in the header is not UTF-8 text", path.display())]
@@ -180,16 +220,6 @@ pub enum NandError {
         /// The image.
         path: PathBuf,
     },
-    /// A unit's bytes are not those that were written.
-    #[error("{}: the data of a unit are damaged: the checksum is {stored:#010x}, the contents give {computed:#010x}", path.display())]
-    DataChecksum {
-        /// The image.
-        path: PathBuf,
-        /// The checksum kept with the page.
-        stored: u32,
-        /// The checksum of what is there.
-        computed: u32,
-    },
     /// An image that was made before images had a log.
     #[error("{}: it has no log, so that it cannot survive the loss of the machine; make a new image", path.display())]
     NoLog {
@@ -206,14 +236,7 @@ pub enum NandError {
         /// What would be right.
         expected: u64,
     },
-    /// The host failed to read or write the image.
-    #[error("{}: cannot {action}: {source}", path.display())]
-    Io {
-        /// The image.
-        path: PathBuf,
-        /// What was being done.
-        action: &'static str,
-        /// The host's error.
-        source: io::Error,
-    },
+    /// The medium, while it was being read.
+    #[error(transparent)]
+    Nand(#[from] NandError),
 }

@@ -24,7 +24,7 @@ mod transfers;
 
 pub use array::Array;
 pub use counters::Counters;
-pub use error::NandError;
+pub use error::{HostError, MediumError, NandError};
 pub use faults::Faults;
 pub use geometry::*;
 pub use image::{

@@ -26,7 +26,7 @@ use std::path::Path;
 
 use crate::array::Array;
 use crate::counters::Counters;
-use crate::error::NandError;
+use crate::error::{MediumError, NandError};
 use crate::faults::FaultGenerator;
 use crate::geometry::{BlockId, Geometry, Nanoseconds, PageId, PlaneId, Ppn, UNIT_BYTES};
 use crate::image::{
@@ -100,7 +100,7 @@ impl Nand {
     // -- making and opening -----------------------------------------------------------------------------------
 
     /// An erased medium in memory.
-    pub fn in_memory(geometry: Geometry, timing: Timing) -> Result<Nand, NandError> {
+    pub fn in_memory(geometry: Geometry, timing: Timing) -> Result<Nand, MediumError> {
         geometry.validate()?;
         timing.validate()?;
         let image = Box::new(MemoryImage::new(geometry));
@@ -115,17 +115,20 @@ impl Nand {
         timing: Timing,
         description: &str,
         protected_bytes: u64,
-    ) -> Result<Nand, NandError> {
+    ) -> Result<Nand, MediumError> {
         geometry.validate()?;
         timing.validate()?;
         if description.len() > MAX_DESCRIPTION_BYTES {
-            return Err(NandError::DescriptionTooLong {
+            return Err(MediumError::DescriptionTooLong {
                 bytes: description.len(),
                 limit: MAX_DESCRIPTION_BYTES,
             });
         }
         if protected_bytes > MAX_PROTECTED_BYTES {
-            return Err(NandError::ProtectedTooLarge { bytes: protected_bytes, limit: MAX_PROTECTED_BYTES });
+            return Err(MediumError::ProtectedTooLarge {
+                bytes: protected_bytes,
+                limit: MAX_PROTECTED_BYTES,
+            });
         }
         let image = Box::new(FileImage::create(path, geometry, timing, description, protected_bytes)?);
         Ok(Nand::assemble(geometry, timing, description.to_owned(), image, Contents::erased(&geometry)))
@@ -133,18 +136,18 @@ impl Nand {
 
     /// Opens an image, locked against other processes. That the last process ended without a word is a power cut
     /// after everything that it had issued was done.
-    pub fn open(path: &Path) -> Result<Nand, NandError> {
+    pub fn open(path: &Path) -> Result<Nand, MediumError> {
         Nand::open_as(path, Access::Write)
     }
 
     /// Opens an image as [`Nand::open`] does, with changes going where `access` says.
-    pub fn open_as(path: &Path, access: Access) -> Result<Nand, NandError> {
+    pub fn open_as(path: &Path, access: Access) -> Result<Nand, MediumError> {
         Nand::load(path, access, None, Damage::Refuse).map(|(nand, _)| nand)
     }
 
     /// Opens an image as [`Nand::open`] does, for as long as a life lasts. When it has ended, the image is what a process
     /// leaves that was killed then, and what would change it fails with [`NandError::PowerLost`].
-    pub fn open_for(path: &Path, life: &Life) -> Result<Nand, NandError> {
+    pub fn open_for(path: &Path, life: &Life) -> Result<Nand, MediumError> {
         Nand::load(path, Access::Write, Some(life.clone()), Damage::Refuse).map(|(nand, _)| nand)
     }
 
@@ -153,7 +156,7 @@ impl Nand {
     ///
     /// With [`Access::Write`] they are so for good. That is for a repair that has been found to be sound; and an image
     /// with a finding that is not [`ImageFinding::is_repairable`] is not to be worked with.
-    pub fn examine(path: &Path, access: Access) -> Result<(Nand, Examination), NandError> {
+    pub fn examine(path: &Path, access: Access) -> Result<(Nand, Examination), MediumError> {
         Nand::load(path, access, None, Damage::Note)
     }
 
@@ -162,7 +165,7 @@ impl Nand {
         access: Access,
         life: Option<Life>,
         damage: Damage,
-    ) -> Result<(Nand, Examination), NandError> {
+    ) -> Result<(Nand, Examination), MediumError> {
         let (mut image, timing, description) = FileImage::open(path, access, life)?;
         let (contents, examination) = Contents::load(&mut image, damage)?;
         let mut nand = Nand::assemble(*image.geometry(), timing, description, Box::new(image), contents);

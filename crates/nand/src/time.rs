@@ -6,7 +6,7 @@
 //! - A page that was read last stays in the plane's register until the plane does something else; reading it
 //!   again only costs the transfer.
 
-use crate::error::NandError;
+use crate::error::MediumError;
 use crate::geometry::{ChannelId, Geometry, Nanoseconds, PageId, PlaneId};
 
 /// How long the parts of an operation take.
@@ -27,12 +27,12 @@ const MAX_OPERATION_NS: Nanoseconds = 1_000_000_000_000;
 
 impl Timing {
     /// Checks that the times can be added up.
-    pub fn validate(&self) -> Result<(), NandError> {
+    pub fn validate(&self) -> Result<(), MediumError> {
         let bounded = |field, value, least, most| {
             if (least..=most).contains(&value) {
                 Ok(())
             } else {
-                Err(NandError::Timing { field, value, least, most })
+                Err(MediumError::Timing { field, value, least, most })
             }
         };
         bounded("read_ns", self.read_ns, 0, MAX_OPERATION_NS)?;
@@ -210,6 +210,9 @@ mod tests {
             "erase_ns is 1000000000001; it must be from 0 to 1000000000000"
         );
         let still = Timing { channel_bytes_per_second: 0, ..TIMING };
-        assert!(matches!(still.validate(), Err(NandError::Timing { field: "channel_bytes_per_second", .. })));
+        assert!(matches!(
+            still.validate(),
+            Err(MediumError::Timing { field: "channel_bytes_per_second", .. })
+        ));
     }
 }

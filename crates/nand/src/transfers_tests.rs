@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt;
 use tempfile::TempDir;
 
 use super::*;
+use crate::error::MediumError;
 use crate::geometry::{BlockId, PageId};
 use crate::image::Access;
 use crate::operations::Source;
@@ -143,7 +144,7 @@ fn other_images_have_nothing_to_fetch_or_to_fill() {
     let folder = folder();
     drop(create(&folder));
     let path = folder.path().join("image");
-    let others: [&dyn Fn() -> Result<Nand, NandError>; 3] =
+    let others: [&dyn Fn() -> Result<Nand, MediumError>; 3] =
         [&|| Nand::in_memory(GEOMETRY, TIMING), &|| Nand::open_as(&path, Access::Overlay), &|| {
             Nand::open_as(&path, Access::Ordered)
         }];

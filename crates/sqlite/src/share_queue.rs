@@ -9,7 +9,7 @@
 
 use std::collections::BTreeSet;
 
-use tantalum::{Command, Lpn, ShareRange, Status};
+use tantalum::{Command, Lpn, ShareRange};
 use tantalum_volume::{Volume, VolumeError};
 
 /// One page that goes home: the frame that holds it and its number in the database.
@@ -77,7 +77,7 @@ impl ShareQueue {
                 self.pages.clear();
                 Ok(Issued::Shared)
             }
-            Err(error @ VolumeError::Device(Status::PowerLost | Status::Image(_))) => {
+            Err(error) if error.is_end_of_drive() => {
                 self.pages.clear();
                 Err(error)
             }

@@ -69,7 +69,7 @@ impl Drive {
         self.check()?;
         self.issued_ns = self.clock.now_ns();
         self.device.submit(command, self.issued_ns).map_err(|status| {
-            if matches!(status, Status::PowerLost | Status::Image(_)) {
+            if status.is_end_of_drive() {
                 self.stopped = Some(status.clone());
             }
             VolumeError::Device(status)
@@ -177,7 +177,7 @@ impl Drive {
                     }
                     completion.done_ns
                 }
-                Err(error @ VolumeError::Device(Status::PowerLost | Status::Image(_))) => return Err(error),
+                Err(error) if error.is_end_of_drive() => return Err(error),
                 Err(_) => self.write_run(lpn, units, fills.as_deref_mut())?,
             };
             done_ns = done_ns.max(part_ns);

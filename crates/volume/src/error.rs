@@ -200,9 +200,16 @@ pub enum VolumeError {
         /// The transaction.
         tx: TxId,
     },
-    /// The drive refused. After [`Status::PowerLost`] and [`Status::Image`] the volume refuses everything.
+    /// The drive refused. At the end of the drive ([`Status::is_end_of_drive`]) the volume refuses everything.
     #[error(transparent)]
     Device(#[from] Status),
+}
+
+impl VolumeError {
+    /// Whether the drive answers no more.
+    pub fn is_end_of_drive(&self) -> bool {
+        matches!(self, VolumeError::Device(status) if status.is_end_of_drive())
+    }
 }
 
 /// What is wrong with a unit of a volume's metadata.

@@ -100,7 +100,7 @@ impl Volume {
         &mut self.drive.device
     }
 
-    /// Why the drive stopped for good, if it did: the first error, [`Status::PowerLost`] or [`Status::Image`]. From then
+    /// Why the drive stopped for good, if it did: the first error that was its end ([`Status::is_end_of_drive`]). From then
     /// on the volume refuses everything, and what was not synced is lost.
     pub fn stopped(&self) -> Option<Status> {
         self.drive.stopped()

@@ -8,7 +8,7 @@ use tantalum_nand::{NandError, Nanoseconds, Ppn, Source, UNIT_BYTES};
 use super::key::{NamespaceId, RecordPlace};
 use super::record::{self, HEADER_BYTES, Header, UnitImage, bytes_of, records, weight};
 use crate::canary::{self, Guard};
-use crate::error::FtlError;
+use crate::error::{Damage, FtlError};
 use crate::ftl::Ftl;
 use crate::space::Target;
 use crate::spare::Spare;
@@ -84,7 +84,7 @@ impl Ftl {
             Err(NandError::Uncorrectable { .. }) => return Ok(Vec::new()),
             Err(error) => return Err(error.into()),
         };
-        let damaged = || FtlError::Damaged(format!("records of unit {ppn}"));
+        let damaged = || FtlError::from(Damage::Records { ppn });
         let spare = Spare::decode(&self.nand.spare(ppn)?).ok_or_else(damaged)?;
         let found = records(&unit, record::ends(&spare), ppn).ok_or_else(damaged)?;
         let loaded_ns = self.load_indexes(found.iter().map(|(_, header)| header.namespace), at_ns)?;

@@ -6,7 +6,7 @@ use super::index::Entry;
 use super::key::{Key, NamespaceId, RecordPlace};
 use super::record::{Header, bytes_of};
 use super::{KeyValueError, Namespace};
-use crate::error::FtlError;
+use crate::error::{Damage, FtlError};
 use crate::ftl::Ftl;
 
 impl Ftl {
@@ -98,11 +98,10 @@ impl Ftl {
                 value.extend_from_slice(bytes);
                 Ok(done_ns)
             }
-            _ => Err(FtlError::Damaged(format!(
-                "the record of key {key} of namespace {namespace} at place {}, chunk {}",
-                place.ppn, place.chunk
-            ))
-            .into()),
+            _ => {
+                let RecordPlace { ppn, chunk, .. } = place;
+                Err(FtlError::from(Damage::Record { namespace, key: *key, ppn, chunk }).into())
+            }
         }
     }
 

@@ -12,14 +12,14 @@
 //! An index is swapped as a whole. So the limit is exceeded where one index alone, or those that one command uses and whose
 //! records are moved meanwhile, take more; and where a drive has no room for the checkpoint that it would take.
 
-use tantalum_nand::{Geometry, Nanoseconds, PageId, Ppn, UNIT_BYTES};
+use tantalum_nand::{Geometry, NandError, Nanoseconds, PageId, Ppn, UNIT_BYTES};
 
 use super::contents::{InCheckpoint, IndexBytes, NamespaceContents};
 use super::index::{Entry, Index};
 use super::key::NamespaceId;
 use super::{KeyValue, Namespace};
 use crate::canary::{self, Guard};
-use crate::error::FtlError;
+use crate::error::{Damage, FtlError};
 use crate::ftl::Ftl;
 
 /// An index in DRAM, on flash, or both.
@@ -261,7 +261,13 @@ impl Ftl {
             units += 1;
             done_ns = done_ns.max(nand.read_retrying(ppn, unit, at_ns)?);
             Ok(())
-        })?;
+        });
+        let bytes = match bytes {
+            Err(FtlError::Nand(NandError::Uncorrectable { .. })) => {
+                return Err(Damage::Index { namespace, step: self.checkpoint.step }.into());
+            }
+            bytes => bytes?,
+        };
         self.counters.index_units_read += units;
         self.check_index(namespace, place, &bytes)?;
         Ok((bytes, done_ns))
@@ -277,7 +283,7 @@ impl Ftl {
             return Ok(());
         }
         let step = self.checkpoint.step;
-        Err(FtlError::Damaged(format!("the index of namespace {namespace} in the checkpoint of step {step}")))
+        Err(Damage::Index { namespace, step }.into())
     }
 
     /// The entries of an index wherever it is, at no time and as no operation of the medium: for audits. None if it cannot

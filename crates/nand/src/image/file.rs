@@ -23,7 +23,7 @@ use super::tally::{self, BlockSum, Sums, Tally};
 use super::{
     Access, HostSync, Image, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES, MappedFile, PageRecord, SavedRecords,
 };
-use crate::error::NandError;
+use crate::error::{HostError, MediumError, NandError};
 use crate::geometry::{
     BlockId, Geometry, MAX_UNITS_PER_PAGE, PageId, Ppn, SPARE_END_BYTES, SpareEnds, UNIT_BYTES,
     UNIT_SPARE_BYTES, UnitSpare, spare_ends,
@@ -58,7 +58,7 @@ pub fn checksum_of(data: &[u8]) -> u32 {
 fn io_error<'a>(path: &'a Path, action: &'static str) -> impl FnOnce(io::Error) -> NandError + 'a {
     move |source| match Ended::is_why(&source) {
         true => NandError::PowerLost,
-        false => NandError::Io { path: path.to_owned(), action, source },
+        false => HostError::new(path, action, &source).into(),
     }
 }
 
@@ -72,11 +72,11 @@ impl FileImage {
         timing: Timing,
         description: &str,
         protected_bytes: u64,
-    ) -> Result<FileImage, NandError> {
+    ) -> Result<FileImage, MediumError> {
         let opened = OpenOptions::new().read(true).write(true).create_new(true).open(path);
         let file = opened.map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => NandError::Exists { path: path.to_owned() },
-            _ => io_error(path, "create the image")(error),
+            io::ErrorKind::AlreadyExists => MediumError::Exists { path: path.to_owned() },
+            _ => io_error(path, "create the image")(error).into(),
         })?;
         let file = LockedFile::lock(file, path)?;
         let layout = Layout::new(&geometry, protected_bytes, LOG_BYTES);
@@ -116,13 +116,13 @@ impl FileImage {
         path: &Path,
         access: Access,
         life: Option<Life>,
-    ) -> Result<(FileImage, Timing, String), NandError> {
+    ) -> Result<(FileImage, Timing, String), MediumError> {
         let error = |action| io_error(path, action);
         let opened = OpenOptions::new().read(true).write(access != Access::Overlay).open(path);
         let file = opened.map_err(error("open the image"))?;
         let metadata = file.metadata().map_err(error("read the size of the image"))?;
         if !metadata.is_file() {
-            return Err(NandError::NotAnImage { path: path.to_owned() });
+            return Err(MediumError::NotAnImage { path: path.to_owned() });
         }
         let file = LockedFile::lock(file, path)?;
         let header = read_header(&file, path, metadata.len())?;
@@ -130,11 +130,15 @@ impl FileImage {
         let (geometry, timing) = (header.geometry(), header.timing());
         let protected_bytes = header.protected_bytes.get();
         check_possible(&geometry, &timing, protected_bytes).map_err(|source| {
-            NandError::ImpossibleHeader { path: path.to_owned(), source: Box::new(source) }
+            MediumError::ImpossibleHeader { path: path.to_owned(), source: Box::new(source) }
         })?;
         let log_bytes = u64::from(header.log_bytes.get());
         if ![0, LOG_BYTES].contains(&log_bytes) {
-            return Err(NandError::LogBytes { path: path.to_owned(), bytes: log_bytes, expected: LOG_BYTES });
+            return Err(MediumError::LogBytes {
+                path: path.to_owned(),
+                bytes: log_bytes,
+                expected: LOG_BYTES,
+            });
         }
         let layout = Layout::new(&geometry, protected_bytes, log_bytes);
         check_length(path, metadata.len(), layout.bytes)?;
@@ -145,7 +149,7 @@ impl FileImage {
             },
             (Access::Overlay, log) => Store::overlay(file, log),
             (Access::Ordered, Some(log)) => Store::ordered(file, log),
-            (Access::Ordered, None) => return Err(NandError::NoLog { path: path.to_owned() }),
+            (Access::Ordered, None) => return Err(MediumError::NoLog { path: path.to_owned() }),
         };
         let store = store.map_err(error("read the log of the image"))?;
         let image = FileImage::assemble(path, store, geometry, layout, protected_bytes);
@@ -180,13 +184,13 @@ impl FileImage {
     }
 
     /// Calls `visit` with each of `count` records that follow each other from `at` on, `bytes` apart.
-    pub(super) fn visit_records(
+    pub(super) fn visit_records<E: From<NandError>>(
         &self,
         at: u64,
         count: u32,
         bytes: usize,
-        mut visit: impl FnMut(u32, &[u8]) -> Result<(), NandError>,
-    ) -> Result<(), NandError> {
+        mut visit: impl FnMut(u32, &[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
         let at_once = (READ_BYTES / bytes).min(count as usize);
         let mut buffer = vec![0; at_once * bytes];
         let mut index = 0;
@@ -209,12 +213,12 @@ impl FileImage {
     }
 
     /// Calls `visit` with the records of a block's first `pages` pages.
-    pub(super) fn visit_pages(
+    pub(super) fn visit_pages<E: From<NandError>>(
         &self,
         block: BlockId,
         pages: u32,
-        mut visit: impl FnMut(u32, &[u8]) -> Result<(), NandError>,
-    ) -> Result<(), NandError> {
+        mut visit: impl FnMut(u32, &[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
         let Layout { page_record_bytes, page_stride, .. } = self.layout;
         self.visit_records(self.first_page_at(block), pages, page_stride, |index, bytes| {
             visit(index, &bytes[..page_record_bytes])
@@ -332,7 +336,7 @@ impl FileImage {
             {
                 sum = sum.wrapping_add(tally::of_page(PageId(first.0 + index), head.checksum()));
             }
-            Ok(())
+            Ok::<(), NandError>(())
         })?;
         Ok(sum)
     }
@@ -363,23 +367,28 @@ fn initialise(
     write(header.as_bytes(), 0, "write the header")
 }
 
-fn read_header(file: &File, path: &Path, file_bytes: u64) -> Result<Header, NandError> {
+fn read_header(file: &File, path: &Path, file_bytes: u64) -> Result<Header, MediumError> {
     let mut header = Header::new_zeroed();
     let present = file_bytes.min(size_of::<Header>() as u64) as usize;
     file.read_exact_at(&mut header.as_mut_bytes()[..present], 0)
         .map_err(io_error(path, "read the header"))?;
     if header.magic != MAGIC {
-        return Err(NandError::NotAnImage { path: path.to_owned() });
+        return Err(MediumError::NotAnImage { path: path.to_owned() });
     }
     check_length(path, file_bytes, size_of::<Header>() as u64)?;
     if header.version.get() != VERSION {
         let found = header.version.get();
-        return Err(NandError::Version { path: path.to_owned(), found, supported: VERSION });
+        return Err(MediumError::Version { path: path.to_owned(), found, supported: VERSION });
     }
     Ok(header)
 }
 
-fn read_description(file: &File, path: &Path, header: &Header, file_bytes: u64) -> Result<String, NandError> {
+fn read_description(
+    file: &File,
+    path: &Path,
+    header: &Header,
+    file_bytes: u64,
+) -> Result<String, MediumError> {
     // A length that is too large can only be damage; the checksum of what is there then fails.
     let bytes = (header.description_bytes.get() as usize).min(MAX_DESCRIPTION_BYTES);
     check_length(path, file_bytes, DESCRIPTION_AT + bytes as u64)?;
@@ -387,23 +396,23 @@ fn read_description(file: &File, path: &Path, header: &Header, file_bytes: u64) 
     file.read_exact_at(&mut description, DESCRIPTION_AT).map_err(io_error(path, "read the description"))?;
     let (stored, computed) = (header.checksum.get(), header.checksum_with(&description));
     if stored != computed {
-        return Err(NandError::HeaderChecksum { path: path.to_owned(), stored, computed });
+        return Err(MediumError::HeaderChecksum { path: path.to_owned(), stored, computed });
     }
-    String::from_utf8(description).map_err(|_| NandError::DescriptionNotText { path: path.to_owned() })
+    String::from_utf8(description).map_err(|_| MediumError::DescriptionNotText { path: path.to_owned() })
 }
 
-fn check_possible(geometry: &Geometry, timing: &Timing, protected_bytes: u64) -> Result<(), NandError> {
+fn check_possible(geometry: &Geometry, timing: &Timing, protected_bytes: u64) -> Result<(), MediumError> {
     geometry.validate()?;
     timing.validate()?;
     if protected_bytes > MAX_PROTECTED_BYTES {
-        return Err(NandError::ProtectedTooLarge { bytes: protected_bytes, limit: MAX_PROTECTED_BYTES });
+        return Err(MediumError::ProtectedTooLarge { bytes: protected_bytes, limit: MAX_PROTECTED_BYTES });
     }
     Ok(())
 }
 
-pub(super) fn check_length(path: &Path, bytes: u64, expected: u64) -> Result<(), NandError> {
+pub(super) fn check_length(path: &Path, bytes: u64, expected: u64) -> Result<(), MediumError> {
     if bytes < expected {
-        return Err(NandError::Truncated { path: path.to_owned(), bytes, expected });
+        return Err(MediumError::Truncated { path: path.to_owned(), bytes, expected });
     }
     Ok(())
 }
@@ -422,7 +431,7 @@ impl Image for FileImage {
         read.map_err(io_error(&self.path, "read a unit"))?;
         let (stored, computed) = (self.data_checksums[slot.index()], checksum_of(data));
         if stored != computed {
-            return Err(NandError::DataChecksum { path: self.path.clone(), stored, computed });
+            return Err(NandError::DataChecksum { stored, computed });
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::layout::Layout;
 use super::tally::{self, Tally};
 use super::{Access, ImageFinding, Life, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES};
-use crate::error::NandError;
+use crate::error::{HostError, MediumError, NandError};
 use crate::faults::Faults;
 use crate::geometry::{BlockId, Geometry, PageId, Ppn};
 use crate::nand::{Nand, PageState};
@@ -169,11 +169,11 @@ fn an_image_is_opened_once_at_a_time_and_never_overwritten() {
     let nand = folder.create();
     assert!(nand.try_clone().is_none());
     let locked = Nand::open(&folder.path()).unwrap_err();
-    assert!(matches!(&locked, NandError::Locked { path } if *path == folder.path()), "{locked}");
-    assert!(matches!(Nand::create(&folder.path(), GEOMETRY, TIMING, "", 0), Err(NandError::Exists { .. })));
+    assert!(matches!(&locked, MediumError::Locked { path } if *path == folder.path()), "{locked}");
+    assert!(matches!(Nand::create(&folder.path(), GEOMETRY, TIMING, "", 0), Err(MediumError::Exists { .. })));
     drop(nand);
     let _open = folder.open();
-    assert!(matches!(Nand::open(&folder.path()), Err(NandError::Locked { .. })));
+    assert!(matches!(Nand::open(&folder.path()), Err(MediumError::Locked { .. })));
 }
 
 #[test]
@@ -181,15 +181,18 @@ fn an_image_that_cannot_be_leaves_no_file() {
     let folder = Folder::new();
     let path = folder.path();
     let geometry = Geometry { page_bytes: 5000, ..GEOMETRY };
-    assert!(matches!(Nand::create(&path, geometry, TIMING, "", 0), Err(NandError::Geometry(_))));
+    assert!(matches!(Nand::create(&path, geometry, TIMING, "", 0), Err(MediumError::Geometry(_))));
     let long = "x".repeat(MAX_DESCRIPTION_BYTES + 1);
     let refused = Nand::create(&path, GEOMETRY, TIMING, &long, 0);
-    assert!(matches!(refused, Err(NandError::DescriptionTooLong { bytes: 65_537, limit: 65_536 })));
+    assert!(matches!(refused, Err(MediumError::DescriptionTooLong { bytes: 65_537, limit: 65_536 })));
     let refused = Nand::create(&path, GEOMETRY, TIMING, "", MAX_PROTECTED_BYTES + 1);
-    assert!(matches!(refused, Err(NandError::ProtectedTooLarge { .. })));
+    assert!(matches!(refused, Err(MediumError::ProtectedTooLarge { .. })));
     assert!(!path.exists());
     let nowhere = path.join("below/a/file");
-    assert!(matches!(Nand::create(&nowhere, GEOMETRY, TIMING, "", 0), Err(NandError::Io { .. })));
+    assert!(matches!(
+        Nand::create(&nowhere, GEOMETRY, TIMING, "", 0),
+        Err(MediumError::Nand(NandError::Host(HostError { .. })))
+    ));
 }
 
 // -- what is refused --------------------------------------------------------------------------------------------
@@ -208,10 +211,10 @@ fn a_truncated_image_is_refused_at_any_length_and_never_panics() {
     for bytes in lengths {
         file.set_len(bytes).unwrap();
         match Nand::open(&path).unwrap_err() {
-            NandError::Truncated { bytes: found, expected, .. } => {
+            MediumError::Truncated { bytes: found, expected, .. } => {
                 assert!(found == bytes && expected > bytes)
             }
-            NandError::NotAnImage { .. } => assert!(bytes < 8),
+            MediumError::NotAnImage { .. } => assert!(bytes < 8),
             error => panic!("{bytes} bytes: {error}"),
         }
     }
@@ -229,7 +232,7 @@ fn units_staged_beyond_the_flash_must_be_there_too() {
     assert_eq!(read_tag(&mut folder.open(), 0), 99);
     let file = std::fs::File::options().write(true).open(&path).unwrap();
     file.set_len(file.metadata().unwrap().len() - 1).unwrap();
-    assert!(matches!(Nand::open(&path), Err(NandError::Truncated { .. })));
+    assert!(matches!(Nand::open(&path), Err(MediumError::Truncated { .. })));
 }
 
 #[test]
@@ -239,23 +242,29 @@ fn other_files_versions_and_damaged_headers_are_told_apart() {
     drop(folder.create());
     let header = std::fs::read(&path).unwrap()[..88].to_vec();
     write_at(&path, b"SQLite format 3\0", 0);
-    assert!(matches!(Nand::open(&path), Err(NandError::NotAnImage { .. })));
+    assert!(matches!(Nand::open(&path), Err(MediumError::NotAnImage { .. })));
     write_at(&path, &header, 0);
     write_at(&path, &[2], 8);
-    assert!(matches!(Nand::open(&path), Err(NandError::Version { found: 2, supported: 3, .. })));
+    assert!(matches!(Nand::open(&path), Err(MediumError::Version { found: 2, supported: 3, .. })));
     for byte in 12..88 {
         write_at(&path, &header, 0);
         write_at(&path, &[header[byte] ^ 0x81], byte as u64);
-        assert!(matches!(Nand::open(&path), Err(NandError::HeaderChecksum { .. })), "byte {byte}");
+        assert!(matches!(Nand::open(&path), Err(MediumError::HeaderChecksum { .. })), "byte {byte}");
     }
     write_at(&path, &header, 0);
     write_at(&path, b"A", 4096);
-    assert!(matches!(Nand::open(&path), Err(NandError::HeaderChecksum { .. })));
+    assert!(matches!(Nand::open(&path), Err(MediumError::HeaderChecksum { .. })));
     write_at(&path, b"a", 4096);
     assert!(Nand::open(&path).is_ok());
     let directory = Nand::open(folder.folder.path());
-    assert!(matches!(directory, Err(NandError::Io { action: "open the image", .. })));
-    assert!(matches!(Nand::open(&folder.folder.path().join("none")), Err(NandError::Io { .. })));
+    assert!(matches!(
+        directory,
+        Err(MediumError::Nand(NandError::Host(HostError { action: "open the image", .. })))
+    ));
+    assert!(matches!(
+        Nand::open(&folder.folder.path().join("none")),
+        Err(MediumError::Nand(NandError::Host(HostError { .. })))
+    ));
 }
 
 #[test]
@@ -274,14 +283,14 @@ fn a_header_with_a_right_checksum_and_an_absurd_shape_allocates_nothing() {
     for (geometry, protected_bytes) in absurd {
         let header = Header::new(&geometry, &TIMING, "a drive", protected_bytes);
         write_at(&path, header.as_bytes(), 0);
-        assert!(matches!(Nand::open(&path), Err(NandError::ImpossibleHeader { .. })));
+        assert!(matches!(Nand::open(&path), Err(MediumError::ImpossibleHeader { .. })));
     }
     let large = Geometry { blocks_per_plane: 1 << 20, ..GEOMETRY };
     write_at(&path, Header::new(&large, &TIMING, "a drive", 0).as_bytes(), 0);
-    assert!(matches!(Nand::open(&path), Err(NandError::Truncated { .. })));
+    assert!(matches!(Nand::open(&path), Err(MediumError::Truncated { .. })));
     write_at(&path, Header::new(&GEOMETRY, &TIMING, "a drive", PROTECTED).as_bytes(), 0);
     write_at(&path, &[0xFF], 4096);
-    assert!(matches!(Nand::open(&path), Err(NandError::HeaderChecksum { .. })));
+    assert!(matches!(Nand::open(&path), Err(MediumError::HeaderChecksum { .. })));
 }
 
 // -- what is damaged --------------------------------------------------------------------------------------------
@@ -310,7 +319,7 @@ fn a_damaged_page_record_is_refused_and_uncorrectable_once_it_is_repaired() {
     let path = folder.path();
     three_pages(&folder);
     write_at(&path, &[0xEE; 20], layout().page_at(PageId(0)) + 100);
-    assert!(matches!(Nand::open(&path), Err(NandError::PageChecksum { page: PageId(0), .. })));
+    assert!(matches!(Nand::open(&path), Err(MediumError::PageChecksum { page: PageId(0), .. })));
     let before = std::fs::read(&path).unwrap();
     let page = ImageFinding::Page { page: PageId(0), block: BlockId(0) };
     for access in [Access::Overlay, Access::Write] {
@@ -397,7 +406,7 @@ fn records_that_are_put_back_to_older_ones_are_noticed() {
     let new = stored_record(&path, 0);
     for older in [old, vec![0; new.len()]] {
         write_at(&path, &older, layout().page_at(PageId(0)));
-        assert!(matches!(Nand::open(&path), Err(NandError::Tally { .. })));
+        assert!(matches!(Nand::open(&path), Err(MediumError::Tally { .. })));
         let (_, examination) = Nand::examine(&path, Access::Overlay).unwrap();
         assert_eq!(examination.findings, [ImageFinding::Replaced]);
         assert!(!ImageFinding::Replaced.is_repairable());
@@ -414,7 +423,7 @@ fn a_damaged_tally_is_refused_and_made_new_by_a_repair() {
     write_at(&path, &[0xEE], tally::PLACES[0] + 9);
     drop(folder.open());
     write_at(&path, &[0xEE], tally::PLACES[1] + 9);
-    assert!(matches!(Nand::open(&path), Err(NandError::TallyChecksum { .. })));
+    assert!(matches!(Nand::open(&path), Err(MediumError::TallyChecksum { .. })));
     let (nand, examination) = Nand::examine(&path, Access::Write).unwrap();
     assert_eq!(examination.findings, [ImageFinding::Tally]);
     drop(nand);
@@ -559,9 +568,9 @@ fn the_record_that_was_written_last_is_missed_though_the_process_was_killed() {
     assert_eq!(read_tag(&mut Nand::open(&killed).unwrap(), 10), 7);
     let record_at = layout().page_at(PageId(5));
     write_at(&killed, &[0xEE], record_at);
-    assert!(matches!(Nand::open(&killed), Err(NandError::PageChecksum { page: PageId(5), .. })));
+    assert!(matches!(Nand::open(&killed), Err(MediumError::PageChecksum { page: PageId(5), .. })));
     write_at(&killed, &vec![0; layout().page_record_bytes], record_at);
-    assert!(matches!(Nand::open(&killed), Err(NandError::Tally { .. })));
+    assert!(matches!(Nand::open(&killed), Err(MediumError::Tally { .. })));
 }
 
 fn stored_entry(path: &Path, block: u32) -> [u8; 32] {
@@ -610,7 +619,7 @@ fn a_damaged_block_entry_is_refused_and_cannot_be_repaired() {
     let folder = Folder::new();
     three_pages(&folder);
     write_at(&folder.path(), &[0xEE], layout().block_at(BlockId(0)) + 5);
-    assert!(matches!(Nand::open(&folder.path()), Err(NandError::BlockChecksum { block: BlockId(0), .. })));
+    assert!(matches!(Nand::open(&folder.path()), Err(MediumError::BlockChecksum { block: BlockId(0), .. })));
     let (_, examination) = Nand::examine(&folder.path(), Access::Overlay).unwrap();
     assert!(examination.findings.contains(&ImageFinding::Block { block: BlockId(0) }));
     assert!(examination.findings.iter().any(|finding| !finding.is_repairable()));
@@ -627,7 +636,7 @@ fn an_overlay_works_like_the_image_and_leaves_the_file_as_it_was() {
     nand.erase(BlockId(0), 0).unwrap();
     program(&mut nand, 0, [9, 10], 0);
     assert_eq!((read_tag(&mut nand, 10), read_tag(&mut nand, 0), read_tag(&mut nand, 8)), (7, 9, 5));
-    assert!(matches!(Nand::open(&path), Err(NandError::Locked { .. })));
+    assert!(matches!(Nand::open(&path), Err(MediumError::Locked { .. })));
     drop(nand);
     assert_eq!(std::fs::read(&path).unwrap(), before);
 }

@@ -15,7 +15,7 @@ use super::file::{FileImage, check_length};
 use super::layout::{BlockEntry, MAX_PAGE_RECORD_BYTES, PageHead, StoredPage};
 use super::tally::{self, BlockSum, Sums};
 use crate::array::Array;
-use crate::error::NandError;
+use crate::error::{MediumError, NandError};
 use crate::geometry::{BlockId, Geometry, MAX_UNITS_PER_PAGE, PageId, Ppn, UNIT_BYTES};
 use crate::nand::{Block, MOVED, PageState};
 use crate::slots::{SLOT_LIMIT, Slot, Slots};
@@ -106,7 +106,7 @@ impl Contents {
     }
 
     /// What an image holds. The image takes over what is known of its records.
-    pub fn load(image: &mut FileImage, damage: Damage) -> Result<(Contents, Examination), NandError> {
+    pub fn load(image: &mut FileImage, damage: Damage) -> Result<(Contents, Examination), MediumError> {
         let geometry = *image.geometry();
         let mut loader = Loader {
             image,
@@ -178,7 +178,7 @@ struct Loader<'a> {
 
 impl Loader<'_> {
     /// Refuses the image, or notes what is wrong with it.
-    fn found(&mut self, finding: ImageFinding, error: NandError) -> Result<(), NandError> {
+    fn found(&mut self, finding: ImageFinding, error: MediumError) -> Result<(), MediumError> {
         if self.damage == Damage::Refuse {
             return Err(error);
         }
@@ -187,7 +187,7 @@ impl Loader<'_> {
     }
 
     /// Reads the block records. Returns the blocks with pages to look at.
-    fn load_blocks(&mut self) -> Result<Vec<BlockId>, NandError> {
+    fn load_blocks(&mut self) -> Result<Vec<BlockId>, MediumError> {
         let mut used_blocks = Vec::new();
         let (image, count) = (self.image, self.geometry.blocks());
         self.examination.block_entries = count.into();
@@ -200,7 +200,7 @@ impl Loader<'_> {
             let (stored, computed) = (entry.checksum.get(), entry.computed_checksum());
             if stored != computed {
                 let path = image.path.clone();
-                let error = NandError::BlockChecksum { path, block, stored, computed };
+                let error = MediumError::BlockChecksum { path, block, stored, computed };
                 return self.found(ImageFinding::Block { block }, error);
             }
             let (record, used) = entry.decode();
@@ -215,7 +215,7 @@ impl Loader<'_> {
         Ok(used_blocks)
     }
 
-    fn load_pages(&mut self, block: BlockId) -> Result<(), NandError> {
+    fn load_pages(&mut self, block: BlockId) -> Result<(), MediumError> {
         let pages = self.geometry.pages_per_block;
         let Block { erase_count, torn, failed, .. } = self.contents.blocks[block.index()];
         let first = self.geometry.page(block, 0);
@@ -242,14 +242,14 @@ impl Loader<'_> {
                     self.contents.page_states[page.index()] = self.load_slots(page, &head)? as u8;
                 }
             }
-            Ok(())
+            Ok::<(), MediumError>(())
         })?;
         self.sums.set(block, BlockSum { pages: sum, ..self.sums.block(block) });
         self.contents.blocks[block.index()].next_page = if torn { pages } else { next_page };
         Ok(())
     }
 
-    fn load_slots(&mut self, page: PageId, head: &PageHead) -> Result<PageState, NandError> {
+    fn load_slots(&mut self, page: PageId, head: &PageHead) -> Result<PageState, MediumError> {
         self.contents.operations = self.contents.operations.max(head.operation.get());
         for index in 0..self.geometry.units_per_page() {
             let slot = head.slots[index as usize].get();
@@ -262,7 +262,7 @@ impl Loader<'_> {
         Ok(head.state())
     }
 
-    fn note_slot(&mut self, slot: u32, data_checksum: u32) -> Result<(), NandError> {
+    fn note_slot(&mut self, slot: u32, data_checksum: u32) -> Result<(), MediumError> {
         let end = self.image.layout.slot_at(Slot(slot)) + UNIT_BYTES as u64;
         check_length(&self.image.path, self.file_bytes, if slot < SLOT_LIMIT { end } else { u64::MAX })?;
         let (word, bit) = (slot as usize / 64, 1 << (slot % 64));
@@ -281,10 +281,10 @@ impl Loader<'_> {
 
     /// Tells damaged records that are live from those that were erased, and notices replaced ones. Returns the number of
     /// the tally.
-    fn compare_with_tally(&mut self) -> Result<u32, NandError> {
+    fn compare_with_tally(&mut self) -> Result<u32, MediumError> {
         let path = self.image.path.clone();
         let Some(tally) = self.image.read_tally()? else {
-            self.found(ImageFinding::Tally, NandError::TallyChecksum { path })?;
+            self.found(ImageFinding::Tally, MediumError::TallyChecksum { path })?;
             self.refuse_damaged()?;
             return Ok(0);
         };
@@ -301,17 +301,17 @@ impl Loader<'_> {
             let are_live = complete_with(0) || complete_with(1);
             self.refuse_damaged()?;
             if !are_live {
-                self.found(ImageFinding::Replaced, NandError::Tally { path })?;
+                self.found(ImageFinding::Replaced, MediumError::Tally { path })?;
             }
         }
         Ok(tally.number())
     }
 
     /// Damaged records are live: their pages are uncorrectable, if the image is opened at all.
-    fn refuse_damaged(&mut self) -> Result<(), NandError> {
+    fn refuse_damaged(&mut self) -> Result<(), MediumError> {
         for DamagedPage { page, .. } in std::mem::take(&mut self.damaged) {
             let (path, block) = (self.image.path.clone(), self.geometry.block_of(page));
-            self.found(ImageFinding::Page { page, block }, NandError::PageChecksum { path, page })?;
+            self.found(ImageFinding::Page { page, block }, MediumError::PageChecksum { path, page })?;
             self.contents.page_states[page.index()] = PageState::Uncorrectable as u8;
             let next_page = &mut self.contents.blocks[block.index()].next_page;
             *next_page = (*next_page).max(page.0 - self.geometry.page(block, 0).0 + 1);
@@ -320,7 +320,7 @@ impl Loader<'_> {
     }
 
     /// Marks the places of shared slots as moved, but for the one programmed last, whose data checksum holds.
-    fn find_owners(&mut self, used_blocks: &[BlockId]) -> Result<(), NandError> {
+    fn find_owners(&mut self, used_blocks: &[BlockId]) -> Result<(), MediumError> {
         let mut owners: HashMap<u32, (u64, Ppn)> = HashMap::new();
         for &block in used_blocks {
             let first = self.geometry.first_unit(block);

@@ -8,7 +8,7 @@ use std::fs::{File, TryLockError};
 use std::ops::Deref;
 use std::path::Path;
 
-use crate::error::NandError;
+use crate::error::{HostError, MediumError, NandError};
 
 /// A file, locked until it is dropped.
 #[derive(Debug)]
@@ -16,12 +16,12 @@ pub(super) struct LockedFile(File);
 
 impl LockedFile {
     /// Locks a file, or says that another has it.
-    pub fn lock(file: File, path: &Path) -> Result<LockedFile, NandError> {
+    pub fn lock(file: File, path: &Path) -> Result<LockedFile, MediumError> {
         match file.try_lock() {
             Ok(()) => Ok(LockedFile(file)),
-            Err(TryLockError::WouldBlock) => Err(NandError::Locked { path: path.to_owned() }),
-            Err(TryLockError::Error(source)) => {
-                Err(NandError::Io { path: path.to_owned(), action: "lock the image", source })
+            Err(TryLockError::WouldBlock) => Err(MediumError::Locked { path: path.to_owned() }),
+            Err(TryLockError::Error(error)) => {
+                Err(NandError::from(HostError::new(path, "lock the image", &error)).into())
             }
         }
     }
@@ -54,7 +54,7 @@ mod tests {
         let locked = LockedFile::lock(File::create(&path).unwrap(), &path).unwrap();
         let copy = locked.try_clone().unwrap();
         let again = || LockedFile::lock(File::open(&path).unwrap(), &path);
-        assert!(matches!(again(), Err(NandError::Locked { .. })));
+        assert!(matches!(again(), Err(MediumError::Locked { .. })));
         drop(locked);
         again().unwrap();
         drop(copy);

@@ -1,11 +1,13 @@
 //! An image in memory. What was never written costs nothing; its size follows the live data.
 
+use std::path::Path;
+
 use super::past_cache::copy_past_cache;
 use super::spare_buffers::{BufferId, SpareBuffers};
 use super::{Image, MAX_PROTECTED_BYTES, PageRecord, SavedRecords};
 use memmap2::MmapMut;
 
-use crate::error::NandError;
+use crate::error::{HostError, NandError};
 use crate::geometry::{
     BlockId, Geometry, PageId, Ppn, SpareEnds, SpareHead, UNIT_BYTES, UNIT_SPARE_BYTES, UnitSpare,
 };
@@ -90,10 +92,8 @@ impl Image for MemoryImage {
     fn write_slot(&mut self, slot: Slot, data: &[u8]) -> Result<(), NandError> {
         let (chunk, range) = Self::in_chunk(slot);
         while self.chunks.len() <= chunk {
-            let chunk = Self::new_chunk().map_err(|source| NandError::Io {
-                path: "memory".into(),
-                action: "map more of the host's memory for the image",
-                source,
+            let chunk = Self::new_chunk().map_err(|error| {
+                HostError::new(Path::new("memory"), "map more of the host's memory for the image", &error)
             })?;
             self.chunks.push(chunk);
         }

@@ -65,7 +65,7 @@ mod tests {
             ranges.add(added);
             let found: Vec<(u64, u64)> = ranges.iter().map(|range| (range.start, range.end)).collect();
             assert_eq!(found, expected);
-            assert_eq!(ranges.bytes(), expected.iter().map(|(start, end)| end - start).sum());
+            assert_eq!(ranges.bytes(), expected.iter().map(|(start, end)| end - start).sum::<u64>());
             assert_eq!(ranges.count(), expected.len());
         }
     }
