@@ -13,7 +13,7 @@ use serde::Serialize;
 use tantalum_ftl::{Audit, Finding, FormatError, Ftl, FtlError, RecoveryReport};
 use tantalum_nand::{Access, Examination, ImageFinding, Nand, NandError};
 
-use crate::device::{Device, Power};
+use crate::controller::Device;
 use crate::lifecycle::DeviceError;
 use crate::profile::Profile;
 
@@ -201,8 +201,7 @@ pub fn repair(path: &Path, watch: Watch<'_>) -> Result<Repair, DeviceError> {
     let mut done: Vec<String> = examination.findings.iter().map(repaired).collect();
     let profile = Profile::from_toml(nand.description(), &path.display().to_string())?;
     let (ftl, report) = Ftl::recover(nand, profile.ftl_config(), 0).map_err(|(_, error)| error)?;
-    let cache_units = profile.cache_units();
-    let mut device = Device::assemble(profile, Power::Off(None), cache_units);
+    let mut device = Device::without_power(profile);
     device.come_up(ftl, report);
     let now_ns = device.time_ns();
     device.shutdown(now_ns).map_err(DeviceError::Shutdown)?;

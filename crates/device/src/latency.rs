@@ -73,7 +73,7 @@ mod tests {
     use tantalum_nand::UNIT_BYTES;
 
     use super::*;
-    use crate::device::Device;
+    use crate::controller::Device;
     use crate::profile::Profile;
 
     /// All latencies were clamped to 2 ns: a histogram that may grow does not grow when it saturates.

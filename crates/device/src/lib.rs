@@ -4,32 +4,29 @@
 //! key-value stores know files and records. A drive is described by a [`Profile`].
 
 mod builtin;
-mod cache;
 pub mod check;
 mod clock;
 mod command;
-mod device;
-mod key_value;
+mod controller;
+mod engine;
 mod latency;
 mod lifecycle;
+mod limits;
 mod link;
-mod mapping;
 mod plan;
 mod power;
 mod profile;
-mod read;
 mod smart;
 mod status;
-mod transaction;
-mod write;
 
 pub use builtin::builtin;
 pub use clock::Clock;
 pub use command::{Command, Completion};
-pub use device::{Device, Limits};
-pub use key_value::KeyValueLimits;
+pub use controller::Device;
+pub use engine::KeyValueLimits;
 pub use latency::{Kind, Latencies};
 pub use lifecycle::DeviceError;
+pub use limits::Limits;
 pub use power::PowerLoss;
 pub use profile::*;
 pub use smart::{AVAILABLE_SPARE_THRESHOLD_PERCENT, Smart};

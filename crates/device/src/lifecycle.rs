@@ -3,15 +3,14 @@
 use std::path::Path;
 
 use tantalum_ftl::canary::{self, Guard};
-use tantalum_ftl::{
-    FormatError, Ftl, FtlError, HostUnit, Layout, LayoutError, RecoveryReport, protected_bytes,
-};
+use tantalum_ftl::{FormatError, Ftl, FtlError, Layout, LayoutError, RecoveryReport, protected_bytes};
 use tantalum_nand::{
     Access, Faults, HostSync, InFlight, Life, LostProgram, MediumError, Nand, NandError, Nanoseconds,
     Operation, Outcome, UNIT_BYTES,
 };
 
-use crate::device::{Device, Power};
+use crate::controller::{Device, Power};
+use crate::engine::Engine;
 use crate::power::PowerLoss;
 use crate::profile::{CacheMode, InvalidField, Plp, Profile, ProfileError};
 use crate::status::Status;
@@ -76,7 +75,7 @@ impl Device {
     fn format(mut nand: Nand, profile: &Profile) -> Result<Device, DeviceError> {
         nand.retire_factory_bad(profile.flash.factory_bad_blocks, FACTORY_SEED)?;
         let ftl = Ftl::format(nand, profile.ftl_config())?;
-        let mut device = Device::assemble(profile.clone(), Power::Off(None), profile.cache_units());
+        let mut device = Device::without_power(profile.clone());
         device.come_up(ftl, RecoveryReport { clean: true, ..RecoveryReport::default() });
         Ok(device)
     }
@@ -102,8 +101,7 @@ impl Device {
     fn of_image(path: &Path, nand: Nand) -> Result<Device, DeviceError> {
         let profile = Profile::from_toml(nand.description(), &path.display().to_string())?;
         let (ftl, report) = Ftl::recover(nand, profile.ftl_config(), 0).map_err(|(_, error)| error)?;
-        let cache_units = profile.cache_units();
-        let mut device = Device::assemble(profile, Power::Off(None), cache_units);
+        let mut device = Device::without_power(profile);
         device.come_up(ftl, report);
         Ok(device)
     }
@@ -114,14 +112,7 @@ impl Device {
         self.recovery = report;
         self.settled_read_only = ftl.is_read_only();
         self.doubt = None;
-        self.power = Power::On(Box::new(ftl));
-        self.fit_cache();
-    }
-
-    /// What a capacitor can dump is shared by the cache and by the records that wait for namespaces' own logs.
-    pub(crate) fn fit_cache(&mut self) {
-        let waiting = self.ftl().map_or(0, Ftl::waiting_log_units);
-        self.cache.set_capacity(self.profile.cache_units() - waiting as usize);
+        self.power = Power::On(Box::new(Engine::new(ftl, &self.profile)));
     }
 
     /// Shuts down cleanly: flushes, takes a checkpoint, closes the image.
@@ -133,8 +124,8 @@ impl Device {
     /// shutdown was none.
     pub fn power_off(&mut self, at_ns: Nanoseconds) -> Result<(), Status> {
         let closed_ns = self.close(at_ns)?;
-        if let Power::On(ftl) = std::mem::replace(&mut self.power, Power::Off(None)) {
-            let mut nand = ftl.into_nand();
+        if let Power::On(engine) = std::mem::replace(&mut self.power, Power::Off(None)) {
+            let mut nand = engine.ftl.into_nand();
             nand.advance(closed_ns);
             self.power = Power::Off(Some(Box::new(nand)));
         }
@@ -146,26 +137,7 @@ impl Device {
             return Err(Status::PowerLost);
         }
         self.check_doubt()?;
-        let drained_ns = match self.drain(at_ns).and_then(|drained_ns| self.drain_records(drained_ns)) {
-            Err(Status::CapacityExceeded) => {
-                self.ftl_mut()?.note_exhaustion();
-                return Err(if self.is_read_only() { Status::ReadOnly } else { Status::CapacityExceeded });
-            }
-            drained => drained?,
-        };
-        let open: Vec<_> = self.ftl_mut()?.transactions().open().collect();
-        for tx in open {
-            self.abort(tx, drained_ns)?;
-        }
-        match self.maintain(drained_ns).and_then(|()| self.take_checkpoint(drained_ns, true)) {
-            // at the end of its life there may be no room for it: the next recovery finds what this one would
-            Err(Status::CapacityExceeded) if self.is_read_only() => Ok(drained_ns),
-            closed => closed,
-        }
-    }
-
-    fn take_checkpoint(&mut self, at_ns: Nanoseconds, clean: bool) -> Result<Nanoseconds, Status> {
-        self.ftl_mut()?.take_checkpoint(at_ns, clean).map_err(Status::from)
+        self.engine_mut()?.close(at_ns)
     }
 
     // -- the loss of the machine --------------------------------------------------------------------------------
@@ -175,12 +147,12 @@ impl Device {
     /// with [`Access::Ordered`]. What changes in between is for the next time. If the sync fails, the drive is of no more
     /// use before it is opened again.
     pub fn sync_begin(&mut self) -> Result<Option<HostSync>, Status> {
-        self.ftl_mut()?.nand_mut().sync_begin().map_err(Status::from)
+        self.engine_mut()?.ftl.nand_mut().sync_begin().map_err(Status::from)
     }
 
     /// What [`Device::sync_begin`] gave has run.
     pub fn sync_end(&mut self) -> Result<(), Status> {
-        self.ftl_mut()?.nand_mut().sync_end().map_err(Status::from)
+        self.engine_mut()?.ftl.nand_mut().sync_end().map_err(Status::from)
     }
 
     // -- media faults and the end of life -----------------------------------------------------------------------
@@ -190,7 +162,7 @@ impl Device {
     /// # Errors
     /// [`Status::PowerLost`] without power.
     pub fn set_faults(&mut self, faults: Faults) -> Result<(), Status> {
-        self.ftl_mut()?.nand_mut().set_faults(faults);
+        self.engine_mut()?.ftl.nand_mut().set_faults(faults);
         Ok(())
     }
 
@@ -199,22 +171,13 @@ impl Device {
         self.ftl().is_some_and(Ftl::is_read_only)
     }
 
-    /// The drive has become read-only: what it had acknowledged goes to flash, and a checkpoint tells all there is, as
-    /// long as there is room for that.
-    pub(crate) fn settle_read_only(&mut self, at_ns: Nanoseconds) -> Result<(), Status> {
-        self.settled_read_only = true;
-        let drained = self.drain(at_ns).and_then(|_| self.drain_records(at_ns));
-        match drained.and_then(|_| self.take_checkpoint(at_ns, false)) {
-            Ok(_) | Err(Status::CapacityExceeded) => Ok(()),
-            Err(status) => Err(status),
-        }
-    }
-
     /// Arms a power cut: the Nth program or erase from now finds no power (1 is the next). None disarms. While
     /// power is lost this arms a cut for the recovery to come.
     pub fn cut_after(&mut self, flash_operations: Option<u64>) {
         match &mut self.power {
-            Power::On(ftl) if ftl.nand().has_power() => ftl.nand_mut().cut_after(flash_operations),
+            Power::On(engine) if engine.ftl.nand().has_power() => {
+                engine.ftl.nand_mut().cut_after(flash_operations);
+            }
             _ => self.next_cut = flash_operations,
         }
     }
@@ -226,8 +189,8 @@ impl Device {
 
     /// Power goes at `at_ns`, not before the last command.
     pub fn cut_power(&mut self, at_ns: Nanoseconds) {
-        if let Power::On(ftl) = &mut self.power {
-            ftl.nand_mut().power_fail(at_ns);
+        if let Power::On(engine) = &mut self.power {
+            engine.ftl.nand_mut().power_fail(at_ns);
         }
     }
 
@@ -249,7 +212,7 @@ impl Device {
 
     fn nand(&self) -> Option<&Nand> {
         match &self.power {
-            Power::On(ftl) => Some(ftl.nand()),
+            Power::On(engine) => Some(engine.ftl.nand()),
             Power::Off(nand) => nand.as_deref(),
         }
     }
@@ -257,8 +220,8 @@ impl Device {
     /// Power has gone and does not come back in this process: `loss` decides what became of operations under way, and
     /// a capacitor dumps what waited in DRAM. The image is then what such a power cut leaves; opening it recovers.
     pub fn settle_power_loss(&mut self, loss: &mut PowerLoss) -> Result<(), DeviceError> {
-        if let Power::On(ftl) = std::mem::replace(&mut self.power, Power::Off(None)) {
-            let nand = self.settle(*ftl, loss)?;
+        if let Power::On(engine) = std::mem::replace(&mut self.power, Power::Off(None)) {
+            let nand = self.settle(*engine, loss)?;
             self.power = Power::Off(Some(Box::new(nand)));
         }
         Ok(())
@@ -268,7 +231,7 @@ impl Device {
     /// dumped what waited in DRAM. If power goes once more during recovery, call this again.
     pub fn power_on(&mut self, loss: &mut PowerLoss) -> Result<RecoveryReport, DeviceError> {
         let nand = match std::mem::replace(&mut self.power, Power::Off(None)) {
-            Power::On(ftl) => self.settle(*ftl, loss)?,
+            Power::On(engine) => self.settle(*engine, loss)?,
             Power::Off(Some(mut nand)) => {
                 settle_nand(&mut nand, loss)?;
                 *nand
@@ -278,8 +241,6 @@ impl Device {
                 return Err(FormatError::Ftl(FtlError::Nand(NandError::PowerLost)).into());
             }
         };
-        self.cache.clear();
-        self.transaction_units.clear();
         self.recover(nand)
     }
 
@@ -302,34 +263,16 @@ impl Device {
     }
 
     /// What was under way is settled, and the capacitor does its work.
-    fn settle(&mut self, mut ftl: Ftl, loss: &mut PowerLoss) -> Result<Nand, DeviceError> {
-        let cut_ns = ftl.nand().cut_ns().unwrap_or(ftl.nand().programs_done_ns());
+    fn settle(&mut self, mut engine: Engine, loss: &mut PowerLoss) -> Result<Nand, DeviceError> {
+        let nand = engine.ftl.nand_mut();
+        let cut_ns = nand.cut_ns().unwrap_or(nand.programs_done_ns());
         // the capacitor outlasts the dump
-        ftl.nand_mut().cut_after(None);
-        let (last, lost) = settle_nand(ftl.nand_mut(), loss)?;
-        if ftl.has_capacitor() {
-            // the command at which power went may have programmed units and not got to take them from the cache
-            let page = match last {
-                Some(Operation::Program(page)) => Some(page),
-                _ => None,
-            };
-            let mut cached = self.cache.drain();
-            cached.retain(|unit| !ftl.is_on_flash(unit.lpn, unit.version, page));
-            let lost = lost.into_iter().map(|program| without_cached(program, &cached)).collect();
-            match ftl.dump(lost, cached.iter().copied(), cut_ns) {
-                // after its end no blocks are kept for a dump, and nothing is acknowledged that would need one
-                Err(FtlError::CapacityExceeded) if ftl.is_read_only() => {}
-                dumped => self.dumped_units = dumped.map_err(FormatError::from)?,
-            }
-        }
-        Ok(ftl.into_nand())
+        nand.cut_after(None);
+        let (last, lost) = settle_nand(nand, loss)?;
+        let (nand, dumped_units) = engine.lose_power(last, lost, cut_ns).map_err(FormatError::from)?;
+        self.dumped_units = dumped_units;
+        Ok(nand)
     }
-}
-
-/// The units of a lost program that do not wait in the cache as well.
-fn without_cached(mut program: LostProgram, cached: &[HostUnit]) -> LostProgram {
-    program.units.retain(|(slot, _)| !cached.iter().any(|unit| unit.slot == *slot));
-    program
 }
 
 /// Settles what was under way: the operation at which power went, and the programs that were lost.

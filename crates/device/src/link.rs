@@ -2,6 +2,7 @@
 
 use tantalum_nand::Nanoseconds;
 
+use crate::engine::Port;
 use crate::profile::LinkProfile;
 
 /// When firmware and link are free.
@@ -30,10 +31,11 @@ impl Link {
         self.firmware_free_ns = self.firmware_free_ns.max(at_ns) + self.command_ns;
         self.firmware_free_ns
     }
+}
 
-    /// Data that may cross from `ready_ns` on: when they have.
+impl Port for Link {
     #[inline]
-    pub fn transfer(&mut self, ready_ns: Nanoseconds, bytes: usize) -> Nanoseconds {
+    fn transfer(&mut self, ready_ns: Nanoseconds, bytes: usize) -> Nanoseconds {
         let duration = (bytes as u64 * 1_000_000_000).div_ceil(self.bytes_per_second);
         self.link_free_ns = self.link_free_ns.max(ready_ns) + duration;
         self.link_free_ns

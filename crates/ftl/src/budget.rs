@@ -58,7 +58,7 @@ impl Ftl {
     fn settle_unmapped(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
         let unmaps =
             |record: &Record| matches!(record, Record::Trim { .. } | Record::NamespaceDeleted { .. });
-        if self.has_capacitor() {
+        if self.has_plp() {
             return Ok(at_ns);
         }
         if self.journal.buffer.iter().any(|waiting| unmaps(&waiting.record)) {

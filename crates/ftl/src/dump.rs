@@ -49,7 +49,7 @@ impl<T> UnderWay<T> {
 
 impl Ftl {
     /// Whether a capacitor keeps what is in DRAM.
-    pub fn has_capacitor(&self) -> bool {
+    pub fn has_plp(&self) -> bool {
         self.config.dump_units > 0
     }
 

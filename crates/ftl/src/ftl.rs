@@ -194,7 +194,7 @@ impl Ftl {
         }
         let step = self.next_seq();
         self.append_journal(&[Record::PowerOn { step }], at_ns)?;
-        let done_ns = if self.has_capacitor() { at_ns } else { self.flush_journal(at_ns)? };
+        let done_ns = if self.has_plp() { at_ns } else { self.flush_journal(at_ns)? };
         self.shut_down = false;
         Ok(done_ns)
     }

@@ -170,7 +170,7 @@ impl Ftl {
                 return Err(error);
             }
         };
-        if self.has_capacitor() {
+        if self.has_plp() {
             // a dump must find these records while their page is on its way
             self.in_flight_records.issued(self.nand.now_ns(), done_ns, records);
         }

@@ -204,7 +204,7 @@ impl Ftl {
     /// Whether a trim that is durable when it returns may find units unmapped by a step that is not.
     fn may_come_back(&self) -> bool {
         let is_recorded = self.journal.buffer.is_empty() && self.steps.done_ns() <= self.nand.now_ns();
-        self.has_capacitor() && !is_recorded
+        self.has_plp() && !is_recorded
     }
 
     /// Unmaps units. What ends claims with that goes to the records; the record of the rest is returned.

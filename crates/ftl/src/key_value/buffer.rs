@@ -158,7 +158,7 @@ impl Ftl {
 
     /// Whether a `put` can wait: there is a capacitor, and it fits a unit.
     pub(super) fn can_wait(&self, plan: &Plan) -> bool {
-        self.has_capacitor() && plan.targets.len() == 1 && plan.pieces.iter().all(|piece| piece.segment == 0)
+        self.has_plp() && plan.targets.len() == 1 && plan.pieces.iter().all(|piece| piece.segment == 0)
     }
 
     /// Puts records to those that wait for the same stream. A full page of its units is programmed before.

@@ -24,7 +24,7 @@ impl Ftl {
 
     /// Units of protected DRAM in which records for namespaces' own logs may wait: the cache is to be smaller by as many.
     pub fn waiting_log_units(&self) -> u32 {
-        if self.has_capacitor() { self.streams.logs.len() as u32 * self.geometry.units_per_page() } else { 0 }
+        if self.has_plp() { self.streams.logs.len() as u32 * self.geometry.units_per_page() } else { 0 }
     }
 
     /// Checks that there are dies, blocks and protected DRAM for the logs of one more namespace.
@@ -46,7 +46,7 @@ impl Ftl {
         }
         let units = u64::from(self.waiting_log_units()) + u64::from(self.geometry.units_per_page());
         let limit = u64::from(self.config.protected_units / 2);
-        if self.has_capacitor() && units > limit {
+        if self.has_plp() && units > limit {
             let what = "units of protected DRAM, a page for each namespace with logs of its own";
             return Err(KeyValueError::OverLimit { what, asked: units, limit });
         }

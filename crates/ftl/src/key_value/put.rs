@@ -183,7 +183,7 @@ impl Ftl {
     ) -> Result<ProgrammedUnits, FtlError> {
         // One page is atomic by itself (M2). With a capacitor it carries the mark as well: by it the dump knows what was
         // acknowledged, and so has room.
-        let marked = pages.len() > 1 || self.has_capacitor();
+        let marked = pages.len() > 1 || self.has_plp();
         let mut pieces = plan.by_unit();
         let mut image = UnitImage::new();
         let mut programmed = ProgrammedUnits::default();

@@ -3,15 +3,15 @@
 use tantalum_ftl::{Lpn, TxId};
 use tantalum_nand::{Nanoseconds, Slot};
 
-use crate::device::Device;
-use crate::read::read_buffer;
+use super::read::read_buffer;
+use super::{Engine, Port};
 use crate::status::Status;
 
-impl Device {
-    pub(crate) fn begin(&mut self, at_ns: Nanoseconds) -> Result<(TxId, Nanoseconds), Status> {
+impl Engine {
+    pub(super) fn begin(&mut self, at_ns: Nanoseconds) -> Result<(TxId, Nanoseconds), Status> {
         self.maintain(at_ns)?;
-        let limit = u64::from(self.profile.limits.open_transactions);
-        let ftl = self.ftl_mut()?;
+        let limit = u64::from(self.open_transactions);
+        let ftl = &mut self.ftl;
         let open = ftl.transactions().count() as u64;
         if open >= limit {
             return Err(Status::OverLimit { what: "open transactions", asked: open + 1, limit });
@@ -20,25 +20,25 @@ impl Device {
     }
 
     fn check_open(&mut self, tx: TxId) -> Result<(), Status> {
-        match self.ftl_mut()?.transactions().is_open(tx) {
+        match self.ftl.transactions().is_open(tx) {
             true => Ok(()),
             false => Err(Status::UnknownTransaction(tx)),
         }
     }
 
     /// Pages may be written at any time (steal): they wait for a full page, or for the commit.
-    pub(crate) fn tx_write(
+    pub(super) fn tx_write(
         &mut self,
         tx: TxId,
         lpn: Lpn,
         data: &[u8],
+        port: &mut impl Port,
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, Status> {
-        self.check_one(lpn, data.len())?;
         self.check_open(tx)?;
         self.maintain(at_ns)?;
         let waiting = self.transaction_units.len() as u64;
-        let ftl = self.ftl_mut()?;
+        let ftl = &mut self.ftl;
         let (asked, limit) = (
             u64::from(ftl.transactions().units()) + waiting + 1,
             u64::from(ftl.layout().transaction_units_limit),
@@ -48,7 +48,7 @@ impl Device {
         }
         let staged = ftl.nand_mut().stage(data);
         let slot = staged?;
-        let arrived_ns = self.link.transfer(at_ns, data.len());
+        let arrived_ns = port.transfer(at_ns, data.len());
         let replaced = match self.transaction_units.iter_mut().find(|unit| unit.0 == tx && unit.1 == lpn) {
             Some(unit) => Some(std::mem::replace(&mut unit.2, slot)),
             None => {
@@ -56,7 +56,7 @@ impl Device {
                 None
             }
         };
-        if self.transaction_units.len() == self.units_per_page() {
+        if self.transaction_units.len() == self.units_per_page {
             let drained = self.drain_transactions(arrived_ns);
             if matches!(&drained, Err(status) if *status != Status::PowerLost) {
                 self.take_back(tx, lpn, replaced)?;
@@ -64,9 +64,9 @@ impl Device {
             drained?;
         }
         if let Some(replaced) = replaced {
-            self.ftl_mut()?.nand_mut().release(replaced);
+            self.ftl.nand_mut().release(replaced);
         }
-        self.counters_mut()?.host_units_written += 1;
+        self.ftl.counters_mut().host_units_written += 1;
         Ok(arrived_ns)
     }
 
@@ -78,7 +78,7 @@ impl Device {
             Some(slot) => std::mem::replace(&mut self.transaction_units[index].2, slot),
             None => self.transaction_units.remove(index).2,
         };
-        self.ftl_mut()?.nand_mut().release(refused);
+        self.ftl.nand_mut().release(refused);
         Ok(())
     }
 
@@ -87,7 +87,7 @@ impl Device {
             return Ok(());
         }
         let units = std::mem::take(&mut self.transaction_units);
-        let written = self.ftl_mut()?.write_transaction_page(&units, at_ns);
+        let written = self.ftl.write_transaction_page(&units, at_ns);
         if let Err(error) = written {
             self.transaction_units = units;
             return Err(error.into());
@@ -95,18 +95,18 @@ impl Device {
         Ok(())
     }
 
-    pub(crate) fn tx_read(
+    pub(super) fn tx_read(
         &mut self,
         tx: TxId,
         lpn: Lpn,
         data: &mut [u8],
+        port: &mut impl Port,
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, Status> {
-        self.check_one(lpn, data.len())?;
         self.check_open(tx)?;
         let waiting =
             self.transaction_units.iter().find(|unit| unit.0 == tx && unit.1 == lpn).map(|unit| unit.2);
-        let ftl = self.ftl_mut()?;
+        let ftl = &mut self.ftl;
         let read = match waiting {
             Some(slot) => {
                 read_buffer(ftl, lpn, slot, data)?;
@@ -118,17 +118,17 @@ impl Device {
             Some(ready_ns) => ready_ns,
             None => self.read_unit(lpn, data, at_ns)?,
         };
-        self.counters_mut()?.host_units_read += 1;
-        Ok(self.link.transfer(ready_ns, data.len()))
+        self.ftl.counters_mut().host_units_read += 1;
+        Ok(port.transfer(ready_ns, data.len()))
     }
 
-    pub(crate) fn commit(&mut self, tx: TxId, at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
+    pub(super) fn commit(&mut self, tx: TxId, at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
         self.check_open(tx)?;
         self.drain_transactions(at_ns)?;
-        let lpns: Vec<Lpn> = self.ftl_mut()?.transactions().lpns(tx).collect();
+        let lpns: Vec<Lpn> = self.ftl.transactions().lpns(tx).collect();
         let at_ns = self.admit(lpns.iter().copied(), at_ns)?;
         self.settle_replaced(lpns.iter().map(|lpn| lpn.0), at_ns)?;
-        for lpn in self.ftl_mut()?.commit(tx, at_ns)? {
+        for lpn in self.ftl.commit(tx, at_ns)? {
             self.forget_cached(lpn)?;
         }
         let done_ns = self.make_durable(at_ns)?;
@@ -136,13 +136,13 @@ impl Device {
         Ok(done_ns)
     }
 
-    pub(crate) fn abort(&mut self, tx: TxId, at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
+    pub(super) fn abort(&mut self, tx: TxId, at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
         self.check_open(tx)?;
         let (dropped, kept) =
             std::mem::take(&mut self.transaction_units).into_iter().partition(|unit| unit.0 == tx);
         self.transaction_units = kept;
         let dropped: Vec<_> = dropped;
-        let ftl = self.ftl_mut()?;
+        let ftl = &mut self.ftl;
         for (_, _, slot) in dropped {
             ftl.nand_mut().release(slot);
         }

@@ -1,20 +1,17 @@
 //! Commands that are one step of the map: trim, share, remap and the atomic write.
 
-use std::collections::BTreeSet;
-
 use tantalum_ftl::canary::{self, Guard};
 use tantalum_ftl::{HostUnit, Lpn, Seq, ShareRange};
 use tantalum_nand::Nanoseconds;
 
-use crate::device::Device;
+use super::write::release_all;
+use super::{Engine, Port};
 use crate::status::Status;
-use crate::write::release_all;
 
-impl Device {
-    pub(crate) fn trim(&mut self, lpn: Lpn, units: u32, at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
-        self.check_range(lpn, u64::from(units))?;
+impl Engine {
+    pub(super) fn trim(&mut self, lpn: Lpn, units: u32, at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
         self.maintain(at_ns)?;
-        self.ftl_mut()?.trim(lpn, units, at_ns)?;
+        self.ftl.trim(lpn, units, at_ns)?;
         // only now: what waited is given up when the record that replaces it exists (hazard 1)
         if self.cache.len() > 0 {
             for lpn in (lpn.0..lpn.0 + units).map(Lpn) {
@@ -26,7 +23,7 @@ impl Device {
 
     /// A step replaces these units, and may be lost until it is complete. What waits for them in protected DRAM was
     /// acknowledged as durable: it goes to flash first.
-    pub(crate) fn settle_replaced(
+    pub(super) fn settle_replaced(
         &mut self,
         mut lpns: impl Iterator<Item = u32>,
         at_ns: Nanoseconds,
@@ -34,7 +31,7 @@ impl Device {
         if canary::out(Guard::ReplacedNotSettled) {
             return Ok(());
         }
-        if self.is_protected() && lpns.any(|lpn| self.cache.get(Lpn(lpn)).is_some()) {
+        if self.ftl.has_plp() && lpns.any(|lpn| self.cache.get(Lpn(lpn)).is_some()) {
             self.drain(at_ns)?;
         }
         Ok(())
@@ -53,35 +50,26 @@ impl Device {
         Ok(())
     }
 
-    fn check_ranges(&self, ranges: &[ShareRange]) -> Result<(), Status> {
-        for range in ranges {
-            self.check_range(range.src, u64::from(range.units))?;
-            self.check_range(range.dst, u64::from(range.units))?;
-        }
-        Ok(())
-    }
-
-    pub(crate) fn share(
+    pub(super) fn share(
         &mut self,
         ranges: &[ShareRange],
         deferred: bool,
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, Status> {
-        self.check_ranges(ranges)?;
         self.maintain(at_ns)?;
         self.settle_sources(ranges, at_ns)?;
-        let ftl = self.ftl_mut()?;
+        let ftl = &mut self.ftl;
         ftl.check_share(ranges).map_err(Status::from)?;
         let at_ns = self.admit(ranges.iter().flat_map(destinations), at_ns)?;
-        self.ftl_mut()?.share(ranges, at_ns)?;
+        self.ftl.share(ranges, at_ns)?;
         for lpn in ranges.iter().flat_map(destinations) {
             self.forget_cached(lpn)?;
         }
         // a flush of protected DRAM waits for nothing, so there a share is durable when it returns in any case
-        if deferred && !self.is_protected() { Ok(at_ns) } else { self.make_durable(at_ns) }
+        if deferred && !self.ftl.has_plp() { Ok(at_ns) } else { self.make_durable(at_ns) }
     }
 
-    pub(crate) fn remap(
+    pub(super) fn remap(
         &mut self,
         src: Lpn,
         dst: Lpn,
@@ -89,13 +77,12 @@ impl Device {
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, Status> {
         let ranges = [ShareRange { dst, src, units }];
-        self.check_ranges(&ranges)?;
         self.maintain(at_ns)?;
         self.settle_sources(&ranges, at_ns)?;
-        let ftl = self.ftl_mut()?;
+        let ftl = &mut self.ftl;
         ftl.check_share(&ranges).map_err(Status::from)?;
         let at_ns = self.admit(destinations(&ranges[0]), at_ns)?;
-        self.ftl_mut()?.remap(src, dst, units, at_ns)?;
+        self.ftl.remap(src, dst, units, at_ns)?;
         for lpn in destinations(&ranges[0]) {
             self.forget_cached(lpn)?;
         }
@@ -104,7 +91,7 @@ impl Device {
 
     /// What was written is durable at `done_ns`. If it replaced pages that claimed their homes, the end of that is as well when
     /// this returns.
-    pub(crate) fn claims_end(
+    pub(super) fn claims_end(
         &mut self,
         any: bool,
         done_ns: Nanoseconds,
@@ -117,34 +104,34 @@ impl Device {
     }
 
     /// Makes the journal durable: on flash, or in protected DRAM once what it names is on flash.
-    pub(crate) fn make_durable(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
-        let protected = self.is_protected();
-        let ftl = self.ftl_mut()?;
+    pub(super) fn make_durable(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
+        let protected = self.ftl.has_plp();
+        let ftl = &mut self.ftl;
         if protected {
             return Ok(at_ns.max(ftl.nand().programs_done_ns()));
         }
         ftl.flush_journal(at_ns).map_err(Status::from)
     }
 
-    pub(crate) fn write_atomic(
+    pub(super) fn write_atomic(
         &mut self,
         writes: &[(Lpn, &[u8])],
+        port: &mut impl Port,
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, Status> {
-        self.check_atomic(writes)?;
         if writes.is_empty() {
             return Ok(at_ns);
         }
         self.maintain(at_ns)?;
         let at_ns = self.admit(writes.iter().map(|(lpn, _)| *lpn), at_ns)?;
         self.settle_replaced(writes.iter().map(|(lpn, _)| lpn.0), at_ns)?;
-        let ftl = self.ftl_mut()?;
+        let ftl = &mut self.ftl;
         let ends_claims = writes.iter().any(|(lpn, _)| ftl.is_claiming_page(*lpn));
         let mut units = Vec::with_capacity(writes.len());
         let mut arrived_ns = at_ns;
         for (lpn, data) in writes {
-            arrived_ns = self.link.transfer(at_ns, data.len());
-            let ftl = self.ftl_mut()?;
+            arrived_ns = port.transfer(at_ns, data.len());
+            let ftl = &mut self.ftl;
             match ftl.nand_mut().stage(data) {
                 Ok(slot) => {
                     units.push(HostUnit { slot, lpn: *lpn, version: Seq(0), metadata: [0; 24], hint: None });
@@ -155,29 +142,13 @@ impl Device {
                 }
             }
         }
-        let written = self.ftl_mut()?.write_batch(&units, arrived_ns);
+        let written = self.ftl.write_batch(&units, arrived_ns);
         let done_ns = written?;
         for (lpn, _) in writes {
             self.forget_cached(*lpn)?;
         }
-        self.counters_mut()?.host_units_written += writes.len() as u64;
+        self.ftl.counters_mut().host_units_written += writes.len() as u64;
         self.claims_end(ends_claims, done_ns, at_ns)
-    }
-
-    fn check_atomic(&self, writes: &[(Lpn, &[u8])]) -> Result<(), Status> {
-        let limit = self.profile.limits.atomic_units;
-        if writes.len() > limit as usize {
-            let asked = writes.len() as u64;
-            return Err(Status::OverLimit { what: "units in an atomic write", asked, limit: limit.into() });
-        }
-        let mut seen = BTreeSet::new();
-        for (lpn, data) in writes {
-            self.check_one(*lpn, data.len())?;
-            if !seen.insert(lpn) {
-                return Err(Status::InvalidField(format!("unit {lpn} is in the atomic write twice")));
-            }
-        }
-        Ok(())
     }
 }
 

@@ -4,12 +4,10 @@
 //! capacitor in DRAM that is dumped. There what fits a unit waits for a full page, and a larger `put` until it has been
 //! programmed.
 
-use tantalum_ftl::{
-    Key, KeyValueError, KvRecord, NAMESPACES, NamespaceAttributes, NamespaceId, NamespaceInfo, VALUE_BYTES,
-};
+use tantalum_ftl::{Key, KeyValueError, KvRecord, NAMESPACES, NamespaceAttributes, NamespaceId, VALUE_BYTES};
 use tantalum_nand::Nanoseconds;
 
-use crate::device::{Device, Power};
+use super::{Engine, Port};
 use crate::status::Status;
 
 /// Records that one `put` takes.
@@ -30,7 +28,7 @@ pub struct KeyValueLimits {
     pub namespaces: u32,
 }
 
-pub(crate) const LIMITS: KeyValueLimits = KeyValueLimits {
+pub const LIMITS: KeyValueLimits = KeyValueLimits {
     key_bytes: tantalum_ftl::KEY_BYTES as u32,
     value_bytes: VALUE_BYTES as u64,
     put_records: PUT_RECORDS,
@@ -38,45 +36,41 @@ pub(crate) const LIMITS: KeyValueLimits = KeyValueLimits {
     namespaces: NAMESPACES,
 };
 
-impl Device {
-    /// The key-value namespaces, in the order in which they were made; none without power.
-    pub fn namespaces(&self) -> Vec<NamespaceInfo> {
-        self.ftl().map_or_else(Vec::new, |ftl| ftl.namespaces().collect())
-    }
-
-    pub(crate) fn create_namespace(
+impl Engine {
+    pub(super) fn create_namespace(
         &mut self,
         attributes: NamespaceAttributes,
         at_ns: Nanoseconds,
     ) -> Result<(NamespaceId, Nanoseconds), Status> {
-        self.ftl_mut()?.check_attributes(&attributes)?;
+        self.ftl.check_attributes(&attributes)?;
         self.maintain(at_ns)?;
-        let namespace = self.ftl_mut()?.create_namespace(attributes, at_ns)?;
+        let namespace = self.ftl.create_namespace(attributes, at_ns)?;
         self.fit_cache();
         Ok((namespace, self.make_durable(at_ns)?))
     }
 
-    pub(crate) fn delete_namespace(
+    pub(super) fn delete_namespace(
         &mut self,
         namespace: NamespaceId,
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, Status> {
         self.maintain(at_ns)?;
-        let deleted_ns = self.ftl_mut()?.delete_namespace(namespace, at_ns)?;
+        let deleted_ns = self.ftl.delete_namespace(namespace, at_ns)?;
         self.fit_cache();
         self.make_durable(deleted_ns)
     }
 
-    pub(crate) fn kv_put(
+    pub(super) fn kv_put(
         &mut self,
         records: &[KvRecord<'_>],
+        port: &mut impl Port,
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, Status> {
         let over = |what, asked, limit| Err(Status::OverLimit { what, asked, limit });
         if records.len() > PUT_RECORDS as usize {
             return over("records in a put", records.len() as u64, PUT_RECORDS.into());
         }
-        self.ftl_mut()?.check_put(records)?;
+        self.ftl.check_put(records)?;
         let bytes = |record: &KvRecord<'_>| record.value.map_or(0, <[u8]>::len);
         let values: usize = records.iter().map(bytes).sum();
         if values > VALUE_BYTES {
@@ -87,20 +81,14 @@ impl Device {
         }
         self.maintain(at_ns)?;
         let keys: usize = records.iter().map(|record| record.key.as_bytes().len()).sum();
-        let arrived_ns = self.link.transfer(at_ns, keys + values);
+        let arrived_ns = port.transfer(at_ns, keys + values);
         self.put_records(records, arrived_ns)
-    }
-
-    /// Whether a `put` of these records would wait for a full page in DRAM that a capacitor protects. It then takes no page
-    /// of its own, and two of them no more than one of all their records.
-    pub fn put_waits(&self, records: &[KvRecord<'_>]) -> bool {
-        self.ftl().is_some_and(|ftl| ftl.put_waits(records))
     }
 
     /// With a capacitor a put is done when there is room for it: units on their way to flash still hold theirs. Of one that
     /// there never is room for, or without a capacitor, it is done when it is on flash.
     fn put_records(&mut self, records: &[KvRecord<'_>], at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
-        let protected = self.is_protected();
+        let protected = self.ftl.has_plp();
         while protected && self.cache.is_high() {
             self.drain_page(at_ns)?;
         }
@@ -117,28 +105,28 @@ impl Device {
     }
 
     fn try_put(&mut self, records: &[KvRecord<'_>], at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
-        let (protected, waiting) = (self.is_protected(), self.cache.len());
-        let Power::On(ftl) = &mut self.power else { return Err(Status::PowerLost) };
+        let (protected, waiting) = (self.ftl.has_plp(), self.cache.len());
+        let ftl = &mut self.ftl;
         let mut room_ns = |units| if protected { self.cache.room_ns(units, at_ns) } else { None };
         Ok(ftl.put(records, waiting, at_ns, &mut room_ns)?)
     }
 
     /// Programs the records that wait for a full page.
-    pub(crate) fn drain_records(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
-        let done_ns = self.ftl_mut()?.program_waiting(at_ns)?;
+    pub(super) fn drain_records(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
+        let done_ns = self.ftl.program_waiting(at_ns)?;
         self.count_programmed_records()?;
         Ok(done_ns)
     }
 
     fn count_programmed_records(&mut self) -> Result<(), Status> {
-        let Power::On(ftl) = &mut self.power else { return Err(Status::PowerLost) };
+        let ftl = &mut self.ftl;
         for (units, done_ns) in ftl.take_programmed_records() {
             self.cache.programmed(units, done_ns);
         }
         Ok(())
     }
 
-    pub(crate) fn kv_delete(
+    pub(super) fn kv_delete(
         &mut self,
         namespace: NamespaceId,
         key: Key,
@@ -149,39 +137,41 @@ impl Device {
         self.put_records(&[KvRecord { namespace, key, value: None }], found_ns)
     }
 
-    pub(crate) fn kv_get(
+    pub(super) fn kv_get(
         &mut self,
         namespace: NamespaceId,
         key: &Key,
         value: &mut Vec<u8>,
+        port: &mut impl Port,
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, Status> {
-        let ready_ns = self.ftl_mut()?.get(namespace, key, value, at_ns)?;
-        Ok(self.link.transfer(ready_ns, value.len()))
+        let ready_ns = self.ftl.get(namespace, key, value, at_ns)?;
+        Ok(port.transfer(ready_ns, value.len()))
     }
 
-    pub(crate) fn kv_exists(
+    pub(super) fn kv_exists(
         &mut self,
         namespace: NamespaceId,
         key: &Key,
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, Status> {
-        match self.ftl_mut()?.exists(namespace, key, at_ns)? {
+        match self.ftl.exists(namespace, key, at_ns)? {
             (true, done_ns) => Ok(done_ns),
             (false, _) => Err(Status::NoSuchKey { namespace, key: *key }),
         }
     }
 
-    pub(crate) fn kv_list(
+    pub(super) fn kv_list(
         &mut self,
         namespace: NamespaceId,
         from: Option<&Key>,
         keys: &mut Vec<Key>,
         limit: usize,
+        port: &mut impl Port,
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, Status> {
-        let ready_ns = self.ftl_mut()?.list(namespace, from, keys, limit, at_ns)?;
-        Ok(self.link.transfer(ready_ns, keys.iter().map(|key| key.as_bytes().len()).sum()))
+        let ready_ns = self.ftl.list(namespace, from, keys, limit, at_ns)?;
+        Ok(port.transfer(ready_ns, keys.iter().map(|key| key.as_bytes().len()).sum()))
     }
 }
 

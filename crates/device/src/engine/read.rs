@@ -3,17 +3,17 @@
 use tantalum_ftl::{Ftl, Lpn, Metadata, PREFETCHED};
 use tantalum_nand::{Fetches, NandError, Nanoseconds, Slot, UNIT_BYTES};
 
-use crate::device::Device;
+use super::{Engine, Port};
 use crate::status::Status;
 
-impl Device {
-    pub(crate) fn read(
+impl Engine {
+    pub(super) fn read(
         &mut self,
         lpn: Lpn,
         data: &mut [u8],
+        port: &mut impl Port,
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, Status> {
-        self.check_units(lpn, data.len())?;
         let mut ready_ns = at_ns;
         for (lpn, units) in (lpn.0..).step_by(PREFETCHED).zip(data.chunks_mut(PREFETCHED * UNIT_BYTES)) {
             let count = (units.len() / UNIT_BYTES) as u32;
@@ -24,93 +24,78 @@ impl Device {
                 ready_ns = ready_ns.max(self.read_unit(lpn, unit, at_ns)?);
             }
         }
-        self.counters_mut()?.host_units_read += (data.len() / UNIT_BYTES) as u64;
-        Ok(self.link.transfer(ready_ns, data.len()))
+        self.ftl.counters_mut().host_units_read += (data.len() / UNIT_BYTES) as u64;
+        Ok(port.transfer(ready_ns, data.len()))
     }
 
-    /// What [`crate::Command::ReadLater`] adds to; none if the bytes of this drive cannot be fetched past it.
-    pub fn fetches(&mut self) -> Option<Fetches> {
-        self.ftl_mut().ok()?.nand_mut().fetches()
-    }
-
-    pub(crate) fn read_later(
+    pub(super) fn read_later(
         &mut self,
         lpn: Lpn,
         data: &mut [u8],
         fetches: &mut Fetches,
+        port: &mut impl Port,
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, Status> {
-        self.check_units(lpn, data.len())?;
         let mut ready_ns = at_ns;
         for (lpn, unit) in (lpn.0..).map(Lpn).zip(data.chunks_exact_mut(UNIT_BYTES)) {
             let cached = self.cache.get(lpn).map(|unit| unit.slot);
-            let ftl = self.ftl_mut()?;
+            let ftl = &mut self.ftl;
             match cached {
                 Some(slot) => ftl.nand().read_slot_later(slot, fetches),
                 None => ready_ns = ready_ns.max(ftl.read_later(lpn, unit, fetches, at_ns)?),
             }
         }
-        self.counters_mut()?.host_units_read += (data.len() / UNIT_BYTES) as u64;
-        Ok(self.link.transfer(ready_ns, data.len()))
+        self.ftl.counters_mut().host_units_read += (data.len() / UNIT_BYTES) as u64;
+        Ok(port.transfer(ready_ns, data.len()))
     }
 
-    /// Brings what reads of these units will look at into the processor's cache, for a host that knows its next
-    /// commands, as one with a queue does: the misses of several take little longer than those of one. Of more than
-    /// [`PREFETCHED`] only the first are looked at; what is out of range is passed over. It is no command: it takes no
-    /// time and is counted nowhere.
+    /// Brings what reads of these units will look at into the processor's cache.
     pub fn prefetch(&self, lpns: impl Iterator<Item = Lpn>) {
-        if let Some(ftl) = self.ftl() {
-            ftl.prefetch(lpns.filter(|lpn| lpn.0 < ftl.map().logical_units()));
-        }
+        self.ftl.prefetch(lpns.filter(|lpn| lpn.0 < self.ftl.map().logical_units()));
     }
 
-    /// Whether a unit is mapped and reads as `data`. It is no command: it takes no time and is counted nowhere. For a
-    /// host that remembers what it wrote, so that it need not keep the bytes a second time.
+    /// Whether a unit is mapped and reads as `data`.
     pub fn holds(&self, lpn: Lpn, data: &[u8; UNIT_BYTES]) -> bool {
-        let Some(ftl) = self.ftl() else { return false };
         match self.cache.get(lpn) {
-            Some(unit) => ftl.nand().slot_holds(unit.slot, data),
-            None => {
-                self.check_range(lpn, 1).is_ok()
-                    && ftl.map().lookup(lpn).is_some_and(|ppn| ftl.nand().holds(ppn, data))
-            }
+            Some(unit) => self.ftl.nand().slot_holds(unit.slot, data),
+            None => self.ftl.map().lookup(lpn).is_some_and(|ppn| self.ftl.nand().holds(ppn, data)),
         }
     }
 
-    pub(crate) fn read_unit(
+    pub(super) fn read_unit(
         &mut self,
         lpn: Lpn,
         data: &mut [u8],
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, Status> {
         let cached = self.cache.get(lpn).map(|unit| unit.slot);
-        let ftl = self.ftl_mut()?;
+        let ftl = &mut self.ftl;
         match cached {
             Some(slot) => read_buffer(ftl, lpn, slot, data).map(|()| at_ns),
             None => Ok(ftl.read(lpn, data, at_ns)?),
         }
     }
 
-    pub(crate) fn read_with_metadata(
+    pub(super) fn read_with_metadata(
         &mut self,
         lpn: Lpn,
         data: &mut [u8],
         metadata: &mut Metadata,
+        port: &mut impl Port,
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, Status> {
-        self.check_one(lpn, data.len())?;
         let ready_ns = self.read_unit(lpn, data, at_ns)?;
         *metadata = match self.cache.get(lpn) {
             Some(unit) => unit.metadata,
-            None => self.ftl_mut()?.metadata(lpn)?,
+            None => self.ftl.metadata(lpn)?,
         };
-        self.counters_mut()?.host_units_read += 1;
-        Ok(self.link.transfer(ready_ns, data.len()))
+        self.ftl.counters_mut().host_units_read += 1;
+        Ok(port.transfer(ready_ns, data.len()))
     }
 }
 
 /// Reads a unit that waits for its page.
-pub(crate) fn read_buffer(ftl: &Ftl, lpn: Lpn, slot: Slot, data: &mut [u8]) -> Result<(), Status> {
+pub(super) fn read_buffer(ftl: &Ftl, lpn: Lpn, slot: Slot, data: &mut [u8]) -> Result<(), Status> {
     match ftl.nand().read_slot(slot, data) {
         Err(NandError::DataChecksum { .. }) => Err(Status::Unreadable { lpn }),
         read => Ok(read?),
@@ -120,6 +105,7 @@ pub(crate) fn read_buffer(ftl: &Ftl, lpn: Lpn, slot: Slot, data: &mut [u8]) -> R
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Device;
     use crate::command::Command;
     use crate::profile::Profile;
 

@@ -1,0 +1,323 @@
+//! The controller: commands go in with the time at which they are issued, and come out with the time at which they are
+//! done. It minds link, checks, counters and latencies; what a command does is the engine's.
+//!
+//! Invariants:
+//! - A write is acknowledged when its data are in the cache (or on flash, without one). Without power-loss
+//!   protection it is durable after the next flush; with it, at once.
+//! - What waits in the cache and on the way to flash never exceeds what the capacitor can dump (hazard 12).
+//! - Whatever a command refuses, it has changed nothing; where that is in doubt, the drive takes no more changes.
+
+use tantalum_ftl::{Ftl, KvRecord, Lpn, NamespaceInfo, RecoveryReport};
+use tantalum_nand::{Fetches, Fills, Nand, Nanoseconds, UNIT_BYTES};
+
+use crate::command::{Command, Completion};
+use crate::engine::{Engine, Inside, KEY_VALUE_LIMITS};
+use crate::latency::{Kind, Latencies};
+use crate::limits::{Limits, Shape};
+use crate::link::Link;
+use crate::profile::Profile;
+use crate::smart::{AVAILABLE_SPARE_THRESHOLD_PERCENT, Smart, available_spare_percent};
+use crate::status::Status;
+
+/// The drive.
+#[derive(Debug)]
+pub struct Device {
+    pub(crate) profile: Profile,
+    pub(crate) power: Power,
+    shape: Shape,
+    link: Link,
+    latencies: Latencies,
+    pub(crate) recovery: RecoveryReport,
+    /// Units that the capacitor saved and that are not recovered yet.
+    pub(crate) dumped_units: u64,
+    /// The latest time that was given as the end of a command.
+    done_ns: Nanoseconds,
+    /// When the drive is ready for commands: recovery takes its time, and so do the erases for the dump area.
+    pub(crate) ready_ns: Nanoseconds,
+    /// A cut that is armed for the recovery to come.
+    pub(crate) next_cut: Option<u64>,
+    /// Whether the drive is read-only and has done what is to be done at the end of its life.
+    pub(crate) settled_read_only: bool,
+    /// Why a command may have been done in part, if one may. Nothing is built on that.
+    pub(crate) doubt: Option<Box<Status>>,
+}
+
+/// Whether the drive has power.
+#[derive(Debug)]
+pub(crate) enum Power {
+    On(Box<Engine>),
+    /// Without power only the flash is there; not even that while the drive is being opened.
+    Off(Option<Box<Nand>>),
+}
+
+/// Where a command comes from.
+#[derive(Clone, Copy)]
+enum Client {
+    /// Beyond the link.
+    Host,
+    /// From inside the drive.
+    Inside,
+}
+
+impl Device {
+    pub(crate) fn without_power(profile: Profile) -> Device {
+        Device {
+            shape: Shape {
+                capacity_units: profile.capacity_units(),
+                atomic_units: profile.limits.atomic_units,
+            },
+            link: Link::new(&profile.link),
+            profile,
+            power: Power::Off(None),
+            latencies: Latencies::new(),
+            recovery: RecoveryReport::default(),
+            dumped_units: 0,
+            done_ns: 0,
+            ready_ns: 0,
+            next_cut: None,
+            settled_read_only: false,
+            doubt: None,
+        }
+    }
+
+    /// A copy of a drive whose flash is in memory, with power or without; none otherwise.
+    pub fn try_clone(&self) -> Option<Device> {
+        let power = match &self.power {
+            Power::On(engine) => Power::On(Box::new(engine.try_clone()?)),
+            Power::Off(nand) => Power::Off(Some(Box::new(nand.as_ref()?.try_clone()?))),
+        };
+        Some(Device {
+            profile: self.profile.clone(),
+            power,
+            link: self.link.clone(),
+            latencies: self.latencies.clone(),
+            doubt: self.doubt.clone(),
+            ..*self
+        })
+    }
+
+    pub(crate) fn engine(&self) -> Option<&Engine> {
+        match &self.power {
+            Power::On(engine) => Some(engine),
+            Power::Off(_) => None,
+        }
+    }
+
+    pub(crate) fn engine_mut(&mut self) -> Result<&mut Engine, Status> {
+        match &mut self.power {
+            Power::On(engine) => Ok(engine),
+            Power::Off(_) => Err(Status::PowerLost),
+        }
+    }
+
+    pub(crate) fn ftl(&self) -> Option<&Ftl> {
+        self.engine().map(|engine| &engine.ftl)
+    }
+
+    // -- commands -----------------------------------------------------------------------------------------------
+
+    /// Does one command of the host, issued at `at_ns`: the host need not have waited for others to be done. The time must
+    /// not go back from one command to the next.
+    pub fn submit(&mut self, command: Command<'_>, at_ns: Nanoseconds) -> Result<Completion, Status> {
+        if !self.has_power() {
+            return Err(Status::PowerLost);
+        }
+        let kind = Kind::of(&command);
+        let start_ns = self.link.command(at_ns.max(self.ready_ns));
+        let completion = self.perform(command, Client::Host, start_ns)?;
+        self.latencies.record(kind, completion.done_ns - at_ns);
+        Ok(completion)
+    }
+
+    /// Does one command of a client inside the drive, as [`Device::submit`] does one of the host: it takes neither the link's
+    /// time nor the host protocol's, and is in none of the [`Device::latencies`].
+    pub fn submit_inside(&mut self, command: Command<'_>, at_ns: Nanoseconds) -> Result<Completion, Status> {
+        if !self.has_power() {
+            return Err(Status::PowerLost);
+        }
+        self.perform(command, Client::Inside, at_ns.max(self.ready_ns))
+    }
+
+    fn perform(
+        &mut self,
+        command: Command<'_>,
+        client: Client,
+        start_ns: Nanoseconds,
+    ) -> Result<Completion, Status> {
+        if command.changes_units() && self.is_read_only() {
+            return Err(Status::ReadOnly);
+        }
+        let reads = command.reads();
+        if !reads {
+            self.check_doubt()?;
+        }
+        self.shape.check(&command)?;
+        let mut completion = Completion::default();
+        let Power::On(engine) = &mut self.power else { return Err(Status::PowerLost) };
+        let executed = match client {
+            Client::Host => engine.execute(command, &mut self.link, start_ns, &mut completion),
+            Client::Inside => engine.execute(command, &mut Inside, start_ns, &mut completion),
+        };
+        if matches!(executed, Err(Status::CapacityExceeded)) {
+            engine.ftl.note_exhaustion();
+        }
+        let read_only = engine.ftl.is_read_only();
+        if read_only && !self.settled_read_only {
+            self.settled_read_only = true;
+            let settled = engine.settle_read_only(start_ns);
+            settled.inspect_err(|status| self.note_doubt(status))?;
+        }
+        let done_ns = executed.map_err(|status| {
+            if !reads {
+                self.note_doubt(&status);
+            }
+            self.ended_badly(status, read_only)
+        })?;
+        self.done_ns = self.done_ns.max(done_ns);
+        Ok(Completion { done_ns, ..completion })
+    }
+
+    pub(crate) fn check_doubt(&self) -> Result<(), Status> {
+        self.doubt.as_ref().map_or(Ok(()), |status| Err(Status::clone(status)))
+    }
+
+    fn note_doubt(&mut self, status: &Status) {
+        if status.leaves_doubt() {
+            self.doubt.get_or_insert_with(|| Box::new(status.clone()));
+        }
+    }
+
+    fn ended_badly(&mut self, status: Status, read_only: bool) -> Status {
+        match status {
+            // not the host's data fill the flash: blocks are missing
+            Status::CapacityExceeded if read_only => Status::ReadOnly,
+            // the host learns of a loss when it can no longer be undone by a cut
+            Status::Unreadable { .. } | Status::RecordUnreadable { .. } => {
+                self.done_ns = self.done_ns.max(self.ftl().map_or(0, |ftl| ftl.nand().programs_done_ns()));
+                status
+            }
+            status => status,
+        }
+    }
+
+    // -- beside commands ----------------------------------------------------------------------------------------
+
+    /// Buffers for so many units of [`Command::WriteFilled`], to be filled before. None if this drive has none that can be
+    /// filled past it.
+    pub fn fills(&mut self, units: usize) -> Result<Option<Fills>, Status> {
+        self.engine_mut()?.fills(units)
+    }
+
+    /// The next `units` buffers are not needed, if there are so many.
+    pub fn skip_fills(&mut self, fills: &mut Fills, units: usize) {
+        if let Power::On(engine) = &mut self.power {
+            engine.ftl.nand_mut().skip_fills(fills, units);
+        }
+    }
+
+    /// What [`Command::ReadLater`] adds to; none if the bytes of this drive cannot be fetched past it.
+    pub fn fetches(&mut self) -> Option<Fetches> {
+        self.engine_mut().ok()?.ftl.nand_mut().fetches()
+    }
+
+    /// Brings what reads of these units will look at into the processor's cache, for a host that knows its next
+    /// commands, as one with a queue does: the misses of several take little longer than those of one. Of more than
+    /// [`tantalum_ftl::PREFETCHED`] only the first are looked at; what is out of range is passed over. It is no command: it
+    /// takes no time and is counted nowhere.
+    pub fn prefetch(&self, lpns: impl Iterator<Item = Lpn>) {
+        if let Some(engine) = self.engine() {
+            engine.prefetch(lpns);
+        }
+    }
+
+    /// Whether a unit is mapped and reads as `data`. It is no command: it takes no time and is counted nowhere. For a
+    /// host that remembers what it wrote, so that it need not keep the bytes a second time.
+    pub fn holds(&self, lpn: Lpn, data: &[u8; UNIT_BYTES]) -> bool {
+        self.shape.check_range(lpn, 1).is_ok() && self.engine().is_some_and(|engine| engine.holds(lpn, data))
+    }
+
+    /// Whether a unit is mapped or waits in the cache.
+    pub fn is_mapped(&self, lpn: Lpn) -> bool {
+        self.engine().is_some_and(|engine| engine.is_mapped(lpn))
+    }
+
+    /// The key-value namespaces, in the order in which they were made; none without power.
+    pub fn namespaces(&self) -> Vec<NamespaceInfo> {
+        self.ftl().map_or_else(Vec::new, |ftl| ftl.namespaces().collect())
+    }
+
+    /// Whether a `put` of these records would wait for a full page in DRAM that a capacitor protects. It then takes no page
+    /// of its own, and two of them no more than one of all their records.
+    pub fn put_waits(&self, records: &[KvRecord<'_>]) -> bool {
+        self.ftl().is_some_and(|ftl| ftl.put_waits(records))
+    }
+
+    // -- what it tells about itself -----------------------------------------------------------------------------
+
+    /// The profile that made the drive.
+    pub fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    /// What the drive does in one step.
+    pub fn limits(&self) -> Limits {
+        let ftl = self.ftl();
+        Limits {
+            capacity_units: self.shape.capacity_units,
+            atomic_units: self.shape.atomic_units,
+            share_units: ftl.map_or(0, Ftl::share_limit),
+            open_transactions: self.profile.limits.open_transactions,
+            transaction_units: ftl.map_or(0, |ftl| ftl.layout().transaction_units_limit),
+            hints: ftl.map_or(0, |ftl| ftl.layout().hints_limit),
+            key_value: KEY_VALUE_LIMITS,
+        }
+    }
+
+    /// When all that was asked of the drive so far is done, in device time: a new client's clock starts here. One that
+    /// started earlier would see commands undone by a power cut that had been acknowledged to the client before it.
+    pub fn time_ns(&self) -> Nanoseconds {
+        self.done_ns.max(self.ready_ns)
+    }
+
+    /// What recovery did when power came on last.
+    pub fn recovery(&self) -> &RecoveryReport {
+        &self.recovery
+    }
+
+    /// Latencies of the host's commands since the drive was made or opened.
+    pub fn latencies(&self) -> &Latencies {
+        &self.latencies
+    }
+
+    /// Checks the invariants of the maps, and panics if one is broken.
+    pub fn audit(&self) {
+        if let Some(ftl) = self.ftl() {
+            let audit = ftl.audit_maps();
+            let findings: Vec<String> = audit.findings().map(ToString::to_string).collect();
+            assert!(findings.is_empty(), "the maps disagree: {}", findings.join("; "));
+        }
+    }
+
+    /// The counters.
+    pub fn smart(&self) -> Smart {
+        let Some(ftl) = self.ftl() else { return Smart::default() };
+        let (wear, spare) = (ftl.wear(), ftl.spare_good_blocks());
+        Smart {
+            counters: *ftl.counters(),
+            erase_count_min: wear.min,
+            erase_count_max: wear.max,
+            erase_count_mean: wear.mean,
+            bad_blocks: wear.bad_blocks,
+            spare_blocks: spare.available,
+            available_spare_percent: available_spare_percent(spare, ftl.is_read_only()),
+            available_spare_threshold_percent: AVAILABLE_SPARE_THRESHOLD_PERCENT,
+            read_only: ftl.is_read_only(),
+        }
+    }
+
+    /// Bytes of host memory for maps, per logical unit, beside data and spare areas.
+    pub fn dram_bytes_per_unit(&self) -> f64 {
+        let Some(ftl) = self.ftl() else { return 0.0 };
+        ftl.dram_bytes() as f64 / f64::from(ftl.map().logical_units())
+    }
+}

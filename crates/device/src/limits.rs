@@ -1,0 +1,134 @@
+//! What the drive does in one step, and whether a command asks for more: all checks that need not look at its state.
+
+use std::collections::BTreeSet;
+
+use tantalum_ftl::{Lpn, ShareRange};
+use tantalum_nand::UNIT_BYTES;
+
+use crate::command::Command;
+use crate::engine::KeyValueLimits;
+use crate::status::Status;
+
+/// What the drive tells about itself (NVMe Identify).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Logical capacity in units.
+    pub capacity_units: u64,
+    /// Units in one `write_atomic`.
+    pub atomic_units: u32,
+    /// Units in one `share` or `remap`.
+    pub share_units: u32,
+    /// Transactions open at once.
+    pub open_transactions: u32,
+    /// Units that all open transactions may hold together.
+    pub transaction_units: u32,
+    /// Hints that may live at once.
+    pub hints: u32,
+    /// Of keys and values.
+    pub key_value: KeyValueLimits,
+}
+
+/// What is asked for at most.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    pub capacity_units: u64,
+    pub atomic_units: u32,
+}
+
+impl Shape {
+    /// Refuses a command that no drive of this shape does, whatever it holds.
+    pub fn check(&self, command: &Command<'_>) -> Result<(), Status> {
+        match command {
+            Command::Read { lpn, data } | Command::ReadLater { lpn, data, .. } => {
+                self.check_units(*lpn, data.len())
+            }
+            Command::Write { lpn, data, .. } | Command::WriteFilled { lpn, data, .. } => {
+                self.check_units(*lpn, data.len())
+            }
+            Command::ReadWithMetadata { lpn, data, .. } | Command::TxRead { lpn, data, .. } => {
+                self.check_one(*lpn, data.len())
+            }
+            Command::WriteWithMetadata { lpn, data, .. } | Command::TxWrite { lpn, data, .. } => {
+                self.check_one(*lpn, data.len())
+            }
+            Command::WriteHinted { lpn, data, hint, .. } => {
+                self.check_one(*lpn, data.len())?;
+                let Some(home) = hint.home else { return Ok(()) };
+                self.check_range(home, 1)?;
+                match home == *lpn {
+                    true => Err(Status::InvalidField(format!("unit {lpn} is given as its own home"))),
+                    false => Ok(()),
+                }
+            }
+            Command::WriteZeroes { lpn, units } | Command::Trim { lpn, units } => {
+                self.check_range(*lpn, u64::from(*units))
+            }
+            Command::Share { ranges, .. } => self.check_ranges(ranges),
+            Command::Remap { src, dst, units } => {
+                self.check_ranges(&[ShareRange { dst: *dst, src: *src, units: *units }])
+            }
+            Command::WriteAtomic { writes } => self.check_atomic(writes),
+            Command::Flush
+            | Command::Begin
+            | Command::Commit { .. }
+            | Command::Abort { .. }
+            | Command::BeginLog
+            | Command::CreateNamespace { .. }
+            | Command::DeleteNamespace { .. }
+            | Command::KvPut { .. }
+            | Command::KvGet { .. }
+            | Command::KvExists { .. }
+            | Command::KvDelete { .. }
+            | Command::KvList { .. } => Ok(()),
+        }
+    }
+
+    pub fn check_range(&self, lpn: Lpn, units: u64) -> Result<(), Status> {
+        let capacity_units = self.capacity_units;
+        if u64::from(lpn.0) + units > capacity_units {
+            return Err(Status::OutOfRange { lpn, units, capacity_units });
+        }
+        Ok(())
+    }
+
+    fn check_units(&self, lpn: Lpn, bytes: usize) -> Result<(), Status> {
+        if bytes == 0 || !bytes.is_multiple_of(UNIT_BYTES) {
+            return Err(Status::DataLength {
+                bytes,
+                expected: "a whole number of units of 4096 bytes, at least one",
+            });
+        }
+        self.check_range(lpn, (bytes / UNIT_BYTES) as u64)
+    }
+
+    fn check_one(&self, lpn: Lpn, bytes: usize) -> Result<(), Status> {
+        if bytes != UNIT_BYTES {
+            return Err(Status::DataLength { bytes, expected: "exactly one unit of 4096 bytes" });
+        }
+        self.check_range(lpn, 1)
+    }
+
+    fn check_ranges(&self, ranges: &[ShareRange]) -> Result<(), Status> {
+        for range in ranges {
+            self.check_range(range.src, u64::from(range.units))?;
+            self.check_range(range.dst, u64::from(range.units))?;
+        }
+        Ok(())
+    }
+
+    fn check_atomic(&self, writes: &[(Lpn, &[u8])]) -> Result<(), Status> {
+        let limit = self.atomic_units;
+        if writes.len() > limit as usize {
+            let asked = writes.len() as u64;
+            return Err(Status::OverLimit { what: "units in an atomic write", asked, limit: limit.into() });
+        }
+        let mut seen = BTreeSet::new();
+        for (lpn, data) in writes {
+            self.check_one(*lpn, data.len())?;
+            if !seen.insert(lpn) {
+                return Err(Status::InvalidField(format!("unit {lpn} is in the atomic write twice")));
+            }
+        }
+        Ok(())
+    }
+}
