@@ -200,8 +200,12 @@ fn survives(kind: &Kind, torn_pages: TornPages) {
     let image = folder.folder().join("drive.img");
     let mut profile = Profile::load("tlc-nvme").unwrap();
     profile.capacity_bytes = 2 << 30;
-    let device =
-        Volume::format(Device::create(&image, &profile).unwrap(), 16 << 20).unwrap().unmount().unwrap();
+    let device = Volume::format(Device::create(&image, &profile).unwrap(), 16 << 20)
+        .unwrap()
+        .unmount()
+        .unwrap()
+        .into_device()
+        .unwrap();
     let now_ns = device.time_ns();
     device.shutdown(now_ns).unwrap();
 

@@ -30,6 +30,8 @@ pub struct Device {
     pub(crate) recovery: RecoveryReport,
     /// Units that the capacitor saved and that are not recovered yet.
     pub(crate) dumped_units: u64,
+    /// When the last command was issued.
+    issued_ns: Nanoseconds,
     /// The latest time that was given as the end of a command.
     done_ns: Nanoseconds,
     /// When the drive is ready for commands: recovery takes its time, and so do the erases for the dump area.
@@ -72,6 +74,7 @@ impl Device {
             latencies: Latencies::new(),
             recovery: RecoveryReport::default(),
             dumped_units: 0,
+            issued_ns: 0,
             done_ns: 0,
             ready_ns: 0,
             next_cut: None,
@@ -116,12 +119,12 @@ impl Device {
 
     // -- commands -----------------------------------------------------------------------------------------------
 
-    /// Does one command of the host, issued at `at_ns`: the host need not have waited for others to be done. The time must
-    /// not go back from one command to the next.
+    /// Does one command of the host, issued at `at_ns`: the host need not have waited for others to be done.
+    ///
+    /// # Panics
+    /// If `at_ns` is before [`Device::issued_ns`].
     pub fn submit(&mut self, command: Command<'_>, at_ns: Nanoseconds) -> Result<Completion, Status> {
-        if !self.has_power() {
-            return Err(Status::PowerLost);
-        }
+        self.note_issue(at_ns)?;
         let kind = Kind::of(&command);
         let start_ns = self.link.command(at_ns.max(self.ready_ns));
         let completion = self.perform(command, Client::Host, start_ns)?;
@@ -132,10 +135,18 @@ impl Device {
     /// Does one command of a client inside the drive, as [`Device::submit`] does one of the host: it takes neither the link's
     /// time nor the host protocol's, and is in none of the [`Device::latencies`].
     pub fn submit_inside(&mut self, command: Command<'_>, at_ns: Nanoseconds) -> Result<Completion, Status> {
+        self.note_issue(at_ns)?;
+        self.perform(command, Client::Inside, at_ns.max(self.ready_ns))
+    }
+
+    fn note_issue(&mut self, at_ns: Nanoseconds) -> Result<(), Status> {
         if !self.has_power() {
             return Err(Status::PowerLost);
         }
-        self.perform(command, Client::Inside, at_ns.max(self.ready_ns))
+        let issued_ns = self.issued_ns;
+        assert!(at_ns >= issued_ns, "a command is issued at {at_ns} ns, after one at {issued_ns} ns");
+        self.issued_ns = at_ns;
+        Ok(())
     }
 
     fn perform(
@@ -277,6 +288,11 @@ impl Device {
     /// started earlier would see commands undone by a power cut that had been acknowledged to the client before it.
     pub fn time_ns(&self) -> Nanoseconds {
         self.done_ns.max(self.ready_ns)
+    }
+
+    /// When the last command was issued: none may be issued before.
+    pub fn issued_ns(&self) -> Nanoseconds {
+        self.issued_ns
     }
 
     /// What recovery did when power came on last.

@@ -5,7 +5,6 @@
 
 mod builtin;
 pub mod check;
-mod clock;
 mod command;
 mod controller;
 mod engine;
@@ -20,7 +19,6 @@ mod smart;
 mod status;
 
 pub use builtin::builtin;
-pub use clock::Clock;
 pub use command::{Command, Completion};
 pub use controller::Device;
 pub use engine::KeyValueLimits;

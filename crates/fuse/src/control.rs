@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::ending::{End, Ended};
 use crate::front::Front;
-use crate::pace::Pacing;
 use crate::report::Report;
 use crate::socket::{connect, listen, socket_path};
+use tantalum_drive::Pacing;
 
 /// What can be asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]

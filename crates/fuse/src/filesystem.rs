@@ -89,8 +89,8 @@ impl Filesystem for Requests {
     }
 
     fn readlink(&self, _request: &Request, inode: INodeNo, reply: ReplyData) {
-        let (target, done_ns) = self.0.with(|host| host.read_link(inode));
-        self.0.pace.finish(done_ns, target, move |target| match target {
+        let ended = self.0.with(|host| host.read_link(inode));
+        self.0.finish(ended, move |target| match target {
             Ok(target) => reply.data(&target),
             Err(refusal) => reply.error(refusal.0),
         });
@@ -260,8 +260,8 @@ impl Filesystem for Requests {
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        let (outcome, done_ns) = self.0.with(|host| host.read_folder(inode, offset, &mut reply));
-        self.0.pace.finish(done_ns, outcome, move |outcome| match outcome {
+        let ended = self.0.with(|host| host.read_folder(inode, offset, &mut reply));
+        self.0.finish(ended, move |outcome| match outcome {
             Ok(()) => reply.ok(),
             Err(refusal) => reply.error(refusal.0),
         });
@@ -275,8 +275,8 @@ impl Filesystem for Requests {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        let (outcome, done_ns) = self.0.with(|host| host.read_folder_plus(inode, offset, &mut reply));
-        self.0.pace.finish(done_ns, outcome, move |outcome| match outcome {
+        let ended = self.0.with(|host| host.read_folder_plus(inode, offset, &mut reply));
+        self.0.finish(ended, move |outcome| match outcome {
             Ok(()) => reply.ok(),
             Err(refusal) => reply.error(refusal.0),
         });
@@ -294,7 +294,7 @@ impl Filesystem for Requests {
     }
 
     fn statfs(&self, _request: &Request, _inode: INodeNo, reply: ReplyStatfs) {
-        match self.0.with(|host| Ok(host.volume.statistics())).0 {
+        match self.0.with(|host| Ok(host.volume.statistics())).outcome {
             Ok(held) => reply.statfs(
                 held.units,
                 held.free_units,

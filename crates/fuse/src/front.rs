@@ -7,12 +7,12 @@ use std::sync::mpsc::Sender;
 use fuser::{Errno, INodeNo, OpenFlags, ReplyData, ReplyIoctl, ReplyWrite};
 use parking_lot::Mutex;
 use tantalum::{Fills, Nanoseconds, Status};
+use tantalum_drive::{Answers, Delivery, Ticket};
 use tantalum_volume::Volume;
 
 use crate::answer::Answer;
 use crate::convert::inode_number;
 use crate::host::{Done, Host, Outcome};
-use crate::pace::Pace;
 
 /// Buffers for reads that wait to be used again, besides one for each thread.
 const SPARE_BUFFERS: usize = 32;
@@ -25,12 +25,27 @@ thread_local! {
 /// A volume that is mounted, or was until it was closed.
 pub(crate) struct Front {
     host: Mutex<Option<Host>>,
-    pub pace: Pace,
+    answers: Answers,
     buffers: Mutex<Vec<Vec<u8>>>,
     /// Answers of ioctls go out by a thread of their own, see [`Changed`].
     pub changed: Mutex<Option<Sender<Changed>>>,
     /// Who is told when the drive has stopped for good: once.
     pub on_stop: Mutex<Option<OnStop>>,
+}
+
+/// A request that the volume has done with.
+pub(crate) struct Ended<T> {
+    pub outcome: Outcome<T>,
+    /// When the drive is done with it.
+    done_ns: Nanoseconds,
+    ticket: Ticket,
+}
+
+impl<T> Ended<T> {
+    fn map<U>(self, map: impl FnOnce(T) -> U) -> Ended<U> {
+        let Ended { outcome, done_ns, ticket } = self;
+        Ended { outcome: outcome.map(map), done_ns, ticket }
+    }
 }
 
 /// What is called with the error that stopped the drive.
@@ -46,10 +61,12 @@ pub(crate) struct Changed {
 }
 
 impl Front {
-    pub fn new(host: Host, pace: Pace) -> Front {
+    pub fn new(host: Host, answers: Answers) -> Front {
+        let told = answers.clone();
+        host.volume.drive().on_power_loss(move || told.lose_power());
         Front {
             host: Mutex::new(Some(host)),
-            pace,
+            answers,
             buffers: Mutex::default(),
             changed: Mutex::new(None),
             on_stop: Mutex::new(None),
@@ -57,19 +74,38 @@ impl Front {
     }
 
     /// Does something on the volume. Without power, and when the volume is closed, the answer is `EIO`.
-    pub fn with<T>(&self, request: impl FnOnce(&mut Host) -> Outcome<T>) -> (Outcome<T>, Nanoseconds) {
+    pub fn with<T>(&self, request: impl FnOnce(&mut Host) -> Outcome<T>) -> Ended<T> {
         let mut guard = self.host.lock();
-        let Some(host) = guard.as_mut() else { return (Err(Errno::EIO.into()), 0) };
+        let ticket = self.answers.ticket();
+        let failed = Ended { outcome: Err(Errno::EIO.into()), done_ns: 0, ticket };
+        let Some(host) = guard.as_mut() else { return failed };
         if !host.volume.device().has_power() {
-            return (Err(Errno::EIO.into()), 0);
+            return failed;
         }
-        self.pace.begin(&mut host.volume);
+        self.begin(&mut host.volume);
         let outcome = request(host);
-        if !host.volume.device().has_power() {
-            self.pace.lose_power();
-        }
         self.notice_stop(&host.volume);
-        (outcome, host.volume.now_ns())
+        Ended { outcome, done_ns: host.volume.now_ns(), ticket }
+    }
+
+    /// A request begins: the volume's client is where the machine is.
+    fn begin(&self, volume: &mut Volume) {
+        if let Some(now_ns) = self.answers.now_ns() {
+            volume.begin_at(now_ns);
+        }
+    }
+
+    /// Answers when the drive would. If power goes before that, the answer is an error.
+    pub fn finish<T: Send + 'static>(
+        &self,
+        ended: Ended<T>,
+        answer: impl FnOnce(Outcome<T>) + Send + 'static,
+    ) {
+        let Ended { outcome, done_ns, ticket } = ended;
+        self.answers.at(ticket, done_ns, move |delivery| match delivery {
+            Delivery::InTime => answer(outcome),
+            Delivery::PowerLost => answer(outcome.and(Err(Errno::EIO.into()))),
+        });
     }
 
     fn notice_stop(&self, volume: &Volume) {
@@ -84,17 +120,15 @@ impl Front {
     /// is closed.
     pub fn cut(&self, after_flash_operations: Option<u64>) -> Option<bool> {
         self.look(|host| {
-            self.pace.begin(&mut host.volume);
+            self.begin(&mut host.volume);
             let now_ns = host.volume.now_ns();
-            let device = host.volume.device_mut();
+            let mut device = host.volume.device();
             match after_flash_operations {
                 Some(operations) => device.cut_after(Some(operations)),
                 None => device.cut_power(now_ns),
             }
             let has_power = device.has_power();
-            if !has_power {
-                self.pace.lose_power();
-            }
+            drop(device);
             self.notice_stop(&host.volume);
             has_power
         })
@@ -112,8 +146,8 @@ impl Front {
 
     /// Does something on the volume and answers.
     pub fn serve<A: Answer>(&self, reply: A, request: impl FnOnce(&mut Host) -> Outcome<A::Value>) {
-        let (outcome, done_ns) = self.with(request);
-        self.pace.finish(done_ns, outcome, move |outcome| reply.send(outcome));
+        let ended = self.with(request);
+        self.finish(ended, move |outcome| reply.send(outcome));
     }
 
     /// Reads and answers with what there was.
@@ -122,9 +156,9 @@ impl Front {
         if buffer.len() < bytes {
             buffer.resize(bytes, 0);
         }
-        let (outcome, done_ns) = self.read_into(inode, offset, &mut buffer[..bytes]);
+        let ended = self.read_into(inode, offset, &mut buffer[..bytes]);
         let front = Arc::clone(self);
-        self.pace.finish(done_ns, outcome, move |outcome| {
+        self.finish(ended, move |outcome| {
             match outcome {
                 Ok(bytes) => reply.data(&buffer[..bytes]),
                 Err(refusal) => reply.error(refusal.0),
@@ -134,13 +168,13 @@ impl Front {
     }
 
     /// Only what is to be read where is found out under the mutex. The bytes move when others have it.
-    fn read_into(&self, inode: INodeNo, offset: u64, data: &mut [u8]) -> (Outcome<usize>, Nanoseconds) {
-        let (outcome, done_ns) = self.with(|host| host.read_later(inode, offset, data));
-        match outcome {
+    fn read_into(&self, inode: INodeNo, offset: u64, data: &mut [u8]) -> Ended<usize> {
+        let ended = self.with(|host| host.read_later(inode, offset, data));
+        match &ended.outcome {
             Ok((_, Some(fetches))) if !fetches.fetch(data) => {
                 self.with(|host| host.read(inode, offset, data))
             }
-            outcome => (outcome.map(|(bytes, _)| bytes), done_ns),
+            _ => ended.map(|(bytes, _)| bytes),
         }
     }
 
@@ -159,7 +193,7 @@ impl Front {
             // a write without them fails where filling them did, and says why
             let written = write(host, fills.as_mut().filter(|_| is_filled));
             if let Some(fills) = &mut fills {
-                host.volume.device_mut().skip_fills(fills, usize::MAX);
+                host.volume.device().skip_fills(fills, usize::MAX);
             }
             written
         });
@@ -184,9 +218,9 @@ impl Front {
 
     /// Does an ioctl and answers when the kernel has dropped what it had cached of changed files.
     pub fn ioctl(&self, reply: ReplyIoctl, request: impl FnOnce(&mut Host) -> Outcome<Done>) {
-        let (outcome, done_ns) = self.with(request);
+        let ended = self.with(request);
         let changed = self.changed.lock().clone();
-        self.pace.finish(done_ns, outcome, move |outcome| match outcome {
+        self.finish(ended, move |outcome| match outcome {
             Err(refusal) => reply.error(refusal.0),
             Ok(done) => {
                 let files = done.changed.into_iter().map(inode_number).collect();

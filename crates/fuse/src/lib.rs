@@ -25,7 +25,6 @@ mod host;
 mod ioctl;
 mod known;
 mod mount_point;
-mod pace;
 mod refusal;
 pub mod report;
 mod session;
@@ -34,6 +33,6 @@ mod users;
 
 pub use ending::Ended;
 pub use mount_point::{MountPointError, image_mounted_on, mount_point_of, unmount};
-pub use pace::Pacing;
 pub use session::{Ending, MountError, Mounted, Notice, Options, Stopper};
 pub use socket::socket_path;
+pub use tantalum_drive::Pacing;

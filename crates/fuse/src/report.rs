@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use tantalum::{Kind, Smart};
 use tantalum_volume::{Volume, VolumeStatistics};
 
-use crate::pace::Pacing;
+use tantalum_drive::Pacing;
 
 /// All that is told.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -73,15 +73,16 @@ pub struct Latency {
 impl Report {
     /// What is known of a volume now; `image` and where it is mounted are the caller's to know.
     pub fn of(volume: &Volume, image: PathBuf) -> Report {
+        let (stopped, statistics) = (volume.stopped(), volume.statistics());
         let device = volume.device();
         let (profile, smart) = (device.profile(), device.smart());
-        let latency = |kind| latency(device, kind);
+        let latency = |kind| latency(&device, kind);
         Report {
             image,
             mounted_on: None,
             time: None,
             has_power: device.has_power(),
-            stopped: volume.stopped().map(|status| status.to_string()),
+            stopped: stopped.map(|status| status.to_string()),
             profile: profile.name.clone(),
             capacity_units: device.limits().capacity_units,
             endurance_cycles: profile.flash.endurance_cycles,
@@ -94,7 +95,7 @@ impl Report {
                 flush: latency(Kind::Flush),
                 map: latency(Kind::Map),
             },
-            volume: volume.statistics(),
+            volume: statistics,
         }
     }
 }

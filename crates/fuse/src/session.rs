@@ -12,6 +12,7 @@ use std::time::Duration;
 use fuser::{Config, MountOption, Notifier, Session, SessionACL};
 use nix::unistd::geteuid;
 use tantalum::{DeviceError, PowerLoss, Status};
+use tantalum_drive::{Answers, Pacing};
 use tantalum_volume::{Volume, VolumeError};
 
 use crate::control::{self, Subject};
@@ -20,7 +21,6 @@ use crate::filesystem::Requests;
 use crate::front::{Changed, Front, OnStop};
 use crate::host::Host;
 use crate::mount_point::{self, MountPointError};
-use crate::pace::{Pace, Pacing};
 use crate::socket::socket_path;
 
 const DEVICE: &str = "/dev/fuse";
@@ -156,8 +156,8 @@ impl Mounted {
     pub fn mount(volume: Volume, options: &Options) -> Result<Mounted, MountError> {
         let from_ns = volume.device().time_ns();
         let system = |error| MountError::System { folder: options.folder.clone(), error };
-        let pace = Pace::new(options.pacing, from_ns).map_err(system)?;
-        let front = Arc::new(Front::new(Host::new(volume, options.atomic_writes), pace));
+        let answers = Answers::new(options.pacing, from_ns).map_err(system)?;
+        let front = Arc::new(Front::new(Host::new(volume, options.atomic_writes), answers));
         let mounted = mount(&front, options);
         if mounted.is_err()
             && let Some(host) = front.take()
@@ -288,15 +288,19 @@ fn sync_now_and_then(front: &Front, end: &Receiver<()>) {
 fn close(host: Host, seed: u64) -> Result<Ending, MountError> {
     let volume = host.volume;
     if !volume.device().has_power() {
-        let mut device = volume.into_device_without_sync();
-        let settled = device.settle_power_loss(&mut PowerLoss::seeded(seed));
-        return settled.map(|()| Ending::PowerLost).map_err(MountError::PowerLoss);
+        // if others have the drive still, the last of them settles it
+        if let Ok(mut device) = volume.into_client_without_sync().into_device() {
+            device.settle_power_loss(&mut PowerLoss::seeded(seed)).map_err(MountError::PowerLoss)?;
+        }
+        return Ok(Ending::PowerLost);
     }
     if let Some(status) = volume.stopped() {
         return Err(MountError::Volume(VolumeError::Device(status)));
     }
-    let device = volume.unmount().map_err(|failed| MountError::Volume(failed.error))?;
-    let now_ns = device.time_ns();
-    device.shutdown(now_ns).map_err(MountError::Shutdown)?;
+    let client = volume.unmount().map_err(|failed| MountError::Volume(failed.error))?;
+    if let Ok(device) = client.into_device() {
+        let now_ns = device.time_ns();
+        device.shutdown(now_ns).map_err(MountError::Shutdown)?;
+    }
     Ok(Ending::Closed)
 }

@@ -166,7 +166,7 @@ fn measure(
 /// Everything is on flash by now; a power cut must not change that.
 fn power_cycle(volume: Volume, seed: u64) -> Result<Volume, LabError> {
     let now_ns = volume.now_ns();
-    let mut device = volume.unmount()?;
+    let mut device = volume.unmount()?.into_device().expect("nobody shares the drive");
     device.cut_power(now_ns);
     device.power_on(&mut PowerLoss::seeded(seed))?;
     Ok(Volume::mount(device, PAGE_CACHE_BYTES)?)

@@ -77,9 +77,9 @@ fn volume() -> Volume {
 /// Power goes, if it has not yet, and comes back.
 fn cut(mut volume: Volume, loss: &mut PowerLoss) -> Volume {
     let now_ns = volume.now_ns();
-    volume.device_mut().cut_after(None);
-    volume.device_mut().cut_power(now_ns);
-    let mut device = volume.into_device_without_sync();
+    volume.device().cut_after(None);
+    volume.device().cut_power(now_ns);
+    let mut device = volume.into_client_without_sync().into_device().unwrap();
     device.power_on(loss).unwrap();
     Volume::mount(device, CACHE_BYTES).unwrap()
 }
@@ -110,7 +110,7 @@ fn log_that_starts_anew(seed: u64) -> bool {
              PRAGMA wal_checkpoint(PASSIVE); PRAGMA synchronous=FULL"
         ))
         .unwrap();
-    drive.volume().device_mut().cut_after(Some(2));
+    drive.volume().device().cut_after(Some(2));
     connection.execute_batch("UPDATE t SET n=3").unwrap_err();
     drop(connection);
     let drive = cut_drive(drive, &mut PowerLoss::seeded(seed));
@@ -143,7 +143,7 @@ fn transaction_behind_one_that_is_done_again(seed: u64) -> Option<i64> {
              PRAGMA synchronous=NORMAL; UPDATE t SET n=1; UPDATE t SET n=2;"
         ))
         .unwrap();
-    drive.volume().device_mut().cut_after(Some(2));
+    drive.volume().device().cut_after(Some(2));
     connection.execute_batch("PRAGMA wal_checkpoint(PASSIVE)").unwrap_err();
     drop(connection);
     let drive = cut_drive(drive, &mut loss);
@@ -153,7 +153,7 @@ fn transaction_behind_one_that_is_done_again(seed: u64) -> Option<i64> {
     }
     connection.execute_batch("PRAGMA synchronous=FULL; UPDATE t SET n=1").unwrap();
     let now_ns = drive.volume().now_ns();
-    drive.volume().device_mut().cut_power(now_ns);
+    drive.volume().device().cut_power(now_ns);
     drop(connection);
     let drive = cut_drive(drive, &mut loss);
     Some(number(&drive.open("app.db").unwrap()))
@@ -234,9 +234,9 @@ fn removed_file_is_seen_again(operation: u64) -> Option<bool> {
     volume.sync(old).unwrap();
     // Its units are trimmed once the removal is durable: while the volume is closed.
     volume.remove("old").unwrap();
-    volume.device_mut().cut_after(Some(operation));
+    volume.device().cut_after(Some(operation));
     let error = volume.unmount().err()?;
-    let mut device = error.volume.into_device_without_sync();
+    let mut device = error.volume.into_client_without_sync().into_device().unwrap();
     device.power_on(&mut PowerLoss::all(Outcome::Completed)).unwrap();
     let mut volume = Volume::mount(device, CACHE_BYTES).unwrap();
     let new = volume.create("new").unwrap();

@@ -191,7 +191,9 @@ enum CloseError {
 }
 
 fn close_volume(volume: Volume) -> Result<(), CloseError> {
-    let device = volume.unmount().map_err(|error| CloseError::Volume(error.error))?;
+    let client = volume.unmount().map_err(|error| CloseError::Volume(error.error))?;
+    // if others have the drive still, they go on with it
+    let Ok(device) = client.into_device() else { return Ok(()) };
     let now_ns = device.time_ns();
     device.shutdown(now_ns).map_err(CloseError::Shutdown)
 }

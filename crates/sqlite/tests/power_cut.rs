@@ -88,7 +88,7 @@ fn work_until_cut(connection: &Connection, random: &mut Random, mode: Mode, mut 
 /// Brings power back, with another cut or two in the recovery, and mounts the volume.
 fn power_on(drive: Drive, mode: Mode, seed: u64, loss: &mut PowerLoss) -> Drive {
     let volume = drive.into_volume().map_err(|(_, error)| error).expect("nothing is open");
-    let mut device = volume.into_device_without_sync();
+    let mut device = volume.into_client_without_sync().into_device().unwrap();
     if loss.random().is_multiple_of(3) {
         device.cut_after(Some(1 + loss.random() % 4));
     }
@@ -119,7 +119,7 @@ fn run(mode: Mode, seed: u64, synchronous: &str, cuts: u32) {
     let mut connection = connection;
     let mut number = 0;
     for cut in 0..cuts {
-        drive.volume().device_mut().cut_after(Some(random.random_range(1..400)));
+        drive.volume().device().cut_after(Some(random.random_range(1..400)));
         let committed = work_until_cut(&connection, &mut random, mode, number);
         assert!(!drive.volume().device().has_power(), "stopped by {:?}", drive.last_error());
         drop(connection);
@@ -156,11 +156,11 @@ fn transactions_are_whole_after_a_cut_without_syncs() {
 
 /// Power goes now, if it has not yet, and comes back. What was under way has that outcome.
 fn cut_now(drive: Drive, mode: Mode, outcome: Outcome) -> Drive {
-    let mut volume = drive.into_volume().map_err(|(_, error)| error).expect("nothing is open");
+    let volume = drive.into_volume().map_err(|(_, error)| error).expect("nothing is open");
     let now_ns = volume.now_ns();
-    volume.device_mut().cut_after(None);
-    volume.device_mut().cut_power(now_ns);
-    let mut device = volume.into_device_without_sync();
+    volume.device().cut_after(None);
+    volume.device().cut_power(now_ns);
+    let mut device = volume.into_client_without_sync().into_device().unwrap();
     device.power_on(&mut PowerLoss::all(outcome)).expect("the drive recovers");
     Drive::new(Volume::mount(device, CACHE_BYTES).expect("mount"), mode, Some(1))
 }
@@ -196,7 +196,7 @@ fn numbers(connection: &Connection) -> (i64, i64, i64) {
 
 /// Does statements until power goes at flash operation `cut`; returns how many were acknowledged.
 fn work_until(drive: &Drive, connection: Connection, cut: u64, statements: &[&str]) -> usize {
-    drive.volume().device_mut().cut_after(Some(cut));
+    drive.volume().device().cut_after(Some(cut));
     statements.iter().take_while(|statement| connection.execute_batch(statement).is_ok()).count()
 }
 

@@ -13,7 +13,7 @@ use crate::volume::Volume;
 impl Volume {
     /// Units that one [`Volume::write_atomic`] can take: those of one batch but the inode's.
     pub fn atomic_units_limit(&self) -> u32 {
-        self.drive.device.limits().atomic_units - 1
+        self.drive.device().limits().atomic_units - 1
     }
 
     /// Writes whole units, each as (number in the file, data of one or several units), and sets the size, all or

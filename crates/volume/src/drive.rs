@@ -1,86 +1,56 @@
-//! The device with the clock of its only client.
-//!
-//! Invariant: the clock never goes back, and no command is issued once the drive has stopped for good.
+//! The drive as the volume's files see it: whole units, and writes that become shares of what was written lately.
 
-use tantalum::{
-    Clock, Command, Completion, Device, Fills, Lpn, Nanoseconds, ShareRange, Status, UNIT_BYTES, checksum_of,
-};
+use tantalum::{Command, Completion, Fills, Lpn, Nanoseconds, ShareRange, UNIT_BYTES, checksum_of};
+use tantalum_drive::{Client, Locked};
 
 use crate::error::VolumeError;
 use crate::remap_duplicates::RecentWrites;
 
-/// A device, the client's time, and whether the drive has stopped.
+/// A client of a drive, and what it wrote lately.
 #[derive(Debug)]
 pub(crate) struct Drive {
-    pub device: Device,
-    pub clock: Clock,
-    /// When the last command was issued.
-    issued_ns: Nanoseconds,
+    pub client: Client,
     /// What was written lately, if writes of the same bytes are to become shares.
     pub recent: Option<RecentWrites>,
     /// For each unit of the write under way, what it is to be shared with instead.
     sources: Vec<Option<Lpn>>,
-    stopped: Option<Status>,
 }
 
 impl Drive {
-    pub fn new(device: Device) -> Drive {
-        let clock = Clock::virtual_from(device.time_ns());
-        Drive { device, clock, issued_ns: 0, recent: None, sources: Vec::new(), stopped: None }
+    pub fn new(client: Client) -> Drive {
+        Drive { client, recent: None, sources: Vec::new() }
     }
 
     pub fn try_clone(&self) -> Option<Drive> {
-        let device = self.device.try_clone()?;
-        let (recent, stopped) = (self.recent.clone(), self.stopped.clone());
-        let (clock, issued_ns) = (self.clock, self.issued_ns);
-        Some(Drive { device, clock, issued_ns, recent, sources: Vec::new(), stopped })
+        Some(Drive { client: self.client.try_clone()?, recent: self.recent.clone(), sources: Vec::new() })
+    }
+
+    /// The device by itself.
+    pub fn device(&self) -> Locked<'_> {
+        self.client.device()
     }
 
     pub fn now_ns(&self) -> Nanoseconds {
-        self.clock.now_ns()
+        self.client.now_ns()
     }
 
     pub fn wait_until(&mut self, ns: Nanoseconds) {
-        self.clock.wait_until(ns);
+        self.client.wait_until(ns);
     }
 
-    /// Another client goes on, whose time is `now_ns`: earlier than another's wait may end, but not than its last
-    /// command.
-    pub fn begin_at(&mut self, now_ns: Nanoseconds) {
-        self.clock = Clock::virtual_from(now_ns.max(self.issued_ns));
-    }
-
-    /// Refuses with the error that stopped the drive, if one did.
+    /// Refuses with the error that brought the drive to its end, if one did.
     pub fn check(&self) -> Result<(), VolumeError> {
-        match &self.stopped {
-            Some(status) => Err(VolumeError::Device(status.clone())),
-            None => Ok(()),
-        }
-    }
-
-    /// The first error that stopped the drive for good, if one did.
-    pub fn stopped(&self) -> Option<Status> {
-        let without_power = || (!self.device.has_power()).then_some(Status::PowerLost);
-        self.stopped.clone().or_else(without_power)
+        Ok(self.client.check()?)
     }
 
     /// Issues a command now and does not wait for it.
     pub fn submit_queued(&mut self, command: Command<'_>) -> Result<Completion, VolumeError> {
-        self.check()?;
-        self.issued_ns = self.clock.now_ns();
-        self.device.submit(command, self.issued_ns).map_err(|status| {
-            if status.is_end_of_drive() {
-                self.stopped = Some(status.clone());
-            }
-            VolumeError::Device(status)
-        })
+        Ok(self.client.submit_queued(command)?)
     }
 
     /// Issues a command now and waits for it.
     pub fn submit(&mut self, command: Command<'_>) -> Result<Completion, VolumeError> {
-        let completion = self.submit_queued(command)?;
-        self.wait_until(completion.done_ns);
-        Ok(completion)
+        Ok(self.client.submit(command)?)
     }
 
     pub fn read(&mut self, lpn: Lpn, data: &mut [u8]) -> Result<(), VolumeError> {
@@ -100,12 +70,13 @@ impl Drive {
         data: &[u8],
         fills: Option<&mut Fills>,
     ) -> Result<Nanoseconds, VolumeError> {
-        let Drive { device, recent: Some(recent), sources, .. } = self else {
+        let Drive { client, recent: Some(recent), sources } = self else {
             return Ok(self.submit_queued(write_command(lpn, data, fills))?.done_ns);
         };
         let (units, _) = data.as_chunks::<UNIT_BYTES>();
         let all = lpn.0..lpn.0 + units.len() as u32;
         let mut sources = std::mem::take(sources);
+        let device = client.device();
         sources.clear();
         sources.extend(units.iter().zip(all.clone()).enumerate().map(|(number, (unit, lpn))| {
             let known = fills.as_deref().and_then(|fills| fills.checksum(number));
@@ -113,6 +84,7 @@ impl Drive {
             let is_equal = |source| device.holds(source, unit);
             recent.find_or_remember(checksum, Lpn(lpn), &all, is_equal)
         }));
+        drop(device);
         let done_ns = self.write_or_share(lpn, &sources, units, fills);
         self.sources = sources;
         done_ns
@@ -161,7 +133,7 @@ impl Drive {
         units: &[[u8; UNIT_BYTES]],
         mut fills: Option<&mut Fills>,
     ) -> Result<Nanoseconds, VolumeError> {
-        let limit = self.device.limits().share_units.max(1) as usize;
+        let limit = self.device().limits().share_units.max(1) as usize;
         let mut done_ns = self.now_ns();
         let parts = sources.chunks(limit).zip(units.chunks(limit));
         for (index, (sources, units)) in parts.enumerate() {
@@ -173,7 +145,7 @@ impl Drive {
                         recent.units_remapped += units.len() as u64;
                     }
                     if let Some(fills) = fills.as_deref_mut() {
-                        self.device.skip_fills(fills, units.len());
+                        self.device().skip_fills(fills, units.len());
                     }
                     completion.done_ns
                 }

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tantalum::canary::{self, Guard};
 use tantalum::{Command, Device, Lpn, UNIT_BYTES};
+use tantalum_drive::Client;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::cache::PageCache;
@@ -41,11 +42,11 @@ struct Table {
 impl Volume {
     /// Makes an empty volume on a drive, and mounts it with a page cache of `cache_bytes`. What the drive held is
     /// trimmed.
-    pub fn format(device: Device, cache_bytes: u64) -> Result<Volume, VolumeError> {
-        let limits = device.limits();
+    pub fn format(client: impl Into<Client>, cache_bytes: u64) -> Result<Volume, VolumeError> {
+        let mut drive = Drive::new(client.into());
+        let limits = drive.device().limits();
         let superblock = Superblock::new(limits.capacity_units)?;
-        check_batches(&device)?;
-        let mut drive = Drive::new(device);
+        check_batches(&drive.device())?;
         let units = drive_units(limits.capacity_units);
         drive.submit(Command::Trim { lpn: SUPERBLOCK, units })?;
         // The superblock appears once nothing of the old content can.
@@ -71,10 +72,10 @@ impl Volume {
     /// Opens a drive's volume with a page cache of `cache_bytes`.
     ///
     /// Refuses a drive without a volume, a volume of another layout version, and one that is damaged.
-    pub fn mount(device: Device, cache_bytes: u64) -> Result<Volume, VolumeError> {
-        check_batches(&device)?;
-        let capacity_units = device.limits().capacity_units;
-        let mut drive = Drive::new(device);
+    pub fn mount(client: impl Into<Client>, cache_bytes: u64) -> Result<Volume, VolumeError> {
+        let mut drive = Drive::new(client.into());
+        check_batches(&drive.device())?;
+        let capacity_units = drive.device().limits().capacity_units;
         let mut unit = [0; UNIT_BYTES];
         drive.read(SUPERBLOCK, &mut unit)?;
         let superblock = Superblock::parse(&unit, capacity_units)?;
@@ -94,21 +95,22 @@ impl Volume {
     /// Whether the drive holds a volume, of any version and in any state.
     pub fn is_formatted(device: &mut Device) -> Result<bool, VolumeError> {
         let mut unit = [0; UNIT_BYTES];
-        device.submit(Command::Read { lpn: SUPERBLOCK, data: &mut unit }, 0)?;
+        let at_ns = device.time_ns();
+        device.submit(Command::Read { lpn: SUPERBLOCK, data: &mut unit }, at_ns)?;
         Ok(Superblock::is_one(&unit))
     }
 
     /// Makes everything durable and gives the drive back. Open transactions are aborted.
-    pub fn unmount(mut self) -> Result<Device, Box<UnmountError>> {
+    pub fn unmount(mut self) -> Result<Client, Box<UnmountError>> {
         match self.shut_down() {
-            Ok(()) => Ok(self.drive.device),
+            Ok(()) => Ok(self.drive.client),
             Err(error) => Err(Box::new(UnmountError { volume: self, error })),
         }
     }
 
     /// Gives the drive back as after a crash of the host: what was not synced is lost.
-    pub fn into_device_without_sync(self) -> Device {
-        self.drive.device
+    pub fn into_client_without_sync(self) -> Client {
+        self.drive.client
     }
 
     fn shut_down(&mut self) -> Result<(), VolumeError> {
@@ -135,7 +137,7 @@ impl Volume {
 
     fn empty(drive: Drive, superblock: Superblock, cache_bytes: u64) -> Volume {
         let mut space = FreeSpace::default();
-        let units = drive_units(drive.device.limits().capacity_units) - 1;
+        let units = drive_units(drive.device().limits().capacity_units) - 1;
         space.release(LpnRange { lpn: Lpn(1), units });
         // The table's first piece: others are claimed when it is read.
         let first = superblock.pieces().next().expect("a table has a piece");

@@ -105,7 +105,7 @@ impl Volume {
     /// Whether a unit that has a place was written there, or is going to be.
     fn has_data(&self, file: FileId, unit: u32, extent: Extent) -> bool {
         let lpn = tantalum::Lpn(extent.lpn.0 + (unit - extent.unit));
-        self.cache.is_dirty(PageKey::new(file, unit)) || self.drive.device.is_mapped(lpn)
+        self.cache.is_dirty(PageKey::new(file, unit)) || self.drive.device().is_mapped(lpn)
     }
 
     /// The end of a range of a file with content.

@@ -117,8 +117,8 @@ impl Volume {
     /// How many units from `unit` on, up to `most` and what one share takes, are mapped, or are not.
     fn mapped_units(&self, file: FileId, unit: u32, most: u32, mapped: bool) -> Result<u32, VolumeError> {
         let extents = &self.file(file)?.inode.extents;
-        let is_mapped = |unit| extents.run(unit).is_some_and(|run| self.drive.device.is_mapped(run.lpn));
-        let most = if mapped { most.min(self.drive.device.limits().share_units) } else { most };
+        let is_mapped = |unit| extents.run(unit).is_some_and(|run| self.drive.device().is_mapped(run.lpn));
+        let most = if mapped { most.min(self.drive.device().limits().share_units) } else { most };
         Ok((unit..unit + most).take_while(|&unit| is_mapped(unit) == mapped).count() as u32)
     }
 
@@ -207,7 +207,7 @@ impl Volume {
 
     fn check_commit(&self, ranges: &[RangeCommit]) -> Result<(), VolumeError> {
         let units: u64 = ranges.iter().map(|range| range.bytes / UNIT).sum();
-        let limit = u64::from(self.drive.device.limits().share_units);
+        let limit = u64::from(self.drive.device().limits().share_units);
         if units > limit {
             return Err(VolumeError::RangesTooLong { units, limit });
         }
@@ -251,7 +251,7 @@ impl Volume {
         self.file_mut(file)?.touched = true;
         for unit in first..first + units {
             let run = self.file(file)?.inode.extents.run(unit).expect("units were placed");
-            if !self.drive.device.is_mapped(run.lpn) {
+            if !self.drive.device().is_mapped(run.lpn) {
                 let done_ns = self.drive.write(run.lpn, &[0; UNIT_BYTES])?;
                 self.write_back_done_ns = self.write_back_done_ns.max(done_ns);
             }

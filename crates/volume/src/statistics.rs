@@ -11,7 +11,7 @@ impl Volume {
         let table = u64::from(self.superblock.table_units());
         let recent = self.drive.recent.as_ref();
         VolumeStatistics {
-            units: self.drive.device.limits().capacity_units.saturating_sub(1 + table),
+            units: self.drive.device().limits().capacity_units.saturating_sub(1 + table),
             free_units,
             files: self.files.len() as u64,
             free_files: self.free_slots.len() as u64 + free_units,

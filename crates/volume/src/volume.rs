@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use tantalum::{Clock, Command, Completion, Device, Lpn, Nanoseconds, Status, TxId};
+use tantalum::{Command, Completion, Lpn, Nanoseconds, Status, TxId};
+use tantalum_drive::Locked;
 
 use crate::cache::PageCache;
 use crate::drive::Drive;
@@ -90,20 +91,21 @@ impl Volume {
         })
     }
 
-    /// The drive below.
-    pub fn device(&self) -> &Device {
-        &self.drive.device
+    /// The volume's drive, which others may share.
+    pub fn drive(&self) -> &tantalum_drive::Drive {
+        self.drive.client.drive()
     }
 
-    /// The drive below. What is written to it past the volume may damage the volume.
-    pub fn device_mut(&mut self) -> &mut Device {
-        &mut self.drive.device
+    /// The device below. What is written to it past the volume may damage the volume. While somebody has it the volume
+    /// waits, so have it no longer than for what is asked of it.
+    pub fn device(&self) -> Locked<'_> {
+        self.drive.device()
     }
 
     /// Why the drive stopped for good, if it did: the first error that was its end ([`Status::is_end_of_drive`]). From then
     /// on the volume refuses everything, and what was not synced is lost.
     pub fn stopped(&self) -> Option<Status> {
-        self.drive.stopped()
+        self.drive.client.end()
     }
 
     /// The client's time.
@@ -113,13 +115,13 @@ impl Volume {
 
     /// From now on the client lives in the machine's time, and meets the drive's latencies.
     pub fn run_in_real_time(&mut self) {
-        self.drive.clock = Clock::real_from(self.drive.device.time_ns());
+        self.drive.client.run_in_real_time();
     }
 
     /// One of several clients goes on at `now_ns`, in virtual time. It is up to it to hold back what it is answered
     /// until [`Volume::now_ns`]: others may go on before that, so that their commands are under way together.
     pub fn begin_at(&mut self, now_ns: Nanoseconds) {
-        self.drive.begin_at(now_ns);
+        self.drive.client.begin_at(now_ns);
     }
 
     /// The client waits until `ns`, if that is not past.
@@ -190,7 +192,7 @@ impl Volume {
 
     /// Units in one atomic batch of the drive.
     pub(crate) fn batch_units(&self) -> usize {
-        self.drive.device.limits().atomic_units as usize
+        self.drive.device().limits().atomic_units as usize
     }
 
     /// The file, if it has content that programs read and write.

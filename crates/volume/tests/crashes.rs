@@ -249,9 +249,9 @@ fn a_volume_is_not_closed_before_its_last_trims_are_durable() {
             volume.sync(file).unwrap();
             volume.remove("old").unwrap();
             volume.sync_names().unwrap();
-            volume.device_mut().cut_after(Some(operation));
+            volume.device().cut_after(Some(operation));
             let Err(error) = volume.unmount() else { break };
-            let mut device = error.volume.into_device_without_sync();
+            let mut device = error.volume.into_client_without_sync().into_device().unwrap();
             device.power_on(&mut PowerLoss::all(outcome)).unwrap();
             let mut volume = Volume::mount(device, LARGE_CACHE).unwrap();
             let new = volume.create("new").unwrap();

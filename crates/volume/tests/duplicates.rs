@@ -148,7 +148,7 @@ fn power_may_go_at_any_operation_of_a_flush() {
     let numbers: Vec<u64> = (0..10).collect();
     for operation in 1.. {
         let mut volume = old.try_clone().unwrap();
-        volume.device_mut().cut_after(Some(operation));
+        volume.device().cut_after(Some(operation));
         let mut done = 0;
         let mut steps = || -> Result<(), tantalum_volume::VolumeError> {
             for version in 1..4 {

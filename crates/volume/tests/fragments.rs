@@ -79,11 +79,11 @@ fn a_power_cut_leaves_the_old_pieces_or_the_new_ones() {
         loop {
             let cut = cuts.next().expect("endless");
             let mut volume = old.try_clone().unwrap();
-            volume.device_mut().cut_after(Some(cut + 1));
+            volume.device().cut_after(Some(cut + 1));
             let done = add_pieces(&mut volume, atomic);
             // What was acknowledged must survive power going right behind it.
-            volume.device_mut().cut_power(u64::MAX / 2);
-            let mut device = volume.into_device_without_sync();
+            volume.device().cut_power(u64::MAX / 2);
+            let mut device = volume.into_client_without_sync().into_device().unwrap();
             device.power_on(&mut PowerLoss::seeded(cut)).expect("the drive recovers");
             let mut volume = Volume::mount(device, LARGE_CACHE).expect("the volume mounts");
             check_pieces(&mut volume, 10..800, 0);

@@ -70,7 +70,7 @@ impl Host {
     fn begin_read(&mut self) {
         let (first, units) = self.range();
         let mut buffer = vec![0xee; units * UNIT_BYTES];
-        let mut fetches = self.volume.device_mut().fetches().expect("the drive is in a file");
+        let mut fetches = self.volume.device().fetches().expect("the drive is in a file");
         let offset = first as u64 * UNIT;
         let bytes = self.volume.read_direct_later(self.file, offset, &mut buffer, &mut fetches).unwrap();
         assert_eq!(bytes, buffer.len());
@@ -90,7 +90,7 @@ impl Host {
     fn begin_write(&mut self) {
         let (first, units) = self.range();
         let stamps = self.stamps(units);
-        let mut fills = self.volume.device_mut().fills(units).unwrap().expect("the drive is in a file");
+        let mut fills = self.volume.device().fills(units).unwrap().expect("the drive is in a file");
         fills.fill(&bytes_of(&stamps)).unwrap();
         self.writes.push(Write { fills, first, stamps });
     }
@@ -103,7 +103,7 @@ impl Host {
         let Write { mut fills, first, stamps } = self.writes.swap_remove(index);
         let data = bytes_of(&stamps);
         self.volume.write_direct_filled(self.file, first as u64 * UNIT, &data, &mut fills).unwrap();
-        self.volume.device_mut().skip_fills(&mut fills, usize::MAX);
+        self.volume.device().skip_fills(&mut fills, usize::MAX);
         self.model[first..first + stamps.len()].copy_from_slice(&stamps);
     }
 
@@ -159,7 +159,7 @@ fn bytes_that_move_past_the_volume_are_the_right_ones_whatever_it_does_meanwhile
     assert!(volume.statistics().units_remapped > 0, "nothing was shared");
     volume.device().audit();
     volume.sync_all().unwrap();
-    let device = volume.unmount().unwrap();
+    let device = volume.unmount().unwrap().into_device().unwrap();
     let now_ns = device.time_ns();
     device.shutdown(now_ns).unwrap();
     let device = Device::open(&folder.path().join("drive")).unwrap();
@@ -176,7 +176,7 @@ fn a_read_that_comes_later_ends_where_the_file_ends_and_has_zeros_in_holes() {
     volume.write_direct(file, 0, &bytes_of(&[1, 2])).unwrap();
     volume.write(file, 3 * UNIT, &unit(4)[..100]).unwrap();
     let mut buffer = vec![0xee; 8 * UNIT_BYTES];
-    let mut fetches = volume.device_mut().fetches().unwrap();
+    let mut fetches = volume.device().fetches().unwrap();
     let bytes = volume.read_direct_later(file, 0, &mut buffer, &mut fetches).unwrap();
     assert_eq!(bytes, 3 * UNIT_BYTES + 100);
     assert!(fetches.fetch(&mut buffer));

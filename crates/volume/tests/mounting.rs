@@ -23,13 +23,13 @@ fn a_blank_drive_is_no_volume() {
     let mut blank = device(8);
     assert_eq!(Volume::is_formatted(&mut blank), Ok(false));
     assert_eq!(mount_error(blank), VolumeError::NotAVolume);
-    let mut formatted = volume(8, LARGE_CACHE).unmount().unwrap();
+    let mut formatted = volume(8, LARGE_CACHE).unmount().unwrap().into_device().unwrap();
     assert_eq!(Volume::is_formatted(&mut formatted), Ok(true));
 }
 
 #[test]
 fn a_damaged_superblock_is_told() {
-    let mut device = volume(8, LARGE_CACHE).unmount().unwrap();
+    let mut device = volume(8, LARGE_CACHE).unmount().unwrap().into_device().unwrap();
     flip(&mut device, 0, 4000);
     let error = mount_error(device);
     let is_right =
@@ -42,7 +42,7 @@ fn a_damaged_inode_is_told_with_its_place() {
     let mut volume = volume(8, LARGE_CACHE);
     create(&mut volume, "a", b"x");
     create(&mut volume, "b", b"y");
-    let mut device = volume.unmount().unwrap();
+    let mut device = volume.unmount().unwrap().into_device().unwrap();
     flip(&mut device, 3, 700);
     let error = mount_error(device);
     let is_right =
@@ -54,7 +54,7 @@ fn a_damaged_inode_is_told_with_its_place() {
 fn an_inode_found_twice_is_told() {
     let mut volume = volume(8, LARGE_CACHE);
     create(&mut volume, "a", b"x");
-    let mut device = volume.unmount().unwrap();
+    let mut device = volume.unmount().unwrap().into_device().unwrap();
     let mut data = [0; 4096];
     device.submit(Command::Read { lpn: Lpn(2), data: &mut data }, u64::MAX / 2).unwrap();
     device.submit(Command::Write { lpn: Lpn(5), data: &data, fua: true }, u64::MAX / 2).unwrap();
@@ -71,7 +71,7 @@ fn a_missing_continuation_is_told() {
     for unit in (0..400u64).rev() {
         volume.write(file, unit * 8192, b"x").unwrap();
     }
-    let mut device = volume.unmount().unwrap();
+    let mut device = volume.unmount().unwrap().into_device().unwrap();
     device.submit(Command::Trim { lpn: Lpn(3), units: 1 }, u64::MAX / 2).unwrap();
     let damage = Damage::Continuation { inode: 1 };
     assert_eq!(mount_error(device), VolumeError::Damaged { lpn: Lpn(2), damage });
@@ -87,7 +87,7 @@ fn a_drive_that_cannot_carry_a_volume_is_refused() {
 fn formatting_again_leaves_nothing_of_the_old_volume() {
     let mut old = volume(8, LARGE_CACHE);
     create(&mut old, "a", &[7; 1 << 20]);
-    let mut volume = Volume::format(old.unmount().unwrap(), LARGE_CACHE).unwrap();
+    let mut volume = Volume::format(old.unmount().unwrap().into_device().unwrap(), LARGE_CACHE).unwrap();
     assert_eq!(volume.names().count(), 0);
     let file = volume.create("b").unwrap();
     volume.reserve(file, volume.free_units() * 4096).unwrap();
@@ -124,7 +124,7 @@ fn power_may_go_at_any_operation_of_a_mount() {
         volume.write_direct(file, 16 * 4096, &vec![number; 30 * 4096]).unwrap();
     }
     volume.submit(Command::Flush).unwrap();
-    drop(volume.into_device_without_sync());
+    drop(volume.into_client_without_sync().into_device().unwrap());
     for cut in 1.. {
         std::fs::copy(&crashed, &image).unwrap();
         let mut device = Device::open(&image).unwrap();
@@ -138,7 +138,7 @@ fn power_may_go_at_any_operation_of_a_mount() {
             }
             Err(error) => panic!("cut {cut}: {error}"),
         };
-        volume.device_mut().cut_after(None);
+        volume.device().cut_after(None);
         for number in 0..40_u8 {
             let file = volume.find(&format!("file{number}")).expect("a file that was synced");
             assert_eq!(content(&mut volume, file), vec![number; 50_000], "cut {cut}");
@@ -160,7 +160,7 @@ fn what_stopped_the_drive_is_told_and_a_refusal_stops_nothing() {
     volume.submit(refused).expect_err("no drive has so many units");
     assert_eq!(volume.stopped(), None);
     let now_ns = volume.now_ns();
-    volume.device_mut().cut_power(now_ns);
+    volume.device().cut_power(now_ns);
     assert_eq!(volume.stopped(), Some(Status::PowerLost), "before any command met it");
     assert_eq!(volume.sync_all(), Err(VolumeError::Device(Status::PowerLost)));
     assert_eq!(volume.stopped(), Some(Status::PowerLost));

@@ -81,7 +81,7 @@ impl Run {
 
     fn arm_cut(&mut self) {
         let operations = self.rng.random_range(1..40);
-        self.volume.device_mut().cut_after(Some(operations));
+        self.volume.device().cut_after(Some(operations));
     }
 
     fn pick(&mut self) -> Option<(String, FileId, u32)> {
@@ -301,7 +301,8 @@ impl Run {
         self.before = self.cuts.then(|| self.model.clone());
         self.model.all_synced();
         match self.take_volume().unmount() {
-            Ok(mut device) => {
+            Ok(client) => {
+                let mut device = client.into_device().unwrap();
                 device.cut_after(None);
                 self.volume = Volume::mount(device, self.cache).expect("an unmounted volume mounts");
             }
@@ -319,7 +320,7 @@ impl Run {
         if !self.volume.device().has_power() {
             return Err(VolumeError::Device(Status::PowerLost)); // it went in a trim, for which nobody waits
         }
-        self.volume.device_mut().cut_after(None);
+        self.volume.device().cut_after(None);
         let volume = self.take_volume();
         self.volume = crash(volume, self.cache);
         self.find_what_is_left();
@@ -330,7 +331,7 @@ impl Run {
         let lost = Err(VolumeError::Device(Status::PowerLost));
         assert_eq!(self.volume.create("after the cut"), lost.clone().map(|()| unreachable!()));
         assert_eq!(self.volume.sync_names(), lost);
-        let mut device = self.take_volume().into_device_without_sync();
+        let mut device = self.take_volume().into_client_without_sync().into_device().unwrap();
         device.power_on(&mut PowerLoss::seeded(self.rng.random())).expect("the drive recovers");
         self.volume = Volume::mount(device, self.cache).expect("a volume mounts after a power cut");
         self.find_what_is_left();
@@ -387,7 +388,7 @@ impl Run {
             self.power_comes_back(); // it went in a trim, for which nobody waits
         }
         self.cuts = false;
-        self.volume.device_mut().cut_after(None);
+        self.volume.device().cut_after(None);
         self.check_all();
         self.remount().unwrap();
         let empty =

@@ -226,7 +226,7 @@ fn with_cuts(old: &Volume, work: impl Fn(&mut Volume) -> Result<(), VolumeError>
         (1..).flat_map(|o| [Outcome::NotStarted, Outcome::Completed].map(|out| (o, out)))
     {
         let mut volume = old.try_clone().unwrap();
-        volume.device_mut().cut_after(Some(operation));
+        volume.device().cut_after(Some(operation));
         let done = work(&mut volume);
         let mut volume = power_cut_now(volume, PowerLoss::all(outcome), LARGE_CACHE);
         let files: Vec<FileId> = ["a", "b", "c"].map(|name| volume.find(name).unwrap()).into();

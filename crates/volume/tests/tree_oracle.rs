@@ -382,7 +382,8 @@ impl Run {
         self.before = Some(self.model.clone());
         self.model.all_synced();
         match self.take_volume().unmount() {
-            Ok(mut device) => {
+            Ok(client) => {
+                let mut device = client.into_device().unwrap();
                 device.cut_after(None);
                 self.mount(device);
             }
@@ -400,15 +401,15 @@ impl Run {
         if !self.volume.device().has_power() {
             return Err(VolumeError::Device(Status::PowerLost)); // it went in a trim, for which nobody waits
         }
-        self.volume.device_mut().cut_after(None);
-        let device = self.take_volume().into_device_without_sync();
+        self.volume.device().cut_after(None);
+        let device = self.take_volume().into_client_without_sync().into_device().unwrap();
         self.mount(device);
         self.find_what_is_left();
         Ok(())
     }
 
     fn power_comes_back(&mut self) {
-        let mut device = self.take_volume().into_device_without_sync();
+        let mut device = self.take_volume().into_client_without_sync().into_device().unwrap();
         device.power_on(&mut PowerLoss::seeded(self.rng.random())).expect("the drive recovers");
         self.mount(device);
         self.find_what_is_left();
@@ -461,7 +462,7 @@ impl Run {
         self.check_all();
         if self.cuts {
             let operations = self.rng.random_range(1..60);
-            self.volume.device_mut().cut_after(Some(operations));
+            self.volume.device().cut_after(Some(operations));
         }
     }
 
@@ -491,7 +492,7 @@ impl Run {
             self.power_comes_back();
         }
         self.cuts = false;
-        self.volume.device_mut().cut_after(None);
+        self.volume.device().cut_after(None);
         self.check_all();
         self.remount().unwrap();
         self.empty_folder(ROOT);

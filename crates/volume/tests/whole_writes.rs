@@ -51,7 +51,7 @@ fn cut_everywhere(write: Write) -> (u32, u32) {
     let (mut torn, mut lost) = (0, 0);
     for operation in 1.. {
         let mut volume = old.try_clone().unwrap();
-        volume.device_mut().cut_after(Some(operation));
+        volume.device().cut_after(Some(operation));
         let mut acknowledged = [0; PAGES];
         let mut steps = || -> Result<(), VolumeError> {
             for version in 1..=VERSIONS {

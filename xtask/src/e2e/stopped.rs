@@ -45,7 +45,7 @@ fn on_a_full_disk(context: &Context, folder: &Path, by_hand: bool) -> Result<(),
     ensure(error.raw_os_error() == Some(EIO), || format!("a full disk says: {error}"))?;
     let statistics = mounted.stat()?;
     let why = statistics["stopped"].as_str().unwrap_or_default().to_owned();
-    ensure(why.contains("image file: "), || format!("stat says stopped: {why:?}"))?;
+    ensure(why.contains("No space left on device"), || format!("stat says stopped: {why:?}"))?;
     let text = Shell::new(&context.tantalum).args(["stat"]).args([&mounted.folder]).run()?;
     ensure(text.contains(&format!("stopped: {why}")), || format!("stat shows no {why:?}: {text}"))?;
     wait_for_line(&mounted, &format!("the drive stopped: {why}"))?;

@@ -33,7 +33,7 @@ impl Host {
         if !is_whole_units(offset, data.len()) {
             return Ok((self.read(inode, offset, data)?, None));
         }
-        let Some(mut fetches) = self.volume.device_mut().fetches() else {
+        let Some(mut fetches) = self.volume.device().fetches() else {
             return Ok((self.read(inode, offset, data)?, None));
         };
         let bytes = self.volume.read_direct_later(file_of(inode)?, offset, data, &mut fetches)?;
@@ -46,7 +46,7 @@ impl Host {
             return None;
         }
         // if there are none the write says why
-        self.volume.device_mut().fills(bytes / UNIT_BYTES).ok().flatten()
+        self.volume.device().fills(bytes / UNIT_BYTES).ok().flatten()
     }
 
     /// Writes `data`, with which `fills` were filled.

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use tantalum::Clock;
+use tantalum_drive::Clock;
 use tantalum_kv::{Namespace, Store, Transaction};
 
 use crate::error::LabError;

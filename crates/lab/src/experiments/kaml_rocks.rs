@@ -9,7 +9,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tantalum::{Clock, Device, Profile};
+use tantalum::{Device, Profile};
+use tantalum_drive::Clock;
 use tantalum_kv::{Store, Sync};
 
 use super::Run;

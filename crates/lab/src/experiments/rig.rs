@@ -55,7 +55,7 @@ pub(super) fn aged_image(
     let device = Device::create(image, &slowed(profile, run.slower))?;
     let mut volume = Volume::format(device, CACHE_BYTES)?;
     age_leaving(&mut volume, room_bytes / UNIT_BYTES as u64, run.seed, run.monitor)?;
-    let device = volume.unmount()?;
+    let device = volume.unmount()?.into_device().expect("nobody shares the drive");
     let now_ns = device.time_ns();
     Ok(device.shutdown(now_ns)?)
 }

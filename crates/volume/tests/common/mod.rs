@@ -33,7 +33,8 @@ pub fn volume(capacity_mib: u64, cache_bytes: u64) -> Volume {
 
 /// The host crashes and starts again.
 pub fn crash(volume: Volume, cache_bytes: u64) -> Volume {
-    Volume::mount(volume.into_device_without_sync(), cache_bytes).expect("a crashed volume mounts")
+    Volume::mount(volume.into_client_without_sync().into_device().unwrap(), cache_bytes)
+        .expect("a crashed volume mounts")
 }
 
 /// Power goes when everything issued is done, with the drive's volatile cache and the page cache, and comes again.
@@ -47,16 +48,16 @@ pub fn power_cut_now(volume: Volume, loss: PowerLoss, cache_bytes: u64) -> Volum
     power_cut_at(volume, now_ns, loss, cache_bytes)
 }
 
-fn power_cut_at(mut volume: Volume, at_ns: u64, mut loss: PowerLoss, cache_bytes: u64) -> Volume {
-    volume.device_mut().cut_power(at_ns);
-    let mut device = volume.into_device_without_sync();
+fn power_cut_at(volume: Volume, at_ns: u64, mut loss: PowerLoss, cache_bytes: u64) -> Volume {
+    volume.device().cut_power(at_ns);
+    let mut device = volume.into_client_without_sync().into_device().unwrap();
     device.power_on(&mut loss).expect("the drive recovers");
     Volume::mount(device, cache_bytes).expect("a volume mounts after a power cut")
 }
 
 /// The host shuts down and starts again.
 pub fn remount(volume: Volume, cache_bytes: u64) -> Volume {
-    let device = volume.unmount().expect("a volume unmounts");
+    let device = volume.unmount().expect("a volume unmounts").into_device().unwrap();
     Volume::mount(device, cache_bytes).expect("an unmounted volume mounts")
 }
 

@@ -154,7 +154,7 @@ fn work(
 ) -> Result<(), Broken> {
     for _ in 0..MOST_STEPS {
         if let Some(point) = cut.take_if(|point| session.transactions >= point.transactions) {
-            drive.volume().device_mut().cut_after(Some(point.operation));
+            drive.volume().device().cut_after(Some(point.operation));
         }
         match session.step(&steps.next()) {
             Ok(()) if drive.volume().device().has_power() => {}

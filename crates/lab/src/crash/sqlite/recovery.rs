@@ -44,10 +44,10 @@ impl Recovery<'_> {
         let mut drive = self.power_on(drive, seed, true)?;
         if self.loss.random().is_multiple_of(SECOND_CUT_ONE_IN) {
             let operations = 1 + self.loss.random() % SECOND_CUT_OPERATIONS;
-            drive.volume().device_mut().cut_after(Some(operations));
+            drive.volume().device().cut_after(Some(operations));
             let opened = open_and_read(&drive, self.synchronous);
             let lost_power = !drive.volume().device().has_power();
-            drive.volume().device_mut().cut_after(None);
+            drive.volume().device().cut_after(None);
             match opened {
                 Ok((connection, contents)) if !lost_power => {
                     return self.checked(drive, connection, contents, history);
@@ -86,7 +86,7 @@ impl Recovery<'_> {
         }
         let volume =
             drive.into_volume().map_err(|(_, error)| Broken::new("files close", error.to_string()))?;
-        let mut device = volume.into_device_without_sync();
+        let mut device = volume.into_client_without_sync().into_device().unwrap();
         if first && self.loss.random().is_multiple_of(SECOND_CUT_ONE_IN) {
             device.cut_after(Some(1 + self.loss.random() % SECOND_CUT_OPERATIONS));
         }

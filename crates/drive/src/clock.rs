@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use tantalum_nand::Nanoseconds;
+use tantalum::Nanoseconds;
 
 /// A client's clock, in device time. It never goes back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,7 +26,7 @@ pub enum Clock {
 }
 
 impl Clock {
-    /// A clock of virtual time that stands at `now_ns`, as [`crate::Device::time_ns`] tells it.
+    /// A clock of virtual time that stands at `now_ns`, as [`tantalum::Device::time_ns`] tells it.
     pub fn virtual_from(now_ns: Nanoseconds) -> Clock {
         Clock::Virtual { now_ns }
     }

@@ -1,0 +1,307 @@
+//! Answers go out when the drive would have given them: in the machine's time, at once, or in the order of virtual time.
+//!
+//! Nobody holds the drive while an answer waits, so that what several clients ask is under way together, as in a drive's
+//! queue.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use serde::{Deserialize, Serialize};
+use tantalum::Nanoseconds;
+
+use crate::clock::Clock;
+
+/// When answers go out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pacing {
+    /// Answers are held back until the drive's completion time.
+    Real,
+    /// Answers go out at once; the drive's time passes as one client would see it.
+    None,
+}
+
+/// A text that names no pacing.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("time is \"real\" or \"none\"")]
+pub struct UnknownPacing;
+
+impl FromStr for Pacing {
+    type Err = UnknownPacing;
+
+    fn from_str(text: &str) -> Result<Pacing, UnknownPacing> {
+        match text {
+            "real" => Ok(Pacing::Real),
+            "none" => Ok(Pacing::None),
+            _ => Err(UnknownPacing),
+        }
+    }
+}
+
+/// How an answer's wait ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Delivery {
+    /// Its time came.
+    InTime,
+    /// Power went before: the drive never gave it.
+    PowerLost,
+}
+
+type Answer = Box<dyn FnOnce(Delivery) + Send>;
+
+/// Taken before a command is given: its answer is never given if power has gone since.
+#[derive(Clone, Copy, Debug)]
+pub struct Ticket {
+    losses: u64,
+}
+
+/// Answers on their way. A copy is the same ones. Those that wait when the last copy is dropped are still given.
+#[derive(Clone)]
+pub struct Answers(Arc<Owners>);
+
+/// All copies of some answers, which the thread that gives them is not.
+struct Owners(Arc<Shared>);
+
+struct Shared {
+    pace: Pace,
+    waiting: Mutex<Waiting>,
+    changed: Condvar,
+}
+
+/// What makes the time of an answer come.
+enum Pace {
+    /// Nothing has to.
+    AtOnce,
+    /// The machine's clock, and a thread.
+    Machine(Clock),
+    /// Whoever calls [`Answers::deliver_next`].
+    Virtual,
+}
+
+#[derive(Default)]
+struct Waiting {
+    answers: BinaryHeap<Reverse<Entry>>,
+    next_number: u64,
+    /// How often power has gone: what waits from before it went is never given.
+    losses: u64,
+    is_closed: bool,
+}
+
+struct Entry {
+    due_ns: Nanoseconds,
+    /// Of two that are due at once the one that came first goes first.
+    number: u64,
+    ticket: Ticket,
+    answer: Answer,
+}
+
+impl Waiting {
+    fn delivery(&self, ticket: Ticket) -> Delivery {
+        if ticket.losses == self.losses { Delivery::InTime } else { Delivery::PowerLost }
+    }
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Entry) -> bool {
+        (self.due_ns, self.number) == (other.due_ns, other.number)
+    }
+}
+
+impl Eq for Entry {}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Entry) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Entry {
+    fn cmp(&self, other: &Entry) -> std::cmp::Ordering {
+        (self.due_ns, self.number).cmp(&(other.due_ns, other.number))
+    }
+}
+
+impl Answers {
+    /// `from_ns` is the drive's time now. In real time a thread is started that gives answers.
+    pub fn new(pacing: Pacing, from_ns: Nanoseconds) -> io::Result<Answers> {
+        if pacing == Pacing::None {
+            return Ok(Answers::with_pace(Pace::AtOnce));
+        }
+        let answers = Answers::with_pace(Pace::Machine(Clock::real_from(from_ns)));
+        let shared = Arc::clone(&answers.0.0);
+        thread::Builder::new().name("answers".to_owned()).spawn(move || shared.give_in_time())?;
+        Ok(answers)
+    }
+
+    /// Answers in virtual time: each waits until [`Answers::deliver_next`] comes to it.
+    pub fn in_virtual_time() -> Answers {
+        Answers::with_pace(Pace::Virtual)
+    }
+
+    fn with_pace(pace: Pace) -> Answers {
+        let shared = Shared { pace, waiting: Mutex::default(), changed: Condvar::new() };
+        Answers(Arc::new(Owners(Arc::new(shared))))
+    }
+
+    /// The machine's time, if answers go by it.
+    pub fn now_ns(&self) -> Option<Nanoseconds> {
+        match &self.0.0.pace {
+            Pace::Machine(clock) => Some(clock.now_ns()),
+            Pace::AtOnce | Pace::Virtual => None,
+        }
+    }
+
+    /// For a command that is about to be given.
+    pub fn ticket(&self) -> Ticket {
+        Ticket { losses: self.0.0.waiting.lock().losses }
+    }
+
+    /// Gives an answer at `due_ns`, or says that power has gone since its ticket was taken.
+    pub fn at(&self, ticket: Ticket, due_ns: Nanoseconds, answer: impl FnOnce(Delivery) + Send + 'static) {
+        let is_due = match &self.0.0.pace {
+            Pace::AtOnce => true,
+            Pace::Machine(clock) => clock.now_ns() >= due_ns,
+            Pace::Virtual => false,
+        };
+        let mut waiting = self.0.0.waiting.lock();
+        if is_due {
+            let delivery = waiting.delivery(ticket);
+            drop(waiting);
+            return answer(delivery);
+        }
+        let number = waiting.next_number;
+        waiting.next_number += 1;
+        let is_first = waiting.answers.peek().is_none_or(|Reverse(first)| due_ns < first.due_ns);
+        waiting.answers.push(Reverse(Entry { due_ns, number, ticket, answer: Box::new(answer) }));
+        if is_first {
+            self.0.0.changed.notify_one();
+        }
+    }
+
+    /// Power has gone: answers that wait are never given.
+    pub fn lose_power(&self) {
+        self.0.0.waiting.lock().losses += 1;
+    }
+
+    /// In virtual time: gives the answer that is due first, and says when that was; none if none waits.
+    pub fn deliver_next(&self) -> Option<Nanoseconds> {
+        let mut waiting = self.0.0.waiting.lock();
+        let due_ns = waiting.answers.peek()?.0.due_ns;
+        give_first(&mut waiting);
+        Some(due_ns)
+    }
+}
+
+impl Drop for Owners {
+    fn drop(&mut self) {
+        self.0.waiting.lock().is_closed = true;
+        self.0.changed.notify_one();
+    }
+}
+
+impl Shared {
+    fn give_in_time(&self) {
+        let Pace::Machine(clock) = &self.pace else { return };
+        // Threads usually sleep up to 50 us too long: more than a read of flash takes.
+        let _ = nix::sys::prctl::set_timerslack(1);
+        let mut waiting = self.waiting.lock();
+        loop {
+            let now_ns = clock.now_ns();
+            match waiting.answers.peek().map(|Reverse(first)| first.due_ns) {
+                None if waiting.is_closed => return,
+                None => self.changed.wait(&mut waiting),
+                Some(due_ns) if due_ns > now_ns => {
+                    self.changed.wait_for(&mut waiting, Duration::from_nanos(due_ns - now_ns));
+                }
+                Some(_) => give_first(&mut waiting),
+            }
+        }
+    }
+}
+
+/// Gives the first answer, with others being able to add some.
+fn give_first(waiting: &mut MutexGuard<'_, Waiting>) {
+    let Reverse(entry) = waiting.answers.pop().expect("there is a first");
+    let delivery = waiting.delivery(entry.ticket);
+    MutexGuard::unlocked(waiting, || (entry.answer)(delivery));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn answers_go_out_in_the_order_of_their_times() {
+        let answers = Answers::new(Pacing::Real, 0).unwrap();
+        let (sender, receiver) = mpsc::channel();
+        let start = Instant::now();
+        for (name, due_ns) in [("late", 30_000_000), ("early", 10_000_000), ("past", 0)] {
+            let sender = sender.clone();
+            answers.at(answers.ticket(), due_ns, move |delivery| {
+                assert_eq!(delivery, Delivery::InTime);
+                sender.send((name, start.elapsed())).unwrap();
+            });
+        }
+        // what waits is still given
+        drop((answers, sender));
+        let given: Vec<_> = receiver.iter().collect();
+        assert_eq!(given.iter().map(|(name, _)| *name).collect::<Vec<_>>(), ["past", "early", "late"]);
+        assert!(given[1].1 >= Duration::from_millis(9), "{given:?}");
+        assert!(given[2].1 >= Duration::from_millis(29), "{given:?}");
+    }
+
+    #[test]
+    fn without_pacing_nothing_waits() {
+        let answers = Answers::new(Pacing::None, 0).unwrap();
+        let (sender, receiver) = mpsc::channel();
+        answers.at(answers.ticket(), u64::MAX, move |delivery| sender.send(delivery).unwrap());
+        assert_eq!(receiver.try_recv(), Ok(Delivery::InTime));
+    }
+
+    #[test]
+    fn what_waits_when_power_goes_is_never_given_and_what_comes_later_is() {
+        let answers = Answers::new(Pacing::Real, 0).unwrap();
+        let (sender, receiver) = mpsc::channel();
+        let before = sender.clone();
+        let (waits, late) = (answers.ticket(), answers.ticket());
+        answers.at(waits, 20_000_000, move |delivery| before.send((1, delivery)).unwrap());
+        answers.lose_power();
+        // one whose command was given before power went, and is only now handed over
+        let handed_over = sender.clone();
+        answers.at(late, 0, move |delivery| handed_over.send((2, delivery)).unwrap());
+        answers.at(answers.ticket(), 30_000_000, move |delivery| sender.send((3, delivery)).unwrap());
+        let given: Vec<_> = receiver.iter().collect();
+        assert_eq!(given, [(2, Delivery::PowerLost), (1, Delivery::PowerLost), (3, Delivery::InTime)]);
+    }
+
+    #[test]
+    fn in_virtual_time_an_answer_may_bring_another_that_is_due_before_the_rest() {
+        let answers = Answers::in_virtual_time();
+        let (sender, receiver) = mpsc::channel();
+        let (again, next) = (answers.clone(), sender.clone());
+        let ticket = answers.ticket();
+        answers.at(ticket, 50, move |_| sender.send(50).unwrap());
+        answers.at(ticket, 10, move |_| {
+            next.send(10).unwrap();
+            again.at(ticket, 20, move |_| next.send(20).unwrap());
+        });
+        let times: Vec<_> = std::iter::from_fn(|| answers.deliver_next()).collect();
+        assert_eq!((times, receiver.try_iter().collect::<Vec<_>>()), (vec![10, 20, 50], vec![10, 20, 50]));
+    }
+
+    #[test]
+    fn pacings_have_names() {
+        assert_eq!("real".parse(), Ok(Pacing::Real));
+        assert_eq!("none".parse(), Ok(Pacing::None));
+        assert_eq!("fast".parse::<Pacing>(), Err(UnknownPacing));
+    }
+}

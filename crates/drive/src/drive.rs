@@ -1,0 +1,135 @@
+//! A device that several clients share.
+//!
+//! Invariants: commands reach the device in an order in which their times do not go back; whoever asked is told of a loss
+//! of power once, before any other client can have the device.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::{Mutex, MutexGuard};
+use tantalum::{Command, Completion, Device, Nanoseconds, Status};
+
+use crate::client::Client;
+
+/// A device and its clients' common time. A copy is the same drive.
+#[derive(Clone)]
+pub struct Drive(Arc<Shared>);
+
+struct Shared {
+    state: Mutex<State>,
+    /// Which thread has the device, as [`this_thread`] tells it; 0 for none.
+    holder: AtomicUsize,
+}
+
+struct State {
+    device: Device,
+    on_power_loss: Vec<Box<dyn Fn() + Send>>,
+    /// Whether they were told of the last loss.
+    is_told: bool,
+}
+
+/// The device, while nobody else has it. When it is given back, a loss of power is told.
+pub struct Locked<'a> {
+    state: MutexGuard<'a, State>,
+    holder: &'a AtomicUsize,
+}
+
+thread_local! {
+    static HERE: u8 = const { 0 };
+}
+
+/// A number that no other running thread has.
+fn this_thread() -> usize {
+    HERE.with(|here| std::ptr::from_ref(here).addr())
+}
+
+impl Drive {
+    /// A drive with no client yet.
+    pub fn new(device: Device) -> Drive {
+        let is_told = !device.has_power();
+        let state = Mutex::new(State { device, on_power_loss: Vec::new(), is_told });
+        Drive(Arc::new(Shared { state, holder: AtomicUsize::new(0) }))
+    }
+
+    /// A client in virtual time, which begins when all that was asked of the drive so far is done.
+    pub fn client(&self) -> Client {
+        Client::new(self.clone())
+    }
+
+    /// The device by itself: for what is no command of a client. Waits until no other thread has it.
+    ///
+    /// # Panics
+    /// If this thread has it already: it would wait for itself for ever.
+    pub fn lock(&self) -> Locked<'_> {
+        let (holder, here) = (&self.0.holder, this_thread());
+        assert!(holder.load(Ordering::Relaxed) != here, "this thread asks for a device that it has");
+        let state = self.0.state.lock();
+        holder.store(here, Ordering::Relaxed);
+        Locked { state, holder }
+    }
+
+    /// The device, if this is the only copy of the drive; the drive otherwise.
+    pub fn into_device(self) -> Result<Device, Drive> {
+        let shared = Arc::try_unwrap(self.0).map_err(Drive)?;
+        Ok(shared.state.into_inner().device)
+    }
+
+    /// A drive by itself with a copy of the device and no clients. None if the device cannot be copied.
+    pub fn try_clone(&self) -> Option<Drive> {
+        let locked = self.lock();
+        Some(Drive::new(locked.try_clone()?))
+    }
+
+    /// From now on `tell` is called when power goes. It must not ask for the device.
+    pub fn on_power_loss(&self, tell: impl Fn() + Send + 'static) {
+        self.lock().state.on_power_loss.push(Box::new(tell));
+    }
+
+    /// Issues a command at a client's time, or as soon after as another client's last command allows.
+    pub fn issue(&self, command: Command<'_>, at_ns: Nanoseconds) -> Result<Completion, Status> {
+        self.lock().issue(command, at_ns)
+    }
+}
+
+impl Locked<'_> {
+    /// As [`Drive::issue`].
+    pub fn issue(&mut self, command: Command<'_>, at_ns: Nanoseconds) -> Result<Completion, Status> {
+        let at_ns = at_ns.max(self.issued_ns());
+        self.submit(command, at_ns)
+    }
+}
+
+impl Deref for Locked<'_> {
+    type Target = Device;
+
+    fn deref(&self) -> &Device {
+        &self.state.device
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut Device {
+        &mut self.state.device
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        let has_power = self.state.device.has_power();
+        if has_power == self.state.is_told {
+            self.state.is_told = !has_power;
+            if !has_power {
+                self.state.on_power_loss.iter().for_each(|tell| tell());
+            }
+        }
+        self.holder.store(0, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for Drive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Drive").finish_non_exhaustive()
+    }
+}

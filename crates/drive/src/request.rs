@@ -1,0 +1,292 @@
+//! Commands that own their data, and what they are answered with: for clients that go on while a command is under way.
+
+use tantalum::{
+    Command, Completion, Hint, Key, KvRecord, Lpn, METADATA_BYTES, Metadata, NamespaceAttributes,
+    NamespaceId, Nanoseconds, ShareRange, Status, TxId, UNIT_BYTES,
+};
+
+use crate::drive::Drive;
+
+/// A command with its data. [`Command`] says what each does.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Request {
+    /// [`Command::Read`] of so many units.
+    Read {
+        /// The first unit.
+        lpn: Lpn,
+        /// How many.
+        units: u32,
+    },
+    /// [`Command::ReadWithMetadata`].
+    ReadWithMetadata {
+        /// The unit.
+        lpn: Lpn,
+    },
+    /// [`Command::Write`].
+    Write {
+        /// The first unit.
+        lpn: Lpn,
+        /// A whole number of units.
+        data: Vec<u8>,
+        /// Whether they are on flash before it is done.
+        fua: bool,
+    },
+    /// [`Command::WriteWithMetadata`].
+    WriteWithMetadata {
+        /// The unit.
+        lpn: Lpn,
+        /// One unit.
+        data: Vec<u8>,
+        /// What travels with it.
+        metadata: Metadata,
+        /// Whether it is on flash before it is done.
+        fua: bool,
+    },
+    /// [`Command::WriteHinted`].
+    WriteHinted {
+        /// The page of the log.
+        lpn: Lpn,
+        /// One unit.
+        data: Vec<u8>,
+        /// What travels with it.
+        metadata: Metadata,
+        /// Its log and its home.
+        hint: Hint,
+    },
+    /// [`Command::WriteZeroes`].
+    WriteZeroes {
+        /// The first unit.
+        lpn: Lpn,
+        /// How many.
+        units: u32,
+    },
+    /// [`Command::Flush`].
+    Flush,
+    /// [`Command::Trim`].
+    Trim {
+        /// The first unit.
+        lpn: Lpn,
+        /// How many.
+        units: u32,
+    },
+    /// [`Command::Share`].
+    Share {
+        /// The ranges.
+        ranges: Vec<ShareRange>,
+        /// Whether it is durable by the next flush only.
+        deferred: bool,
+    },
+    /// [`Command::Remap`].
+    Remap {
+        /// The first unit that loses its mapping.
+        src: Lpn,
+        /// The first unit that takes it.
+        dst: Lpn,
+        /// How many.
+        units: u32,
+    },
+    /// [`Command::WriteAtomic`].
+    WriteAtomic {
+        /// The units with their data.
+        writes: Vec<(Lpn, Vec<u8>)>,
+    },
+    /// [`Command::Begin`].
+    Begin,
+    /// [`Command::TxWrite`].
+    TxWrite {
+        /// The transaction.
+        tx: TxId,
+        /// The unit.
+        lpn: Lpn,
+        /// One unit.
+        data: Vec<u8>,
+    },
+    /// [`Command::TxRead`].
+    TxRead {
+        /// The transaction.
+        tx: TxId,
+        /// The unit.
+        lpn: Lpn,
+    },
+    /// [`Command::Commit`].
+    Commit {
+        /// The transaction.
+        tx: TxId,
+    },
+    /// [`Command::Abort`].
+    Abort {
+        /// The transaction.
+        tx: TxId,
+    },
+    /// [`Command::BeginLog`].
+    BeginLog,
+    /// [`Command::CreateNamespace`].
+    CreateNamespace {
+        /// What it is made with.
+        attributes: NamespaceAttributes,
+    },
+    /// [`Command::DeleteNamespace`].
+    DeleteNamespace {
+        /// The namespace.
+        namespace: NamespaceId,
+    },
+    /// [`Command::KvPut`].
+    KvPut {
+        /// The records; those without a value are deleted.
+        records: Vec<(NamespaceId, Key, Option<Vec<u8>>)>,
+    },
+    /// [`Command::KvGet`].
+    KvGet {
+        /// The namespace.
+        namespace: NamespaceId,
+        /// The key.
+        key: Key,
+    },
+    /// [`Command::KvExists`].
+    KvExists {
+        /// The namespace.
+        namespace: NamespaceId,
+        /// The key.
+        key: Key,
+    },
+    /// [`Command::KvDelete`].
+    KvDelete {
+        /// The namespace.
+        namespace: NamespaceId,
+        /// The key.
+        key: Key,
+    },
+    /// [`Command::KvList`].
+    KvList {
+        /// The namespace.
+        namespace: NamespaceId,
+        /// The key to begin at; the first one if there is none.
+        from: Option<Key>,
+        /// The most keys.
+        limit: usize,
+    },
+}
+
+/// What a command is answered with.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Reply {
+    /// When it was done, and what it made.
+    pub completion: Completion,
+    /// What was read: units, or a record's value.
+    pub data: Vec<u8>,
+    /// What was written along with a unit.
+    pub metadata: Metadata,
+    /// Keys that were listed.
+    pub keys: Vec<Key>,
+}
+
+impl Drive {
+    /// Does a command at a client's time, as [`Drive::issue`] does. The answer comes at once; to hold it back until it is
+    /// due is up to the caller. Where the drive allows it, bytes of reads and writes move while others have the drive.
+    pub fn perform(&self, request: Request, at_ns: Nanoseconds) -> Result<Reply, Status> {
+        match request {
+            Request::Read { lpn, units } => self.read(lpn, units, at_ns),
+            Request::Write { lpn, data, fua: false } => self.write(lpn, &data, at_ns),
+            other => self.perform_locked(other, at_ns),
+        }
+    }
+
+    fn read(&self, lpn: Lpn, units: u32, at_ns: Nanoseconds) -> Result<Reply, Status> {
+        // so that a request for more than there is takes no memory
+        let mut drive = self.lock();
+        let capacity_units = drive.limits().capacity_units;
+        if u64::from(lpn.0) + u64::from(units) > capacity_units {
+            return Err(Status::OutOfRange { lpn, units: units.into(), capacity_units });
+        }
+        let mut data = vec![0; units as usize * UNIT_BYTES];
+        let Some(mut fetches) = drive.fetches() else {
+            let completion = drive.issue(Command::Read { lpn, data: &mut data }, at_ns)?;
+            return Ok(Reply { completion, data, ..Reply::default() });
+        };
+        let later = Command::ReadLater { lpn, data: &mut data, fetches: &mut fetches };
+        let mut completion = drive.issue(later, at_ns)?;
+        drop(drive);
+        if !fetches.fetch(&mut data) {
+            // the drive says what is wrong
+            completion = self.issue(Command::Read { lpn, data: &mut data }, completion.done_ns)?;
+        }
+        Ok(Reply { completion, data, ..Reply::default() })
+    }
+
+    fn write(&self, lpn: Lpn, data: &[u8], at_ns: Nanoseconds) -> Result<Reply, Status> {
+        let is_whole = data.len().is_multiple_of(UNIT_BYTES);
+        // if there are none the write says why
+        let fills = if is_whole { self.lock().fills(data.len() / UNIT_BYTES).ok().flatten() } else { None };
+        let Some(mut fills) = fills else {
+            let completion = self.issue(Command::Write { lpn, data, fua: false }, at_ns)?;
+            return Ok(Reply { completion, ..Reply::default() });
+        };
+        let is_filled = fills.fill(data).is_ok();
+        let mut drive = self.lock();
+        let command = match is_filled {
+            true => Command::WriteFilled { lpn, data, fills: &mut fills },
+            false => Command::Write { lpn, data, fua: false },
+        };
+        let completion = drive.issue(command, at_ns);
+        drive.skip_fills(&mut fills, usize::MAX);
+        Ok(Reply { completion: completion?, ..Reply::default() })
+    }
+
+    fn perform_locked(&self, request: Request, at_ns: Nanoseconds) -> Result<Reply, Status> {
+        let mut reply = Reply { metadata: [0; METADATA_BYTES], ..Reply::default() };
+        let Reply { data: read, metadata: read_metadata, keys, .. } = &mut reply;
+        let issue = |command| self.issue(command, at_ns);
+        let completion = match request {
+            Request::Read { .. } => unreachable!("reads move their bytes outside the lock"),
+            Request::ReadWithMetadata { lpn } => {
+                read.resize(UNIT_BYTES, 0);
+                issue(Command::ReadWithMetadata { lpn, data: read, metadata: read_metadata })
+            }
+            Request::Write { lpn, data, fua } => issue(Command::Write { lpn, data: &data, fua }),
+            Request::WriteWithMetadata { lpn, data, metadata, fua } => {
+                issue(Command::WriteWithMetadata { lpn, data: &data, metadata: &metadata, fua })
+            }
+            Request::WriteHinted { lpn, data, metadata, hint } => {
+                issue(Command::WriteHinted { lpn, data: &data, metadata: &metadata, hint })
+            }
+            Request::WriteZeroes { lpn, units } => issue(Command::WriteZeroes { lpn, units }),
+            Request::Flush => issue(Command::Flush),
+            Request::Trim { lpn, units } => issue(Command::Trim { lpn, units }),
+            Request::Share { ranges, deferred } => issue(Command::Share { ranges: &ranges, deferred }),
+            Request::Remap { src, dst, units } => issue(Command::Remap { src, dst, units }),
+            Request::WriteAtomic { writes } => {
+                let writes: Vec<(Lpn, &[u8])> = writes.iter().map(|(lpn, data)| (*lpn, &data[..])).collect();
+                issue(Command::WriteAtomic { writes: &writes })
+            }
+            Request::Begin => issue(Command::Begin),
+            Request::TxWrite { tx, lpn, data } => issue(Command::TxWrite { tx, lpn, data: &data }),
+            Request::TxRead { tx, lpn } => {
+                read.resize(UNIT_BYTES, 0);
+                issue(Command::TxRead { tx, lpn, data: read })
+            }
+            Request::Commit { tx } => issue(Command::Commit { tx }),
+            Request::Abort { tx } => issue(Command::Abort { tx }),
+            Request::BeginLog => issue(Command::BeginLog),
+            Request::CreateNamespace { attributes } => issue(Command::CreateNamespace { attributes }),
+            Request::DeleteNamespace { namespace } => issue(Command::DeleteNamespace { namespace }),
+            Request::KvPut { records } => {
+                let records: Vec<KvRecord<'_>> = records
+                    .iter()
+                    .map(|(namespace, key, value)| KvRecord {
+                        namespace: *namespace,
+                        key: *key,
+                        value: value.as_deref(),
+                    })
+                    .collect();
+                issue(Command::KvPut { records: &records })
+            }
+            Request::KvGet { namespace, key } => issue(Command::KvGet { namespace, key, value: read }),
+            Request::KvExists { namespace, key } => issue(Command::KvExists { namespace, key }),
+            Request::KvDelete { namespace, key } => issue(Command::KvDelete { namespace, key }),
+            Request::KvList { namespace, from, limit } => {
+                issue(Command::KvList { namespace, from: from.as_ref(), keys, limit })
+            }
+        }?;
+        Ok(Reply { completion, ..reply })
+    }
+}
