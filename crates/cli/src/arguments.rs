@@ -17,9 +17,9 @@ use crate::lab::LabAction;
 use crate::mount::MountOptions;
 use crate::recovery_cost::RecoveryCostOptions;
 use crate::seeds::Seeds;
-use crate::size::Size;
 use crate::stat::StatOptions;
 use crate::unmount::UnmountOptions;
+use tantalum::Size;
 
 /// A solid-state drive that runs as a program: what does your database write, down to the flash?
 #[derive(Parser, Debug)]

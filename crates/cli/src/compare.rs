@@ -7,8 +7,8 @@ use tantalum_sqlite::Mode;
 
 use crate::arguments::CompareOptions;
 use crate::failure::Failure;
-use crate::size::Size;
 use crate::{interrupt, output};
+use tantalum::Size;
 
 /// Small enough that ageing it and six runs take seconds, large enough that the database is a part of it.
 const DEFAULT_CAPACITY: Size = Size(1 << 30);

@@ -7,7 +7,7 @@ use crate::arguments::CreateOptions;
 use crate::drive::check;
 use crate::failure::Failure;
 use crate::output;
-use crate::size::Size;
+use tantalum::Size;
 
 /// Makes an image, shut down and ready to be opened.
 pub fn run(options: &CreateOptions) -> Result<(), Failure> {

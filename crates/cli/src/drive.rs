@@ -4,7 +4,7 @@ use clap::Args;
 use tantalum::Profile;
 
 use crate::failure::Failure;
-use crate::size::Size;
+use tantalum::Size;
 
 /// The options that choose a drive's profile.
 #[derive(Args, Debug)]

@@ -22,7 +22,6 @@ mod mount;
 mod output;
 mod recovery_cost;
 mod seeds;
-mod size;
 mod stat;
 mod unmount;
 

@@ -15,7 +15,7 @@ use crate::drive::ProfileOptions;
 use crate::failure::Failure;
 use crate::log::{Log, log_path};
 use crate::output;
-use crate::size::Size;
+use tantalum::Size;
 
 /// Bytes of the volume's page cache: half of it may be writes that nobody synced.
 const CACHE_BYTES: u64 = 256 << 20;

@@ -8,8 +8,8 @@ use tantalum_lab::report;
 
 use crate::drive::ProfileOptions;
 use crate::failure::Failure;
-use crate::size::Size;
 use crate::{interrupt, output};
+use tantalum::Size;
 
 /// `tantalum recovery-cost`.
 #[derive(Args, Debug)]

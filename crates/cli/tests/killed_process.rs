@@ -10,7 +10,7 @@ use std::process::{Child, Command as Process, Stdio};
 use std::time::{Duration, Instant};
 
 use tantalum::check::check;
-use tantalum::{Command, Device, Lpn, Plp, Profile, UNIT_BYTES};
+use tantalum::{Command, Device, Lpn, Plp, Profile, UNIT_BYTES, mix};
 
 const IMAGE: &str = "TANTALUM_KILLED_IMAGE";
 const FIRST_ROUND: &str = "TANTALUM_KILLED_ROUND";
@@ -23,22 +23,14 @@ const UNITS: u32 = 2048;
 const BATCH: std::ops::Range<u32> = 2048..2060;
 const WRITES: u32 = 24;
 
-/// SplitMix64.
-fn mixed(value: u64) -> u64 {
-    let mut z = value.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
-}
-
 /// The units that a round writes, in order. A round's units hold its number.
 fn written_by(round: u64) -> impl Iterator<Item = u32> {
-    (0..WRITES).map(move |index| (mixed(round << 8 | u64::from(index)) % u64::from(UNITS)) as u32)
+    (0..WRITES).map(move |index| (mix(round << 8 | u64::from(index)) % u64::from(UNITS)) as u32)
 }
 
 /// The units that a round trims, before it writes.
 fn trimmed_by(round: u64) -> std::ops::Range<u32> {
-    let first = (mixed(!round) % u64::from(UNITS - 4)) as u32;
+    let first = (mix(!round) % u64::from(UNITS - 4)) as u32;
     first..first + 4
 }
 
@@ -179,7 +171,7 @@ fn kill_again_and_again(image: &Path, profile: &str, capacity_bytes: u64) {
     let (mut model, mut next, started) = (Model(vec![0; BATCH.end as usize]), 1, Instant::now());
     for kill in 0..KILLS {
         let what = format!("seed {seed}, kill {kill}");
-        let draw = mixed(seed << 32 | u64::from(kill));
+        let draw = mix(seed << 32 | u64::from(kill));
         let beyond = Duration::from_micros(draw % 5_000);
         let flushed = work_and_kill(image, next, draw >> 32 & 31, beyond);
         (next..=flushed).for_each(|round| model.apply(round));

@@ -15,6 +15,7 @@ mod link;
 mod plan;
 mod power;
 mod profile;
+mod size;
 mod smart;
 mod status;
 
@@ -27,6 +28,7 @@ pub use lifecycle::DeviceError;
 pub use limits::Limits;
 pub use power::PowerLoss;
 pub use profile::*;
+pub use size::{Size, SizeError};
 pub use smart::{AVAILABLE_SPARE_THRESHOLD_PERCENT, Smart};
 pub use status::Status;
 pub use tantalum_ftl::canary;
@@ -36,5 +38,5 @@ pub use tantalum_ftl::{Generation, Hint, Lpn, METADATA_BYTES, Metadata, Seq, Sha
 pub use tantalum_ftl::{Key, KeyError, KvRecord, NamespaceAttributes, NamespaceId, NamespaceInfo};
 pub use tantalum_nand::{
     Access, Faults, Fetches, Fills, HostError, HostSync, InFlight, Life, MediumError, NandError, Nanoseconds,
-    Operation, Outcome, UNIT_BYTES, checksum_of,
+    Operation, Outcome, SplitMix64, UNIT_BYTES, checksum_of, mix,
 };

@@ -2,12 +2,12 @@
 
 use std::collections::VecDeque;
 
-use tantalum_nand::{InFlight, Outcome};
+use tantalum_nand::{InFlight, Outcome, SplitMix64};
 
 /// Decides the fate of operations in flight: each may not have started, be torn, or be complete (M2 to M4).
 #[derive(Clone, Debug)]
 pub struct PowerLoss {
-    state: u64,
+    random: SplitMix64,
     fixed: Option<Outcome>,
     listed: VecDeque<Outcome>,
 }
@@ -15,27 +15,23 @@ pub struct PowerLoss {
 impl PowerLoss {
     /// Every combination, drawn from a seed.
     pub fn seeded(seed: u64) -> PowerLoss {
-        PowerLoss { state: seed, fixed: None, listed: VecDeque::new() }
+        PowerLoss { random: SplitMix64(seed), fixed: None, listed: VecDeque::new() }
     }
 
     /// The same fate for all.
     pub fn all(outcome: Outcome) -> PowerLoss {
-        PowerLoss { state: 0, fixed: Some(outcome), listed: VecDeque::new() }
+        PowerLoss { random: SplitMix64(0), fixed: Some(outcome), listed: VecDeque::new() }
     }
 
     /// A fate for each operation, in the order of issue. What goes beyond the list, and the pages of torn erases,
     /// are drawn from the seed.
     pub fn listed(fates: &[Outcome], seed: u64) -> PowerLoss {
-        PowerLoss { state: seed, fixed: None, listed: fates.iter().copied().collect() }
+        PowerLoss { random: SplitMix64(seed), fixed: None, listed: fates.iter().copied().collect() }
     }
 
-    /// The next random number (SplitMix64).
+    /// The next random number.
     pub fn random(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        self.random.next_u64()
     }
 
     /// The fate of one operation.

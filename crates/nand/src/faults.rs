@@ -6,6 +6,7 @@
 use crate::error::NandError;
 use crate::geometry::{BlockId, PageId};
 use crate::nand::{Nand, PageState};
+use crate::random::SplitMix64;
 
 /// How often what fails. The default is never.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -26,25 +27,16 @@ pub struct Faults {
 #[derive(Clone, Default, Debug)]
 pub(crate) struct FaultGenerator {
     faults: Faults,
-    state: u64,
+    random: SplitMix64,
 }
 
 impl FaultGenerator {
     fn new(faults: Faults) -> FaultGenerator {
-        FaultGenerator { faults, state: faults.seed }
-    }
-
-    /// SplitMix64: a fixed generator of our own, so that a seed means the same faults in every version.
-    fn next(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
+        FaultGenerator { faults, random: SplitMix64(faults.seed) }
     }
 
     fn draw(&mut self, ppm: u32) -> bool {
-        ppm > 0 && self.next() % 1_000_000 < u64::from(ppm)
+        ppm > 0 && self.random.below(1_000_000) < u64::from(ppm)
     }
 
     pub fn program_fails(&mut self) -> bool {
@@ -73,7 +65,7 @@ impl Nand {
         let mut generator = FaultGenerator::new(Faults { seed, ..Faults::default() });
         let mut good: Vec<BlockId> = (0..self.geometry.blocks()).map(BlockId).collect();
         for _ in 0..count.min(self.geometry.blocks()) {
-            let drawn = (generator.next() % good.len() as u64) as usize;
+            let drawn = (generator.random.next_u64() % good.len() as u64) as usize;
             self.retire(good.swap_remove(drawn))?;
         }
         Ok(())

@@ -13,6 +13,7 @@ mod image;
 mod nand;
 mod operations;
 mod power;
+mod random;
 #[cfg(test)]
 mod random_cuts;
 mod resolve;
@@ -34,6 +35,7 @@ pub use image::{
 pub use nand::{Nand, PageState};
 pub use operations::Source;
 pub use power::{InFlight, LostProgram, Operation, Outcome};
+pub use random::{SplitMix64, mix};
 pub use slots::Slot;
 pub use time::Timing;
 pub use transfers::{Fetches, Fills};

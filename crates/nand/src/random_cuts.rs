@@ -9,7 +9,8 @@ use crate::geometry::{BlockId, PageId, Ppn, UNIT_SPARE_BYTES, UnitSpare};
 use crate::nand::{MOVED, Nand, PageState};
 use crate::operations::Source;
 use crate::power::{InFlight, Operation, Outcome};
-use crate::test_support::{GEOMETRY, Random, TIMING, data, nand, read_tag, spare};
+use crate::random::SplitMix64;
+use crate::test_support::{GEOMETRY, TIMING, data, nand, read_tag, spare};
 
 const UNITS: usize = 2;
 
@@ -30,7 +31,7 @@ struct Issued {
 struct Model {
     settled: Vec<Page>,
     issued: Vec<Issued>,
-    random: Random,
+    random: SplitMix64,
     tag: u64,
     now_ns: u64,
     torn: u64,
@@ -40,7 +41,7 @@ struct Model {
 impl Model {
     fn new(seed: u64) -> Model {
         let settled = vec![Page::Erased; GEOMETRY.pages() as usize];
-        Model { settled, issued: Vec::new(), random: Random(seed), tag: 0, now_ns: 0, torn: 0, undone: 0 }
+        Model { settled, issued: Vec::new(), random: SplitMix64(seed), tag: 0, now_ns: 0, torn: 0, undone: 0 }
     }
 
     fn apply(pages: &mut [Page], issued: &Issued) {
@@ -128,8 +129,8 @@ impl Model {
         assert_eq!(issued.len(), self.issued.len(), "the medium keeps what may be undone, and no more");
         let cut = nand.power.cut.unwrap();
         let mut outcomes = Vec::new();
-        let mut random = Random(self.random.next());
-        let mut torn_pages = Random(self.random.next());
+        let mut random = SplitMix64(self.random.next_u64());
+        let mut torn_pages = SplitMix64(self.random.next_u64());
         let lost = nand
             .resolve(
                 &mut |in_flight| {
@@ -138,7 +139,7 @@ impl Model {
                     outcomes.push((*in_flight, outcome));
                     outcome
                 },
-                &mut || torn_pages.next(),
+                &mut || torn_pages.next_u64(),
             )
             .unwrap();
         assert_eq!(outcomes.iter().map(|(in_flight, _)| *in_flight).collect::<Vec<_>>(), in_flight);
@@ -263,7 +264,7 @@ fn run(seed: u64, mut nand: Nand, rounds: u64, faults: Faults, reopen: impl Fn(N
     println!("seed {seed}");
     let mut model = Model::new(seed);
     for _ in 0..rounds {
-        nand.set_faults(Faults { seed: model.random.next(), ..faults });
+        nand.set_faults(Faults { seed: model.random.next_u64(), ..faults });
         let operations = 1 + model.random.below(60);
         if model.random.below(2) == 0 {
             nand.cut_after(Some(operations));

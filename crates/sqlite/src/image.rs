@@ -8,12 +8,11 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use tantalum::{Device, DeviceError, Profile, ProfileError, Status};
+use tantalum::{Device, DeviceError, Profile, ProfileError, Size, SizeError, Status};
 use tantalum_volume::{Volume, VolumeError};
 
 use crate::host::HostRef;
 use crate::mode::{Mode, UnknownMode};
-use crate::size::{ParseSizeError, parse_size};
 
 /// Host memory for an image's page cache.
 const CACHE_BYTES: u64 = 64 << 20;
@@ -40,8 +39,8 @@ pub(crate) enum ImageError {
     #[error(transparent)]
     Profile(#[from] ProfileError),
     /// `capacity=`.
-    #[error("capacity: {0}")]
-    Capacity(#[from] ParseSizeError),
+    #[error("capacity={text}: {error}")]
+    Capacity { text: String, error: SizeError },
     /// `interface=`.
     #[error("interface: {0}")]
     Mode(#[from] UnknownMode),
@@ -94,7 +93,9 @@ impl Parameters {
     fn new_profile(&self) -> Result<Profile, ImageError> {
         let mut profile = Profile::load(self.profile.as_deref().unwrap_or(DEFAULT_PROFILE))?;
         if let Some(capacity) = &self.capacity {
-            profile.capacity_bytes = parse_size(capacity)?;
+            let size = capacity.parse::<Size>();
+            let size = size.map_err(|error| ImageError::Capacity { text: capacity.clone(), error })?;
+            profile.capacity_bytes = size.0;
         }
         Ok(profile)
     }
@@ -251,7 +252,7 @@ mod tests {
         let error = refuse("app.db", Parameters { profile: Some("nix".into()), ..wanted.clone() });
         assert!(error.contains("tlc-nvme"), "{error}");
         let error = refuse("app.db", Parameters { capacity: Some("many".into()), ..wanted.clone() });
-        assert!(error.contains("\"many\" is no size"), "{error}");
+        assert!(error.contains("capacity=many: a size is a number and a unit"), "{error}");
         let error = refuse("app.db", Parameters { time: Some("slow".into()), ..wanted.clone() });
         assert!(error.contains("\"slow\" is neither"), "{error}");
         assert!(!folder.path().join("a.tant").exists(), "nothing was made");

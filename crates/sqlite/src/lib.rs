@@ -46,7 +46,6 @@ mod mode;
 mod numbering;
 mod share_queue;
 mod shm;
-mod size;
 mod temporary;
 mod transaction;
 mod vfs;

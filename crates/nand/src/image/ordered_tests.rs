@@ -6,21 +6,9 @@ use std::path::Path;
 use super::super::locked_file::LockedFile;
 use super::super::store::Store;
 use super::*;
+use crate::random::SplitMix64;
 
 const PLACE: LogPlace = LogPlace { log_at: 1 << 18, slots_at: (1 << 18) + LOG_BYTES };
-
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (z ^ (z >> 31)) % limit
-    }
-}
 
 fn locked(file: &File) -> LockedFile {
     LockedFile::lock(file.try_clone().unwrap(), Path::new("a file without a name")).unwrap()
@@ -79,7 +67,7 @@ fn assert_is_either(disk: &Disk, synced: &Model, begun: Option<&Model>, seed: u6
 
 /// How often the last group was lost, and was there, and how often the log began anew.
 fn run(seed: u64) -> [u64; 3] {
-    let mut random = Random(seed);
+    let mut random = SplitMix64(seed);
     let mut disk = Disk { pages: BTreeMap::new() };
     let file = file_of(&disk.pages);
     let Store::Ordered(mut store) = Store::ordered(locked(&file), PLACE).unwrap() else { unreachable!() };

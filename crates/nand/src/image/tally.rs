@@ -13,6 +13,7 @@ use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::geometry::{BlockId, Geometry, PageId};
+use crate::random::mix;
 
 /// Where the first place is.
 pub(super) const TALLY_AT: u64 = 2048;
@@ -75,20 +76,12 @@ impl Tally {
 
 /// What a block's entry adds to the sum.
 pub(super) fn of_block(block: BlockId, checksum: u32) -> u64 {
-    mixed(u64::from(block.0) << 32 | u64::from(checksum))
+    mix(u64::from(block.0) << 32 | u64::from(checksum))
 }
 
 /// What a page's record adds to the sum.
 pub(super) fn of_page(page: PageId, checksum: u32) -> u64 {
-    mixed(!(u64::from(page.0) << 32 | u64::from(checksum)))
-}
-
-/// SplitMix64's finish: places and checksums that differ a little make sums that differ a lot.
-fn mixed(value: u64) -> u64 {
-    let mut z = value.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
+    mix(!(u64::from(page.0) << 32 | u64::from(checksum)))
 }
 
 /// What one block adds.

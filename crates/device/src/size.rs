@@ -1,4 +1,4 @@
-//! Sizes on the command line: `512M`, `1GiB`, `1TB`.
+//! Sizes as people write them: `512M`, `1GiB`, `1TB`.
 
 use std::str::FromStr;
 
