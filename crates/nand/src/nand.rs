@@ -1,17 +1,17 @@
 //! The medium's state, and its promises. What the medium promises; it gives exactly this and nothing more:
 //!
-//! - **M1** A page is programmed at most once between erases, and pages of a block in order. Breaking this is a
-//!   bug in the FTL: panic. (`operations`)
-//! - **M2** Data and spare area of one page are programmed together. If power is lost during a program, the page
-//!   reads as uncorrectable, or as complete; never as a mix that passes its checksum. (`resolve`, `image`)
-//! - **M3** If power is lost during an erase, the block may read as old, as erased, or as uncorrectable, page by
-//!   page. (`resolve`)
-//! - **M4** What completed before the cut stays. What was still queued did not happen. What was on its way on
-//!   different dies may have completed in any combination. (`power`, `resolve`)
-//! - **M5** DRAM is lost ([`Nand::lose_dram`]), unless the profile has PLP; then what the capacitor saves goes
-//!   through the slots of [`crate::LostProgram`] or the protected DRAM.
-//! - **M6** Erase and program may fail and report it (bad block); reads may be uncorrectable after wear or by
-//!   injection. (`faults`)
+//! - **M1** A page is programmed at most once between erases, and pages of a block in order. Breaking this is a bug in
+//!   the FTL: the medium panics. (`operations`)
+//! - **M2** Data and spare area of one page are programmed together. If power is lost during a program, the page reads as
+//!   uncorrectable, or as complete, or as erased; never as a mix. (`resolve`, `image`)
+//! - **M3** If power is lost during an erase, the block may read as old, as erased, or as uncorrectable, page by page.
+//!   (`resolve`)
+//! - **M4** What completed before the cut stays. What was still queued did not happen. What was on its way on different
+//!   planes may have completed in any combination. (`power`, `resolve`)
+//! - **M5** DRAM is lost ([`Nand::lose_dram`]), unless the profile has PLP; then up to `dump_bytes` of it are saved, no
+//!   more: through the slots of [`crate::LostProgram`], or in the protected DRAM.
+//! - **M6** Erase and program may fail and report it; reads may be uncorrectable by injection ([`Nand::set_faults`]).
+//!   (`faults`) The FTL retires the block and loses nothing that it could still read.
 //!
 //! Each operation changes the state when it is issued, and returns when it would be done. What may still be undone
 //! by a power cut is kept until the host's time has passed it ([`Nand::advance`]).
