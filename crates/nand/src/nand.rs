@@ -155,7 +155,7 @@ impl Nand {
     /// uncorrectable, and are listed by [`Nand::damaged_pages`].
     ///
     /// With [`Access::Write`] they are so for good. That is for a repair that has been found to be sound; and an image
-    /// with a finding that is not [`ImageFinding::is_repairable`] is not to be worked with.
+    /// with a finding that is not [`crate::ImageFinding::is_repairable`] is not to be worked with.
     pub fn examine(path: &Path, access: Access) -> Result<(Nand, Examination), MediumError> {
         Nand::load(path, access, None, Damage::Note)
     }

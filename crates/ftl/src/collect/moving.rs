@@ -1,31 +1,25 @@
-//! Garbage collection and wear levelling: valid units are moved out of a victim, which becomes free.
+//! Units of victims on their way: which are in use, what their copies' spare areas say, and whose the new places are.
 //!
 //! A copyback keeps the versions of a unit and takes a new step (hazard 6). It lists all owners the unit has;
-//! those that do not fit into the spare area go into the journal (hazard 5). Moved units fill whole pages, across
-//! victims; a victim is free only when all its units are programmed elsewhere. Records of a namespace with logs of its own
-//! are packed apart from others, and go to these logs where there is room for them.
+//! those that do not fit into the spare area go into the journal (hazard 5).
 
 use std::collections::VecDeque;
 
 use tantalum_nand::{
-    BlockId, MAX_UNITS_PER_PAGE, Nand, Nanoseconds, PageId, PlaneId, Ppn, Source, UNIT_BYTES, UnitSpare,
+    BlockId, MAX_UNITS_PER_PAGE, Nand, Nanoseconds, PageId, Ppn, Source, UNIT_BYTES, UnitSpare,
 };
 
-use crate::blocks::BlockUse;
+use super::Collection;
 use crate::canary::{self, Guard};
 use crate::error::{Damage, FtlError};
 use crate::ftl::Ftl;
 use crate::journal::Record;
-use crate::key_value::{MovingRecord, PackedUnit, Packing};
-use crate::layout::VictimPolicy;
+use crate::key_value::{MovingRecord, PackedUnit};
 use crate::map::{Claim, Owner};
 use crate::page_image::PageImage;
 use crate::space::Target;
 use crate::spare::{self, Kind, Mark, Spare};
 use crate::types::{Lpn, Seq, TxId};
-
-/// Erases of an average block between two looks at the wear spread: one in this many.
-const WEAR_CHECKS_PER_CYCLE: u32 = 8;
 
 /// A unit of a victim that is in use.
 #[derive(Clone, Copy, Debug)]
@@ -48,19 +42,9 @@ enum Moving {
     Records,
 }
 
-/// Victims being emptied together, so that moved units fill whole pages.
-struct Collection {
-    /// For the collection stream.
-    moving: MovingPage,
-    /// For the logs of namespaces that have their own.
-    moving_to_logs: Vec<MovingPage>,
-    packing: Packing,
-    victims: Vec<BlockId>,
-}
-
 /// A page of units on their way.
-struct MovingPage {
-    target: Target,
+pub(super) struct MovingPage {
+    pub target: Target,
     /// What goes there, but for the plain units that came last: a page of nothing else does without.
     page: PageImage,
     units: Vec<(Ppn, Moving)>,
@@ -72,7 +56,7 @@ struct MovingPage {
 }
 
 impl MovingPage {
-    fn new(target: Target, earliest_ns: Nanoseconds) -> MovingPage {
+    pub fn new(target: Target, earliest_ns: Nanoseconds) -> MovingPage {
         MovingPage {
             target,
             page: PageImage::new(),
@@ -108,168 +92,13 @@ impl MovingPage {
     }
 }
 
-impl Collection {
-    /// The page that takes units of a stream.
-    fn page_for(&mut self, target: Target, earliest_ns: Nanoseconds) -> &mut MovingPage {
-        if target == Target::Collect {
-            return &mut self.moving;
-        }
-        let index = self.moving_to_logs.iter().position(|moving| moving.target == target);
-        let index = index.unwrap_or_else(|| {
-            self.moving_to_logs.push(MovingPage::new(target, earliest_ns));
-            self.moving_to_logs.len() - 1
-        });
-        &mut self.moving_to_logs[index]
-    }
-}
-
 impl Ftl {
-    /// Collects until there is space beyond the reserve.
-    pub(crate) fn collect_garbage(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        let target = self.collection_reserve() + 2;
-        let mut collection = self.new_collection(at_ns);
-        // each victim frees something; more rounds than blocks mean that nothing is gained
-        for _ in 0..2 * self.geometry.blocks() {
-            if self.spare_blocks() >= target {
-                break;
-            }
-            let Some(victim) = self.choose_victim() else { break };
-            self.collect_into(&mut collection, victim, at_ns)?;
-        }
-        self.finish_collection(collection, at_ns)
-    }
-
-    /// Collects one victim, whatever the reserve says. False if there is none.
-    pub(crate) fn collect_one(&mut self, at_ns: Nanoseconds) -> Result<bool, FtlError> {
-        let Some(victim) = self.choose_victim() else { return Ok(false) };
-        self.collect_block(victim, at_ns)?;
-        Ok(true)
-    }
-
-    /// Collects on the planes on which a namespace's logs have no open block and find no free one.
-    pub(crate) fn collect_for_logs(&mut self, target: Target, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        let is_full = |plane: &PlaneId| self.blocks.free_in(*plane) == 0;
-        let full: Vec<PlaneId> = self.streams.of(target).unopened().filter(is_full).collect();
-        if full.is_empty() {
-            return Ok(());
-        }
-        let mut collection = self.new_collection(at_ns);
-        for plane in full {
-            if let Some(victim) = self.choose_victim_on(plane) {
-                self.collect_into(&mut collection, victim, at_ns)?;
-            }
-        }
-        self.finish_collection(collection, at_ns)
-    }
-
-    /// The block of a plane with the fewest valid units, if at least half of it is freed. With more to move the log is
-    /// better off on other planes.
-    fn choose_victim_on(&self, plane: PlaneId) -> Option<BlockId> {
-        let (first, valid) = (plane.0 * self.geometry.blocks_per_plane, self.map.valid_counts());
-        let closed = (first..first + self.geometry.blocks_per_plane)
-            .map(BlockId)
-            .filter(|block| valid.is_candidate(*block));
-        let victim = closed.min_by_key(|block| valid.get(*block))?;
-        (valid.get(victim) <= self.geometry.units_per_block() / 2).then_some(victim)
-    }
-
-    fn choose_victim(&mut self) -> Option<BlockId> {
-        match self.config.victim_policy {
-            VictimPolicy::Greedy => self.map.valid_counts_mut().fewest_valid(),
-            VictimPolicy::CostBenefit => {
-                let (units_per_block, valid) = (self.geometry.units_per_block(), self.map.valid_counts());
-                let benefit = |block: &BlockId| {
-                    self.blocks.benefit(*block, valid.get(*block), units_per_block, self.seq)
-                };
-                valid.candidates().max_by_key(benefit)
-            }
-        }
-    }
-
-    /// Moves everything out of one block and frees it.
-    pub(crate) fn collect_block(&mut self, block: BlockId, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        let mut collection = self.new_collection(at_ns);
-        self.collect_into(&mut collection, block, at_ns)?;
-        self.finish_collection(collection, at_ns)
-    }
-
-    fn collect_into(
-        &mut self,
-        collection: &mut Collection,
-        victim: BlockId,
-        at_ns: Nanoseconds,
-    ) -> Result<(), FtlError> {
-        // no victim again while its last units wait for a full page
-        self.blocks.set_use(victim, BlockUse::Open);
-        self.map.valid_counts_mut().remove_candidate(victim);
-        collection.victims.push(victim);
-        let mut units = std::mem::take(&mut self.scratch.valid_units);
-        let moved = self
-            .find_valid_units(victim, &mut units)
-            .and_then(|()| self.move_units(&units, collection, at_ns));
-        self.scratch.valid_units = units;
-        if moved.is_err() {
-            self.release_victims(collection);
-        }
-        moved
-    }
-
-    fn finish_collection(&mut self, mut collection: Collection, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        let last = collection.packing.take_open();
-        let programmed = self
-            .move_packed(last, &mut collection, at_ns)
-            .and_then(|()| self.program_all_moving(&mut collection, at_ns));
-        self.release_victims(&mut collection);
-        programmed
-    }
-
-    /// Frees the victims that are empty, but for the last one, whose units may still be looked through.
-    fn free_emptied(&mut self, collection: &mut Collection) {
-        let last = collection.victims.pop();
-        for index in (0..collection.victims.len()).rev() {
-            if self.map.valid(collection.victims[index]) == 0 {
-                let block = collection.victims.remove(index);
-                self.free_block(block);
-            }
-        }
-        collection.victims.extend(last);
-    }
-
-    fn free_block(&mut self, block: BlockId) {
-        self.counters.collections += 1;
-        self.blocks.release(self.geometry.plane_of(block), block);
-    }
-
-    /// Lets the victims go. One that is not empty keeps units that could not be moved: it stays closed if there was
-    /// no space for them, and is to be retired if all of them are lost.
-    fn release_victims(&mut self, collection: &mut Collection) {
-        for block in collection.victims.drain(..) {
-            if self.map.valid(block) == 0 {
-                self.free_block(block);
-            } else if self.keeps_only_lost_units(block) {
-                self.blocks.set_use(block, BlockUse::Bad);
-                self.failing.push(block);
-                self.note_loss_in(block);
-            } else {
-                self.close_block(block);
-            }
-        }
-    }
-
-    fn new_collection(&mut self, at_ns: Nanoseconds) -> Collection {
-        // members of an atomic batch lose their mark when moved: the whole batch must be on flash before
-        let earliest_ns = at_ns.max(self.batches_done_ns);
-        self.steps.between(self.journal.buffer.is_empty(), at_ns);
-        Collection {
-            moving: MovingPage::new(Target::Collect, earliest_ns),
-            moving_to_logs: Vec::new(),
-            packing: Packing::default(),
-            victims: Vec::new(),
-        }
-    }
-
     /// Lists the units of a victim that are in use and can be read.
-    fn find_valid_units(&mut self, victim: BlockId, units: &mut Vec<ValidUnit>) -> Result<(), FtlError> {
+    pub(super) fn find_valid_units(
+        &mut self,
+        victim: BlockId,
+        units: &mut Vec<ValidUnit>,
+    ) -> Result<(), FtlError> {
         units.clear();
         if self.map.valid(victim) == 0 {
             return Ok(());
@@ -292,7 +121,7 @@ impl Ftl {
         Ok(())
     }
 
-    fn move_units(
+    pub(super) fn move_units(
         &mut self,
         units: &[ValidUnit],
         collection: &mut Collection,
@@ -362,7 +191,7 @@ impl Ftl {
     }
 
     /// Puts packed units onto the page, and programs it whenever it is full.
-    fn move_packed(
+    pub(super) fn move_packed(
         &mut self,
         units: Vec<PackedUnit>,
         collection: &mut Collection,
@@ -442,7 +271,7 @@ impl Ftl {
     }
 
     /// Programs all units on their way.
-    fn program_all_moving(
+    pub(super) fn program_all_moving(
         &mut self,
         collection: &mut Collection,
         at_ns: Nanoseconds,
@@ -452,6 +281,20 @@ impl Ftl {
             self.program_moving(collection, collection.moving_to_logs[index].target, at_ns)?;
         }
         Ok(())
+    }
+
+    fn program_moving_page(&mut self, moving: &mut MovingPage) -> Result<(PageId, Nanoseconds), FtlError> {
+        let (units, step, earliest_ns) =
+            (self.geometry.units_per_page() as usize, moving.step, moving.earliest_ns);
+        if moving.page.used == 0 && moving.units.len() == units {
+            let mut from = [Ppn(0); MAX_UNITS_PER_PAGE];
+            from.iter_mut().zip(&moving.units).for_each(|(from, unit)| *from = unit.0);
+            return self.program_with(moving.target, step, false, earliest_ns, |nand, place| {
+                nand.program_moved(place, &from[..units], spare::head(step), earliest_ns)
+            });
+        }
+        moving.place_plain(&self.nand)?;
+        self.program(moving.target, &moving.page, step, earliest_ns)
     }
 
     /// Programs the units on their way to a stream and moves their owners.
@@ -514,20 +357,6 @@ impl Ftl {
         Ok(())
     }
 
-    fn program_moving_page(&mut self, moving: &mut MovingPage) -> Result<(PageId, Nanoseconds), FtlError> {
-        let (units, step, earliest_ns) =
-            (self.geometry.units_per_page() as usize, moving.step, moving.earliest_ns);
-        if moving.page.used == 0 && moving.units.len() == units {
-            let mut from = [Ppn(0); MAX_UNITS_PER_PAGE];
-            from.iter_mut().zip(&moving.units).for_each(|(from, unit)| *from = unit.0);
-            return self.program_with(moving.target, step, false, earliest_ns, |nand, place| {
-                nand.program_moved(place, &from[..units], spare::head(step), earliest_ns)
-            });
-        }
-        moving.place_plain(&self.nand)?;
-        self.program(moving.target, &moving.page, step, earliest_ns)
-    }
-
     fn move_owners(
         &mut self,
         from: Ppn,
@@ -547,21 +376,6 @@ impl Ftl {
         for (lpn, version) in rest {
             let step = self.next_seq();
             self.append_journal(&[Record::Map { lpn, version, step, ppn: to }], at_ns)?;
-        }
-        Ok(())
-    }
-
-    // -- wear levelling ----------------------------------------------------------------------------------------------
-
-    /// Moves the coldest block when the spread of erase counts is too wide (static wear levelling).
-    pub(crate) fn level_wear(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        let blocks = self.geometry.blocks();
-        self.checkpoint.next_wear_check =
-            self.counters.blocks_erased + u64::from(blocks.div_ceil(WEAR_CHECKS_PER_CYCLE));
-        let Some(coldest) = self.blocks.coldest(&self.nand) else { return Ok(()) };
-        let most = (0..blocks).map(|block| self.nand.erase_count(BlockId(block))).max().unwrap_or(0);
-        if most - self.nand.erase_count(coldest) > self.config.wear_spread && self.spare_blocks() > 1 {
-            self.collect_block(coldest, at_ns)?;
         }
         Ok(())
     }

@@ -1,0 +1,166 @@
+//! Garbage collection: valid units are moved out of a victim, which becomes free.
+//!
+//! Moved units fill whole pages, across victims; a victim is free only when all its units are programmed elsewhere. Records
+//! of a namespace with logs of its own are packed apart from others, and go to these logs where there is room for them.
+
+mod moving;
+mod victims;
+mod wear;
+
+use tantalum_nand::{BlockId, Nanoseconds, PlaneId};
+
+pub(crate) use moving::ValidUnit;
+
+use crate::blocks::BlockUse;
+use crate::error::FtlError;
+use crate::ftl::Ftl;
+use crate::key_value::Packing;
+use crate::space::Target;
+use moving::MovingPage;
+
+/// Victims being emptied together, so that moved units fill whole pages.
+struct Collection {
+    /// For the collection stream.
+    moving: MovingPage,
+    /// For the logs of namespaces that have their own.
+    moving_to_logs: Vec<MovingPage>,
+    packing: Packing,
+    victims: Vec<BlockId>,
+}
+
+impl Collection {
+    /// The page that takes units of a stream.
+    fn page_for(&mut self, target: Target, earliest_ns: Nanoseconds) -> &mut MovingPage {
+        if target == Target::Collect {
+            return &mut self.moving;
+        }
+        let index = self.moving_to_logs.iter().position(|moving| moving.target == target);
+        let index = index.unwrap_or_else(|| {
+            self.moving_to_logs.push(MovingPage::new(target, earliest_ns));
+            self.moving_to_logs.len() - 1
+        });
+        &mut self.moving_to_logs[index]
+    }
+}
+
+impl Ftl {
+    /// Collects until there is space beyond the reserve.
+    pub(crate) fn collect_garbage(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        let target = self.collection_reserve() + 2;
+        let mut collection = self.new_collection(at_ns);
+        // each victim frees something; more rounds than blocks mean that nothing is gained
+        for _ in 0..2 * self.geometry.blocks() {
+            if self.spare_blocks() >= target {
+                break;
+            }
+            let Some(victim) = self.choose_victim() else { break };
+            self.collect_into(&mut collection, victim, at_ns)?;
+        }
+        self.finish_collection(collection, at_ns)
+    }
+
+    /// Collects one victim, whatever the reserve says. False if there is none.
+    pub(crate) fn collect_one(&mut self, at_ns: Nanoseconds) -> Result<bool, FtlError> {
+        let Some(victim) = self.choose_victim() else { return Ok(false) };
+        self.collect_block(victim, at_ns)?;
+        Ok(true)
+    }
+
+    /// Collects on the planes on which a namespace's logs have no open block and find no free one.
+    pub(crate) fn collect_for_logs(&mut self, target: Target, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        let is_full = |plane: &PlaneId| self.blocks.free_in(*plane) == 0;
+        let full: Vec<PlaneId> = self.streams.of(target).unopened().filter(is_full).collect();
+        if full.is_empty() {
+            return Ok(());
+        }
+        let mut collection = self.new_collection(at_ns);
+        for plane in full {
+            if let Some(victim) = self.choose_victim_on(plane) {
+                self.collect_into(&mut collection, victim, at_ns)?;
+            }
+        }
+        self.finish_collection(collection, at_ns)
+    }
+
+    /// Moves everything out of one block and frees it.
+    pub(crate) fn collect_block(&mut self, block: BlockId, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        let mut collection = self.new_collection(at_ns);
+        self.collect_into(&mut collection, block, at_ns)?;
+        self.finish_collection(collection, at_ns)
+    }
+
+    fn collect_into(
+        &mut self,
+        collection: &mut Collection,
+        victim: BlockId,
+        at_ns: Nanoseconds,
+    ) -> Result<(), FtlError> {
+        // no victim again while its last units wait for a full page
+        self.blocks.set_use(victim, BlockUse::Open);
+        self.map.valid_counts_mut().remove_candidate(victim);
+        collection.victims.push(victim);
+        let mut units = std::mem::take(&mut self.scratch.valid_units);
+        let moved = self
+            .find_valid_units(victim, &mut units)
+            .and_then(|()| self.move_units(&units, collection, at_ns));
+        self.scratch.valid_units = units;
+        if moved.is_err() {
+            self.release_victims(collection);
+        }
+        moved
+    }
+
+    fn finish_collection(&mut self, mut collection: Collection, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        let last = collection.packing.take_open();
+        let programmed = self
+            .move_packed(last, &mut collection, at_ns)
+            .and_then(|()| self.program_all_moving(&mut collection, at_ns));
+        self.release_victims(&mut collection);
+        programmed
+    }
+
+    /// Frees the victims that are empty, but for the last one, whose units may still be looked through.
+    fn free_emptied(&mut self, collection: &mut Collection) {
+        let last = collection.victims.pop();
+        for index in (0..collection.victims.len()).rev() {
+            if self.map.valid(collection.victims[index]) == 0 {
+                let block = collection.victims.remove(index);
+                self.free_block(block);
+            }
+        }
+        collection.victims.extend(last);
+    }
+
+    fn free_block(&mut self, block: BlockId) {
+        self.counters.collections += 1;
+        self.blocks.release(self.geometry.plane_of(block), block);
+    }
+
+    /// Lets the victims go. One that is not empty keeps units that could not be moved: it stays closed if there was
+    /// no space for them, and is to be retired if all of them are lost.
+    fn release_victims(&mut self, collection: &mut Collection) {
+        for block in collection.victims.drain(..) {
+            if self.map.valid(block) == 0 {
+                self.free_block(block);
+            } else if self.keeps_only_lost_units(block) {
+                self.blocks.set_use(block, BlockUse::Bad);
+                self.failing.push(block);
+                self.note_loss_in(block);
+            } else {
+                self.close_block(block);
+            }
+        }
+    }
+
+    fn new_collection(&mut self, at_ns: Nanoseconds) -> Collection {
+        // members of an atomic batch lose their mark when moved: the whole batch must be on flash before
+        let earliest_ns = at_ns.max(self.batches_done_ns);
+        self.steps.between(self.journal.buffer.is_empty(), at_ns);
+        Collection {
+            moving: MovingPage::new(Target::Collect, earliest_ns),
+            moving_to_logs: Vec::new(),
+            packing: Packing::default(),
+            victims: Vec::new(),
+        }
+    }
+}
