@@ -1,4 +1,4 @@
-//! Where the medium's bytes are: one trait, in memory or in a sparse file.
+//! Where the medium's bytes are: in memory or in a sparse file. A trait for each thing that an image can do.
 //!
 //! The image stores what it is told and knows no rule; [`crate::nand`] keeps them. A page's record says what the
 //! page holds and is valid only if it carries the erase count of its block, so that one small write erases a
@@ -83,10 +83,35 @@ pub(crate) enum SavedRecords {
     Buffer(spare_buffers::BufferId),
 }
 
-/// A store of slots, page records, block records and protected DRAM.
-pub(crate) trait Image: Send + Sync {
+/// What keeps the medium's bytes: slots, records of pages and blocks, and protected DRAM; and what else it can do.
+pub(crate) trait Image: SlotStore + RecordStore + ProtectedDram + Send + Sync {
+    /// Whether it is still there when the process has ended.
+    fn outlives_process(&self) -> bool;
+
+    /// Its slots as places in a file; none if they may not be read or filled without the image.
+    fn slots_in_file(&self) -> Option<&dyn SlotsInFile> {
+        None
+    }
+
+    /// The same, to be filled.
+    fn slots_in_file_mut(&mut self) -> Option<&mut dyn SlotsInFile> {
+        None
+    }
+
+    /// What makes it survive the loss of the machine; none if nothing does.
+    fn synced(&mut self) -> Option<&mut dyn Synced> {
+        None
+    }
+
+    /// A second image of the same contents, if that can be had.
+    fn try_clone(&self) -> Option<Box<dyn Image>>;
+}
+
+/// Buffers of 4096 bytes.
+pub(crate) trait SlotStore {
     /// Stores 4096 bytes.
     fn write_slot(&mut self, slot: Slot, data: &[u8]) -> Result<(), NandError>;
+
     /// Reads 4096 bytes of a slot that was written. [`NandError::DataChecksum`] if they are not what was written.
     fn read_slot(&self, slot: Slot, data: &mut [u8]) -> Result<(), NandError>;
 
@@ -98,26 +123,28 @@ pub(crate) trait Image: Send + Sync {
         let mut found = [0; UNIT_BYTES];
         self.read_slot(slot, &mut found).is_ok() && found == *data
     }
+}
 
-    /// The file in which slots may be read, and filled that are reserved, without the image; none if they may not.
-    fn slot_file(&self) -> Option<Arc<MappedFile>> {
-        None
-    }
-    /// Where a slot lies there. Only for an image that has a [`Image::slot_file`].
-    fn slot_at(&self, slot: Slot) -> u64 {
-        unreachable!("slot {} lies in no file", slot.0)
-    }
-    /// The checksum of the bytes of a slot that was written. Only for an image that has a [`Image::slot_file`].
-    fn slot_checksum(&self, slot: Slot) -> u32 {
-        unreachable!("slot {} lies in no file", slot.0)
-    }
+/// Slots in a file, in which they may be read, and filled that are reserved, while others use the image.
+pub(crate) trait SlotsInFile {
+    /// The file.
+    fn file(&self) -> Arc<MappedFile>;
+
+    /// Where a slot lies there.
+    fn at(&self, slot: Slot) -> u64;
+
+    /// The checksum of the bytes of a slot that was written.
+    fn checksum(&self, slot: Slot) -> u32;
+
     /// A slot was filled there.
-    fn slot_written(&mut self, slot: Slot, _checksum: u32) {
-        unreachable!("slot {} lies in no file", slot.0)
-    }
+    fn written(&mut self, slot: Slot, checksum: u32);
+}
 
+/// Records of pages and blocks.
+pub(crate) trait RecordStore {
     /// Stores the record of an erased page. The data of its slots are there already.
     fn write_page(&mut self, page: PageId, record: &PageRecord) -> Result<(), NandError>;
+
     /// The same with the spare areas of other units, one for each of the page's, that begin with `head` instead.
     fn write_moved_page(
         &mut self,
@@ -158,28 +185,25 @@ pub(crate) trait Image: Send + Sync {
     fn restore_records(&mut self, block: BlockId, records: SavedRecords) -> Result<(), NandError>;
     /// Drops them, the erase being past.
     fn drop_records(&mut self, records: SavedRecords);
+}
 
-    /// Whether it is still there when the process has ended.
-    fn outlives_process(&self) -> bool;
-    /// Whether what was synced survives the loss of the machine.
-    fn is_ordered(&self) -> bool {
-        false
-    }
-    /// Gathers what changed; once what is returned has run, it is durable. None if there is nothing to sync.
-    fn sync_begin(&mut self) -> Result<Option<HostSync>, NandError> {
-        Ok(None)
-    }
-    /// What [`Image::sync_begin`] gave has run.
-    fn sync_end(&mut self) -> Result<(), NandError> {
-        Ok(())
-    }
-    /// Bytes of protected DRAM.
+/// DRAM that survives the end of the process, if the image does.
+pub(crate) trait ProtectedDram {
+    /// Bytes that there are.
     fn protected_bytes(&self) -> u64;
-    /// Writes protected DRAM; the range was checked.
-    fn write_protected(&mut self, offset: u64, data: &[u8]) -> Result<(), NandError>;
-    /// Reads protected DRAM; the range was checked.
-    fn read_protected(&self, offset: u64, data: &mut [u8]) -> Result<(), NandError>;
 
-    /// A second image of the same contents, if that can be had.
-    fn try_clone(&self) -> Option<Box<dyn Image>>;
+    /// Writes some; the range was checked.
+    fn write_protected(&mut self, offset: u64, data: &[u8]) -> Result<(), NandError>;
+
+    /// Reads some; the range was checked.
+    fn read_protected(&self, offset: u64, data: &mut [u8]) -> Result<(), NandError>;
+}
+
+/// An image of which what was synced survives the loss of the machine.
+pub(crate) trait Synced {
+    /// Gathers what changed; once what is returned has run, it is durable. None if there is nothing to sync.
+    fn sync_begin(&mut self) -> Result<Option<HostSync>, NandError>;
+
+    /// What [`Synced::sync_begin`] gave has run.
+    fn sync_end(&mut self) -> Result<(), NandError>;
 }

@@ -170,7 +170,7 @@ impl Nand {
         let (contents, examination) = Contents::load(&mut image, damage)?;
         let mut nand = Nand::assemble(*image.geometry(), timing, description, Box::new(image), contents);
         nand.damaged = examination.damaged_pages().collect();
-        if nand.image.is_ordered() {
+        if nand.image.synced().is_some() {
             nand.slots.keep();
         }
         Ok((nand, examination))
@@ -232,13 +232,13 @@ impl Nand {
     /// use: what the disk has cannot be told before it is opened again.
     pub fn sync_begin(&mut self) -> Result<Option<HostSync>, NandError> {
         self.slots.sync_begin();
-        self.image.sync_begin()
+        self.image.synced().map_or(Ok(None), |image| image.sync_begin())
     }
 
     /// What [`Nand::sync_begin`] gave has run.
     pub fn sync_end(&mut self) -> Result<(), NandError> {
         self.slots.sync_end();
-        self.image.sync_end()
+        self.image.synced().map_or(Ok(()), |image| image.sync_end())
     }
 
     // -- what it is -------------------------------------------------------------------------------------------

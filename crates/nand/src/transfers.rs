@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use crate::error::NandError;
 use crate::geometry::{Nanoseconds, Ppn, UNIT_BYTES};
-use crate::image::{MappedFile, checksum_of};
+use crate::image::{MappedFile, SlotsInFile, checksum_of};
 use crate::nand::Nand;
 use crate::slots::{Lease, Slot};
 
@@ -123,7 +123,7 @@ fn is_next(at: u64, other: u64) -> bool {
 impl Nand {
     /// What [`Nand::read_later`] adds units to; none for a medium in memory or under changes in memory.
     pub fn fetches(&mut self) -> Option<Fetches> {
-        let file = self.image.slot_file()?;
+        let file = self.image.slots_in_file()?.file();
         Some(Fetches { file, units: Vec::new(), next: 0, _lease: self.slots.lease() })
     }
 
@@ -148,18 +148,22 @@ impl Nand {
 
     /// As [`Nand::read_slot`], but the bytes are to be fetched.
     pub fn read_slot_later(&self, slot: Slot, fetches: &mut Fetches) {
-        fetches.push(self.image.slot_at(slot), self.image.slot_checksum(slot));
+        let slots = self.image.slots_in_file().expect("what is to be fetched lies in a file");
+        fetches.push(slots.at(slot), slots.checksum(slot));
     }
 
     /// Reserves buffers as [`Nand::reserve`] does, to be filled without the medium. Each is then to be taken over
     /// ([`Nand::adopt`]) or given up ([`Nand::skip_fills`]). None for a medium in memory, under changes in memory, or with
     /// a log.
     pub fn fills(&mut self, units: usize) -> Result<Option<Fills>, NandError> {
-        let Some(file) = self.image.slot_file() else { return Ok(None) };
+        let Some(file) = self.image.slots_in_file().map(SlotsInFile::file) else { return Ok(None) };
         let mut fills = Fills { file, units: Vec::with_capacity(units), next: 0, _lease: self.slots.lease() };
         for _ in 0..units {
             match self.reserve() {
-                Ok(slot) => fills.units.push(Filled { slot, at: self.image.slot_at(slot), checksum: 0 }),
+                Ok(slot) => {
+                    let slots = self.image.slots_in_file().expect("it was asked before");
+                    fills.units.push(Filled { slot, at: slots.at(slot), checksum: 0 });
+                }
                 Err(error) => {
                     self.skip_fills(&mut fills, units);
                     return Err(error);
@@ -177,7 +181,8 @@ impl Nand {
         if !self.slots.is_used(slot) {
             return Err(NandError::PowerLost);
         }
-        self.image.slot_written(slot, checksum);
+        let slots = self.image.slots_in_file_mut().expect("what was filled lies in a file");
+        slots.written(slot, checksum);
         Ok(Some(slot))
     }
 

@@ -21,7 +21,8 @@ use super::ordered::{LOG_BYTES, Ordered};
 use super::store::Store;
 use super::tally::{self, BlockSum, Sums, Tally};
 use super::{
-    Access, HostSync, Image, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES, MappedFile, PageRecord, SavedRecords,
+    Access, HostSync, Image, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES, MappedFile, PageRecord,
+    ProtectedDram, RecordStore, SavedRecords, SlotStore, SlotsInFile, Synced,
 };
 use crate::error::{HostError, MediumError, NandError};
 use crate::geometry::{
@@ -417,12 +418,12 @@ pub(super) fn check_length(path: &Path, bytes: u64, expected: u64) -> Result<(),
     Ok(())
 }
 
-impl Image for FileImage {
+impl SlotStore for FileImage {
     fn write_slot(&mut self, slot: Slot, data: &[u8]) -> Result<(), NandError> {
         let checksum = checksum_of(data);
         let written = self.store.write_unit(data, self.layout.slot_at(slot), checksum);
         written.map_err(io_error(&self.path, "write a unit"))?;
-        self.slot_written(slot, checksum);
+        self.written(slot, checksum);
         Ok(())
     }
 
@@ -443,26 +444,9 @@ impl Image for FileImage {
             && self.read_slot(slot, &mut found).is_ok()
             && found == *data
     }
+}
 
-    fn slot_file(&self) -> Option<Arc<MappedFile>> {
-        self.store.slot_file()
-    }
-
-    fn slot_at(&self, slot: Slot) -> u64 {
-        self.layout.slot_at(slot)
-    }
-
-    fn slot_checksum(&self, slot: Slot) -> u32 {
-        self.data_checksums[slot.index()]
-    }
-
-    fn slot_written(&mut self, slot: Slot, checksum: u32) {
-        if self.data_checksums.len() <= slot.index() {
-            self.data_checksums.resize(slot.index() + 1, 0);
-        }
-        self.data_checksums[slot.index()] = checksum;
-    }
-
+impl RecordStore for FileImage {
     fn write_page(&mut self, page: PageId, record: &PageRecord) -> Result<(), NandError> {
         let mut buffer = [0; MAX_PAGE_RECORD_BYTES];
         let bytes = &mut buffer[..self.layout.page_record_bytes];
@@ -553,25 +537,9 @@ impl Image for FileImage {
     }
 
     fn drop_records(&mut self, _records: SavedRecords) {}
+}
 
-    fn outlives_process(&self) -> bool {
-        true
-    }
-
-    fn is_ordered(&self) -> bool {
-        self.store.is_ordered()
-    }
-
-    fn sync_begin(&mut self) -> Result<Option<HostSync>, NandError> {
-        let begun = self.store.as_ordered().map_or(Ok(None), Ordered::sync_begin);
-        begun.map_err(io_error(&self.path, "gather what goes to the log of the image"))
-    }
-
-    fn sync_end(&mut self) -> Result<(), NandError> {
-        let ended = self.store.as_ordered().map_or(Ok(()), Ordered::sync_end);
-        ended.map_err(io_error(&self.path, "bring records in place"))
-    }
-
+impl ProtectedDram for FileImage {
     fn protected_bytes(&self) -> u64 {
         self.protected_bytes
     }
@@ -583,8 +551,60 @@ impl Image for FileImage {
     fn read_protected(&self, offset: u64, data: &mut [u8]) -> Result<(), NandError> {
         self.read(data, self.layout.protected_at + offset, "read protected DRAM")
     }
+}
+
+impl Image for FileImage {
+    fn outlives_process(&self) -> bool {
+        true
+    }
+
+    fn slots_in_file(&self) -> Option<&dyn SlotsInFile> {
+        self.store.slot_file().is_some().then_some(self as _)
+    }
+
+    fn slots_in_file_mut(&mut self) -> Option<&mut dyn SlotsInFile> {
+        self.store.slot_file().is_some().then_some(self as _)
+    }
+
+    fn synced(&mut self) -> Option<&mut dyn Synced> {
+        self.store.is_ordered().then_some(self as _)
+    }
 
     fn try_clone(&self) -> Option<Box<dyn Image>> {
         None
+    }
+}
+
+impl SlotsInFile for FileImage {
+    fn file(&self) -> Arc<MappedFile> {
+        let file = self.store.slot_file().expect("an image says whether its slots lie in a file");
+        Arc::clone(file)
+    }
+
+    fn at(&self, slot: Slot) -> u64 {
+        self.layout.slot_at(slot)
+    }
+
+    fn checksum(&self, slot: Slot) -> u32 {
+        self.data_checksums[slot.index()]
+    }
+
+    fn written(&mut self, slot: Slot, checksum: u32) {
+        if self.data_checksums.len() <= slot.index() {
+            self.data_checksums.resize(slot.index() + 1, 0);
+        }
+        self.data_checksums[slot.index()] = checksum;
+    }
+}
+
+impl Synced for FileImage {
+    fn sync_begin(&mut self) -> Result<Option<HostSync>, NandError> {
+        let begun = self.store.as_ordered().map_or(Ok(None), Ordered::sync_begin);
+        begun.map_err(io_error(&self.path, "gather what goes to the log of the image"))
+    }
+
+    fn sync_end(&mut self) -> Result<(), NandError> {
+        let ended = self.store.as_ordered().map_or(Ok(()), Ordered::sync_end);
+        ended.map_err(io_error(&self.path, "bring records in place"))
     }
 }

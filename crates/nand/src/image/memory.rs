@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::past_cache::copy_past_cache;
 use super::spare_buffers::{BufferId, SpareBuffers};
-use super::{Image, MAX_PROTECTED_BYTES, PageRecord, SavedRecords};
+use super::{Image, MAX_PROTECTED_BYTES, PageRecord, ProtectedDram, RecordStore, SavedRecords, SlotStore};
 use memmap2::MmapMut;
 
 use crate::error::{HostError, NandError};
@@ -88,7 +88,7 @@ impl MemoryImage {
     }
 }
 
-impl Image for MemoryImage {
+impl SlotStore for MemoryImage {
     fn write_slot(&mut self, slot: Slot, data: &[u8]) -> Result<(), NandError> {
         let (chunk, range) = Self::in_chunk(slot);
         while self.chunks.len() <= chunk {
@@ -117,7 +117,9 @@ impl Image for MemoryImage {
         let lines = self.chunks[chunk][range].iter().step_by(CACHE_LINE);
         std::hint::black_box(lines.fold(0, |any, byte| any | byte));
     }
+}
 
+impl RecordStore for MemoryImage {
     fn write_page(&mut self, page: PageId, record: &PageRecord) -> Result<(), NandError> {
         self.write_spares(page, |image, buffer, first| {
             for (unit, spare) in (first..).zip(record.spares) {
@@ -200,11 +202,9 @@ impl Image for MemoryImage {
             self.buffers.give_back(buffer);
         }
     }
+}
 
-    fn outlives_process(&self) -> bool {
-        false
-    }
-
+impl ProtectedDram for MemoryImage {
     fn protected_bytes(&self) -> u64 {
         MAX_PROTECTED_BYTES
     }
@@ -224,6 +224,12 @@ impl Image for MemoryImage {
         data[..stored_bytes].copy_from_slice(&stored[..stored_bytes]);
         data[stored_bytes..].fill(0);
         Ok(())
+    }
+}
+
+impl Image for MemoryImage {
+    fn outlives_process(&self) -> bool {
+        false
     }
 
     fn try_clone(&self) -> Option<Box<dyn Image>> {

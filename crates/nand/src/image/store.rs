@@ -93,9 +93,9 @@ impl Store {
     }
 
     /// The file, if slots are written to it and no log has to know.
-    pub fn slot_file(&self) -> Option<Arc<MappedFile>> {
+    pub fn slot_file(&self) -> Option<&Arc<MappedFile>> {
         match self {
-            Store::File(file) | Store::Mortal(file, _) => Some(file.mapped.clone()),
+            Store::File(file) | Store::Mortal(file, _) => Some(&file.mapped),
             Store::Overlay(_) | Store::Ordered(_) => None,
         }
     }
