@@ -8,6 +8,7 @@ use std::collections::BinaryHeap;
 use std::io;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use tantalum::Nanoseconds;
 
 use crate::clock::Clock;
+use crate::drive::Drive;
 
 /// When answers go out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -72,6 +74,8 @@ struct Shared {
     pace: Pace,
     waiting: Mutex<Waiting>,
     changed: Condvar,
+    /// How often power has gone: what was asked before it went is never answered.
+    losses: AtomicU64,
 }
 
 /// What makes the time of an answer come.
@@ -88,8 +92,6 @@ enum Pace {
 struct Waiting {
     answers: BinaryHeap<Reverse<Entry>>,
     next_number: u64,
-    /// How often power has gone: what waits from before it went is never given.
-    losses: u64,
     is_closed: bool,
 }
 
@@ -99,12 +101,6 @@ struct Entry {
     number: u64,
     ticket: Ticket,
     answer: Answer,
-}
-
-impl Waiting {
-    fn delivery(&self, ticket: Ticket) -> Delivery {
-        if ticket.losses == self.losses { Delivery::InTime } else { Delivery::PowerLost }
-    }
 }
 
 impl PartialEq for Entry {
@@ -145,7 +141,8 @@ impl Answers {
     }
 
     fn with_pace(pace: Pace) -> Answers {
-        let shared = Shared { pace, waiting: Mutex::default(), changed: Condvar::new() };
+        let waiting = Mutex::default();
+        let shared = Shared { pace, waiting, changed: Condvar::new(), losses: AtomicU64::new(0) };
         Answers(Arc::new(Owners(Arc::new(shared))))
     }
 
@@ -159,7 +156,7 @@ impl Answers {
 
     /// For a command that is about to be given.
     pub fn ticket(&self) -> Ticket {
-        Ticket { losses: self.0.0.waiting.lock().losses }
+        Ticket { losses: self.0.0.losses.load(Ordering::Acquire) }
     }
 
     /// Gives an answer at `due_ns`, or says that power has gone since its ticket was taken.
@@ -169,12 +166,10 @@ impl Answers {
             Pace::Machine(clock) => clock.now_ns() >= due_ns,
             Pace::Virtual => false,
         };
-        let mut waiting = self.0.0.waiting.lock();
         if is_due {
-            let delivery = waiting.delivery(ticket);
-            drop(waiting);
-            return answer(delivery);
+            return answer(self.0.0.delivery(ticket));
         }
+        let mut waiting = self.0.0.waiting.lock();
         let number = waiting.next_number;
         waiting.next_number += 1;
         let is_first = waiting.answers.peek().is_none_or(|Reverse(first)| due_ns < first.due_ns);
@@ -184,17 +179,25 @@ impl Answers {
         }
     }
 
-    /// Power has gone: answers that wait are never given.
-    pub fn lose_power(&self) {
-        self.0.0.waiting.lock().losses += 1;
+    /// From now on a loss of the drive's power is one of these answers', for as long as there is a copy of them.
+    pub fn follow(&self, drive: &Drive) {
+        let owners = Arc::downgrade(&self.0);
+        drive.on_power_loss(move || owners.upgrade().map(|owners| owners.lose_power()).is_some());
     }
 
     /// In virtual time: gives the answer that is due first, and says when that was; none if none waits.
     pub fn deliver_next(&self) -> Option<Nanoseconds> {
         let mut waiting = self.0.0.waiting.lock();
         let due_ns = waiting.answers.peek()?.0.due_ns;
-        give_first(&mut waiting);
+        self.0.0.give_first(&mut waiting);
         Some(due_ns)
+    }
+}
+
+impl Owners {
+    /// Power has gone: answers that wait are never given.
+    fn lose_power(&self) {
+        self.0.losses.fetch_add(1, Ordering::Release);
     }
 }
 
@@ -206,6 +209,18 @@ impl Drop for Owners {
 }
 
 impl Shared {
+    fn delivery(&self, ticket: Ticket) -> Delivery {
+        let is_lost = ticket.losses != self.losses.load(Ordering::Acquire);
+        if is_lost { Delivery::PowerLost } else { Delivery::InTime }
+    }
+
+    /// Gives the first answer, with others being able to add some.
+    fn give_first(&self, waiting: &mut MutexGuard<'_, Waiting>) {
+        let Reverse(entry) = waiting.answers.pop().expect("there is a first");
+        let delivery = self.delivery(entry.ticket);
+        MutexGuard::unlocked(waiting, || (entry.answer)(delivery));
+    }
+
     fn give_in_time(&self) {
         let Pace::Machine(clock) = &self.pace else { return };
         // Threads usually sleep up to 50 us too long: more than a read of flash takes.
@@ -219,17 +234,10 @@ impl Shared {
                 Some(due_ns) if due_ns > now_ns => {
                     self.changed.wait_for(&mut waiting, Duration::from_nanos(due_ns - now_ns));
                 }
-                Some(_) => give_first(&mut waiting),
+                Some(_) => self.give_first(&mut waiting),
             }
         }
     }
-}
-
-/// Gives the first answer, with others being able to add some.
-fn give_first(waiting: &mut MutexGuard<'_, Waiting>) {
-    let Reverse(entry) = waiting.answers.pop().expect("there is a first");
-    let delivery = waiting.delivery(entry.ticket);
-    MutexGuard::unlocked(waiting, || (entry.answer)(delivery));
 }
 
 #[cfg(test)]
@@ -274,7 +282,7 @@ mod tests {
         let before = sender.clone();
         let (waits, late) = (answers.ticket(), answers.ticket());
         answers.at(waits, 20_000_000, move |delivery| before.send((1, delivery)).unwrap());
-        answers.lose_power();
+        answers.0.lose_power();
         // one whose command was given before power went, and is only now handed over
         let handed_over = sender.clone();
         answers.at(late, 0, move |delivery| handed_over.send((2, delivery)).unwrap());

@@ -25,7 +25,7 @@ struct Shared {
 
 struct State {
     device: Device,
-    on_power_loss: Vec<Box<dyn Fn() + Send>>,
+    on_power_loss: Vec<Box<dyn Fn() -> bool + Send>>,
     /// Whether they were told of the last loss.
     is_told: bool,
 }
@@ -82,8 +82,9 @@ impl Drive {
         Some(Drive::new(locked.try_clone()?))
     }
 
-    /// From now on `tell` is called when power goes. It must not ask for the device.
-    pub fn on_power_loss(&self, tell: impl Fn() + Send + 'static) {
+    /// From now on `tell` is called when power goes, until it says that it need not be any more. It must not ask for the
+    /// device.
+    pub fn on_power_loss(&self, tell: impl Fn() -> bool + Send + 'static) {
         self.lock().state.on_power_loss.push(Box::new(tell));
     }
 
@@ -121,7 +122,7 @@ impl Drop for Locked<'_> {
         if has_power == self.state.is_told {
             self.state.is_told = !has_power;
             if !has_power {
-                self.state.on_power_loss.iter().for_each(|tell| tell());
+                self.state.on_power_loss.retain(|tell| tell());
             }
         }
         self.holder.store(0, Ordering::Relaxed);

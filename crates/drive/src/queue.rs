@@ -16,8 +16,7 @@ pub struct Queue {
 impl Queue {
     /// A queue whose answers wait with `answers`. Those that wait when power goes say so.
     pub fn new(drive: Drive, answers: Answers) -> Queue {
-        let told = answers.clone();
-        drive.on_power_loss(move || told.lose_power());
+        answers.follow(&drive);
         Queue { drive, answers }
     }
 

@@ -62,8 +62,7 @@ pub(crate) struct Changed {
 
 impl Front {
     pub fn new(host: Host, answers: Answers) -> Front {
-        let told = answers.clone();
-        host.volume.drive().on_power_loss(move || told.lose_power());
+        answers.follow(host.volume.drive());
         Front {
             host: Mutex::new(Some(host)),
             answers,
