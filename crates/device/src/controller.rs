@@ -211,6 +211,11 @@ impl Device {
         }
     }
 
+    /// Refuses units beyond the capacity, as a command that names them would be.
+    pub fn check_range(&self, lpn: Lpn, units: u64) -> Result<(), Status> {
+        self.shape.check_range(lpn, units)
+    }
+
     // -- beside commands ----------------------------------------------------------------------------------------
 
     /// Buffers for so many units of [`Command::WriteFilled`], to be filled before. None if this drive has none that can be
@@ -244,7 +249,7 @@ impl Device {
     /// Whether a unit is mapped and reads as `data`. It is no command: it takes no time and is counted nowhere. For a
     /// host that remembers what it wrote, so that it need not keep the bytes a second time.
     pub fn holds(&self, lpn: Lpn, data: &[u8; UNIT_BYTES]) -> bool {
-        self.shape.check_range(lpn, 1).is_ok() && self.engine().is_some_and(|engine| engine.holds(lpn, data))
+        self.check_range(lpn, 1).is_ok() && self.engine().is_some_and(|engine| engine.holds(lpn, data))
     }
 
     /// Whether a unit is mapped or waits in the cache.

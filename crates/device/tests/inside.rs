@@ -28,6 +28,14 @@ fn a_client_inside_the_drive_pays_for_flash_and_not_for_the_link() {
 }
 
 #[test]
+#[should_panic(expected = "a command is issued at 4 ns, after one at 5 ns")]
+fn the_time_of_commands_does_not_go_back() {
+    let mut drive = drive();
+    drive.submit(Command::Flush, 5).unwrap();
+    let _ = drive.submit_inside(Command::Flush, 4);
+}
+
+#[test]
 fn a_client_inside_the_drive_is_checked_as_the_host_is() {
     let mut drive = drive();
     let units = drive.limits().capacity_units;

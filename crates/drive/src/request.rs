@@ -194,10 +194,7 @@ impl Drive {
     fn read(&self, lpn: Lpn, units: u32, at_ns: Nanoseconds) -> Result<Reply, Status> {
         // so that a request for more than there is takes no memory
         let mut drive = self.lock();
-        let capacity_units = drive.limits().capacity_units;
-        if u64::from(lpn.0) + u64::from(units) > capacity_units {
-            return Err(Status::OutOfRange { lpn, units: units.into(), capacity_units });
-        }
+        drive.check_range(lpn, units.into())?;
         let mut data = vec![0; units as usize * UNIT_BYTES];
         let Some(mut fetches) = drive.fetches() else {
             let completion = drive.issue(Command::Read { lpn, data: &mut data }, at_ns)?;

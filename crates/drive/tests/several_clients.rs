@@ -215,6 +215,14 @@ fn bytes_that_move_outside_the_lock_are_right() {
 }
 
 #[test]
+#[should_panic(expected = "this thread asks for a device that it has")]
+fn a_thread_that_would_wait_for_itself_is_told() {
+    let drive = drive();
+    let _device = drive.lock();
+    drive.lock();
+}
+
+#[test]
 fn a_drive_is_given_back_when_nobody_shares_it() {
     let drive = drive();
     let (first, second) = (drive.client(), drive.client());

@@ -62,10 +62,10 @@ impl Nand {
     /// Retires `count` blocks, or all if there are fewer, as the factory's tests would: drawn from `seed`, always the
     /// same ones.
     pub fn retire_factory_bad(&mut self, count: u32, seed: u64) -> Result<(), NandError> {
-        let mut generator = FaultGenerator::new(Faults { seed, ..Faults::default() });
+        let mut random = SplitMix64(seed);
         let mut good: Vec<BlockId> = (0..self.geometry.blocks()).map(BlockId).collect();
         for _ in 0..count.min(self.geometry.blocks()) {
-            let drawn = (generator.random.next_u64() % good.len() as u64) as usize;
+            let drawn = random.below(good.len() as u64) as usize;
             self.retire(good.swap_remove(drawn))?;
         }
         Ok(())
