@@ -285,3 +285,38 @@ fn merge(ranges: &mut Vec<LpnRange>) {
         touches
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use tantalum::{Device, Profile};
+
+    use super::*;
+
+    /// Writes every other unit, falling, so that no extent touches another.
+    fn write_pieces(volume: &mut Volume, file: FileId, units: std::ops::Range<u64>) {
+        for unit in units.rev() {
+            volume.write(file, unit * 2 * 4096, &[1]).unwrap();
+        }
+    }
+
+    #[test]
+    fn changes_that_were_not_written_give_back_the_slots_of_new_continuations_only() {
+        let profile = Profile { capacity_bytes: 64 << 20, ..Profile::load("tlc-nvme").unwrap() };
+        let mut volume = Volume::format(Device::in_memory(&profile).unwrap(), 16 << 20).unwrap();
+        let file = volume.create("pieces").unwrap();
+        write_pieces(&mut volume, file, 0..1000);
+        volume.sync(file).unwrap();
+        let free = volume.free_slots.clone();
+
+        // pieces behind all others change the last continuation
+        write_pieces(&mut volume, file, 1000..1001);
+        volume.write_back_file(file).unwrap();
+        let changes = volume.prepare_all([(file, None)].into_iter()).unwrap();
+        let slots: Vec<u32> = changes[0].continuations.iter().map(|c| c.slot).collect();
+        let new = slots.iter().filter(|slot| free.contains(slot)).count();
+        assert!(new > 0 && new < slots.len(), "{new} of {} continuations are new", slots.len());
+        assert!(slots.iter().all(|slot| !volume.free_slots.contains(slot)));
+        volume.abandon(changes);
+        assert_eq!(volume.free_slots, free);
+    }
+}
