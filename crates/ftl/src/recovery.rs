@@ -17,20 +17,16 @@ use tantalum_nand::{BlockId, Nand, Nanoseconds, UNIT_SPARE_BYTES};
 
 use crate::blocks::{BlockUse, Blocks};
 use crate::canary::{self, Guard};
-use crate::checkpoint::Checkpoint;
 use crate::counters::Counters;
-use crate::dump::{InFlightPuts, InFlightRecords};
 use crate::error::{Damage, FtlError, LayoutError};
 use crate::ftl::{Ftl, Scratch};
-use crate::journal::Journal;
 use crate::key_value::{KeyValue, KeyValueFound};
 use crate::layout::{FtlConfig, Layout};
 use crate::logs::{Attempts, Logs};
 use crate::map::{Map, Owner};
-use crate::protected::{Protected, dump_what_is_left};
+use crate::metadata::{MetadataLog, Protected, dump_what_is_left};
 use crate::scan::{Found, Scan};
 use crate::share::spare_version;
-use crate::steps::Steps;
 use crate::stream::Streams;
 use crate::transactions::Transactions;
 use crate::types::{Generation, SEQ_LIMIT, Seq};
@@ -84,8 +80,7 @@ impl Ftl {
         ftl.shut_down = true;
         ftl.take_checkpoint(0, true)?;
         ftl.reserve_dump_blocks(0)?;
-        ftl.protected = Protected::new(&ftl.nand, ftl.layout.dump_blocks, config.protected_units)?;
-        ftl.restart_protected()?;
+        ftl.protect_anew()?;
         Ok(ftl)
     }
 
@@ -157,22 +152,17 @@ impl Ftl {
             layout,
             good_blocks,
             blocks,
-            journal: Journal::default(),
-            in_flight_records: InFlightRecords::default(),
-            in_flight_puts: InFlightPuts::default(),
-            protected: None,
+            metadata: MetadataLog::new(&geometry, config.dump_units > 0),
             logs: Logs::default(),
             transactions: Transactions::default(),
             key_value: KeyValue::default(),
-            checkpoint: Checkpoint::default(),
+            next_wear_check: 0,
             seq: Seq(0),
             last_unmap: Seq(0),
             batches_done_ns: 0,
-            steps: Steps::default(),
             batch_under_way: false,
             abandoned: BTreeSet::new(),
             shut_down: false,
-            dump_blocks: Vec::new(),
             failing: Vec::new(),
             counters: Counters::default(),
             exhausted: false,
@@ -208,16 +198,15 @@ impl Ftl {
                 self.close_block(block);
             }
         }
-        self.checkpoint.blocks = self.blocks.with_use(BlockUse::Checkpoint).collect();
-        self.checkpoint.step = found.step;
-        self.journal.blocks = self.blocks.with_use(BlockUse::Journal).collect();
+        let checkpoint: Vec<BlockId> = self.blocks.with_use(BlockUse::Checkpoint).collect();
+        let journal = self.blocks.with_use(BlockUse::Journal).collect();
         report.clean = found.clean;
         if found.clean {
-            let blocks = std::mem::take(&mut self.checkpoint.blocks);
-            self.retain_only(blocks, found.step);
-            self.checkpoint.pages = found.checkpoint_pages;
+            self.metadata.found(found.step, journal, Vec::new(), Vec::new());
+            self.retain_only(checkpoint, found.checkpoint_pages, found.step);
             self.key_value.are_in_checkpoint(&found.indexes);
         } else {
+            self.metadata.found(found.step, journal, checkpoint, found.checkpoint_pages);
             self.counters.unsafe_shutdowns += 1;
         }
         let before = self.counters.flash_units.checkpoint;
@@ -249,8 +238,7 @@ impl Ftl {
     /// Garbage is collected and blocks are set aside for the dump, for writes to come.
     fn make_ready(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
         // the checkpoint tells all that the dump brought back
-        self.protected = Protected::new(&self.nand, self.layout.dump_blocks, self.config.protected_units)?;
-        self.restart_protected()?;
+        self.protect_anew()?;
         if self.is_read_only() {
             return Ok(());
         }
@@ -258,7 +246,7 @@ impl Ftl {
             self.collect_garbage(at_ns)?;
         }
         self.reserve_dump_blocks(at_ns)?;
-        self.restart_protected()
+        self.metadata.restart_protected(&mut self.nand)
     }
 
     /// Step 7. Until the checkpoint stands, the erase rule needs to know what was found whole: the blocks that prove it
@@ -284,11 +272,18 @@ impl Ftl {
         Ok(())
     }
 
+    /// From now on the image mirrors what a capacitor protects, if it outlives the process. What it had is void.
+    fn protect_anew(&mut self) -> Result<(), FtlError> {
+        let protected = Protected::new(&self.nand, self.layout.dump_blocks, self.config.protected_units)?;
+        self.metadata.set_protected(protected);
+        self.metadata.restart_protected(&mut self.nand)
+    }
+
     /// Sets blocks aside for the dump, erased.
     fn reserve_dump_blocks(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        while (self.dump_blocks.len() as u32) < self.layout.dump_blocks {
+        while (self.metadata.dump_blocks().len() as u32) < self.layout.dump_blocks {
             let block = self.take_system_block(BlockUse::Dump, at_ns)?;
-            self.dump_blocks.push(block);
+            self.metadata.give_dump_block(block);
         }
         Ok(())
     }

@@ -11,12 +11,12 @@ use crate::checkpoint::{Contents, HEAD_BYTES};
 use crate::counters::Counters;
 use crate::error::{Damage, FtlError};
 use crate::fold::{Fold, Folded};
-use crate::journal::{Record, decode_page};
 use crate::key_value::{
     Header, InCheckpoint, KeyValueFold, KeyValueFound, NamespaceId, RecordPlace, bytes_of, ends,
     indexes_in_checkpoint, records,
 };
 use crate::logs::Attempts;
+use crate::metadata::{Record, decode_page};
 use crate::recovery::RecoveryReport;
 use crate::spare::{Kind, Mark, Spare};
 use crate::types::{Generation, HashMap, Lpn, SEQ_LIMIT, Seq};

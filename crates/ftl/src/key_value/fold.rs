@@ -13,8 +13,8 @@ use super::index::Entry;
 use super::key::{Key, NamespaceAttributes, NamespaceId, RecordPlace};
 use super::record::{Header, weight};
 use super::{KeyValue, Namespace};
-use crate::journal::Record;
 use crate::map::Map;
+use crate::metadata::Record;
 use crate::spare::BatchMark;
 use crate::types::{HashMap, Seq};
 

@@ -50,7 +50,8 @@ use swap::Residence;
 use tantalum_nand::Nanoseconds;
 
 use crate::error::FtlError;
-use crate::types::HashMap;
+use crate::metadata::UnderWay;
+use crate::types::{HashMap, Seq};
 
 /// One record of a `put`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -182,6 +183,9 @@ pub(crate) struct KeyValue {
     pub durable_ns: Nanoseconds,
     /// Commands that have used indexes so far.
     pub uses: u64,
+    /// Batches of `put`s of several units that are acknowledged, for there is room for them in protected DRAM. The dump saves
+    /// them, and of other batches none.
+    pub acknowledged: UnderWay<Seq>,
 }
 
 impl KeyValue {
