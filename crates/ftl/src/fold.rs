@@ -18,7 +18,7 @@ use crate::key_value::KeyValueFold;
 use crate::logs::{Attempt, Attempts, Living, extend_whole_run, in_whole_run};
 use crate::map::CHUNK_ENTRIES;
 use crate::metadata::Record;
-use crate::recovery::RecoveryReport;
+use crate::report::RecoveryReport;
 use crate::spare::{BatchMark, Mark, Spare};
 use crate::types::{Generation, HashMap, Hint, Lpn, Seq};
 

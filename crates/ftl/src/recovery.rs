@@ -11,9 +11,9 @@
 //! Nothing is changed on flash before step 7, and that is a checkpoint like any other, so a second cut at any
 //! point changes nothing (D5).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use tantalum_nand::{BlockId, Nand, Nanoseconds, UNIT_SPARE_BYTES};
+use tantalum_nand::{BlockId, Nand, Nanoseconds};
 
 use crate::blocks::{BlockUse, Blocks};
 use crate::canary::{self, Guard};
@@ -25,6 +25,8 @@ use crate::layout::{FtlConfig, Layout};
 use crate::logs::{Attempts, Logs};
 use crate::map::{Map, Owner};
 use crate::metadata::{MetadataLog, Protected, dump_what_is_left};
+use crate::reader::Reader;
+use crate::report::RecoveryReport;
 use crate::scan::{Found, Scan};
 use crate::share::spare_version;
 use crate::stream::Streams;
@@ -33,43 +35,6 @@ use crate::types::{Generation, SEQ_LIMIT, Seq};
 
 /// Numbers that may be drawn between two that flash tells of: far more than a drive hands out in DRAM alone.
 const DRAWN_UNSEEN: u64 = 1 << 32;
-
-/// What recovery did.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct RecoveryReport {
-    /// Whether the drive had been shut down.
-    pub clean: bool,
-    /// Pages whose spare areas were read.
-    pub pages_scanned: u64,
-    /// Pages of checkpoint and journal that were read.
-    pub pages_read: u64,
-    /// Pages that were uncorrectable.
-    pub torn_pages: u64,
-    /// Journal records found behind the checkpoint.
-    pub journal_records: u64,
-    /// Assertions folded over the checkpoint.
-    pub assertions: u64,
-    /// Atomic batches that were whole, and that were not and were dropped.
-    pub batches_whole: u64,
-    /// See `batches_whole`.
-    pub batches_dropped: u64,
-    /// Log pages whose homes were asserted by hints.
-    pub hints_whole: u64,
-    /// Log pages behind the whole run, whose homes were not.
-    pub hints_dropped: u64,
-    /// Transactions whose commit the journal tells since the checkpoint.
-    pub transactions_completed: u64,
-    /// Units written since the checkpoint in transactions that were not committed, and dropped.
-    pub transaction_units_dropped: u64,
-    /// Units that had been acknowledged, waited in protected DRAM, and were brought back by the dump.
-    pub units_restored: u64,
-    /// Units of the checkpoint that ended it; 0 after a clean shutdown.
-    pub checkpoint_units: u64,
-    /// Device time that reading took.
-    pub read_ns: Nanoseconds,
-    /// Device time that recovery took: reading, the new checkpoint, and erases for it and for the dump.
-    pub device_ns: Nanoseconds,
-}
 
 impl Ftl {
     /// A new drive on an empty medium.
@@ -102,23 +67,17 @@ impl Ftl {
             Ok(units) => units,
             Err(error) => return Err((Box::new(nand), error.into())),
         };
-        let mut scan = Scan {
-            nand,
-            at_ns,
-            done_ns: at_ns,
-            spares: [[0; UNIT_SPARE_BYTES]; tantalum_nand::MAX_UNITS_PER_PAGE],
-            newest: Seq(0),
-            logical_units: config.logical_units,
-            swaps_indexes: config.index_dram_bytes.is_some(),
-            transaction_units: BTreeMap::new(),
-            report: RecoveryReport { units_restored, ..RecoveryReport::default() },
-        };
+        let reader = Reader::new(nand, config.logical_units, at_ns);
+        let mut scan = Scan::new(reader, config.index_dram_bytes.is_some());
         let found = match scan.find() {
             Ok(found) => found,
-            Err(error) => return Err((Box::new(scan.nand), error.into())),
+            Err(error) => return Err((Box::new(scan.reader.nand), error.into())),
         };
-        let Scan { nand, done_ns, newest, mut report, .. } = scan;
+        let Scan { reader: Reader { nand, done_ns, newest, counts, .. }, mut report, .. } = scan;
+        report.units_restored = units_restored;
         report.read_ns = done_ns - at_ns;
+        (report.pages_scanned, report.pages_read) = (counts.pages_scanned, counts.pages_read);
+        report.torn_pages = counts.torn_pages;
         let blocks = Blocks::new(nand.geometry(), &nand, false);
         let mut ftl = Ftl::assemble(nand, config, layout, blocks);
         ftl.seq = newest;

@@ -37,13 +37,13 @@ pub(crate) use contents::{
 };
 pub(crate) use fold::{KeyValueFold, KeyValueFound};
 use index::Index;
-pub(crate) use key::RecordPlace;
+use key::RecordPlace;
 pub use key::{KEY_BYTES, Key, KeyError, NamespaceAttributes, NamespaceId};
 pub use namespace::NAMESPACES;
 pub use record::VALUE_BYTES;
 #[cfg(test)]
 pub(crate) use record::{CHUNK_BYTES, UnitImage, spare as record_spare};
-pub(crate) use record::{Header, UNIT_CHUNKS, bytes_of, ends, filled_bytes, is_copied, records};
+pub(crate) use record::{UNIT_CHUNKS, filled_bytes, is_copied};
 
 use swap::Residence;
 

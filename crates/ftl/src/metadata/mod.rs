@@ -8,7 +8,7 @@
 //! | append | [`MetadataLog::append`]: records wait in DRAM, at most one page of them |
 //! | flush | [`MetadataLog::take_page`], [`MetadataLog::program`], [`MetadataLog::programmed`]: they go to flash as a page, together or not at all |
 //! | checkpoint | [`NewCheckpoint`], [`MetadataLog::stands`]: bytes of the floors above; what they replace is free then |
-//! | scan | `scan`: the bytes of the newest whole checkpoint and the records behind it |
+//! | scan | [`find_checkpoint`], [`find_journal`]: the bytes of the newest whole checkpoint and the records behind it |
 //! | protected | [`protected`]: what a capacitor keeps of it, mirrored into an image that outlives the process; [`MetadataLog::take_ready`] for the dump |
 //!
 //! A record's step is when it was made: garbage collection may have moved the unit before the page is programmed, and its
@@ -18,6 +18,7 @@ mod dump_pages;
 mod flash;
 mod protected;
 mod record;
+mod scan;
 mod steps;
 mod under_way;
 
@@ -28,8 +29,9 @@ use self::flash::FlashLog;
 pub(crate) use self::flash::{Attempt, NewCheckpoint};
 pub use self::protected::protected_bytes;
 pub(crate) use self::protected::{Protected, dump_what_is_left};
-pub(crate) use self::record::{Record, decode_page};
+pub(crate) use self::record::Record;
 use self::record::{encode_page, records_per_page, used_bytes};
+pub(crate) use self::scan::{FoundCheckpoint, FoundJournal, find_checkpoint, find_journal};
 use self::steps::Steps;
 pub(crate) use self::under_way::UnderWay;
 use crate::error::FtlError;
