@@ -258,9 +258,9 @@ impl Ftl {
             }
         }
         let lists = [
-            ("journal blocks", self.journal.blocks.len(), BlockUse::Journal),
-            ("checkpoint blocks", self.checkpoint.blocks.len(), BlockUse::Checkpoint),
-            ("dump blocks", self.dump_blocks.len(), BlockUse::Dump),
+            ("journal blocks", self.metadata.journal_blocks() as usize, BlockUse::Journal),
+            ("checkpoint blocks", self.metadata.checkpoint_blocks().len(), BlockUse::Checkpoint),
+            ("dump blocks", self.metadata.dump_blocks().len(), BlockUse::Dump),
         ];
         for (what, kept, block_use) in lists {
             audit.count(what, kept as u64, self.blocks.with_use(block_use).count() as u64);

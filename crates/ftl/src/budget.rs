@@ -10,8 +10,8 @@ use tantalum_nand::Nanoseconds;
 
 use crate::error::FtlError;
 use crate::ftl::Ftl;
-use crate::journal::Record;
 use crate::key_value::UNIT_CHUNKS;
+use crate::metadata::Record;
 use crate::types::Lpn;
 
 impl Ftl {
@@ -61,10 +61,10 @@ impl Ftl {
         if self.has_plp() {
             return Ok(at_ns);
         }
-        if self.journal.buffer.iter().any(|waiting| unmaps(&waiting.record)) {
+        if self.metadata.waiting().any(unmaps) {
             return self.flush_journal(at_ns);
         }
-        Ok(at_ns.max(self.steps.done_ns()))
+        Ok(at_ns.max(self.metadata.steps_done_ns()))
     }
 
     /// Units that are not taken, with room for so many entries more in indexes.

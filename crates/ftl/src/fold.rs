@@ -14,11 +14,11 @@ use tantalum_nand::Ppn;
 
 use crate::canary::{self, Guard};
 use crate::checkpoint::Contents;
-use crate::journal::Record;
 use crate::key_value::KeyValueFold;
 use crate::logs::{Attempt, Attempts, Living, extend_whole_run, in_whole_run};
 use crate::map::CHUNK_ENTRIES;
-use crate::recovery::RecoveryReport;
+use crate::metadata::Record;
+use crate::report::RecoveryReport;
 use crate::spare::{BatchMark, Mark, Spare};
 use crate::types::{Generation, HashMap, Hint, Lpn, Seq};
 

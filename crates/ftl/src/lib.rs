@@ -21,21 +21,22 @@ mod fold;
 #[cfg(test)]
 mod forged;
 mod ftl;
-mod journal;
+mod host_unit;
 mod journaling;
 mod key_value;
 mod layout;
 mod logs;
 mod map;
+mod metadata;
 mod page_image;
-mod protected;
+mod reader;
 mod recovery;
+mod report;
 mod retire;
 mod scan;
 mod share;
 mod space;
 mod spare;
-mod steps;
 mod stream;
 #[cfg(test)]
 mod test_support;
@@ -50,15 +51,17 @@ pub use audit::{Audit, Finding};
 pub use blocks::BlockUse;
 pub use counters::{Counters, FlashUnits};
 pub use error::{Damage, FtlError, LayoutError};
-pub use ftl::{Ftl, HostUnit, PREFETCHED, Wear};
+pub use ftl::{Ftl, PREFETCHED, Wear};
+pub use host_unit::HostUnit;
 pub use key_value::{
     KEY_BYTES, Key, KeyError, KeyValueError, KvRecord, NAMESPACES, NamespaceAttributes, NamespaceId,
     NamespaceInfo, VALUE_BYTES,
 };
 pub use layout::{CheckpointInterval, FtlConfig, Layout, VictimPolicy};
 pub use logs::{HintError, OPEN_LOGS};
-pub use protected::protected_bytes;
-pub use recovery::{FormatError, RecoveryReport};
+pub use metadata::protected_bytes;
+pub use recovery::FormatError;
+pub use report::RecoveryReport;
 pub use retire::SpareBlocks;
 pub use share::ShareRefusal;
 pub use types::{Generation, Hint, Lpn, METADATA_BYTES, Metadata, Seq, ShareRange, TxId};

@@ -42,13 +42,13 @@ impl Ftl {
         if canary::out(Guard::SystemBlocksForgotten) {
             return 0;
         }
-        let journal = JOURNAL_RESERVE_BLOCKS.saturating_sub(self.journal.blocks.len() as u32);
+        let journal = JOURNAL_RESERVE_BLOCKS.saturating_sub(self.metadata.journal_blocks());
         let checkpoint_blocks = self.layout.checkpoint_blocks + self.index_blocks(0);
         // owners whose versions no spare area tells may be more than were planned for, and were more when the last one was
         // taken: the next one needs its blocks whatever that one has
         let next = self.checkpoint_units(owners).div_ceil(self.geometry.units_per_block().into()) as u32 + 1;
         let checkpoint =
-            (2 * checkpoint_blocks).saturating_sub(self.checkpoint.blocks.len() as u32).max(next);
+            (2 * checkpoint_blocks).saturating_sub(self.metadata.checkpoint_blocks().len() as u32).max(next);
         journal + checkpoint
     }
 

@@ -11,7 +11,8 @@ use tantalum_nand::{
 
 use crate::blocks::BlockUse;
 use crate::error::FtlError;
-use crate::ftl::{Ftl, HostUnit};
+use crate::ftl::Ftl;
+use crate::host_unit::HostUnit;
 use crate::key_value::{Key, KeyValueError, KvRecord, NamespaceAttributes, NamespaceId};
 use crate::layout::FtlConfig;
 use crate::space::Target;

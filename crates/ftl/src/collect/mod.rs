@@ -155,7 +155,7 @@ impl Ftl {
     fn new_collection(&mut self, at_ns: Nanoseconds) -> Collection {
         // members of an atomic batch lose their mark when moved: the whole batch must be on flash before
         let earliest_ns = at_ns.max(self.batches_done_ns);
-        self.steps.between(self.journal.buffer.is_empty(), at_ns);
+        self.metadata.between_steps(at_ns);
         Collection {
             moving: MovingPage::new(Target::Collect, earliest_ns),
             moving_to_logs: Vec::new(),

@@ -224,7 +224,7 @@ impl Ftl {
 
     /// Keeps a unit in the image's mirror, if there is one, which has its first `old_bytes`.
     fn protect_waiting(&mut self, unit: u64, old_bytes: usize) -> Result<(), FtlError> {
-        let Some(protected) = &mut self.protected else { return Ok(()) };
+        let Some(protected) = self.metadata.protected() else { return Ok(()) };
         let waiting = self.key_value.buffer.unit(unit);
         let spare = waiting.spare(waiting.newest).encode();
         let new = old_bytes..waiting.filled_bytes();
@@ -263,7 +263,7 @@ impl Ftl {
 
     /// Units no longer wait.
     fn unprotect_waiting(&mut self, mut units: impl Iterator<Item = u64>) -> Result<(), FtlError> {
-        let Some(protected) = &mut self.protected else { return Ok(()) };
+        let Some(protected) = self.metadata.protected() else { return Ok(()) };
         units.try_for_each(|unit| protected.records_programmed(&mut self.nand, unit))
     }
 

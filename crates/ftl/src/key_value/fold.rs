@@ -6,17 +6,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tantalum_nand::Ppn;
+use tantalum_nand::{NandError, PageState, Ppn, UNIT_BYTES};
 
 use super::contents::NamespaceContents;
 use super::index::Entry;
 use super::key::{Key, NamespaceAttributes, NamespaceId, RecordPlace};
-use super::record::{Header, weight};
+use super::record::{Header, bytes_of, ends, records, weight};
 use super::{KeyValue, Namespace};
-use crate::journal::Record;
+use crate::error::{Damage, FtlError};
 use crate::map::Map;
-use crate::spare::BatchMark;
-use crate::types::{HashMap, Seq};
+use crate::metadata::Record;
+use crate::reader::Reader;
+use crate::spare::{BatchMark, Mark, Spare};
+use crate::types::{HashMap, SEQ_LIMIT, Seq};
 
 /// The best assertion for a segment of a key's value so far.
 #[derive(Clone, Copy, Debug)]
@@ -53,9 +55,6 @@ pub(crate) struct KeyValueFold {
 #[derive(Debug, Default)]
 pub(crate) struct KeyValueFound(KeyValue);
 
-/// Reads what the record at a place says of itself; none if none can be read there.
-pub(crate) type ReadHeader<'a, E> = &'a mut dyn FnMut(RecordPlace) -> Result<Option<Header>, E>;
-
 impl KeyValueFold {
     pub fn new(step: Seq, base: Vec<NamespaceContents>, last_namespace: u32) -> KeyValueFold {
         KeyValueFold {
@@ -80,8 +79,18 @@ impl KeyValueFold {
         self.assertions == 0 && self.members.is_empty()
     }
 
+    /// A unit of records, which is read.
+    pub fn unit(&mut self, reader: &mut Reader, ppn: Ppn, spare: &Spare) -> Result<(), FtlError> {
+        let batch = if let Mark::Batch(batch) = spare.mark { Some(batch) } else { None };
+        for (place, header) in read_records(reader, ppn, spare)? {
+            reader.newest = reader.newest.max(header.version);
+            self.record(place, header, spare.step, batch);
+        }
+        Ok(())
+    }
+
     /// A record in a unit of this step.
-    pub fn record(&mut self, place: RecordPlace, header: Header, step: Seq, batch: Option<BatchMark>) {
+    fn record(&mut self, place: RecordPlace, header: Header, step: Seq, batch: Option<BatchMark>) {
         let Header { version, continuations, tombstone, .. } = header;
         let best = Best { version, step, place, continuations, tombstone };
         match batch {
@@ -127,7 +136,7 @@ impl KeyValueFold {
     }
 
     /// Takes the maximum.
-    pub fn finish<E>(self, read: ReadHeader<'_, E>) -> Result<KeyValueFound, E> {
+    pub fn finish(self, reader: &mut Reader) -> Result<KeyValueFound, FtlError> {
         let mut namespaces = BTreeMap::new();
         for (id, attributes) in self.made {
             namespaces.insert(id, Namespace::new(attributes));
@@ -139,7 +148,7 @@ impl KeyValueFold {
             namespaces.insert(contents.namespace, Namespace::with(attributes, index, records));
         }
         namespaces.retain(|id, _| !self.deleted.contains(id));
-        let mut over = Over { step: self.step, namespaces, read };
+        let mut over = Over { step: self.step, namespaces, reader };
         let mut found = KeyValue { last_namespace: self.last_namespace, ..KeyValue::default() };
         let mut segments: Vec<(Segment, Best)> = self.best.into_iter().collect();
         // the first segment of a value comes before the others
@@ -159,20 +168,20 @@ impl KeyValueFold {
 }
 
 /// The checkpoint's indexes while assertions are folded over them.
-struct Over<'a, E> {
+struct Over<'a> {
     step: Seq,
     namespaces: BTreeMap<NamespaceId, Namespace>,
-    read: ReadHeader<'a, E>,
+    reader: &'a mut Reader,
 }
 
-impl<E> Over<'_, E> {
+impl Over<'_> {
     /// Folds a key's segments over what the index has. Returns the place of its tombstone, if that is what wins.
     fn fold_key(
         &mut self,
         namespace: NamespaceId,
         key: &Key,
         segments: &[(Segment, Best)],
-    ) -> Result<Option<RecordPlace>, E> {
+    ) -> Result<Option<RecordPlace>, FtlError> {
         let head = segments.first().filter(|(segment, _)| segment.2 == 0).map(|(_, best)| *best);
         if let Some(head) = head.filter(|head| head.version > self.step) {
             self.forget(namespace, key)?;
@@ -204,7 +213,7 @@ impl<E> Over<'_, E> {
     }
 
     /// Removes what the checkpoint has of a key.
-    fn forget(&mut self, namespace: NamespaceId, key: &Key) -> Result<(), E> {
+    fn forget(&mut self, namespace: NamespaceId, key: &Key) -> Result<(), FtlError> {
         let Some(head) = self.find(namespace, key, 0)? else { return Ok(()) };
         for segment in 0..=head.continuations {
             if let Some(entry) = self.find(namespace, key, segment)? {
@@ -218,7 +227,7 @@ impl<E> Over<'_, E> {
 
     /// The entry that the checkpoint has of a segment. Where only the record could tell, and there is none of that hash
     /// any more, the place was used again: what the entry stood for was replaced or copied, by a record of this key.
-    fn find(&mut self, namespace: NamespaceId, key: &Key, segment: u16) -> Result<Option<Entry>, E> {
+    fn find(&mut self, namespace: NamespaceId, key: &Key, segment: u16) -> Result<Option<Entry>, FtlError> {
         let length = if segment == 0 { key.length() } else { 0 };
         let hash = key.segment_hash(segment);
         let index = self.namespaces[&namespace].index.get();
@@ -229,7 +238,7 @@ impl<E> Over<'_, E> {
         }
         let mut untold = None;
         for entry in candidates {
-            match (self.read)(entry.place)? {
+            match read_header(self.reader, entry.place)? {
                 Some(found) if found.namespace == namespace && found.hash() == hash => {
                     if (found.key, found.segment) == (*key, segment) {
                         return Ok(Some(entry));
@@ -240,6 +249,37 @@ impl<E> Over<'_, E> {
         }
         Ok(untold)
     }
+}
+
+fn read_records(
+    reader: &mut Reader,
+    ppn: Ppn,
+    spare: &Spare,
+) -> Result<Vec<(RecordPlace, Header)>, FtlError> {
+    let damaged = || FtlError::from(Damage::Records { ppn });
+    let mut unit = [0; UNIT_BYTES];
+    match reader.read_unit(ppn, &mut unit) {
+        Err(NandError::Uncorrectable { .. }) => return Err(damaged()),
+        read => read?,
+    }
+    let found = records(&unit, ends(spare), ppn).ok_or_else(damaged)?;
+    if found.iter().any(|(_, header)| header.version >= SEQ_LIMIT) {
+        return Err(damaged());
+    }
+    Ok(found)
+}
+
+/// What the record at a place of a checkpoint's index says of itself, if there still is one.
+fn read_header(reader: &mut Reader, place: RecordPlace) -> Result<Option<Header>, FtlError> {
+    if reader.nand.page_state(reader.nand.geometry().page_of(place.ppn)) != PageState::Programmed {
+        return Ok(None);
+    }
+    let mut unit = [0; UNIT_BYTES];
+    match reader.read_unit(place.ppn, &mut unit) {
+        Err(NandError::Uncorrectable { .. }) => return Ok(None),
+        read => read?,
+    }
+    Ok(Header::read(bytes_of(&unit, place)).map(|read| read.0))
 }
 
 impl KeyValueFound {

@@ -37,20 +37,21 @@ pub(crate) use contents::{
 };
 pub(crate) use fold::{KeyValueFold, KeyValueFound};
 use index::Index;
-pub(crate) use key::RecordPlace;
+use key::RecordPlace;
 pub use key::{KEY_BYTES, Key, KeyError, NamespaceAttributes, NamespaceId};
 pub use namespace::NAMESPACES;
 pub use record::VALUE_BYTES;
 #[cfg(test)]
 pub(crate) use record::{CHUNK_BYTES, UnitImage, spare as record_spare};
-pub(crate) use record::{Header, UNIT_CHUNKS, bytes_of, ends, filled_bytes, is_copied, records};
+pub(crate) use record::{UNIT_CHUNKS, filled_bytes, is_copied};
 
 use swap::Residence;
 
 use tantalum_nand::Nanoseconds;
 
 use crate::error::FtlError;
-use crate::types::HashMap;
+use crate::metadata::UnderWay;
+use crate::types::{HashMap, Seq};
 
 /// One record of a `put`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -182,6 +183,9 @@ pub(crate) struct KeyValue {
     pub durable_ns: Nanoseconds,
     /// Commands that have used indexes so far.
     pub uses: u64,
+    /// Batches of `put`s of several units that are acknowledged, for there is room for them in protected DRAM. The dump saves
+    /// them, and of other batches none.
+    pub acknowledged: UnderWay<Seq>,
 }
 
 impl KeyValue {

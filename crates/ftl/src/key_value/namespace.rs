@@ -6,7 +6,7 @@ use super::key::{LOAD_FACTORS, NamespaceAttributes, NamespaceId, records_limit};
 use super::record::weight;
 use super::{KeyValueError, Namespace, NamespaceInfo};
 use crate::ftl::Ftl;
-use crate::journal::Record;
+use crate::metadata::Record;
 
 /// Namespaces that a drive has at most.
 pub const NAMESPACES: u32 = 1024;

@@ -134,7 +134,7 @@ impl Ftl {
             self.key_value.durable_ns = self.key_value.durable_ns.max(on_flash_ns);
         }
         if room_ns.is_some() {
-            self.in_flight_puts.issued(self.nand.now_ns(), on_flash_ns, version);
+            self.key_value.acknowledged.issued(self.nand.now_ns(), on_flash_ns, version);
             self.key_value.buffer.programmed.extend(programmed.pages);
         }
         self.counters.flash_units.key_value += plan.targets.len() as u64;

@@ -257,14 +257,14 @@ impl Ftl {
     ) -> Result<(IndexBytes, Nanoseconds), FtlError> {
         let (mut done_ns, mut units) = (at_ns, 0);
         let nand = &mut self.nand;
-        let bytes = bytes_at(place, &self.geometry, &self.checkpoint.pages, |ppn, unit| {
+        let bytes = bytes_at(place, &self.geometry, self.metadata.checkpoint_pages(), |ppn, unit| {
             units += 1;
             done_ns = done_ns.max(nand.read_retrying(ppn, unit, at_ns)?);
             Ok(())
         });
         let bytes = match bytes {
             Err(FtlError::Nand(NandError::Uncorrectable { .. })) => {
-                return Err(Damage::Index { namespace, step: self.checkpoint.step }.into());
+                return Err(Damage::Index { namespace, step: self.metadata.checkpoint.step }.into());
             }
             bytes => bytes?,
         };
@@ -282,7 +282,7 @@ impl Ftl {
         if bytes.checksum() == place.checksum {
             return Ok(());
         }
-        let step = self.checkpoint.step;
+        let step = self.metadata.checkpoint.step;
         Err(Damage::Index { namespace, step }.into())
     }
 
@@ -296,7 +296,7 @@ impl Ftl {
             return Some(Box::new(namespace.index.get().from(0)));
         };
         let read = |ppn, unit: &mut [u8]| Ok(self.nand.peek(ppn, unit)?);
-        let bytes = bytes_at(place, &self.geometry, &self.checkpoint.pages, read).ok()?;
+        let bytes = bytes_at(place, &self.geometry, self.metadata.checkpoint_pages(), read).ok()?;
         let entries: Vec<Entry> = bytes.entries().collect();
         (bytes.checksum() == place.checksum)
             .then(|| Box::new(entries.into_iter()) as Box<dyn Iterator<Item = Entry>>)

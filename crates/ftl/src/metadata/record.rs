@@ -1,10 +1,6 @@
-//! The journal: assertions and memberships that no spare area tells.
-//!
-//! Records gather in a buffer of at most one page. A page is programmed as a whole, so what one command appends
-//! together is there together or not at all. A record's step is when it was made: garbage collection may have
-//! moved the unit before the page is programmed, and its copy must win (hazard 6).
+//! Journal records, and the bytes of a journal page: assertions and memberships that no spare area tells.
 
-use tantalum_nand::{BlockId, Geometry, Nanoseconds, Ppn, UNIT_BYTES};
+use tantalum_nand::{Geometry, Ppn, UNIT_BYTES};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -310,32 +306,6 @@ pub fn encode_record(record: &Record, bytes: &mut Vec<u8>) {
 pub fn decode_records(bytes: &[u8]) -> Option<Vec<Record>> {
     let records = bytes.chunks_exact(RECORD_BYTES);
     records.map(|bytes| Record::decode(RecordBytes::ref_from_bytes(bytes).ok()?)).collect()
-}
-
-/// A record that waits for its page.
-#[derive(Clone, Copy, Debug)]
-pub struct Waiting {
-    /// The record.
-    pub record: Record,
-    /// When what it refers to has finished programming. A dump leaves out what was not ready.
-    pub ready_ns: Nanoseconds,
-}
-
-/// The journal's buffer and blocks.
-#[derive(Clone, Debug, Default)]
-pub struct Journal {
-    /// Records not yet programmed: at most one page.
-    pub buffer: Vec<Waiting>,
-    /// Blocks with journal pages that no checkpoint covers, oldest first.
-    pub blocks: Vec<BlockId>,
-    /// The block that takes the next page.
-    pub open: Option<BlockId>,
-    /// The block after it, once it is prepared.
-    pub next: Option<BlockId>,
-    /// Whether the next block is being prepared.
-    pub preparing: bool,
-    /// Whether the map has changed by a step whose records are not all in the buffer yet.
-    pub in_step: bool,
 }
 
 #[cfg(test)]

@@ -30,10 +30,10 @@ use tantalum_nand::{BlockId, Geometry, Nand, NandError, UNIT_BYTES, UNIT_SPARE_B
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::dump::DumpPages;
+use super::dump_pages::DumpPages;
+use super::record::{self, Record};
 use crate::error::{Damage, FtlError};
-use crate::ftl::HostUnit;
-use crate::journal::{self, Record};
+use crate::host_unit::HostUnit;
 use crate::key_value::filled_bytes;
 use crate::spare::{self, Kind, Spare};
 use crate::types::{HashMap, Lpn, Metadata, Seq};
@@ -287,10 +287,10 @@ impl Protected {
     ) -> Result<(), FtlError> {
         let (mut bytes, before) = (Vec::new(), self.records);
         for record in records {
-            journal::encode_record(record, &mut bytes);
+            record::encode_record(record, &mut bytes);
             self.records += 1;
         }
-        let at = self.places.records() + u64::from(before) * journal::RECORD_BYTES as u64;
+        let at = self.places.records() + u64::from(before) * record::RECORD_BYTES as u64;
         nand.write_protected(at, &bytes)?;
         self.records_checksum = crc32c::crc32c_append(self.records_checksum, &bytes);
         self.write_journal_head(nand)
@@ -410,19 +410,19 @@ fn read_records(nand: &Nand, places: &Places, epoch: u64) -> Result<Vec<Record>,
     if head.as_bytes().iter().all(|byte| *byte == 0) {
         return Ok(Vec::new());
     }
-    let most = journal::records_per_page(nand.geometry().units_per_page());
+    let most = record::records_per_page(nand.geometry().units_per_page());
     if head.checksum.get() != head.checksum() || head.records.get() as usize > most {
         return Err(damaged("the head of the journal"));
     }
     if head.epoch.get() != epoch {
         return Ok(Vec::new());
     }
-    let mut bytes = vec![0; head.records.get() as usize * journal::RECORD_BYTES];
+    let mut bytes = vec![0; head.records.get() as usize * record::RECORD_BYTES];
     nand.read_protected(places.records(), &mut bytes)?;
     if crc32c(&bytes) != head.records_checksum.get() {
         return Err(damaged("the journal"));
     }
-    journal::decode_records(&bytes).ok_or_else(|| damaged("a record"))
+    record::decode_records(&bytes).ok_or_else(|| damaged("a record"))
 }
 
 /// Dumps what a killed process left, as the capacitor would have. Returns the units that had been waiting. Being killed
