@@ -188,7 +188,7 @@ pub fn run(options: &Options) -> ExitCode {
     }
     let unknown = options.only.iter().find(|name| STEPS.iter().all(|step| step.name != *name));
     if let Some(name) = unknown {
-        eprintln!("error: there is no step {name:?}; `cargo xtask e2e --list` names them");
+        eprintln!("error: no step named {name:?}; see `cargo xtask e2e --list`");
         return ExitCode::from(2);
     }
     let is_wanted = |step: &&Step| options.only.is_empty() || options.only.iter().any(|n| n == step.name);
@@ -237,10 +237,10 @@ fn run_steps(steps: &[&Step], context: &Context) -> ExitCode {
         }
     }
     for (name, why) in &left_out {
-        println!("{name:<14} left out: {why}");
+        println!("{name:<14} skipped: {why}");
     }
     println!(
-        "{} steps: {} passed, {} failed, {} left out",
+        "{} steps: {} passed, {} failed, {} skipped",
         steps.len(),
         steps.len() - failed.len() - left_out.len(),
         failed.len(),

@@ -59,7 +59,7 @@ fn outcome(options: &CheckOptions) -> Result<Outcome, LabError> {
     let beyond = repair.before.is_beyond_repair();
     Ok(Outcome {
         repaired: Some(repair.done),
-        refused: beyond.then_some("something is beyond repair, so nothing was changed; restore a copy"),
+        refused: beyond.then_some("some damage is beyond repair, so nothing was changed; restore a backup"),
         ..Outcome::of(path, repair.after)
     })
 }
@@ -84,7 +84,7 @@ impl Outcome {
             text += &format!("repaired: {line}\n");
         }
         if self.repaired.as_ref().is_some_and(Vec::is_empty) {
-            text += &format!("nothing repaired: {}\n", self.refused.unwrap_or("nothing can be, or need be"));
+            text += &format!("nothing repaired: {}\n", self.refused.unwrap_or("no finding can be repaired"));
         }
         text += &self.table();
         text += &self.listed();

@@ -28,7 +28,7 @@ impl FromStr for CutCount {
     fn from_str(text: &str) -> Result<CutCount, &'static str> {
         match text {
             "all" => Ok(CutCount::All),
-            number => number.parse().map(CutCount::Random).map_err(|_| "give `all` or a number"),
+            number => number.parse().map(CutCount::Random).map_err(|_| "use `all` or a number"),
         }
     }
 }
@@ -38,9 +38,9 @@ impl FromStr for CutCount {
 pub enum PlpChoice {
     /// It is lost
     None,
-    /// A capacitor dumps it
+    /// A capacitor dumps it to flash
     Capacitor,
-    /// Drives of every kind
+    /// Both, on separate drives
     All,
 }
 
@@ -49,45 +49,45 @@ pub enum PlpChoice {
 pub enum CacheChoice {
     /// In DRAM
     Volatile,
-    /// In DRAM that a capacitor dumps
+    /// In DRAM that a capacitor dumps to flash
     Durable,
-    /// Nowhere: a write is done when it is on flash
+    /// Nowhere: a write completes when it is on flash
     Off,
-    /// Drives of every kind
+    /// All of these, on separate drives
     All,
 }
 
 /// `--record-logs`.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RecordLogs {
-    /// The drive's
+    /// All share the drive's log
     Shared,
-    /// One log of its own, and one on each die
+    /// One namespace has a log of its own, and one a log on each die
     Own,
 }
 
 /// `--indexes`.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Indexes {
-    /// There is room for all
+    /// All indexes fit
     Resident,
-    /// There is room for one, or for two of three
+    /// Only one fits, or two of three
     Swapped,
 }
 
 /// `--host`.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HostKind {
-    /// It gives a command when the one before is done
+    /// It submits a command when the previous one is done
     Waits,
-    /// It gives commands while others are under way
+    /// It submits commands while others are in flight
     Queues,
 }
 
 /// `--room`.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Room {
-    /// For all that the host asks for
+    /// There is room for everything
     Ample,
     /// The drive becomes full again and again
     Full,
@@ -100,7 +100,7 @@ pub enum FlashKind {
     Sound,
     /// Programs and erases fail, until the drive is read-only
     Wears,
-    /// Pages become unreadable, too
+    /// Pages also become unreadable
     Loses,
 }
 

@@ -13,7 +13,7 @@ pub struct ProfileOptions {
     #[arg(long, value_name = "NAME|FILE", default_value = "tlc-nvme")]
     pub profile: String,
 
-    /// Logical capacity, as in 512M, 1GiB or 1TiB [default: the profile's]
+    /// Logical capacity, such as 512M, 1GiB or 1TiB [default: the profile's]
     #[arg(long, value_name = "SIZE")]
     pub capacity: Option<Size>,
 }

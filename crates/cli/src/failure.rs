@@ -14,7 +14,7 @@ use tantalum_volume::VolumeError;
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// A database was not as it should be. The outcome has been printed.
-    #[error("a database did not hold what was written to it; see the outcome above")]
+    #[error("a database does not hold what was written to it; see the results above")]
     Mismatch,
     /// An image has damage. What was found has been printed.
     #[error("{}: {findings} found; see above", path.display())]
@@ -25,7 +25,7 @@ pub enum Failure {
         findings: String,
     },
     /// Promises were not kept. The outcome has been printed.
-    #[error("{violations} promises were not kept; see the outcome above")]
+    #[error("{violations} promises were broken; see the results above")]
     Violations {
         /// How many.
         violations: usize,
@@ -34,13 +34,13 @@ pub enum Failure {
     #[error("standard output was closed")]
     OutputClosed,
     /// The output cannot be written.
-    #[error("standard output: {0}")]
+    #[error("cannot write to standard output: {0}")]
     Output(io::Error),
     /// An experiment failed.
     #[error(transparent)]
     Lab(#[from] LabError),
     /// Where this program is cannot be told.
-    #[error("this program cannot tell where its own file is: {error}")]
+    #[error("cannot find this program's own file: {error}")]
     OwnProgram {
         /// What the system says.
         error: io::Error,
@@ -73,7 +73,7 @@ pub enum Failure {
         status: Status,
     },
     /// A drive without a volume.
-    #[error("image {} holds no volume; add --format to make one (what the drive holds is lost)", path.display())]
+    #[error("image {} holds no volume; add --format to create one (everything on the drive is lost)", path.display())]
     NoVolume {
         /// The image.
         path: PathBuf,
@@ -107,7 +107,7 @@ pub enum Failure {
     #[error(transparent)]
     Control(#[from] ControlError),
     /// The process that was to have the volume mounted cannot be started.
-    #[error("the process that mounts cannot be started: {0}")]
+    #[error("cannot start the background process: {0}")]
     Background(io::Error),
     /// It ended, and has said why.
     #[error("{message}")]

@@ -14,7 +14,7 @@ use crate::{interrupt, output};
 /// What to do.
 #[derive(Subcommand, Debug)]
 pub enum LabAction {
-    /// Which experiments there are
+    /// List the experiments
     List,
     /// Run experiments, one after the other
     Run(RunOptions),
@@ -23,24 +23,24 @@ pub enum LabAction {
 /// `tantalum lab run`.
 #[derive(Args, Debug)]
 pub struct RunOptions {
-    /// Which, as `tantalum lab list` names them
+    /// Experiments to run, by the names of `tantalum lab list`
     #[arg(required = true, value_name = "NAME")]
     pub names: Vec<String>,
 
-    /// How large, as a share of the full set-up [default: each experiment's]
+    /// Size, as a fraction of the full set-up [default: each experiment's]
     #[arg(long, value_name = "S", allow_negative_numbers = true)]
     pub scale: Option<f64>,
 
     /// Make the drive N times slower, so that this machine's processors weigh less, and divide times by N; for
-    /// experiments in real time [default: by how much the paper's machine has more processors]
+    /// experiments in real time [default: the paper's number of processors over this machine's]
     #[arg(long, value_name = "N")]
     pub slower: Option<u32>,
 
-    /// Where all randomness comes from
+    /// Seed of all randomness
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 
-    /// Write a report with plots, one HTML page
+    /// Write a report with plots as one HTML page
     #[arg(long, value_name = "FILE.html")]
     pub report: Option<PathBuf>,
 

@@ -35,27 +35,27 @@ pub struct MountOptions {
     /// The folder to mount on; it must be empty
     pub folder: PathBuf,
 
-    /// Return once the volume is mounted, and go on in the background
+    /// Return once the volume is mounted, and continue in the background
     #[arg(long)]
     pub background: bool,
 
-    /// Whether programs meet the drive's latencies: real, or none to answer as fast as this machine can
+    /// Whether programs see the drive's latencies: real, or none to answer as fast as this machine can
     #[arg(long, value_name = "real|none", default_value = "real")]
     pub time: Pacing,
 
-    /// Make the image first; it must not exist
+    /// Create the image first; it must not exist
     #[arg(long)]
     pub create: bool,
 
-    /// Make an empty volume on the drive; what the drive holds is lost
+    /// Create an empty volume on the drive; everything on the drive is lost
     #[arg(long)]
     pub format: bool,
 
-    /// The drive to make: a name that `tantalum create --help` lists, or a TOML file [default: tlc-nvme]
+    /// The drive to create: a name that `tantalum create --help` lists, or a TOML file [default: tlc-nvme]
     #[arg(long, value_name = "NAME|FILE", requires = "create")]
     pub profile: Option<String>,
 
-    /// Its logical capacity, as in 512M, 1GiB or 1TiB [default: the profile's]
+    /// Its logical capacity, such as 512M, 1GiB or 1TiB [default: the profile's]
     #[arg(long, value_name = "SIZE", requires = "create")]
     pub capacity: Option<Size>,
 
@@ -63,12 +63,12 @@ pub struct MountOptions {
     #[arg(long)]
     pub no_remap_duplicates: bool,
 
-    /// After a power cut each write of whole blocks of 4 KiB is there as a whole or not at all, so that databases need not
-    /// guard against torn pages
+    /// Make each write of whole 4 KiB blocks all or nothing after a power cut, so that databases need not guard against
+    /// torn pages
     #[arg(long)]
     pub atomic_writes: bool,
 
-    /// Threads that take the kernel's requests [default: one for each processor, 2 to 8]
+    /// Number of threads that handle the kernel's requests [default: one for each processor, 2 to 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub threads: Option<u16>,
 

@@ -14,22 +14,22 @@ use tantalum::Size;
 /// `tantalum recovery-cost`.
 #[derive(Args, Debug)]
 pub struct RecoveryCostOptions {
-    /// Capacities of the drives whose recovery is measured as they grow, separated by commas
+    /// Capacities of the drives to recover, separated by commas
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1GiB,16GiB,128GiB,1TiB")]
     pub capacities: Vec<Size>,
 
-    /// What is written at random on each of them since the last checkpoint, separated by commas
+    /// Amounts written at random on each of them since the last checkpoint, separated by commas
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "0,64MiB,256MiB,1GiB")]
     pub written: Vec<Size>,
 
     #[command(flatten)]
     pub drive: ProfileOptions,
 
-    /// Where all randomness comes from
+    /// Seed of all randomness
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 
-    /// Write the plots, one SVG
+    /// Write the plots as one SVG file
     #[arg(long, value_name = "FILE.svg")]
     pub report: Option<PathBuf>,
 

@@ -11,10 +11,10 @@ pub struct Seeds(pub Range<u64>);
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SeedsError {
     /// It is neither a number nor a range.
-    #[error("seeds are a count, or a range A..B that ends before B")]
+    #[error("expected a count, or a range A..B that ends before B")]
     Form,
     /// There are none.
-    #[error("there are no seeds in it; B of A..B must be larger than A, and a count at least 1")]
+    #[error("no seeds selected: in A..B, B must be larger than A; a count must be at least 1")]
     Empty,
 }
 

@@ -31,7 +31,7 @@ pub struct StatOptions {
     /// The folder on which a volume is mounted, or an image file
     pub target: PathBuf,
 
-    /// Show it anew every second, with what happened in between, until Ctrl-C
+    /// Refresh every second, with the changes of that second, until Ctrl-C
     #[arg(long, conflicts_with = "json")]
     pub watch: bool,
 

@@ -46,7 +46,7 @@ fn unknown_mode_and_pattern_list_the_known_ones() {
         "{message}"
     );
     let message = refused(dir.path(), &["bench", "--pattern", "write"]);
-    assert!(message.contains("known are seqwrite, randwrite, randread, mixed"), "{message}");
+    assert!(message.contains("use one of seqwrite, randwrite, randread, mixed"), "{message}");
 }
 
 #[test]

@@ -53,8 +53,8 @@ fn random_cuts_and_weights_are_taken() {
 fn options_that_make_no_sense_say_what_would() {
     let cases: [(&[&str], &str); 10] = [
         (&["--seeds", "5..5"], "there are no seeds in it"),
-        (&["--cuts", "some"], "give `all` or a number"),
-        (&["--cuts", "0"], "give `all` or a number of at least 1"),
+        (&["--cuts", "some"], "use `all` or a number"),
+        (&["--cuts", "0"], "use `all` or a number of at least 1"),
         (&["--commands", "0"], "give a number from 1"),
         (&["--minutes", "0"], "give a number from 1"),
         (&["--page-bytes", "512"], "4096, 8192 or 16384"),

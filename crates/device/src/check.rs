@@ -205,7 +205,7 @@ pub fn repair(path: &Path, watch: Watch<'_>) -> Result<Repair, DeviceError> {
     device.come_up(ftl, report);
     let now_ns = device.time_ns();
     device.shutdown(now_ns).map_err(DeviceError::Shutdown)?;
-    let how = if report.clean { "was shut down" } else { "was not shut down, and recovered" };
+    let how = if report.clean { "was shut down" } else { "was not shut down, and was recovered" };
     done.push(format!("the drive {how}; a checkpoint was written"));
     Ok(Repair { before, done, after: check(path, watch)? })
 }
@@ -214,8 +214,8 @@ pub fn repair(path: &Path, watch: Watch<'_>) -> Result<Repair, DeviceError> {
 fn repaired(finding: &ImageFinding) -> String {
     match finding {
         ImageFinding::Page { page, .. } => {
-            format!("page {page} is uncorrectable from now on: units in it read as errors, never as old data")
+            format!("page {page} is now uncorrectable: its units read as errors, never as old data")
         }
-        _ => "a new tally was made from the block entries and page records".to_owned(),
+        _ => "the tally was rebuilt from the block entries and page records".to_owned(),
     }
 }

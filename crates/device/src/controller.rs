@@ -144,7 +144,10 @@ impl Device {
             return Err(Status::PowerLost);
         }
         let issued_ns = self.issued_ns;
-        assert!(at_ns >= issued_ns, "a command is issued at {at_ns} ns, after one at {issued_ns} ns");
+        assert!(
+            at_ns >= issued_ns,
+            "a command was issued at {at_ns} ns, but the one before at {issued_ns} ns"
+        );
         self.issued_ns = at_ns;
         Ok(())
     }

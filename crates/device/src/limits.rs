@@ -56,7 +56,7 @@ impl Shape {
                 let Some(home) = hint.home else { return Ok(()) };
                 self.check_range(home, 1)?;
                 match home == *lpn {
-                    true => Err(Status::InvalidField(format!("unit {lpn} is given as its own home"))),
+                    true => Err(Status::InvalidField(format!("unit {lpn} cannot be its own home"))),
                     false => Ok(()),
                 }
             }
@@ -95,7 +95,7 @@ impl Shape {
         if bytes == 0 || !bytes.is_multiple_of(UNIT_BYTES) {
             return Err(Status::DataLength {
                 bytes,
-                expected: "a whole number of units of 4096 bytes, at least one",
+                expected: "must be one or more whole units of 4096 bytes",
             });
         }
         self.check_range(lpn, (bytes / UNIT_BYTES) as u64)
@@ -103,7 +103,7 @@ impl Shape {
 
     fn check_one(&self, lpn: Lpn, bytes: usize) -> Result<(), Status> {
         if bytes != UNIT_BYTES {
-            return Err(Status::DataLength { bytes, expected: "exactly one unit of 4096 bytes" });
+            return Err(Status::DataLength { bytes, expected: "must be exactly one unit of 4096 bytes" });
         }
         self.check_range(lpn, 1)
     }
@@ -126,7 +126,7 @@ impl Shape {
         for (lpn, data) in writes {
             self.check_one(*lpn, data.len())?;
             if !seen.insert(lpn) {
-                return Err(Status::InvalidField(format!("unit {lpn} is in the atomic write twice")));
+                return Err(Status::InvalidField(format!("unit {lpn} occurs twice in the atomic write")));
             }
         }
         Ok(())

@@ -10,7 +10,9 @@ pub struct Size(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SizeError {
     /// It is not a number and a unit.
-    #[error("a size is a number and a unit: K, M, G, T (or KiB …) for powers of 1024, KB … of 1000")]
+    #[error(
+        "a size is a number and a unit: K, M, G, T (or KiB …) for powers of 1024, KB … for powers of 1000"
+    )]
     Form,
     /// It is more than can be counted.
     #[error("more than 2^64 bytes")]

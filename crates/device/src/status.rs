@@ -20,7 +20,7 @@ pub enum Status {
     #[error("invalid field in command: {0}")]
     InvalidField(String),
     /// Data that are not a whole number of units, or not the number that the command takes.
-    #[error("{bytes} bytes of data: {expected}")]
+    #[error("the data have {bytes} bytes, but {expected}")]
     DataLength {
         /// What came.
         bytes: usize,
@@ -34,7 +34,7 @@ pub enum Status {
         lpn: Lpn,
     },
     /// More than the drive does in one step; see [`crate::Limits`].
-    #[error("{what}: {asked} asked for, the drive's limit is {limit}")]
+    #[error("{what}: {asked} requested, but the drive's limit is {limit}")]
     OverLimit {
         /// What is limited.
         what: &'static str,
@@ -47,13 +47,13 @@ pub enum Status {
     #[error("transaction {0} is not open")]
     UnknownTransaction(TxId),
     /// No such open log: it was not begun since power came on, or was forgotten as too many others were.
-    #[error("log generation {0} is not open: begin a new one")]
+    #[error("log generation {0} is not open; begin a new one")]
     UnknownLog(Generation),
     /// A hinted page that does not follow the one before it.
     #[error("hinted page out of order: {0}")]
     SlotOutOfOrder(String),
     /// No such key-value namespace (NVMe "Invalid Namespace or Format").
-    #[error("there is no key-value namespace {namespace}")]
+    #[error("no key-value namespace {namespace}")]
     NoSuchNamespace {
         /// The namespace.
         namespace: NamespaceId,
@@ -67,7 +67,7 @@ pub enum Status {
         key: Key,
     },
     /// NVMe KV "Invalid KV Value Size" (85h).
-    #[error("the value of key {key} has {bytes} bytes; a value has at most {limit}")]
+    #[error("the value of key {key} has {bytes} bytes; the limit is {limit}")]
     ValueTooLarge {
         /// The key.
         key: Key,
@@ -101,11 +101,11 @@ pub enum Status {
     PowerLost,
     /// The host failed below the image. What the command changed may be there in part: the drive takes no more changes
     /// until it is opened again, which is a power cut.
-    #[error("the host failed below the drive: {0}")]
+    #[error("the host failed: {0}")]
     Host(HostError),
     /// What the drive itself keeps on the medium is damaged. If a command that changes something finds that, what it
     /// changed may be there in part, and the drive takes no more changes; what can be read stays readable.
-    #[error("the drive's own data are damaged: {0}; `tantalum check` tells how much is lost")]
+    #[error("the drive's own data are damaged: {0}; `tantalum check` shows how much is lost")]
     Damaged(Damage),
     /// So many units wait for flash, or are being fetched, that no buffer is left for another one. The same command may be
     /// given again when some of them are done.

@@ -31,7 +31,7 @@ pub enum Pacing {
 
 /// A text that names no pacing.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("time is \"real\" or \"none\"")]
+#[error("must be \"real\" or \"none\"")]
 pub struct UnknownPacing;
 
 impl FromStr for Pacing {

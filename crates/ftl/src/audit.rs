@@ -31,7 +31,7 @@ pub enum Finding {
         found: Option<Ppn>,
     },
     /// L2P points at a place that P2L gives to others.
-    #[error("unit {lpn} is at place {ppn}, which is not its own")]
+    #[error("unit {lpn} is mapped to place {ppn}, which does not belong to it")]
     NotOwned {
         /// The unit.
         lpn: Lpn,
@@ -39,7 +39,7 @@ pub enum Finding {
         ppn: Ppn,
     },
     /// A number that is kept is not what there is.
-    #[error("{what}: {kept} by the count that is kept, {counted} are there")]
+    #[error("{what}: the stored count is {kept}, but there are {counted}")]
     Count {
         /// What is counted.
         what: &'static str,
@@ -49,7 +49,7 @@ pub enum Finding {
         counted: u64,
     },
     /// A block's count of places in use is wrong.
-    #[error("block {block}: {kept} places in use by its count, {counted} are")]
+    #[error("block {block}: its count says that {kept} places are in use, but {counted} are")]
     ValidCount {
         /// The block.
         block: BlockId,
@@ -77,10 +77,12 @@ pub enum Finding {
         wrong: &'static str,
     },
     /// An atomic batch is half done.
-    #[error("an atomic batch is under way, and no command is")]
+    #[error("an atomic batch is in progress although no command is")]
     BatchUnderWay,
     /// What the records at a place weigh is not what indexes and tombstones say.
-    #[error("place {ppn}: its records weigh {kept} chunks by P2L, {counted} by the indexes and tombstones")]
+    #[error(
+        "place {ppn}: its records weigh {kept} chunks according to P2L, but {counted} according to indexes and tombstones"
+    )]
     RecordsWeight {
         /// The place.
         ppn: Ppn,
@@ -104,7 +106,9 @@ pub enum Finding {
         namespace: NamespaceId,
     },
     /// An index names a place where another record is, or none.
-    #[error("key-value namespace {namespace} has a record at place {ppn}, chunk {chunk}, that is not there")]
+    #[error(
+        "key-value namespace {namespace} names a record at place {ppn}, chunk {chunk}, which does not exist"
+    )]
     NotTheRecord {
         /// The place.
         ppn: Ppn,
@@ -245,7 +249,7 @@ impl Ftl {
             let block_use = self.blocks.block_use(block);
             let holds_data = matches!(block_use, BlockUse::Open | BlockUse::Closed | BlockUse::Bad);
             let against = [
-                (!holds_data && self.map.valid(block) > 0, "and units are in it"),
+                (!holds_data && self.map.valid(block) > 0, "but it contains units"),
                 ((block_use == BlockUse::Open) != open.contains(&block), "against the streams' open blocks"),
                 (
                     (block_use == BlockUse::Closed) != self.map.valid_counts().is_candidate(block),
@@ -292,21 +296,21 @@ impl Ftl {
         let mut wrong = |lpn, wrong| audit.map_findings.push(Finding::Hint { lpn, wrong });
         for (lpn, _) in self.logs.living() {
             if !self.map.is_hinted(lpn) {
-                wrong(lpn, "its hint lives, and L2P does not say so");
+                wrong(lpn, "its hint lives, but L2P does not say so");
             }
             if self.map.lookup(lpn).is_none() {
-                wrong(lpn, "its hint lives, and it is not mapped");
+                wrong(lpn, "its hint lives, but it is not mapped");
             }
         }
         for (lpn, page) in self.logs.living().chain(self.logs.waiting()) {
             let Some(home) = page.hint.home else { continue };
             if !self.map.is_hinted(home) || !self.logs.claims(home, lpn, page.version) {
-                wrong(lpn, "its hint claims a home that does not know of it");
+                wrong(lpn, "its hint claims a home that does not know the claim");
             }
         }
         for lpn in self.map.touched().flatten().map(Lpn).filter(|lpn| self.map.is_hinted(*lpn)) {
             if self.logs.hint(lpn).is_none() && !self.logs.is_claimed(lpn) {
-                wrong(lpn, "L2P says that a hint knows it, and none does");
+                wrong(lpn, "L2P says that a hint refers to it, but none does");
             }
         }
     }

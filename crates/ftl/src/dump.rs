@@ -63,7 +63,7 @@ impl Ftl {
         self.dump_journal(&mut dump, cut_ns)?;
         assert!(
             dump.units() <= u64::from(self.config.dump_units),
-            "{} units dumped; the capacitor holds {}",
+            "{} units dumped; the capacitor has energy for {}",
             dump.units(),
             self.config.dump_units
         );

@@ -28,7 +28,7 @@ impl Ftl {
     pub(crate) fn erase(&mut self, block: BlockId, at_ns: Nanoseconds) -> Result<bool, FtlError> {
         debug_assert!(
             !self.metadata.is_in_step(),
-            "block {block} is erased while a step is recorded in part"
+            "block {block} is erased while a step is only partly recorded"
         );
         if self.blocks.is_marked(block) {
             self.journal_memberships(block, at_ns)?;

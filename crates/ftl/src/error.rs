@@ -34,7 +34,7 @@ pub enum FtlError {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Damage {
     /// Not a drive of this FTL, or damaged beyond repair.
-    #[error("there is no whole checkpoint on the flash; it was never formatted, or all of them are lost")]
+    #[error("the flash holds no complete checkpoint: it was never formatted, or all checkpoints are lost")]
     NoCheckpoint,
     /// The newest checkpoint cannot be read. What it replaced may be erased, so that there is no other.
     #[error("the checkpoint of step {step}")]
@@ -43,7 +43,7 @@ pub enum Damage {
         step: Seq,
     },
     /// A checkpoint of a drive of another size.
-    #[error("the checkpoint is of a drive with {found} units, this one has {expected}")]
+    #[error("the checkpoint belongs to a drive with {found} units; this one has {expected}")]
     OtherCapacity {
         /// Units of the checkpoint's drive.
         found: u32,
@@ -91,7 +91,7 @@ pub enum Damage {
         ppn: Ppn,
     },
     /// The page of a place that is in use is erased.
-    #[error("place {ppn} is in use, and its page is erased")]
+    #[error("place {ppn} is in use, but its page is erased")]
     Erased {
         /// The place.
         ppn: Ppn,
@@ -103,7 +103,7 @@ pub enum Damage {
         ppn: Ppn,
     },
     /// The bytes of a unit that waits for its page.
-    #[error("a unit that waits for its page is not what was written")]
+    #[error("a unit waiting for its page does not match what was written")]
     Buffer,
     /// Another record, or none, is where an index says.
     #[error("the record of key {key} of namespace {namespace} at place {ppn}, chunk {chunk}")]
@@ -126,7 +126,7 @@ pub enum Damage {
         ppn: Ppn,
     },
     /// A place that belongs to a unit and to a record.
-    #[error("place {ppn} is recorded as a unit's and as that of a record of namespace {namespace}")]
+    #[error("place {ppn} is recorded both for a unit and for a record of namespace {namespace}")]
     TwoOwners {
         /// The namespace.
         namespace: NamespaceId,
@@ -142,13 +142,13 @@ pub enum Damage {
         step: Seq,
     },
     /// A part of the protected DRAM.
-    #[error("{part} in protected DRAM fails its checksum")]
+    #[error("the checksum of {part} in protected DRAM is wrong")]
     Protected {
         /// Which part.
         part: &'static str,
     },
     /// More numbers were drawn than any drive draws in its life.
-    #[error("it says that {newest} numbers were drawn")]
+    #[error("it says that {newest} numbers have been used")]
     Numbers {
         /// The newest.
         newest: Seq,
@@ -163,7 +163,7 @@ pub enum LayoutError {
     Geometry(#[from] GeometryError),
     /// Too little flash beyond the logical capacity.
     #[error(
-        "{physical_blocks} good blocks of flash are too few: {logical_blocks} hold the logical capacity and at least {needed_blocks} more are needed for garbage collection, journal, checkpoints and dump; raise the over-provisioning or the capacity"
+        "{physical_blocks} good flash blocks are too few: {logical_blocks} hold the logical capacity, and at least {needed_blocks} more are needed for garbage collection, journal, checkpoints and dump; raise the over-provisioning or the capacity"
     )]
     TooLittleFlash {
         /// Blocks there are, bad ones aside.

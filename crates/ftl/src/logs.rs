@@ -115,7 +115,7 @@ pub enum HintError {
     UnknownGeneration(Generation),
     /// The slot does not follow.
     #[error(
-        "attempt {attempt} slot {slot} (start {start}, first {first}) does not follow: next is slot {next_slot} of attempt {last_attempt}, or the first slot of another attempt, in a transaction that begins at slot {begins}"
+        "attempt {attempt} slot {slot} (start {start}, first {first}) does not follow: expected slot {next_slot} of attempt {last_attempt}, or the first slot of another attempt, in a transaction that begins at slot {begins}"
     )]
     OutOfOrder {
         /// The attempt that came.

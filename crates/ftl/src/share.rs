@@ -20,7 +20,7 @@ use crate::types::{Lpn, Seq, ShareRange, TxId};
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ShareRefusal {
     /// A range of no units.
-    #[error("a range of 0 units, dst {dst} src {src}")]
+    #[error("a range is empty: dst {dst}, src {src}")]
     Empty {
         /// The range's destination.
         dst: Lpn,
@@ -28,7 +28,7 @@ pub enum ShareRefusal {
         src: Lpn,
     },
     /// A unit is given twice as a destination.
-    #[error("unit {0} is a destination twice")]
+    #[error("unit {0} occurs twice as a destination")]
     Twice(Lpn),
     /// A unit is a destination and a source.
     #[error("unit {0} is both a destination and a source")]
@@ -37,7 +37,7 @@ pub enum ShareRefusal {
     #[error("unit {0} is not mapped")]
     Unmapped(Lpn),
     /// More units than fit into one step.
-    #[error("{units} units; one step takes at most {limit}")]
+    #[error("{units} units requested; one step takes at most {limit}")]
     TooMany {
         /// Units asked for.
         units: u64,
@@ -45,7 +45,7 @@ pub enum ShareRefusal {
         limit: u64,
     },
     /// The table of shared units is full.
-    #[error("{owners} owners of shared units; the drive keeps at most {limit}")]
+    #[error("{owners} owners of shared units requested; the drive keeps at most {limit}")]
     TableFull {
         /// Owners there would be.
         owners: u64,

@@ -58,7 +58,7 @@ pub enum Response {
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
     /// Nobody listens.
-    #[error("image {}: nobody answers at {}: {error}", image.display(), socket_path(image).display())]
+    #[error("image {}: nothing answers at {}: {error}", image.display(), socket_path(image).display())]
     NotMounted {
         /// The image.
         image: PathBuf,
@@ -152,7 +152,7 @@ impl Control {
     }
 
     fn unexpected(&self, response: Response) -> ControlError {
-        let message = format!("an answer to another question: {response:?}");
+        let message = format!("unexpected answer: {response:?}");
         ControlError::Refused { image: self.image.clone(), message }
     }
 }
@@ -213,7 +213,7 @@ fn converse(stream: UnixStream, subject: &Subject) {
     for line in BufReader::new(stream).lines().map_while(Result::ok) {
         let response = match serde_json::from_str(&line) {
             Ok(request) => subject.answer(request),
-            Err(error) => Response::Error(format!("not a request: {error}")),
+            Err(error) => Response::Error(format!("not a valid request: {error}")),
         };
         let mut text = serde_json::to_string(&response).expect("responses are plain data");
         text.push('\n');

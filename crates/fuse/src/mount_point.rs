@@ -20,7 +20,7 @@ pub(crate) const SOURCE: &str = "tantalum:";
 #[derive(Debug, thiserror::Error)]
 pub enum MountPointError {
     /// No folder.
-    #[error("{}: {error}; make the folder first", path.display())]
+    #[error("{}: {error}; create the folder first", path.display())]
     Missing {
         /// What was given.
         path: PathBuf,
@@ -40,7 +40,7 @@ pub enum MountPointError {
         path: PathBuf,
     },
     /// A volume is there already.
-    #[error("image {} is mounted on {} already; `tantalum unmount` it first", image.display(), path.display())]
+    #[error("image {} is already mounted on {}; run `tantalum unmount` first", image.display(), path.display())]
     Mounted {
         /// The folder.
         path: PathBuf,
@@ -54,7 +54,7 @@ pub enum MountPointError {
         path: PathBuf,
     },
     /// Files are in use.
-    #[error("{} is in use by {}: close its files there first", path.display(), users.as_deref().unwrap_or("a program"))]
+    #[error("{} is in use by {}; close its open files there first", path.display(), users.as_deref().unwrap_or("a program"))]
     Busy {
         /// The folder.
         path: PathBuf,

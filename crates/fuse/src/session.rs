@@ -50,13 +50,13 @@ pub enum MountError {
     #[error(transparent)]
     MountPoint(#[from] MountPointError),
     /// The kernel has no FUSE, or not for this user.
-    #[error("{DEVICE}: {0}; mounting needs Linux with FUSE (modprobe fuse), and {DEVICE} open to you")]
+    #[error("{DEVICE}: {0}; mounting needs Linux with FUSE (modprobe fuse) and access to {DEVICE}")]
     NoDevice(io::Error),
     /// An ordinary user needs help.
     #[error("fusermount3 is not installed: install the package fuse3, or mount as root")]
     NoHelper,
     /// The system refused.
-    #[error("{} could not be mounted on: {error}", folder.display())]
+    #[error("could not mount on {}: {error}", folder.display())]
     System {
         /// The folder.
         folder: PathBuf,
@@ -78,7 +78,7 @@ pub enum MountError {
     #[error("the drive could not be shut down: {0}")]
     Shutdown(Status),
     /// A drive that lost power could not be left as that leaves it.
-    #[error("the drive without power could not be put away: {0}")]
+    #[error("the image of the drive without power could not be closed: {0}")]
     PowerLoss(DeviceError),
 }
 

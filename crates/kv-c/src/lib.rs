@@ -77,7 +77,7 @@ fn run(work: impl FnOnce() -> Result<(), Refusal>) -> i32 {
     let (number, text) = match catch_unwind(AssertUnwindSafe(work)) {
         Ok(Ok(())) => return TANTALUM_OK,
         Ok(Err(Refusal(number, text))) => (number, text),
-        Err(_) => (TANTALUM_BUG, "a mistake in the library".to_owned()),
+        Err(_) => (TANTALUM_BUG, "internal error of the library".to_owned()),
     };
     LAST_ERROR.with_borrow_mut(|last| *last = CString::new(text.replace('\0', " ")).unwrap_or_default());
     number
@@ -228,10 +228,10 @@ pub unsafe extern "C" fn tantalum_read(
             )
         };
         let found = tx.0.read(Namespace::from_number(namespace_number), key)?;
-        let found = found.ok_or(Refusal(TANTALUM_NOT_FOUND, "there is no such key".to_owned()))?;
+        let found = found.ok_or(Refusal(TANTALUM_NOT_FOUND, "no such key".to_owned()))?;
         *value_bytes = found.len();
         if found.len() > capacity {
-            let text = format!("the value has {} bytes, the buffer {capacity}", found.len());
+            let text = format!("the value has {} bytes, but the buffer only {capacity}", found.len());
             return Err(Refusal(TANTALUM_SHORT_BUFFER, text));
         }
         if found.is_empty() {
@@ -285,7 +285,7 @@ pub unsafe extern "C" fn tantalum_delete(
         let (tx, key) = unsafe { (tx.as_mut().ok_or(null("tx"))?, bytes_of(key, key_bytes, "key")?) };
         match tx.0.delete(Namespace::from_number(namespace_number), key)? {
             true => Ok(()),
-            false => Err(Refusal(TANTALUM_NOT_FOUND, "there is no such key".to_owned())),
+            false => Err(Refusal(TANTALUM_NOT_FOUND, "no such key".to_owned())),
         }
     })
 }

@@ -23,50 +23,50 @@ const INTERRUPTED: u8 = 130;
 /// Compares embedded key-value stores.
 #[derive(Parser)]
 struct Arguments {
-    /// The stores, with commas between them
+    /// Stores, separated by commas
     #[arg(long, value_delimiter = ',', default_values_t = NAMES.iter().map(|name| name.to_string()))]
     #[arg(value_parser = clap::builder::PossibleValuesParser::new(NAMES))]
     stores: Vec<String>,
-    /// The workloads: a, b, c, f (YCSB), and t: four records of 100 bytes changed in a transaction
+    /// Workloads: a, b, c, f (YCSB), and t: a transaction changes four records of 100 bytes
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Workload::value_variants().to_vec())]
     workloads: Vec<Workload>,
-    /// Records of YCSB that are there; t has as many as take as many bytes
+    /// Number of YCSB records; t has enough records for the same number of bytes
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(8..=100_000_000))]
     records: u64,
-    /// Bytes of a value of YCSB
+    /// Size of a YCSB value in bytes
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(8..=1_000_000))]
     value_bytes: u32,
     /// Each store's own memory: all data fit, or a quarter of them
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = CacheSize::value_variants().to_vec())]
     cache: Vec<CacheSize>,
-    /// Threads
+    /// Numbers of threads, separated by commas
     #[arg(long, value_delimiter = ',', default_values_t = [1, 2], value_parser = clap::value_parser!(u64).range(1..=1024))]
     threads: Vec<u64>,
     /// Seconds for each measurement
     #[arg(long, default_value_t = 1.0)]
     seconds: f64,
-    /// Rounds; in each the stores take turns, each on a new store
+    /// Number of rounds; in each the stores take turns, each with a new store
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
     rounds: u64,
-    /// Only synced or only unsynced
+    /// Measure only synced (true) or only unsynced (false) commits
     #[arg(long)]
     synced: Option<bool>,
-    /// Where to make the stores; they are removed afterwards
+    /// Where to create the stores; they are removed afterwards
     #[arg(long, default_value = ".")]
     folder: PathBuf,
-    /// Where random numbers start
+    /// Seed of all randomness
     #[arg(long, default_value_t = 17)]
     seed: u64,
-    /// For scripts
+    /// Print JSON instead of tables
     #[arg(long)]
     json: bool,
-    /// Write a report with plots, one HTML page
+    /// Write a report with plots as one HTML page
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
     /// Write the tables as Markdown
     #[arg(long, value_name = "FILE.md")]
     markdown: Option<PathBuf>,
-    /// Draw operations in a second
+    /// Write the plots of operations per second as one SVG file
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
 }
@@ -131,12 +131,12 @@ fn write_files(arguments: &Arguments, rows: &[Row]) -> Result<(), Failure> {
     if let Some(path) = &arguments.report {
         let lead = [
             command(),
-            "The same work on each store, on this machine's disk; compare within one run only.".to_owned(),
-            "a, b, c, f: YCSB. t: four records of 100 bytes changed in a transaction.".to_owned(),
+            "The same work on each store, on this machine's disk; compare only within one run.".to_owned(),
+            "a, b, c, f: YCSB. t: a transaction changes four records of 100 bytes.".to_owned(),
             "Cache fits: a store's own memory holds all data. Quarter: a quarter of them.".to_owned(),
         ];
         let mut figures = rates.clone();
-        figures.extend(outcome::figures(rows, "99 % took at most: ", "us", |row| Some(row.p99_us)));
+        figures.extend(outcome::figures(rows, "99th percentile: ", "us", |row| Some(row.p99_us)));
         let written = |row: &Row| row.written_per_byte;
         figures.extend(outcome::figures(rows, "sent to the disk: ", "bytes for each written", written));
         report::write_figures("Embedded key-value stores", &lead, &figures, path)?;

@@ -28,11 +28,11 @@ pub struct Plan {
     pub seconds: f64,
     /// Records of YCSB that are there; of others, as many as take as many bytes.
     pub records: u64,
-    /// Bytes of a value of YCSB.
+    /// Size of a YCSB value in bytes.
     pub value_bytes: usize,
     /// Where the stores are made; they are removed afterwards.
     pub folder: PathBuf,
-    /// Where random numbers start.
+    /// Seed of all randomness.
     pub seed: u64,
 }
 

@@ -12,7 +12,7 @@ pub enum Error {
     #[error(transparent)]
     Key(#[from] KeyError),
     /// A value longer than the drive takes.
-    #[error("the value of key {key} has {bytes} bytes; a value has at most {limit}")]
+    #[error("the value of key {key} has {bytes} bytes; the limit is {limit}")]
     ValueTooLarge {
         /// The key.
         key: Key,
@@ -22,7 +22,7 @@ pub enum Error {
         limit: u64,
     },
     /// More than one `put` of the drive takes. The transaction goes on without this change.
-    #[error("{what} of a transaction: {asked} with this change, the limit is {limit}; commit in parts")]
+    #[error("{what} of a transaction: {asked} with this change, but the limit is {limit}; commit in parts")]
     TransactionTooLarge {
         /// What is limited.
         what: &'static str,
@@ -32,22 +32,22 @@ pub enum Error {
         limit: u64,
     },
     /// `insert` of a key that is there.
-    #[error("key {key} is there already")]
+    #[error("key {key} already exists")]
     KeyExists {
         /// The key.
         key: Key,
     },
     /// `update` of a key that is not there.
-    #[error("there is no key {key}")]
+    #[error("key {key} does not exist")]
     NoSuchKey {
         /// The key.
         key: Key,
     },
     /// A namespace that was deleted, or is of another store.
-    #[error("there is no such namespace: it was deleted, or belongs to another store")]
+    #[error("no such namespace: it was deleted, or belongs to another store")]
     NoSuchNamespace,
     /// A record read as a type that its bytes are not (feature `serde`). The record stays, and can be read as bytes.
-    #[error("the {bytes} bytes of key {key} are not a {type_name}: {reason}")]
+    #[error("the {bytes} bytes of key {key} are not a valid {type_name}: {reason}")]
     NotOfType {
         /// The key.
         key: Key,
@@ -59,7 +59,7 @@ pub enum Error {
         reason: String,
     },
     /// A value of a type that has no form as bytes (feature `serde`), such as a sequence of unknown length.
-    #[error("a {type_name} cannot be put: {reason}")]
+    #[error("cannot store a {type_name}: {reason}")]
     NotEncodable {
         /// Its type.
         type_name: &'static str,
@@ -67,17 +67,17 @@ pub enum Error {
         reason: String,
     },
     /// A name that no namespace can have.
-    #[error("a namespace's name of {bytes} bytes: it must have 1 to 255")]
+    #[error("the namespace's name has {bytes} bytes; it must have 1 to 255")]
     Name {
         /// How many it has.
         bytes: usize,
     },
     /// Others wait for this transaction, and it would wait for them: it gives way. Abort it and begin again, as
     /// [`crate::Store::transact`] does.
-    #[error("deadlock: the transaction gave way to an older one; abort it and try again")]
+    #[error("deadlock: this transaction gave way to an older one; abort it and try again")]
     Deadlock,
     /// The store belongs to the process that opened it.
-    #[error("the store was opened by process {opened} and is used by process {used}: open it after the fork")]
+    #[error("the store was opened by process {opened} but is used by process {used}; open it after the fork")]
     Forked {
         /// The process that opened it.
         opened: u32,
@@ -85,15 +85,13 @@ pub enum Error {
         used: u32,
     },
     /// An earlier commit failed, and it cannot be told whether it is there: open the store again.
-    #[error(
-        "the store has stopped: {reason}; open it again, it then has what every commit that returned had written"
-    )]
+    #[error("the store has stopped: {reason}; reopen it: everything that was committed is there")]
     Stopped {
         /// What went wrong.
         reason: String,
     },
     /// An option that no store can have.
-    #[error("{what} of {asked}: it must be {expected}")]
+    #[error("{what} is {asked}; it must be {expected}")]
     Option {
         /// Which.
         what: &'static str,
@@ -103,7 +101,7 @@ pub enum Error {
         expected: &'static str,
     },
     /// The record that names the namespaces is damaged.
-    #[error("the list of namespaces is damaged; `tantalum check` tells more")]
+    #[error("the list of namespaces is damaged; run `tantalum check` for details")]
     Catalog,
     /// The drive refused a command.
     #[error(transparent)]

@@ -84,7 +84,7 @@ fn decode<T: DeserializeOwned>(key: &[u8], bytes: &[u8]) -> Result<T, Error> {
     };
     match postcard::take_from_bytes(bytes) {
         Ok((value, [])) => Ok(value),
-        Ok((_, rest)) => Err(not_a(format!("{} of them are left over", rest.len()))),
+        Ok((_, rest)) => Err(not_a(format!("{} bytes are left over", rest.len()))),
         Err(error) => Err(not_a(error.to_string())),
     }
 }

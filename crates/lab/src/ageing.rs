@@ -61,7 +61,7 @@ pub(crate) fn age_leaving(
     let units = volume.free_units().saturating_sub(free);
     if units == 0 {
         let what = format!(
-            "beside the database {} units are free, its log and the file system need {free}",
+            "{} units are free beside the database, but its log and the file system need {free}",
             volume.free_units()
         );
         return Err(LabError::TooSmall { capacity_bytes: capacity_units * UNIT_BYTES as u64, what });

@@ -72,7 +72,7 @@ impl FromStr for Pattern {
         let known = Pattern::NAMES.iter().find(|(known, _)| *known == name);
         known.map(|(_, pattern)| *pattern).ok_or_else(|| {
             let names: Vec<&str> = Pattern::NAMES.iter().map(|(name, _)| *name).collect();
-            format!("known are {}", names.join(", "))
+            format!("use one of {}", names.join(", "))
         })
     }
 }
@@ -107,7 +107,7 @@ pub struct Outcome {
     pub operations: u64,
     /// Time that they took on this machine.
     pub wall_seconds: f64,
-    /// Operations in a second of it.
+    /// Operations per second of it.
     pub operations_per_second: f64,
     /// Units that this machine copies to random places in a second.
     pub memcpy_units_per_second: f64,
@@ -366,6 +366,6 @@ mod tests {
     fn unknown_pattern_lists_the_known_ones() {
         assert_eq!("mixed".parse(), Ok(Pattern::Mixed));
         let error = "randomwrite".parse::<Pattern>().unwrap_err();
-        assert_eq!(error, "known are seqwrite, randwrite, randread, mixed");
+        assert_eq!(error, "use one of seqwrite, randwrite, randread, mixed");
     }
 }

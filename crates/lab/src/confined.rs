@@ -41,13 +41,13 @@ pub(crate) fn confine(connection: &mut Connection) -> rusqlite::Result<Refusal> 
 fn refused(action: &AuthAction<'_>) -> Option<String> {
     match *action {
         AuthAction::Attach { filename } => wrong_place(filename),
-        AuthAction::Unknown { code: rusqlite::ffi::SQLITE_ATTACH, .. } => Some(
-            "ATTACH takes a name in quotes here, not an expression, so that it can be looked at".to_owned(),
-        ),
+        AuthAction::Unknown { code: rusqlite::ffi::SQLITE_ATTACH, .. } => {
+            Some("ATTACH takes a quoted name here, not an expression, so that it can be checked".to_owned())
+        }
         AuthAction::Pragma { pragma_name, pragma_value } => wrong_pragma(pragma_name, pragma_value),
         AuthAction::Function { function_name } => {
             HOST_FUNCTIONS.iter().any(|name| name.eq_ignore_ascii_case(function_name)).then(|| {
-                format!("{function_name}() reaches files of the host, and statements work on the drive alone")
+                format!("{function_name}() accesses files of the host, but statements work only on the drive")
             })
         }
         _ => None,
@@ -61,7 +61,7 @@ fn wrong_pragma(name: &str, value: Option<&str>) -> Option<String> {
             Some(format!("journal_mode cannot be set to {value}: each mode of the comparison sets its own"))
         }
         _ if is("temp_store_directory") || is("data_store_directory") => {
-            Some(format!("{name} names a folder of the host, and statements work on the drive alone"))
+            Some(format!("{name} names a folder of the host, but statements work only on the drive"))
         }
         _ => None,
     }
@@ -76,7 +76,7 @@ fn wrong_place(name: &str) -> Option<String> {
             let (path, query) = uri.split_once('?').unwrap_or((uri, ""));
             if let Some(parameter) = query.split('&').find(|parameter| chooses_vfs(parameter)) {
                 return Some(format!(
-                    "{name:?} has the parameter {parameter:?}: databases are on the drive's own VFS here, so leave it out"
+                    "{name:?} has the parameter {parameter:?}: databases use the drive's own VFS here, so leave it out"
                 ));
             }
             path
@@ -84,7 +84,7 @@ fn wrong_place(name: &str) -> Option<String> {
     };
     let is_elsewhere = path.strip_prefix("./").unwrap_or(path).contains('/') || path.contains('%');
     is_elsewhere.then(|| {
-        format!("{name:?} is a place in the host's folders: statements work on the drive, where a name has no / and no %")
+        format!("{name:?} is a path in the host's folders: statements work on the drive, where a name has no / and no %")
     })
 }
 

@@ -123,7 +123,7 @@ fn copy_at_rest(from: &Path, to: &Path) -> Result<(), LabError> {
     if beside(from) == before {
         return Ok(());
     }
-    let reason = "a program opened it while it was copied; try again".to_owned();
+    let reason = "a program opened it during the copy; try again".to_owned();
     Err(LabError::Database { path: from.to_owned(), reason })
 }
 

@@ -50,7 +50,7 @@ pub enum LabError {
     #[error(transparent)]
     Unmount(#[from] Box<UnmountError>),
     /// The drive is too small for the experiment.
-    #[error("a drive of {capacity_bytes} bytes is too small for this: {what}; give a larger --capacity")]
+    #[error("a drive of {capacity_bytes} bytes is too small for this: {what}; increase --capacity")]
     TooSmall {
         /// What it has.
         capacity_bytes: u64,
@@ -58,7 +58,7 @@ pub enum LabError {
         what: String,
     },
     /// This machine is too small for the experiment.
-    #[error("this takes {needed} MiB of memory and {available} MiB are available; give a smaller --capacity or --scale",
+    #[error("this needs {needed} MiB of memory, but only {available} MiB are available; reduce --capacity or --scale",
         needed = needed_bytes >> 20, available = available_bytes >> 20)]
     Memory {
         /// What it takes.
@@ -67,7 +67,7 @@ pub enum LabError {
         available_bytes: u64,
     },
     /// A read gave other data than were written.
-    #[error("unit {lpn} holds {found:#x} where {lpn} was written: the drive lost data")]
+    #[error("unit {lpn} holds {found:#x} instead of {lpn}: the drive lost data")]
     WrongData {
         /// The unit.
         lpn: Lpn,
@@ -75,7 +75,7 @@ pub enum LabError {
         found: u64,
     },
     /// Records of a drive are not as they were put.
-    #[error("of the records, {what}: the drive lost data")]
+    #[error("records: {what}: the drive lost data")]
     WrongRecords {
         /// What is wrong.
         what: String,
@@ -92,7 +92,7 @@ pub enum LabError {
     #[error(transparent)]
     Server(#[from] ServerError),
     /// A database on a server is not as its transactions leave it.
-    #[error("{what} do not agree: transactions were lost or done in part")]
+    #[error("{what} do not agree: transactions were lost or done only in part")]
     Inconsistent {
         /// What does not agree.
         what: &'static str,
@@ -121,7 +121,7 @@ pub enum LabError {
         message: String,
     },
     /// The statements end within a transaction.
-    #[error("{}: the last transaction is not ended; add COMMIT or ROLLBACK", path.display())]
+    #[error("{}: the last transaction is still open; add COMMIT or ROLLBACK", path.display())]
     OpenTransaction {
         /// The file of statements.
         path: PathBuf,
@@ -143,7 +143,7 @@ pub enum LabError {
         error: io::Error,
     },
     /// A plot could not be drawn.
-    #[error("drawing the plot of {plot}: {reason}")]
+    #[error("cannot draw the plot of {plot}: {reason}")]
     Plot {
         /// Which.
         plot: &'static str,

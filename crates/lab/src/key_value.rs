@@ -47,7 +47,7 @@ impl FromStr for Pattern {
         match name {
             "random" => Ok(Pattern::Random),
             "sequential" => Ok(Pattern::Sequential),
-            _ => Err("known are random, sequential".to_owned()),
+            _ => Err("use one of random, sequential".to_owned()),
         }
     }
 }
@@ -193,14 +193,14 @@ fn difference(
     let mut value = vec![0; value_bytes as usize];
     for (row, &version) in (0u64..).zip(versions) {
         let Some(found) = rows.next()? else {
-            return Ok(Some(format!("row {row} and all after it are missing")));
+            return Ok(Some(format!("row {row} and all rows after it are missing")));
         };
         if found.get_ref(0)?.as_blob().ok() != Some(key(row).as_slice()) {
             return Ok(Some(format!("row {row} is missing or has another key")));
         }
         fill_value(&mut value, seed, row, version);
         if found.get_ref(1)?.as_blob().ok() != Some(value.as_slice()) {
-            return Ok(Some(format!("row {row} does not hold its version {version}")));
+            return Ok(Some(format!("row {row} does not hold version {version}")));
         }
     }
     Ok(rows.next()?.map(|_| format!("there are more than {} rows", versions.len())))

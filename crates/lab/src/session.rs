@@ -49,7 +49,7 @@ impl FromStr for Synchronous {
         [Synchronous::Normal, Synchronous::Full]
             .into_iter()
             .find(|synchronous| synchronous.name() == name)
-            .ok_or_else(|| "known are normal, full".to_owned())
+            .ok_or_else(|| "use one of normal, full".to_owned())
     }
 }
 

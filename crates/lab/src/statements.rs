@@ -91,7 +91,7 @@ fn try_statements(working: &WorkingDrive, sql: &str, sql_path: &Path) -> Result<
     }
     if transactions == 0 {
         let (option, value) = ("--sql", sql_path.display().to_string());
-        return Err(LabError::Setting { option, value, expected: "it holds no statement".to_owned() });
+        return Err(LabError::Setting { option, value, expected: "it contains no statements".to_owned() });
     }
     Ok((transactions, Contents::of(&sqlite).map_err(doing())?))
 }

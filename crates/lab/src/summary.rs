@@ -20,7 +20,8 @@ pub fn of_comparison(comparison: &Comparison) -> String {
     rows.into_iter().for_each(|row| table.push(row.into()));
     let mut text = format!("{}\n\n{}\n{LEGEND}", circumstances(comparison), table.render());
     for run in comparison.runs.iter().filter(|run| run.integrity != INTACT) {
-        writeln!(text, "\n{}: WRONG CONTENTS: {}", run.mode, run.integrity).expect("a String takes all");
+        writeln!(text, "\n{}: WRONG CONTENTS: {}", run.mode, run.integrity)
+            .expect("writing to a String cannot fail");
     }
     text
 }
@@ -129,7 +130,7 @@ pub fn of_bench(outcome: &bench::Outcome) -> String {
         ),
     ];
     if !outcome.steady {
-        rows.push(("note", "garbage collection was not yet steady when measuring began".to_owned()));
+        rows.push(("note", "garbage collection was not yet steady when the measurement began".to_owned()));
     }
     rows.iter().map(|(name, figure)| format!("{name:<24}{figure}\n")).collect()
 }

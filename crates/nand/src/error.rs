@@ -56,14 +56,14 @@ pub enum NandError {
         ppn: Ppn,
     },
     /// The page of this unit has not been programmed since its block was erased.
-    #[error("unit {ppn} is read, and its page is erased")]
+    #[error("unit {ppn} cannot be read: its page is erased")]
     Erased {
         /// The unit.
         ppn: Ppn,
     },
     /// The bytes of a unit are not those that were written.
     #[error(
-        "the data of a unit are damaged: the checksum is {stored:#010x}, the contents give {computed:#010x}"
+        "the data of a unit are damaged: the checksum is {stored:#010x}, but the contents give {computed:#010x}"
     )]
     DataChecksum {
         /// The checksum kept with the page.
@@ -78,7 +78,7 @@ pub enum NandError {
         slots: u32,
     },
     /// Access beyond the protected DRAM.
-    #[error("{bytes} bytes at {offset} lie beyond the {size} bytes of protected DRAM")]
+    #[error("{bytes} bytes at {offset} exceed the {size} bytes of protected DRAM")]
     ProtectedRange {
         /// Where the access starts.
         offset: u64,
@@ -99,7 +99,7 @@ pub enum MediumError {
     #[error(transparent)]
     Geometry(#[from] GeometryError),
     /// A time or rate is out of bounds.
-    #[error("{field} is {value}; it must be from {least} to {most}")]
+    #[error("{field} is {value}; it must be between {least} and {most}")]
     Timing {
         /// The field's name.
         field: &'static str,
@@ -119,7 +119,7 @@ pub enum MediumError {
         limit: usize,
     },
     /// More protected DRAM than an image holds.
-    #[error("{bytes} bytes of protected DRAM are too many; an image holds at most {limit}")]
+    #[error("{bytes} bytes of protected DRAM requested; an image holds at most {limit}")]
     ProtectedTooLarge {
         /// Bytes asked for.
         bytes: u64,
@@ -127,13 +127,13 @@ pub enum MediumError {
         limit: u64,
     },
     /// The image to be created exists.
-    #[error("{} exists already; remove it or choose another name", path.display())]
+    #[error("{} already exists; remove it or choose another name", path.display())]
     Exists {
         /// The image.
         path: PathBuf,
     },
     /// Another process, or another drive in this one, has the image open.
-    #[error("{} is in use by another process; only one may open a drive at a time", path.display())]
+    #[error("{} is in use by another process; only one process at a time can open a drive", path.display())]
     Locked {
         /// The image.
         path: PathBuf,
@@ -165,7 +165,7 @@ pub enum MediumError {
         expected: u64,
     },
     /// The header's checksum is wrong.
-    #[error("{}: the header is damaged: its checksum is {stored:#010x}, its contents give {computed:#010x}", path.display())]
+    #[error("{}: the header is damaged: its checksum is {stored:#010x}, but its contents give {computed:#010x}", path.display())]
     HeaderChecksum {
         /// The image.
         path: PathBuf,
@@ -189,7 +189,7 @@ pub enum MediumError {
         path: PathBuf,
     },
     /// A block's record is damaged, so that nothing in the block can be told from what was erased.
-    #[error("{}: the record of block {block} is damaged: its checksum is {stored:#010x}, its contents give {computed:#010x}", path.display())]
+    #[error("{}: the record of block {block} is damaged: its checksum is {stored:#010x}, but its contents give {computed:#010x}", path.display())]
     BlockChecksum {
         /// The image.
         path: PathBuf,
@@ -201,7 +201,7 @@ pub enum MediumError {
         computed: u32,
     },
     /// A page's record is damaged, so that nothing of the page can be told.
-    #[error("{}: the record of page {page} is damaged; `tantalum check` tells whether it can be repaired", path.display())]
+    #[error("{}: the record of page {page} is damaged; `tantalum check` shows whether it can be repaired", path.display())]
     PageChecksum {
         /// The image.
         path: PathBuf,
@@ -215,19 +215,19 @@ pub enum MediumError {
         path: PathBuf,
     },
     /// The sum over all records is itself damaged.
-    #[error("{}: the tally of its records is damaged; `tantalum check --repair` makes a new one", path.display())]
+    #[error("{}: the tally of its records is damaged; `tantalum check --repair` rebuilds it", path.display())]
     TallyChecksum {
         /// The image.
         path: PathBuf,
     },
     /// An image that was made before images had a log.
-    #[error("{}: it has no log, so that it cannot survive the loss of the machine; make a new image", path.display())]
+    #[error("{} has no log, so it cannot survive the loss of the machine; create a new image", path.display())]
     NoLog {
         /// The image.
         path: PathBuf,
     },
     /// A log of a size that this program does not make.
-    #[error("{}: its log has {bytes} bytes; this program knows {expected}", path.display())]
+    #[error("{}: its log has {bytes} bytes; this program supports {expected}", path.display())]
     LogBytes {
         /// The image.
         path: PathBuf,

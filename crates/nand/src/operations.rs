@@ -112,13 +112,13 @@ impl Nand {
     #[inline]
     fn assert_programmable(&self, page: PageId, block: BlockId, given: usize) {
         let units = self.geometry.units_per_page() as usize;
-        assert!(given == units, "a page has {units} units, and {given} were given");
+        assert!(given == units, "a page has {units} units, but {given} were given");
         let index = page.0 - self.geometry.page(block, 0).0;
         let Block { next_page, bad, .. } = self.blocks[block.index()];
-        assert!(!bad, "M1: page {page} is programmed, and its block {block} is bad");
+        assert!(!bad, "M1: page {page} is programmed, but its block {block} is bad");
         assert!(
             index == next_page,
-            "M1: page {index} of block {block} is programmed, and its next page is {next_page} of {}",
+            "M1: page {index} of block {block} is programmed, but its next page is {next_page} of {}",
             self.geometry.pages_per_block
         );
     }
@@ -416,7 +416,7 @@ impl Nand {
     pub fn erase(&mut self, block: BlockId, earliest_ns: Nanoseconds) -> Result<Nanoseconds, NandError> {
         self.powered()?;
         let old = self.blocks[block.index()];
-        assert!(!old.bad, "M1: block {block} is erased, and it is bad");
+        assert!(!old.bad, "M1: block {block} is erased, but it is bad");
         let failed = self.faults.erase_fails(old.erase_count);
         let records = self.image.take_records(block, old.next_page)?;
         let pages = self.geometry.pages_per_block;

@@ -94,7 +94,7 @@ impl Slots {
 
     #[inline]
     pub fn assert_used(&self, slot: Slot) {
-        assert!(self.is_used(slot), "slot {} is used after it was given up", slot.0);
+        assert!(self.is_used(slot), "slot {} is used after it was freed", slot.0);
     }
 
     pub fn take(&mut self) -> Result<Slot, NandError> {

@@ -25,7 +25,7 @@ pub(crate) struct Batch {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BatchError {
     /// More units than the drive takes at once.
-    #[error("a batch of more than {limit} units is more than the drive writes at once")]
+    #[error("a batch has more than {limit} units, the most that the drive writes at once")]
     TooLarge { limit: usize },
     /// The volume or the drive.
     #[error(transparent)]

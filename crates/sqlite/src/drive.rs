@@ -27,7 +27,7 @@ pub struct Drive {
 #[derive(Debug, thiserror::Error)]
 pub enum DriveError {
     /// SQLite did not take the VFS.
-    #[error("SQLite does not register a VFS named {name:?}: code {code}")]
+    #[error("SQLite could not register a VFS named {name:?}: code {code}")]
     Register {
         /// The name.
         name: String,
@@ -35,7 +35,7 @@ pub enum DriveError {
         code: i32,
     },
     /// The volume is wanted back while files on it are open.
-    #[error("{handles} files of the volume are open, or a VFS is registered: close connections first")]
+    #[error("{handles} files of the volume are open, or a VFS is registered; close all connections first")]
     InUse {
         /// How many.
         handles: usize,

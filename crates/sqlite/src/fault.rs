@@ -22,25 +22,25 @@ pub(crate) enum Fault {
     #[error(transparent)]
     Image(#[from] ImageError),
     /// A file to be opened that is not there.
-    #[error("there is no file {0:?} on the volume")]
+    #[error("no file {0:?} on the volume")]
     NoSuchFile(String),
     /// A file to be made that is there.
-    #[error("there is a file {0:?} on the volume already")]
+    #[error("file {0:?} already exists on the volume")]
     Exists(String),
     /// A log whose database nobody has open.
     #[error("the log {0:?} cannot be opened without its database")]
     LogAlone(String),
     /// An offset or a length that no file has.
-    #[error("{0} is no offset in a file")]
+    #[error("{0} is not a valid file offset")]
     Offset(i64),
     /// The commit of a transaction of which the drive refused a part.
-    #[error("a transaction of which the drive did not take everything cannot be committed")]
+    #[error("the transaction cannot be committed: the drive did not accept all of it")]
     Doomed,
     /// Others hold a lock. SQLite asks again, so it is not reported.
     #[error("the file is locked")]
     Busy,
     /// A request that this file does not know.
-    #[error("no such request for this file")]
+    #[error("this request is not supported for this file")]
     Unknown,
 }
 

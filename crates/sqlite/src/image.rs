@@ -45,12 +45,10 @@ pub(crate) enum ImageError {
     #[error("interface: {0}")]
     Mode(#[from] UnknownMode),
     /// `time=`.
-    #[error(
-        "time: {0:?} is neither `none`, which answers at once, nor `real`, which keeps the drive's latencies"
-    )]
+    #[error("time: {0:?} is neither `none` (answer at once) nor `real` (keep the drive's latencies)")]
     Time(String),
     /// `interface=` of an image that is open.
-    #[error("image {path} is open with interface {open}, so not with {asked}", path = path.display())]
+    #[error("image {path} is already open with interface {open}; it cannot be opened with {asked}", path = path.display())]
     OtherMode { path: PathBuf, open: Mode, asked: Mode },
     /// A name that is taken.
     #[error("{name:?} is open from image {path}; close it first, or use another name", path = path.display())]

@@ -65,7 +65,7 @@ impl fmt::Display for Mode {
 
 /// A name that no mode has.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("there is no mode {name:?}; the modes are {}", Mode::ALL.map(Mode::name).join(", "))]
+#[error("no mode named {name:?}; use {}", Mode::ALL.map(Mode::name).join(", "))]
 pub struct UnknownMode {
     /// What was asked for.
     pub name: String,

@@ -12,7 +12,7 @@ pub enum VolumeError {
     #[error("the drive holds no Tantalum volume: format it first")]
     NotAVolume,
     /// The volume was made by a program with another layout.
-    #[error("the volume has layout version {found}, this program reads version {supported}")]
+    #[error("the volume has layout version {found}; this program reads version {supported}")]
     OtherVersion {
         /// What the superblock says.
         found: u32,
@@ -20,7 +20,7 @@ pub enum VolumeError {
         supported: u32,
     },
     /// The volume was made on a drive of another size.
-    #[error("the volume was made for a drive of {formatted_units} units, this one has {drive_units}")]
+    #[error("the volume was formatted for a drive of {formatted_units} units; this one has {drive_units}")]
     OtherCapacity {
         /// Units of the drive it was made on.
         formatted_units: u64,
@@ -36,7 +36,7 @@ pub enum VolumeError {
         damage: Damage,
     },
     /// The drive is too small to hold a volume.
-    #[error("a drive of {units} units is too small for a volume, which takes at least {needed}")]
+    #[error("a drive of {units} units is too small for a volume, which needs at least {needed}")]
     TooSmall {
         /// Units of the drive.
         units: u64,
@@ -44,7 +44,7 @@ pub enum VolumeError {
         needed: u64,
     },
     /// The drive's atomic batches are too small for the volume's metadata.
-    #[error("the drive writes {units} units in one atomic batch, a volume needs at least {needed}")]
+    #[error("the drive writes {units} units in one atomic batch; a volume needs at least {needed}")]
     AtomicLimit {
         /// What the drive does.
         units: u32,
@@ -66,7 +66,7 @@ pub enum VolumeError {
         slots: u32,
     },
     /// The file lies in more pieces than its inode can name.
-    #[error("the file lies in {extents} pieces, {most} are the most that one file can have")]
+    #[error("the file would have {extents} extents; a file can have at most {most}")]
     TooFragmented {
         /// The pieces it has.
         extents: usize,
@@ -74,7 +74,7 @@ pub enum VolumeError {
         most: usize,
     },
     /// An offset that no file can have.
-    #[error("byte {end} is beyond the largest file, {most} bytes")]
+    #[error("byte {end} is beyond the maximum file size of {most} bytes")]
     FileTooLarge {
         /// The end of what was asked for; `u64::MAX` if it is larger than that.
         end: u64,
@@ -82,13 +82,13 @@ pub enum VolumeError {
         most: u64,
     },
     /// A file that was removed, or of another volume.
-    #[error("file {0} does not exist (any more)")]
+    #[error("file {0} does not exist (anymore)")]
     NoSuchFile(FileId),
     /// A name that no file has.
-    #[error("there is no file named {0:?}")]
+    #[error("no file named {0:?}")]
     NameNotFound(String),
     /// A name that is taken.
-    #[error("there is a file named {0:?} already")]
+    #[error("a file named {0:?} already exists")]
     NameExists(String),
     /// A name that no file may have.
     #[error(
@@ -110,7 +110,7 @@ pub enum VolumeError {
     #[error("file {0} is a folder")]
     IsAFolder(FileId),
     /// A file with content was needed.
-    #[error("file {0} has no content that can be read or written")]
+    #[error("file {0} has no contents to read or write")]
     NotARegularFile(FileId),
     /// A symbolic link was needed.
     #[error("file {0} is not a symbolic link")]
@@ -119,10 +119,10 @@ pub enum VolumeError {
     #[error("folder {0} is not empty")]
     FolderNotEmpty(FileId),
     /// The root, or a folder moved into itself.
-    #[error("folder {0} cannot be moved into itself, nor the root folder be moved or removed")]
+    #[error("folder {0} cannot be moved into itself, and the root folder cannot be moved or removed")]
     IntoItself(FileId),
     /// A symbolic link's target that is empty or too long.
-    #[error("a symbolic link's target has 1 to {most} bytes, this one has {bytes}")]
+    #[error("a symbolic link's target has 1 to {most} bytes; this one has {bytes}")]
     BadTarget {
         /// Its length.
         bytes: usize,
@@ -130,7 +130,7 @@ pub enum VolumeError {
         most: usize,
     },
     /// Names of one file beyond what POSIX lets it count.
-    #[error("file {file} has {links} names, more than that it cannot have")]
+    #[error("file {file} has {links} names, which is the maximum")]
     TooManyLinks {
         /// The file.
         file: FileId,
@@ -146,7 +146,7 @@ pub enum VolumeError {
         name: String,
     },
     /// An extended attribute that should be new and is there.
-    #[error("file {file} has an extended attribute {name:?} already")]
+    #[error("file {file} already has an extended attribute {name:?}")]
     AttributeExists {
         /// The file.
         file: FileId,
@@ -154,7 +154,7 @@ pub enum VolumeError {
         name: String,
     },
     /// Extended attributes that are more than one file can have.
-    #[error("the file's extended attributes take {bytes} bytes, {most} is the most")]
+    #[error("the file's extended attributes would take {bytes} bytes; the limit is {most}")]
     AttributesTooLarge {
         /// What they would take, with their names.
         bytes: usize,
@@ -162,7 +162,7 @@ pub enum VolumeError {
         most: usize,
     },
     /// A range that is empty where it must not be, not whole units, beyond the file's end, or that overlaps another.
-    #[error("the range of {bytes} bytes at {offset} of file {file} will not do: {why}")]
+    #[error("the range of {bytes} bytes at {offset} of file {file} is not valid: {why}")]
     BadRange {
         /// The file.
         file: FileId,
@@ -174,7 +174,7 @@ pub enum VolumeError {
         why: &'static str,
     },
     /// More units than the drive shares in one step.
-    #[error("the ranges have {units} units, the drive shares {limit} in one step")]
+    #[error("the ranges have {units} units; the drive shares at most {limit} in one step")]
     RangesTooLong {
         /// Units asked for.
         units: u64,
@@ -193,7 +193,7 @@ pub enum VolumeError {
     #[error("transaction {0} is not open")]
     UnknownTransaction(TxId),
     /// The file cannot be removed or cut while a transaction's pages wait to be put in it.
-    #[error("file {file} is written to by the open transaction {tx}")]
+    #[error("file {file} is being written by the open transaction {tx}")]
     InTransaction {
         /// The file.
         file: FileId,
@@ -216,7 +216,7 @@ impl VolumeError {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Damage {
     /// The checksum does not fit the content.
-    #[error("its checksum is {found:#010x}, its content has {computed:#010x}")]
+    #[error("its checksum is {found:#010x}, but its contents give {computed:#010x}")]
     Checksum {
         /// What the unit says.
         found: u32,
@@ -224,7 +224,7 @@ pub enum Damage {
         computed: u32,
     },
     /// Neither an inode nor a continuation nor a link.
-    #[error("it is of no known kind")]
+    #[error("its kind is unknown")]
     Kind,
     /// The name is empty or too long, or has bytes that no name has.
     #[error("its file name is not valid")]
@@ -233,22 +233,22 @@ pub enum Damage {
     #[error("its extended attributes are not valid")]
     Properties,
     /// Another inode or link has the same name in the same folder.
-    #[error("its file name is another file's as well")]
+    #[error("another file has the same name")]
     DuplicateName,
     /// Another inode has the same number.
-    #[error("its inode number {number} is another file's as well")]
+    #[error("another file has the same inode number {number}")]
     DuplicateNumber {
         /// The number.
         number: u32,
     },
     /// The folder that it names is none, or does not lie below the root.
-    #[error("file {number}, its folder or its target, is not there or not below the root")]
+    #[error("file {number}, its folder or its target, is missing or not below the root")]
     Lost {
         /// The number of what is missing or out of reach.
         number: u32,
     },
     /// A count that the unit has no room for.
-    #[error("it claims {count} entries, {most} is the most")]
+    #[error("it claims {count} entries; the limit is {most}")]
     Count {
         /// What it says.
         count: u32,
@@ -264,7 +264,7 @@ pub enum Damage {
         units: u32,
     },
     /// An inode's continuation is missing or another's.
-    #[error("it is not the continuation that the inode in slot {inode} names")]
+    #[error("the inode in slot {inode} does not name it as its continuation")]
     Continuation {
         /// The inode's place in the table.
         inode: u32,

@@ -113,7 +113,7 @@ impl Volume {
         self.drive.check()?;
         self.content_file(file)?;
         if bytes == 0 {
-            return Err(VolumeError::BadRange { file, offset, bytes, why: "it is empty" });
+            return Err(VolumeError::BadRange { file, offset, bytes, why: "the range is empty" });
         }
         Ok(offset.saturating_add(bytes))
     }

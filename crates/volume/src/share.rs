@@ -47,7 +47,7 @@ impl Volume {
         }
         let to_end = check_end(to_offset.saturating_add(bytes))?;
         if from == to && from_offset < to_end && to_offset < from_offset + bytes {
-            let why = "it overlaps the range that it is copied from";
+            let why = "it overlaps the source range";
             return Err(VolumeError::BadRange { file: to, offset: to_offset, bytes, why });
         }
         self.check_no_transaction(to, None)?;
@@ -240,7 +240,7 @@ impl Volume {
         }
         match offset.checked_add(bytes) {
             Some(end) if end <= size.next_multiple_of(UNIT) => Ok(()),
-            _ => bad("it reaches beyond the file's end"),
+            _ => bad("it extends beyond the end of the file"),
         }
     }
 
@@ -277,7 +277,7 @@ impl Volume {
             self.write_back_file(file)?;
         }
         if a == b && a_offset < b_offset + bytes && b_offset < a_offset + bytes {
-            let why = "it overlaps the range that it is exchanged with";
+            let why = "it overlaps the other range";
             return Err(VolumeError::BadRange { file: b, offset: b_offset, bytes, why });
         }
         let units = units_of(bytes);

@@ -75,7 +75,7 @@ impl FreeSpace {
             let skip = if length / 4 >= units { length / 2 } else { 0 };
             Some(LpnRange { lpn: Lpn(start + skip), units: units.min(length) })
         })?;
-        assert!(self.claim(range), "{range:?} was found free and could not be taken");
+        assert!(self.claim(range), "{range:?} was found free but could not be taken");
         Some(range)
     }
 
@@ -84,7 +84,7 @@ impl FreeSpace {
     pub fn allocate_apart(&mut self, units: u32) -> Option<LpnRange> {
         let &(length, start) = self.by_size.range((units, 0)..).next().or_else(|| self.by_size.last())?;
         let range = LpnRange { lpn: Lpn(start), units: units.min(length) };
-        assert!(self.claim(range), "{range:?} was found free and could not be taken");
+        assert!(self.claim(range), "{range:?} was found free but could not be taken");
         Some(range)
     }
 

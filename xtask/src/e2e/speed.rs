@@ -33,7 +33,7 @@ struct Pattern {
     name: &'static str,
     arguments: [&'static str; 3],
     direction: &'static str,
-    /// Operations in a second, or else bytes.
+    /// Operations per second, or else bytes.
     counts_operations: bool,
 }
 

@@ -10,7 +10,7 @@ use super::{InvalidField, Profile};
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ProfileError {
     /// No built-in profile of that name, and it is no file.
-    #[error("there is no profile {name:?}; known are {known}, or give the path of a TOML file")]
+    #[error("no profile named {name:?}; use {known}, or the path of a TOML file")]
     Unknown {
         /// What was asked for.
         name: String,

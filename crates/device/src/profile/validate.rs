@@ -86,7 +86,7 @@ impl Profile {
                 * UNIT_BYTES as u64
                 / LEAST_CAPACITY_BYTES
                 * LEAST_CAPACITY_BYTES;
-            let expected = format!("with its over-provisioning it can be at most {most}");
+            let expected = format!("with this over-provisioning it can be at most {most}");
             return Err(invalid("capacity_bytes", self.capacity_bytes, expected));
         }
         let flash = &self.flash;
@@ -94,7 +94,7 @@ impl Profile {
             .iter()
             .fold(u64::from(flash.channels), |product, &count| product.saturating_mul(count.into()));
         if block_rows >= MAX_UNITS {
-            let expected = format!("with one block in each plane that makes {block_rows} pages, too many");
+            let expected = format!("one block in each plane would already make {block_rows} pages, too many");
             return Err(invalid("flash.channels", flash.channels, expected));
         }
         Ok(())
@@ -114,7 +114,7 @@ impl Profile {
             ));
         }
         if power.plp == Plp::Capacitor && power.dump_bytes < cache.bytes {
-            let expected = format!("the capacitor must save the cache, {} bytes", cache.bytes);
+            let expected = format!("the capacitor must be able to save the cache, {} bytes", cache.bytes);
             return Err(invalid("power.dump_bytes", power.dump_bytes, expected));
         }
         if power.plp == Plp::None && power.dump_bytes != 0 {

@@ -34,8 +34,12 @@ impl Ftl {
             return Ok(());
         }
         if logs > dies {
-            let expected = format!("0 for the drive's own log, or 1 to {dies}, as many as it has dies");
-            return Err(KeyValueError::Attribute { what: "a number of logs", asked: logs.into(), expected });
+            let expected = format!("0 for the drive's own log, or 1 to {dies}, the number of dies");
+            return Err(KeyValueError::Attribute {
+                what: "the number of logs",
+                asked: logs.into(),
+                expected,
+            });
         }
         let of_namespaces = self.key_value.namespaces.values().map(|namespace| namespace.attributes.logs);
         let blocks = of_namespaces.chain([logs]).map(|logs| self.blocks_for(logs)).sum();
@@ -47,7 +51,7 @@ impl Ftl {
         let units = u64::from(self.waiting_log_units()) + u64::from(self.geometry.units_per_page());
         let limit = u64::from(self.config.protected_units / 2);
         if self.has_plp() && units > limit {
-            let what = "units of protected DRAM, a page for each namespace with logs of its own";
+            let what = "units of protected DRAM (a page for each namespace with logs of its own)";
             return Err(KeyValueError::OverLimit { what, asked: units, limit });
         }
         Ok(())

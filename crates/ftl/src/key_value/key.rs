@@ -32,7 +32,7 @@ pub struct Key {
 
 /// A key without bytes, or with more than 16.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("a key of {bytes} bytes: it must have 1 to 16")]
+#[error("the key has {bytes} bytes; a key must have 1 to 16")]
 pub struct KeyError {
     /// How many it has.
     pub bytes: usize,

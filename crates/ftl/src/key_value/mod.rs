@@ -83,7 +83,7 @@ pub struct NamespaceInfo {
 #[derive(Debug, thiserror::Error)]
 pub enum KeyValueError {
     /// No such namespace.
-    #[error("there is no key-value namespace {0}")]
+    #[error("no key-value namespace {0}")]
     NoSuchNamespace(NamespaceId),
     /// No such key.
     #[error("namespace {namespace} has no key {key}")]
@@ -94,7 +94,7 @@ pub enum KeyValueError {
         key: Key,
     },
     /// A value longer than a record may be.
-    #[error("the value of key {key} has {bytes} bytes; a value has at most {limit}", limit = VALUE_BYTES)]
+    #[error("the value of key {key} has {bytes} bytes; the limit is {limit}", limit = VALUE_BYTES)]
     ValueTooLarge {
         /// The key.
         key: Key,
@@ -102,7 +102,7 @@ pub enum KeyValueError {
         bytes: u64,
     },
     /// A key is in one `put` twice.
-    #[error("key {key} of namespace {namespace} is in one put twice")]
+    #[error("key {key} of namespace {namespace} occurs twice in one put")]
     KeyTwice {
         /// The namespace.
         namespace: NamespaceId,
@@ -110,7 +110,7 @@ pub enum KeyValueError {
         key: Key,
     },
     /// Attributes that no namespace can have.
-    #[error("{what} of {asked}: it must be {expected}")]
+    #[error("{what} is {asked}; it must be {expected}")]
     Attribute {
         /// Which.
         what: &'static str,
@@ -120,7 +120,7 @@ pub enum KeyValueError {
         expected: String,
     },
     /// More than the drive has.
-    #[error("{what}: {asked} asked for, the drive's limit is {limit}")]
+    #[error("{what}: {asked} requested, but the drive's limit is {limit}")]
     OverLimit {
         /// What is limited.
         what: &'static str,

@@ -28,7 +28,11 @@ impl Ftl {
         let percent = attributes.load_factor_percent;
         if !LOAD_FACTORS.contains(&percent) {
             let expected = "10 to 95 percent".to_owned();
-            return Err(KeyValueError::Attribute { what: "a load factor", asked: percent.into(), expected });
+            return Err(KeyValueError::Attribute {
+                what: "the load factor",
+                asked: percent.into(),
+                expected,
+            });
         }
         self.check_logs(attributes)?;
         let limit = records_limit(self.config.logical_units);

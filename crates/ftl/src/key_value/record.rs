@@ -176,7 +176,7 @@ impl UnitImage {
 
     /// The chunks of the next record.
     pub fn push(&mut self, chunks: u8) -> (u8, &mut [u8]) {
-        assert!(self.has_room(chunks), "{chunks} chunks do not fit behind {}", self.used);
+        assert!(self.has_room(chunks), "{chunks} chunks do not fit after {}", self.used);
         let first = self.used;
         self.used += chunks;
         self.ends |= 1 << (self.used - 1);

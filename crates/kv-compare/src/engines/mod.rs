@@ -112,7 +112,7 @@ pub fn open(name: &str, folder: &Path, setting: Setting) -> Result<Box<dyn Engin
         "lmdb" => Box::new(self::lmdb::Lmdb::open(folder, setting)?),
         #[cfg(feature = "rocksdb")]
         "rocksdb" => Box::new(self::rocksdb::RocksDb::open(folder, setting)?),
-        _ => return Err(format!("there is no store {name}; there are: {}", NAMES.join(", ")).into()),
+        _ => return Err(format!("no store named {name}; use one of {}", NAMES.join(", ")).into()),
     })
 }
 

@@ -21,8 +21,8 @@ pub fn of(outcome: &CrashOutcome) -> String {
     let mut text = table.render();
     for violation in &outcome.violations {
         let (promise, detail) = (&violation.promise, &violation.detail);
-        writeln!(text, "\nBROKEN: {promise}\n  {detail}\n  again: {}", violation.replay)
-            .expect("a String takes all");
+        writeln!(text, "\nBROKEN: {promise}\n  {detail}\n  reproduce: {}", violation.replay)
+            .expect("writing to a String cannot fail");
     }
     text
 }
@@ -44,6 +44,8 @@ mod tests {
         let outcome = CrashOutcome { cuts: 1234, violations: vec![violation], ..CrashOutcome::default() };
         let text = of(&outcome);
         assert!(text.contains("power cuts            1,234\n"), "{text}");
-        assert!(text.ends_with("BROKEN: D1\n  unit 5 is lost\n  again: tantalum crash device --seed 3\n"));
+        assert!(
+            text.ends_with("BROKEN: D1\n  unit 5 is lost\n  reproduce: tantalum crash device --seed 3\n")
+        );
     }
 }

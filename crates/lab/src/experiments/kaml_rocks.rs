@@ -220,7 +220,7 @@ fn outcome(
     let mut outcome = Outcome::new(title, source, Time::Real, setup);
     let busy_rows = busy.into_iter().map(|row| (row.name, row.ours));
     outcome.figures = vec![
-        table("transactions in a second", "1/s", rates.clone()),
+        table("transactions per second", "1/s", rates.clone()),
         table("records over RocksDB", "times", vec![ratios(0), ratios(1)]),
         Figures::of_processors(&columns, busy_rows),
     ];

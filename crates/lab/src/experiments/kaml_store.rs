@@ -515,7 +515,7 @@ pub(super) fn figure_9(run: &Run<'_>) -> Result<Outcome, LabError> {
         ),
     ];
     outcome.figures = vec![
-        table("transactions in a second", "1/s", &rows),
+        table("transactions per second", "1/s", &rows),
         table("what one client's transaction waits for the drive", "us", &drive),
         table("transactions that waited for a lock", "of 1000", &conflicts[2..]),
     ];
@@ -556,7 +556,7 @@ pub(super) fn figure_10(run: &Run<'_>) -> Result<Outcome, LabError> {
         rows: rows.to_vec(),
     };
     outcome.figures = vec![
-        table("operations in a second", "1/s", &rows),
+        table("operations per second", "1/s", &rows),
         table("what one client's operation waits for the drive", "us", &drive),
     ];
     Ok(outcome)

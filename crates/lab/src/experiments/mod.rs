@@ -284,7 +284,7 @@ pub fn find(name: &str) -> Result<&'static Experiment, LabError> {
         option: "experiment",
         value: name.to_owned(),
         expected: format!(
-            "known are {}",
+            "use one of {}",
             ALL.iter().map(|experiment| experiment.name).collect::<Vec<_>>().join(", ")
         ),
     })
@@ -309,7 +309,7 @@ pub fn run(experiment: &Experiment, settings: &Settings, monitor: &Monitor) -> R
         let theirs =
             experiment.processors.map_or_else(String::new, |number| format!(", the paper's {number}"));
         outcome.setup.push(format!(
-            "the drive is {slower} times slower, times are divided by {slower}: this machine has {} processors{theirs}",
+            "the drive is {slower} times slower, and times are divided by {slower}: this machine has {} processors{theirs}",
             processors()
         ));
     }

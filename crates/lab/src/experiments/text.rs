@@ -9,19 +9,21 @@ use crate::table::{Align, Table, grouped};
 pub fn of_experiment(outcome: &Outcome) -> String {
     let clock = match outcome.time {
         Time::Virtual => "virtual time: the same on any machine",
-        Time::Real => "real time: compare within this run only",
+        Time::Real => "real time: compare only within this run",
     };
     let mut text = format!("{}: {}\n", outcome.experiment, outcome.title);
     for line in &outcome.setup {
-        writeln!(text, "{line}").expect("a String takes all");
+        writeln!(text, "{line}").expect("writing to a String cannot fail");
     }
-    writeln!(text, "scale {}, seed {}; {clock}", outcome.scale, outcome.seed).expect("a String takes all");
+    writeln!(text, "scale {}, seed {}; {clock}", outcome.scale, outcome.seed)
+        .expect("writing to a String cannot fail");
     for figures in &outcome.figures {
         let title = format!("{}, {}", figures.title, figures.unit);
-        write!(text, "\n{title}\n\n{}", table(figures)).expect("a String takes all");
+        write!(text, "\n{title}\n\n{}", table(figures)).expect("writing to a String cannot fail");
     }
     if !outcome.claims.is_empty() {
-        write!(text, "\n{}\n\n{}", outcome.source, claims(&outcome.claims)).expect("a String takes all");
+        write!(text, "\n{}\n\n{}", outcome.source, claims(&outcome.claims))
+            .expect("writing to a String cannot fail");
     }
     text
 }

@@ -66,7 +66,7 @@ pub(super) fn table_4(run: &Run<'_>) -> Result<Outcome, LabError> {
         columns: PAGES.map(|(name, _)| name.to_owned()).into(),
         rows,
     };
-    let figures = table("TPC-C without think time", "New-Orders a minute", rows);
+    let figures = table("TPC-C without think time", "New-Orders per minute", rows);
     let written = table("written to the data's drive (4 KiB)", "for each transaction", written);
     let (on, off) = (figures.row("barrier on"), figures.row("barrier off"));
     let claims = vec![

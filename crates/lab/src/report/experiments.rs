@@ -11,8 +11,8 @@ use crate::experiments::{Claim, Figures, Outcome, Time, figure_text, span_text};
 /// The whole page.
 pub(super) fn render(outcomes: &[Outcome]) -> Result<String, LabError> {
     let sections = outcomes.iter().map(section).collect::<Result<Vec<_>, _>>()?.concat();
-    let lead = "Measured on Tantalum, beside what the papers print. Plots show what was measured.";
-    Ok(page("tantalum lab", "Experiments of papers", lead, &sections))
+    let lead = "Measured on Tantalum, beside the papers' figures. Plots show our measurements.";
+    Ok(page("tantalum lab", "Experiments from papers", lead, &sections))
 }
 
 /// A page of tables and their plots.
@@ -34,7 +34,7 @@ fn page(title: &str, heading: &str, lead: &str, sections: &str) -> String {
 fn section(outcome: &Outcome) -> Result<String, LabError> {
     let clock = match outcome.time {
         Time::Virtual => "virtual time, the same on any machine",
-        Time::Real => "real time: compare within this run only",
+        Time::Real => "real time: compare only within this run",
     };
     let setup: String = outcome.setup.iter().map(|line| format!("{}<br>\n", escaped(line))).collect();
     let mut html = format!(
@@ -64,7 +64,7 @@ fn tables_and_plots(all: &[Figures]) -> Result<(String, String), LabError> {
             legend(names.zip(colours)),
             grouped::draw(figures)?
         )
-        .expect("a String takes all");
+        .expect("writing to a String cannot fail");
     }
     let plots = format!("<div class=\"plots\">\n{plots}</div>\n");
     Ok((all.iter().map(table).collect(), plots))
@@ -78,10 +78,10 @@ fn table(figures: &Figures) -> String {
     let mut rows = String::new();
     for row in &figures.rows {
         writeln!(rows, "<tr><td>{}</td>{}</tr>", escaped(&row.name), cells(&row.ours))
-            .expect("a String takes all");
+            .expect("writing to a String cannot fail");
         if let Some(paper) = &row.paper {
             writeln!(rows, "<tr class=\"paper\"><td>paper</td>{}</tr>", cells(paper))
-                .expect("a String takes all");
+                .expect("writing to a String cannot fail");
         }
     }
     format!(

@@ -20,7 +20,7 @@ pub(super) fn render(comparison: &Comparison) -> Result<String, LabError> {
         figure(
             "",
             "Throughput",
-            "Transactions in a second of the drive's time. Longer is better.",
+            "Transactions per second of the drive's time. Longer is better.",
             "",
             throughput(runs)?,
         ),
@@ -34,7 +34,7 @@ pub(super) fn render(comparison: &Comparison) -> Result<String, LabError> {
         figure(
             "tall",
             "Latency",
-            "So many percent of the transactions took at most so long. Lower is better.",
+            "Latency that a given percentage of the transactions did not exceed. Lower is better.",
             &modes_legend(runs),
             curve::draw(runs)?,
         ),
@@ -42,7 +42,7 @@ pub(super) fn render(comparison: &Comparison) -> Result<String, LabError> {
         figure(
             "",
             "Projected lifetime",
-            "Transactions until the flash has had the erase cycles it is rated for, if all blocks wear \
+            "Transactions until the flash reaches its rated erase cycles, if all blocks wear \
              equally. Longer is better.",
             "",
             lifetime(comparison)?,
@@ -163,13 +163,14 @@ fn table(runs: &[Run]) -> String {
     let (titles, rows) = summary::comparison_cells(runs);
     let mut html = String::from("<div class=\"wide\"><table>\n<thead><tr>");
     for title in titles {
-        write!(html, "<th>{title}</th>").expect("a String takes all");
+        write!(html, "<th>{title}</th>").expect("writing to a String cannot fail");
     }
     html.push_str("</tr></thead>\n<tbody>\n");
     for (run, row) in runs.iter().zip(rows) {
         let cells: String = row.iter().map(|cell| format!("<td>{}</td>", escaped(cell))).collect();
         let title = escaped(&run.integrity);
-        writeln!(html, "<tr title=\"contents: {title}\">{cells}</tr>").expect("a String takes all");
+        writeln!(html, "<tr title=\"contents: {title}\">{cells}</tr>")
+            .expect("writing to a String cannot fail");
     }
     html.push_str("</tbody></table></div>");
     html

@@ -15,7 +15,7 @@ pub enum ServerError {
         package: &'static str,
     },
     /// A program could not be run.
-    #[error("running {program}: {error}")]
+    #[error("cannot run {program}: {error}")]
     Run {
         /// The program.
         program: String,
@@ -33,7 +33,7 @@ pub enum ServerError {
         message: String,
     },
     /// A server did not answer in time.
-    #[error("{program} does not answer after {seconds} s; its log ends: {log}")]
+    #[error("{program} did not answer within {seconds} s; its log ends with: {log}")]
     Silent {
         /// The program.
         program: &'static str,
@@ -51,7 +51,7 @@ pub enum ServerError {
         error: io::Error,
     },
     /// A user whom the server should run as does not exist.
-    #[error("there is no user {name} to run {program} as; it refuses to run as root")]
+    #[error("{program} refuses to run as root, and there is no user {name} to run it as")]
     NoUser {
         /// The user.
         name: &'static str,
@@ -59,7 +59,7 @@ pub enum ServerError {
         program: &'static str,
     },
     /// The mount's counters do not read as expected.
-    #[error("`tantalum stat --json` gave no {field}")]
+    #[error("`tantalum stat --json` did not report {field}")]
     Counters {
         /// What is missing.
         field: &'static str,

@@ -58,7 +58,7 @@ impl Measured {
         }
     }
 
-    /// Operations in a second.
+    /// Operations per second.
     pub(crate) fn per_second(&self) -> f64 {
         self.operations() as f64 / self.seconds
     }

@@ -56,7 +56,7 @@ struct Job {
 }
 
 impl FsyncWrites {
-    /// Runs on the device from `device.time_ns()` on and tells the operations in a second of its time.
+    /// Runs on the device from `device.time_ns()` on and tells the operations per second of its time.
     pub(crate) fn run(&self, device: &mut Device, seed: u64, bar: &Bar) -> Result<f64, LabError> {
         let start_ns = device.time_ns();
         let slots = self.span_units / self.units;

@@ -31,7 +31,7 @@ impl Inserts {
         row: std::fmt::Arguments<'_>,
     ) -> Result<(), ServerError> {
         self.text.push_str(if self.text.is_empty() { self.head } else { "," });
-        self.text.write_fmt(row).expect("a String takes all");
+        self.text.write_fmt(row).expect("writing to a String cannot fail");
         if self.text.len() > STATEMENT_BYTES { self.send(connection) } else { Ok(()) }
     }
 

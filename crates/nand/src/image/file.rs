@@ -600,11 +600,11 @@ impl SlotsInFile for FileImage {
 impl Synced for FileImage {
     fn sync_begin(&mut self) -> Result<Option<HostSync>, NandError> {
         let begun = self.store.as_ordered().map_or(Ok(None), Ordered::sync_begin);
-        begun.map_err(io_error(&self.path, "gather what goes to the log of the image"))
+        begun.map_err(io_error(&self.path, "collect changes for the log of the image"))
     }
 
     fn sync_end(&mut self) -> Result<(), NandError> {
         let ended = self.store.as_ordered().map_or(Ok(()), Ordered::sync_end);
-        ended.map_err(io_error(&self.path, "bring records in place"))
+        ended.map_err(io_error(&self.path, "write records in place"))
     }
 }

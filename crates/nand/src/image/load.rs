@@ -33,15 +33,15 @@ pub(crate) enum Damage {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ImageFinding {
     /// A block's entry is damaged, so that nothing in the block can be told from what was erased.
-    #[error("the entry of block {block} is damaged: nothing in the block can be told from what was erased")]
+    #[error(
+        "the entry of block {block} is damaged: the block's contents cannot be distinguished from erased data"
+    )]
     Block {
         /// The block.
         block: BlockId,
     },
     /// A page's record is damaged.
-    #[error(
-        "the record of page {page} (block {block}) is damaged: its places, owners and data cannot be told"
-    )]
+    #[error("the record of page {page} (block {block}) is damaged: its places, owners and data are unknown")]
     Page {
         /// The page.
         page: PageId,

@@ -139,7 +139,7 @@ impl Group {
             let sum = SlotSum::read_from_bytes(sum).expect("the length is that of a sum");
             let at = sum.at.get();
             if at < place.slots_at || at > i64::MAX as u64 - UNIT_BYTES as u64 {
-                return Err(self.impossible(&format!("has data at {at}, where no slot is")));
+                return Err(self.impossible(&format!("has data at {at}, which is not a slot")));
             }
             if !read_present(file, &mut unit, at)? || crc32c::crc32c(&unit) != sum.checksum.get() {
                 return Ok(false);
@@ -159,7 +159,7 @@ impl Group {
             let is_record =
                 at >= TALLY_AT && at.checked_add(bytes as u64).is_some_and(|end| end <= place.log_at);
             if bytes > after.len() || !is_record {
-                return Err(self.impossible(&format!("has {bytes} bytes for {at}, where no record is")));
+                return Err(self.impossible(&format!("has {bytes} bytes for {at}, which is not a record")));
             }
             apply(&after[..bytes], at)?;
             rest = &after[bytes..];
@@ -217,7 +217,7 @@ fn check_end(file: &File, place: LogPlace, offset: u64, last: u64) -> io::Result
             Group::read(file, place, offset)?.filter(|later| later.head.sequence.get() > last + 1)
         {
             return Err(
-                later.impossible(&format!("comes after group {last}, and what is between them is missing"))
+                later.impossible(&format!("follows group {last}, but the groups between them are missing"))
             );
         }
     }
@@ -379,7 +379,7 @@ impl Ordered {
     /// nothing changed.
     pub fn sync_begin(&mut self) -> io::Result<Option<HostSync>> {
         if self.is_open {
-            return Err(io::Error::other("the sync before did not end: open the image again"));
+            return Err(io::Error::other("the previous sync did not finish: reopen the image"));
         }
         let bytes = self.body_bytes();
         if bytes == 0 {
@@ -387,7 +387,7 @@ impl Ordered {
         }
         let (at, end) = (self.place.log_at + self.head, self.head + Group::length(bytes));
         if end > LOG_BYTES {
-            return Err(io::Error::other("too much changed during a sync: open the image again"));
+            return Err(io::Error::other("too much changed during a sync: reopen the image"));
         }
         self.is_open = true;
         let (checksum, group) = encode(self.sequence + 1, self.checksum, &self.slots, &self.entries()?);

@@ -23,8 +23,8 @@ pub struct CutPoint {
 /// Why a text is no cut.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "{0:?} is no cut: it is COMMAND.OPERATION.FATES, with /OPERATION.FATES for a second cut in recovery; a fate is \
-     n (not started), t (torn) or c (completed) for each operation under way, or - for none"
+    "{0:?} is not a valid cut; use COMMAND.OPERATION.FATES, with /OPERATION.FATES for a second cut in recovery; a fate is \
+     n (not started), t (torn) or c (completed) for each operation in flight, or - for none"
 )]
 pub struct CutPointError(String);
 

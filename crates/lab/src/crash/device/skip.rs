@@ -12,7 +12,7 @@ pub struct Skip(BTreeSet<u64>);
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SkipError {
     /// A part that is neither a number nor a range.
-    #[error("{0:?} is neither a command's number nor a range A..B")]
+    #[error("{0:?} is neither a command number nor a range A..B")]
     Form(String),
     /// A range of more than anyone runs.
     #[error("{0:?} leaves out more than 1,000,000 commands")]

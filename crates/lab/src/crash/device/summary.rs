@@ -50,7 +50,7 @@ pub fn of_device_crash(crash: &DeviceCrash) -> String {
             "\n{promise} BROKEN, seed {seed}, cut {cut}: {}\n  {}",
             violation.detail, violation.replay
         )
-        .expect("a String takes all");
+        .expect("writing to a String cannot fail");
     }
     text
 }
@@ -68,7 +68,7 @@ fn totals(crash: &DeviceCrash) -> String {
         grouped(outcome.violations.len() as u64),
     );
     if crash.interrupted {
-        text.push_str("\ninterrupted: this is what was done so far");
+        text.push_str("\ninterrupted: these are the results so far");
     }
     text
 }

@@ -41,25 +41,25 @@ impl Settings {
             return Err(setting(
                 "--seeds",
                 format!("{}..{}", self.seeds.start, self.seeds.end),
-                "it is empty",
+                "the range is empty",
             ));
         }
         let most = 1 << 32;
         if self.plan.age >= most {
-            return Err(setting("--age", self.plan.age, "there can be at most 4,294,967,295 commands"));
+            return Err(setting("--age", self.plan.age, "the maximum is 4,294,967,295 commands"));
         }
         if self.plan.commands == 0 || self.plan.commands >= most {
-            return Err(setting("--commands", self.plan.commands, "give a number from 1 to 4,294,967,295"));
+            return Err(setting("--commands", self.plan.commands, "use a number from 1 to 4,294,967,295"));
         }
         if self.plan.cuts == Cuts::Random(0) {
-            return Err(setting("--cuts", 0, "give `all` or a number of at least 1"));
+            return Err(setting("--cuts", 0, "use `all` or a number of at least 1"));
         }
         if self.drives.medium == Some(Medium::Image) && !matches!(self.plan.cuts, Cuts::Random(_)) {
-            let expected = "with an image give a number: only a drive in memory can be copied for each cut";
+            let expected = "use a number with an image: only a drive in memory can be copied for each cut";
             return Err(setting("--cuts", "all", expected));
         }
         if self.minutes == Some(0) || self.minutes.is_some_and(|minutes| minutes > 60 * 24 * 365) {
-            return Err(setting("--minutes", self.minutes.unwrap_or(0), "give a number from 1 to 525,600"));
+            return Err(setting("--minutes", self.minutes.unwrap_or(0), "use a number from 1 to 525,600"));
         }
         Ok(())
     }

@@ -62,13 +62,13 @@ pub enum WeightsError {
     #[error("{0:?} is not of the form command=weight, as in write=24,trim=5")]
     Form(String),
     /// A name that no command has.
-    #[error("there is no command {name:?}; there are {}", names())]
+    #[error("no command named {name:?}; use {}", names())]
     Unknown {
         /// The name.
         name: String,
     },
     /// Nothing would be left to do.
-    #[error("all weights are 0; give at least one command a weight")]
+    #[error("all weights are 0; at least one command needs a weight")]
     AllZero,
 }
 

@@ -35,7 +35,7 @@ impl FromStr for Cuts {
     fn from_str(text: &str) -> Result<Cuts, String> {
         let number = |text: &str| match text.parse() {
             Ok(number) if number > 0 => Ok(number),
-            _ => Err("a number of cuts from 1, all, or @N for the flash operation N".to_owned()),
+            _ => Err("use a number of cuts from 1, all, or @N for flash operation N".to_owned()),
         };
         match text.strip_prefix('@') {
             Some(operation) => number(operation).map(Cuts::At),
@@ -76,13 +76,13 @@ impl Settings {
             Err(LabError::Setting { option, value: value.to_string(), expected: expected.to_owned() })
         };
         if self.seeds == 0 {
-            return refuse("--seeds", self.seeds, "give at least 1");
+            return refuse("--seeds", self.seeds, "use at least 1");
         }
         if self.transactions == 0 {
-            return refuse("--transactions", self.transactions, "give at least 1");
+            return refuse("--transactions", self.transactions, "use at least 1");
         }
         if self.minutes == Some(0) {
-            return refuse("--minutes", 0, "give at least 1");
+            return refuse("--minutes", 0, "use at least 1");
         }
         Ok(())
     }
