@@ -1,8 +1,8 @@
 //! The medium: flash that is programmed by pages and erased by blocks, its spare areas, wear, faults, time,
 //! power, and the image that holds it all.
 //!
-//! [`Nand`] is the only door. It knows places ([`Ppn`], [`PageId`], [`BlockId`]) and no logical address. What it
-//! promises, M1 to M6, opens the module `nand`; the image's layout opens `image::layout`.
+//! [`Nand`] is the only entry point. It knows places ([`Ppn`], [`PageId`], [`BlockId`]) but no logical addresses. Its
+//! promises, M1 to M6, are at the head of the module `nand`; the image's layout is at the head of `image::layout`.
 
 mod array;
 mod counters;

@@ -13,25 +13,25 @@ use crate::nand::{Block, MOVED, Nand, PageState};
 use crate::power::{Change, ErasedBlock, Issued, Origin};
 use crate::slots::Slot;
 
-/// Where the bytes of a unit come from that is programmed.
+/// Where the bytes of a programmed unit come from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Source {
-    /// A staged buffer; it passes over to the page.
+    /// A staged buffer; the page takes ownership of it.
     Staged(Slot),
-    /// Copyback: another place, which stays readable until it is erased. The read is charged by
-    /// [`Nand::charge_read`], once for each page.
+    /// Copyback: another place, which stays readable until it is erased. [`Nand::charge_read`] charges the read, once for
+    /// each page.
     Copy(Ppn),
-    /// Nothing; it reads as zeros and is not transferred.
+    /// Nothing: the unit reads as zeros and is not transferred.
     Padding,
 }
 
-/// The slots of a page about to be programmed, and what to do with them should it be undone.
+/// The slots of a page about to be programmed, and what to do with them if the program is undone.
 struct Gathered {
     slots: [u32; MAX_UNITS_PER_PAGE],
     origins: [Origin; MAX_UNITS_PER_PAGE],
 }
 
-/// To the drive, bytes that fail their checksum in the image are beyond error correction.
+/// To the drive, bytes with a wrong checksum in the image are uncorrectable.
 fn as_uncorrectable(error: NandError, ppn: Ppn) -> NandError {
     match error {
         NandError::DataChecksum { .. } => NandError::Uncorrectable { ppn },
@@ -45,9 +45,8 @@ impl Nand {
     /// Programs a page, data and spare areas together (M2). `sources` and `spares` have one entry for each unit.
     /// Returns when it is done, ns.
     ///
-    /// Staged buffers pass over to the page. On an error they stay the caller's, except when power goes at this
-    /// very operation ([`Nand::cut_after`]): then [`Nand::resolve`] gives back those of a program that did not
-    /// complete.
+    /// The page takes ownership of staged buffers. On an error they stay the caller's, except if power goes at this very
+    /// operation ([`Nand::cut_after`]): then [`Nand::resolve`] gives back the buffers of a program that did not complete.
     ///
     /// Panics if the page is not the next one of its block, or the block is bad (M1).
     pub fn program(
@@ -64,8 +63,8 @@ impl Nand {
         })
     }
 
-    /// Programs a page of copies, one of each place, whose spare areas are those of the units they are of, except that
-    /// they begin with `head`. Otherwise as [`Nand::program`] with [`Source::Copy`].
+    /// Programs a page of copies, one of each place. Their spare areas are those of the originals, except that they begin
+    /// with `head`. Otherwise like [`Nand::program`] with [`Source::Copy`].
     pub fn program_moved(
         &mut self,
         page: PageId,
@@ -79,8 +78,8 @@ impl Nand {
         })
     }
 
-    /// What all programs do. `gather` takes the bytes over, and `write` stores the record, which is complete but for the
-    /// spare areas.
+    /// The common part of all programs. `gather` takes ownership of the bytes; `write` stores the record, which is
+    /// complete except for the spare areas.
     #[inline]
     fn program_with(
         &mut self,
@@ -123,7 +122,7 @@ impl Nand {
         );
     }
 
-    /// Takes the bytes over from their sources.
+    /// Takes ownership of the bytes from their sources.
     #[inline]
     fn gather(&mut self, sources: &[Source]) -> Result<Gathered, NandError> {
         self.gather_with(sources, |nand, source| match source {
@@ -173,7 +172,7 @@ impl Nand {
         }
     }
 
-    /// The slot of a place belongs to an earlier copy: this one needs bytes of its own.
+    /// The slot of a place belongs to an earlier copy, so this one needs bytes of its own.
     #[cold]
     fn duplicate(&mut self, ppn: Ppn, slot: Slot) -> Result<(u32, Origin), NandError> {
         let mut data = [0; UNIT_BYTES];
@@ -226,7 +225,7 @@ impl Nand {
         units as u32
     }
 
-    /// A program that fails uses the page up and takes its time.
+    /// A program that fails uses up the page and takes its time.
     fn fail_program(
         &mut self,
         page: PageId,
@@ -265,7 +264,7 @@ impl Nand {
         }
     }
 
-    /// All of [`Nand::read`] but the bytes: where they are, if the unit has any, and when they are there, ns.
+    /// [`Nand::read`] without the bytes: where they are, if the unit has any, and when they are there, ns.
     pub(crate) fn begin_read(
         &mut self,
         ppn: Ppn,
@@ -285,14 +284,14 @@ impl Nand {
         Ok((slot != 0).then_some(Slot(slot)))
     }
 
-    /// Counts a read of what is beyond error correction.
+    /// Counts a read of an uncorrectable page.
     #[inline]
     fn counting_lost<T>(&mut self, read: Result<T, NandError>) -> Result<T, NandError> {
         self.counters.uncorrectable_reads += u64::from(matches!(read, Err(NandError::Uncorrectable { .. })));
         read
     }
 
-    /// Reads a unit as firmware reads its own journal and checkpoints: no failure is drawn.
+    /// Reads a unit as firmware reads its own journal and checkpoints: no random failure occurs.
     pub fn read_retrying(
         &mut self,
         ppn: Ppn,
@@ -317,13 +316,13 @@ impl Nand {
         Ok(())
     }
 
-    /// Reads a unit, at no time and as no operation of the medium.
+    /// Reads a unit without taking time or counting as an operation of the medium.
     pub fn peek(&self, ppn: Ppn, data: &mut [u8]) -> Result<(), NandError> {
         assert_eq!(data.len(), UNIT_BYTES, "a unit has 4096 bytes");
         self.fetch(ppn, data)
     }
 
-    /// Whether a unit can be read and is `data`, at no time and as no operation of the medium.
+    /// Whether a unit can be read and equals `data`, without taking time or counting as an operation of the medium.
     pub fn holds(&self, ppn: Ppn, data: &[u8; UNIT_BYTES]) -> bool {
         self.has_power()
             && match self.slot_at(ppn) {
@@ -333,8 +332,8 @@ impl Nand {
             }
     }
 
-    /// Brings the slots of these places, and then their data, into the processor's cache: several misses at once take
-    /// as long as one. At no time and as no operation of the medium.
+    /// Brings the slots of these places, and then their data, into the processor's cache, so that several misses overlap.
+    /// Takes no time and is no operation of the medium.
     pub fn prefetch(&self, places: &[Ppn]) {
         let slots = places.iter().map(|ppn| self.slot_of[ppn.index()] & !MOVED);
         std::hint::black_box(slots.clone().fold(0, |any, slot| any | slot));
@@ -343,7 +342,7 @@ impl Nand {
         }
     }
 
-    /// Reads the spare areas of a page, as recovery does: the time of the array's read and no transfer. `spares`
+    /// Reads the spare areas of a page, as recovery does: it takes the array's read time and no transfer. `spares`
     /// has one entry for each unit; they are zeros unless the page is [`PageState::Programmed`].
     pub fn read_spares(
         &mut self,
@@ -366,7 +365,7 @@ impl Nand {
         Ok((state, done_ns))
     }
 
-    /// The spare area of a unit, at no time: for firmware that reads the page anyway.
+    /// The spare area of a unit, in no time: for firmware that reads the page anyway.
     pub fn spare(&self, ppn: Ppn) -> Result<UnitSpare, NandError> {
         self.powered()?;
         self.check_readable(ppn)?;
@@ -375,8 +374,8 @@ impl Nand {
         Ok(spare)
     }
 
-    /// The spare areas of all units of a block that can be read, at no time: for firmware that moves the block
-    /// anyway. They are fetched into `scratch`.
+    /// The spare areas of all readable units of a block, in no time: for firmware that moves the block anyway. They are
+    /// fetched into `scratch`.
     pub fn block_spares<'a>(
         &'a self,
         block: BlockId,
@@ -389,9 +388,9 @@ impl Nand {
         Ok(units.filter(|(ppn, _)| self.is_readable(*ppn)))
     }
 
-    /// The ends of the spare areas of all units of a block, for firmware that need not see more of most of them; those of
-    /// units that cannot be read ([`Nand::is_readable`]) are undefined, and there may be none of a block that is erased.
-    /// `scratch` is for images that must fetch them.
+    /// The ends of the spare areas of all units of a block, for firmware that seldom needs more. Those of unreadable
+    /// units ([`Nand::is_readable`]) are undefined, and an erased block may have none. `scratch` is for images that
+    /// must fetch them.
     pub fn block_spare_ends<'a>(
         &'a self,
         block: BlockId,

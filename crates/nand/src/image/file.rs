@@ -1,7 +1,7 @@
-//! An image in a sparse file, locked while it is open. Spare areas are read from the file, not held in memory.
+//! An image in a sparse file, locked while it is open. Spare areas are read from the file, not kept in memory.
 //!
-//! Held in memory are what each block adds to the tally, and the checksum of each slot's data, which is stored in the
-//! page record that names the slot.
+//! Memory holds each block's part of the tally, and the checksum of each slot's data; the latter is stored in the page
+//! record that names the slot.
 
 use std::cmp::Ordering;
 use std::fs::{File, OpenOptions};
@@ -33,7 +33,7 @@ use crate::nand::Block;
 use crate::slots::Slot;
 use crate::time::Timing;
 
-/// Bytes of records that are read at once.
+/// Bytes of records read at once.
 const READ_BYTES: usize = 1 << 20;
 
 /// An image in a file.
@@ -50,12 +50,12 @@ pub(crate) struct FileImage {
     tally_number: u32,
 }
 
-/// CRC-32C of a unit: with every unit that is read or written, so by the quickest way there is.
+/// CRC-32C of a unit. It is computed for every unit read or written, so it uses the fastest method available.
 pub fn checksum_of(data: &[u8]) -> u32 {
     crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, data) as u32
 }
 
-/// Says what was being done when the host failed.
+/// Adds what was being done when the host failed.
 fn io_error<'a>(path: &'a Path, action: &'static str) -> impl FnOnce(io::Error) -> NandError + 'a {
     move |source| match Ended::is_why(&source) {
         true => NandError::PowerLost,
@@ -64,9 +64,9 @@ fn io_error<'a>(path: &'a Path, action: &'static str) -> impl FnOnce(io::Error) 
 }
 
 impl FileImage {
-    // -- making and opening -----------------------------------------------------------------------------------
+    // -- creating and opening ---------------------------------------------------------------------------------
 
-    /// A new image, its arguments being valid.
+    /// A new image; the arguments have been checked.
     pub fn create(
         path: &Path,
         geometry: Geometry,
@@ -84,7 +84,7 @@ impl FileImage {
         let header = Header::new(&geometry, &timing, description, protected_bytes);
         let initialised = initialise(&file, path, layout.bytes, &header, description);
         initialised.inspect_err(|_| {
-            // The error that is reported matters more than a file that could not be removed.
+            // The reported error matters more than a file that could not be removed.
             let _ = std::fs::remove_file(path);
         })?;
         let store = Store::file(file, None).map_err(io_error(path, "open the image a second time"))?;
@@ -110,9 +110,8 @@ impl FileImage {
         }
     }
 
-    /// Opens an image and checks its header and length. Returns its times and description beside it. Its records are
-    /// still to be read ([`super::Contents::load`]).
-    /// With a `life` its changes end with that.
+    /// Opens an image and checks its header and length. Also returns its times and description. Its records must still
+    /// be read ([`super::Contents::load`]). With a `life`, changes end when that does.
     pub fn open(
         path: &Path,
         access: Access,
@@ -157,8 +156,8 @@ impl FileImage {
         Ok((image, timing, description))
     }
 
-    /// Takes what was read of the records: what each block adds to the tally, the number of the stored one, and the
-    /// checksum of each slot's data.
+    /// Takes over what was read from the records: each block's part of the tally, the number of the stored tally, and
+    /// the checksum of each slot's data.
     pub(super) fn adopt(&mut self, sums: Sums, tally_number: u32, data_checksums: Vec<u32>) {
         self.sums = sums;
         self.tally_number = tally_number;
@@ -184,7 +183,7 @@ impl FileImage {
         self.store.write(data, at).map_err(io_error(&self.path, action))
     }
 
-    /// Calls `visit` with each of `count` records that follow each other from `at` on, `bytes` apart.
+    /// Calls `visit` with each of `count` records from `at` on, `bytes` apart.
     pub(super) fn visit_records<E: From<NandError>>(
         &self,
         at: u64,
@@ -246,7 +245,7 @@ impl FileImage {
 
     // -- the tally ----------------------------------------------------------------------------------------------
 
-    /// The tally that counts; none if it is damaged.
+    /// The tally that counts, or none if it is damaged.
     pub(super) fn read_tally(&self) -> Result<Option<Tally>, NandError> {
         let mut stored = [Tally::new_zeroed(); tally::PLACES.len()];
         for (tally, at) in stored.iter_mut().zip(tally::PLACES) {
@@ -262,12 +261,12 @@ impl FileImage {
         written.map_err(io_error(&self.path, "write the tally"))
     }
 
-    /// No record is being written: the tally is the sum.
+    /// No record is being written: the tally is just the sum.
     fn settle(&mut self) -> Result<(), NandError> {
         self.write_tally(self.sums.total(), self.sums.total())
     }
 
-    /// Writes a record by `write`, of a block that adds `part` to the sum after it.
+    /// Writes a record through `write`; afterwards its block's part of the sum is `part`.
     fn write_record(
         &mut self,
         block: BlockId,
@@ -280,7 +279,8 @@ impl FileImage {
         self.settle()
     }
 
-    /// Writes a page's record, or zeros, over one that counts; `pages` changes what its block's records add to the sum.
+    /// Writes a page's record, or zeros, over a record that counts; `pages` updates what the block's records add to the
+    /// sum.
     fn overwrite_page(
         &mut self,
         page: PageId,
@@ -292,15 +292,15 @@ impl FileImage {
         self.write_record(block, part, |image| image.write(bytes, at, "write a page record"))
     }
 
-    /// A page's block, and what it adds to the sum once `pages` has changed what its page records add.
+    /// A page's block, and its part of the sum once `pages` has updated what the page records add.
     fn part_with(&self, page: PageId, pages: impl FnOnce(u64) -> u64) -> (BlockId, BlockSum) {
         let block = self.geometry.block_of(page);
         let part = self.sums.block(block);
         (block, BlockSum { pages: pages(part.pages), ..part })
     }
 
-    /// Writes records in place of damaged ones, and a new tally. Should the process be killed in between, there is no tally,
-    /// so that damaged records do not pass for erased ones: the one that counts goes last.
+    /// Replaces damaged records, and writes a new tally. The tally that counts is written last: if the process is
+    /// killed in between there is no tally, so damaged records cannot pass for erased ones.
     pub(super) fn replace_damaged(&mut self, records: &[(PageId, PageRecord)]) -> Result<(), NandError> {
         for place in [1, 0].map(|next| self.tally_number.wrapping_add(next) as usize % tally::PLACES.len()) {
             self.write(&[0; size_of::<Tally>()], tally::PLACES[place], "write the tally")?;
@@ -328,7 +328,7 @@ impl FileImage {
         }
     }
 
-    /// What a block's page records add to the sum if they carry this erase count.
+    /// What a block's page records add to the sum, provided they carry this erase count.
     fn sum_of_pages(&self, block: BlockId, erase_count: u32) -> Result<u64, NandError> {
         let (first, mut sum) = (self.geometry.page(block, 0), 0_u64);
         self.visit_pages(block, self.geometry.pages_per_block, |index, bytes| {
@@ -346,7 +346,7 @@ impl FileImage {
 impl Drop for FileImage {
     fn drop(&mut self) {
         if let Some(ordered) = self.store.as_ordered() {
-            // What was synced is in the log if this fails; the rest was promised to nobody.
+            // If this fails, what was synced is in the log; the rest was promised to nobody.
             let _ = ordered.close();
         }
     }
@@ -390,7 +390,7 @@ fn read_description(
     header: &Header,
     file_bytes: u64,
 ) -> Result<String, MediumError> {
-    // A length that is too large can only be damage; the checksum of what is there then fails.
+    // A length that is too large can only be damage; then the checksum of what is there is wrong.
     let bytes = (header.description_bytes.get() as usize).min(MAX_DESCRIPTION_BYTES);
     check_length(path, file_bytes, DESCRIPTION_AT + bytes as u64)?;
     let mut description = vec![0; bytes];
@@ -437,7 +437,7 @@ impl SlotStore for FileImage {
         Ok(())
     }
 
-    /// Most that differ do so by their checksums.
+    /// Most units that differ also have different checksums.
     fn slot_holds(&self, slot: Slot, data: &[u8; UNIT_BYTES]) -> bool {
         let mut found = [0; UNIT_BYTES];
         self.data_checksums[slot.index()] == checksum_of(data)
@@ -513,7 +513,7 @@ impl RecordStore for FileImage {
         let pages = match record.erase_count.cmp(&old.erase_count) {
             Ordering::Equal => old.pages,
             Ordering::Greater => 0,
-            // an erase is undone: the records of before count again
+            // an erase is undone: the earlier records count again
             Ordering::Less => self.sum_of_pages(block, record.erase_count)?,
         };
         let entry_sum = tally::of_block(block, entry.checksum.get());

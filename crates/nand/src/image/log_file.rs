@@ -1,8 +1,8 @@
-//! The file of a log: groups go to the disk sector by sector, past the host's cache where the host can do that.
+//! The file of a log: groups go to the disk sector by sector, bypassing the host's cache if the host supports that.
 //!
-//! The cache writes whole pages. A group is seldom as long as one and begins within one, so the disk would get what is
-//! around it again with each sync. Without the cache it gets the group. Everything else in the file is written through
-//! the cache; no page of that has a part in the log.
+//! The cache writes whole pages. A group is usually shorter and begins within a page, so each sync would also write the
+//! data around it again. Without the cache the disk gets only the group. Everything else in the file goes through the
+//! cache; none of those pages overlaps the log.
 
 use std::fs::File;
 use std::io;
@@ -11,17 +11,17 @@ use std::sync::Arc;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// What a disk writes whole. Groups begin at multiples of it: a sector that holds a whole group is not written again.
+/// What a disk writes atomically. Groups begin at multiples of it: a sector that holds a whole group is not rewritten.
 pub(super) const SECTOR: usize = 512;
 
-/// A sector. Writes past the cache demand that memory is aligned as the disk is.
+/// A sector. Writes that bypass the cache require memory aligned like the disk.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C, align(512))]
 struct Sector([u8; SECTOR]);
 
 const _: () = assert!(size_of::<Sector>() == SECTOR);
 
-/// Whole sectors; behind the bytes they were made of there are zeros.
+/// Whole sectors, padded with zeros after the bytes.
 pub(super) struct Sectors(Vec<Sector>);
 
 impl Sectors {
@@ -39,12 +39,12 @@ impl Sectors {
 /// A file that has a log.
 pub(super) struct LogFile {
     file: Arc<File>,
-    /// The same file, past the host's cache.
+    /// The same file, bypassing the host's cache.
     direct: Option<File>,
 }
 
 impl LogFile {
-    /// Takes over a file. `first` is written to see whether that can be done past the host's cache.
+    /// Takes over a file. Writes `first` to see whether the host's cache can be bypassed.
     pub fn open(file: Arc<File>, first: &Sectors, at: u64) -> io::Result<LogFile> {
         let tried = open_direct(&file).and_then(|direct| {
             direct.write_all_at(first.bytes(), at)?;
@@ -57,7 +57,7 @@ impl LogFile {
         Ok(log)
     }
 
-    /// Writes; a sync makes it durable.
+    /// Writes; the next sync makes it durable.
     pub fn write(&self, sectors: &Sectors, at: u64) -> io::Result<()> {
         self.direct.as_ref().unwrap_or(&self.file).write_all_at(sectors.bytes(), at)
     }
@@ -68,7 +68,7 @@ fn open_direct(file: &File) -> io::Result<File> {
     use std::os::fd::AsRawFd;
     use std::os::unix::fs::OpenOptionsExt;
 
-    // by its descriptor: its name may be another file's by now
+    // by its descriptor: its name may belong to another file by now
     let same = format!("/proc/self/fd/{}", file.as_raw_fd());
     File::options().read(true).write(true).custom_flags(libc::O_DIRECT).open(same)
 }
@@ -78,8 +78,8 @@ fn open_direct(_file: &File) -> io::Result<File> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// What is left to do for a sync when what changed was gathered: the medium is not needed for it, and may be used and
-/// changed meanwhile.
+/// The rest of a sync after its changes were gathered. It does not need the medium, which may be used and changed
+/// meanwhile.
 pub struct HostSync {
     pub(super) log: Arc<LogFile>,
     pub(super) group: Sectors,
@@ -93,7 +93,7 @@ impl std::fmt::Debug for HostSync {
 }
 
 impl HostSync {
-    /// Writes what was gathered, and returns when the disk has it and all that was written before.
+    /// Writes what was gathered, and returns when that and everything written before are on the disk.
     pub fn run(&self) -> io::Result<()> {
         self.write()?;
         self.log.file.sync_data()
@@ -132,7 +132,7 @@ mod tests {
         let log = LogFile::open(file.clone(), &Sectors::new(&[1; 600]), 4096).unwrap();
         let cached = LogFile { file: file.clone(), direct: None };
         for (round, log) in (2..9).zip([&log, &cached].into_iter().cycle()) {
-            // as whoever reads the file meanwhile leaves it
+            // as somebody reading the file at the same time leaves it
             let before = read(&file, 4096 + 512 * u64::from(round));
             assert_eq!(before, 0);
             log.write(&Sectors::new(&[round; 512]), 4096 + 512 * u64::from(round)).unwrap();

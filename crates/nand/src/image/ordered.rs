@@ -1,26 +1,27 @@
-//! An image in a file that survives the loss of the machine: what was synced stays, all of it or none of a group.
+//! An image in a file that survives the loss of the machine: what was synced stays, each group completely or not at
+//! all.
 //!
-//! The host writes its cached pages to the disk in any order and may lose any of them until a sync. So records (of
-//! blocks, pages, protected DRAM, and the tally) are not written in place. They are kept in memory, and the bytes of them
-//! that changed are appended as a *group* to a log inside the image; data of units go to free slots at once. Invariants:
-//! - A group counts only if it is whole, names the group before it by number and checksum, and, being the last, all the
-//!   data that were written with it are there. One sync therefore makes the data and the group durable together.
-//! - Data that a group names are not overwritten before two later groups are durable ([`crate::Nand::sync_end`]): before
-//!   one is, they may be needed; and before the next one is, they prove that the group is whole. Records in place change
-//!   only when the log says the same.
-//! - The log is reused from its start when all it says is in place and synced, and when that is said by an empty group
-//!   in its first sector, synced before any other group. Otherwise a torn new group could leave the first old ones, which
-//!   would be put over what is newer. Numbers go on, over every opening, so that no old group follows a new one.
-//! - What a log says is put in place only after the log and its data are synced: a killed process leaves in the host's
-//!   cache what the disk may not have.
-//! - After a sync that failed nothing is written: what the disk has cannot be told.
-//! - A group begins in a sector of its own, and is written there and nowhere else: what goes wrong in writing it leaves
-//!   the groups before it.
+//! The host writes its cached pages to the disk in any order, and may lose any of them until a sync. So records (of
+//! blocks, pages, protected DRAM, and the tally) are not written in place. They are kept in memory, and their changed
+//! bytes are appended as a *group* to a log inside the image; data of units go to free slots at once. Invariants:
+//! - A group counts only if it is whole and names the previous group by number and checksum. The last group counts only
+//!   if, in addition, all data written with it are there. So one sync makes the data and the group durable together.
+//! - Data that a group names are not overwritten before two later groups are durable ([`crate::Nand::sync_end`]): until
+//!   the first is, the data may be needed; until the second is, they prove that the group is whole. Records in place
+//!   change only after the log has the same change.
+//! - The log is reused from its start once all its contents are in place and synced, and an empty group in its first
+//!   sector says so, synced before any other group. Otherwise a torn new group could leave the first old groups, which
+//!   would then overwrite newer records. Numbers continue across openings, so that no old group follows a new one.
+//! - The contents of a log are put in place only after the log and its data are synced: a killed process leaves things
+//!   in the host's cache that the disk may not have.
+//! - After a failed sync nothing is written, because it is unknown what the disk has.
+//! - A group begins in a sector of its own, and is written only there: a failure while writing it leaves the earlier
+//!   groups intact.
 //!
-//! Sectors of a log that was never used have no place on the disk yet, and a sync that gives them one has the host write
-//! records of its own. So all that is used of a log is written when an image is opened for the first time.
+//! Sectors of a log that was never used are not allocated on the disk yet, and a sync that allocates them makes the
+//! host write metadata of its own. So the used part of the log is written when an image is first opened this way.
 //!
-//! A group that is lost takes with it only what was not synced. To the drive it is a process that was killed earlier.
+//! A lost group contains only what was not synced. To the drive, its loss is a process that was killed earlier.
 
 use std::fs::File;
 use std::io;
@@ -39,22 +40,22 @@ use crate::geometry::UNIT_BYTES;
 /// Bytes of the log of an image.
 pub(super) const LOG_BYTES: u64 = 4 << 20;
 
-/// A group that grows beyond this becomes durable by itself.
+/// A group that grows beyond this is made durable without being asked.
 const GROUP_BYTES: u64 = 1 << 20;
 
-/// A write is cut at multiples of this, so that no group is much greater than [`GROUP_BYTES`]. No record crosses such a
-/// place; of several, a killed process may leave some as well.
+/// A write is split at multiples of this, so that no group is much larger than [`GROUP_BYTES`]. No record crosses such
+/// a place; of several records, a killed process may also leave only some.
 const CUT: u64 = 64 << 10;
 
-/// The log is reused from its start beyond this; a group of the greatest size fits behind it.
+/// Beyond this the log is reused from its start; a group of the largest size fits after it.
 const LOG_FULL: u64 = LOG_BYTES / 2;
 
-/// What the log is filled with before it is used.
+/// The fill of a log before it is used.
 const UNUSED: u8 = 0xff;
 
 const MAGIC: [u8; 8] = *b"TANTLOG1";
 
-/// What a group starts with. Then come [`SlotSum`]s, then entries, each an [`EntryHead`] and bytes.
+/// The head of a group. It is followed by [`SlotSum`]s, then entries, each an [`EntryHead`] and bytes.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Debug)]
 #[repr(C)]
 struct GroupHead {
@@ -63,11 +64,11 @@ struct GroupHead {
     slots: U32,
     sequence: U64,
     bytes: U32,
-    /// Checksum of the group before it; 0 in the first one.
+    /// Checksum of the previous group; 0 in the first one.
     previous: U32,
 }
 
-/// Data of a unit that were written with a group.
+/// Data of a unit written with a group.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Debug)]
 #[repr(C)]
 struct SlotSum {
@@ -75,7 +76,7 @@ struct SlotSum {
     checksum: U32,
 }
 
-/// Bytes that belong somewhere in the image.
+/// Bytes and their place in the image.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Debug)]
 #[repr(C)]
 struct EntryHead {
@@ -83,21 +84,21 @@ struct EntryHead {
     bytes: U32,
 }
 
-/// Where the log lies, and where the slots begin.
+/// Position of the log and of the slots.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LogPlace {
     pub log_at: u64,
     pub slots_at: u64,
 }
 
-/// A group that was found in a log.
+/// A group found in a log.
 struct Group {
     head: GroupHead,
     body: Vec<u8>,
 }
 
 impl Group {
-    /// The group at a place of the log, if one is whole there.
+    /// The group at a place of the log, if there is a whole one.
     fn read(file: &File, place: LogPlace, offset: u64) -> io::Result<Option<Group>> {
         let mut head = [0; size_of::<GroupHead>()];
         if offset + head.len() as u64 > LOG_BYTES || !read_present(file, &mut head, place.log_at + offset)? {
@@ -120,18 +121,18 @@ impl Group {
         crc32c::crc32c_append(crc32c::crc32c(unsigned.as_bytes()), &self.body)
     }
 
-    /// Whether it comes after a group.
+    /// Whether it follows a given group.
     fn follows(&self, before: &GroupHead) -> bool {
         self.head.sequence.get() == before.sequence.get() + 1
             && self.head.previous.get() == before.checksum.get()
     }
 
-    /// Bytes that a group with so long a body takes in the log.
+    /// Bytes in the log of a group with a body of this length.
     fn length(body_bytes: u64) -> u64 {
         (size_of::<GroupHead>() as u64 + body_bytes).next_multiple_of(SECTOR as u64)
     }
 
-    /// Whether all the data that were written with it are there.
+    /// Whether all data written with it are there.
     fn has_its_data(&self, file: &File, place: LogPlace) -> io::Result<bool> {
         let sums = &self.body[..self.head.slots.get() as usize * size_of::<SlotSum>()];
         let mut unit = [0; UNIT_BYTES];
@@ -148,7 +149,7 @@ impl Group {
         Ok(true)
     }
 
-    /// Calls `apply` with each entry: bytes, and where they belong. No group that was written names other places.
+    /// Calls `apply` with each entry: its bytes and their place. No group that was written names other places.
     fn each(&self, place: LogPlace, mut apply: impl FnMut(&[u8], u64) -> io::Result<()>) -> io::Result<()> {
         let mut rest = &self.body[self.head.slots.get() as usize * size_of::<SlotSum>()..];
         while !rest.is_empty() {
@@ -173,7 +174,7 @@ impl Group {
     }
 }
 
-/// Reads; false if the file ends before.
+/// Reads; false if the file ends earlier.
 fn read_present(file: &File, data: &mut [u8], at: u64) -> io::Result<bool> {
     match file.read_exact_at(data, at) {
         Ok(()) => Ok(true),
@@ -182,8 +183,8 @@ fn read_present(file: &File, data: &mut [u8], at: u64) -> io::Result<bool> {
     }
 }
 
-/// Calls `apply` with what the log of an image says and may not be in place, oldest first. Returns the number of the
-/// last group, and whether any says anything.
+/// Calls `apply` with the contents of an image's log that may not be in place, oldest first. Returns the number of the
+/// last group, and whether any group has contents.
 pub(super) fn replay(
     file: &File,
     place: LogPlace,
@@ -195,7 +196,7 @@ pub(super) fn replay(
         offset += Group::length(group.body.len() as u64);
         next = Group::read(file, place, offset)?;
         next = next.filter(|next| next.follows(&group.head));
-        // the data of an earlier group were synced with it, and its slots may have other data since
+        // the data of an earlier group were synced with it, and its slots may hold other data since
         if next.is_none() {
             check_end(file, place, offset, group.head.sequence.get())?;
             if !group.has_its_data(file, place)? {
@@ -209,8 +210,8 @@ pub(super) fn replay(
     Ok((last, applied))
 }
 
-/// Demands that nothing in the log comes after the group that ends at `offset` and is numbered `last`. A machine that was
-/// lost while the next one was written leaves at most that one.
+/// Requires that nothing in the log follows the group that ends at `offset` and has the number `last`. A machine lost
+/// while writing the next group leaves at most that one.
 fn check_end(file: &File, place: LogPlace, offset: u64, last: u64) -> io::Result<()> {
     for offset in (offset..LOG_BYTES).step_by(SECTOR) {
         if let Some(later) =
@@ -224,11 +225,11 @@ fn check_end(file: &File, place: LogPlace, offset: u64, last: u64) -> io::Result
     Ok(())
 }
 
-/// Puts in place what a log says, all of it durable. Returns the number of its last group.
+/// Puts the contents of a log in place, durably. Returns the number of its last group.
 pub(super) fn settle(file: &File, place: LogPlace) -> io::Result<u64> {
     let (sequence, says_anything) = replay(file, place, |_, _| Ok(()))?;
     if says_anything {
-        // a group that only the host's cache had was put in place, then lost with the machine
+        // otherwise a group that only the host's cache had could be put in place, then lost with the machine
         file.sync_data()?;
         replay(file, place, |data, at| file.write_all_at(data, at))?;
         file.sync_data()?;
@@ -256,8 +257,8 @@ fn encode(sequence: u64, previous: u32, slots: &[SlotSum], entries: &[u8]) -> (u
     (checksum, [group.head.as_bytes(), &group.body].concat())
 }
 
-/// Gives a log its place on the disk, as much of it as is used, if there was never a group in it: what a lost machine
-/// leaves of groups that were filled over would be taken for damage.
+/// Allocates the used part of a log on the disk, if it never had a group: the remains of groups that were overwritten
+/// by the fill would look like damage after the loss of the machine.
 fn fill(file: &File, place: LogPlace) -> io::Result<()> {
     let mut first = [0; SECTOR];
     file.read_exact_at(&mut first, place.log_at)?;
@@ -267,31 +268,31 @@ fn fill(file: &File, place: LogPlace) -> io::Result<()> {
     Ok(())
 }
 
-/// Bytes that were written, and where to.
+/// Bytes written, and their place.
 #[cfg(test)]
 type RawWrites = Vec<(u64, Vec<u8>)>;
 
 /// A file whose records change through the log.
 pub(super) struct Ordered {
-    /// Records as they are by now; those in place are older.
+    /// The current records; those in place are older.
     records: Overlay,
     file: Arc<File>,
     log: Arc<LogFile>,
     place: LogPlace,
-    /// Where the next group begins in the log.
+    /// Position of the next group in the log.
     head: u64,
     /// Number and checksum of the last group.
     sequence: u64,
     checksum: u32,
-    /// A sync began and has not ended: if it failed, nothing more may be written.
+    /// A sync began and has not finished: if it failed, nothing more may be written.
     is_open: bool,
-    /// The bytes of records that the next group says.
+    /// The bytes of records for the next group.
     changed: Ranges,
     slots: Vec<SlotSum>,
-    /// Raw writes since the last sync, of which a lost machine may have made any.
+    /// Raw writes since the last sync; a lost machine may have made any of them.
     #[cfg(test)]
     unsynced: std::sync::Mutex<RawWrites>,
-    /// The same of syncs that were: what each of them made durable.
+    /// The same for earlier syncs: what each of them made durable.
     #[cfg(test)]
     synced: std::sync::Mutex<Vec<RawWrites>>,
 }
@@ -335,7 +336,7 @@ impl Ordered {
         }
     }
 
-    /// Writes a unit's data to its slot at once; the next group demands that they are there.
+    /// Writes a unit's data to its slot at once; the next group requires that they are there.
     pub fn write_unit(&mut self, data: &[u8], at: u64, checksum: u32) -> io::Result<()> {
         self.slots.push(SlotSum { at: at.into(), checksum: checksum.into() });
         self.write_raw(data, at)
@@ -356,7 +357,7 @@ impl Ordered {
         Ok(())
     }
 
-    /// Bytes of the next group behind its head.
+    /// Bytes of the next group after its head.
     fn body_bytes(&self) -> u64 {
         let heads = self.slots.len() * size_of::<SlotSum>() + self.changed.count() * size_of::<EntryHead>();
         self.changed.bytes() + heads as u64
@@ -375,8 +376,8 @@ impl Ordered {
         Ok(())
     }
 
-    /// Gathers what changed as a group. Once what is returned has run, it is durable; then [`Ordered::sync_end`]. None if
-    /// nothing changed.
+    /// Gathers the changes as a group. Once the returned sync has run, the group is durable; then call
+    /// [`Ordered::sync_end`]. None if nothing changed.
     pub fn sync_begin(&mut self) -> io::Result<Option<HostSync>> {
         if self.is_open {
             return Err(io::Error::other("the previous sync did not finish: reopen the image"));
@@ -397,7 +398,7 @@ impl Ordered {
         Ok(Some(HostSync { log: self.log.clone(), group: Sectors::new(&group), at }))
     }
 
-    /// What changed, as the entries of a group.
+    /// The changes, as the entries of a group.
     fn entries(&self) -> io::Result<Vec<u8>> {
         let mut entries = Vec::with_capacity(self.body_bytes() as usize);
         for range in self.changed.iter() {
@@ -411,13 +412,13 @@ impl Ordered {
         Ok(entries)
     }
 
-    /// What [`Ordered::sync_begin`] gave has run.
+    /// The sync that [`Ordered::sync_begin`] returned has run.
     pub fn sync_end(&mut self) -> io::Result<()> {
         #[cfg(test)]
         self.unsynced.lock().unwrap().clear();
         self.is_open = false;
         if self.head > LOG_FULL {
-            // what changed since is not to come in place before it is in the log
+            // later changes must not be put in place before they are in the log
             if let Some(sync) = self.sync_begin()? {
                 sync.run()?;
                 self.is_open = false;
@@ -427,7 +428,7 @@ impl Ordered {
         Ok(())
     }
 
-    /// Makes what changed durable.
+    /// Makes the changes durable.
     fn sync(&mut self) -> io::Result<()> {
         if let Some(sync) = self.sync_begin()? {
             sync.run()?;
@@ -436,7 +437,7 @@ impl Ordered {
         Ok(())
     }
 
-    /// Brings the records in place, all that changed being in the log: that is free from its start.
+    /// Puts the records in place, after all changes are in the log; then the log is free from its start.
     fn put_in_place(&mut self) -> io::Result<()> {
         self.is_open = true;
         self.records.changed().try_for_each(|(at, piece)| self.write_raw(piece, at))?;
@@ -445,7 +446,7 @@ impl Ordered {
         self.restart_log()
     }
 
-    /// Says that all groups are in place: the log is empty.
+    /// Records that all groups are in place: the log is empty.
     fn restart_log(&mut self) -> io::Result<()> {
         self.is_open = true;
         let (checksum, group) = encode(self.sequence + 1, 0, &[], &[]);
@@ -458,7 +459,7 @@ impl Ordered {
         Ok(())
     }
 
-    /// Leaves a file that needs no log.
+    /// Leaves a file that no longer needs its log.
     pub fn close(&mut self) -> io::Result<()> {
         self.sync()?;
         self.put_in_place()
