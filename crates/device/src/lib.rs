@@ -1,7 +1,7 @@
 //! The controller of the drive: commands, cache, timing, power, statistics.
 //!
-//! [`Device::submit`] is the one way in. Below it, the FTL moves data and keeps the map; above it, volumes and
-//! key-value stores know files and records. A drive is described by a [`Profile`].
+//! [`Device::submit`] is the entry point. Below it, the FTL moves data and keeps the map; above it, volumes and
+//! key-value stores know files and records. A [`Profile`] describes a drive.
 
 mod builtin;
 pub mod check;

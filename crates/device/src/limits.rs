@@ -1,4 +1,4 @@
-//! What the drive does in one step, and whether a command asks for more: all checks that need not look at its state.
+//! The drive's limits for one step, and all checks of commands that do not need the drive's state.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::command::Command;
 use crate::engine::KeyValueLimits;
 use crate::status::Status;
 
-/// What the drive tells about itself (NVMe Identify).
+/// What the drive reports about itself (NVMe Identify).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Logical capacity in units.
@@ -24,11 +24,11 @@ pub struct Limits {
     pub transaction_units: u32,
     /// Hints that may live at once.
     pub hints: u32,
-    /// Of keys and values.
+    /// Limits of keys and values.
     pub key_value: KeyValueLimits,
 }
 
-/// What is asked for at most.
+/// The limits that commands are checked against.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     pub capacity_units: u64,
@@ -36,7 +36,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Refuses a command that no drive of this shape does, whatever it holds.
+    /// Refuses a command that no drive of this shape executes, whatever its contents.
     pub fn check(&self, command: &Command<'_>) -> Result<(), Status> {
         match command {
             Command::Read { lpn, data } | Command::ReadLater { lpn, data, .. } => {

@@ -70,7 +70,7 @@ impl Engine {
         Ok(arrived_ns)
     }
 
-    /// A unit was refused: what waited for it before waits again.
+    /// A unit was refused: the one that waited in its place before is restored.
     fn take_back(&mut self, tx: TxId, lpn: Lpn, replaced: Option<Slot>) -> Result<(), Status> {
         let is_it = |unit: &(TxId, Lpn, Slot)| unit.0 == tx && unit.1 == lpn;
         let index = self.transaction_units.iter().position(is_it).expect("what was not programmed waits");

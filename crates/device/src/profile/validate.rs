@@ -1,10 +1,10 @@
-//! What a profile's figures must fulfil for a drive to be possible.
+//! Constraints on a profile's figures that make a drive possible.
 
 use tantalum_nand::{MAX_UNITS, UNIT_BYTES};
 
 use super::{CacheMode, Plp, Profile};
 
-/// A drive has at least this.
+/// The minimum capacity of a drive.
 const LEAST_CAPACITY_BYTES: u64 = 1 << 20;
 
 /// The most over-provisioning that makes sense: a fifth of the flash is offered to the host.
@@ -14,17 +14,17 @@ const MAX_OVER_PROVISIONING_PERCENT: f64 = 400.0;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{field} is {value}: {expected}")]
 pub struct InvalidField {
-    /// The field, with its section, as in `flash.page_bytes`.
+    /// The field with its section, such as `flash.page_bytes`.
     pub field: &'static str,
-    /// What it has.
+    /// Its value.
     pub value: String,
-    /// What would be right.
+    /// What would be valid.
     pub expected: String,
 }
 
 impl Profile {
-    /// Checks that a drive can be built from it. [`Profile::from_toml`] has done so; to be called again after a
-    /// field was changed.
+    /// Checks that a drive can be built from it. [`Profile::from_toml`] does this; call it again after changing a
+    /// field.
     pub fn validate(&self) -> Result<(), InvalidField> {
         self.validate_capacity()?;
         self.validate_counts()?;
