@@ -5,7 +5,8 @@ use tantalum::{Command, Completion, Device, Nanoseconds, Status};
 use crate::clock::Clock;
 use crate::drive::{Drive, Locked};
 
-/// One of a drive's clients, or the only one. Its clock never goes back, and it gives no command once the drive has come to its end.
+/// A client of the drive, possibly the only one. Its clock never goes back, and it submits no command once the drive
+/// has come to its end.
 #[derive(Debug)]
 pub struct Client {
     drive: Drive,
@@ -29,12 +30,12 @@ impl Client {
         &self.drive
     }
 
-    /// The device by itself; see [`Drive::lock`].
+    /// The device itself; see [`Drive::lock`].
     pub fn device(&self) -> Locked<'_> {
         self.drive.lock()
     }
 
-    /// Gives the drive up: the device, if nobody else has the drive; the client otherwise.
+    /// Gives up the drive: returns the device if nobody else has the drive, and the client otherwise.
     pub fn into_device(self) -> Result<Device, Client> {
         let Client { drive, clock, end } = self;
         drive.into_device().map_err(|drive| Client { drive, clock, end })
@@ -50,32 +51,32 @@ impl Client {
         self.clock.wait_until(ns);
     }
 
-    /// From now on the client lives in the machine's time, and meets the drive's latencies.
+    /// From now on the client lives in the machine's time, and sees the drive's latencies.
     pub fn run_in_real_time(&mut self) {
         let now_ns = self.device().time_ns();
         self.clock = Clock::real_from(now_ns);
     }
 
-    /// The client goes on in virtual time at `now_ns`: that may be before its last wait ended, for one who is several, but
-    /// is not before the drive's last command.
+    /// The client continues in virtual time at `now_ns`. That may be before its last wait ended, if it stands for
+    /// several clients, but not before the drive's last command.
     pub fn begin_at(&mut self, now_ns: Nanoseconds) {
         let issued_ns = self.device().issued_ns();
         self.clock = Clock::virtual_from(now_ns.max(issued_ns));
     }
 
-    /// Refuses with what brought the drive to its end, if that has come.
+    /// Fails with the error that ended the drive, if it has ended.
     pub fn check(&self) -> Result<(), Status> {
         self.end.clone().map_or(Ok(()), Err)
     }
 
-    /// What brought the drive to its end, if that has come: the first error of this client that was one
-    /// ([`Status::is_end_of_drive`]), or the loss of power.
+    /// What ended the drive, if anything did: the first such error of this client ([`Status::is_end_of_drive`]), or the
+    /// loss of power.
     pub fn end(&self) -> Option<Status> {
         let without_power = || (!self.device().has_power()).then_some(Status::PowerLost);
         self.end.clone().or_else(without_power)
     }
 
-    /// Issues a command now and does not wait for it.
+    /// Issues a command now, without waiting for it.
     pub fn submit_queued(&mut self, command: Command<'_>) -> Result<Completion, Status> {
         self.check()?;
         let at_ns = self.clock.now_ns();
