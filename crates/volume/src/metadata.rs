@@ -1,8 +1,8 @@
-//! What a file is, apart from its content: POSIX's words for it.
+//! A file's metadata, in POSIX's terms.
 
 use serde::{Deserialize, Serialize};
 
-/// What a file is.
+/// The kind of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum FileKind {
     /// A file with content.
@@ -27,14 +27,14 @@ pub enum FileKind {
 pub struct Timestamp {
     /// Seconds; negative before 1970.
     pub seconds: i64,
-    /// Nanoseconds behind the second, below 10^9.
+    /// Nanoseconds after that second, below 10^9.
     pub nanoseconds: u32,
 }
 
-/// What a volume knows of a file.
+/// The metadata of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Metadata {
-    /// What it is.
+    /// Its kind.
     pub kind: FileKind,
     /// Permission bits, within 0o7777.
     pub permissions: u16,
@@ -42,11 +42,11 @@ pub struct Metadata {
     pub owner: u32,
     /// The group's number.
     pub group: u32,
-    /// Names that it has; of a folder, 2 and its subfolders.
+    /// Number of names; of a folder, 2 plus its subfolders.
     pub links: u32,
     /// Bytes; of a symbolic link those of its target.
     pub size: u64,
-    /// Units of the drive that belong to its content.
+    /// Units of the drive that its contents take.
     pub units: u64,
     /// When it was last read, as far as the volume was told.
     pub accessed: Timestamp,
@@ -54,16 +54,16 @@ pub struct Metadata {
     pub modified: Timestamp,
     /// When its content or metadata last changed.
     pub changed: Timestamp,
-    /// When it was made.
+    /// When it was created.
     pub created: Timestamp,
-    /// Which device a device file is.
+    /// The device that a device file stands for.
     pub device_number: u32,
 }
 
-/// What a new file is to be.
+/// The properties of a new file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NewFile {
-    /// What it is.
+    /// Its kind.
     pub kind: FileKind,
     /// Permission bits, within 0o7777.
     pub permissions: u16,
@@ -71,13 +71,13 @@ pub struct NewFile {
     pub owner: u32,
     /// The group's number.
     pub group: u32,
-    /// Which device a device file is.
+    /// The device that a device file stands for.
     pub device_number: u32,
     /// The time, for the file and its folder.
     pub now: Timestamp,
 }
 
-/// What to change of a file's metadata; what is none stays.
+/// Changes of a file's metadata; none leaves a field as it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MetadataChange {
     /// Permission bits, within 0o7777.
@@ -99,66 +99,66 @@ pub struct MetadataChange {
 /// What a rename does if the new name is taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RenameMode {
-    /// What had the name loses it, in the same step.
+    /// The file that had the name loses it, in the same step.
     Replace,
     /// The rename is refused.
     NoReplace,
-    /// Both swap their names; the new name must be taken.
+    /// Both files swap names; the new name must be taken.
     Exchange,
 }
 
-/// What setting an extended attribute does if there is one of that name, or none.
+/// What setting an extended attribute does, depending on whether it exists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SetMode {
-    /// It is made or replaced.
+    /// Create or replace it.
     Any,
-    /// It must be new.
+    /// It must not exist.
     Create,
-    /// It must be there.
+    /// It must exist.
     Replace,
 }
 
 /// One name in a folder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FolderEntry<'a> {
-    /// Where to go on reading behind this entry; stays valid whatever happens to the folder.
+    /// Where reading continues after this entry; stays valid whatever happens to the folder.
     pub cookie: u64,
     /// The name.
     pub name: &'a [u8],
     /// What it names.
     pub file: crate::FileId,
-    /// What that is.
+    /// Its kind.
     pub kind: FileKind,
 }
 
-/// A range of one file that a range of another is to read as, from a commit on.
+/// A range of one file that a range of another reads as from a commit on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RangeCommit {
-    /// The file whose content it is.
+    /// The source file.
     pub from: crate::FileId,
-    /// Where it is there; whole units.
+    /// The offset there; whole units.
     pub from_offset: u64,
-    /// The file that takes it.
+    /// The destination file.
     pub to: crate::FileId,
-    /// Where it goes; whole units.
+    /// The offset there; whole units.
     pub to_offset: u64,
-    /// How much; whole units.
+    /// The length; whole units.
     pub bytes: u64,
 }
 
-/// What a volume holds and what it has room for.
+/// The contents of a volume, and its free space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct VolumeStatistics {
-    /// Units that the volume's metadata and files can have.
+    /// Units available to the volume's metadata and files.
     pub units: u64,
     /// Units that belong to no file.
     pub free_units: u64,
     /// Files of any kind.
     pub files: u64,
-    /// Files that could be made at least, if each had no content.
+    /// Files that could at least be created, if each had no contents.
     pub free_files: u64,
     /// Units that were shared with an earlier write of the same bytes instead of being written.
     pub units_remapped: u64,
-    /// Units that were written while remapping was on, as nothing like them had been written shortly before.
+    /// Units that were written while remapping was on, because nothing equal had been written shortly before.
     pub units_without_duplicate: u64,
 }

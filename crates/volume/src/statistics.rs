@@ -1,11 +1,11 @@
-//! What a volume holds and what it has room for.
+//! The contents of a volume, and its free space.
 
 use crate::metadata::VolumeStatistics;
 use crate::remap_duplicates::RecentWrites;
 use crate::volume::Volume;
 
 impl Volume {
-    /// What the volume holds and what it has room for.
+    /// The contents of the volume, and its free space.
     pub fn statistics(&self) -> VolumeStatistics {
         let free_units = self.space.units();
         let table = u64::from(self.superblock.table_units());
@@ -20,7 +20,7 @@ impl Volume {
         }
     }
 
-    /// Whether writes that equal one made shortly before elsewhere become shares. Off in a new mount.
+    /// Whether writes that equal one recently made elsewhere become shares. Off in a new mount.
     pub fn set_remap_duplicates(&mut self, on: bool) {
         match on {
             true => drop(self.drive.recent.get_or_insert_with(RecentWrites::default)),
