@@ -1,4 +1,4 @@
-//! The checksum that every metadata unit begins with: CRC-32C of all that follows it.
+//! The checksum at the start of every metadata unit: CRC-32C of everything after it.
 
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -7,14 +7,14 @@ use crate::error::Damage;
 
 /// A unit of metadata, whose first four bytes are its checksum.
 pub(crate) trait Checksummed: FromBytes + IntoBytes + Immutable + KnownLayout {
-    /// Sets the checksum. To be called last.
+    /// Sets the checksum. Call it last.
     fn seal(&mut self) {
         let crc = U32::new(crc32c::crc32c(&self.as_bytes()[4..]));
         self.as_mut_bytes()[..4].copy_from_slice(crc.as_bytes());
     }
 }
 
-/// Says whether a unit's content is what was sealed.
+/// Whether a unit's contents are what was sealed.
 pub(crate) fn verify(unit: &[u8]) -> Result<(), Damage> {
     let found = U32::read_from_bytes(&unit[..4]).expect("four bytes").get();
     let computed = crc32c::crc32c(&unit[4..]);
