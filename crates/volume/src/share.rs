@@ -1,7 +1,7 @@
 //! Copying, committing and exchanging ranges of files without moving data.
 //!
-//! A unit of the drive belongs to one file, always. Files share data below that: the drive maps units of both to one
-//! place in flash (SHARE, section 3). An exchange swaps the files' extents instead.
+//! A unit of the drive always belongs to one file. Files share data below that level: the drive maps units of both to
+//! one place in flash (SHARE, section 3). An exchange swaps the files' extents instead.
 
 use tantalum::{Command, ShareRange, Status, UNIT_BYTES};
 
@@ -15,10 +15,10 @@ use crate::volume::Volume;
 
 const UNIT: u64 = UNIT_BYTES as u64;
 
-/// Bytes copied at once where units cannot be shared.
+/// Bytes copied at once if units cannot be shared.
 const COPY_BYTES: u64 = 256 * UNIT;
 
-/// Whole units of one file that another is to have.
+/// Whole units of one file that another file gets.
 #[derive(Clone, Copy)]
 struct UnitCopy {
     from: (FileId, u32),
@@ -27,9 +27,9 @@ struct UnitCopy {
 }
 
 impl Volume {
-    /// Copies bytes from one file to another or within one, and returns how many there were up to the end of the
-    /// first. Whole units are shared if both ranges lie alike within units, as far as the drive does so; holes stay
-    /// holes. Durable with a [`Volume::sync`] of the second file.
+    /// Copies bytes from one file to another or within one, and returns how many there were up to the end of the first.
+    /// Whole units are shared if both ranges have the same alignment within units, as far as the drive allows; holes
+    /// stay holes. Durable with a [`Volume::sync`] of the second file.
     pub fn copy_range(
         &mut self,
         from: FileId,
@@ -59,7 +59,7 @@ impl Volume {
             self.copy_bytes((from, from_offset), (to, to_offset), bytes)?;
             return Ok(bytes);
         }
-        // What lies behind the ends of both files is shared with the last unit, and not seen.
+        // What follows the ends of both files is shared with the last unit, and not seen.
         let with_tail = to_end >= to_size && from_offset + bytes == from_size;
         let units = if with_tail { units_of(bytes - head) } else { ((bytes - head) / UNIT) as u32 };
         let middle = (u64::from(units) * UNIT).min(bytes - head);
@@ -88,7 +88,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Shares units that were written and makes holes of others.
+    /// Shares units that were written, and makes holes of others.
     fn copy_units(&mut self, copy: UnitCopy) -> Result<(), VolumeError> {
         self.write_back_file(copy.from.0)?;
         self.cache.remove_units(copy.to.0, copy.to.1..copy.to.1 + copy.units);
@@ -114,7 +114,7 @@ impl Volume {
         Ok(())
     }
 
-    /// How many units from `unit` on, up to `most` and what one share takes, are mapped, or are not.
+    /// How many units from `unit` on, up to `most` and the limit of one share, are mapped, or are not.
     fn mapped_units(&self, file: FileId, unit: u32, most: u32, mapped: bool) -> Result<u32, VolumeError> {
         let extents = &self.file(file)?.inode.extents;
         let is_mapped = |unit| extents.run(unit).is_some_and(|run| self.drive.device().is_mapped(run.lpn));
@@ -155,7 +155,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Where the units of a copy lie, piece by piece.
+    /// The places of the units of a copy, piece by piece.
     fn share_ranges(&self, copy: UnitCopy) -> Result<Vec<ShareRange>, VolumeError> {
         let run = |(file, unit): (FileId, u32), skip: u32| {
             Ok::<_, VolumeError>(self.file(file)?.inode.extents.run(unit + skip).expect("it has a place"))
@@ -171,11 +171,11 @@ impl Volume {
         Ok(ranges)
     }
 
-    /// Makes ranges of files read as ranges of others do, all or nothing, durable when it returns: SHARE as its
+    /// Makes ranges of files read as ranges of others, all or nothing, durable when it returns: SHARE as its
     /// applications call it. The files stay independent.
     ///
-    /// Ranges are whole units, up to the files' ends, which may lie within the last; no target overlaps another range.
-    /// The drive shares [`tantalum::Limits::share_units`] in one step.
+    /// Ranges are whole units, up to the files' ends, which may lie within the last unit; no target overlaps another
+    /// range. The drive shares [`tantalum::Limits::share_units`] in one step.
     pub fn commit_ranges(&mut self, ranges: &[RangeCommit]) -> Result<(), VolumeError> {
         self.drive.check()?;
         self.check_commit(ranges)?;
@@ -231,7 +231,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Refuses what are not whole units of a file, up to the one that its end is in.
+    /// Refuses a range that is not whole units of a file, up to the one with its end.
     fn check_units_of(&self, file: FileId, offset: u64, bytes: u64) -> Result<(), VolumeError> {
         let bad = |why| Err(VolumeError::BadRange { file, offset, bytes, why });
         let size = self.content_file(file)?.inode.size;
@@ -259,8 +259,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Swaps ranges of two files, or of one, in one step, durable when it returns with all else of the files. The
-    /// ranges are whole units, up to the files' ends, and do not overlap.
+    /// Swaps ranges of two files, or of one, in one step, durable when it returns together with everything else of the
+    /// files. The ranges are whole units, up to the files' ends, and do not overlap.
     pub fn exchange_ranges(
         &mut self,
         a: FileId,
