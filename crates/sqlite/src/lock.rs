@@ -1,14 +1,14 @@
 //! SQLite's locks on a database file, between the connections of this process.
 //!
-//! The image is locked against other processes, so nothing else needs to know of them. The rules are those of
-//! SQLite's "File Locking And Concurrency": any number of readers, one of which may intend to write (RESERVED);
-//! a writer that waits keeps new readers out (PENDING) and writes once it is alone (EXCLUSIVE).
+//! The image is locked against other processes, so they need not know of these locks. The rules are those of SQLite's
+//! "File Locking And Concurrency": any number of readers, one of which may intend to write (RESERVED); a waiting writer
+//! keeps new readers out (PENDING) and writes once it is alone (EXCLUSIVE).
 
 /// One open handle of a database file.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct HandleId(pub u64);
 
-/// What one handle holds. The order is SQLite's.
+/// A handle's lock. The order is SQLite's.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub(crate) enum LockLevel {
     #[default]
@@ -19,9 +19,9 @@ pub(crate) enum LockLevel {
     Exclusive,
 }
 
-/// Who holds what on one database file.
+/// The locks on one database file.
 ///
-/// Invariants: whoever holds RESERVED, PENDING or EXCLUSIVE is one of the `shared`; with EXCLUSIVE it is the only one.
+/// Invariants: a holder of RESERVED, PENDING or EXCLUSIVE is one of the `shared`; with EXCLUSIVE it is the only one.
 #[derive(Debug, Default)]
 pub(crate) struct Locks {
     shared: u32,
