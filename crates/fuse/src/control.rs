@@ -1,6 +1,6 @@
-//! Talking to the process that has an image mounted: one JSON object in a line asks, one answers.
+//! The control socket of a mounted image: each request and each answer is one line with one JSON object.
 //!
-//! The socket lies beside the image, and only the user who mounted it may use it. It is answered also when the drive
+//! The socket is beside the image, and only the user who mounted it may use it. Requests are answered even if the drive
 //! has no power.
 
 use std::io::{self, BufRead, BufReader, Write};
@@ -19,45 +19,45 @@ use crate::report::Report;
 use crate::socket::{connect, listen, socket_path};
 use tantalum_drive::Pacing;
 
-/// What can be asked.
+/// A request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Request {
-    /// What the drive and its volume tell about themselves.
+    /// The counters of the drive and its volume.
     Stat,
     /// The drive loses power.
     Cut {
-        /// At which flash operation from now on: 1 is the next program or erase. None: at once.
+        /// The flash operation at which to cut: 1 is the next program or erase. None: at once.
         #[serde(default)]
         after_flash_operations: Option<u64>,
-        /// What becomes of operations under way is drawn from this.
+        /// Seed for the outcome of operations in flight.
         seed: u64,
     },
-    /// How the mount ends, answered when it has. The image can be opened again then.
+    /// How the mount ends; answered when it has ended and the image can be opened again.
     End,
 }
 
-/// What is answered.
+/// An answer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Response {
     /// To [`Request::Stat`].
     Stat(Box<Report>),
-    /// To [`Request::Cut`]: whether the drive has power still.
+    /// To [`Request::Cut`]: whether the drive still has power.
     Cut {
         /// False if power was cut at once.
         has_power: bool,
     },
     /// To [`Request::End`].
     End(Ended),
-    /// The request made no sense, or came too late.
+    /// The request was invalid, or came too late.
     Error(String),
 }
 
-/// Why a mounted image's process did not answer.
+/// Why the process of a mounted image did not answer.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
-    /// Nobody listens.
+    /// Nothing listens.
     #[error("image {}: nothing answers at {}: {error}", image.display(), socket_path(image).display())]
     NotMounted {
         /// The image.
@@ -65,7 +65,7 @@ pub enum ControlError {
         /// Why.
         error: io::Error,
     },
-    /// The conversation broke off.
+    /// The connection broke off.
     #[error("image {}: the process that has it mounted does not answer: {error}", image.display())]
     Broken {
         /// The image.
@@ -73,17 +73,17 @@ pub enum ControlError {
         /// Why.
         error: io::Error,
     },
-    /// It answered with a refusal.
+    /// It refused the request.
     #[error("image {}: {message}", image.display())]
     Refused {
         /// The image.
         image: PathBuf,
-        /// What it said.
+        /// Its message.
         message: String,
     },
 }
 
-/// A conversation with the process that has an image mounted.
+/// A connection to the process that has an image mounted.
 #[derive(Debug)]
 pub struct Control {
     image: PathBuf,
@@ -99,7 +99,7 @@ impl Control {
         }
     }
 
-    /// What the drive and its volume tell about themselves.
+    /// The counters of the drive and its volume.
     pub fn stat(&mut self) -> Result<Report, ControlError> {
         match self.ask(Request::Stat)? {
             Response::Stat(report) => Ok(*report),
@@ -107,7 +107,7 @@ impl Control {
         }
     }
 
-    /// Cuts power, see [`Request::Cut`]. Whether the drive has power still.
+    /// Cuts power, see [`Request::Cut`]. Returns whether the drive still has power.
     pub fn cut(&mut self, after_flash_operations: Option<u64>, seed: u64) -> Result<bool, ControlError> {
         match self.ask(Request::Cut { after_flash_operations, seed })? {
             Response::Cut { has_power } => Ok(has_power),
@@ -115,9 +115,9 @@ impl Control {
         }
     }
 
-    /// Asks how the mount ends. To be done before unmounting: a process that has ended answers nothing.
+    /// Asks how the mount ends. Call this before unmounting: a process that has ended answers nothing.
     pub fn watch_end(mut self) -> Result<EndWatch, ControlError> {
-        // Who has answered this has the conversation under way, and answers what is asked next before it ends.
+        // Once it has answered this, the process knows the connection, and answers the next request before it ends.
         match self.stat() {
             Ok(_) | Err(ControlError::Refused { .. }) => {}
             Err(error) => return Err(error),
@@ -157,12 +157,12 @@ impl Control {
     }
 }
 
-/// A mount's end that was asked for.
+/// A request for a mount's end.
 #[derive(Debug)]
 pub struct EndWatch(Control);
 
 impl EndWatch {
-    /// Waits until the mount has ended and its image can be opened again, and tells how it ended.
+    /// Waits until the mount has ended and its image can be opened again, and returns how it ended.
     pub fn wait(mut self) -> Result<Ended, ControlError> {
         match self.0.receive()? {
             Response::End(ended) => Ok(ended),
@@ -171,20 +171,20 @@ impl EndWatch {
     }
 }
 
-// -- who answers ------------------------------------------------------------------------------------------------
+// -- the answering side -----------------------------------------------------------------------------------------
 
-/// What the answers need to know.
+/// What the answers depend on.
 pub(crate) struct Subject {
     pub front: Arc<Front>,
     pub image: PathBuf,
     pub folder: PathBuf,
     pub pacing: Pacing,
-    /// What [`Request::Cut`] gave.
+    /// Called for [`Request::Cut`].
     pub seed: AtomicU64,
     pub end: End,
 }
 
-/// Makes the socket and answers from now on, in threads of its own.
+/// Creates the socket and answers from now on, in threads of its own.
 pub(crate) fn serve(subject: Arc<Subject>) -> io::Result<()> {
     let listener = listen(&subject.image)?;
     std::fs::set_permissions(socket_path(&subject.image), std::fs::Permissions::from_mode(0o600))?;
@@ -201,7 +201,7 @@ fn accept(listener: &UnixListener, subject: &Arc<Subject>) {
             converse(stream, &talking);
             talking.end.leave(number);
         };
-        // Who gets no thread is hung up on.
+        // A connection for which there is no thread is closed.
         if thread::Builder::new().name("control".to_owned()).spawn(talk).is_err() {
             subject.end.leave(number);
         }

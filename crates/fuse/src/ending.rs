@@ -1,6 +1,6 @@
-//! How a mount ended, for those who asked to be told.
+//! How a mount ended, for those who asked.
 //!
-//! Who asked before the end is answered before the process goes on to end.
+//! Requests made before the end are answered before the process exits.
 
 use std::collections::HashMap;
 use std::net::Shutdown;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::session::{Ending, MountError};
 
-/// Who does not take its answer in this time goes without.
+/// A client that does not read its answer within this time gets none.
 const MOST_WAIT: Duration = Duration::from_secs(2);
 
 /// How a mount ended.
@@ -23,7 +23,7 @@ pub enum Ended {
     Closed,
     /// The drive had lost power: the next mount recovers.
     PowerLost,
-    /// The volume could not be closed, and why: what was not synced is lost.
+    /// The volume could not be closed, with the reason; what was not synced is lost.
     Failed(String),
 }
 
@@ -37,7 +37,7 @@ impl From<&Result<Ending, MountError>> for Ended {
     }
 }
 
-/// The end of a mount, and the conversations that it ends.
+/// The end of a mount, and the connections that wait for it.
 #[derive(Debug, Default)]
 pub(crate) struct End {
     state: Mutex<State>,
@@ -52,7 +52,7 @@ struct State {
 }
 
 impl End {
-    /// A conversation begins. Its number.
+    /// A connection begins. Returns its number.
     pub fn join(&self, stream: UnixStream) -> u64 {
         let mut state = self.state.lock();
         if state.ended.is_some() {
@@ -64,7 +64,7 @@ impl End {
         number
     }
 
-    /// A conversation has ended.
+    /// A connection has ended.
     pub fn leave(&self, number: u64) {
         self.state.lock().conversations.remove(&number);
         self.changed.notify_all();
@@ -81,13 +81,13 @@ impl End {
         }
     }
 
-    /// The mount has ended. Returns when all that was asked before has been answered.
+    /// The mount has ended. Returns when all earlier requests have been answered.
     pub fn come(&self, ended: Ended) {
         let mut state = self.state.lock();
         state.ended = Some(ended);
         self.changed.notify_all();
         for stream in state.conversations.values() {
-            // What was asked is still read, and nothing behind it.
+            // Requests already sent are still read, but no later ones.
             let _ = stream.shutdown(Shutdown::Read);
         }
         let has_conversations = |state: &mut State| !state.conversations.is_empty();

@@ -1,4 +1,4 @@
-//! The kernel's requests, each handed to the method of [`Host`] that does it.
+//! The kernel's requests, each passed to the method of [`Host`] that handles it.
 
 use std::ffi::OsStr;
 use std::io;
@@ -21,14 +21,14 @@ use crate::front::Front;
 use crate::host::{Caller, Change};
 use crate::ioctl;
 
-/// The most that the kernel sends and asks for at once.
+/// The largest request of the kernel in bytes.
 const TRANSFER_BYTES: u32 = 1 << 20;
 
-/// Requests that the kernel keeps under way in the background: readahead, and `O_DIRECT` in pieces.
+/// Background requests that the kernel keeps in flight: readahead, and `O_DIRECT` in pieces.
 const BACKGROUND_REQUESTS: u16 = 64;
 
-/// What makes things quicker, where the kernel has it: folders and symbolic links that it may keep, requests of one
-/// folder in parallel, metadata along with names, shared mappings of files that are open with `O_DIRECT`.
+/// Optional features for speed: cached folders and symbolic links, parallel requests in one folder, metadata along with
+/// names, shared mappings of files opened with `O_DIRECT`.
 const WISHES: [InitFlags; 7] = [
     InitFlags::FUSE_ASYNC_DIO,
     InitFlags::FUSE_CACHE_SYMLINKS,
@@ -39,13 +39,13 @@ const WISHES: [InitFlags; 7] = [
     InitFlags::FUSE_READDIRPLUS_AUTO,
 ];
 
-/// What answers the kernel.
+/// Answers the kernel.
 pub(crate) struct Requests(pub Arc<Front>);
 
 impl Filesystem for Requests {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
         for wish in WISHES {
-            // What an older kernel does not have is done without.
+            // Features that an older kernel lacks are not used.
             let _ = config.add_capabilities(wish);
         }
         let _ = config.set_max_write(TRANSFER_BYTES);
@@ -219,7 +219,7 @@ impl Filesystem for Requests {
         _lock_owner: LockOwner,
         reply: ReplyEmpty,
     ) {
-        // There is nothing to do when a file is closed; the kernel does not ask again.
+        // Closing a file needs nothing, and the kernel does not ask again.
         reply.error(Errno::ENOSYS);
     }
 

@@ -1,7 +1,7 @@
 //! Open files, and the tokens by which an ioctl names them.
 //!
-//! An ioctl on one file may name others. It does so by tokens: a program gets a file's token from its own open
-//! file, so whoever has a token has been allowed to open the file, for reading or writing as the token says.
+//! An ioctl on one file may name others by tokens. A program gets a file's token from its own open file. So whoever has
+//! a token was allowed to open the file, for reading or writing as the token says.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
@@ -57,7 +57,7 @@ impl Handles {
         token
     }
 
-    /// The open file of a token; none if no file has it.
+    /// The open file of a token; none if there is none.
     pub fn of_token(&self, token: u64) -> Option<OpenFile> {
         self.get(FileHandle(*self.tokens.get(&token)?))
     }

@@ -1,6 +1,6 @@
-//! What one mutex holds: the volume, what the kernel knows of it, and which files are open.
+//! What one mutex protects: the volume, what the kernel knows of it, and which files are open.
 //!
-//! A request is one method here, in the file of its kind.
+//! Each request is one method, in the file for its kind.
 
 mod attributes;
 mod data;
@@ -18,7 +18,7 @@ use crate::handles::Handles;
 use crate::known::Known;
 use crate::refusal::Refusal;
 
-/// How a request ends.
+/// The result of a request.
 pub(crate) type Outcome<T> = Result<T, Refusal>;
 
 /// A mounted volume as its requests see it.
@@ -30,7 +30,7 @@ pub(crate) struct Host {
     pub atomic_writes: bool,
 }
 
-/// Who asks.
+/// Who made the request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Caller {
     pub user: u32,

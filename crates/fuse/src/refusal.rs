@@ -1,10 +1,10 @@
-//! How a request ends badly: the volume's reasons as the numbers that programs know.
+//! Errors of requests: the volume's errors as the error numbers that programs know.
 
 use fuser::Errno;
 use tantalum::Status;
 use tantalum_volume::VolumeError;
 
-/// Why a request was not done, as an error number.
+/// Why a request failed, as an error number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Refusal(pub Errno);
 
@@ -25,7 +25,7 @@ fn errno_of(error: &VolumeError) -> Errno {
         VolumeError::NoSpace { .. } | VolumeError::TableFull { .. } => Errno::ENOSPC,
         VolumeError::TooFragmented { .. } | VolumeError::FileTooLarge { .. } => Errno::EFBIG,
         VolumeError::NameNotFound(_) => Errno::ENOENT,
-        // The kernel asks for a file by its number: one that is gone is stale.
+        // The kernel names a file by its number: a missing one is stale.
         VolumeError::NoSuchFile(_) => Errno::ESTALE,
         VolumeError::NameExists(_) | VolumeError::AttributeExists { .. } => Errno::EEXIST,
         VolumeError::BadName { .. } => Errno::ENAMETOOLONG,

@@ -1,4 +1,4 @@
-//! What a drive and its volume tell about themselves: the answer to `tantalum stat`.
+//! The counters of a drive and its volume: the answer to `tantalum stat`.
 
 use std::path::PathBuf;
 
@@ -8,35 +8,35 @@ use tantalum_volume::{Volume, VolumeStatistics};
 
 use tantalum_drive::Pacing;
 
-/// All that is told.
+/// The whole report.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// The image.
     pub image: PathBuf,
     /// Where it is mounted; none if it is not.
     pub mounted_on: Option<PathBuf>,
-    /// Whether programs meet the drive's latencies; none if it is not mounted.
+    /// Whether programs see the drive's latencies; none if it is not mounted.
     pub time: Option<Pacing>,
-    /// Whether the drive has power: without, every request fails.
+    /// Whether the drive has power. Without power every request fails.
     pub has_power: bool,
-    /// The error that stopped the drive for good, if one did: every request fails.
+    /// The error that stopped the drive for good, if any: every request fails.
     #[serde(default)]
     pub stopped: Option<String>,
     /// The drive's profile.
     pub profile: String,
     /// Logical capacity in units of 4 KiB.
     pub capacity_units: u64,
-    /// What the profile says a block can be erased.
+    /// The profile's rated erase cycles of a block.
     pub endurance_cycles: u32,
     /// The drive's own time, in seconds.
     pub device_seconds: f64,
-    /// Counters since the drive was made.
+    /// Counters since the drive was created.
     pub smart: Smart,
-    /// Flash writes over host writes.
+    /// Flash writes divided by host writes.
     pub write_amplification: f64,
-    /// How long commands took in device time, since the image was opened.
+    /// Latencies of commands in device time, since the image was opened.
     pub latency: Latencies,
-    /// What the volume holds.
+    /// The contents of the volume.
     pub volume: VolumeStatistics,
 }
 
@@ -56,22 +56,22 @@ pub struct Latencies {
 /// Latencies of one kind of commands, in nanoseconds of device time.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Latency {
-    /// How many there were.
+    /// Number of commands.
     pub count: u64,
     /// The mean.
     pub mean_ns: f64,
     /// The median.
     pub p50_ns: u64,
-    /// 99 of 100 took no longer.
+    /// The 99th percentile.
     pub p99_ns: u64,
-    /// 999 of 1000 took no longer.
+    /// The 99.9th percentile.
     pub p999_ns: u64,
     /// The longest.
     pub max_ns: u64,
 }
 
 impl Report {
-    /// What is known of a volume now; `image` and where it is mounted are the caller's to know.
+    /// The current state of a volume; the caller provides `image` and where it is mounted.
     pub fn of(volume: &Volume, image: PathBuf) -> Report {
         let (stopped, statistics) = (volume.stopped(), volume.statistics());
         let device = volume.device();

@@ -1,4 +1,4 @@
-//! Mounting a volume, and the way back: unmounting, signals, a drive that lost power.
+//! Mounting and unmounting a volume, including signals and a drive that lost power.
 
 use std::io;
 use std::os::unix::fs::FileTypeExt;
@@ -25,34 +25,34 @@ use crate::socket::socket_path;
 
 const DEVICE: &str = "/dev/fuse";
 
-/// What nobody synced is made durable after this time, as other file systems do.
+/// Writes that nobody synced become durable after this time, as on other file systems.
 const SYNC_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How a volume is mounted.
+/// Options for mounting a volume.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The image of the volume's drive.
     pub image: PathBuf,
     /// The folder on which it is mounted.
     pub folder: PathBuf,
-    /// Whether programs meet the drive's latencies.
+    /// Whether programs see the drive's latencies.
     pub pacing: Pacing,
-    /// Threads that take requests.
+    /// Threads that handle requests.
     pub threads: usize,
-    /// Whether each write of whole units is all or nothing if power goes; then nothing is cached by the kernel.
+    /// Whether each write of whole units is all or nothing if power goes; then the kernel caches nothing.
     pub atomic_writes: bool,
 }
 
-/// Why a volume could not be mounted, or its image not be closed.
+/// Why a volume could not be mounted, or its image could not be closed.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
-    /// The folder will not do.
+    /// The folder cannot be used.
     #[error(transparent)]
     MountPoint(#[from] MountPointError),
-    /// The kernel has no FUSE, or not for this user.
+    /// The kernel has no FUSE, or this user may not use it.
     #[error("{DEVICE}: {0}; mounting needs Linux with FUSE (modprobe fuse) and access to {DEVICE}")]
     NoDevice(io::Error),
-    /// An ordinary user needs help.
+    /// An ordinary user needs the helper.
     #[error("fusermount3 is not installed: install the package fuse3, or mount as root")]
     NoHelper,
     /// The system refused.
@@ -63,7 +63,7 @@ pub enum MountError {
         /// Why.
         error: io::Error,
     },
-    /// The control socket cannot be made.
+    /// The control socket could not be created.
     #[error("{}: {error}", socket_path(image).display())]
     Socket {
         /// The image.
@@ -77,7 +77,7 @@ pub enum MountError {
     /// The drive could not be shut down.
     #[error("the drive could not be shut down: {0}")]
     Shutdown(Status),
-    /// A drive that lost power could not be left as that leaves it.
+    /// The image of a drive that lost power could not be closed in that state.
     #[error("the image of the drive without power could not be closed: {0}")]
     PowerLoss(DeviceError),
 }
@@ -91,14 +91,14 @@ pub enum Ending {
     PowerLost,
 }
 
-/// What the thread that waits is told.
+/// Messages to the waiting thread.
 enum Event {
     Ended,
     Stop,
     DriveStopped(Status),
 }
 
-/// What happens to a mount that whoever mounted should know of.
+/// An event that whoever mounted the volume should know of.
 #[derive(Debug)]
 pub enum Notice<'a> {
     /// The drive stopped for good, with this error: every request fails from now on.
@@ -116,20 +116,20 @@ pub struct Mounted {
     syncing: Sender<()>,
 }
 
-/// Asks a mount to end, from any thread.
+/// Ends a mount, from any thread.
 #[derive(Clone)]
 pub struct Stopper(Sender<Event>);
 
 impl Stopper {
-    /// Unmounts; programs that have files open are cut off.
+    /// Unmounts; programs with open files are cut off.
     pub fn stop(&self) {
-        // Nobody listens to a mount that has ended.
+        // Nothing listens on a mount that has ended.
         let _ = self.0.send(Event::Stop);
     }
 }
 
 impl Options {
-    /// Whether a volume can be mounted like this, before an image is opened for it.
+    /// Checks whether a volume can be mounted like this, before an image is opened for it.
     pub fn check(&self) -> Result<(), MountError> {
         mount_point::check(&self.folder)?;
         match std::fs::metadata(DEVICE) {
@@ -152,7 +152,7 @@ fn helper_is_installed() -> bool {
 }
 
 impl Mounted {
-    /// Mounts a volume. It is given back to the drive and the drive shut down should that fail.
+    /// Mounts a volume. If that fails, the volume is closed and the drive shut down.
     pub fn mount(volume: Volume, options: &Options) -> Result<Mounted, MountError> {
         let from_ns = volume.device().time_ns();
         let system = |error| MountError::System { folder: options.folder.clone(), error };
@@ -167,13 +167,13 @@ impl Mounted {
         mounted
     }
 
-    /// What can end the mount from another thread.
+    /// A handle that can end the mount from another thread.
     pub fn stopper(&self) -> Stopper {
         Stopper(self.sender.clone())
     }
 
-    /// Waits until the volume is unmounted, by whomever, and closes its image. `notice` is told that the drive stopped,
-    /// should it, and how the mount ended, before anybody at the control socket is.
+    /// Waits until anyone unmounts the volume, and closes its image. `notice` is told if the drive stopped, and how the
+    /// mount ended, before anybody at the control socket is.
     pub fn wait(self, mut notice: impl FnMut(Notice<'_>)) -> Result<Ending, MountError> {
         self.wait_for_unmount(&mut notice);
         drop(self.syncing);
@@ -193,7 +193,7 @@ impl Mounted {
                 Event::Ended => return,
                 Event::Stop => {
                     if mount_point::unmount(&self.subject.folder).is_err() {
-                        // Who still has files open gets errors from now on.
+                        // Programs that still have files open get errors from now on.
                         return mount_point::detach(&self.subject.folder);
                     }
                 }
@@ -225,7 +225,7 @@ fn mount(front: &Arc<Front>, options: &Options) -> Result<Mounted, MountError> {
     control::serve(Arc::clone(&subject)).map_err(|error| MountError::Socket { image, error })?;
     let ended = sender.clone();
     let requests = move || {
-        // How the kernel hung up is of no interest: the volume is closed in any case.
+        // How the kernel hung up does not matter: the volume is closed in any case.
         let _ = session.run();
         let _ = ended.send(Event::Ended);
     };
@@ -237,7 +237,7 @@ fn mount(front: &Arc<Front>, options: &Options) -> Result<Mounted, MountError> {
 }
 
 fn tell_of_stop(sender: Sender<Event>) -> OnStop {
-    // Nobody listens to a mount that has ended.
+    // Nothing listens on a mount that has ended.
     Box::new(move |status| drop(sender.send(Event::DriveStopped(status))))
 }
 
@@ -245,8 +245,8 @@ fn start(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     thread::Builder::new().name(name.to_owned()).spawn(work).map(drop)
 }
 
-/// Permissions are the kernel's to check. As root the mount is everybody's; an ordinary user may have to be allowed
-/// that by `/etc/fuse.conf`, and does without.
+/// The kernel checks permissions. As root the mount is for everybody. An ordinary user may need permission for that in
+/// `/etc/fuse.conf`, and otherwise does without.
 fn config(image: &Path, options: &Options) -> Config {
     let is_root = geteuid().is_root();
     let mut config = Config::default();
@@ -277,7 +277,7 @@ fn drop_cached(changes: &Receiver<Changed>, notifier: &Notifier) {
 
 fn sync_now_and_then(front: &Front, end: &Receiver<()>) {
     while end.recv_timeout(SYNC_INTERVAL) == Err(RecvTimeoutError::Timeout) {
-        // What fails here fails again in a program's own sync, which learns of it.
+        // An error here occurs again in a program's own sync, which reports it.
         let _ = front.with(|host| match host.volume.is_dirty() {
             true => Ok(host.volume.sync_all()?),
             false => Ok(()),
@@ -288,7 +288,7 @@ fn sync_now_and_then(front: &Front, end: &Receiver<()>) {
 fn close(host: Host, seed: u64) -> Result<Ending, MountError> {
     let volume = host.volume;
     if !volume.device().has_power() {
-        // if others have the drive still, the last of them settles it
+        // if others still have the drive, the last of them settles it
         if let Ok(mut device) = volume.into_client_without_sync().into_device() {
             device.settle_power_loss(&mut PowerLoss::seeded(seed)).map_err(MountError::PowerLoss)?;
         }

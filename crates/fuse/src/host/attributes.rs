@@ -8,13 +8,13 @@ use super::{Caller, Host, Outcome};
 use crate::answer::AttributeBytes;
 use crate::convert::{attributes, file_of, given_time, now, permissions_of_mode};
 
-/// The longest name and value of an extended attribute that the kernel lets through.
+/// The longest name and value of an extended attribute that the kernel passes on.
 const NAME_BYTES: usize = 255;
 
-/// What the kernel keeps as an extended attribute of a program: what it may do beyond its user's rights.
+/// The extended attribute in which the kernel stores a program's capabilities.
 const CAPABILITY: &[u8] = b"security.capability";
 
-/// What `setattr` is to change; what is none stays.
+/// The changes of `setattr`; none leaves a field as it is.
 #[derive(Default)]
 pub(crate) struct Change {
     pub mode: Option<u32>,
@@ -53,8 +53,8 @@ impl Host {
         self.attributes(inode)
     }
 
-    /// A program that was changed no longer runs with its owner's rights: the kernel leaves this to the file system
-    /// (`FUSE_HANDLE_KILLPRIV_V2`), and need not ask for the file's capabilities before each write.
+    /// A program file that was changed no longer runs with its owner's rights. The kernel leaves this to the file
+    /// system (`FUSE_HANDLE_KILLPRIV_V2`), and so need not ask for the file's capabilities before each write.
     pub fn end_privileges(&mut self, file: FileId) -> Outcome<()> {
         let metadata = self.volume.metadata(file)?;
         if metadata.kind != FileKind::File {
@@ -121,7 +121,7 @@ impl Host {
     }
 }
 
-/// Access control lists would have to be obeyed, not just kept: they are refused.
+/// Access control lists would have to be enforced, not just stored, so they are refused.
 fn check_name(name: &[u8]) -> Outcome<()> {
     if name.starts_with(b"system.") {
         return Err(Errno::EOPNOTSUPP.into());

@@ -1,4 +1,4 @@
-//! Requests for what is in files.
+//! Requests for the contents of files.
 
 use fuser::{Errno, INodeNo, OpenFlags};
 use nix::libc;
@@ -8,12 +8,12 @@ use tantalum_volume::{FileId, MetadataChange};
 use super::{Host, Outcome};
 use crate::convert::{file_of, now};
 
-/// One answer counts bytes in 32 bits; programs ask again for what is left.
+/// An answer counts bytes in 32 bits; programs ask again for the rest.
 const MOST_COPIED: u64 = 1 << 31;
 
 impl Host {
     /// Reads into `data`, and returns how many bytes there were. What is not dirty in the volume's page cache comes
-    /// from the drive: the kernel has a cache of its own.
+    /// from the drive, because the kernel has a cache of its own.
     pub fn read(&mut self, inode: INodeNo, offset: u64, data: &mut [u8]) -> Outcome<usize> {
         let file = file_of(inode)?;
         let bytes = match is_whole_units(offset, data.len()) {
@@ -23,7 +23,8 @@ impl Host {
         Ok(bytes)
     }
 
-    /// As [`Host::read`]; what comes from the drive is to be fetched into `data` afterwards, if anything can be fetched.
+    /// As [`Host::read`]; what comes from the drive is to be fetched into `data` afterwards, if anything can be
+    /// fetched.
     pub fn read_later(
         &mut self,
         inode: INodeNo,
@@ -40,16 +41,16 @@ impl Host {
         Ok((bytes, Some(fetches)))
     }
 
-    /// Buffers of the drive for a write to come, if it is one that goes there at once and they can be filled now.
+    /// The drive's buffers for a coming write, if it goes to the drive at once and they can be filled now.
     pub fn fills(&mut self, offset: u64, bytes: usize, flags: OpenFlags) -> Option<Fills> {
         if self.atomic_writes || !is_direct(offset, bytes, flags) {
             return None;
         }
-        // if there are none the write says why
+        // if there are none, the write reports why
         self.volume.device().fills(bytes / UNIT_BYTES).ok().flatten()
     }
 
-    /// Writes `data`, with which `fills` were filled.
+    /// Writes `data`; `fills` already hold the same.
     pub fn write(
         &mut self,
         inode: INodeNo,
@@ -134,7 +135,7 @@ impl Host {
     }
 }
 
-/// Whether a write goes past the volume's page cache.
+/// Whether a write bypasses the volume's page cache.
 fn is_direct(offset: u64, bytes: usize, flags: OpenFlags) -> bool {
     flags.0 & libc::O_DIRECT != 0 && is_whole_units(offset, bytes)
 }

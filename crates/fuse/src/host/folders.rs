@@ -1,4 +1,4 @@
-//! Requests for what is in folders.
+//! Requests for the contents of folders.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -10,13 +10,13 @@ use super::{Host, Outcome};
 use crate::answer::{BELIEVED, GENERATION};
 use crate::convert::{attributes, file_of, file_type, inode_number};
 
-/// A folder begins with itself and the folder above it; the volume's own cookies come behind these.
+/// A folder's entries begin with itself and its parent; the volume's own cookies follow.
 const OWN_COOKIES: u64 = 2;
 
-/// Entries looked at together: the volume is not changed while they are.
+/// Entries read together: the volume does not change meanwhile.
 const ENTRIES: usize = 256;
 
-/// An entry as the kernel takes it.
+/// An entry in the kernel's form.
 struct Entry {
     offset: u64,
     name: Vec<u8>,
@@ -32,8 +32,8 @@ impl Host {
         })
     }
 
-    /// As [`Host::read_folder`], with what the kernel would ask for next. It holds a reference to each file but
-    /// the first two.
+    /// As [`Host::read_folder`], with the metadata that the kernel would ask for next. It holds a reference to each
+    /// file except the first two.
     pub fn read_folder_plus(
         &mut self,
         inode: INodeNo,
@@ -51,7 +51,7 @@ impl Host {
         })
     }
 
-    /// Gives entries behind `offset` to `take`, until that says that there is no more room.
+    /// Passes entries after `offset` to `take`, until that says that there is no more room.
     fn each_entry(
         &mut self,
         inode: INodeNo,

@@ -1,4 +1,4 @@
-//! Requests that look up, make, move and remove names.
+//! Requests that look up, create, move and remove names.
 
 use fuser::{Errno, FileAttr, FopenFlags, INodeNo, OpenFlags, RenameFlags};
 use nix::libc;
@@ -76,7 +76,7 @@ impl Host {
         Ok(self.volume.read_symbolic_link(file_of(inode)?)?)
     }
 
-    /// What is made in a folder with the set-group-ID bit has that folder's group, and folders pass the bit on.
+    /// Anything created in a folder with the set-group-ID bit gets that folder's group, and folders pass the bit on.
     fn new_file(
         &self,
         caller: Caller,
@@ -131,9 +131,9 @@ impl Host {
         Ok(self.volume.rename_in(folder, name, new_folder, new_name, mode, now())?)
     }
 
-    /// `O_DIRECT` passes the kernel's cache by, and then writes of several threads go in parallel. So do all files if a
-    /// write is to be all or nothing: the kernel would write its cache back in parts of its own. Without that what the
-    /// kernel has cached stays good: nobody else changes the file.
+    /// `O_DIRECT` bypasses the kernel's cache, and then writes of several threads run in parallel. The same is used for
+    /// all files if a write must be all or nothing, because the kernel would split the write-back of its cache in its
+    /// own way. Otherwise the kernel's cached data stay valid: nobody else changes the file.
     pub fn open(&mut self, inode: INodeNo, flags: OpenFlags) -> Outcome<(fuser::FileHandle, FopenFlags)> {
         let handle = self.handles.open(file_of(inode)?, flags);
         let is_direct = self.atomic_writes || flags.0 & libc::O_DIRECT != 0;

@@ -1,4 +1,4 @@
-//! The requests of programs that know Tantalum: ranges of files that are committed or exchanged in one step.
+//! Requests of programs that know Tantalum: ranges of files that are committed or exchanged in one step.
 
 use fuser::{Errno, FileHandle};
 use tantalum_volume::{FileId, RangeCommit};
@@ -7,7 +7,7 @@ use super::{Host, Outcome};
 use crate::handles::OpenFile;
 use crate::ioctl::{Range, Request};
 
-/// What an ioctl did: its answer, and which files changed past the kernel.
+/// The result of an ioctl: its answer, and the files changed without the kernel.
 #[derive(Debug, Default)]
 pub(crate) struct Done {
     pub out: Vec<u8>,
