@@ -9,16 +9,16 @@ mod format;
 
 use tantalum_nand::{BlockId, Nanoseconds, PageId, Ppn};
 
-use crate::blocks::BlockUse;
 use crate::canary::{self, Guard};
 use crate::error::FtlError;
 use crate::ftl::Ftl;
-use crate::key_value::indexes_in_checkpoint;
-use crate::layout::CheckpointInterval;
-use crate::logs::Living;
 use crate::map::Claim;
+use crate::map::Living;
 use crate::metadata::{Attempt, NewCheckpoint};
 use crate::page_image::PageImage;
+use crate::space::BlockUse;
+use crate::space::CheckpointInterval;
+use crate::tenants::records::indexes_in_checkpoint;
 use crate::types::{Lpn, Seq};
 
 pub use self::format::Contents;
@@ -62,7 +62,7 @@ impl Ftl {
         let owners = self.map.claims().len() + self.map.extra_owners() + owners;
         let bytes =
             self.map.touched_chunks() * CHUNK_BYTES + owners * OWNER_BYTES + self.logs.count() * HINT_BYTES;
-        let pages = (bytes as u64 + self.key_value.checkpoint_bytes())
+        let pages = (bytes as u64 + self.tenants.records.checkpoint_bytes())
             .div_ceil(self.geometry.page_bytes.into())
             .max(1);
         pages * u64::from(self.geometry.units_per_page())
@@ -88,7 +88,7 @@ impl Ftl {
                 // their checksums are of all their bytes
                 if self.config.index_dram_bytes.is_some() {
                     let indexes = indexes_in_checkpoint(&contents.namespaces, HEAD_BYTES);
-                    self.key_value.are_in_checkpoint(&indexes);
+                    self.tenants.records.are_in_checkpoint(&indexes);
                 }
                 Ok(done_ns)
             }
@@ -148,7 +148,7 @@ impl Ftl {
             versions,
             hints,
             runs: self.logs.runs(),
-            last_namespace: self.key_value.last_namespace,
+            last_namespace: self.tenants.records.last_namespace,
             namespaces,
             chunks: self.map.chunks().map(|(number, entries)| (number as u32, entries.collect())).collect(),
         };
@@ -199,7 +199,7 @@ impl Ftl {
             self.blocks.release(self.geometry.plane_of(block), block);
         }
         self.release_tombstones();
-        self.key_value.budget_chunks = 0;
+        self.tenants.records.budget_chunks = 0;
         self.blocks.clear_all_marks();
     }
 }

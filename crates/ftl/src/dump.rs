@@ -13,9 +13,9 @@ use crate::canary::{self, Guard};
 use crate::error::FtlError;
 use crate::ftl::Ftl;
 use crate::host_unit::HostUnit;
-use crate::key_value::is_copied;
 use crate::metadata::DumpPages;
 use crate::spare::{Kind, Mark, Spare};
+use crate::tenants::records::is_copied;
 use crate::types::Seq;
 
 impl Ftl {
@@ -36,7 +36,7 @@ impl Ftl {
         cut_ns: Nanoseconds,
     ) -> Result<u64, FtlError> {
         let mut dump = DumpPages::new(self.metadata.dump_blocks().to_vec());
-        let acknowledged = self.key_value.acknowledged.iter().copied().collect();
+        let acknowledged = self.tenants.records.acknowledged.iter().copied().collect();
         for (slot, bytes) in lost.into_iter().flat_map(|program| program.units) {
             let saved = !canary::out(Guard::ProgramsNotDumped)
                 && Spare::decode(&bytes).is_some_and(|spare| is_saved(&spare, &acknowledged));

@@ -15,11 +15,11 @@ use std::collections::BTreeSet;
 
 use tantalum_nand::{BlockId, NandError, Nanoseconds};
 
-use crate::blocks::BlockUse;
 use crate::canary::{self, Guard};
 use crate::error::FtlError;
 use crate::ftl::Ftl;
 use crate::metadata::Record;
+use crate::space::BlockUse;
 use crate::spare::{Mark, Spare};
 use crate::types::{Generation, Seq};
 

@@ -7,19 +7,19 @@ use std::collections::BTreeSet;
 
 use tantalum_nand::{BlockId, Fetches, Geometry, Nand, Nanoseconds, Ppn, SpareEnds, UnitSpare};
 
-use crate::blocks::Blocks;
 use crate::collect::ValidUnit;
 use crate::counters::Counters;
 use crate::error::FtlError;
 use crate::host_unit::HostUnit;
-use crate::key_value::KeyValue;
-use crate::layout::{FtlConfig, Layout};
-use crate::logs::{HintError, Logs};
 use crate::map::Map;
+use crate::map::{HintError, Logs};
+use crate::map::{Transactions, TxPage};
 use crate::metadata::{MetadataLog, Record};
+use crate::space::Blocks;
+use crate::space::Streams;
+use crate::space::{FtlConfig, Layout};
 use crate::spare;
-use crate::stream::Streams;
-use crate::transactions::{Transactions, TxPage};
+use crate::tenants::Tenants;
 use crate::types::{Generation, Hint, Lpn, Metadata, Seq, TxId};
 
 /// Units that are brought into the processor's cache together: few enough to stay there, and enough that their misses
@@ -52,7 +52,7 @@ pub struct Ftl {
     pub(crate) metadata: MetadataLog,
     pub(crate) logs: Logs,
     pub(crate) transactions: Transactions,
-    pub(crate) key_value: KeyValue,
+    pub(crate) tenants: Tenants,
     /// Erases at which wear is looked at next.
     pub(crate) next_wear_check: u64,
     pub(crate) seq: Seq,
@@ -233,7 +233,7 @@ impl Ftl {
             metadata: self.metadata.clone(),
             logs: self.logs.clone(),
             transactions: self.transactions.clone(),
-            key_value: self.key_value.clone(),
+            tenants: self.tenants.clone(),
             next_wear_check: self.next_wear_check,
             seq: self.seq,
             last_unmap: self.last_unmap,

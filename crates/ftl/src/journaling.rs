@@ -6,12 +6,12 @@
 
 use tantalum_nand::{BlockId, NandError, Nanoseconds, PlaneId, Source};
 
-use crate::blocks::BlockUse;
 use crate::canary::{self, Guard};
 use crate::error::FtlError;
 use crate::ftl::Ftl;
 use crate::metadata::{Attempt, JournalPage, Record};
 use crate::page_image::PageImage;
+use crate::space::BlockUse;
 
 /// Pages of the journal that are kept for programs that fail.
 const SPARE_PAGES: u32 = 1;

@@ -15,22 +15,23 @@ use std::collections::BTreeSet;
 
 use tantalum_nand::{BlockId, Nand, Nanoseconds};
 
-use crate::blocks::{BlockUse, Blocks};
 use crate::canary::{self, Guard};
 use crate::counters::Counters;
 use crate::error::{Damage, FtlError, LayoutError};
 use crate::ftl::{Ftl, Scratch};
-use crate::key_value::{KeyValue, KeyValueFound};
-use crate::layout::{FtlConfig, Layout};
-use crate::logs::{Attempts, Logs};
+use crate::map::Transactions;
+use crate::map::{Attempts, Logs};
 use crate::map::{Map, Owner};
 use crate::metadata::{MetadataLog, Protected, dump_what_is_left};
 use crate::reader::Reader;
 use crate::report::RecoveryReport;
 use crate::scan::{Found, Scan};
 use crate::share::spare_version;
-use crate::stream::Streams;
-use crate::transactions::Transactions;
+use crate::space::Streams;
+use crate::space::{BlockUse, Blocks};
+use crate::space::{FtlConfig, Layout};
+use crate::tenants::Tenants;
+use crate::tenants::records::RecordsFound;
 use crate::types::{Generation, SEQ_LIMIT, Seq};
 
 /// Numbers that may be drawn between two that flash tells of: far more than a drive hands out in DRAM alone.
@@ -114,7 +115,7 @@ impl Ftl {
             metadata: MetadataLog::new(&geometry, config.dump_units > 0),
             logs: Logs::default(),
             transactions: Transactions::default(),
-            key_value: KeyValue::default(),
+            tenants: Tenants::default(),
             next_wear_check: 0,
             seq: Seq(0),
             last_unmap: Seq(0),
@@ -144,7 +145,7 @@ impl Ftl {
         let places = found.places.into_iter();
         self.map.rebuild(places, found.versions, |lpn, ppn| spare_version(nand, lpn, ppn))?;
         self.check_records_apart(&found.key_value)?;
-        self.key_value = found.key_value.restore(&mut self.map);
+        self.tenants.records = found.key_value.restore(&mut self.map);
         self.plan_logs();
         for (block, block_use) in found.uses {
             if self.blocks.block_use(block) == BlockUse::Free {
@@ -163,7 +164,7 @@ impl Ftl {
         if found.clean {
             self.metadata.found(found.step, journal, Vec::new(), Vec::new());
             self.retain_only(checkpoint, found.checkpoint_pages, found.step);
-            self.key_value.are_in_checkpoint(&found.indexes);
+            self.tenants.records.are_in_checkpoint(&found.indexes);
         } else {
             self.metadata.found(found.step, journal, checkpoint, found.checkpoint_pages);
             self.counters.unsafe_shutdowns += 1;
@@ -187,7 +188,7 @@ impl Ftl {
     }
 
     /// No unit of a block namespace is where a record is.
-    fn check_records_apart(&self, found: &KeyValueFound) -> Result<(), FtlError> {
+    fn check_records_apart(&self, found: &RecordsFound) -> Result<(), FtlError> {
         match found.places().find(|(_, ppn)| self.map.owner(*ppn) != Owner::None) {
             None => Ok(()),
             Some((namespace, ppn)) => Err(Damage::TwoOwners { namespace, ppn }.into()),

@@ -12,11 +12,11 @@
 
 use tantalum_nand::{BlockId, NandError, Nanoseconds, PageState, Ppn};
 
-use crate::blocks::BlockUse;
 use crate::error::FtlError;
 use crate::ftl::Ftl;
-use crate::layout::Layout;
 use crate::map::Owner;
+use crate::space::BlockUse;
+use crate::space::Layout;
 
 /// The good blocks that a drive has beyond those that it needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -171,8 +171,8 @@ mod tests {
     use tantalum_nand::{Faults, Geometry, Nand, Timing};
 
     use super::*;
-    use crate::layout::FtlConfig;
     use crate::metadata::Record;
+    use crate::space::FtlConfig;
     use crate::test_support::CONFIG;
     use crate::types::{Lpn, Seq};
 

@@ -4,17 +4,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tantalum_nand::{BlockId, NandError, PageId, PageState, Ppn};
 
-use crate::blocks::BlockUse;
 use crate::checkpoint::{Contents, HEAD_BYTES};
 use crate::counters::Counters;
 use crate::error::{Damage, FtlError};
-use crate::fold::{Fold, Folded};
-use crate::key_value::{InCheckpoint, KeyValueFound, NamespaceId, indexes_in_checkpoint};
-use crate::logs::Attempts;
+use crate::key::NamespaceId;
+use crate::map::Attempts;
 use crate::metadata::{FoundCheckpoint, FoundJournal, Record, find_checkpoint, find_journal};
 use crate::reader::{FirstPage, Reader};
 use crate::report::RecoveryReport;
+use crate::space::BlockUse;
 use crate::spare::{Kind, Mark, Spare};
+use crate::tenants::records::{InCheckpoint, RecordsFound, indexes_in_checkpoint};
+use crate::tenants::units::{Fold, Folded};
 use crate::types::{Generation, HashMap, Lpn, Seq};
 
 /// What the flash told.
@@ -31,7 +32,7 @@ pub(crate) struct Found {
     pub marked: BTreeSet<BlockId>,
     pub uses: BTreeMap<BlockId, BlockUse>,
     /// Key-value namespaces, their indexes and tombstones.
-    pub key_value: KeyValueFound,
+    pub key_value: RecordsFound,
     /// The checkpoint's pages, in the order of its bytes, and where it has the indexes if they are swapped.
     pub checkpoint_pages: Vec<PageId>,
     pub indexes: Vec<(NamespaceId, InCheckpoint)>,
@@ -228,11 +229,7 @@ impl Scan {
     }
 
     /// So must every record.
-    fn check_record_places(
-        &self,
-        found: &KeyValueFound,
-        no_data: &BTreeSet<BlockId>,
-    ) -> Result<(), FtlError> {
+    fn check_record_places(&self, found: &RecordsFound, no_data: &BTreeSet<BlockId>) -> Result<(), FtlError> {
         let geometry = self.reader.nand.geometry();
         for (namespace, ppn) in found.places() {
             let state = self.reader.nand.page_state(geometry.page_of(ppn));

@@ -9,11 +9,11 @@ use tantalum_nand::{Nand, NandError, Nanoseconds, Ppn};
 use crate::canary::{self, Guard};
 use crate::error::{Damage, FtlError};
 use crate::ftl::Ftl;
-use crate::logs::EndedClaim;
+use crate::map::EndedClaim;
+use crate::map::TxPage;
 use crate::map::{Claim, Owner};
 use crate::metadata::Record;
 use crate::spare::Spare;
-use crate::transactions::TxPage;
 use crate::types::{Lpn, Seq, ShareRange, TxId};
 
 /// Why a share or remap is refused. Nothing was changed.

@@ -5,11 +5,11 @@ use tantalum_nand::{Nand, NandError, Nanoseconds, PageId, Slot, Source};
 use crate::error::FtlError;
 use crate::ftl::Ftl;
 use crate::host_unit::HostUnit;
+use crate::map::TxPage;
 use crate::metadata::Record;
 use crate::page_image::PageImage;
 use crate::space::Target;
 use crate::spare::{BatchMark, Kind, Mark, Spare};
-use crate::transactions::TxPage;
 use crate::types::{Lpn, Seq, TxId};
 
 impl Ftl {

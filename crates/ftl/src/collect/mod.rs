@@ -11,11 +11,11 @@ use tantalum_nand::{BlockId, Nanoseconds, PlaneId};
 
 pub(crate) use moving::ValidUnit;
 
-use crate::blocks::BlockUse;
 use crate::error::FtlError;
 use crate::ftl::Ftl;
-use crate::key_value::Packing;
+use crate::space::BlockUse;
 use crate::space::Target;
+use crate::tenants::records::Packing;
 use moving::MovingPage;
 
 /// Victims being emptied together, so that moved units fill whole pages.

@@ -13,12 +13,12 @@ use super::Collection;
 use crate::canary::{self, Guard};
 use crate::error::{Damage, FtlError};
 use crate::ftl::Ftl;
-use crate::key_value::{MovingRecord, PackedUnit};
 use crate::map::{Claim, Owner};
 use crate::metadata::Record;
 use crate::page_image::PageImage;
 use crate::space::Target;
 use crate::spare::{self, Kind, Mark, Spare};
+use crate::tenants::records::{MovingRecord, PackedUnit, TENANT};
 use crate::types::{Lpn, Seq, TxId};
 
 /// A unit of a victim that is in use.
@@ -136,7 +136,7 @@ impl Ftl {
                 collection.moving.earliest_ns = collection.moving.earliest_ns.max(done_ns);
                 charged = Some(page);
             }
-            if unit.plain.is_none() && self.map.owner(unit.ppn) == Owner::Records {
+            if unit.plain.is_none() && self.map.owner(unit.ppn) == Owner::Packed(TENANT) {
                 self.take_records_along(unit.ppn, collection, at_ns)?;
             } else {
                 self.take_along(unit, &mut collection.moving, at_ns)?;
@@ -237,7 +237,7 @@ impl Ftl {
                 copy.push_owner(lpn, old.version_of(lpn).unwrap_or(old.step));
                 return Ok((copy, Moving::Transaction(tx, lpn)));
             }
-            Owner::None | Owner::Records => unreachable!("unit {ppn} is a block namespace's"),
+            Owner::None | Owner::Packed(_) => unreachable!("unit {ppn} is a block namespace's"),
         };
         self.charge_spilled_owners(&owners, at_ns);
         if let Mark::Hint(hint, log_lpn) = old.mark {

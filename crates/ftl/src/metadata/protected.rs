@@ -34,8 +34,8 @@ use super::dump_pages::DumpPages;
 use super::record::{self, Record};
 use crate::error::{Damage, FtlError};
 use crate::host_unit::HostUnit;
-use crate::key_value::filled_bytes;
 use crate::spare::{self, Kind, Spare};
+use crate::tenants::records::filled_bytes;
 use crate::types::{HashMap, Lpn, Metadata, Seq};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"TPD2");

@@ -1,7 +1,7 @@
 //! A process that is killed between any two writes leaves units as they were, or as they are.
 
 use super::*;
-use crate::key_value::{CHUNK_BYTES, UnitImage, record_spare};
+use crate::tenants::records::{CHUNK_BYTES, UnitImage, record_spare};
 use crate::test_support::{GEOMETRY, TIMING};
 
 const CACHE_UNITS: u32 = 2;

@@ -4,7 +4,7 @@ use tantalum_nand::{Geometry, Ppn, UNIT_BYTES};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::key_value::{NamespaceAttributes, NamespaceId};
+use crate::key::{NamespaceAttributes, NamespaceId};
 use crate::types::{Generation, Lpn, SEQ_LIMIT, Seq};
 
 /// One record.

@@ -3,15 +3,16 @@
 use tantalum_nand::{NandError, Nanoseconds, UNIT_BYTES};
 
 use super::index::Entry;
-use super::key::{Key, NamespaceId, RecordPlace};
+use super::record::RecordPlace;
 use super::record::{Header, bytes_of};
 use super::{KeyValueError, Namespace};
 use crate::error::{Damage, FtlError};
 use crate::ftl::Ftl;
+use crate::key::{Key, NamespaceId};
 
 impl Ftl {
     fn namespace(&self, namespace: NamespaceId) -> Result<&Namespace, KeyValueError> {
-        self.key_value.namespaces.get(&namespace).ok_or(KeyValueError::NoSuchNamespace(namespace))
+        self.tenants.records.namespaces.get(&namespace).ok_or(KeyValueError::NoSuchNamespace(namespace))
     }
 
     /// Whether a key is there, and when that is known.
@@ -33,7 +34,7 @@ impl Ftl {
         key: &Key,
         at_ns: Nanoseconds,
     ) -> Result<(bool, Nanoseconds), FtlError> {
-        if let Some(waiting) = self.key_value.buffer.get(namespace, key) {
+        if let Some(waiting) = self.tenants.records.buffer.get(namespace, key) {
             return Ok((!waiting.header.tombstone, at_ns));
         }
         let (found, done_ns) = self.find(namespace, key, at_ns)?;
@@ -51,7 +52,7 @@ impl Ftl {
         value.clear();
         self.namespace(namespace)?;
         let no_such_key = KeyValueError::NoSuchKey { namespace, key: *key };
-        let buffer = &self.key_value.buffer;
+        let buffer = &self.tenants.records.buffer;
         if let Some(waiting) = buffer.get(namespace, key) {
             if waiting.header.tombstone {
                 return Err(no_such_key);
@@ -118,7 +119,8 @@ impl Ftl {
         self.namespace(namespace)?;
         let at_ns = self.use_indexes([namespace], at_ns)?;
         let waiting: Vec<(Key, bool)> = self
-            .key_value
+            .tenants
+            .records
             .buffer
             .of(namespace)
             .map(|waiting| (waiting.header.key, waiting.header.tombstone))
@@ -196,7 +198,7 @@ impl Ftl {
         at_ns: Nanoseconds,
     ) -> Result<(Option<Entry>, Nanoseconds), FtlError> {
         let (hash, length) = (key.hash(), key.length());
-        let index = self.key_value.namespaces[&namespace].index.get();
+        let index = self.tenants.records.namespaces[&namespace].index.get();
         let candidates = index.with_hash(hash).filter(|entry| entry.key_length == length);
         if key.is_exact() {
             return Ok((candidates.last(), at_ns));
@@ -213,7 +215,7 @@ impl Ftl {
         segment: u16,
         at_ns: Nanoseconds,
     ) -> Result<(Entry, Nanoseconds), FtlError> {
-        let index = self.key_value.namespaces[&namespace].index.get();
+        let index = self.tenants.records.namespaces[&namespace].index.get();
         let of_segments = |entry: &Entry| entry.key_length == 0;
         let candidates: Vec<Entry> = index.with_hash(key.segment_hash(segment)).filter(of_segments).collect();
         let (entry, done_ns) = match candidates[..] {

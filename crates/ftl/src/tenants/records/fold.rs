@@ -10,10 +10,11 @@ use tantalum_nand::{NandError, PageState, Ppn, UNIT_BYTES};
 
 use super::contents::NamespaceContents;
 use super::index::Entry;
-use super::key::{Key, NamespaceAttributes, NamespaceId, RecordPlace};
-use super::record::{Header, bytes_of, ends, records, weight};
+use super::record::RecordPlace;
+use super::record::{Header, TENANT, bytes_of, ends, records, weight};
 use super::{KeyValue, Namespace};
 use crate::error::{Damage, FtlError};
+use crate::key::{Key, NamespaceAttributes, NamespaceId};
 use crate::map::Map;
 use crate::metadata::Record;
 use crate::reader::Reader;
@@ -40,7 +41,7 @@ struct Member {
 type Segment = (NamespaceId, Key, u16);
 
 /// Assertions about records, gathered over a checkpoint.
-pub(crate) struct KeyValueFold {
+pub(crate) struct RecordsFold {
     step: Seq,
     base: Vec<NamespaceContents>,
     last_namespace: u32,
@@ -53,11 +54,11 @@ pub(crate) struct KeyValueFold {
 
 /// What it comes to.
 #[derive(Debug, Default)]
-pub(crate) struct KeyValueFound(KeyValue);
+pub(crate) struct RecordsFound(KeyValue);
 
-impl KeyValueFold {
-    pub fn new(step: Seq, base: Vec<NamespaceContents>, last_namespace: u32) -> KeyValueFold {
-        KeyValueFold {
+impl RecordsFold {
+    pub fn new(step: Seq, base: Vec<NamespaceContents>, last_namespace: u32) -> RecordsFold {
+        RecordsFold {
             step,
             base,
             last_namespace,
@@ -136,7 +137,7 @@ impl KeyValueFold {
     }
 
     /// Takes the maximum.
-    pub fn finish(self, reader: &mut Reader) -> Result<KeyValueFound, FtlError> {
+    pub fn finish(self, reader: &mut Reader) -> Result<RecordsFound, FtlError> {
         let mut namespaces = BTreeMap::new();
         for (id, attributes) in self.made {
             namespaces.insert(id, Namespace::new(attributes));
@@ -163,7 +164,7 @@ impl KeyValueFold {
             }
         }
         found.namespaces = over.namespaces;
-        Ok(KeyValueFound(found))
+        Ok(RecordsFound(found))
     }
 }
 
@@ -282,7 +283,7 @@ fn read_header(reader: &mut Reader, place: RecordPlace) -> Result<Option<Header>
     Ok(Header::read(bytes_of(&unit, place)).map(|read| read.0))
 }
 
-impl KeyValueFound {
+impl RecordsFound {
     /// The places that records are at, with whose they are.
     pub fn places(&self) -> impl Iterator<Item = (NamespaceId, Ppn)> + '_ {
         let indexed =
@@ -297,11 +298,11 @@ impl KeyValueFound {
         let found = self.0;
         for namespace in found.namespaces.values() {
             for entry in namespace.index.get().from(0) {
-                map.add_record(entry.place.ppn, weight(entry.place.chunks));
+                map.add_packed(TENANT, entry.place.ppn, weight(entry.place.chunks));
             }
         }
         for place in found.tombstones.values() {
-            map.add_record(place.ppn, weight(place.chunks));
+            map.add_packed(TENANT, place.ppn, weight(place.chunks));
         }
         found
     }

@@ -6,9 +6,21 @@ use std::collections::BTreeMap;
 
 use tantalum_nand::{BlockId, Geometry, Nand, Nanoseconds, PageId, PlaneId};
 
-use crate::key_value::NamespaceId;
-use crate::layout::Layout;
-use crate::space::Target;
+use super::layout::Layout;
+use crate::key::NamespaceId;
+
+/// Which stream a page goes to, and what for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// Host data, and records of namespaces without logs of their own.
+    Host,
+    /// What garbage collection moves.
+    Collect,
+    /// Records for a namespace's own logs.
+    Logs(NamespaceId),
+    /// The same, moved by garbage collection: blocks are opened for them out of the reserve.
+    LogCopies(NamespaceId),
+}
 
 /// The open blocks of a stream.
 #[derive(Clone, Debug)]

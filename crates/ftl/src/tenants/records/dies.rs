@@ -10,11 +10,11 @@
 
 use tantalum_nand::PlaneId;
 
-use super::key::NamespaceId;
 use super::{KeyValueError, NamespaceAttributes};
 use crate::ftl::Ftl;
+use crate::key::NamespaceId;
+use crate::space::Stream;
 use crate::space::Target;
-use crate::stream::Stream;
 
 impl Ftl {
     /// The stream that takes the records of a namespace.
@@ -41,7 +41,8 @@ impl Ftl {
                 expected,
             });
         }
-        let of_namespaces = self.key_value.namespaces.values().map(|namespace| namespace.attributes.logs);
+        let of_namespaces =
+            self.tenants.records.namespaces.values().map(|namespace| namespace.attributes.logs);
         let blocks = of_namespaces.chain([logs]).map(|logs| self.blocks_for(logs)).sum();
         let limit = self.layout.log_blocks.into();
         if blocks > limit {
@@ -67,7 +68,7 @@ impl Ftl {
     pub(crate) fn plan_logs(&mut self) {
         let mut on_die = vec![0; self.geometry.dies() as usize];
         let mut room = self.layout.log_blocks;
-        for (id, namespace) in &self.key_value.namespaces {
+        for (id, namespace) in &self.tenants.records.namespaces {
             let mut dies: Vec<usize> = (0..on_die.len()).collect();
             // neighbours are on different channels
             dies.sort_by_key(|die| on_die[*die]);
@@ -98,10 +99,11 @@ mod tests {
     use tantalum_nand::{BlockId, Geometry, Nand, Timing};
 
     use super::*;
-    use crate::blocks::BlockUse;
     use crate::error::FtlError;
-    use crate::key_value::{Key, KvRecord};
-    use crate::layout::FtlConfig;
+    use crate::key::Key;
+    use crate::space::BlockUse;
+    use crate::space::FtlConfig;
+    use crate::tenants::records::KvRecord;
     use crate::test_support;
 
     /// Four channels of two dies with two planes.
@@ -147,7 +149,8 @@ mod tests {
     /// How many records of a namespace are on its dies, and how many on others.
     fn places(ftl: &Ftl, namespace: NamespaceId) -> (usize, usize) {
         let dies = dies_of(ftl, namespace);
-        let places = ftl.key_value.namespaces[&namespace].index.get().from(0).map(|entry| entry.place.ppn);
+        let places =
+            ftl.tenants.records.namespaces[&namespace].index.get().from(0).map(|entry| entry.place.ppn);
         let die_of = |ppn| GEOMETRY.die_of(GEOMETRY.plane_of(GEOMETRY.block_of_unit(ppn))).0;
         let (home, away): (Vec<u32>, Vec<u32>) = places.map(die_of).partition(|die| dies.contains(die));
         (home.len(), away.len())

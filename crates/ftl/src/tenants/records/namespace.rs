@@ -2,10 +2,10 @@
 
 use tantalum_nand::{Nanoseconds, UNIT_BYTES};
 
-use super::key::{LOAD_FACTORS, NamespaceAttributes, NamespaceId, records_limit};
 use super::record::weight;
 use super::{KeyValueError, Namespace, NamespaceInfo};
 use crate::ftl::Ftl;
+use crate::key::{LOAD_FACTORS, NamespaceAttributes, NamespaceId, records_limit};
 use crate::metadata::Record;
 
 /// Namespaces that a drive has at most.
@@ -14,10 +14,10 @@ pub const NAMESPACES: u32 = 1024;
 impl Ftl {
     /// The namespaces, in the order in which they were made.
     pub fn namespaces(&self) -> impl Iterator<Item = NamespaceInfo> + '_ {
-        self.key_value.namespaces.iter().map(|(id, namespace)| NamespaceInfo {
+        self.tenants.records.namespaces.iter().map(|(id, namespace)| NamespaceInfo {
             namespace: *id,
             attributes: namespace.attributes,
-            records: namespace.records.saturating_add_signed(self.key_value.buffer.balance(*id)),
+            records: namespace.records.saturating_add_signed(self.tenants.records.buffer.balance(*id)),
             index_bytes: namespace.index.dram_bytes(),
             swapped_out: namespace.index.is_swapped_out(),
         })
@@ -40,7 +40,7 @@ impl Ftl {
             let (what, asked) = ("expected records", attributes.expected_records);
             return Err(KeyValueError::OverLimit { what, asked, limit });
         }
-        let made = self.key_value.namespaces.len() as u64;
+        let made = self.tenants.records.namespaces.len() as u64;
         if made >= NAMESPACES.into() {
             let what = "key-value namespaces";
             return Err(KeyValueError::OverLimit { what, asked: made + 1, limit: NAMESPACES.into() });
@@ -56,14 +56,14 @@ impl Ftl {
     ) -> Result<NamespaceId, KeyValueError> {
         self.check_attributes(&attributes)?;
         self.ensure_journal_room(1, at_ns)?;
-        let namespace = NamespaceId(self.key_value.last_namespace + 1);
+        let namespace = NamespaceId(self.tenants.records.last_namespace + 1);
         let step = self.next_seq();
         self.append_journal(&[Record::NamespaceMade { namespace, attributes, step }], at_ns)?;
-        self.key_value.last_namespace = namespace.0;
-        self.key_value.namespaces.insert(namespace, Namespace::new(attributes));
-        self.key_value.note_use(namespace);
+        self.tenants.records.last_namespace = namespace.0;
+        self.tenants.records.namespaces.insert(namespace, Namespace::new(attributes));
+        self.tenants.records.note_use(namespace);
         // units that were given data while there was no namespace were not counted
-        self.key_value.budget_chunks = 0;
+        self.tenants.records.budget_chunks = 0;
         self.plan_logs();
         Ok(namespace)
     }
@@ -75,23 +75,23 @@ impl Ftl {
         namespace: NamespaceId,
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, KeyValueError> {
-        if !self.key_value.namespaces.contains_key(&namespace) {
+        if !self.tenants.records.namespaces.contains_key(&namespace) {
             return Err(KeyValueError::NoSuchNamespace(namespace));
         }
         let at_ns = self.use_indexes([namespace], at_ns)?;
         self.ensure_journal_room(1, at_ns)?;
         let step = self.next_seq();
         self.append_journal(&[Record::NamespaceDeleted { namespace, step }], at_ns)?;
-        let Some(deleted) = self.key_value.namespaces.remove(&namespace) else { return Ok(at_ns) };
+        let Some(deleted) = self.tenants.records.namespaces.remove(&namespace) else { return Ok(at_ns) };
         for entry in deleted.index.get().from(0) {
-            self.map.remove_record(entry.place.ppn, weight(entry.place.chunks));
+            self.map.remove_packed(entry.place.ppn, weight(entry.place.chunks));
         }
         self.forget_waiting(namespace)?;
         self.drop_logs(namespace);
         let map = &mut self.map;
-        self.key_value.tombstones.retain(|(of, _), place| {
+        self.tenants.records.tombstones.retain(|(of, _), place| {
             if *of == namespace {
-                map.remove_record(place.ppn, weight(place.chunks));
+                map.remove_packed(place.ppn, weight(place.chunks));
             }
             *of != namespace
         });
@@ -100,8 +100,8 @@ impl Ftl {
 
     /// A checkpoint says what the tombstones say.
     pub(crate) fn release_tombstones(&mut self) {
-        for (_, place) in self.key_value.tombstones.drain() {
-            self.map.remove_record(place.ppn, weight(place.chunks));
+        for (_, place) in self.tenants.records.tombstones.drain() {
+            self.map.remove_packed(place.ppn, weight(place.chunks));
         }
     }
 
@@ -109,7 +109,7 @@ impl Ftl {
 
     /// Blocks that a checkpoint takes for the indexes, beyond those that it takes without any.
     pub(crate) fn index_blocks(&self, more_entries: u64) -> u32 {
-        let bytes = self.key_value.checkpoint_bytes();
+        let bytes = self.tenants.records.checkpoint_bytes();
         if bytes == 0 && more_entries == 0 {
             return 0;
         }

@@ -7,10 +7,10 @@ use tantalum_nand::Ppn;
 
 use super::index::{Entry, Index};
 #[cfg(test)]
-use super::key::RecordPlace;
-use super::key::{NamespaceAttributes, NamespaceId};
+use super::record::RecordPlace;
 use super::record::UNIT_CHUNKS;
 use crate::checkpoint::take_word;
+use crate::key::{NamespaceAttributes, NamespaceId};
 
 /// A namespace as of a checkpoint.
 #[derive(Clone, PartialEq, Eq, Debug)]

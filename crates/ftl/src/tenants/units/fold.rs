@@ -14,12 +14,12 @@ use tantalum_nand::Ppn;
 
 use crate::canary::{self, Guard};
 use crate::checkpoint::Contents;
-use crate::key_value::KeyValueFold;
-use crate::logs::{Attempt, Attempts, Living, extend_whole_run, in_whole_run};
 use crate::map::CHUNK_ENTRIES;
+use crate::map::{Attempt, Attempts, Living, extend_whole_run, in_whole_run};
 use crate::metadata::Record;
 use crate::report::RecoveryReport;
 use crate::spare::{BatchMark, Mark, Spare};
+use crate::tenants::records::RecordsFold;
 use crate::types::{Generation, HashMap, Hint, Lpn, Seq};
 
 /// The best assertion for a logical page so far.
@@ -64,7 +64,7 @@ pub struct Fold {
     whole_runs: BTreeMap<Generation, BTreeMap<u32, u32>>,
     assertions: u64,
     /// The same for records.
-    pub key_value: KeyValueFold,
+    pub key_value: RecordsFold,
 }
 
 /// What the fold comes to.
@@ -78,7 +78,7 @@ pub struct Folded {
     /// Batches that are not whole.
     pub batches_dropped: BTreeSet<Seq>,
     /// Records, to be folded over the checkpoint's indexes.
-    pub key_value: KeyValueFold,
+    pub key_value: RecordsFold,
 }
 
 impl Fold {
@@ -86,7 +86,7 @@ impl Fold {
     pub fn new(step: Seq, mut base: Contents) -> Fold {
         let namespaces = std::mem::take(&mut base.namespaces);
         let mut fold = Fold {
-            key_value: KeyValueFold::new(step, namespaces, base.last_namespace),
+            key_value: RecordsFold::new(step, namespaces, base.last_namespace),
             step,
             best: HashMap::default(),
             members: Vec::new(),

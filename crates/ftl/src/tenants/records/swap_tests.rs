@@ -7,7 +7,7 @@ use tantalum_nand::{Geometry, Nand};
 use super::{InCheckpoint, Key, KeyValueError, KvRecord, NamespaceAttributes, NamespaceId};
 use crate::error::FtlError;
 use crate::ftl::Ftl;
-use crate::layout::FtlConfig;
+use crate::space::FtlConfig;
 use crate::test_support::{CONFIG, GEOMETRY, TIMING};
 
 /// What an index of up to 48 entries takes.
@@ -271,9 +271,9 @@ fn an_index_that_is_not_what_it_was_is_refused() {
     drive.put(0, 1, Some(b"value"));
     drive.swap_out_all_but_last();
     let id = drive.namespaces[0];
-    let place = drive.ftl.key_value.namespaces[&id].index.on_flash().unwrap();
+    let place = drive.ftl.tenants.records.namespaces[&id].index.on_flash().unwrap();
     let other = InCheckpoint { checksum: !place.checksum, ..place };
-    drive.ftl.key_value.are_in_checkpoint(&[(id, other)]);
+    drive.ftl.tenants.records.are_in_checkpoint(&[(id, other)]);
     let found = drive.ftl.get(id, &key(1), &mut Vec::new(), 0);
     assert!(matches!(found, Err(KeyValueError::Ftl(FtlError::Damaged(_)))), "{found:?}");
     assert!(drive.ftl.audit_maps().findings().count() > 0);

@@ -18,7 +18,6 @@ mod dies;
 mod fold;
 mod get;
 mod index;
-mod key;
 mod namespace;
 mod plan;
 mod put;
@@ -35,23 +34,23 @@ pub(crate) use contents::{
     InCheckpoint, NamespaceContents, decode_namespaces, encode_namespaces, indexes_in_checkpoint,
     namespaces_are_possible,
 };
-pub(crate) use fold::{KeyValueFold, KeyValueFound};
+pub(crate) use fold::{RecordsFold, RecordsFound};
 use index::Index;
-use key::RecordPlace;
-pub use key::{KEY_BYTES, Key, KeyError, NamespaceAttributes, NamespaceId};
 pub use namespace::NAMESPACES;
 pub use record::VALUE_BYTES;
 #[cfg(test)]
 pub(crate) use record::{CHUNK_BYTES, UnitImage, spare as record_spare};
-pub(crate) use record::{UNIT_CHUNKS, filled_bytes, is_copied};
+pub(crate) use record::{TENANT, UNIT_CHUNKS, filled_bytes, is_copied};
 
 use swap::Residence;
 
 use tantalum_nand::Nanoseconds;
 
 use crate::error::FtlError;
+use crate::key::{Key, NamespaceAttributes, NamespaceId};
 use crate::metadata::UnderWay;
 use crate::types::{HashMap, Seq};
+use record::RecordPlace;
 
 /// One record of a `put`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

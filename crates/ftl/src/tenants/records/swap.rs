@@ -16,11 +16,11 @@ use tantalum_nand::{Geometry, NandError, Nanoseconds, PageId, Ppn, UNIT_BYTES};
 
 use super::contents::{InCheckpoint, IndexBytes, NamespaceContents};
 use super::index::{Entry, Index};
-use super::key::NamespaceId;
 use super::{KeyValue, Namespace};
 use crate::canary::{self, Guard};
 use crate::error::{Damage, FtlError};
 use crate::ftl::Ftl;
+use crate::key::NamespaceId;
 
 /// An index in DRAM, on flash, or both.
 #[derive(Clone, Debug)]
@@ -132,7 +132,7 @@ impl Ftl {
         if self.config.index_dram_bytes.is_none() {
             return Ok(at_ns);
         }
-        let key_value = &mut self.key_value;
+        let key_value = &mut self.tenants.records;
         key_value.uses += 1;
         let mut needed = 0;
         for id in namespaces.clone() {
@@ -157,7 +157,7 @@ impl Ftl {
             return Ok(done_ns);
         }
         for id in namespaces {
-            let Some(namespace) = self.key_value.namespaces.get(&id) else { continue };
+            let Some(namespace) = self.tenants.records.namespaces.get(&id) else { continue };
             let Some(place) = namespace.index.on_flash() else { continue };
             let attributes = namespace.attributes;
             let (bytes, read_ns) = self.read_index(id, place, at_ns)?;
@@ -178,7 +178,7 @@ impl Ftl {
     pub(crate) fn fit_recovered_indexes(&mut self) {
         if let Some(limit) = self.config.index_dram_bytes {
             // none is in use
-            self.key_value.uses += 1;
+            self.tenants.records.uses += 1;
             self.swap_out_to(limit);
         }
     }
@@ -188,7 +188,7 @@ impl Ftl {
     fn make_index_room(&mut self, bytes: u64, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
         let Some(limit) = self.config.index_dram_bytes else { return Ok(at_ns) };
         let limit = limit.saturating_sub(bytes);
-        if self.swap_out_to(limit) || self.key_value.idle().is_empty() || self.is_read_only() {
+        if self.swap_out_to(limit) || self.tenants.records.idle().is_empty() || self.is_read_only() {
             return Ok(at_ns);
         }
         self.counters.index_checkpoints += 1;
@@ -206,11 +206,11 @@ impl Ftl {
     /// Gives up indexes in DRAM that the last checkpoint has and that are not in use, until no more than so many bytes are
     /// left. Whether they are.
     fn swap_out_to(&mut self, limit: u64) -> bool {
-        let mut left = self.key_value.index_bytes();
+        let mut left = self.tenants.records.index_bytes();
         if left <= limit {
             return true;
         }
-        for id in self.key_value.idle() {
+        for id in self.tenants.records.idle() {
             let index = &mut self.namespace_mut(id).index;
             index.swap_out();
             if index.is_swapped_out() {
@@ -229,10 +229,10 @@ impl Ftl {
         &mut self,
         at_ns: Nanoseconds,
     ) -> Result<(Vec<NamespaceContents>, Nanoseconds), FtlError> {
-        let ids: Vec<NamespaceId> = self.key_value.namespaces.keys().copied().collect();
+        let ids: Vec<NamespaceId> = self.tenants.records.namespaces.keys().copied().collect();
         let (mut contents, mut done_ns) = (Vec::with_capacity(ids.len()), at_ns);
         for id in ids {
-            let namespace = &self.key_value.namespaces[&id];
+            let namespace = &self.tenants.records.namespaces[&id];
             let attributes = namespace.attributes;
             let entries = match namespace.index.on_flash() {
                 None => IndexBytes::of_index(namespace.index.get()),

@@ -2,25 +2,10 @@
 
 use tantalum_nand::{BlockId, Nanoseconds};
 
-use crate::blocks::BlockUse;
 use crate::canary::{self, Guard};
 use crate::error::FtlError;
 use crate::ftl::Ftl;
-use crate::key_value::NamespaceId;
-use crate::layout::JOURNAL_RESERVE_BLOCKS;
-
-/// Which stream a page goes to, and what for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Target {
-    /// Host data, and records of namespaces without logs of their own.
-    Host,
-    /// What garbage collection moves.
-    Collect,
-    /// Records for a namespace's own logs.
-    Logs(NamespaceId),
-    /// The same, moved by garbage collection: blocks are opened for them out of the reserve.
-    LogCopies(NamespaceId),
-}
+use crate::space::{BlockUse, JOURNAL_RESERVE_BLOCKS, Target};
 
 impl Ftl {
     /// Free blocks that journal and checkpoints may still need.

@@ -13,7 +13,8 @@
 
 use tantalum_nand::Ppn;
 
-use super::key::{Key, NamespaceAttributes, RecordPlace};
+use super::record::RecordPlace;
+use crate::key::{Key, NamespaceAttributes};
 
 /// One record's entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

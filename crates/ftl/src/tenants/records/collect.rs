@@ -5,11 +5,12 @@
 
 use tantalum_nand::{NandError, Nanoseconds, Ppn, Source, UNIT_BYTES};
 
-use super::key::{NamespaceId, RecordPlace};
-use super::record::{self, HEADER_BYTES, Header, UnitImage, bytes_of, records, weight};
+use super::record::RecordPlace;
+use super::record::{self, HEADER_BYTES, Header, TENANT, UnitImage, bytes_of, records, weight};
 use crate::canary::{self, Guard};
 use crate::error::{Damage, FtlError};
 use crate::ftl::Ftl;
+use crate::key::NamespaceId;
 use crate::space::Target;
 use crate::spare::Spare;
 use crate::types::Seq;
@@ -129,9 +130,9 @@ impl Ftl {
 
     fn is_in_use(&self, header: &Header, place: RecordPlace) -> bool {
         if header.tombstone {
-            return self.key_value.tombstones.get(&(header.namespace, header.key)) == Some(&place);
+            return self.tenants.records.tombstones.get(&(header.namespace, header.key)) == Some(&place);
         }
-        let namespace = self.key_value.namespaces.get(&header.namespace);
+        let namespace = self.tenants.records.namespaces.get(&header.namespace);
         namespace.is_some_and(|namespace| namespace.index.get().names(header.hash(), place))
     }
 
@@ -140,12 +141,12 @@ impl Ftl {
         for &MovingRecord { header, from, chunk } in records {
             let place = RecordPlace { ppn: to, chunk, chunks: from.chunks };
             if header.tombstone {
-                self.key_value.tombstones.insert((header.namespace, header.key), place);
+                self.tenants.records.tombstones.insert((header.namespace, header.key), place);
             } else {
                 self.namespace_mut(header.namespace).index.get_mut().relocate(header.hash(), from, place);
             }
-            self.map.remove_record(from.ppn, weight(from.chunks));
-            self.map.add_record(to, weight(from.chunks));
+            self.map.remove_packed(from.ppn, weight(from.chunks));
+            self.map.add_packed(TENANT, to, weight(from.chunks));
         }
     }
 }

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use tantalum_nand::{PageState, Ppn, UNIT_BYTES};
 
-use super::key::{NamespaceId, RecordPlace};
-use super::record::{self, Header, records, weight};
+use super::record::RecordPlace;
+use super::record::{self, Header, TENANT, records, weight};
 use crate::audit::{Audit, Finding};
 use crate::error::FtlError;
 use crate::ftl::Ftl;
+use crate::key::NamespaceId;
 use crate::map::Owner;
 use crate::spare::{Kind, Spare};
 
@@ -17,7 +18,7 @@ impl Ftl {
     pub(crate) fn audit_records(&self, audit: &mut Audit) {
         let mut weights: BTreeMap<Ppn, u32> = BTreeMap::new();
         let mut add = |place: RecordPlace| *weights.entry(place.ppn).or_default() += weight(place.chunks);
-        for (id, namespace) in &self.key_value.namespaces {
+        for (id, namespace) in &self.tenants.records.namespaces {
             let (mut entries, mut heads) = (0, 0);
             let Some(index) = self.peek_index(namespace) else {
                 audit.map_findings.push(Finding::IndexUnreadable { namespace: *id });
@@ -31,20 +32,20 @@ impl Ftl {
             audit.records += heads;
             audit.count("entries of an index", namespace.index.entries(), entries);
             audit.count("records of a namespace", namespace.records, heads);
-            if id.0 > self.key_value.last_namespace {
-                audit.count("namespaces ever made", self.key_value.last_namespace.into(), id.0.into());
+            if id.0 > self.tenants.records.last_namespace {
+                audit.count("namespaces ever made", self.tenants.records.last_namespace.into(), id.0.into());
             }
         }
-        self.key_value.tombstones.values().for_each(|place| add(*place));
+        self.tenants.records.tombstones.values().for_each(|place| add(*place));
         for (ppn, counted) in &weights {
-            let kept = self.map.records_weight(*ppn);
+            let kept = self.map.packed_weight(*ppn);
             if kept != *counted {
                 audit.map_findings.push(Finding::RecordsWeight { ppn: *ppn, kept, counted: *counted });
             }
         }
         for ppn in (0..self.geometry.units()).map(Ppn) {
-            if self.map.owner(ppn) == Owner::Records && !weights.contains_key(&ppn) {
-                let kept = self.map.records_weight(ppn);
+            if self.map.owner(ppn) == Owner::Packed(TENANT) && !weights.contains_key(&ppn) {
+                let kept = self.map.packed_weight(ppn);
                 audit.map_findings.push(Finding::RecordsWeight { ppn, kept, counted: 0 });
             }
         }
@@ -53,7 +54,7 @@ impl Ftl {
     /// Reads every record that an index names, and compares.
     pub fn audit_records_on_flash(&mut self, audit: &mut Audit) -> Result<(), FtlError> {
         let mut named: BTreeMap<Ppn, Vec<(NamespaceId, u64, RecordPlace)>> = BTreeMap::new();
-        for (id, namespace) in &self.key_value.namespaces {
+        for (id, namespace) in &self.tenants.records.namespaces {
             for entry in self.peek_index(namespace).into_iter().flatten() {
                 named.entry(entry.place.ppn).or_default().push((*id, entry.hash, entry.place));
             }

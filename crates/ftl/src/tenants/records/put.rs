@@ -6,13 +6,14 @@ use std::ops::Range;
 use tantalum_nand::{Nanoseconds, Ppn, Source};
 
 use super::index::Entry;
-use super::key::{Key, NamespaceId, RecordPlace};
 use super::plan::{Piece, Plan, continuations, segment_of};
-use super::record::{Header, UnitImage, spare, weight};
+use super::record::RecordPlace;
+use super::record::{Header, TENANT, UnitImage, spare, weight};
 use super::{KeyValueError, KvRecord, VALUE_BYTES};
 use crate::canary::{self, Guard};
 use crate::error::FtlError;
 use crate::ftl::Ftl;
+use crate::key::{Key, NamespaceId};
 use crate::page_image::PageImage;
 use crate::space::Target;
 use crate::spare::BatchMark;
@@ -37,7 +38,7 @@ impl Ftl {
     pub fn check_put(&self, records: &[KvRecord<'_>]) -> Result<(), KeyValueError> {
         let mut seen = BTreeSet::new();
         for &KvRecord { namespace, key, value } in records {
-            if !self.key_value.namespaces.contains_key(&namespace) {
+            if !self.tenants.records.namespaces.contains_key(&namespace) {
                 return Err(KeyValueError::NoSuchNamespace(namespace));
             }
             let bytes = value.map_or(0, <[u8]>::len);
@@ -66,7 +67,7 @@ impl Ftl {
         // a key may be gone by a put that is not durable yet
         let durable_ns = match canary::out(Guard::IdleDeleteDoesNotWait) {
             true => 0,
-            false => self.key_value.durable_ns,
+            false => self.tenants.records.durable_ns,
         };
         if needed.is_empty() {
             return Ok(found_ns.max(durable_ns));
@@ -131,11 +132,11 @@ impl Ftl {
         }
         let room_ns = self.wait_for_room(plan.targets.len(), at_ns, room_ns);
         if room_ns.is_none() {
-            self.key_value.durable_ns = self.key_value.durable_ns.max(on_flash_ns);
+            self.tenants.records.durable_ns = self.tenants.records.durable_ns.max(on_flash_ns);
         }
         if room_ns.is_some() {
-            self.key_value.acknowledged.issued(self.nand.now_ns(), on_flash_ns, version);
-            self.key_value.buffer.programmed.extend(programmed.pages);
+            self.tenants.records.acknowledged.issued(self.nand.now_ns(), on_flash_ns, version);
+            self.tenants.records.buffer.programmed.extend(programmed.pages);
         }
         self.counters.flash_units.key_value += plan.targets.len() as u64;
         let mut forgotten_ns = at_ns;
@@ -220,8 +221,8 @@ impl Ftl {
         key: &Key,
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, FtlError> {
-        if let Some(place) = self.key_value.tombstones.remove(&(namespace, *key)) {
-            self.map.remove_record(place.ppn, weight(place.chunks));
+        if let Some(place) = self.tenants.records.tombstones.remove(&(namespace, *key)) {
+            self.map.remove_packed(place.ppn, weight(place.chunks));
         }
         let (found, done_ns) = self.find(namespace, key, at_ns)?;
         let Some(head) = found else { return Ok(done_ns) };
@@ -236,7 +237,7 @@ impl Ftl {
 
     fn unname(&mut self, namespace: NamespaceId, entry: Entry) {
         self.namespace_mut(namespace).index.get_mut().remove(entry.hash, entry.place);
-        self.map.remove_record(entry.place.ppn, weight(entry.place.chunks));
+        self.map.remove_packed(entry.place.ppn, weight(entry.place.chunks));
     }
 
     /// Lets the index name a record that was programmed, or keeps a tombstone. A segment is given with how many follow
@@ -252,9 +253,9 @@ impl Ftl {
         if tombstone && canary::out(Guard::TombstoneDropped) {
             return;
         }
-        self.map.add_record(place.ppn, weight(place.chunks));
+        self.map.add_packed(TENANT, place.ppn, weight(place.chunks));
         if tombstone {
-            self.key_value.tombstones.insert((namespace, *key), place);
+            self.tenants.records.tombstones.insert((namespace, *key), place);
             return;
         }
         let namespace = self.namespace_mut(namespace);
@@ -274,7 +275,11 @@ impl Ftl {
     }
 
     pub(super) fn namespace_mut(&mut self, namespace: NamespaceId) -> &mut super::Namespace {
-        self.key_value.namespaces.get_mut(&namespace).expect("the namespace was there when the command began")
+        self.tenants
+            .records
+            .namespaces
+            .get_mut(&namespace)
+            .expect("the namespace was there when the command began")
     }
 }
 

@@ -1,10 +1,10 @@
-//! The words of key-value namespaces: keys, namespaces, attributes, and where a record is.
+//! The words of key-value namespaces: keys, namespaces, attributes.
 
 use std::fmt;
 
-use tantalum_nand::{Geometry, Ppn};
+use tantalum_nand::Geometry;
 
-use super::record::UNIT_CHUNKS;
+use crate::map::UNIT_WEIGHT;
 
 /// Bytes of the longest key (NVMe's Key Value Command Set allows as many).
 pub const KEY_BYTES: usize = 16;
@@ -163,21 +163,13 @@ pub(crate) const LOAD_FACTORS: std::ops::RangeInclusive<u8> = 10..=95;
 
 /// Records that a drive of so many units can hold, each in a chunk.
 pub(crate) fn records_limit(logical_units: u32) -> u64 {
-    u64::from(logical_units) * UNIT_CHUNKS as u64
+    u64::from(logical_units) * u64::from(UNIT_WEIGHT)
 }
 
 impl Default for NamespaceAttributes {
     fn default() -> NamespaceAttributes {
         NamespaceAttributes { logs: 0, expected_records: 0, load_factor_percent: 75 }
     }
-}
-
-/// Where a record is: chunks of a unit.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) struct RecordPlace {
-    pub ppn: Ppn,
-    pub chunk: u8,
-    pub chunks: u8,
 }
 
 #[cfg(test)]

@@ -4,35 +4,25 @@
 //! - `l2p[x] == p` exactly if `x` is among the owners of `p`.
 //! - A place with a *plain* owner has one owner, whose version its spare area tells. Every other place that is
 //!   in use has an entry in `claims`, with versions.
-//! - `valid[b]` is the number of places in block `b` that are in use. Places with records count as the units that the
-//!   records in use need when they are moved together.
-//!
-//! Who ends the use of a place, and when. Nothing else does; what the block then holds is erased by the rule in `erase`.
-//!
-//! | a place of | is nobody's any more | by |
-//! |---|---|---|
-//! | a unit, written again | when the new page is issued to flash, not while it waits in the cache | `Map::map_plain` in `Ftl::write_page`, `write_batch` |
-//! | a unit, trimmed | when the command is done; its record waits in the journal | `Map::unmap` in `Ftl::trim` |
-//! | a unit that a share or remap gives another place, or takes its own | in that step, with its records | `Map::map_shared`, `unmap` in `share.rs` |
-//! | a unit with several owners | when the last of them has another place | `Map::release` |
-//! | a page of an open transaction | at its commit it becomes its unit's, at an abort or another write of the unit nobody's | `Map::unclaim` in `share.rs`, `write.rs` |
-//! | whatever a victim holds | when the copy is issued to flash | `Map::relocate_plain`, `relocate_owners`, `unclaim` in `collect/moving.rs` |
-//! | a record | when its index has another place for the key, or none; or with its namespace | `Map::remove_record` in `key_value/put.rs`, `collect.rs`, `namespace.rs` |
-//!
-//! A home that a page of a hinted log claims keeps its place until a share takes the page there (`logs`).
+//! - `valid[b]` is the number of places in block `b` that are in use. Places of tenants that pack count as the units that
+//!   what is in use of them needs when it is moved together.
 //!
 //! Two arrays of four bytes; the rare rest (shared units, open transactions) is in a table. The top bit of an
 //! entry says that a table has more to tell, so that the common case looks up nothing.
 
 use tantalum_nand::{Array, BlockId, Geometry, MAX_UNITS_PER_PAGE, Ppn};
 
-use crate::key_value::UNIT_CHUNKS;
-use crate::types::{HashMap, Lpn, Seq, TxId};
-use crate::valid::ValidCounts;
+use super::valid::ValidCounts;
+use crate::types::{HashMap, Lpn, Seq, TenantId, TxId};
 
 const FLAG: u32 = 1 << 31;
-/// With [`FLAG`]: the place holds records; the rest of the entry is what they weigh.
-const RECORDS: u32 = 1 << 30;
+/// With [`FLAG`]: a tenant packs what the place holds. Below it the tenant's number, and what is in use of it weighs.
+const PACKED: u32 = 1 << 30;
+const TENANT_SHIFT: u32 = 24;
+const WEIGHT: u32 = (1 << TENANT_SHIFT) - 1;
+
+/// What a full unit of a tenant that packs weighs.
+pub const UNIT_WEIGHT: u32 = 64;
 
 /// Whose a place is when P2L alone cannot tell.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -52,29 +42,29 @@ pub enum Owner<'a> {
     Plain(Lpn),
     /// As the claim says.
     Claim(&'a Claim),
-    /// Records of key-value namespaces; their indexes say which.
-    Records,
+    /// A tenant's that packs what it holds, and knows what is there.
+    Packed(TenantId),
 }
 
-/// What the records in a block that are in use take of it.
+/// What is in use of the packed places of a block.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct BlockRecords {
-    /// What they weigh, in chunks.
+pub struct BlockPacked {
+    /// What it weighs.
     pub weight: u32,
-    /// Units that hold some.
+    /// Units that hold some of it.
     pub units: u32,
 }
 
-impl BlockRecords {
-    /// A unit more, whose records weigh this.
+impl BlockPacked {
+    /// A unit more, of which so much is in use.
     pub fn add(&mut self, weight: u32) {
         self.weight += weight;
         self.units += 1;
     }
 
-    /// Units that hold them once they are moved together.
+    /// Units that hold it once it is moved together.
     pub fn valid(&self) -> u32 {
-        self.weight.div_ceil(UNIT_CHUNKS as u32).min(self.units)
+        self.weight.div_ceil(UNIT_WEIGHT).min(self.units)
     }
 }
 
@@ -86,10 +76,10 @@ pub struct Map {
     valid: ValidCounts,
     /// Logical pages that have a place.
     mapped_units: u32,
-    /// Empty until there are records.
-    records: Vec<BlockRecords>,
-    /// Units that the records in use need once they are moved together with others of their block.
-    record_units: u64,
+    /// Empty until something is packed.
+    packed: Vec<BlockPacked>,
+    /// Units that what is packed needs once it is moved together with the rest of its block.
+    packed_units: u64,
     claims: HashMap<u32, Claim>,
     extra_owners: usize,
     /// Whether a chunk of L2P was ever mapped; checkpoints leave the others out.
@@ -109,8 +99,8 @@ impl Map {
             p2l: Array::zeroed(geometry.units() as usize),
             valid: ValidCounts::new(geometry.blocks(), geometry.units_per_block()),
             mapped_units: 0,
-            records: Vec::new(),
-            record_units: 0,
+            packed: Vec::new(),
+            packed_units: 0,
             claims: HashMap::default(),
             extra_owners: 0,
             touched: vec![false; (logical_units as usize).div_ceil(CHUNK_ENTRIES)],
@@ -129,9 +119,9 @@ impl Map {
         self.mapped_units
     }
 
-    /// Units that the records in use need.
-    pub fn record_units(&self) -> u64 {
-        self.record_units
+    /// Units that what is packed and in use needs.
+    pub fn packed_units(&self) -> u64 {
+        self.packed_units
     }
 
     /// Bytes of host memory that the map may touch.
@@ -176,7 +166,7 @@ impl Map {
         match entry {
             0 => Owner::None,
             entry if entry & FLAG == 0 => Owner::Plain(Lpn(entry - 1)),
-            entry if entry & RECORDS != 0 => Owner::Records,
+            entry if entry & PACKED != 0 => Owner::Packed(TenantId((entry >> TENANT_SHIFT & 0x3f) as u8)),
             _ => Owner::Claim(&self.claims[&ppn.0]),
         }
     }
@@ -389,51 +379,55 @@ impl Map {
         }
     }
 
-    /// A record of this weight at a place is in use.
-    pub fn add_record(&mut self, ppn: Ppn, weight: u32) {
+    /// Something of this weight at a place of a tenant that packs is in use.
+    pub fn add_packed(&mut self, tenant: TenantId, ppn: Ppn, weight: u32) {
         let entry = &mut self.p2l[ppn.index()];
-        debug_assert!(*entry == 0 || *entry & FLAG != 0 && *entry & RECORDS != 0, "unit {ppn} is a block's");
+        let empty = FLAG | PACKED | u32::from(tenant.0) << TENANT_SHIFT;
         let first = *entry == 0;
-        *entry = (*entry | FLAG | RECORDS) + weight;
-        self.recount_records(ppn, |records| {
-            records.weight += weight;
-            records.units += u32::from(first);
+        debug_assert!(first || *entry & !WEIGHT == empty, "unit {ppn} is not of tenant {tenant:?}");
+        *entry = (*entry | empty) + weight;
+        self.recount_packed(ppn, |packed| {
+            packed.weight += weight;
+            packed.units += u32::from(first);
         });
     }
 
-    /// A record of this weight at a place is no longer in use.
-    pub fn remove_record(&mut self, ppn: Ppn, weight: u32) {
+    /// Something of this weight at a place is no longer in use.
+    pub fn remove_packed(&mut self, ppn: Ppn, weight: u32) {
         let entry = &mut self.p2l[ppn.index()];
-        assert!(*entry & !(FLAG | RECORDS) >= weight, "unit {ppn} has no record of weight {weight}");
+        assert!(
+            *entry & PACKED != 0 && *entry & WEIGHT >= weight,
+            "unit {ppn} has nothing of weight {weight}"
+        );
         *entry -= weight;
-        let last = *entry == FLAG | RECORDS;
+        let last = *entry & WEIGHT == 0;
         if last {
             *entry = 0;
         }
-        self.recount_records(ppn, |records| {
-            records.weight -= weight;
-            records.units -= u32::from(last);
+        self.recount_packed(ppn, |packed| {
+            packed.weight -= weight;
+            packed.units -= u32::from(last);
         });
     }
 
-    fn recount_records(&mut self, ppn: Ppn, change: impl FnOnce(&mut BlockRecords)) {
+    fn recount_packed(&mut self, ppn: Ppn, change: impl FnOnce(&mut BlockPacked)) {
         let block = ppn.0 / self.units_per_block;
-        if self.records.is_empty() {
-            self.records.resize(self.valid.counts().len(), BlockRecords::default());
+        if self.packed.is_empty() {
+            self.packed.resize(self.valid.counts().len(), BlockPacked::default());
         }
-        let records = &mut self.records[block as usize];
-        let before = records.valid();
-        change(records);
-        let after = records.valid();
-        self.record_units = self.record_units + u64::from(after) - u64::from(before);
+        let packed = &mut self.packed[block as usize];
+        let before = packed.valid();
+        change(packed);
+        let after = packed.valid();
+        self.packed_units = self.packed_units + u64::from(after) - u64::from(before);
         (before..after).for_each(|_| self.valid.increase(block));
         (after..before).for_each(|_| self.valid.decrease(block));
     }
 
-    /// What the records in use at a place weigh.
-    pub fn records_weight(&self, ppn: Ppn) -> u32 {
+    /// What is in use at a place of a tenant that packs weighs.
+    pub fn packed_weight(&self, ppn: Ppn) -> u32 {
         match self.owner(ppn) {
-            Owner::Records => self.p2l[ppn.index()] & !(FLAG | RECORDS),
+            Owner::Packed(_) => self.p2l[ppn.index()] & WEIGHT,
             _ => 0,
         }
     }

@@ -117,7 +117,7 @@ pub(super) fn segment_of<'a>(record: &KvRecord<'a>, segment: u16) -> &'a [u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key_value::{Key, NamespaceId};
+    use crate::key::{Key, NamespaceId};
 
     fn plan(bytes: &[usize]) -> Vec<(usize, u16, usize, u8)> {
         let value = vec![0; 10_000];

@@ -7,7 +7,9 @@
 use tantalum_nand::{Geometry, UNIT_BYTES};
 
 use crate::error::LayoutError;
-use crate::logs::OPEN_LOGS;
+
+/// Open logs that there may be. Each takes a few bytes of every checkpoint.
+pub const OPEN_LOGS: usize = 256;
 
 /// How a victim of garbage collection is chosen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

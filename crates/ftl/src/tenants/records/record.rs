@@ -9,13 +9,18 @@ use tantalum_nand::{Ppn, UNIT_BYTES};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::key::{KEY_BYTES, Key, NamespaceId, RecordPlace};
+use crate::key::{KEY_BYTES, Key, NamespaceId};
+use crate::map::UNIT_WEIGHT;
 use crate::spare::{BatchMark, Kind, Mark, Spare};
-use crate::types::Seq;
+use crate::types::{Seq, TenantId};
+
+/// Whose the places of records are, in P2L.
+pub(crate) const TENANT: TenantId = TenantId(0);
 
 /// Bytes of a chunk, and chunks of a unit.
 pub(crate) const CHUNK_BYTES: usize = 64;
 pub(crate) const UNIT_CHUNKS: usize = UNIT_BYTES / CHUNK_BYTES;
+const _: () = assert!(UNIT_CHUNKS as u32 == UNIT_WEIGHT, "a chunk is what places weigh by");
 
 /// Bytes of the longest value.
 pub const VALUE_BYTES: usize = 2 << 20;
@@ -39,6 +44,14 @@ struct HeaderBytes {
     segment: U16,
     continuations: U16,
     value_bytes: U16,
+}
+
+/// Where a record is: chunks of a unit.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct RecordPlace {
+    pub ppn: Ppn,
+    pub chunk: u8,
+    pub chunks: u8,
 }
 
 /// What a record says of itself.

@@ -14,12 +14,13 @@ use std::collections::BTreeSet;
 use tantalum_nand::{Nanoseconds, Source};
 
 use super::KvRecord;
-use super::key::{Key, NamespaceId, RecordPlace};
 use super::plan::{Piece, Plan};
+use super::record::RecordPlace;
 use super::record::{CHUNK_BYTES, HEADER_BYTES, Header, UnitImage, spare};
 use crate::canary::{self, Guard};
 use crate::error::FtlError;
 use crate::ftl::Ftl;
+use crate::key::{Key, NamespaceId};
 use crate::page_image::PageImage;
 use crate::space::Target;
 use crate::spare::Spare;
@@ -170,16 +171,16 @@ impl Ftl {
     ) -> Result<(), FtlError> {
         let target = plan.targets[0];
         let chunks = plan.pieces.iter().map(|piece| piece.chunks).sum();
-        let of_target = || self.key_value.buffer.units.iter().filter(|unit| unit.target == target);
+        let of_target = || self.tenants.records.buffer.units.iter().filter(|unit| unit.target == target);
         if !of_target().next_back().is_some_and(|unit| unit.image.has_room(chunks)) {
             if of_target().count() == self.geometry.units_per_page() as usize {
                 self.program_waiting_for(target, at_ns)?;
             }
-            self.key_value.buffer.begin(target);
+            self.tenants.records.buffer.begin(target);
         }
         let indexed = self.indexed(records, at_ns)?;
         let version = self.next_seq();
-        let Buffer { units, latest, .. } = &mut self.key_value.buffer;
+        let Buffer { units, latest, .. } = &mut self.tenants.records.buffer;
         let last = units.iter_mut().rev().find(|unit| unit.target == target).expect("there is one with room");
         let old_bytes = last.filled_bytes();
         for Piece { record, .. } in &plan.pieces {
@@ -214,7 +215,7 @@ impl Ftl {
         at_ns: Nanoseconds,
     ) -> Result<(), FtlError> {
         for record in records {
-            let buffer = &self.key_value.buffer;
+            let buffer = &self.tenants.records.buffer;
             if let Some(waiting) = buffer.get(record.namespace, &record.key) {
                 self.program_waiting_for(buffer.unit(waiting.unit).target, at_ns)?;
             }
@@ -225,7 +226,7 @@ impl Ftl {
     /// Keeps a unit in the image's mirror, if there is one, which has its first `old_bytes`.
     fn protect_waiting(&mut self, unit: u64, old_bytes: usize) -> Result<(), FtlError> {
         let Some(protected) = self.metadata.protected() else { return Ok(()) };
-        let waiting = self.key_value.buffer.unit(unit);
+        let waiting = self.tenants.records.buffer.unit(unit);
         let spare = waiting.spare(waiting.newest).encode();
         let new = old_bytes..waiting.filled_bytes();
         protected.records_wait(&mut self.nand, unit, spare, &waiting.image.bytes, new)
@@ -234,7 +235,7 @@ impl Ftl {
     /// Programs what waits, and lets the indexes name it.
     pub fn program_waiting(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
         let mut done_ns = at_ns;
-        while let Some(unit) = self.key_value.buffer.units.first() {
+        while let Some(unit) = self.tenants.records.buffer.units.first() {
             done_ns = done_ns.max(self.program_waiting_for(unit.target, at_ns)?);
         }
         Ok(done_ns)
@@ -242,19 +243,19 @@ impl Ftl {
 
     /// Programs what waits for a stream.
     fn program_waiting_for(&mut self, target: Target, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
-        let at_ns = self.load_indexes(self.key_value.buffer.namespaces_for(target), at_ns)?;
+        let at_ns = self.load_indexes(self.tenants.records.buffer.namespaces_for(target), at_ns)?;
         self.ensure_space(&[(target, 1)], at_ns)?;
         let step = self.next_seq();
         let page = self.stage_waiting(target, step)?;
         let programmed = self.program(target, &page, step, at_ns);
         let (place, done_ns) = programmed.inspect_err(|error| self.release_page(&page, error))?;
         let of_target = |unit: &mut WaitingUnit| unit.target == target;
-        let units: Vec<WaitingUnit> = self.key_value.buffer.units.extract_if(.., of_target).collect();
+        let units: Vec<WaitingUnit> = self.tenants.records.buffer.units.extract_if(.., of_target).collect();
         self.counters.flash_units.key_value += units.len() as u64;
         for (index, unit) in units.iter().enumerate() {
             self.name_waiting(unit, self.geometry.unit(place, index as u32), at_ns)?;
         }
-        let buffer = &mut self.key_value.buffer;
+        let buffer = &mut self.tenants.records.buffer;
         debug_assert!(!buffer.units.is_empty() || buffer.latest.is_empty(), "something waits in no unit");
         buffer.programmed.push((units.len() as u32, done_ns));
         self.unprotect_waiting(units.iter().map(|unit| unit.number))?;
@@ -269,7 +270,7 @@ impl Ftl {
 
     /// A namespace is deleted: what waits for its own logs goes.
     pub(super) fn forget_waiting(&mut self, namespace: NamespaceId) -> Result<(), FtlError> {
-        let buffer = &mut self.key_value.buffer;
+        let buffer = &mut self.tenants.records.buffer;
         buffer.forget_namespace(namespace);
         let of_namespace = |unit: &mut WaitingUnit| unit.target == Target::Logs(namespace);
         let units: Vec<u64> = buffer.units.extract_if(.., of_namespace).map(|unit| unit.number).collect();
@@ -279,7 +280,7 @@ impl Ftl {
     /// The streams that something waits for.
     pub(crate) fn waiting_targets(&self) -> Vec<Target> {
         let mut targets: Vec<Target> = Vec::new();
-        for unit in &self.key_value.buffer.units {
+        for unit in &self.tenants.records.buffer.units {
             if !targets.contains(&unit.target) {
                 targets.push(unit.target);
             }
@@ -290,7 +291,7 @@ impl Ftl {
     /// What waits for a stream, as a page.
     pub(crate) fn stage_waiting(&mut self, target: Target, step: Seq) -> Result<PageImage, FtlError> {
         let mut page = PageImage::new();
-        for unit in self.key_value.buffer.units.iter().filter(|unit| unit.target == target) {
+        for unit in self.tenants.records.buffer.units.iter().filter(|unit| unit.target == target) {
             match self.nand.stage(&unit.image.bytes) {
                 Ok(slot) => page.push(Source::Staged(slot), unit.spare(step).encode()),
                 Err(error) => {
@@ -310,13 +311,13 @@ impl Ftl {
     ) -> Result<(), FtlError> {
         for waiting in &unit.records {
             let Header { namespace, key, tombstone, .. } = waiting.header;
-            if !self.key_value.buffer.is_latest(waiting) {
+            if !self.tenants.records.buffer.is_latest(waiting) {
                 continue;
             }
             self.forget(namespace, &key, at_ns)?;
             let place = RecordPlace { ppn, chunk: waiting.chunk, chunks: waiting.header.chunks() };
             self.name(namespace, &key, (0, 0), tombstone, place);
-            self.key_value.buffer.latest.remove(&(namespace, key));
+            self.tenants.records.buffer.latest.remove(&(namespace, key));
         }
         Ok(())
     }
@@ -324,7 +325,7 @@ impl Ftl {
     /// Pages of records that were programmed since this was last asked: how many units of each a capacitor protects until
     /// they are on flash, and when that is.
     pub fn take_programmed_records(&mut self) -> impl Iterator<Item = (u32, Nanoseconds)> + '_ {
-        self.key_value.buffer.programmed.drain(..)
+        self.tenants.records.buffer.programmed.drain(..)
     }
 
     /// A checkpoint is about to be programmed, and does not have what waits: that takes versions after it. What was
@@ -333,17 +334,17 @@ impl Ftl {
         if canary::out(Guard::WaitingKeepsVersion) {
             return Ok(());
         }
-        let old = std::mem::take(&mut self.key_value.buffer.units);
+        let old = std::mem::take(&mut self.tenants.records.buffer.units);
         for old_unit in &old {
-            let number = self.key_value.buffer.begin(old_unit.target).number;
+            let number = self.tenants.records.buffer.begin(old_unit.target).number;
             for waiting in &old_unit.records {
-                if !self.key_value.buffer.is_latest(waiting) {
+                if !self.tenants.records.buffer.is_latest(waiting) {
                     continue;
                 }
                 let header = Header { version: self.next_seq(), ..waiting.header };
                 let start = usize::from(waiting.chunk) * CHUNK_BYTES + HEADER_BYTES;
                 let value = &old_unit.image.bytes[start..start + usize::from(header.value_bytes)];
-                let Buffer { units, latest, .. } = &mut self.key_value.buffer;
+                let Buffer { units, latest, .. } = &mut self.tenants.records.buffer;
                 let renewed = units.last_mut().expect("it was just begun");
                 latest.insert((header.namespace, header.key), renewed.push(header, value, waiting.indexed));
             }

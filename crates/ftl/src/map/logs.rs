@@ -21,8 +21,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::l2p::Map;
 use crate::canary::{self, Guard};
-use crate::map::Map;
+use crate::space::OPEN_LOGS;
 use crate::types::{Generation, HashMap, Hint, Lpn, Seq};
 
 /// What is known of one attempt.
@@ -134,9 +135,6 @@ pub enum HintError {
         begins: u32,
     },
 }
-
-/// Open logs that there may be. Each takes a few bytes of every checkpoint.
-pub const OPEN_LOGS: usize = 256;
 
 /// All hinted logs since power came on.
 #[derive(Clone, Debug, Default)]
