@@ -29,7 +29,7 @@ pub struct Arguments {
     pub command: Command,
 }
 
-/// What to do.
+/// The command to run.
 #[derive(Subcommand, Debug)]
 pub enum Command {
     /// Run the same work through different interfaces of the drive and compare the costs
@@ -76,7 +76,7 @@ pub enum Command {
     },
 }
 
-/// What works on the drive when power goes.
+/// What runs on the drive when power goes.
 #[derive(Subcommand, Debug)]
 pub enum CrashTarget {
     /// A random mix of all commands of the drive
@@ -91,7 +91,7 @@ pub enum CrashTarget {
     Sqlite(CrashSqliteOptions),
 }
 
-/// Whose interfaces are compared.
+/// What is compared.
 #[derive(Subcommand, Debug)]
 pub enum CompareTarget {
     /// SQLite's transactions

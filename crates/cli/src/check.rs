@@ -13,10 +13,10 @@ use crate::failure::Failure;
 use crate::info::RecoveryInfo;
 use crate::{interrupt, output};
 
-/// Findings of one part that are listed for people; `--json` has them all.
+/// Findings of one part that are listed in the text output; `--json` has them all.
 const LISTED: usize = 20;
 
-/// What was looked at and found.
+/// What was checked and found.
 #[derive(Serialize)]
 struct Outcome {
     command: &'static str,
@@ -31,7 +31,7 @@ struct Outcome {
     refused: Option<&'static str>,
 }
 
-/// Checks the image, prints what was found, and fails if that is anything.
+/// Checks the image, prints the findings, and fails if there are any.
 pub fn run(options: &CheckOptions) -> Result<(), Failure> {
     let path = &options.image;
     let outcome = outcome(options).map_err(|error| match error {
@@ -100,7 +100,7 @@ impl Outcome {
         let mut table = Table::new(&columns);
         let mut parts: Vec<(&str, String)> =
             self.checked.iter().map(|part| (part.part, grouped(part.checked))).collect();
-        // what failed before it could count anything
+        // parts that failed before anything could be counted
         for finding in &self.findings {
             if !parts.iter().any(|(part, _)| *part == finding.part) {
                 parts.push((finding.part, "-".to_owned()));
@@ -133,7 +133,7 @@ impl Outcome {
     }
 }
 
-/// How the drive was left.
+/// How the drive was last shut down.
 pub fn last_shutdown(recovery: &RecoveryReport) -> &'static str {
     if recovery.clean { "clean" } else { "power was lost" }
 }

@@ -10,10 +10,10 @@ use crate::failure::Failure;
 use crate::{interrupt, output};
 use tantalum::Size;
 
-/// Small enough that ageing it and six runs take seconds, large enough that the database is a part of it.
+/// Small enough that ageing it and six runs take seconds, and large enough that the database is only a part of it.
 const DEFAULT_CAPACITY: Size = Size(1 << 30);
 
-/// Compares, prints the outcome and writes the report. A wrong database is a failure after all that.
+/// Compares, prints the results and writes the report. Then a wrong database is a failure.
 pub fn run(options: &CompareOptions) -> Result<(), Failure> {
     let settings = Settings {
         profile: options.drive.load(Some(DEFAULT_CAPACITY), None)?,
@@ -51,7 +51,7 @@ fn workload(options: &CompareOptions, profile: &Profile) -> Result<Box<dyn Workl
     Ok(Box::new(workload))
 }
 
-/// The modes asked for, or all.
+/// The selected modes, or all.
 fn modes(asked: &[Mode]) -> Result<Vec<Mode>, LabError> {
     if asked.is_empty() {
         return Ok(Mode::ALL.to_vec());

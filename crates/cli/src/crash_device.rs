@@ -113,10 +113,10 @@ pub enum MediumKind {
     Image,
 }
 
-/// Seeds that are run if none are named.
+/// Number of seeds if none are given.
 const DEFAULT_SEEDS: u64 = 4;
 
-/// Tortures drives and prints the outcome. A broken promise is a failure after that.
+/// Runs the torture test and prints the results. Then a broken promise is a failure.
 pub fn run(options: &CrashDeviceOptions) -> Result<(), Failure> {
     let crash = torture(&settings(options), &interrupt::monitor())?;
     if options.json {

@@ -48,11 +48,11 @@ pub struct CrashSqliteOptions {
     pub json: bool,
 }
 
-/// Modes that were asked for together.
+/// The selected modes.
 #[derive(Clone, Debug)]
 pub struct Modes(Vec<Mode>);
 
-/// Settings of `synchronous` that were asked for together.
+/// The selected settings of `synchronous`.
 #[derive(Clone, Debug)]
 pub struct Synchronouses(Vec<Synchronous>);
 
@@ -72,7 +72,7 @@ fn parse_synchronous(text: &str) -> Result<Synchronouses, String> {
     Ok(Synchronouses(vec![synchronous]))
 }
 
-/// Tortures and prints the outcome. A broken promise is a failure after that.
+/// Runs the torture test and prints the results. Then a broken promise is a failure.
 pub fn run(options: &CrashSqliteOptions) -> Result<(), Failure> {
     let transactions = match options.cuts {
         Cuts::Random(_) => 40,

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::output;
 use tantalum::Size;
 
-/// Makes an image, shut down and ready to be opened.
+/// Creates an image, shut down and ready to be opened.
 pub fn run(options: &CreateOptions) -> Result<(), Failure> {
     let mut profile = options.drive.load(None, options.over_provisioning_percent)?;
     if let Some(Size(bytes)) = options.index_dram {

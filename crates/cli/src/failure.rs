@@ -1,4 +1,4 @@
-//! How the command ends badly.
+//! Errors of the command.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,27 +10,27 @@ use tantalum_fuse::{MountError, MountPointError};
 use tantalum_lab::LabError;
 use tantalum_volume::VolumeError;
 
-/// Why the command did not do what it was asked for.
+/// Why the command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// A database was not as it should be. The outcome has been printed.
+    /// A database has wrong contents. The results have been printed.
     #[error("a database does not hold what was written to it; see the results above")]
     Mismatch,
-    /// An image has damage. What was found has been printed.
+    /// An image is damaged. The findings have been printed.
     #[error("{}: {findings} found; see above", path.display())]
     Damaged {
         /// The image.
         path: PathBuf,
-        /// How many findings, in words.
+        /// The number of findings, as text.
         findings: String,
     },
-    /// Promises were not kept. The outcome has been printed.
+    /// Promises were broken. The results have been printed.
     #[error("{violations} promises were broken; see the results above")]
     Violations {
         /// How many.
         violations: usize,
     },
-    /// Whoever read the output has seen enough.
+    /// The reader of the output is gone.
     #[error("standard output was closed")]
     OutputClosed,
     /// The output cannot be written.
@@ -39,24 +39,24 @@ pub enum Failure {
     /// An experiment failed.
     #[error(transparent)]
     Lab(#[from] LabError),
-    /// Where this program is cannot be told.
+    /// This program's own file cannot be found.
     #[error("cannot find this program's own file: {error}")]
     OwnProgram {
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
     /// No such profile.
     #[error(transparent)]
     Profile(#[from] ProfileError),
-    /// A profile that the command line changed into one that cannot be.
+    /// The command line made the profile invalid.
     #[error("{option}: {invalid}")]
     Override {
         /// The option that changed it.
         option: &'static str,
-        /// What cannot be.
+        /// The invalid field.
         invalid: InvalidField,
     },
-    /// An image cannot be made or opened.
+    /// An image could not be created or opened.
     #[error("image {}: {error}", path.display())]
     Image {
         /// The image.
@@ -78,7 +78,7 @@ pub enum Failure {
         /// The image.
         path: PathBuf,
     },
-    /// A volume cannot be made or opened.
+    /// A volume could not be created or opened.
     #[error("image {}: {error}", path.display())]
     Volume {
         /// The image.
@@ -86,10 +86,10 @@ pub enum Failure {
         /// Why.
         error: VolumeError,
     },
-    /// A volume cannot be mounted or closed.
+    /// A volume could not be mounted or closed.
     #[error(transparent)]
     Mount(#[from] MountError),
-    /// A volume was unmounted, and its image not closed.
+    /// A volume was unmounted, but its image could not be closed.
     #[error("image {} is unmounted, but {message}; what was not synced is lost; mount it again to recover the rest{}",
         image.display(), named(log.as_ref()))]
     NotClosed {
@@ -97,22 +97,22 @@ pub enum Failure {
         image: PathBuf,
         /// Why.
         message: String,
-        /// The log that says more, if there is one.
+        /// The log with more details, if there is one.
         log: Option<PathBuf>,
     },
-    /// A folder on which nothing is mounted, or that is in use.
+    /// Nothing is mounted on the folder, or it is in use.
     #[error(transparent)]
     MountPoint(#[from] MountPointError),
-    /// The process that has an image mounted did not do what it was asked for.
+    /// The process that has an image mounted refused a request.
     #[error(transparent)]
     Control(#[from] ControlError),
-    /// The process that was to have the volume mounted cannot be started.
+    /// The background process could not be started.
     #[error("cannot start the background process: {0}")]
     Background(io::Error),
-    /// It ended, and has said why.
+    /// The background process ended, and said why.
     #[error("{message}")]
     BackgroundEnded {
-        /// What it said.
+        /// Its message.
         message: String,
     },
 }
@@ -122,7 +122,7 @@ fn named(log: Option<&PathBuf>) -> String {
 }
 
 impl Failure {
-    /// Says why on standard error and gives the exit code.
+    /// Prints the error to standard error and returns the exit code.
     pub fn report(&self) -> ExitCode {
         match self {
             Failure::OutputClosed => return ExitCode::SUCCESS,

@@ -1,8 +1,7 @@
 //! The `tantalum` command.
 //!
-//! It ends with 0 when all went well, 1 when a database or an image was not as it should be or a promise was not
-//! kept, 2 when what was asked for cannot be done (one line on standard error says why and what would be right), and
-//! 130 when it was interrupted.
+//! Its exit code is 0 on success, 1 if a database or an image was damaged or a promise was broken, 2 if the request
+//! cannot be carried out (one line on standard error says why and what would be valid), and 130 if it was interrupted.
 
 mod arguments;
 mod bench;

@@ -17,13 +17,13 @@ use crate::log::{Log, log_path};
 use crate::output;
 use tantalum::Size;
 
-/// Bytes of the volume's page cache: half of it may be writes that nobody synced.
+/// Bytes of the volume's page cache: half of it may be writes that are not synced.
 const CACHE_BYTES: u64 = 256 << 20;
 
-/// The most threads that are started without being asked for.
+/// The most threads started by default.
 const MOST_THREADS: usize = 8;
 
-/// What the process in the background says once the volume is mounted; what follows on the line is a warning.
+/// What the background process prints once the volume is mounted; the rest of the line is a warning.
 const MOUNTED: &str = "mounted";
 
 /// `tantalum mount`.
@@ -77,13 +77,13 @@ pub struct MountOptions {
     pub detached: bool,
 }
 
-/// Mounts the volume and stays until it is unmounted.
+/// Mounts the volume and runs until it is unmounted.
 pub fn run(options: &MountOptions) -> Result<(), Failure> {
     if options.background {
         return run_in_background(options);
     }
     if options.detached {
-        // A process that was just started leads no group, so this cannot fail.
+        // A newly started process leads no group, so this cannot fail.
         let _ = nix::unistd::setsid();
     }
     let mount_options = Options {
@@ -93,20 +93,20 @@ pub fn run(options: &MountOptions) -> Result<(), Failure> {
         threads: options.threads.map_or_else(default_threads, usize::from),
         atomic_writes: options.atomic_writes,
     };
-    // What can be refused before a drive is made or recovered is.
+    // Refuse whatever can be refused before a drive is created or recovered.
     mount_options.check()?;
     let mut volume = open(options)?;
     volume.set_remap_duplicates(!options.no_remap_duplicates);
     let mounted = Mounted::mount(volume, &mount_options)?;
     let stopper = mounted.stopper();
-    // If there is no handler to be had a signal ends the process: the next mount recovers.
+    // Without a handler a signal ends the process, and the next mount recovers.
     let _ = ctrlc::set_handler(move || stopper.stop());
     let mut log = announce(options)?;
     mounted.wait(|notice| {
         let line = line_of(&notice);
         match &mut log {
             Some(log) => log.add(&line),
-            // Why a mount failed is said when this command ends.
+            // This command reports why a mount failed when it ends.
             None if matches!(notice, Notice::DriveStopped(_) | Notice::Ended(Ok(Ending::PowerLost))) => {
                 output::complain(&line);
             }
@@ -116,7 +116,7 @@ pub fn run(options: &MountOptions) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What happened to a mount, in words.
+/// An event of a mount, as text.
 fn line_of(notice: &Notice<'_>) -> String {
     match notice {
         Notice::DriveStopped(status) => {
@@ -134,7 +134,7 @@ fn line_of(notice: &Notice<'_>) -> String {
     }
 }
 
-/// Says that the volume is mounted. In the background what happens to it from now on goes to the log.
+/// Announces that the volume is mounted. In the background, later events go to the log.
 fn announce(options: &MountOptions) -> Result<Option<Log>, Failure> {
     if options.detached {
         let image = options.image.canonicalize().unwrap_or_else(|_| options.image.clone());
@@ -162,7 +162,7 @@ fn default_threads() -> usize {
     thread::available_parallelism().map_or(2, usize::from).clamp(2, MOST_THREADS)
 }
 
-/// The drive, made or opened, and its volume, made or opened.
+/// The drive and its volume, each created or opened.
 fn open(options: &MountOptions) -> Result<Volume, Failure> {
     let path = &options.image;
     let mut device = device(options)?;
@@ -198,7 +198,7 @@ fn shutdown_failure(path: &Path, status: Status) -> Failure {
     Failure::Shutdown { path: path.to_path_buf(), status }
 }
 
-/// Starts this command again as a process of its own, and waits until it has mounted the volume or failed.
+/// Starts this command again as a separate process, and waits until it has mounted the volume or failed.
 fn run_in_background(options: &MountOptions) -> Result<(), Failure> {
     let program = std::env::current_exe().map_err(Failure::Background)?;
     let arguments = std::env::args_os().skip(1).filter(|argument| argument != "--background");

@@ -41,7 +41,7 @@ pub struct RecoveryCostOptions {
 /// Small enough that filling and ageing it six times takes seconds.
 const DEFAULT_CAPACITY: Size = Size(1 << 30);
 
-/// Measures, prints the outcome and writes the plots.
+/// Measures, prints the results and writes the plots.
 pub fn run(options: &RecoveryCostOptions) -> Result<(), Failure> {
     let sizes = |list: &[Size]| list.iter().map(|size| size.0).collect();
     let settings = Settings {

@@ -3,11 +3,11 @@
 use std::ops::Range;
 use std::str::FromStr;
 
-/// Seeds one after the other.
+/// A range of seeds.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Seeds(pub Range<u64>);
 
-/// Why a text is no range of seeds.
+/// Why a text is not a range of seeds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SeedsError {
     /// It is neither a number nor a range.

@@ -16,10 +16,10 @@ use tantalum_volume::Volume;
 use crate::failure::Failure;
 use crate::output;
 
-/// Bytes of the page cache of a volume that is only looked at.
+/// Bytes of the page cache of a volume that is only inspected.
 const CACHE_BYTES: u64 = 1 << 20;
 
-/// How often the view is drawn anew.
+/// How often the view is refreshed.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Moves to the screen's upper left corner and clears what is there.
@@ -59,7 +59,7 @@ fn show(options: &StatOptions, report: &Report) -> Result<(), Failure> {
     }
 }
 
-/// The image is only read: what recovery does stays in memory.
+/// The image is only read: recovery stays in memory.
 fn unmounted(image: &Path) -> Result<Report, Failure> {
     let path = image.to_path_buf();
     let device = Device::open_as(image, Access::Overlay);
@@ -75,7 +75,7 @@ fn unmounted(image: &Path) -> Result<Report, Failure> {
 fn watch(control: &mut Control) -> Result<(), Failure> {
     let ended = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&ended);
-    // If there is no handler to be had Ctrl-C ends the process, which is what it asks for.
+    // Without a handler Ctrl-C ends the process, which is what it asks for.
     let _ = ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed));
     let mut before = None;
     while !ended.load(Ordering::Relaxed) {
@@ -87,7 +87,7 @@ fn watch(control: &mut Control) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What is shown. With an earlier report also what happened since then.
+/// The view. With an earlier report, also the changes since then.
 fn text(report: &Report, before: Option<&Report>) -> String {
     let state = match (&report.mounted_on, report.has_power) {
         (Some(folder), true) => format!("mounted on {}", folder.display()),
@@ -126,7 +126,7 @@ fn counters(report: &Report, before: Option<&Report>) -> Table {
     table
 }
 
-/// What only grows: the drive's counters, with what was programmed by cause, and the volume's.
+/// Values that only grow: the drive's counters, including programs by cause, and the volume's.
 fn counts(report: &Report) -> Vec<(String, u64)> {
     let counters = &report.smart.counters;
     let named = |(name, count): (&str, u64)| (name.to_owned(), count);
@@ -138,7 +138,7 @@ fn counts(report: &Report) -> Vec<(String, u64)> {
     counts
 }
 
-/// What goes up and down.
+/// Values that go up and down.
 fn levels(report: &Report) -> [(&'static str, String); 5] {
     let unit = tantalum::UNIT_BYTES as u64;
     let smart = &report.smart;

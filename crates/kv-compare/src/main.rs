@@ -1,4 +1,4 @@
-//! Runs the same work on each store, on this machine's disk, and prints what it took. No latency is emulated.
+//! Runs the same work on each store, on this machine's disk, and prints the measurements. No latency is emulated.
 
 mod engines;
 mod measure;
@@ -112,7 +112,7 @@ fn plan(a: &Arguments) -> Plan {
     }
 }
 
-/// The first Ctrl-C stops the work, which removes its stores; the second does not wait.
+/// The first Ctrl-C stops the work, which removes its stores; the second one does not wait.
 fn stopped_by_interrupts() -> Arc<AtomicBool> {
     let stop = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stop);
@@ -121,7 +121,7 @@ fn stopped_by_interrupts() -> Arc<AtomicBool> {
             std::process::exit(INTERRUPTED.into());
         }
     };
-    // if there is no handler to be had, Ctrl-C ends the process and leaves its stores
+    // without a handler, Ctrl-C ends the process and leaves its stores
     let _ = ctrlc::set_handler(on_interrupt);
     stop
 }
@@ -151,7 +151,7 @@ fn write_files(arguments: &Arguments, rows: &[Row]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How this was started.
+/// The command line of this run.
 fn command() -> String {
     let feature = if cfg!(feature = "rocksdb") { " --features rocksdb" } else { "" };
     let arguments: String = std::env::args().skip(1).map(|argument| format!(" {argument}")).collect();

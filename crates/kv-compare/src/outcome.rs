@@ -1,4 +1,4 @@
-//! What was measured: as text, as plots, and as the page of docs/.
+//! The results: as text, as plots, and as the page in docs/.
 
 use std::fmt::{self, Write};
 
@@ -9,7 +9,7 @@ use tantalum_lab::table::{Align, Table, grouped};
 use crate::engines::CacheSize;
 use crate::work::Workload;
 
-/// What is the same for all stores that are compared.
+/// What is the same for all compared stores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Case {
     /// What they do.
@@ -40,7 +40,7 @@ impl Case {
     }
 }
 
-/// What one store did in one case.
+/// The results of one store in one case.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// The case.
@@ -119,12 +119,12 @@ fn whole(number: f64) -> String {
     grouped(number.round() as u64)
 }
 
-/// Rows by case, in the order in which they were measured; within a case by store.
+/// Rows by case, in the order of measurement; within a case by store.
 fn by_case(rows: &[Row]) -> impl Iterator<Item = &[Row]> {
     rows.chunk_by(|a, b| a.case == b.case)
 }
 
-/// Cases that differ only in the workload, in the order of the first of each.
+/// Cases that differ only in the workload, in the order of each group's first case.
 fn groups(rows: &[Row]) -> Vec<Vec<&[Row]>> {
     let mut groups: Vec<Vec<&[Row]>> = Vec::new();
     for case in by_case(rows) {
@@ -136,7 +136,8 @@ fn groups(rows: &[Row]) -> Vec<Vec<&[Row]>> {
     groups
 }
 
-/// A table of one quantity for each group of cases, by workload and store. Workloads that have none are left out.
+/// A table of one quantity for each group of cases, by workload and store. Workloads without that quantity are left
+/// out.
 pub fn figures(
     rows: &[Row],
     title: &str,
@@ -205,7 +206,7 @@ fn section(page: &mut String, rows: &[Row], title: &str, cell: impl Fn(&Row) -> 
     }
 }
 
-/// How many times as much the first store does as each of the others: the least and the most of the workloads.
+/// The rate of the first store divided by that of each other store: the lowest and highest of the workloads.
 fn over_first(rows: &[Row]) -> String {
     let Some(first) = by_case(rows).next().filter(|case| case.len() > 1) else { return String::new() };
     let others: String = first[1..].iter().map(|row| format!(" {} |", row.store)).collect();

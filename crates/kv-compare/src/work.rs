@@ -1,4 +1,4 @@
-//! The workloads: YCSB's A, B, C and F, and transfers that change four records in a transaction, as TPC-B's do.
+//! The workloads: YCSB's A, B, C and F, and transfers that change four records in a transaction, as in TPC-B.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
@@ -64,12 +64,12 @@ impl Workload {
     }
 }
 
-/// Told to stop.
+/// The run was interrupted.
 #[derive(Debug, thiserror::Error)]
 #[error("interrupted; the stores are removed")]
 pub struct Interrupted;
 
-/// Fails if somebody wants to stop.
+/// Fails if the run was interrupted.
 pub fn check(stop: &AtomicBool) -> Result<(), Failure> {
     if stop.load(Ordering::Relaxed) { Err(Interrupted.into()) } else { Ok(()) }
 }
@@ -131,7 +131,7 @@ impl Worker<'_> {
     }
 }
 
-/// An account with one more on it.
+/// An account with its balance increased by one.
 fn add_one(old: &[u8]) -> Vec<u8> {
     let mut new = old.to_vec();
     let (number, _) = new.split_first_chunk_mut::<8>().expect("a record has eight bytes at least");
@@ -146,7 +146,7 @@ pub fn value(random: &mut Xoshiro256PlusPlus, bytes: usize) -> Vec<u8> {
     value
 }
 
-/// YCSB's choice of records: zipfian with 0.99, scattered over the keys.
+/// YCSB's choice of records: Zipfian with 0.99, scattered over the keys.
 pub struct Zipf {
     records: u64,
     sums: Vec<f64>,
@@ -171,7 +171,7 @@ impl Zipf {
     }
 }
 
-/// Four different records, all equally likely, in order: so nobody gives way to another.
+/// Four different records, all equally likely, in order, so that there are no deadlocks.
 fn four(records: u64, random: &mut Xoshiro256PlusPlus) -> [u64; 4] {
     loop {
         let mut keys = [(); 4].map(|()| random.random_range(0..records));
