@@ -126,7 +126,7 @@ mod tests {
             ("PRAGMA journal_mode = WAL", "journal_mode cannot be set to WAL"),
             ("PRAGMA main.JOURNAL_MODE(off)", "journal_mode cannot be set to off"),
             ("PRAGMA temp_store_directory = '/tmp'", "folder of the host"),
-            ("SELECT load_extension('/nonexistent')", "reaches files of the host"),
+            ("SELECT load_extension('/nonexistent')", "accesses files of the host"),
         ] {
             connection.execute_batch(sql).expect_err(sql);
             let said = refusal.take().unwrap_or_else(|| panic!("{sql}: no reason"));

@@ -127,7 +127,7 @@ fn what_reaches_past_the_drive_or_decides_the_mode_is_refused() {
     let folder = Folder::new();
     for (sql, reason) in [
         ("PRAGMA journal_mode = MEMORY", "each mode of the comparison sets its own"),
-        ("SELECT load_extension('/nonexistent')", "load_extension() reaches files of the host"),
+        ("SELECT load_extension('/nonexistent')", "load_extension() accesses files of the host"),
         ("PRAGMA temp_store_directory = '/tmp'", "folder of the host"),
     ] {
         let error = folder.refusal(sql);

@@ -37,7 +37,7 @@ fn check(settings: &Settings) -> DeviceCrash {
     for violation in &outcome.violations {
         println!("{}: {}\n  {}", violation.promise, violation.detail, violation.replay);
     }
-    assert!(outcome.violations.is_empty(), "{} promises were not kept", outcome.violations.len());
+    assert!(outcome.violations.is_empty(), "{} promises were broken", outcome.violations.len());
     assert_eq!(outcome.dirty_recoveries, outcome.cuts);
     assert!(outcome.cuts > 0 && outcome.torn_pages_seen > 0, "{outcome:?}");
     assert!(!settings.plan.second_cut || outcome.second_cuts > 0, "{outcome:?}");

@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "M1: page 0 of block 0 is programmed, and its next page is 1 of 4")]
+    #[should_panic(expected = "M1: page 0 of block 0 is programmed, but its next page is 1 of 4")]
     fn programming_a_page_twice_panics() {
         let mut nand = nand();
         program(&mut nand, 0, [1, 2], 0);
@@ -509,13 +509,13 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "M1: page 1 of block 2 is programmed, and its next page is 0 of 4")]
+    #[should_panic(expected = "M1: page 1 of block 2 is programmed, but its next page is 0 of 4")]
     fn programming_out_of_order_panics() {
         program(&mut nand(), 9, [1, 2], 0);
     }
 
     #[test]
-    #[should_panic(expected = "M1: page 0 is programmed, and its block 0 is bad")]
+    #[should_panic(expected = "M1: page 0 is programmed, but its block 0 is bad")]
     fn programming_a_bad_block_panics() {
         let mut nand = nand();
         nand.retire(BlockId(0)).unwrap();
@@ -523,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "M1: block 1 is erased, and it is bad")]
+    #[should_panic(expected = "M1: block 1 is erased, but it is bad")]
     fn erasing_a_bad_block_panics() {
         let mut nand = nand();
         nand.retire(BlockId(1)).unwrap();

@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "M1: page 3 of block 0 is programmed, and its next page is 4 of 4")]
+    #[should_panic(expected = "M1: page 3 of block 0 is programmed, but its next page is 4 of 4")]
     fn a_torn_block_must_be_erased_before_it_is_programmed() {
         program(&mut torn_erase(), 3, [1, 2], 0);
     }

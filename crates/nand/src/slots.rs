@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "slot 1 is used after it was given up")]
+    #[should_panic(expected = "slot 1 is used after it was freed")]
     fn giving_a_slot_up_twice_panics() {
         let mut slots = Slots::default();
         let slot = slots.take().unwrap();

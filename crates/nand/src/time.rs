@@ -207,7 +207,7 @@ mod tests {
         let slow = Timing { erase_ns: MAX_OPERATION_NS + 1, ..TIMING };
         assert_eq!(
             slow.validate().unwrap_err().to_string(),
-            "erase_ns is 1000000000001; it must be from 0 to 1000000000000"
+            "erase_ns is 1000000000001; it must be between 0 and 1000000000000"
         );
         let still = Timing { channel_bytes_per_second: 0, ..TIMING };
         assert!(matches!(

@@ -96,9 +96,6 @@ mod tests {
     #[test]
     fn an_unknown_mode_names_the_known_ones() {
         let error = "wall".parse::<Mode>().unwrap_err().to_string();
-        assert_eq!(
-            error,
-            "there is no mode \"wall\"; the modes are rollback, wal, x-ftl, atomic, share, sw-wal"
-        );
+        assert_eq!(error, "no mode named \"wall\"; use rollback, wal, x-ftl, atomic, share, sw-wal");
     }
 }

@@ -236,7 +236,7 @@ impl Volume {
         let bad = |why| Err(VolumeError::BadRange { file, offset, bytes, why });
         let size = self.content_file(file)?.inode.size;
         if bytes == 0 || !offset.is_multiple_of(UNIT) || !bytes.is_multiple_of(UNIT) {
-            return bad("it must be whole units of 4096 bytes, at least one");
+            return bad("it must be one or more whole units of 4096 bytes");
         }
         match offset.checked_add(bytes) {
             Some(end) if end <= size.next_multiple_of(UNIT) => Ok(()),

@@ -149,7 +149,7 @@ impl MetadataLog {
     ) -> Result<(), FtlError> {
         assert!(
             self.has_room(records.len()),
-            "{} records behind {} do not fit a journal page",
+            "{} records behind {} do not fit on a journal page",
             records.len(),
             self.waiting.len()
         );

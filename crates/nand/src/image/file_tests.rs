@@ -139,7 +139,7 @@ fn protected_dram_survives_and_is_bounded() {
     let mut nand = folder.create();
     nand.write_protected(PROTECTED - 3, &[1, 2, 3]).unwrap();
     let beyond = nand.write_protected(PROTECTED - 2, &[1, 2, 3]).unwrap_err();
-    assert_eq!(beyond.to_string(), "3 bytes at 9998 lie beyond the 10000 bytes of protected DRAM");
+    assert_eq!(beyond.to_string(), "3 bytes at 9998 exceed the 10000 bytes of protected DRAM");
     assert!(matches!(nand.read_protected(u64::MAX, &mut [0]), Err(NandError::ProtectedRange { .. })));
     program(&mut nand, 0, [1, 2], 0);
     drop(nand);

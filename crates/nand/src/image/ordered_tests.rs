@@ -225,7 +225,7 @@ fn a_damaged_last_group_is_as_one_that_was_lost_and_one_before_others_is_refused
             (Ok(found), Some(finds)) => assert_eq!(found, finds),
             (Err(error), None) => {
                 assert_eq!(error.kind(), io::ErrorKind::InvalidData);
-                assert!(error.to_string().contains("is missing"), "{error}");
+                assert!(error.to_string().contains("are missing"), "{error}");
             }
             (found, _) => panic!("group {damaged} was damaged: {found:?}"),
         }
