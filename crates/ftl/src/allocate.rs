@@ -1,4 +1,4 @@
-//! Which block takes the next page, and that there is one: collection makes room before a stream runs out.
+//! Chooses the block for the next page, and ensures that there is one: it collects garbage before a stream runs out.
 
 use tantalum_nand::{BlockId, Nanoseconds, UNIT_BYTES};
 
@@ -14,7 +14,7 @@ impl Ftl {
         self.system_blocks_with(0)
     }
 
-    /// Makes sure that the next checkpoint has room for so many owners more whose versions no spare area tells.
+    /// Makes sure that the next checkpoint has room for this many more owners whose versions no spare area records.
     pub(crate) fn ensure_owner_room(&mut self, owners: usize, at_ns: Nanoseconds) -> Result<(), FtlError> {
         while owners > 0 && self.blocks.free() < self.system_blocks_with(owners) {
             if !self.collect_one(at_ns)? {
@@ -30,15 +30,15 @@ impl Ftl {
         }
         let journal = JOURNAL_RESERVE_BLOCKS.saturating_sub(self.metadata.journal_blocks());
         let checkpoint_blocks = self.layout.checkpoint_blocks + self.unplanned_blocks(0);
-        // owners whose versions no spare area tells may be more than were planned for, and were more when the last one was
-        // taken: the next one needs its blocks whatever that one has
+        // owners whose versions no spare area records may be more than planned, and may have been more when the last
+        // checkpoint was taken: the next one needs its blocks whatever that one has
         let next = self.checkpoint_units(owners).div_ceil(self.geometry.units_per_block().into()) as u32 + 1;
         let checkpoint =
             (2 * checkpoint_blocks).saturating_sub(self.metadata.checkpoint_blocks().len() as u32).max(next);
         journal + checkpoint
     }
 
-    /// Blocks that a checkpoint takes beyond those that the layout has for it, with so many entries more.
+    /// Blocks that a checkpoint takes beyond those that the layout reserves for it, with this many more entries.
     pub(crate) fn unplanned_blocks(&self, more_entries: u64) -> u32 {
         let bytes: u64 = TENANTS.iter().map(|tenant| tenant.unplanned_bytes(self, more_entries)).sum();
         if bytes == 0 {
@@ -59,7 +59,7 @@ impl Ftl {
         self.layout.collect_width + 1 + self.streams.logs.len() as u32
     }
 
-    /// Takes a free block of a plane and erases it if that is needed.
+    /// Takes a free block of a plane and erases it if necessary.
     pub(crate) fn open_block(
         &mut self,
         plane: tantalum_nand::PlaneId,
@@ -83,7 +83,7 @@ impl Ftl {
         Ok(None)
     }
 
-    /// Opens a block for a stream, if one of its planes has a free one; or else, where it may go `elsewhere`, if any has.
+    /// Opens a block for a stream if one of its planes has a free one, or, with `elsewhere`, if any plane has.
     fn open_for(&mut self, target: Target, elsewhere: bool, at_ns: Nanoseconds) -> Result<bool, FtlError> {
         loop {
             let has_free = |plane| self.blocks.free_in(plane) > 0;
@@ -93,7 +93,7 @@ impl Ftl {
                 plane = stream.plane_elsewhere(&self.nand, at_ns, has_free);
             }
             let Some(plane) = plane else { return Ok(false) };
-            // a plane whose free blocks all failed has none any more: the next one is tried
+            // a plane whose free blocks all failed has none left: the next one is tried
             if let Some(block) = self.open_block(plane, BlockUse::Open, at_ns)? {
                 self.streams.of_mut(target).add(plane, block);
                 return Ok(true);
@@ -102,7 +102,7 @@ impl Ftl {
     }
 
     /// Opens a block for what the host writes, if the stream wants one and there is space beyond the reserve; collects
-    /// garbage to make that space. A log leaves its dies where none of them has a free block, so that it stays as quick.
+    /// garbage to make that space. A log leaves its dies if none of them has a free block, to keep its speed.
     pub(crate) fn ensure_host_block(&mut self, target: Target, at_ns: Nanoseconds) -> Result<(), FtlError> {
         if !self.streams.of(target).wants_block() {
             return Ok(());
@@ -114,7 +114,7 @@ impl Ftl {
                 return Ok(());
             }
         }
-        // room was made for a batch before it began; what program failures took comes out of the reserve
+        // room was made for a batch before it began; program failures use up the reserve
         let forced = self.batch_under_way && self.streams.of(target).opened() == 0;
         let elsewhere = target != Target::Host;
         if (self.spare_blocks() > self.collection_reserve() || forced)
@@ -137,8 +137,8 @@ impl Ftl {
         self.collect_for_logs(target, at_ns)
     }
 
-    /// Opens a block for what garbage collection moves, if the stream wants one. Copies of records go to their namespace's
-    /// logs, if those have an open block or one can be opened on their dies out of what the reserve has for them, and
+    /// Opens a block for what garbage collection moves, if the stream wants one. Copies of records go to their
+    /// namespace's logs, if those have an open block or one can be opened on their dies from their part of the reserve;
     /// otherwise to the stream that is returned.
     pub(crate) fn ensure_copy_block(
         &mut self,
@@ -163,9 +163,9 @@ impl Ftl {
         Ok(Target::Collect)
     }
 
-    /// Makes room for so many pages of each stream, so that no garbage is collected while they are programmed; and for
-    /// another open block, as for any other page: with room alone, a drive that did nothing but batches was down to one
-    /// plane.
+    /// Makes room for this many pages of each stream, so that no garbage is collected while they are programmed; and
+    /// for another open block, as for any other page. With room alone, a drive that did nothing but batches was down to
+    /// one plane.
     pub(crate) fn ensure_space(
         &mut self,
         pages: &[(Target, u32)],
@@ -190,7 +190,7 @@ impl Ftl {
         Err(FtlError::CapacityExceeded)
     }
 
-    /// Blocks that so many pages take beyond the open ones of their stream.
+    /// Blocks that this many pages take beyond the open ones of their stream.
     fn missing_blocks(&self, target: Target, pages: u32) -> u32 {
         let left = |block| self.geometry.pages_per_block - self.nand.next_page(block);
         let open: u32 = self.streams.of(target).blocks().map(left).sum();

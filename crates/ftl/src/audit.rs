@@ -1,8 +1,8 @@
-//! The audit: whether what the FTL keeps agrees with itself, and with what the flash says.
+//! The audit: whether the FTL's state agrees with itself and with the flash.
 //!
-//! [`Ftl::audit_maps`] looks at DRAM alone and is what tests call after each power cut; [`Ftl::audit_units`] reads the
-//! flash too. Neither changes anything. Between commands there is nothing to be found, whatever the drive has been
-//! through, unless a page was lost: the invariants are those at the heads of `map`, `blocks`, `valid` and `logs`.
+//! [`Ftl::audit_maps`] checks only DRAM, and tests call it after each power cut; [`Ftl::audit_units`] also reads the
+//! flash. Neither changes anything. Between commands there are no findings, whatever the drive has been through, unless
+//! a page was lost: the invariants are those at the heads of `map`, `blocks`, `valid` and `logs`.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -18,7 +18,7 @@ use crate::spare::{Kind, Mark, Spare};
 use crate::tenants::TENANTS;
 use crate::types::{Hint, Lpn, Seq};
 
-/// Something that is not as it should be.
+/// An inconsistency.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Finding {
     /// P2L names an owner that is elsewhere.
@@ -26,12 +26,12 @@ pub enum Finding {
     OwnerElsewhere {
         /// The place.
         ppn: Ppn,
-        /// Its owner by P2L.
+        /// Its owner according to P2L.
         lpn: Lpn,
-        /// Where L2P says the owner is.
+        /// The owner's place according to L2P.
         found: Option<Ppn>,
     },
-    /// L2P points at a place that P2L gives to others.
+    /// L2P points at a place that P2L assigns to others.
     #[error("unit {lpn} is mapped to place {ppn}, which does not belong to it")]
     NotOwned {
         /// The unit.
@@ -39,14 +39,14 @@ pub enum Finding {
         /// Its place.
         ppn: Ppn,
     },
-    /// A number that is kept is not what there is.
+    /// A stored count is wrong.
     #[error("{what}: the stored count is {kept}, but there are {counted}")]
     Count {
         /// What is counted.
         what: &'static str,
-        /// As kept.
+        /// The stored count.
         kept: u64,
-        /// As there.
+        /// The actual count.
         counted: u64,
     },
     /// A block's count of places in use is wrong.
@@ -54,9 +54,9 @@ pub enum Finding {
     ValidCount {
         /// The block.
         block: BlockId,
-        /// As kept.
+        /// The stored count.
         kept: u32,
-        /// As there.
+        /// The actual count.
         counted: u32,
     },
     /// A block's use does not agree with a list.
@@ -66,10 +66,10 @@ pub enum Finding {
         block: BlockId,
         /// Its use.
         block_use: BlockUse,
-        /// What speaks against it.
+        /// The contradiction.
         against: &'static str,
     },
-    /// A unit's hints are not in order.
+    /// A unit's hints are inconsistent.
     #[error("unit {lpn}: {wrong}")]
     Hint {
         /// The unit.
@@ -80,16 +80,16 @@ pub enum Finding {
     /// An atomic batch is half done.
     #[error("an atomic batch is in progress although no command is")]
     BatchUnderWay,
-    /// What the records at a place weigh is not what indexes and tombstones say.
+    /// The weight of the records at a place is not what indexes and tombstones say.
     #[error(
         "place {ppn}: its records weigh {kept} chunks according to P2L, but {counted} according to indexes and tombstones"
     )]
     RecordsWeight {
         /// The place.
         ppn: Ppn,
-        /// As kept.
+        /// The stored weight.
         kept: u32,
-        /// As the indexes say.
+        /// The weight according to the indexes.
         counted: u32,
     },
     /// A unit of records cannot be read.
@@ -106,7 +106,7 @@ pub enum Finding {
         /// The namespace.
         namespace: NamespaceId,
     },
-    /// An index names a place where another record is, or none.
+    /// An index names a place with another record or none.
     #[error(
         "key-value namespace {namespace} names a record at place {ppn}, chunk {chunk}, which does not exist"
     )]
@@ -134,28 +134,28 @@ pub enum Finding {
         /// Its place.
         ppn: Ppn,
     },
-    /// The spare area of a mapped unit says something else.
+    /// The spare area of a mapped unit contradicts the map.
     #[error("unit {lpn} is at place {ppn}, whose spare area {says}")]
     Spare {
         /// The unit.
         lpn: Lpn,
         /// Its place.
         ppn: Ppn,
-        /// What it says.
+        /// What the spare area says.
         says: &'static str,
     },
 }
 
-/// What was looked at, and what was found.
+/// What was checked and found.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Audit {
-    /// Places that belong to somebody.
+    /// Places with an owner.
     pub places: u64,
-    /// Owners of places that have several, or whose version no spare area tells.
+    /// Owners of places that have several, or whose version no spare area records.
     pub claims: u64,
     /// Blocks.
     pub blocks: u64,
-    /// Hints that live.
+    /// Living hints.
     pub hints: u64,
     /// Records of key-value namespaces.
     pub records: u64,
@@ -168,7 +168,7 @@ pub struct Audit {
 }
 
 impl Ftl {
-    /// Looks at what is in DRAM.
+    /// Checks what is in DRAM.
     pub fn audit_maps(&self) -> Audit {
         let mut audit = Audit::default();
         self.audit_places(&mut audit);
@@ -341,8 +341,8 @@ impl Ftl {
         Ok(())
     }
 
-    /// A plain owner is named by the spare area; one with a claim may be, and then at no newer version: what the claim
-    /// has beyond that is from the journal or a checkpoint.
+    /// The spare area names a plain owner. It may name one with a claim, and then at no newer version: anything beyond
+    /// that comes from the journal or a checkpoint.
     fn audit_spare(&self, lpn: Lpn, ppn: Ppn) -> Result<Option<Finding>, FtlError> {
         let wrong = |says| Ok(Some(Finding::Spare { lpn, ppn, says }));
         let Some(spare) = Spare::decode(&self.nand.spare(ppn)?) else { return wrong("makes no sense") };

@@ -1,10 +1,11 @@
-//! How much units and records may take together.
+//! How much space units and records may take together.
 //!
-//! A drive lays its flash out for its logical capacity, so block units alone always find room. Records share that capacity:
-//! logical pages that are mapped, homes that a cut would map, records as they are packed when they are moved, what waits in
-//! DRAM, and the indexes in two checkpoints never take more than the drive has logical units. So garbage collection always
-//! gains something, and a command that does not fit is refused before it has changed anything. Pages of open transactions
-//! are not counted: their number is bounded, and they have room beside ([`crate::Layout::transaction_units_limit`]).
+//! A drive lays its flash out for its logical capacity, so block units alone always find room. Records share that
+//! capacity. Mapped logical pages, homes that a cut would map, records (as they are packed when moved), what waits in
+//! DRAM, and the indexes in two checkpoints together never exceed the drive's logical units. So garbage collection
+//! always gains something, and a command that does not fit is refused before it has changed anything. Pages of open
+//! transactions are not counted: their number is bounded, and they have room of their own
+//! ([`crate::Layout::transaction_units_limit`]).
 
 use tantalum_nand::Nanoseconds;
 
@@ -16,8 +17,8 @@ use crate::tenants::TENANTS;
 use crate::types::Lpn;
 
 impl Ftl {
-    /// Makes sure that these logical pages can be given data: those that are not mapped take more of the capacity.
-    /// `waiting` units are in a cache, and may be new too. Returns when the room is there for good.
+    /// Ensures that these logical pages can be given data: unmapped ones take more of the capacity. `waiting` units are
+    /// in a cache, and may be new too. Returns when the room is guaranteed.
     pub fn admit_units(
         &mut self,
         lpns: impl Iterator<Item = Lpn>,
@@ -31,7 +32,7 @@ impl Ftl {
         self.admit_records(new as u64 * u64::from(UNIT_WEIGHT), 0, waiting, at_ns)
     }
 
-    /// Makes sure that records of this weight fit, and so many entries in indexes. Returns when the room is there for good.
+    /// Ensures room for records of this weight and this many index entries. Returns when the room is guaranteed.
     pub(crate) fn admit_records(
         &mut self,
         chunks: u64,
@@ -55,7 +56,7 @@ impl Ftl {
         }
     }
 
-    /// Room that was freed is room once no cut brings back what was there. Returns when that is so.
+    /// Freed room is usable once no cut can bring back what was there. Returns when that is so.
     fn settle_unmapped(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
         let unmaps =
             |record: &Record| matches!(record, Record::Trim { .. } | Record::NamespaceDeleted { .. });
@@ -68,7 +69,7 @@ impl Ftl {
         Ok(at_ns.max(self.metadata.steps_done_ns()))
     }
 
-    /// Units that are not taken, with room for so many entries more in indexes.
+    /// Free units, after reserving room for this many more index entries.
     fn free_units(&self, entries: u64, waiting: usize) -> u64 {
         let held: u64 = TENANTS.iter().map(|tenant| tenant.reserved_units(self)).sum();
         let blocks = 2 * u64::from(self.unplanned_blocks(entries));

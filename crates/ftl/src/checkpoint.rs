@@ -1,8 +1,8 @@
 //! The checkpoint: the L2P as of a step, and what is still conditional then.
 //!
-//! It holds what each tenant keeps, the blocks that were open (recovery reads on in them), and the counters.
-//! A checkpoint counts only if all its pages are there. The one before it, and the journal that it covers, are
-//! free only after it; by the erase rule they are erased after it finished programming (hazard 10).
+//! It holds each tenant's contents, the blocks that were open (recovery reads on in them), and the counters. A
+//! checkpoint counts only if all its pages are there. Its predecessor, and the journal that it covers, become free only
+//! after it; by the erase rule they are erased after it has finished programming (hazard 10).
 
 use tantalum_nand::{BlockId, Nanoseconds, PageId};
 
@@ -17,8 +17,8 @@ use crate::tenants::units::OWNER_BYTES;
 use crate::types::Seq;
 
 impl Ftl {
-    /// Whether recovery would have to read too much. Nothing of that changes but by what is done to flash, so the question
-    /// is not asked again before.
+    /// Whether recovery would have to read too much. Only flash operations change the answer, so the question is not
+    /// asked again before the next one.
     pub(crate) fn checkpoint_due(&mut self) -> bool {
         let operations = self.nand.operations();
         if self.metadata.checkpoint.not_due_at == operations && !self.metadata.checkpoint.wanted {
@@ -48,7 +48,7 @@ impl Ftl {
                 && self.blocks.free() > self.system_blocks() + 2
     }
 
-    /// Units that a checkpoint would take now, to within a page, with so many owners more than there are.
+    /// Units that a checkpoint would take now, to within a page, with this many more owners.
     pub(crate) fn checkpoint_units(&self, owners: usize) -> u64 {
         let kept: u64 = TENANTS.iter().map(|tenant| tenant.kept_bytes(self)).sum();
         let bytes = kept + (owners * OWNER_BYTES) as u64;
@@ -56,7 +56,7 @@ impl Ftl {
         pages * u64::from(self.geometry.units_per_page())
     }
 
-    /// Takes a checkpoint and frees what it makes superfluous.
+    /// Takes a checkpoint and frees what it makes obsolete.
     pub fn take_checkpoint(&mut self, at_ns: Nanoseconds, clean: bool) -> Result<Nanoseconds, FtlError> {
         self.flush_journal(at_ns)?;
         self.counters.checkpoints += 1;
@@ -93,8 +93,8 @@ impl Ftl {
         for _ in 0..NewCheckpoint::blocks_for(bytes.len(), &self.geometry) {
             blocks.push(self.take_system_block(BlockUse::Checkpoint, at_ns)?);
         }
-        // Only now: what is recorded when blocks are erased for it is covered by the checkpoint, which otherwise would
-        // not be the last word of a clean shutdown.
+        // Only now: the checkpoint then covers what is recorded when blocks are erased for it, and is the last word of
+        // a clean shutdown.
         let step = self.next_seq();
         self.metadata.announce_checkpoint(&mut self.nand, step)?;
         TENANTS.iter().try_for_each(|tenant| tenant.is_kept_soon(self))?;
@@ -104,7 +104,7 @@ impl Ftl {
         Ok((step, new.pages, programmed?))
     }
 
-    /// What a checkpoint says now, and when all that had to be read for it was there.
+    /// The contents of a checkpoint now, and when everything that had to be read for it was there.
     fn checkpoint_bytes(
         &mut self,
         clean: bool,
@@ -163,7 +163,7 @@ impl Ftl {
         }
     }
 
-    /// The checkpoint at `step` stands: what is older may go.
+    /// The checkpoint at `step` stands: anything older may go.
     pub(crate) fn retain_only(&mut self, blocks: Vec<BlockId>, pages: Vec<PageId>, step: Seq) {
         let host_units = self.counters.flash_units.host + self.counters.flash_units.key_value;
         for block in self.metadata.stands(step, blocks, pages, host_units) {

@@ -1,9 +1,9 @@
 //! The dump: what a drive with a capacitor saves in its last moment (DuraSSD, section 3.4).
 //!
-//! The dump goes to blocks kept erased for it, as ordinary pages: recovery folds their spare areas and journal
-//! records like any others, so a second cut in recovery changes nothing. Saved are cached units, units whose
-//! program did not complete, and the journal records whose units were all on flash when power went. Of atomic batches
-//! only `put`s that were acknowledged are saved: with their marks, so that they count together with what is on flash.
+//! The dump goes to blocks kept erased for it, as ordinary pages. Recovery folds their spare areas and journal records
+//! like any others, so a second cut in recovery changes nothing. It saves cached units, units whose program did not
+//! complete, and the journal records whose units were all on flash when power went. Of atomic batches it saves only
+//! acknowledged `put`s, with their marks, so that they count together with what is on flash.
 
 use tantalum_nand::{LostProgram, Nanoseconds, Source};
 
@@ -21,11 +21,11 @@ impl Ftl {
         self.config.dump_units > 0
     }
 
-    /// Saves what may be lost: `lost` from the medium, `cached` units, and the journal. Returns the units of data
-    /// among it.
+    /// Saves what may be lost: `lost` from the medium, `cached` units, and the journal. Returns how many of these were
+    /// units of data.
     ///
     /// # Panics
-    /// If it is more than the capacitor's budget: the controller accepted too much (hazard 12).
+    /// If it exceeds the capacitor's budget, because the controller accepted too much (hazard 12).
     pub fn dump(
         &mut self,
         lost: Vec<LostProgram>,

@@ -1,15 +1,15 @@
 //! The erase rule, in one place.
 //!
-//! A block may be erased only when everything that its spare areas alone assert is asserted durably elsewhere or
-//! superseded by something durable, membership in batches and whole runs included, and when whatever did that has
-//! finished programming. A block becomes free when nobody owns a place in it; it is erased when it is opened:
+//! A block may be erased only when everything that its spare areas alone assert, including membership in batches and
+//! whole runs, is durably asserted elsewhere or superseded by something durable, and when the operations that made it
+//! so have finished programming. A block becomes free when no place in it has an owner; it is erased when it is opened:
 //!
 //! 1. memberships that only its spare areas prove are journaled (hazard 4),
 //! 2. the journal is flushed, so that what made its pages invalid is durable (hazard 2),
-//! 3. the erase starts when every program issued before it is done, copies out of the block included (hazard 3).
+//! 3. the erase starts when every program issued before it is done, including copies out of the block (hazard 3).
 //!
-//! Recovery erases by the same rule before its own checkpoint stands: it tells what it found to be whole, and opens
-//! blocks first that the last checkpoint covers, of which enough are kept free.
+//! Recovery erases by the same rule before its own checkpoint stands: it records what it found to be whole, and first
+//! opens blocks that the last checkpoint covers, of which enough are kept free.
 
 use std::collections::BTreeSet;
 

@@ -1,6 +1,6 @@
-//! The fold: what the drive has is the maximum of all assertions over the newest checkpoint. Each tenant folds its own; here is
-//! what they have in common: atomic batches, which count if all of their members are there or the journal says that they
-//! were.
+//! The fold: the drive's state is the maximum of all assertions over the newest checkpoint. Each tenant folds its own;
+//! this file has the common part: atomic batches, which count if all of their members are there or the journal says
+//! that they were.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ pub(crate) struct Fold {
 }
 
 impl Fold {
-    /// A fold over what the checkpoint at `step` has of the tenants; none if that makes no sense.
+    /// A fold over the tenants' contents of the checkpoint at `step`; none if these are not valid.
     pub fn new(kept: &mut Kept<'_>, step: Seq) -> Option<Fold> {
         let mut tenants = Vec::with_capacity(TENANTS.len());
         for tenant in TENANTS {
@@ -34,7 +34,7 @@ impl Fold {
         kept.bytes.is_empty().then_some(Fold { tenants, whole: BTreeSet::new() })
     }
 
-    /// A unit that was programmed since the checkpoint. Whether it is a tenant's.
+    /// A unit programmed since the checkpoint. Returns whether it belongs to a tenant.
     pub fn unit(&mut self, reader: &mut Reader, ppn: Ppn, spare: &Spare) -> Result<bool, FtlError> {
         let Some(index) = TENANTS.iter().position(|tenant| tenant.has(spare.kind)) else { return Ok(false) };
         self.tenants[index].unit(reader, ppn, spare)?;

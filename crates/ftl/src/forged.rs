@@ -1,7 +1,7 @@
-//! Flash that no drive wrote: spare areas, journal pages and checkpoints with any contents under right checksums.
+//! Flash that no drive wrote: spare areas, journal pages and checkpoints with arbitrary contents under valid checksums.
 //!
-//! An image's checksums catch damage. These tests go behind them: whatever recovery is given, it returns, with a drive
-//! that can be audited or with an error, and never panics.
+//! An image's checksums detect damage. These tests bypass them: whatever recovery is given, it returns either a drive
+//! that can be audited or an error, and never panics.
 
 use tantalum_nand::{BlockId, MAX_UNITS_PER_PAGE, Nand, PageId, PageState, Source, UNIT_BYTES, UnitSpare};
 
@@ -30,7 +30,7 @@ impl Random {
     }
 }
 
-/// A drive on which everything has left its trace, its last checkpoint some way back.
+/// A drive on which everything has left its traces, some of them after its last checkpoint.
 fn worked_on() -> Nand {
     let mut ftl = Ftl::format(Nand::in_memory(GEOMETRY, TIMING).unwrap(), CONFIG).unwrap();
     for round in 0..12_u32 {
@@ -44,7 +44,7 @@ fn worked_on() -> Nand {
         transaction(&mut ftl, round);
         log(&mut ftl);
         ftl.flush_journal(0).unwrap();
-        // the last rounds are behind the last checkpoint
+        // the last rounds come after the last checkpoint
         if round < 9 {
             ftl.maintain(0).unwrap();
         }
@@ -134,7 +134,7 @@ fn medium_of(pages: &[Page]) -> Nand {
     nand
 }
 
-/// Recovers, and audits what comes of it. Whether it came to anything.
+/// Recovers, and audits the result. Returns whether there was one.
 fn recovers(nand: Nand) -> bool {
     let Ok((mut ftl, _)) = Ftl::recover(nand, CONFIG, 0) else { return false };
     let mut audit = ftl.audit_maps();
@@ -150,7 +150,7 @@ fn put_back(bytes: &mut [u8], at: usize, random: &mut Random) {
     }
 }
 
-/// Draws pages with forged bytes and counts how many came to a drive.
+/// Draws pages with forged bytes and counts how many gave a drive.
 fn try_many(count: u64, forge: impl Fn(&mut Vec<Page>, &mut Random)) -> (u64, u64) {
     let mut original = worked_on();
     let mut recovered = 0;
@@ -174,7 +174,7 @@ fn forged_spare_areas_are_an_error_or_a_drive() {
         for _ in 0..1 + random.below(3) {
             let page = random.below(pages.len());
             let unit = random.below(pages[page].spares.len());
-            // all but the metadata
+            // everything except the metadata
             let at = random.below(96);
             put_back(&mut pages[page].spares[unit], at, random);
         }
@@ -237,8 +237,8 @@ fn a_checkpoint_that_no_drive_can_have_written_is_known() {
     assert!(!is_possible(&UnitsKept { runs: vec![(Generation(1), 0, u32::MAX)], ..sound }));
 }
 
-/// A checkpoint whose numbers go on beyond the last that may be drawn, and one whose open blocks are not there: the first is
-/// refused, the second is not looked into.
+/// A checkpoint whose numbers continue beyond the last valid one is refused; the nonexistent open blocks of another one
+/// are ignored.
 #[test]
 fn facts_that_no_drive_can_have_written_are_known() {
     let forge = |change: fn(&mut Facts)| {

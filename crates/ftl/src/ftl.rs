@@ -1,7 +1,7 @@
 //! The running FTL: its state, the write path, and what the other files of this crate build on.
 //!
-//! Each operation takes the earliest time at which it may start and returns when it is done. State changes at
-//! once; the medium knows what was still on its way when power goes.
+//! Each operation takes the earliest time at which it may start and returns the time at which it is done. State changes
+//! at once; the medium knows what was in flight when power goes.
 
 use std::collections::BTreeSet;
 
@@ -22,8 +22,8 @@ use crate::spare;
 use crate::tenants::{TENANTS, Tenants};
 use crate::types::{Generation, Hint, Lpn, Metadata, Seq, TxId};
 
-/// Units that are brought into the processor's cache together: few enough to stay there, and enough that their misses
-/// take little longer than one.
+/// Units prefetched into the processor's cache together: few enough to stay there, and enough for their misses to
+/// overlap.
 pub const PREFETCHED: usize = 16;
 
 /// Erase counts of the good blocks.
@@ -53,31 +53,31 @@ pub struct Ftl {
     pub(crate) logs: Logs,
     pub(crate) transactions: Transactions,
     pub(crate) tenants: Tenants,
-    /// Erases at which wear is looked at next.
+    /// Number of erases at which wear is checked next.
     pub(crate) next_wear_check: u64,
     pub(crate) seq: Seq,
     /// The newest version at which anything was unmapped.
     pub(crate) last_unmap: Seq,
-    /// When the last atomic batch of several pages is on flash: its members are not copied without their mark before. One
-    /// of a single page has none, and no copy of it starts before it can be read.
+    /// When the last atomic batch of several pages is on flash: before that its members are not copied without their
+    /// mark. A batch of a single page has none, and no copy of it starts before it can be read.
     pub(crate) batches_done_ns: Nanoseconds,
     /// Whether members of a batch are on flash and not yet mapped: garbage collection would take them for garbage.
     pub(crate) batch_under_way: bool,
-    /// Atomic batches that were given up half way: they must never count as whole.
+    /// Atomic batches that were abandoned half way: they must never count as whole.
     pub(crate) abandoned: BTreeSet<Seq>,
-    /// Whether recovery would find the drive shut down, and so give numbers away again that were given away since.
+    /// Whether recovery would find the drive shut down, and so reuse numbers given since.
     pub(crate) shut_down: bool,
-    /// Blocks that failed a program, or keep lost units, and are to be emptied and retired.
+    /// Blocks that failed a program, or keep lost units, and must be emptied and retired.
     pub(crate) failing: Vec<BlockId>,
     /// Blocks that are not retired.
     pub(crate) good_blocks: u32,
     pub(crate) counters: Counters,
-    /// Whether the drive came to the end of its life because its last free blocks failed.
+    /// Whether the drive reached the end of its life because its last free blocks failed.
     pub(crate) exhausted: bool,
     pub(crate) scratch: Scratch,
 }
 
-/// Buffers that would otherwise be allocated again and again.
+/// Buffers for reuse.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     pub spares: Vec<UnitSpare>,
@@ -96,7 +96,7 @@ impl Ftl {
         &mut self.nand
     }
 
-    /// The medium back; everything in DRAM is lost.
+    /// Returns the medium; everything in DRAM is lost.
     pub fn into_nand(self) -> Nand {
         self.nand
     }
@@ -116,7 +116,7 @@ impl Ftl {
         &self.counters
     }
 
-    /// The counters, for those of the controller.
+    /// The counters, to add the controller's.
     pub fn counters_mut(&mut self) -> &mut Counters {
         &mut self.counters
     }
@@ -131,8 +131,9 @@ impl Ftl {
         &self.transactions
     }
 
-    /// Starts a life of a hinted log, and tells when. Where too many are open the one that was used longest ago is
-    /// forgotten, which takes a checkpoint; no page of a log waits in a cache then. None if all of them have living hints.
+    /// Starts a life of a hinted log; returns it with the time at which that is done. If too many are open, the least
+    /// recently used one is forgotten, which takes a checkpoint; then no log page waits in a cache. None if all of them
+    /// have living hints.
     pub fn begin_log(&mut self, at_ns: Nanoseconds) -> Result<Option<(Generation, Nanoseconds)>, FtlError> {
         if self.logs.is_full() {
             self.take_checkpoint(at_ns, false)?;
@@ -146,8 +147,8 @@ impl Ftl {
         Ok(Some((generation, done_ns)))
     }
 
-    /// Numbers that are given to hosts are never given again. After a cut a gap is left for those that flash does not tell
-    /// of; so flash has to tell that the drive is not shut down any more. Returns when it does.
+    /// Numbers given to hosts are never reused. After a cut a gap is left for those that left no trace on flash, so the
+    /// flash must show that the drive is no longer shut down. Returns when it does.
     fn mark_power_on(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
         let tells =
             self.metadata.checkpoint.pages_since > 0 && self.nand.programs_done_ns() <= self.nand.now_ns();
@@ -162,18 +163,18 @@ impl Ftl {
         Ok(done_ns)
     }
 
-    /// Checks that a hinted page follows the one before it.
+    /// Checks that a hinted page follows the previous one.
     pub fn check_hint(&self, hint: &Hint) -> Result<(), HintError> {
         self.logs.check(hint)
     }
 
-    /// The drive has a hinted page: in its cache, or on flash.
+    /// The drive has accepted a hinted page, into its cache or on flash.
     pub fn accept_hint(&mut self, hint: &Hint) {
         self.logs.accept(hint);
     }
 
-    /// A unit waits in the cache, and another one for the same logical page no longer does. Of pages of hinted logs the
-    /// claims to their homes begin and end with that.
+    /// A unit waits in the cache, and another one for the same logical page no longer does. Pages of hinted logs
+    /// thereby begin and end the claims to their homes.
     #[inline]
     pub fn waits(&mut self, unit: &HostUnit, replaced: Option<&HostUnit>) {
         if replaced.is_some_and(|replaced| replaced.hint.is_some()) {
@@ -184,7 +185,7 @@ impl Ftl {
         }
     }
 
-    /// A unit no longer waits in the cache: it is given up, for something newer took its place.
+    /// A unit no longer waits in the cache: it is dropped because something newer replaced it.
     pub fn no_longer_waits(&mut self, unit: &HostUnit) -> Result<(), FtlError> {
         if unit.hint.is_some() {
             self.logs.no_longer_waits(&mut self.map, unit.lpn);
@@ -193,7 +194,7 @@ impl Ftl {
         self.unprotect(unit.lpn)
     }
 
-    /// Opens a transaction, and tells when.
+    /// Opens a transaction; returns it with the time at which that is done.
     pub fn begin_transaction(&mut self, at_ns: Nanoseconds) -> Result<(TxId, Nanoseconds), FtlError> {
         let done_ns = self.mark_power_on(at_ns)?;
         let tx = TxId(self.next_seq().0);
@@ -201,12 +202,12 @@ impl Ftl {
         Ok((tx, done_ns))
     }
 
-    /// Bytes of host memory for maps, beside data and spare areas.
+    /// Bytes of host memory for maps, without data and spare areas.
     pub fn dram_bytes(&self) -> usize {
         self.map.dram_bytes() + self.nand.map_bytes()
     }
 
-    /// How the blocks have worn.
+    /// The wear of the blocks.
     pub fn wear(&self) -> Wear {
         let blocks = || (0..self.geometry.blocks()).map(BlockId);
         let counts =
@@ -249,7 +250,7 @@ impl Ftl {
         })
     }
 
-    /// Forgets where a unit is, as firmware would that gives old copies up early.
+    /// Forgets where a unit is, like firmware that drops old copies early.
     #[cfg(feature = "canaries")]
     pub fn give_up(&mut self, lpn: Lpn) {
         self.map.unmap(lpn);
@@ -264,18 +265,18 @@ impl Ftl {
 
     // -- what a capacitor protects ------------------------------------------------------------------------------
 
-    /// A unit is about to wait in the cache: fills its buffer. From now on it outlives the process, if a capacitor
-    /// protects it. On an error the buffer is still the caller's.
+    /// A unit is about to wait in the cache: fills its buffer. From then on it outlives the process, if a capacitor
+    /// protects it. On an error the buffer still belongs to the caller.
     ///
-    /// Never inlined: the processor is busy with the stores of the copy for a while, and whatever it must read back that
-    /// was stored after them waits. So the unit is to be in memory before the copy begins.
+    /// Never inlined: the copy's stores occupy the processor for a while, and a load of anything stored after them
+    /// waits. So the unit must be in memory before the copy begins.
     #[inline(never)]
     pub fn keep(&mut self, unit: &HostUnit, data: &[u8]) -> Result<(), FtlError> {
         self.nand.fill(unit.slot, data)?;
         self.protect(unit, data)
     }
 
-    /// As [`Ftl::keep`], for a unit whose buffer was filled with `data` already.
+    /// As [`Ftl::keep`], for a unit whose buffer already holds `data`.
     #[inline]
     pub fn protect(&mut self, unit: &HostUnit, data: &[u8]) -> Result<(), FtlError> {
         match self.metadata.protected() {
@@ -302,7 +303,7 @@ impl Ftl {
         self.read_place(ppn, data, at_ns)?.ok_or(FtlError::Unreadable { lpn, ppn })
     }
 
-    /// As [`Ftl::read`], but the bytes of a unit that has any are to be fetched.
+    /// As [`Ftl::read`], but the unit's bytes, if it has any, are to be fetched.
     pub fn read_later(
         &mut self,
         lpn: Lpn,
@@ -319,8 +320,8 @@ impl Ftl {
         self.unless_lost(ppn, read, at_ns)?.ok_or(FtlError::Unreadable { lpn, ppn })
     }
 
-    /// Brings what reads of these logical pages will look at into the processor's cache: several misses at once take
-    /// as long as one. At most [`PREFETCHED`] are looked at.
+    /// Brings what reads of these logical pages will access into the processor's cache, so that the misses overlap. At
+    /// most [`PREFETCHED`] pages are used.
     pub fn prefetch(&self, lpns: impl Iterator<Item = Lpn>) {
         let mut places = [Ppn(0); PREFETCHED];
         let mapped = lpns.take(PREFETCHED).filter_map(|lpn| self.map.lookup(lpn));
@@ -348,8 +349,8 @@ impl Ftl {
         }
     }
 
-    /// What is due between commands: failing blocks are emptied, a checkpoint is taken, wear is levelled, and
-    /// indexes that DRAM has no room for are swapped out.
+    /// The work due between commands: empties failing blocks, takes a checkpoint, levels wear, and swaps out indexes
+    /// that do not fit in DRAM.
     pub fn maintain(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
         self.nand.advance(at_ns);
         if !self.failing.is_empty() {

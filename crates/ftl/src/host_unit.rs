@@ -14,7 +14,7 @@ pub struct HostUnit {
     pub lpn: Lpn,
     /// The version it got when the host wrote it.
     pub version: Seq,
-    /// What the host sent along.
+    /// Metadata from the host.
     pub metadata: Metadata,
     /// Its place in a log.
     pub hint: Option<Hint>,

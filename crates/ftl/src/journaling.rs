@@ -1,8 +1,8 @@
-//! Appending to the metadata log, flushing it, and the blocks that it takes.
+//! Appends to the metadata log, flushes it, and provides its blocks.
 //!
-//! There is an open journal block before a record is appended, and the next one is
-//! prepared when it is half full: the block that is erased for it may be one that only the waiting records make
-//! invalid, and erasing it may itself append memberships.
+//! There is an open journal block before a record is appended, and the next one is prepared when the open one is half
+//! full: the block erased for it may be one that only the waiting records make invalid, and erasing it may itself
+//! append memberships.
 
 use tantalum_nand::{BlockId, NandError, Nanoseconds, PlaneId, Source};
 
@@ -13,16 +13,16 @@ use crate::metadata::{Attempt, JournalPage, Record};
 use crate::page_image::PageImage;
 use crate::space::BlockUse;
 
-/// Pages of the journal that are kept for programs that fail.
+/// Journal pages reserved for programs that fail.
 const SPARE_PAGES: u32 = 1;
 
 impl Ftl {
-    /// Records that one step may append, so that they are all on one page.
+    /// Records that one step may append and still have on one page.
     pub fn records_per_page(&self) -> usize {
         self.metadata.records_per_page()
     }
 
-    /// Appends records that are to be on flash together or not at all; at most [`Ftl::records_per_page`].
+    /// Appends records that must be on flash together or not at all; at most [`Ftl::records_per_page`].
     pub(crate) fn append_journal(&mut self, records: &[Record], at_ns: Nanoseconds) -> Result<(), FtlError> {
         let ready_ns = self.ready_ns(records);
         self.append_ready(records, ready_ns, at_ns)
@@ -43,7 +43,7 @@ impl Ftl {
         if names_places { self.nand.programs_done_ns() } else { 0 }
     }
 
-    /// The same of records that a dump leaves out before `ready_ns`.
+    /// The same for records that a dump leaves out before `ready_ns`.
     fn append_ready(
         &mut self,
         records: &[Record],
@@ -60,14 +60,14 @@ impl Ftl {
         self.metadata.append(&mut self.nand, records, ready_ns)
     }
 
-    /// Appends the records of one step: on one page, or as a group. The last that cannot be part of a group, if there is any,
-    /// stands beside what makes the group whole.
+    /// Appends the records of one step: on one page, or as a group. The last record, if it cannot be part of a group,
+    /// is stored beside the one that makes the group whole.
     pub(crate) fn append_step(&mut self, records: Vec<Record>, at_ns: Nanoseconds) -> Result<(), FtlError> {
         let ready_ns = self.ready_ns(&records);
         self.append_step_ready(records, ready_ns, at_ns)
     }
 
-    /// The same of records that a dump leaves out before `ready_ns`.
+    /// The same for records that a dump leaves out before `ready_ns`.
     pub(crate) fn append_step_ready(
         &mut self,
         mut records: Vec<Record>,
@@ -96,8 +96,9 @@ impl Ftl {
         Ok(())
     }
 
-    /// Changes the map and appends the records of that, at most so many. It is refused as a whole if the journal has no room
-    /// for them, or the next checkpoint none for so many owners more. Nothing is erased meanwhile: it could be what only a record to come makes invalid.
+    /// Changes the map and appends the records of the change, at most as many as stated. It is refused as a whole if
+    /// the journal has no room for them, or the next checkpoint has none for the new owners. Nothing is erased
+    /// meanwhile, because only a record still to come may make a block invalid.
     pub(crate) fn step<T>(
         &mut self,
         records: usize,
@@ -113,13 +114,13 @@ impl Ftl {
         changed
     }
 
-    /// Makes sure that so many records can be appended and made durable without another block.
+    /// Ensures that this many records can be appended and made durable without another block.
     pub(crate) fn ensure_journal_room(&mut self, records: usize, at_ns: Nanoseconds) -> Result<(), FtlError> {
         if canary::out(Guard::JournalBlockMissing) {
             return Ok(());
         }
         self.ensure_journal_block(at_ns)?;
-        // what waits may have to go first, and the last page is flushed by the step itself
+        // waiting records may have to go first, and the step itself flushes the last page
         let pages = records.div_ceil(self.records_per_page()) as u32 + 2;
         if self.metadata.pages_left(&self.nand) < pages + SPARE_PAGES && !self.metadata.has_next() {
             self.take_next_journal_block(at_ns)?;
@@ -127,7 +128,7 @@ impl Ftl {
         Ok(())
     }
 
-    /// Programs the records that wait. Returns when everything issued so far is on flash.
+    /// Programs the waiting records. Returns when everything issued so far is on flash.
     pub fn flush_journal(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
         if self.metadata.nothing_waits() {
             return Ok(at_ns.max(self.nand.programs_done_ns()));
@@ -169,14 +170,14 @@ impl Ftl {
         }
     }
 
-    /// Gives the buffers of a page image back after an error. When power went they are the medium's.
+    /// Releases the buffers of a page image after an error. If power went, they belong to the medium.
     pub(crate) fn release_page(&mut self, page: &PageImage, error: &FtlError) {
         if !matches!(error, FtlError::Nand(NandError::PowerLost)) {
             self.give_up_page(page);
         }
     }
 
-    /// Gives the buffers of a page image back that was not programmed.
+    /// Releases the buffers of a page image that was not programmed.
     pub(crate) fn give_up_page(&mut self, page: &PageImage) {
         for source in &page.sources {
             if let Source::Staged(slot) = *source {
@@ -198,7 +199,7 @@ impl Ftl {
             && !canary::out(Guard::JournalBlockMissing)
         {
             match self.take_next_journal_block(at_ns) {
-                // there is still the open one; it is tried again at the next page
+                // the open one is still there; the next page tries again
                 Err(FtlError::CapacityExceeded) => {}
                 taken => return taken,
             }

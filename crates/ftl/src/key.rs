@@ -1,4 +1,4 @@
-//! The words of key-value namespaces: keys, namespaces, attributes.
+//! The vocabulary of key-value namespaces: keys, namespaces, attributes.
 
 use std::fmt;
 
@@ -6,13 +6,13 @@ use tantalum_nand::Geometry;
 
 use crate::map::UNIT_WEIGHT;
 
-/// Bytes of the longest key (NVMe's Key Value Command Set allows as many).
+/// Maximum length of a key in bytes (NVMe's Key Value Command Set allows the same).
 pub const KEY_BYTES: usize = 16;
 
-/// Keys of up to so many bytes are told apart by their hash and length alone: the hash is one to one.
+/// Keys up to this length are identified by hash and length alone, because the hash is one to one.
 const EXACT_BYTES: usize = 8;
 
-/// A key-value namespace. Numbers are never used twice.
+/// A key-value namespace. Numbers are never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct NamespaceId(pub u32);
 
@@ -25,16 +25,16 @@ impl fmt::Display for NamespaceId {
 /// A key of 1 to 16 bytes, in the order of its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
-    /// The rest is zeros; of two keys that differ only in that, the shorter one comes first.
+    /// Padded with zeros; of two keys that differ only in length, the shorter one comes first.
     bytes: [u8; KEY_BYTES],
     length: u8,
 }
 
-/// A key without bytes, or with more than 16.
+/// A key with no bytes, or with more than 16.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the key has {bytes} bytes; a key must have 1 to 16")]
 pub struct KeyError {
-    /// How many it has.
+    /// Bytes of the key.
     pub bytes: usize,
 }
 
@@ -54,7 +54,7 @@ impl Key {
         &self.bytes[..usize::from(self.length)]
     }
 
-    /// The bytes with zeros behind them.
+    /// The bytes, padded with zeros.
     pub(crate) fn padded(&self) -> [u8; KEY_BYTES] {
         self.bytes
     }
@@ -64,12 +64,12 @@ impl Key {
         self.length
     }
 
-    /// Whether its hash and length tell all of it.
+    /// Whether hash and length identify it completely.
     pub(crate) fn is_exact(&self) -> bool {
         usize::from(self.length) <= EXACT_BYTES
     }
 
-    /// Where it belongs in an index.
+    /// Its hash, by which an index is ordered.
     pub(crate) fn hash(&self) -> u64 {
         let (low, high) = self.halves();
         if self.is_exact() { mix(low) } else { mix(mix(low ^ u64::from(self.length)) ^ high) }
@@ -83,7 +83,7 @@ impl Key {
         }
     }
 
-    /// The key of so many bytes with this hash, if that tells it.
+    /// The key of this length with this hash, if these identify it.
     pub(crate) fn of_hash(hash: u64, length: u8) -> Option<Key> {
         if !(1..=EXACT_BYTES).contains(&usize::from(length)) {
             return None;
@@ -113,7 +113,7 @@ impl fmt::Display for Key {
 const FIRST: u64 = 0xff51_afd7_ed55_8ccd;
 const SECOND: u64 = 0xc4ce_b9fe_1a85_ec53;
 
-/// Spreads numbers over all numbers, one to one: shifts and odd factors can be undone.
+/// Maps numbers one to one to scattered numbers: shifts and odd factors can be undone.
 fn mix(value: u64) -> u64 {
     let value = (value ^ value >> 33).wrapping_mul(FIRST);
     let value = (value ^ value >> 33).wrapping_mul(SECOND);
@@ -126,7 +126,7 @@ fn unmix(value: u64) -> u64 {
     value ^ value >> 33
 }
 
-/// The odd number that makes 1 of an odd factor: each round doubles the bits that are right.
+/// The multiplicative inverse of an odd factor: each round doubles the number of correct bits.
 const fn inverse(factor: u64) -> u64 {
     let mut inverse = factor;
     let mut round = 0;
@@ -137,20 +137,20 @@ const fn inverse(factor: u64) -> u64 {
     inverse
 }
 
-/// What a namespace is made with.
+/// The attributes of a namespace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NamespaceAttributes {
-    /// Logs of its own that take its records, each on a die: 1 to the number of dies. 0 stands for the log that the drive
-    /// has for all namespaces without their own, over all planes.
+    /// Number of the namespace's own logs for its records, each on one die: 1 to the number of dies. 0 means the log
+    /// over all planes that all namespaces without their own share.
     pub logs: u32,
-    /// Records for which the index is made; it grows beyond.
+    /// Records for which the index is sized; it can grow beyond.
     pub expected_records: u64,
     /// How full the index may be before it grows, in percent: 10 to 95.
     pub load_factor_percent: u8,
 }
 
 impl NamespaceAttributes {
-    /// Whether a drive of so many units can have a namespace like that.
+    /// Whether a drive of this many units can have such a namespace.
     pub(crate) fn is_possible(&self, logical_units: u32, geometry: &Geometry) -> bool {
         LOAD_FACTORS.contains(&self.load_factor_percent)
             && self.logs <= geometry.dies()
@@ -158,10 +158,10 @@ impl NamespaceAttributes {
     }
 }
 
-/// Load factors that an index may have, in percent.
+/// Load factors allowed for an index, in percent.
 pub(crate) const LOAD_FACTORS: std::ops::RangeInclusive<u8> = 10..=95;
 
-/// Records that a drive of so many units can hold, each in a chunk.
+/// Records that a drive of this many units can hold, one chunk each.
 pub(crate) fn records_limit(logical_units: u32) -> u64 {
     u64::from(logical_units) * u64::from(UNIT_WEIGHT)
 }

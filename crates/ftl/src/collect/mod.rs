@@ -1,7 +1,7 @@
-//! Garbage collection: valid units are moved out of a victim, which becomes free.
+//! Garbage collection: moves valid units out of a victim, which becomes free.
 //!
-//! Moved units fill whole pages, across victims; a victim is free only when all its units are programmed elsewhere. Records
-//! of a namespace with logs of its own are packed apart from others, and go to these logs where there is room for them.
+//! Moved units fill whole pages, across victims. A victim is free only when all its units are programmed elsewhere.
+//! Records of a namespace with logs of its own are packed separately, and go to these logs if there is room.
 
 mod moving;
 mod victims;
@@ -49,7 +49,7 @@ impl Ftl {
     pub(crate) fn collect_garbage(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
         let target = self.collection_reserve() + 2;
         let mut collection = self.new_collection(at_ns);
-        // each victim frees something; more rounds than blocks mean that nothing is gained
+        // each victim frees something; more rounds than there are blocks mean that nothing is gained
         for _ in 0..2 * self.geometry.blocks() {
             if self.spare_blocks() >= target {
                 break;
@@ -96,7 +96,7 @@ impl Ftl {
         victim: BlockId,
         at_ns: Nanoseconds,
     ) -> Result<(), FtlError> {
-        // no victim again while its last units wait for a full page
+        // not a victim again while its last units wait for a full page
         self.blocks.set_use(victim, BlockUse::Open);
         self.map.valid_counts_mut().remove_candidate(victim);
         collection.victims.push(victim);
@@ -121,7 +121,7 @@ impl Ftl {
         programmed
     }
 
-    /// Frees the victims that are empty, but for the last one, whose units may still be looked through.
+    /// Frees the victims that are empty, except the last one, whose units may still be scanned.
     fn free_emptied(&mut self, collection: &mut Collection) {
         let last = collection.victims.pop();
         for index in (0..collection.victims.len()).rev() {
@@ -138,8 +138,8 @@ impl Ftl {
         self.blocks.release(self.geometry.plane_of(block), block);
     }
 
-    /// Lets the victims go. One that is not empty keeps units that could not be moved: it stays closed if there was
-    /// no space for them, and is to be retired if all of them are lost.
+    /// Releases the victims. One that is not empty keeps units that could not be moved: it stays closed if there was no
+    /// space for them, and must be retired if all of them are lost.
     fn release_victims(&mut self, collection: &mut Collection) {
         for block in collection.victims.drain(..) {
             if self.map.valid(block) == 0 {

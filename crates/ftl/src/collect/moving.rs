@@ -1,7 +1,7 @@
-//! Units of victims on their way: which are in use, what their copies' spare areas say, and whose the new places are.
+//! Units of victims in transit: which are in use, what their copies' spare areas say, and who owns the new places.
 //!
-//! A copyback keeps the versions of a unit and takes a new step (hazard 6). It lists all owners the unit has;
-//! those that do not fit into the spare area go into the journal (hazard 5).
+//! A copyback keeps the versions of a unit and takes a new step (hazard 6). It lists all owners of the unit; those that
+//! do not fit in the spare area go into the journal (hazard 5).
 
 use std::collections::VecDeque;
 
@@ -25,16 +25,16 @@ use crate::types::{Lpn, Seq, TenantId, TxId};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ValidUnit {
     ppn: Ppn,
-    /// The one owner, if the spare area need only change its step.
+    /// The only owner, if just the step of the spare area must change.
     plain: Option<Lpn>,
 }
 
-/// A unit on its way.
+/// A unit in transit.
 #[derive(Clone, Copy)]
 enum Moving {
-    /// One owner, whose version the new spare area tells.
+    /// One owner, whose version the new spare area records.
     Plain(Lpn),
-    /// Several owners, or versions that the old spare area does not tell.
+    /// Several owners, or versions that the old spare area does not record.
     Owners { in_spare: bool },
     /// A page of an open transaction.
     Transaction(TxId, Lpn),
@@ -42,16 +42,16 @@ enum Moving {
     Packed,
 }
 
-/// A page of units on their way.
+/// A page of units in transit.
 pub(super) struct MovingPage {
     pub target: Target,
-    /// What goes there, but for the plain units that came last: a page of nothing else does without.
+    /// The page's contents, except the plain units that came last: a page that holds only plain units skips this.
     page: PageImage,
     units: Vec<(Ppn, Moving)>,
     packed: VecDeque<Box<dyn PackedUnit>>,
     earliest_ns: Nanoseconds,
     step: Seq,
-    /// Whether an owner stems from a share, a remap or a commit that may not be on flash yet.
+    /// Whether an owner comes from a share, a remap or a commit that may not be on flash yet.
     waits_for_steps: bool,
 }
 
@@ -93,7 +93,7 @@ impl MovingPage {
 }
 
 impl Ftl {
-    /// Lists the units of a victim that are in use and can be read.
+    /// Lists the units of a victim that are in use and readable.
     pub(super) fn find_valid_units(
         &mut self,
         victim: BlockId,
@@ -149,7 +149,7 @@ impl Ftl {
         Ok(())
     }
 
-    /// Puts one unit onto the page, with the spare area that its copy gets.
+    /// Puts one unit on the page, with the spare area of its copy.
     #[inline]
     fn take_along(
         &mut self,
@@ -212,7 +212,7 @@ impl Ftl {
             }
             let source = Source::Staged(self.nand.stage(packed.bytes())?);
             let spare = packed.spare(moving.step).encode();
-            // the place is nobody's: what is packed was at several
+            // nobody owns the place: the packed contents came from several places
             moving.push(&self.nand, (Ppn(0), Moving::Packed), (source, spare))?;
             moving.earliest_ns = moving.earliest_ns.max(packed.ready_ns());
             moving.packed.push_back(packed);
@@ -220,7 +220,7 @@ impl Ftl {
         Ok(())
     }
 
-    /// The spare area of a copy that is more than a plain unit's.
+    /// The spare area of a copy of more than a plain unit.
     fn copy_marked(
         &mut self,
         ppn: Ppn,
@@ -264,7 +264,7 @@ impl Ftl {
         }
     }
 
-    /// Beyond what DRAM holds, the table of shared units is on flash and must be read.
+    /// Beyond DRAM's share, the table of shared units is on flash and must be read.
     fn charge_spilled_owners(&mut self, owners: &[(Lpn, Seq)], at_ns: Nanoseconds) {
         if owners.len() > 1
             && self.map.extra_owners() > self.config.shared_owners as usize
@@ -274,7 +274,7 @@ impl Ftl {
         }
     }
 
-    /// Programs all units on their way.
+    /// Programs all units in transit.
     pub(super) fn program_all_moving(
         &mut self,
         collection: &mut Collection,
@@ -301,7 +301,7 @@ impl Ftl {
         self.program(moving.target, &moving.page, step, earliest_ns)
     }
 
-    /// Programs the units on their way to a stream and moves their owners.
+    /// Programs the units in transit to a stream and moves their owners.
     fn program_moving(
         &mut self,
         collection: &mut Collection,
@@ -312,8 +312,8 @@ impl Ftl {
         if moving.units.is_empty() {
             return Ok(());
         }
-        // The copy asserts owners by itself. If one of them is recorded in a step that is not durable yet, the copy
-        // would make that owner durable without the rest of its step.
+        // The copy asserts owners by itself. If a step that is not durable yet records one of them, the copy would make
+        // that owner durable without the rest of its step.
         if moving.waits_for_steps {
             if !self.metadata.nothing_waits() && !canary::out(Guard::CopyBeforeJournal) {
                 self.flush_journal(at_ns)?;

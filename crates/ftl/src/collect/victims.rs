@@ -1,4 +1,4 @@
-//! Which block is collected next.
+//! Chooses the block to collect next.
 
 use tantalum_nand::{BlockId, PlaneId};
 
@@ -6,8 +6,8 @@ use crate::ftl::Ftl;
 use crate::space::VictimPolicy;
 
 impl Ftl {
-    /// The block of a plane with the fewest valid units, if at least half of it is freed. With more to move the log is
-    /// better off on other planes.
+    /// The block of a plane with the fewest valid units, if collecting it frees at least half of it. If more must be
+    /// moved, the log does better on other planes.
     pub(super) fn choose_victim_on(&self, plane: PlaneId) -> Option<BlockId> {
         let (first, valid) = (plane.0 * self.geometry.blocks_per_plane, self.map.valid_counts());
         let closed = (first..first + self.geometry.blocks_per_plane)

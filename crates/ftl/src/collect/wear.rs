@@ -1,11 +1,11 @@
-//! Wear levelling: blocks that are hardly erased give their place to what changes.
+//! Wear levelling: moves cold data out of the least-worn blocks, so that these can be reused.
 
 use tantalum_nand::{BlockId, Nanoseconds};
 
 use crate::error::FtlError;
 use crate::ftl::Ftl;
 
-/// Erases of an average block between two looks at the wear spread: one in this many.
+/// Average erases per block between two checks of the wear spread: one in this many.
 const WEAR_CHECKS_PER_CYCLE: u32 = 8;
 
 impl Ftl {
