@@ -1,8 +1,8 @@
 //! The flash translation layer: it keeps the place of each logical page, correctly through power cuts.
 //!
 //! The map is the maximum of a set of assertions (see `fold`), which are stored in spare areas (`spare`) and in the
-//! journal (`journal`). A checkpoint (`checkpoint`) is a fold that need not be repeated. `erase` is the one rule that
-//! keeps all of this valid. Everything else decides where the next page goes: `stream`, `blocks`, `collect`.
+//! journal (`metadata`). A checkpoint (`checkpoint`) is a fold that need not be repeated. `erase` is the one rule that
+//! keeps all of this valid. Everything else decides where the next page goes: `space`, `allocate`, `collect`.
 //!
 //! Nothing here asks for the time: each operation takes the earliest time at which it may start and returns the time at
 //! which it is done.

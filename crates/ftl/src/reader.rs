@@ -1,4 +1,4 @@
-//! Reading a drive whose power came back: pages and their spare areas, at the times that reads take. Nothing is changed.
+//! Reads a drive whose power came back: pages and their spare areas, taking the time of reads. Nothing is changed.
 
 use tantalum_nand::{
     BlockId, MAX_UNITS_PER_PAGE, Nand, NandError, Nanoseconds, PageId, PageState, Ppn, UNIT_BYTES,
@@ -9,7 +9,7 @@ use crate::error::{Damage, FtlError};
 use crate::spare::{Kind, Spare};
 use crate::types::Seq;
 
-/// What the first page of a block tells.
+/// What the first page of a block says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FirstPage {
     Erased,
@@ -31,11 +31,11 @@ pub(crate) struct ReadCounts {
 /// A medium that is being read.
 pub(crate) struct Reader {
     pub nand: Nand,
-    /// When what is read next may start.
+    /// When the next read may start.
     pub at_ns: Nanoseconds,
-    /// When all that was read so far is there.
+    /// When everything read so far is there.
     pub done_ns: Nanoseconds,
-    /// The greatest number drawn from `Seq` that was found.
+    /// The greatest number from `Seq` found so far.
     pub newest: Seq,
     pub logical_units: u32,
     pub counts: ReadCounts,
@@ -44,7 +44,7 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// A reader of a drive of so many logical pages.
+    /// A reader of a drive with this many logical pages.
     pub fn new(nand: Nand, logical_units: u32, at_ns: Nanoseconds) -> Reader {
         Reader {
             nand,
@@ -57,7 +57,7 @@ impl Reader {
         }
     }
 
-    /// Waits for what was read: it says what is to be read next.
+    /// Waits for what was read, because it determines what to read next.
     pub fn wait(&mut self) {
         self.at_ns = self.done_ns;
     }
@@ -72,7 +72,7 @@ impl Reader {
         Ok(state)
     }
 
-    /// The spare area of a unit of `page`, which was read last.
+    /// The spare area of a unit of `page`, the page read last.
     pub fn spare(&mut self, page: PageId, unit: u32) -> Result<Spare, FtlError> {
         let spare = Spare::decode(&self.spares[unit as usize]);
         let spare = spare

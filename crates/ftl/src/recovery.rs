@@ -1,15 +1,15 @@
-//! Recovery: the same fold of assertions that the running drive keeps up, over the newest whole checkpoint.
+//! Recovery: the same fold of assertions that the running drive keeps up to date, over the newest whole checkpoint.
 //!
-//! 1. Read the first page's spare areas of every block: what it is for, and since when.
-//! 2. Load the newest checkpoint that is whole.
+//! 1. Read the first page's spare areas of every block: what the block is for, and since when.
+//! 2. Load the newest whole checkpoint.
 //! 3. Read the journal pages programmed since.
 //! 4. Read the spare areas of the data pages programmed since.
 //! 5. Fold: for each logical page the greatest version wins; among copies of one version, the latest step.
 //! 6. Rebuild P2L, owners, valid counts and free blocks from L2P.
 //! 7. Take a checkpoint.
 //!
-//! Nothing is changed on flash before step 7, and that is a checkpoint like any other, so a second cut at any
-//! point changes nothing (D5).
+//! Nothing on flash changes before step 7, which is a checkpoint like any other. So a second cut at any point changes
+//! nothing (D5).
 
 use std::collections::BTreeSet;
 
@@ -32,7 +32,7 @@ use crate::space::{FtlConfig, Layout};
 use crate::tenants::{TENANTS, Tenants, filled_bytes};
 use crate::types::{SEQ_LIMIT, Seq};
 
-/// Numbers that may be drawn between two that flash tells of: far more than a drive hands out in DRAM alone.
+/// Gap left after the numbers found on flash: far more than a drive gives out from DRAM alone.
 const DRAWN_UNSEEN: u64 = 1 << 32;
 
 impl Ftl {
@@ -48,8 +48,8 @@ impl Ftl {
         Ok(ftl)
     }
 
-    /// Brings a drive back from its flash. Power may go again at any point of it. On failure the medium comes back
-    /// with the error.
+    /// Recovers a drive from its flash. Power may go again at any point. On failure the medium is returned with the
+    /// error.
     pub fn recover(
         mut nand: Nand,
         config: FtlConfig,
@@ -58,7 +58,7 @@ impl Ftl {
         if let Err(error) = Layout::plan(nand.geometry(), &config, 0) {
             return Err((Box::new(nand), error.into()));
         }
-        // too few for writes is no reason not to recover
+        // too few blocks for writes is no reason not to recover
         let good_blocks = nand.geometry().blocks() - bad_blocks(&nand);
         let layout = Layout::with_good_blocks(nand.geometry(), &config, good_blocks);
         let left = dump_what_is_left(&mut nand, layout.dump_blocks, config.protected_units, filled_bytes);
@@ -82,7 +82,7 @@ impl Ftl {
         ftl.seq = newest;
         ftl.shut_down = found.clean;
         if !found.clean && !canary::out(Guard::NumbersDrawnTwice) {
-            // numbers may have been drawn, for transactions and logs, that nothing on flash tells of
+            // transactions and logs may have used numbers that left no trace on flash
             ftl.seq.0 += DRAWN_UNSEEN;
         }
         if ftl.seq >= SEQ_LIMIT {
@@ -181,9 +181,9 @@ impl Ftl {
         }
     }
 
-    /// Garbage is collected and blocks are set aside for the dump, for writes to come.
+    /// Collects garbage and sets blocks aside for the dump, for coming writes.
     fn make_ready(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        // the checkpoint tells all that the dump brought back
+        // the checkpoint covers everything that the dump brought back
         self.protect_anew()?;
         if self.is_read_only() {
             return Ok(());
@@ -196,7 +196,7 @@ impl Ftl {
     }
 
     /// Step 7. Until the checkpoint stands, the erase rule needs to know what was found whole: the blocks that prove it
-    /// may be free already, and a second cut must find them or a record of it (hazards 4 and 10).
+    /// may already be free, and a second cut must find them or a record of it (hazards 4 and 10).
     fn rebase(
         &mut self,
         batches_dropped: BTreeSet<Seq>,
@@ -216,7 +216,7 @@ impl Ftl {
         Ok(())
     }
 
-    /// From now on the image mirrors what a capacitor protects, if it outlives the process. What it had is void.
+    /// From now on the image mirrors what a capacitor protects, if it outlives the process. Its old contents are void.
     fn protect_anew(&mut self) -> Result<(), FtlError> {
         let protected = Protected::new(&self.nand, self.layout.dump_blocks, self.config.protected_units)?;
         self.metadata.set_protected(protected);
@@ -238,13 +238,13 @@ fn bad_blocks(nand: &Nand) -> u32 {
     (0..nand.geometry().blocks()).filter(|block| nand.is_bad(BlockId(*block))).count() as u32
 }
 
-/// Why a drive could not be made or brought back.
+/// Why a drive could not be created or recovered.
 #[derive(Debug, thiserror::Error)]
 pub enum FormatError {
     /// It cannot be laid out.
     #[error(transparent)]
     Layout(#[from] LayoutError),
-    /// The flash.
+    /// The flash failed.
     #[error(transparent)]
     Ftl(#[from] FtlError),
 }

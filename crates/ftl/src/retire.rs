@@ -1,14 +1,14 @@
-//! Blocks that go bad, units that are lost with a page, and the end of a drive's life (M6).
+//! Blocks that go bad, units lost with a page, and the end of a drive's life (M6).
 //!
 //! - A block that fails a program is emptied and retired; one that fails an erase is retired at once; one that keeps
-//!   lost units is retired when everything else has been moved out of it.
-//! - A lost unit stays mapped to the place that cannot be read, and reads as an error until it is written or trimmed.
-//!   What its spare area asserted is lost too: when a loss is met, a checkpoint tells where the unit is, so that no
-//!   older copy comes back after a cut.
-//! - What cannot be laid out any more is read-only: with fewer good blocks than [`Layout::least_blocks`], and two for
-//!   each namespace with logs of its own, the drive takes no writes. That follows from the bad blocks alone, so it
-//!   holds after every power cycle. So it is when the last free blocks fail while others hold data: the next checkpoint
-//!   keeps that, and where there is no room for one, every recovery finds again that there is none.
+//!   lost units is retired once everything else has been moved out of it.
+//! - A lost unit stays mapped to the unreadable place, and reads as an error until it is written or trimmed. What its
+//!   spare area asserted is lost too. So when a loss is met, a checkpoint records where the unit is, and no older copy
+//!   comes back after a cut.
+//! - A drive that can no longer be laid out is read-only: with fewer good blocks than [`Layout::least_blocks`], plus
+//!   two for each namespace with logs of its own, it accepts no writes. That follows from the bad blocks alone, so it
+//!   holds after every power cycle. The same happens if the last free blocks fail while others hold data: the next
+//!   checkpoint records that, and if there is no room for one, every recovery finds the same again.
 
 use tantalum_nand::{BlockId, NandError, Nanoseconds, PageState, Ppn};
 
@@ -22,32 +22,32 @@ use crate::tenants::TENANTS;
 /// The good blocks that a drive has beyond those that it needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SpareBlocks {
-    /// As many may still go bad before the drive is read-only.
+    /// Blocks that may still fail before the drive becomes read-only.
     pub available: u32,
-    /// As many it would have if none were bad.
+    /// What that would be without bad blocks.
     pub total: u32,
 }
 
 impl Ftl {
-    /// Whether too few good blocks are left to take writes.
+    /// Whether too few good blocks are left for writes.
     pub fn is_read_only(&self) -> bool {
         self.exhausted || self.good_blocks < self.least_blocks()
     }
 
-    /// Good blocks without which the drive takes no writes: those that every drive needs, and an open block and one in
-    /// reserve for each namespace with logs of its own.
+    /// Good blocks without which the drive accepts no writes: those that every drive needs, plus an open block and one
+    /// in reserve for each namespace with logs of its own.
     fn least_blocks(&self) -> u32 {
         self.layout.least_blocks + 2 * self.streams.logs.len() as u32
     }
 
-    /// There was no room for something. If no block is left to make any, and blocks are bad, it is not the host's data
-    /// that fill the flash: the drive is at the end of its life, though more good blocks may hold data than the least.
+    /// There was no room for something. If no block is left to make room, and blocks are bad, it is not the host's data
+    /// that fill the flash: the drive is at the end of its life, even if more good blocks than the minimum hold data.
     /// That is how it ends when all blocks wear out together.
     pub fn note_exhaustion(&mut self) {
         self.exhausted |= self.spare_blocks() == 0 && self.good_blocks < self.geometry.blocks();
     }
 
-    /// Spare blocks in the sense of SMART: those that may still go bad.
+    /// Spare blocks in SMART's sense: those that may still fail.
     pub fn spare_good_blocks(&self) -> SpareBlocks {
         let available = if self.exhausted { 0 } else { self.good_blocks };
         SpareBlocks {
@@ -56,7 +56,7 @@ impl Ftl {
         }
     }
 
-    /// Marks a block bad for good, and plans with what is left. What the block holds can still be read.
+    /// Marks a block as permanently bad, and plans with the rest. The block's contents can still be read.
     pub(crate) fn retire(&mut self, block: BlockId) -> Result<(), FtlError> {
         debug_assert_eq!(self.blocks.block_use(block), BlockUse::Bad, "block {block} is out of use");
         if self.nand.is_bad(block) {
@@ -71,14 +71,14 @@ impl Ftl {
         Ok(())
     }
 
-    /// A block failed a program: it is to be emptied and retired.
+    /// A block failed a program: it must be emptied and retired.
     pub(crate) fn program_failed(&mut self, block: BlockId) {
         self.counters.program_failures += 1;
         self.failing.push(block);
     }
 
-    /// Empties failing blocks and retires them. What their spare areas say stays readable, and recovery reads retired
-    /// blocks too, so the erase rule has no part in this.
+    /// Empties failing blocks and retires them. Their spare areas stay readable, and recovery reads retired blocks too,
+    /// so the erase rule is not involved.
     pub(crate) fn retire_failing(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
         let mut failing = std::mem::take(&mut self.failing);
         while let Some(block) = failing.pop() {
@@ -113,7 +113,7 @@ impl Ftl {
         self.nand.page_state(self.geometry.page_of(ppn)) == PageState::Uncorrectable
     }
 
-    /// Whether units are left in a block, and none of them can be read.
+    /// Whether a block contains units, none of which can be read.
     pub(crate) fn keeps_only_lost_units(&self, block: BlockId) -> bool {
         let first = self.geometry.first_unit(block).0;
         let mut owned = (first..first + self.geometry.units_per_block())
@@ -127,8 +127,8 @@ impl Ftl {
         self.metadata.checkpoint.wanted |= self.blocks.last_step(block) > self.metadata.checkpoint.step;
     }
 
-    /// A read failed: before the host learns of it, a checkpoint tells where the unit is, if only its spare area did.
-    /// Others of the page, which nobody has read yet, are told with it.
+    /// A read failed. Before the host learns of it, a checkpoint records where the unit is, if only its spare area did.
+    /// Other units of the page, which nobody has read yet, are recorded as well.
     pub(crate) fn lost(&mut self, ppn: Ppn, at_ns: Nanoseconds) -> Result<(), FtlError> {
         self.counters.uncorrectable_reads += 1;
         self.note_loss_in(self.geometry.block_of_unit(ppn));
@@ -136,7 +136,7 @@ impl Ftl {
             return Ok(());
         }
         match self.take_checkpoint(at_ns, false) {
-            // a drive at its end has no room for it, and takes no writes that could be told from older ones
+            // a drive at its end has no room for it, and accepts no writes that could be mistaken for older ones
             Err(FtlError::CapacityExceeded) => Ok(()),
             taken => taken.map(drop),
         }
@@ -153,7 +153,7 @@ impl Ftl {
         self.unless_lost(ppn, read, at_ns)
     }
 
-    /// What a read gave; `None` if the place is lost.
+    /// The result of a read; `None` if the place is lost.
     pub(crate) fn unless_lost(
         &mut self,
         ppn: Ppn,
@@ -202,7 +202,7 @@ mod tests {
         ftl.nand_mut().set_faults(Faults { program_failure_ppm, ..Faults::default() });
     }
 
-    /// Erasing another block for the journal while records are on their way could erase one that only they make invalid.
+    /// Erasing another journal block while records are in flight could erase one that only they make invalid.
     #[test]
     fn a_failed_journal_page_goes_to_the_rest_of_its_block() {
         let mut ftl = ftl();

@@ -1,4 +1,4 @@
-//! What recovery reads: steps 1 to 5 of `recovery`. Nothing is changed on flash.
+//! What recovery reads: steps 1 to 5 of `recovery`. Nothing on flash is changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,12 +14,12 @@ use crate::spare::{Kind, Mark};
 use crate::tenants::{DataPlaces, Kept, TenantFound, tenant_of};
 use crate::types::{SEQ_LIMIT, Seq};
 
-/// What the flash told.
+/// What the flash says.
 pub(crate) struct Found {
     pub step: Seq,
     pub clean: bool,
     pub facts: Facts,
-    /// What the tenants have, in the order of their list.
+    /// The tenants' state, in the order of their list.
     pub tenants: Vec<Box<dyn TenantFound>>,
     pub batches_dropped: BTreeSet<Seq>,
     /// Blocks with marks that the checkpoint does not cover.
@@ -66,7 +66,7 @@ impl Scan {
         Ok(Found { step, clean, facts, tenants, batches_dropped, marked, uses, checkpoint_pages })
     }
 
-    /// What the bytes of the checkpoint say.
+    /// The contents of the checkpoint's bytes.
     fn decode(&self, found: &FoundCheckpoint) -> Result<(Facts, Fold), FtlError> {
         let (expected, step) = (self.reader.logical_units, found.step);
         let damaged = || FtlError::from(Damage::Checkpoint { step });
@@ -80,15 +80,15 @@ impl Scan {
         Ok((facts, fold))
     }
 
-    /// The blocks that the metadata log has.
+    /// The blocks of the metadata log.
     fn uses(&self, checkpoint: &[PageId], journal: &FoundJournal) -> BTreeMap<BlockId, BlockUse> {
         let block_of = |page: &PageId| self.reader.nand.geometry().block_of(*page);
         let checkpoint = checkpoint.iter().map(|page| (block_of(page), BlockUse::Checkpoint));
         checkpoint.chain(journal.blocks.iter().map(|block| (*block, BlockUse::Journal))).collect()
     }
 
-    /// A page whose record in the image is damaged is lost, and may be done without if it is known to be older than the
-    /// checkpoint: a later page of its block is.
+    /// A page whose record in the image is damaged is lost. It can be ignored if it is known to be older than the
+    /// checkpoint, because a later page of its block is.
     fn check_damaged_pages(&mut self, step: Seq) -> Result<(), FtlError> {
         let geometry = *self.reader.nand.geometry();
         for page in self.reader.nand.damaged_pages().to_vec() {
@@ -107,7 +107,7 @@ impl Scan {
         Ok(())
     }
 
-    /// Hands every data unit programmed after `step` to the fold. Returns the blocks in which one is marked.
+    /// Passes every data unit programmed after `step` to the fold. Returns the blocks in which one is marked.
     fn data(
         &mut self,
         first: &[FirstPage],

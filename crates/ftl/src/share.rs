@@ -1,6 +1,6 @@
 //! Commands that change the map and write no data: share, remap, trim, commit, abort.
 //!
-//! Each is one step: its records stand on one journal page, or are tied together as a group.
+//! Each is one step: its records are on one journal page, or are tied together as a group.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ use crate::types::{Lpn, Seq, ShareRange, TxId};
 /// Why a share or remap is refused. Nothing was changed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ShareRefusal {
-    /// A range of no units.
+    /// An empty range.
     #[error("a range is empty: dst {dst}, src {src}")]
     Empty {
         /// The range's destination.
@@ -27,7 +27,7 @@ pub enum ShareRefusal {
         /// The range's source.
         src: Lpn,
     },
-    /// A unit is given twice as a destination.
+    /// A unit occurs twice as a destination.
     #[error("unit {0} occurs twice as a destination")]
     Twice(Lpn),
     /// A unit is a destination and a source.
@@ -36,7 +36,7 @@ pub enum ShareRefusal {
     /// A source is not mapped.
     #[error("unit {0} is not mapped")]
     Unmapped(Lpn),
-    /// More units than fit into one step.
+    /// More units than fit in one step.
     #[error("{units} units requested; one step takes at most {limit}")]
     TooMany {
         /// Units asked for.
@@ -47,7 +47,7 @@ pub enum ShareRefusal {
     /// The table of shared units is full.
     #[error("{owners} owners of shared units requested; the drive keeps at most {limit}")]
     TableFull {
-        /// Owners there would be.
+        /// Owners that there would be.
         owners: u64,
         /// The limit.
         limit: u64,
@@ -57,7 +57,7 @@ pub enum ShareRefusal {
 impl Ftl {
     /// Units that one share may map.
     pub fn share_limit(&self) -> u32 {
-        // a remap takes one record more, for the sources
+        // a remap takes one more record, for the sources
         self.records_per_page() as u32 - 1
     }
 
@@ -101,7 +101,7 @@ impl Ftl {
             return None;
         }
         let living = *self.logs.hint(src)?;
-        // a newer page that claims the same home would win after a cut, though it was written before the share
+        // a newer page that claims the same home would win after a cut, although it was written before the share
         let is_newest =
             self.logs.newest_claim(dst) == Some(living.version) || canary::out(Guard::OlderPageComesHome);
         if living.hint.home != Some(dst) || !is_newest {
@@ -130,17 +130,17 @@ impl Ftl {
         })
     }
 
-    /// Records that a share may take: one for each unit, and one more for each page of a log that it replaces.
+    /// Records that a share may take: one for each unit, and one more for each log page that it replaces.
     fn records_of(&self, ranges: &[ShareRange]) -> usize {
         let units: usize = ranges.iter().map(|range| range.units as usize).sum();
         units + units.min(self.logs.count())
     }
 
-    /// Maps `dst` to what `src` has, at a new version, with the records of that; none if `dst` has it already.
+    /// Maps `dst` to what `src` has, at a new version, and returns the records for that; none if `dst` already has it.
     fn map_as_step(&mut self, dst: Lpn, src: Lpn, records: &mut Vec<Record>) -> Result<(), FtlError> {
         let ppn = self.map.lookup(src).expect("the source is mapped");
         if self.map.lookup(dst) == Some(ppn) {
-            // it keeps its version, unless a page of a log claims it: that would win after a cut
+            // it keeps its version, unless a log page claims it: that page would win after a cut
             if !self.logs.is_claimed(dst) || canary::out(Guard::SharedInPlaceStaysClaimed) {
                 return Ok(());
             }
@@ -152,7 +152,7 @@ impl Ftl {
         Ok(())
     }
 
-    /// Maps `dst` to what `src` has. What ends a claim with that goes to the records.
+    /// Maps `dst` to what `src` has. Adds what ends a claim by that to the records.
     fn map_to(
         &mut self,
         dst: Lpn,
@@ -180,7 +180,7 @@ impl Ftl {
         })
     }
 
-    /// Unmaps units. Where what ends claims takes more than a journal page, as several steps.
+    /// Unmaps units, in several steps if ending claims takes more than a journal page.
     pub fn trim(&mut self, lpn: Lpn, units: u32, at_ns: Nanoseconds) -> Result<(), FtlError> {
         let mut range = (lpn.0..lpn.0 + units).map(Lpn);
         let is_news = range.any(|lpn| self.map.lookup(lpn).is_some() || self.map.is_hinted(lpn));
@@ -208,7 +208,7 @@ impl Ftl {
         self.has_plp() && !is_recorded
     }
 
-    /// Unmaps units. What ends claims with that goes to the records; the record of the rest is returned.
+    /// Unmaps units. Adds what ends claims by that to the records, and returns the record of the rest.
     fn unmap_range(&mut self, first: Lpn, units: u32, records: &mut Vec<Record>) -> Record {
         let version = self.next_seq();
         self.last_unmap = version;
@@ -231,9 +231,9 @@ impl Ftl {
         Ok(())
     }
 
-    /// `lpn` takes `version`, which ends older claims to it. If it was the page of a log that claimed a home, the record that
-    /// is returned ends that: the page may be read again after a cut, on flash or where a checkpoint has it. It belongs to the
-    /// step or the program that gives `lpn` something else.
+    /// `lpn` takes `version`, which ends older claims to it. If it held a log page that claimed a home, the returned
+    /// record ends that claim, because the page may be read again after a cut, on flash or through a checkpoint. The
+    /// record belongs to the step or the program that gives `lpn` something else.
     pub(crate) fn superseded(&mut self, lpn: Lpn, version: Seq) -> Option<Record> {
         let ended = self.logs.superseded(&mut self.map, lpn, version)?;
         if canary::out(Guard::ClaimNotEnded) {
@@ -245,7 +245,7 @@ impl Ftl {
 
     // -- transactions ---------------------------------------------------------------------------------------------
 
-    /// Makes a transaction's pages the mapped ones. The records are in the journal buffer when this returns.
+    /// Maps a transaction's pages. The records are in the journal buffer when this returns.
     pub fn commit(&mut self, tx: TxId, at_ns: Nanoseconds) -> Result<Vec<Lpn>, FtlError> {
         let units = self.transactions.lpns(tx).count();
         self.step(2 * units + 1, units, at_ns, |ftl| ftl.commit_pages(tx, at_ns))
@@ -264,7 +264,7 @@ impl Ftl {
         Ok(pages.into_keys().collect())
     }
 
-    /// Maps a unit of a transaction. Returns the version at which it is.
+    /// Maps a unit of a transaction. Returns its version.
     fn map_committed(&mut self, lpn: Lpn, page: &TxPage, records: &mut Vec<Record>) -> Result<Seq, FtlError> {
         // the page may be older than one that claims this unit as its home, and the commit is newer than both
         let is_claimed = self.logs.newest_claim(lpn).is_some_and(|claim| claim > page.version)
@@ -282,7 +282,7 @@ impl Ftl {
         Ok(version)
     }
 
-    /// Whether a version, which a spare area tells, is newer than anything its logical page has or had.
+    /// Whether a version from a spare area is newer than anything that its logical page has or had.
     fn is_newest(&self, lpn: Lpn, version: Seq) -> Result<bool, FtlError> {
         let Some(ppn) = self.map.lookup(lpn) else { return Ok(self.last_unmap < version) };
         let current = match self.map.owner(ppn) {
@@ -291,11 +291,11 @@ impl Ftl {
             }
             _ => spare_version(&self.nand, lpn, ppn)?,
         };
-        // that of a lost unit is not known
+        // that of a lost unit is unknown
         Ok(current > Seq(0) && current < version)
     }
 
-    /// Gives a transaction's pages up.
+    /// Drops a transaction's pages.
     pub fn abort(&mut self, tx: TxId) {
         let pages = self.transactions.take(tx).expect("the transaction is open");
         for page in pages.values() {
@@ -304,8 +304,8 @@ impl Ftl {
     }
 }
 
-/// The version under which the spare area of `ppn` names `lpn`. That of a page that cannot be read is 0: the page
-/// asserts nothing any more and is never copied, so nothing is compared with it.
+/// The version under which the spare area of `ppn` names `lpn`, or 0 for an unreadable page: such a page no longer
+/// asserts anything and is never copied, so nothing is compared with it.
 pub(crate) fn spare_version(nand: &Nand, lpn: Lpn, ppn: Ppn) -> Result<Seq, FtlError> {
     let bytes = match nand.spare(ppn) {
         Err(NandError::Uncorrectable { .. }) => return Ok(Seq(0)),

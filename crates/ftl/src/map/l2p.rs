@@ -1,14 +1,14 @@
-//! L2P and P2L: which place a logical page has, and whose a place is.
+//! L2P and P2L: the place of each logical page, and the owner of each place.
 //!
 //! Invariants:
 //! - `l2p[x] == p` exactly if `x` is among the owners of `p`.
-//! - A place with a *plain* owner has one owner, whose version its spare area tells. Every other place that is
-//!   in use has an entry in `claims`, with versions.
-//! - `valid[b]` is the number of places in block `b` that are in use. Places of tenants that pack count as the units that
-//!   what is in use of them needs when it is moved together.
+//! - A place with a *plain* owner has one owner, whose version its spare area records. Every other place in use has an
+//!   entry in `claims`, with versions.
+//! - `valid[b]` is the number of places in use in block `b`. Places of tenants that pack count as the units that their
+//!   contents in use need when moved together.
 //!
-//! Two arrays of four bytes; the rare rest (shared units, open transactions) is in a table. The top bit of an
-//! entry says that a table has more to tell, so that the common case looks up nothing.
+//! There are two arrays of four bytes per entry; the rare rest (shared units, open transactions) is in a table. The top
+//! bit of an entry says that the table has more, so that the common case looks up nothing.
 
 use tantalum_nand::{Array, BlockId, Geometry, MAX_UNITS_PER_PAGE, Ppn};
 
@@ -16,15 +16,15 @@ use super::valid::ValidCounts;
 use crate::types::{HashMap, Lpn, Seq, TenantId, TxId};
 
 const FLAG: u32 = 1 << 31;
-/// With [`FLAG`]: a tenant packs what the place holds. Below it the tenant's number, and what is in use of it weighs.
+/// With [`FLAG`]: a tenant packs the place's contents. The lower bits hold the tenant's number, and the weight in use.
 const PACKED: u32 = 1 << 30;
 const TENANT_SHIFT: u32 = 24;
 const WEIGHT: u32 = (1 << TENANT_SHIFT) - 1;
 
-/// What a full unit of a tenant that packs weighs.
+/// The weight of a full unit of a tenant that packs.
 pub const UNIT_WEIGHT: u32 = 64;
 
-/// Whose a place is when P2L alone cannot tell.
+/// The owner of a place if P2L alone cannot say.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Claim {
     /// Logical pages with the versions at which they own the place; never empty.
@@ -33,36 +33,36 @@ pub enum Claim {
     Transaction(TxId, Lpn),
 }
 
-/// Whose a place is.
+/// The owner of a place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Owner<'a> {
-    /// Nobody's.
+    /// None.
     None,
-    /// One logical page's; the version is in the spare area.
+    /// One logical page; the version is in the spare area.
     Plain(Lpn),
-    /// As the claim says.
+    /// According to the claim.
     Claim(&'a Claim),
-    /// A tenant's that packs what it holds, and knows what is there.
+    /// A tenant that packs its contents, and knows what is there.
     Packed(TenantId),
 }
 
-/// What is in use of the packed places of a block.
+/// The packed contents in use of a block.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BlockPacked {
-    /// What it weighs.
+    /// Their weight.
     pub weight: u32,
-    /// Units that hold some of it.
+    /// Units that hold some of them.
     pub units: u32,
 }
 
 impl BlockPacked {
-    /// A unit more, of which so much is in use.
+    /// One more unit, with this weight in use.
     pub fn add(&mut self, weight: u32) {
         self.weight += weight;
         self.units += 1;
     }
 
-    /// Units that hold it once it is moved together.
+    /// Units that they need when moved together.
     pub fn valid(&self) -> u32 {
         self.weight.div_ceil(UNIT_WEIGHT).min(self.units)
     }
@@ -78,7 +78,7 @@ pub struct Map {
     mapped_units: u32,
     /// Empty until something is packed.
     packed: Vec<BlockPacked>,
-    /// Units that what is packed needs once it is moved together with the rest of its block.
+    /// Units that packed contents need when moved together with the rest of their block.
     packed_units: u64,
     claims: HashMap<u32, Claim>,
     extra_owners: usize,
@@ -92,7 +92,7 @@ pub struct Map {
 pub const CHUNK_ENTRIES: usize = 1024;
 
 impl Map {
-    /// An empty map. Memory that is not touched costs nothing.
+    /// An empty map. Untouched memory costs nothing.
     pub fn new(geometry: &Geometry, logical_units: u32) -> Map {
         Map {
             l2p: Array::zeroed(logical_units as usize),
@@ -119,7 +119,7 @@ impl Map {
         self.mapped_units
     }
 
-    /// Units that what is packed and in use needs.
+    /// Units that the packed contents in use need.
     pub fn packed_units(&self) -> u64 {
         self.packed_units
     }
@@ -129,31 +129,31 @@ impl Map {
         4 * (self.l2p.len() + self.p2l.len()) + self.valid.dram_bytes()
     }
 
-    /// Where a logical page is.
+    /// The place of a logical page.
     #[inline]
     pub fn lookup(&self, lpn: Lpn) -> Option<Ppn> {
         (self.l2p[lpn.index()] & !FLAG).checked_sub(1).map(Ppn)
     }
 
-    /// Whether hints know this page, as a log page or as a home.
+    /// Whether hints refer to this page, as a log page or as a home.
     #[inline]
     pub fn is_hinted(&self, lpn: Lpn) -> bool {
         self.l2p[lpn.index()] & FLAG != 0
     }
 
-    /// Remembers whether hints know this page.
+    /// Records whether hints refer to this page.
     pub fn set_hinted(&mut self, lpn: Lpn, hinted: bool) {
         let entry = &mut self.l2p[lpn.index()];
         *entry = if hinted { *entry | FLAG } else { *entry & !FLAG };
     }
 
-    /// Whose a place is.
+    /// The owner of a place.
     #[inline]
     pub fn owner(&self, ppn: Ppn) -> Owner<'_> {
         self.owner_by(ppn, self.p2l[ppn.index()])
     }
 
-    /// Whose the places of a block are, in their order.
+    /// The owners of a block's places, in order.
     #[inline]
     pub fn owners_in(&self, block: BlockId) -> impl Iterator<Item = (Ppn, Owner<'_>)> {
         let first = block.0 * self.units_per_block;
@@ -182,7 +182,7 @@ impl Map {
         &self.valid
     }
 
-    /// Valid counts, to say which blocks may be collected.
+    /// Valid counts, to mark which blocks may be collected.
     pub fn valid_counts_mut(&mut self) -> &mut ValidCounts {
         &mut self.valid
     }
@@ -205,7 +205,7 @@ impl Map {
             .map(|(index, (entries, _))| (index, entries.iter().map(|entry| entry & !FLAG)))
     }
 
-    /// Brings what is about to be remapped into the processor's cache: several misses at once take as long as one.
+    /// Prefetches what is about to be remapped into the processor's cache, so that the misses overlap.
     #[inline]
     pub fn warm(&self, lpns: impl Iterator<Item = Lpn>) {
         let mut places = [0; MAX_UNITS_PER_PAGE];
@@ -216,7 +216,7 @@ impl Map {
         std::hint::black_box(owners);
     }
 
-    /// Points `lpn` at a place that was just programmed and whose spare area names it as the only owner.
+    /// Points `lpn` at a newly programmed place whose spare area names it as the only owner.
     #[inline]
     pub fn map_plain(&mut self, lpn: Lpn, ppn: Ppn) {
         let old = self.l2p[lpn.index()];
@@ -286,7 +286,7 @@ impl Map {
         }
     }
 
-    /// Takes `lpn` from the owners of a place.
+    /// Removes `lpn` from the owners of a place.
     #[inline]
     fn release(&mut self, lpn: Lpn, ppn: Ppn) {
         let entry = self.p2l[ppn.index()];
@@ -313,7 +313,7 @@ impl Map {
         self.valid.decrease(ppn.0 / self.units_per_block);
     }
 
-    /// Gives a place that nobody owns a claim.
+    /// Gives a claim to a place without an owner.
     pub fn claim(&mut self, ppn: Ppn, claim: Claim) {
         assert_eq!(self.p2l[ppn.index()], 0, "unit {ppn} has an owner already");
         self.p2l[ppn.index()] = FLAG;
@@ -324,7 +324,7 @@ impl Map {
         self.claims.insert(ppn.0, claim);
     }
 
-    /// Takes the claim of a place away; nobody owns it then. L2P is not changed.
+    /// Removes the claim of a place, which then has no owner. L2P is not changed.
     pub fn unclaim(&mut self, ppn: Ppn) -> Claim {
         let claim = self.claims.remove(&ppn.0).unwrap_or_else(|| panic!("unit {ppn} has no claim"));
         if let Claim::Owners(owners) = &claim {
@@ -334,7 +334,8 @@ impl Map {
         claim
     }
 
-    /// Moves plain owners to new places in a row from `first` on, all in one block, whose spare areas tell their versions.
+    /// Moves plain owners to consecutive new places from `first` on, all in one block, whose spare areas record their
+    /// versions.
     #[inline]
     pub fn relocate_plain(&mut self, units: impl Iterator<Item = (Lpn, Ppn)>, first: Ppn) {
         let (p2l, l2p) = (&mut *self.p2l, &mut *self.l2p);
@@ -351,8 +352,8 @@ impl Map {
         self.valid.increase_by(first.0 / self.units_per_block, to - first.0);
     }
 
-    /// Panics unless plain owners are where they are said to be. The misses of these looks at L2P overlap, and it is in
-    /// the processor's cache then.
+    /// Panics unless plain owners are where they are expected. The misses of these L2P accesses overlap, and leave L2P
+    /// in the processor's cache.
     #[inline]
     pub fn assert_at(&self, units: impl Iterator<Item = (Lpn, Ppn)>) {
         let l2p = &*self.l2p;
@@ -379,7 +380,7 @@ impl Map {
         }
     }
 
-    /// Something of this weight at a place of a tenant that packs is in use.
+    /// Contents of this weight at a place of a tenant that packs are in use.
     pub fn add_packed(&mut self, tenant: TenantId, ppn: Ppn, weight: u32) {
         let entry = &mut self.p2l[ppn.index()];
         let empty = FLAG | PACKED | u32::from(tenant.0) << TENANT_SHIFT;
@@ -392,7 +393,7 @@ impl Map {
         });
     }
 
-    /// Something of this weight at a place is no longer in use.
+    /// Contents of this weight at a place are no longer in use.
     pub fn remove_packed(&mut self, ppn: Ppn, weight: u32) {
         let entry = &mut self.p2l[ppn.index()];
         assert!(
@@ -424,7 +425,7 @@ impl Map {
         (after..before).for_each(|_| self.valid.decrease(block));
     }
 
-    /// What is in use at a place of a tenant that packs weighs.
+    /// The weight in use at a place of a tenant that packs.
     pub fn packed_weight(&self, ppn: Ppn) -> u32 {
         match self.owner(ppn) {
             Owner::Packed(_) => self.p2l[ppn.index()] & WEIGHT,
@@ -432,7 +433,7 @@ impl Map {
         }
     }
 
-    /// Sets up L2P, P2L and valid counts from what recovery found: `versions` tells those that are not plain.
+    /// Builds L2P, P2L and valid counts from what recovery found; `versions` has those of owners that are not plain.
     pub fn rebuild<E>(
         &mut self,
         place_of: impl Iterator<Item = (Lpn, Ppn)>,

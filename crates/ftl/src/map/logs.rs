@@ -1,23 +1,22 @@
 //! Hinted logs: which pages of a log are whole, and which of them claim their homes.
 //!
-//! A transaction is whole when its slots, first to end, are all on flash from one attempt. The *whole run* of a
-//! log is the unbroken sequence of whole transactions, attempt after attempt. A page in the whole run asserts its
-//! home too, at its own version; so bringing it home needs no record.
+//! A transaction is whole when its slots, first to end, are all on flash from one attempt. The *whole run* of a log is
+//! the unbroken sequence of whole transactions, attempt after attempt. A page in the whole run also asserts its home,
+//! at its own version; so bringing it home needs no record.
 //!
-//! A page *claims* its home from the moment at which the drive has it, in the cache or on flash, until
-//! - the home takes a version that is not older: the greater version wins, so nothing is to be recorded; or
-//! - the page's own unit is given something else: then a journal record ends the claim, as the page may be read again
-//!   after a cut.
+//! A page *claims* its home from the moment the drive has it, in the cache or on flash, until
+//! - the home takes a version that is not older: the greater version wins, so nothing need be recorded; or
+//! - the page's own unit changes: then a journal record ends the claim, because the page may be read again after a cut.
 //!
-//! A checkpoint has every claim that stands, those of pages that wait in the cache included. Behind it, a claim that is as
-//! old as the checkpoint and is not among these does not count: the checkpoint does not tell versions, so it could not
+//! A checkpoint has every claim that stands, including those of pages that wait in the cache. Afterwards, a claim as
+//! old as the checkpoint counts only if it is among these: the checkpoint stores no versions, so the claim could not
 //! lose to what the home has.
 //!
-//! A hint *lives* as long as its page is in its unit and may be needed: it claims a home, or its page is not known yet to
-//! be in the whole run, to which later transactions need it. Only hints that live are copied along by garbage collection.
+//! A hint *lives* as long as its page is in its unit and may be needed: either it claims a home, or its page is not yet
+//! known to be in the whole run and later transactions may need it there. Garbage collection copies only living hints.
 //!
-//! A checkpoint keeps of every open log how far it is whole, also if none of its hints lives: the transactions that
-//! follow continue a run whose pages recovery does not read any more.
+//! For every open log, even one without living hints, a checkpoint records how far it is whole: the transactions that
+//! follow continue a run whose pages recovery no longer reads.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,23 +25,23 @@ use crate::canary::{self, Guard};
 use crate::space::OPEN_LOGS;
 use crate::types::{Generation, HashMap, Hint, Lpn, Seq};
 
-/// What is known of one attempt.
+/// The state of one attempt.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Attempt {
     /// The slot at which it starts.
     pub start: u32,
-    /// The last slot of its part of the whole run, as far as it is established.
+    /// The last slot of its part of the whole run, as far as known.
     pub known: Option<u32>,
-    /// Pages on flash behind that: slot to (first slot of the transaction, whether it ends it).
+    /// Pages on flash after that: slot to (first slot of the transaction, whether it ends it).
     pub pages: BTreeMap<u32, (u32, bool)>,
 }
 
 /// The attempts of one generation.
 pub type Attempts = BTreeMap<u32, Attempt>;
 
-/// Extends what is known of the whole run by the pages that are there.
+/// Extends the known whole run by the pages that are there.
 ///
-/// Attempts behind the first that does not start where the run ends stay unknown.
+/// Attempts after the first one that does not start where the run ends stay unknown.
 pub fn extend_whole_run(attempts: &mut Attempts) {
     let mut last = 0;
     for attempt in attempts.values_mut() {
@@ -65,7 +64,7 @@ pub fn extend_whole_run(attempts: &mut Attempts) {
     }
 }
 
-/// Whether a slot lies in the whole run, as far as it is known.
+/// Whether a slot is in the known whole run.
 pub fn in_whole_run(attempts: &Attempts, attempt: u32, slot: u32) -> bool {
     attempts.get(&attempt).and_then(|attempt| attempt.known).is_some_and(|last| slot <= last)
 }
@@ -79,7 +78,7 @@ pub struct Living {
     pub version: Seq,
 }
 
-/// A claim that ended though its home has nothing newer.
+/// A claim that ended although its home has nothing newer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EndedClaim {
     /// The home.
@@ -119,19 +118,19 @@ pub enum HintError {
         "attempt {attempt} slot {slot} (start {start}, first {first}) does not follow: expected slot {next_slot} of attempt {last_attempt}, or the first slot of another attempt, in a transaction that begins at slot {begins}"
     )]
     OutOfOrder {
-        /// The attempt that came.
+        /// The page's attempt.
         attempt: u32,
         /// Its slot.
         slot: u32,
-        /// Where it says its attempt starts.
+        /// The start of its attempt, as it states.
         start: u32,
-        /// Where it says its transaction starts.
+        /// The start of its transaction, as it states.
         first: u32,
-        /// The attempt before.
+        /// The previous attempt.
         last_attempt: u32,
-        /// What would follow in it.
+        /// The next slot in it.
         next_slot: u32,
-        /// Where the transaction under way begins: behind the last that has ended.
+        /// The start of the current transaction: after the last one that ended.
         begins: u32,
     },
 }
@@ -149,7 +148,7 @@ pub struct Logs {
     turns: u64,
 }
 
-/// A page that claims a home: its unit and its version, for another one may wait for the same unit.
+/// A page that claims a home: its unit and its version, because another one may wait for the same unit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Claimant {
     log_lpn: Lpn,
@@ -162,8 +161,8 @@ impl Logs {
         self.logs.len() >= OPEN_LOGS
     }
 
-    /// Forgets the log that was used longest ago of those without living hints. Call this right after a checkpoint,
-    /// while no page of a log waits in a cache: then nothing rests on what is forgotten. False if there is none.
+    /// Forgets the least recently used log without living hints. Call this right after a checkpoint, while no log page
+    /// waits in a cache: then nothing depends on what is forgotten. False if there is none.
     pub fn forget_idle(&mut self) -> bool {
         let used = self.living_generations();
         let idle = self.logs.iter().filter(|(generation, _)| !used.contains(generation));
@@ -180,7 +179,7 @@ impl Logs {
         self.logs.insert(generation, Log { start: 1, next_slot: 1, used: self.turns, ..Log::default() });
     }
 
-    /// What recovery found of a log's attempts. Nothing more is accepted for it.
+    /// Attempts of a log that recovery found. No more pages are accepted for it.
     pub fn found(&mut self, generation: Generation, attempts: Attempts) {
         self.logs
             .insert(generation, Log { attempts, attempt: u32::MAX, next_slot: u32::MAX, ..Log::default() });
@@ -200,7 +199,7 @@ impl Logs {
         self.living.values().map(|living| living.hint.generation).collect()
     }
 
-    /// How many hints live or wait.
+    /// Number of hints that live or wait.
     pub fn count(&self) -> usize {
         self.living.len() + self.waiting.len()
     }
@@ -230,13 +229,13 @@ impl Logs {
         self.living.get(&log_lpn.0)
     }
 
-    /// Checks that a page follows the one before it.
+    /// Checks that a page follows the previous one.
     pub fn check(&self, hint: &Hint) -> Result<(), HintError> {
         let log = self.logs.get(&hint.generation).ok_or(HintError::UnknownGeneration(hint.generation))?;
         let begins = log.ended + 1;
         let next = (hint.attempt, hint.start, hint.slot) == (log.attempt, log.start, log.next_slot);
         let fresh = hint.attempt > log.attempt && (hint.start, hint.slot) == (begins, begins);
-        // that the home exists was checked with the command
+        // the command's checks cover whether the home exists
         if !hint.is_possible(u32::MAX) || !(next || fresh) || hint.first != begins {
             return Err(HintError::OutOfOrder {
                 attempt: hint.attempt,
@@ -251,7 +250,7 @@ impl Logs {
         Ok(())
     }
 
-    /// The drive has a page that [`Logs::check`] has passed.
+    /// The drive has a page that passed [`Logs::check`].
     pub fn accept(&mut self, hint: &Hint) {
         let log = self.logs.get_mut(&hint.generation).expect("the page was checked");
         (log.attempt, log.start, log.next_slot) = (hint.attempt, hint.start, hint.slot + 1);
@@ -262,14 +261,14 @@ impl Logs {
         log.used = self.turns;
     }
 
-    /// A page of a log waits in the cache: it claims its home from now on.
+    /// A log page waits in the cache: it claims its home from now on.
     pub fn waits(&mut self, map: &mut Map, log_lpn: Lpn, hint: Hint, version: Seq) {
         self.no_longer_waits(map, log_lpn);
         self.waiting.insert(log_lpn.0, Living { hint, version });
         self.begin_claim(map, log_lpn, &hint, version);
     }
 
-    /// A page that waited for a unit is given up, before it was on flash.
+    /// A page that waited for a unit is dropped before it was on flash.
     pub fn no_longer_waits(&mut self, map: &mut Map, log_lpn: Lpn) {
         if let Some(Living { hint: Hint { home: Some(home), .. }, version }) = self.waiting.remove(&log_lpn.0)
         {
@@ -277,7 +276,8 @@ impl Logs {
         }
     }
 
-    /// A hinted page was programmed: its hint lives. It claims its home if it did so while it waited, or did not wait.
+    /// A hinted page was programmed, and its hint lives. It claims its home if it did so while it waited, or did not
+    /// wait.
     pub fn programmed(&mut self, map: &mut Map, log_lpn: Lpn, hint: Hint, version: Seq) {
         if let Some(log) = self.logs.get_mut(&hint.generation) {
             let (number, start) = hint.attempt();
@@ -314,8 +314,8 @@ impl Logs {
         self.update_flag(map, home);
     }
 
-    /// `lpn` took `version`: claims to it as a home that are not newer end, and so does the hint of the page that it was
-    /// before. The claim of that page comes back: nothing newer is recorded for its home.
+    /// `lpn` took `version`: claims to it as a home that are not newer end, and so does the hint of its previous page.
+    /// Returns that page's claim, because nothing newer is recorded for its home.
     pub fn superseded(&mut self, map: &mut Map, lpn: Lpn, version: Seq) -> Option<EndedClaim> {
         self.home_taken(map, lpn, version);
         let living = self.living.get(&lpn.0).copied().filter(|living| living.version < version)?;
@@ -326,8 +326,8 @@ impl Logs {
         ended
     }
 
-    /// The page of a transaction that is not whole yet is given up. It may be erased before the transaction ends, and
-    /// then nothing tells that it was there.
+    /// The page of an unfinished transaction is dropped. It may be erased before the transaction ends, and then nothing
+    /// shows that it was there.
     fn forget_unless_whole(&mut self, hint: &Hint) {
         self.extend(hint.generation);
         if self.is_whole(hint) || canary::out(Guard::GivenUpPageCounts) {
@@ -350,7 +350,7 @@ impl Logs {
         }
     }
 
-    /// Ends a page's claim to its home, if it has one. A living hint that is not needed any more dies with it.
+    /// Ends a page's claim to its home, if it has one. A living hint that is no longer needed is removed with it.
     fn end_claim(&mut self, map: &mut Map, claimant: Claimant) -> Option<EndedClaim> {
         let Claimant { log_lpn, version } = claimant;
         let pages = [&mut self.living, &mut self.waiting].into_iter();
@@ -367,7 +367,7 @@ impl Logs {
         Some(EndedClaim { home, version })
     }
 
-    /// Forgets hints without a home that are no longer needed, because the whole run has come that far.
+    /// Removes hints without a home that are no longer needed, because the whole run now includes their pages.
     pub fn forget_needless(&mut self, map: &mut Map) {
         self.living_generations().into_iter().for_each(|generation| self.extend(generation));
         let settled: Vec<u32> = self
@@ -386,13 +386,13 @@ impl Logs {
         map.set_hinted(lpn, self.living.contains_key(&lpn.0) || self.of_home.contains_key(&lpn.0));
     }
 
-    /// Whether a page lies in its log's whole run. Call [`Logs::extend`] first.
+    /// Whether a page is in its log's whole run. Call [`Logs::extend`] first.
     pub fn is_whole(&self, hint: &Hint) -> bool {
         let log = self.logs.get(&hint.generation);
         log.is_some_and(|log| in_whole_run(&log.attempts, hint.attempt().0, hint.slot))
     }
 
-    /// Extends what is known of a log's whole run.
+    /// Extends the known whole run of a log.
     pub fn extend(&mut self, generation: Generation) {
         if let Some(log) = self.logs.get_mut(&generation) {
             extend_whole_run(&mut log.attempts);
@@ -409,8 +409,8 @@ impl Logs {
             .collect()
     }
 
-    /// What a checkpoint keeps of the whole runs: generation, attempt, last slot. Of each open log that is the end of
-    /// the run, where the next transaction goes on, and the attempts of hints that live.
+    /// What a checkpoint stores of the whole runs: generation, attempt, last slot. For each open log that is the end of
+    /// the run, where the next transaction continues, and the attempts of living hints.
     pub fn runs(&mut self) -> Vec<(Generation, u32, u32)> {
         let living: BTreeSet<(Generation, u32)> =
             self.living.values().map(|living| (living.hint.generation, living.hint.attempt().0)).collect();

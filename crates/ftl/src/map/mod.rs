@@ -1,9 +1,10 @@
-//! The map: which place each logical page has, whose each place is, and under which conditions.
+//! The map: the place of each logical page, the owner of each place, and the conditions on both.
 //!
-//! [`l2p`] has both directions and the claims; [`logs`] which pages of hinted logs claim their homes; [`transactions`] the
-//! pages of open transactions; [`valid`] how many places of each block are in use.
+//! [`l2p`] has both directions and the claims; [`logs`] which pages of hinted logs claim their homes; [`transactions`]
+//! the pages of open transactions; [`valid`] how many places of each block are in use.
 //!
-//! Who ends the use of a place, and when. Nothing else does; what the block then holds is erased by the rule in `erase`.
+//! This table says what ends the use of a place, and when; nothing else does. The rule in `erase` governs erasing the
+//! block.
 //!
 //! | a place of | is nobody's any more | by |
 //! |---|---|---|

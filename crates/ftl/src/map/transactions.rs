@@ -1,4 +1,4 @@
-//! Open transactions (X-FTL): pages that are on flash and belong to nobody but their transaction.
+//! Open transactions (X-FTL): pages on flash that belong only to their transaction.
 //!
 //! Their spare areas assert nothing; the commit's journal records do.
 
@@ -13,7 +13,7 @@ use crate::types::{Lpn, Seq, TxId};
 pub struct TxPage {
     /// Its place.
     pub ppn: Ppn,
-    /// The version in its spare area. It holds if nothing newer was written since.
+    /// The version in its spare area. It is valid if nothing newer has been written since.
     pub version: Seq,
 }
 
@@ -30,7 +30,7 @@ impl Transactions {
         self.open.len()
     }
 
-    /// Units that they hold together.
+    /// Units that they hold in total.
     pub fn units(&self) -> u32 {
         self.units
     }
@@ -60,7 +60,7 @@ impl Transactions {
         self.open.get(&tx)?.get(&lpn).copied()
     }
 
-    /// Puts a page in, and returns the place of the one it replaces.
+    /// Adds a page, and returns the place of the one that it replaces.
     pub fn put(&mut self, tx: TxId, lpn: Lpn, page: TxPage) -> Option<Ppn> {
         let pages = self.open.get_mut(&tx).expect("the transaction is open");
         let old = pages.insert(lpn, page);

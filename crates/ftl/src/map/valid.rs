@@ -1,6 +1,6 @@
-//! How many units of each block are in use, and the closed blocks in order of it.
+//! The number of units in use in each block, and the closed blocks in that order.
 //!
-//! Each count has a ring of the closed blocks that have it, so that the block with the fewest valid units is found
+//! Each count has a ring of the closed blocks with that count. So the block with the fewest valid units is found
 //! without a search, and a unit that becomes invalid costs a few writes to small arrays.
 
 use tantalum_nand::BlockId;
@@ -68,7 +68,7 @@ impl ValidCounts {
         self.prev[block as usize] = block;
     }
 
-    /// Puts a block at the end of the ring of its count: the one there longest is collected first.
+    /// Appends a block to the ring of its count: the one there longest is collected first.
     fn link(&mut self, block: u32) {
         let count = self.valid[block as usize];
         let head = self.valid.len() as u32 + count;
@@ -101,7 +101,7 @@ impl ValidCounts {
         self.recount(block);
     }
 
-    /// A candidate goes to the ring of its new count.
+    /// A candidate moves to the ring of its new count.
     #[inline]
     fn recount(&mut self, block: u32) {
         if self.in_ring(block) {

@@ -1,4 +1,4 @@
-//! The pages of a dump: ordinary pages, on blocks that are kept erased for it.
+//! The pages of a dump: ordinary pages, on blocks kept erased for it.
 
 use tantalum_nand::{BlockId, Nand, NandError, Nanoseconds, Slot, Source, UNIT_BYTES, UnitSpare};
 
@@ -17,7 +17,7 @@ pub(crate) struct DumpPages {
 }
 
 impl DumpPages {
-    /// A dump onto these blocks, which are erased or hold the start of it.
+    /// A dump onto these blocks, which are erased or hold the beginning of it.
     pub fn new(blocks: Vec<BlockId>) -> DumpPages {
         DumpPages { blocks, place: 0, page: PageImage::new(), units: 0 }
     }
@@ -59,7 +59,7 @@ impl DumpPages {
             let place = geometry.page(block, index);
             match nand.program(place, &self.page.sources[..units], &self.page.spares[..units], at_ns) {
                 Ok(_) => break,
-                // the rest of the block is still good enough: there is no other
+                // the rest of the block must do, because there is no other
                 Err(NandError::ProgramFailed { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -77,7 +77,7 @@ impl DumpPages {
         step: Seq,
         at_ns: Nanoseconds,
     ) -> Result<(), FtlError> {
-        // on a block of its own, as its first page tells recovery what a block holds
+        // on a separate block, because a block's first page tells recovery what it holds
         while self.blocks.get(self.place).is_some_and(|block| nand.next_page(*block) > 0) {
             self.place += 1;
         }

@@ -1,5 +1,5 @@
-//! The bytes of a checkpoint: a head, [`Facts`], the blocks that were open, and what each tenant keeps, in the order of
-//! their list. All numbers are little-endian.
+//! The bytes of a checkpoint: a head, [`Facts`], the blocks that were open, and each tenant's contents, in the order of
+//! the list of tenants. All numbers are little-endian.
 
 use tantalum_nand::BlockId;
 use zerocopy::little_endian::U64;
@@ -8,16 +8,16 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::counters::{Counters, StoredCounters};
 use crate::types::Seq;
 
-/// What a checkpoint has of the drive as a whole.
+/// The checkpoint's facts about the drive as a whole.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Facts {
-    /// Logical capacity, to recognise another drive's.
+    /// Logical capacity, to detect another drive's checkpoint.
     pub logical_units: u32,
     /// Whether the drive was shut down after it.
     pub clean: bool,
     /// The counter.
     pub seq: Seq,
-    /// Whether the drive came to the end of its life because its last free blocks failed.
+    /// Whether the drive reached the end of its life because its last free blocks failed.
     pub exhausted: bool,
     /// The counters.
     pub counters: Counters,
@@ -27,10 +27,10 @@ pub(crate) struct Facts {
 
 const MAGIC: [u8; 8] = *b"TANTCKP7";
 
-/// Bytes in front of everything.
+/// Bytes before everything else.
 const HEAD_BYTES: usize = size_of::<Head>();
 
-/// What tells a checkpoint from other bytes.
+/// The magic number of a checkpoint.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct Head {
@@ -41,7 +41,7 @@ struct Head {
     checksum: U64,
 }
 
-/// [`Facts`], but for the list.
+/// [`Facts`], without the list.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct StoredFacts {
@@ -68,8 +68,8 @@ impl Facts {
         out
     }
 
-    /// Reads a checkpoint's bytes: the facts, and what tenants keep, from which byte on. None if they are damaged or of
-    /// another version.
+    /// Reads a checkpoint's bytes. Returns the facts, and the position of the tenants' contents. None if they are
+    /// damaged or of another version.
     pub fn decode(bytes: &[u8]) -> Option<(Facts, &[u8], u64)> {
         let (head, rest) = Head::ref_from_prefix(bytes).ok()?;
         let body = rest.get(..usize::try_from(head.bytes.get()).ok()?)?;
@@ -90,14 +90,14 @@ impl Facts {
     }
 }
 
-/// Writes the head of a checkpoint that is complete otherwise.
+/// Writes the head of an otherwise complete checkpoint.
 pub(crate) fn seal(bytes: &mut [u8]) {
     let (head, body) = bytes.split_at_mut(HEAD_BYTES);
     let checksum = u64::from(crc32c::crc32c(body)).into();
     head.copy_from_slice(Head { magic: MAGIC, bytes: (body.len() as u64).into(), checksum }.as_bytes());
 }
 
-/// Appends a list behind the number of its entries.
+/// Appends a list after its length.
 pub(crate) fn put_list<T, S: IntoBytes + Immutable>(
     out: &mut Vec<u8>,
     items: &[T],
@@ -107,7 +107,7 @@ pub(crate) fn put_list<T, S: IntoBytes + Immutable>(
     items.iter().for_each(|item| out.extend(stored(item).as_bytes()));
 }
 
-/// Takes something off the front of the bytes.
+/// Takes a value off the front of the bytes.
 pub(crate) fn take<'a, S: FromBytes + Immutable + KnownLayout + Unaligned>(
     bytes: &mut &'a [u8],
 ) -> Option<&'a S> {
@@ -132,12 +132,12 @@ pub(crate) fn take_word(bytes: &mut &[u8]) -> Option<u64> {
     take(bytes).map(|word: &U64| word.get())
 }
 
-/// A number as lists have it.
+/// A number as lists store it.
 pub(crate) fn wide(number: u32) -> U64 {
     u64::from(number).into()
 }
 
-/// The same back.
+/// The inverse.
 pub(crate) fn narrow(number: U64) -> Option<u32> {
     number.get().try_into().ok()
 }

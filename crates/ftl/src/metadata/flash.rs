@@ -1,10 +1,10 @@
-//! The metadata log's blocks on flash: journal pages in blocks one after the other, and the pages of the checkpoint.
+//! The metadata log's blocks on flash: journal pages in consecutive blocks, and the pages of the checkpoint.
 //!
-//! This file takes no block by itself. It tells when it wants one and is given it: a block is erased when it is opened, and
-//! what that takes (`erase`) spans more than this part.
+//! This file takes no block by itself. It says when it needs one and is given it: a block is erased when it is opened,
+//! and erasing (`erase`) involves more than this part.
 //!
-//! The next journal block is prepared when the open one is half full, so that a flush never has to wait for an erase, and
-//! nothing has to be erased while records wait that may be all that makes the erased block invalid.
+//! The next journal block is prepared when the open one is half full. So a flush never waits for an erase, and nothing
+//! must be erased while records wait that may be all that makes the erased block invalid.
 
 use tantalum_nand::{BlockId, Geometry, Nand, NandError, Nanoseconds, PageId, UNIT_BYTES};
 
@@ -13,18 +13,18 @@ use crate::page_image::PageImage;
 use crate::spare::{BatchMark, Kind, Mark, Spare};
 use crate::types::Seq;
 
-/// What became of a page that was to be programmed.
+/// The result of trying to program a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Attempt {
-    /// It will be on flash then.
+    /// It will be on flash at this time.
     Issued(Nanoseconds),
-    /// The program failed; the block is to be retired, and another attempt made.
+    /// The program failed; the block must be retired, and the page tried again.
     Failed(BlockId),
-    /// There is no page left: a block is to be given before another attempt.
+    /// No page is left: a block must be provided before trying again.
     NoBlock,
 }
 
-/// Where the journal and the checkpoint lie.
+/// Position of the journal and the checkpoint.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FlashLog {
     /// Blocks with journal pages that no checkpoint covers, oldest first.
@@ -70,7 +70,7 @@ impl FlashLog {
         self.open.is_some_and(|block| nand.next_page(block) >= half)
     }
 
-    /// Pages that the open block and the next one still take.
+    /// Pages left in the open block and the next one.
     pub fn pages_left(&self, nand: &Nand) -> u32 {
         let pages = nand.geometry().pages_per_block;
         let open = self.open.map_or(0, |block| pages - nand.next_page(block));
@@ -81,7 +81,7 @@ impl FlashLog {
         self.journal.len() as u32
     }
 
-    /// The block that takes the next page.
+    /// The block for the next page.
     #[cfg(test)]
     pub fn open(&self) -> Option<BlockId> {
         self.open
@@ -99,8 +99,8 @@ impl FlashLog {
         let earliest_ns = at_ns.max(nand.programs_done_ns());
         let place = geometry.page(block, nand.next_page(block));
         let programmed = program(nand, place, page, earliest_ns)?;
-        // What is left of a block that failed serves until the next one is prepared: a block that was erased now could
-        // be one that only the records of this page make invalid.
+        // The rest of a block that failed serves until the next one is prepared: a block erased now could be one that
+        // only the records of this page make invalid.
         let is_full = nand.next_page(block) == geometry.pages_per_block;
         let failed = matches!(programmed, Attempt::Failed(_));
         if is_full || failed && self.next.is_some() {
@@ -119,12 +119,12 @@ impl FlashLog {
         &self.checkpoint_pages
     }
 
-    /// Gives the last checkpoint's blocks up before another one stands, for the canary that does so.
+    /// Releases the last checkpoint's blocks before another one stands, for the canary that does so.
     pub fn give_up_checkpoint(&mut self) -> Vec<BlockId> {
         std::mem::take(&mut self.checkpoint)
     }
 
-    /// A new checkpoint stands. Returns the blocks of the old one, and those of the journal that it covers.
+    /// A new checkpoint stands. Returns the blocks of the old one, and the journal blocks that the new one covers.
     pub fn stands(&mut self, blocks: Vec<BlockId>, pages: Vec<PageId>) -> Vec<BlockId> {
         let mut freed = std::mem::replace(&mut self.checkpoint, blocks);
         self.checkpoint_pages = pages;
@@ -142,26 +142,26 @@ impl FlashLog {
 pub(crate) struct NewCheckpoint {
     pub blocks: Vec<BlockId>,
     pub pages: Vec<PageId>,
-    /// Whose turn it is.
+    /// The block whose turn it is.
     turn: usize,
     step: Seq,
     page_count: u32,
 }
 
 impl NewCheckpoint {
-    /// Blocks that so many bytes fill.
+    /// Blocks that this many bytes fill.
     pub fn blocks_for(bytes: usize, geometry: &Geometry) -> u32 {
         let pages = bytes.div_ceil(geometry.page_bytes as usize) as u32;
         pages.div_ceil(geometry.pages_per_block)
     }
 
-    /// A checkpoint of so many bytes, on blocks that are erased.
+    /// A checkpoint of this many bytes, on erased blocks.
     pub fn new(blocks: Vec<BlockId>, bytes: usize, step: Seq, geometry: &Geometry) -> NewCheckpoint {
         let page_count = bytes.div_ceil(geometry.page_bytes as usize) as u32;
         NewCheckpoint { blocks, pages: Vec::with_capacity(page_count as usize), turn: 0, step, page_count }
     }
 
-    /// The next page's bytes, at most a page, with what its spare area says.
+    /// The bytes of the next page, at most a page, with the description for its spare area.
     pub fn stage(&self, nand: &mut Nand, bytes: &[u8]) -> Result<PageImage, FtlError> {
         let mut spare = Spare::new(Kind::Checkpoint, self.step);
         let index = self.pages.len() as u32;
@@ -171,7 +171,7 @@ impl NewCheckpoint {
         PageImage::stage(nand, &unit_aligned, &spare)
     }
 
-    /// Programs the next page on the block whose turn it is; blocks that are failing are left out.
+    /// Programs the next page on the block whose turn it is, skipping failing blocks.
     pub fn program(
         &mut self,
         nand: &mut Nand,

@@ -1,18 +1,18 @@
-//! The metadata log: what makes the map durable beyond what spare areas tell.
+//! The metadata log: it makes those parts of the map durable that spare areas do not record.
 //!
-//! It has a journal of [`Record`]s, and a checkpoint that the journal goes on from. Its interface is narrow, so that it can
-//! lie elsewhere than in NAND pages ([`flash`]):
+//! It has a journal of [`Record`]s, and a checkpoint from which the journal continues. Its interface is narrow, so that
+//! it can be stored elsewhere than in NAND pages ([`flash`]):
 //!
 //! | | |
 //! |---|---|
 //! | append | [`MetadataLog::append`]: records wait in DRAM, at most one page of them |
 //! | flush | [`MetadataLog::take_page`], [`MetadataLog::program`], [`MetadataLog::programmed`]: they go to flash as a page, together or not at all |
-//! | checkpoint | [`NewCheckpoint`], [`MetadataLog::stands`]: bytes of the floors above; what they replace is free then |
-//! | scan | [`find_checkpoint`], [`find_journal`]: the bytes of the newest whole checkpoint and the records behind it |
+//! | checkpoint | [`NewCheckpoint`], [`MetadataLog::stands`]: bytes from the layers above; what they replace is then free |
+//! | scan | [`find_checkpoint`], [`find_journal`]: the bytes of the newest whole checkpoint and the records after it |
 //! | protected | [`protected`]: what a capacitor keeps of it, mirrored into an image that outlives the process; [`MetadataLog::take_ready`] for the dump |
 //!
-//! A record's step is when it was made: garbage collection may have moved the unit before the page is programmed, and its
-//! copy must win (hazard 6). A step that changed the map and is not on flash yet is known to [`steps`].
+//! A record's step is the step at which it was made: garbage collection may have moved the unit before the page is
+//! programmed, and its copy must win (hazard 6). [`steps`] knows steps that changed the map and are not on flash yet.
 
 mod dump_pages;
 mod facts;
@@ -45,22 +45,22 @@ use crate::types::Seq;
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     record: Record,
-    /// When what it refers to has finished programming. A dump leaves out what was not ready.
+    /// When everything that it refers to has been programmed. A dump leaves out records that were not ready.
     ready_ns: Nanoseconds,
 }
 
-/// What the running drive knows of its last checkpoint.
+/// The running drive's knowledge of its last checkpoint.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LastCheckpoint {
     /// Its step.
     pub step: Seq,
-    /// Data pages programmed since, copies included.
+    /// Data pages programmed since, including copies.
     pub pages_since: u64,
     /// Units of host data that had been programmed when it was taken.
     pub host_units: u64,
     /// Whether another one is due because a unit was lost that only a spare area asserted.
     pub wanted: bool,
-    /// Operations of the medium when none was due last.
+    /// Count of medium operations when the last check found none due.
     pub not_due_at: u64,
 }
 
@@ -80,7 +80,7 @@ pub(crate) struct MetadataLog {
     keeps_under_way: bool,
     /// Steps that changed the map and may not be on flash yet.
     steps: Steps,
-    /// Whether the map has changed by a step whose records are not all appended yet.
+    /// Whether a step has changed the map and not all of its records are appended yet.
     in_step: bool,
     /// Whether the next block is being prepared.
     preparing: bool,
@@ -117,12 +117,12 @@ impl MetadataLog {
 
     // -- records ------------------------------------------------------------------------------------------------
 
-    /// Records that are on flash together or not at all, at most.
+    /// The most records that can be on flash together or not at all.
     pub fn records_per_page(&self) -> usize {
         records_per_page(self.units_per_page)
     }
 
-    /// Whether so many records more fit the page that waits.
+    /// Whether this many more records fit on the waiting page.
     pub fn has_room(&self, records: usize) -> bool {
         self.waiting.len() + records <= self.records_per_page()
     }
@@ -137,12 +137,12 @@ impl MetadataLog {
         self.waiting.iter().map(|waiting| &waiting.record)
     }
 
-    /// Gives the records that wait another step, for the canary that does so.
+    /// Gives the waiting records another step, for the canary that does so.
     pub fn set_steps(&mut self, step: Seq) {
         self.waiting.iter_mut().for_each(|waiting| waiting.record.set_step(step));
     }
 
-    /// Appends records; a dump leaves them out before `ready_ns`. There must be room for them.
+    /// Appends records, which a dump leaves out before `ready_ns`. There must be room for them.
     pub fn append(
         &mut self,
         nand: &mut Nand,
@@ -162,7 +162,7 @@ impl MetadataLog {
         }
     }
 
-    /// Takes the records that wait as a page.
+    /// Takes the waiting records as a page.
     pub fn take_page(&mut self, nand: &mut Nand, step: Seq) -> Result<JournalPage, FtlError> {
         encode_page(self.waiting.iter().map(|waiting| &waiting.record), &mut self.scratch);
         let bytes = &self.scratch[..used_bytes(self.waiting.len())];
@@ -170,7 +170,8 @@ impl MetadataLog {
         Ok(JournalPage { records: std::mem::take(&mut self.waiting), image })
     }
 
-    /// The page could not be programmed: its records wait on, for nothing may be erased that they make invalid.
+    /// The page could not be programmed: its records keep waiting, because nothing may be erased that they make
+    /// invalid.
     pub fn put_back(&mut self, page: JournalPage) {
         self.waiting = page.records;
     }
@@ -186,15 +187,15 @@ impl MetadataLog {
         self.flash.program(nand, &page.image, at_ns)
     }
 
-    /// The page was issued and will be on flash then; never, if power went.
+    /// The page was issued and will be on flash at this time, or never if power went.
     pub fn issued(&mut self, nand: &Nand, page: JournalPage, done_ns: Nanoseconds) {
         if self.keeps_under_way {
-            // a dump must find these records while their page is on its way
+            // a dump must find these records while their page is in flight
             self.under_way.issued(nand.now_ns(), done_ns, page.records);
         }
     }
 
-    /// The last page that was issued is on flash then. What waits has room in protected DRAM again.
+    /// The last page issued is on flash at this time. Then waiting records have room in protected DRAM again.
     pub fn programmed(&mut self, nand: &mut Nand, done_ns: Nanoseconds) -> Result<(), FtlError> {
         self.steps.programmed(done_ns);
         match &mut self.protected {
@@ -203,7 +204,7 @@ impl MetadataLog {
         }
     }
 
-    /// Takes all records for a dump that were not on flash when power went, and of which what they name was.
+    /// For a dump: takes all records that were not on flash when power went, but whose referents were.
     pub fn take_ready(&mut self, cut_ns: Nanoseconds) -> Vec<Record> {
         let lost = self.under_way.take_lost(cut_ns).flatten();
         let records = lost.chain(self.waiting.drain(..)).filter(|waiting| waiting.ready_ns <= cut_ns);
@@ -212,24 +213,24 @@ impl MetadataLog {
 
     // -- steps --------------------------------------------------------------------------------------------------
 
-    /// A step begins: from now on the map changes, and what is recorded of that is appended before [`MetadataLog::end_step`].
+    /// A step begins: the map changes, and all records of the changes are appended before [`MetadataLog::end_step`].
     pub fn begin_step(&mut self, now_ns: Nanoseconds) {
         debug_assert!(!self.in_step, "a step within a step");
         self.between_steps(now_ns);
         self.in_step = true;
     }
 
-    /// The step's records are all appended.
+    /// All records of the step are appended.
     pub fn end_step(&mut self) {
         self.in_step = false;
     }
 
-    /// Whether a step is recorded in part.
+    /// Whether a step is partly recorded.
     pub fn is_in_step(&self) -> bool {
         self.in_step
     }
 
-    /// No step has a part of its records on flash and a part in DRAM.
+    /// No step has some records on flash and others in DRAM.
     pub fn between_steps(&mut self, now_ns: Nanoseconds) {
         self.steps.between(self.waiting.is_empty(), now_ns);
     }
@@ -239,17 +240,17 @@ impl MetadataLog {
         self.steps.gave_owner(ppn);
     }
 
-    /// A page that stands for records of a step, as that of a hinted log does, is on flash then.
+    /// A page that stands for records of a step, such as a hinted log's, is on flash at this time.
     pub fn step_programmed(&mut self, done_ns: Nanoseconds) {
         self.steps.programmed(done_ns);
     }
 
-    /// When all that was programmed for steps is on flash.
+    /// When everything programmed for steps is on flash.
     pub fn steps_done_ns(&self) -> Nanoseconds {
         self.steps.done_ns()
     }
 
-    /// Whether a place has an owner of a step that may not be on flash then.
+    /// Whether a place has an owner from a step that may not be on flash at this time.
     pub fn is_under_way(&self, ppn: Ppn, at_ns: Nanoseconds) -> bool {
         self.steps.is_under_way(ppn, at_ns)
     }
@@ -266,12 +267,12 @@ impl MetadataLog {
         self.flash.is_half_full(nand) && !self.flash.has_next() && !self.preparing
     }
 
-    /// Whether the next journal block is there.
+    /// Whether the next journal block is ready.
     pub fn has_next(&self) -> bool {
         self.flash.has_next()
     }
 
-    /// The next journal block is being prepared, or no longer: erasing it may itself append records.
+    /// The next journal block is being prepared, or no longer is: erasing it may itself append records.
     pub fn set_preparing(&mut self, preparing: bool) {
         self.preparing = preparing;
     }
@@ -309,7 +310,7 @@ impl MetadataLog {
 
     // -- checkpoint ---------------------------------------------------------------------------------------------
 
-    /// A checkpoint is about to be programmed: what is dumped later must have a later step.
+    /// A checkpoint is about to be programmed: anything dumped later must have a later step.
     pub fn announce_checkpoint(&mut self, nand: &mut Nand, step: Seq) -> Result<(), FtlError> {
         match &mut self.protected {
             Some(protected) => protected.checkpoint(nand, step),
@@ -317,12 +318,12 @@ impl MetadataLog {
         }
     }
 
-    /// Gives the last checkpoint's blocks up before another one stands, for the canary that does so.
+    /// Releases the last checkpoint's blocks before another one stands, for the canary that does so.
     pub fn give_up_checkpoint(&mut self) -> Vec<BlockId> {
         self.flash.give_up_checkpoint()
     }
 
-    /// A checkpoint stands: what is older may go. Returns the blocks that are free by that.
+    /// A checkpoint stands: anything older may go. Returns the blocks that this frees.
     pub fn stands(
         &mut self,
         step: Seq,
@@ -353,12 +354,12 @@ impl MetadataLog {
         self.protected.as_mut()
     }
 
-    /// From now on what a capacitor protects is mirrored, if there is a mirror. Nothing is valid in it yet.
+    /// From now on what a capacitor protects is mirrored, if there is a mirror. Its contents are void at first.
     pub fn set_protected(&mut self, protected: Option<Protected>) {
         self.protected = protected;
     }
 
-    /// What was protected is void, and the next dump has the dump blocks of now.
+    /// Voids the mirror, and gives the next dump the current dump blocks.
     pub fn restart_protected(&mut self, nand: &mut Nand) -> Result<(), FtlError> {
         match &mut self.protected {
             Some(protected) => protected.restart(nand, &self.dump_blocks),

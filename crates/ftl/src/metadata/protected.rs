@@ -1,18 +1,18 @@
 //! What a capacitor protects, mirrored into the image: killing the process is a power cut that PLP survives.
 //!
-//! In a process, a cut leaves the controller's DRAM to be dumped. A process that is killed leaves the image only; so a
-//! drive with a capacitor in a file keeps there what the dump would save: the units that wait in the cache and the
-//! records that wait in the journal's buffer. Opening the image dumps them as the capacitor would have, and recovery
-//! finds them like any other pages.
+//! A cut within a process leaves the controller's DRAM to be dumped. A killed process leaves only the image. So a drive
+//! with a capacitor in a file stores there what the dump would save: the units that wait in the cache and the records
+//! that wait in the journal's buffer. Opening the image dumps them as the capacitor would have, and recovery finds them
+//! like any other pages.
 //!
-//! Everything issued to the flash is done when a process is killed, so every record is ready. What is stored for a
-//! unit is written before the write is acknowledged, and made void after the unit is on flash or was replaced by
-//! something recorded. Unit heads, journal head and header are each written at once and carry a checksum; they count
-//! only in the epoch that the header names, so that one write voids them all. A unit that is in the cache twice for a
-//! moment does no harm: the fold takes the greater version.
+//! Everything issued to the flash is done when a process is killed, so every record is ready. A unit is stored before
+//! its write is acknowledged, and voided after it is on flash or something recorded has replaced it. Unit heads,
+//! journal head and header are each written in a single write and carry a checksum. They count only in the epoch that
+//! the header names, so that one write voids them all. A unit that is briefly in the cache twice does no harm: the fold
+//! takes the greater version.
 //!
-//! A unit of records grows where it is stored: what is new is written behind what is there, and then the head. So
-//! behind the last record that a head knows of there may be anything, and it is taken for zeros.
+//! A unit of records grows in place: new bytes are written after the existing ones, and then the head. So there may be
+//! anything after the last record that a head covers, and it is taken for zeros.
 //!
 //! | where | what |
 //! |---|---|
@@ -49,7 +49,7 @@ struct Header {
     epoch: U64,
     checkpoint_step: U64,
     dump_blocks: U32,
-    /// Of the list of dump blocks.
+    /// Checksum of the list of dump blocks.
     list_checksum: U32,
 }
 
@@ -59,7 +59,7 @@ struct JournalHead {
     checksum: U32,
     records: U32,
     epoch: U64,
-    /// Of the records.
+    /// Checksum of the records.
     records_checksum: U32,
 }
 
@@ -67,7 +67,7 @@ struct JournalHead {
 #[repr(C)]
 struct UnitHead {
     checksum: U32,
-    /// Of the unit's data; of a unit of records with zeros behind the last one.
+    /// Checksum of the unit's data; for a unit of records, with zeros after the last one.
     data_checksum: U32,
     epoch: U64,
     spare: [u8; UNIT_SPARE_BYTES],
@@ -93,7 +93,7 @@ impl UnitHead {
     }
 }
 
-/// Where things are in protected DRAM, bytes.
+/// Layout of protected DRAM, in bytes.
 #[derive(Clone, Copy, Debug)]
 struct Places {
     list_bytes: u64,
@@ -108,7 +108,8 @@ impl Places {
         let list_bytes = (u64::from(dump_blocks) * 4).next_multiple_of(ALIGNMENT);
         let journal = ALIGNMENT + 2 * list_bytes;
         let heads = journal + ALIGNMENT + u64::from(geometry.page_bytes);
-        // beside the cache a page of units with records waits; one more: a rewrite is stored before what it replaces is void
+        // a page of units with records waits beside the cache, and one more: a rewrite is stored before what it
+        // replaces is voided
         let unit_count = cache_units + geometry.units_per_page() + 1;
         let units = heads + (u64::from(unit_count) * HEAD_BYTES).next_multiple_of(ALIGNMENT);
         Places { list_bytes, journal, heads, units, unit_count }
@@ -140,7 +141,7 @@ pub fn protected_bytes(geometry: &Geometry, dump_blocks: u32, cache_units: u32) 
     Places::new(geometry, dump_blocks, cache_units).bytes()
 }
 
-/// What is stored.
+/// The kind of contents.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Stored {
     /// A unit of the cache.
@@ -167,7 +168,7 @@ impl std::fmt::Debug for Header {
 }
 
 impl Protected {
-    /// The mirror of a drive whose image is a file; none for others. Nothing is valid in it until
+    /// The mirror of a drive whose image is a file; none for others. Nothing in it is valid until
     /// [`Protected::restart`].
     pub fn new(nand: &Nand, dump_blocks: u32, cache_units: u32) -> Result<Option<Protected>, FtlError> {
         if !nand.outlives_process() || dump_blocks == 0 {
@@ -185,7 +186,7 @@ impl Protected {
         }))
     }
 
-    /// Makes everything void, and names the blocks for the next dump.
+    /// Voids everything, and names the blocks for the next dump.
     pub fn restart(&mut self, nand: &mut Nand, dump_blocks: &[BlockId]) -> Result<(), FtlError> {
         let epoch = self.header.epoch.get() + 1;
         let list: Vec<u8> = dump_blocks.iter().flat_map(|block| block.0.to_le_bytes()).collect();
@@ -200,7 +201,7 @@ impl Protected {
         Ok(())
     }
 
-    /// A checkpoint is about to be programmed: what is dumped later must have a later step.
+    /// A checkpoint is about to be programmed: anything dumped later must have a later step.
     pub fn checkpoint(&mut self, nand: &mut Nand, step: Seq) -> Result<(), FtlError> {
         self.header.checkpoint_step = step.0.into();
         self.write_header(nand)
@@ -223,8 +224,8 @@ impl Protected {
         }
     }
 
-    /// A unit of records waits to be programmed, or has grown: of its `data`, those in `new` are not stored yet, what is
-    /// before them is, and what is behind them are zeros.
+    /// A unit of records waits to be programmed, or has grown: of its `data`, those in `new` are not stored yet, those
+    /// before them are, and those after them are zeros.
     pub fn records_wait(
         &mut self,
         nand: &mut Nand,
@@ -255,7 +256,7 @@ impl Protected {
         Ok(nand.write_protected(self.places.head(index), head.as_bytes())?)
     }
 
-    /// A unit left the cache: it is on flash, or something recorded took its place.
+    /// A unit left the cache: it is on flash, or something recorded has replaced it.
     pub fn uncached(&mut self, nand: &mut Nand, lpn: Lpn) -> Result<(), FtlError> {
         self.remove(nand, Stored::Cached(lpn))
     }
@@ -335,10 +336,10 @@ fn read_header(nand: &Nand) -> Result<Option<Header>, FtlError> {
     Ok(Some(header))
 }
 
-/// Tells how many bytes of a unit say something.
+/// Returns how many bytes of a unit have contents.
 type FilledBytes = fn(&Spare) -> usize;
 
-/// What a killed process left.
+/// What a killed process left behind.
 struct Left {
     dump_blocks: Vec<BlockId>,
     checkpoint_step: Seq,
@@ -425,8 +426,8 @@ fn read_records(nand: &Nand, places: &Places, epoch: u64) -> Result<Vec<Record>,
     record::decode_records(&bytes).ok_or_else(|| damaged("a record"))
 }
 
-/// Dumps what a killed process left, as the capacitor would have. Returns the units that had been waiting. Being killed
-/// in it does no harm: what is in the dump blocks already is not dumped again.
+/// Dumps what a killed process left, as the capacitor would have. Returns the number of units that had been waiting. A
+/// kill during this does no harm: what is already in the dump blocks is not dumped again.
 pub(crate) fn dump_what_is_left(
     nand: &mut Nand,
     dump_blocks: u32,
@@ -468,13 +469,13 @@ impl Left {
     }
 }
 
-/// What an interrupted attempt dumped already.
+/// What an interrupted attempt has already dumped.
 struct Dumped {
     units: BTreeSet<Identity>,
     journal: bool,
 }
 
-/// What tells units apart: owners with versions, and for records the metadata, which name a version too.
+/// What identifies a unit: owners with versions, and for records the metadata, which also contain a version.
 type Identity = (Vec<(Lpn, Seq)>, Metadata);
 
 fn identity(spare: &Spare) -> Identity {

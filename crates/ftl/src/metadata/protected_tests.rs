@@ -1,4 +1,4 @@
-//! A process that is killed between any two writes leaves units as they were, or as they are.
+//! A process killed between any two writes leaves each unit in its old or its new state.
 
 use super::*;
 use crate::tenants::filled_bytes;
@@ -17,7 +17,7 @@ fn medium() -> (tempfile::TempDir, Nand, Protected, Places) {
     (folder, nand, protected, Places::new(&GEOMETRY, 1, CACHE_UNITS))
 }
 
-/// A unit with records of so many chunks, its spare area, and its bytes in use.
+/// A unit with records of this many chunks, its spare area, and its bytes in use.
 fn unit(chunks: &[u8]) -> (UnitSpare, Vec<u8>, usize) {
     let mut image = UnitImage::new();
     for (number, chunks) in (1..).zip(chunks) {
@@ -42,7 +42,7 @@ fn a_unit_of_records_grows_when_its_head_says_so() {
     let (longer_spare, longer, longer_filled) = unit(&[3, 2, 7]);
     nand.write_protected(places.unit(index) + filled as u64, &longer[filled..longer_filled]).unwrap();
     assert_eq!(left(&nand, &places), [(spare, bytes)]);
-    // or it goes on
+    // or it continues
     protected.records_wait(&mut nand, 0, longer_spare, &longer, filled..longer_filled).unwrap();
     assert_eq!(protected.unit_of[&Stored::Records(0)], index, "it stays where it is");
     assert_eq!(left(&nand, &places), [(longer_spare, longer)]);

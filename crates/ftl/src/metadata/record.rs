@@ -1,4 +1,4 @@
-//! Journal records, and the bytes of a journal page: assertions and memberships that no spare area tells.
+//! Journal records, and the bytes of a journal page: assertions and memberships that no spare area records.
 
 use tantalum_nand::{Geometry, Ppn, UNIT_BYTES};
 use zerocopy::little_endian::{U32, U64};
@@ -21,7 +21,7 @@ pub enum Record {
         /// The place.
         ppn: Ppn,
     },
-    /// As `Map`, if the group is whole; the step is the group's name.
+    /// As `Map`, if the group is whole; the group's name is its step.
     MapInGroup {
         /// The logical page.
         lpn: Lpn,
@@ -62,7 +62,7 @@ pub enum Record {
         /// The group.
         group: Seq,
     },
-    /// The page of a hinted log that has this version claims its home no more.
+    /// The page of a hinted log with this version no longer claims its home.
     ClaimEnded {
         /// The home.
         home: Lpn,
@@ -80,21 +80,21 @@ pub enum Record {
         /// The group.
         group: Seq,
     },
-    /// Numbers are given away for the first time since a drive that had been shut down was powered on.
+    /// Numbers are used for the first time since a drive that had been shut down was powered on.
     PowerOn {
         /// When.
         step: Seq,
     },
-    /// A key-value namespace was made.
+    /// A key-value namespace was created.
     NamespaceMade {
         /// Its number.
         namespace: NamespaceId,
-        /// What it was made with.
+        /// Its attributes.
         attributes: NamespaceAttributes,
         /// When.
         step: Seq,
     },
-    /// A key-value namespace was deleted, with all that it held.
+    /// A key-value namespace was deleted, with all its records.
     NamespaceDeleted {
         /// Its number.
         namespace: NamespaceId,
@@ -126,12 +126,12 @@ pub const RECORD_BYTES: usize = size_of::<RecordBytes>();
 const HEADER_BYTES: usize = size_of::<PageHeader>();
 const _: () = assert!(RECORD_BYTES == 28 && HEADER_BYTES == 8);
 
-/// Records that a page of `units` units holds.
+/// Records that fit on a page of `units` units.
 pub fn records_per_page(units: u32) -> usize {
     (units as usize * UNIT_BYTES - HEADER_BYTES) / RECORD_BYTES
 }
 
-/// Bytes of a page that `records` records fill, in whole units.
+/// Bytes of a page with `records` records, in whole units.
 pub fn used_bytes(records: usize) -> usize {
     (HEADER_BYTES + records * RECORD_BYTES).next_multiple_of(UNIT_BYTES)
 }
@@ -142,7 +142,7 @@ trait Field<Stored> {
     fn load(stored: Stored) -> Self;
 }
 
-/// A number in so many bytes.
+/// A number with this many bytes.
 macro_rules! number {
     ($($field:ty, $stored:ty, $get:expr, $make:expr;)*) => {
         $(impl Field<$stored> for $field {
@@ -178,7 +178,7 @@ impl Field<(U32, U64)> for NamespaceAttributes {
     }
 }
 
-/// How each kind of record is stored: its number, and where its fields are.
+/// How each kind of record is stored: its number, and the positions of its fields.
 macro_rules! stored {
     ($($kind:literal = $record:ident { $($field:ident: ($($at:ident),+)),+ })*) => {
         impl Record {
@@ -218,7 +218,7 @@ stored! {
 }
 
 impl Record {
-    /// Whether a drive of so many logical pages and this shape can have written it.
+    /// Whether a drive with this many logical pages and this shape can have written it.
     pub fn is_possible(&self, logical_units: u32, geometry: &Geometry) -> bool {
         let places = geometry.units();
         let named = match *self {
@@ -239,7 +239,7 @@ impl Record {
         named && self.newest_seq() < SEQ_LIMIT
     }
 
-    /// The same as part of a group; as it is if it cannot be one.
+    /// The same record as part of a group; unchanged if it cannot be one.
     pub fn in_group(self, group: Seq) -> Record {
         match self {
             Record::Map { lpn, version, ppn, .. } => Record::MapInGroup { lpn, version, group, ppn },
@@ -302,7 +302,7 @@ pub fn encode_record(record: &Record, bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(record.encode().as_bytes());
 }
 
-/// Reads records one after the other; none if one is not of this version.
+/// Reads consecutive records; none if one is not of this version.
 pub fn decode_records(bytes: &[u8]) -> Option<Vec<Record>> {
     let records = bytes.chunks_exact(RECORD_BYTES);
     records.map(|bytes| Record::decode(RecordBytes::ref_from_bytes(bytes).ok()?)).collect()

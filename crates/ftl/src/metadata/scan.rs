@@ -1,4 +1,4 @@
-//! Finding the metadata log again: the newest whole checkpoint, and the journal behind it.
+//! Finding the metadata log again: the newest whole checkpoint, and the journal after it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use crate::reader::{FirstPage, Reader};
 use crate::spare::{Kind, Mark, Spare};
 use crate::types::Seq;
 
-/// A checkpoint that is whole.
+/// A whole checkpoint.
 pub(crate) struct FoundCheckpoint {
     pub step: Seq,
     pub bytes: Vec<u8>,
@@ -27,7 +27,7 @@ pub(crate) struct FoundJournal {
 
 /// Finds the newest whole checkpoint.
 pub(crate) fn find_checkpoint(reader: &mut Reader, first: &[FirstPage]) -> Result<FoundCheckpoint, FtlError> {
-    // a block whose first page is torn may hold the rest of a checkpoint whose pages lie on several blocks
+    // a block whose first page is torn may hold the rest of a checkpoint that spans several blocks
     let mut found: BTreeMap<Seq, (u32, BTreeMap<u32, PageId>)> = BTreeMap::new();
     for (block, first) in first.iter().enumerate() {
         if !matches!(first, FirstPage::Programmed(Kind::Checkpoint, _) | FirstPage::Torn) {
@@ -46,7 +46,7 @@ pub(crate) fn find_checkpoint(reader: &mut Reader, first: &[FirstPage]) -> Resul
         }
         let mut bytes = Vec::new();
         for page in parts.values() {
-            // what it replaced may be erased by now, so there is no other to fall back to
+            // its predecessor may have been erased, so there is no other to fall back to
             reader.read_page(*page, &mut bytes).map_err(|error| match error {
                 FtlError::Nand(NandError::Uncorrectable { .. }) => Damage::Checkpoint { step }.into(),
                 error => error,

@@ -1,9 +1,9 @@
-//! Steps that may not be on flash yet, and the places that they gave an owner.
+//! Steps that may not be on flash yet, and the places to which they gave an owner.
 //!
-//! A copy names all owners of its unit by itself. If one of them stems from a share, a remap or a commit, the copy may not be
-//! on flash before all of that step is; so it waits for the records, or for the pages of logs that come home without.
-//! What is not known to be done is kept in two generations: places of the older one are done together, and those of the newer
-//! one later.
+//! A copy names all owners of its unit by itself. If one of them comes from a share, a remap or a commit, the copy must
+//! not be on flash before the whole step is. So it waits for the records, or for the pages of logs that come home
+//! without records. Unfinished steps are kept in two generations: places of the older one are done together, and those
+//! of the newer one later.
 
 use tantalum_nand::{Nanoseconds, Ppn};
 
@@ -12,7 +12,7 @@ use crate::types::HashSet;
 /// See the head of this file.
 #[derive(Clone, Debug, Default)]
 pub struct Steps {
-    /// When all that was programmed for steps is on flash.
+    /// When everything programmed for steps is on flash.
     done_ns: Nanoseconds,
     newer: HashSet<Ppn>,
     older: HashSet<Ppn>,
@@ -21,17 +21,17 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// When all that was programmed for steps is on flash.
+    /// When everything programmed for steps is on flash.
     pub fn done_ns(&self) -> Nanoseconds {
         self.done_ns
     }
 
-    /// A journal page, or one with pages of logs, is done then.
+    /// A journal page, or one with log pages, is done at this time.
     pub fn programmed(&mut self, done_ns: Nanoseconds) {
         self.done_ns = self.done_ns.max(done_ns);
     }
 
-    /// Between two steps, so that none has a part of its records on flash and a part in DRAM. `recorded` if no record waits.
+    /// Between two steps, so that none has some records on flash and others in DRAM. `recorded` if no record waits.
     pub fn between(&mut self, recorded: bool, now_ns: Nanoseconds) {
         if recorded && self.older_done_ns <= now_ns {
             self.older.clear();
@@ -45,7 +45,7 @@ impl Steps {
         self.newer.insert(ppn);
     }
 
-    /// Whether a place has an owner of a step that may not be on flash then.
+    /// Whether a place has an owner from a step that may not be on flash at this time.
     pub fn is_under_way(&self, ppn: Ppn, at_ns: Nanoseconds) -> bool {
         self.newer.contains(&ppn) || self.older_done_ns > at_ns && self.older.contains(&ppn)
     }

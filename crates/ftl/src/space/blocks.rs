@@ -1,4 +1,4 @@
-//! What each block is used for, the free blocks, and which block is to be erased next.
+//! The use of each block, the free blocks, and the choice of the next block to erase.
 //!
 //! A free block may still hold old pages: it is erased when it is opened, never before (see `erase.rs`).
 
@@ -6,7 +6,7 @@ use tantalum_nand::{BlockId, Geometry, Nand, PlaneId};
 
 use crate::types::Seq;
 
-/// What a block is used for.
+/// The use of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BlockUse {
     /// Nothing; it may need an erase before it is opened.
@@ -37,9 +37,9 @@ pub struct Blocks {
     last_step: Vec<Seq>,
     free_of_plane: Vec<Vec<BlockId>>,
     free: u32,
-    /// Free blocks that are marked.
+    /// Free blocks with marks.
     free_marked: u32,
-    /// Whether the marks' meaning is only on flash yet: then marked blocks are opened last.
+    /// Whether the meaning of the marks is only on flash yet: then marked blocks are opened last.
     pub recovering: bool,
 }
 
@@ -67,7 +67,7 @@ impl Blocks {
         blocks
     }
 
-    /// What a block is used for.
+    /// The use of a block.
     #[inline]
     pub fn block_use(&self, block: BlockId) -> BlockUse {
         self.uses[block.index()]
@@ -89,7 +89,7 @@ impl Blocks {
         self.free_of_plane[plane.index()].len()
     }
 
-    /// Free blocks that a checkpoint covers: recovery may erase them before it has taken its own.
+    /// Free blocks covered by a checkpoint: recovery may erase them before it has taken its own.
     pub fn free_unmarked(&self) -> u32 {
         self.free - self.free_marked
     }
@@ -99,8 +99,8 @@ impl Blocks {
         &self.free_of_plane[plane.index()]
     }
 
-    /// Takes the least-worn free block of a plane (dynamic wear levelling), the erased ones first among equals.
-    /// Marked ones go first, so that those that recovery may erase stay; in recovery they go last.
+    /// Takes the least-worn free block of a plane (dynamic wear levelling); among equals, erased ones first. Marked
+    /// ones go first, so that those that recovery may erase stay; in recovery they go last.
     pub fn take(&mut self, plane: PlaneId, block_use: BlockUse, nand: &Nand) -> Option<BlockId> {
         let rank = |block: &BlockId| {
             let last = self.marked[block.index()] == self.recovering;
@@ -132,7 +132,7 @@ impl Blocks {
         self.uses[block.index()] = block_use;
     }
 
-    /// Takes a certain free block.
+    /// Takes a particular free block.
     pub fn take_block(&mut self, plane: PlaneId, block: BlockId, block_use: BlockUse) {
         let free = &mut self.free_of_plane[plane.index()];
         let index =
@@ -141,7 +141,7 @@ impl Blocks {
         self.taken(block, block_use);
     }
 
-    /// Gives a block back. It is erased when it is opened.
+    /// Returns a block. It is erased when it is opened.
     pub fn release(&mut self, plane: PlaneId, block: BlockId) {
         debug_assert_ne!(self.uses[block.index()], BlockUse::Free, "block {block} is free already");
         self.uses[block.index()] = BlockUse::Free;
@@ -170,7 +170,7 @@ impl Blocks {
         }
     }
 
-    /// The last step programmed into a block since power came on; 0 if nothing was.
+    /// The last step programmed into a block since power came on; 0 if none.
     pub fn last_step(&self, block: BlockId) -> Seq {
         self.last_step[block.index()]
     }
@@ -189,7 +189,7 @@ impl Blocks {
         }
     }
 
-    /// The marks of a block that is about to be erased are on record.
+    /// The marks of a block about to be erased have been recorded.
     pub fn clear_marks(&mut self, block: BlockId) {
         debug_assert_ne!(self.uses[block.index()], BlockUse::Free, "a block is taken before it is erased");
         self.marked[block.index()] = false;
@@ -201,7 +201,7 @@ impl Blocks {
         self.free_marked = 0;
     }
 
-    /// What collecting a block now is worth (cost-benefit): its age times the share that is freed, over the cost of
+    /// The value of collecting a block now (cost-benefit): its age times the fraction freed, divided by the cost of
     /// moving the rest. The scale keeps integers exact.
     pub fn benefit(&self, block: BlockId, valid: u32, units_per_block: u32, now: Seq) -> u128 {
         let age = u128::from(now.0 - self.last_step[block.index()].0) + 1;

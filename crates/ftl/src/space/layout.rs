@@ -1,46 +1,45 @@
 //! How much flash each purpose gets, computed once from geometry and configuration.
 //!
-//! Everything that is not host data is counted here, so that a full drive still collects garbage, journals,
-//! checkpoints, dumps and recovers (hazard 11 of ARCHITECTURE.md). Blocks that are bad count as not there: as they
-//! become more, the streams become narrower, until the least is reached that the drive needs to take writes.
+//! Everything that is not host data is counted here, so that a full drive can still collect garbage, journal,
+//! checkpoint, dump and recover (hazard 11 of ARCHITECTURE.md). Bad blocks count as absent: as they become more, the
+//! streams become narrower, down to the minimum that the drive needs to accept writes.
 
 use tantalum_nand::{Geometry, UNIT_BYTES};
 
 use crate::error::LayoutError;
 
-/// Open logs that there may be. Each takes a few bytes of every checkpoint.
+/// Maximum number of open logs. Each takes a few bytes of every checkpoint.
 pub const OPEN_LOGS: usize = 256;
 
-/// How a victim of garbage collection is chosen.
+/// How garbage collection chooses a victim.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum VictimPolicy {
     /// Fewest valid units.
     Greedy,
-    /// Most freed for the work, older blocks first.
+    /// Most space freed for the work, older blocks first.
     CostBenefit,
 }
 
-/// When a checkpoint is due for what recovery would have to read since the last one.
+/// When a checkpoint is due, given what recovery would have to read since the last one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CheckpointInterval {
-    /// When so many data pages have been programmed, copies included. It bounds what recovery reads, and not what
-    /// checkpoints cost: that grows with write amplification.
+    /// After this many data pages, including copies. It bounds what recovery reads, but not what checkpoints cost: that
+    /// grows with write amplification.
     Pages(u64),
-    /// When the host has written so many units for each unit that the checkpoint would take. It bounds what
-    /// checkpoints cost, at one part in so many of the host's writes whatever the workload, and with it what recovery
-    /// reads: so many times the checkpoint, times write amplification.
+    /// When the host has written this many units for each unit that the checkpoint would take. It bounds the cost of
+    /// checkpoints, at that fraction of the host's writes whatever the workload, and with it what recovery reads: this
+    /// many times the checkpoint, times write amplification.
     HostUnitsForEachUnit(u64),
 }
 
 impl CheckpointInterval {
-    /// What a drive does unless it is told otherwise. Checkpoints take 1/64 = 1.6 % of host writes, below the 2 % that
-    /// are allowed, on an empty drive as on a full one; a full drive is checkpointed when a sixteenth of its capacity
-    /// was written. A longer interval saves little and makes recovery longer in proportion: see docs/recovery.md for
-    /// the figures.
+    /// The default. Checkpoints take 1/64 = 1.6 % of host writes, below the 2 % allowed, on an empty drive as on a full
+    /// one; a full drive takes a checkpoint after a sixteenth of its capacity was written. A longer interval saves
+    /// little and lengthens recovery in proportion: docs/recovery.md has the figures.
     pub const DEFAULT: CheckpointInterval = CheckpointInterval::HostUnitsForEachUnit(64);
 }
 
-/// What a drive's FTL is told.
+/// The configuration of a drive's FTL.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FtlConfig {
     /// Logical capacity in units.
@@ -51,23 +50,23 @@ pub struct FtlConfig {
     pub wear_spread: u32,
     /// Units that a capacitor can program after power went; 0 without one.
     pub dump_units: u32,
-    /// Units that may wait in DRAM which a capacitor protects; 0 without one.
+    /// Units that may wait in DRAM that a capacitor protects; 0 without one.
     pub protected_units: u32,
-    /// Extra owners that the drive's DRAM holds; beyond, moving a shared unit costs a read of the spilled table.
+    /// Extra owners that the drive's DRAM holds; beyond that, moving a shared unit costs a read of the spilled table.
     pub shared_owners: u32,
-    /// When a checkpoint is due for what was written.
+    /// When a checkpoint is due.
     pub checkpoint_interval: CheckpointInterval,
-    /// Bytes of the drive's DRAM for the indexes of key-value namespaces; those used longest ago are on flash only where
-    /// all take more. None has room for all.
+    /// DRAM for the indexes of key-value namespaces, in bytes; if all take more, the least recently used are on flash
+    /// only. None has room for all.
     pub index_dram_bytes: Option<u64>,
 }
 
 /// The plan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {
-    /// Good blocks without which the drive takes no writes: the logical capacity, and what must be there beside it.
+    /// Good blocks without which the drive accepts no writes: the logical capacity, and what is needed beside it.
     pub least_blocks: u32,
-    /// Bytes of the largest checkpoint, indexes of key-value namespaces aside.
+    /// Bytes of the largest checkpoint, without indexes of key-value namespaces.
     pub checkpoint_bytes: u64,
     /// Blocks that it fills.
     pub checkpoint_blocks: u32,
@@ -79,28 +78,28 @@ pub struct Layout {
     pub host_width: u32,
     /// Planes on which the collection stream keeps a block open.
     pub collect_width: u32,
-    /// Blocks that the logs of key-value namespaces may take beside: their open blocks, and one in reserve for each
-    /// namespace. Half of what is left then: the rest is for garbage to gather in.
+    /// Blocks that the logs of key-value namespaces may take in addition: their open blocks, and one in reserve for
+    /// each namespace. Half of what is left by then; the other half lets garbage accumulate.
     pub log_blocks: u32,
-    /// Owners beyond the first that all shared units may have together.
+    /// Total owners beyond the first that all shared units may have.
     pub extra_owners_limit: u32,
-    /// Living hints there may be.
+    /// Maximum number of living hints.
     pub hints_limit: u32,
-    /// Units that open transactions may hold together.
+    /// Units that open transactions may hold in total.
     pub transaction_units_limit: u32,
 }
 
 /// Journal blocks that are always kept available.
 pub const JOURNAL_RESERVE_BLOCKS: u32 = 2;
 
-/// Bytes that a claim's owner, a hint with its attempt, an open log, and the fixed part take in a checkpoint, at most.
+/// Maximum bytes that a claim's owner, a hint with its attempt, an open log, and the fixed part take in a checkpoint.
 const OWNER_BYTES: u64 = 20;
 const HINT_BYTES: u64 = 72;
 const LOG_BYTES: u64 = 24;
 const FIXED_BYTES: u64 = 64 * 1024;
 
 impl Layout {
-    /// Plans for a new drive of which `bad_blocks` are bad, or says why there is too little flash.
+    /// Plans a new drive with `bad_blocks` bad blocks, or explains why there is too little flash.
     pub fn plan(geometry: &Geometry, config: &FtlConfig, bad_blocks: u32) -> Result<Layout, LayoutError> {
         geometry.validate()?;
         let good_blocks = geometry.blocks().saturating_sub(bad_blocks);
@@ -116,7 +115,7 @@ impl Layout {
         Ok(layout)
     }
 
-    /// The plan for as many good blocks, also if they are fewer than [`Layout::least_blocks`].
+    /// The plan for this many good blocks, even if they are fewer than [`Layout::least_blocks`].
     pub fn with_good_blocks(geometry: &Geometry, config: &FtlConfig, good_blocks: u32) -> Layout {
         let units_per_block = geometry.units_per_block();
         let block_bytes = u64::from(units_per_block) * UNIT_BYTES as u64;
@@ -134,12 +133,12 @@ impl Layout {
         let dump_blocks = if config.dump_units == 0 {
             0
         } else {
-            // one more for the journal page and for pages that are not filled
+            // one more for the journal page and for partly filled pages
             config.dump_units.div_ceil(units_per_block) + 1
         };
         let logical_blocks = logical.div_ceil(units_per_block);
         let fixed = 2 * checkpoint_blocks + JOURNAL_RESERVE_BLOCKS + dump_blocks;
-        // at the least: one open block for each stream, a victim, and some slack for garbage to gather in
+        // the minimum: one open block for each stream, a victim, and some slack in which garbage can accumulate
         let slack = (logical_blocks / 50).max(2);
         let least = fixed + slack + 5;
         let spare = good_blocks.saturating_sub(logical_blocks);

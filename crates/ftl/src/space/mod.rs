@@ -1,4 +1,4 @@
-//! Space: what each block is used for, which are open for what, and how much flash each purpose gets.
+//! Space: the use of each block, the open blocks of each stream, and how much flash each purpose gets.
 
 mod blocks;
 mod layout;

@@ -9,7 +9,7 @@ use tantalum_nand::{BlockId, Geometry, Nand, Nanoseconds, PageId, PlaneId};
 use super::layout::Layout;
 use crate::key::NamespaceId;
 
-/// Which stream a page goes to, and what for.
+/// The stream that a page goes to, and why.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Target {
     /// Host data, and records of namespaces without logs of their own.
@@ -18,7 +18,7 @@ pub enum Target {
     Collect,
     /// Records for a namespace's own logs.
     Logs(NamespaceId),
-    /// The same, moved by garbage collection: blocks are opened for them out of the reserve.
+    /// The same, moved by garbage collection: blocks for them come from the reserve.
     LogCopies(NamespaceId),
 }
 
@@ -48,13 +48,13 @@ impl Stream {
         }
     }
 
-    /// From now on blocks are opened on these planes, given in their order, and at most `width` of them; those that are
-    /// open stay so until they are full.
+    /// From now on blocks are opened on these planes, given in order, and at most `width` of them; open ones stay open
+    /// until they are full.
     pub fn set_home(&mut self, home: Vec<PlaneId>, width: u32) {
         (self.home, self.width) = (home, width);
     }
 
-    /// From now on at most `width` blocks are opened; those that are open stay so until they are full.
+    /// From now on at most `width` blocks are opened; open ones stay open until they are full.
     pub fn set_width(&mut self, width: u32) {
         self.width = width;
     }
@@ -74,7 +74,7 @@ impl Stream {
         self.opened() < self.width
     }
 
-    /// Where the block of a plane is among the open ones, or would be.
+    /// The position of a plane's block among the open ones, or where it would be.
     fn position(&self, plane: PlaneId) -> Result<usize, usize> {
         self.open.binary_search_by_key(&plane, |(plane, _)| *plane)
     }
@@ -84,7 +84,7 @@ impl Stream {
         self.home.iter().copied().filter(|plane| self.position(*plane).is_err())
     }
 
-    /// Of its planes with a free block, the one on which to open the next.
+    /// Among its planes with a free block, the one on which to open the next.
     pub fn plane_to_open(
         &self,
         nand: &Nand,
@@ -96,7 +96,7 @@ impl Stream {
         self.first_to_open(nand, at_ns, has_free, in_turn)
     }
 
-    /// The same of all planes of the drive.
+    /// The same for all planes of the drive.
     pub fn plane_elsewhere(
         &self,
         nand: &Nand,
@@ -138,7 +138,7 @@ impl Stream {
         Some((plane, geometry.page(block, nand.next_page(block))))
     }
 
-    /// Takes a plane's block out, full or failed.
+    /// Removes a plane's block, full or failed.
     pub fn close(&mut self, plane: PlaneId) -> Option<BlockId> {
         let position = self.position(plane).ok()?;
         Some(self.open.remove(position).1)
@@ -148,7 +148,7 @@ impl Stream {
 /// All streams of a drive.
 #[derive(Clone, Debug)]
 pub struct Streams {
-    /// What the host writes, and the records of the namespaces that have no logs of their own.
+    /// What the host writes, and the records of namespaces without logs of their own.
     pub host: Stream,
     /// What garbage collection moves.
     pub collect: Stream,
@@ -157,7 +157,7 @@ pub struct Streams {
 }
 
 impl Streams {
-    /// Those that every drive has.
+    /// The streams that every drive has.
     pub fn new(geometry: &Geometry, layout: &Layout) -> Streams {
         Streams {
             host: Stream::new(geometry, layout.host_width),
@@ -193,10 +193,10 @@ impl Streams {
     }
 }
 
-/// Planes looked at for an idle one. More make no difference to speak of, and cost time on drives with many.
+/// Planes examined for an idle one. More make no noticeable difference, and cost time on drives with many.
 const PLANES_TRIED: usize = 4;
 
-/// Of the next planes in turn, what comes with the first that is idle at `at_ns`, or else with the one that is idle first.
+/// Among the next planes in turn, the first that is idle at `at_ns`, or else the one that is idle first.
 fn first_idle<T>(nand: &Nand, at_ns: Nanoseconds, planes: impl Iterator<Item = (PlaneId, T)>) -> Option<T> {
     let mut best = None;
     for (plane, with) in planes.take(PLANES_TRIED) {
