@@ -1,6 +1,6 @@
-//! The tenants of the flash, in one list. A third kind of contents is a folder here and a line in the list: its state in
-//! [`Tenants`], and what it does in [`TENANTS`]. (What its units and journal records are called is in `spare` and
-//! `metadata/record.rs`, as every kind's is.)
+//! The tenants of the flash, in one list. A third kind of contents needs a folder here and a line in the list: its
+//! state in [`Tenants`], and its behaviour in [`TENANTS`]. (The names of its units and journal records are in `spare`
+//! and `metadata/record.rs`, like those of every kind.)
 
 pub(crate) mod records;
 mod tenant;
@@ -12,23 +12,23 @@ pub(crate) use self::tenant::{DataPlaces, Kept, PackedUnit, Packer, Tenant, Tena
 use crate::spare::{Kind, Spare};
 use crate::types::TenantId;
 
-/// All tenants, in the order in which checkpoints have them. A place in P2L names its tenant by the number here.
+/// All tenants, in the order in which checkpoints have them. A place in P2L identifies its tenant by its number here.
 pub(crate) const TENANTS: [&dyn Tenant; 2] = [&units::Units, &records::Records];
 
 /// The state of those that keep more than the map does.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tenants {
-    /// Weight that may be added before the free space is reckoned again.
+    /// Weight that may be added before the free space is computed again.
     pub budget: u64,
     pub records: records::KeyValue,
 }
 
-/// Whose units of this kind are; nobody's if it is the metadata log's.
+/// The owner of units of this kind; none if they belong to the metadata log.
 pub(crate) fn tenant_of(kind: Kind) -> Option<&'static dyn Tenant> {
     TENANTS.into_iter().find(|tenant| tenant.has(kind))
 }
 
-/// Bytes of a unit that say something; what is behind them is taken for zeros.
+/// Bytes of a unit that have contents; the rest is taken for zeros.
 pub(crate) fn filled_bytes(spare: &Spare) -> usize {
     tenant_of(spare.kind).map_or(UNIT_BYTES, |tenant| tenant.filled_bytes(spare))
 }

@@ -1,5 +1,5 @@
-//! What every tenant of the flash does. Units and records share the drive's log, its map of places, its checkpoints and its
-//! capacity; each says how its own contents are packed and moved, folded, kept, audited and reserved for.
+//! What every tenant of the flash does. Units and records share the drive's log, its map of places, its checkpoints and
+//! its capacity; each defines how its own contents are packed and moved, folded, kept, audited and reserved for.
 
 use std::collections::BTreeSet;
 
@@ -16,27 +16,27 @@ use crate::space::{FtlConfig, Target};
 use crate::spare::{BatchMark, Kind, Spare};
 use crate::types::Seq;
 
-/// One kind of contents of the flash. It has no state of its own: that is in [`super::Tenants`].
+/// One kind of contents of the flash. It has no state of its own; that is in [`super::Tenants`].
 pub(crate) trait Tenant: Sync {
-    /// Whether units of this kind are its own.
+    /// Whether units of this kind belong to it.
     fn has(&self, kind: Kind) -> bool;
 
     // -- pack and move ------------------------------------------------------------------------------------------
 
-    /// What takes its contents along when garbage is collected. Only asked of a tenant that owns places as a packed one.
+    /// Moves its contents when garbage is collected. Called only for a tenant whose places are packed ones.
     fn packer(&self) -> Box<dyn Packer> {
         unreachable!("garbage collection copies its units as they are")
     }
 
-    /// Bytes of a unit that say something; what is behind them is taken for zeros.
+    /// Bytes of a unit that have contents; the rest is taken for zeros.
     fn filled_bytes(&self, _spare: &Spare) -> usize {
         UNIT_BYTES
     }
 
     // -- what waits in protected DRAM ---------------------------------------------------------------------------
 
-    /// Whether a unit that is lost on its way to flash was acknowledged as durable, and is nowhere else: what garbage
-    /// collection was moving is still where it was.
+    /// Whether a unit lost on its way to flash was acknowledged as durable and is nowhere else. What garbage collection
+    /// was moving is still at its old place.
     fn is_saved(&self, ftl: &Ftl, spare: &Spare) -> bool;
 
     /// What waits for a full page, as pages for the dump.
@@ -46,18 +46,18 @@ pub(crate) trait Tenant: Sync {
 
     // -- keep in a checkpoint -----------------------------------------------------------------------------------
 
-    /// Appends what a checkpoint is to have of it. Returns when what it read for that was there.
+    /// Appends its contents for a checkpoint. Returns when everything that had to be read for that was there.
     fn keep(&self, ftl: &mut Ftl, bytes: &mut Vec<u8>, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError>;
 
-    /// How many bytes that would be now.
+    /// The number of these bytes now.
     fn kept_bytes(&self, ftl: &Ftl) -> u64;
 
-    /// The part of these bytes that the layout does not plan for, with so many entries more.
+    /// The part of these bytes that the layout does not plan for, with this many more entries.
     fn unplanned_bytes(&self, _ftl: &Ftl, _more_entries: u64) -> u64 {
         0
     }
 
-    /// A checkpoint is about to be programmed: what is not in it takes steps behind it.
+    /// A checkpoint is about to be programmed: anything that is not in it takes later steps.
     fn is_kept_soon(&self, _ftl: &mut Ftl) -> Result<(), FtlError> {
         Ok(())
     }
@@ -67,18 +67,19 @@ pub(crate) trait Tenant: Sync {
 
     // -- fold ---------------------------------------------------------------------------------------------------
 
-    /// A fold over what the checkpoint at `step` has of it, which stands at the front of `kept`. None if that makes no sense.
+    /// A fold over its contents of the checkpoint at `step`, which are at the front of `kept`. None if they are not
+    /// valid.
     fn fold(&self, kept: &mut Kept<'_>, step: Seq) -> Option<Box<dyn TenantFold>>;
 
     // -- audit and reserve --------------------------------------------------------------------------------------
 
-    /// Compares what DRAM has of it with itself and with P2L.
+    /// Compares its state in DRAM with itself and with P2L.
     fn audit(&self, ftl: &Ftl, audit: &mut Audit);
 
     /// Units of the drive's capacity that it takes, also after a cut.
     fn reserved_units(&self, ftl: &Ftl) -> u64;
 
-    /// What is due between commands.
+    /// The work due between commands.
     fn maintain(&self, _ftl: &mut Ftl, _at_ns: Nanoseconds) -> Result<(), FtlError> {
         Ok(())
     }
@@ -90,9 +91,9 @@ pub(crate) trait Tenant: Sync {
     fn recovered(&self, _ftl: &mut Ftl) {}
 }
 
-/// Packs what is in use of victims' units, across victims.
+/// Packs the contents in use of victims' units, across victims.
 pub(crate) trait Packer {
-    /// Takes along what is in use of a unit. Units that are full by that come back.
+    /// Takes over the contents in use of a unit. Returns the units that this fills.
     fn pack(
         &mut self,
         ftl: &mut Ftl,
@@ -100,13 +101,13 @@ pub(crate) trait Packer {
         at_ns: Nanoseconds,
     ) -> Result<Vec<Box<dyn PackedUnit>>, FtlError>;
 
-    /// The units being filled, as far as they are.
+    /// The partly filled units.
     fn take_open(&mut self) -> Vec<Box<dyn PackedUnit>>;
 }
 
-/// A unit of packed contents on its way.
+/// A unit of packed contents in transit.
 pub(crate) trait PackedUnit {
-    /// The stream that it goes to.
+    /// Its destination stream.
     fn target(&self) -> Target;
 
     /// When all of it has been read.
@@ -118,21 +119,21 @@ pub(crate) trait PackedUnit {
     /// Its spare area.
     fn spare(&self, step: Seq) -> Spare;
 
-    /// It has a place now, and what it holds no longer has the old ones.
+    /// It has a place now, and its contents no longer have the old ones.
     fn moved(&self, ftl: &mut Ftl, to: Ppn);
 }
 
-/// What is left to decode of a checkpoint.
+/// The part of a checkpoint still to be decoded.
 pub(crate) struct Kept<'a> {
-    /// From the first byte of the tenant's own on.
+    /// From the tenant's first byte on.
     pub bytes: &'a [u8],
-    /// Where that byte is in the checkpoint.
+    /// The position of that byte in the checkpoint.
     pub first_byte: u64,
     pub config: &'a FtlConfig,
     pub geometry: &'a Geometry,
 }
 
-/// Assertions gathered over a checkpoint. Their order does not matter, and one that comes twice changes nothing.
+/// Assertions gathered over a checkpoint. Their order does not matter, and seeing one twice changes nothing.
 pub(crate) trait TenantFold {
     /// A unit of its kinds, programmed since the checkpoint.
     fn unit(&mut self, reader: &mut Reader, ppn: Ppn, spare: &Spare) -> Result<(), FtlError>;
@@ -140,7 +141,7 @@ pub(crate) trait TenantFold {
     /// The journal since the checkpoint, after all units.
     fn journal(&mut self, records: &[Record]);
 
-    /// The batches of which members were seen, with those that were.
+    /// The batches whose members were seen, with the members that were there.
     fn batches(&self) -> Vec<BatchMark>;
 
     /// The members of whole batches assert, the others do not.
@@ -157,12 +158,13 @@ pub(crate) trait TenantFold {
     ) -> Result<Box<dyn TenantFound>, FtlError>;
 }
 
-/// What a fold comes to.
+/// The result of a fold.
 pub(crate) trait TenantFound {
     /// Everything must be at a place that holds data.
     fn check(&self, data: &DataPlaces<'_>) -> Result<(), FtlError>;
 
-    /// Makes it the running drive's, after the tenants before it in the list. `clean` if nothing came behind the checkpoint.
+    /// Makes it the running drive's state, after the tenants before it in the list. `clean` if nothing followed the
+    /// checkpoint.
     fn restore(self: Box<Self>, ftl: &mut Ftl, clean: bool) -> Result<(), FtlError>;
 }
 

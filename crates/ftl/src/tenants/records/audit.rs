@@ -1,4 +1,4 @@
-//! Whether indexes, places and flash agree about records.
+//! Checks whether indexes, places and flash agree about records.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::map::Owner;
 use crate::spare::{Kind, Spare};
 
 impl Ftl {
-    /// What the places with records weigh against what the indexes and tombstones say, and the counts of keys.
+    /// Compares the weight of the places with records with the indexes and tombstones, and checks the counts of keys.
     pub(crate) fn audit_records(&self, audit: &mut Audit) {
         let mut weights: BTreeMap<Ppn, u32> = BTreeMap::new();
         let mut add = |place: RecordPlace| *weights.entry(place.ppn).or_default() += weight(place.chunks);

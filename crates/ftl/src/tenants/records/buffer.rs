@@ -2,12 +2,13 @@
 //! 3.2.4).
 //!
 //! Invariants:
-//! - The indexes name what is on flash; what waits is looked up first and takes its place when it is programmed (hazard 1).
-//! - A `put` that waits is in one unit, so it is dumped as a whole, by the capacitor or out of the image's mirror. A larger
-//!   one does not wait for a full page: it is programmed as it arrives (`put.rs`).
-//! - At most a page of units waits for each stream that takes records. For the drive's own the dump has room beside its
-//!   budget; the cache gives up as much for each namespace with logs of its own.
-//! - Versions of what waits are greater than the step of the last checkpoint, and units hold nothing older.
+//! - The indexes name what is on flash. Waiting records are looked up first, and enter the index when they are
+//!   programmed (hazard 1).
+//! - A `put` that waits is in one unit, so it is dumped as a whole, by the capacitor or from the image's mirror. A
+//!   larger one does not wait for a full page: it is programmed as it arrives (`put.rs`).
+//! - At most a page of units waits for each stream that takes records. The dump has room for that of the drive's own
+//!   log beside its budget; the cache gives up as much for each namespace with logs of its own.
+//! - Versions of waiting records are greater than the step of the last checkpoint, and units hold nothing older.
 
 use std::collections::BTreeSet;
 
@@ -26,11 +27,11 @@ use crate::space::Target;
 use crate::spare::Spare;
 use crate::types::{HashMap, Seq};
 
-/// A record that waits.
+/// A waiting record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiting {
     pub header: Header,
-    /// Which unit.
+    /// Its unit.
     unit: u64,
     chunk: u8,
     /// Whether the index has the key as well.
@@ -40,42 +41,42 @@ pub(crate) struct Waiting {
 /// A unit that is being filled.
 #[derive(Clone, Debug)]
 struct WaitingUnit {
-    /// Its number: they go on.
+    /// Its number; numbers are consecutive.
     number: u64,
     /// The stream whose records it holds.
     target: Target,
     image: UnitImage,
     newest: Seq,
-    /// What it holds; what was replaced since is not among `latest`.
+    /// Its contents; what has been replaced since is not among `latest`.
     records: Vec<Waiting>,
 }
 
-/// All that waits.
+/// All waiting records.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Buffer {
     /// In the order of their numbers.
     units: Vec<WaitingUnit>,
     next: u64,
     latest: HashMap<(NamespaceId, Key), Waiting>,
-    /// Pages that were programmed since this was last asked: how many units of each a capacitor protects until they are on
-    /// flash, and when that is.
+    /// Pages programmed since this was last read: how many units of each a capacitor protects until they are on flash,
+    /// and when that is.
     pub programmed: Vec<(u32, Nanoseconds)>,
 }
 
 impl Buffer {
-    /// What waits for a key.
+    /// The waiting record of a key.
     pub fn get(&self, namespace: NamespaceId, key: &Key) -> Option<&Waiting> {
         if self.latest.is_empty() { None } else { self.latest.get(&(namespace, *key)) }
     }
 
-    /// The value of a record that waits.
+    /// The value of a waiting record.
     pub fn value(&self, waiting: &Waiting) -> &[u8] {
         let unit = self.unit(waiting.unit);
         let start = usize::from(waiting.chunk) * CHUNK_BYTES + HEADER_BYTES;
         &unit.image.bytes[start..start + usize::from(waiting.header.value_bytes)]
     }
 
-    /// Units that wait.
+    /// Number of waiting units.
     pub fn unit_count(&self) -> usize {
         self.units.len()
     }
@@ -97,18 +98,18 @@ impl Buffer {
         self.units.last_mut().expect("it was just pushed")
     }
 
-    /// What waits for the keys of a namespace.
+    /// The waiting records of a namespace's keys.
     pub fn of(&self, namespace: NamespaceId) -> impl Iterator<Item = &Waiting> {
         self.latest.values().filter(move |waiting| waiting.header.namespace == namespace)
     }
 
-    /// The namespaces of what waits for a stream.
+    /// The namespaces of the records that wait for a stream.
     fn namespaces_for(&self, target: Target) -> BTreeSet<NamespaceId> {
         let of_target = self.units.iter().filter(|unit| unit.target == target);
         of_target.flat_map(|unit| &unit.records).map(|waiting| waiting.header.namespace).collect()
     }
 
-    /// How many keys a namespace will have more or fewer.
+    /// By how many keys a namespace will grow or shrink.
     pub fn balance(&self, namespace: NamespaceId) -> i64 {
         let change = |waiting: &Waiting| match (waiting.indexed, waiting.header.tombstone) {
             (true, true) => -1,
@@ -157,12 +158,12 @@ impl Ftl {
         self.can_wait(&Plan::new(records, |namespace| self.logs_of(namespace)))
     }
 
-    /// Whether a `put` can wait: there is a capacitor, and it fits a unit.
+    /// Whether a `put` can wait: there is a capacitor, and the `put` fits in a unit.
     pub(super) fn can_wait(&self, plan: &Plan) -> bool {
         self.has_plp() && plan.targets.len() == 1 && plan.pieces.iter().all(|piece| piece.segment == 0)
     }
 
-    /// Puts records to those that wait for the same stream. A full page of its units is programmed before.
+    /// Adds records to those that wait for the same stream. A full page of its units is programmed first.
     pub(super) fn put_waiting(
         &mut self,
         records: &[KvRecord<'_>],
@@ -207,8 +208,8 @@ impl Ftl {
         records.iter().map(found).collect()
     }
 
-    /// A `put` that goes to flash at once replaces these, and may be lost until there is room for it or it is there. What
-    /// waits for their keys was acknowledged as durable: it goes to flash first.
+    /// A `put` that goes to flash at once replaces these, and may be lost until there is room for it or it is there.
+    /// Records that wait for their keys were acknowledged as durable, so they go to flash first.
     pub(super) fn settle_waiting(
         &mut self,
         records: &[KvRecord<'_>],
@@ -223,7 +224,7 @@ impl Ftl {
         Ok(())
     }
 
-    /// Keeps a unit in the image's mirror, if there is one, which has its first `old_bytes`.
+    /// Stores a unit in the image's mirror, if there is one; the mirror already has its first `old_bytes`.
     fn protect_waiting(&mut self, unit: u64, old_bytes: usize) -> Result<(), FtlError> {
         let Some(protected) = self.metadata.protected() else { return Ok(()) };
         let waiting = self.tenants.records.buffer.unit(unit);
@@ -232,7 +233,7 @@ impl Ftl {
         protected.records_wait(&mut self.nand, unit, spare, &waiting.image.bytes, new)
     }
 
-    /// Programs what waits, and lets the indexes name it.
+    /// Programs all waiting records, and lets the indexes name them.
     pub fn program_waiting(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
         let mut done_ns = at_ns;
         while let Some(unit) = self.tenants.records.buffer.units.first() {
@@ -268,7 +269,7 @@ impl Ftl {
         units.try_for_each(|unit| protected.records_programmed(&mut self.nand, unit))
     }
 
-    /// A namespace is deleted: what waits for its own logs goes.
+    /// A namespace is deleted: what waits for its own logs is dropped.
     pub(super) fn forget_waiting(&mut self, namespace: NamespaceId) -> Result<(), FtlError> {
         let buffer = &mut self.tenants.records.buffer;
         buffer.forget_namespace(namespace);
@@ -277,7 +278,7 @@ impl Ftl {
         self.unprotect_waiting(units.into_iter())
     }
 
-    /// The streams that something waits for.
+    /// The streams with waiting records.
     pub(crate) fn waiting_targets(&self) -> Vec<Target> {
         let mut targets: Vec<Target> = Vec::new();
         for unit in &self.tenants.records.buffer.units {
@@ -322,14 +323,14 @@ impl Ftl {
         Ok(())
     }
 
-    /// Pages of records that were programmed since this was last asked: how many units of each a capacitor protects until
-    /// they are on flash, and when that is.
+    /// Pages of records programmed since this was last called: how many units of each a capacitor protects until they
+    /// are on flash, and when that is.
     pub fn take_programmed_records(&mut self) -> impl Iterator<Item = (u32, Nanoseconds)> + '_ {
         self.tenants.records.buffer.programmed.drain(..)
     }
 
-    /// A checkpoint is about to be programmed, and does not have what waits: that takes versions after it. What was
-    /// replaced goes: behind the checkpoint it would pass for a copy of what the checkpoint has.
+    /// A checkpoint is about to be programmed without the waiting records, so they get versions after it. Replaced
+    /// records are dropped: after the checkpoint they would pass for copies of what it has.
     pub(crate) fn renew_waiting(&mut self) -> Result<(), FtlError> {
         if canary::out(Guard::WaitingKeepsVersion) {
             return Ok(());

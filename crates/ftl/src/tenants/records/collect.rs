@@ -1,7 +1,7 @@
-//! Garbage collection over records: those of a victim that are in use are packed into new units.
+//! Garbage collection of records: those of a victim that are in use are packed into new units.
 //!
-//! A record is copied as it is: its version stays (hazard 6), the unit takes a new step. A tombstone is in use until a
-//! checkpoint says what it says.
+//! A record is copied unchanged: its version stays (hazard 6), and the unit takes a new step. A tombstone is in use
+//! until a checkpoint covers it.
 
 use tantalum_nand::{NandError, Nanoseconds, Ppn, UNIT_BYTES};
 
@@ -16,7 +16,7 @@ use crate::spare::Spare;
 use crate::tenants::{PackedUnit, Packer};
 use crate::types::Seq;
 
-/// A record on its way, with its first chunk in the new unit.
+/// A record in transit, with its first chunk in the new unit.
 #[derive(Clone, Copy, Debug)]
 struct MovingRecord {
     header: Header,
@@ -24,14 +24,14 @@ struct MovingRecord {
     chunk: u8,
 }
 
-/// A unit of records on their way.
+/// A unit of records in transit.
 #[derive(Debug)]
 struct RecordsUnit {
-    /// Where it goes.
+    /// Its destination.
     target: Target,
     image: UnitImage,
     records: Vec<MovingRecord>,
-    /// When all of them have been read, and so are on flash. A put of several records may be on its way, and a copy of
+    /// When all of them have been read, and so are on flash. A put of several records may be in flight, and a copy of
     /// one of them must not be there before it.
     ready_ns: Nanoseconds,
 }
@@ -59,17 +59,18 @@ impl PackedUnit for RecordsUnit {
 }
 
 /// Records being packed, across units and victims. Any two of the units being filled for one stream hold more than one
-/// would, so that packing gains what the weights of records promise.
+/// unit's worth, so that packing gains what the weights of records promise.
 #[derive(Debug, Default)]
 pub(crate) struct Packing {
     open: Vec<RecordsUnit>,
 }
 
-/// Units that are filled at a time for one stream.
+/// Units that are filled at the same time for one stream.
 const OPEN_UNITS: usize = 4;
 
 impl Packing {
-    /// Where a record of so many chunks leaves the least room. If a unit has to make way for a new one, the fullest does.
+    /// The unit in which a record of this many chunks leaves the least room. If a unit must make way for a new one, the
+    /// fullest does.
     fn unit_for(&mut self, target: Target, chunks: u8, full: &mut Vec<RecordsUnit>) -> &mut RecordsUnit {
         let fullest = |fits: &dyn Fn(&RecordsUnit) -> bool| {
             let units = self.open.iter().enumerate().filter(|(_, unit)| unit.target == target && fits(unit));
@@ -108,7 +109,7 @@ fn boxed(units: Vec<RecordsUnit>) -> Vec<Box<dyn PackedUnit>> {
 }
 
 impl Ftl {
-    /// Packs the records of a unit that are in use. Units that are full come back.
+    /// Packs the records of a unit that are in use. Returns the units that are full.
     fn pack_records(
         &mut self,
         ppn: Ppn,
@@ -146,7 +147,7 @@ impl Ftl {
         Ok(full)
     }
 
-    /// The stream for records of a namespace that are moved.
+    /// The stream for moved records of a namespace.
     fn copies_of(&self, namespace: NamespaceId) -> Target {
         if self.streams.logs.contains_key(&namespace) {
             Target::LogCopies(namespace)

@@ -1,4 +1,4 @@
-//! What a checkpoint has of namespaces and their indexes, as 64-bit numbers.
+//! Namespaces and their indexes in a checkpoint, as 64-bit numbers.
 
 use tantalum_nand::Geometry;
 #[cfg(test)]
@@ -20,11 +20,11 @@ pub(crate) struct NamespaceContents {
     pub entries: IndexBytes,
 }
 
-/// The entries of an index as a checkpoint has them, in the order of their hashes.
+/// The entries of an index in a checkpoint, in the order of their hashes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct IndexBytes(pub Vec<u8>);
 
-/// Where a checkpoint has an index.
+/// The position of an index in a checkpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct InCheckpoint {
     /// Its first byte in the checkpoint.
@@ -37,7 +37,7 @@ const HEAD_BYTES: usize = 16;
 const NAMESPACE_BYTES: usize = 40;
 const ENTRY_BYTES: usize = 16;
 
-/// Bytes that so many namespaces with so many entries take, beside the head.
+/// Bytes of this many namespaces with this many entries, besides the head.
 pub(super) fn bytes_of(namespaces: u64, entries: u64) -> u64 {
     NAMESPACE_BYTES as u64 * namespaces + ENTRY_BYTES as u64 * entries
 }
@@ -86,7 +86,7 @@ impl InCheckpoint {
 }
 
 impl NamespaceContents {
-    /// One with so many entries, for tests.
+    /// An index with this many entries, for tests.
     #[cfg(test)]
     pub fn sample(namespace: NamespaceId, entries: u32) -> NamespaceContents {
         let place = |number| RecordPlace { ppn: Ppn(number), chunk: (number % 60) as u8, chunks: 4 };
@@ -101,10 +101,10 @@ impl NamespaceContents {
     }
 }
 
-/// What a checkpoint has of records.
+/// A checkpoint's contents about records.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct RecordsKept {
-    /// The number of the newest namespace there ever was.
+    /// The number of the newest namespace that ever existed.
     pub last_namespace: u32,
     /// The namespaces with their indexes.
     pub namespaces: Vec<NamespaceContents>,
@@ -125,7 +125,7 @@ impl RecordsKept {
         }
     }
 
-    /// Where a checkpoint that has the bytes from `first_byte` on has the indexes.
+    /// The positions of the indexes in a checkpoint that has the bytes from `first_byte` on.
     pub fn indexes(&self, first_byte: u64) -> Vec<(NamespaceId, InCheckpoint)> {
         let mut end = first_byte + HEAD_BYTES as u64;
         let of = |contents: &NamespaceContents| {
@@ -167,7 +167,7 @@ impl RecordsKept {
         records.is_possible(kept.config.logical_units, kept.geometry).then_some(records)
     }
 
-    /// Whether a drive of so many units and places can have had these namespaces.
+    /// Whether a drive of this many units and places can have had these namespaces.
     fn is_possible(&self, logical_units: u32, geometry: &Geometry) -> bool {
         let places = geometry.units();
         let entry = |entry: &Entry| {

@@ -1,12 +1,12 @@
-//! The logs of namespaces that have their own: on which dies they are, and how many blocks they keep open.
+//! The logs of namespaces that have their own: their dies, and how many blocks they keep open.
 //!
-//! A namespace with logs of its own has one on each of so many dies (KAML, sections 3.2.2 and 3.3.3), and they are one
-//! stream: a page of records goes to the log whose die is idle first, in turn. By key it would wait for a busy die while
-//! others are idle, and a `put` of many keys would leave a part of a page on each.
+//! A namespace with L logs of its own has one on each of L dies (KAML, sections 3.2.2 and 3.3.3). They are one stream:
+//! a page of records goes to the log whose die is idle first, in turn. If the key determined the log, a page would wait
+//! for a busy die while others are idle, and a `put` of many keys would leave part of a page on each.
 //!
-//! Which dies these are follows from the namespaces that there are, so nothing is kept of it: in the order in which they
-//! were made each takes the dies with the fewest logs. Deleting a namespace may so move the logs of later ones; what they
-//! wrote stays where it is until it is collected.
+//! The existing namespaces determine these dies, so nothing is stored: in order of creation, each takes the dies with
+//! the fewest logs. Deleting a namespace may therefore move the logs of later ones; what these wrote stays where it is
+//! until it is collected.
 
 use tantalum_nand::PlaneId;
 
@@ -22,7 +22,8 @@ impl Ftl {
         if self.streams.logs.contains_key(&namespace) { Target::Logs(namespace) } else { Target::Host }
     }
 
-    /// Units of protected DRAM in which records for namespaces' own logs may wait: the cache is to be smaller by as many.
+    /// Units of protected DRAM in which records for namespaces' own logs may wait: the cache must be smaller by as
+    /// many.
     pub fn waiting_log_units(&self) -> u32 {
         if self.has_plp() { self.streams.logs.len() as u32 * self.geometry.units_per_page() } else { 0 }
     }
@@ -58,19 +59,19 @@ impl Ftl {
         Ok(())
     }
 
-    /// Blocks that so many logs take: an open one on each plane, and one in reserve for their copies.
+    /// Blocks that this many logs take: an open one on each plane, and one in reserve for their copies.
     fn blocks_for(&self, logs: u32) -> u64 {
         if logs == 0 { 0 } else { u64::from(logs) * u64::from(self.geometry.planes_per_die) + 1 }
     }
 
-    /// Gives the namespaces their dies, and the blocks that they may keep open. These become fewer as blocks go bad, one
-    /// at the least.
+    /// Assigns dies to the namespaces, and the number of blocks that they may keep open. It falls as blocks go bad,
+    /// down to one.
     pub(crate) fn plan_logs(&mut self) {
         let mut on_die = vec![0; self.geometry.dies() as usize];
         let mut room = self.layout.log_blocks;
         for (id, namespace) in &self.tenants.records.namespaces {
             let mut dies: Vec<usize> = (0..on_die.len()).collect();
-            // neighbours are on different channels
+            // adjacent numbers are on different channels
             dies.sort_by_key(|die| on_die[*die]);
             dies.truncate(namespace.attributes.logs as usize);
             if dies.is_empty() {
@@ -146,7 +147,7 @@ mod tests {
         ftl.maintain(0)
     }
 
-    /// How many records of a namespace are on its dies, and how many on others.
+    /// How many records of a namespace are on its dies, and how many elsewhere.
     fn places(ftl: &Ftl, namespace: NamespaceId) -> (usize, usize) {
         let dies = dies_of(ftl, namespace);
         let places =
@@ -219,8 +220,8 @@ mod tests {
         ftl.create_namespace(with_logs(0), 0).unwrap();
     }
 
-    /// Records are overwritten at random until all blocks of the drive have been erased several times: they stay on the
-    /// dies of their namespace, put anew and copied alike.
+    /// Records are overwritten at random until all blocks of the drive have been erased several times: both new records
+    /// and copies stay on the dies of their namespace.
     #[test]
     fn records_stay_on_the_dies_of_their_namespace() {
         let mut ftl = ftl(CONFIG);
@@ -238,7 +239,7 @@ mod tests {
         assert_eq!(ftl.audit_maps().findings().count(), 0);
     }
 
-    /// One log, and records for half of the drive: what its die has no room for goes elsewhere, up to the capacity.
+    /// One log, and records for half of the drive: what does not fit on its die goes elsewhere, up to the capacity.
     #[test]
     fn a_log_whose_die_is_full_goes_on_elsewhere() {
         let mut ftl = ftl(CONFIG);
@@ -251,8 +252,8 @@ mod tests {
         assert_eq!(ftl.audit_maps().findings().count(), 0);
     }
 
-    /// As blocks go bad logs keep fewer blocks open, and one each at the least; the drive is read-only when there is not
-    /// even as much.
+    /// As blocks go bad, logs keep fewer blocks open, but at least one each; when even that is impossible, the drive is
+    /// read-only.
     #[test]
     fn logs_become_narrower_as_blocks_go_bad() {
         let mut ftl = ftl(CONFIG);

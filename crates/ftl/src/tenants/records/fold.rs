@@ -1,8 +1,8 @@
 //! The fold over records: each index is the maximum of all assertions, over that of the checkpoint.
 //!
-//! A record that is newer than the checkpoint is known by its version, a copy of one that the checkpoint has by its key:
-//! so an entry of the checkpoint gives way to the first record of its key with a greater step. Later segments of a value
-//! count only with the first one of their version.
+//! A record newer than the checkpoint is recognised by its version, and a copy of one that the checkpoint has by its
+//! key. So an entry of the checkpoint gives way to the first record of its key with a greater step. Later segments of a
+//! value count only together with the first one of their version.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -53,19 +53,19 @@ pub(crate) struct RecordsFold {
     best: HashMap<Segment, Best>,
     members: Vec<Member>,
     assertions: u64,
-    /// Where the checkpoint has the indexes, if they are swapped.
+    /// The positions of the indexes in the checkpoint, if they are swapped.
     indexes: Vec<(NamespaceId, InCheckpoint)>,
 }
 
-/// What it comes to.
+/// The result of the fold.
 pub(crate) struct RecordsFound {
     records: KeyValue,
-    /// Where the checkpoint has the indexes, if they are swapped.
+    /// The positions of the indexes in the checkpoint, if they are swapped.
     indexes: Vec<(NamespaceId, InCheckpoint)>,
 }
 
 impl RecordsFold {
-    /// A fold over what the checkpoint at `step` has.
+    /// A fold over the contents of the checkpoint at `step`.
     pub fn new(step: Seq, kept: RecordsKept, indexes: Vec<(NamespaceId, InCheckpoint)>) -> RecordsFold {
         RecordsFold {
             step,
@@ -98,7 +98,7 @@ impl RecordsFold {
         }
     }
 
-    /// A namespace was made or deleted.
+    /// A namespace was created or deleted.
     fn journaled(&mut self, record: &Record) {
         match *record {
             Record::NamespaceMade { namespace, attributes, step } if step > self.step => {
@@ -187,7 +187,7 @@ struct Over<'a> {
 }
 
 impl Over<'_> {
-    /// Folds a key's segments over what the index has. Returns the place of its tombstone, if that is what wins.
+    /// Folds a key's segments over the index. Returns the place of its tombstone, if that wins.
     fn fold_key(
         &mut self,
         namespace: NamespaceId,
@@ -206,8 +206,8 @@ impl Over<'_> {
             }
             return Ok(None);
         }
-        // Copies of what the checkpoint has. A segment that is news belongs to a value whose first segment is not there:
-        // it was given up, and what gave it up says so.
+        // Copies of what the checkpoint has. A new segment belongs to a value whose first segment is missing: the value
+        // was replaced, and its replacement is asserted elsewhere.
         let step = self.step;
         for ((_, _, segment), best) in segments.iter().filter(|(_, best)| best.version <= step) {
             if let Some(old) = self.find(namespace, key, *segment)? {
@@ -224,7 +224,7 @@ impl Over<'_> {
         namespace.index.get_mut().insert(Entry::of(key, segment, best.continuations, best.place));
     }
 
-    /// Removes what the checkpoint has of a key.
+    /// Removes the checkpoint's entries of a key.
     fn forget(&mut self, namespace: NamespaceId, key: &Key) -> Result<(), FtlError> {
         let Some(head) = self.find(namespace, key, 0)? else { return Ok(()) };
         for segment in 0..=head.continuations {
@@ -237,8 +237,8 @@ impl Over<'_> {
         Ok(())
     }
 
-    /// The entry that the checkpoint has of a segment. Where only the record could tell, and there is none of that hash
-    /// any more, the place was used again: what the entry stood for was replaced or copied, by a record of this key.
+    /// The checkpoint's entry of a segment. If only the record could tell, and there is no longer one of that hash, the
+    /// place was reused: a record of this key replaced or copied what the entry stood for.
     fn find(&mut self, namespace: NamespaceId, key: &Key, segment: u16) -> Result<Option<Entry>, FtlError> {
         let length = if segment == 0 { key.length() } else { 0 };
         let hash = key.segment_hash(segment);
@@ -281,7 +281,7 @@ fn read_records(
     Ok(found)
 }
 
-/// What the record at a place of a checkpoint's index says of itself, if there still is one.
+/// What the record at a place in a checkpoint's index says about itself, if there still is one.
 fn read_header(reader: &mut Reader, place: RecordPlace) -> Result<Option<Header>, FtlError> {
     if reader.nand.page_state(reader.nand.geometry().page_of(place.ppn)) != PageState::Programmed {
         return Ok(None);
@@ -295,7 +295,7 @@ fn read_header(reader: &mut Reader, place: RecordPlace) -> Result<Option<Header>
 }
 
 impl RecordsFound {
-    /// The places that records are at, with whose they are.
+    /// The places with records, and their owners.
     fn places(&self) -> impl Iterator<Item = (NamespaceId, Ppn)> + '_ {
         let indexed =
             self.records.namespaces.iter().flat_map(|(id, namespace)| {

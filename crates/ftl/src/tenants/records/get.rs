@@ -15,7 +15,7 @@ impl Ftl {
         self.tenants.records.namespaces.get(&namespace).ok_or(KeyValueError::NoSuchNamespace(namespace))
     }
 
-    /// Whether a key is there, and when that is known.
+    /// Whether a key exists, and when that is known.
     pub fn exists(
         &mut self,
         namespace: NamespaceId,
@@ -106,7 +106,7 @@ impl Ftl {
         }
     }
 
-    /// Keys in the order of their hashes, from `from` on, at most `limit`. The order stays while keys come and go.
+    /// At most `limit` keys in the order of their hashes, from `from` on. The order is stable while keys come and go.
     pub fn list(
         &mut self,
         namespace: NamespaceId,
@@ -125,7 +125,7 @@ impl Ftl {
             .of(namespace)
             .map(|waiting| (waiting.header.key, waiting.header.tombstone))
             .collect();
-        // those that wait to be deleted are not listed, so as many more are looked at
+        // keys that wait to be deleted are not listed, so as many more are examined
         let done_ns = self.list_index(namespace, from, keys, limit.saturating_add(waiting.len()), at_ns)?;
         if !waiting.is_empty() {
             keys.retain(|key| waiting.iter().all(|(waiting, _)| waiting != key));
@@ -151,7 +151,7 @@ impl Ftl {
         let mut entries: Vec<Entry> = Vec::with_capacity(limit.min(index.len() as usize));
         let mut beyond_first = 0;
         for entry in heads {
-            // those with one hash are to be put in the order of their keys, so all of them are needed
+            // keys with the same hash must be sorted, so all of them are needed
             if beyond_first > limit && entries.last().is_some_and(|last| last.hash != entry.hash) {
                 break;
             }
@@ -176,7 +176,7 @@ impl Ftl {
         Ok(done_ns)
     }
 
-    /// The key of an entry; none if its page is lost and nothing else tells.
+    /// The key of an entry; none if its page is lost and nothing else has the key.
     fn key_of(
         &mut self,
         namespace: NamespaceId,
@@ -228,8 +228,8 @@ impl Ftl {
         Ok((entry, done_ns))
     }
 
-    /// The entry among those with one hash whose record is this key's. One whose page is lost counts as this key's if no
-    /// other does: two long keys with one hash of 64 bits are far less likely than a lost page.
+    /// Among the entries with one hash, the one whose record is this key's. One whose page is lost counts as this key's
+    /// if no other does: two long keys with the same 64-bit hash are far less likely than a lost page.
     fn choose(
         &mut self,
         candidates: Vec<Entry>,
@@ -253,7 +253,7 @@ impl Ftl {
         Ok((lost, done_ns))
     }
 
-    /// What a record says of itself; none if its page is lost. For firmware in the middle of a step: no checkpoint is
+    /// What a record says about itself; none if its page is lost. For use in the middle of a step: no checkpoint is
     /// taken for the loss.
     pub(super) fn read_header(
         &mut self,
@@ -269,7 +269,7 @@ impl Ftl {
     }
 }
 
-/// Whether a key is listed from another one on.
+/// Whether a key is listed, starting from another one.
 fn is_from(key: &Key, from: Option<&Key>) -> bool {
     from.is_none_or(|from| (key.hash(), key) >= (from.hash(), from))
 }

@@ -1,15 +1,15 @@
-//! The index of a namespace: where the record of a key is, found by the key's hash.
+//! The index of a namespace: finds the record of a key by the key's hash.
 //!
 //! Invariants:
-//! - Entries stand in the order of their hashes, each at or behind its home, which grows with the hash, and no free
-//!   slot is between an entry and its home (linear probing in order).
-//! - So a scan from any hash on meets all greater ones in one order that growing does not change.
-//! - And of the slots from a hash's home on, those with lesser hashes come first. So the place of a hash is found in few
-//!   looks even where entries crowd, as they do when records are put in the order of their hashes (which is the order
-//!   in which keys are listed) and the index still grows.
+//! - Entries are in the order of their hashes, each at or after its home, which grows with the hash, and no free slot
+//!   is between an entry and its home (linear probing in order).
+//! - So a scan from any hash on meets all greater hashes in an order that growing does not change.
+//! - Of the slots from a hash's home on, those with lesser hashes come first. So the place of a hash is found with few
+//!   probes even where entries crowd, as they do when records are put in the order of their hashes (the order in which
+//!   keys are listed) and the index still grows.
 //!
-//! An entry has 16 bytes: with a load factor of 75 % a record takes 21 bytes of the drive's DRAM. It says how long the
-//! key is and not which: keys of up to eight bytes follow from their hash, longer ones lie with the record.
+//! An entry has 16 bytes: with a load factor of 75 % a record takes 21 bytes of the drive's DRAM. It has the length of
+//! the key but not the key: keys of up to eight bytes follow from their hash, longer ones are stored with the record.
 
 use tantalum_nand::Ppn;
 
@@ -27,7 +27,7 @@ pub(crate) struct Entry {
     pub key_length: u8,
 }
 
-/// An entry as it is kept: the hash, and the rest in one number that is never 0.
+/// An entry as it is stored: the hash, and the rest in one number that is never 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Slot {
     hash: u64,
@@ -55,7 +55,7 @@ impl Entry {
             | u64::from(self.key_length) << 54
     }
 
-    /// The entry of a hash and such a number.
+    /// The entry with this hash and this number.
     pub fn unpack(hash: u64, rest: u64) -> Entry {
         let bits = |at: u32, count: u32| rest >> at & ((1 << count) - 1);
         Entry {
@@ -75,17 +75,17 @@ impl Entry {
 #[derive(Clone, Debug)]
 pub(crate) struct Index {
     slots: Vec<Slot>,
-    /// Homes; a few slots more are there for what is pushed beyond the last one.
+    /// Homes; there are a few more slots for entries pushed beyond the last one.
     homes: u64,
     entries: u64,
-    /// Homes for the expected records, which may be more than there are.
+    /// Homes for the expected records, which may be more than exist.
     expected_homes: u64,
     load_factor_percent: u8,
 }
 
 const LEAST_HOMES: u64 = 64;
 const BEYOND: u64 = 64;
-/// An index is not made for more before there are records: 1 GiB at a load factor of 75 %.
+/// Without records, an index is not sized for more than this: 1 GiB at a load factor of 75 %.
 const MOST_RECORDS_AT_ONCE: u64 = 50_000_000;
 
 impl Index {
@@ -94,7 +94,7 @@ impl Index {
         Index::with_room(attributes, 0)
     }
 
-    /// An empty index with room for the expected records and at least for so many entries.
+    /// An empty index with room for the expected records and at least this many entries.
     pub fn with_room(attributes: &NamespaceAttributes, entries: u64) -> Index {
         let mut index = Index {
             slots: Vec::new(),
@@ -113,7 +113,7 @@ impl Index {
         (entries * 100).div_ceil(self.load_factor_percent.into()).max(LEAST_HOMES)
     }
 
-    /// Twice as many homes, or what the expected records take if that is less.
+    /// Twice as many homes, or enough for the expected records if that is less.
     fn grow(&mut self) {
         let doubled = self.homes * 2;
         let expects_more = self.homes < self.expected_homes;
@@ -135,7 +135,7 @@ impl Index {
         }
     }
 
-    /// Entries, those of later segments included.
+    /// Number of entries, including those of later segments.
     pub fn len(&self) -> u64 {
         self.entries
     }
@@ -157,8 +157,8 @@ impl Index {
         filled.map(|slot| Entry::unpack(slot.hash, slot.rest))
     }
 
-    /// The first slot from a hash's home on that has no entry with a lesser hash: where its entries are, if there are
-    /// any. The looks go further and further, and then half way back.
+    /// The first slot from a hash's home on that has no entry with a lesser hash: its entries start there, if there are
+    /// any. The probes go out in growing steps, and then bisect.
     #[inline]
     fn first(&self, hash: u64) -> usize {
         let is_less = |at: usize| self.slots.get(at).is_some_and(|slot| slot.rest != 0 && slot.hash < hash);
@@ -288,8 +288,8 @@ mod tests {
         assert_eq!((10_000..10_010).map(insert).max(), Some(2 * 13_334), "more came than were expected");
     }
 
-    /// Half a million records in the order of their hashes, into an index that was made for none: each is found in few
-    /// looks. Looking at every slot from the home on would take minutes.
+    /// Half a million records in the order of their hashes, in an index sized for none: each is found with few probes.
+    /// Probing every slot from the home on would take minutes.
     #[test]
     fn records_may_come_in_the_order_of_their_hashes() {
         const ENTRIES: u64 = 500_000;
@@ -304,7 +304,7 @@ mod tests {
         assert!(index.from(0).map(|entry| entry.hash).eq((0..ENTRIES).map(hash)));
     }
 
-    /// Against a set, over hashes that crowd together at both ends, with collisions, and every load factor.
+    /// Compared with a set, for hashes that crowd together at both ends, with collisions, and for every load factor.
     #[test]
     fn random_work_keeps_all_entries_in_order() {
         for load in [10, 50, 75, 95] {

@@ -1,12 +1,12 @@
 //! Key-value namespaces: a second kind of map over the same log (KAML, chapter 3).
 //!
 //! A record asserts: key k of namespace n, at version v, is here; or, as a tombstone, nowhere. The greatest version
-//! wins, among copies of one version the latest step, as for logical pages. Invariants:
-//! - An index has one entry for each segment of each value that is there, and each names a record on flash.
-//! - A tombstone, and so what it says, stays on flash until a checkpoint says it: an older record of its key may be
-//!   there as long. Until then it is in use as a value is.
-//! - Versions are drawn when records are programmed, so one that is greater than a checkpoint's step is news to it.
-//!   Copies keep their version.
+//! wins; among copies of one version, the latest step, as for logical pages. Invariants:
+//! - An index has one entry for each segment of each existing value, and each entry names a record on flash.
+//! - A tombstone stays on flash until a checkpoint covers it, because an older record of its key may be there as long.
+//!   Until then it is in use, like a value.
+//! - Versions are drawn when records are programmed, so a version greater than a checkpoint's step is new to the
+//!   checkpoint. Copies keep their version.
 //! - The units of a `put` that takes more than a page are members of an atomic batch (`spare`): they assert only if all
 //!   of them are there.
 
@@ -54,26 +54,26 @@ pub struct KvRecord<'a> {
     pub namespace: NamespaceId,
     /// The key.
     pub key: Key,
-    /// The value; none deletes the key, if it is there.
+    /// The value; none deletes the key, if it exists.
     pub value: Option<&'a [u8]>,
 }
 
-/// What a namespace is and holds.
+/// A namespace's attributes and contents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NamespaceInfo {
     /// Its number.
     pub namespace: NamespaceId,
-    /// What it was made with.
+    /// Its attributes.
     pub attributes: NamespaceAttributes,
-    /// Keys that are there.
+    /// Number of keys.
     pub records: u64,
-    /// Bytes of the drive's DRAM that its index takes; none while that is on flash only.
+    /// Bytes of the drive's DRAM that its index takes; none while that is only on flash.
     pub index_bytes: u64,
-    /// Whether its index is on flash only.
+    /// Whether its index is only on flash.
     pub swapped_out: bool,
 }
 
-/// Why a key-value command was not done. Nothing was changed.
+/// Why a key-value command failed. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyValueError {
     /// No such namespace.
@@ -87,15 +87,15 @@ pub enum KeyValueError {
         /// The key.
         key: Key,
     },
-    /// A value longer than a record may be.
+    /// A value longer than the limit.
     #[error("the value of key {key} has {bytes} bytes; the limit is {limit}", limit = VALUE_BYTES)]
     ValueTooLarge {
         /// The key.
         key: Key,
-        /// How many it has.
+        /// Bytes of the value.
         bytes: u64,
     },
-    /// A key is in one `put` twice.
+    /// A key occurs twice in one `put`.
     #[error("key {key} of namespace {namespace} occurs twice in one put")]
     KeyTwice {
         /// The namespace.
@@ -103,22 +103,22 @@ pub enum KeyValueError {
         /// The key.
         key: Key,
     },
-    /// Attributes that no namespace can have.
+    /// Invalid attributes.
     #[error("{what} is {asked}; it must be {expected}")]
     Attribute {
-        /// Which.
+        /// The attribute.
         what: &'static str,
-        /// What was asked for.
+        /// The value given.
         asked: u64,
-        /// What would be right.
+        /// What would be valid.
         expected: String,
     },
-    /// More than the drive has.
+    /// More than the drive's limit.
     #[error("{what}: {asked} requested, but the drive's limit is {limit}")]
     OverLimit {
         /// What is limited.
         what: &'static str,
-        /// What was asked for.
+        /// What was requested.
         asked: u64,
         /// The limit.
         limit: u64,
@@ -131,7 +131,7 @@ pub enum KeyValueError {
         /// The key.
         key: Key,
     },
-    /// The FTL.
+    /// The FTL failed.
     #[error(transparent)]
     Ftl(#[from] FtlError),
 }
@@ -142,12 +142,12 @@ impl From<tantalum_nand::NandError> for KeyValueError {
     }
 }
 
-/// A namespace while the drive runs.
+/// A namespace in the running drive.
 #[derive(Clone, Debug)]
 pub(crate) struct Namespace {
     pub attributes: NamespaceAttributes,
     pub index: Residence,
-    /// Keys that are there: the index has entries for later segments as well.
+    /// Number of keys; the index also has entries for later segments.
     pub records: u64,
 }
 
@@ -165,20 +165,20 @@ impl Namespace {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KeyValue {
     pub namespaces: BTreeMap<NamespaceId, Namespace>,
-    /// The number of the newest namespace there ever was.
+    /// The number of the newest namespace that ever existed.
     pub last_namespace: u32,
-    /// Tombstones that no checkpoint says yet.
+    /// Tombstones that no checkpoint covers yet.
     pub tombstones: HashMap<(NamespaceId, Key), RecordPlace>,
-    /// What waits for a full page.
+    /// Records that wait for a full page.
     pub buffer: Buffer,
-    /// When all that was put is durable: some of it may have to be on flash for that.
+    /// When everything put is durable: some of it may have to be on flash for that.
     pub durable_ns: Nanoseconds,
     /// Commands that have used indexes so far.
     pub uses: u64,
-    /// Batches of `put`s of several units that are acknowledged, for there is room for them in protected DRAM. The dump saves
-    /// them, and of other batches none.
+    /// Batches of `put`s of several units that are acknowledged because protected DRAM has room for them. The dump
+    /// saves these batches, and no others.
     pub acknowledged: UnderWay<Seq>,
-    /// Where the checkpoint that is being programmed has the indexes.
+    /// The positions of the indexes in the checkpoint being programmed.
     pub kept_soon: Vec<(NamespaceId, contents::InCheckpoint)>,
 }
 

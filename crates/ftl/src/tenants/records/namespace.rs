@@ -1,4 +1,4 @@
-//! Making, deleting and listing namespaces, and how much they may hold.
+//! Creating, deleting and listing namespaces, and the limits of their contents.
 
 use tantalum_nand::Nanoseconds;
 
@@ -8,11 +8,11 @@ use crate::ftl::Ftl;
 use crate::key::{LOAD_FACTORS, NamespaceAttributes, NamespaceId, records_limit};
 use crate::metadata::Record;
 
-/// Namespaces that a drive has at most.
+/// Maximum number of namespaces.
 pub const NAMESPACES: u32 = 1024;
 
 impl Ftl {
-    /// The namespaces, in the order in which they were made.
+    /// The namespaces, in order of creation.
     pub fn namespaces(&self) -> impl Iterator<Item = NamespaceInfo> + '_ {
         self.tenants.records.namespaces.iter().map(|(id, namespace)| NamespaceInfo {
             namespace: *id,
@@ -23,7 +23,7 @@ impl Ftl {
         })
     }
 
-    /// Checks what a namespace is to be made with.
+    /// Checks the attributes of a new namespace.
     pub fn check_attributes(&self, attributes: &NamespaceAttributes) -> Result<(), KeyValueError> {
         let percent = attributes.load_factor_percent;
         if !LOAD_FACTORS.contains(&percent) {
@@ -48,7 +48,7 @@ impl Ftl {
         Ok(())
     }
 
-    /// Makes a namespace. Its record is in the journal's buffer when this returns.
+    /// Creates a namespace. Its record is in the journal's buffer when this returns.
     pub fn create_namespace(
         &mut self,
         attributes: NamespaceAttributes,
@@ -68,8 +68,8 @@ impl Ftl {
         Ok(namespace)
     }
 
-    /// Deletes a namespace with all that it holds. Its record is in the journal's buffer when this returns, with when its
-    /// index was there to tell what it held.
+    /// Deletes a namespace with all its records. The record of that is in the journal's buffer when this returns.
+    /// Returns when the index, which lists the contents, was available.
     pub fn delete_namespace(
         &mut self,
         namespace: NamespaceId,
@@ -98,7 +98,7 @@ impl Ftl {
         Ok(at_ns)
     }
 
-    /// A checkpoint says what the tombstones say.
+    /// A checkpoint covers the tombstones.
     pub(super) fn release_tombstones(&mut self) {
         for (_, place) in self.tenants.records.tombstones.drain() {
             self.map.remove_packed(place.ppn, weight(place.chunks));

@@ -1,4 +1,4 @@
-//! Which unit each record of a `put` goes to, before anything is staged. A unit holds records for one stream.
+//! Assigns each record of a `put` to a unit, before anything is staged. A unit holds records of one stream.
 
 use std::ops::Range;
 
@@ -7,24 +7,24 @@ use super::record::{SEGMENT_BYTES, UNIT_CHUNKS, chunks_of};
 use super::{KvRecord, NamespaceId};
 use crate::space::Target;
 
-/// Units that are not full and are looked at for room.
+/// Units with room that are examined.
 const OPEN_UNITS: usize = 4;
 
 /// A record as it will be stored: a value, a segment of one, or a tombstone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Piece {
-    /// Which record of the `put`.
+    /// The record's number in the `put`.
     pub record: usize,
     pub segment: u16,
-    /// Which unit of the `put`.
+    /// The unit's number in the `put`.
     pub unit: usize,
     pub chunks: u8,
 }
 
-/// Pieces in the order of their units, and where each unit goes.
+/// Pieces in the order of their units, and the destination of each unit.
 pub(super) struct Plan {
     pub pieces: Vec<Piece>,
-    /// The stream of each unit. Those of one stream follow each other.
+    /// The stream of each unit. Units of one stream are adjacent.
     pub targets: Vec<Target>,
 }
 
@@ -70,7 +70,7 @@ impl Plan {
         unit
     }
 
-    /// Numbers the units anew, so that those of one stream follow each other.
+    /// Renumbers the units so that those of one stream are adjacent.
     fn order_by_stream(&mut self) {
         if self.targets.windows(2).all(|two| two[0] == two[1]) {
             return;
@@ -84,7 +84,7 @@ impl Plan {
         self.pieces.iter_mut().for_each(|piece| piece.unit = number_of[piece.unit]);
     }
 
-    /// The pages that take the units, each with its stream.
+    /// The pages for the units, each with its stream.
     pub fn pages(&self, units_per_page: usize) -> Vec<(Target, Range<usize>)> {
         let mut pages = Vec::new();
         let mut first = 0;

@@ -1,4 +1,4 @@
-//! `put`: records are packed into units, programmed, and only then named by the indexes.
+//! `put`: records are packed into units and programmed, and only then do the indexes name them.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -26,11 +26,11 @@ struct ProgrammedUnits {
     pieces: Vec<(Piece, u8)>,
     /// The place of each unit.
     places: Vec<Ppn>,
-    /// How many units are on each page, and when it is done.
+    /// The number of units on each page, and when it is done.
     pages: Vec<(u32, Nanoseconds)>,
 }
 
-/// When there is room in protected DRAM for so many units more; none if there never is.
+/// When there is room in protected DRAM for this many more units; none if there never is.
 pub type RoomNs<'a> = &'a mut dyn FnMut(usize) -> Option<Nanoseconds>;
 
 impl Ftl {
@@ -52,9 +52,9 @@ impl Ftl {
         Ok(())
     }
 
-    /// Puts and deletes records, all or nothing. [`Ftl::check_put`] has passed. Returns when they are durable: on flash, or
-    /// in DRAM that a capacitor protects. `room_ns` says when there is room there for so many units more, if there ever is.
-    /// `waiting` units are in the cache.
+    /// Puts and deletes records, all or nothing. [`Ftl::check_put`] has passed. Returns when they are durable: on
+    /// flash, or in DRAM that a capacitor protects. `room_ns` returns when there is room there for this many more
+    /// units, if there ever is. `waiting` units are in the cache.
     pub fn put(
         &mut self,
         records: &[KvRecord<'_>],
@@ -64,7 +64,7 @@ impl Ftl {
     ) -> Result<Nanoseconds, FtlError> {
         let mut at_ns = self.use_indexes(records.iter().map(|record| record.namespace), at_ns)?;
         let (needed, found_ns) = self.without_idle_deletes(records, at_ns)?;
-        // a key may be gone by a put that is not durable yet
+        // a key may be missing because of a put that is not durable yet
         let durable_ns = match canary::out(Guard::IdleDeleteDoesNotWait) {
             true => 0,
             false => self.tenants.records.durable_ns,
@@ -72,7 +72,7 @@ impl Ftl {
         if needed.is_empty() {
             return Ok(found_ns.max(durable_ns));
         }
-        // then the delete is part of the step as others are: the two may not be durable in this order
+        // then the delete is part of the step like the others: the two may not become durable in this order
         let records = if durable_ns <= self.nand.now_ns() { needed } else { records.to_vec() };
         let plan = Plan::new(&records, |namespace| self.logs_of(namespace));
         if records.iter().any(|record| record.value.is_some()) {
@@ -91,8 +91,8 @@ impl Ftl {
         Ok(done_ns.max(found_ns))
     }
 
-    /// When there is room in protected DRAM, if there ever is. The drive has the records from then on, and power does not go
-    /// before (hazard 12).
+    /// When there is room in protected DRAM, if there ever is. The drive has the records from then on, and power does
+    /// not go before (hazard 12).
     fn wait_for_room(
         &mut self,
         units: usize,
@@ -104,9 +104,10 @@ impl Ftl {
         Some(room_ns)
     }
 
-    /// Programs the units of a `put` as an atomic batch. With a capacitor it is done as soon as there is room for all of
-    /// them (KAML, section 3.2.4): from then on the dump saves those that are not on flash. Without one, or if they are too
-    /// many, it is done when they are on flash. They go there at once: on their way they need no room that is protected.
+    /// Programs the units of a `put` as an atomic batch. With a capacitor it is done as soon as there is room for all
+    /// of them (KAML, section 3.2.4): from then on the dump saves those that are not on flash. Without one, or if there
+    /// are too many, it is done when they are on flash. They go there at once, and then need no protected room on the
+    /// way.
     fn put_on_flash(
         &mut self,
         records: &[KvRecord<'_>],
@@ -149,11 +150,11 @@ impl Ftl {
             let segment = (piece.segment, continuations(record));
             self.name(record.namespace, &record.key, segment, record.value.is_none(), place);
         }
-        // what is looked up for the index is not waited for where the records are safe already
+        // index lookups are not waited for if the records are already safe
         Ok(room_ns.unwrap_or(on_flash_ns.max(forgotten_ns)))
     }
 
-    /// The records but for deletes of keys that are not there, and when that is known.
+    /// The records without deletes of missing keys, and when that is known.
     fn without_idle_deletes<'a>(
         &mut self,
         records: &[KvRecord<'a>],
@@ -173,7 +174,7 @@ impl Ftl {
         Ok((needed, done_ns))
     }
 
-    /// Programs the units of a `put`. Nobody owns their records yet.
+    /// Programs the units of a `put`. Their records have no owner yet.
     fn program_records(
         &mut self,
         records: &[KvRecord<'_>],
@@ -182,8 +183,8 @@ impl Ftl {
         version: Seq,
         at_ns: Nanoseconds,
     ) -> Result<ProgrammedUnits, FtlError> {
-        // One page is atomic by itself (M2). With a capacitor it carries the mark as well: by it the dump knows what was
-        // acknowledged, and so has room.
+        // A single page is atomic (M2). With a capacitor it still carries the mark, which tells the dump what was
+        // acknowledged and so has room.
         let marked = pages.len() > 1 || self.has_plp();
         let mut pieces = plan.by_unit();
         let mut image = UnitImage::new();
@@ -214,7 +215,7 @@ impl Ftl {
         Ok(programmed)
     }
 
-    /// Takes from the index what a key has, and its tombstone. Returns when that was found.
+    /// Removes a key's entries and tombstone from the index. Returns when these were found.
     pub(super) fn forget(
         &mut self,
         namespace: NamespaceId,
@@ -240,8 +241,8 @@ impl Ftl {
         self.map.remove_packed(entry.place.ppn, weight(entry.place.chunks));
     }
 
-    /// Lets the index name a record that was programmed, or keeps a tombstone. A segment is given with how many follow
-    /// the first.
+    /// Lets the index name a programmed record, or keeps a tombstone. A segment is given with the number of segments
+    /// that follow the first.
     pub(super) fn name(
         &mut self,
         namespace: NamespaceId,

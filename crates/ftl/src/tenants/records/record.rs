@@ -1,9 +1,9 @@
-//! How records lie in a unit.
+//! The layout of records in a unit.
 //!
-//! A unit has 64 chunks of 64 bytes. Records begin at chunk 0, each directly behind the one before it, and take whole
-//! chunks; a bitmap in the spare area has a bit for the last chunk of each (KAML, section 3.2.2). A value that does not
-//! fit one unit is stored as several records, its segments. A record begins with 40 bytes that say all there is to know
-//! of it, with a checksum over them and the value.
+//! A unit has 64 chunks of 64 bytes. Records begin at chunk 0, are contiguous, and take whole chunks; a bitmap in the
+//! spare area has one bit for the last chunk of each (KAML, section 3.2.2). A value that does not fit in one unit is
+//! stored as several records, its segments. A record begins with 40 bytes that describe it completely, with a checksum
+//! over them and the value.
 
 use tantalum_nand::{Ppn, UNIT_BYTES};
 use zerocopy::little_endian::{U16, U32, U64};
@@ -14,7 +14,7 @@ use crate::map::UNIT_WEIGHT;
 use crate::spare::{BatchMark, Kind, Mark, Spare};
 use crate::types::{Seq, TenantId};
 
-/// Whose the places of records are, in P2L.
+/// The owner of places with records, in P2L.
 pub(crate) const TENANT: TenantId = TenantId(1);
 
 /// Bytes of a chunk, and chunks of a unit.
@@ -22,13 +22,13 @@ pub(crate) const CHUNK_BYTES: usize = 64;
 pub(crate) const UNIT_CHUNKS: usize = UNIT_BYTES / CHUNK_BYTES;
 const _: () = assert!(UNIT_CHUNKS as u32 == UNIT_WEIGHT, "a chunk is what places weigh by");
 
-/// Bytes of the longest value.
+/// Maximum length of a value in bytes.
 pub const VALUE_BYTES: usize = 2 << 20;
 
 pub(crate) const HEADER_BYTES: usize = size_of::<HeaderBytes>();
 const _: () = assert!(HEADER_BYTES == 40);
 
-/// Bytes of a value that fit one record.
+/// Bytes of a value that fit in one record.
 pub(crate) const SEGMENT_BYTES: usize = UNIT_BYTES - HEADER_BYTES;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -46,7 +46,7 @@ struct HeaderBytes {
     value_bytes: U16,
 }
 
-/// Where a record is: chunks of a unit.
+/// The position of a record: chunks of a unit.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct RecordPlace {
     pub ppn: Ppn,
@@ -54,19 +54,19 @@ pub(crate) struct RecordPlace {
     pub chunks: u8,
 }
 
-/// What a record says of itself.
+/// The description of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Header {
     pub namespace: NamespaceId,
     pub key: Key,
     pub version: Seq,
-    /// Which part of the value; 0 is the first.
+    /// The number of its part of the value; 0 is the first.
     pub segment: u16,
     /// Segments beyond the first.
     pub continuations: u16,
     /// Bytes of the value in this record.
     pub value_bytes: u16,
-    /// Whether it says that the key is nowhere.
+    /// Whether it is a tombstone.
     pub tombstone: bool,
 }
 
@@ -127,18 +127,18 @@ fn checksum(header: &HeaderBytes, value: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&header.as_bytes()[4..]), value)
 }
 
-/// Chunks of a record with so many bytes of value.
+/// Chunks of a record with this many bytes of value.
 pub(crate) fn chunks_of(value_bytes: usize) -> u8 {
     (HEADER_BYTES + value_bytes).div_ceil(CHUNK_BYTES) as u8
 }
 
-/// What a record of so many chunks takes of a unit's chunks when records of its size fill units: 33 chunks take all 64,
-/// as no second record fits beside them.
+/// The chunks of a unit that a record of this many chunks takes when records of its size fill units: 33 chunks take all
+/// 64, because no second record fits beside them.
 pub(crate) fn weight(chunks: u8) -> u32 {
     (UNIT_CHUNKS as u32).div_ceil(UNIT_CHUNKS as u32 / u32::from(chunks))
 }
 
-/// The records of a unit, with their chunks; none if the unit does not hold what its bitmap says.
+/// The records of a unit, with their chunks; none if the unit's contents contradict its bitmap.
 pub(crate) fn records(bytes: &[u8], mut ends: u64, ppn: Ppn) -> Option<Vec<(RecordPlace, Header)>> {
     let mut records = Vec::with_capacity(ends.count_ones() as usize);
     let mut chunk = 0;

@@ -1,16 +1,15 @@
-//! Indexes that are on flash only: where the drive's DRAM has no room for all, those used longest ago are swapped out
+//! Indexes that are only on flash: if the drive's DRAM has no room for all, the least recently used are swapped out
 //! (KAML, section 3.2.3).
 //!
-//! An index that is on flash only is where the last checkpoint has it, and nowhere else: so swapping adds nothing that
-//! recovery would have to know. Invariants:
-//! - An index is given up in DRAM only while the last checkpoint has all of it. One that was changed since waits for the
-//!   next checkpoint, or is the reason for one.
-//! - A checkpoint copies the indexes that are on flash only out of the one before it, which is freed after that.
-//! - What a command uses is loaded before it changes anything, and stays until the next command. So does what garbage
-//!   collection loads to move records.
+//! Such an index exists only where the last checkpoint has it, so recovery need not know about swapping. Invariants:
+//! - An index is dropped from DRAM only while the last checkpoint has all of it. One that has changed since waits for
+//!   the next checkpoint, or causes one.
+//! - A checkpoint copies the indexes that are only on flash out of its predecessor, which is freed after that.
+//! - What a command uses is loaded before the command changes anything, and stays until the next command. The same
+//!   holds for what garbage collection loads to move records.
 //!
-//! An index is swapped as a whole. So the limit is exceeded where one index alone, or those that one command uses and whose
-//! records are moved meanwhile, take more; and where a drive has no room for the checkpoint that it would take.
+//! An index is swapped as a whole. So the limit is exceeded if a single index, or those that one command uses and whose
+//! records are moved meanwhile, take more; and if a drive has no room for the checkpoint that swapping would need.
 
 use tantalum_nand::{Geometry, NandError, Nanoseconds, PageId, Ppn, UNIT_BYTES};
 
@@ -25,13 +24,13 @@ use crate::key::NamespaceId;
 /// An index in DRAM, on flash, or both.
 #[derive(Clone, Debug)]
 pub(crate) struct Residence {
-    /// None while it is on flash only.
+    /// None while it is only on flash.
     index: Option<Index>,
-    /// Where the last checkpoint has the same; none if it has been changed since.
+    /// Its position in the last checkpoint; none if it has changed since.
     in_checkpoint: Option<InCheckpoint>,
     /// Bytes of DRAM that it took when it was swapped out.
     swapped_bytes: u64,
-    /// Which use of an index its last one was.
+    /// The number of its last use, among uses of all indexes.
     used: u64,
 }
 
@@ -40,7 +39,7 @@ impl Residence {
         Residence { index: Some(index), in_checkpoint: None, swapped_bytes: 0, used: 0 }
     }
 
-    /// The index, which is in DRAM.
+    /// The index, which must be in DRAM.
     #[inline]
     pub fn get(&self) -> &Index {
         self.index.as_ref().expect("an index is loaded before it is used")
@@ -55,12 +54,12 @@ impl Residence {
         self.index.as_mut().expect("an index is loaded before it is changed")
     }
 
-    /// Whether it is on flash only.
+    /// Whether it is only on flash.
     pub fn is_swapped_out(&self) -> bool {
         self.index.is_none()
     }
 
-    /// Entries, in DRAM or not.
+    /// Number of entries, in DRAM or not.
     pub fn entries(&self) -> u64 {
         match (&self.index, self.in_checkpoint) {
             (Some(index), _) => index.len(),
@@ -73,12 +72,12 @@ impl Residence {
         self.index.as_ref().map_or(0, |index| index.dram_bytes() as u64)
     }
 
-    /// Where it is while it is on flash only.
+    /// Its position while it is only on flash.
     pub(super) fn on_flash(&self) -> Option<InCheckpoint> {
         if self.is_swapped_out() { self.in_checkpoint } else { None }
     }
 
-    /// Gives it up in DRAM, if the last checkpoint has it.
+    /// Drops it from DRAM, if the last checkpoint has it.
     fn swap_out(&mut self) {
         if self.in_checkpoint.is_some() {
             self.swapped_bytes = self.dram_bytes();
@@ -88,7 +87,7 @@ impl Residence {
 }
 
 impl KeyValue {
-    /// The last checkpoint has the indexes, here.
+    /// The last checkpoint has the indexes at these positions.
     pub fn are_in_checkpoint(&mut self, indexes: &[(NamespaceId, InCheckpoint)]) {
         for (id, place) in indexes {
             if let Some(namespace) = self.namespaces.get_mut(id) {
@@ -97,7 +96,7 @@ impl KeyValue {
         }
     }
 
-    /// A command of its own uses an index.
+    /// A new command uses an index.
     pub fn note_use(&mut self, namespace: NamespaceId) {
         self.uses += 1;
         if let Some(namespace) = self.namespaces.get_mut(&namespace) {
@@ -110,7 +109,7 @@ impl KeyValue {
         self.namespaces.values().map(|namespace| namespace.index.dram_bytes()).sum()
     }
 
-    /// The namespaces whose indexes are in DRAM and not in use, those used longest ago first.
+    /// The namespaces whose indexes are in DRAM and not in use, least recently used first.
     fn idle(&self) -> Vec<NamespaceId> {
         let is_idle =
             |namespace: &Namespace| !namespace.index.is_swapped_out() && namespace.index.used < self.uses;
@@ -122,7 +121,7 @@ impl KeyValue {
 }
 
 impl Ftl {
-    /// Loads the indexes that a command uses, and makes room for them before. Returns when they are there. For the
+    /// Loads the indexes that a command uses, after making room for them. Returns when they are there. Call it at the
     /// beginning of a command: a checkpoint may be taken.
     pub(super) fn use_indexes(
         &mut self,
@@ -146,7 +145,7 @@ impl Ftl {
         self.load_indexes(namespaces, room_ns)
     }
 
-    /// Loads indexes in the middle of a command, also beyond the limit. Returns when they are there.
+    /// Loads indexes in the middle of a command, even beyond the limit. Returns when they are there.
     pub(super) fn load_indexes(
         &mut self,
         namespaces: impl IntoIterator<Item = NamespaceId>,
@@ -169,12 +168,12 @@ impl Ftl {
         Ok(done_ns)
     }
 
-    /// Swaps indexes out between commands, if they take more DRAM than there is for them.
+    /// Swaps out indexes between commands, if they exceed the DRAM for them.
     pub(super) fn fit_indexes(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
         self.make_index_room(0, at_ns).map(drop)
     }
 
-    /// After recovery, which loads all: swaps out what the last checkpoint has.
+    /// After recovery, which loads all indexes: swaps out what the last checkpoint has.
     pub(crate) fn fit_recovered_indexes(&mut self) {
         if let Some(limit) = self.config.index_dram_bytes {
             // none is in use
@@ -183,8 +182,8 @@ impl Ftl {
         }
     }
 
-    /// Swaps indexes out until so many bytes more fit. Where too many were changed since the last checkpoint, one is
-    /// taken. Returns when the room is there.
+    /// Swaps out indexes until this many more bytes fit. If too many have changed since the last checkpoint, a
+    /// checkpoint is taken. Returns when the room is there.
     fn make_index_room(&mut self, bytes: u64, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
         let Some(limit) = self.config.index_dram_bytes else { return Ok(at_ns) };
         let limit = limit.saturating_sub(bytes);
@@ -203,8 +202,8 @@ impl Ftl {
         }
     }
 
-    /// Gives up indexes in DRAM that the last checkpoint has and that are not in use, until no more than so many bytes are
-    /// left. Whether they are.
+    /// Drops indexes from DRAM that the last checkpoint has and that are not in use, until at most this many bytes are
+    /// left. Returns whether they are.
     fn swap_out_to(&mut self, limit: u64) -> bool {
         let mut left = self.tenants.records.index_bytes();
         if left <= limit {
@@ -224,7 +223,7 @@ impl Ftl {
         false
     }
 
-    /// What a checkpoint is to have of records, and when the indexes that are on flash only have been read.
+    /// A checkpoint's contents about records, and when the indexes that are only on flash have been read.
     pub(super) fn records_kept(
         &mut self,
         at_ns: Nanoseconds,
@@ -287,8 +286,8 @@ impl Ftl {
         Err(Damage::Index { namespace, step }.into())
     }
 
-    /// The entries of an index wherever it is, at no time and as no operation of the medium: for audits. None if it cannot
-    /// be read.
+    /// The entries of an index wherever it is, without taking time or counting as an operation of the medium: for
+    /// audits. None if it cannot be read.
     pub(super) fn peek_index<'a>(
         &'a self,
         namespace: &'a Namespace,
@@ -304,7 +303,7 @@ impl Ftl {
     }
 }
 
-/// The bytes of an index out of the units of a checkpoint that have any of them.
+/// The bytes of an index, from the units of a checkpoint that contain any of them.
 fn bytes_at(
     place: InCheckpoint,
     geometry: &Geometry,

@@ -1,4 +1,4 @@
-//! Indexes that are swapped out: records are found, moved, deleted and recovered as if all were in DRAM.
+//! Swapped-out indexes: records are found, moved, deleted and recovered as if all indexes were in DRAM.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,13 @@ use crate::ftl::Ftl;
 use crate::space::FtlConfig;
 use crate::test_support::{CONFIG, GEOMETRY, TIMING};
 
-/// What an index of up to 48 entries takes.
+/// Bytes of an index of up to 48 entries.
 const INDEX_BYTES: u64 = 2048;
 
 /// Room for one of them.
 const LIMITED: FtlConfig = FtlConfig { index_dram_bytes: Some(INDEX_BYTES), ..CONFIG };
 
-/// The drive with what it should hold.
+/// The drive, with its expected contents.
 struct Drive {
     ftl: Ftl,
     config: FtlConfig,
@@ -27,7 +27,7 @@ struct Drive {
 }
 
 fn key(number: u64) -> Key {
-    // lengths on both sides of the border between keys that their hash tells and others
+    // lengths on both sides of the limit up to which a hash identifies a key
     Key::new(format!("{number:0width$}", width = 4 + (number % 12) as usize).as_bytes()).unwrap()
 }
 
@@ -40,7 +40,7 @@ impl Drive {
         Drive { ftl, config, namespaces, model: BTreeMap::new(), state: 1 }
     }
 
-    /// Power went when all was on flash, and came on again.
+    /// Power went when everything was on flash, and came back.
     fn recovered(self) -> Drive {
         let mut nand = self.ftl.into_nand();
         nand.advance(u64::MAX);
@@ -116,7 +116,7 @@ impl Drive {
         self.ftl.namespaces().map(|info| info.swapped_out).collect()
     }
 
-    /// Gives up in DRAM all that is not the last namespace's.
+    /// Drops everything from DRAM except the last namespace's index.
     fn swap_out_all_but_last(&mut self) {
         let last = *self.namespaces.last().unwrap();
         self.ftl.exists(last, &key(0), 0).unwrap();
@@ -161,7 +161,7 @@ fn without_a_limit_nothing_is_swapped() {
     assert_eq!((counters.indexes_swapped_out, counters.index_checkpoints), (0, 0));
 }
 
-/// Four namespaces, and room for two: those used longest ago go first, and what did not change takes no checkpoint.
+/// Four namespaces, and room for two: the least recently used go first, and unchanged ones need no checkpoint.
 #[test]
 fn those_used_longest_ago_are_swapped_out() {
     let mut drive = Drive::new(FtlConfig { index_dram_bytes: Some(2 * INDEX_BYTES), ..CONFIG }, GEOMETRY, 4);
@@ -183,7 +183,7 @@ fn those_used_longest_ago_are_swapped_out() {
     assert_eq!(drive.ftl.counters().checkpoints, checkpoints);
 }
 
-/// The drive's time: an index that is on flash only is read before the record.
+/// The drive's time: an index that is only on flash is read before the record.
 #[test]
 fn loading_takes_flash_reads() {
     let mut drive = Drive::new(LIMITED, GEOMETRY, 2);
@@ -198,7 +198,7 @@ fn loading_takes_flash_reads() {
     assert_eq!(drive.ftl.counters().index_units_read, 1);
 }
 
-/// Records of a namespace that is swapped out lie among those of another one, which are overwritten.
+/// Records of a swapped-out namespace are among those of another one, which are overwritten.
 #[test]
 fn collection_loads_what_it_needs_to_move_records() {
     let mut drive = Drive::new(LIMITED, GEOMETRY, 2);
@@ -214,7 +214,7 @@ fn collection_loads_what_it_needs_to_move_records() {
     drive.compare();
 }
 
-/// With a capacitor records wait in protected DRAM, and are named by their index when their page is programmed.
+/// With a capacitor, records wait in protected DRAM, and their index names them when their page is programmed.
 #[test]
 fn what_waits_for_a_swapped_namespace_is_named_when_it_is_programmed() {
     let config = FtlConfig { dump_units: 16, protected_units: 8, ..LIMITED };
@@ -243,7 +243,7 @@ fn a_swapped_namespace_is_deleted_with_all_that_it_holds() {
     assert!(matches!(found, Err(KeyValueError::NoSuchNamespace(_))), "{found:?}");
 }
 
-/// Indexes of several pages, at any place of the checkpoint's bytes, in the checkpoint itself and copied over.
+/// Indexes of several pages, at any position in the checkpoint's bytes, in the checkpoint itself and copied over.
 #[test]
 fn large_indexes_come_back_as_they_were() {
     let geometry = Geometry { blocks_per_plane: 128, pages_per_block: 16, ..GEOMETRY };
@@ -265,7 +265,7 @@ fn large_indexes_come_back_as_they_were() {
     drive.compare();
 }
 
-/// What is read is what was written, or it is not taken.
+/// What is read equals what was written, or it is rejected.
 #[test]
 fn an_index_that_is_not_what_it_was_is_refused() {
     let mut drive = Drive::new(LIMITED, GEOMETRY, 2);

@@ -30,7 +30,7 @@ impl Tenant for Records {
         record::filled_bytes(spare)
     }
 
-    /// `put`s of several units are acknowledged before they are on flash, if there is room for them in protected DRAM.
+    /// `put`s of several units are acknowledged before they are on flash, if protected DRAM has room for them.
     fn is_saved(&self, ftl: &Ftl, spare: &Spare) -> bool {
         let acknowledged = match spare.mark {
             Mark::Batch(batch) => ftl.tenants.records.acknowledged.iter().any(|id| *id == batch.id),
@@ -46,7 +46,7 @@ impl Tenant for Records {
     fn keep(&self, ftl: &mut Ftl, bytes: &mut Vec<u8>, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
         let (kept, done_ns) = ftl.records_kept(at_ns)?;
         if ftl.config.index_dram_bytes.is_some() {
-            // their checksums are of all their bytes
+            // their checksums cover all their bytes
             ftl.tenants.records.kept_soon = kept.indexes(bytes.len() as u64);
         }
         kept.encode(bytes);

@@ -1,12 +1,12 @@
 //! The fold over units: L2P is the maximum of all assertions.
 //!
-//! For each logical page the greatest version wins; among copies of one version, the latest step. The order in
-//! which assertions come does not matter, and seeing one twice changes nothing.
+//! For each logical page the greatest version wins; among copies of one version, the latest step. Assertions may come
+//! in any order, and seeing one twice changes nothing.
 //!
-//! A checkpoint tells where pages are and not at which version, so whatever comes behind it wins over it. That is right for
-//! what is newer, and for copies, which are only made of what the drive has. It is not right for homes: a page of a log
-//! that is older than the checkpoint may claim one that had something newer by then. So of such pages the checkpoint says
-//! which claims stood, and no other counts.
+//! A checkpoint records where pages are, but not their versions, so anything after it wins over it. That is right for
+//! newer data, and for copies, since the drive copies only what it has. It is not right for homes: a log page older
+//! than the checkpoint may claim one that had something newer by then. So for such pages the checkpoint lists the
+//! claims that stood, and no others count.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,7 +31,7 @@ struct Best {
     version: Seq,
     step: Seq,
     ppn: Option<Ppn>,
-    /// Whether the spare area of the place tells the version.
+    /// Whether the spare area of the place records the version.
     in_spare: bool,
 }
 
@@ -60,24 +60,24 @@ pub(super) struct UnitsFold {
     log_pages: BTreeMap<Generation, BTreeMap<(u32, u32), LogPage>>,
     /// Homes and the versions of the pages that claimed them when the checkpoint was taken.
     standing: BTreeSet<(Lpn, Seq)>,
-    /// The same of claims that have ended since.
+    /// The claims that have ended since.
     ended: BTreeSet<(Lpn, Seq)>,
     groups_whole: BTreeSet<Seq>,
     whole_runs: BTreeMap<Generation, BTreeMap<u32, u32>>,
     /// Units of transactions programmed since the checkpoint, with their places: garbage collection may have moved one.
     transaction_units: BTreeMap<(Lpn, Seq), BTreeSet<Ppn>>,
-    /// Steps of the journal that map a unit to a place: commits, where that has a page of a transaction.
+    /// Steps of the journal that map a unit to a place: commits, if that place has a page of a transaction.
     mapped: Vec<(Seq, Ppn)>,
     assertions: u64,
 }
 
-/// What the fold comes to.
+/// The result of the fold.
 struct UnitsFound {
-    /// Where each mapped page is, by page.
+    /// The place of each mapped page.
     places: Vec<(Lpn, Ppn)>,
-    /// Versions that spare areas do not tell.
+    /// Versions that spare areas do not record.
     versions: HashMap<u32, Seq>,
-    /// Logs with how far they are whole.
+    /// How far each log is whole.
     logs: Vec<(Generation, Attempts)>,
 }
 
@@ -104,7 +104,7 @@ impl UnitsFold {
         for &(_, living, ppn) in &base.hints {
             let Living { hint, version } = living;
             fold.standing.extend(hint.home.map(|home| (home, version)));
-            // one that waited is on flash since, or was lost
+            // one that waited has reached flash since, or was lost
             if let Some(ppn) = ppn {
                 fold.log_page(LogPage { hint, version, step, ppn });
             }
@@ -150,7 +150,7 @@ impl UnitsFold {
         *known = last.max(*known);
     }
 
-    /// What decides about the rest of the journal.
+    /// Collects what decides about the rest of the journal.
     fn conditions(&mut self, records: &[Record]) {
         for record in records {
             match *record {
@@ -186,7 +186,7 @@ impl UnitsFold {
         }
     }
 
-    /// Chunks of L2P in which anything may be mapped; a trim need look at no others.
+    /// Chunks of L2P in which anything may be mapped; a trim affects no others.
     fn chunks(&self, records: &[Record]) -> BTreeSet<u32> {
         let chunk = |lpn: Lpn| lpn.0 / CHUNK_ENTRIES as u32;
         let mut chunks: BTreeSet<u32> = self.base.chunks.iter().map(|(number, _)| *number).collect();
@@ -230,7 +230,7 @@ impl UnitsFold {
         report.transaction_units_dropped = dropped.count() as u64;
     }
 
-    /// A page of the whole run of its log asserts its home as well, at its own version.
+    /// A page in the whole run of its log asserts its home as well, at its own version.
     fn assert_homes(&mut self, report: &mut RecoveryReport) -> Vec<(Generation, Attempts)> {
         let mut logs = Vec::new();
         for (generation, pages) in std::mem::take(&mut self.log_pages) {
@@ -349,7 +349,7 @@ impl UnitsFound {
         }
     }
 
-    /// Versions that the spare areas tell after all need not be kept: a committed transaction's, for one.
+    /// Versions that the spare areas record after all need not be kept: a committed transaction's, for one.
     fn forget_told_versions(&mut self, reader: &Reader) -> Result<(), FtlError> {
         for &(lpn, ppn) in &self.places {
             let Some(version) = self.versions.get(&lpn.0) else { continue };

@@ -1,7 +1,7 @@
-//! What a checkpoint has of units: the chunks of L2P that were ever mapped, the owners whose versions no spare area tells,
-//! living hints and how far the open logs are whole.
+//! A checkpoint's contents about units: the chunks of L2P that were ever mapped, the owners whose versions no spare
+//! area records, living hints, and how far the open logs are whole.
 //!
-//! A head and four lists, each behind the number of its entries. All numbers are little-endian.
+//! A head and four lists, each preceded by its length. All numbers are little-endian.
 
 use tantalum_nand::Ppn;
 use zerocopy::little_endian::{U32, U64};
@@ -17,11 +17,11 @@ use crate::types::{Generation, Hint, Lpn, SEQ_LIMIT, Seq};
 pub(crate) struct UnitsKept {
     /// The newest version at which anything was unmapped.
     pub last_unmap: Seq,
-    /// Owners with versions that spare areas do not tell.
+    /// Owners with versions that spare areas do not record.
     pub versions: Vec<(Lpn, Seq)>,
-    /// Whole runs of the open logs, as far as something may rest on them: generation, attempt, last slot.
+    /// Whole runs of the open logs, as far as anything may depend on them: generation, attempt, last slot.
     pub runs: Vec<(Generation, u32, u32)>,
-    /// Hints that live or wait: the log page, the hint and the version, and the place of one that is on flash.
+    /// Hints that live or wait: log page, hint, version, and the place of one that is on flash.
     pub hints: Vec<(Lpn, Living, Option<Ppn>)>,
     /// L2P in chunks: the chunk's number, and its entries (0, or the place plus 1).
     pub chunks: Vec<(u32, Vec<u32>)>,
@@ -32,10 +32,10 @@ pub(super) const CHUNK_BYTES: usize = size_of::<StoredChunk>() + size_of::<U32>(
 pub(crate) const OWNER_BYTES: usize = size_of::<StoredVersion>();
 pub(super) const HINT_BYTES: usize = size_of::<StoredHint>();
 
-/// Stands for a place or a home that is not there.
+/// Stands for no place or no home.
 const NOWHERE: u32 = u32::MAX;
 
-/// An owner with a version that no spare area tells.
+/// An owner with a version that no spare area records.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct StoredVersion {
@@ -43,7 +43,7 @@ struct StoredVersion {
     version: U64,
 }
 
-/// Where a whole run ends.
+/// The end of a whole run.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct StoredRun {
@@ -70,7 +70,7 @@ struct StoredHint {
     end: U32,
 }
 
-/// In front of a chunk's entries, which are filled up to an even number.
+/// Precedes a chunk's entries, which are padded to an even number.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct StoredChunk {
@@ -121,7 +121,7 @@ impl UnitsKept {
         units.is_possible(kept.config.logical_units, kept.geometry.units()).then_some(units)
     }
 
-    /// Whether a drive of so many logical pages and places can have had it.
+    /// Whether a drive with this many logical pages and places can have had it.
     pub fn is_possible(&self, logical_units: u32, places: u32) -> bool {
         let lpn = |lpn: &Lpn| lpn.0 < logical_units;
         let chunk = |(number, entries): &(u32, Vec<u32>)| {
@@ -176,7 +176,7 @@ impl StoredHint {
 
 fn take_chunks(bytes: &mut &[u8]) -> Option<Vec<(u32, Vec<u32>)>> {
     let count = take_word(bytes)?;
-    // a chunk takes at least its head, so a count beyond that is nonsense
+    // a chunk takes at least its head, so a larger count is invalid
     if count > (bytes.len() / size_of::<StoredChunk>()) as u64 {
         return None;
     }

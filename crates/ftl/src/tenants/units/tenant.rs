@@ -1,4 +1,4 @@
-//! Units of the block namespace as a tenant of the flash. Garbage collection copies them as they are (`collect`).
+//! Units of the block namespace as a tenant of the flash. Garbage collection copies them unchanged (`collect`).
 
 use tantalum_nand::{Nanoseconds, Ppn};
 
