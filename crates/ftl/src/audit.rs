@@ -9,11 +9,11 @@ use std::ops::Range;
 
 use tantalum_nand::{BlockId, Geometry, NandError, PageState, PlaneId, Ppn, UNIT_BYTES};
 
-use crate::blocks::BlockUse;
 use crate::error::FtlError;
 use crate::ftl::Ftl;
-use crate::key_value::NamespaceId;
-use crate::map::{BlockRecords, Claim, Owner};
+use crate::key::NamespaceId;
+use crate::map::{BlockPacked, Claim, Owner};
+use crate::space::BlockUse;
 use crate::spare::{Kind, Mark, Spare};
 use crate::types::{Hint, Lpn, Seq};
 
@@ -187,14 +187,14 @@ impl Ftl {
     fn audit_places(&self, audit: &mut Audit) {
         let (mut extra_owners, mut record_units) = (0, 0);
         for block in (0..self.geometry.blocks()).map(BlockId) {
-            let (mut counted, mut records) = (0, BlockRecords::default());
+            let (mut counted, mut records) = (0, BlockPacked::default());
             // a block that was never programmed, or not since its erase, has no places to look at
             let programmed = self.nand.next_page(block) > 0 || self.map.valid(block) > 0;
             for ppn in places_of(&self.geometry, block).filter(|_| programmed) {
                 let owners = self.owners(ppn);
                 let in_use = !matches!(self.map.owner(ppn), Owner::None);
                 match self.map.owner(ppn) {
-                    Owner::Records => records.add(self.map.records_weight(ppn)),
+                    Owner::Packed(_) => records.add(self.map.packed_weight(ppn)),
                     _ => counted += u32::from(in_use),
                 }
                 extra_owners += owners.len().saturating_sub(1);
@@ -216,14 +216,14 @@ impl Ftl {
                 audit.map_findings.push(Finding::ValidCount { block, kept, counted });
             }
         }
-        audit.count("units of packed records", self.map.record_units(), record_units);
+        audit.count("units of packed records", self.map.packed_units(), record_units);
         audit.count("owners beyond the first", self.map.extra_owners() as u64, extra_owners as u64);
     }
 
     /// The owners of a place, with versions where P2L has them.
     fn owners(&self, ppn: Ppn) -> Vec<(Lpn, Option<Seq>)> {
         match self.map.owner(ppn) {
-            Owner::None | Owner::Records | Owner::Claim(Claim::Transaction(..)) => Vec::new(),
+            Owner::None | Owner::Packed(_) | Owner::Claim(Claim::Transaction(..)) => Vec::new(),
             Owner::Plain(lpn) => vec![(lpn, None)],
             Owner::Claim(Claim::Owners(owners)) => {
                 owners.iter().map(|(lpn, version)| (*lpn, Some(*version))).collect()
@@ -258,9 +258,9 @@ impl Ftl {
             }
         }
         let lists = [
-            ("journal blocks", self.journal.blocks.len(), BlockUse::Journal),
-            ("checkpoint blocks", self.checkpoint.blocks.len(), BlockUse::Checkpoint),
-            ("dump blocks", self.dump_blocks.len(), BlockUse::Dump),
+            ("journal blocks", self.metadata.journal_blocks() as usize, BlockUse::Journal),
+            ("checkpoint blocks", self.metadata.checkpoint_blocks().len(), BlockUse::Checkpoint),
+            ("dump blocks", self.metadata.dump_blocks().len(), BlockUse::Dump),
         ];
         for (what, kept, block_use) in lists {
             audit.count(what, kept as u64, self.blocks.with_use(block_use).count() as u64);

@@ -10,8 +10,8 @@ use tantalum_nand::Nanoseconds;
 
 use crate::error::FtlError;
 use crate::ftl::Ftl;
-use crate::journal::Record;
-use crate::key_value::UNIT_CHUNKS;
+use crate::metadata::Record;
+use crate::tenants::records::UNIT_CHUNKS;
 use crate::types::Lpn;
 
 impl Ftl {
@@ -23,7 +23,7 @@ impl Ftl {
         waiting: usize,
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, FtlError> {
-        if self.key_value.namespaces.is_empty() && self.map.record_units() == 0 {
+        if self.tenants.records.namespaces.is_empty() && self.map.packed_units() == 0 {
             return Ok(at_ns);
         }
         let new = lpns.filter(|lpn| self.map.lookup(*lpn).is_none()).count();
@@ -41,13 +41,13 @@ impl Ftl {
         // an entry takes a quarter of a chunk in each of two checkpoints
         let chunks = chunks + entries.div_ceil(2);
         let mut ready_ns = at_ns;
-        if self.key_value.budget_chunks < chunks {
+        if self.tenants.records.budget_chunks < chunks {
             ready_ns = self.settle_unmapped(at_ns)?;
-            self.key_value.budget_chunks = self.free_units(entries, waiting) * UNIT_CHUNKS as u64;
+            self.tenants.records.budget_chunks = self.free_units(entries, waiting) * UNIT_CHUNKS as u64;
         }
-        match self.key_value.budget_chunks.checked_sub(chunks) {
+        match self.tenants.records.budget_chunks.checked_sub(chunks) {
             Some(left) => {
-                self.key_value.budget_chunks = left;
+                self.tenants.records.budget_chunks = left;
                 Ok(ready_ns)
             }
             None => Err(FtlError::CapacityExceeded),
@@ -61,18 +61,18 @@ impl Ftl {
         if self.has_plp() {
             return Ok(at_ns);
         }
-        if self.journal.buffer.iter().any(|waiting| unmaps(&waiting.record)) {
+        if self.metadata.waiting().any(unmaps) {
             return self.flush_journal(at_ns);
         }
-        Ok(at_ns.max(self.steps.done_ns()))
+        Ok(at_ns.max(self.metadata.steps_done_ns()))
     }
 
     /// Units that are not taken, with room for so many entries more in indexes.
     fn free_units(&self, entries: u64, waiting: usize) -> u64 {
-        let waiting = (waiting + self.key_value.buffer.unit_count()) as u64;
+        let waiting = (waiting + self.tenants.records.buffer.unit_count()) as u64;
         // a cut may bring each of them home
         let homes = self.logs.claimed_homes().filter(|home| self.map.lookup(*home).is_none()).count() as u64;
-        let held = u64::from(self.map.mapped_units()) + self.map.record_units() + waiting + homes;
+        let held = u64::from(self.map.mapped_units()) + self.map.packed_units() + waiting + homes;
         let indexes = 2 * u64::from(self.index_blocks(entries)) * u64::from(self.geometry.units_per_block());
         u64::from(self.config.logical_units).saturating_sub(held + indexes)
     }

@@ -6,7 +6,8 @@
 use tantalum_nand::{BlockId, MAX_UNITS_PER_PAGE, Nand, PageId, PageState, Source, UNIT_BYTES, UnitSpare};
 
 use crate::checkpoint::Contents;
-use crate::ftl::{Ftl, HostUnit};
+use crate::ftl::Ftl;
+use crate::host_unit::HostUnit;
 use crate::spare::{Kind, Mark, Spare};
 use crate::test_support::{CONFIG, GEOMETRY, TIMING};
 use crate::types::{Generation, Hint, Lpn, METADATA_BYTES, Seq, ShareRange};

@@ -8,9 +8,11 @@ use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::counters::{Counters, StoredCounters};
-use crate::key_value::{NamespaceContents, decode_namespaces, encode_namespaces, namespaces_are_possible};
-use crate::logs::Living;
 use crate::map::CHUNK_ENTRIES;
+use crate::map::Living;
+use crate::tenants::records::{
+    NamespaceContents, decode_namespaces, encode_namespaces, namespaces_are_possible,
+};
 use crate::types::{Generation, Hint, Lpn, SEQ_LIMIT, Seq};
 
 /// A checkpoint's contents.
@@ -316,7 +318,7 @@ fn narrow(number: U64) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key_value::NamespaceId;
+    use crate::key::NamespaceId;
 
     fn sample() -> Contents {
         let hint = Hint {

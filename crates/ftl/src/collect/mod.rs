@@ -11,11 +11,11 @@ use tantalum_nand::{BlockId, Nanoseconds, PlaneId};
 
 pub(crate) use moving::ValidUnit;
 
-use crate::blocks::BlockUse;
 use crate::error::FtlError;
 use crate::ftl::Ftl;
-use crate::key_value::Packing;
+use crate::space::BlockUse;
 use crate::space::Target;
+use crate::tenants::records::Packing;
 use moving::MovingPage;
 
 /// Victims being emptied together, so that moved units fill whole pages.
@@ -155,7 +155,7 @@ impl Ftl {
     fn new_collection(&mut self, at_ns: Nanoseconds) -> Collection {
         // members of an atomic batch lose their mark when moved: the whole batch must be on flash before
         let earliest_ns = at_ns.max(self.batches_done_ns);
-        self.steps.between(self.journal.buffer.is_empty(), at_ns);
+        self.metadata.between_steps(at_ns);
         Collection {
             moving: MovingPage::new(Target::Collect, earliest_ns),
             moving_to_logs: Vec::new(),

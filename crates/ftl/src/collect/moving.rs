@@ -13,12 +13,12 @@ use super::Collection;
 use crate::canary::{self, Guard};
 use crate::error::{Damage, FtlError};
 use crate::ftl::Ftl;
-use crate::journal::Record;
-use crate::key_value::{MovingRecord, PackedUnit};
 use crate::map::{Claim, Owner};
+use crate::metadata::Record;
 use crate::page_image::PageImage;
 use crate::space::Target;
 use crate::spare::{self, Kind, Mark, Spare};
+use crate::tenants::records::{MovingRecord, PackedUnit, TENANT};
 use crate::types::{Lpn, Seq, TxId};
 
 /// A unit of a victim that is in use.
@@ -136,7 +136,7 @@ impl Ftl {
                 collection.moving.earliest_ns = collection.moving.earliest_ns.max(done_ns);
                 charged = Some(page);
             }
-            if unit.plain.is_none() && self.map.owner(unit.ppn) == Owner::Records {
+            if unit.plain.is_none() && self.map.owner(unit.ppn) == Owner::Packed(TENANT) {
                 self.take_records_along(unit.ppn, collection, at_ns)?;
             } else {
                 self.take_along(unit, &mut collection.moving, at_ns)?;
@@ -174,7 +174,7 @@ impl Ftl {
         }
         let old = self.nand.spare(ppn)?;
         let (copy, how) = self.copy_marked(ppn, &old, moving.step, at_ns)?;
-        moving.waits_for_steps |= self.steps.is_under_way(ppn, at_ns);
+        moving.waits_for_steps |= self.metadata.is_under_way(ppn, at_ns);
         moving.page.marked |= matches!(copy.mark, Mark::Hint(..));
         moving.push(&self.nand, (ppn, how), (Source::Copy(ppn), copy.encode()))
     }
@@ -237,7 +237,7 @@ impl Ftl {
                 copy.push_owner(lpn, old.version_of(lpn).unwrap_or(old.step));
                 return Ok((copy, Moving::Transaction(tx, lpn)));
             }
-            Owner::None | Owner::Records => unreachable!("unit {ppn} is a block namespace's"),
+            Owner::None | Owner::Packed(_) => unreachable!("unit {ppn} is a block namespace's"),
         };
         self.charge_spilled_owners(&owners, at_ns);
         if let Mark::Hint(hint, log_lpn) = old.mark {
@@ -264,7 +264,7 @@ impl Ftl {
     fn charge_spilled_owners(&mut self, owners: &[(Lpn, Seq)], at_ns: Nanoseconds) {
         if owners.len() > 1
             && self.map.extra_owners() > self.config.shared_owners as usize
-            && let Some(&block) = self.checkpoint.blocks.first()
+            && let Some(&block) = self.metadata.checkpoint_blocks().first()
         {
             self.nand.charge_read(self.geometry.page(block, 0), UNIT_BYTES as u32, at_ns);
         }
@@ -311,11 +311,11 @@ impl Ftl {
         // The copy asserts owners by itself. If one of them is recorded in a step that is not durable yet, the copy
         // would make that owner durable without the rest of its step.
         if moving.waits_for_steps {
-            if !self.journal.buffer.is_empty() && !canary::out(Guard::CopyBeforeJournal) {
+            if !self.metadata.nothing_waits() && !canary::out(Guard::CopyBeforeJournal) {
                 self.flush_journal(at_ns)?;
             }
             if !canary::out(Guard::CopyBeforeStepIsDone) {
-                moving.earliest_ns = moving.earliest_ns.max(self.steps.done_ns());
+                moving.earliest_ns = moving.earliest_ns.max(self.metadata.steps_done_ns());
             }
         }
         let programmed = self.program_moving_page(moving);

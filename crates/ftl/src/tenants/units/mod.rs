@@ -1,0 +1,3 @@
+mod fold;
+
+pub(crate) use fold::{Fold, Folded};
