@@ -1,6 +1,6 @@
 //! What an experiment found, beside what its paper has.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::figures::Figures;
 
@@ -73,13 +73,34 @@ pub enum Quantity {
     Percent,
 }
 
-/// From the least to the most of several figures.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+/// From the least to the most of several figures. Read as one figure, or as the list of the least and the most.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(try_from = "Written")]
 pub struct Span {
     /// The least.
     pub low: f64,
     /// The most.
     pub high: f64,
+}
+
+/// A span as it is written in a file.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Written {
+    One(f64),
+    Two([f64; 2]),
+}
+
+impl TryFrom<Written> for Span {
+    type Error = String;
+
+    fn try_from(written: Written) -> Result<Span, String> {
+        match written {
+            Written::One(figure) => Ok(Span::one(figure)),
+            Written::Two([low, high]) if low <= high => Ok(Span::new(low, high)),
+            Written::Two([low, high]) => Err(format!("[{low}, {high}]: the least has to come first")),
+        }
+    }
 }
 
 impl Span {

@@ -3,11 +3,15 @@
 //! What is read and written is as much of the drive as the paper's databases take of theirs. It was overwritten at
 //! random until garbage collection was steady.
 
+use std::sync::LazyLock;
+
+use serde::Deserialize;
 use tantalum::{CacheMode, Command, Device, Nanoseconds, Plp, Profile, UNIT_BYTES};
-use tantalum_report::{Claim, Figures, Outcome, Row, Span, Time};
+use tantalum_report::{Figures, Outcome, Row, Span, Time};
 use tantalum_workloads::bench;
 use tantalum_workloads::fsync_writes::{Action, FsyncWrites, Sync};
 
+use super::printed::{self, PrintedClaim};
 use super::{Run, drive_of};
 use crate::error::ExperimentError;
 
@@ -29,6 +33,52 @@ const SYNC_NS: Nanoseconds = 4_400;
 
 /// SATA's queue: so many of the paper's 128 threads have a command under way.
 const QUEUE_DEPTH: u32 = 32;
+
+/// What the paper prints.
+static PRINTED: LazyLock<Printed> =
+    LazyLock::new(|| printed::parse("durassd_device.toml", include_str!("durassd_device.toml")));
+
+/// Of both tables.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Printed {
+    table_1: Table1,
+    table_2: Table2,
+}
+
+/// Operations in a second, by writes for each fsync.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table1 {
+    source: String,
+    cache_off: [f64; EVERY.len()],
+    flush_drains: [f64; EVERY.len()],
+    no_barrier: [f64; EVERY.len()],
+    no_barrier_over_drains: PrintedClaim,
+    no_fsync_over_each: PrintedClaim,
+}
+
+/// Operations in a second, by page size.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table2 {
+    source: String,
+    reads: [f64; PAGES.len()],
+    writes_flushed_each: [f64; PAGES.len()],
+    writes_flushed_after_256: [f64; PAGES.len()],
+    writes_not_flushed: [f64; PAGES.len()],
+    gain_reads: PrintedClaim,
+    gain_flushed_each: PrintedClaim,
+    gain_flushed_after_256: PrintedClaim,
+    gain_not_flushed: PrintedClaim,
+}
+
+/// The columns of table 1: writes for each `fsync`.
+const EVERY: [Option<u64>; 9] =
+    [Some(1), Some(4), Some(8), Some(16), Some(32), Some(64), Some(128), Some(256), None];
+
+/// The columns of table 2: a page, and its units.
+const PAGES: [(&str, u32); 3] = [("16 KiB", 4), ("8 KiB", 2), ("4 KiB", 1)];
 
 /// The drives of the tables: the paper's rows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,32 +120,16 @@ impl Cache {
 
 /// Table 1: writes of 4 KiB by one job, with an `fsync` after every so many.
 pub(super) fn table_1(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
-    const EVERY: [Option<u64>; 9] =
-        [Some(1), Some(4), Some(8), Some(16), Some(32), Some(64), Some(128), Some(256), None];
     const NO_BARRIER: Sync = Sync::NoBarrier { sync_ns: SYNC_NS };
-    const LINES: [(&str, Cache, Sync, Option<[f64; 9]>); 4] = [
-        (
-            "cache off",
-            Cache::Off,
-            Sync::Flushes,
-            Some([249.0, 330.0, 438.0, 467.0, 482.0, 490.0, 495.0, 497.0, 498.0]),
-        ),
-        (
-            "flush drains",
-            Cache::Drains,
-            Sync::Flushes,
-            Some([225.0, 836.0, 1556.0, 2556.0, 5020.0, 6969.0, 10_582.0, 12_647.0, 15_319.0]),
-        ),
+    let printed = &PRINTED.table_1;
+    let lines = [
+        ("cache off", Cache::Off, Sync::Flushes, Some(printed.cache_off)),
+        ("flush drains", Cache::Drains, Sync::Flushes, Some(printed.flush_drains)),
         ("flush orders", Cache::Durable, Sync::Flushes, None),
-        (
-            "no barrier",
-            Cache::Durable,
-            NO_BARRIER,
-            Some([14_484.0, 14_800.0, 14_813.0, 14_824.0, 14_840.0, 14_863.0, 15_063.0, 15_181.0, 15_458.0]),
-        ),
+        ("no barrier", Cache::Durable, NO_BARRIER, Some(printed.no_barrier)),
     ];
     let mut rows = Vec::new();
-    for (name, cache, sync, paper) in LINES {
+    for (name, cache, sync, paper) in lines {
         let mut device = cache.aged(run)?;
         let mut ours = Vec::new();
         for writes_per_sync in EVERY {
@@ -113,18 +147,10 @@ pub(super) fn table_1(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     };
     let (drains, durable) = (figures.row("flush drains"), figures.row("no barrier"));
     let claims = vec![
-        Claim::factor(
-            "no barrier over flush drains, an fsync after each write",
-            Span::one(64.4),
-            Span::factors(&durable[..1], &drains[..1]),
-        ),
-        Claim::factor(
-            "flush drains: no fsync over an fsync after each write",
-            Span::one(68.1),
-            Span::factors(&drains[8..], &drains[..1]),
-        ),
+        printed.no_barrier_over_drains.beside(Span::factors(&durable[..1], &drains[..1])),
+        printed.no_fsync_over_each.beside(Span::factors(&drains[8..], &drains[..1])),
     ];
-    let mut outcome = outcome(run, "what a flush costs", "DuraSSD (SIGMOD 2014), table 1")?;
+    let mut outcome = outcome(run, "what a flush costs", &printed.source)?;
     outcome.figures = vec![figures];
     outcome.claims = claims;
     Ok(outcome)
@@ -132,17 +158,17 @@ pub(super) fn table_1(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
 
 /// Table 2: reads and writes by page size.
 pub(super) fn table_2(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
-    const PAGES: [(&str, u32); 3] = [("16 KiB", 4), ("8 KiB", 2), ("4 KiB", 1)];
+    let printed = &PRINTED.table_2;
     let write = |every, jobs| (Action::Write { writes_per_sync: every, sync: Sync::Flushes }, jobs);
     let lines = [
-        ("reads, 128 threads", Cache::Durable, (Action::Read, QUEUE_DEPTH), [29_870.0, 57_847.0, 89_083.0]),
-        ("writes, flush after each", Cache::Drains, write(Some(1), 1), [196.0, 206.0, 225.0]),
-        ("writes, flush after 256", Cache::Drains, write(Some(256), 1), [4563.0, 7978.0, 12_647.0]),
+        ("reads, 128 threads", Cache::Durable, (Action::Read, QUEUE_DEPTH), printed.reads),
+        ("writes, flush after each", Cache::Drains, write(Some(1), 1), printed.writes_flushed_each),
+        ("writes, flush after 256", Cache::Drains, write(Some(256), 1), printed.writes_flushed_after_256),
         (
             "writes, 128 threads, no flush",
             Cache::Durable,
             write(None, QUEUE_DEPTH),
-            [13_446.0, 25_546.0, 49_009.0],
+            printed.writes_not_flushed,
         ),
     ];
     let devices = [Cache::Durable, Cache::Drains].map(|cache| (cache, cache.aged(run)));
@@ -167,12 +193,12 @@ pub(super) fn table_2(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     };
     let gain = |name: &str| Span::factors(&figures.row(name)[2..], &figures.row(name)[..1]);
     let claims = vec![
-        Claim::factor("4 KiB over 16 KiB: reads", Span::one(2.98), gain("reads, 128 threads")),
-        Claim::factor("writes, flush after each", Span::one(1.15), gain("writes, flush after each")),
-        Claim::factor("writes, flush after 256", Span::one(2.77), gain("writes, flush after 256")),
-        Claim::factor("writes, no flush", Span::one(3.64), gain("writes, 128 threads, no flush")),
+        printed.gain_reads.beside(gain("reads, 128 threads")),
+        printed.gain_flushed_each.beside(gain("writes, flush after each")),
+        printed.gain_flushed_after_256.beside(gain("writes, flush after 256")),
+        printed.gain_not_flushed.beside(gain("writes, 128 threads, no flush")),
     ];
-    let mut outcome = outcome(run, "what a small page gains", "DuraSSD (SIGMOD 2014), table 2")?;
+    let mut outcome = outcome(run, "what a small page gains", &printed.source)?;
     outcome.figures = vec![figures];
     outcome.claims = claims;
     Ok(outcome)
@@ -236,5 +262,10 @@ mod tests {
         let claim = &outcome.claims[0];
         assert!(claim.ours.low > 8.0, "{claim:?}");
         assert_eq!(outcome.figures[0].rows.len(), 4);
+    }
+
+    #[test]
+    fn what_the_paper_prints_parses() {
+        LazyLock::force(&PRINTED);
     }
 }

@@ -4,15 +4,19 @@
 //! barriers on, its cache is volatile and a flush drains it; with barriers off, it is the paper's drive, on which a
 //! flush costs nothing.
 
+use std::sync::LazyLock;
+
+use serde::Deserialize;
 use tantalum::{CacheMode, Plp, Profile};
 use tantalum_report::table::bytes;
-use tantalum_report::{Claim, Figures, Outcome, Row, Span, Time};
+use tantalum_report::{Figures, Outcome, Row, Span, Time};
 use tantalum_workloads::clients::Measured;
 
 use super::Run;
 use super::linkbench_rig::{Case, CaseResult, Doublewrite, Rig, Size};
+use super::printed::{self, PrintedClaim};
 use super::rig::LogPlace;
-use super::share::{column_of, latencies};
+use super::share::{LatencyTable, column_of, latencies};
 use crate::error::ExperimentError;
 
 /// The paper's set-up: 480 GB of drive, 100 GB of database, 128 clients. It has 50,000 operations each; half of them
@@ -35,6 +39,51 @@ const PARTITIONS: u32 = 4;
 const WARM_UP: f64 = 0.25;
 
 const PAGES: [(&str, u32); 3] = [("16 KiB", 16_384), ("8 KiB", 8192), ("4 KiB", 4096)];
+
+/// What the paper prints.
+static PRINTED: LazyLock<Printed> =
+    LazyLock::new(|| printed::parse("durassd_server.toml", include_str!("durassd_server.toml")));
+
+/// Of two figures and a table.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Printed {
+    figure_5: Figure5,
+    figure_6: Figure6,
+    table_3: Table3,
+}
+
+/// Factors of throughput.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Figure5 {
+    source: String,
+    barrier_doublewrite_on: PrintedClaim,
+    barrier_doublewrite_off: PrintedClaim,
+    doublewrite_barrier_on: PrintedClaim,
+    doublewrite_barrier_off: PrintedClaim,
+    best_over_worst: PrintedClaim,
+}
+
+/// A factor of throughput.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Figure6 {
+    source: String,
+    small_pages: PrintedClaim,
+}
+
+/// Latencies in ms.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table3 {
+    source: String,
+    default: LatencyTable,
+    best: LatencyTable,
+    mean: PrintedClaim,
+    p99: PrintedClaim,
+    longest: PrintedClaim,
+}
 
 /// Figure 5: throughput by barrier, doublewrite and page size.
 pub(super) fn figure_5(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
@@ -65,31 +114,15 @@ pub(super) fn figure_5(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     };
     let at_4_kib = |of: &str, over: &str| Span::factors(&figures.row(of)[2..], &figures.row(over)[2..]);
     let best = Span::one(figures.row("off / off")[2] / figures.row("on / on")[0]);
+    let printed = &PRINTED.figure_5;
     let claims = vec![
-        Claim::factor(
-            "barrier off over on, 4 KiB, doublewrite on",
-            Span::one(6.0),
-            at_4_kib("off / on", "on / on"),
-        ),
-        Claim::factor(
-            "barrier off over on, 4 KiB, doublewrite off",
-            Span::one(6.0),
-            at_4_kib("off / off", "on / off"),
-        ),
-        Claim::factor(
-            "doublewrite off over on, 4 KiB, barrier on",
-            Span::one(2.0),
-            at_4_kib("on / off", "on / on"),
-        ),
-        Claim::factor(
-            "doublewrite off over on, 4 KiB, barrier off",
-            Span::one(1.25),
-            at_4_kib("off / off", "off / on"),
-        ),
-        Claim::factor("4 KiB off / off over 16 KiB on / on (paper: more than)", Span::one(20.0), best),
+        printed.barrier_doublewrite_on.beside(at_4_kib("off / on", "on / on")),
+        printed.barrier_doublewrite_off.beside(at_4_kib("off / off", "on / off")),
+        printed.doublewrite_barrier_on.beside(at_4_kib("on / off", "on / on")),
+        printed.doublewrite_barrier_off.beside(at_4_kib("off / off", "off / on")),
+        printed.best_over_worst.beside(best),
     ];
-    let mut outcome =
-        outcome(run, "LinkBench by barrier, doublewrite and page size", "DuraSSD (SIGMOD 2014), figure 5")?;
+    let mut outcome = outcome(run, "LinkBench by barrier, doublewrite and page size", &printed.source)?;
     outcome.figures = vec![Figures::of_processors(&figures.columns, busy)];
     outcome.figures.insert(0, figures);
     outcome.claims = claims;
@@ -124,43 +157,17 @@ pub(super) fn figure_6(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
         rows,
     };
     let rates = figures("throughput by buffer size at scale 1", "operations/s", rates);
-    let mut outcome = outcome(run, "LinkBench by buffer and page size", "DuraSSD (SIGMOD 2014), figure 6")?;
-    outcome.claims = vec![Claim::factor(
-        "throughput, 4 KiB over 16 KiB, largest buffer (paper: more than)",
-        Span::one(2.0),
-        Span::factors(&rates.row("4 KiB")[4..], &rates.row("16 KiB")[4..]),
-    )];
+    let printed = &PRINTED.figure_6;
+    let mut outcome = outcome(run, "LinkBench by buffer and page size", &printed.source)?;
+    let gain = Span::factors(&rates.row("4 KiB")[4..], &rates.row("16 KiB")[4..]);
+    outcome.claims = vec![printed.small_pages.beside(gain)];
     outcome.figures = vec![figures("buffer misses by buffer size at scale 1", "percent", misses), rates];
     Ok(outcome)
 }
 
 /// Table 3: latencies of the default and of the best set-up.
 pub(super) fn table_3(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
-    // in the order of our operations; the paper has Multiget_Link after Get_Link_List
-    const DEFAULT: [[f64; 6]; 10] = [
-        [67.0, 2.0, 4.0, 8.0, 900.0, 4238.1],
-        [45.5, 0.6, 3.0, 4.0, 800.0, 3274.6],
-        [67.6, 0.6, 2.0, 5.0, 1000.0, 3047.2],
-        [65.3, 0.6, 1.0, 5.0, 1000.0, 14892.6],
-        [51.6, 6.0, 8.0, 9.0, 1000.0, 4891.1],
-        [86.8, 8.0, 10.0, 17.0, 2000.0, 5779.1],
-        [82.2, 8.0, 10.0, 16.0, 1000.0, 4267.4],
-        [214.9, 11.0, 22.0, 300.0, 2000.0, 7051.0],
-        [115.4, 3.0, 7.0, 93.0, 2000.0, 4841.2],
-        [217.6, 9.0, 22.0, 300.0, 2000.0, 9026.1],
-    ];
-    const BEST: [[f64; 6]; 10] = [
-        [1.5, 0.9, 2.0, 2.0, 7.0, 533.1],
-        [1.2, 0.6, 0.9, 2.0, 5.0, 42.8],
-        [1.3, 0.6, 0.9, 2.0, 7.0, 44.1],
-        [1.4, 0.6, 2.0, 2.0, 7.0, 515.4],
-        [8.9, 8.0, 9.0, 10.0, 16.0, 523.0],
-        [9.8, 9.0, 10.0, 11.0, 18.0, 540.2],
-        [9.6, 9.0, 10.0, 11.0, 17.0, 539.1],
-        [11.2, 9.0, 11.0, 13.0, 23.0, 540.3],
-        [5.4, 0.9, 3.0, 10.0, 20.0, 522.1],
-        [11.1, 10.0, 11.0, 11.0, 23.0, 543.1],
-    ];
+    let printed = &PRINTED.table_3;
     let mut rig = Rig::new(run, size(run), 2)?;
     let buffer_bytes = run.scaled(BUFFER_BYTES, 0);
     let mut measure = |barrier, page_bytes, doublewrite| {
@@ -168,15 +175,12 @@ pub(super) fn table_3(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     };
     let default = measure(true, 16_384, Doublewrite::On)?;
     let best = measure(false, 4096, Doublewrite::Off)?;
-    let default = latencies("on / on, 16 KiB", &default, &DEFAULT);
-    let best = latencies("off / off, 4 KiB", &best, &BEST);
+    let default = latencies("on / on, 16 KiB", &default, &printed.default);
+    let best = latencies("off / off, 4 KiB", &best, &printed.best);
     let ratio = |column| Span::factors(&column_of(&default, column), &column_of(&best, column));
-    let mut outcome = outcome(run, "latencies of LinkBench", "DuraSSD (SIGMOD 2014), table 3")?;
-    outcome.claims = vec![
-        Claim::factor("mean latency, default over best", Span::new(5.0, 45.0), ratio(0)),
-        Claim::factor("99th percentile, default over best (paper: about)", Span::one(100.0), ratio(4)),
-        Claim::factor("longest, default over best", Span::new(8.0, 60.0), ratio(5)),
-    ];
+    let mut outcome = outcome(run, "latencies of LinkBench", &printed.source)?;
+    outcome.claims =
+        vec![printed.mean.beside(ratio(0)), printed.p99.beside(ratio(4)), printed.longest.beside(ratio(5))];
     outcome.figures = vec![default, best];
     Ok(outcome)
 }
@@ -221,4 +225,14 @@ fn outcome(run: &Run<'_>, title: &'static str, source: &'static str) -> Result<O
     let (profile, size) = (profile(run, false)?, size(run));
     let setup = vec![drive_with_barriers(&profile), size.described()];
     Ok(Outcome::new(title, source, Time::Real, setup))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_paper_prints_parses() {
+        LazyLock::force(&PRINTED);
+    }
 }

@@ -3,16 +3,20 @@
 //! Records of a block drive lie side by side in units; to change one that is smaller than a unit the host reads the
 //! unit and writes it. The paper's firmware does the same inside the drive, in one command.
 
+use std::sync::LazyLock;
+
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use serde::Deserialize;
 use tantalum::{
     Command, Device, Key, KvRecord, Lpn, NamespaceAttributes, NamespaceId, Nanoseconds, Profile, UNIT_BYTES,
 };
 use tantalum_report::table::{bytes, grouped};
-use tantalum_report::{Claim, Figures, Outcome, Row, Span, Time};
+use tantalum_report::{Figures, Outcome, Row, Span, Time};
 use tantalum_workloads::bench;
 use tantalum_workloads::closed_loop::{Served, serve};
 
+use super::printed::{self, PrintedClaim};
 use super::{Run, drive_of};
 use crate::error::ExperimentError;
 
@@ -305,17 +309,72 @@ fn over_blocks(table: &Figures, load: u64, columns: std::ops::Range<usize>) -> S
 const PART: std::ops::Range<usize> = 0..3;
 const WHOLE: std::ops::Range<usize> = 3..4;
 
+/// What the paper prints.
+static PRINTED: LazyLock<Printed> =
+    LazyLock::new(|| printed::parse("kaml_device.toml", include_str!("kaml_device.toml")));
+
+/// Of four figures.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Printed {
+    figure_5: Figure5,
+    figure_6: Figure6,
+    figure_7: Figure7,
+    figure_8: Figure8,
+}
+
+/// Factors of bandwidth.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Figure5 {
+    source: String,
+    fetch_load_10: PrintedClaim,
+    fetch_load_40: PrintedClaim,
+    update: PrintedClaim,
+    insert: PrintedClaim,
+}
+
+/// Factors of latency.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Figure6 {
+    source: String,
+    fetch: PrintedClaim,
+    update: PrintedClaim,
+    insert: PrintedClaim,
+    insert_whole: PrintedClaim,
+}
+
+/// What batches gain.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Figure7 {
+    source: String,
+    update: PrintedClaim,
+    fill: PrintedClaim,
+}
+
+/// What logs gain, by records in a Put.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Figure8 {
+    source: String,
+    one: PrintedClaim,
+    sixteen: PrintedClaim,
+}
+
 /// Figure 5: bandwidth.
 pub(super) fn figure_5(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     let tables =
         by_size(run, &LOADS, THREADS, "MB/s", |served, bytes| served.per_second * bytes as f64 / 1e6)?;
-    let mut outcome = outcome(run, "bandwidth of records and of blocks", "KAML (HPCA 2017), figure 5")?;
+    let printed = &PRINTED.figure_5;
+    let mut outcome = outcome(run, "bandwidth of records and of blocks", &printed.source)?;
     let over = |table: usize, load, columns| over_blocks(&tables[table], load, columns);
     outcome.claims = vec![
-        Claim::factor("Fetch: Get over read, load 0.1", Span::one(1.2), over(0, 10, 0..4)),
-        Claim::factor("Fetch: Get over read, load 0.4", Span::one(1.0), over(0, 40, 0..4)),
-        Claim::factor("Update: Put over write, below 4 KiB", Span::new(6.7, 7.9), over(1, LOAD, PART)),
-        Claim::factor("Insert: Put over write, below 4 KiB", Span::new(1.0, 1.1), over(2, LOAD, PART)),
+        printed.fetch_load_10.beside(over(0, 10, 0..4)),
+        printed.fetch_load_40.beside(over(0, 40, 0..4)),
+        printed.update.beside(over(1, LOAD, PART)),
+        printed.insert.beside(over(2, LOAD, PART)),
     ];
     outcome.figures = tables;
     Ok(outcome)
@@ -324,13 +383,14 @@ pub(super) fn figure_5(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
 /// Figure 6: latency, by one thread.
 pub(super) fn figure_6(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     let tables = by_size(run, &[LOAD], 1, "us", |served, _| served.mean_us)?;
-    let mut outcome = outcome(run, "latency of records and of blocks", "KAML (HPCA 2017), figure 6")?;
+    let printed = &PRINTED.figure_6;
+    let mut outcome = outcome(run, "latency of records and of blocks", &printed.source)?;
     let over = |table: usize, columns| over_blocks(&tables[table], LOAD, columns);
     outcome.claims = vec![
-        Claim::factor("Fetch: Get over read", Span::one(1.0), over(0, 0..4)),
-        Claim::factor("Update: Put over write, below 4 KiB", Span::one(0.2), over(1, PART)),
-        Claim::factor("Insert: Put over write, below 4 KiB", Span::new(0.63, 0.75), over(2, PART)),
-        Claim::factor("Insert: Put over write, 4 KiB", Span::one(2.9), over(2, WHOLE)),
+        printed.fetch.beside(over(0, 0..4)),
+        printed.update.beside(over(1, PART)),
+        printed.insert.beside(over(2, PART)),
+        printed.insert_whole.beside(over(2, WHOLE)),
     ];
     outcome.figures = tables;
     Ok(outcome)
@@ -357,22 +417,15 @@ pub(super) fn figure_7(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
         columns: columns.clone(),
         rows: vec![Row { name: "Put, 512 bytes".to_owned(), ours: ours.to_vec(), paper: None }],
     };
-    let mut outcome = outcome(run, "batches of records", "KAML (HPCA 2017), figure 7")?;
+    let printed = &PRINTED.figure_7;
+    let mut outcome = outcome(run, "batches of records", &printed.source)?;
     outcome.figures = vec![
         table("Update", "1000 records/s", &updates),
         table("filling a namespace to a load of 0.7", "s", &seconds),
     ];
     outcome.claims = vec![
-        Claim::factor(
-            "Update: 4 records over 1",
-            Span::new(1.2, 1.3),
-            Span::factors(&updates[2..3], &updates[..1]),
-        ),
-        Claim::percent(
-            "time to fill: 4 records over 1",
-            Span::one(-40.0),
-            Span::changes(&seconds[2..3], &seconds[..1]),
-        ),
+        printed.update.beside(Span::factors(&updates[2..3], &updates[..1])),
+        printed.fill.beside(Span::changes(&seconds[2..3], &seconds[..1])),
     ];
     Ok(outcome)
 }
@@ -402,12 +455,10 @@ pub(super) fn figure_8(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
             ours.push(figure);
         }
     }
-    let mut outcome = outcome(run, "bandwidth by logs", "KAML (HPCA 2017), figure 8")?;
+    let printed = &PRINTED.figure_8;
+    let mut outcome = outcome(run, "bandwidth by logs", &printed.source)?;
     let over = |of: usize| Span::factors(&ours[of][6..], &ours[of][4..5]);
-    outcome.claims = vec![
-        Claim::factor("64 logs over 16, 1 record in a Put", Span::one(5.8), over(0)),
-        Claim::factor("64 logs over 16, 16 records in a Put", Span::one(5.8), over(1)),
-    ];
+    outcome.claims = vec![printed.one.beside(over(0)), printed.sixteen.beside(over(1))];
     outcome.figures = vec![Figures {
         title: "Update of values of 2 KiB, by logs of the namespace".to_owned(),
         unit: "MB/s",
@@ -456,5 +507,10 @@ mod tests {
         let device = aged(&run, &profile_for_logs(&run).unwrap()).unwrap();
         let [few, many] = [1, 16].map(|logs| by_batch(&run, &device, logs).unwrap()[1]);
         assert!(many > 4.0 * few, "{few} {many}");
+    }
+
+    #[test]
+    fn what_the_paper_prints_parses() {
+        LazyLock::force(&PRINTED);
     }
 }

@@ -17,6 +17,7 @@ mod kaml_scale;
 mod kaml_store;
 mod linkbench_rig;
 mod pgbench;
+mod printed;
 mod rig;
 mod share;
 mod swwal;

@@ -4,12 +4,15 @@
 //! is never torn: units of 4 KiB are not torn here, PostgreSQL's pages have two of them.
 
 use std::fs;
+use std::sync::LazyLock;
 
-use tantalum_report::{Claim, Figures, Outcome, Row, Span, Time};
+use serde::Deserialize;
+use tantalum_report::{Figures, Outcome, Row, Span, Time};
 use tantalum_workloads::WorkloadError;
 use tantalum_workloads::clients::{Client, drive};
 use tantalum_workloads::tpcb;
 
+use super::printed::{self, PrintedClaim};
 use super::rig::{aged_image, drive_with_room};
 use super::{Run, drive_of};
 use crate::error::ExperimentError;
@@ -43,6 +46,19 @@ const LINES: [Line; 3] = [
     Line { name: "full_page_writes off, atomic writes", full_page_writes: false, atomic_writes: true },
     Line { name: "full_page_writes off (unsafe)", full_page_writes: false, atomic_writes: false },
 ];
+
+/// What the paper prints.
+static PRINTED: LazyLock<Printed> =
+    LazyLock::new(|| printed::parse("pgbench.toml", include_str!("pgbench.toml")));
+
+/// Of full-page writes.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Printed {
+    source: String,
+    atomic: PrintedClaim,
+    not_atomic: PrintedClaim,
+}
 
 /// Throughput, and what reaches the drive.
 pub(super) fn run(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
@@ -78,13 +94,9 @@ pub(super) fn run(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
             run.scaled(OPERATIONS_EACH, 10)
         ),
     ];
-    let source = "SHARE (SIGMOD 2016), 5.3.1, pgbench";
-    let mut outcome = Outcome::new("PostgreSQL's full-page writes", source, Time::Real, setup);
-    let claim = |name: &str, ours| Claim::factor(name, Span::one(2.0), Span::one(ours));
-    outcome.claims = vec![
-        claim("throughput, off with atomic writes over on (paper: about)", atomic / on),
-        claim("throughput, off without them over on (paper: about)", off / on),
-    ];
+    let mut outcome = Outcome::new("PostgreSQL's full-page writes", &PRINTED.source, Time::Real, setup);
+    outcome.claims =
+        vec![PRINTED.atomic.beside(Span::one(atomic / on)), PRINTED.not_atomic.beside(Span::one(off / on))];
     outcome.figures = vec![figures];
     Ok(outcome)
 }
@@ -146,4 +158,14 @@ fn measure(
         per_transaction(counters.host_units_written),
         per_transaction(counters.flash_units.total()),
     ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_paper_prints_parses() {
+        LazyLock::force(&PRINTED);
+    }
 }

@@ -3,12 +3,15 @@
 //! The paper's InnoDB calls `share` itself. Here MariaDB is unchanged, and the mounted volume notices that what is
 //! written home was written to the doublewrite buffer shortly before.
 
+use std::sync::LazyLock;
+
+use serde::Deserialize;
 use tantalum::Profile;
-use tantalum_report::LatencyMs;
-use tantalum_report::{Claim, Figures, Outcome, Row, Span, Time};
+use tantalum_report::{Figures, LatencyMs, Outcome, Row, Span, Time};
 use tantalum_workloads::linkbench;
 
 use super::linkbench_rig::{Case, CaseResult, Doublewrite, Rig, Size};
+use super::printed::{self, PrintedClaim};
 use super::rig::LogPlace;
 use super::{Run, drive_of};
 use crate::error::ExperimentError;
@@ -34,6 +37,54 @@ const MODES: [(&str, Doublewrite); 3] = [
     ("doublewrite off", Doublewrite::Off),
 ];
 
+/// What the paper prints.
+static PRINTED: LazyLock<Printed> =
+    LazyLock::new(|| printed::parse("share.toml", include_str!("share.toml")));
+
+/// Of two figures and a table.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Printed {
+    figure_5: Figure5,
+    figure_6: Figure6,
+    table_1: Table1,
+}
+
+/// Throughput, by page size (a) and buffer size (b).
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Figure5 {
+    source_a: String,
+    source_b: String,
+    over_on: PrintedClaim,
+    over_off: PrintedClaim,
+}
+
+/// What the drive does.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Figure6 {
+    source: String,
+    host_writes: PrintedClaim,
+    collections: PrintedClaim,
+    copybacks: PrintedClaim,
+}
+
+/// Latencies in ms.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table1 {
+    source: String,
+    doublewrite_on: LatencyTable,
+    remapped: LatencyTable,
+    mean: PrintedClaim,
+    p99: PrintedClaim,
+    longest: PrintedClaim,
+}
+
+/// A printed table of latencies in ms: a row for each kind of operation, [`LatencyMs::COLUMNS`] across.
+pub(super) type LatencyTable = [[f64; LatencyMs::COLUMNS.len()]; linkbench::NAMES.len()];
+
 /// The cases of a figure: for each mode those of its columns.
 type Cases = Vec<(String, u32, u64)>;
 
@@ -51,14 +102,14 @@ fn by_buffer_size(run: &Run<'_>) -> Cases {
 /// Figure 5a: throughput by page size.
 pub(super) fn figure_5a(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     let cases = by_page_size(run);
-    let outcome = outcome(run, "LinkBench throughput by page size", "SHARE (SIGMOD 2016), figure 5a")?;
+    let outcome = outcome(run, "LinkBench throughput by page size", &PRINTED.figure_5.source_a)?;
     throughput(run, outcome, "throughput by page size", &cases)
 }
 
 /// Figure 5b: throughput by buffer size.
 pub(super) fn figure_5b(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     let cases = by_buffer_size(run);
-    let outcome = outcome(run, "LinkBench throughput by buffer size", "SHARE (SIGMOD 2016), figure 5b")?;
+    let outcome = outcome(run, "LinkBench throughput by buffer size", &PRINTED.figure_5.source_b)?;
     throughput(run, outcome, "throughput by buffer size at scale 1", &cases)
 }
 
@@ -71,17 +122,10 @@ fn throughput(
     let results = measure(run, cases, &MODES.map(|(_, mode)| mode))?;
     let figures = figures(title, "operations/s", cases, &results, |result| result.measured.per_second());
     let [on, remapped, off] = MODES.map(|(name, _)| figures.row(name));
+    let printed = &PRINTED.figure_5;
     outcome.claims = vec![
-        Claim::factor(
-            "throughput, remapped over doublewrite on (paper: more than)",
-            Span::one(2.0),
-            Span::factors(remapped, on),
-        ),
-        Claim::percent(
-            "throughput, remapped over doublewrite off (paper: within)",
-            Span::new(-1.0, 1.0),
-            Span::changes(remapped, off),
-        ),
+        printed.over_on.beside(Span::factors(remapped, on)),
+        printed.over_off.beside(Span::changes(remapped, off)),
     ];
     let busy = MODES.iter().zip(&results).map(|((name, _), results)| {
         ((*name).to_owned(), results.iter().map(|result| result.measured.busy_percent).collect())
@@ -101,27 +145,17 @@ pub(super) fn figure_6(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     let table = |title: &str, figure: fn(&CaseResult) -> u64| {
         figures(title, "for each operation", &cases, &results, per_operation(figure))
     };
-    let mut outcome = outcome(run, "what the drive does below LinkBench", "SHARE (SIGMOD 2016), figure 6")?;
+    let printed = &PRINTED.figure_6;
+    let mut outcome = outcome(run, "what the drive does below LinkBench", &printed.source)?;
     let tables = [
-        (
-            "host writes (4 KiB)",
-            -45.0,
-            table("host writes (4 KiB)", |result| result.counters.host_units_written),
-        ),
-        ("garbage collections", -55.0, table("garbage collections", |result| result.counters.collections)),
-        (
-            "copybacks (4 KiB)",
-            -75.0,
-            table("copybacks (4 KiB)", |result| result.counters.flash_units.copyback),
-        ),
+        (&printed.host_writes, table("host writes (4 KiB)", |result| result.counters.host_units_written)),
+        (&printed.collections, table("garbage collections", |result| result.counters.collections)),
+        (&printed.copybacks, table("copybacks (4 KiB)", |result| result.counters.flash_units.copyback)),
     ];
-    for (name, paper, figures) in tables {
-        let ours = Span::changes(figures.row("remapped"), figures.row("doublewrite on"));
-        outcome.claims.push(Claim::percent(
-            format!("{name}, remapped over doublewrite on"),
-            Span::one(paper),
-            ours,
-        ));
+    for (claim, figures) in tables {
+        outcome
+            .claims
+            .push(claim.beside(Span::changes(figures.row("remapped"), figures.row("doublewrite on"))));
         outcome.figures.push(figures);
     }
     Ok(outcome)
@@ -129,47 +163,21 @@ pub(super) fn figure_6(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
 
 /// Table 1: latencies with doublewrite on and remapped.
 pub(super) fn table_1(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
-    const ON: [[f64; 6]; 10] = [
-        [51.4, 4.0, 12.0, 28.0, 600.0, 1363.3],
-        [32.8, 2.0, 5.0, 15.0, 600.0, 1244.4],
-        [40.7, 0.3, 5.0, 19.0, 500.0, 1573.5],
-        [39.4, 0.3, 5.0, 18.0, 500.0, 17467.4],
-        [6.3, 0.3, 0.4, 0.4, 200.0, 1521.0],
-        [64.0, 5.0, 15.0, 42.0, 700.0, 2071.4],
-        [62.6, 5.0, 13.0, 40.0, 600.0, 1104.6],
-        [119.3, 17.0, 40.0, 200.0, 1000.0, 2248.2],
-        [70.5, 4.0, 16.0, 55.0, 800.0, 1417.6],
-        [114.9, 16.0, 38.0, 200.0, 1000.0, 2270.5],
-    ];
-    const REMAPPED: [[f64; 6]; 10] = [
-        [23.9, 5.0, 10.0, 23.0, 300.0, 901.1],
-        [14.4, 2.0, 5.0, 17.0, 200.0, 747.4],
-        [15.2, 0.8, 6.0, 17.0, 200.0, 313.3],
-        [17.2, 0.3, 5.0, 17.0, 200.0, 6140.7],
-        [1.5, 0.3, 0.3, 0.4, 24.0, 554.6],
-        [28.3, 5.0, 14.0, 27.0, 300.0, 823.8],
-        [26.3, 5.0, 12.0, 25.0, 300.0, 596.7],
-        [49.7, 14.0, 27.0, 57.0, 400.0, 730.4],
-        [30.3, 4.0, 14.0, 30.0, 300.0, 1132.8],
-        [49.4, 13.0, 26.0, 54.0, 400.0, 1102.5],
-    ];
+    let printed = &PRINTED.table_1;
     let cases = vec![(String::new(), 4096, run.scaled(BUFFER_BYTES, 0))];
     let results = measure(run, &cases, &[Doublewrite::On, Doublewrite::Remapped])?;
-    let on = latencies("doublewrite on", &results[0][0], &ON);
-    let remapped = latencies("remapped", &results[1][0], &REMAPPED);
-    let mut outcome = outcome(run, "latencies of LinkBench", "SHARE (SIGMOD 2016), table 1")?;
+    let on = latencies("doublewrite on", &results[0][0], &printed.doublewrite_on);
+    let remapped = latencies("remapped", &results[1][0], &printed.remapped);
+    let mut outcome = outcome(run, "latencies of LinkBench", &printed.source)?;
     let ratio = |column| Span::factors(&column_of(&on, column), &column_of(&remapped, column));
-    outcome.claims = vec![
-        Claim::factor("mean latency, doublewrite on over remapped", Span::new(2.1, 4.2), ratio(0)),
-        Claim::factor("99th percentile, doublewrite on over remapped", Span::new(2.0, 8.3), ratio(4)),
-        Claim::factor("longest, doublewrite on over remapped", Span::new(1.2, 3.4), ratio(5)),
-    ];
+    outcome.claims =
+        vec![printed.mean.beside(ratio(0)), printed.p99.beside(ratio(4)), printed.longest.beside(ratio(5))];
     outcome.figures = vec![on, remapped];
     Ok(outcome)
 }
 
 /// A table of latencies: a row for each kind of operation.
-pub(super) fn latencies(title: &str, result: &CaseResult, paper: &[[f64; 6]; 10]) -> Figures {
+pub(super) fn latencies(title: &str, result: &CaseResult, paper: &LatencyTable) -> Figures {
     let row = |((name, histogram), paper): ((&&str, _), &[f64; 6])| Row {
         name: (*name).to_owned(),
         ours: LatencyMs::of(histogram).columns().into(),
@@ -253,4 +261,14 @@ fn outcome(run: &Run<'_>, title: &'static str, source: &'static str) -> Result<O
     let (profile, size) = (profile(run)?, size(run));
     let setup = vec![format!("{}, aged", drive_of(&profile)), size.described()];
     Ok(Outcome::new(title, source, Time::Real, setup))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_paper_prints_parses() {
+        LazyLock::force(&PRINTED);
+    }
 }

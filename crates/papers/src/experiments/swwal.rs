@@ -3,12 +3,16 @@
 //! The figures are `tantalum compare sqlite`'s, for each order of updates, size of value and synchronous setting, as
 //! shares of what the log takes (`wal`, the paper's Base).
 
+use std::sync::LazyLock;
+
+use serde::Deserialize;
 use tantalum::Profile;
 use tantalum_report::table::grouped;
 use tantalum_report::{Claim, Figures, Outcome, Row, Span, Time};
 use tantalum_sqlite::Mode;
 use tantalum_sqlite::Synchronous;
 
+use super::printed;
 use super::{Run, drive_of};
 use crate::compare::{self, compare};
 use crate::compare::{INTACT, Run as Measured};
@@ -32,69 +36,52 @@ const WORKLOADS: [(&str, Pattern, u32); 6] = [
     ("S-16KB", Pattern::Sequential, 16_384),
 ];
 
-/// What the paper says of one synchronous setting: changes in percent of SW-WAL over Base and over X-FTL.
-struct Paper {
-    synchronous: Synchronous,
+/// What the paper prints.
+static PRINTED: LazyLock<Printed> =
+    LazyLock::new(|| printed::parse("swwal.toml", include_str!("swwal.toml")));
+
+/// Of both figures.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Printed {
+    figure_7: Figure,
+    figure_8: Figure,
+}
+
+/// For each synchronous setting.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Figure {
+    source: String,
+    normal: Changes,
+    full: Changes,
+}
+
+/// Changes in percent of SW-WAL over Base and over X-FTL.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Changes {
     over_base: Span,
     over_x_ftl: Span,
 }
 
 /// Figure 7: flash page writes.
 pub(super) fn figure_7(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
-    let paper = [
-        Paper {
-            synchronous: Synchronous::Normal,
-            over_base: Span::new(-45.0, -16.0),
-            over_x_ftl: Span::new(-23.0, -11.0),
-        },
-        Paper {
-            synchronous: Synchronous::Full,
-            over_base: Span::new(-37.0, -11.0),
-            over_x_ftl: Span::new(-14.0, -9.0),
-        },
-    ];
     let figure = Measured::flash_units_per_transaction;
-    outcome(
-        run,
-        "flash writes, as shares of Base",
-        "SW-WAL (DATE 2021), figure 7",
-        "flash writes",
-        &paper,
-        figure,
-    )
+    outcome(run, "flash writes, as shares of Base", "flash writes", &PRINTED.figure_7, figure)
 }
 
 /// Figure 8: throughput.
 pub(super) fn figure_8(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
-    let paper = [
-        Paper {
-            synchronous: Synchronous::Normal,
-            over_base: Span::new(20.0, 62.0),
-            over_x_ftl: Span::new(8.0, 32.0),
-        },
-        Paper {
-            synchronous: Synchronous::Full,
-            over_base: Span::new(5.0, 21.0),
-            over_x_ftl: Span::new(5.0, 25.0),
-        },
-    ];
     let figure = |measured: &Measured| measured.transactions_per_second;
-    outcome(
-        run,
-        "throughput, as shares of Base",
-        "SW-WAL (DATE 2021), figure 8",
-        "throughput",
-        &paper,
-        figure,
-    )
+    outcome(run, "throughput, as shares of Base", "throughput", &PRINTED.figure_8, figure)
 }
 
 fn outcome(
     run: &Run<'_>,
     title: &'static str,
-    source: &'static str,
     what: &'static str,
-    paper: &[Paper],
+    printed: &'static Figure,
     figure: impl Fn(&Measured) -> f64,
 ) -> Result<Outcome, ExperimentError> {
     let profile = profile(run)?;
@@ -103,14 +90,15 @@ fn outcome(
         format!("{}, aged", drive_of(&profile)),
         format!("{} rows, as many updates, one in each transaction; R random, S sequential", grouped(rows)),
     ];
-    let mut outcome = Outcome::new(title, source, Time::Virtual, setup);
-    for Paper { synchronous, over_base, over_x_ftl } in paper {
-        let shares = shares(run, &profile, rows, *synchronous, &figure)?;
+    let mut outcome = Outcome::new(title, &printed.source, Time::Virtual, setup);
+    for (synchronous, changes) in [(Synchronous::Normal, &printed.normal), (Synchronous::Full, &printed.full)]
+    {
+        let shares = shares(run, &profile, rows, synchronous, &figure)?;
         let name = synchronous.name();
         let [base, x_ftl, sw_wal] = &shares;
         let over = |other: &str| format!("synchronous = {name}: {what}, SW-WAL over {other}");
-        outcome.claims.push(Claim::percent(over("Base"), *over_base, Span::changes(sw_wal, base)));
-        outcome.claims.push(Claim::percent(over("X-FTL"), *over_x_ftl, Span::changes(sw_wal, x_ftl)));
+        outcome.claims.push(Claim::percent(over("Base"), changes.over_base, Span::changes(sw_wal, base)));
+        outcome.claims.push(Claim::percent(over("X-FTL"), changes.over_x_ftl, Span::changes(sw_wal, x_ftl)));
         outcome.figures.push(Figures {
             title: format!("synchronous = {name}: {what}"),
             unit: "Base is 1",
@@ -159,4 +147,14 @@ fn shares(
         }
     }
     Ok(shares)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_paper_prints_parses() {
+        LazyLock::force(&PRINTED);
+    }
 }
