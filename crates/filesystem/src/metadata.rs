@@ -63,7 +63,7 @@ pub struct Metadata {
 }
 
 /// What a new file is to be.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct NewFile {
     /// What it is.
     pub kind: FileKind,

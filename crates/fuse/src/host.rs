@@ -55,3 +55,10 @@ impl Host {
         Host { file_system, known: Known::default(), handles: Handles::default(), atomic_writes }
     }
 }
+
+#[cfg(test)]
+#[path = "../examples/memory/file_system.rs"]
+mod memory;
+
+#[cfg(test)]
+pub(crate) mod tests;

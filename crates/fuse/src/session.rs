@@ -305,3 +305,22 @@ fn close(host: Host, seed: u64) -> Result<Ending, MountError> {
     }
     Ok(Ending::Closed)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::tests::memory;
+
+    #[test]
+    fn atomic_writes_are_refused_on_a_file_system_without_them() {
+        let options = Options {
+            image: PathBuf::from("/nowhere/drive.tant"),
+            folder: PathBuf::from("/nowhere/mnt"),
+            pacing: Pacing::None,
+            threads: 1,
+            atomic_writes: true,
+        };
+        let refused = Mounted::mount(Box::new(memory()), &options).err().expect("it is refused");
+        assert!(matches!(refused, MountError::NoWholeWrites), "{refused}");
+    }
+}

@@ -94,3 +94,41 @@ impl Host {
         Ok(entries)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::tests::host;
+    use tantalum_filesystem::{FileKind, NewFile};
+
+    #[test]
+    fn a_folder_is_read_in_parts_from_wherever_the_kernel_goes_on() {
+        let mut host = host();
+        let names: Vec<String> = (0..3 * ENTRIES).map(|number| format!("file {number:04}")).collect();
+        for name in &names {
+            let new = NewFile { permissions: 0o644, ..NewFile::default() };
+            let file = host.file_system.create_in(FileId::ROOT, name.as_bytes(), &new).unwrap();
+            assert_eq!(host.file_system.metadata(file).unwrap().kind, FileKind::File);
+        }
+        for most in [1, 7, ENTRIES, 2 * ENTRIES + 3] {
+            let (mut seen, mut offset) = (Vec::new(), 0);
+            loop {
+                let before = seen.len();
+                host.each_entry(INodeNo::ROOT, offset, |_, entry| {
+                    let is_full = seen.len() - before == most;
+                    if !is_full {
+                        offset = entry.offset;
+                        seen.push(String::from_utf8(entry.name).unwrap());
+                    }
+                    Ok(is_full)
+                })
+                .unwrap();
+                if seen.len() == before {
+                    break;
+                }
+            }
+            assert_eq!(seen[..2], [".", ".."]);
+            assert_eq!(seen[2..], names, "{most} at once");
+        }
+    }
+}
