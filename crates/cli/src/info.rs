@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 use tantalum::{Device, NamespaceInfo, Profile, RecoveryReport, Smart, UNIT_BYTES};
-use tantalum_lab::table::{bytes, grouped};
+use tantalum_report::table::{bytes, grouped};
 
 use crate::arguments::InfoOptions;
 use crate::check::last_shutdown;
@@ -41,7 +41,7 @@ struct Namespace {
     records: u64,
     /// Bytes of the drive's DRAM that its index takes.
     index_bytes: u64,
-    /// Whether its index is on flash only.
+    /// Whether its index is only on flash.
     swapped_out: bool,
 }
 

@@ -278,7 +278,7 @@ impl Device {
         &self.profile
     }
 
-    /// What the drive does in one step.
+    /// The drive's limits for one step.
     pub fn limits(&self) -> Limits {
         let ftl = self.ftl();
         Limits {

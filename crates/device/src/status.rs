@@ -38,7 +38,7 @@ pub enum Status {
     OverLimit {
         /// What is limited.
         what: &'static str,
-        /// What was asked for.
+        /// What was requested.
         asked: u64,
         /// The limit.
         limit: u64,

@@ -29,7 +29,7 @@ fn small(plp: Plp) -> Profile {
 }
 
 fn key(number: u64) -> Key {
-    // lengths on both sides of the border between keys that their hash tells and others
+    // lengths on both sides of the limit up to which a hash identifies a key
     let text = format!("{number:0width$}", width = 4 + (number % 12) as usize);
     Key::new(text.as_bytes()).unwrap()
 }

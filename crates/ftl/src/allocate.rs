@@ -176,7 +176,7 @@ impl Ftl {
                 self.make_room(target, at_ns)?;
             }
         }
-        // each victim frees something; more rounds than blocks mean that nothing is gained
+        // each victim frees something; more rounds than there are blocks mean that nothing is gained
         for _ in 0..2 * self.geometry.blocks() {
             let blocks = self.spare_blocks().saturating_sub(self.collection_reserve());
             let missing: u32 = pages.iter().map(|&(target, pages)| self.missing_blocks(target, pages)).sum();

@@ -3,10 +3,10 @@
 //! Times alone are not worth writing an inode at each data sync: they become durable with [`Volume::sync`], or with the
 //! next inode written for another reason.
 
+use tantalum_filesystem::{FileId, FileKind, Metadata, MetadataChange, NewFile, Timestamp};
+
 use crate::error::VolumeError;
-use crate::file::FileId;
 use crate::inode::Inode;
-use crate::metadata::{FileKind, Metadata, MetadataChange, NewFile, Timestamp};
 use crate::volume::Volume;
 
 /// Maximum length of a symbolic link's target: that of a path, without its end.

@@ -4,10 +4,11 @@
 //! are written when there are too many: one such batch is in flight at a time, and whoever dirties more waits for it.
 
 use tantalum::{Lpn, UNIT_BYTES};
+use tantalum_filesystem::FileId;
 
 use crate::cache::FrameId;
 use crate::error::VolumeError;
-use crate::file::{File, FileId};
+use crate::file::File;
 use crate::volume::Volume;
 
 /// The most units written in one command.

@@ -29,7 +29,7 @@ pub(crate) enum Attempt {
 pub(crate) struct FlashLog {
     /// Blocks with journal pages that no checkpoint covers, oldest first.
     journal: Vec<BlockId>,
-    /// The block that takes the next page.
+    /// The block for the next page.
     open: Option<BlockId>,
     /// The block after it, once it is prepared.
     next: Option<BlockId>,

@@ -36,7 +36,7 @@ impl MappedFile {
         Ok(self.file.metadata()?.len())
     }
 
-    /// Reads; what lies beyond the end is an error.
+    /// Reads; reading beyond the end is an error.
     #[inline]
     pub fn read(&self, data: &mut [u8], at: u64) -> io::Result<()> {
         match &self.map {
