@@ -64,7 +64,7 @@ pub enum MountError {
         error: io::Error,
     },
     /// Writes were to be all or nothing, and the file system has no such writes.
-    #[error("this file system cannot write blocks as a whole or not at all: mount it without atomic writes")]
+    #[error("this file system has no all-or-nothing writes; mount it without atomic writes")]
     NoWholeWrites,
     /// The control socket could not be created.
     #[error("{}: {error}", socket_path(image).display())]

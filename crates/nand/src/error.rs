@@ -221,13 +221,13 @@ pub enum MediumError {
         path: PathBuf,
     },
     /// An image that was made before images had a redo log.
-    #[error("{}: it has no redo log, so that it cannot survive the loss of the machine; make a new image", path.display())]
+    #[error("{} has no redo log, so it cannot survive the loss of the machine; create a new image", path.display())]
     NoLog {
         /// The image.
         path: PathBuf,
     },
     /// A redo log of a size that this program does not make.
-    #[error("{}: its redo log has {bytes} bytes; this program knows {expected}", path.display())]
+    #[error("{}: its redo log has {bytes} bytes; this program supports {expected}", path.display())]
     LogBytes {
         /// The image.
         path: PathBuf,

@@ -65,7 +65,7 @@ const PATTERNS: [Pattern; 4] = [
 
 pub fn run(context: &Context, folder: &Path) -> Outcome {
     let memory = tempfile::Builder::new().prefix("tantalum-e2e-").tempdir_in("/dev/shm");
-    let Ok(memory) = memory else { return Ok(Done::LeftOut("there is no /dev/shm".to_owned())) };
+    let Ok(memory) = memory else { return Ok(Done::LeftOut("no /dev/shm".to_owned())) };
     let source = memory.path().join("source");
     fs::create_dir(&source)?;
     let passthrough = Example::start(context, "passthrough", &source, folder.join("passthrough"))?;

@@ -456,7 +456,7 @@ impl SlotsInFile for FileImage {
 impl Synced for FileImage {
     fn sync_begin(&mut self) -> Result<Option<HostSync>, NandError> {
         let begun = self.store.as_ordered().map_or(Ok(None), Ordered::sync_begin);
-        begun.map_err(io_error(&self.path, "gather what goes to the redo log of the image"))
+        begun.map_err(io_error(&self.path, "collect changes for the redo log of the image"))
     }
 
     fn sync_end(&mut self) -> Result<(), NandError> {
