@@ -1,14 +1,14 @@
-//! What can stop a torture.
+//! Errors that stop a torture test.
 
 use tantalum::{DeviceError, InvalidField, ProfileError, Status};
 use tantalum_report::{Interrupted, InvalidSetting};
 use tantalum_sqlite::DriveError;
 use tantalum_volume::{UnmountError, VolumeError};
 
-/// Why a torture did not come to its end. A promise that was not kept is no error: it is an outcome.
+/// Why a torture test was not completed. A broken promise is not an error but a result.
 #[derive(Debug, thiserror::Error)]
 pub enum CrashError {
-    /// Somebody asked to stop.
+    /// It was interrupted.
     #[error(transparent)]
     Interrupted(#[from] Interrupted),
     /// A setting that cannot be used.
@@ -17,10 +17,10 @@ pub enum CrashError {
     /// No such profile.
     #[error(transparent)]
     Profile(#[from] ProfileError),
-    /// A profile that was changed into one that cannot be.
+    /// A changed profile is invalid.
     #[error(transparent)]
     Field(#[from] InvalidField),
-    /// The drive could not be made or opened.
+    /// The drive could not be created or opened.
     #[error(transparent)]
     Device(#[from] DeviceError),
     /// The drive refused a command.
@@ -32,15 +32,15 @@ pub enum CrashError {
     /// The volume could not be unmounted.
     #[error(transparent)]
     Unmount(#[from] Box<UnmountError>),
-    /// The VFS could not be set up or taken down.
+    /// The VFS could not be registered or removed.
     #[error(transparent)]
     Drive(#[from] DriveError),
-    /// SQLite failed where it should not.
+    /// SQLite failed unexpectedly.
     #[error("{doing}: {error}")]
     Sqlite {
         /// What was being done.
         doing: String,
-        /// What SQLite says.
+        /// SQLite's error.
         error: rusqlite::Error,
     },
 }

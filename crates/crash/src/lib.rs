@@ -1,5 +1,5 @@
-//! The torture: power is cut while something works on a drive, and what is there afterwards is held against what
-//! was promised.
+//! The torture tests: power is cut while something works on a drive, and what is there afterwards is checked against
+//! what was promised.
 
 pub mod device;
 mod error;

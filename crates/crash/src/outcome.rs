@@ -1,19 +1,19 @@
-//! What a torture came across.
+//! The results of a torture test.
 
 use serde::Serialize;
 
-/// A promise that was not kept.
+/// A broken promise.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Violation {
     /// The seed of the run.
     pub seed: u64,
     /// Which cut of the run, from 0.
     pub cut: u64,
-    /// The promise: `D1` to `D5`, or what SQLite promises.
+    /// The promise: `D1` to `D5`, or one of SQLite's.
     pub promise: String,
     /// What was found and what would have been allowed.
     pub detail: String,
-    /// The command line that shows it again, as small as it could be made.
+    /// The command line that reproduces it, minimised.
     pub replay: String,
 }
 
@@ -32,7 +32,7 @@ pub struct CrashOutcome {
     pub torn_pages_seen: u64,
     /// Comparisons with the oracle.
     pub promises_checked: u64,
-    /// Promises that were not kept.
+    /// Broken promises.
     pub violations: Vec<Violation>,
 }
 

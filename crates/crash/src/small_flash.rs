@@ -1,8 +1,8 @@
-//! Flash so small that everything happens often: what is tortured runs on it.
+//! Flash so small that everything happens often, for the torture tests.
 
 use tantalum::FlashProfile;
 
-/// Two dies on two channels, with times that make no difference to what is tested.
+/// Two dies on two channels, with times that do not matter for the tests.
 pub(super) fn small_flash(planes_per_die: u32, pages_per_block: u32, page_bytes: u32) -> FlashProfile {
     FlashProfile {
         channels: 2,

@@ -1,4 +1,4 @@
-//! What a torture came across, as text for a terminal.
+//! The results of a torture test, as text for a terminal.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use tantalum_report::table::{Align, Table, grouped};
 
 use super::CrashOutcome;
 
-/// A table of the counts, and each violation with the command line that shows it again.
+/// A table of the counts, and each violation with the command line that reproduces it.
 pub fn of(outcome: &CrashOutcome) -> String {
     let mut table = Table::new(&[("", Align::Left), ("count", Align::Right)]);
     let rows = [

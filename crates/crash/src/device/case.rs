@@ -1,4 +1,4 @@
-//! One seed on one drive: everything that decides what happens.
+//! One seed on one drive: everything that determines a run.
 
 use super::cut_point::CutPoint;
 use super::drive::Drive;
@@ -12,9 +12,9 @@ use super::weights::Weights;
 pub enum Cuts {
     /// At every program and erase of every command, on a copy of the drive each time, in every variant.
     All,
-    /// So many times in one long run.
+    /// This many times in one long run.
     Random(u64),
-    /// At one place only: what replays a failure of [`Cuts::All`].
+    /// At one place only, to replay a failure of [`Cuts::All`].
     At(CutPoint),
 }
 
@@ -23,7 +23,7 @@ pub enum Cuts {
 pub struct Plan {
     /// Where power is cut.
     pub cuts: Cuts,
-    /// Whether it is cut in recovery too.
+    /// Whether it is also cut during recovery.
     pub second_cut: bool,
     /// Commands before the first cut, with [`Cuts::All`] and [`Cuts::At`].
     pub age: u64,
@@ -33,7 +33,7 @@ pub struct Plan {
     pub weights: Weights,
     /// Commands that are left out.
     pub skip: Skip,
-    /// Whether every command, cut and recovery is told on standard error. What is found is not made small then.
+    /// Whether every command, cut and recovery is printed on standard error. Findings are not minimised then.
     pub trace: bool,
 }
 
@@ -59,10 +59,10 @@ pub(super) struct Case {
     pub plan: Plan,
 }
 
-/// A promise that was not kept, and when.
+/// A broken promise, and when it broke.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
-    /// The command before or in which power was cut last.
+    /// The command before or during which power was last cut.
     pub command: u64,
     /// How many cuts there had been.
     pub cut: u64,
@@ -72,7 +72,7 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// From what stopped a run. Power that is lost where nobody cut it is a finding too.
+    /// From the error that stopped a run. Power lost where nobody cut it is a finding too.
     pub fn new(stop: Stop, command: u64, cut: u64, point: Option<CutPoint>) -> Found {
         let broken = match stop {
             Stop::Broken(broken) => broken,
@@ -85,11 +85,11 @@ impl Found {
     }
 }
 
-/// What came of a case.
+/// The result of a case.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Report {
     pub tally: Tally,
-    /// It ends with the first promise that is not kept.
+    /// It ends with the first broken promise.
     pub found: Option<Found>,
 }
 
@@ -120,7 +120,7 @@ impl Case {
         line
     }
 
-    /// The same, cut down to what was found.
+    /// The same, reduced to what was found.
     pub fn narrowed(&self, found: &Found) -> Case {
         let mut case = self.clone();
         match (&self.plan.cuts, &found.point) {
@@ -129,7 +129,7 @@ impl Case {
                 case.plan.cuts = Cuts::At(CutPoint::clone(point));
                 case.plan.second_cut = false;
             }
-            // without a cut: the command at which it shows is the only one with cuts
+            // without a cut: only the command at which it shows has cuts
             (_, None) => {
                 case.plan.age = found.command;
                 case.plan.commands = 1;

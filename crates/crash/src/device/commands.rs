@@ -1,4 +1,4 @@
-//! The random host: which command comes next, and what it tells the oracle.
+//! The random host: it chooses the next command, and tells the oracle about it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,8 +20,8 @@ type Generator = Xoshiro256PlusPlus;
 type New = BTreeMap<Lpn, Stamp>;
 
 impl Run {
-    /// Command number `index` of the seed. What it does depends on the number and on what is open, not on how it
-    /// came there.
+    /// Command number `index` of the seed. What it does depends on the number and on what is open, not on how that came
+    /// about.
     pub fn command(&mut self, index: u64) -> Result<(), Stop> {
         let mut rng = generator(&[self.seed, index]);
         self.tally.reached.commands += 1;
@@ -79,7 +79,7 @@ impl Run {
         lpns.into_iter().map(|lpn| (lpn, self.stamp())).collect()
     }
 
-    /// What is done about a command's answer. A refused one has changed nothing.
+    /// Handles a command's answer. A refused command has changed nothing.
     pub fn answered(
         &mut self,
         order: Order,
@@ -95,7 +95,7 @@ impl Run {
             Err(Status::PowerLost) => Err(Stop::PowerLost),
             Err(status) => {
                 self.oracle.refuse(order);
-                // what frees flash is never short of it
+                // commands that free flash never lack it
                 let frees = new.values().all(|stamp| *stamp == 0);
                 self.may_refuse(&status, frees)?;
                 new.keys().try_for_each(|lpn| self.check_running(*lpn))?;
@@ -104,7 +104,7 @@ impl Run {
         }
     }
 
-    /// Whether the drive may refuse a command so.
+    /// Whether the drive may refuse a command in this way.
     pub fn may_refuse(&mut self, status: &Status, frees: bool) -> Result<(), Stop> {
         let fails = self.flash != Flash::Sound;
         let may = match status {
@@ -148,7 +148,7 @@ impl Run {
     fn bulk(&mut self, rng: &mut Generator, tide: Tide) -> Result<(), Stop> {
         let all = if self.bulk.is_empty() { DIRECT } else { self.bulk.clone() };
         if tide == Tide::Records && !self.bulk.is_empty() {
-            // what is unmapped now is for records to fill, and missing when it is written again
+            // records fill what is unmapped now, and it is missing when it is written again
             return self.unmap_range(all, false);
         }
         if rng.random_ratio(1, 8) {
@@ -166,8 +166,8 @@ impl Run {
         self.answered(order, &new, answer, fua || self.durable_writes).map(drop)
     }
 
-    /// Shares one unit after another and trims some, with nothing that would flush the journal, so that many records wait
-    /// for it.
+    /// Shares one unit after another and trims some, without anything that would flush the journal, so that many
+    /// records wait for it.
     fn fill_journal(&mut self, rng: &mut Generator) -> Result<(), Stop> {
         for _ in 0..rng.random_range(20..400) {
             let lpns = distinct(rng, 2);
@@ -247,7 +247,7 @@ impl Run {
         Ok(())
     }
 
-    /// Begins, goes on with, or ends a transaction. Several are open.
+    /// Begins, continues, or ends a transaction. Several are open.
     fn transaction(&mut self, rng: &mut Generator) -> Result<(), Stop> {
         let most = 4;
         let place = rng.random_range(0..most);
@@ -285,7 +285,7 @@ impl Run {
         self.check_transaction(other, lpn)
     }
 
-    /// A unit reads as a transaction has it.
+    /// Checks that a unit reads as a transaction has it.
     fn check_transaction(&mut self, place: usize, lpn: Lpn) -> Result<(), Stop> {
         let (tx, writes) = &self.transactions[place];
         let (tx, expected) = (*tx, writes.get(&lpn).copied().unwrap_or(self.oracle.now(lpn)));
@@ -325,7 +325,7 @@ impl Run {
         self.answered(order, new, answer, true)
     }
 
-    /// The running drive reads right too.
+    /// Checks that the running drive also reads correctly.
     fn spot_check(&mut self, rng: &mut Generator) -> Result<(), Stop> {
         if !self.host.has_power() {
             return Err(Stop::PowerLost);
@@ -338,7 +338,7 @@ impl Run {
         self.check_log()
     }
 
-    /// A page of flash becomes unreadable as one of its units is read.
+    /// A page of flash becomes unreadable when one of its units is read.
     fn lose(&mut self, rng: &mut Generator) -> Result<(), Stop> {
         if self.flash != Flash::Loses || !self.host.has_power() {
             return Ok(());
@@ -359,7 +359,7 @@ impl Run {
         Ok(())
     }
 
-    /// A clean shutdown, which loses nothing, and a mark on the drive once it is open again, as a file system's.
+    /// A clean shutdown, which loses nothing, and after reopening a mark on the drive, like a file system's.
     pub fn reopen(&mut self, rng: &mut Generator) -> Result<(), Stop> {
         // from here on the drive may be found shut down, until the mark is on flash
         self.worked = false;
@@ -370,7 +370,7 @@ impl Run {
                 return Err(Stop::broken("D5", "recovery finds that a drive was not shut down that was"));
             }
             Err(status) => {
-                // that much of the shutdown was done
+                // this much of the shutdown was done
                 for (tx, _) in std::mem::take(&mut self.transactions) {
                     let _ = self.host.submit(Command::Abort { tx });
                 }

@@ -1,4 +1,4 @@
-//! Everything that the promises say.
+//! Checks of everything that is promised.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,8 @@ impl Run {
         self.bulk.clone().chain(DIRECT).map(Lpn)
     }
 
-    /// After a cut: every unit is what it may be, every step was done in full or not at all, the maps are sound.
+    /// After a cut: every unit has an allowed value, every step was done completely or not at all, and the maps are
+    /// sound.
     pub fn compare(&mut self) -> Result<(), Stop> {
         self.host.device.audit();
         let candidates = self.oracle.candidates(self.units(), self.cut_ns);
@@ -46,14 +47,14 @@ impl Run {
             found == LOST && self.losses > 0 && candidates.iter().any(|candidate| candidate.stamp != 0);
         if !lost && !candidates.iter().any(|candidate| candidate.stamp == found) {
             let allowed: Vec<Stamp> = candidates.iter().map(|candidate| candidate.stamp).collect();
-            // a unit that was trimmed for good and is there again is D4's matter
+            // a unit that was trimmed durably and is back violates D4
             let promise = if allowed == [0] { "D4" } else { "D1" };
             return Err(Stop::broken(promise, format!("unit {lpn} reads {found}, allowed {allowed:?}")));
         }
         Ok(found)
     }
 
-    /// Without a cut: every unit is what was written last.
+    /// Without a cut: every unit holds what was written last.
     pub fn compare_running(&mut self) -> Result<(), Stop> {
         self.host.device.audit();
         for lpn in self.units() {
@@ -70,7 +71,7 @@ impl Run {
         if self.has_log { self.log.check_running(&mut self.host) } else { Ok(()) }
     }
 
-    /// One unit is what was written to it last.
+    /// One unit holds what was written to it last.
     pub fn check_running(&mut self, lpn: Lpn) -> Result<(), Stop> {
         let (found, expected) = (self.host.read(lpn)?, self.oracle.now(lpn));
         self.tally.promises_checked += 1;

@@ -1,26 +1,26 @@
-//! Where exactly power is cut, in a form that fits on a command line.
+//! The exact place of a power cut, in a form for the command line.
 
 use std::fmt;
 use std::str::FromStr;
 
 use tantalum::Outcome;
 
-/// A cut: `57.3.tc` is at the third program or erase of command 57, of two operations under way the first torn and
-/// the second complete. Operation 0 is the moment before the command. `57.3.tc/4.n` cuts once more, at the fourth
-/// operation of the recovery, which then is found not started. `-` stands for nothing under way.
+/// A cut: `57.3.tc` is at the third program or erase of command 57, where of two operations in flight the first is torn
+/// and the second complete. Operation 0 is the moment before the command. `57.3.tc/4.n` cuts once more, at the fourth
+/// operation of the recovery, which is then found not started. `-` means nothing in flight.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CutPoint {
     /// The command's number in the run.
     pub command: u64,
     /// Which of its operations finds no power, from 1; 0 for the moment before it.
     pub operation: u64,
-    /// What became of each operation under way, in the order of issue.
+    /// The outcome of each operation in flight, in the order of issue.
     pub fates: Vec<Outcome>,
-    /// The cut in recovery: at which operation, and what became of those under way.
+    /// The cut in recovery: its operation, and the outcome of those in flight.
     pub second: Option<(u64, Vec<Outcome>)>,
 }
 
-/// Why a text is no cut.
+/// Why a text is not a valid cut.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "{0:?} is not a valid cut; use COMMAND.OPERATION.FATES, with /OPERATION.FATES for a second cut in recovery; a fate is \

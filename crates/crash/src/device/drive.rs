@@ -1,9 +1,8 @@
-//! The drives that are tortured: so small that everything happens often.
+//! The drives of the torture test: so small that everything happens often.
 //!
-//! Their map has two chunks (of 1,024 entries, as checkpoints and trims take them). Commands work on both sides of the
-//! border, and the second is so small that at times nothing in it is mapped. Most of the first is cold, and what is left is
-//! for records: so there is
-//! little more flash than what is mapped, and garbage is collected under pressure.
+//! Their map has two chunks (of 1,024 entries, the unit of checkpoints and trims). Commands work on both sides of the
+//! border, and the second chunk is so small that at times nothing in it is mapped. Most of the first chunk is cold, and
+//! the rest is for records. So there is little more flash than what is mapped, and garbage is collected under pressure.
 
 use std::fmt;
 use std::ops::Range;
@@ -23,12 +22,12 @@ pub(super) const UNITS: u32 = 1024 + 4;
 pub(super) const DIRECT: Range<u32> = UNITS - 48..UNITS;
 /// The first of the units that the log's host works on.
 pub(super) const LOG: u32 = DIRECT.start - 32;
-/// Units that are left to records: what they take, what a put takes before what it replaces is given up, and two
-/// checkpoints' indexes.
+/// Units left for records: for themselves, for what a put takes before what it replaces is freed, and for the indexes
+/// in two checkpoints.
 const RECORD_UNITS: u32 = 64;
 const INDEX_BLOCKS: u32 = 2;
 
-/// Blocks more for drives whose namespaces have logs of their own: those take half of what the layout can spare.
+/// Extra blocks for drives whose namespaces have logs of their own: those take half of what the layout can spare.
 const LOG_BLOCKS: u32 = 32;
 
 /// Bytes that the index of each namespace takes here.
@@ -38,24 +37,24 @@ const INDEX_BYTES: u64 = 2048;
 const DUMP_UNITS: u32 = 72;
 const PAGE_BYTES: [u32; 3] = [4096, 8192, 16384];
 
-/// Units more that commands work on where the drive is to become full. Records fill what is not mapped of them.
+/// Extra units that commands use on drives that become full. Records fill those that are not mapped.
 const BULK_UNITS: u32 = 384;
 
-/// Blocks more of a drive whose flash fails, so that it lives for a while.
+/// Extra blocks of a drive whose flash fails, so that it lives for a while.
 const FAULT_BLOCKS: u32 = 10;
 
-/// What the flash does beside what it is told (M6).
+/// Faults of the flash (M6).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Flash {
-    /// Nothing.
+    /// None.
     Sound,
     /// Programs and erases fail.
     Wears,
-    /// And units become unreadable.
+    /// In addition, units become unreadable.
     Loses,
 }
 
-/// Where the drive is, and so how it stops.
+/// Where the drive is, and thus how it stops.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Medium {
     /// In memory; power is cut.
@@ -64,22 +63,22 @@ pub enum Medium {
     Image,
 }
 
-/// What kind of drive.
+/// A kind of drive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Drive {
     /// Bytes of a flash page: 4096, 8192 or 16384.
     pub page_bytes: u32,
     /// Where writes are cached.
     pub cache: CacheMode,
-    /// What becomes of DRAM.
+    /// What happens to DRAM.
     pub plp: Plp,
     /// Whether key-value namespaces have logs of their own.
     pub own_logs: bool,
-    /// Whether DRAM has room for some of their indexes only.
+    /// Whether DRAM has room only for some of their indexes.
     pub swaps: bool,
-    /// Whether its host gives the next command before the one before is done.
+    /// Whether its host submits a command before the previous one is done.
     pub queues: bool,
-    /// Whether its host asks for more than there is room for.
+    /// Whether its host asks for more space than there is.
     pub full: bool,
     /// How its flash fails.
     pub flash: Flash,
@@ -130,7 +129,7 @@ impl Drive {
         }
     }
 
-    /// Units that nothing else works on, with values that never change: garbage collection moves them along.
+    /// Units that no command uses, with values that never change: garbage collection moves them along.
     pub(super) fn cold(&self) -> Range<u32> {
         0..self.bulk().start - RECORD_UNITS - INDEX_BLOCKS * self.units_per_block()
     }
@@ -153,7 +152,7 @@ impl Drive {
         8 * self.page_bytes / UNIT_BYTES as u32
     }
 
-    /// Little more flash than what the layout asks for, so that garbage is always collected under pressure.
+    /// Little more flash than the layout requires, so that garbage is always collected under pressure.
     fn over_provisioning_percent(&self) -> f64 {
         let units_per_block = self.units_per_block();
         let dump_blocks = match self.plp {
@@ -166,22 +165,21 @@ impl Drive {
         f64::from(blocks * units_per_block) / f64::from(UNITS) * 100.0
     }
 
-    /// Bytes of the cache. With a capacitor three seeds of six ask for as much as it can dump: that leaves nothing for the
-    /// journal and for pages that are not full, and the drive has to hold itself back.
+    /// Bytes of the cache. With a capacitor, three of six seeds ask for as much as it can dump: that leaves nothing for
+    /// the journal and for partly filled pages, and the drive has to limit itself.
     fn cache_bytes(&self, seed: u64) -> u64 {
         let all_of_the_dump = self.plp == Plp::Capacitor && seed / 3 % 2 == 1;
         let units = if all_of_the_dump { DUMP_UNITS } else { 16 };
         u64::from(units) * UNIT_BYTES as u64
     }
 
-    /// DRAM for indexes, if there is not room for all: for one, or for two of the three of namespaces with logs of their own.
+    /// DRAM for indexes, if not all fit: for one, or for two of the three of namespaces with logs of their own.
     fn index_dram_bytes(&self) -> Option<u64> {
         let indexes = if self.own_logs { 2 } else { 1 };
         self.swaps.then_some(indexes * INDEX_BYTES)
     }
 
-    /// The profile. Seeds differ in planes, in how victims are chosen, in the size of the cache, and in how often a
-    /// checkpoint is taken.
+    /// The profile. Seeds differ in planes, victim policy, cache size and checkpoint interval.
     pub(super) fn profile(&self, seed: u64) -> Profile {
         let policy = if seed.is_multiple_of(3) { VictimPolicy::CostBenefit } else { VictimPolicy::Greedy };
         let dump_units = if self.plp == Plp::None { 0 } else { DUMP_UNITS };
@@ -211,7 +209,7 @@ impl Drive {
     }
 }
 
-/// Which drives are tortured: what is not chosen is every kind, and pages as large as the seed says.
+/// The selected drives: every kind of what is not selected, and the seed's page size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DriveChoice {
     /// The protection; none for every kind.
@@ -222,11 +220,11 @@ pub struct DriveChoice {
     pub page_bytes: Option<u32>,
     /// Whether key-value namespaces have logs of their own; none for the seed's choice.
     pub own_logs: Option<bool>,
-    /// Whether DRAM has room for some of their indexes only; none for the seed's choice.
+    /// Whether DRAM has room only for some of their indexes; none for the seed's choice.
     pub swaps: Option<bool>,
-    /// Whether the host gives the next command before the one before is done; none for the seed's choice.
+    /// Whether the host submits a command before the previous one is done; none for the seed's choice.
     pub queues: Option<bool>,
-    /// Whether the host asks for more than there is room for; none for the seed's choice.
+    /// Whether the host asks for more space than there is; none for the seed's choice.
     pub full: Option<bool>,
     /// How flash fails; none for flash that does not.
     pub flash: Option<Flash>,
@@ -235,7 +233,7 @@ pub struct DriveChoice {
 }
 
 impl DriveChoice {
-    /// Fails if there can be no such drive.
+    /// Fails if no such drive can exist.
     pub fn validate(&self) -> Result<(), CrashError> {
         if let Some(bytes) = self.page_bytes
             && !PAGE_BYTES.contains(&bytes)
@@ -269,7 +267,7 @@ impl DriveChoice {
             (Plp::None, CacheMode::Off),
             (Plp::Capacitor, CacheMode::Durable),
         ];
-        // a capacitor behind no cache, or behind one that calls itself volatile, is only there if asked for
+        // a capacitor without a cache, or with a volatile one, exists only on request
         let asked = self.plp.zip(self.cache).filter(|kind| *kind != (Plp::None, CacheMode::Durable));
         let chosen = kinds.into_iter().filter(|(plp, cache)| {
             self.plp.is_none_or(|asked| asked == *plp) && self.cache.is_none_or(|asked| asked == *cache)

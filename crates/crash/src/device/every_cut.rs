@@ -1,8 +1,8 @@
 //! Power is cut at every operation of every command, in every variant, each time on a copy of the drive.
 //!
-//! The run itself goes on without a cut. A copy made before a command does it again and finds no power at one of its
-//! operations. Of what is under way then, each may have not started, be torn or be complete (M2 to M4). Every
-//! variant recovers, is compared, goes on working, and is compared again.
+//! The run itself continues without a cut. A copy made before a command repeats it and finds no power at one of its
+//! operations. Each operation in flight at that moment may have not started, be torn or be complete (M2 to M4). Every
+//! variant recovers, is compared, continues to work, and is compared again.
 
 use rand::{Rng, RngExt};
 use tantalum::{Outcome, PowerLoss};
@@ -16,13 +16,13 @@ use super::stop::Stop;
 use super::tally::{Reached, Tally};
 use super::torture::Progress;
 
-/// Combinations of complete and not complete that are tried at one cut; beyond, as many are drawn.
+/// Combinations of complete and not complete that are tried at one cut; if there are more, this many are drawn.
 const COMBINATIONS: usize = 32;
 
-/// Commands that a drive has to do after a recovery.
+/// Commands that a drive has to execute after a recovery.
 const GO_ON: u64 = 24;
 
-/// Which random numbers of a cut are meant.
+/// Selects the random numbers of a cut.
 const FATES: u64 = 1 << 32;
 const SECOND_FATES: u64 = 2 << 32;
 const LOSS: u64 = 3 << 32;
@@ -38,7 +38,7 @@ pub(super) fn every_cut(case: &Case, progress: &Progress<'_>) -> Report {
     Report { tally: cutter.tally, found: found.err() }
 }
 
-/// The cuts of one command only, to see whether a failure is still there.
+/// The cuts of only one command, to see whether a failure is still there.
 pub(super) fn cuts_of_command(case: &Case, command: u64) -> Option<Found> {
     let mut cutter = Cutter { case, tally: Tally::default(), cuts: 0 };
     let mut run = match cutter.aged(command, &Progress::unseen()) {
@@ -80,7 +80,7 @@ impl Cutter<'_> {
         }
     }
 
-    /// A run before command `upto`; none if someone asked to stop.
+    /// A run before command `upto`; none if it was interrupted.
     fn aged(&self, upto: u64, progress: &Progress<'_>) -> Result<Option<Run>, Found> {
         let made = guarded(|| Run::new(self.case));
         let mut run = made.map_err(|stop| Found::new(stop, 0, 0, None))?;
@@ -93,7 +93,7 @@ impl Cutter<'_> {
         Ok(Some(run))
     }
 
-    /// Does a command, and cuts power at each of its operations and before it.
+    /// Executes a command, and cuts power before it and at each of its operations.
     fn command(&mut self, run: &mut Run, index: u64) -> Result<(), Found> {
         let before = run.fork();
         let first = run.host.operations();
@@ -142,7 +142,7 @@ impl Cutter<'_> {
         }
     }
 
-    /// Power comes on, everything is compared, and the drive goes on working.
+    /// Power comes back, everything is compared, and the drive continues to work.
     fn recovered(&mut self, cut: &Run, point: &CutPoint) -> Result<(), Found> {
         let mut run = cut.fork();
         let done = guarded(|| {
@@ -150,14 +150,14 @@ impl Cutter<'_> {
             run.compare()?;
             self.go_on(&mut run, point)
         });
-        // what a copy did is work done again
+        // a copy's work is repeated work
         self.tally.add(&Tally { reached: Reached::default(), ..run.tally });
         done.map_err(|stop| self.found(stop, point))?;
         self.cuts += 1;
         Ok(())
     }
 
-    /// The same with a cut in recovery at a place that is known. False if the recovery has fewer operations.
+    /// The same with a cut in recovery at a known place. False if the recovery has fewer operations.
     fn recovered_twice(
         &mut self,
         cut: &Run,
@@ -232,7 +232,7 @@ impl Cutter<'_> {
     }
 }
 
-/// The recovery before it was right: it is the cut in it that did this.
+/// The previous recovery was right, so the cut in this one caused the failure.
 fn in_recovery(mut found: Found) -> Found {
     if found.broken.promise != "panic" {
         found.broken.detail =
@@ -242,7 +242,7 @@ fn in_recovery(mut found: Found) -> Found {
     found
 }
 
-/// What may have become of operations under way: all not started, all torn, all complete, and every combination of
+/// The possible outcomes of operations in flight: all not started, all torn, all complete, and every combination of
 /// complete and not complete.
 fn variants(seed: u64, point: &CutPoint, under_way: usize) -> Vec<Vec<Outcome>> {
     let uniform = [Outcome::NotStarted, Outcome::Torn, Outcome::Completed].map(|fate| vec![fate; under_way]);
@@ -255,7 +255,7 @@ fn variants(seed: u64, point: &CutPoint, under_way: usize) -> Vec<Vec<Outcome>> 
     let combinations = if drawn { COMBINATIONS } else { 1 << under_way };
     for combination in 0..combinations as u64 {
         let complete = if drawn { rng.next_u64() } else { combination };
-        // the uniform ones are there already
+        // the uniform ones are already there
         if !drawn && (complete == 0 || complete + 1 == combinations as u64) {
             continue;
         }

@@ -1,4 +1,4 @@
-//! A panic of the drive is a finding, not the end of the torture.
+//! A panic of the drive is a finding, and does not end the test.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{self, AssertUnwindSafe};
@@ -13,7 +13,7 @@ thread_local! {
 
 static HOOK: Once = Once::new();
 
-/// Runs something whose state is thrown away if it panics. A panic comes back as a broken promise, and prints nothing.
+/// Runs something whose state is discarded if it panics. A panic is returned as a broken promise, and prints nothing.
 pub(super) fn guarded<T>(run: impl FnOnce() -> Result<T, Stop>) -> Result<T, Stop> {
     HOOK.call_once(|| {
         let others = panic::take_hook();

@@ -1,6 +1,6 @@
-//! Hosts of hinted logs without manners: several logs at once, whose pages lie and belong where every other command
-//! works; pages are overwritten before they are home, homes are written while pages that claim them wait, transactions are
-//! rolled back, logs are left half written, and pages come that do not follow.
+//! Badly behaved hosts of hinted logs. They use several logs at once, whose pages and homes are the units of all other
+//! commands. Pages are overwritten before they are home, homes are written while pages that claim them wait,
+//! transactions are rolled back, logs are left half written, and some pages do not follow.
 
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -16,11 +16,11 @@ use super::stop::Stop;
 
 type Generator = Xoshiro256PlusPlus;
 
-/// Logs that are written to.
+/// Logs in use.
 const LOGS: usize = 4;
 
 impl Run {
-    /// Goes on with a log, or begins one.
+    /// Continues a log, or begins one.
     pub fn hinted(&mut self, rng: &mut Generator) -> Result<(), Stop> {
         if self.logs.is_empty() || rng.random_ratio(1, 16) {
             return self.begin_log();
@@ -80,7 +80,7 @@ impl Run {
         Ok(())
     }
 
-    /// Where a page belongs. On a drive that becomes full also where nothing is mapped, which takes room.
+    /// The home of a page. On a drive that becomes full it may be an unmapped unit, which takes space.
     fn home(&self, rng: &mut Generator, page: Lpn) -> Lpn {
         if !self.bulk.is_empty() && rng.random_ratio(1, 3) {
             return Lpn(rng.random_range(self.bulk.clone()));
@@ -93,7 +93,7 @@ impl Run {
         }
     }
 
-    /// Whether the drive took it.
+    /// Whether the drive accepted it.
     fn submit_page(&mut self, order: Order, lpn: Lpn, hint: Hint, stamp: u64) -> Result<bool, Stop> {
         let (data, metadata) = (unit_of(stamp), metadata_of(stamp));
         let answer = self.host.submit(Command::WriteHinted { lpn, data: &data, metadata: &metadata, hint });
@@ -117,7 +117,7 @@ impl Run {
         self.refused_page(lpn, hint, stamp, |status| matches!(status, Status::SlotOutOfOrder(_)))
     }
 
-    /// A page of a log of a time before, or of none.
+    /// A page of an earlier log, or of none.
     fn write_to_unknown_log(&mut self, rng: &mut Generator) -> Result<(), Stop> {
         let (lpn, stamp) = (lpn(rng), self.stamp() | 1);
         let generation = self.old_log.unwrap_or(Generation(1 << 40));
@@ -144,7 +144,7 @@ impl Run {
         }
     }
 
-    /// Where the next page lies: mostly where no other page does that may still be needed.
+    /// The unit of the next page: mostly one without another page that may still be needed.
     fn place_for_page(&self, rng: &mut Generator) -> Lpn {
         let any = lpn(rng);
         if rng.random_ratio(1, 6) {

@@ -1,13 +1,13 @@
-//! What hinted logs promise, told without looking at how the drive keeps it.
+//! The promises of hinted logs, without reference to how the drive keeps them.
 //!
-//! A page of a hinted log is an ordinary unit. Besides, it claims its home: when power goes, a page that belongs to the
-//! whole run of its log comes home, unless its home was given something newer, or the page's own unit something else.
-//! So a claim is a version of its home, given when the page was written, that a running drive does not show.
+//! A page of a hinted log is an ordinary unit. In addition it claims its home: when power goes, a page in the whole run
+//! of its log comes home, unless its home was given something newer, or the page's own unit changed. So a claim is a
+//! version of its home, given when the page was written, that a running drive does not show.
 //!
-//! - The *whole run* is what `docs/commands.md` says: transactions, from the first slot of the log on, without a gap,
-//!   attempt after attempt, each attempt directly behind the last whole transaction.
-//! - A claim is certain when all pages of the run up to the end of its transaction are durable, and none of them has been
-//!   given up: a page whose unit was given something else may or may not be found.
+//! - The *whole run* is defined in `docs/commands.md`: transactions, from the first slot of the log on, without a gap,
+//!   attempt after attempt, each attempt directly after the last whole transaction.
+//! - A claim is certain when all pages of the run up to the end of its transaction are durable, and none of them has
+//!   been replaced: a page whose unit has changed may or may not be found.
 
 use std::collections::BTreeMap;
 
@@ -27,12 +27,12 @@ pub(super) struct Frame {
     known_ns: u64,
     durable_ns: u64,
     given_up: Option<GivenUp>,
-    /// Whether its home was given something else, or the page by a share: until that is durable the page may claim its home
-    /// whatever becomes of its own unit afterwards.
+    /// Whether its home has changed, or got the page by a share: until that is durable the page may claim its home,
+    /// whatever happens to its own unit afterwards.
     home_given: bool,
 }
 
-/// The unit of a page was given something else.
+/// The unit of a page has changed.
 #[derive(Clone, Copy, Debug)]
 struct GivenUp {
     by: Order,
@@ -46,11 +46,11 @@ struct GivenUp {
 pub(super) struct Log {
     begun_ns: u64,
     pub frames: Vec<Frame>,
-    /// The attempt that is under way, and where it starts.
+    /// The current attempt, and where it starts.
     pub attempt: u32,
     pub start: u32,
     pub next_slot: u32,
-    /// Where the transaction that is being written begins.
+    /// Where the transaction being written begins.
     pub first: u32,
 }
 
@@ -60,10 +60,10 @@ pub(super) struct Hints {
     logs: BTreeMap<Generation, Log>,
 }
 
-/// A transaction of a whole run, by the places of its frames in the log.
+/// A transaction of a whole run, by the positions of its frames in the log.
 type Transaction = Vec<usize>;
 
-/// How sure it is that a claim holds when power goes.
+/// How certain it is that a claim holds when power goes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Presence {
     Never,
@@ -72,7 +72,7 @@ enum Presence {
 }
 
 impl Log {
-    /// The transactions of its whole run, were all that was written there: what was rolled back is none of it.
+    /// The transactions of its whole run if everything written were there; what was rolled back is not part of it.
     fn run(&self) -> Vec<Transaction> {
         let (mut run, mut transaction, mut attempt) = (Vec::new(), Transaction::new(), 0);
         for (place, frame) in self.frames.iter().enumerate() {
@@ -87,7 +87,7 @@ impl Log {
         run
     }
 
-    /// Each transaction of the run with whether it is certain to be whole when power goes.
+    /// Each transaction of the run, and whether it is certain to be whole when power goes.
     fn certainty(&self, cut_ns: u64) -> Vec<(Transaction, bool)> {
         let mut certain = true;
         let mut run = self.run();
@@ -102,7 +102,7 @@ impl Log {
 }
 
 impl Frame {
-    /// A page as it is given to the drive.
+    /// A page given to the drive.
     pub fn new(order: Order, hint: Hint, lpn: Lpn, stamp: Stamp) -> Frame {
         let Hint { attempt, end, home, .. } = hint;
         let (known_ns, durable_ns) = (NEVER, NEVER);
@@ -130,7 +130,7 @@ impl Frame {
 }
 
 impl Hints {
-    /// A log was begun: its number is its own from then on, and until then may be drawn again after a cut.
+    /// A log was begun: its number is unique from then on; before, it may be used again after a cut.
     pub fn begin(&mut self, generation: Generation, begun_ns: u64) {
         self.logs.insert(generation, Log { begun_ns, next_slot: 1, first: 1, start: 1, ..Log::default() });
     }
@@ -140,7 +140,7 @@ impl Hints {
         self.logs.get(&generation).is_some_and(|log| log.begun_ns <= at_ns)
     }
 
-    /// The logs of that time are over: power went, or came anew.
+    /// The logs of that time are over: power went, or came back.
     pub fn clear(&mut self) {
         self.logs.clear();
     }
@@ -159,7 +159,7 @@ impl Hints {
         self.logs.values_mut().flat_map(|log| &mut log.frames)
     }
 
-    /// A command is given that gives a unit something else; without its order, perhaps so.
+    /// A command changes a unit; if its order is not given, it may do so.
     pub fn give_up(&mut self, lpn: Lpn, by: Option<Order>) {
         for frame in self.frames().filter(|frame| frame.home == Some(lpn)) {
             frame.home_given |= frame.given_up.is_none();
@@ -180,7 +180,7 @@ impl Hints {
         }
     }
 
-    /// A command is done at a time, and durable at another one.
+    /// A command is done at one time, and durable at another.
     pub fn acknowledge(&mut self, order: Order, known_ns: u64, durable_ns: u64) {
         for frame in self.frames() {
             if frame.order == order {
@@ -190,13 +190,13 @@ impl Hints {
                 && given_up.by == order
             {
                 given_up.known_ns = known_ns;
-                // what is durable when it is done ends the claim as durably
+                // if it is durable when it is done, so is the end of the claim
                 given_up.flushed_ns = given_up.flushed_ns.min(durable_ns);
             }
         }
     }
 
-    /// A flush that was given at one time is done at another.
+    /// A flush submitted at one time is done at another.
     pub fn flush(&mut self, given_ns: u64, done_ns: u64) {
         for frame in self.frames() {
             match &mut frame.given_up {
@@ -216,7 +216,7 @@ impl Hints {
         }
     }
 
-    /// The claims to each home that may hold when power goes at a time.
+    /// The claims to each home that may hold if power goes at a given time.
     pub fn claims(&self, cut_ns: u64) -> BTreeMap<Lpn, Vec<Candidate>> {
         let mut claims: BTreeMap<Lpn, Vec<Candidate>> = BTreeMap::new();
         for log in self.logs.values() {
@@ -236,7 +236,7 @@ impl Hints {
         claims
     }
 
-    /// The transactions of each log in their order, as the homes that they bring their pages to.
+    /// The transactions of each log in order, as the homes to which they bring their pages.
     pub fn transactions(&self) -> impl Iterator<Item = Vec<Vec<(Lpn, Order)>>> + '_ {
         let claims = |log: &Log, transaction: &Transaction| {
             let frames = transaction.iter().map(|place| &log.frames[*place]);

@@ -1,19 +1,19 @@
 //! What one unit or record was given, command by command, and what it may hold after a cut.
 //!
-//! A host with a queue has several commands under way. So a version is *known* from the time at which the host learnt that
-//! its command was done, and *durable* from a time that may come later, or never. After a cut a unit holds the newest
-//! version that was durable by then, or any newer one.
+//! A host with a queue has several commands in flight. So a version is *known* from the time at which the host learnt
+//! that its command was done, and *durable* from a time that may come later, or never. After a cut a unit holds the
+//! newest version that was durable by then, or any newer one.
 
-/// The place of a command in the order in which commands were given.
+/// The place of a command in the order of submission.
 pub(super) type Order = u64;
 
-/// What is written; 0 stands for nothing.
+/// A written value; 0 stands for nothing.
 pub(super) type Stamp = u64;
 
-/// What a unit or record holds that cannot be read any more.
+/// The value of a unit or record that can no longer be read.
 pub(super) const LOST: Stamp = Stamp::MAX;
 
-/// A time that does not come.
+/// A time that never comes.
 pub(super) const NEVER: u64 = u64::MAX;
 
 /// One version.
@@ -25,7 +25,7 @@ struct Version {
     durable_ns: u64,
 }
 
-/// The versions that a cut may still bring to light, oldest first. The first one is durable.
+/// The versions that may be found after a cut, oldest first. The first one is durable.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct History(Vec<Version>);
 
@@ -55,7 +55,7 @@ impl History {
         self.0.last().expect("there is always a version").stamp
     }
 
-    /// A command is given.
+    /// A command is submitted.
     pub fn issue(&mut self, order: Order, stamp: Stamp) {
         self.0.push(Version { order, stamp, known_ns: NEVER, durable_ns: NEVER });
     }
@@ -65,20 +65,21 @@ impl History {
         self.0.retain(|version| version.order != order);
     }
 
-    /// The command is done at a time, and durable at another one.
+    /// The command is done at one time, and durable at another.
     pub fn acknowledge(&mut self, order: Order, known_ns: u64, durable_ns: u64) {
         for version in self.0.iter_mut().filter(|version| version.order == order) {
             (version.known_ns, version.durable_ns) = (known_ns, durable_ns);
         }
     }
 
-    /// The newest version cannot be read any more. Until it is durable, the one before may still come back: a share
+    /// The newest version cannot be read any more. Until it is durable, the previous one may still come back: a share
     /// from a page that was lost.
     pub fn lose(&mut self) {
         self.0.last_mut().expect("there is always a version").stamp = LOST;
     }
 
-    /// A flush that was given at one time is done at another: what the host knew to be done when it gave it is durable.
+    /// A flush submitted at one time is done at another: what the host knew to be done when it submitted the flush is
+    /// durable.
     pub fn flush(&mut self, given_ns: u64, done_ns: u64) {
         for version in self.0.iter_mut().filter(|version| version.known_ns <= given_ns) {
             version.durable_ns = version.durable_ns.min(done_ns);
@@ -101,7 +102,7 @@ impl History {
     }
 }
 
-/// Steps that are done in full or not at all: each unit or record of one with its command's order.
+/// Steps that are done completely or not at all: each unit or record of one, with its command's order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Step<K> {
     pub members: Vec<(K, Order)>,
@@ -117,7 +118,7 @@ pub(super) struct Shown {
 }
 
 impl<K> Step<K> {
-    /// `matching` gives the orders of the candidates that are what was found; none if nothing is to be told by it.
+    /// `matching` has the orders of the candidates that equal what was found; none if that says nothing.
     pub fn shown<'a>(&self, matching: impl Fn(&K) -> Option<&'a [Order]>) -> Shown {
         let mut shown = Shown { done: true, undone: true };
         for (member, order) in &self.members {

@@ -1,10 +1,10 @@
 //! The host: a drive, the clock of its one client, and values that show whether a unit is whole.
 //!
-//! A host that waits gives a command when the one before is done. One with a queue gives commands while others are under
-//! way, up to [`QUEUE`] of them; so power may go when some are done and others are not.
+//! A host that waits submits a command when the previous one is done. A host with a queue has up to [`QUEUE`] commands
+//! in flight, so power may go when some are done and others are not.
 //!
-//! A drive in an image is not cut but killed: what counts then are stores to the file, not operations of the flash, and
-//! all that was answered is done.
+//! A drive in an image is not cut but killed: then stores to the file are counted, not flash operations, and everything
+//! that was answered is done.
 
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -19,7 +19,7 @@ use super::killed::ImageFile;
 use super::stop::Stop;
 use super::trace;
 
-/// Commands that may be under way.
+/// Commands that may be in flight.
 const QUEUE: usize = 24;
 
 /// A unit that holds a stamp.
@@ -27,7 +27,7 @@ pub(super) fn unit_of(stamp: Stamp) -> Vec<u8> {
     stamp.to_le_bytes().repeat(UNIT_BYTES / 8)
 }
 
-/// The stamp of a unit; D2 says that it is one whole version.
+/// The stamp of a unit; by D2 it is one whole version.
 pub(super) fn stamp_of(unit: &[u8], what: &str) -> Result<Stamp, Stop> {
     let (first, _) = unit.split_first_chunk::<8>().expect("a unit has 4096 bytes");
     if unit.chunks(8).any(|word| word != first) {
@@ -36,7 +36,7 @@ pub(super) fn stamp_of(unit: &[u8], what: &str) -> Result<Stamp, Stop> {
     Ok(Stamp::from_le_bytes(*first))
 }
 
-/// What travels with a unit: odd stamps were written with metadata, even ones without.
+/// Metadata of a unit: odd stamps were written with metadata, even ones without.
 pub(super) fn metadata_of(stamp: Stamp) -> Metadata {
     let mut metadata = [0; METADATA_BYTES];
     if !stamp.is_multiple_of(2) {
@@ -54,11 +54,11 @@ pub(super) struct Host {
     pub device: Device,
     pub now_ns: u64,
     pub queues: bool,
-    /// Whether what it does is told on standard error.
+    /// Whether its actions are printed on standard error.
     pub trace: bool,
-    /// When the commands under way are done.
+    /// When the commands in flight are done.
     under_way: Vec<u64>,
-    /// The operation at which power goes, counted since the drive was made.
+    /// The operation at which power goes, counted since the drive was created.
     cut_operation: Option<u64>,
     /// When power goes.
     cut_ns: Option<u64>,
@@ -106,17 +106,17 @@ impl Host {
         }
     }
 
-    /// Whether the drive takes commands.
+    /// Whether the drive accepts commands.
     pub fn has_power(&self) -> bool {
         self.device.has_power() && !self.is_killed()
     }
 
-    /// Whether power goes by the process being killed.
+    /// Whether power goes by killing the process.
     pub fn is_killed(&self) -> bool {
         self.image.as_ref().is_some_and(|image| image.life.is_over())
     }
 
-    /// Gives a command, and does not wait for it.
+    /// Submits a command without waiting for it.
     pub fn submit(&mut self, command: Command<'_>) -> Result<Completion, Status> {
         if self.under_way.len() >= QUEUE {
             let first_ns = self.under_way.iter().copied().min().expect("some are under way");
@@ -140,14 +140,14 @@ impl Host {
         Ok(completion)
     }
 
-    /// Gives a command, and waits until it is done.
+    /// Submits a command and waits until it is done.
     pub fn submit_and_wait(&mut self, command: Command<'_>) -> Result<Completion, Status> {
         let completion = self.submit(command)?;
         self.wait_until(completion.done_ns)?;
         Ok(completion)
     }
 
-    /// Buffers filled with units, if the drive is in an image and has some, for half of what is written. The process may be
+    /// Buffers filled with units, for half of the writes, if the drive is in an image and has some. The process may be
     /// killed before they are given to the drive.
     pub fn filled(&mut self, data: &[u8], rng: &mut Xoshiro256PlusPlus) -> Result<Option<Fills>, Stop> {
         let Some(image) = self.image.as_ref().filter(|image| !image.life.is_over()) else { return Ok(None) };
@@ -164,7 +164,7 @@ impl Host {
         Ok(fills)
     }
 
-    /// Time passes. Power may go on the way.
+    /// Time passes. Power may go meanwhile.
     pub fn wait_until(&mut self, ns: u64) -> Result<(), Status> {
         if let Some(cut_ns) = self.cut_ns.filter(|cut_ns| *cut_ns < ns) {
             match &self.image {
@@ -183,7 +183,7 @@ impl Host {
         self.wait_until(self.under_way.iter().copied().max().unwrap_or(self.now_ns))
     }
 
-    /// What happens between two commands: a host without a queue waits, another one now and then, or for some time.
+    /// Between two commands, a host without a queue waits, and another one does so now and then, or for some time.
     pub fn pause(&mut self, rng: &mut Xoshiro256PlusPlus) -> Result<(), Status> {
         match rng.random_range(0..8) {
             _ if !self.queues => self.wait(),
@@ -201,7 +201,7 @@ impl Host {
         let (mut unit, mut metadata) = ([0; UNIT_BYTES], [0; METADATA_BYTES]);
         match self.submit(Command::ReadWithMetadata { lpn, data: &mut unit, metadata: &mut metadata }) {
             Err(Status::Unreadable { .. }) => {
-                // from then on the loss stays, whatever becomes of the power
+                // from then on the loss stays, whatever happens to the power
                 self.wait_until(self.device.time_ns())?;
                 return Ok(LOST);
             }
@@ -215,15 +215,15 @@ impl Host {
         Ok(stamp)
     }
 
-    /// Reads a unit whose metadata say something else.
+    /// Reads a unit whose metadata do not match.
     pub fn read_data(&mut self, lpn: Lpn) -> Result<Stamp, Stop> {
         let mut unit = [0; UNIT_BYTES];
         self.submit(Command::Read { lpn, data: &mut unit })?;
         stamp_of(&unit, &format!("unit {lpn}"))
     }
 
-    /// Power goes at the Nth program or erase from now, also if it is one of a clean shutdown's or of the opening
-    /// after it; or the process is killed after so many stores. None disarms.
+    /// Power goes at the Nth program or erase from now, even one of a clean shutdown or of the opening after it; or the
+    /// process is killed after as many stores. None disarms.
     pub fn cut_after(&mut self, operations: Option<u64>) {
         if let Some(image) = &self.image {
             return image.life.end_after(operations);
@@ -262,7 +262,7 @@ impl Host {
         self.cut_operation.map(|cut_at| cut_at.saturating_sub(self.device.flash_operations()).max(1))
     }
 
-    /// Power goes so long from now, in the command that is under way then. None disarms.
+    /// Power goes after this time, in the command then in flight. None disarms.
     pub fn cut_at(&mut self, from_now_ns: Option<u64>) {
         self.cut_ns = from_now_ns.map(|from_now_ns| self.now_ns + from_now_ns);
     }
@@ -272,7 +272,7 @@ impl Host {
         self.cut_ns.is_some()
     }
 
-    /// Power comes on again after a cut. [`Stop::PowerLost`] if it went once more.
+    /// Power comes back after a cut. [`Stop::PowerLost`] if it went again.
     pub fn power_on(&mut self, loss: &mut PowerLoss) -> Result<RecoveryReport, Stop> {
         self.under_way.clear();
         let powered_on = match &self.image {
@@ -288,7 +288,7 @@ impl Host {
                 Ok(report)
             }
             Err(_) if self.is_killed() => Err(Stop::PowerLost),
-            // an operation that was cut is still under way
+            // an operation that was cut is still in flight
             Err(_) if !self.device.in_flight().is_empty() => Err(Stop::PowerLost),
             Err(error) => Err(Stop::broken("D5", format!("recovery fails: {error}"))),
         }
@@ -297,13 +297,13 @@ impl Host {
     /// A new process opens the image.
     fn reopen(&mut self) -> Result<RecoveryReport, DeviceError> {
         let image = self.image.as_ref().expect("who has one reopens it");
-        // the old one gives back its lock
+        // the old one releases its lock
         self.device = Device::in_memory(self.device.profile())?;
         self.device = image.open()?;
         Ok(*self.device.recovery())
     }
 
-    /// When power went: of what was to be done later nothing is certain. To a process that is killed time means nothing.
+    /// When power went: nothing that was due later is certain. For a killed process, time means nothing.
     pub fn cut_ns(&self) -> u64 {
         match &self.image {
             Some(_) => self.under_way.iter().copied().max().unwrap_or(0).max(self.now_ns),
@@ -311,7 +311,7 @@ impl Host {
         }
     }
 
-    /// A clean shutdown, and power on again; or why the drive could not be shut down.
+    /// A clean shutdown and power on again, or why the drive could not be shut down.
     pub fn power_cycle(&mut self) -> Result<Result<RecoveryReport, Status>, Stop> {
         self.wait()?;
         match self.device.power_off(self.now_ns) {

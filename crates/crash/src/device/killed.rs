@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use super::stop::Stop;
 
-/// An image in a folder that goes when this does.
+/// An image in a folder that is removed with this value.
 pub(super) struct ImageFile {
     path: PathBuf,
     /// Of the process that has it open.

@@ -1,6 +1,6 @@
-//! A host that works as SQLite's log does: frames with a chained checksum in their metadata, rollbacks after pages
-//! were written, partial checkpoints, restarts. What it would recover from the log and what the drive has brought
-//! home must be one committed state, no older than what was flushed (hazards 7 and 8).
+//! A host that works as SQLite's log does: frames with a chained checksum in their metadata, rollbacks after pages were
+//! written, partial checkpoints, restarts. What it would recover from the log and what the drive has brought home must
+//! be the same committed state, no older than what was flushed (hazards 7 and 8).
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use super::stop::Stop;
 const SLOTS: u32 = 12;
 const HOMES: u32 = 12;
 
-/// What a frame's metadata say: the checksum of the frame before, the home, whether it commits.
+/// The contents of a frame's metadata: the previous frame's checksum, the home, whether it commits.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Frame {
     chain: u64,
@@ -112,7 +112,7 @@ impl LogHost {
         Ok(())
     }
 
-    /// A flush that was given at one time is done at another. This host has waited for all of its commands.
+    /// A flush submitted at one time is done at another. This host has waited for all of its commands.
     pub fn flushed(&mut self, _given_ns: u64, done_ns: u64) {
         let newest = self.states.last_mut().expect("there is always a state");
         newest.1 = newest.1.min(done_ns);
@@ -184,8 +184,8 @@ impl LogHost {
         Ok(())
     }
 
-    /// Brings frames home. The log starts anew after all of them, unless a reader still needs it: then it goes on
-    /// behind them.
+    /// Brings frames home. The log restarts after all of them, unless a reader still needs it: then it continues after
+    /// them.
     fn checkpoint(&mut self, host: &mut Host, upto: u32, restarts: bool) -> Result<(), Stop> {
         self.flush(host)?;
         let newest: BTreeMap<u32, u32> =
@@ -243,7 +243,7 @@ impl LogHost {
         Ok(())
     }
 
-    /// After a cut or a clean shutdown: reads the log back as SQLite does, and goes on behind its last commit.
+    /// After a cut or a clean shutdown: reads the log back as SQLite does, and continues after its last commit.
     pub fn recover(&mut self, host: &mut Host, cut_ns: u64) -> Result<(), Stop> {
         self.header = host.read_data(self.header_lpn())?;
         self.frames = self.read_back(host)?;

@@ -1,11 +1,11 @@
-//! Power is cut while a drive works on a random mix of every command, and what it holds afterwards is compared with
+//! Power is cut while a drive executes a random mix of every command, and its contents afterwards are compared with
 //! what its promises (D1 to D5 of ARCHITECTURE.md) allow.
 //!
 //! - The drive is so small that garbage collection, wear levelling, journal and checkpoints happen all the time.
-//! - Command `i` of a seed depends on the seed and on `i` alone. Commands can be left out, and the others stay what
-//!   they were: that is how a failure is made small.
-//! - Whatever is found depends on the settings and the seed, not on the machine or the number of threads. The
-//!   exception is `minutes`.
+//! - Command `i` of a seed depends only on the seed and on `i`. Commands can be left out without changing the others;
+//!   that is how a failure is minimised.
+//! - Findings depend on the settings and the seed, not on the machine or the number of threads. The exception is
+//!   `minutes`.
 //! - A drive that panics or refuses a command has broken a promise too.
 
 mod case;

@@ -21,7 +21,7 @@ pub(super) struct Oracle {
 pub(super) struct Findings(BTreeMap<Lpn, Vec<Order>>);
 
 impl Oracle {
-    /// The order of the command that is given next.
+    /// The order of the next command.
     pub fn next_order(&mut self) -> Order {
         self.last_order += 1;
         self.last_order
@@ -36,11 +36,11 @@ impl Oracle {
         self.units.get(&lpn).map_or(0, History::now)
     }
 
-    /// A command that gives these units these values is given to the drive; what it is called from now on.
+    /// A command that gives these units these values is submitted. Returns the command's order.
     pub fn issue(&mut self, new: &BTreeMap<Lpn, Stamp>, one_step: bool) -> Order {
         let order = self.next_order();
         for (&lpn, &stamp) in new {
-            // a unit that is shared with what it holds already may stay the page that it was
+            // a unit that is shared with what it already holds may stay the page that it was
             let is_given_up = stamp == 0 || stamp != self.now(lpn);
             self.hints.give_up(lpn, is_given_up.then_some(order));
             self.unit(lpn).issue(order, stamp);
@@ -72,19 +72,19 @@ impl Oracle {
         }
     }
 
-    /// A flush that was given at one time is done at another.
+    /// A flush submitted at one time is done at another.
     pub fn flush(&mut self, given_ns: u64, done_ns: u64) {
         self.units.values_mut().for_each(|unit| unit.flush(given_ns, done_ns));
         self.hints.flush(given_ns, done_ns);
     }
 
-    /// Power does not go before this time: what no cut can bring back is forgotten.
+    /// Power does not go before this time: forgets what no cut can bring back.
     pub fn forget_before(&mut self, now_ns: u64) {
         self.units.values_mut().for_each(|unit| unit.forget_before(now_ns));
         self.steps.retain(|(_, durable_ns)| *durable_ns > now_ns);
     }
 
-    /// What each unit may be found to hold after a cut at a time, the newest first.
+    /// What each unit may hold after a cut at a given time, newest first.
     pub fn candidates(&self, lpns: impl Iterator<Item = Lpn>, cut_ns: u64) -> Vec<(Lpn, Vec<Candidate>)> {
         let mut claims = self.hints.claims(cut_ns);
         let unwritten = History::default();
@@ -99,8 +99,8 @@ impl Oracle {
         .collect()
     }
 
-    /// The steps, and the transactions of logs, that are neither done nor undone by what was found; and transactions
-    /// that came home though earlier ones of their log did not.
+    /// The steps and log transactions that, by what was found, are neither done nor undone; and transactions that came
+    /// home although earlier ones of their log did not.
     pub fn torn_steps(&self, found: &Findings) -> Vec<String> {
         let matching = |lpn: &Lpn| found.0.get(lpn).map(Vec::as_slice);
         let mut torn = Vec::new();
@@ -142,7 +142,7 @@ impl Oracle {
         (self.steps.len() + transactions) as u64
     }
 
-    /// After a cut this is what the units hold, for good. Logs are over.
+    /// After a cut the units hold this, for good. Logs are over.
     pub fn settle(&mut self, found: &BTreeMap<Lpn, Stamp>) {
         self.units = found.iter().map(|(lpn, stamp)| (*lpn, History::holding(*stamp))).collect();
         self.steps.clear();
@@ -156,7 +156,7 @@ impl Oracle {
 }
 
 impl Findings {
-    /// What was found, and what it may be. Units that were lost tell nothing of steps.
+    /// What was found, and what it may be. Lost units say nothing about steps.
     pub fn new(candidates: &[(Lpn, Vec<Candidate>)], found: &BTreeMap<Lpn, Stamp>) -> Findings {
         let told = candidates.iter().filter(|(lpn, _)| found[lpn] != LOST);
         let orders = told.map(|(lpn, candidates)| {

@@ -1,4 +1,4 @@
-//! Where all randomness of a run comes from: the seed and the place in the run, and nothing before it.
+//! The source of all randomness of a run: the seed and the position in the run, and nothing else.
 
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;

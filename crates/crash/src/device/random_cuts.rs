@@ -1,5 +1,5 @@
-//! One long run: power is cut at random operations and at random times, in the middle of a command too, and the same
-//! drive goes on each time.
+//! One long run: power is cut at random operations and at random times, also in the middle of a command, and the same
+//! drive continues each time.
 
 use rand::{Rng, RngExt};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -12,10 +12,10 @@ use super::run::Run;
 use super::stop::Stop;
 use super::torture::Progress;
 
-/// Which random numbers of the seed are meant: those of the cuts, not of the commands.
+/// Selects the random numbers of the cuts, as opposed to those of the commands.
 const CUT: u64 = 5 << 32;
 
-/// Commands after which power is cut if their operations did not bring it about.
+/// Commands after which power is cut if their operations have not triggered the cut.
 const PATIENCE: u64 = 1000;
 
 /// Cuts power `count` times.
@@ -44,7 +44,7 @@ pub(super) fn random_cuts(case: &Case, count: u64, progress: &Progress<'_>) -> R
 /// Commands until power goes, recovery, comparison.
 fn cycle(case: &Case, run: &mut Run, cut: u64, index: &mut u64) -> Result<(), Stop> {
     let mut rng = generator(&[case.seed, CUT, cut]);
-    // one in eight is so far that journal blocks and checkpoints come and go before it
+    // one in eight is so far away that journal blocks and checkpoints come and go before it
     let reach = if rng.random_ratio(1, 8) { 800 } else { 120 } * run.stores_per_operation();
     run.host.cut_after(Some(rng.random_range(1..reach)));
     let at_time = rng.random_ratio(1, 4);

@@ -1,6 +1,6 @@
 //! A host that puts and deletes records of some key-value namespaces, and now and then replaces one of them. They share
-//! the drive's log, or some have logs of their own. On a drive that is to become full one of them is filled until
-//! nothing more fits.
+//! the drive's log, or some have logs of their own. On a drive that becomes full, one of them is filled until nothing
+//! more fits.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,10 +27,10 @@ const SMALL_BYTES: u64 = 600;
 const FILLING_KEYS: u64 = 480;
 const FILLING_BYTES: u64 = 3000;
 
-/// The bit that tells the stamps of such values.
+/// The bit that marks the stamps of such values.
 const FILLING: Stamp = 1 << 60;
 
-/// Logs of each namespace, 0 for the drive's own: where all share that one, and where some have their own.
+/// Logs of each namespace, 0 for the drive's own: if all share that one, and if some have their own.
 const SHARED: &[u32] = &[0, 0];
 const OWN: &[u32] = &[0, 1, 2];
 
@@ -38,7 +38,7 @@ const OWN: &[u32] = &[0, 1, 2];
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Made {
     namespace: NamespaceId,
-    /// Logs as it was made: a drive may have too little for what was asked.
+    /// Its logs when it was created: a drive may have too little room for those requested.
     logs: u32,
 }
 
@@ -50,13 +50,13 @@ pub(super) struct RecordHost {
     full: bool,
     flash: Flash,
     slots: Vec<Option<Made>>,
-    /// Where namespaces were that have been deleted, since power came on.
+    /// Where namespaces deleted since power came on were.
     former: BTreeMap<NamespaceId, usize>,
     records: Records,
-    /// Namespaces that a command under way may have made, with the logs that they were to have.
+    /// Namespaces that a command in flight may have created, with the logs that they should have.
     creating: Vec<(usize, u32)>,
     next_stamp: Stamp,
-    /// Pages that became unreadable, under which there may be records.
+    /// Pages that became unreadable, which may contain records.
     pub losses: u64,
     pub refused: u64,
     pub promises_checked: u64,
@@ -92,7 +92,7 @@ impl RecordHost {
         if self.fills(slot) { FILLING_KEYS } else { KEYS }
     }
 
-    /// Whether a namespace is there to fill the drive.
+    /// Whether a namespace exists to fill the drive.
     fn fills(&self, slot: usize) -> bool {
         self.full && slot + 1 == self.slots.len()
     }
@@ -160,7 +160,7 @@ impl RecordHost {
         Ok(())
     }
 
-    /// Whether the drive may refuse a command so.
+    /// Whether the drive may refuse a command in this way.
     fn may_refuse(&mut self, status: &Status, frees: bool) -> Result<(), Stop> {
         let fails = self.flash != Flash::Sound;
         let may = match status {
@@ -199,7 +199,7 @@ impl RecordHost {
         Ok(())
     }
 
-    /// Deletes a namespace, or makes one that is missing.
+    /// Deletes a namespace, or creates a missing one.
     pub fn replace(&mut self, host: &mut Host, rng: &mut Generator) -> Result<(), Stop> {
         let slot = rng.random_range(0..self.slots.len());
         let Some(Made { namespace, .. }) = self.slots[slot] else { return self.create(host, slot) };
@@ -221,7 +221,7 @@ impl RecordHost {
     fn create(&mut self, host: &mut Host, slot: usize) -> Result<(), Stop> {
         self.creating.push((slot, self.logs[slot]));
         let made = match self.submit_create(host, self.logs[slot]) {
-            // DRAM that a capacitor protects is short on some of these drives
+            // DRAM that a capacitor protects is scarce on some of these drives
             Err(Status::OverLimit { .. }) => {
                 self.creating.push((slot, 0));
                 self.submit_create(host, 0).map(|made| (made, 0))
@@ -252,7 +252,7 @@ impl RecordHost {
 
     // -- after a cut ----------------------------------------------------------------------------------------------
 
-    /// After a cut at a time: everything is what it may be, and every put is there as a whole or not at all.
+    /// After a cut at a given time: everything has an allowed value, and every put is there completely or not at all.
     pub fn compare(&mut self, host: &mut Host, cut_ns: u64) -> Result<(), Stop> {
         let mut found = BTreeMap::new();
         self.compare_namespaces(host, cut_ns, &mut found)?;
@@ -288,7 +288,7 @@ impl RecordHost {
         self.compare_all(host, "D1")
     }
 
-    /// Finds out which namespaces there are.
+    /// Finds out which namespaces exist.
     fn compare_namespaces(
         &mut self,
         host: &mut Host,
@@ -340,7 +340,7 @@ impl RecordHost {
         }
     }
 
-    /// A namespace is back whose deletion was under way. If its place was taken it is deleted again.
+    /// A namespace whose deletion was in flight is back. If its place was taken, it is deleted again.
     fn orphan(
         &mut self,
         host: &mut Host,
@@ -390,7 +390,7 @@ impl RecordHost {
         let listed: BTreeSet<Key> = keys.iter().copied().collect();
         let expected: BTreeSet<Key> =
             self.records.keys(namespace).map(|(number, _)| key_of(number)).collect();
-        // longer keys are told by their records, which may be lost
+        // longer keys are identified by their records, which may be lost
         let differs = if self.losses > 0 { !listed.is_subset(&expected) } else { listed != expected };
         if differs || keys.len() != listed.len() {
             let detail = format!("namespace {namespace} lists {keys:?}, it holds {expected:?}");
@@ -439,7 +439,7 @@ impl RecordHost {
         format!("key {} of namespace {} holds {found}, allowed {allowed:?}", key_of(place.1), place.0)
     }
 
-    /// What a stamp stands for: its bytes, again and again. 0 stands for no value.
+    /// The value of a stamp: its bytes, repeated. 0 stands for no value.
     fn value_of(&self, (_, number): Place, stamp: Stamp) -> Option<Vec<u8>> {
         if stamp == 0 {
             return None;

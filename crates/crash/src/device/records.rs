@@ -1,6 +1,6 @@
 //! What key-value namespaces hold, and what they may hold after a cut.
 //!
-//! All of it is durable when it is done, on every drive, and a put of many records is there as a whole or not at all.
+//! On every drive all of it is durable when it is done, and a put of many records is there completely or not at all.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ pub(super) type Place = (NamespaceId, u64);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Thing {
     Record(Place),
-    /// Whether a namespace is there: 1, or 0.
+    /// Whether a namespace exists: 1, or 0.
     Namespace(NamespaceId),
 }
 
@@ -38,7 +38,7 @@ impl Records {
         self.things.get(&thing).map_or(0, History::now)
     }
 
-    /// A command that makes these what they are given as is given to the drive.
+    /// A command that gives these things these values is submitted.
     pub fn issue(&mut self, new: &BTreeMap<Thing, Stamp>) -> Order {
         self.last_order += 1;
         let order = self.last_order;
@@ -60,7 +60,7 @@ impl Records {
         self.steps.iter_mut().filter(|(step, _)| of_it(step)).for_each(|(_, until_ns)| *until_ns = done_ns);
     }
 
-    /// A namespace was made, or may have been: it has this number.
+    /// A namespace was, or may have been, created with this number.
     pub fn made(&mut self, namespace: NamespaceId, done_ns: Option<u64>) {
         let order = self.issue(&BTreeMap::from([(Thing::Namespace(namespace), 1)]));
         if let Some(done_ns) = done_ns {
@@ -68,13 +68,13 @@ impl Records {
         }
     }
 
-    /// Power does not go before this time: what no cut can bring back is forgotten.
+    /// Power does not go before this time: forgets what no cut can bring back.
     pub fn forget_before(&mut self, now_ns: u64) {
         self.things.values_mut().for_each(|thing| thing.forget_before(now_ns));
         self.steps.retain(|(_, durable_ns)| *durable_ns > now_ns);
     }
 
-    /// What a record or namespace may be found to be after a cut at a time, the newest first.
+    /// What a record or namespace may be after a cut at a given time, newest first.
     pub fn candidates(&self, thing: Thing, cut_ns: u64) -> Vec<Candidate> {
         self.things.get(&thing).unwrap_or(&History::default()).candidates(cut_ns).collect()
     }
@@ -94,8 +94,9 @@ impl Records {
         })
     }
 
-    /// The steps that are neither done nor undone by what was found. What is gone with its namespace tells nothing. `is`
-    /// says whether what was found may be what a stamp stands for: two may stand for the same.
+    /// The steps that, by what was found, are neither done nor undone. Anything gone with its namespace says nothing.
+    /// `is` says whether what was found may be what a stamp stands for, because two stamps may stand for the same
+    /// value.
     pub fn torn_steps(
         &self,
         found: &BTreeMap<Thing, Stamp>,
@@ -129,7 +130,7 @@ impl Records {
         self.steps.len() as u64
     }
 
-    /// After a cut this is what there is, for good.
+    /// After a cut this is what exists, for good.
     pub fn settle(&mut self, found: &BTreeMap<Thing, Stamp>) {
         self.things = found
             .iter()

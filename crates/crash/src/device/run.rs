@@ -19,7 +19,7 @@ use super::tally::{Reached, Tally};
 use super::trace;
 use super::weights::Weights;
 
-/// Who fills a drive that is to become full: records while units are given up, and then units.
+/// Who fills a drive that becomes full: first records, while units are freed, and then units.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Tide {
     Records,
@@ -40,10 +40,10 @@ pub(super) struct Run {
     pub host: Host,
     pub oracle: Oracle,
     pub log: LogHost,
-    /// Whether the log that works as SQLite's does is there: a page of it that becomes unreadable would end it.
+    /// Whether the log that works like SQLite's exists: an unreadable page of it would end it.
     pub has_log: bool,
     pub records: RecordHost,
-    /// Units that nothing works on.
+    /// Units that no command uses.
     pub cold: Range<u32>,
     /// Units that are written and trimmed many at a time; none on most drives.
     pub bulk: Range<u32>,
@@ -51,7 +51,7 @@ pub(super) struct Run {
     pub transactions: Vec<(TxId, BTreeMap<Lpn, Stamp>)>,
     /// Logs that are written to.
     pub logs: Vec<Generation>,
-    /// A log of a time before power went.
+    /// A log from before power went.
     pub old_log: Option<Generation>,
     pub next_stamp: Stamp,
     /// Whether what is in DRAM survives.
@@ -126,7 +126,7 @@ impl Run {
         })
     }
 
-    /// Stores to an image that an operation of the flash takes, roughly: what cuts are counted in.
+    /// Approximate number of stores to an image per flash operation, in which cuts are counted.
     pub fn stores_per_operation(&self) -> u64 {
         match self.medium {
             Medium::Memory => 1,
@@ -159,7 +159,7 @@ impl Run {
         self.counters = now;
     }
 
-    /// Power has gone, and comes on again. If it is lost in recovery ([`Stop::PowerLost`]), call
+    /// Power has gone, and comes back. If it is lost in recovery ([`Stop::PowerLost`]), call
     /// [`Run::power_on_again`].
     pub fn power_on(&mut self, loss: &mut PowerLoss) -> Result<(), Stop> {
         match self.worked {
@@ -170,7 +170,7 @@ impl Run {
         self.recover(loss)
     }
 
-    /// Power went in recovery, and comes on again.
+    /// Power went in recovery, and comes back.
     pub fn power_on_again(&mut self, loss: &mut PowerLoss) -> Result<(), Stop> {
         self.tally.second_cuts += 1;
         self.recover(loss)
@@ -214,7 +214,7 @@ pub(super) fn cold_stamp(lpn: u32) -> Stamp {
     (1 << 50) + 2 * u64::from(lpn)
 }
 
-/// Fates for operations under way: each one of three.
+/// Fates of operations in flight, each one of three.
 pub(super) fn drawn_fates(count: usize, mut random: impl FnMut() -> u64) -> Vec<Outcome> {
     let fate = |number| match number % 3 {
         0 => Outcome::NotStarted,

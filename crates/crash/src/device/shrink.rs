@@ -1,18 +1,18 @@
-//! Makes a failure small: leaves commands out, in ever smaller groups, while the same promise stays broken.
+//! Minimises a failure: leaves out commands, in ever smaller groups, while the same promise stays broken.
 
 use super::case::{Case, Cuts, Found};
 use super::every_cut::cuts_of_command;
 use super::random_cuts::random_cuts;
 use super::torture::Progress;
 
-/// Runs that are tried. A number and not a time, so that the result depends on the seed alone.
+/// Number of runs tried. Not a time, so that the result depends only on the seed.
 const ATTEMPTS: u64 = 150;
 
-/// The case with as few commands as were found to be needed, and what it then finds.
+/// The case with as few commands as were found necessary, and its finding.
 pub(super) fn shrink(case: Case, found: Found, progress: &Progress<'_>) -> (Case, Found) {
     let mut smallest = (case, found);
     if let Some(point) = &smallest.1.point {
-        // cuts in recovery take long, and are only needed if it was one of them
+        // cuts in recovery take long, and are needed only if one of them caused the failure
         smallest.0.plan.second_cut = point.second.is_some();
     }
     let mut attempts = 0;

@@ -8,13 +8,13 @@ use std::str::FromStr;
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Skip(BTreeSet<u64>);
 
-/// Why a text gives no commands to leave out.
+/// Why a text is not a list of commands.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SkipError {
     /// A part that is neither a number nor a range.
     #[error("{0:?} is neither a command number nor a range A..B")]
     Form(String),
-    /// A range of more than anyone runs.
+    /// A range larger than any run.
     #[error("{0:?} leaves out more than 1,000,000 commands")]
     TooMany(String),
 }

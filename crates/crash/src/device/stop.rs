@@ -1,20 +1,20 @@
-//! Why a run cannot go on.
+//! Why a run cannot continue.
 
 use tantalum::Status;
 
-/// A promise that was not kept.
+/// A broken promise.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Broken {
-    /// `D1` to `D5`; `running drive` for what is wrong without a cut, `refused` for a command that should have been
-    /// taken, `panic`.
+    /// `D1` to `D5`; `running drive` for an error without a cut, `refused` for a command that should have been
+    /// accepted, `panic`.
     pub promise: &'static str,
     pub detail: String,
 }
 
-/// Why a command of the run was not done.
+/// Why a command of the run was not executed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Stop {
-    /// As it was meant to be.
+    /// As intended.
     PowerLost,
     Broken(Broken),
 }

@@ -1,4 +1,4 @@
-//! The outcome as text for a terminal.
+//! The results as text for a terminal.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use tantalum_report::table::{Align, Table, grouped};
 
 use super::torture::DeviceCrash;
 
-/// What was cut and checked, on which drives, and every promise that was not kept.
+/// What was cut and checked, on which drives, and every broken promise.
 pub fn of_device_crash(crash: &DeviceCrash) -> String {
     let columns = [
         "PLP",

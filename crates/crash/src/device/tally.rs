@@ -1,10 +1,10 @@
-//! What was counted on the way.
+//! Counts of the torture test.
 
 use serde::Serialize;
 use tantalum::Counters;
 
-/// What the drives went through between cuts, so that one sees that the torture reached it. Work that was repeated on
-/// copies of a drive, and recoveries, are not counted.
+/// What the drives went through between cuts, to show that the test reached it. Work repeated on copies of a drive, and
+/// recoveries, are not counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Reached {
     /// Commands of the host.
@@ -17,7 +17,7 @@ pub struct Reached {
     pub journal_pages: u64,
     /// Blocks erased.
     pub blocks_erased: u64,
-    /// Commands that the drive refused, and had to change nothing.
+    /// Commands that the drive refused, which must not have changed anything.
     pub refused: u64,
     /// Indexes of key-value namespaces that were swapped out, and that were loaded again.
     pub indexes_swapped_out: u64,
@@ -26,7 +26,7 @@ pub struct Reached {
 }
 
 impl Reached {
-    /// What a drive has done.
+    /// The counts of a drive.
     pub(super) fn of(counted: &Counters, units_per_page: u64) -> Reached {
         Reached {
             commands: 0,

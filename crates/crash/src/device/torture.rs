@@ -1,4 +1,4 @@
-//! Seeds over drives, on a few threads; what they find, added up.
+//! Runs seeds on drives, on a few threads, and adds up the findings.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -18,23 +18,23 @@ use super::tally::{Reached, Tally};
 use crate::error::CrashError;
 use crate::{CrashOutcome, Violation};
 
-/// What is tortured, and for how long.
+/// What to test, and for how long.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// The seeds. With `minutes` only the first counts: others follow it.
+    /// The seeds. With `minutes` only the first one counts, and others follow it.
     pub seeds: Range<u64>,
     /// The drives.
     pub drives: DriveChoice,
     /// What is done with each.
     pub plan: Plan,
-    /// Fresh seeds until so many minutes are over. What is found then depends on the machine.
+    /// Runs fresh seeds for this many minutes. Then the findings depend on the machine.
     pub minutes: Option<u64>,
-    /// Threads; with one, everything runs on the caller's.
+    /// Threads; with one, everything runs on the caller's thread.
     pub threads: usize,
 }
 
 impl Settings {
-    /// Fails if nothing can be done with them.
+    /// Fails if these settings make no sense.
     pub fn validate(&self) -> Result<(), CrashError> {
         self.drives.validate()?;
         if self.seeds.is_empty() {
@@ -82,30 +82,30 @@ pub struct DriveCounts {
     pub cuts: u64,
     /// Times that power was cut during recovery.
     pub second_cuts: u64,
-    /// Promises that were not kept.
+    /// Broken promises.
     pub violations: u64,
     /// What the drives went through between cuts.
     pub reached: Reached,
 }
 
-/// What a torture of drives came across.
+/// The results of a torture test of drives.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct DeviceCrash {
-    /// The counts, and the promises that were not kept: at most one for each seed and drive.
+    /// The counts, and the broken promises: at most one for each seed and drive.
     #[serde(flatten)]
     pub outcome: CrashOutcome,
-    /// Cuts between the beginning of a clean shutdown and the first write after it, which recovery may rightly take
-    /// for none. They are not among `cuts`.
+    /// Cuts between the beginning of a clean shutdown and the first write after it. Recovery may rightly find the drive
+    /// shut down, so they are not among `cuts`.
     pub shutdown_cuts: u64,
     /// What the drives went through between cuts.
     pub reached: Reached,
     /// The same for each kind of drive.
     pub drives: Vec<DriveCounts>,
-    /// Whether someone asked to stop before the end.
+    /// Whether it was interrupted.
     pub interrupted: bool,
 }
 
-/// Tells how far a case is, and whether to go on.
+/// Reports the progress of a case, and says whether to continue.
 pub(super) struct Progress<'a> {
     bar: Option<&'a Bar>,
     deadline: Option<(Instant, Duration)>,
@@ -117,7 +117,7 @@ impl Progress<'_> {
         Progress { bar: None, deadline: None }
     }
 
-    /// Some steps were done. False if it is time to stop.
+    /// Some steps are done. False if it is time to stop.
     pub fn advance(&self, steps: u64) -> bool {
         let Some(bar) = self.bar else { return true };
         match self.deadline {
@@ -134,8 +134,8 @@ impl Progress<'_> {
     }
 }
 
-/// Cuts power and compares. Promises that are not kept are an outcome, not an error; being asked to stop ends it with
-/// what was done so far.
+/// Cuts power and compares. Broken promises are results, not errors; an interruption ends the test with the results so
+/// far.
 pub fn torture(settings: &Settings, monitor: &Monitor) -> Result<DeviceCrash, CrashError> {
     settings.validate()?;
     let duration = settings.minutes.map(|minutes| Duration::from_secs(60 * minutes));
@@ -169,7 +169,7 @@ struct Ended {
     violation: Option<Violation>,
 }
 
-/// Runs all cases, and gives them in the order in which they were begun.
+/// Runs all cases, and returns them in the order in which they were started.
 fn run_cases(settings: &Settings, progress: &Progress<'_>) -> Vec<Ended> {
     let work = Mutex::new(Work { settings, seed: settings.seeds.start, cases: VecDeque::new(), next: 0 });
     let ended = Mutex::new(Vec::new());
@@ -190,7 +190,7 @@ fn run_cases(settings: &Settings, progress: &Progress<'_>) -> Vec<Ended> {
     ended
 }
 
-/// What a thread that panicked left is still whole: cases are pushed and popped one at a time.
+/// The queue of a thread that panicked is still intact: cases are pushed and popped one at a time.
 fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -230,7 +230,7 @@ fn run_case(case: &Case, progress: &Progress<'_>) -> (Report, Option<Violation>)
         Cuts::All | Cuts::At(_) => every_cut(case, progress),
     };
     let violation = report.found.clone().map(|found| {
-        // what is replayed at one place is as small as it was made before
+        // what is replayed at one place has already been minimised
         let (case, found) = match case.plan.cuts {
             Cuts::At(_) => (case.clone(), found),
             _ if case.plan.trace => (case.clone(), found),

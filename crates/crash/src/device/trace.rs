@@ -1,4 +1,4 @@
-//! What a run does, line by line on standard error, for who wants to understand a finding.
+//! The actions of a run, line by line on standard error, for understanding a finding.
 
 use tantalum::{Command, Completion, DeviceError, InFlight, Lpn, RecoveryReport, Status};
 
@@ -74,7 +74,7 @@ pub(super) fn cut(at_ns: u64, in_flight: &[InFlight]) {
     eprintln!("{at_ns:>12} POWER LOST; under way: {in_flight:?}");
 }
 
-/// Power came on again.
+/// Power came back.
 pub(super) fn power_on(recovered: &Result<RecoveryReport, DeviceError>) {
     match recovered {
         Ok(report) => eprintln!("             POWER ON: {report:?}"),

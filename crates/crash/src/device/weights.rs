@@ -1,4 +1,4 @@
-//! How often each command comes.
+//! The relative frequency of commands.
 
 use std::fmt;
 use std::str::FromStr;
@@ -29,7 +29,7 @@ pub(super) enum Kind {
     Namespace,
 }
 
-/// Every kind with its name and its weight unless another is given.
+/// Every kind with its name and its default weight.
 const KINDS: [(Kind, &str, u32); 18] = [
     (Kind::Write, "write", 22),
     (Kind::Fua, "fua", 3),
@@ -55,13 +55,13 @@ const KINDS: [(Kind, &str, u32); 18] = [
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Weights([u32; KINDS.len()]);
 
-/// Why a text gives no weights.
+/// Why a text is not a list of weights.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum WeightsError {
     /// A part that is not `command=weight`.
     #[error("{0:?} is not of the form command=weight, as in write=24,trim=5")]
     Form(String),
-    /// A name that no command has.
+    /// No command has this name.
     #[error("no command named {name:?}; use {}", names())]
     Unknown {
         /// The name.
@@ -97,7 +97,7 @@ impl Weights {
     }
 }
 
-/// Names those that are not what they are by default.
+/// Names the weights that differ from the default.
 impl fmt::Display for Weights {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let changed = KINDS.iter().zip(self.0).filter(|((_, _, usual), weight)| usual != weight);

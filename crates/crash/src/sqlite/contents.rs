@@ -1,7 +1,7 @@
-//! What the database should hold, and what it holds.
+//! The expected contents of the database, and the actual ones.
 //!
 //! Changes are drawn from a seed and applied twice: to the database as SQL, and to a [`Contents`] in host memory. The
-//! number of the last transaction stands in the database too, so that what is found can be held against exactly one
+//! database also stores the number of the last transaction, so that the contents can be compared with exactly one
 //! state.
 
 use std::collections::BTreeMap;
@@ -134,7 +134,7 @@ impl Contents {
         Contents { number, rows: BTreeMap::new() }
     }
 
-    /// What it is after one more transaction.
+    /// The contents after one more transaction.
     pub fn after(&self, changes: &[Change]) -> Contents {
         let mut contents = self.clone();
         contents.number += 1;
@@ -158,7 +158,7 @@ impl Contents {
         }
     }
 
-    /// Reads it from the database, in the transaction that is open or in one of its own.
+    /// Reads it from the database, in the open transaction or in one of its own.
     pub fn read(connection: &Connection) -> rusqlite::Result<Contents> {
         let number: i64 = connection.query_row("SELECT number FROM progress", [], |row| row.get(0))?;
         let mut contents = Contents { number: number.unsigned_abs(), rows: BTreeMap::new() };
@@ -176,7 +176,7 @@ impl Contents {
         Ok(contents)
     }
 
-    /// How `found` differs, by its first row that does; none if it does not.
+    /// How `found` differs, by its first different row; none if it does not.
     pub fn difference(&self, found: &Contents) -> Option<String> {
         if self == found {
             return None;
@@ -194,8 +194,8 @@ impl Contents {
     }
 }
 
-/// Runs a transaction up to its COMMIT, which is the caller's. `discarded` is a seed for work that is rolled back to
-/// a savepoint on the way, after its pages have spilled.
+/// Runs a transaction up to its COMMIT, which is left to the caller. `discarded` is a seed for work that is rolled back
+/// to a savepoint on the way, after its pages have spilled.
 pub(super) fn begin(
     connection: &Connection,
     number: u64,

@@ -1,18 +1,18 @@
-//! Which states a database may be in after a power cut.
+//! The allowed states of a database after a power cut.
 
 use tantalum_sqlite::Mode;
 use tantalum_sqlite::Synchronous;
 
 use super::contents::Contents;
 
-/// What SQLite promises of transactions that it has acknowledged.
+/// SQLite's promise about acknowledged transactions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Promise {
     /// All are there.
     All,
-    /// All but the last: without `EXTRA`, the removal of a rollback journal is durable with the next transaction.
+    /// All except the last: without `EXTRA`, the removal of a rollback journal is durable with the next transaction.
     AllButTheLast,
-    /// Those of a prefix, which holds all up to the last complete checkpoint.
+    /// A prefix of them, with all up to the last complete checkpoint.
     Prefix,
 }
 
@@ -24,7 +24,7 @@ fn promise(mode: Mode, synchronous: Synchronous) -> Promise {
     }
 }
 
-/// A promise that was not kept.
+/// A broken promise.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Broken {
     /// Which.
@@ -39,7 +39,7 @@ impl Broken {
     }
 }
 
-/// The states since power came on, one for each transaction that was acknowledged.
+/// The states since power came on, one for each acknowledged transaction.
 #[derive(Clone, Debug)]
 pub(super) struct History {
     promise: Promise,
@@ -47,7 +47,7 @@ pub(super) struct History {
     states: Vec<Contents>,
     /// The state that is known to be durable, whatever was promised.
     durable: usize,
-    /// The state that a transaction under way leads to.
+    /// The state after the current transaction.
     under_way: Option<Contents>,
 }
 
@@ -73,7 +73,7 @@ impl History {
         self.states.extend(self.under_way.take());
     }
 
-    /// The transaction under way was refused, and is not to be there.
+    /// The current transaction was refused, and must not be there.
     pub fn refused(&mut self) {
         self.under_way = None;
     }
@@ -83,7 +83,7 @@ impl History {
         self.durable = self.states.len() - 1;
     }
 
-    /// Holds what was found after a cut against what is allowed.
+    /// Compares what was found after a cut with what is allowed.
     pub fn check(&self, found: &Contents) -> Result<(), Broken> {
         let last = self.states.len() - 1;
         let least = match self.promise {
@@ -116,7 +116,7 @@ mod tests {
         Contents::empty_after(number)
     }
 
-    /// Transactions 6 to 8 were acknowledged, and 9 is under way.
+    /// Transactions 6 to 8 were acknowledged, and 9 is in flight.
     fn history(mode: Mode, synchronous: Synchronous) -> History {
         let mut history = History::new(mode, synchronous, state(5));
         for number in 6..=8 {

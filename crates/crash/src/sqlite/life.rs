@@ -1,4 +1,4 @@
-//! One run of one seed: the database lives until power goes, is recovered and checked, and perhaps lives on.
+//! One run of one seed: the database lives until power goes, is recovered and checked, and may live on.
 
 use tantalum::PowerLoss;
 use tantalum_report::{Interrupted, Monitor};
@@ -14,16 +14,16 @@ use super::{contents::Contents, mix};
 use crate::CrashOutcome;
 use crate::error::CrashError;
 
-/// Flash operations after which a random cut comes at most, once it was decided that one will.
+/// The most flash operations until a random cut, once one has been decided on.
 const CUT_OPERATIONS: u64 = 30;
 
-/// Steps after which a life without a cut is given up: nothing reaches flash any more.
+/// Steps after which a life without a cut is abandoned, because nothing reaches flash any more.
 const MOST_STEPS: u64 = 100_000;
 
 /// When power goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct CutPoint {
-    /// So many transactions must have been acknowledged.
+    /// After this many acknowledged transactions.
     pub transactions: u64,
     /// Then the flash operation of this number, from 1, finds no power.
     pub operation: u64,
@@ -82,7 +82,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Flash operations of the workload of which every one is to be cut.
+    /// Flash operations of the workload, each of which will be cut.
     pub fn count_operations(&self, volume: Volume) -> Result<u64, RunEnd> {
         let alive = self.first_open(volume)?;
         let before = alive.drive.volume().device().flash_operations();

@@ -1,10 +1,10 @@
 //! `tantalum crash sqlite`: a real SQLite works on a drive, power is cut at flash operations, and what is there
-//! afterwards is held against what SQLite promised.
+//! afterwards is checked against what SQLite promised.
 //!
 //! After each cut the drive recovers, the volume is mounted, SQLite opens the database and checks its integrity, and
-//! all rows are compared with a copy in host memory: the database must equal the state after one transaction, and
-//! that must be one that the mode and `synchronous` allow (`history`). Everything follows from a seed, so every
-//! violation has a command line that shows it again.
+//! all rows are compared with a copy in host memory. The database must equal the state after one transaction, and the
+//! mode and `synchronous` must allow that state (`history`). Everything follows from a seed, so every violation has a
+//! command line that reproduces it.
 
 mod contents;
 mod history;
@@ -32,7 +32,7 @@ pub use settings::{Cuts, Settings};
 
 type Random = rand_xoshiro::Xoshiro256PlusPlus;
 
-/// One number from three: the seeds of a run's parts do not touch.
+/// One number from three, so that the seeds of a run's parts do not overlap.
 fn mix(seed: u64, number: u64, part: u64) -> u64 {
     let mut mixed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number.wrapping_add(part << 56);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -40,10 +40,9 @@ fn mix(seed: u64, number: u64, part: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// Tortures SQLite. What is broken is in the outcome and is no error.
+/// Runs the torture test of SQLite. Broken promises are results, not errors.
 ///
-/// SQLite's random numbers are one generator for the process: of runs that are to be the same byte for byte, only one
-/// may be under way at a time.
+/// SQLite has one random number generator for the process, so only one run at a time can be reproducible byte for byte.
 pub fn run(settings: &Settings, monitor: &Monitor) -> Result<CrashOutcome, CrashError> {
     settings.validate()?;
     let began = Instant::now();
@@ -68,7 +67,7 @@ pub fn run(settings: &Settings, monitor: &Monitor) -> Result<CrashOutcome, Crash
             None => Ok(bar.advance(1)?),
         });
         match done {
-            // A soak has no end of its own: what it found until it was stopped is its outcome.
+            // A soak has no end of its own: what it found until it was stopped is its result.
             Err(CrashError::Interrupted(_)) if limit.is_some() => return Ok(outcome),
             done => done?,
         }
@@ -144,14 +143,14 @@ fn message(panic: &(dyn Any + Send)) -> String {
     text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without a message").to_owned()
 }
 
-/// Describes what was found, with the smallest command line that shows it.
+/// Describes a finding, with the smallest command line that reproduces it.
 fn violation(run: &Run<'_>, cuts: Cuts, found: Found, prepared: &Volume) -> Result<Violation, CrashError> {
     let replayed = |found: &Found| match cuts {
         Cuts::Random(_) => Cuts::Random(found.cut + 1),
         Cuts::All | Cuts::At(_) => Cuts::At(found.cut),
     };
     let (mut smallest, mut transactions) = (found, run.transactions);
-    // With the cut at a given operation, fewer transactions change nothing: what comes after the cut is not done.
+    // With the cut at a given operation, fewer transactions change nothing: nothing after the cut is executed.
     if let Cuts::Random(_) = cuts {
         for fewer in std::iter::successors(Some(1), |n| Some(n * 2)).take_while(|&n| n < run.transactions) {
             let smaller = Run { transactions: fewer, ..*run };

@@ -1,4 +1,4 @@
-//! Power comes back: the drive recovers, the volume is mounted, SQLite opens the database, and what is there is held
+//! Power comes back: the drive recovers, the volume is mounted, SQLite opens the database, and its contents are checked
 //! against what is allowed. Now and then power goes once more on the way.
 
 use rusqlite::Connection;
@@ -26,12 +26,12 @@ const ATTEMPTS: u32 = 4;
 pub(super) struct Recovery<'a> {
     pub mode: Mode,
     pub synchronous: Synchronous,
-    /// Decides what becomes of operations in flight, and when power goes again.
+    /// Decides the outcome of operations in flight, and when power goes again.
     pub loss: &'a mut PowerLoss,
     pub outcome: &'a mut CrashOutcome,
 }
 
-/// A database that is as it should be.
+/// A database with correct contents.
 pub(super) struct Recovered {
     pub connection: Connection,
     pub contents: Contents,
@@ -76,7 +76,7 @@ impl Recovery<'_> {
         Ok(Recovered { connection, contents, drive })
     }
 
-    /// Brings power back and mounts the volume. The first recovery after a cut may be cut again, and is counted.
+    /// Turns power on and mounts the volume. The first recovery after a cut may be cut again, which is counted.
     fn power_on(&mut self, drive: Drive, seed: u64, first: bool) -> Result<Drive, Broken> {
         if drive.has_panicked() {
             return Err(Broken::new(

@@ -15,10 +15,10 @@ use super::volume::{DATABASE, OTHER_DATA, OTHER_UNITS};
 /// SQLite's page cache, in pages: so few that transactions spill.
 const SMALL_CACHE_PAGES: u32 = 5;
 
-/// And so many that none does: only then SQLite writes atomic batches.
+/// Enough that none does: only then SQLite writes atomic batches.
 const LARGE_CACHE_PAGES: u32 = 500;
 
-/// Frames in the log at which SQLite checkpoints by itself.
+/// Frames in the log at which SQLite checkpoints automatically.
 const AUTOCHECKPOINT_FRAMES: u32 = 40;
 
 /// Units of other data that one step overwrites.
@@ -27,7 +27,7 @@ const OTHER_UNITS_WRITTEN: usize = 12;
 /// Steps after which a reader closes its snapshot, as the log grows while it is open.
 const SNAPSHOT_STEPS: u64 = 15;
 
-/// Why a step did not come to its end.
+/// Why a step was not completed.
 #[derive(Debug)]
 pub(super) enum Stop {
     /// Power went.
@@ -49,7 +49,7 @@ pub(super) struct Session<'a> {
     drive: &'a Drive,
     mode: Mode,
     synchronous: Synchronous,
-    /// The first spills and the others do not. While the journal is switched only the first is open.
+    /// The first spills and the others do not. While the journal mode is switched, only the first is open.
     writers: Vec<Connection>,
     readers: Vec<Reader>,
     steps: u64,
@@ -120,7 +120,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The cause of an error: the power, or a promise that is not kept.
+    /// The cause of an error: the power, or a broken promise.
     fn stop(&self, doing: &str, error: impl std::fmt::Display) -> Stop {
         if !self.drive.volume().device().has_power() {
             return Stop::PowerLost;
@@ -194,8 +194,8 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// A reader opens its snapshot, or looks at it once more and closes it. Without a log a reader would keep the
-    /// writers out, so it closes its snapshot at once.
+    /// A reader opens its snapshot, or reads it once more and closes it. Without a log a reader would block the
+    /// writers, so it closes its snapshot at once.
     fn read(&mut self, reader: usize) -> Result<(), Stop> {
         if self.readers[reader].snapshot.is_none() {
             self.reader_says(reader, "BEGIN")?;
@@ -247,16 +247,16 @@ impl<'a> Session<'a> {
     fn switch_journal(&mut self, transactions: &[Transaction]) -> Result<(), Stop> {
         self.readers.clear();
         self.writers.truncate(1);
-        // SQLite (3.40 and 3.54, on ordinary files as well) takes this connection's page cache for current once the log
-        // is gone, although another connection may have committed: it compares change counters, which commits to a
-        // log that leave page 1 alone do not raise. Reading while the log is there refreshes the cache.
+        // After the log is gone, SQLite (3.40 and 3.54, on ordinary files as well) takes this connection's page cache
+        // for current, although another connection may have committed: it compares change counters, which commits to a
+        // log that leave page 1 unchanged do not increase. Reading while the log is there refreshes the cache.
         self.refresh()?;
         self.set_journal_mode("delete")?;
         for transaction in transactions {
             self.transaction(&Transaction { writer: 0, ..transaction.clone() })?;
         }
         self.set_journal_mode("wal")?;
-        // SQLite leaves a read transaction open behind that PRAGMA, which the next statement ends. Without one, a
+        // SQLite leaves a read transaction open after that PRAGMA, which the next statement ends. Otherwise a
         // checkpoint is refused with SQLITE_LOCKED, on ordinary files as well.
         self.refresh()
     }

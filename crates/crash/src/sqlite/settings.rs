@@ -1,4 +1,4 @@
-//! What is tortured, and how long.
+//! What to test, and for how long.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +12,7 @@ use crate::error::CrashError;
 /// When power is cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cuts {
-    /// So many times in the life of one database, at random flash operations.
+    /// This many times in the life of one database, at random flash operations.
     Random(u64),
     /// At every flash operation of a workload, each time from its beginning.
     All,
@@ -46,12 +46,12 @@ impl FromStr for Cuts {
     }
 }
 
-/// What is tortured, and how long.
+/// What to test, and for how long.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
     /// SQLite's use of the drive.
     pub modes: Vec<Mode>,
-    /// `PRAGMA synchronous`; full is SQLite's EXTRA, so that a rollback journal's removal is durable too.
+    /// `PRAGMA synchronous`; full sets SQLite's EXTRA, so that the removal of a rollback journal is durable too.
     pub synchronous: Vec<Synchronous>,
     /// The first seed.
     pub first_seed: u64,
@@ -59,9 +59,9 @@ pub struct Settings {
     pub seeds: u64,
     /// When power is cut.
     pub cuts: Cuts,
-    /// Transactions before a random cut, at most; or in the workload of which every flash operation is cut.
+    /// The most transactions before a random cut; or those of the workload whose every flash operation is cut.
     pub transactions: u64,
-    /// Goes on with fresh seeds for so long instead of `seeds`.
+    /// Continues with fresh seeds for this many minutes instead of `seeds`.
     pub minutes: Option<u64>,
 }
 
@@ -71,7 +71,7 @@ impl Settings {
         (self.modes.len() * self.synchronous.len()) as u64
     }
 
-    /// Refuses settings with which nothing would be done.
+    /// Refuses settings that would do nothing.
     pub(super) fn validate(&self) -> Result<(), CrashError> {
         let refuse =
             |option, value: u64, expected: &str| Err(InvalidSetting::new(option, value, expected).into());

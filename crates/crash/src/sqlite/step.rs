@@ -1,4 +1,4 @@
-//! What the workload does next, as plain data: all of it follows from a seed.
+//! The workload's next step, as plain data that follows from a seed.
 
 use rand::{RngExt, SeedableRng};
 use tantalum_sqlite::Mode;
@@ -19,7 +19,7 @@ pub(super) struct Transaction {
     pub changes: Vec<Change>,
     /// A seed for work that is rolled back to a savepoint on the way.
     pub discarded: Option<u64>,
-    /// Readers look at their snapshots before it commits.
+    /// Readers check their snapshots before it commits.
     pub watched: bool,
 }
 
@@ -34,11 +34,11 @@ pub(super) enum Step {
     Checkpoint { writer: usize, kind: &'static str },
     /// VACUUM, REINDEX, an incremental vacuum.
     Maintain { writer: usize, sql: &'static str },
-    /// A reader opens its snapshot, or looks at it and closes it if it has one.
+    /// A reader opens its snapshot, or checks and closes it if it has one.
     Read { reader: usize },
-    /// Readers look at their snapshots.
+    /// Readers check their snapshots.
     Watch,
-    /// The log is given up, transactions use a rollback journal, and the log comes back.
+    /// The log is removed, transactions use a rollback journal, and the log comes back.
     SwitchJournal(Vec<Transaction>),
     /// Units of other data are overwritten, and not synced.
     WriteOtherData { seed: u64 },
@@ -91,7 +91,7 @@ impl Steps {
         Steps { random: Random::seed_from_u64(seed), mode }
     }
 
-    /// The next one; they do not end.
+    /// The next step; there is no last one.
     pub fn next(&mut self) -> Step {
         Step::draw(&mut self.random, self.mode)
     }

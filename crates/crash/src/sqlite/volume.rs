@@ -1,5 +1,5 @@
-//! The drive and the volume that the torture works on: small, so that garbage is collected, checkpoints are taken
-//! and every limit is met within a few hundred transactions.
+//! The drive and the volume of the test: so small that garbage is collected, checkpoints are taken and every limit is
+//! reached within a few hundred transactions.
 
 use rand::{Rng, SeedableRng};
 use rusqlite::Connection;
@@ -18,7 +18,7 @@ use crate::small_flash::small_flash;
 /// The database.
 pub(super) const DATABASE: &str = "app.db";
 
-/// Data that are not the database's: what garbage collection has to move.
+/// Other data, which garbage collection has to move.
 pub(super) const OTHER_DATA: &str = "other-data";
 
 /// Units of [`OTHER_DATA`], of the volume's 4096.
@@ -91,7 +91,7 @@ fn make_tables(connection: &Connection, seed: u64) -> rusqlite::Result<()> {
     if !seed.is_multiple_of(2) {
         connection.pragma_update(None, "auto_vacuum", "incremental")?;
     }
-    // EXTRA, as the rest of the torture starts from these tables.
+    // EXTRA, because the rest of the test starts from these tables.
     connection.pragma_update(None, "synchronous", "extra")?;
     contents::create(connection)
 }
