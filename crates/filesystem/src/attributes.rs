@@ -1,14 +1,14 @@
-//! What a file has beside its names and its content.
+//! A file's attributes: everything besides its names and contents.
 
 use crate::{Errno, FileId, Metadata, MetadataChange, Outcome, SetMode};
 
-/// Metadata, and extended attributes where the file system has them. Changes are durable with
+/// Metadata, and extended attributes if the file system has them. Changes are durable with
 /// [`Content::sync`](crate::Content::sync) of the file.
 pub trait Attributes {
-    /// What is known of a file; `ESTALE` if no file has that number.
+    /// The metadata of a file; `ESTALE` if no file has that number.
     fn metadata(&mut self, file: FileId) -> Outcome<Metadata>;
 
-    /// Changes what `change` names. A file that grows reads as zeros there, and one that shrinks gives up its units.
+    /// Applies `change`. A file that grows reads as zeros there, and one that shrinks gives up its units.
     fn change_metadata(&mut self, file: FileId, change: &MetadataChange) -> Outcome<()>;
 
     /// The value of an extended attribute; `ENODATA` if the file has none of that name.
@@ -21,7 +21,7 @@ pub trait Attributes {
         Err(Errno::EOPNOTSUPP)
     }
 
-    /// Sets an extended attribute. `EEXIST` or `ENODATA` if there is one, or none, against `mode`.
+    /// Sets an extended attribute. `EEXIST` or `ENODATA` if `mode` forbids that it exists, or does not exist.
     fn set_extended_attribute(
         &mut self,
         _file: FileId,

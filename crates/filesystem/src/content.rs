@@ -1,19 +1,19 @@
-//! What is in files.
+//! The contents of files.
 
 use tantalum::{Fetches, Fills, UNIT_BYTES};
 
 use crate::{Errno, FileId, Outcome};
 
-/// Reading, writing, and making durable what was written.
+/// Reads, writes, and makes durable what was written.
 ///
-/// A folder's content is refused with `EISDIR`, an end beyond the largest file with `EFBIG`. Times are the caller's to
-/// set.
+/// Access to a folder's contents fails with `EISDIR`, and an end beyond the maximum file size with `EFBIG`. The caller
+/// sets times.
 pub trait Content {
-    /// Reads into `data`, and returns how many bytes there were: fewer than asked for at the file's end.
+    /// Reads into `data`, and returns how many bytes there were: fewer than requested at the file's end.
     ///
-    /// With `later`, units that lie in the file of the drive's image may be left for the caller to fetch into `data`
-    /// ([`tantalum::Device::fetches`]), while others use the file system. `offset` and length are whole units then, and
-    /// what `data` holds beyond the bytes there were is undefined.
+    /// With `later`, units that are in the file of the drive's image may be left for the caller to fetch into `data`
+    /// ([`tantalum::Device::fetches`]), while others use the file system. Then `offset` and length are whole units, and
+    /// the contents of `data` after the bytes that there were are undefined.
     fn read(
         &mut self,
         file: FileId,
@@ -22,13 +22,13 @@ pub trait Content {
         later: Option<&mut Fetches>,
     ) -> Outcome<usize>;
 
-    /// Writes, as a rule to the file system's own cache.
+    /// Writes, usually into the file system's own cache.
     fn write(&mut self, file: FileId, offset: u64, data: &[u8]) -> Outcome<()>;
 
     /// Writes whole units and waits for the drive (`O_DIRECT`); durable with a sync.
     ///
-    /// `fills`, if given, are buffers of the drive that hold `data` already ([`tantalum::Device::fills`]): whoever writes
-    /// with [`tantalum::Command::WriteFilled`] need not copy. What is left of them the caller gives up.
+    /// `fills`, if given, are buffers of the drive that already hold `data` ([`tantalum::Device::fills`]): writing with
+    /// [`tantalum::Command::WriteFilled`] then needs no copy. The caller releases those that are left.
     fn write_direct(
         &mut self,
         file: FileId,
@@ -42,20 +42,20 @@ pub trait Content {
         false
     }
 
-    /// As [`Content::write_direct`]; after a power cut all of it is seen, or nothing. More than the drive takes in one
-    /// batch are several such writes.
+    /// As [`Content::write_direct`]; after a power cut it is seen completely or not at all. More than one batch of the
+    /// drive is several such writes.
     fn write_whole(&mut self, _file: FileId, _offset: u64, _data: &[u8]) -> Outcome<()> {
         Err(Errno::EOPNOTSUPP)
     }
 
-    /// Makes a file, its content and its metadata durable (`fsync`).
+    /// Makes a file durable, with its contents and metadata (`fsync`).
     fn sync(&mut self, file: FileId) -> Outcome<()>;
 
     /// As [`Content::sync`], but times alone need not be made durable (`fdatasync`).
     fn sync_data(&mut self, file: FileId) -> Outcome<()>;
 }
 
-/// Whether a range is some whole units of the drive.
+/// Whether a range is one or more whole units of the drive.
 pub fn is_whole_units(offset: u64, bytes: usize) -> bool {
     offset.is_multiple_of(UNIT_BYTES as u64) && bytes.is_multiple_of(UNIT_BYTES) && bytes > 0
 }

@@ -1,11 +1,11 @@
-//! What names a file.
+//! Identification of files.
 
 use std::fmt;
 
 /// Maximum length of a file name in bytes.
 pub const NAME_BYTES: usize = 255;
 
-/// A file of a file system: its inode number. It stays the file's through renames and mounts.
+/// A file of a file system: its inode number, which stays the same through renames and mounts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FileId(pub u32);
 

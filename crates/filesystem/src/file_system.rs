@@ -6,24 +6,25 @@ use tantalum_drive::Client;
 
 use crate::{Attributes, Content, Names, Outcome, Ranges, Statistics};
 
-/// Why a file system could not be closed: said to whoever unmounts.
+/// Why a file system could not be closed: reported to whoever unmounts it.
 pub type UnmountFailure = Box<dyn Error + Send + Sync>;
 
-/// What can be mounted. Dropping it without [`FileSystem::unmount`] is a crash of the host: what was not synced is lost.
+/// A mountable file system. Dropping it without [`FileSystem::unmount`] is a crash of the host: what was not synced is
+/// lost.
 pub trait FileSystem: Names + Attributes + Content + Ranges + Send {
-    /// The drive's client that the file system is. What is written to the drive past the file system may damage it.
+    /// The file system's client of the drive. Writing to the drive without the file system may damage it.
     fn client(&self) -> &Client;
 
     /// The same, to set its clock.
     fn client_mut(&mut self) -> &mut Client;
 
-    /// What the file system holds and what it has room for.
+    /// The contents of the file system, and its free space.
     fn statistics(&self) -> Statistics;
 
-    /// Makes durable what nobody has synced yet. Gives the drive no command if there is nothing.
+    /// Makes durable what nobody has synced yet. Sends no command to the drive if there is nothing.
     fn write_back(&mut self) -> Outcome<()>;
 
-    /// Makes everything durable and gives the drive back. If that fails, what was not synced is lost.
+    /// Makes everything durable and returns the drive. If that fails, what was not synced is lost.
     fn unmount(self: Box<Self>) -> Result<Client, UnmountFailure>;
 
     /// Returns the drive as after a crash of the host: what was not synced is lost.

@@ -33,7 +33,7 @@ pub struct Timestamp {
     pub nanoseconds: u32,
 }
 
-/// What a file system knows of a file.
+/// The metadata of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Metadata {
     /// Its kind.
@@ -148,10 +148,10 @@ pub struct RangeCommit {
     pub bytes: u64,
 }
 
-/// What a file system holds and what it has room for.
+/// The contents of a file system, and its free space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Statistics {
-    /// Units that files and their metadata can have.
+    /// Units available to files and their metadata.
     pub units: u64,
     /// Units that belong to no file.
     pub free_units: u64,

@@ -1,37 +1,38 @@
-//! What can be done with ranges of files but reading and writing them.
+//! Operations on ranges of files besides reading and writing.
 
 use crate::{Attributes, Errno, FileId, Outcome, RangeCommit};
 
-/// Space, holes, and content that moves between files without being written. All of it is optional.
+/// Space, holes, and contents that move between files without being written. All of it is optional.
 pub trait Ranges: Attributes {
-    /// Takes units for a range, so that writing there finds room. Unless `keep_size`, the file grows to its end.
+    /// Allocates units for a range, so that writing there finds space. Unless `keep_size`, the file grows to the
+    /// range's end.
     fn allocate(&mut self, _file: FileId, _offset: u64, _bytes: u64, _keep_size: bool) -> Outcome<()> {
         Err(Errno::EOPNOTSUPP)
     }
 
-    /// Gives up what a range holds; it reads as zeros, and the size stays.
+    /// Gives up the units of a range; it reads as zeros, and the size does not change.
     fn punch_hole(&mut self, _file: FileId, _offset: u64, _bytes: u64) -> Outcome<()> {
         Err(Errno::EOPNOTSUPP)
     }
 
-    /// Makes a range read as zeros and keeps room for it. Unless `keep_size`, the file grows to its end.
+    /// Makes a range read as zeros and keeps space for it. Unless `keep_size`, the file grows to the range's end.
     fn zero_range(&mut self, _file: FileId, _offset: u64, _bytes: u64, _keep_size: bool) -> Outcome<()> {
         Err(Errno::EOPNOTSUPP)
     }
 
-    /// Where, from `from` on, there is data; none if there is none before the end. As if there were no holes, by default.
+    /// The first data from `from` on; none if there is none before the end. By default, a file has no holes.
     fn seek_data(&mut self, file: FileId, from: u64) -> Outcome<Option<u64>> {
         Ok((from < self.metadata(file)?.size).then_some(from))
     }
 
-    /// Where, from `from` on, there is a hole: the end is one; none if `from` is not before it. As if there were no holes,
-    /// by default.
+    /// The first hole from `from` on; the end of the file counts as one. None if `from` is not before it. By default, a
+    /// file has no holes.
     fn seek_hole(&mut self, file: FileId, from: u64) -> Outcome<Option<u64>> {
         let size = self.metadata(file)?.size;
         Ok((from < size).then_some(size))
     }
 
-    /// Copies a range to another file or place without its data passing through the caller, and returns how many bytes
+    /// Copies a range to another file or place without passing its data through the caller, and returns how many bytes
     /// there were.
     fn copy_range(
         &mut self,
@@ -44,13 +45,13 @@ pub trait Ranges: Attributes {
         Err(Errno::EOPNOTSUPP)
     }
 
-    /// Has ranges read as others from now on, all of them or none, and durable when it returns. Whole units; `E2BIG` if
-    /// they are more than the drive does in one step.
+    /// Makes ranges read as others from now on, all or none, durable when it returns. Ranges are whole units; `E2BIG`
+    /// if they are more than the drive does in one step.
     fn commit_ranges(&mut self, _ranges: &[RangeCommit]) -> Outcome<()> {
         Err(Errno::EOPNOTSUPP)
     }
 
-    /// Swaps what two ranges of whole units hold, in one step, durable when it returns.
+    /// Swaps the contents of two ranges of whole units, in one step, durable when it returns.
     fn exchange_ranges(
         &mut self,
         _a: FileId,

@@ -1,4 +1,4 @@
-//! What can stop an experiment.
+//! Errors that stop an experiment.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use tantalum_workloads::{OutOfMemory, TooSmall, WorkloadError, WrongData};
 
 use crate::servers::ServerError;
 
-/// Why an experiment did not come to its end. Wrong contents are no error: they are an outcome.
+/// Why an experiment was not completed. Wrong contents are not an error but a result.
 #[derive(Debug, thiserror::Error)]
 pub enum ExperimentError {
-    /// Somebody asked to stop.
+    /// It was interrupted.
     #[error(transparent)]
     Interrupted(#[from] Interrupted),
     /// A setting that cannot be used.
@@ -29,10 +29,10 @@ pub enum ExperimentError {
     /// No such profile.
     #[error(transparent)]
     Profile(#[from] ProfileError),
-    /// A profile that was changed into one that cannot be.
+    /// A changed profile is invalid.
     #[error(transparent)]
     Field(#[from] InvalidField),
-    /// The drive could not be made or opened.
+    /// The drive could not be created or opened.
     #[error(transparent)]
     Device(#[from] DeviceError),
     /// The drive refused a command.
@@ -57,10 +57,10 @@ pub enum ExperimentError {
     /// This machine is too small for the experiment.
     #[error(transparent)]
     Memory(#[from] OutOfMemory),
-    /// A read gave other data than were written.
+    /// A read returned other data than were written.
     #[error(transparent)]
     WrongData(#[from] WrongData),
-    /// Records of a drive are not as they were put.
+    /// Records of a drive differ from what was put.
     #[error("records: {what}: the drive lost data")]
     WrongRecords {
         /// What is wrong.
@@ -74,24 +74,24 @@ pub enum ExperimentError {
         /// What is wrong.
         what: String,
     },
-    /// A database server, or the place for its files.
+    /// A database server failed, or the place for its files.
     #[error(transparent)]
     Server(#[from] ServerError),
-    /// A database on a server is not as its transactions leave it.
+    /// A database on a server violates its consistency conditions.
     #[error("{what} do not agree: transactions were lost or done only in part")]
     Inconsistent {
         /// What does not agree.
         what: &'static str,
     },
-    /// The VFS could not be set up or taken down.
+    /// The VFS could not be registered or removed.
     #[error(transparent)]
     Drive(#[from] DriveError),
-    /// SQLite failed where it should not.
+    /// SQLite failed unexpectedly.
     #[error("{doing}: {error}")]
     Sqlite {
         /// What was being done.
         doing: String,
-        /// What SQLite says.
+        /// SQLite's error.
         error: rusqlite::Error,
     },
     /// One of the user's statements failed.
@@ -101,9 +101,9 @@ pub enum ExperimentError {
         path: PathBuf,
         /// Which, from 1.
         number: usize,
-        /// How it begins.
+        /// Its beginning.
         text: String,
-        /// What SQLite says.
+        /// SQLite's error.
         message: String,
     },
     /// The statements end within a transaction.
@@ -117,7 +117,7 @@ pub enum ExperimentError {
     Database {
         /// The file.
         path: PathBuf,
-        /// What SQLite says.
+        /// SQLite's error.
         reason: String,
     },
     /// A file cannot be read or written.
@@ -152,7 +152,7 @@ impl ExperimentError {
         move |error| ExperimentError::File { path, error }
     }
 
-    /// Says that the drive is too small, if that is why.
+    /// Reports that the drive is too small, if that is the cause.
     pub(crate) fn if_too_small(self, capacity_bytes: u64) -> ExperimentError {
         if self.is_full() { TooSmall { capacity_bytes, what: self.to_string() }.into() } else { self }
     }

@@ -1,9 +1,9 @@
-//! What papers print, measured here and set beside it; and what that takes: comparisons of SQLite's modes, recovery
-//! cost, private database servers.
+//! Experiments from papers, with their printed figures beside ours; and what they need: comparisons of SQLite's modes,
+//! recovery cost, private database servers.
 //!
-//! An experiment runs in virtual time: what it reports depends on its settings and its seed, and not on the machine. The
-//! exceptions say so ([`tantalum_report::Time::Real`]). Whoever starts one hands in a [`tantalum_report::Monitor`], which
-//! shows progress and can stop it.
+//! An experiment runs in virtual time: its results depend on its settings and its seed, not on the machine. The
+//! exceptions say so ([`tantalum_report::Time::Real`]). The caller passes in a [`tantalum_report::Monitor`], which
+//! shows progress and can stop the experiment.
 
 pub mod compare;
 mod error;

@@ -1,5 +1,5 @@
-//! RocksDB with its pessimistic transactions, as its users would have it: a log, and sorted tables that are merged behind
-//! it.
+//! RocksDB with pessimistic transactions, configured as its users would: a log, and sorted tables that are merged in
+//! the background.
 
 use std::path::Path;
 
@@ -32,7 +32,7 @@ pub struct Rocks {
 }
 
 impl Rocks {
-    /// Opens it in a folder, and makes it if there is none.
+    /// Opens it in a folder; creates it if there is none.
     pub fn open(folder: &Path, options: RocksOptions) -> Result<Rocks, Error> {
         let mut blocks = BlockBasedOptions::default();
         blocks.set_block_cache(&Cache::new_lru_cache(options.block_cache_bytes as usize));

@@ -1,4 +1,4 @@
-//! What an experiment found, beside what its paper has.
+//! The results of an experiment, beside its paper's.
 
 use serde::{Deserialize, Serialize};
 
@@ -36,7 +36,7 @@ pub struct Outcome {
     pub time: Time,
     /// The share of the full set-up.
     pub scale: f64,
-    /// What all randomness came from.
+    /// The seed of all randomness.
     pub seed: u64,
     /// Drive, load and host, a line each.
     pub setup: Vec<String>,
@@ -63,13 +63,13 @@ impl Outcome {
     }
 }
 
-/// How a claim is told.
+/// The form of a claim.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Quantity {
-    /// So many times as much.
+    /// A factor.
     Factor,
-    /// More or less by so many percent.
+    /// A change in percent.
     Percent,
 }
 

@@ -1,7 +1,7 @@
-//! How results reach people and programs: progress on the terminal, tables of text, plots, and pages that stand alone.
+//! Results for people and programs: progress on the terminal, tables of text, plots, and self-contained pages.
 //!
-//! This crate is the floor under `crash`, `workloads` and `papers`. It knows none of them, and no drive: what it is
-//! given are figures, names and units.
+//! `crash`, `workloads` and `papers` build on this crate. It knows none of them, and no drive: its inputs are figures,
+//! names and units.
 
 mod error;
 mod experiment;

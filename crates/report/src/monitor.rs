@@ -1,4 +1,4 @@
-//! Progress, and the wish to stop.
+//! Progress, and requests to stop.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -68,7 +68,7 @@ impl Bar {
         check(&self.cancelled)
     }
 
-    /// So many steps are done in all. Fails if the experiment should stop.
+    /// This many steps are done in total. Fails if the experiment should stop.
     pub fn reach(&self, steps: u64) -> Result<(), Interrupted> {
         self.bar.set_position(steps);
         check(&self.cancelled)

@@ -1,9 +1,8 @@
-//! A drive as it is after long use: nearly full, its garbage collection steady.
+//! A drive after long use: nearly full, with steady garbage collection.
 //!
-//! What the workload's database does not take is given to one file of other data, as on a disk that is mostly full
-//! of things that are not the database, up to a share of free space. That file is then overwritten at random, unit
-//! by unit, until write amplification is steady. A fresh drive has no garbage to collect and would flatter whoever
-//! writes more (hazard 13 of the design).
+//! One file of other data takes what the workload's database does not, up to a share of free space, as on a disk that
+//! is mostly full of other things. That file is then overwritten at random, unit by unit, until write amplification is
+//! steady. A fresh drive has no garbage to collect and would flatter whoever writes more (hazard 13).
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -19,7 +18,7 @@ use crate::steady::{MOST_WINDOWS, SteadyState, WINDOWS_PER_CAPACITY};
 /// The share of the capacity that stays free, in percent.
 const FREE_PERCENT: u64 = 10;
 
-/// What stays free at least: room for a log and a journal.
+/// The minimum that stays free: room for a log and a journal.
 const LEAST_FREE_UNITS: u64 = 8192;
 
 /// Units in one command that fills the file.
@@ -50,7 +49,7 @@ pub fn age(volume: &mut Volume, seed: u64, monitor: &Monitor) -> Result<Ageing, 
     age_leaving(volume, free, seed, monitor)
 }
 
-/// The same with so many units left free.
+/// The same with this many units left free.
 pub fn age_leaving(
     volume: &mut Volume,
     free: u64,
@@ -85,7 +84,7 @@ pub fn age_leaving(
     })
 }
 
-/// Writes the file of other data in order and tells where its units lie.
+/// Writes the file of other data in order. Returns the places of its units.
 fn fill(
     volume: &mut Volume,
     units: u64,

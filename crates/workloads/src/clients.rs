@@ -13,7 +13,7 @@ use crate::processors::ProcessorTime;
 /// Operations between two steps of the bar.
 const OPERATIONS_PER_STEP: u64 = 16;
 
-/// How often the wish to stop is looked at while all clients wait.
+/// How often interruption is checked while all clients wait.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// One client with its own connection and randomness.
@@ -21,7 +21,7 @@ pub trait Client: Send {
     /// Why an operation failed.
     type Error: From<Interrupted> + Send;
 
-    /// Does the next operation and tells which kind it was.
+    /// Does the next operation. Returns its kind.
     fn step(&mut self) -> Result<usize, Self::Error>;
 }
 
@@ -42,7 +42,7 @@ impl Measured {
         self.latencies.iter().map(Histogram::len).sum()
     }
 
-    /// The same in a time that passes so many times slower.
+    /// The same in a time that passes slower by this factor.
     pub fn divided_by(self, times: u32) -> Measured {
         let divided = |latencies: &Histogram<u64>| {
             let mut divided = histogram();
@@ -128,7 +128,7 @@ fn drive_one<E: From<Interrupted> + Send>(
         }
         bar.check()?;
         if failed.load(Ordering::Relaxed) {
-            // Whoever failed says why.
+            // Whoever failed reports why.
             break;
         }
         let start = Instant::now();

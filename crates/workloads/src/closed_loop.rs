@@ -1,4 +1,4 @@
-//! Clients in virtual time, each with one request under way: the next begins when the last one is done.
+//! Clients in virtual time, each with one request in flight: the next begins when the last one is done.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -1,4 +1,4 @@
-//! Making a MariaDB database and its tables, and telling the server what it was filled with.
+//! Creates a MariaDB database and its tables, and updates the server's statistics afterwards.
 
 use mysql::Conn;
 use mysql::prelude::Queryable;

@@ -1,4 +1,4 @@
-//! What can stop a workload.
+//! Errors that stop a workload.
 
 use tantalum::{DeviceError, Lpn, Status};
 use tantalum_report::{Interrupted, InvalidSetting};
@@ -13,7 +13,7 @@ pub enum WorkloadError {
     /// A setting that cannot be used.
     #[error(transparent)]
     Setting(#[from] InvalidSetting),
-    /// The drive could not be made or opened.
+    /// The drive could not be created or opened.
     #[error(transparent)]
     Device(#[from] DeviceError),
     /// The drive refused a command.

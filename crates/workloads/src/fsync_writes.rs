@@ -1,6 +1,7 @@
-//! Random writes with an `fsync` after every so many, and random reads: what `fio` does for DuraSSD's tables 1 and 2.
+//! Random writes with an `fsync` after a given number of them, and random reads: what `fio` does for DuraSSD's tables 1
+//! and 2.
 //!
-//! Jobs are a queue ordered by the time of their next command. A job that has flushed goes on when the flush is done.
+//! Jobs are a queue ordered by the time of their next command. A job that has flushed continues when the flush is done.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -20,7 +21,7 @@ const OPERATIONS_PER_STEP: u64 = 1024;
 pub enum Action {
     /// Reads.
     Read,
-    /// Writes, with an `fsync` after every so many of the job's writes, or none.
+    /// Writes, with an `fsync` after this many of the job's writes, or none.
     Write {
         /// The job's writes between two syncs.
         writes_per_sync: Option<u64>,
@@ -50,7 +51,7 @@ pub struct FsyncWrites {
     pub action: Action,
     /// The size of an operation.
     pub units: u32,
-    /// Jobs at once, each with one command under way.
+    /// Concurrent jobs, each with one command in flight.
     pub jobs: u32,
     /// Operations of all jobs together.
     pub operations: u64,
@@ -64,7 +65,7 @@ struct Job {
 }
 
 impl FsyncWrites {
-    /// Runs on the device from `device.time_ns()` on and tells the operations per second of its time.
+    /// Runs on the device from `device.time_ns()` on. Returns the operations per second of its time.
     pub fn run(&self, device: &mut Device, seed: u64, bar: &Bar) -> Result<f64, WorkloadError> {
         let start_ns = device.time_ns();
         let slots = self.span_units / self.units;

@@ -39,7 +39,7 @@ pub struct Step {
     pub access: Access,
 }
 
-/// A table: records that there are, of so many bytes.
+/// A table: this many records of this many bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Table {
     /// Records that it is loaded with.

@@ -1,8 +1,8 @@
-//! What works on a drive, on a volume, or on a database server: the load of experiments and comparisons.
+//! Workloads for a drive, a volume, or a database server: the load of experiments and comparisons.
 //!
-//! A workload draws from its own seed, so that it does the same on every machine and on every system it is given to.
-//! What runs in virtual time ([`closed_loop`], [`bench`], [`ageing`]) reports figures that do not depend on the machine;
-//! [`clients`] work in real time.
+//! A workload draws from its own seed, so it does the same on every machine and every system. What runs in virtual time
+//! ([`closed_loop`], [`bench`], [`ageing`]) reports figures that do not depend on the machine; [`clients`] work in real
+//! time.
 
 pub mod ageing;
 pub mod bench;

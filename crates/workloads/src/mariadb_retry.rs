@@ -1,4 +1,4 @@
-//! Transactions that MariaDB takes back because of others are begun again, as an application would.
+//! Retries transactions that MariaDB rolls back because of others, as an application would.
 
 use crate::error::WorkloadError;
 

@@ -1,10 +1,10 @@
-//! Whether this machine has the memory for an experiment: being told beats being killed.
+//! Checks whether this machine has the memory for an experiment: an error is better than being killed.
 
 use std::fs;
 
 use crate::error::OutOfMemory;
 
-/// Fails if less than `needed_bytes` are available. What the system does not tell is taken to be enough.
+/// Fails if less than `needed_bytes` are available. If the system does not report it, there is assumed to be enough.
 pub fn require(needed_bytes: u64) -> Result<(), OutOfMemory> {
     match available_bytes() {
         Some(available_bytes) if available_bytes < needed_bytes => {

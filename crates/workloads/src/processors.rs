@@ -1,4 +1,4 @@
-//! What the machine's processors do, as Linux counts it.
+//! Use of the machine's processors, as Linux counts it.
 
 use std::fs;
 
@@ -19,7 +19,7 @@ impl ProcessorTime {
     }
 
     /// From the first line: user, nice, system, idle, iowait, irq, softirq, steal, and guests that user has already.
-    /// Nice programs make way, so their time is as good as idle.
+    /// Programs at lower priority make way, so their time counts as idle.
     fn of(text: &str) -> ProcessorTime {
         let ticks = text.lines().next().unwrap_or_default().split_whitespace().skip(1);
         let ticks: Vec<u64> = ticks.filter_map(|number| number.parse().ok()).collect();

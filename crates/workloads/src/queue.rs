@@ -1,8 +1,8 @@
-//! A host that keeps a fixed number of commands under way.
+//! A host that keeps a fixed number of commands in flight.
 
 use tantalum::Nanoseconds;
 
-/// Commands that a host has under way at once in ageing and in `tantalum bench`.
+/// Commands in flight in ageing and in `tantalum bench`.
 pub const QUEUE_DEPTH: usize = 32;
 
 /// When the next command may be issued: when the one [`QUEUE_DEPTH`] before it is done.

@@ -1,8 +1,8 @@
-//! When garbage collection has become steady: the write amplification of successive windows stays the same.
+//! Detects when garbage collection is steady: the write amplification of successive windows stays the same.
 //!
-//! A drive filled once and then overwritten at random first uses up its over-provisioning, then overshoots,
-//! because all its blocks are equally old, and settles after a few times its capacity. What is measured before
-//! that flatters the drive or does it injustice.
+//! A drive filled once and then overwritten at random first uses up its over-provisioning, then overshoots, because all
+//! its blocks are equally old, and settles after a few times its capacity. Measuring earlier would give figures that
+//! are too good or too bad.
 
 use tantalum::Counters;
 
@@ -31,7 +31,7 @@ impl SteadyState {
         SteadyState { last: counters, windows: Vec::new() }
     }
 
-    /// Ends a window at these counters and tells its write amplification.
+    /// Ends a window at these counters. Returns its write amplification.
     pub fn end_window(&mut self, counters: Counters) -> f64 {
         let counted = counters.since(&self.last);
         let amplification = counted.flash_units.total() as f64 / counted.host_units_written.max(1) as f64;

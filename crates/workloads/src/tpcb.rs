@@ -79,7 +79,7 @@ pub struct TpcbClient {
 }
 
 impl TpcbClient {
-    /// A client of tables that were loaded with so many branches.
+    /// A client of tables that were loaded with this many branches.
     pub fn new(mut connection: Connection, branches: i64, seed: u64) -> Result<TpcbClient, WorkloadError> {
         let mut prepare = |text| connection.prepare(text);
         let statements = [

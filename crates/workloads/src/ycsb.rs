@@ -92,7 +92,7 @@ pub struct YcsbClient {
 }
 
 impl YcsbClient {
-    /// A client of a table that was loaded with so many records.
+    /// A client of a table that was loaded with this many records.
     pub fn new(
         connection: Conn,
         workload: Workload,

@@ -1,4 +1,4 @@
-//! Colours of modes and of causes, told apart with any eyesight (Okabe and Ito's).
+//! Colours of modes and of causes, distinguishable with any eyesight (Okabe and Ito's).
 
 use plotters::style::RGBColor;
 use tantalum::FlashUnits;

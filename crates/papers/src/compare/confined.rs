@@ -1,18 +1,18 @@
-//! SQL of the user's that stays on the drive.
+//! Keeps the user's SQL on the drive.
 //!
-//! A connection of an experiment is on the VFS of its drive, and so is what it attaches: `ATTACH 'other.db'` makes a
-//! file on the drive, whatever lies in the folder from which the program was started. An authorizer refuses what would
-//! get past that, and what an experiment decides itself.
+//! A connection of an experiment uses the VFS of its drive, and so do the databases it attaches: `ATTACH 'other.db'`
+//! creates a file on the drive, whatever is in the folder from which the program was started. An authorizer refuses
+//! what would bypass that, and what the experiment itself decides.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::Connection;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 
-/// Functions that shells and extensions have, and that reach the host.
+/// Functions of shells and extensions that access the host.
 const HOST_FUNCTIONS: [&str; 5] = ["load_extension", "readfile", "writefile", "edit", "fsdir"];
 
-/// Why something was refused last: SQLite itself says no more than that it was.
+/// Why something was last refused: SQLite itself reports only that it was.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Refusal(Arc<Mutex<Option<String>>>);
 
@@ -67,7 +67,7 @@ fn wrong_pragma(name: &str, value: Option<&str>) -> Option<String> {
     }
 }
 
-/// Why a database cannot be attached, or written by `VACUUM INTO`; none if it can. Names are looked for on the drive.
+/// Why a database cannot be attached, or written by `VACUUM INTO`; none if it can. Names refer to files on the drive.
 fn wrong_place(name: &str) -> Option<String> {
     let path = match name.strip_prefix("file:") {
         None => name,
@@ -88,7 +88,7 @@ fn wrong_place(name: &str) -> Option<String> {
     })
 }
 
-/// Whether a parameter of a URI names a VFS. One whose name is written with escapes may.
+/// Whether a parameter of a URI names a VFS. One whose name contains escapes may.
 fn chooses_vfs(parameter: &str) -> bool {
     let key = parameter.split('=').next().unwrap_or_default();
     key.eq_ignore_ascii_case("vfs") || key.contains('%')

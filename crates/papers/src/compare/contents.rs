@@ -1,4 +1,4 @@
-//! All that a database holds, short enough to compare.
+//! The contents of a database, condensed for comparison.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -28,7 +28,7 @@ impl Contents {
         let entries: Vec<(String, String, Option<String>)> = statement
             .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
             .collect::<Result<_, _>>()?;
-        // A virtual table's rows are in the tables behind it, or nowhere.
+        // A virtual table's rows are in its underlying tables, or nowhere.
         let is_table = |kind: &str, sql: &Option<String>| {
             kind == "table" && !sql.as_ref().is_some_and(|sql| sql.starts_with("CREATE VIRTUAL"))
         };
@@ -41,7 +41,7 @@ impl Contents {
         Ok(Contents { schema, tables })
     }
 
-    /// The first difference to what should be there, if there is one.
+    /// The first difference from the expected contents, if there is one.
     pub fn difference(&self, expected: &Contents) -> Option<String> {
         let missing = expected.schema.iter().find(|entry| !self.schema.contains(entry));
         let surplus = self.schema.iter().find(|entry| !expected.schema.contains(entry));

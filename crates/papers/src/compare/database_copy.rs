@@ -1,9 +1,9 @@
-//! A copy of the user's database: whole, as of one moment, and without a trace beside it.
+//! A copy of the user's database: complete, as of one moment, and without leaving a trace beside it.
 //!
-//! It is read as any reader reads it: by SQLite's backup in one read transaction, with what its log holds, while others
-//! may be writing. The connection is read-only and makes no files. SQLite cannot read some databases so: one whose
-//! write-ahead log or its index is not there, and one with a journal that is to be rolled back. Nobody has those open, so
-//! their files are copied, and the copy is recovered.
+//! It is read like any reader does: by SQLite's backup in one read transaction, with what its log holds, while others
+//! may be writing. The connection is read-only and creates no files. SQLite cannot read some databases in this way:
+//! those whose write-ahead log or its index is missing, and those with a journal to be rolled back. Nobody has those
+//! open, so their files are copied, and the copy is recovered.
 
 use std::ffi::OsString;
 use std::fs;
@@ -19,16 +19,16 @@ use tempfile::TempDir;
 
 use crate::error::ExperimentError;
 
-/// How long others may keep the database to themselves.
+/// How long others may lock the database.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// What is copied with a database that nobody has open: without it, what was committed last is missing.
+/// What is copied with a database that nobody has open: without it, the last commits are missing.
 const COMPANIONS: [&str; 2] = ["-wal", "-journal"];
 
 /// Where a database's header says, twice, that it has a write-ahead log.
 const LOG_MARK: Range<usize> = 18..20;
 
-/// All that may lie beside a database.
+/// All files that may be beside a database.
 const BESIDE: [&str; 4] = ["", "-wal", "-journal", "-shm"];
 
 /// The database as the bytes of one file.
@@ -51,15 +51,16 @@ pub(crate) fn one_file(database: &Path) -> Result<Vec<u8>, ExperimentError> {
     fs::read(&copy).map_err(ExperimentError::file(&copy))
 }
 
-/// Whether the database is one with a write-ahead log that is not there: SQLite would make it even to read. The log is
-/// there while a program that has read anything has the database open.
+/// Whether the database has a write-ahead log that is missing: SQLite would create it even to read. The log exists
+/// while a program that has read anything has the database open.
 fn lacks_its_log(database: &Path) -> std::io::Result<bool> {
     let mut header = [0; LOG_MARK.end];
     let is_whole = fs::File::open(database)?.read_exact(&mut header).is_ok();
     Ok(is_whole && header[LOG_MARK] == [2, 2] && !with_suffix(database, "-wal").exists())
 }
 
-/// As a reader that does not even note in the log's index that it reads; or that does, where there is no other way.
+/// As a reader that does not even mark in the log's index that it reads; or, if there is no other way, as one that
+/// does.
 fn back_up_live(database: &Path, to: &Path) -> rusqlite::Result<()> {
     match back_up(&uri(database, "mode=ro&readonly_shm=1"), to) {
         Err(error) if extended_code(&error) == Some(ffi::SQLITE_READONLY_CANTINIT) => {
@@ -85,7 +86,7 @@ fn back_up(uri: &str, to: &Path) -> rusqlite::Result<()> {
     }
 }
 
-/// A path as a URI with parameters. Bytes that mean something in a URI, or are no ASCII, are escaped.
+/// A path as a URI with parameters. Bytes with a meaning in URIs, and non-ASCII bytes, are escaped.
 fn uri(path: &Path, parameters: &str) -> String {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let mut uri = "file:".to_owned();
@@ -103,7 +104,7 @@ fn extended_code(error: &rusqlite::Error) -> Option<i32> {
     error.sqlite_error().map(|error| error.extended_code)
 }
 
-/// Whether SQLite would have to make or change files to read the database, which it need not where others have it open.
+/// Whether SQLite would have to create or change files to read the database; it need not if others have it open.
 fn is_at_rest(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly))
         && extended_code(error) != Some(ffi::SQLITE_READONLY_CANTINIT)
@@ -129,7 +130,7 @@ fn copy_at_rest(from: &Path, to: &Path) -> Result<(), ExperimentError> {
     Err(ExperimentError::Database { path: from.to_owned(), reason })
 }
 
-/// What there is of a database: lengths and times of changes.
+/// The files of a database: lengths and modification times.
 fn beside(database: &Path) -> [Option<(u64, Option<SystemTime>)>; 4] {
     BESIDE.map(|suffix| {
         let metadata = fs::metadata(with_suffix(database, suffix)).ok()?;
@@ -143,7 +144,7 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// Brings a log or a hot journal home. Fails if the file is no database or is damaged.
+/// Brings a log or a hot journal home. Fails if the file is not a database or is damaged.
 fn make_one_file(copy: &Path) -> rusqlite::Result<()> {
     let sqlite = Connection::open(copy)?;
     let _: String = sqlite.query_row("PRAGMA journal_mode = DELETE", [], |row| row.get(0))?;

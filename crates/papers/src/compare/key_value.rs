@@ -1,7 +1,7 @@
-//! The key-value workload that the papers use: `db_bench_sqlite3` of LevelDB.
+//! The key-value workload that the papers use: LevelDB's `db_bench_sqlite3`.
 //!
-//! One table from a 16-byte key to a value; each transaction replaces one row. All of it follows from the seed, so
-//! that what the database should hold is computed and never asked of the database.
+//! One table maps a 16-byte key to a value; each transaction replaces one row. All of it follows from the seed, so the
+//! expected contents are computed, and the database is never asked for them.
 
 use std::str::FromStr;
 
@@ -22,16 +22,16 @@ use crate::error::ExperimentError;
 /// SQLite's default page size, and one unit.
 const PAGE_BYTES: u32 = 4096;
 
-/// The share of the operations that is done before the measurement, so that the log has its size and the
-/// database's free pages are where updates leave them.
+/// The share of the operations done before the measurement, so that the log has its size and the database's free pages
+/// are where updates leave them.
 const WARM_UP_PERCENT: u64 = 20;
 
-/// Transactions between two looks at the wish to stop.
+/// Transactions between two checks for interruption.
 const TRANSACTIONS_PER_STEP: u64 = 64;
 
 const REPLACE: &str = "REPLACE INTO test (key, value) VALUES (?1, ?2)";
 
-/// In which order rows are updated.
+/// The order in which rows are updated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Pattern {
@@ -67,7 +67,7 @@ pub struct KeyValue {
 }
 
 impl KeyValue {
-    /// Checks that it can be done.
+    /// Checks that it is possible.
     pub fn validate(&self) -> Result<(), ExperimentError> {
         let counts = [
             ("--rows", self.rows),
@@ -212,7 +212,7 @@ fn key(row: u64) -> Vec<u8> {
     format!("{row:016}").into_bytes()
 }
 
-/// The version that transaction `number` writes; 0 is what the table was filled with.
+/// The version that transaction `number` writes; the table was filled with version 0.
 fn version_of(number: u64) -> u64 {
     number + 1
 }

@@ -1,10 +1,10 @@
-//! `tantalum compare sqlite`: the same workload through each interface, over equal, aged drives.
+//! `tantalum compare sqlite`: the same workload in each mode, on equal, aged drives.
 //!
-//! - **Equal**: the database is loaded and the drive aged once; each mode gets a copy. What the host does besides
+//! - **Equal**: the database is loaded and the drive aged once, and each mode gets a copy. Everything else on the host
 //!   is the same: SQLite's cache, the page cache, the number of frames between checkpoints.
-//! - **Whole**: a measurement begins and ends with a checkpoint and a flush, so that no mode leaves work for later.
-//! - **Checked**: after it, power is cut, the drive recovers, and all of the database is read from flash and
-//!   compared with what the workload wrote.
+//! - **Complete**: a measurement begins and ends with a checkpoint and a flush, so that no mode leaves work for later.
+//! - **Checked**: afterwards power is cut, the drive recovers, and the whole database is read from flash and compared
+//!   with what the workload wrote.
 
 mod colours;
 mod confined;

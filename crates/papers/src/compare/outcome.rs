@@ -1,4 +1,4 @@
-//! What a comparison found, as `--json` prints it.
+//! The results of a comparison, as `--json` prints them.
 
 use hdrhistogram::Histogram;
 use serde::{Serialize, Serializer};
@@ -11,7 +11,7 @@ use super::key_value::Pattern;
 use super::session::{AUTOCHECKPOINT_PAGES, HOST_NS_PER_STATEMENT, Mark, SQLITE_CACHE_KIB};
 use super::workload::PAGE_CACHE_BYTES;
 
-/// All that one `tantalum compare sqlite` found.
+/// The results of one `tantalum compare sqlite`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
     /// `"compare sqlite"`.
@@ -21,25 +21,25 @@ pub struct Comparison {
     pub profile: Profile,
     /// The drive's logical capacity.
     pub capacity_bytes: u64,
-    /// What all randomness came from.
+    /// The seed of all randomness.
     pub seed: u64,
     /// What was done.
     pub workload: WorkloadOutcome,
-    /// One run for each mode, in the order asked for.
+    /// One run for each mode, in the requested order.
     pub runs: Vec<Run>,
 }
 
 impl Comparison {
-    /// Whether every run left the database as it should be.
+    /// Whether every run left correct contents in the database.
     pub fn is_intact(&self) -> bool {
         self.runs.iter().all(|run| run.integrity == INTACT)
     }
 }
 
-/// What [`Run::integrity`] is when the database is as it should be.
+/// The value of [`Run::integrity`] if the database has correct contents.
 pub(crate) const INTACT: &str = "ok";
 
-/// What was done, and under which circumstances.
+/// The workload and its circumstances.
 #[derive(Clone, Debug, Serialize)]
 pub struct WorkloadOutcome {
     /// `"key-value"` or `"statements"`.
@@ -74,7 +74,7 @@ pub struct WorkloadOutcome {
     pub wal_autocheckpoint_pages: u32,
     /// The page cache below SQLite.
     pub page_cache_bytes: u64,
-    /// The time that the host is taken to need for one statement.
+    /// The host time assumed for one statement.
     pub host_ns_per_statement: u64,
     /// Flash beyond the logical capacity.
     pub over_provisioning_percent: f64,
@@ -113,7 +113,7 @@ impl WorkloadOutcome {
     }
 }
 
-/// What one mode made of the workload.
+/// The results of one mode.
 #[derive(Clone, Debug, Serialize)]
 pub struct Run {
     /// The mode.
@@ -121,9 +121,9 @@ pub struct Run {
     pub mode: Mode,
     /// Transactions measured.
     pub transactions: u64,
-    /// Virtual time that they took, with the checkpoint and flush at their end.
+    /// Virtual time, including the checkpoint and flush at the end.
     pub device_seconds: f64,
-    /// Transactions in a second of virtual time.
+    /// Transactions per second of virtual time.
     pub transactions_per_second: f64,
     /// Units that the host wrote.
     pub host_units_written: u64,
@@ -137,8 +137,8 @@ pub struct Run {
     pub blocks_erased: u64,
     /// Flash writes divided by host writes.
     pub write_amplification: f64,
-    /// Flash units that `wal` programs for a transaction over those that this mode does: how much longer the
-    /// flash lasts. None if `wal` was not run.
+    /// Flash units that `wal` programs per transaction, divided by those of this mode: how much longer the flash lasts.
+    /// None if `wal` was not run.
     pub lifetime_ratio: Option<f64>,
     /// Latencies of transactions.
     pub latency_us: LatencyUs,
@@ -150,7 +150,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// A run's figures from the drive's counters before and after it.
+    /// Computes a run's figures from the drive's counters before and after it.
     pub(crate) fn between(before: &Mark, after: &Mark, mode: Mode, latencies: Histogram<u64>) -> Run {
         let counted = after.smart.counters.since(&before.smart.counters);
         let flash_units = counted.flash_units;
@@ -188,7 +188,7 @@ impl Run {
     }
 }
 
-/// Fills in what compares runs with the baseline.
+/// Fills in the comparison with the baseline.
 pub(crate) fn relate_to_baseline(runs: &mut [Run]) {
     let baseline = runs.iter().find(|run| run.mode == Mode::Wal).map(Run::flash_units_per_transaction);
     for run in runs {
@@ -197,7 +197,7 @@ pub(crate) fn relate_to_baseline(runs: &mut [Run]) {
     }
 }
 
-/// Three digits after the point: more would be noise.
+/// Rounds to three digits after the point: more would be noise.
 fn rounded(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }
@@ -226,7 +226,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// A run that programmed so many units.
+    /// A run that programmed this many units.
     pub(crate) fn run(mode: Mode, units: u64) -> Run {
         let before = Mark { smart: Smart::default(), now_ns: 1_000_000_000 };
         let mut after = Mark { now_ns: 3_000_000_000, ..before };

@@ -1,4 +1,4 @@
-//! One comparison: a prepared drive, a run for each mode, and what the database holds after it.
+//! One comparison: a prepared drive, a run for each mode, and a check of the database afterwards.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -19,13 +19,13 @@ use super::working_drive::WorkingDrive;
 use super::workload::{PAGE_CACHE_BYTES, Workload};
 use crate::error::ExperimentError;
 
-/// Runs at once. Each has its own drive, so the outcome does not depend on it.
+/// Concurrent runs. Each has its own drive, so the results do not depend on this.
 const THREADS: usize = 2;
 
-/// Copies of the drive that are in memory at once: one for each run under way, and the one they are made from.
+/// Copies of the drive in memory at once: one for each current run, and the original.
 const DRIVES_IN_MEMORY: u64 = THREADS as u64 + 1;
 
-/// What is compared.
+/// What to compare.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The drive.
@@ -34,11 +34,11 @@ pub struct Settings {
     pub modes: Vec<Mode>,
     /// `PRAGMA synchronous`.
     pub synchronous: Synchronous,
-    /// Where all randomness comes from.
+    /// Seed of all randomness.
     pub seed: u64,
 }
 
-/// Runs the workload in each mode. Wrong contents are told in the outcome.
+/// Runs the workload in each mode. Wrong contents are reported in the results.
 pub fn compare(
     settings: &Settings,
     workload: &dyn Workload,
@@ -86,14 +86,14 @@ fn run_all(
     let queue = Mutex::new(settings.modes.iter().copied().enumerate().collect::<VecDeque<_>>());
     let finished = Mutex::new(Vec::new());
     let volume = Mutex::new(volume);
-    // Apart, so that the queue is not locked while a run is under way.
+    // Separate, so that the queue is not locked during a run.
     let next = || locked(&queue).pop_front();
     let work = || {
         while let Some((place, mode)) = next() {
             let copy = locked(&volume).try_clone().expect("a drive in memory can be copied");
             let run = run(settings, workload, copy, mode, monitor);
             if run.is_err() {
-                // There will be no outcome, so there is no use in other runs.
+                // There will be no result, so further runs are pointless.
                 locked(&queue).clear();
             }
             locked(&finished).push((place, run));
@@ -110,7 +110,7 @@ fn run_all(
     finished.into_iter().map(|(_, run)| run).collect()
 }
 
-/// A panic in one run ends all of them when the scope is left; what it left behind is not looked at before.
+/// A panic in one run ends all of them when the scope is left; until then its remains are not used.
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -161,7 +161,7 @@ fn power_cycle(volume: Volume, seed: u64) -> Result<Volume, ExperimentError> {
     Ok(Volume::mount(device, PAGE_CACHE_BYTES)?)
 }
 
-/// Reads all of the database and tells what is wrong with it.
+/// Reads the whole database and returns what is wrong with it.
 fn inspect(
     settings: &Settings,
     workload: &dyn Workload,
@@ -189,7 +189,7 @@ mod tests {
     const SMALL: KeyValue =
         KeyValue { pattern: Pattern::Random, rows: 200, operations: 300, value_bytes: 500 };
 
-    /// A workload that fails, or whose database is another than it should be.
+    /// A workload that fails, or whose database has wrong contents.
     struct Broken {
         fails: bool,
     }

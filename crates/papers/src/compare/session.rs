@@ -9,8 +9,8 @@ use tantalum_sqlite::{Drive, Synchronous};
 
 use crate::error::ExperimentError;
 
-/// The time that the host is taken to need for one statement: parsing, searching the tree, locks. A constant, so
-/// that figures do not depend on the machine; 20 us is what SQLite needs for a small update on a current core.
+/// The host time assumed for one statement: parsing, searching the tree, locks. A constant, so that figures do not
+/// depend on the machine; 20 us is what SQLite needs for a small update on a current core.
 pub const HOST_NS_PER_STATEMENT: Nanoseconds = 20_000;
 
 /// SQLite's page cache for each connection, in KiB: SQLite's own default.
@@ -26,7 +26,7 @@ pub(crate) struct Mark {
     pub now_ns: Nanoseconds,
 }
 
-/// A connection that a workload works on. Counts transactions and their latencies in virtual time.
+/// A connection for a workload. Counts transactions and their latencies in virtual time.
 pub struct Session<'a> {
     drive: &'a Drive,
     connection: &'a Connection,

@@ -1,9 +1,8 @@
 //! The user's own database and statements.
 //!
 //! The database is copied, with its log or journal if it has one, and never touched (`database_copy`). Nor is any other
-//! file of the host: the statements run on drives only (`confined`). They run once on a drive of their own, as ordinary
-//! files: there an error in them shows before anything else is done, and it is what each mode's database is compared
-//! with.
+//! file of the host: the statements run only on drives (`confined`). They first run on a separate drive, as ordinary
+//! files: errors show there before anything else is done, and each mode's database is compared with the result.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,10 +24,10 @@ use super::working_drive::WorkingDrive;
 use super::workload::{DATABASE, PAGE_CACHE_BYTES, Workload};
 use crate::error::ExperimentError;
 
-/// Characters of a statement that errors show.
+/// Characters of a statement shown in errors.
 const SHOWN_CHARACTERS: usize = 60;
 
-/// A database and statements, read and tried.
+/// A database and statements, which were read and tried.
 #[derive(Debug)]
 pub struct Statements {
     database: PathBuf,
@@ -36,7 +35,7 @@ pub struct Statements {
     sql: String,
     /// The database as one file.
     image: Vec<u8>,
-    /// Transactions that the statements make.
+    /// Transactions that the statements make up.
     transactions: u64,
     expected: Contents,
 }
@@ -60,7 +59,7 @@ impl Statements {
     }
 }
 
-/// A drive on which the database lies as an ordinary file.
+/// A drive with the database as an ordinary file.
 fn drive_with(image: &[u8], profile: &Profile) -> Result<WorkingDrive, ExperimentError> {
     memory::require(profile.capacity_bytes)?;
     let volume = Volume::format(Device::in_memory(profile)?, PAGE_CACHE_BYTES)?;
@@ -76,7 +75,7 @@ fn put(mut volume: Volume, image: &[u8]) -> Result<Volume, ExperimentError> {
     Ok(volume)
 }
 
-/// Runs the statements: the transactions they make and what the database holds after them.
+/// Runs the statements. Returns the number of transactions and the contents of the database afterwards.
 fn try_statements(
     working: &WorkingDrive,
     sql: &str,
@@ -101,7 +100,7 @@ fn try_statements(
     Ok((transactions, Contents::of(&sqlite).map_err(doing())?))
 }
 
-/// Runs all statements one after another. An error names the statement, and what was refused in it.
+/// Runs all statements in order. An error names the statement, and what was refused in it.
 fn for_each_statement(
     sqlite: &Connection,
     refusal: &Refusal,
@@ -131,19 +130,19 @@ fn for_each_statement(
     }
 }
 
-/// A statement that SQLite did not take, as far as one that is none can be told from what follows.
+/// A statement that SQLite rejected, up to where the next one seems to start.
 fn first_of(sql: &str) -> &str {
     sql.split_inclusive(';').next().unwrap_or_default()
 }
 
-/// Runs a statement to its end, whatever rows it gives.
+/// Runs a statement to its end, ignoring its rows.
 fn finish(statement: &mut Statement<'_>) -> rusqlite::Result<()> {
     let mut rows = statement.raw_query();
     while rows.next()?.is_some() {}
     Ok(())
 }
 
-/// SQLite's own words.
+/// SQLite's error message.
 fn message_of(error: rusqlite::Error) -> String {
     match error {
         rusqlite::Error::SqlInputError { msg, .. } => msg,
@@ -177,7 +176,7 @@ impl Workload for Statements {
     fn measure(&self, session: &mut Session<'_>, _seed: u64) -> Result<(), ExperimentError> {
         let sqlite = session.connection();
         let mut stopped = Ok(());
-        // What is refused was refused when the statements were tried.
+        // Anything to be refused was refused when the statements were tried.
         let refusal = Refusal::default();
         for_each_statement(sqlite, &refusal, &self.sql, &self.sql_path, |statement| {
             if stopped.is_ok() {

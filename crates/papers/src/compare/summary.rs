@@ -1,4 +1,4 @@
-//! Outcomes as text for a terminal of 100 columns.
+//! Results as text for a terminal of 100 columns.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use tantalum_sqlite::Mode;
 use super::key_value::Pattern;
 use super::outcome::{Comparison, INTACT, Run, WorkloadOutcome};
 
-/// A comparison: what was done, the table, and what is wrong if something is.
+/// A comparison: the workload, the table, and what is wrong, if anything.
 pub fn of_comparison(comparison: &Comparison) -> String {
     let (columns, rows) = comparison_cells(&comparison.runs);
     let aligned = |&title: &&'static str| {
@@ -30,7 +30,7 @@ flash/tx: units of 4 KiB programmed per transaction, for any reason; lifetime: w
 check: after a power cut, all of the database against what was written to it
 ";
 
-/// What was done, in one line.
+/// The workload in one line.
 pub(crate) fn workload_line(workload: &WorkloadOutcome) -> String {
     let what = match (workload.pattern, &workload.database, &workload.sql) {
         (Some(pattern), _, _) => format!(
@@ -48,7 +48,7 @@ pub(crate) fn workload_line(workload: &WorkloadOutcome) -> String {
     format!("{what}; synchronous = {}", workload.synchronous.name())
 }
 
-/// What was done and on which drive.
+/// The workload and the drive.
 pub(crate) fn circumstances(comparison: &Comparison) -> String {
     format!("{}\n{}", workload_line(&comparison.workload), drive_line(comparison))
 }
@@ -97,7 +97,7 @@ fn cells(run: &Run, baseline: Option<&Run>) -> [String; COLUMNS] {
     ]
 }
 
-/// How far a figure is from the baseline's; empty without one.
+/// The difference of a figure from the baseline's; empty without one.
 fn change(figure: f64, baseline: Option<f64>) -> String {
     match baseline {
         Some(baseline) if baseline > 0.0 => format!("{:+.0} %", (figure / baseline - 1.0) * 100.0),

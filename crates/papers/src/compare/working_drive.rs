@@ -1,4 +1,4 @@
-//! A drive under a name that SQLite knows.
+//! A drive under a name known to SQLite.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,14 +10,14 @@ use super::confined::{Refusal, confine};
 use super::workload::DATABASE;
 use crate::error::ExperimentError;
 
-/// A drive that SQLite works on, under a name of its own.
+/// A drive that SQLite uses, under a name of its own.
 pub(crate) struct WorkingDrive {
     registration: Registration,
     pub drive: Drive,
 }
 
 impl WorkingDrive {
-    /// Makes SQLite know the volume.
+    /// Registers the volume with SQLite.
     pub fn new(volume: Volume, mode: Mode, seed: u64) -> Result<WorkingDrive, ExperimentError> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let name = format!("tantalum-lab-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
@@ -31,7 +31,7 @@ impl WorkingDrive {
         self.open_confined().map(|(connection, _)| connection)
     }
 
-    /// The same, with what tells why a statement was refused.
+    /// The same, with the reason for refused statements.
     pub fn open_confined(&self) -> Result<(Connection, Refusal), ExperimentError> {
         let opening = || ExperimentError::sqlite("opening the database");
         let mut connection = self.drive.open(DATABASE).map_err(opening())?;
@@ -39,7 +39,7 @@ impl WorkingDrive {
         Ok((connection, refusal))
     }
 
-    /// The volume, when no connection is open any more.
+    /// The volume, once no connection is open.
     pub fn into_volume(self) -> Result<Volume, ExperimentError> {
         drop(self.registration);
         Ok(self.drive.into_volume().map_err(|(_, error)| error)?)

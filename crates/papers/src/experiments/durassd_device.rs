@@ -1,7 +1,7 @@
-//! DuraSSD's tables 1 and 2: what a flush costs, and what a small page gains, on the device alone.
+//! DuraSSD's tables 1 and 2: the cost of a flush, and the gain of small pages, on the device alone.
 //!
-//! What is read and written is as much of the drive as the paper's databases take of theirs. It was overwritten at
-//! random until garbage collection was steady.
+//! Reads and writes use as much of the drive as the paper's databases do of theirs. It was overwritten at random until
+//! garbage collection was steady.
 
 use std::sync::LazyLock;
 
@@ -18,20 +18,20 @@ use crate::error::ExperimentError;
 /// Capacity at scale 1. The paper's drive has 480 GB; its channels, dies and planes are kept.
 const CAPACITY_BYTES: u64 = 1 << 30;
 
-/// What is read and written, as a share of the capacity: a database of 100 GB on a drive of 480 GB (DuraSSD, 4.3.1).
+/// The part of the capacity that is used: a database of 100 GB on a drive of 480 GB (DuraSSD, 4.3.1).
 const SPAN_PERCENT: u64 = 21;
 
 /// Writes, at scale 1, for each figure.
 const OPERATIONS: u64 = 20_000;
 
-/// What `fio` and the kernel of the paper take for each command: Table 1 has 15,458 writes a second by one job, 65 us
-/// each; less 11 us of firmware and 7 us on the link.
+/// The time that `fio` and the paper's kernel take for each command: Table 1 has 15,458 writes a second by one job, 65
+/// us each; less 11 us of firmware and 7 us on the link.
 const HOST_NS: Nanoseconds = 47_000;
 
-/// What `fsync` takes when it sends no flush: in Table 1 without barriers, a write and an `fsync` take 69 us.
+/// The time of an `fsync` that sends no flush: in Table 1 without barriers, a write and an `fsync` take 69 us.
 const SYNC_NS: Nanoseconds = 4_400;
 
-/// SATA's queue: so many of the paper's 128 threads have a command under way.
+/// SATA's queue: this many of the paper's 128 threads have a command in flight.
 const QUEUE_DEPTH: u32 = 32;
 
 /// What the paper prints.
@@ -118,7 +118,7 @@ impl Cache {
     }
 }
 
-/// Table 1: writes of 4 KiB by one job, with an `fsync` after every so many.
+/// Table 1: writes of 4 KiB by one job, with an `fsync` after a given number of writes.
 pub(super) fn table_1(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     const NO_BARRIER: Sync = Sync::NoBarrier { sync_ns: SYNC_NS };
     let printed = &PRINTED.table_1;
@@ -216,7 +216,7 @@ fn operations(run: &Run<'_>) -> u64 {
     run.scaled(OPERATIONS, 1000)
 }
 
-/// Measures on a drive with nothing left to do.
+/// Measures on a drive that is idle.
 fn measure(
     run: &Run<'_>,
     device: &mut Device,

@@ -20,19 +20,21 @@ use super::share::{LatencyTable, column_of, latencies};
 use crate::error::ExperimentError;
 
 /// The paper's set-up: 480 GB of drive, 100 GB of database, 128 clients. It has 50,000 operations each; half of them
-/// take minutes for a figure as it is.
+/// already take minutes for a figure.
 const CAPACITY_BYTES: u64 = 480_000_000_000;
 const DATABASE_BYTES: u64 = 100_000_000_000;
 const CLIENTS: u64 = 128;
 const OPERATIONS_EACH: u64 = 25_000;
 
-/// However small the database is: fewer take a few seconds, and what the server did before then decides.
+/// However small the database is: fewer would take a few seconds, and the server's earlier work would decide the
+/// result.
 const LEAST_OPERATIONS_EACH: u64 = 100;
 
 /// The buffer of figure 5 and table 3.
 const BUFFER_BYTES: u64 = 10 << 30;
 
-/// The paper has 32 (4.3.1), of tables a thousand times as large: files of less than some megabytes are mostly empty.
+/// The paper has 32 (4.3.1), of tables a thousand times as large: smaller files than some megabytes would be mostly
+/// empty.
 const PARTITIONS: u32 = 4;
 
 /// Operations of the warm-up for each measured one.
@@ -187,14 +189,14 @@ pub(super) fn table_3(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
 
 pub(super) fn profile(run: &Run<'_>, barrier: bool) -> Result<Profile, ExperimentError> {
     let mut profile = Profile::load("durassd")?;
-    // beside the scaled database, the server's own files need their room
+    // beside the scaled database, the server's own files need space
     profile.capacity_bytes = ((512 << 20) + run.scaled(CAPACITY_BYTES, 0)).next_multiple_of(1 << 20);
     if barrier {
         profile.cache.mode = CacheMode::Volatile;
         profile.power.plp = Plp::None;
         profile.power.dump_bytes = 0;
     } else {
-        // the dump's blocks come on top: of the paper's drive they are next to nothing, of a scaled one a part of what is spare
+        // the dump's blocks come on top: negligible on the paper's drive, but a part of the spare space on a scaled one
         profile.over_provisioning_percent +=
             100.0 * profile.power.dump_bytes as f64 / profile.capacity_bytes as f64;
     }

@@ -1,10 +1,10 @@
 //! Clients of KAML's transactions in real time, on either kind of store.
 //!
-//! - **Records** meet the drive's latencies by a clock: a step that asked the drive, and a commit, go on when the drive is
-//!   done, and locks are held until then. Commands of several threads may come a little out of the order of their
-//!   times; the drive's firmware takes them as they come.
+//! - **Records** see the drive's latencies through a clock: a step that used the drive, and a commit, continue when the
+//!   drive is done, and locks are held until then. Commands of several threads may come slightly out of the order of
+//!   their times; the drive's firmware takes them as they come.
 //! - **RocksDB** is on a mount that holds its answers back.
-//! - Both lock what they read and what they change until the end, and try again when they have to give way.
+//! - Both lock what they read and change until the end, and retry when they have to give way.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -18,9 +18,9 @@ use tantalum_workloads::kaml::{Access, Drawer, Load, Step, Table};
 use crate::error::ExperimentError;
 use crate::rocks::{self, Rocks};
 
-/// A store that does such transactions.
+/// A store that executes such transactions.
 pub(super) trait Engine: Send + Sync {
-    /// Does one, again and again if it has to give way.
+    /// Executes one, and retries as long as it has to give way.
     fn transact(&self, tables: &[Table], steps: &[Step]) -> Result<(), ExperimentError>;
 }
 
@@ -29,8 +29,8 @@ fn value(table: &Table) -> Vec<u8> {
     vec![7; table.value_bytes]
 }
 
-/// Fails if a record that was loaded is not there, or not as long as it was put. One that another client inserts may not
-/// be there yet.
+/// Fails if a loaded record is missing, or has another length than was put. One that another client inserts may not
+/// exist yet.
 fn check(tables: &[Table], step: &Step, found: Option<usize>) -> Result<(), ExperimentError> {
     let table = tables[step.table];
     match found {
@@ -99,7 +99,7 @@ pub(super) fn rocks_key(table: usize, key: u64) -> [u8; 9] {
 impl Engine for Rocks {
     fn transact(&self, tables: &[Table], steps: &[Step]) -> Result<(), ExperimentError> {
         let key = |step: &Step| rocks_key(step.table, step.key);
-        // what is one access needs no transaction
+        // a single access needs no transaction
         match steps {
             [step @ Step { access: Access::Read, .. }] => {
                 return check(tables, step, self.length(key(step))?);
@@ -150,7 +150,7 @@ impl Client for KamlClient {
     }
 }
 
-/// So many clients of a store that holds a load's records.
+/// This many clients of a store that holds a load's records.
 pub(super) fn clients(
     engine: &Arc<dyn Engine>,
     load: Load,
@@ -256,7 +256,7 @@ mod tests {
         assert!(matches!(short, Err(ExperimentError::WrongRecords { .. })), "{short:?}");
     }
 
-    /// Without waiting the store would be as quick as this machine.
+    /// Without waiting, the store would be as fast as this machine.
     #[test]
     fn a_commit_takes_the_drives_time_and_a_read_of_the_cache_none() {
         let mut profile = small();

@@ -1,12 +1,12 @@
-//! KAML's equations 3.11 and 3.12 beside the lock table: how many of N updates that arrive at once find their lock taken,
-//! as more records share a lock (Jin's thesis, section 3.3.4).
+//! KAML's equations 3.11 and 3.12 compared with the lock table: how many of N simultaneous updates find their lock
+//! taken, as more records share a lock (Jin's thesis, section 3.3.4).
 //!
-//! - A round is N transactions of `tantalum-kv`. Each asks for the lock of one of K records, does not wait, and none ends
-//!   before all have asked. The store's counter of conflicts tells how many found it taken.
-//! - **Equation 3.11** is for locks that an update asks for with probabilities p: N - L + the sum of (1 - p)^N over the L
-//!   locks. The l keys of a lock have l/K together where all keys are as likely.
-//! - **Equation 3.12** puts 1/K in the place of p, which is the probability of a key. So it is right for one record a lock
-//!   only; with more it is too large, and may exceed N - 1, though one of N always gets its lock.
+//! - A round is N transactions of `tantalum-kv`. Each asks for the lock of one of K records without waiting, and none
+//!   ends before all have asked. The store's counter of conflicts says how many found it taken.
+//! - **Equation 3.11** is for locks that an update asks for with probabilities p: N - L + the sum of (1 - p)^N over the
+//!   L locks. If all keys are equally likely, the l keys of a lock have probability l/K together.
+//! - **Equation 3.12** sets p to 1/K, which is the probability of a key. So it is right only for one record per lock;
+//!   for more it is too large, and may exceed N - 1, although one of N always gets its lock.
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -21,17 +21,17 @@ use crate::error::ExperimentError;
 /// Rounds of each case at scale 1.
 const ROUNDS: u64 = 10_000;
 
-/// Nothing is written but a namespace.
+/// Only a namespace is written.
 const CAPACITY_BYTES: u64 = 512 << 20;
 
 const RECORDS_PER_LOCK: [u32; 5] = [1, 4, 16, 64, 256];
 
-/// Which records are asked for.
+/// The distribution of the requested records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Choice {
-    /// Each as likely as any other.
+    /// All equally likely.
     Uniform,
-    /// Four of five times one of the first fifth.
+    /// Four of five requests go to the first fifth.
     Hot,
 }
 
@@ -66,7 +66,7 @@ impl Choice {
     }
 }
 
-/// So many updates at once, over so many records.
+/// This many simultaneous updates, over this many records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Case {
     updates: u64,
@@ -116,7 +116,7 @@ impl Case {
     }
 }
 
-/// Conflicts of a round: their mean, and how far that may be off.
+/// Conflicts per round: their mean, and its standard error.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Mean {
     mean: f64,
@@ -143,7 +143,7 @@ fn store(records_per_lock: u32) -> Result<(Store, Namespace), ExperimentError> {
     Ok((store, namespace))
 }
 
-/// All ask, and then all end; how many found their lock taken.
+/// All ask, and then all end. Returns how many found their lock taken.
 fn round(store: &Store, namespace: Namespace, keys: &[u64]) -> Result<u64, ExperimentError> {
     let before = store.counters().conflicts;
     let mut open = Vec::with_capacity(keys.len());

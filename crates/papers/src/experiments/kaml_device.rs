@@ -1,7 +1,7 @@
-//! KAML's figures 5 to 8: records against blocks, on the device alone (Jin's thesis, sections 3.3.2 and 3.3.3).
+//! KAML's figures 5 to 8: records compared with blocks, on the device alone (Jin's thesis, sections 3.3.2 and 3.3.3).
 //!
-//! Records of a block drive lie side by side in units; to change one that is smaller than a unit the host reads the
-//! unit and writes it. The paper's firmware does the same inside the drive, in one command.
+//! On a block drive, records are side by side in units; to change one smaller than a unit, the host reads and writes
+//! the unit. The paper's firmware does the same inside the drive, in one command.
 
 use std::sync::LazyLock;
 
@@ -23,10 +23,10 @@ use crate::error::ExperimentError;
 /// Capacity at scale 1. The paper's drive has 375 GB; its channels, dies and planes are kept.
 const CAPACITY_BYTES: u64 = 1 << 30;
 
-/// The drive's cache: less than what is read, as the board's is.
+/// The drive's cache: smaller than what is read, as on the board.
 const CACHE_BYTES: u64 = 4 << 20;
 
-/// What other data take of the capacity. They are overwritten at random until garbage collection is steady.
+/// Other data's share of the capacity. They are overwritten at random until garbage collection is steady.
 const OTHER_PERCENT: u64 = 40;
 
 /// Entries of the index at scale 1; the paper's has 64 million.
@@ -69,7 +69,7 @@ struct Target {
 enum Interface {
     /// From this unit on.
     Blocks(u32),
-    /// In this namespace, so many in each `put`.
+    /// In this namespace, with this many in each `put`.
     Keys(NamespaceId, usize),
 }
 
@@ -83,7 +83,7 @@ impl Target {
         Target::keys_in_logs(device, value_bytes, batch, 0, seed)
     }
 
-    /// A namespace with so many logs of its own.
+    /// A namespace with this many logs of its own.
     fn keys_in_logs(
         device: &Device,
         value_bytes: usize,
@@ -108,7 +108,7 @@ impl Target {
         Target { device, interface, value, buffer: vec![0; UNIT_BYTES], records: 0, random }
     }
 
-    /// Does so many requests of one kind, by so many threads.
+    /// Executes this many requests of one kind, with this many threads.
     fn serve(
         &mut self,
         run: &Run<'_>,
@@ -139,7 +139,7 @@ impl Target {
         }
     }
 
-    /// The unit of a record, and where it lies in it.
+    /// The unit of a record, and its position there.
     fn place(&self, first: u32, record: u64) -> (Lpn, usize) {
         let in_unit = (UNIT_BYTES / self.value.len()) as u64;
         (Lpn(first + (record / in_unit) as u32), (record % in_unit) as usize * self.value.len())
@@ -185,7 +185,7 @@ impl Target {
         Ok(self.device.submit(command, at_ns)?.done_ns)
     }
 
-    /// Pushes the records out of the drive's cache with other data.
+    /// Evicts the records from the drive's cache with other data.
     fn settle(&mut self) -> Result<(), ExperimentError> {
         let units = (2 * CACHE_BYTES / UNIT_BYTES as u64) as u32;
         let others = other_units(self.device.profile());
@@ -232,7 +232,7 @@ fn requests(run: &Run<'_>) -> u64 {
     run.scaled(REQUESTS, 1000)
 }
 
-/// Inserts, fetches and updates, in that order; what each had, in the order of [`WORKS`].
+/// Inserts, fetches and updates, in that order; the result of each, in the order of [`WORKS`].
 fn measure(
     run: &Run<'_>,
     mut target: Target,
@@ -433,7 +433,7 @@ pub(super) fn figure_7(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
 /// Records in each `put` of figure 8.
 const LOG_BATCHES: [usize; 2] = [1, 16];
 
-/// Bandwidth of updates of a namespace with so many logs, by records in each `put`.
+/// Bandwidth of updates of a namespace with this many logs, by records in each `put`.
 fn by_batch(run: &Run<'_>, device: &Device, logs: u32) -> Result<[f64; 2], ExperimentError> {
     let mut ours = [0.0; 2];
     for (ours, batch) in ours.iter_mut().zip(LOG_BATCHES) {

@@ -1,11 +1,12 @@
-//! KAML's figures 9 and 10: transactions over records against a store that logs and then writes (Jin's thesis, sections
-//! 3.3.4 and 3.3.5).
+//! KAML's figures 9 and 10: transactions over records compared with a store that logs and then writes (Jin's thesis,
+//! sections 3.3.4 and 3.3.5).
 //!
-//! - **Records**: `tantalum-kv`. Its clients live in the drive's time; each step of a transaction is a command, or none.
+//! - **Records**: `tantalum-kv`. Its clients live in the drive's time; each step of a transaction is at most one
+//!   command.
 //! - **Log, then write**: SQLite with its log, synced with each commit, on a volume of the same drive, instead of the
-//!   paper's Shore-MT. It has one writer at a time, so that more clients would not make it faster.
-//! - Locks are all taken at once when a transaction begins; whoever does not get them waits for those who have them.
-//!   That is as strict as the store's own locks, which then never wait.
+//!   paper's Shore-MT. It has one writer at a time, so more clients would not make it faster.
+//! - A transaction takes all its locks at once when it begins, and waits for the holders of those it cannot get. That
+//!   is as strict as the store's own locks, which then never wait.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
@@ -34,27 +35,27 @@ use crate::error::ExperimentError;
 /// Capacity at scale 1. The paper's drive has 375 GB; its channels, dies and planes are kept.
 const CAPACITY_BYTES: u64 = 1 << 30;
 
-/// What other data take of the capacity, overwritten at random until garbage collection is steady.
+/// Other data's share of the capacity, overwritten at random until garbage collection is steady.
 pub(super) const OTHER_PERCENT: u64 = 40;
 
 /// Measured transactions at scale 1.
 pub(super) const TRANSACTIONS: u64 = 20_000;
 
-/// What the host takes for a step of a transaction of records, in the cache or for a command. Chosen when YCSB's workload
-/// C, all in the cache, did 366,593 reads in a second on one thread; it is quicker now (docs/key-value-figures.md), so this
-/// is in favour of the log.
+/// Host time for a step of a transaction over records, in the cache or for a command. Chosen when YCSB's workload C,
+/// all in the cache, did 366,593 reads per second on one thread; it is faster now (docs/key-value-figures.md), so this
+/// favours the log.
 const RECORD_STEP_NS: Nanoseconds = 2_700;
 
-/// What it takes for a statement of SQLite ([`crate::compare::HOST_NS_PER_STATEMENT`]).
+/// Host time for a statement of SQLite ([`crate::compare::HOST_NS_PER_STATEMENT`]).
 const STATEMENT_NS: Nanoseconds = crate::compare::HOST_NS_PER_STATEMENT;
 
-/// What the store's cache reckons for a record beside its value.
+/// Memory of a record in the store's cache besides its value.
 const RECORD_OVERHEAD: u64 = 128;
 
 /// The volume's own cache: SQLite has one.
 const VOLUME_CACHE_BYTES: u64 = 1 << 20;
 
-/// Between a load and its measurement: what the load left in protected DRAM is on flash by then.
+/// Time between a load and its measurement: by then, what the load left in protected DRAM is on flash.
 const REST_NS: Nanoseconds = 1_000_000_000;
 
 /// Threads of the paper's host.
@@ -63,7 +64,7 @@ pub(super) const CLIENTS: usize = 8;
 /// Records of one transaction when they are loaded.
 pub(super) const LOADED_AT_ONCE: usize = 512;
 
-/// How the store of records is set up.
+/// The set-up of the store of records.
 #[derive(Clone, Copy, Debug)]
 struct Setting {
     clients: usize,
@@ -72,12 +73,12 @@ struct Setting {
     cached_percent: u64,
 }
 
-/// What a run had.
+/// The results of a run.
 #[derive(Clone, Copy, Debug)]
 struct Measured {
     per_second: f64,
     conflicts: u64,
-    /// What a transaction of one client waits for the drive.
+    /// The time that a transaction of one client waits for the drive.
     drive_us: f64,
 }
 
@@ -103,7 +104,7 @@ struct Bench<'a> {
     run: &'a Run<'a>,
     load: Load,
     units: u64,
-    /// Other data, and nothing else; for records.
+    /// Only other data; for records.
     aged: &'a Device,
 }
 
@@ -161,7 +162,7 @@ impl Bench<'_> {
 
     // -- a log, then the pages ----------------------------------------------------------------------------------
 
-    /// SQLite with its log, of whose pages so many are cached.
+    /// SQLite with its log; this many of its pages are cached.
     fn log_then_write(&self, cached_percent: u64) -> Result<Measured, ExperimentError> {
         let volume = self.load_database()?;
         let working = WorkingDrive::new(volume, Mode::Wal, self.run.seed)?;
@@ -224,11 +225,11 @@ impl Bench<'_> {
     }
 }
 
-/// What the store's cache takes to hold so many of all records.
+/// The size of the store's cache for this percentage of all records.
 pub(super) fn cache_bytes(tables: &[Table], percent: u64) -> u64 {
     let bytes = |table: &Table| table.records * (table.value_bytes as u64 + RECORD_OVERHEAD);
     let all = tables.iter().map(bytes).sum::<u64>();
-    // what is inserted finds room too if all is to be cached
+    // inserted records fit too if everything should be cached
     if percent == 100 { 4 * all } else { all * percent / 100 }
 }
 
@@ -270,7 +271,7 @@ fn insert_all(connection: &Connection, tables: &[Table]) -> rusqlite::Result<()>
     Ok(())
 }
 
-/// One transaction; how many statements it had.
+/// One transaction. Returns the number of its statements.
 fn apply(connection: &Connection, tables: &[Table], steps: &[Step]) -> rusqlite::Result<u64> {
     let mut statements = 0;
     let is_one = steps.len() == 1 && steps[0].access != Access::Change;
@@ -302,7 +303,7 @@ fn apply(connection: &Connection, tables: &[Table], steps: &[Step]) -> rusqlite:
 
 // -- clients of records -----------------------------------------------------------------------------------------
 
-/// A lock: the table and the number of its group of records; held shared by so many, or exclusively.
+/// A lock: the table and the number of its group of records; held shared by this many, or exclusively.
 type LockName = (usize, u64);
 
 struct Client {
@@ -318,7 +319,7 @@ enum State {
         steps: Vec<Step>,
         next: usize,
     },
-    /// The drive has its commit; it lets its locks go when that is done.
+    /// The drive has its commit; it releases its locks when that is done.
     Commits {
         steps: Vec<Step>,
     },
@@ -341,7 +342,7 @@ struct Machine<'a> {
 }
 
 impl Machine<'_> {
-    /// What happens next; tells when.
+    /// Does the next step. Returns its time.
     fn step(&mut self) -> Result<Nanoseconds, ExperimentError> {
         let Reverse((now_ns, client)) = self.queue.pop().expect("not all clients wait for each other");
         match std::mem::replace(&mut self.clients[client].state, State::Idle) {
@@ -378,7 +379,7 @@ impl Machine<'_> {
         locks
     }
 
-    /// Takes all locks and begins; false if others have some.
+    /// Takes all locks and begins; false if others hold some.
     fn begin(&mut self, client: usize, steps: &[Step], now_ns: Nanoseconds) -> Result<bool, ExperimentError> {
         let wanted = self.locks_of(steps);
         let is_free = |(name, changes): (&LockName, &bool)| {

@@ -1,7 +1,7 @@
-//! LinkBench on MariaDB on a mounted drive: what the figures of SHARE and DuraSSD are made of.
+//! LinkBench on MariaDB on a mounted drive: the basis of SHARE's and DuraSSD's figures.
 //!
-//! The drive is aged once and the database loaded once for each page size, on the machine's own disk; each case gets
-//! a copy of both. A case ends with its server stopped and its drive unmounted, however it ends.
+//! The drive is aged once and the database loaded once for each page size, on the machine's own disk; each case gets a
+//! copy of both. A case stops its server and unmounts its drive, however it ends.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use super::rig::{LogPlace, MountedMariaDb, Start, aged_image};
 use crate::error::ExperimentError;
 use crate::servers::{MariaDb, MariaDbOptions, MountOptions, Place, PlainFolder, ServerError};
 
-/// Bytes that the database takes for each node: LinkBench says that a million takes a gigabyte.
+/// Bytes that the database takes for each node: LinkBench says that a million nodes take a gigabyte.
 const BYTES_PER_NODE: u64 = 1000;
 
 /// Loading is done with a large buffer, and without syncing each commit.
@@ -27,15 +27,15 @@ const LOADING_BUFFER_BYTES: u64 = 512 << 20;
 /// Log, temporary files and system tables beside the data.
 const SERVER_BYTES: u64 = 192 << 20;
 
-/// What one more partition of all tables takes at most: files grow by 4 MiB at a time.
+/// The most that one more partition of all tables takes: files grow by 4 MiB at a time.
 const BYTES_PER_PARTITION: u64 = 3 * (8 << 20);
 
-/// How large everything is.
+/// The sizes.
 #[derive(Clone, Debug)]
 pub(super) struct Size {
     /// The database.
     pub database_bytes: u64,
-    /// Partitions of each table. Clients that change one index keep each other waiting.
+    /// Partitions of each table. Clients that change the same index make each other wait.
     pub partitions: u32,
     /// Where InnoDB's log is.
     pub log: LogPlace,
@@ -62,7 +62,7 @@ impl Size {
     }
 }
 
-/// What becomes of InnoDB's doublewrite.
+/// The mode of InnoDB's doublewrite.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Doublewrite {
     /// On, and written twice.
@@ -81,7 +81,7 @@ pub(super) struct Case {
     pub doublewrite: Doublewrite,
 }
 
-/// What one case gave.
+/// The results of one case.
 #[derive(Clone, Debug)]
 pub(super) struct CaseResult {
     pub measured: Measured,
@@ -91,7 +91,7 @@ pub(super) struct CaseResult {
     pub page_reads: u64,
 }
 
-/// Aged drives and loaded databases, for as many cases as one likes.
+/// Aged drives and loaded databases, for any number of cases.
 pub(super) struct Rig<'a> {
     run: &'a Run<'a>,
     size: Size,
@@ -103,7 +103,7 @@ pub(super) struct Rig<'a> {
 }
 
 impl<'a> Rig<'a> {
-    /// For so many cases.
+    /// For this many cases.
     pub(super) fn new(run: &'a Run<'a>, size: Size, cases: usize) -> Result<Rig<'a>, ExperimentError> {
         MariaDb::require()?;
         Ok(Rig {

@@ -1,9 +1,9 @@
 //! The papers' experiments by name: `tantalum lab list` and `tantalum lab run`.
 //!
-//! - Each prints the paper's figures beside ours, and the ratios that the paper claims beside ours.
-//! - An experiment on the device alone runs in virtual time. One with a database server runs in real time: there, only
-//!   ratios within one run mean something.
-//! - Whatever an experiment starts, it ends: when it is done, when it fails, and when it is interrupted.
+//! - Each prints the paper's figures and claimed ratios beside ours.
+//! - An experiment on the device alone runs in virtual time. One with a database server runs in real time, where only
+//!   ratios within one run are meaningful.
+//! - An experiment ends whatever it starts: when it is done, when it fails, and when it is interrupted.
 
 mod durassd_device;
 mod durassd_server;
@@ -35,11 +35,11 @@ use crate::error::ExperimentError;
 /// How experiments are run.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// How large, as a share of the full set-up; each experiment has its own default.
+    /// Size, as a fraction of the full set-up; each experiment has its own default.
     pub scale: Option<f64>,
     /// How many times slower the drive is in real time; each experiment has its own default.
     pub slower: Option<u32>,
-    /// Where all randomness comes from.
+    /// Seed of all randomness.
     pub seed: u64,
     /// The `tantalum` command, which mounts drives for servers.
     pub program: PathBuf,
@@ -48,23 +48,23 @@ pub struct Settings {
 /// One experiment.
 #[derive(Debug)]
 pub struct Experiment {
-    /// What it is called on the command line.
+    /// Its name on the command line.
     pub name: &'static str,
     /// What it shows, in one line.
     pub about: &'static str,
     /// What it needs beside this program.
     pub needs: &'static str,
-    /// The scale that it has unless told; 1 is the full set-up.
+    /// The default scale; 1 is the full set-up.
     pub scale: f64,
     /// Processors of the paper's machine, where this machine's count too.
     processors: Option<u32>,
     run: fn(&Run<'_>) -> Result<Outcome, ExperimentError>,
 }
 
-/// What one experiment is given.
+/// The parameters of one experiment.
 struct Run<'a> {
     scale: f64,
-    /// How many times slower the drive is, so that the machine's processors weigh less. Times are divided by it.
+    /// The factor by which the drive is slower, so that the machine's processors weigh less. Times are divided by it.
     slower: u32,
     seed: u64,
     program: &'a Path,
@@ -72,13 +72,13 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// So many of a number that the full set-up has, and not fewer than `least`.
+    /// A scaled number of the full set-up, at least `least`.
     fn scaled(&self, full: u64, least: u64) -> u64 {
         ((full as f64 * self.scale) as u64).max(least)
     }
 }
 
-/// All experiments, in the order in which people should see them.
+/// All experiments, in display order.
 pub const ALL: &[Experiment] = &[
     Experiment {
         name: "swwal-fig7",
@@ -298,7 +298,7 @@ pub fn run(
     let slower = slower_by(experiment, settings)?;
     let run = Run { scale, slower, seed: settings.seed, program: &settings.program, monitor };
     let outcome = (experiment.run)(&run);
-    // Ctrl-C is for the programs under way too; what they say of it is not why the experiment ends.
+    // Ctrl-C also reaches the running programs; their messages are not why the experiment ends.
     let mut outcome = outcome.map_err(|error| monitor.check().err().map_or(error, Into::into))?;
     outcome.experiment = experiment.name;
     outcome.scale = scale;
@@ -314,7 +314,7 @@ pub fn run(
     Ok(outcome)
 }
 
-/// What was asked for, or as many times slower as the paper's machine has more processors.
+/// The requested factor, or the paper's number of processors over this machine's.
 fn slower_by(experiment: &Experiment, settings: &Settings) -> Result<u32, ExperimentError> {
     const MOST: u32 = 1000;
     match settings.slower {
@@ -327,7 +327,7 @@ fn slower_by(experiment: &Experiment, settings: &Settings) -> Result<u32, Experi
     }
 }
 
-/// The drive, in the words of a set-up.
+/// A description of the drive for a set-up.
 fn drive_of(profile: &Profile) -> String {
     let Profile { name, capacity_bytes, over_provisioning_percent, .. } = profile;
     format!("drive {name}, {}, {over_provisioning_percent} % over-provisioning", bytes(*capacity_bytes))

@@ -1,7 +1,7 @@
 //! SHARE's experiment with PostgreSQL: full-page writes on and off.
 //!
-//! The paper turns them off to see what a drive that makes page writes atomic would gain. Off is safe only where a page
-//! is never torn: units of 4 KiB are not torn here, PostgreSQL's pages have two of them.
+//! The paper turns them off to see what a drive with atomic page writes would gain. Off is safe only if a page is never
+//! torn: units of 4 KiB are not torn here, but PostgreSQL's pages have two of them.
 
 use std::fs;
 use std::sync::LazyLock;
@@ -26,14 +26,14 @@ const CLIENTS: u64 = 16;
 const OPERATIONS_EACH: u64 = 10_000;
 const WARM_UP: f64 = 0.25;
 
-/// Often enough that pages are first changed after a checkpoint all the time, as in a long run.
+/// Often enough that pages are constantly changed for the first time after a checkpoint, as in a long run.
 const CHECKPOINT_SECONDS: u32 = 30;
 
 /// The log's files and the system's tables beside the data.
 const SERVER_BYTES: u64 = 512 << 20;
 
-/// What stands in the figure. PostgreSQL's pages are two units: it may do without writing them whole to its log only
-/// where the mount writes them all or nothing.
+/// The rows of the figure. PostgreSQL's pages are two units: it can omit writing them whole to its log only if the
+/// mount writes them all or nothing.
 #[derive(Clone, Copy)]
 struct Line {
     name: &'static str,

@@ -1,9 +1,9 @@
-//! What papers print, as data: a TOML file beside each experiment has the figures of its tables and the sentences with
+//! What papers print, as data: a TOML file beside each experiment has the figures of its tables, and the sentences with
 //! the figures that they claim.
 //!
-//! The experiment declares a struct for its file and reads every field of it. A figure that is missing, or that has no
-//! field, is an error of parsing; a field that nothing reads is an error of the compiler. So every figure of the files
-//! is printed somewhere, and every file is parsed by a test.
+//! The experiment declares a struct for its file and reads every field of it. A missing figure, or one without a field,
+//! is a parse error; a field that nothing reads is a compiler error. So every figure in the files is printed somewhere,
+//! and a test parses every file.
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -47,7 +47,7 @@ impl PrintedClaim {
     }
 }
 
-/// Parses a file that is part of the program, so that a mistake in it is one of the program.
+/// Parses a file that is part of the program, so that a mistake in it is a bug in the program.
 pub(super) fn parse<T: DeserializeOwned>(file: &str, text: &str) -> T {
     toml::from_str(text).unwrap_or_else(|error| panic!("{file}: {error}"))
 }

@@ -1,4 +1,4 @@
-//! What experiments with a server start from: the image of a drive after long use, and a server on copies of it.
+//! The starting point of experiments with a server: the image of an aged drive, and a server on copies of it.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -15,13 +15,13 @@ use crate::servers::{MariaDb, MariaDbOptions, Mount, MountOptions, copy_tree};
 /// The page cache of the volume while it is aged.
 const CACHE_BYTES: u64 = 16 << 20;
 
-/// Bytes of an image that are copied between two looks at the wish to stop.
+/// Bytes of an image that are copied between two checks for interruption.
 const PIECE_BYTES: u64 = 64 << 20;
 
 /// SHARE's drive at scale 1.
 const CAPACITY_BYTES: u64 = 4 << 30;
 
-/// SHARE's drive, scaled, but not so far that `room_bytes` would be more than two thirds of it.
+/// SHARE's drive, scaled, but only as long as `room_bytes` is at most two thirds of it.
 pub(super) fn drive_with_room(run: &Run<'_>, room_bytes: u64) -> Result<Profile, ExperimentError> {
     let mut profile = Profile::load("openssd-barefoot")?;
     let capacity_bytes = run.scaled(CAPACITY_BYTES, 0).max(room_bytes * 3 / 2);
@@ -30,7 +30,7 @@ pub(super) fn drive_with_room(run: &Run<'_>, room_bytes: u64) -> Result<Profile,
     Ok(profile)
 }
 
-/// The same drive, so many times slower in all.
+/// The same drive, slower by this factor in everything.
 pub(super) fn slowed(profile: &Profile, times: u32) -> Profile {
     let (mut profile, times) = (profile.clone(), u64::from(times));
     let FlashProfile { read_ns, program_ns, erase_ns, channel_bytes_per_second, .. } = &mut profile.flash;
@@ -44,8 +44,8 @@ pub(super) fn slowed(profile: &Profile, times: u32) -> Profile {
     profile
 }
 
-/// Makes a drive, as slow as the experiment has it, with a volume, fills it but for `room_bytes`, and overwrites until
-/// garbage collection is steady.
+/// Creates a drive, as slow as the experiment requires, with a volume, fills it except for `room_bytes`, and overwrites
+/// until garbage collection is steady.
 pub(super) fn aged_image(
     run: &Run<'_>,
     profile: &Profile,
@@ -82,7 +82,7 @@ impl LogPlace {
     }
 }
 
-/// What a server starts from.
+/// The starting point of a server.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Start<'a> {
     /// Where all of this is.
@@ -94,7 +94,7 @@ pub(super) struct Start<'a> {
     pub mount: MountOptions,
 }
 
-/// MariaDB on a copy of an aged drive with a copy of its data. Dropped, it is killed, and its drives unmounted.
+/// MariaDB on a copy of an aged drive with a copy of its data. Dropping it kills it and unmounts its drives.
 #[derive(Debug)]
 pub(super) struct MountedMariaDb {
     // in the order in which they have to end
@@ -121,7 +121,7 @@ impl MountedMariaDb {
             LogPlace::Machine => Some(from.folder.join("log")),
         };
         let data = drive.folder.join("data");
-        // Putting the files there is not what is measured: the drives answer at once.
+        // Copying the files is not measured, so the drives answer at once.
         let mount_all = |options| -> Result<(Mount, Option<Mount>), ExperimentError> {
             let log_mount = log_drive.as_ref().map(|drive| drive.mount(run, options)).transpose()?;
             Ok((drive.mount(run, options)?, log_mount))
@@ -138,14 +138,14 @@ impl MountedMariaDb {
         Ok(MountedMariaDb { server, mount, log_mount })
     }
 
-    /// Ends the server at once, and what waits for its drives.
+    /// Ends the server at once, and with it anything that waits for its drives.
     pub(super) fn kill(&self) {
         self.server.kill();
         self.mount.abort();
         self.log_mount.iter().for_each(Mount::abort);
     }
 
-    /// Ends it. Nobody will look at the data again, so the server is not given the time to write them all.
+    /// Ends it. The data are no longer needed, so the server gets no time to write them all.
     pub(super) fn end(self) -> Result<(), ExperimentError> {
         drop(self.server);
         unmount_all((self.mount, self.log_mount))

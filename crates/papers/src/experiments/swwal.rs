@@ -1,7 +1,7 @@
 //! SW-WAL's figures 7 and 8: SQLite with its log, on X-FTL, and with SW-WAL.
 //!
-//! The figures are `tantalum compare sqlite`'s, for each order of updates, size of value and synchronous setting, as
-//! shares of what the log takes (`wal`, the paper's Base).
+//! The figures come from `tantalum compare sqlite`, for each order of updates, value size and synchronous setting, as
+//! fractions of those of the log (`wal`, the paper's Base).
 
 use std::sync::LazyLock;
 
@@ -120,7 +120,7 @@ fn profile(run: &Run<'_>) -> Result<Profile, ExperimentError> {
     Ok(profile)
 }
 
-/// For each mode the figure of each workload over what Base has.
+/// For each mode, the figure of each workload divided by Base's.
 fn shares(
     run: &Run<'_>,
     profile: &Profile,

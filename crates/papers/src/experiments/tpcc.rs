@@ -117,12 +117,13 @@ pub(super) fn table_4(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     Ok(outcome)
 }
 
-/// One for each client at least: in the paper's 1,000 they seldom wait for each other's rows.
+/// At least one for each client: with the paper's 1,000 they seldom wait for each other's rows.
 fn warehouses(run: &Run<'_>) -> u64 {
     run.scaled(WAREHOUSES, CLIENTS)
 }
 
-/// The share of the standard's rows that a warehouse has, so that all of them together are as large as the scale says.
+/// The fraction of the standard's rows in a warehouse, so that all of them together have the size that the scale
+/// requires.
 fn share_of_rows(run: &Run<'_>) -> f64 {
     (WAREHOUSES as f64 * run.scale / warehouses(run) as f64).min(1.0)
 }
@@ -152,12 +153,12 @@ fn load_database(run: &Run<'_>, folder: &PlainFolder, page_bytes: u32) -> Result
     Ok(())
 }
 
-/// What tpmC counts.
+/// The transactions that tpmC counts.
 fn new_orders_a_minute(measured: &Measured) -> f64 {
     measured.latencies[0].len() as f64 * 60.0 / measured.seconds
 }
 
-/// The transactions, and units that the host wrote meanwhile to the drive of the data.
+/// The transactions, and the units that the host wrote meanwhile to the data's drive.
 fn measure(
     run: &Run<'_>,
     folder: &PlainFolder,

@@ -1,4 +1,4 @@
-//! YCSB's workloads on MariaDB: what remapping the doublewrite's second write gains in each.
+//! YCSB's workloads on MariaDB: the gain in each from remapping the doublewrite's second write.
 //!
 //! No figure of a paper: SHARE and DuraSSD run YCSB on Couchbase.
 

@@ -1,4 +1,4 @@
-//! Recovery as capacity and what was written since the checkpoint grow.
+//! Recovery as capacity, and the amount written since the checkpoint, grow.
 
 use tantalum::{Profile, UNIT_BYTES};
 use tantalum_report::table::bytes;

@@ -1,4 +1,4 @@
-//! What checkpoints cost and what recovery takes, for each interval between checkpoints.
+//! The cost of checkpoints and the time of recovery, for each checkpoint interval.
 
 use tantalum::Profile;
 use tantalum_report::{Bar, Monitor};

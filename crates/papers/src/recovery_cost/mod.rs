@@ -1,11 +1,11 @@
-//! `tantalum recovery-cost`: what recovery takes after a power cut, and what it costs to keep it short.
+//! `tantalum recovery-cost`: recovery time after a power cut, and the cost of keeping it short.
 //!
 //! Two experiments, in virtual time:
-//! - *Growth*: drives of several capacities whose map is as large as it gets, each with so much written since the last
-//!   checkpoint, lose power. Every chunk of the map is mapped by one unit of data, so that a drive of 1 TiB fits into
-//!   memory with a checkpoint as large as that of a full one.
-//! - *Intervals*: one full drive in steady state is overwritten at random with each interval between checkpoints, and
-//!   loses power shortly before the next. What checkpoints cost is set against what recovery takes.
+//! - *Growth*: drives of several capacities, whose maps are as large as possible, lose power after a given amount was
+//!   written since the last checkpoint. Each chunk of the map has one mapped unit, so that a drive of 1 TiB fits in
+//!   memory with a checkpoint as large as that of a full drive.
+//! - *Intervals*: one full drive in steady state is overwritten at random with each checkpoint interval, and loses
+//!   power shortly before the next checkpoint. The cost of checkpoints is compared with recovery time.
 
 mod growth;
 mod interval;

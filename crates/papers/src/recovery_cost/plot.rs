@@ -1,4 +1,4 @@
-//! Two plots side by side: recovery as drives grow, and what its length is bought with.
+//! Two plots side by side: recovery as drives grow, and the price of keeping it short.
 
 use std::path::Path;
 

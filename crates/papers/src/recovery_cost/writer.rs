@@ -15,7 +15,7 @@ use crate::error::ExperimentError;
 /// Commands between two looks at the wish to stop.
 const COMMANDS_PER_STEP: u64 = 4096;
 
-/// Units that are looked at after a recovery.
+/// Units that are checked after a recovery.
 const UNITS_CHECKED: u32 = 64;
 
 /// The host. Each unit that it writes begins with its own number.
@@ -51,7 +51,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes so many units, anywhere.
+    /// Writes this many units at random places.
     pub fn overwrite(&mut self, units: u64, bar: &Bar) -> Result<(), ExperimentError> {
         for number in 0..units {
             self.overwrite_one()?;

@@ -3,9 +3,8 @@
 //! - No system service, configuration file or port is touched: each server has its own data, its own Unix socket and
 //!   only options from its command line.
 //! - A server never runs as root: started by root it runs as `nobody` or `postgres`.
-//! - Whoever holds a value of this module holds what it stands for. Dropped, a server is stopped, a mount unmounted
-//!   and a folder removed, also when the holder fails or panics. When this process is killed, the system kills the
-//!   servers.
+//! - A value of this module owns what it stands for. Dropping it stops a server, unmounts a mount or removes a folder,
+//!   also when the owner fails or panics. If this process is killed, the system kills the servers.
 
 mod daemon;
 mod error;

@@ -1,4 +1,4 @@
-//! As whom a server runs.
+//! The user that a server runs as.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Pages of HTML that stand alone: no file, script or address beside them.
+//! Self-contained pages of HTML: no other file, script or address.
 
 pub(crate) mod experiments;
 

@@ -1,4 +1,4 @@
-//! A plot of lying bars, one for each mode, each in one or more pieces.
+//! A plot of horizontal bars, one for each mode, each in one or more pieces.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};

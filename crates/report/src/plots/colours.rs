@@ -1,4 +1,4 @@
-//! Colours that can be told apart with any eyesight (Okabe and Ito's), on white and on black.
+//! Colours distinguishable with any eyesight (Okabe and Ito's), on white and on black.
 
 use plotters::style::RGBColor;
 

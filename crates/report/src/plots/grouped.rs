@@ -1,4 +1,4 @@
-//! A plot of upright bars in groups: a group for each column of a table, a bar for each row.
+//! A plot of vertical bars in groups: a group for each column of a table, a bar for each row.
 
 use std::path::Path;
 

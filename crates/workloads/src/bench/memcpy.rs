@@ -1,4 +1,4 @@
-//! How fast this machine copies units to random places: the measure of how fast a drive in memory could be.
+//! The rate at which this machine copies units to random places: the limit for a drive in memory.
 
 use std::time::{Duration, Instant};
 
@@ -51,7 +51,7 @@ impl Copies {
         Ok(Copies { arena, units, source, random, copied: 0, taken: Duration::ZERO })
     }
 
-    /// Copies so many units to random places.
+    /// Copies this many units to random places.
     pub fn copy(&mut self, copies: u64) {
         let start = Instant::now();
         for number in 0..copies {

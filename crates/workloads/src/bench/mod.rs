@@ -1,9 +1,9 @@
-//! `tantalum bench`: how fast the drive itself runs on this machine, and what it does in virtual time.
+//! `tantalum bench`: how fast the drive itself runs on this machine, and its behaviour in virtual time.
 //!
-//! Every operation is one unit of 4 KiB, given to the drive in-process, with 32 under way in virtual time. Before
-//! a random write the drive is filled and overwritten until garbage collection is steady. What a machine could do
-//! at most is measured in the same run, by turns: random copies of units in an arena as large as the drive. Each unit
-//! written begins with its own number, and each unit read is checked for it.
+//! Every operation is one unit of 4 KiB, submitted in-process, with 32 in flight in virtual time. Before random writes
+//! the drive is filled and overwritten until garbage collection is steady. The machine's limit is measured in the same
+//! run, in turns: random copies of units in an arena as large as the drive. Each written unit begins with its own
+//! number, which each read checks.
 
 use std::str::FromStr;
 use std::time::{Duration, Instant};
@@ -94,7 +94,7 @@ pub struct Settings {
     pub seed: u64,
 }
 
-/// What one `tantalum bench` found.
+/// The results of one `tantalum bench`.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Outcome {
     /// `"bench"`.

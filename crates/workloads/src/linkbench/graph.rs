@@ -36,7 +36,7 @@ const NODE_DATA_BYTES: f64 = 128.0;
 const LINK_DATA_LIMIT: usize = 255;
 const NODE_DATA_LIMIT: usize = 4000;
 
-/// A graph of so many nodes.
+/// A graph of this many nodes.
 #[derive(Clone, Copy, Debug)]
 pub struct Graph {
     /// How many.
@@ -45,7 +45,7 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// A graph of so many nodes.
+    /// A graph of this many nodes.
     pub fn new(nodes: u64) -> Graph {
         Graph { nodes, shuffle: Shuffle::new(nodes) }
     }

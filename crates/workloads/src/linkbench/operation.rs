@@ -1,4 +1,4 @@
-//! Which operation comes next, and about what.
+//! The next operation and its parameters.
 
 use rand::{Rng, RngExt};
 
@@ -44,7 +44,7 @@ const UPDATE_NODES: f64 = 0.606;
 const MULTIGET_PROBABILITY: f64 = 0.382;
 const MULTIGET_LIMIT: u64 = 128;
 
-/// One operation with what it is about. The number of a link tells its kind and where it leads.
+/// One operation with its parameters. The number of a link determines its kind and its target.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Operation {
     GetNode { node: u64 },

@@ -31,7 +31,7 @@ const PARTITION_KEYS: [(&str, &str); 3] = [("nodetable", "id"), ("linktable", "i
 /// The type of nodes (LinkBench's default).
 pub(super) const NODE_TYPE: u32 = 2048;
 
-/// Makes the database, its tables in so many partitions, and fills it.
+/// Creates the database and its tables with this many partitions, and fills it.
 pub fn load(
     connection: &mut Conn,
     graph: Graph,

@@ -26,7 +26,7 @@ const CUSTOMER: Uneven = Uneven { mask: 1023, constant: C_CUSTOMER, full: CUSTOM
 const ITEM: Uneven = Uneven { mask: 8191, constant: C_ITEM, full: ITEMS };
 
 impl Uneven {
-    /// One of so many numbers from `low` on: NURand of the standard. For fewer than its own the mask is smaller too.
+    /// One of this many numbers from `low` on: the standard's NURand. For fewer than its own, the mask is smaller too.
     fn draw(&self, random: &mut impl Rng, low: u64, count: u64) -> u64 {
         let bits = ((self.mask + 1) * count / self.full).max(1).ilog2();
         let mixed = random.random_range(0..1 << bits) | random.random_range(low..low + count);
