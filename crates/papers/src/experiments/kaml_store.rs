@@ -24,6 +24,7 @@ use tantalum_volume::Volume;
 use tantalum_workloads::ageing::age_leaving;
 use tantalum_workloads::bench;
 use tantalum_workloads::kaml::{Access, Drawer, Load, Step, Table};
+use tantalum_workloads::ycsb::Workload;
 
 use super::printed::{self, PrintedClaim};
 use super::{Run, drive_of};
@@ -460,11 +461,11 @@ pub(super) fn other_units(profile: &Profile) -> u32 {
 pub(super) const OLTP: [(Load, u64); 3] =
     [(Load::AccountUpdate, 100), (Load::NewOrder, 10), (Load::Payment, 10)];
 pub(super) const YCSB: [(Load, u64); 5] = [
-    (Load::Ycsb('a'), 100),
-    (Load::Ycsb('b'), 100),
-    (Load::Ycsb('c'), 100),
-    (Load::Ycsb('d'), 100),
-    (Load::Ycsb('f'), 100),
+    (Load::Ycsb(Workload::A), 100),
+    (Load::Ycsb(Workload::B), 100),
+    (Load::Ycsb(Workload::C), 100),
+    (Load::Ycsb(Workload::D), 100),
+    (Load::Ycsb(Workload::F), 100),
 ];
 
 /// What is cached of YCSB's records.
