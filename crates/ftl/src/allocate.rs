@@ -1,11 +1,12 @@
 //! Which block takes the next page, and that there is one: collection makes room before a stream runs out.
 
-use tantalum_nand::{BlockId, Nanoseconds};
+use tantalum_nand::{BlockId, Nanoseconds, UNIT_BYTES};
 
 use crate::canary::{self, Guard};
 use crate::error::FtlError;
 use crate::ftl::Ftl;
 use crate::space::{BlockUse, JOURNAL_RESERVE_BLOCKS, Target};
+use crate::tenants::TENANTS;
 
 impl Ftl {
     /// Free blocks that journal and checkpoints may still need.
@@ -28,13 +29,24 @@ impl Ftl {
             return 0;
         }
         let journal = JOURNAL_RESERVE_BLOCKS.saturating_sub(self.metadata.journal_blocks());
-        let checkpoint_blocks = self.layout.checkpoint_blocks + self.index_blocks(0);
+        let checkpoint_blocks = self.layout.checkpoint_blocks + self.unplanned_blocks(0);
         // owners whose versions no spare area tells may be more than were planned for, and were more when the last one was
         // taken: the next one needs its blocks whatever that one has
         let next = self.checkpoint_units(owners).div_ceil(self.geometry.units_per_block().into()) as u32 + 1;
         let checkpoint =
             (2 * checkpoint_blocks).saturating_sub(self.metadata.checkpoint_blocks().len() as u32).max(next);
         journal + checkpoint
+    }
+
+    /// Blocks that a checkpoint takes beyond those that the layout has for it, with so many entries more.
+    pub(crate) fn unplanned_blocks(&self, more_entries: u64) -> u32 {
+        let bytes: u64 = TENANTS.iter().map(|tenant| tenant.unplanned_bytes(self, more_entries)).sum();
+        if bytes == 0 {
+            return 0;
+        }
+        let block_bytes = u64::from(self.geometry.units_per_block()) * UNIT_BYTES as u64;
+        let blocks = (self.layout.checkpoint_bytes + bytes).div_ceil(block_bytes);
+        (blocks as u32).saturating_sub(self.layout.checkpoint_blocks)
     }
 
     /// Free blocks beyond those.

@@ -15,6 +15,7 @@ use crate::key::NamespaceId;
 use crate::map::{BlockPacked, Claim, Owner};
 use crate::space::BlockUse;
 use crate::spare::{Kind, Mark, Spare};
+use crate::tenants::TENANTS;
 use crate::types::{Hint, Lpn, Seq};
 
 /// Something that is not as it should be.
@@ -167,16 +168,9 @@ impl Ftl {
     pub fn audit_maps(&self) -> Audit {
         let mut audit = Audit::default();
         self.audit_places(&mut audit);
-        let mut mapped = 0;
-        for lpn in self.map.touched().flatten().map(Lpn) {
-            mapped += u64::from(self.map.lookup(lpn).is_some());
-            self.audit_owner(lpn, &mut audit);
-        }
-        audit.count("mapped units", self.map.mapped_units().into(), mapped);
         self.audit_blocks(&mut audit);
         self.audit_free_lists(&mut audit);
-        self.audit_hints(&mut audit);
-        self.audit_records(&mut audit);
+        TENANTS.iter().for_each(|tenant| tenant.audit(self, &mut audit));
         if self.batch_under_way {
             audit.map_findings.push(Finding::BatchUnderWay);
         }
@@ -229,6 +223,16 @@ impl Ftl {
                 owners.iter().map(|(lpn, version)| (*lpn, Some(*version))).collect()
             }
         }
+    }
+
+    /// L2P against P2L.
+    pub(crate) fn audit_owners(&self, audit: &mut Audit) {
+        let mut mapped = 0;
+        for lpn in self.map.touched().flatten().map(Lpn) {
+            mapped += u64::from(self.map.lookup(lpn).is_some());
+            self.audit_owner(lpn, audit);
+        }
+        audit.count("mapped units", self.map.mapped_units().into(), mapped);
     }
 
     fn audit_owner(&self, lpn: Lpn, audit: &mut Audit) {
@@ -287,7 +291,7 @@ impl Ftl {
         audit.count("free blocks", self.blocks.free().into(), free);
     }
 
-    fn audit_hints(&self, audit: &mut Audit) {
+    pub(crate) fn audit_hints(&self, audit: &mut Audit) {
         audit.hints = self.logs.count() as u64;
         let mut wrong = |lpn, wrong| audit.map_findings.push(Finding::Hint { lpn, wrong });
         for (lpn, _) in self.logs.living() {

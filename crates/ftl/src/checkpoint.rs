@@ -1,29 +1,20 @@
 //! The checkpoint: the L2P as of a step, and what is still conditional then.
 //!
-//! It holds the chunks of L2P that were ever mapped, the owners whose versions no spare area tells, living hints
-//! and how far the open logs are whole, the blocks that were open (recovery reads on in them), and the counters.
+//! It holds what each tenant keeps, the blocks that were open (recovery reads on in them), and the counters.
 //! A checkpoint counts only if all its pages are there. The one before it, and the journal that it covers, are
 //! free only after it; by the erase rule they are erased after it finished programming (hazard 10).
 
-mod format;
-
-use tantalum_nand::{BlockId, Nanoseconds, PageId, Ppn};
+use tantalum_nand::{BlockId, Nanoseconds, PageId};
 
 use crate::canary::{self, Guard};
 use crate::error::FtlError;
 use crate::ftl::Ftl;
-use crate::map::Claim;
-use crate::map::Living;
-use crate::metadata::{Attempt, NewCheckpoint};
+use crate::metadata::{Attempt, Facts, NewCheckpoint, seal};
 use crate::page_image::PageImage;
-use crate::space::BlockUse;
-use crate::space::CheckpointInterval;
-use crate::tenants::records::indexes_in_checkpoint;
-use crate::types::{Lpn, Seq};
-
-pub use self::format::Contents;
-use self::format::{CHUNK_BYTES, HINT_BYTES, OWNER_BYTES};
-pub(crate) use self::format::{HEAD_BYTES, take_word};
+use crate::space::{BlockUse, CheckpointInterval};
+use crate::tenants::TENANTS;
+use crate::tenants::units::OWNER_BYTES;
+use crate::types::Seq;
 
 impl Ftl {
     /// Whether recovery would have to read too much. Nothing of that changes but by what is done to flash, so the question
@@ -59,12 +50,9 @@ impl Ftl {
 
     /// Units that a checkpoint would take now, to within a page, with so many owners more than there are.
     pub(crate) fn checkpoint_units(&self, owners: usize) -> u64 {
-        let owners = self.map.claims().len() + self.map.extra_owners() + owners;
-        let bytes =
-            self.map.touched_chunks() * CHUNK_BYTES + owners * OWNER_BYTES + self.logs.count() * HINT_BYTES;
-        let pages = (bytes as u64 + self.tenants.records.checkpoint_bytes())
-            .div_ceil(self.geometry.page_bytes.into())
-            .max(1);
+        let kept: u64 = TENANTS.iter().map(|tenant| tenant.kept_bytes(self)).sum();
+        let bytes = kept + (owners * OWNER_BYTES) as u64;
+        let pages = bytes.div_ceil(self.geometry.page_bytes.into()).max(1);
         pages * u64::from(self.geometry.units_per_page())
     }
 
@@ -72,8 +60,7 @@ impl Ftl {
     pub fn take_checkpoint(&mut self, at_ns: Nanoseconds, clean: bool) -> Result<Nanoseconds, FtlError> {
         self.flush_journal(at_ns)?;
         self.counters.checkpoints += 1;
-        let (contents, read_ns) = self.contents(clean, at_ns)?;
-        let bytes = contents.encode();
+        let (bytes, read_ns) = self.checkpoint_bytes(clean, at_ns)?;
         if canary::out(Guard::CheckpointInPlace) {
             for block in self.metadata.give_up_checkpoint() {
                 self.nand.erase(block, at_ns)?;
@@ -85,11 +72,6 @@ impl Ftl {
         match programmed {
             Ok((step, pages, done_ns)) => {
                 self.retain_only(blocks, pages, step);
-                // their checksums are of all their bytes
-                if self.config.index_dram_bytes.is_some() {
-                    let indexes = indexes_in_checkpoint(&contents.namespaces, HEAD_BYTES);
-                    self.tenants.records.are_in_checkpoint(&indexes);
-                }
                 Ok(done_ns)
             }
             Err(error) => {
@@ -115,44 +97,33 @@ impl Ftl {
         // not be the last word of a clean shutdown.
         let step = self.next_seq();
         self.metadata.announce_checkpoint(&mut self.nand, step)?;
-        self.renew_waiting()?;
+        TENANTS.iter().try_for_each(|tenant| tenant.is_kept_soon(self))?;
         let mut new = NewCheckpoint::new(std::mem::take(blocks), bytes.len(), step, &self.geometry);
         let programmed = self.program_checkpoint_pages(&mut new, bytes, at_ns);
         *blocks = new.blocks;
         Ok((step, new.pages, programmed?))
     }
 
-    /// What a checkpoint says now, and when the indexes that are on flash only have been read for it.
-    fn contents(&mut self, clean: bool, at_ns: Nanoseconds) -> Result<(Contents, Nanoseconds), FtlError> {
-        let (namespaces, read_ns) = self.namespace_contents(at_ns)?;
-        let mut versions = Vec::new();
-        for (_, claim) in self.map.claims() {
-            if let Claim::Owners(owners) = claim {
-                versions.extend(owners.iter().copied());
-            }
-        }
-        versions.sort_unstable();
-        self.logs.forget_needless(&mut self.map);
-        let living = self.logs.living().map(|(lpn, living)| (lpn, *living, self.map.lookup(lpn)));
-        let waiting = self.logs.waiting().map(|(lpn, waiting)| (lpn, *waiting, None));
-        let mut hints: Vec<(Lpn, Living, Option<Ppn>)> = living.chain(waiting).collect();
-        hints.sort_unstable_by_key(|(lpn, living, _)| (*lpn, living.version));
-        let contents = Contents {
+    /// What a checkpoint says now, and when all that had to be read for it was there.
+    fn checkpoint_bytes(
+        &mut self,
+        clean: bool,
+        at_ns: Nanoseconds,
+    ) -> Result<(Vec<u8>, Nanoseconds), FtlError> {
+        let facts = Facts {
             logical_units: self.config.logical_units,
             clean,
             seq: self.seq,
-            last_unmap: self.last_unmap,
-            counters: self.counters,
             exhausted: self.exhausted,
+            counters: self.counters,
             open_blocks: self.streams.blocks().collect(),
-            versions,
-            hints,
-            runs: self.logs.runs(),
-            last_namespace: self.tenants.records.last_namespace,
-            namespaces,
-            chunks: self.map.chunks().map(|(number, entries)| (number as u32, entries.collect())).collect(),
         };
-        Ok((contents, read_ns))
+        let (mut bytes, mut read_ns) = (facts.encode(), at_ns);
+        for tenant in TENANTS {
+            read_ns = read_ns.max(tenant.keep(self, &mut bytes, at_ns)?);
+        }
+        seal(&mut bytes);
+        Ok((bytes, read_ns))
     }
 
     /// Programs the pages side by side on the blocks. Returns when all are done.
@@ -198,8 +169,8 @@ impl Ftl {
         for block in self.metadata.stands(step, blocks, pages, host_units) {
             self.blocks.release(self.geometry.plane_of(block), block);
         }
-        self.release_tombstones();
-        self.tenants.records.budget_chunks = 0;
+        TENANTS.iter().for_each(|tenant| tenant.is_kept(self));
+        self.tenants.budget = 0;
         self.blocks.clear_all_marks();
     }
 }

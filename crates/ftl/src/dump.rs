@@ -5,8 +5,6 @@
 //! program did not complete, and the journal records whose units were all on flash when power went. Of atomic batches
 //! only `put`s that were acknowledged are saved: with their marks, so that they count together with what is on flash.
 
-use std::collections::BTreeSet;
-
 use tantalum_nand::{LostProgram, Nanoseconds, Source};
 
 use crate::canary::{self, Guard};
@@ -14,9 +12,8 @@ use crate::error::FtlError;
 use crate::ftl::Ftl;
 use crate::host_unit::HostUnit;
 use crate::metadata::DumpPages;
-use crate::spare::{Kind, Mark, Spare};
-use crate::tenants::records::is_copied;
-use crate::types::Seq;
+use crate::spare::Spare;
+use crate::tenants::{TENANTS, tenant_of};
 
 impl Ftl {
     /// Whether a capacitor keeps what is in DRAM.
@@ -36,10 +33,9 @@ impl Ftl {
         cut_ns: Nanoseconds,
     ) -> Result<u64, FtlError> {
         let mut dump = DumpPages::new(self.metadata.dump_blocks().to_vec());
-        let acknowledged = self.tenants.records.acknowledged.iter().copied().collect();
         for (slot, bytes) in lost.into_iter().flat_map(|program| program.units) {
             let saved = !canary::out(Guard::ProgramsNotDumped)
-                && Spare::decode(&bytes).is_some_and(|spare| is_saved(&spare, &acknowledged));
+                && Spare::decode(&bytes).is_some_and(|spare| self.is_saved(&spare));
             if saved {
                 dump.push(&mut self.nand, slot, bytes, cut_ns)?;
             } else {
@@ -50,11 +46,12 @@ impl Ftl {
         for unit in cached {
             dump.push(&mut self.nand, unit.slot, unit.spare(step), cut_ns)?;
         }
-        for target in self.waiting_targets() {
-            let records = self.stage_waiting(target, step)?;
-            for (source, spare) in records.sources.iter().zip(records.spares) {
-                if let Source::Staged(slot) = *source {
-                    dump.push(&mut self.nand, slot, spare, cut_ns)?;
+        for tenant in TENANTS {
+            for page in tenant.waiting(self, step)? {
+                for (source, spare) in page.sources.iter().zip(page.spares) {
+                    if let Source::Staged(slot) = *source {
+                        dump.push(&mut self.nand, slot, spare, cut_ns)?;
+                    }
                 }
             }
         }
@@ -77,15 +74,8 @@ impl Ftl {
         let step = self.next_seq();
         dump.push_records(&mut self.nand, &records, step, cut_ns)
     }
-}
 
-/// Whether a unit on its way to flash was acknowledged as durable, and is nowhere else: what garbage collection was
-/// moving is still where it was. Of atomic batches those of `put`s are acknowledged before they are on flash, if there
-/// is room; another one that is lost may be lost.
-fn is_saved(spare: &Spare, acknowledged: &BTreeSet<Seq>) -> bool {
-    let holds = spare.kind == Kind::Data || spare.kind == Kind::KeyValue && !is_copied(spare);
-    match spare.mark {
-        Mark::Batch(batch) => holds && acknowledged.contains(&batch.id),
-        Mark::Plain | Mark::Hint(..) => holds,
+    fn is_saved(&self, spare: &Spare) -> bool {
+        tenant_of(spare.kind).is_some_and(|tenant| tenant.is_saved(self, spare))
     }
 }

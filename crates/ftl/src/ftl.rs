@@ -19,7 +19,7 @@ use crate::space::Blocks;
 use crate::space::Streams;
 use crate::space::{FtlConfig, Layout};
 use crate::spare;
-use crate::tenants::Tenants;
+use crate::tenants::{TENANTS, Tenants};
 use crate::types::{Generation, Hint, Lpn, Metadata, Seq, TxId};
 
 /// Units that are brought into the processor's cache together: few enough to stay there, and enough that their misses
@@ -361,6 +361,6 @@ impl Ftl {
         if self.counters.blocks_erased >= self.next_wear_check {
             self.level_wear(at_ns)?;
         }
-        self.fit_indexes(at_ns)
+        TENANTS.iter().try_for_each(|tenant| tenant.maintain(self, at_ns))
     }
 }

@@ -17,6 +17,7 @@ mod counters;
 mod dump;
 mod erase;
 mod error;
+mod fold;
 #[cfg(test)]
 mod forged;
 mod ftl;

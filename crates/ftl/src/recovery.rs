@@ -19,20 +19,18 @@ use crate::canary::{self, Guard};
 use crate::counters::Counters;
 use crate::error::{Damage, FtlError, LayoutError};
 use crate::ftl::{Ftl, Scratch};
+use crate::map::Logs;
+use crate::map::Map;
 use crate::map::Transactions;
-use crate::map::{Attempts, Logs};
-use crate::map::{Map, Owner};
 use crate::metadata::{MetadataLog, Protected, dump_what_is_left};
 use crate::reader::Reader;
 use crate::report::RecoveryReport;
 use crate::scan::{Found, Scan};
-use crate::share::spare_version;
 use crate::space::Streams;
 use crate::space::{BlockUse, Blocks};
 use crate::space::{FtlConfig, Layout};
-use crate::tenants::Tenants;
-use crate::tenants::records::RecordsFound;
-use crate::types::{Generation, SEQ_LIMIT, Seq};
+use crate::tenants::{TENANTS, Tenants, filled_bytes};
+use crate::types::{SEQ_LIMIT, Seq};
 
 /// Numbers that may be drawn between two that flash tells of: far more than a drive hands out in DRAM alone.
 const DRAWN_UNSEEN: u64 = 1 << 32;
@@ -63,13 +61,13 @@ impl Ftl {
         // too few for writes is no reason not to recover
         let good_blocks = nand.geometry().blocks() - bad_blocks(&nand);
         let layout = Layout::with_good_blocks(nand.geometry(), &config, good_blocks);
-        let left = dump_what_is_left(&mut nand, layout.dump_blocks, config.protected_units);
+        let left = dump_what_is_left(&mut nand, layout.dump_blocks, config.protected_units, filled_bytes);
         let units_restored = match left {
             Ok(units) => units,
             Err(error) => return Err((Box::new(nand), error.into())),
         };
         let reader = Reader::new(nand, config.logical_units, at_ns);
-        let mut scan = Scan::new(reader, config.index_dram_bytes.is_some());
+        let mut scan = Scan::new(reader, config);
         let found = match scan.find() {
             Ok(found) => found,
             Err(error) => return Err((Box::new(scan.reader.nand), error.into())),
@@ -137,16 +135,13 @@ impl Ftl {
         mut report: RecoveryReport,
         at_ns: Nanoseconds,
     ) -> Result<RecoveryReport, FtlError> {
-        self.counters = found.counters;
-        self.exhausted = found.exhausted;
+        self.counters = found.facts.counters;
+        self.exhausted = found.facts.exhausted;
         // an unmapping may have been lost that a transaction's version must not pass: all of them are over anyway
         self.last_unmap = self.seq;
-        let nand = &self.nand;
-        let places = found.places.into_iter();
-        self.map.rebuild(places, found.versions, |lpn, ppn| spare_version(nand, lpn, ppn))?;
-        self.check_records_apart(&found.key_value)?;
-        self.tenants.records = found.key_value.restore(&mut self.map);
-        self.plan_logs();
+        for tenant in found.tenants {
+            tenant.restore(self, found.clean)?;
+        }
         for (block, block_use) in found.uses {
             if self.blocks.block_use(block) == BlockUse::Free {
                 self.blocks.take_block(self.geometry.plane_of(block), block, block_use);
@@ -164,7 +159,6 @@ impl Ftl {
         if found.clean {
             self.metadata.found(found.step, journal, Vec::new(), Vec::new());
             self.retain_only(checkpoint, found.checkpoint_pages, found.step);
-            self.tenants.records.are_in_checkpoint(&found.indexes);
         } else {
             self.metadata.found(found.step, journal, checkpoint, found.checkpoint_pages);
             self.counters.unsafe_shutdowns += 1;
@@ -172,11 +166,11 @@ impl Ftl {
         let before = self.counters.flash_units.checkpoint;
         let rebased = match found.clean {
             true => Ok(()),
-            false => self.rebase(found.logs, found.batches_dropped, &found.marked, at_ns),
+            false => self.rebase(found.batches_dropped, &found.marked, at_ns),
         };
         report.checkpoint_units = self.counters.flash_units.checkpoint - before;
         let ready = rebased.and_then(|()| self.make_ready(at_ns));
-        self.fit_recovered_indexes();
+        TENANTS.iter().for_each(|tenant| tenant.recovered(self));
         if matches!(ready, Err(FtlError::CapacityExceeded)) {
             self.note_exhaustion();
         }
@@ -184,14 +178,6 @@ impl Ftl {
             // it can still be read, and every recovery finds the same
             Err(FtlError::CapacityExceeded) if self.is_read_only() => Ok(report),
             ready => ready.map(|()| report),
-        }
-    }
-
-    /// No unit of a block namespace is where a record is.
-    fn check_records_apart(&self, found: &RecordsFound) -> Result<(), FtlError> {
-        match found.places().find(|(_, ppn)| self.map.owner(*ppn) != Owner::None) {
-            None => Ok(()),
-            Some((namespace, ppn)) => Err(Damage::TwoOwners { namespace, ppn }.into()),
         }
     }
 
@@ -213,14 +199,12 @@ impl Ftl {
     /// may be free already, and a second cut must find them or a record of it (hazards 4 and 10).
     fn rebase(
         &mut self,
-        logs: Vec<(Generation, Attempts)>,
         batches_dropped: BTreeSet<Seq>,
         marked: &BTreeSet<BlockId>,
         at_ns: Nanoseconds,
     ) -> Result<(), FtlError> {
         if !canary::out(Guard::RecoveryErases) {
             self.abandoned = batches_dropped;
-            logs.into_iter().for_each(|(generation, attempts)| self.logs.found(generation, attempts));
             marked.iter().for_each(|block| self.blocks.mark(*block));
         }
         self.blocks.recovering = true;

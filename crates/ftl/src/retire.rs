@@ -17,6 +17,7 @@ use crate::ftl::Ftl;
 use crate::map::Owner;
 use crate::space::BlockUse;
 use crate::space::Layout;
+use crate::tenants::TENANTS;
 
 /// The good blocks that a drive has beyond those that it needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,7 +67,7 @@ impl Ftl {
         self.layout = Layout::with_good_blocks(&self.geometry, &self.config, self.good_blocks);
         self.streams.host.set_width(self.layout.host_width);
         self.streams.collect.set_width(self.layout.collect_width);
-        self.plan_logs();
+        TENANTS.iter().for_each(|tenant| tenant.blocks_went_bad(self));
         Ok(())
     }
 

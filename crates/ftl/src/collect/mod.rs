@@ -15,7 +15,7 @@ use crate::error::FtlError;
 use crate::ftl::Ftl;
 use crate::space::BlockUse;
 use crate::space::Target;
-use crate::tenants::records::Packing;
+use crate::tenants::{Packer, TENANTS};
 use moving::MovingPage;
 
 /// Victims being emptied together, so that moved units fill whole pages.
@@ -24,7 +24,8 @@ struct Collection {
     moving: MovingPage,
     /// For the logs of namespaces that have their own.
     moving_to_logs: Vec<MovingPage>,
-    packing: Packing,
+    /// By tenant, once it has anything in a victim.
+    packers: [Option<Box<dyn Packer>>; TENANTS.len()],
     victims: Vec<BlockId>,
 }
 
@@ -111,7 +112,8 @@ impl Ftl {
     }
 
     fn finish_collection(&mut self, mut collection: Collection, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        let last = collection.packing.take_open();
+        let packers = collection.packers.iter_mut().flatten();
+        let last = packers.flat_map(|packer| packer.take_open()).collect();
         let programmed = self
             .move_packed(last, &mut collection, at_ns)
             .and_then(|()| self.program_all_moving(&mut collection, at_ns));
@@ -159,7 +161,7 @@ impl Ftl {
         Collection {
             moving: MovingPage::new(Target::Collect, earliest_ns),
             moving_to_logs: Vec::new(),
-            packing: Packing::default(),
+            packers: Default::default(),
             victims: Vec::new(),
         }
     }

@@ -15,6 +15,7 @@
 //! copy must win (hazard 6). A step that changed the map and is not on flash yet is known to [`steps`].
 
 mod dump_pages;
+mod facts;
 mod flash;
 mod protected;
 mod record;
@@ -25,6 +26,7 @@ mod under_way;
 use tantalum_nand::{BlockId, Geometry, Nand, Nanoseconds, PageId, Ppn, UNIT_BYTES};
 
 pub(crate) use self::dump_pages::DumpPages;
+pub(crate) use self::facts::{Facts, narrow, put_list, seal, take, take_list, take_word, wide};
 use self::flash::FlashLog;
 pub(crate) use self::flash::{Attempt, NewCheckpoint};
 pub use self::protected::protected_bytes;

@@ -35,7 +35,6 @@ use super::record::{self, Record};
 use crate::error::{Damage, FtlError};
 use crate::host_unit::HostUnit;
 use crate::spare::{self, Kind, Spare};
-use crate::tenants::records::filled_bytes;
 use crate::types::{HashMap, Lpn, Metadata, Seq};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"TPD2");
@@ -336,6 +335,9 @@ fn read_header(nand: &Nand) -> Result<Option<Header>, FtlError> {
     Ok(Some(header))
 }
 
+/// Tells how many bytes of a unit say something.
+type FilledBytes = fn(&Spare) -> usize;
+
 /// What a killed process left.
 struct Left {
     dump_blocks: Vec<BlockId>,
@@ -345,7 +347,7 @@ struct Left {
 }
 
 impl Left {
-    fn read(nand: &Nand, places: &Places) -> Result<Option<Left>, FtlError> {
+    fn read(nand: &Nand, places: &Places, filled_bytes: FilledBytes) -> Result<Option<Left>, FtlError> {
         let Some(header) = read_header(nand)? else { return Ok(None) };
         let count = header.dump_blocks.get();
         if u64::from(count) * 4 > places.list_bytes {
@@ -365,7 +367,7 @@ impl Left {
         let mut heads = vec![0; places.unit_count as usize * HEAD_BYTES as usize];
         nand.read_protected(places.heads, &mut heads)?;
         for (index, head) in (0..).zip(heads.chunks_exact(HEAD_BYTES as usize)) {
-            units.extend(read_unit(nand, places, index, head, header.epoch.get())?);
+            units.extend(read_unit(nand, places, (index, head), header.epoch.get(), filled_bytes)?);
         }
         Ok(Some(Left {
             dump_blocks,
@@ -379,9 +381,9 @@ impl Left {
 fn read_unit(
     nand: &Nand,
     places: &Places,
-    index: u32,
-    head: &[u8],
+    (index, head): (u32, &[u8]),
     epoch: u64,
+    filled_bytes: FilledBytes,
 ) -> Result<Option<(UnitSpare, Vec<u8>)>, FtlError> {
     let (head, _) = UnitHead::read_from_prefix(head).expect("a head is not larger than its place");
     if head.as_bytes().iter().all(|byte| *byte == 0) {
@@ -396,9 +398,7 @@ fn read_unit(
     let spare = Spare::decode(&head.spare).ok_or_else(|| damaged("a unit"))?;
     let mut data = vec![0; UNIT_BYTES];
     nand.read_protected(places.unit(index), &mut data)?;
-    if spare.kind == Kind::KeyValue {
-        data[filled_bytes(&spare)..].fill(0);
-    }
+    data[filled_bytes(&spare)..].fill(0);
     if crc32c(&data) != head.data_checksum.get() {
         return Err(damaged("a unit"));
     }
@@ -431,12 +431,13 @@ pub(crate) fn dump_what_is_left(
     nand: &mut Nand,
     dump_blocks: u32,
     cache_units: u32,
+    filled_bytes: FilledBytes,
 ) -> Result<u64, FtlError> {
     if !nand.outlives_process() || dump_blocks == 0 {
         return Ok(0);
     }
     let places = Places::new(nand.geometry(), dump_blocks, cache_units);
-    let Some(left) = Left::read(nand, &places)? else { return Ok(0) };
+    let Some(left) = Left::read(nand, &places, filled_bytes)? else { return Ok(0) };
     let dumped = Dumped::find(nand, &left.dump_blocks)?;
     let step = left.next_step();
     let restored = left.units.len() as u64;

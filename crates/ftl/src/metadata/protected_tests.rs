@@ -1,6 +1,7 @@
 //! A process that is killed between any two writes leaves units as they were, or as they are.
 
 use super::*;
+use crate::tenants::filled_bytes;
 use crate::tenants::records::{CHUNK_BYTES, UnitImage, record_spare};
 use crate::test_support::{GEOMETRY, TIMING};
 
@@ -28,7 +29,7 @@ fn unit(chunks: &[u8]) -> (UnitSpare, Vec<u8>, usize) {
 }
 
 fn left(nand: &Nand, places: &Places) -> Vec<(UnitSpare, Vec<u8>)> {
-    Left::read(nand, places).unwrap().unwrap().units
+    Left::read(nand, places, filled_bytes).unwrap().unwrap().units
 }
 
 #[test]
@@ -69,5 +70,5 @@ fn damage_to_what_is_in_use_is_noticed() {
     protected.records_wait(&mut nand, 0, spare, &bytes, 0..filled).unwrap();
     let place = places.unit(protected.unit_of[&Stored::Records(0)]);
     nand.write_protected(place + filled as u64 - 1, &[9]).unwrap();
-    assert!(matches!(Left::read(&nand, &places), Err(FtlError::Damaged(_))));
+    assert!(matches!(Left::read(&nand, &places, filled_bytes), Err(FtlError::Damaged(_))));
 }

@@ -3,7 +3,7 @@
 //! A record is copied as it is: its version stays (hazard 6), the unit takes a new step. A tombstone is in use until a
 //! checkpoint says what it says.
 
-use tantalum_nand::{NandError, Nanoseconds, Ppn, Source, UNIT_BYTES};
+use tantalum_nand::{NandError, Nanoseconds, Ppn, UNIT_BYTES};
 
 use super::record::RecordPlace;
 use super::record::{self, HEADER_BYTES, Header, TENANT, UnitImage, bytes_of, records, weight};
@@ -13,11 +13,12 @@ use crate::ftl::Ftl;
 use crate::key::NamespaceId;
 use crate::space::Target;
 use crate::spare::Spare;
+use crate::tenants::{PackedUnit, Packer};
 use crate::types::Seq;
 
 /// A record on its way, with its first chunk in the new unit.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct MovingRecord {
+struct MovingRecord {
     header: Header,
     from: RecordPlace,
     chunk: u8,
@@ -25,21 +26,43 @@ pub(crate) struct MovingRecord {
 
 /// A unit of records on their way.
 #[derive(Debug)]
-pub(crate) struct PackedUnit {
+struct RecordsUnit {
     /// Where it goes.
-    pub target: Target,
+    target: Target,
     image: UnitImage,
-    pub records: Vec<MovingRecord>,
+    records: Vec<MovingRecord>,
     /// When all of them have been read, and so are on flash. A put of several records may be on its way, and a copy of
     /// one of them must not be there before it.
-    pub ready_ns: Nanoseconds,
+    ready_ns: Nanoseconds,
+}
+
+impl PackedUnit for RecordsUnit {
+    fn target(&self) -> Target {
+        self.target
+    }
+
+    fn ready_ns(&self) -> Nanoseconds {
+        self.ready_ns
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.image.bytes
+    }
+
+    fn spare(&self, step: Seq) -> Spare {
+        record::spare(step, self.image.ends, None, true)
+    }
+
+    fn moved(&self, ftl: &mut Ftl, to: Ppn) {
+        ftl.move_records(&self.records, to);
+    }
 }
 
 /// Records being packed, across units and victims. Any two of the units being filled for one stream hold more than one
 /// would, so that packing gains what the weights of records promise.
 #[derive(Debug, Default)]
 pub(crate) struct Packing {
-    open: Vec<PackedUnit>,
+    open: Vec<RecordsUnit>,
 }
 
 /// Units that are filled at a time for one stream.
@@ -47,8 +70,8 @@ const OPEN_UNITS: usize = 4;
 
 impl Packing {
     /// Where a record of so many chunks leaves the least room. If a unit has to make way for a new one, the fullest does.
-    fn unit_for(&mut self, target: Target, chunks: u8, full: &mut Vec<PackedUnit>) -> &mut PackedUnit {
-        let fullest = |fits: &dyn Fn(&PackedUnit) -> bool| {
+    fn unit_for(&mut self, target: Target, chunks: u8, full: &mut Vec<RecordsUnit>) -> &mut RecordsUnit {
+        let fullest = |fits: &dyn Fn(&RecordsUnit) -> bool| {
             let units = self.open.iter().enumerate().filter(|(_, unit)| unit.target == target && fits(unit));
             units.max_by_key(|(_, unit)| unit.image.used()).map(|(index, _)| index)
         };
@@ -60,24 +83,38 @@ impl Packing {
         {
             full.push(self.open.remove(index));
         }
-        self.open.push(PackedUnit { target, image: UnitImage::new(), records: Vec::new(), ready_ns: 0 });
+        self.open.push(RecordsUnit { target, image: UnitImage::new(), records: Vec::new(), ready_ns: 0 });
         self.open.last_mut().expect("it was just pushed")
     }
+}
 
-    /// The units being filled, as far as they are.
-    pub fn take_open(&mut self) -> Vec<PackedUnit> {
-        std::mem::take(&mut self.open)
+impl Packer for Packing {
+    fn pack(
+        &mut self,
+        ftl: &mut Ftl,
+        ppn: Ppn,
+        at_ns: Nanoseconds,
+    ) -> Result<Vec<Box<dyn PackedUnit>>, FtlError> {
+        Ok(boxed(ftl.pack_records(ppn, self, at_ns)?))
     }
+
+    fn take_open(&mut self) -> Vec<Box<dyn PackedUnit>> {
+        boxed(std::mem::take(&mut self.open))
+    }
+}
+
+fn boxed(units: Vec<RecordsUnit>) -> Vec<Box<dyn PackedUnit>> {
+    units.into_iter().map(|unit| Box::new(unit) as Box<dyn PackedUnit>).collect()
 }
 
 impl Ftl {
     /// Packs the records of a unit that are in use. Units that are full come back.
-    pub(crate) fn pack_records(
+    fn pack_records(
         &mut self,
         ppn: Ppn,
         packing: &mut Packing,
         at_ns: Nanoseconds,
-    ) -> Result<Vec<PackedUnit>, FtlError> {
+    ) -> Result<Vec<RecordsUnit>, FtlError> {
         let mut unit = [0; UNIT_BYTES];
         let read_ns = match self.nand.read_retrying(ppn, &mut unit, at_ns) {
             Ok(read_ns) => read_ns,
@@ -109,16 +146,6 @@ impl Ftl {
         Ok(full)
     }
 
-    /// A packed unit's data and spare area.
-    pub(crate) fn stage_packed(
-        &mut self,
-        packed: &PackedUnit,
-        step: Seq,
-    ) -> Result<(Source, Spare), FtlError> {
-        let source = Source::Staged(self.nand.stage(&packed.image.bytes)?);
-        Ok((source, record::spare(step, packed.image.ends, None, true)))
-    }
-
     /// The stream for records of a namespace that are moved.
     fn copies_of(&self, namespace: NamespaceId) -> Target {
         if self.streams.logs.contains_key(&namespace) {
@@ -137,7 +164,7 @@ impl Ftl {
     }
 
     /// Packed records are at a new place.
-    pub(crate) fn move_records(&mut self, records: &[MovingRecord], to: Ppn) {
+    fn move_records(&mut self, records: &[MovingRecord], to: Ppn) {
         for &MovingRecord { header, from, chunk } in records {
             let place = RecordPlace { ppn: to, chunk, chunks: from.chunks };
             if header.tombstone {

@@ -1,5 +1,4 @@
-//! Namespaces and their indexes in a checkpoint, as 64-bit numbers. They stand right behind its head, so that where an index
-//! is follows from the namespaces alone.
+//! What a checkpoint has of namespaces and their indexes, as 64-bit numbers.
 
 use tantalum_nand::Geometry;
 #[cfg(test)]
@@ -9,8 +8,9 @@ use super::index::{Entry, Index};
 #[cfg(test)]
 use super::record::RecordPlace;
 use super::record::UNIT_CHUNKS;
-use crate::checkpoint::take_word;
 use crate::key::{NamespaceAttributes, NamespaceId};
+use crate::metadata::take_word;
+use crate::tenants::Kept;
 
 /// A namespace as of a checkpoint.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -33,10 +33,11 @@ pub(crate) struct InCheckpoint {
     pub checksum: u32,
 }
 
+const HEAD_BYTES: usize = 16;
 const NAMESPACE_BYTES: usize = 40;
 const ENTRY_BYTES: usize = 16;
 
-/// Bytes that so many namespaces with so many entries take.
+/// Bytes that so many namespaces with so many entries take, beside the head.
 pub(super) fn bytes_of(namespaces: u64, entries: u64) -> u64 {
     NAMESPACE_BYTES as u64 * namespaces + ENTRY_BYTES as u64 * entries
 }
@@ -95,86 +96,125 @@ impl NamespaceContents {
             continuations: 9,
             key_length: 16,
         };
-        let attributes = NamespaceAttributes { expected_records: 1 << 33, ..NamespaceAttributes::default() };
+        let attributes = NamespaceAttributes { expected_records: 1 << 10, ..NamespaceAttributes::default() };
         NamespaceContents { namespace, attributes, entries: IndexBytes::of((0..entries).map(entry)) }
     }
 }
 
-/// Appends the namespaces to the head of a checkpoint, behind which they stand.
-pub(crate) fn encode_namespaces(namespaces: &[NamespaceContents], out: &mut Vec<u8>) {
-    out.extend((namespaces.len() as u64).to_le_bytes());
-    for NamespaceContents { namespace, attributes, entries } in namespaces {
-        let NamespaceAttributes { logs, expected_records, load_factor_percent } = *attributes;
-        let count = (entries.0.len() / ENTRY_BYTES) as u64;
-        let words = [namespace.0.into(), logs.into(), expected_records, load_factor_percent.into(), count];
-        words.iter().for_each(|word| out.extend(u64::to_le_bytes(*word)));
-        out.extend(&entries.0);
+/// What a checkpoint has of records.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct RecordsKept {
+    /// The number of the newest namespace there ever was.
+    pub last_namespace: u32,
+    /// The namespaces with their indexes.
+    pub namespaces: Vec<NamespaceContents>,
+}
+
+impl RecordsKept {
+    /// Appends the bytes.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.extend(u64::from(self.last_namespace).to_le_bytes());
+        out.extend((self.namespaces.len() as u64).to_le_bytes());
+        for NamespaceContents { namespace, attributes, entries } in &self.namespaces {
+            let NamespaceAttributes { logs, expected_records, load_factor_percent } = *attributes;
+            let count = (entries.0.len() / ENTRY_BYTES) as u64;
+            let words =
+                [namespace.0.into(), logs.into(), expected_records, load_factor_percent.into(), count];
+            words.iter().for_each(|word| out.extend(u64::to_le_bytes(*word)));
+            out.extend(&entries.0);
+        }
+    }
+
+    /// Where a checkpoint that has the bytes from `first_byte` on has the indexes.
+    pub fn indexes(&self, first_byte: u64) -> Vec<(NamespaceId, InCheckpoint)> {
+        let mut end = first_byte + HEAD_BYTES as u64;
+        let of = |contents: &NamespaceContents| {
+            let (first_byte, bytes) = (end + NAMESPACE_BYTES as u64, contents.entries.0.len() as u64);
+            end = first_byte + bytes;
+            let entries = bytes / ENTRY_BYTES as u64;
+            let checksum = contents.entries.checksum();
+            (contents.namespace, InCheckpoint { first_byte, entries, checksum })
+        };
+        self.namespaces.iter().map(of).collect()
+    }
+
+    /// Reads it off the front of the bytes; none if no drive can have written it.
+    pub fn decode(kept: &mut Kept<'_>) -> Option<RecordsKept> {
+        let bytes = &mut kept.bytes;
+        let last_namespace = take_word(bytes)?.try_into().ok()?;
+        let count = take_word(bytes)?;
+        if count > (bytes.len() / NAMESPACE_BYTES) as u64 {
+            return None;
+        }
+        let mut namespaces = Vec::with_capacity(count as usize);
+        for _ in 0..count {
+            let (id, logs, expected_records) = (take_word(bytes)?, take_word(bytes)?, take_word(bytes)?);
+            let (load_factor_percent, entries) = (take_word(bytes)?, take_word(bytes)?);
+            let index_bytes = usize::try_from(entries).ok()?.checked_mul(ENTRY_BYTES)?;
+            let (entries, rest) = bytes.split_at_checked(index_bytes)?;
+            *bytes = rest;
+            namespaces.push(NamespaceContents {
+                namespace: NamespaceId(id.try_into().ok()?),
+                attributes: NamespaceAttributes {
+                    logs: logs.try_into().ok()?,
+                    expected_records,
+                    load_factor_percent: load_factor_percent.try_into().ok()?,
+                },
+                entries: IndexBytes(entries.to_vec()),
+            });
+        }
+        let records = RecordsKept { last_namespace, namespaces };
+        records.is_possible(kept.config.logical_units, kept.geometry).then_some(records)
+    }
+
+    /// Whether a drive of so many units and places can have had these namespaces.
+    fn is_possible(&self, logical_units: u32, geometry: &Geometry) -> bool {
+        let places = geometry.units();
+        let entry = |entry: &Entry| {
+            let place = entry.place;
+            place.ppn.0 < places && usize::from(place.chunk) + usize::from(place.chunks) <= UNIT_CHUNKS
+        };
+        let in_order = self.namespaces.windows(2).all(|two| two[0].namespace < two[1].namespace);
+        in_order
+            && self.namespaces.iter().all(|contents| {
+                let sorted = contents.entries.entries().is_sorted_by_key(|entry| entry.hash);
+                let possible = contents.attributes.is_possible(logical_units, geometry);
+                (1..=self.last_namespace).contains(&contents.namespace.0)
+                    && possible
+                    && sorted
+                    && contents.entries.entries().all(|each| entry(&each))
+            })
     }
 }
 
-/// Where a checkpoint that begins with a head of so many bytes has their indexes.
-pub(crate) fn indexes_in_checkpoint(
-    namespaces: &[NamespaceContents],
-    head_bytes: usize,
-) -> Vec<(NamespaceId, InCheckpoint)> {
-    let mut end = head_bytes + 8;
-    let of = |contents: &NamespaceContents| {
-        let (first_byte, bytes) = (end + NAMESPACE_BYTES, contents.entries.0.len());
-        end = first_byte + bytes;
-        let entries = (bytes / ENTRY_BYTES) as u64;
-        let checksum = contents.entries.checksum();
-        (contents.namespace, InCheckpoint { first_byte: first_byte as u64, entries, checksum })
-    };
-    namespaces.iter().map(of).collect()
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_support::{CONFIG, GEOMETRY};
 
-/// Reads them off the front of the bytes; none if they make no sense.
-pub(crate) fn decode_namespaces(bytes: &mut &[u8]) -> Option<Vec<NamespaceContents>> {
-    let count = take_word(bytes)?;
-    if count > (bytes.len() / NAMESPACE_BYTES) as u64 {
-        return None;
+    fn decode(bytes: &[u8]) -> Option<RecordsKept> {
+        RecordsKept::decode(&mut Kept { bytes, first_byte: 0, config: &CONFIG, geometry: &GEOMETRY })
     }
-    let mut namespaces = Vec::with_capacity(count as usize);
-    for _ in 0..count {
-        let (id, logs, expected_records) = (take_word(bytes)?, take_word(bytes)?, take_word(bytes)?);
-        let (load_factor_percent, entries) = (take_word(bytes)?, take_word(bytes)?);
-        let index_bytes = usize::try_from(entries).ok()?.checked_mul(ENTRY_BYTES)?;
-        let (entries, rest) = bytes.split_at_checked(index_bytes)?;
-        *bytes = rest;
-        namespaces.push(NamespaceContents {
-            namespace: NamespaceId(id.try_into().ok()?),
-            attributes: NamespaceAttributes {
-                logs: logs.try_into().ok()?,
-                expected_records,
-                load_factor_percent: load_factor_percent.try_into().ok()?,
-            },
-            entries: IndexBytes(entries.to_vec()),
-        });
-    }
-    Some(namespaces)
-}
 
-/// Whether a drive of so many places can have had these namespaces.
-pub(crate) fn namespaces_are_possible(
-    namespaces: &[NamespaceContents],
-    last: u32,
-    logical_units: u32,
-    geometry: &Geometry,
-) -> bool {
-    let places = geometry.units();
-    let entry = |entry: &Entry| {
-        let place = entry.place;
-        place.ppn.0 < places && usize::from(place.chunk) + usize::from(place.chunks) <= UNIT_CHUNKS
-    };
-    let in_order = namespaces.windows(2).all(|two| two[0].namespace < two[1].namespace);
-    in_order
-        && namespaces.iter().all(|contents| {
-            let sorted = contents.entries.entries().is_sorted_by_key(|entry| entry.hash);
-            let id = contents.namespace.0;
-            let possible = contents.attributes.is_possible(logical_units, geometry);
-            (1..=last).contains(&id)
-                && possible
-                && sorted
-                && contents.entries.entries().all(|each| entry(&each))
-        })
+    #[test]
+    fn what_is_kept_round_trips() {
+        let records = RecordsKept {
+            last_namespace: 3,
+            namespaces: vec![
+                NamespaceContents::sample(NamespaceId(1), 0),
+                NamespaceContents::sample(NamespaceId(3), 200),
+            ],
+        };
+        let mut bytes = Vec::new();
+        records.encode(&mut bytes);
+        assert_eq!(decode(&bytes).as_ref(), Some(&records));
+        for length in 0..bytes.len() {
+            assert_eq!(decode(&bytes[..length]), None, "cut to {length} bytes");
+        }
+        for (_, place) in records.indexes(100) {
+            let at = place.bytes();
+            let entries = &bytes[at.start as usize - 100..at.end as usize - 100];
+            assert_eq!(crc32c::crc32c(entries), place.checksum);
+        }
+    }
 }

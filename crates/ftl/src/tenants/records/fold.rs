@@ -8,17 +8,20 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tantalum_nand::{NandError, PageState, Ppn, UNIT_BYTES};
 
-use super::contents::NamespaceContents;
+use super::contents::{InCheckpoint, NamespaceContents, RecordsKept};
 use super::index::Entry;
 use super::record::RecordPlace;
 use super::record::{Header, TENANT, bytes_of, ends, records, weight};
 use super::{KeyValue, Namespace};
 use crate::error::{Damage, FtlError};
+use crate::ftl::Ftl;
 use crate::key::{Key, NamespaceAttributes, NamespaceId};
-use crate::map::Map;
+use crate::map::Owner;
 use crate::metadata::Record;
 use crate::reader::Reader;
+use crate::report::RecoveryReport;
 use crate::spare::{BatchMark, Mark, Spare};
+use crate::tenants::{DataPlaces, TenantFold, TenantFound};
 use crate::types::{HashMap, SEQ_LIMIT, Seq};
 
 /// The best assertion for a segment of a key's value so far.
@@ -50,44 +53,31 @@ pub(crate) struct RecordsFold {
     best: HashMap<Segment, Best>,
     members: Vec<Member>,
     assertions: u64,
+    /// Where the checkpoint has the indexes, if they are swapped.
+    indexes: Vec<(NamespaceId, InCheckpoint)>,
 }
 
 /// What it comes to.
-#[derive(Debug, Default)]
-pub(crate) struct RecordsFound(KeyValue);
+pub(crate) struct RecordsFound {
+    records: KeyValue,
+    /// Where the checkpoint has the indexes, if they are swapped.
+    indexes: Vec<(NamespaceId, InCheckpoint)>,
+}
 
 impl RecordsFold {
-    pub fn new(step: Seq, base: Vec<NamespaceContents>, last_namespace: u32) -> RecordsFold {
+    /// A fold over what the checkpoint at `step` has.
+    pub fn new(step: Seq, kept: RecordsKept, indexes: Vec<(NamespaceId, InCheckpoint)>) -> RecordsFold {
         RecordsFold {
             step,
-            base,
-            last_namespace,
+            base: kept.namespaces,
+            last_namespace: kept.last_namespace,
+            indexes,
             made: BTreeMap::new(),
             deleted: BTreeSet::new(),
             best: HashMap::default(),
             members: Vec::new(),
             assertions: 0,
         }
-    }
-
-    /// Assertions so far.
-    pub fn assertions(&self) -> u64 {
-        self.assertions
-    }
-
-    /// Whether nothing was asserted since the checkpoint.
-    pub fn is_empty(&self) -> bool {
-        self.assertions == 0 && self.members.is_empty()
-    }
-
-    /// A unit of records, which is read.
-    pub fn unit(&mut self, reader: &mut Reader, ppn: Ppn, spare: &Spare) -> Result<(), FtlError> {
-        let batch = if let Mark::Batch(batch) = spare.mark { Some(batch) } else { None };
-        for (place, header) in read_records(reader, ppn, spare)? {
-            reader.newest = reader.newest.max(header.version);
-            self.record(place, header, spare.step, batch);
-        }
-        Ok(())
     }
 
     /// A record in a unit of this step.
@@ -109,7 +99,7 @@ impl RecordsFold {
     }
 
     /// A namespace was made or deleted.
-    pub fn journaled(&mut self, record: &Record) {
+    fn journaled(&mut self, record: &Record) {
         match *record {
             Record::NamespaceMade { namespace, attributes, step } if step > self.step => {
                 self.made.insert(namespace, attributes);
@@ -121,14 +111,27 @@ impl RecordsFold {
             _ => {}
         }
     }
+}
 
-    /// The batches of which members were seen, with those that were.
-    pub fn batches(&self) -> impl Iterator<Item = BatchMark> + '_ {
-        self.members.iter().map(|member| member.batch)
+impl TenantFold for RecordsFold {
+    fn unit(&mut self, reader: &mut Reader, ppn: Ppn, spare: &Spare) -> Result<(), FtlError> {
+        let batch = if let Mark::Batch(batch) = spare.mark { Some(batch) } else { None };
+        for (place, header) in read_records(reader, ppn, spare)? {
+            reader.newest = reader.newest.max(header.version);
+            self.record(place, header, spare.step, batch);
+        }
+        Ok(())
     }
 
-    /// The members of whole batches assert, the others do not.
-    pub fn assert_batches(&mut self, whole: &BTreeSet<Seq>) {
+    fn journal(&mut self, records: &[Record]) {
+        records.iter().for_each(|record| self.journaled(record));
+    }
+
+    fn batches(&self) -> Vec<BatchMark> {
+        self.members.iter().map(|member| member.batch).collect()
+    }
+
+    fn assert_batches(&mut self, whole: &BTreeSet<Seq>) {
         for Member { batch, header, best } in std::mem::take(&mut self.members) {
             if whole.contains(&batch.id) {
                 self.assert(&header, best);
@@ -136,8 +139,16 @@ impl RecordsFold {
         }
     }
 
-    /// Takes the maximum.
-    pub fn finish(self, reader: &mut Reader) -> Result<RecordsFound, FtlError> {
+    fn is_empty(&self) -> bool {
+        self.assertions == 0 && self.members.is_empty()
+    }
+
+    fn finish(
+        self: Box<Self>,
+        reader: &mut Reader,
+        report: &mut RecoveryReport,
+    ) -> Result<Box<dyn TenantFound>, FtlError> {
+        report.assertions += self.assertions;
         let mut namespaces = BTreeMap::new();
         for (id, attributes) in self.made {
             namespaces.insert(id, Namespace::new(attributes));
@@ -164,7 +175,7 @@ impl RecordsFold {
             }
         }
         found.namespaces = over.namespaces;
-        Ok(RecordsFound(found))
+        Ok(Box::new(RecordsFound { records: found, indexes: self.indexes }))
     }
 }
 
@@ -285,25 +296,36 @@ fn read_header(reader: &mut Reader, place: RecordPlace) -> Result<Option<Header>
 
 impl RecordsFound {
     /// The places that records are at, with whose they are.
-    pub fn places(&self) -> impl Iterator<Item = (NamespaceId, Ppn)> + '_ {
+    fn places(&self) -> impl Iterator<Item = (NamespaceId, Ppn)> + '_ {
         let indexed =
-            self.0.namespaces.iter().flat_map(|(id, namespace)| {
+            self.records.namespaces.iter().flat_map(|(id, namespace)| {
                 namespace.index.get().from(0).map(|entry| (*id, entry.place.ppn))
             });
-        indexed.chain(self.0.tombstones.iter().map(|((id, _), place)| (*id, place.ppn)))
+        indexed.chain(self.records.tombstones.iter().map(|((id, _), place)| (*id, place.ppn)))
+    }
+}
+
+impl TenantFound for RecordsFound {
+    fn check(&self, data: &DataPlaces<'_>) -> Result<(), FtlError> {
+        match self.places().find(|(_, ppn)| !data.has(*ppn)) {
+            None => Ok(()),
+            Some((namespace, ppn)) => Err(Damage::RecordPlace { namespace, ppn }.into()),
+        }
     }
 
-    /// Makes it the running drive's.
-    pub fn restore(self, map: &mut Map) -> KeyValue {
-        let found = self.0;
-        for namespace in found.namespaces.values() {
-            for entry in namespace.index.get().from(0) {
-                map.add_packed(TENANT, entry.place.ppn, weight(entry.place.chunks));
-            }
+    fn restore(self: Box<Self>, ftl: &mut Ftl, clean: bool) -> Result<(), FtlError> {
+        if let Some((namespace, ppn)) = self.places().find(|(_, ppn)| ftl.map.owner(*ppn) != Owner::None) {
+            return Err(Damage::TwoOwners { namespace, ppn }.into());
         }
-        for place in found.tombstones.values() {
-            map.add_packed(TENANT, place.ppn, weight(place.chunks));
+        let indexed = self.records.namespaces.values().flat_map(|namespace| namespace.index.get().from(0));
+        for place in indexed.map(|entry| entry.place).chain(self.records.tombstones.values().copied()) {
+            ftl.map.add_packed(TENANT, place.ppn, weight(place.chunks));
         }
-        found
+        ftl.tenants.records = self.records;
+        if clean {
+            ftl.tenants.records.are_in_checkpoint(&self.indexes);
+        }
+        ftl.plan_logs();
+        Ok(())
     }
 }

@@ -25,22 +25,17 @@ mod record;
 mod swap;
 #[cfg(test)]
 mod swap_tests;
+mod tenant;
 
 use std::collections::BTreeMap;
 
 use buffer::Buffer;
-pub(crate) use collect::{MovingRecord, PackedUnit, Packing};
-pub(crate) use contents::{
-    InCheckpoint, NamespaceContents, decode_namespaces, encode_namespaces, indexes_in_checkpoint,
-    namespaces_are_possible,
-};
-pub(crate) use fold::{RecordsFold, RecordsFound};
 use index::Index;
 pub use namespace::NAMESPACES;
 pub use record::VALUE_BYTES;
 #[cfg(test)]
 pub(crate) use record::{CHUNK_BYTES, UnitImage, spare as record_spare};
-pub(crate) use record::{TENANT, UNIT_CHUNKS, filled_bytes, is_copied};
+pub(crate) use tenant::Records;
 
 use swap::Residence;
 
@@ -176,8 +171,6 @@ pub(crate) struct KeyValue {
     pub tombstones: HashMap<(NamespaceId, Key), RecordPlace>,
     /// What waits for a full page.
     pub buffer: Buffer,
-    /// Chunks that may be put before the free space is reckoned again.
-    pub budget_chunks: u64,
     /// When all that was put is durable: some of it may have to be on flash for that.
     pub durable_ns: Nanoseconds,
     /// Commands that have used indexes so far.
@@ -185,6 +178,8 @@ pub(crate) struct KeyValue {
     /// Batches of `put`s of several units that are acknowledged, for there is room for them in protected DRAM. The dump saves
     /// them, and of other batches none.
     pub acknowledged: UnderWay<Seq>,
+    /// Where the checkpoint that is being programmed has the indexes.
+    pub kept_soon: Vec<(NamespaceId, contents::InCheckpoint)>,
 }
 
 impl KeyValue {

@@ -1,6 +1,6 @@
 //! Making, deleting and listing namespaces, and how much they may hold.
 
-use tantalum_nand::{Nanoseconds, UNIT_BYTES};
+use tantalum_nand::Nanoseconds;
 
 use super::record::weight;
 use super::{KeyValueError, Namespace, NamespaceInfo};
@@ -59,7 +59,7 @@ impl Ftl {
         self.tenants.records.namespaces.insert(namespace, Namespace::new(attributes));
         self.tenants.records.note_use(namespace);
         // units that were given data while there was no namespace were not counted
-        self.tenants.records.budget_chunks = 0;
+        self.tenants.budget = 0;
         self.plan_logs();
         Ok(namespace)
     }
@@ -95,23 +95,9 @@ impl Ftl {
     }
 
     /// A checkpoint says what the tombstones say.
-    pub(crate) fn release_tombstones(&mut self) {
+    pub(super) fn release_tombstones(&mut self) {
         for (_, place) in self.tenants.records.tombstones.drain() {
             self.map.remove_packed(place.ppn, weight(place.chunks));
         }
-    }
-
-    // -- space --------------------------------------------------------------------------------------------------
-
-    /// Blocks that a checkpoint takes for the indexes, beyond those that it takes without any.
-    pub(crate) fn index_blocks(&self, more_entries: u64) -> u32 {
-        let bytes = self.tenants.records.checkpoint_bytes();
-        if bytes == 0 && more_entries == 0 {
-            return 0;
-        }
-        let block_bytes = u64::from(self.geometry.units_per_block()) * UNIT_BYTES as u64;
-        let entries = super::contents::bytes_of(0, more_entries);
-        let blocks = (self.layout.checkpoint_bytes + bytes + entries).div_ceil(block_bytes);
-        (blocks as u32).saturating_sub(self.layout.checkpoint_blocks)
     }
 }

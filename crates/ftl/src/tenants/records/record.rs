@@ -15,7 +15,7 @@ use crate::spare::{BatchMark, Kind, Mark, Spare};
 use crate::types::{Seq, TenantId};
 
 /// Whose the places of records are, in P2L.
-pub(crate) const TENANT: TenantId = TenantId(0);
+pub(crate) const TENANT: TenantId = TenantId(1);
 
 /// Bytes of a chunk, and chunks of a unit.
 pub(crate) const CHUNK_BYTES: usize = 64;

@@ -14,7 +14,7 @@
 
 use tantalum_nand::{Geometry, NandError, Nanoseconds, PageId, Ppn, UNIT_BYTES};
 
-use super::contents::{InCheckpoint, IndexBytes, NamespaceContents};
+use super::contents::{InCheckpoint, IndexBytes, NamespaceContents, RecordsKept};
 use super::index::{Entry, Index};
 use super::{KeyValue, Namespace};
 use crate::canary::{self, Guard};
@@ -170,7 +170,7 @@ impl Ftl {
     }
 
     /// Swaps indexes out between commands, if they take more DRAM than there is for them.
-    pub(crate) fn fit_indexes(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
+    pub(super) fn fit_indexes(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
         self.make_index_room(0, at_ns).map(drop)
     }
 
@@ -224,11 +224,11 @@ impl Ftl {
         false
     }
 
-    /// The namespaces for a checkpoint, and when those that are on flash only have been read.
-    pub(crate) fn namespace_contents(
+    /// What a checkpoint is to have of records, and when the indexes that are on flash only have been read.
+    pub(super) fn records_kept(
         &mut self,
         at_ns: Nanoseconds,
-    ) -> Result<(Vec<NamespaceContents>, Nanoseconds), FtlError> {
+    ) -> Result<(RecordsKept, Nanoseconds), FtlError> {
         let ids: Vec<NamespaceId> = self.tenants.records.namespaces.keys().copied().collect();
         let (mut contents, mut done_ns) = (Vec::with_capacity(ids.len()), at_ns);
         for id in ids {
@@ -245,7 +245,8 @@ impl Ftl {
             };
             contents.push(NamespaceContents { namespace: id, attributes, entries });
         }
-        Ok((contents, done_ns))
+        let last_namespace = self.tenants.records.last_namespace;
+        Ok((RecordsKept { last_namespace, namespaces: contents }, done_ns))
     }
 
     /// Reads an index from the last checkpoint.

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use tantalum_nand::{Geometry, Nand};
 
-use super::{InCheckpoint, Key, KeyValueError, KvRecord, NamespaceAttributes, NamespaceId};
+use super::contents::InCheckpoint;
+use super::{Key, KeyValueError, KvRecord, NamespaceAttributes, NamespaceId};
 use crate::error::FtlError;
 use crate::ftl::Ftl;
 use crate::space::FtlConfig;

@@ -1,4 +1,4 @@
-//! The fold: L2P is the maximum of all assertions.
+//! The fold over units: L2P is the maximum of all assertions.
 //!
 //! For each logical page the greatest version wins; among copies of one version, the latest step. The order in
 //! which assertions come does not matter, and seeing one twice changes nothing.
@@ -10,16 +10,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tantalum_nand::Ppn;
+use tantalum_nand::{NandError, Ppn};
 
+use super::kept::UnitsKept;
 use crate::canary::{self, Guard};
-use crate::checkpoint::Contents;
-use crate::map::CHUNK_ENTRIES;
-use crate::map::{Attempt, Attempts, Living, extend_whole_run, in_whole_run};
+use crate::error::{Damage, FtlError};
+use crate::ftl::Ftl;
+use crate::map::{Attempt, Attempts, CHUNK_ENTRIES, Living, extend_whole_run, in_whole_run};
 use crate::metadata::Record;
+use crate::reader::Reader;
 use crate::report::RecoveryReport;
-use crate::spare::{BatchMark, Mark, Spare};
-use crate::tenants::records::RecordsFold;
+use crate::share::spare_version;
+use crate::spare::{BatchMark, Kind, Mark, Spare};
+use crate::tenants::{DataPlaces, TenantFold, TenantFound};
 use crate::types::{Generation, HashMap, Hint, Lpn, Seq};
 
 /// The best assertion for a logical page so far.
@@ -49,9 +52,9 @@ struct Member {
 }
 
 /// Assertions gathered over a checkpoint.
-pub struct Fold {
+pub(super) struct UnitsFold {
     step: Seq,
-    base: Contents,
+    base: UnitsKept,
     best: HashMap<u32, Best>,
     members: Vec<Member>,
     log_pages: BTreeMap<Generation, BTreeMap<(u32, u32), LogPage>>,
@@ -59,45 +62,41 @@ pub struct Fold {
     standing: BTreeSet<(Lpn, Seq)>,
     /// The same of claims that have ended since.
     ended: BTreeSet<(Lpn, Seq)>,
-    batches_whole: BTreeSet<Seq>,
     groups_whole: BTreeSet<Seq>,
     whole_runs: BTreeMap<Generation, BTreeMap<u32, u32>>,
+    /// Units of transactions programmed since the checkpoint, with their places: garbage collection may have moved one.
+    transaction_units: BTreeMap<(Lpn, Seq), BTreeSet<Ppn>>,
+    /// Steps of the journal that map a unit to a place: commits, where that has a page of a transaction.
+    mapped: Vec<(Seq, Ppn)>,
     assertions: u64,
-    /// The same for records.
-    pub key_value: RecordsFold,
 }
 
 /// What the fold comes to.
-pub struct Folded {
+struct UnitsFound {
     /// Where each mapped page is, by page.
-    pub places: Vec<(Lpn, Ppn)>,
+    places: Vec<(Lpn, Ppn)>,
     /// Versions that spare areas do not tell.
-    pub versions: HashMap<u32, Seq>,
+    versions: HashMap<u32, Seq>,
     /// Logs with how far they are whole.
-    pub logs: Vec<(Generation, Attempts)>,
-    /// Batches that are not whole.
-    pub batches_dropped: BTreeSet<Seq>,
-    /// Records, to be folded over the checkpoint's indexes.
-    pub key_value: RecordsFold,
+    logs: Vec<(Generation, Attempts)>,
 }
 
-impl Fold {
+impl UnitsFold {
     /// A fold over a checkpoint taken at `step`.
-    pub fn new(step: Seq, mut base: Contents) -> Fold {
-        let namespaces = std::mem::take(&mut base.namespaces);
-        let mut fold = Fold {
-            key_value: RecordsFold::new(step, namespaces, base.last_namespace),
+    pub fn new(step: Seq, base: UnitsKept) -> UnitsFold {
+        let mut fold = UnitsFold {
             step,
             best: HashMap::default(),
             members: Vec::new(),
             log_pages: BTreeMap::new(),
             standing: BTreeSet::new(),
             ended: BTreeSet::new(),
-            batches_whole: BTreeSet::new(),
             groups_whole: BTreeSet::new(),
             whole_runs: BTreeMap::new(),
+            transaction_units: BTreeMap::new(),
+            mapped: Vec::new(),
             assertions: 0,
-            base: Contents::default(),
+            base: UnitsKept::default(),
         };
         for &(generation, attempt, last) in &base.runs {
             fold.log_whole(generation, attempt, last);
@@ -114,11 +113,6 @@ impl Fold {
         fold
     }
 
-    /// Whether nothing was asserted since the checkpoint.
-    pub fn is_empty(&self) -> bool {
-        self.assertions == 0 && self.members.is_empty() && self.key_value.is_empty()
-    }
-
     fn assert(&mut self, lpn: Lpn, best: Best) {
         self.assertions += 1;
         let entry = self.best.entry(lpn.0).or_insert(best);
@@ -128,7 +122,7 @@ impl Fold {
     }
 
     /// A data unit's spare area.
-    pub fn unit(&mut self, ppn: Ppn, spare: &Spare) {
+    fn data(&mut self, ppn: Ppn, spare: &Spare) {
         if let Mark::Hint(hint, log_lpn) = spare.mark
             && let Some(version) = spare.version_of(log_lpn)
         {
@@ -156,39 +150,39 @@ impl Fold {
         *known = last.max(*known);
     }
 
-    /// The journal since the checkpoint.
-    pub fn records(&mut self, records: Vec<Record>) {
-        for record in &records {
+    /// What decides about the rest of the journal.
+    fn conditions(&mut self, records: &[Record]) {
+        for record in records {
             match *record {
-                Record::BatchWhole { id } => drop(self.batches_whole.insert(id)),
                 Record::GroupWhole { group } => drop(self.groups_whole.insert(group)),
                 Record::LogWhole { generation, attempt, last } => self.log_whole(generation, attempt, last),
                 Record::ClaimEnded { home, version, step } if step > self.step => {
                     self.ended.insert((home, version));
                 }
-                Record::NamespaceMade { .. } | Record::NamespaceDeleted { .. } => {
-                    self.key_value.journaled(record)
-                }
                 _ => {}
             }
         }
-        let chunks = self.chunks(&records);
-        for record in records {
-            match record {
-                Record::Map { lpn, version, step, ppn } if step > self.step => {
+    }
+
+    fn record(&mut self, record: &Record, chunks: &BTreeSet<u32>) {
+        match *record {
+            Record::Map { lpn, version, step, ppn } => {
+                self.mapped.push((step, ppn));
+                if step > self.step {
                     self.assert(lpn, Best { version, step, ppn: Some(ppn), in_spare: false });
                 }
-                Record::MapInGroup { lpn, version, group, ppn } if self.groups_whole.contains(&group) => {
-                    self.assert(lpn, Best { version, step: group, ppn: Some(ppn), in_spare: false });
-                }
-                Record::ClaimEndedInGroup { home, version, group } if self.groups_whole.contains(&group) => {
-                    self.ended.insert((home, version));
-                }
-                Record::Trim { lpn, units, version, step } if step > self.step => {
-                    self.trim(lpn, units, Best { version, step, ppn: None, in_spare: false }, &chunks);
-                }
-                _ => {}
             }
+            Record::MapInGroup { lpn, version, group, ppn } if self.groups_whole.contains(&group) => {
+                self.mapped.push((group, ppn));
+                self.assert(lpn, Best { version, step: group, ppn: Some(ppn), in_spare: false });
+            }
+            Record::ClaimEndedInGroup { home, version, group } if self.groups_whole.contains(&group) => {
+                self.ended.insert((home, version));
+            }
+            Record::Trim { lpn, units, version, step } if step > self.step => {
+                self.trim(lpn, units, Best { version, step, ppn: None, in_spare: false }, chunks);
+            }
+            _ => {}
         }
     }
 
@@ -221,53 +215,19 @@ impl Fold {
         }
     }
 
-    /// Decides what was conditional, and takes the maximum.
-    pub fn finish(mut self, report: &mut RecoveryReport) -> Folded {
-        let batches_dropped = self.assert_batches(report);
-        let logs = self.assert_homes(report);
-        report.assertions = self.assertions + self.key_value.assertions();
-        let versions = self.base.versions.iter().map(|(lpn, version)| (lpn.0, *version)).collect();
-        let key_value = self.key_value;
-        let mut folded = Folded { places: Vec::new(), versions, logs, batches_dropped, key_value };
-        let mut best = self.best;
-        for (number, entries) in &self.base.chunks {
-            for (index, &entry) in entries.iter().enumerate() {
-                let lpn = Lpn(number * CHUNK_ENTRIES as u32 + index as u32);
-                match best.remove(&lpn.0) {
-                    Some(best) => folded.place(lpn, &best),
-                    None if entry != 0 => folded.places.push((lpn, Ppn(entry - 1))),
-                    None => {}
-                }
+    /// Counts the transactions that the journal completes, and the units of those that it does not.
+    fn count_transactions(&self, reader: &Reader, report: &mut RecoveryReport) {
+        let (mut completed, mut places) = (BTreeSet::new(), BTreeSet::new());
+        for &(commit, ppn) in &self.mapped {
+            let spare = reader.nand.spare(ppn).ok().and_then(|bytes| Spare::decode(&bytes));
+            if spare.is_some_and(|spare| spare.kind == Kind::Transaction) {
+                completed.insert(commit);
+                places.insert(ppn);
             }
         }
-        for (lpn, best) in best {
-            folded.place(Lpn(lpn), &best);
-        }
-        folded.places.sort_unstable();
-        folded
-    }
-
-    fn assert_batches(&mut self, report: &mut RecoveryReport) -> BTreeSet<Seq> {
-        let mut seen: BTreeMap<Seq, (u32, BTreeSet<u32>)> = BTreeMap::new();
-        for batch in self.members.iter().map(|member| member.batch).chain(self.key_value.batches()) {
-            seen.entry(batch.id).or_insert((batch.count, BTreeSet::new())).1.insert(batch.index);
-        }
-        let whole = |id: &Seq, (count, indexes): &(u32, BTreeSet<u32>)| {
-            indexes.len() == *count as usize
-                || self.batches_whole.contains(id)
-                || canary::out(Guard::PutMembersCountAlone)
-        };
-        let whole: BTreeSet<Seq> =
-            seen.iter().filter(|(id, found)| whole(id, found)).map(|(id, _)| *id).collect();
-        report.batches_whole = whole.len() as u64;
-        report.batches_dropped = (seen.len() - whole.len()) as u64;
-        for Member { batch, lpn, best } in std::mem::take(&mut self.members) {
-            if whole.contains(&batch.id) {
-                self.assert(lpn, best);
-            }
-        }
-        self.key_value.assert_batches(&whole);
-        seen.into_keys().filter(|id| !whole.contains(id)).collect()
+        report.transactions_completed = completed.len() as u64;
+        let dropped = self.transaction_units.values().filter(|unit| unit.is_disjoint(&places));
+        report.transaction_units_dropped = dropped.count() as u64;
     }
 
     /// A page of the whole run of its log asserts its home as well, at its own version.
@@ -313,7 +273,72 @@ impl Fold {
     }
 }
 
-impl Folded {
+impl TenantFold for UnitsFold {
+    fn unit(&mut self, _reader: &mut Reader, ppn: Ppn, spare: &Spare) -> Result<(), FtlError> {
+        match spare.kind {
+            Kind::Transaction => {
+                for &owner in spare.owners() {
+                    self.transaction_units.entry(owner).or_default().insert(ppn);
+                }
+            }
+            _ => self.data(ppn, spare),
+        }
+        Ok(())
+    }
+
+    fn journal(&mut self, records: &[Record]) {
+        self.conditions(records);
+        let chunks = self.chunks(records);
+        records.iter().for_each(|record| self.record(record, &chunks));
+    }
+
+    fn batches(&self) -> Vec<BatchMark> {
+        self.members.iter().map(|member| member.batch).collect()
+    }
+
+    fn assert_batches(&mut self, whole: &BTreeSet<Seq>) {
+        for Member { batch, lpn, best } in std::mem::take(&mut self.members) {
+            if whole.contains(&batch.id) {
+                self.assert(lpn, best);
+            }
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.assertions == 0 && self.members.is_empty()
+    }
+
+    fn finish(
+        mut self: Box<Self>,
+        reader: &mut Reader,
+        report: &mut RecoveryReport,
+    ) -> Result<Box<dyn TenantFound>, FtlError> {
+        self.count_transactions(reader, report);
+        let logs = self.assert_homes(report);
+        report.assertions += self.assertions;
+        let versions = self.base.versions.iter().map(|(lpn, version)| (lpn.0, *version)).collect();
+        let mut found = UnitsFound { places: Vec::new(), versions, logs };
+        let mut best = self.best;
+        for (number, entries) in &self.base.chunks {
+            for (index, &entry) in entries.iter().enumerate() {
+                let lpn = Lpn(number * CHUNK_ENTRIES as u32 + index as u32);
+                match best.remove(&lpn.0) {
+                    Some(best) => found.place(lpn, &best),
+                    None if entry != 0 => found.places.push((lpn, Ppn(entry - 1))),
+                    None => {}
+                }
+            }
+        }
+        for (lpn, best) in best {
+            found.place(Lpn(lpn), &best);
+        }
+        found.places.sort_unstable();
+        found.forget_told_versions(reader)?;
+        Ok(Box::new(found))
+    }
+}
+
+impl UnitsFound {
     fn place(&mut self, lpn: Lpn, best: &Best) {
         self.versions.remove(&lpn.0);
         if let Some(ppn) = best.ppn {
@@ -322,5 +347,40 @@ impl Folded {
                 self.versions.insert(lpn.0, best.version);
             }
         }
+    }
+
+    /// Versions that the spare areas tell after all need not be kept: a committed transaction's, for one.
+    fn forget_told_versions(&mut self, reader: &Reader) -> Result<(), FtlError> {
+        for &(lpn, ppn) in &self.places {
+            let Some(version) = self.versions.get(&lpn.0) else { continue };
+            let bytes = match reader.nand.spare(ppn) {
+                Err(NandError::Uncorrectable { .. }) => continue,
+                bytes => bytes?,
+            };
+            if Spare::decode(&bytes).and_then(|spare| spare.version_of(lpn)) == Some(*version) {
+                self.versions.remove(&lpn.0);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl TenantFound for UnitsFound {
+    fn check(&self, data: &DataPlaces<'_>) -> Result<(), FtlError> {
+        match self.places.iter().find(|(_, ppn)| !data.has(*ppn)) {
+            None => Ok(()),
+            Some(&(lpn, ppn)) => Err(Damage::Place { lpn, ppn }.into()),
+        }
+    }
+
+    fn restore(self: Box<Self>, ftl: &mut Ftl, clean: bool) -> Result<(), FtlError> {
+        let UnitsFound { places, versions, logs } = *self;
+        let nand = &ftl.nand;
+        ftl.map.rebuild(places.into_iter(), versions, |lpn, ppn| spare_version(nand, lpn, ppn))?;
+        // until recovery's own checkpoint stands, the erase rule needs to know what was found whole
+        if !clean && !canary::out(Guard::RecoveryErases) {
+            logs.into_iter().for_each(|(generation, attempts)| ftl.logs.found(generation, attempts));
+        }
+        Ok(())
     }
 }

@@ -1,3 +1,10 @@
-mod fold;
+//! Units of the block namespace: what hosts read and write by logical page number.
 
-pub(crate) use fold::{Fold, Folded};
+mod fold;
+mod kept;
+mod tenant;
+
+pub(crate) use kept::OWNER_BYTES;
+#[cfg(test)]
+pub(crate) use kept::UnitsKept;
+pub(crate) use tenant::Units;

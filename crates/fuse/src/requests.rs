@@ -14,7 +14,7 @@ use fuser::{
     ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use tantalum::UNIT_BYTES;
-use tantalum_volume::{FileKind, NAME_BYTES};
+use tantalum_filesystem::{FileKind, NAME_BYTES};
 
 use crate::convert::{kind_of_mode, permissions_of_mode};
 use crate::front::Front;
@@ -285,16 +285,16 @@ impl Filesystem for Requests {
     fn fsyncdir(
         &self,
         _request: &Request,
-        _inode: INodeNo,
+        inode: INodeNo,
         _handle: FileHandle,
         _data_only: bool,
         reply: ReplyEmpty,
     ) {
-        self.0.serve(reply, |host| Ok(host.volume.sync_names()?));
+        self.0.serve(reply, |host| host.sync_folder(inode));
     }
 
     fn statfs(&self, _request: &Request, _inode: INodeNo, reply: ReplyStatfs) {
-        match self.0.with(|host| Ok(host.volume.statistics())).outcome {
+        match self.0.with(|host| Ok(host.file_system.statistics())).outcome {
             Ok(held) => reply.statfs(
                 held.units,
                 held.free_units,

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::FileId;
+
 /// What a file is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum FileKind {
@@ -31,7 +33,7 @@ pub struct Timestamp {
     pub nanoseconds: u32,
 }
 
-/// What a volume knows of a file.
+/// What a file system knows of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Metadata {
     /// What it is.
@@ -48,7 +50,7 @@ pub struct Metadata {
     pub size: u64,
     /// Units of the drive that belong to its content.
     pub units: u64,
-    /// When it was last read, as far as the volume was told.
+    /// When it was last read, as far as the file system was told.
     pub accessed: Timestamp,
     /// When its content last changed.
     pub modified: Timestamp,
@@ -61,7 +63,7 @@ pub struct Metadata {
 }
 
 /// What a new file is to be.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct NewFile {
     /// What it is.
     pub kind: FileKind,
@@ -86,7 +88,7 @@ pub struct MetadataChange {
     pub owner: Option<u32>,
     /// The group's number.
     pub group: Option<u32>,
-    /// The size in bytes, as [`crate::Volume::set_size`] does it.
+    /// The size in bytes.
     pub size: Option<u64>,
     /// When it was last read.
     pub accessed: Option<Timestamp>,
@@ -126,7 +128,7 @@ pub struct FolderEntry<'a> {
     /// The name.
     pub name: &'a [u8],
     /// What it names.
-    pub file: crate::FileId,
+    pub file: FileId,
     /// What that is.
     pub kind: FileKind,
 }
@@ -135,21 +137,21 @@ pub struct FolderEntry<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RangeCommit {
     /// The file whose content it is.
-    pub from: crate::FileId,
+    pub from: FileId,
     /// Where it is there; whole units.
     pub from_offset: u64,
     /// The file that takes it.
-    pub to: crate::FileId,
+    pub to: FileId,
     /// Where it goes; whole units.
     pub to_offset: u64,
     /// How much; whole units.
     pub bytes: u64,
 }
 
-/// What a volume holds and what it has room for.
+/// What a file system holds and what it has room for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct VolumeStatistics {
-    /// Units that the volume's metadata and files can have.
+pub struct Statistics {
+    /// Units that files and their metadata can have.
     pub units: u64,
     /// Units that belong to no file.
     pub free_units: u64,

@@ -1,8 +1,8 @@
-//! The file of a log: groups go to the disk sector by sector, past the host's cache where the host can do that.
+//! The file of a redo log: groups go to the disk sector by sector, past the host's cache where the host can do that.
 //!
 //! The cache writes whole pages. A group is seldom as long as one and begins within one, so the disk would get what is
 //! around it again with each sync. Without the cache it gets the group. Everything else in the file is written through
-//! the cache; no page of that has a part in the log.
+//! the cache; no page of that has a part in the redo log.
 
 use std::fs::File;
 use std::io;
@@ -36,21 +36,21 @@ impl Sectors {
     }
 }
 
-/// A file that has a log.
-pub(super) struct LogFile {
+/// A file that has a redo log.
+pub(super) struct RedoFile {
     file: Arc<File>,
     /// The same file, past the host's cache.
     direct: Option<File>,
 }
 
-impl LogFile {
+impl RedoFile {
     /// Takes over a file. `first` is written to see whether that can be done past the host's cache.
-    pub fn open(file: Arc<File>, first: &Sectors, at: u64) -> io::Result<LogFile> {
+    pub fn open(file: Arc<File>, first: &Sectors, at: u64) -> io::Result<RedoFile> {
         let tried = open_direct(&file).and_then(|direct| {
             direct.write_all_at(first.bytes(), at)?;
             Ok(direct)
         });
-        let log = LogFile { file, direct: tried.ok() };
+        let log = RedoFile { file, direct: tried.ok() };
         if log.direct.is_none() {
             log.write(first, at)?;
         }
@@ -81,7 +81,7 @@ fn open_direct(_file: &File) -> io::Result<File> {
 /// What is left to do for a sync when what changed was gathered: the medium is not needed for it, and may be used and
 /// changed meanwhile.
 pub struct HostSync {
-    pub(super) log: Arc<LogFile>,
+    pub(super) log: Arc<RedoFile>,
     pub(super) group: Sectors,
     pub(super) at: u64,
 }
@@ -129,8 +129,8 @@ mod tests {
     fn a_log_is_read_as_it_was_written_past_the_cache_or_not() {
         let file = Arc::new(tempfile::tempfile().unwrap());
         file.set_len(1 << 20).unwrap();
-        let log = LogFile::open(file.clone(), &Sectors::new(&[1; 600]), 4096).unwrap();
-        let cached = LogFile { file: file.clone(), direct: None };
+        let log = RedoFile::open(file.clone(), &Sectors::new(&[1; 600]), 4096).unwrap();
+        let cached = RedoFile { file: file.clone(), direct: None };
         for (round, log) in (2..9).zip([&log, &cached].into_iter().cycle()) {
             // as whoever reads the file meanwhile leaves it
             let before = read(&file, 4096 + 512 * u64::from(round));
@@ -146,7 +146,7 @@ mod tests {
         let file = Arc::new(tempfile::tempfile().unwrap());
         file.set_len(1 << 20).unwrap();
         // no disk has sectors that begin there
-        let log = LogFile::open(file.clone(), &Sectors::new(&[1; 600]), 4097).unwrap();
+        let log = RedoFile::open(file.clone(), &Sectors::new(&[1; 600]), 4097).unwrap();
         assert_eq!([4096, 4097].map(|at| read(&file, at)), [0, 1]);
         log.write(&Sectors::new(&[2; 100]), 8001).unwrap();
         assert_eq!(read(&file, 8001), 2);

@@ -1,0 +1,88 @@
+//! The fold: what the drive has is the maximum of all assertions over the newest checkpoint. Each tenant folds its own; here is
+//! what they have in common: atomic batches, which count if all of their members are there or the journal says that they
+//! were.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tantalum_nand::Ppn;
+
+use crate::canary::{self, Guard};
+use crate::error::FtlError;
+use crate::metadata::Record;
+use crate::reader::Reader;
+use crate::report::RecoveryReport;
+use crate::spare::Spare;
+use crate::tenants::{Kept, TENANTS, TenantFold, TenantFound};
+use crate::types::Seq;
+
+/// The folds of all tenants, in the order of their list.
+pub(crate) struct Fold {
+    tenants: Vec<Box<dyn TenantFold>>,
+    /// Batches that the journal says are whole.
+    whole: BTreeSet<Seq>,
+}
+
+impl Fold {
+    /// A fold over what the checkpoint at `step` has of the tenants; none if that makes no sense.
+    pub fn new(kept: &mut Kept<'_>, step: Seq) -> Option<Fold> {
+        let mut tenants = Vec::with_capacity(TENANTS.len());
+        for tenant in TENANTS {
+            let before = kept.bytes.len();
+            tenants.push(tenant.fold(kept, step)?);
+            kept.first_byte += (before - kept.bytes.len()) as u64;
+        }
+        kept.bytes.is_empty().then_some(Fold { tenants, whole: BTreeSet::new() })
+    }
+
+    /// A unit that was programmed since the checkpoint. Whether it is a tenant's.
+    pub fn unit(&mut self, reader: &mut Reader, ppn: Ppn, spare: &Spare) -> Result<bool, FtlError> {
+        let Some(index) = TENANTS.iter().position(|tenant| tenant.has(spare.kind)) else { return Ok(false) };
+        self.tenants[index].unit(reader, ppn, spare)?;
+        Ok(true)
+    }
+
+    /// Whether nothing was asserted since the checkpoint.
+    pub fn is_empty(&self) -> bool {
+        self.tenants.iter().all(|fold| fold.is_empty())
+    }
+
+    /// The journal since the checkpoint, after all units.
+    pub fn journal(&mut self, records: &[Record]) {
+        let whole = |record: &Record| if let Record::BatchWhole { id } = record { Some(*id) } else { None };
+        self.whole.extend(records.iter().filter_map(whole));
+        self.tenants.iter_mut().for_each(|fold| fold.journal(records));
+    }
+
+    /// Decides which batches are whole. Returns those that are not.
+    pub fn assert_batches(&mut self, report: &mut RecoveryReport) -> BTreeSet<Seq> {
+        let mut seen: BTreeMap<Seq, (u32, BTreeSet<u32>)> = BTreeMap::new();
+        for batch in self.tenants.iter().flat_map(|fold| fold.batches()) {
+            seen.entry(batch.id).or_insert((batch.count, BTreeSet::new())).1.insert(batch.index);
+        }
+        let is_whole = |id: &Seq, (count, indexes): &(u32, BTreeSet<u32>)| {
+            indexes.len() == *count as usize
+                || self.whole.contains(id)
+                || canary::out(Guard::PutMembersCountAlone)
+        };
+        let whole: BTreeSet<Seq> =
+            seen.iter().filter(|(id, found)| is_whole(id, found)).map(|(id, _)| *id).collect();
+        report.batches_whole = whole.len() as u64;
+        report.batches_dropped = (seen.len() - whole.len()) as u64;
+        self.tenants.iter_mut().for_each(|fold| fold.assert_batches(&whole));
+        seen.into_keys().filter(|id| !whole.contains(id)).collect()
+    }
+
+    /// Takes the maximum, tenant by tenant.
+    pub fn finish(
+        self,
+        reader: &mut Reader,
+        report: &mut RecoveryReport,
+    ) -> Result<Vec<Box<dyn TenantFound>>, FtlError> {
+        let mut found = Vec::with_capacity(self.tenants.len());
+        for fold in self.tenants {
+            reader.wait();
+            found.push(fold.finish(reader, report)?);
+        }
+        Ok(found)
+    }
+}
