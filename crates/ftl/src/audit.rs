@@ -12,7 +12,7 @@ use tantalum_nand::{BlockId, Geometry, NandError, PageState, PlaneId, Ppn, UNIT_
 use crate::error::FtlError;
 use crate::findings::{Audit, Finding};
 use crate::ftl::Ftl;
-use crate::map::{BlockPacked, Claim, Owner};
+use crate::map::{BlockPacked, Claim, IN_SPARE, Owner};
 use crate::space::BlockUse;
 use crate::spare::{Kind, Mark, Spare};
 use crate::tenants::TENANTS;
@@ -75,7 +75,8 @@ impl Ftl {
             Owner::None | Owner::Packed(_) | Owner::Claim(Claim::Transaction(..)) => Vec::new(),
             Owner::Plain(lpn) => vec![(lpn, None)],
             Owner::Claim(Claim::Owners(owners)) => {
-                owners.iter().map(|(lpn, version)| (*lpn, Some(*version))).collect()
+                let told = |version: Seq| (version != IN_SPARE).then_some(version);
+                owners.iter().map(|(lpn, version)| (*lpn, told(*version))).collect()
             }
         }
     }

@@ -25,7 +25,7 @@ pub struct RecoveryReport {
     pub hints_whole: u64,
     /// Log pages behind the whole run, whose homes were not.
     pub hints_dropped: u64,
-    /// Transactions whose commit the journal tells since the checkpoint.
+    /// Transactions whose commit the journal tells since the checkpoint, with pages written since.
     pub transactions_completed: u64,
     /// Units written since the checkpoint in transactions that were not committed, and dropped.
     pub transaction_units_dropped: u64,

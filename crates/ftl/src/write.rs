@@ -240,8 +240,11 @@ impl Ftl {
         self.counters.flash_units.host += units.len() as u64;
         for (index, &(tx, lpn, _)) in units.iter().enumerate() {
             let ppn = self.geometry.unit(place, index as u32);
+            let over = self.whereabouts(lpn);
             self.map.claim(ppn, crate::map::Claim::Transaction(tx, lpn));
-            if let Some(old) = self.tenants.units.transactions.put(tx, lpn, TxPage { ppn, version: step }) {
+            if let Some(old) =
+                self.tenants.units.transactions.put(tx, lpn, TxPage { ppn, version: step, over })
+            {
                 self.map.unclaim(old);
             }
         }

@@ -221,6 +221,8 @@ impl Ftl {
         at_ns: Nanoseconds,
     ) -> Result<(Spare, Moving), FtlError> {
         let old = Spare::decode(old).ok_or(Damage::Spare { ppn })?;
+        let told = self.map.tell_versions(ppn, |lpn| old.version_of(lpn));
+        told.map_err(|lpn| Damage::Owner { ppn, lpn })?;
         let mut copy = Spare::new(Kind::Data, step);
         copy.metadata = old.metadata;
         let owners = match self.map.owner(ppn) {

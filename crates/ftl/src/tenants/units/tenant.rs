@@ -7,7 +7,7 @@ use super::kept::{CHUNK_BYTES, HINT_BYTES, OWNER_BYTES, UnitsKept};
 use crate::error::FtlError;
 use crate::findings::Audit;
 use crate::ftl::Ftl;
-use crate::map::{Claim, Living};
+use crate::map::{Claim, IN_SPARE, Living};
 use crate::spare::{Kind, Mark, Spare};
 use crate::tenants::{Kept, Tenant, TenantFold};
 use crate::types::{Lpn, Seq};
@@ -59,7 +59,7 @@ fn kept(ftl: &mut Ftl) -> UnitsKept {
     let mut versions = Vec::new();
     for (_, claim) in ftl.map.claims() {
         if let Claim::Owners(owners) = claim {
-            versions.extend(owners.iter().copied());
+            versions.extend(owners.iter().filter(|(_, version)| *version != IN_SPARE));
         }
     }
     versions.sort_unstable();
