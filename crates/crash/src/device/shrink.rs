@@ -2,8 +2,8 @@
 
 use super::case::{Case, Cuts, Found};
 use super::every_cut::cuts_of_command;
+use super::progress::Progress;
 use super::random_cuts::random_cuts;
-use super::torture::Progress;
 
 /// Runs that are tried. A number and not a time, so that the result depends on the seed alone.
 const ATTEMPTS: u64 = 150;
