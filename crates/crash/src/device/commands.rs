@@ -12,8 +12,9 @@ use super::drive::{DIRECT, Flash};
 use super::history::{LOST, Order, Stamp};
 use super::host::{metadata_of, unit_of};
 use super::random::generator;
-use super::run::{Run, Tide};
+use super::run::Run;
 use super::stop::Stop;
+use super::tide::Tide;
 use super::weights::Kind;
 
 type Generator = Xoshiro256PlusPlus;

@@ -14,8 +14,8 @@ use super::drive::{Drive, Flash};
 use super::history::Stamp;
 use super::host::Host;
 use super::records::{Place, Records, Thing};
-use super::run::Tide;
 use super::stop::Stop;
+use super::tide::Tide;
 
 type Generator = Xoshiro256PlusPlus;
 

@@ -100,54 +100,69 @@ pub(super) struct Figure10 {
     pub(super) average: Span,
 }
 
-/// Figure 9: OLTP.
-pub(super) fn figure_9(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
+/// The rows of figure 9: the store with a log, and the store of records in each setting.
+const OLTP_LINES: [(&str, Option<Setting>); 5] = {
     const ONE: Setting = Setting { clients: 1, records_per_lock: 1, cached_percent: 100 };
     const ALL: Setting = Setting { clients: CLIENTS, ..ONE };
-    const LINES: [(&str, Option<Setting>); 5] = [
+    [
         ("log, then write", None),
         ("records, 1 client", Some(ONE)),
         ("records, 8 clients", Some(ALL)),
         ("the same, 80 % cached", Some(Setting { cached_percent: 80, ..ALL })),
         ("the same, 16 records a lock", Some(Setting { records_per_lock: 16, ..ALL })),
-    ];
+    ]
+};
+
+/// What is measured of each load of figure 9, a row for each of [`OLTP_LINES`].
+struct OltpRows {
+    per_second: [Row; OLTP_LINES.len()],
+    /// Of 1000 transactions those that waited for a lock.
+    conflicts: [Row; OLTP_LINES.len()],
+    /// What one client waits for the drive: with a log, and with records.
+    drive_us: [Row; 2],
+}
+
+fn measure_oltp(run: &Run<'_>) -> Result<OltpRows, ExperimentError> {
     let profile = profile(run)?;
     let aged = aged(&profile, other_units(&profile), run.seed, run.monitor)?;
-    let mut rows = LINES.map(|(name, _)| Row { name: name.to_owned(), ours: Vec::new(), paper: None });
-    let mut conflicts = rows.clone();
-    let mut drive = [rows[0].clone(), rows[1].clone()];
+    let rows = OLTP_LINES.map(|(name, _)| Row { name: name.to_owned(), ours: Vec::new(), paper: None });
+    let mut all =
+        OltpRows { drive_us: [rows[0].clone(), rows[1].clone()], conflicts: rows.clone(), per_second: rows };
     for (load, units) in OLTP {
         let bench = Bench { run, load, units: run.scaled(units, 2), aged: &aged };
-        for (((_, setting), row), conflicts) in LINES.iter().zip(&mut rows).zip(&mut conflicts) {
+        for (number, (_, setting)) in OLTP_LINES.iter().enumerate() {
             let measured =
                 setting.map_or_else(|| bench.log_then_write(100), |setting| bench.records(setting))?;
-            row.ours.push(measured.per_second);
-            conflicts.ours.push(measured.conflicts as f64 * 1e3 / bench.transactions() as f64);
-            if let Some(drive) = drive.iter_mut().find(|drive| drive.name == row.name) {
+            all.per_second[number].ours.push(measured.per_second);
+            all.conflicts[number].ours.push(measured.conflicts as f64 * 1e3 / bench.transactions() as f64);
+            if let Some(drive) = all.drive_us.get_mut(number) {
                 drive.ours.push(measured.drive_us);
             }
         }
     }
-    let columns: Vec<String> = OLTP.iter().map(|(load, _)| load.name()).collect();
+    Ok(all)
+}
+
+/// Figure 9: OLTP.
+pub(super) fn figure_9(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
+    let OltpRows { per_second, conflicts, drive_us } = measure_oltp(run)?;
     let table = |title: &str, unit, rows: &[Row]| Figures {
         title: title.to_owned(),
         unit,
-        columns: columns.clone(),
+        columns: OLTP.iter().map(|(load, _)| load.name()).collect(),
         rows: rows.to_vec(),
     };
-    let over = |load: usize| Span::factors(&rows[2].ours[load..=load], &rows[0].ours[load..=load]);
+    let [log, _, records, _, coarse] = &per_second;
     let printed = &PRINTED.figure_9;
     let mut outcome = outcome(run, "OLTP over records and over a log", &printed.source)?;
-    let factors = OLTP.iter().zip(printed.factors()).enumerate();
-    outcome.claims = factors
-        .map(|(number, ((load, _), printed))| {
-            Claim::factor(format!("{}: records over a log", load.name()), printed, over(number))
-        })
-        .collect();
-    outcome.claims.push(printed.coarse_locks.beside(Span::changes(&rows[4].ours, &rows[2].ours)));
+    for (number, ((load, _), paper)) in OLTP.iter().zip(printed.factors()).enumerate() {
+        let ours = Span::factors(&records.ours[number..=number], &log.ours[number..=number]);
+        outcome.claims.push(Claim::factor(format!("{}: records over a log", load.name()), paper, ours));
+    }
+    outcome.claims.push(printed.coarse_locks.beside(Span::changes(&coarse.ours, &records.ours)));
     outcome.figures = vec![
-        table("transactions per second", "1/s", &rows),
-        table("what one client's transaction waits for the drive", "us", &drive),
+        table("transactions per second", "1/s", &per_second),
+        table("what one client's transaction waits for the drive", "us", &drive_us),
         table("transactions that waited for a lock", "of 1000", &conflicts[2..]),
     ];
     Ok(outcome)
