@@ -69,7 +69,7 @@ impl Ftl {
             return Err(ShareRefusal::TooMany { units, limit });
         }
         let owners = self.map.extra_owners() as u64 + units;
-        let limit = u64::from(self.layout.extra_owners_limit);
+        let limit = u64::from(self.space.layout.extra_owners_limit);
         if owners > limit {
             return Err(ShareRefusal::TableFull { owners, limit });
         }
@@ -100,15 +100,15 @@ impl Ftl {
         if !self.map.is_hinted(src) {
             return None;
         }
-        let living = *self.logs.hint(src)?;
+        let living = *self.tenants.units.logs.hint(src)?;
         // a newer page that claims the same home would win after a cut, though it was written before the share
-        let is_newest =
-            self.logs.newest_claim(dst) == Some(living.version) || canary::out(Guard::OlderPageComesHome);
+        let is_newest = self.tenants.units.logs.newest_claim(dst) == Some(living.version)
+            || canary::out(Guard::OlderPageComesHome);
         if living.hint.home != Some(dst) || !is_newest {
             return None;
         }
-        self.logs.extend(living.hint.generation);
-        self.logs.is_whole(&living.hint).then_some(living.version)
+        self.tenants.units.logs.extend(living.hint.generation);
+        self.tenants.units.logs.is_whole(&living.hint).then_some(living.version)
     }
 
     /// Maps every dst to what its src maps to. [`Ftl::check_share`] has passed, and no src waits in a cache.
@@ -133,7 +133,7 @@ impl Ftl {
     /// Records that a share may take: one for each unit, and one more for each page of a log that it replaces.
     fn records_of(&self, ranges: &[ShareRange]) -> usize {
         let units: usize = ranges.iter().map(|range| range.units as usize).sum();
-        units + units.min(self.logs.count())
+        units + units.min(self.tenants.units.logs.count())
     }
 
     /// Maps `dst` to what `src` has, at a new version, with the records of that; none if `dst` has it already.
@@ -141,7 +141,7 @@ impl Ftl {
         let ppn = self.map.lookup(src).expect("the source is mapped");
         if self.map.lookup(dst) == Some(ppn) {
             // it keeps its version, unless a page of a log claims it: that would win after a cut
-            if !self.logs.is_claimed(dst) || canary::out(Guard::SharedInPlaceStaysClaimed) {
+            if !self.tenants.units.logs.is_claimed(dst) || canary::out(Guard::SharedInPlaceStaysClaimed) {
                 return Ok(());
             }
             self.map.unmap(dst);
@@ -188,10 +188,10 @@ impl Ftl {
             return Ok(());
         }
         let most = self.records_per_page() as u32 - 1;
-        let at_once = if self.logs.count() as u32 > most { most } else { units };
+        let at_once = if self.tenants.units.logs.count() as u32 > most { most } else { units };
         for first in (lpn.0..lpn.0 + units).step_by(at_once as usize) {
             let (first, units) = (Lpn(first), at_once.min(lpn.0 + units - first));
-            self.step(1 + (units as usize).min(self.logs.count()), 0, at_ns, |ftl| {
+            self.step(1 + (units as usize).min(self.tenants.units.logs.count()), 0, at_ns, |ftl| {
                 let mut records = Vec::new();
                 let trim = ftl.unmap_range(first, units, &mut records);
                 records.push(trim);
@@ -211,7 +211,7 @@ impl Ftl {
     /// Unmaps units. What ends claims with that goes to the records; the record of the rest is returned.
     fn unmap_range(&mut self, first: Lpn, units: u32, records: &mut Vec<Record>) -> Record {
         let version = self.next_seq();
-        self.last_unmap = version;
+        self.tenants.units.last_unmap = version;
         for lpn in (first.0..first.0 + units).map(Lpn) {
             if self.map.is_hinted(lpn) {
                 records.extend(self.superseded(lpn, version));
@@ -235,7 +235,7 @@ impl Ftl {
     /// is returned ends that: the page may be read again after a cut, on flash or where a checkpoint has it. It belongs to the
     /// step or the program that gives `lpn` something else.
     pub(crate) fn superseded(&mut self, lpn: Lpn, version: Seq) -> Option<Record> {
-        let ended = self.logs.superseded(&mut self.map, lpn, version)?;
+        let ended = self.tenants.units.logs.superseded(&mut self.map, lpn, version)?;
         if canary::out(Guard::ClaimNotEnded) {
             return None;
         }
@@ -247,12 +247,12 @@ impl Ftl {
 
     /// Makes a transaction's pages the mapped ones. The records are in the journal buffer when this returns.
     pub fn commit(&mut self, tx: TxId, at_ns: Nanoseconds) -> Result<Vec<Lpn>, FtlError> {
-        let units = self.transactions.lpns(tx).count();
+        let units = self.tenants.units.transactions.lpns(tx).count();
         self.step(2 * units + 1, units, at_ns, |ftl| ftl.commit_pages(tx, at_ns))
     }
 
     fn commit_pages(&mut self, tx: TxId, at_ns: Nanoseconds) -> Result<Vec<Lpn>, FtlError> {
-        let pages = self.transactions.take(tx).expect("the transaction is open");
+        let pages = self.tenants.units.transactions.take(tx).expect("the transaction is open");
         self.counters.transactions_committed += 1;
         let step = self.next_seq();
         let mut records = Vec::with_capacity(pages.len());
@@ -267,7 +267,7 @@ impl Ftl {
     /// Maps a unit of a transaction. Returns the version at which it is.
     fn map_committed(&mut self, lpn: Lpn, page: &TxPage, records: &mut Vec<Record>) -> Result<Seq, FtlError> {
         // the page may be older than one that claims this unit as its home, and the commit is newer than both
-        let is_claimed = self.logs.newest_claim(lpn).is_some_and(|claim| claim > page.version)
+        let is_claimed = self.tenants.units.logs.newest_claim(lpn).is_some_and(|claim| claim > page.version)
             && !canary::out(Guard::CommitBelowClaim);
         let told = !is_claimed && self.is_newest(lpn, page.version)?;
         let version = if told { page.version } else { self.next_seq() };
@@ -284,7 +284,7 @@ impl Ftl {
 
     /// Whether a version, which a spare area tells, is newer than anything its logical page has or had.
     fn is_newest(&self, lpn: Lpn, version: Seq) -> Result<bool, FtlError> {
-        let Some(ppn) = self.map.lookup(lpn) else { return Ok(self.last_unmap < version) };
+        let Some(ppn) = self.map.lookup(lpn) else { return Ok(self.tenants.units.last_unmap < version) };
         let current = match self.map.owner(ppn) {
             Owner::Claim(Claim::Owners(owners)) => {
                 owners.iter().find(|owner| owner.0 == lpn).expect("the place is the page's").1
@@ -297,7 +297,7 @@ impl Ftl {
 
     /// Gives a transaction's pages up.
     pub fn abort(&mut self, tx: TxId) {
-        let pages = self.transactions.take(tx).expect("the transaction is open");
+        let pages = self.tenants.units.transactions.take(tx).expect("the transaction is open");
         for page in pages.values() {
             self.map.unclaim(page.ppn);
         }

@@ -46,6 +46,15 @@ pub enum Owner<'a> {
     Packed(TenantId),
 }
 
+/// A place in use, of a block that is collected.
+#[derive(Clone, Copy, Debug)]
+pub struct ValidUnit {
+    /// The place.
+    pub ppn: Ppn,
+    /// The one owner, if a copy's spare area need only change its step.
+    pub plain: Option<Lpn>,
+}
+
 /// What is in use of the packed places of a block.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BlockPacked {

@@ -148,7 +148,7 @@ impl Ftl {
 
     /// The stream for records of a namespace that are moved.
     fn copies_of(&self, namespace: NamespaceId) -> Target {
-        if self.streams.logs.contains_key(&namespace) {
+        if self.space.streams.logs.contains_key(&namespace) {
             Target::LogCopies(namespace)
         } else {
             Target::Collect

@@ -22,30 +22,22 @@ mod namespace;
 mod plan;
 mod put;
 mod record;
+mod residence;
+pub(crate) mod state;
 mod swap;
 #[cfg(test)]
 mod swap_tests;
 mod tenant;
+mod waiting;
 
-use std::collections::BTreeMap;
-
-use buffer::Buffer;
-use index::Index;
 pub use namespace::NAMESPACES;
 pub use record::VALUE_BYTES;
 #[cfg(test)]
 pub(crate) use record::{CHUNK_BYTES, UnitImage, spare as record_spare};
 pub(crate) use tenant::Records;
 
-use swap::Residence;
-
-use tantalum_nand::Nanoseconds;
-
 use crate::error::FtlError;
 use crate::key::{Key, NamespaceAttributes, NamespaceId};
-use crate::metadata::UnderWay;
-use crate::types::{HashMap, Seq};
-use record::RecordPlace;
 
 /// One record of a `put`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -139,53 +131,5 @@ pub enum KeyValueError {
 impl From<tantalum_nand::NandError> for KeyValueError {
     fn from(error: tantalum_nand::NandError) -> KeyValueError {
         KeyValueError::Ftl(error.into())
-    }
-}
-
-/// A namespace while the drive runs.
-#[derive(Clone, Debug)]
-pub(crate) struct Namespace {
-    pub attributes: NamespaceAttributes,
-    pub index: Residence,
-    /// Keys that are there: the index has entries for later segments as well.
-    pub records: u64,
-}
-
-impl Namespace {
-    pub fn new(attributes: NamespaceAttributes) -> Namespace {
-        Namespace::with(attributes, Index::new(&attributes), 0)
-    }
-
-    pub fn with(attributes: NamespaceAttributes, index: Index, records: u64) -> Namespace {
-        Namespace { attributes, index: Residence::new(index), records }
-    }
-}
-
-/// All namespaces.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct KeyValue {
-    pub namespaces: BTreeMap<NamespaceId, Namespace>,
-    /// The number of the newest namespace there ever was.
-    pub last_namespace: u32,
-    /// Tombstones that no checkpoint says yet.
-    pub tombstones: HashMap<(NamespaceId, Key), RecordPlace>,
-    /// What waits for a full page.
-    pub buffer: Buffer,
-    /// When all that was put is durable: some of it may have to be on flash for that.
-    pub durable_ns: Nanoseconds,
-    /// Commands that have used indexes so far.
-    pub uses: u64,
-    /// Batches of `put`s of several units that are acknowledged, for there is room for them in protected DRAM. The dump saves
-    /// them, and of other batches none.
-    pub acknowledged: UnderWay<Seq>,
-    /// Where the checkpoint that is being programmed has the indexes.
-    pub kept_soon: Vec<(NamespaceId, contents::InCheckpoint)>,
-}
-
-impl KeyValue {
-    /// Bytes that all indexes take in a checkpoint.
-    pub fn checkpoint_bytes(&self) -> u64 {
-        let entries: u64 = self.namespaces.values().map(|namespace| namespace.index.entries()).sum();
-        contents::bytes_of(self.namespaces.len() as u64, entries)
     }
 }

@@ -379,7 +379,8 @@ impl TenantFound for UnitsFound {
         ftl.map.rebuild(places.into_iter(), versions, |lpn, ppn| spare_version(nand, lpn, ppn))?;
         // until recovery's own checkpoint stands, the erase rule needs to know what was found whole
         if !clean && !canary::out(Guard::RecoveryErases) {
-            logs.into_iter().for_each(|(generation, attempts)| ftl.logs.found(generation, attempts));
+            logs.into_iter()
+                .for_each(|(generation, attempts)| ftl.tenants.units.logs.found(generation, attempts));
         }
         Ok(())
     }
