@@ -7,6 +7,7 @@ use tantalum_lab::crash::device::{CutPoint, Skip, Weights};
 use tantalum_lab::{Pattern, Synchronous, bench};
 use tantalum_sqlite::Mode;
 
+use crate::crash_couch::CrashCouchOptions;
 use crate::crash_device::{
     CacheChoice, CutCount, FlashKind, HostKind, Indexes, MediumKind, PlpChoice, RecordLogs, Room,
 };
@@ -89,6 +90,10 @@ pub enum CrashTarget {
     ///
     /// Everything follows from the seed: a violation comes with the command line that shows it again.
     Sqlite(CrashSqliteOptions),
+    /// A document store on a small drive, in its original way and sharing
+    ///
+    /// Everything follows from the seed: a violation comes with the command line that shows it again.
+    Couch(CrashCouchOptions),
 }
 
 /// Whose interfaces are compared.

@@ -242,15 +242,19 @@ impl<S: Storage> Inner<S> {
             places.push(place.offset);
         }
         pad(&mut appended.buffer);
+        let nodes_from = appended.end();
         by_seq.extend(shared_since(pending, changes));
         by_key.sort_unstable();
         by_seq.sort_unstable();
         header.by_key = self.by_key(version).change(&by_key, Split::Even, appended)?;
         header.by_seq = self.by_seq(version).change(&by_seq, Split::Full, appended)?;
         header.live_nodes = (header.live_nodes + appended.nodes.len() as u64) - appended.replaced_nodes;
+        header.seq_before = version.seq;
         header.seq = changes.last().map_or(version.seq, |planned| planned.change.seq);
-        header.covers_from = appended.start;
-        header.covers_crc = crc32c::crc32c(&appended.buffer);
+        // documents may be shared over while this is the last header
+        header.covers_from = if shares { nodes_from } else { appended.start };
+        let covered = &appended.buffer[(header.covers_from - appended.start) as usize..];
+        header.covers_crc = crc32c::crc32c(covered);
         header.offset = appended.end();
         Ok(Written { header, places })
     }

@@ -58,7 +58,8 @@ struct Moved {
 /// A compaction under way. Dropped before [`Compaction::finish`], it leaves the store as it is.
 pub struct Compaction<S: Storage> {
     inner: Arc<Inner<S>>,
-    snapshot: Option<Snapshot<S>>,
+    /// Until the index is built.
+    snapshot: Option<Arc<Snapshot<S>>>,
     /// The new file.
     version: Version<S::File>,
     /// In the order of where they lie.
@@ -97,7 +98,7 @@ impl<S: Storage> Compaction<S> {
         let documents = documents_of(&snapshot, forget_deletions_to)?;
         Ok(Compaction {
             inner: Arc::clone(inner),
-            snapshot: Some(snapshot),
+            snapshot: Some(Arc::new(snapshot)),
             appended: Appended::at(header.end()),
             version: Version { file, header, seq: 0 },
             documents,
@@ -114,13 +115,12 @@ impl<S: Storage> Compaction<S> {
     /// Takes so many documents over. False once all are.
     pub fn step(&mut self, documents: usize) -> Result<bool, Error> {
         let end = self.documents.len().min(self.done.saturating_add(documents));
-        let Some(snapshot) = self.snapshot.take() else { return Ok(false) };
+        let Some(snapshot) = self.snapshot.clone() else { return Ok(false) };
         let shares = snapshot.version.header.shares && self.version.header.shares;
         while self.done < end {
             let run = if shares { self.share_run(&snapshot, end)? } else { self.copy_run(&snapshot, end)? };
             self.done += run;
         }
-        self.snapshot = Some(snapshot);
         Ok(self.done < self.documents.len())
     }
 
@@ -178,8 +178,6 @@ impl<S: Storage> Compaction<S> {
     pub fn finish(mut self) -> Result<(), Error> {
         while self.step(1024)? {}
         self.build_index()?;
-        // from here on updates may be shared again
-        self.snapshot = None;
         let inner = Arc::clone(&self.inner);
         for _ in 0..MOST_ROUNDS {
             if self.catch_up(&Snapshot::open(&inner))? <= FEW_CHANGES {
@@ -198,6 +196,7 @@ impl<S: Storage> Compaction<S> {
     }
 
     fn build_index(&mut self) -> Result<(), Error> {
+        // when it is dropped at the end, updates may be shared again
         let snapshot = self.snapshot.take().expect("it is kept until the index is built");
         pad(&mut self.appended.buffer);
         let mut header = self.version.header;
@@ -231,7 +230,7 @@ impl<S: Storage> Compaction<S> {
         header.live_nodes += self.flush_nodes(0)?;
         header.offset = self.appended.end();
         (header.covers_from, header.covers_crc) = (header.offset, 0);
-        header.seq = snapshot.seq();
+        (header.seq_before, header.seq) = (snapshot.seq(), snapshot.seq());
         self.version.file.reserve(header.end())?;
         self.version.file.file.write(header.offset, &header.encode()[..])?;
         (self.version.header, self.version.seq) = (header, header.seq);

@@ -5,9 +5,13 @@
 //! 3. Updates that were shared since have left their records in the staging area, with consecutive numbers from that of
 //!    the header on. One was committed if what lies at its home is that change or a later one.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
+use tantalum::canary::{self, Guard};
+
 use crate::cache::NodeCache;
+use crate::commit::seq_key;
 use crate::data_file::{DataFile, Pointer};
 use crate::document::{self, Document, whole_units};
 use crate::error::Error;
@@ -84,7 +88,7 @@ fn last_header<F: StorageFile>(file: &DataFile<F>) -> Result<Header, Error> {
         for (index, unit) in units.chunks(UNIT_BYTES).enumerate().rev() {
             let offset = start + index as u64 * UNIT;
             let Ok(header) = Header::decode(unit, offset) else { continue };
-            if header.file == file.id && is_covered(file, &header)? {
+            if header.file == file.id && is_whole(file, &header)? {
                 return Ok(header);
             }
         }
@@ -94,10 +98,30 @@ fn last_header<F: StorageFile>(file: &DataFile<F>) -> Result<Header, Error> {
 }
 
 /// Whether what the header's commit appended is all there.
-fn is_covered<F: StorageFile>(file: &DataFile<F>, header: &Header) -> Result<bool, Error> {
-    if tantalum::canary::out(tantalum::canary::Guard::HeaderAlone) {
+fn is_whole<F: StorageFile>(file: &DataFile<F>, header: &Header) -> Result<bool, Error> {
+    if canary::out(Guard::HeaderAlone) {
         return Ok(true);
     }
+    Ok(is_covered(file, header)? && (!header.shares || has_documents(file, header)?))
+}
+
+/// Whether the documents of the header's commit are there, or what was shared over them.
+fn has_documents<F: StorageFile>(file: &DataFile<F>, header: &Header) -> Result<bool, Error> {
+    // nodes of a commit that was not whole must not be known later
+    let cache = NodeCache::new(0);
+    let by_seq = Tree { file, cache: &cache, root: header.by_seq };
+    let mut cursor = by_seq.cursor(Bound::Excluded(&seq_key(header.seq_before)))?;
+    while let Some(place) = cursor.next(&by_seq, |_, value| Pointer::decode_place(value, 0))? {
+        match place.map(|place| file.read_document(place)) {
+            Some(Ok(document)) if document.seq() > header.seq_before => {}
+            Some(Err(Error::Io(error))) => return Err(error.into()),
+            _ => return Ok(false),
+        }
+    }
+    Ok(true)
+}
+
+fn is_covered<F: StorageFile>(file: &DataFile<F>, header: &Header) -> Result<bool, Error> {
     let mut crc = 0;
     let mut buffer = vec![0; READ_BYTES as usize];
     let mut offset = header.covers_from;

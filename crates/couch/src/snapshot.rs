@@ -85,6 +85,15 @@ impl<S: Storage> Snapshot<S> {
         Ok(Changes { snapshot: self, tree, cursor, pending })
     }
 
+    /// Reads all nodes of the index into memory, as far as [`crate::Options::cache_bytes`] goes.
+    pub fn load_index(&self) -> Result<(), Error> {
+        for tree in [self.inner.by_key(&self.version), self.inner.by_seq(&self.version)] {
+            let mut cursor = tree.cursor(Bound::Unbounded)?;
+            while cursor.next(&tree, |_, _| ())?.is_some() {}
+        }
+        Ok(())
+    }
+
     /// The entry of the next key of a cursor in the tree by key.
     pub(crate) fn next_entry(
         &self,

@@ -1,6 +1,7 @@
 //! The torture: power is cut while something works on a drive, and what is there afterwards is held against what
 //! was promised.
 
+pub mod couch;
 pub mod device;
 mod outcome;
 mod small_flash;
