@@ -6,6 +6,7 @@
 mod copies;
 mod cuts;
 mod errors;
+mod example;
 mod failure;
 mod key_value;
 mod loops;
@@ -149,6 +150,12 @@ const STEPS: &[Step] = &[
         run: suites::pjdfstest,
     },
     Step {
+        name: "in-memory",
+        about: "both suites on a file system that is no volume, mounted the same way",
+        packages: &[packages::ACL],
+        run: suites::in_memory,
+    },
+    Step {
         name: "servers",
         about: "MariaDB and PostgreSQL have every acknowledged commit after live power cuts",
         packages: &[packages::MARIADB, packages::POSTGRESQL],
@@ -210,7 +217,7 @@ fn prepare(steps: &[&Step]) -> Result<Context, Failure> {
     // Both in one go, so that what they have in common is built once.
     Shell::new("cargo")
         .args(["build", "--release", "--package", "tantalum-cli", "--bin", "tantalum"])
-        .args(["--package", "tantalum-fuse", "--example", "passthrough"])
+        .args(["--package", "tantalum-fuse", "--example", "passthrough", "--example", "memory"])
         .folder(&root)
         .with_output()
         .run()?;

@@ -3,9 +3,12 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use tantalum_lab::crash::device::{CutPoint, Skip, Weights};
-use tantalum_lab::{Pattern, Synchronous, bench};
+use tantalum::Size;
+use tantalum_crash::device::{CutPoint, Skip, Weights};
+use tantalum_papers::compare::Pattern;
 use tantalum_sqlite::Mode;
+use tantalum_sqlite::Synchronous;
+use tantalum_workloads::bench;
 
 use crate::crash_couch::CrashCouchOptions;
 use crate::crash_device::{
@@ -20,7 +23,6 @@ use crate::recovery_cost::RecoveryCostOptions;
 use crate::seeds::Seeds;
 use crate::stat::StatOptions;
 use crate::unmount::UnmountOptions;
-use tantalum::Size;
 
 /// A solid-state drive that runs as a program: what does your database write, down to the flash?
 #[derive(Parser, Debug)]
@@ -323,8 +325,9 @@ pub struct CrashDeviceOptions {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use clap::CommandFactory;
+
+    use super::*;
 
     #[test]
     fn the_command_line_is_consistent() {

@@ -3,15 +3,15 @@
 use std::path::Path;
 
 use serde::Serialize;
-use tantalum::RecoveryReport;
 use tantalum::check::{Check, CheckFinding, CheckedPart, Remedy};
-use tantalum_lab::table::{Align, Table, grouped};
-use tantalum_lab::{LabError, check as lab};
+use tantalum::{DeviceError, RecoveryReport};
+use tantalum_report::Interrupted;
+use tantalum_report::table::{Align, Table, grouped};
 
 use crate::arguments::CheckOptions;
 use crate::failure::Failure;
 use crate::info::RecoveryInfo;
-use crate::{interrupt, output};
+use crate::{interrupt, output, watched};
 
 /// Findings of one part that are listed for people; `--json` has them all.
 const LISTED: usize = 20;
@@ -35,8 +35,8 @@ struct Outcome {
 pub fn run(options: &CheckOptions) -> Result<(), Failure> {
     let path = &options.image;
     let outcome = outcome(options).map_err(|error| match error {
-        LabError::Device(error) => Failure::Image { path: path.clone(), error },
-        error => error.into(),
+        DeviceError::Interrupted => Interrupted.into(),
+        error => Failure::Image { path: path.clone(), error },
     })?;
     if options.json {
         output::print_json(&outcome)?
@@ -50,12 +50,12 @@ pub fn run(options: &CheckOptions) -> Result<(), Failure> {
     Err(Failure::Damaged { path: path.clone(), findings })
 }
 
-fn outcome(options: &CheckOptions) -> Result<Outcome, LabError> {
+fn outcome(options: &CheckOptions) -> Result<Outcome, DeviceError> {
     let (path, monitor) = (&options.image, interrupt::monitor());
     if !options.repair {
-        return Ok(Outcome::of(path, lab::check(path, &monitor)?));
+        return Ok(Outcome::of(path, watched::check(path, &monitor)?));
     }
-    let repair = lab::repair(path, &monitor)?;
+    let repair = watched::repair(path, &monitor)?;
     let beyond = repair.before.is_beyond_repair();
     Ok(Outcome {
         repaired: Some(repair.done),

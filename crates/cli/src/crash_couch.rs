@@ -2,9 +2,9 @@
 
 use clap::Args;
 use tantalum_couch::Way;
-use tantalum_lab::crash::couch::{Settings, run as torture, way_name};
-use tantalum_lab::crash::sqlite::Cuts;
-use tantalum_lab::crash::summary;
+use tantalum_crash::couch::{Settings, run as torture, way_name};
+use tantalum_crash::sqlite::Cuts;
+use tantalum_crash::summary;
 
 use crate::failure::Failure;
 use crate::seeds::Seeds;

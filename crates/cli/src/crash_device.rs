@@ -4,10 +4,8 @@ use std::str::FromStr;
 
 use clap::ValueEnum;
 use tantalum::{CacheMode, Plp};
-use tantalum_lab::LabError;
-use tantalum_lab::crash::device::{
-    Cuts, DriveChoice, Flash, Medium, Plan, Settings, of_device_crash, torture,
-};
+use tantalum_crash::device::{Cuts, DriveChoice, Flash, Medium, Plan, Settings, of_device_crash, torture};
+use tantalum_report::Interrupted;
 
 use crate::arguments::CrashDeviceOptions;
 use crate::failure::Failure;
@@ -125,7 +123,7 @@ pub fn run(options: &CrashDeviceOptions) -> Result<(), Failure> {
         output::print(&of_device_crash(&crash))?;
     }
     match (crash.outcome.violations.len(), crash.interrupted) {
-        (0, true) => Err(LabError::Interrupted.into()),
+        (0, true) => Err(Interrupted.into()),
         (0, false) => Ok(()),
         (violations, _) => Err(Failure::Violations { violations }),
     }

@@ -1,10 +1,9 @@
 //! `tantalum crash sqlite`.
 
 use clap::Args;
-use tantalum_lab::Synchronous;
-use tantalum_lab::crash::sqlite::{Cuts, Settings, run as torture};
-use tantalum_lab::crash::summary;
-use tantalum_sqlite::Mode;
+use tantalum_crash::sqlite::{Cuts, Settings, run as torture};
+use tantalum_crash::summary;
+use tantalum_sqlite::{Mode, Synchronous};
 
 use crate::failure::Failure;
 use crate::seeds::Seeds;

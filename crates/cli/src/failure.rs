@@ -5,10 +5,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use tantalum::{DeviceError, InvalidField, ProfileError, Status};
+use tantalum_crash::CrashError;
 use tantalum_fuse::control::ControlError;
 use tantalum_fuse::{MountError, MountPointError};
-use tantalum_lab::LabError;
+use tantalum_papers::ExperimentError;
+use tantalum_report::{Interrupted, InvalidSetting, ReportError};
 use tantalum_volume::VolumeError;
+use tantalum_workloads::WorkloadError;
 
 /// Why the command did not do what it was asked for.
 #[derive(Debug, thiserror::Error)]
@@ -36,9 +39,24 @@ pub enum Failure {
     /// The output cannot be written.
     #[error("standard output: {0}")]
     Output(io::Error),
-    /// An experiment failed.
+    /// Somebody asked to stop.
     #[error(transparent)]
-    Lab(#[from] LabError),
+    Interrupted(#[from] Interrupted),
+    /// An option has a value that cannot be used.
+    #[error(transparent)]
+    Setting(#[from] InvalidSetting),
+    /// An experiment or a comparison failed.
+    #[error(transparent)]
+    Experiment(ExperimentError),
+    /// A torture failed.
+    #[error(transparent)]
+    Crash(CrashError),
+    /// A benchmark failed.
+    #[error(transparent)]
+    Bench(WorkloadError),
+    /// A report cannot be written.
+    #[error(transparent)]
+    Report(#[from] ReportError),
     /// Where this program is cannot be told.
     #[error("this program cannot tell where its own file is: {error}")]
     OwnProgram {
@@ -117,6 +135,33 @@ pub enum Failure {
     },
 }
 
+impl From<ExperimentError> for Failure {
+    fn from(error: ExperimentError) -> Failure {
+        match error {
+            ExperimentError::Interrupted(interrupted) => interrupted.into(),
+            error => Failure::Experiment(error),
+        }
+    }
+}
+
+impl From<CrashError> for Failure {
+    fn from(error: CrashError) -> Failure {
+        match error {
+            CrashError::Interrupted(interrupted) => interrupted.into(),
+            error => Failure::Crash(error),
+        }
+    }
+}
+
+impl From<WorkloadError> for Failure {
+    fn from(error: WorkloadError) -> Failure {
+        match error {
+            WorkloadError::Interrupted(interrupted) => interrupted.into(),
+            error => Failure::Bench(error),
+        }
+    }
+}
+
 fn named(log: Option<&PathBuf>) -> String {
     log.map_or_else(String::new, |log| format!(" (see {})", log.display()))
 }
@@ -126,7 +171,7 @@ impl Failure {
     pub fn report(&self) -> ExitCode {
         match self {
             Failure::OutputClosed => return ExitCode::SUCCESS,
-            Failure::Lab(LabError::Interrupted) => return ExitCode::from(130),
+            Failure::Interrupted(_) => return ExitCode::from(130),
             Failure::BackgroundEnded { message } => crate::output::complain(message),
             other => crate::output::complain(&format!("error: {other}")),
         }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 use tantalum::{Device, NamespaceInfo, Profile, RecoveryReport, Smart, UNIT_BYTES};
-use tantalum_lab::table::{bytes, grouped};
+use tantalum_report::table::{bytes, grouped};
 
 use crate::arguments::InfoOptions;
 use crate::check::last_shutdown;

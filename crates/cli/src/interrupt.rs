@@ -4,7 +4,7 @@ use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tantalum_lab::Monitor;
+use tantalum_report::Monitor;
 
 /// The exit code of a command that was interrupted: 128 and the number of SIGINT.
 const INTERRUPTED: i32 = 130;

@@ -4,9 +4,9 @@ use std::env;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use tantalum_lab::experiments::{self, Outcomes, Settings};
-use tantalum_lab::report;
-use tantalum_lab::table::{Align, Table};
+use tantalum_papers::experiments::{self, Settings};
+use tantalum_report::table::{Align, Table};
+use tantalum_report::{Outcomes, check_place, of_experiment, write_experiments};
 
 use crate::failure::Failure;
 use crate::{interrupt, output};
@@ -78,7 +78,7 @@ fn list() -> Result<(), Failure> {
 fn run_all(options: &RunOptions) -> Result<(), Failure> {
     let chosen = options.names.iter().map(|name| experiments::find(name)).collect::<Result<Vec<_>, _>>()?;
     if let Some(path) = &options.report {
-        report::check_place(path)?;
+        check_place(path)?;
     }
     let program = env::current_exe().map_err(|error| Failure::OwnProgram { error })?;
     let settings = Settings { scale: options.scale, slower: options.slower, seed: options.seed, program };
@@ -88,12 +88,12 @@ fn run_all(options: &RunOptions) -> Result<(), Failure> {
         let outcome = experiments::run(experiment, &settings, &monitor)?;
         if !options.json {
             let gap = if outcomes.experiments.is_empty() { "" } else { "\n" };
-            output::print(&format!("{gap}{}", experiments::of_experiment(&outcome)))?;
+            output::print(&format!("{gap}{}", of_experiment(&outcome)))?;
         }
         outcomes.experiments.push(outcome);
     }
     if let Some(path) = &options.report {
-        report::write_experiments(&outcomes.experiments, path)?;
+        write_experiments(&outcomes.experiments, path)?;
     }
     if options.json { output::print_json(&outcomes) } else { Ok(()) }
 }

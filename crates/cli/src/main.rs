@@ -25,6 +25,7 @@ mod recovery_cost;
 mod seeds;
 mod stat;
 mod unmount;
+mod watched;
 
 use std::process::ExitCode;
 

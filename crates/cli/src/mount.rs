@@ -97,7 +97,7 @@ pub fn run(options: &MountOptions) -> Result<(), Failure> {
     mount_options.check()?;
     let mut volume = open(options)?;
     volume.set_remap_duplicates(!options.no_remap_duplicates);
-    let mounted = Mounted::mount(volume, &mount_options)?;
+    let mounted = Mounted::mount(Box::new(volume), &mount_options)?;
     let stopper = mounted.stopper();
     // If there is no handler to be had a signal ends the process: the next mount recovers.
     let _ = ctrlc::set_handler(move || stopper.stop());

@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use tantalum_lab::recovery_cost::{Settings, of_recovery_cost, run as measure};
-use tantalum_lab::report;
+use tantalum::Size;
+use tantalum_papers::recovery_cost::{Settings, of_recovery_cost, run as measure, write_plots};
+use tantalum_report::check_place;
 
 use crate::drive::ProfileOptions;
 use crate::failure::Failure;
 use crate::{interrupt, output};
-use tantalum::Size;
 
 /// `tantalum recovery-cost`.
 #[derive(Args, Debug)]
@@ -51,11 +51,11 @@ pub fn run(options: &RecoveryCostOptions) -> Result<(), Failure> {
         seed: options.seed,
     };
     if let Some(path) = &options.report {
-        report::check_place(path)?;
+        check_place(path)?;
     }
     let outcome = measure(&settings, &interrupt::monitor())?;
     if let Some(path) = &options.report {
-        report::write_recovery_cost(&outcome, path)?;
+        write_plots(&outcome, path)?;
     }
     if options.json { output::print_json(&outcome) } else { output::print(&of_recovery_cost(&outcome)) }
 }

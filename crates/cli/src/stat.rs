@@ -10,7 +10,7 @@ use tantalum::{Access, Device};
 use tantalum_fuse::control::{Control, ControlError};
 use tantalum_fuse::image_mounted_on;
 use tantalum_fuse::report::{Latency, Report};
-use tantalum_lab::table::{Align, Table, bytes, grouped};
+use tantalum_report::table::{Align, Table, bytes, grouped};
 use tantalum_volume::Volume;
 
 use crate::failure::Failure;

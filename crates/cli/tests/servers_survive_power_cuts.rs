@@ -20,7 +20,7 @@ use mysql::prelude::Queryable;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{Device, Profile};
-use tantalum_lab::servers::{
+use tantalum_papers::servers::{
     MariaDb, MariaDbOptions, Mount, MountOptions, Place, PlainFolder, Postgresql, PostgresqlOptions,
 };
 use tantalum_volume::Volume;

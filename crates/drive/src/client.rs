@@ -1,11 +1,65 @@
-//! A client that waits for its commands, with its clock.
+//! A client that waits for its commands, with its clock: the drive as a file system sees it.
 
 use tantalum::{Command, Completion, Device, Nanoseconds, Status};
 
 use crate::clock::Clock;
 use crate::drive::{Drive, Locked};
 
-/// One of a drive's clients, or the only one. Its clock never goes back, and it gives no command once the drive has come to its end.
+/// One of a drive's clients, or the only one: the block device below a file system or a store. Its clock never goes back,
+/// and it gives no command once the drive has come to its end.
+///
+/// It gives every [`Command`], in virtual time or the machine's. [`Client::submit`] waits until the command is done.
+/// [`Client::submit_queued`] does not, so that several are under way; follow it with [`Client::wait_until`]. What the drive
+/// takes in one step is in [`tantalum::Device::limits`].
+///
+/// | to | give |
+/// |---|---|
+/// | read, write | `Read`, `Write`; with 24 bytes that travel with a unit, `ReadWithMetadata`, `WriteWithMetadata` |
+/// | keep a log that the drive follows home | `BeginLog`, `WriteHinted` |
+/// | make durable what is done | `Flush`, or `fua` with a write |
+/// | write scattered units, all or nothing | `WriteAtomic`; over several commands, `Begin`, `TxWrite`, `Commit` |
+/// | move data without writing them | `Share`, `Remap` |
+/// | give up units | `Trim`, `WriteZeroes` |
+/// | move bytes while others have the drive | `ReadLater` with [`tantalum::Device::fetches`], `WriteFilled` with [`tantalum::Device::fills`] |
+///
+/// # Example
+///
+/// ```
+/// use tantalum::{Command, Device, Hint, Lpn, Profile, ShareRange, Status, UNIT_BYTES};
+/// use tantalum_drive::Drive;
+///
+/// let profile = Profile { capacity_bytes: 64 << 20, ..Profile::load("tlc-nvme")? };
+/// let mut client = Drive::new(Device::in_memory(&profile)?).client();
+///
+/// // Two writes under way together, durable with the flush.
+/// let (old, new) = (vec![1; UNIT_BYTES], vec![2; UNIT_BYTES]);
+/// let first = client.submit_queued(Command::Write { lpn: Lpn(0), data: &old, fua: false })?;
+/// let second = client.submit_queued(Command::Write { lpn: Lpn(9), data: &new, fua: false })?;
+/// client.wait_until(first.done_ns.max(second.done_ns));
+/// client.submit(Command::Flush)?;
+///
+/// // Unit 0 takes over what unit 9 holds, and then unit 9 is given up: nothing is written twice.
+/// let ranges = [ShareRange { dst: Lpn(0), src: Lpn(9), units: 1 }];
+/// client.submit(Command::Share { ranges: &ranges, deferred: false })?;
+/// client.submit(Command::Trim { lpn: Lpn(9), units: 1 })?;
+///
+/// // A page moves; two units change together.
+/// client.submit(Command::Remap { src: Lpn(0), dst: Lpn(5), units: 1 })?;
+/// client.submit(Command::WriteAtomic { writes: &[(Lpn(5), &old[..]), (Lpn(6), &new[..])] })?;
+///
+/// // A page of a log whose home is unit 7.
+/// let generation = client.submit(Command::BeginLog)?.generation.expect("a log has one");
+/// let hint = Hint { generation, attempt: 0, start: 1, first: 1, slot: 1, end: true, home: Some(Lpn(7)) };
+/// client.submit(Command::WriteHinted { lpn: Lpn(20), data: &new, metadata: &[0; 24], hint })?;
+///
+/// // The drive loses power: the client is told, and goes on telling.
+/// let now_ns = client.now_ns();
+/// client.device().cut_power(now_ns);
+/// let mut data = vec![0; UNIT_BYTES];
+/// assert_eq!(client.submit(Command::Read { lpn: Lpn(5), data: &mut data }), Err(Status::PowerLost));
+/// assert_eq!(client.end(), Some(Status::PowerLost));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Client {
     drive: Drive,

@@ -9,12 +9,13 @@ use std::ops::Range;
 
 use tantalum_nand::{BlockId, Geometry, NandError, PageState, PlaneId, Ppn, UNIT_BYTES};
 
-use crate::blocks::BlockUse;
 use crate::error::FtlError;
 use crate::ftl::Ftl;
-use crate::key_value::NamespaceId;
-use crate::map::{BlockRecords, Claim, Owner};
+use crate::key::NamespaceId;
+use crate::map::{BlockPacked, Claim, Owner};
+use crate::space::BlockUse;
 use crate::spare::{Kind, Mark, Spare};
+use crate::tenants::TENANTS;
 use crate::types::{Hint, Lpn, Seq};
 
 /// Something that is not as it should be.
@@ -167,16 +168,9 @@ impl Ftl {
     pub fn audit_maps(&self) -> Audit {
         let mut audit = Audit::default();
         self.audit_places(&mut audit);
-        let mut mapped = 0;
-        for lpn in self.map.touched().flatten().map(Lpn) {
-            mapped += u64::from(self.map.lookup(lpn).is_some());
-            self.audit_owner(lpn, &mut audit);
-        }
-        audit.count("mapped units", self.map.mapped_units().into(), mapped);
         self.audit_blocks(&mut audit);
         self.audit_free_lists(&mut audit);
-        self.audit_hints(&mut audit);
-        self.audit_records(&mut audit);
+        TENANTS.iter().for_each(|tenant| tenant.audit(self, &mut audit));
         if self.batch_under_way {
             audit.map_findings.push(Finding::BatchUnderWay);
         }
@@ -187,14 +181,14 @@ impl Ftl {
     fn audit_places(&self, audit: &mut Audit) {
         let (mut extra_owners, mut record_units) = (0, 0);
         for block in (0..self.geometry.blocks()).map(BlockId) {
-            let (mut counted, mut records) = (0, BlockRecords::default());
+            let (mut counted, mut records) = (0, BlockPacked::default());
             // a block that was never programmed, or not since its erase, has no places to look at
             let programmed = self.nand.next_page(block) > 0 || self.map.valid(block) > 0;
             for ppn in places_of(&self.geometry, block).filter(|_| programmed) {
                 let owners = self.owners(ppn);
                 let in_use = !matches!(self.map.owner(ppn), Owner::None);
                 match self.map.owner(ppn) {
-                    Owner::Records => records.add(self.map.records_weight(ppn)),
+                    Owner::Packed(_) => records.add(self.map.packed_weight(ppn)),
                     _ => counted += u32::from(in_use),
                 }
                 extra_owners += owners.len().saturating_sub(1);
@@ -216,19 +210,29 @@ impl Ftl {
                 audit.map_findings.push(Finding::ValidCount { block, kept, counted });
             }
         }
-        audit.count("units of packed records", self.map.record_units(), record_units);
+        audit.count("units of packed records", self.map.packed_units(), record_units);
         audit.count("owners beyond the first", self.map.extra_owners() as u64, extra_owners as u64);
     }
 
     /// The owners of a place, with versions where P2L has them.
     fn owners(&self, ppn: Ppn) -> Vec<(Lpn, Option<Seq>)> {
         match self.map.owner(ppn) {
-            Owner::None | Owner::Records | Owner::Claim(Claim::Transaction(..)) => Vec::new(),
+            Owner::None | Owner::Packed(_) | Owner::Claim(Claim::Transaction(..)) => Vec::new(),
             Owner::Plain(lpn) => vec![(lpn, None)],
             Owner::Claim(Claim::Owners(owners)) => {
                 owners.iter().map(|(lpn, version)| (*lpn, Some(*version))).collect()
             }
         }
+    }
+
+    /// L2P against P2L.
+    pub(crate) fn audit_owners(&self, audit: &mut Audit) {
+        let mut mapped = 0;
+        for lpn in self.map.touched().flatten().map(Lpn) {
+            mapped += u64::from(self.map.lookup(lpn).is_some());
+            self.audit_owner(lpn, audit);
+        }
+        audit.count("mapped units", self.map.mapped_units().into(), mapped);
     }
 
     fn audit_owner(&self, lpn: Lpn, audit: &mut Audit) {
@@ -258,9 +262,9 @@ impl Ftl {
             }
         }
         let lists = [
-            ("journal blocks", self.journal.blocks.len(), BlockUse::Journal),
-            ("checkpoint blocks", self.checkpoint.blocks.len(), BlockUse::Checkpoint),
-            ("dump blocks", self.dump_blocks.len(), BlockUse::Dump),
+            ("journal blocks", self.metadata.journal_blocks() as usize, BlockUse::Journal),
+            ("checkpoint blocks", self.metadata.checkpoint_blocks().len(), BlockUse::Checkpoint),
+            ("dump blocks", self.metadata.dump_blocks().len(), BlockUse::Dump),
         ];
         for (what, kept, block_use) in lists {
             audit.count(what, kept as u64, self.blocks.with_use(block_use).count() as u64);
@@ -287,7 +291,7 @@ impl Ftl {
         audit.count("free blocks", self.blocks.free().into(), free);
     }
 
-    fn audit_hints(&self, audit: &mut Audit) {
+    pub(crate) fn audit_hints(&self, audit: &mut Audit) {
         audit.hints = self.logs.count() as u64;
         let mut wrong = |lpn, wrong| audit.map_findings.push(Finding::Hint { lpn, wrong });
         for (lpn, _) in self.logs.living() {

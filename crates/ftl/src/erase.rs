@@ -15,25 +15,28 @@ use std::collections::BTreeSet;
 
 use tantalum_nand::{BlockId, NandError, Nanoseconds};
 
-use crate::blocks::BlockUse;
 use crate::canary::{self, Guard};
 use crate::error::FtlError;
 use crate::ftl::Ftl;
-use crate::journal::Record;
+use crate::metadata::Record;
+use crate::space::BlockUse;
 use crate::spare::{Mark, Spare};
 use crate::types::{Generation, Seq};
 
 impl Ftl {
     /// Erases a block by the rule. False if the erase failed and the block is retired.
     pub(crate) fn erase(&mut self, block: BlockId, at_ns: Nanoseconds) -> Result<bool, FtlError> {
-        debug_assert!(!self.journal.in_step, "block {block} is erased while a step is recorded in part");
+        debug_assert!(
+            !self.metadata.is_in_step(),
+            "block {block} is erased while a step is recorded in part"
+        );
         if self.blocks.is_marked(block) {
             self.journal_memberships(block, at_ns)?;
-            self.blocks.clear_marks(block);
         }
         if !canary::out(Guard::EraseBeforeJournal) {
             self.flush_journal(at_ns)?;
         }
+        self.blocks.clear_marks(block);
         let copied_ns = if canary::out(Guard::EraseBeforeCopies) { 0 } else { self.nand.programs_done_ns() };
         match self.nand.erase(block, at_ns.max(copied_ns)) {
             Ok(_) => {
@@ -56,7 +59,7 @@ impl Ftl {
         let mut spares = std::mem::take(&mut self.scratch.spares);
         let decoded =
             self.nand.block_spares(block, &mut spares)?.filter_map(|(_, spare)| Spare::decode(spare));
-        for spare in decoded.filter(|spare| spare.step > self.checkpoint.step) {
+        for spare in decoded.filter(|spare| spare.step > self.metadata.checkpoint.step) {
             match spare.mark {
                 Mark::Plain => {}
                 Mark::Batch(batch) if self.abandoned.contains(&batch.id) => {}

@@ -2,7 +2,7 @@
 
 use tantalum_nand::{GeometryError, NandError, PageId, Ppn};
 
-use crate::key_value::{Key, NamespaceId};
+use crate::key::{Key, NamespaceId};
 use crate::types::{Lpn, Seq};
 
 /// Why an operation of the FTL was not done.

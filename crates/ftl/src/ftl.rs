@@ -5,24 +5,21 @@
 
 use std::collections::BTreeSet;
 
-use tantalum_nand::{BlockId, Fetches, Geometry, Nand, Nanoseconds, Ppn, Slot, SpareEnds, UnitSpare};
+use tantalum_nand::{BlockId, Fetches, Geometry, Nand, Nanoseconds, Ppn, SpareEnds, UnitSpare};
 
-use crate::blocks::Blocks;
-use crate::checkpoint::Checkpoint;
 use crate::collect::ValidUnit;
 use crate::counters::Counters;
-use crate::dump::{InFlightPuts, InFlightRecords};
 use crate::error::FtlError;
-use crate::journal::{Journal, Record};
-use crate::key_value::KeyValue;
-use crate::layout::{FtlConfig, Layout};
-use crate::logs::{HintError, Logs};
+use crate::host_unit::HostUnit;
 use crate::map::Map;
-use crate::protected::Protected;
-use crate::spare::{self, Mark, Spare};
-use crate::steps::Steps;
-use crate::stream::Streams;
-use crate::transactions::{Transactions, TxPage};
+use crate::map::{HintError, Logs};
+use crate::map::{Transactions, TxPage};
+use crate::metadata::{MetadataLog, Record};
+use crate::space::Blocks;
+use crate::space::Streams;
+use crate::space::{FtlConfig, Layout};
+use crate::spare;
+use crate::tenants::{TENANTS, Tenants};
 use crate::types::{Generation, Hint, Lpn, Metadata, Seq, TxId};
 
 /// Units that are brought into the processor's cache together: few enough to stay there, and enough that their misses
@@ -42,33 +39,6 @@ pub struct Wear {
     pub bad_blocks: u32,
 }
 
-/// One unit that the host wrote and that goes to flash now.
-#[derive(Clone, Copy, Debug)]
-pub struct HostUnit {
-    /// Its data. The flash owns the buffer once the call succeeds.
-    pub slot: Slot,
-    /// The logical page.
-    pub lpn: Lpn,
-    /// The version it got when the host wrote it.
-    pub version: Seq,
-    /// What the host sent along.
-    pub metadata: Metadata,
-    /// Its place in a log.
-    pub hint: Option<Hint>,
-}
-
-impl HostUnit {
-    /// The spare area with which it is programmed.
-    #[inline]
-    pub(crate) fn spare(&self, step: Seq) -> UnitSpare {
-        let plain = spare::plain(self.lpn, self.version, step, &self.metadata);
-        let Some(hint) = self.hint else { return plain };
-        let mut marked = Spare::decode(&plain).expect("it was just encoded");
-        marked.mark = Mark::Hint(hint, self.lpn);
-        marked.encode()
-    }
-}
-
 /// The flash translation layer.
 #[derive(Debug)]
 pub struct Ftl {
@@ -79,31 +49,24 @@ pub struct Ftl {
     pub(crate) map: Map,
     pub(crate) blocks: Blocks,
     pub(crate) streams: Streams,
-    pub(crate) journal: Journal,
-    pub(crate) in_flight_records: InFlightRecords,
-    pub(crate) in_flight_puts: InFlightPuts,
-    /// The image's copy of what a capacitor protects, if a file is to outlive the process.
-    pub(crate) protected: Option<Protected>,
+    pub(crate) metadata: MetadataLog,
     pub(crate) logs: Logs,
     pub(crate) transactions: Transactions,
-    pub(crate) key_value: KeyValue,
-    pub(crate) checkpoint: Checkpoint,
+    pub(crate) tenants: Tenants,
+    /// Erases at which wear is looked at next.
+    pub(crate) next_wear_check: u64,
     pub(crate) seq: Seq,
     /// The newest version at which anything was unmapped.
     pub(crate) last_unmap: Seq,
     /// When the last atomic batch of several pages is on flash: its members are not copied without their mark before. One
     /// of a single page has none, and no copy of it starts before it can be read.
     pub(crate) batches_done_ns: Nanoseconds,
-    /// Steps that changed the map and may not be on flash yet.
-    pub(crate) steps: Steps,
     /// Whether members of a batch are on flash and not yet mapped: garbage collection would take them for garbage.
     pub(crate) batch_under_way: bool,
     /// Atomic batches that were given up half way: they must never count as whole.
     pub(crate) abandoned: BTreeSet<Seq>,
     /// Whether recovery would find the drive shut down, and so give numbers away again that were given away since.
     pub(crate) shut_down: bool,
-    /// Blocks kept erased for a dump.
-    pub(crate) dump_blocks: Vec<BlockId>,
     /// Blocks that failed a program, or keep lost units, and are to be emptied and retired.
     pub(crate) failing: Vec<BlockId>,
     /// Blocks that are not retired.
@@ -117,7 +80,6 @@ pub struct Ftl {
 /// Buffers that would otherwise be allocated again and again.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
-    pub page: Vec<u8>,
     pub spares: Vec<UnitSpare>,
     pub spare_ends: Vec<SpareEnds>,
     pub valid_units: Vec<ValidUnit>,
@@ -187,7 +149,8 @@ impl Ftl {
     /// Numbers that are given to hosts are never given again. After a cut a gap is left for those that flash does not tell
     /// of; so flash has to tell that the drive is not shut down any more. Returns when it does.
     fn mark_power_on(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
-        let tells = self.checkpoint.pages_since > 0 && self.nand.programs_done_ns() <= self.nand.now_ns();
+        let tells =
+            self.metadata.checkpoint.pages_since > 0 && self.nand.programs_done_ns() <= self.nand.now_ns();
         if !self.shut_down || tells {
             self.shut_down = false;
             return Ok(at_ns);
@@ -267,22 +230,17 @@ impl Ftl {
             map: self.map.clone(),
             blocks: self.blocks.clone(),
             streams: self.streams.clone(),
-            journal: self.journal.clone(),
-            in_flight_records: self.in_flight_records.clone(),
-            in_flight_puts: self.in_flight_puts.clone(),
-            protected: self.protected.clone(),
+            metadata: self.metadata.clone(),
             logs: self.logs.clone(),
             transactions: self.transactions.clone(),
-            key_value: self.key_value.clone(),
-            checkpoint: self.checkpoint.clone(),
+            tenants: self.tenants.clone(),
+            next_wear_check: self.next_wear_check,
             seq: self.seq,
             last_unmap: self.last_unmap,
             batches_done_ns: self.batches_done_ns,
-            steps: self.steps.clone(),
             batch_under_way: self.batch_under_way,
             abandoned: self.abandoned.clone(),
             shut_down: self.shut_down,
-            dump_blocks: self.dump_blocks.clone(),
             failing: self.failing.clone(),
             good_blocks: self.good_blocks,
             counters: self.counters,
@@ -320,7 +278,7 @@ impl Ftl {
     /// As [`Ftl::keep`], for a unit whose buffer was filled with `data` already.
     #[inline]
     pub fn protect(&mut self, unit: &HostUnit, data: &[u8]) -> Result<(), FtlError> {
-        match &mut self.protected {
+        match self.metadata.protected() {
             Some(protected) => protected.cached(&mut self.nand, unit, data),
             None => Ok(()),
         }
@@ -329,16 +287,8 @@ impl Ftl {
     /// A unit no longer waits in the cache.
     #[inline]
     pub fn unprotect(&mut self, lpn: Lpn) -> Result<(), FtlError> {
-        match &mut self.protected {
+        match self.metadata.protected() {
             Some(protected) => protected.uncached(&mut self.nand, lpn),
-            None => Ok(()),
-        }
-    }
-
-    /// What was protected is void, and the next dump has these blocks.
-    pub(crate) fn restart_protected(&mut self) -> Result<(), FtlError> {
-        match &mut self.protected {
-            Some(protected) => protected.restart(&mut self.nand, &self.dump_blocks),
             None => Ok(()),
         }
     }
@@ -408,9 +358,9 @@ impl Ftl {
         if self.checkpoint_due() {
             self.take_checkpoint(at_ns, false)?;
         }
-        if self.counters.blocks_erased >= self.checkpoint.next_wear_check {
+        if self.counters.blocks_erased >= self.next_wear_check {
             self.level_wear(at_ns)?;
         }
-        self.fit_indexes(at_ns)
+        TENANTS.iter().try_for_each(|tenant| tenant.maintain(self, at_ns))
     }
 }

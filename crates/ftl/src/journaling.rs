@@ -1,19 +1,17 @@
-//! Appending to the journal and programming its pages.
+//! Appending to the metadata log, flushing it, and the blocks that it takes.
 //!
-//! A journal page is programmed only after every program issued before it is done: a record never becomes durable
-//! before the units that it names. There is an open journal block before a record is appended, and the next one is
+//! There is an open journal block before a record is appended, and the next one is
 //! prepared when it is half full: the block that is erased for it may be one that only the waiting records make
 //! invalid, and erasing it may itself append memberships.
 
-use tantalum_nand::{NandError, Nanoseconds, Source};
+use tantalum_nand::{BlockId, NandError, Nanoseconds, PlaneId, Source};
 
-use crate::blocks::BlockUse;
 use crate::canary::{self, Guard};
 use crate::error::FtlError;
 use crate::ftl::Ftl;
-use crate::journal::{Record, Waiting, encode_page, records_per_page, used_bytes};
+use crate::metadata::{Attempt, JournalPage, Record};
 use crate::page_image::PageImage;
-use crate::spare::{Kind, Spare};
+use crate::space::BlockUse;
 
 /// Pages of the journal that are kept for programs that fail.
 const SPARE_PAGES: u32 = 1;
@@ -21,7 +19,7 @@ const SPARE_PAGES: u32 = 1;
 impl Ftl {
     /// Records that one step may append, so that they are all on one page.
     pub fn records_per_page(&self) -> usize {
-        records_per_page(self.geometry.units_per_page())
+        self.metadata.records_per_page()
     }
 
     /// Appends records that are to be on flash together or not at all; at most [`Ftl::records_per_page`].
@@ -55,20 +53,11 @@ impl Ftl {
         if records.is_empty() {
             return Ok(());
         }
-        assert!(
-            records.len() <= self.records_per_page(),
-            "{} records do not fit a journal page",
-            records.len()
-        );
         self.ensure_journal_block(at_ns)?;
-        if self.journal.buffer.len() + records.len() > self.records_per_page() {
+        if !self.metadata.has_room(records.len()) {
             self.flush_journal(at_ns)?;
         }
-        self.journal.buffer.extend(records.iter().map(|&record| Waiting { record, ready_ns }));
-        if let Some(protected) = &mut self.protected {
-            protected.recorded(&mut self.nand, records.iter())?;
-        }
-        Ok(())
+        self.metadata.append(&mut self.nand, records, ready_ns)
     }
 
     /// Appends the records of one step: on one page, or as a group. The last that cannot be part of a group, if there is any,
@@ -100,8 +89,8 @@ impl Ftl {
 
     /// Opens a journal block if none is open.
     fn ensure_journal_block(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        if self.journal.open.is_none() && !canary::out(Guard::JournalBlockMissing) {
-            debug_assert!(self.journal.buffer.is_empty(), "records wait and no block is open for them");
+        if self.metadata.wants_open() && !canary::out(Guard::JournalBlockMissing) {
+            debug_assert!(self.metadata.nothing_waits(), "records wait and no block is open for them");
             self.open_journal_block(at_ns)?;
         }
         Ok(())
@@ -118,10 +107,9 @@ impl Ftl {
     ) -> Result<T, FtlError> {
         self.ensure_owner_room(owners, at_ns)?;
         self.ensure_journal_room(records, at_ns)?;
-        self.steps.between(self.journal.buffer.is_empty(), at_ns);
-        self.journal.in_step = true;
+        self.metadata.begin_step(at_ns);
         let changed = change(self);
-        self.journal.in_step = false;
+        self.metadata.end_step();
         changed
     }
 
@@ -133,55 +121,52 @@ impl Ftl {
         self.ensure_journal_block(at_ns)?;
         // what waits may have to go first, and the last page is flushed by the step itself
         let pages = records.div_ceil(self.records_per_page()) as u32 + 2;
-        if self.journal_pages_left() < pages + SPARE_PAGES && self.journal.next.is_none() {
+        if self.metadata.pages_left(&self.nand) < pages + SPARE_PAGES && !self.metadata.has_next() {
             self.take_next_journal_block(at_ns)?;
         }
         Ok(())
     }
 
-    /// Pages that the open journal block and the one after it still take.
-    fn journal_pages_left(&self) -> u32 {
-        let pages = self.geometry.pages_per_block;
-        let open = self.journal.open.map_or(0, |block| pages - self.nand.next_page(block));
-        open + self.journal.next.map_or(0, |_| pages)
-    }
-
-    /// Programs what the journal buffer holds. Returns when everything issued so far is on flash.
+    /// Programs the records that wait. Returns when everything issued so far is on flash.
     pub fn flush_journal(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
-        if self.journal.buffer.is_empty() {
+        if self.metadata.nothing_waits() {
             return Ok(at_ns.max(self.nand.programs_done_ns()));
         }
         if canary::out(Guard::RecordTakesFlushStep) {
             let flushed = self.next_seq();
-            self.journal.buffer.iter_mut().for_each(|waiting| waiting.record.set_step(flushed));
+            self.metadata.set_steps(flushed);
         }
-        let mut page_bytes = std::mem::take(&mut self.scratch.page);
-        page_bytes.resize(self.geometry.page_bytes as usize, 0);
-        let records = std::mem::take(&mut self.journal.buffer);
-        encode_page(records.iter().map(|waiting| &waiting.record), &mut page_bytes);
-        let done = self.program_journal(&page_bytes[..used_bytes(records.len())], at_ns);
-        self.scratch.page = page_bytes;
-        let done_ns = match done {
+        let step = self.next_seq();
+        let page = self.metadata.take_page(&mut self.nand, step)?;
+        let done_ns = match self.program_journal(&page, at_ns) {
             Ok(done_ns) => done_ns,
-            Err(FtlError::Nand(NandError::PowerLost)) => Nanoseconds::MAX,
             Err(error) => {
-                // they wait on: nothing may be erased that they make invalid
-                self.journal.buffer = records;
+                if matches!(error, FtlError::Nand(NandError::PowerLost)) {
+                    self.metadata.issued(&self.nand, page, Nanoseconds::MAX);
+                } else {
+                    self.metadata.put_back(page);
+                }
                 return Err(error);
             }
         };
-        if self.has_plp() {
-            // a dump must find these records while their page is on its way
-            self.in_flight_records.issued(self.nand.now_ns(), done_ns, records);
-        }
-        let done_ns = done?;
-        self.steps.programmed(done_ns);
-        if let Some(protected) = &mut self.protected {
-            protected.journaled(&mut self.nand)?;
-        }
+        self.metadata.issued(&self.nand, page, done_ns);
+        self.metadata.programmed(&mut self.nand, done_ns)?;
         self.counters.flash_units.journal += u64::from(self.geometry.units_per_page());
         self.prepare_journal_block(at_ns)?;
         Ok(done_ns)
+    }
+
+    fn program_journal(&mut self, page: &JournalPage, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
+        loop {
+            let attempt = self.metadata.program(&mut self.nand, page, at_ns);
+            match attempt.inspect_err(|error| self.release_page(&page.image, error))? {
+                Attempt::Issued(done_ns) => return Ok(done_ns),
+                Attempt::Failed(block) => self.program_failed(block),
+                Attempt::NoBlock => {
+                    self.open_journal_block(at_ns).inspect_err(|_| self.give_up_page(&page.image))?
+                }
+            }
+        }
     }
 
     /// Gives the buffers of a page image back after an error. When power went they are the medium's.
@@ -200,63 +185,16 @@ impl Ftl {
         }
     }
 
-    fn program_journal(&mut self, bytes: &[u8], at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
-        let units = self.geometry.units_per_page() as usize;
-        let step = self.next_seq();
-        let page = PageImage::stage(&mut self.nand, bytes, &Spare::new(Kind::Journal, step))?;
-        loop {
-            let block = match self.journal.open {
-                Some(block) => block,
-                None => {
-                    let opened = self.open_journal_block(at_ns);
-                    if opened.is_err() {
-                        self.give_up_page(&page);
-                    }
-                    opened?
-                }
-            };
-            let place = self.geometry.page(block, self.nand.next_page(block));
-            let earliest_ns = at_ns.max(self.nand.programs_done_ns());
-            match self.nand.program(place, &page.sources[..units], &page.spares[..units], earliest_ns) {
-                Ok(done_ns) => {
-                    if self.nand.next_page(block) == self.geometry.pages_per_block {
-                        self.journal.open = self.journal.next.take();
-                    }
-                    return Ok(done_ns);
-                }
-                Err(NandError::ProgramFailed { .. }) => {
-                    self.program_failed(block);
-                    // The rest of the block serves until the next one is prepared: a block that was erased now could
-                    // be one that only the records of this page make invalid.
-                    let full = self.nand.next_page(block) == self.geometry.pages_per_block;
-                    if full || self.journal.next.is_some() {
-                        self.journal.open = self.journal.next.take();
-                    }
-                }
-                Err(error) => {
-                    let error = error.into();
-                    self.release_page(&page, &error);
-                    return Err(error);
-                }
-            }
-        }
-    }
-
-    fn open_journal_block(&mut self, at_ns: Nanoseconds) -> Result<tantalum_nand::BlockId, FtlError> {
+    fn open_journal_block(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
         let block = self.take_system_block(BlockUse::Journal, at_ns)?;
-        self.journal.blocks.push(block);
-        self.journal.open = Some(block);
-        Ok(block)
+        self.metadata.give_block(block);
+        Ok(())
     }
 
     /// Opens the next journal block once the open one is half full.
     fn prepare_journal_block(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        let half = self.geometry.pages_per_block / 2;
-        let due = self.journal.open.is_some_and(|block| self.nand.next_page(block) >= half);
-        if due
-            && self.journal.next.is_none()
-            && !self.journal.preparing
-            && (!self.journal.in_step || canary::out(Guard::ErasedInStep))
+        if self.metadata.wants_next(&self.nand)
+            && (!self.metadata.is_in_step() || canary::out(Guard::ErasedInStep))
             && !canary::out(Guard::JournalBlockMissing)
         {
             match self.take_next_journal_block(at_ns) {
@@ -269,16 +207,10 @@ impl Ftl {
     }
 
     fn take_next_journal_block(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        self.journal.preparing = true;
+        self.metadata.set_preparing(true);
         let block = self.take_system_block(BlockUse::Journal, at_ns);
-        self.journal.preparing = false;
-        let block = block?;
-        self.journal.blocks.push(block);
-        // erasing it may have filled the open one
-        match self.journal.open {
-            Some(_) => self.journal.next = Some(block),
-            None => self.journal.open = Some(block),
-        }
+        self.metadata.set_preparing(false);
+        self.metadata.give_block(block?);
         Ok(())
     }
 
@@ -287,15 +219,14 @@ impl Ftl {
         &mut self,
         block_use: BlockUse,
         at_ns: Nanoseconds,
-    ) -> Result<tantalum_nand::BlockId, FtlError> {
+    ) -> Result<BlockId, FtlError> {
         let planes = self.geometry.planes();
         loop {
-            let plane = (0..planes)
-                .map(tantalum_nand::PlaneId)
-                .filter(|plane| self.blocks.free_in(*plane) > 0)
-                .min_by_key(|plane| {
+            let plane = (0..planes).map(PlaneId).filter(|plane| self.blocks.free_in(*plane) > 0).min_by_key(
+                |plane| {
                     (self.nand.plane_idle_ns(*plane).max(at_ns), usize::MAX - self.blocks.free_in(*plane))
-                });
+                },
+            );
             let Some(plane) = plane else { return Err(FtlError::CapacityExceeded) };
             if let Some(block) = self.open_block(plane, block_use, at_ns)? {
                 return Ok(block);

@@ -12,11 +12,12 @@
 
 use tantalum_nand::{BlockId, NandError, Nanoseconds, PageState, Ppn};
 
-use crate::blocks::BlockUse;
 use crate::error::FtlError;
 use crate::ftl::Ftl;
-use crate::layout::Layout;
 use crate::map::Owner;
+use crate::space::BlockUse;
+use crate::space::Layout;
+use crate::tenants::TENANTS;
 
 /// The good blocks that a drive has beyond those that it needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,7 +67,7 @@ impl Ftl {
         self.layout = Layout::with_good_blocks(&self.geometry, &self.config, self.good_blocks);
         self.streams.host.set_width(self.layout.host_width);
         self.streams.collect.set_width(self.layout.collect_width);
-        self.plan_logs();
+        TENANTS.iter().for_each(|tenant| tenant.blocks_went_bad(self));
         Ok(())
     }
 
@@ -123,7 +124,7 @@ impl Ftl {
 
     /// Units of a block are lost. If they were programmed since the last checkpoint, the next one is due.
     pub(crate) fn note_loss_in(&mut self, block: BlockId) {
-        self.checkpoint.wanted |= self.blocks.last_step(block) > self.checkpoint.step;
+        self.metadata.checkpoint.wanted |= self.blocks.last_step(block) > self.metadata.checkpoint.step;
     }
 
     /// A read failed: before the host learns of it, a checkpoint tells where the unit is, if only its spare area did.
@@ -131,7 +132,7 @@ impl Ftl {
     pub(crate) fn lost(&mut self, ppn: Ppn, at_ns: Nanoseconds) -> Result<(), FtlError> {
         self.counters.uncorrectable_reads += 1;
         self.note_loss_in(self.geometry.block_of_unit(ppn));
-        if !self.checkpoint.wanted {
+        if !self.metadata.checkpoint.wanted {
             return Ok(());
         }
         match self.take_checkpoint(at_ns, false) {
@@ -171,8 +172,8 @@ mod tests {
     use tantalum_nand::{Faults, Geometry, Nand, Timing};
 
     use super::*;
-    use crate::journal::Record;
-    use crate::layout::FtlConfig;
+    use crate::metadata::Record;
+    use crate::space::FtlConfig;
     use crate::test_support::CONFIG;
     use crate::types::{Lpn, Seq};
 
@@ -206,7 +207,7 @@ mod tests {
     fn a_failed_journal_page_goes_to_the_rest_of_its_block() {
         let mut ftl = ftl();
         record(&mut ftl);
-        let (open, erased) = (ftl.journal.open, ftl.counters().blocks_erased);
+        let (open, erased) = (ftl.metadata.open_block(), ftl.counters().blocks_erased);
         // some of the first pages fail, and not all
         ftl.nand_mut().set_faults(Faults { seed: 3, program_failure_ppm: 500_000, ..Faults::default() });
         while ftl.counters().program_failures == 0 {
@@ -216,7 +217,7 @@ mod tests {
         fail_programs(&mut ftl, 0);
         let next_page = ftl.nand.next_page(open.unwrap());
         assert!(next_page <= 4, "page {next_page}: the next block is prepared by then");
-        assert_eq!((ftl.journal.open, ftl.counters().blocks_erased), (open, erased));
+        assert_eq!((ftl.metadata.open_block(), ftl.counters().blocks_erased), (open, erased));
         assert_eq!(ftl.failing.first(), open.as_ref());
     }
 
@@ -226,7 +227,7 @@ mod tests {
         record(&mut ftl);
         fail_programs(&mut ftl, 1_000_000);
         assert!(matches!(ftl.flush_journal(0), Err(FtlError::CapacityExceeded)));
-        assert_eq!(ftl.journal.buffer.len(), 1);
+        assert_eq!(ftl.metadata.waiting().len(), 1);
         ftl.note_exhaustion();
         assert!(!ftl.is_read_only(), "no block is bad yet");
     }
@@ -252,10 +253,10 @@ mod tests {
     fn a_loss_asks_for_a_checkpoint_only_if_none_covers_the_block() {
         let mut ftl = ftl();
         let block = BlockId(3);
-        ftl.blocks.programmed(block, ftl.checkpoint.step, false);
+        ftl.blocks.programmed(block, ftl.metadata.checkpoint.step, false);
         ftl.note_loss_in(block);
-        assert!(!ftl.checkpoint.wanted);
-        ftl.blocks.programmed(block, Seq(ftl.checkpoint.step.0 + 1), false);
+        assert!(!ftl.metadata.checkpoint.wanted);
+        ftl.blocks.programmed(block, Seq(ftl.metadata.checkpoint.step.0 + 1), false);
         ftl.note_loss_in(block);
         assert!(ftl.checkpoint_due());
     }

@@ -9,11 +9,11 @@ use tantalum_nand::{Nand, NandError, Nanoseconds, Ppn};
 use crate::canary::{self, Guard};
 use crate::error::{Damage, FtlError};
 use crate::ftl::Ftl;
-use crate::journal::Record;
-use crate::logs::EndedClaim;
+use crate::map::EndedClaim;
+use crate::map::TxPage;
 use crate::map::{Claim, Owner};
+use crate::metadata::Record;
 use crate::spare::Spare;
-use crate::transactions::TxPage;
 use crate::types::{Lpn, Seq, ShareRange, TxId};
 
 /// Why a share or remap is refused. Nothing was changed.
@@ -203,7 +203,8 @@ impl Ftl {
 
     /// Whether a trim that is durable when it returns may find units unmapped by a step that is not.
     fn may_come_back(&self) -> bool {
-        let is_recorded = self.journal.buffer.is_empty() && self.steps.done_ns() <= self.nand.now_ns();
+        let is_recorded =
+            self.metadata.nothing_waits() && self.metadata.steps_done_ns() <= self.nand.now_ns();
         self.has_plp() && !is_recorded
     }
 
@@ -226,7 +227,7 @@ impl Ftl {
             _ => Seq(0),
         };
         self.map.map_shared(lpn, version, ppn, plain_version);
-        self.steps.gave_owner(ppn);
+        self.metadata.gave_owner(ppn);
         Ok(())
     }
 
@@ -274,7 +275,7 @@ impl Ftl {
         self.map.unclaim(page.ppn);
         if told {
             self.map.map_plain(lpn, page.ppn);
-            self.steps.gave_owner(page.ppn);
+            self.metadata.gave_owner(page.ppn);
         } else {
             self.map_shared(lpn, version, page.ppn)?;
         }

@@ -8,6 +8,10 @@ pub(crate) type HashMap<K, V> = hashbrown::HashMap<K, V, rustc_hash::FxBuildHash
 /// A set of the same kind.
 pub(crate) type HashSet<T> = hashbrown::HashSet<T, rustc_hash::FxBuildHasher>;
 
+/// A kind of contents of the flash, by its place in the list of tenants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TenantId(pub u8);
+
 /// Logical page number: what the host calls a unit.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Lpn(pub u32);

@@ -9,12 +9,14 @@ use tantalum_nand::{
     Faults, Geometry, InFlight, Nand, Nanoseconds, Operation, Outcome, PageId, PageState, UNIT_BYTES,
 };
 
-use crate::blocks::BlockUse;
 use crate::error::FtlError;
-use crate::ftl::{Ftl, HostUnit};
-use crate::key_value::{Key, KeyValueError, KvRecord, NamespaceAttributes, NamespaceId};
-use crate::layout::FtlConfig;
+use crate::ftl::Ftl;
+use crate::host_unit::HostUnit;
+use crate::key::{Key, NamespaceAttributes, NamespaceId};
+use crate::space::BlockUse;
+use crate::space::FtlConfig;
 use crate::space::Target;
+use crate::tenants::records::{KeyValueError, KvRecord};
 use crate::test_support::{CONFIG, GEOMETRY, TIMING};
 use crate::types::{Lpn, METADATA_BYTES, ShareRange};
 

@@ -3,12 +3,13 @@
 use tantalum_nand::{Nand, NandError, Nanoseconds, PageId, Slot, Source};
 
 use crate::error::FtlError;
-use crate::ftl::{Ftl, HostUnit};
-use crate::journal::Record;
+use crate::ftl::Ftl;
+use crate::host_unit::HostUnit;
+use crate::map::TxPage;
+use crate::metadata::Record;
 use crate::page_image::PageImage;
 use crate::space::Target;
 use crate::spare::{BatchMark, Kind, Mark, Spare};
-use crate::transactions::TxPage;
 use crate::types::{Lpn, Seq, TxId};
 
 impl Ftl {
@@ -58,7 +59,7 @@ impl Ftl {
                         stream.close(plane);
                         self.close_block(block);
                     }
-                    self.checkpoint.pages_since += 1;
+                    self.metadata.checkpoint.pages_since += 1;
                     return Ok((place, done_ns));
                 }
                 Err(NandError::ProgramFailed { .. }) => {
@@ -86,7 +87,7 @@ impl Ftl {
         }
         let (place, done_ns) = self.program(Target::Host, &page, step, at_ns)?;
         if page.marked {
-            self.steps.programmed(done_ns);
+            self.metadata.step_programmed(done_ns);
         }
         self.counters.flash_units.host += units.len() as u64;
         for (index, unit) in units.iter().enumerate() {

@@ -227,7 +227,7 @@ impl Subject {
     fn answer(&self, request: Request) -> Response {
         let answer = match request {
             Request::Stat => self.front.look(|host| {
-                let mut report = Report::of(&host.volume, self.image.clone());
+                let mut report = Report::of(&*host.file_system, self.image.clone());
                 report.mounted_on = Some(self.folder.clone());
                 report.time = Some(self.pacing);
                 Response::Stat(Box::new(report))

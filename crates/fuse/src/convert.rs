@@ -1,11 +1,11 @@
-//! The kernel's words for files, and the volume's.
+//! The kernel's words for files, and the file system's.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fuser::{Errno, FileAttr, FileType, INodeNo, TimeOrNow};
 use nix::libc;
 use tantalum::UNIT_BYTES;
-use tantalum_volume::{FileId, FileKind, Metadata, Timestamp};
+use tantalum_filesystem::{FileId, FileKind, Metadata, Timestamp};
 
 use crate::refusal::Refusal;
 
@@ -14,13 +14,13 @@ const STAT_BLOCK: u64 = 512;
 
 /// The kernel calls the root 1.
 pub(crate) fn inode_number(file: FileId) -> INodeNo {
-    INodeNo(file.number().into())
+    INodeNo(file.0.into())
 }
 
 /// The file that the kernel means.
 pub(crate) fn file_of(inode: INodeNo) -> Result<FileId, Refusal> {
     let number = u32::try_from(inode.0).map_err(|_| Errno::ESTALE)?;
-    Ok(FileId::new(number))
+    Ok(FileId(number))
 }
 
 pub(crate) fn file_type(kind: FileKind) -> FileType {
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_beyond_the_volume_s_is_stale() {
+    fn a_number_beyond_32_bits_is_stale() {
         assert!(file_of(INodeNo(1 << 32)).is_err());
         assert_eq!(file_of(INodeNo::ROOT).unwrap(), FileId::ROOT);
     }

@@ -1,4 +1,4 @@
-//! From a request to its answer: takes the mutex, lets the volume work, gives the mutex back, answers in time.
+//! From a request to its answer: takes the mutex, lets the file system work, gives the mutex back, answers in time.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use fuser::{Errno, INodeNo, OpenFlags, ReplyData, ReplyIoctl, ReplyWrite};
 use parking_lot::Mutex;
 use tantalum::{Fills, Nanoseconds, Status};
 use tantalum_drive::{Answers, Delivery, Ticket};
-use tantalum_volume::Volume;
+use tantalum_filesystem::FileSystem;
 
 use crate::answer::Answer;
 use crate::convert::inode_number;
@@ -22,7 +22,7 @@ thread_local! {
     static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// A volume that is mounted, or was until it was closed.
+/// A file system that is mounted, or was until it was closed.
 pub(crate) struct Front {
     host: Mutex<Option<Host>>,
     answers: Answers,
@@ -33,7 +33,7 @@ pub(crate) struct Front {
     pub on_stop: Mutex<Option<OnStop>>,
 }
 
-/// A request that the volume has done with.
+/// A request that the file system has done with.
 pub(crate) struct Ended<T> {
     pub outcome: Outcome<T>,
     /// When the drive is done with it.
@@ -62,7 +62,7 @@ pub(crate) struct Changed {
 
 impl Front {
     pub fn new(host: Host, answers: Answers) -> Front {
-        answers.follow(host.volume.drive());
+        answers.follow(host.file_system.client().drive());
         Front {
             host: Mutex::new(Some(host)),
             answers,
@@ -72,25 +72,25 @@ impl Front {
         }
     }
 
-    /// Does something on the volume. Without power, and when the volume is closed, the answer is `EIO`.
+    /// Does something on the file system. Without power, and when that is closed, the answer is `EIO`.
     pub fn with<T>(&self, request: impl FnOnce(&mut Host) -> Outcome<T>) -> Ended<T> {
         let mut guard = self.host.lock();
         let ticket = self.answers.ticket();
         let failed = Ended { outcome: Err(Errno::EIO.into()), done_ns: 0, ticket };
         let Some(host) = guard.as_mut() else { return failed };
-        if !host.volume.device().has_power() {
+        if !host.file_system.client().device().has_power() {
             return failed;
         }
-        self.begin(&mut host.volume);
+        self.begin(&mut *host.file_system);
         let outcome = request(host);
-        self.notice_stop(&host.volume);
-        Ended { outcome, done_ns: host.volume.now_ns(), ticket }
+        self.notice_stop(&*host.file_system);
+        Ended { outcome, done_ns: host.file_system.client().now_ns(), ticket }
     }
 
-    /// A request begins: the volume's client is where the machine is.
-    fn begin(&self, volume: &mut Volume) {
+    /// A request begins: the drive's client is where the machine is.
+    fn begin(&self, file_system: &mut dyn FileSystem) {
         if let Some(now_ns) = self.answers.now_ns() {
-            volume.begin_at(now_ns);
+            file_system.client_mut().begin_at(now_ns);
         }
     }
 
@@ -107,43 +107,43 @@ impl Front {
         });
     }
 
-    fn notice_stop(&self, volume: &Volume) {
-        if let Some(status) = volume.stopped()
+    fn notice_stop(&self, file_system: &dyn FileSystem) {
+        if let Some(status) = file_system.client().end()
             && let Some(tell) = self.on_stop.lock().take()
         {
             tell(status);
         }
     }
 
-    /// The drive loses power, at once or at a flash operation to come. Whether it has power still; none if the volume
-    /// is closed.
+    /// The drive loses power, at once or at a flash operation to come. Whether it has power still; none if the file
+    /// system is closed.
     pub fn cut(&self, after_flash_operations: Option<u64>) -> Option<bool> {
         self.look(|host| {
-            self.begin(&mut host.volume);
-            let now_ns = host.volume.now_ns();
-            let mut device = host.volume.device();
+            self.begin(&mut *host.file_system);
+            let now_ns = host.file_system.client().now_ns();
+            let mut device = host.file_system.client().device();
             match after_flash_operations {
                 Some(operations) => device.cut_after(Some(operations)),
                 None => device.cut_power(now_ns),
             }
             let has_power = device.has_power();
             drop(device);
-            self.notice_stop(&host.volume);
+            self.notice_stop(&*host.file_system);
             has_power
         })
     }
 
-    /// Looks at the volume, in whatever state it is; none if it is closed.
+    /// Looks at the file system, in whatever state it is; none if it is closed.
     pub fn look<T>(&self, look: impl FnOnce(&mut Host) -> T) -> Option<T> {
         self.host.lock().as_mut().map(look)
     }
 
-    /// Takes the volume away: every request fails from now on.
+    /// Takes the file system away: every request fails from now on.
     pub fn take(&self) -> Option<Host> {
         self.host.lock().take()
     }
 
-    /// Does something on the volume and answers.
+    /// Does something on the file system and answers.
     pub fn serve<A: Answer>(&self, reply: A, request: impl FnOnce(&mut Host) -> Outcome<A::Value>) {
         let ended = self.with(request);
         self.finish(ended, move |outcome| reply.send(outcome));
@@ -192,7 +192,7 @@ impl Front {
             // a write without them fails where filling them did, and says why
             let written = write(host, fills.as_mut().filter(|_| is_filled));
             if let Some(fills) = &mut fills {
-                host.volume.device().skip_fills(fills, usize::MAX);
+                host.file_system.client().device().skip_fills(fills, usize::MAX);
             }
             written
         });

@@ -8,7 +8,7 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 
 use fuser::{FileHandle, OpenAccMode, OpenFlags};
-use tantalum_volume::FileId;
+use tantalum_filesystem::FileId;
 
 /// A file as a program opened it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

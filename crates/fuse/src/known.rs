@@ -1,11 +1,11 @@
 //! Which files the kernel knows.
 //!
-//! Invariant: a file is open on the volume exactly as long as the kernel holds references to its inode number. So a
+//! Invariant: a file is open in the file system exactly as long as the kernel holds references to its inode number. So a
 //! file that loses its last name lives until the kernel forgets it, and its number means no other file before.
 
 use std::collections::HashMap;
 
-use tantalum_volume::FileId;
+use tantalum_filesystem::FileId;
 
 /// The kernel's references, by file.
 #[derive(Debug, Default)]

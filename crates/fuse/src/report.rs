@@ -1,12 +1,11 @@
-//! What a drive and its volume tell about themselves: the answer to `tantalum stat`.
+//! What a drive and its file system tell about themselves: the answer to `tantalum stat`.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use tantalum::{Kind, Smart};
-use tantalum_volume::{Volume, VolumeStatistics};
-
 use tantalum_drive::Pacing;
+use tantalum_filesystem::{FileSystem, Statistics};
 
 /// All that is told.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -36,8 +35,8 @@ pub struct Report {
     pub write_amplification: f64,
     /// How long commands took in device time, since the image was opened.
     pub latency: Latencies,
-    /// What the volume holds.
-    pub volume: VolumeStatistics,
+    /// What the file system holds.
+    pub volume: Statistics,
 }
 
 /// Latencies of commands, by kind.
@@ -71,10 +70,10 @@ pub struct Latency {
 }
 
 impl Report {
-    /// What is known of a volume now; `image` and where it is mounted are the caller's to know.
-    pub fn of(volume: &Volume, image: PathBuf) -> Report {
-        let (stopped, statistics) = (volume.stopped(), volume.statistics());
-        let device = volume.device();
+    /// What is known of a file system now; `image` and where it is mounted are the caller's to know.
+    pub fn of(file_system: &dyn FileSystem, image: PathBuf) -> Report {
+        let (stopped, statistics) = (file_system.client().end(), file_system.statistics());
+        let device = file_system.client().device();
         let (profile, smart) = (device.profile(), device.smart());
         let latency = |kind| latency(&device, kind);
         Report {

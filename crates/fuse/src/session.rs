@@ -1,4 +1,4 @@
-//! Mounting a volume, and the way back: unmounting, signals, a drive that lost power.
+//! Mounting a file system, and the way back: unmounting, signals, a drive that lost power.
 
 use std::io;
 use std::os::unix::fs::FileTypeExt;
@@ -13,14 +13,14 @@ use fuser::{Config, MountOption, Notifier, Session, SessionACL};
 use nix::unistd::geteuid;
 use tantalum::{DeviceError, PowerLoss, Status};
 use tantalum_drive::{Answers, Pacing};
-use tantalum_volume::{Volume, VolumeError};
+use tantalum_filesystem::{FileSystem, UnmountFailure};
 
 use crate::control::{self, Subject};
 use crate::ending::{End, Ended};
-use crate::filesystem::Requests;
 use crate::front::{Changed, Front, OnStop};
 use crate::host::Host;
 use crate::mount_point::{self, MountPointError};
+use crate::requests::Requests;
 use crate::socket::socket_path;
 
 const DEVICE: &str = "/dev/fuse";
@@ -63,6 +63,9 @@ pub enum MountError {
         /// Why.
         error: io::Error,
     },
+    /// Writes were to be all or nothing, and the file system has no such writes.
+    #[error("this file system cannot write blocks as a whole or not at all: mount it without atomic writes")]
+    NoWholeWrites,
     /// The control socket cannot be made.
     #[error("{}: {error}", socket_path(image).display())]
     Socket {
@@ -73,7 +76,7 @@ pub enum MountError {
     },
     /// The volume could not be closed.
     #[error("the volume could not be closed: {0}")]
-    Volume(VolumeError),
+    Volume(UnmountFailure),
     /// The drive could not be shut down.
     #[error("the drive could not be shut down: {0}")]
     Shutdown(Status),
@@ -152,13 +155,14 @@ fn helper_is_installed() -> bool {
 }
 
 impl Mounted {
-    /// Mounts a volume. It is given back to the drive and the drive shut down should that fail.
-    pub fn mount(volume: Volume, options: &Options) -> Result<Mounted, MountError> {
-        let from_ns = volume.device().time_ns();
+    /// Mounts a file system. It is given back to the drive and the drive shut down should that fail.
+    pub fn mount(file_system: Box<dyn FileSystem>, options: &Options) -> Result<Mounted, MountError> {
+        let from_ns = file_system.client().device().time_ns();
+        let is_possible = !options.atomic_writes || file_system.has_whole_writes();
         let system = |error| MountError::System { folder: options.folder.clone(), error };
         let answers = Answers::new(options.pacing, from_ns).map_err(system)?;
-        let front = Arc::new(Front::new(Host::new(volume, options.atomic_writes), answers));
-        let mounted = mount(&front, options);
+        let front = Arc::new(Front::new(Host::new(file_system, options.atomic_writes), answers));
+        let mounted = if is_possible { mount(&front, options) } else { Err(MountError::NoWholeWrites) };
         if mounted.is_err()
             && let Some(host) = front.take()
         {
@@ -278,29 +282,45 @@ fn drop_cached(changes: &Receiver<Changed>, notifier: &Notifier) {
 fn sync_now_and_then(front: &Front, end: &Receiver<()>) {
     while end.recv_timeout(SYNC_INTERVAL) == Err(RecvTimeoutError::Timeout) {
         // What fails here fails again in a program's own sync, which learns of it.
-        let _ = front.with(|host| match host.volume.is_dirty() {
-            true => Ok(host.volume.sync_all()?),
-            false => Ok(()),
-        });
+        let _ = front.with(|host| Ok(host.file_system.write_back()?));
     }
 }
 
 fn close(host: Host, seed: u64) -> Result<Ending, MountError> {
-    let volume = host.volume;
-    if !volume.device().has_power() {
+    let file_system = host.file_system;
+    if !file_system.client().device().has_power() {
         // if others have the drive still, the last of them settles it
-        if let Ok(mut device) = volume.into_client_without_sync().into_device() {
+        if let Ok(mut device) = file_system.into_client_without_sync().into_device() {
             device.settle_power_loss(&mut PowerLoss::seeded(seed)).map_err(MountError::PowerLoss)?;
         }
         return Ok(Ending::PowerLost);
     }
-    if let Some(status) = volume.stopped() {
-        return Err(MountError::Volume(VolumeError::Device(status)));
+    if let Some(status) = file_system.client().end() {
+        return Err(MountError::Volume(status.into()));
     }
-    let client = volume.unmount().map_err(|failed| MountError::Volume(failed.error))?;
+    let client = file_system.unmount().map_err(MountError::Volume)?;
     if let Ok(device) = client.into_device() {
         let now_ns = device.time_ns();
         device.shutdown(now_ns).map_err(MountError::Shutdown)?;
     }
     Ok(Ending::Closed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::tests::memory;
+
+    #[test]
+    fn atomic_writes_are_refused_on_a_file_system_without_them() {
+        let options = Options {
+            image: PathBuf::from("/nowhere/drive.tant"),
+            folder: PathBuf::from("/nowhere/mnt"),
+            pacing: Pacing::None,
+            threads: 1,
+            atomic_writes: true,
+        };
+        let refused = Mounted::mount(Box::new(memory()), &options).err().expect("it is refused");
+        assert!(matches!(refused, MountError::NoWholeWrites), "{refused}");
+    }
 }

@@ -14,7 +14,7 @@ use clap::{Parser, ValueEnum};
 use engines::{CacheSize, Failure, NAMES};
 use measure::{Plan, cases};
 use outcome::Row;
-use tantalum_lab::report;
+use tantalum_report::{check_place, save, write_figures, write_plots};
 use work::{Interrupted, Workload};
 
 /// The exit code of a command that was interrupted: 128 and the number of SIGINT.
@@ -88,7 +88,7 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> Result<(), Failure> {
     let files = [&arguments.report, &arguments.markdown, &arguments.plot];
-    files.into_iter().flatten().try_for_each(|path| report::check_place(path))?;
+    files.into_iter().flatten().try_for_each(|path| check_place(path))?;
     let rows = plan(arguments).measure(&stopped_by_interrupts())?;
     if arguments.json {
         println!("{}", serde_json::to_string_pretty(&rows)?);
@@ -139,14 +139,14 @@ fn write_files(arguments: &Arguments, rows: &[Row]) -> Result<(), Failure> {
         figures.extend(outcome::figures(rows, "99 % took at most: ", "us", |row| Some(row.p99_us)));
         let written = |row: &Row| row.written_per_byte;
         figures.extend(outcome::figures(rows, "sent to the disk: ", "bytes for each written", written));
-        report::write_figures("Embedded key-value stores", &lead, &figures, path)?;
+        write_figures("Embedded key-value stores", &lead, &figures, path)?;
     }
     if let Some(path) = &arguments.plot {
-        report::write_plots(&rates, arguments.threads.len(), path)?;
+        write_plots(&rates, arguments.threads.len(), path)?;
     }
     if let Some(path) = &arguments.markdown {
         let plot = arguments.plot.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy());
-        report::save(&outcome::markdown(rows, &command(), plot.as_deref()), path)?;
+        save(&outcome::markdown(rows, &command(), plot.as_deref()), path)?;
     }
     Ok(())
 }

@@ -3,8 +3,8 @@
 use std::fmt::{self, Write};
 
 use serde::Serialize;
-use tantalum_lab::experiments::{Figures, Row as Line};
-use tantalum_lab::table::{Align, Table, grouped};
+use tantalum_report::table::{Align, Table, grouped};
+use tantalum_report::{Figures, Row as Line};
 
 use crate::engines::CacheSize;
 use crate::work::Workload;

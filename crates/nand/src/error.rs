@@ -220,14 +220,14 @@ pub enum MediumError {
         /// The image.
         path: PathBuf,
     },
-    /// An image that was made before images had a log.
-    #[error("{}: it has no log, so that it cannot survive the loss of the machine; make a new image", path.display())]
+    /// An image that was made before images had a redo log.
+    #[error("{}: it has no redo log, so that it cannot survive the loss of the machine; make a new image", path.display())]
     NoLog {
         /// The image.
         path: PathBuf,
     },
-    /// A log of a size that this program does not make.
-    #[error("{}: its log has {bytes} bytes; this program knows {expected}", path.display())]
+    /// A redo log of a size that this program does not make.
+    #[error("{}: its redo log has {bytes} bytes; this program knows {expected}", path.display())]
     LogBytes {
         /// The image.
         path: PathBuf,

@@ -5,8 +5,9 @@
 
 use crate::error::NandError;
 use crate::geometry::{BlockId, PageId};
-use crate::nand::{Nand, PageState};
+use crate::nand::Nand;
 use crate::random::SplitMix64;
+use crate::state::PageState;
 
 /// How often what fails. The default is never.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

@@ -11,12 +11,14 @@ mod layout;
 mod life;
 mod load;
 mod locked_file;
-mod log_file;
 mod mapped_file;
 mod memory;
+mod open;
 mod ordered;
 mod past_cache;
 mod ranges;
+mod redo_file;
+mod redo_log;
 mod spare_buffers;
 mod store;
 mod tally;
@@ -26,9 +28,9 @@ pub use file::checksum_of;
 pub use life::Life;
 pub(crate) use load::{Contents, Damage};
 pub use load::{Examination, ImageFinding};
-pub use log_file::HostSync;
 pub(crate) use mapped_file::MappedFile;
 pub(crate) use memory::MemoryImage;
+pub use redo_file::HostSync;
 
 use std::sync::Arc;
 
@@ -36,8 +38,8 @@ use crate::error::NandError;
 use crate::geometry::{
     BlockId, MAX_UNITS_PER_PAGE, PageId, Ppn, SpareEnds, SpareHead, UNIT_BYTES, UNIT_SPARE_BYTES, UnitSpare,
 };
-use crate::nand::{Block, PageState};
 use crate::slots::Slot;
+use crate::state::{Block, PageState};
 
 /// The longest description that an image holds.
 pub const MAX_DESCRIPTION_BYTES: usize = 64 << 10;
@@ -50,8 +52,8 @@ pub const MAX_PROTECTED_BYTES: u64 = 16 << 30;
 pub enum Access {
     /// What changes goes to the file.
     Write,
-    /// What changes goes to the file by way of a log: what was synced ([`crate::Nand::sync_begin`]) survives the loss of
-    /// the machine.
+    /// What changes goes to the file by way of a redo log: what was synced ([`crate::Nand::sync_begin`]) survives the
+    /// loss of the machine.
     Ordered,
     /// The file is only read; what changes stays in memory and is gone with the medium.
     Overlay,
@@ -161,16 +163,21 @@ pub(crate) trait RecordStore {
         }
         self.write_page(page, &PageRecord { spares, ..*record })
     }
+
     /// Makes a page erased.
     fn clear_page(&mut self, page: PageId) -> Result<(), NandError>;
+
     /// Makes a page uncorrectable that was programmed; it keeps its slots.
     fn spoil_page(&mut self, page: PageId) -> Result<(), NandError>;
+
     /// Reads spare areas of a programmed page from the unit `first` on.
     fn read_spares(&self, first: Ppn, spares: &mut [UnitSpare]) -> Result<(), NandError>;
+
     /// Fetches the spare areas of a block's units; what is there for pages that are not programmed is undefined, and none
     /// need be there if no page of the block is.
     fn block_spares(&self, block: BlockId, spares: &mut Vec<UnitSpare>) -> Result<(), NandError>;
-    /// As [`Image::block_spares`], but only their ends, and fetched into `scratch` only if they must be.
+
+    /// As [`RecordStore::block_spares`], but only their ends, and fetched into `scratch` only if they must be.
     fn block_spare_ends<'a>(
         &'a self,
         block: BlockId,
@@ -179,10 +186,13 @@ pub(crate) trait RecordStore {
 
     /// Stores a block's record. With a new erase count its page records are void.
     fn write_block(&mut self, block: BlockId, record: &Block) -> Result<(), NandError>;
+
     /// Hands out the records of a block's first `pages` pages, before it is erased.
     fn take_records(&mut self, block: BlockId, pages: u32) -> Result<SavedRecords, NandError>;
+
     /// Puts them back, the erase being undone.
     fn restore_records(&mut self, block: BlockId, records: SavedRecords) -> Result<(), NandError>;
+
     /// Drops them, the erase being past.
     fn drop_records(&mut self, records: SavedRecords);
 }

@@ -6,6 +6,7 @@
 
 mod array;
 mod counters;
+mod dram;
 mod error;
 mod faults;
 mod geometry;
@@ -16,8 +17,10 @@ mod power;
 mod random;
 #[cfg(test)]
 mod random_cuts;
+mod read;
 mod resolve;
 mod slots;
+mod state;
 #[cfg(test)]
 mod test_support;
 mod time;
@@ -32,10 +35,11 @@ pub use image::{
     Access, Examination, HostSync, ImageFinding, Life, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES,
     checksum_of,
 };
-pub use nand::{Nand, PageState};
+pub use nand::Nand;
 pub use operations::Source;
 pub use power::{InFlight, LostProgram, Operation, Outcome};
 pub use random::{SplitMix64, mix};
 pub use slots::Slot;
+pub use state::PageState;
 pub use time::Timing;
 pub use transfers::{Fetches, Fills};

@@ -28,53 +28,15 @@ use crate::array::Array;
 use crate::counters::Counters;
 use crate::error::{MediumError, NandError};
 use crate::faults::FaultGenerator;
-use crate::geometry::{BlockId, Geometry, Nanoseconds, PageId, PlaneId, Ppn, UNIT_BYTES};
+use crate::geometry::{BlockId, Geometry, Nanoseconds, PageId, PlaneId, Ppn};
 use crate::image::{
     Access, Contents, Damage, Examination, FileImage, HostSync, Image, Life, MAX_DESCRIPTION_BYTES,
     MAX_PROTECTED_BYTES, MemoryImage,
 };
 use crate::power::Power;
-use crate::slots::{SLOT_LIMIT, Slot, Slots};
+use crate::slots::Slots;
+use crate::state::{Block, PageState};
 use crate::time::{Place, Resources, Timing};
-
-/// What a page reads as.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub enum PageState {
-    /// Not programmed since its block was erased.
-    Erased = 0,
-    /// Programmed; data and spare areas can be read.
-    Programmed = 1,
-    /// Beyond error correction until its block is erased.
-    Uncorrectable = 2,
-}
-
-impl PageState {
-    pub(crate) fn from_byte(byte: u8) -> PageState {
-        match byte {
-            0 => PageState::Erased,
-            1 => PageState::Programmed,
-            _ => PageState::Uncorrectable,
-        }
-    }
-}
-
-/// Mark of an entry of `slot_of` whose slot belongs to a copy.
-pub(crate) const MOVED: u32 = SLOT_LIMIT;
-
-/// What is known of a block.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Block {
-    pub erase_count: u32,
-    /// The page to be programmed next; a full block's is beyond its last.
-    pub next_page: u32,
-    /// Retired.
-    pub bad: bool,
-    /// An erase was torn: it must be erased before it is programmed.
-    pub torn: bool,
-    /// An erase failed: every page is uncorrectable.
-    pub failed: bool,
-}
 
 /// The medium of one drive.
 pub struct Nand {
@@ -329,84 +291,6 @@ impl Nand {
         self.slots.in_use()
     }
 
-    // -- DRAM buffers -----------------------------------------------------------------------------------------
-
-    /// Copies a unit into a free buffer of the controller's DRAM.
-    pub fn stage(&mut self, data: &[u8]) -> Result<Slot, NandError> {
-        let slot = self.reserve()?;
-        match self.fill(slot, data) {
-            Ok(()) => Ok(slot),
-            Err(error) => {
-                self.slots.release(slot);
-                Err(error)
-            }
-        }
-    }
-
-    /// Takes a free buffer of the controller's DRAM. It is to be filled, or given up, before anything else is done
-    /// with it.
-    pub fn reserve(&mut self) -> Result<Slot, NandError> {
-        self.powered()?;
-        self.slots.take()
-    }
-
-    /// Copies a unit into a buffer that was reserved. If that fails it is still the caller's.
-    pub fn fill(&mut self, slot: Slot, data: &[u8]) -> Result<(), NandError> {
-        assert_eq!(data.len(), UNIT_BYTES, "a unit has 4096 bytes");
-        self.slots.assert_used(slot);
-        self.image.write_slot(slot, data)
-    }
-
-    /// Gives a buffer up that was not programmed.
-    pub fn release(&mut self, slot: Slot) {
-        self.slots.release(slot);
-    }
-
-    /// Reads a buffer, also one that has been programmed since or survived a cut.
-    pub fn read_slot(&self, slot: Slot, data: &mut [u8]) -> Result<(), NandError> {
-        self.slots.assert_used(slot);
-        self.image.read_slot(slot, data)
-    }
-
-    /// Whether a buffer holds `data`.
-    pub fn slot_holds(&self, slot: Slot, data: &[u8; UNIT_BYTES]) -> bool {
-        self.slots.assert_used(slot);
-        self.image.slot_holds(slot, data)
-    }
-
-    // -- protected DRAM ---------------------------------------------------------------------------------------
-
-    /// Whether the medium is in a file, and still there when the process has ended.
-    pub fn outlives_process(&self) -> bool {
-        self.image.outlives_process()
-    }
-
-    /// Bytes of DRAM that survive the end of the process; those of a medium in memory are not limited before
-    /// [`crate::MAX_PROTECTED_BYTES`].
-    pub fn protected_bytes(&self) -> u64 {
-        self.image.protected_bytes()
-    }
-
-    /// Writes protected DRAM from byte `offset` on.
-    pub fn write_protected(&mut self, offset: u64, data: &[u8]) -> Result<(), NandError> {
-        self.check_protected(offset, data.len())?;
-        self.image.write_protected(offset, data)
-    }
-
-    /// Reads protected DRAM from byte `offset` on; zeros where it was never written.
-    pub fn read_protected(&self, offset: u64, data: &mut [u8]) -> Result<(), NandError> {
-        self.check_protected(offset, data.len())?;
-        self.image.read_protected(offset, data)
-    }
-
-    fn check_protected(&self, offset: u64, bytes: usize) -> Result<(), NandError> {
-        let size = self.image.protected_bytes();
-        if offset.checked_add(bytes as u64).is_none_or(|end| end > size) {
-            return Err(NandError::ProtectedRange { offset, bytes, size });
-        }
-        Ok(())
-    }
-
     // -- for the operations -----------------------------------------------------------------------------------
 
     pub(crate) fn powered(&self) -> Result<(), NandError> {
@@ -441,16 +325,6 @@ impl Nand {
         self.image.spoil_page(page)?;
         self.page_states[page.index()] = PageState::Uncorrectable as u8;
         Ok(())
-    }
-
-    /// Fails unless a unit can be read.
-    #[inline]
-    pub(crate) fn check_readable(&self, ppn: Ppn) -> Result<(), NandError> {
-        match self.page_state(self.geometry.page_of(ppn)) {
-            PageState::Programmed => Ok(()),
-            PageState::Erased => Err(NandError::Erased { ppn }),
-            PageState::Uncorrectable => Err(NandError::Uncorrectable { ppn }),
-        }
     }
 }
 

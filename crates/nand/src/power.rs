@@ -9,8 +9,9 @@ use std::collections::VecDeque;
 use crate::error::NandError;
 use crate::geometry::{BlockId, MAX_UNITS_PER_PAGE, Nanoseconds, PageId, Ppn, UnitSpare};
 use crate::image::SavedRecords;
-use crate::nand::{Block, MOVED, Nand};
+use crate::nand::Nand;
 use crate::slots::Slot;
+use crate::state::{Block, MOVED};
 use crate::time::Interval;
 
 /// What an operation does.

@@ -6,10 +6,11 @@
 use crate::error::NandError;
 use crate::faults::Faults;
 use crate::geometry::{BlockId, PageId, Ppn, UNIT_SPARE_BYTES, UnitSpare};
-use crate::nand::{MOVED, Nand, PageState};
+use crate::nand::Nand;
 use crate::operations::Source;
 use crate::power::{InFlight, Operation, Outcome};
 use crate::random::SplitMix64;
+use crate::state::{MOVED, PageState};
 use crate::test_support::{GEOMETRY, TIMING, data, nand, read_tag, spare};
 
 const UNITS: usize = 2;

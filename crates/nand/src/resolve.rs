@@ -7,9 +7,10 @@
 use crate::error::NandError;
 use crate::geometry::{BlockId, MAX_UNITS_PER_PAGE, Nanoseconds, PageId, Ppn, UNIT_SPARE_BYTES, UnitSpare};
 use crate::image::PageRecord;
-use crate::nand::{Block, MOVED, Nand, PageState};
+use crate::nand::Nand;
 use crate::power::{Change, ErasedBlock, InFlight, Issued, LostProgram, Origin, Outcome, Progress};
 use crate::slots::Slot;
+use crate::state::{Block, MOVED, PageState};
 
 impl Nand {
     /// Settles what was on its way when power went, in the order of issue as `outcome` says, and turns power on

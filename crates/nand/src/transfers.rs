@@ -154,7 +154,7 @@ impl Nand {
 
     /// Reserves buffers as [`Nand::reserve`] does, to be filled without the medium. Each is then to be taken over
     /// ([`Nand::adopt`]) or given up ([`Nand::skip_fills`]). None for a medium in memory, under changes in memory, or with
-    /// a log.
+    /// a redo log.
     pub fn fills(&mut self, units: usize) -> Result<Option<Fills>, NandError> {
         let Some(file) = self.image.slots_in_file().map(SlotsInFile::file) else { return Ok(None) };
         let mut fills = Fills { file, units: Vec::with_capacity(units), next: 0, _lease: self.slots.lease() };

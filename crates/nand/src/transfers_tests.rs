@@ -138,7 +138,7 @@ fn a_buffer_that_is_filled_after_power_went_is_nobody_elses() {
     assert_eq!(nand.slots_in_use(), 1);
 }
 
-/// Bytes that only the log knows to be needed, or that only this process sees, are not moved past the image.
+/// Bytes that only the redo log knows to be needed, or that only this process sees, are not moved past the image.
 #[test]
 fn other_images_have_nothing_to_fetch_or_to_fill() {
     let folder = folder();

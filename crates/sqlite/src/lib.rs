@@ -46,6 +46,7 @@ mod mode;
 mod numbering;
 mod share_queue;
 mod shm;
+mod synchronous;
 mod temporary;
 mod transaction;
 mod vfs;
@@ -56,4 +57,5 @@ pub use extension::{EXTENSION_VFS, register_extension};
 pub use mode::{Mode, UnknownMode};
 #[cfg(feature = "bundled")]
 pub use rusqlite;
+pub use synchronous::Synchronous;
 pub use vfs::Registration;

@@ -4,9 +4,10 @@
 //! writer and not to a later sync. A file that grows takes a little more than it needs, to stay in few pieces;
 //! what it takes ahead is not stored, and free again after a mount.
 
+use tantalum_filesystem::FileId;
+
 use crate::error::VolumeError;
 use crate::extents::Extent;
-use crate::file::FileId;
 use crate::inode::{MOST_EXTENTS, MOST_FILE_BYTES, units_of};
 use crate::volume::Volume;
 

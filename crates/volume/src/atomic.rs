@@ -2,12 +2,12 @@
 //! written past it.
 
 use tantalum::{Command, Lpn, UNIT_BYTES};
+use tantalum_filesystem::FileId;
 use zerocopy::IntoBytes;
 
 use crate::allocate::check_end;
 use crate::cache::PageKey;
 use crate::error::VolumeError;
-use crate::file::FileId;
 use crate::volume::Volume;
 
 impl Volume {

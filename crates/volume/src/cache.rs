@@ -10,8 +10,7 @@ use std::ops::Bound::{Excluded, Included, Unbounded};
 
 use hashbrown::HashTable;
 use tantalum::{TxId, UNIT_BYTES};
-
-use crate::file::FileId;
+use tantalum_filesystem::FileId;
 
 /// Pages of one allocation.
 const CHUNK_PAGES: usize = 256;

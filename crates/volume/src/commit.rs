@@ -6,11 +6,12 @@
 
 use tantalum::canary::{self, Guard};
 use tantalum::{Command, Lpn, UNIT_BYTES};
+use tantalum_filesystem::FileId;
 use zerocopy::IntoBytes;
 
 use crate::error::VolumeError;
 use crate::extents::LpnRange;
-use crate::file::{Continuation, FileId};
+use crate::file::Continuation;
 use crate::inode::{ContinuationUnit, Inode, InodeUnit};
 use crate::link::LinkUnit;
 use crate::volume::Volume;

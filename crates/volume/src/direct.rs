@@ -1,11 +1,11 @@
 //! Reading and writing whole units past the page cache (O_DIRECT).
 
 use tantalum::{Command, Fetches, Fills, UNIT_BYTES};
+use tantalum_filesystem::FileId;
 
 use crate::atomic::check_units;
 use crate::cache::PageKey;
 use crate::error::VolumeError;
-use crate::file::FileId;
 use crate::volume::Volume;
 
 impl Volume {

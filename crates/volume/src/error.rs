@@ -1,9 +1,9 @@
 //! What can go wrong with a volume.
 
 use tantalum::{Lpn, Status, TxId};
+use tantalum_filesystem::FileId;
 
 use crate::Volume;
-use crate::file::FileId;
 
 /// Why an operation on a volume failed. Unless the variant says otherwise, nothing was lost.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

@@ -1,10 +1,10 @@
 //! Extended attributes of files: small values under names, which mean nothing to the volume. They become durable with
 //! the next [`Volume::sync`] of the file.
 
+use tantalum_filesystem::{FileId, NAME_BYTES, SetMode};
+
 use crate::error::VolumeError;
-use crate::file::FileId;
-use crate::metadata::SetMode;
-use crate::name::{NAME_BYTES, display};
+use crate::name::display;
 use crate::properties::{MOST_PROPERTY_BYTES, Properties};
 use crate::volume::Volume;
 

@@ -1,39 +1,13 @@
 //! A file of a mounted volume, and what the drive knows of it.
 
 use std::collections::BTreeSet;
-use std::fmt;
+
+use tantalum_filesystem::FileKind;
 
 use crate::extents::LpnRange;
 use crate::folder::Folder;
 use crate::inode::{ContinuationUnit, Inode};
-use crate::metadata::FileKind;
 use crate::space::FreeSpace;
-
-/// A file of a volume: its inode number. It stays the file's through renames and mounts, and is not given to another
-/// file before 2^32 others were made.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct FileId(pub(crate) u32);
-
-impl FileId {
-    /// The root folder.
-    pub const ROOT: FileId = FileId(1);
-
-    /// The file of that number, if there is one.
-    pub fn new(number: u32) -> FileId {
-        FileId(number)
-    }
-
-    /// Its number: the inode number.
-    pub fn number(self) -> u32 {
-        self.0
-    }
-}
-
-impl fmt::Display for FileId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
 
 /// A continuation of an inode and the slot in which it lies.
 #[derive(Clone)]

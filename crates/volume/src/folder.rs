@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::file::FileId;
+use tantalum_filesystem::FileId;
+
 use crate::name::Name;
 
 /// What a name stands for.

@@ -6,15 +6,14 @@
 //! the file lies in.
 
 use tantalum::{Lpn, UNIT_BYTES};
+use tantalum_filesystem::{FileId, FileKind, NAME_BYTES, Timestamp};
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::checksum::Checksummed;
 use crate::error::Damage;
 use crate::extents::{Extent, ExtentMap};
-use crate::file::FileId;
-use crate::metadata::{FileKind, Timestamp};
-use crate::name::{NAME_BYTES, Name, is_valid_name};
+use crate::name::{Name, is_valid_name};
 use crate::properties::Properties;
 
 /// Bytes of a file's attributes, which belong to the program that uses the volume.

@@ -29,14 +29,15 @@ mod checksum;
 mod commit;
 mod direct;
 mod drive;
+mod errno;
 mod error;
 mod extended_attributes;
 mod extents;
 mod file;
+mod file_system;
 mod folder;
 mod inode;
 mod link;
-mod metadata;
 mod metadata_changes;
 mod mount;
 mod name;
@@ -56,11 +57,9 @@ mod volume;
 mod write_back;
 
 pub use error::{Damage, UnmountError, VolumeError};
-pub use file::FileId;
 pub use inode::ATTRIBUTE_BYTES;
-pub use metadata::{
-    FileKind, FolderEntry, Metadata, MetadataChange, NewFile, RangeCommit, RenameMode, SetMode, Timestamp,
-    VolumeStatistics,
+pub use tantalum_filesystem::{
+    FileId, FileKind, FolderEntry, Metadata, MetadataChange, NAME_BYTES, NewFile, RangeCommit, RenameMode,
+    SetMode, Statistics, Timestamp,
 };
-pub use name::NAME_BYTES;
 pub use volume::Volume;

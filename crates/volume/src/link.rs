@@ -1,13 +1,13 @@
 //! A further name of a file: a hard link. The first name is in the file's inode.
 
 use tantalum::UNIT_BYTES;
+use tantalum_filesystem::{FileId, NAME_BYTES};
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::checksum::Checksummed;
 use crate::error::Damage;
-use crate::file::FileId;
-use crate::name::{NAME_BYTES, Name, is_valid_name};
+use crate::name::{Name, is_valid_name};
 
 pub(crate) const LINK_MAGIC: [u8; 4] = *b"LINK";
 

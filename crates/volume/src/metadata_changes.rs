@@ -3,10 +3,10 @@
 //! Times alone are not worth an inode at each sync of data: they become durable with [`Volume::sync`], or with the
 //! next inode that is written for another reason.
 
+use tantalum_filesystem::{FileId, FileKind, Metadata, MetadataChange, NewFile, Timestamp};
+
 use crate::error::VolumeError;
-use crate::file::FileId;
 use crate::inode::Inode;
-use crate::metadata::{FileKind, Metadata, MetadataChange, NewFile, Timestamp};
 use crate::volume::Volume;
 
 /// Bytes of the longest target of a symbolic link: a path's, without its end.

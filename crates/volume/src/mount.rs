@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tantalum::canary::{self, Guard};
 use tantalum::{Command, Device, Lpn, UNIT_BYTES};
 use tantalum_drive::Client;
+use tantalum_filesystem::{FileId, FileKind};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::cache::PageCache;
@@ -17,12 +18,11 @@ use crate::checksum;
 use crate::drive::Drive;
 use crate::error::{Damage, UnmountError, VolumeError};
 use crate::extents::LpnRange;
-use crate::file::{Continuation, File, FileId};
+use crate::file::{Continuation, File};
 use crate::inode::{
     CONTINUATION_MAGIC, ContinuationUnit, INODE_MAGIC, Inode, InodeUnit, PROPERTY_MAGIC, units_of,
 };
 use crate::link::{LINK_MAGIC, Link, LinkUnit};
-use crate::metadata::FileKind;
 use crate::space::FreeSpace;
 use crate::superblock::{LEAST_ATOMIC_UNITS, SUPERBLOCK, Superblock};
 use crate::volume::Volume;

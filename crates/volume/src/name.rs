@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::error::VolumeError;
+use tantalum_filesystem::NAME_BYTES;
 
-/// Bytes of the longest file name.
-pub const NAME_BYTES: usize = 255;
+use crate::error::VolumeError;
 
 /// A name that a file has.
 pub(crate) type Name = Arc<[u8]>;

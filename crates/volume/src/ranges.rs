@@ -1,12 +1,12 @@
 //! Ranges of a file: giving them places, making holes of them, finding the holes.
 
 use tantalum::{Command, UNIT_BYTES};
+use tantalum_filesystem::FileId;
 
 use crate::allocate::check_end;
 use crate::cache::PageKey;
 use crate::error::VolumeError;
 use crate::extents::Extent;
-use crate::file::FileId;
 use crate::inode::{MOST_EXTENTS, units_of};
 use crate::volume::Volume;
 

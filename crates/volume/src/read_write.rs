@@ -3,11 +3,11 @@
 use std::ops::Range;
 
 use tantalum::UNIT_BYTES;
+use tantalum_filesystem::FileId;
 
 use crate::allocate::check_end;
 use crate::cache::{FrameId, PageKey};
 use crate::error::VolumeError;
-use crate::file::FileId;
 use crate::inode::units_of;
 use crate::volume::Volume;
 

@@ -1,8 +1,8 @@
 //! Files of the root folder by name, for programs that need no others. A name in a message is text, so is one here.
 
+use tantalum_filesystem::{FileId, FileKind, NewFile, RenameMode, Timestamp};
+
 use crate::error::VolumeError;
-use crate::file::FileId;
-use crate::metadata::{FileKind, NewFile, RenameMode, Timestamp};
 use crate::volume::Volume;
 
 /// The time of all changes that are made by these names.

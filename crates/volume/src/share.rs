@@ -4,13 +4,12 @@
 //! place in flash (SHARE, section 3). An exchange swaps the files' extents instead.
 
 use tantalum::{Command, ShareRange, Status, UNIT_BYTES};
+use tantalum_filesystem::{FileId, RangeCommit};
 
 use crate::allocate::check_end;
 use crate::error::VolumeError;
 use crate::extents::Extent;
-use crate::file::FileId;
 use crate::inode::{MOST_EXTENTS, units_of};
-use crate::metadata::RangeCommit;
 use crate::volume::Volume;
 
 const UNIT: u64 = UNIT_BYTES as u64;

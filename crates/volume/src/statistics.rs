@@ -1,16 +1,17 @@
 //! What a volume holds and what it has room for.
 
-use crate::metadata::VolumeStatistics;
+use tantalum_filesystem::Statistics;
+
 use crate::remap_duplicates::RecentWrites;
 use crate::volume::Volume;
 
 impl Volume {
     /// What the volume holds and what it has room for.
-    pub fn statistics(&self) -> VolumeStatistics {
+    pub fn statistics(&self) -> Statistics {
         let free_units = self.space.units();
         let table = u64::from(self.superblock.table_units());
         let recent = self.drive.recent.as_ref();
-        VolumeStatistics {
+        Statistics {
             units: self.drive.device().limits().capacity_units.saturating_sub(1 + table),
             free_units,
             files: self.files.len() as u64,

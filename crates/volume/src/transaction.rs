@@ -6,13 +6,13 @@
 use std::collections::BTreeSet;
 
 use tantalum::{Command, TxId, UNIT_BYTES};
+use tantalum_filesystem::FileId;
 use zerocopy::IntoBytes;
 
 use crate::atomic::check_units;
 use crate::cache::{FrameId, PageKey};
 use crate::commit::InodeChange;
 use crate::error::VolumeError;
-use crate::file::FileId;
 use crate::read_write::pieces;
 use crate::volume::Volume;
 

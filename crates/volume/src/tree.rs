@@ -5,12 +5,13 @@
 //! it fits in one batch with the inode of a file that is synced. What is in one batch needs no order; that is how a
 //! removal, a creation under the same name and a rename over it can never be seen apart.
 
+use tantalum_filesystem::{FileId, FileKind, FolderEntry, NewFile, RenameMode, Timestamp};
+
 use crate::error::VolumeError;
-use crate::file::{File, FileId, RemovedSlot};
+use crate::file::{File, RemovedSlot};
 use crate::folder::{Entry, Folder};
 use crate::inode::Inode;
 use crate::link::{Link, NamePlace};
-use crate::metadata::{FileKind, FolderEntry, NewFile, RenameMode, Timestamp};
 use crate::name::{check_name, display};
 use crate::volume::Volume;
 

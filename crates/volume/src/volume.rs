@@ -5,15 +5,15 @@ use std::fmt;
 
 use tantalum::{Command, Completion, Lpn, Nanoseconds, Status, TxId};
 use tantalum_drive::Locked;
+use tantalum_filesystem::{FileId, FileKind};
 
 use crate::cache::PageCache;
 use crate::drive::Drive;
 use crate::error::VolumeError;
 use crate::extents::LpnRange;
-use crate::file::{File, FileId, RemovedSlot};
+use crate::file::{File, RemovedSlot};
 use crate::inode::ATTRIBUTE_BYTES;
 use crate::link::Link;
-use crate::metadata::FileKind;
 use crate::space::FreeSpace;
 use crate::superblock::Superblock;
 use crate::transaction::Transaction;

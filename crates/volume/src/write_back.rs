@@ -4,10 +4,11 @@
 //! pages go when there are too many: one such batch is under way at a time, and who dirties more waits for it.
 
 use tantalum::{Lpn, UNIT_BYTES};
+use tantalum_filesystem::FileId;
 
 use crate::cache::FrameId;
 use crate::error::VolumeError;
-use crate::file::{File, FileId};
+use crate::file::File;
 use crate::volume::Volume;
 
 /// The most units written in one command.

@@ -11,11 +11,11 @@ use tantalum_nand::{BlockId, Nanoseconds, PlaneId};
 
 pub(crate) use moving::ValidUnit;
 
-use crate::blocks::BlockUse;
 use crate::error::FtlError;
 use crate::ftl::Ftl;
-use crate::key_value::Packing;
+use crate::space::BlockUse;
 use crate::space::Target;
+use crate::tenants::{Packer, TENANTS};
 use moving::MovingPage;
 
 /// Victims being emptied together, so that moved units fill whole pages.
@@ -24,7 +24,8 @@ struct Collection {
     moving: MovingPage,
     /// For the logs of namespaces that have their own.
     moving_to_logs: Vec<MovingPage>,
-    packing: Packing,
+    /// By tenant, once it has anything in a victim.
+    packers: [Option<Box<dyn Packer>>; TENANTS.len()],
     victims: Vec<BlockId>,
 }
 
@@ -111,7 +112,8 @@ impl Ftl {
     }
 
     fn finish_collection(&mut self, mut collection: Collection, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        let last = collection.packing.take_open();
+        let packers = collection.packers.iter_mut().flatten();
+        let last = packers.flat_map(|packer| packer.take_open()).collect();
         let programmed = self
             .move_packed(last, &mut collection, at_ns)
             .and_then(|()| self.program_all_moving(&mut collection, at_ns));
@@ -155,11 +157,11 @@ impl Ftl {
     fn new_collection(&mut self, at_ns: Nanoseconds) -> Collection {
         // members of an atomic batch lose their mark when moved: the whole batch must be on flash before
         let earliest_ns = at_ns.max(self.batches_done_ns);
-        self.steps.between(self.journal.buffer.is_empty(), at_ns);
+        self.metadata.between_steps(at_ns);
         Collection {
             moving: MovingPage::new(Target::Collect, earliest_ns),
             moving_to_logs: Vec::new(),
-            packing: Packing::default(),
+            packers: Default::default(),
             victims: Vec::new(),
         }
     }

@@ -3,7 +3,7 @@
 use tantalum_nand::{BlockId, PlaneId};
 
 use crate::ftl::Ftl;
-use crate::layout::VictimPolicy;
+use crate::space::VictimPolicy;
 
 impl Ftl {
     /// The block of a plane with the fewest valid units, if at least half of it is freed. With more to move the log is

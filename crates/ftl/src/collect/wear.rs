@@ -12,7 +12,7 @@ impl Ftl {
     /// Moves the coldest block when the spread of erase counts is too wide (static wear levelling).
     pub(crate) fn level_wear(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
         let blocks = self.geometry.blocks();
-        self.checkpoint.next_wear_check =
+        self.next_wear_check =
             self.counters.blocks_erased + u64::from(blocks.div_ceil(WEAR_CHECKS_PER_CYCLE));
         let Some(coldest) = self.blocks.coldest(&self.nand) else { return Ok(()) };
         let most = (0..blocks).map(|block| self.nand.erase_count(BlockId(block))).max().unwrap_or(0);

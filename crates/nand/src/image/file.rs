@@ -4,34 +4,28 @@
 //! page record that names the slot.
 
 use std::cmp::Ordering;
-use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::layout::{
-    BlockEntry, DESCRIPTION_AT, Header, Layout, MAGIC, MAX_PAGE_RECORD_BYTES, PageHead, StoredPage, VERSION,
-};
-use super::life::{Ended, Life};
-use super::locked_file::LockedFile;
-use super::ordered::{LOG_BYTES, Ordered};
+use super::layout::{BlockEntry, Layout, MAX_PAGE_RECORD_BYTES, PageHead, StoredPage};
+use super::life::Ended;
+use super::ordered::Ordered;
 use super::store::Store;
 use super::tally::{self, BlockSum, Sums, Tally};
 use super::{
-    Access, HostSync, Image, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES, MappedFile, PageRecord,
-    ProtectedDram, RecordStore, SavedRecords, SlotStore, SlotsInFile, Synced,
+    HostSync, Image, MappedFile, PageRecord, ProtectedDram, RecordStore, SavedRecords, SlotStore,
+    SlotsInFile, Synced,
 };
-use crate::error::{HostError, MediumError, NandError};
+use crate::error::{HostError, NandError};
 use crate::geometry::{
     BlockId, Geometry, MAX_UNITS_PER_PAGE, PageId, Ppn, SPARE_END_BYTES, SpareEnds, UNIT_BYTES,
     UNIT_SPARE_BYTES, UnitSpare, spare_ends,
 };
-use crate::nand::Block;
 use crate::slots::Slot;
-use crate::time::Timing;
+use crate::state::Block;
 
 /// Bytes of records that are read at once.
 const READ_BYTES: usize = 1 << 20;
@@ -56,7 +50,7 @@ pub fn checksum_of(data: &[u8]) -> u32 {
 }
 
 /// Says what was being done when the host failed.
-fn io_error<'a>(path: &'a Path, action: &'static str) -> impl FnOnce(io::Error) -> NandError + 'a {
+pub(super) fn io_error<'a>(path: &'a Path, action: &'static str) -> impl FnOnce(io::Error) -> NandError + 'a {
     move |source| match Ended::is_why(&source) {
         true => NandError::PowerLost,
         false => HostError::new(path, action, &source).into(),
@@ -64,34 +58,8 @@ fn io_error<'a>(path: &'a Path, action: &'static str) -> impl FnOnce(io::Error) 
 }
 
 impl FileImage {
-    // -- making and opening -----------------------------------------------------------------------------------
-
-    /// A new image, its arguments being valid.
-    pub fn create(
-        path: &Path,
-        geometry: Geometry,
-        timing: Timing,
-        description: &str,
-        protected_bytes: u64,
-    ) -> Result<FileImage, MediumError> {
-        let opened = OpenOptions::new().read(true).write(true).create_new(true).open(path);
-        let file = opened.map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => MediumError::Exists { path: path.to_owned() },
-            _ => io_error(path, "create the image")(error).into(),
-        })?;
-        let file = LockedFile::lock(file, path)?;
-        let layout = Layout::new(&geometry, protected_bytes, LOG_BYTES);
-        let header = Header::new(&geometry, &timing, description, protected_bytes);
-        let initialised = initialise(&file, path, layout.bytes, &header, description);
-        initialised.inspect_err(|_| {
-            // The error that is reported matters more than a file that could not be removed.
-            let _ = std::fs::remove_file(path);
-        })?;
-        let store = Store::file(file, None).map_err(io_error(path, "open the image a second time"))?;
-        Ok(FileImage::assemble(path, store, geometry, layout, protected_bytes))
-    }
-
-    fn assemble(
+    /// An image whose records are still to be read ([`super::Contents::load`]).
+    pub(super) fn assemble(
         path: &Path,
         store: Store,
         geometry: Geometry,
@@ -108,53 +76,6 @@ impl FileImage {
             data_checksums: Vec::new(),
             tally_number: 0,
         }
-    }
-
-    /// Opens an image and checks its header and length. Returns its times and description beside it. Its records are
-    /// still to be read ([`super::Contents::load`]).
-    /// With a `life` its changes end with that.
-    pub fn open(
-        path: &Path,
-        access: Access,
-        life: Option<Life>,
-    ) -> Result<(FileImage, Timing, String), MediumError> {
-        let error = |action| io_error(path, action);
-        let opened = OpenOptions::new().read(true).write(access != Access::Overlay).open(path);
-        let file = opened.map_err(error("open the image"))?;
-        let metadata = file.metadata().map_err(error("read the size of the image"))?;
-        if !metadata.is_file() {
-            return Err(MediumError::NotAnImage { path: path.to_owned() });
-        }
-        let file = LockedFile::lock(file, path)?;
-        let header = read_header(&file, path, metadata.len())?;
-        let description = read_description(&file, path, &header, metadata.len())?;
-        let (geometry, timing) = (header.geometry(), header.timing());
-        let protected_bytes = header.protected_bytes.get();
-        check_possible(&geometry, &timing, protected_bytes).map_err(|source| {
-            MediumError::ImpossibleHeader { path: path.to_owned(), source: Box::new(source) }
-        })?;
-        let log_bytes = u64::from(header.log_bytes.get());
-        if ![0, LOG_BYTES].contains(&log_bytes) {
-            return Err(MediumError::LogBytes {
-                path: path.to_owned(),
-                bytes: log_bytes,
-                expected: LOG_BYTES,
-            });
-        }
-        let layout = Layout::new(&geometry, protected_bytes, log_bytes);
-        check_length(path, metadata.len(), layout.bytes)?;
-        let store = match (access, layout.log) {
-            (Access::Write, log) => match life {
-                Some(life) => Store::mortal(file, log, life),
-                None => Store::file(file, log),
-            },
-            (Access::Overlay, log) => Store::overlay(file, log),
-            (Access::Ordered, Some(log)) => Store::ordered(file, log),
-            (Access::Ordered, None) => return Err(MediumError::NoLog { path: path.to_owned() }),
-        };
-        let store = store.map_err(error("read the log of the image"))?;
-        let image = FileImage::assemble(path, store, geometry, layout, protected_bytes);
-        Ok((image, timing, description))
     }
 
     /// Takes what was read of the records: what each block adds to the tally, the number of the stored one, and the
@@ -346,76 +267,10 @@ impl FileImage {
 impl Drop for FileImage {
     fn drop(&mut self) {
         if let Some(ordered) = self.store.as_ordered() {
-            // What was synced is in the log if this fails; the rest was promised to nobody.
+            // What was synced is in the redo log if this fails; the rest was promised to nobody.
             let _ = ordered.close();
         }
     }
-}
-
-/// Writes the parts of a new image that are not holes.
-fn initialise(
-    file: &File,
-    path: &Path,
-    bytes: u64,
-    header: &Header,
-    description: &str,
-) -> Result<(), NandError> {
-    file.set_len(bytes).map_err(io_error(path, "set the length of the image"))?;
-    let write = |bytes: &[u8], at, action| file.write_all_at(bytes, at).map_err(io_error(path, action));
-    write(description.as_bytes(), DESCRIPTION_AT, "write the description")?;
-    let tally = Tally::new(0, 0, 0);
-    write(tally.as_bytes(), tally.place(), "write the tally")?;
-    write(header.as_bytes(), 0, "write the header")
-}
-
-fn read_header(file: &File, path: &Path, file_bytes: u64) -> Result<Header, MediumError> {
-    let mut header = Header::new_zeroed();
-    let present = file_bytes.min(size_of::<Header>() as u64) as usize;
-    file.read_exact_at(&mut header.as_mut_bytes()[..present], 0)
-        .map_err(io_error(path, "read the header"))?;
-    if header.magic != MAGIC {
-        return Err(MediumError::NotAnImage { path: path.to_owned() });
-    }
-    check_length(path, file_bytes, size_of::<Header>() as u64)?;
-    if header.version.get() != VERSION {
-        let found = header.version.get();
-        return Err(MediumError::Version { path: path.to_owned(), found, supported: VERSION });
-    }
-    Ok(header)
-}
-
-fn read_description(
-    file: &File,
-    path: &Path,
-    header: &Header,
-    file_bytes: u64,
-) -> Result<String, MediumError> {
-    // A length that is too large can only be damage; the checksum of what is there then fails.
-    let bytes = (header.description_bytes.get() as usize).min(MAX_DESCRIPTION_BYTES);
-    check_length(path, file_bytes, DESCRIPTION_AT + bytes as u64)?;
-    let mut description = vec![0; bytes];
-    file.read_exact_at(&mut description, DESCRIPTION_AT).map_err(io_error(path, "read the description"))?;
-    let (stored, computed) = (header.checksum.get(), header.checksum_with(&description));
-    if stored != computed {
-        return Err(MediumError::HeaderChecksum { path: path.to_owned(), stored, computed });
-    }
-    String::from_utf8(description).map_err(|_| MediumError::DescriptionNotText { path: path.to_owned() })
-}
-
-fn check_possible(geometry: &Geometry, timing: &Timing, protected_bytes: u64) -> Result<(), MediumError> {
-    geometry.validate()?;
-    timing.validate()?;
-    if protected_bytes > MAX_PROTECTED_BYTES {
-        return Err(MediumError::ProtectedTooLarge { bytes: protected_bytes, limit: MAX_PROTECTED_BYTES });
-    }
-    Ok(())
-}
-
-pub(super) fn check_length(path: &Path, bytes: u64, expected: u64) -> Result<(), MediumError> {
-    if bytes < expected {
-        return Err(MediumError::Truncated { path: path.to_owned(), bytes, expected });
-    }
-    Ok(())
 }
 
 impl SlotStore for FileImage {
@@ -600,7 +455,7 @@ impl SlotsInFile for FileImage {
 impl Synced for FileImage {
     fn sync_begin(&mut self) -> Result<Option<HostSync>, NandError> {
         let begun = self.store.as_ordered().map_or(Ok(None), Ordered::sync_begin);
-        begun.map_err(io_error(&self.path, "gather what goes to the log of the image"))
+        begun.map_err(io_error(&self.path, "gather what goes to the redo log of the image"))
     }
 
     fn sync_end(&mut self) -> Result<(), NandError> {

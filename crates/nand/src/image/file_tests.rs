@@ -13,10 +13,11 @@ use super::{Access, ImageFinding, Life, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYT
 use crate::error::{HostError, MediumError, NandError};
 use crate::faults::Faults;
 use crate::geometry::{BlockId, Geometry, PageId, Ppn};
-use crate::nand::{Nand, PageState};
+use crate::nand::Nand;
 use crate::operations::Source;
 use crate::power::Outcome;
 use crate::slots::Slot;
+use crate::state::PageState;
 use crate::test_support::{GEOMETRY, TIMING, data, program, read_tag, spare};
 
 const PROTECTED: u64 = 10_000;
@@ -204,7 +205,7 @@ fn a_truncated_image_is_refused_at_any_length_and_never_panics() {
     let mut nand = folder.create();
     program(&mut nand, 0, [1, 2], 0);
     drop(nand);
-    let whole = Layout::new(&GEOMETRY, PROTECTED, super::ordered::LOG_BYTES).bytes;
+    let whole = Layout::new(&GEOMETRY, PROTECTED, super::redo_log::REDO_LOG_BYTES).bytes;
     let file = std::fs::File::options().write(true).open(&path).unwrap();
     let lengths =
         [whole - 1, whole / 2].into_iter().chain((120..75_000).rev().step_by(37)).chain((0..120).rev());
@@ -304,7 +305,7 @@ fn three_pages(folder: &Folder) {
 }
 
 fn layout() -> Layout {
-    Layout::new(&GEOMETRY, PROTECTED, super::ordered::LOG_BYTES)
+    Layout::new(&GEOMETRY, PROTECTED, super::redo_log::REDO_LOG_BYTES)
 }
 
 fn stored_record(path: &Path, page: u32) -> Vec<u8> {

@@ -8,7 +8,7 @@
 //! | 68 KiB | a [`BlockEntry`] for each block |
 //! | then | a page record for each page: [`PageHead`] and the spare areas of its units; no record crosses a multiple of 4 KiB |
 //! | then, aligned | the protected DRAM |
-//! | then, aligned | the log of an image that survives the loss of the machine (`ordered`), 4 MiB |
+//! | then, aligned | the redo log of an image that survives the loss of the machine (`ordered`), 4 MiB |
 //! | then, aligned | the slots, 4 KiB each; staged units may grow the file beyond one slot for each unit |
 //!
 //! What was never written is a hole and reads as zeros: a fresh block, an erased page. A page record counts only
@@ -20,11 +20,11 @@
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::ordered::{LOG_BYTES, LogPlace};
+use super::redo_log::{REDO_LOG_BYTES, RedoPlace};
 use super::{MAX_DESCRIPTION_BYTES, PageRecord};
 use crate::geometry::{BlockId, Geometry, MAX_UNITS_PER_PAGE, PageId, UNIT_BYTES, UNIT_SPARE_BYTES};
-use crate::nand::{Block, PageState};
 use crate::slots::Slot;
+use crate::state::{Block, PageState};
 use crate::time::Timing;
 
 /// What an image starts with.
@@ -58,7 +58,7 @@ pub(super) struct Header {
     pub channel_bytes_per_second: U64,
     pub protected_bytes: U64,
     pub description_bytes: U32,
-    /// Bytes of the log: 4 MiB, or none in images of before there was one.
+    /// Bytes of the redo log: 4 MiB, or none in images of before there was one.
     pub log_bytes: U32,
 }
 
@@ -80,7 +80,7 @@ impl Header {
             channel_bytes_per_second: timing.channel_bytes_per_second.into(),
             protected_bytes: protected_bytes.into(),
             description_bytes: (description.len() as u32).into(),
-            log_bytes: (LOG_BYTES as u32).into(),
+            log_bytes: (REDO_LOG_BYTES as u32).into(),
         };
         header.checksum = header.checksum_with(description.as_bytes()).into();
         header
@@ -261,8 +261,8 @@ pub(super) struct Layout {
     /// From one page record to the next: a power of two, so that none crosses a page of the host's cache.
     pub page_stride: usize,
     pub protected_at: u64,
-    /// Where the log lies, if there is one.
-    pub log: Option<LogPlace>,
+    /// Where the redo log lies, if there is one.
+    pub log: Option<RedoPlace>,
     pub slots_at: u64,
     /// The least length of a whole image.
     pub bytes: u64,
@@ -278,7 +278,7 @@ impl Layout {
         let protected_at = aligned(pages_at + u64::from(geometry.pages()) * page_stride as u64);
         let log_at = aligned(protected_at + protected_bytes);
         let slots_at = aligned(log_at + log_bytes);
-        let log = (log_bytes > 0).then_some(LogPlace { log_at, slots_at });
+        let log = (log_bytes > 0).then_some(RedoPlace { log_at, slots_at });
         let bytes = slots_at + u64::from(geometry.units()) * UNIT_BYTES as u64;
         Layout { blocks_at, pages_at, page_record_bytes, page_stride, protected_at, log, slots_at, bytes }
     }

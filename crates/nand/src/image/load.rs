@@ -11,14 +11,15 @@ use std::collections::{HashMap, HashSet};
 use zerocopy::FromBytes;
 
 use super::PageRecord;
-use super::file::{FileImage, check_length};
+use super::file::FileImage;
 use super::layout::{BlockEntry, MAX_PAGE_RECORD_BYTES, PageHead, StoredPage};
+use super::open::check_length;
 use super::tally::{self, BlockSum, Sums};
 use crate::array::Array;
 use crate::error::{MediumError, NandError};
 use crate::geometry::{BlockId, Geometry, MAX_UNITS_PER_PAGE, PageId, Ppn, UNIT_BYTES};
-use crate::nand::{Block, MOVED, PageState};
 use crate::slots::{SLOT_LIMIT, Slot, Slots};
+use crate::state::{Block, MOVED, PageState};
 
 /// What becomes of damaged records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -11,7 +11,7 @@ use crate::error::{HostError, NandError};
 use crate::geometry::{
     BlockId, Geometry, PageId, Ppn, SpareEnds, SpareHead, UNIT_BYTES, UNIT_SPARE_BYTES, UnitSpare,
 };
-use crate::nand::Block;
+use crate::state::Block;
 
 use crate::slots::Slot;
 

@@ -2,23 +2,23 @@
 //!
 //! The host writes its cached pages to the disk in any order and may lose any of them until a sync. So records (of
 //! blocks, pages, protected DRAM, and the tally) are not written in place. They are kept in memory, and the bytes of them
-//! that changed are appended as a *group* to a log inside the image; data of units go to free slots at once. Invariants:
+//! that changed are appended as a *group* to a redo log inside the image; data of units go to free slots at once. Invariants:
 //! - A group counts only if it is whole, names the group before it by number and checksum, and, being the last, all the
 //!   data that were written with it are there. One sync therefore makes the data and the group durable together.
 //! - Data that a group names are not overwritten before two later groups are durable ([`crate::Nand::sync_end`]): before
 //!   one is, they may be needed; and before the next one is, they prove that the group is whole. Records in place change
-//!   only when the log says the same.
-//! - The log is reused from its start when all it says is in place and synced, and when that is said by an empty group
+//!   only when the redo log says the same.
+//! - The redo log is reused from its start when all it says is in place and synced, and when that is said by an empty group
 //!   in its first sector, synced before any other group. Otherwise a torn new group could leave the first old ones, which
 //!   would be put over what is newer. Numbers go on, over every opening, so that no old group follows a new one.
-//! - What a log says is put in place only after the log and its data are synced: a killed process leaves in the host's
+//! - What a redo log says is put in place only after the redo log and its data are synced: a killed process leaves in the host's
 //!   cache what the disk may not have.
 //! - After a sync that failed nothing is written: what the disk has cannot be told.
 //! - A group begins in a sector of its own, and is written there and nowhere else: what goes wrong in writing it leaves
 //!   the groups before it.
 //!
-//! Sectors of a log that was never used have no place on the disk yet, and a sync that gives them one has the host write
-//! records of its own. So all that is used of a log is written when an image is opened for the first time.
+//! Sectors of a redo log that was never used have no place on the disk yet, and a sync that gives them one has the host write
+//! records of its own. So all that is used of a redo log is written when an image is opened for the first time.
 //!
 //! A group that is lost takes with it only what was not synced. To the drive it is a process that was killed earlier.
 
@@ -27,17 +27,12 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use zerocopy::little_endian::{U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::IntoBytes;
 
-use super::log_file::{HostSync, LogFile, SECTOR, Sectors};
 use super::ranges::Ranges;
+use super::redo_file::{HostSync, RedoFile, SECTOR, Sectors};
+use super::redo_log::{EntryHead, Group, REDO_LOG_BYTES, REDO_LOG_FULL, RedoPlace, SlotSum, encode, fill};
 use super::store::Overlay;
-use super::tally::TALLY_AT;
-use crate::geometry::UNIT_BYTES;
-
-/// Bytes of the log of an image.
-pub(super) const LOG_BYTES: u64 = 4 << 20;
 
 /// A group that grows beyond this becomes durable by itself.
 const GROUP_BYTES: u64 = 1 << 20;
@@ -46,239 +41,18 @@ const GROUP_BYTES: u64 = 1 << 20;
 /// place; of several, a killed process may leave some as well.
 const CUT: u64 = 64 << 10;
 
-/// The log is reused from its start beyond this; a group of the greatest size fits behind it.
-const LOG_FULL: u64 = LOG_BYTES / 2;
-
-/// What the log is filled with before it is used.
-const UNUSED: u8 = 0xff;
-
-const MAGIC: [u8; 8] = *b"TANTLOG1";
-
-/// What a group starts with. Then come [`SlotSum`]s, then entries, each an [`EntryHead`] and bytes.
-#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Debug)]
-#[repr(C)]
-struct GroupHead {
-    magic: [u8; 8],
-    checksum: U32,
-    slots: U32,
-    sequence: U64,
-    bytes: U32,
-    /// Checksum of the group before it; 0 in the first one.
-    previous: U32,
-}
-
-/// Data of a unit that were written with a group.
-#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Debug)]
-#[repr(C)]
-struct SlotSum {
-    at: U64,
-    checksum: U32,
-}
-
-/// Bytes that belong somewhere in the image.
-#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Debug)]
-#[repr(C)]
-struct EntryHead {
-    at: U64,
-    bytes: U32,
-}
-
-/// Where the log lies, and where the slots begin.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct LogPlace {
-    pub log_at: u64,
-    pub slots_at: u64,
-}
-
-/// A group that was found in a log.
-struct Group {
-    head: GroupHead,
-    body: Vec<u8>,
-}
-
-impl Group {
-    /// The group at a place of the log, if one is whole there.
-    fn read(file: &File, place: LogPlace, offset: u64) -> io::Result<Option<Group>> {
-        let mut head = [0; size_of::<GroupHead>()];
-        if offset + head.len() as u64 > LOG_BYTES || !read_present(file, &mut head, place.log_at + offset)? {
-            return Ok(None);
-        }
-        let head = GroupHead::read_from_bytes(&head).expect("the length is that of a head");
-        let bytes = u64::from(head.bytes.get());
-        let slots = u64::from(head.slots.get()) * size_of::<SlotSum>() as u64;
-        if head.magic != MAGIC || offset + Group::length(bytes) > LOG_BYTES || slots > bytes {
-            return Ok(None);
-        }
-        let mut body = vec![0; bytes as usize];
-        let is_there = read_present(file, &mut body, place.log_at + offset + size_of::<GroupHead>() as u64)?;
-        let group = Group { head, body };
-        Ok((is_there && group.computed_checksum() == head.checksum.get()).then_some(group))
-    }
-
-    fn computed_checksum(&self) -> u32 {
-        let unsigned = GroupHead { checksum: 0.into(), ..self.head };
-        crc32c::crc32c_append(crc32c::crc32c(unsigned.as_bytes()), &self.body)
-    }
-
-    /// Whether it comes after a group.
-    fn follows(&self, before: &GroupHead) -> bool {
-        self.head.sequence.get() == before.sequence.get() + 1
-            && self.head.previous.get() == before.checksum.get()
-    }
-
-    /// Bytes that a group with so long a body takes in the log.
-    fn length(body_bytes: u64) -> u64 {
-        (size_of::<GroupHead>() as u64 + body_bytes).next_multiple_of(SECTOR as u64)
-    }
-
-    /// Whether all the data that were written with it are there.
-    fn has_its_data(&self, file: &File, place: LogPlace) -> io::Result<bool> {
-        let sums = &self.body[..self.head.slots.get() as usize * size_of::<SlotSum>()];
-        let mut unit = [0; UNIT_BYTES];
-        for sum in sums.chunks_exact(size_of::<SlotSum>()) {
-            let sum = SlotSum::read_from_bytes(sum).expect("the length is that of a sum");
-            let at = sum.at.get();
-            if at < place.slots_at || at > i64::MAX as u64 - UNIT_BYTES as u64 {
-                return Err(self.impossible(&format!("has data at {at}, where no slot is")));
-            }
-            if !read_present(file, &mut unit, at)? || crc32c::crc32c(&unit) != sum.checksum.get() {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    /// Calls `apply` with each entry: bytes, and where they belong. No group that was written names other places.
-    fn each(&self, place: LogPlace, mut apply: impl FnMut(&[u8], u64) -> io::Result<()>) -> io::Result<()> {
-        let mut rest = &self.body[self.head.slots.get() as usize * size_of::<SlotSum>()..];
-        while !rest.is_empty() {
-            let Ok((head, after)) = EntryHead::read_from_prefix(rest) else {
-                return Err(self.impossible("ends within an entry"));
-            };
-            let (at, bytes) = (head.at.get(), head.bytes.get() as usize);
-            let is_record =
-                at >= TALLY_AT && at.checked_add(bytes as u64).is_some_and(|end| end <= place.log_at);
-            if bytes > after.len() || !is_record {
-                return Err(self.impossible(&format!("has {bytes} bytes for {at}, where no record is")));
-            }
-            apply(&after[..bytes], at)?;
-            rest = &after[bytes..];
-        }
-        Ok(())
-    }
-
-    fn impossible(&self, how: &str) -> io::Error {
-        let number = self.head.sequence.get();
-        io::Error::new(io::ErrorKind::InvalidData, format!("group {number} {how}"))
-    }
-}
-
-/// Reads; false if the file ends before.
-fn read_present(file: &File, data: &mut [u8], at: u64) -> io::Result<bool> {
-    match file.read_exact_at(data, at) {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
-        Err(error) => Err(error),
-    }
-}
-
-/// Calls `apply` with what the log of an image says and may not be in place, oldest first. Returns the number of the
-/// last group, and whether any says anything.
-pub(super) fn replay(
-    file: &File,
-    place: LogPlace,
-    mut apply: impl FnMut(&[u8], u64) -> io::Result<()>,
-) -> io::Result<(u64, bool)> {
-    let (mut offset, mut last, mut applied) = (0, 0, false);
-    let mut next = Group::read(file, place, offset)?;
-    while let Some(group) = next {
-        offset += Group::length(group.body.len() as u64);
-        next = Group::read(file, place, offset)?;
-        next = next.filter(|next| next.follows(&group.head));
-        // the data of an earlier group were synced with it, and its slots may have other data since
-        if next.is_none() {
-            check_end(file, place, offset, group.head.sequence.get())?;
-            if !group.has_its_data(file, place)? {
-                break;
-            }
-        }
-        last = group.head.sequence.get();
-        applied |= !group.body.is_empty();
-        group.each(place, &mut apply)?;
-    }
-    Ok((last, applied))
-}
-
-/// Demands that nothing in the log comes after the group that ends at `offset` and is numbered `last`. A machine that was
-/// lost while the next one was written leaves at most that one.
-fn check_end(file: &File, place: LogPlace, offset: u64, last: u64) -> io::Result<()> {
-    for offset in (offset..LOG_BYTES).step_by(SECTOR) {
-        if let Some(later) =
-            Group::read(file, place, offset)?.filter(|later| later.head.sequence.get() > last + 1)
-        {
-            return Err(
-                later.impossible(&format!("comes after group {last}, and what is between them is missing"))
-            );
-        }
-    }
-    Ok(())
-}
-
-/// Puts in place what a log says, all of it durable. Returns the number of its last group.
-pub(super) fn settle(file: &File, place: LogPlace) -> io::Result<u64> {
-    let (sequence, says_anything) = replay(file, place, |_, _| Ok(()))?;
-    if says_anything {
-        // a group that only the host's cache had was put in place, then lost with the machine
-        file.sync_data()?;
-        replay(file, place, |data, at| file.write_all_at(data, at))?;
-        file.sync_data()?;
-        file.write_all_at(&encode(sequence + 1, 0, &[], &[]).1, place.log_at)?;
-        file.sync_data()?;
-        return Ok(sequence + 1);
-    }
-    Ok(sequence)
-}
-
-/// A group with its checksum.
-fn encode(sequence: u64, previous: u32, slots: &[SlotSum], entries: &[u8]) -> (u32, Vec<u8>) {
-    let body = [slots.as_bytes(), entries].concat();
-    let head = GroupHead {
-        magic: MAGIC,
-        checksum: 0.into(),
-        slots: (slots.len() as u32).into(),
-        sequence: sequence.into(),
-        bytes: (body.len() as u32).into(),
-        previous: previous.into(),
-    };
-    let mut group = Group { head, body };
-    let checksum = group.computed_checksum();
-    group.head.checksum = checksum.into();
-    (checksum, [group.head.as_bytes(), &group.body].concat())
-}
-
-/// Gives a log its place on the disk, as much of it as is used, if there was never a group in it: what a lost machine
-/// leaves of groups that were filled over would be taken for damage.
-fn fill(file: &File, place: LogPlace) -> io::Result<()> {
-    let mut first = [0; SECTOR];
-    file.read_exact_at(&mut first, place.log_at)?;
-    if first.iter().all(|byte| *byte == 0) {
-        file.write_all_at(&vec![UNUSED; LOG_FULL as usize - SECTOR], place.log_at + SECTOR as u64)?;
-    }
-    Ok(())
-}
-
 /// Bytes that were written, and where to.
 #[cfg(test)]
 type RawWrites = Vec<(u64, Vec<u8>)>;
 
-/// A file whose records change through the log.
+/// A file whose records change through the redo log.
 pub(super) struct Ordered {
     /// Records as they are by now; those in place are older.
     records: Overlay,
     file: Arc<File>,
-    log: Arc<LogFile>,
-    place: LogPlace,
-    /// Where the next group begins in the log.
+    log: Arc<RedoFile>,
+    place: RedoPlace,
+    /// Where the next group begins in the redo log.
     head: u64,
     /// Number and checksum of the last group.
     sequence: u64,
@@ -299,12 +73,12 @@ pub(super) struct Ordered {
 impl Ordered {
     /// Takes over a file in which everything is in place, and makes that durable; `sequence` is the number of the last
     /// group.
-    pub fn new(records: Overlay, file: File, place: LogPlace, sequence: u64) -> io::Result<Ordered> {
+    pub fn new(records: Overlay, file: File, place: RedoPlace, sequence: u64) -> io::Result<Ordered> {
         fill(&file, place)?;
         file.sync_all()?;
         let (file, sequence) = (Arc::new(file), sequence + 1);
         let (checksum, empty) = encode(sequence, 0, &[], &[]);
-        let log = LogFile::open(file.clone(), &Sectors::new(&empty), place.log_at)?;
+        let log = RedoFile::open(file.clone(), &Sectors::new(&empty), place.log_at)?;
         file.sync_data()?;
         Ok(Ordered {
             records,
@@ -386,7 +160,7 @@ impl Ordered {
             return Ok(None);
         }
         let (at, end) = (self.place.log_at + self.head, self.head + Group::length(bytes));
-        if end > LOG_BYTES {
+        if end > REDO_LOG_BYTES {
             return Err(io::Error::other("too much changed during a sync: open the image again"));
         }
         self.is_open = true;
@@ -416,8 +190,8 @@ impl Ordered {
         #[cfg(test)]
         self.unsynced.lock().unwrap().clear();
         self.is_open = false;
-        if self.head > LOG_FULL {
-            // what changed since is not to come in place before it is in the log
+        if self.head > REDO_LOG_FULL {
+            // what changed since is not to come in place before it is in the redo log
             if let Some(sync) = self.sync_begin()? {
                 sync.run()?;
                 self.is_open = false;
@@ -436,7 +210,7 @@ impl Ordered {
         Ok(())
     }
 
-    /// Brings the records in place, all that changed being in the log: that is free from its start.
+    /// Brings the records in place, all that changed being in the redo log: that is free from its start.
     fn put_in_place(&mut self) -> io::Result<()> {
         self.is_open = true;
         self.records.changed().try_for_each(|(at, piece)| self.write_raw(piece, at))?;
@@ -445,7 +219,7 @@ impl Ordered {
         self.restart_log()
     }
 
-    /// Says that all groups are in place: the log is empty.
+    /// Says that all groups are in place: the redo log is empty.
     fn restart_log(&mut self) -> io::Result<()> {
         self.is_open = true;
         let (checksum, group) = encode(self.sequence + 1, 0, &[], &[]);
@@ -458,7 +232,7 @@ impl Ordered {
         Ok(())
     }
 
-    /// Leaves a file that needs no log.
+    /// Leaves a file that needs no redo log.
     pub fn close(&mut self) -> io::Result<()> {
         self.sync()?;
         self.put_in_place()

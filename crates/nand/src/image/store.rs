@@ -1,4 +1,4 @@
-//! The bytes of an image: a file, a file that is only read under changes that stay in memory, or a file with a log.
+//! The bytes of an image: a file, a file that is only read under changes that stay in memory, or a file with a redo log.
 //!
 //! The second way is for looking at an image without touching it: recovery changes the flash like any other work, and
 //! its changes then vanish with the store. It costs memory for what is changed, whatever the size of the file.
@@ -11,7 +11,8 @@ use std::sync::Arc;
 use super::life::Life;
 use super::locked_file::LockedFile;
 use super::mapped_file::MappedFile;
-use super::ordered::{self, LogPlace, Ordered};
+use super::ordered::Ordered;
+use super::redo_log::{self, RedoPlace};
 
 /// Bytes that the overlay takes at once.
 const PIECE: usize = 4096;
@@ -22,7 +23,7 @@ pub(super) enum Store {
     File(InFile),
     /// In memory if they were changed, else in the file.
     Overlay(Overlay),
-    /// In the file, by way of a log.
+    /// In the file, by way of a redo log.
     Ordered(Box<Ordered>),
     /// In the file, until a life ends.
     Mortal(InFile, Life),
@@ -43,43 +44,34 @@ pub(super) struct Overlay {
 }
 
 impl Store {
-    /// Changes go to the file. What a log says is put in place before.
-    pub fn file(file: LockedFile, log: Option<LogPlace>) -> io::Result<Store> {
-        if let Some(log) = log {
-            ordered::settle(&file, log)?;
-        }
-        let mapped = Arc::new(MappedFile::new(file.try_clone()?));
-        Ok(Store::File(InFile { _lock: file, mapped }))
+    /// Changes go to the file. What a redo log says is put in place before.
+    pub fn file(file: LockedFile, log: Option<RedoPlace>) -> io::Result<Store> {
+        Ok(Store::File(InFile::open(file, log)?))
     }
 
     /// Changes go to the file, until the life ends.
-    pub fn mortal(file: LockedFile, log: Option<LogPlace>, life: Life) -> io::Result<Store> {
-        match Store::file(file, log)? {
-            Store::File(file) => Ok(Store::Mortal(file, life)),
-            Store::Overlay(_) | Store::Ordered(_) | Store::Mortal(..) => {
-                unreachable!("it was asked for a file")
-            }
-        }
+    pub fn mortal(file: LockedFile, log: Option<RedoPlace>, life: Life) -> io::Result<Store> {
+        Ok(Store::Mortal(InFile::open(file, log)?, life))
     }
 
-    /// Changes go to memory. What a log says goes there too.
-    pub fn overlay(file: LockedFile, log: Option<LogPlace>) -> io::Result<Store> {
+    /// Changes go to memory. What a redo log says goes there too.
+    pub fn overlay(file: LockedFile, log: Option<RedoPlace>) -> io::Result<Store> {
         let mut overlay = Overlay::new(file)?;
         if let Some(log) = log {
             let file = overlay.file.try_clone()?;
-            ordered::replay(&file, log, |data, at| overlay.write(data, at))?;
+            redo_log::replay(&file, log, |data, at| overlay.write(data, at))?;
         }
         Ok(Store::Overlay(overlay))
     }
 
-    /// Changes go through the log.
-    pub fn ordered(file: LockedFile, log: LogPlace) -> io::Result<Store> {
-        let sequence = ordered::settle(&file, log)?;
+    /// Changes go through the redo log.
+    pub fn ordered(file: LockedFile, log: RedoPlace) -> io::Result<Store> {
+        let sequence = redo_log::settle(&file, log)?;
         let raw = file.try_clone()?;
         Ok(Store::Ordered(Box::new(Ordered::new(Overlay::new(file)?, raw, log, sequence)?)))
     }
 
-    /// The file with a log, if it is one.
+    /// The file with a redo log, if it is one.
     pub fn as_ordered(&mut self) -> Option<&mut Ordered> {
         match self {
             Store::Ordered(ordered) => Some(ordered),
@@ -87,12 +79,12 @@ impl Store {
         }
     }
 
-    /// Whether changes go through the log.
+    /// Whether changes go through the redo log.
     pub fn is_ordered(&self) -> bool {
         matches!(self, Store::Ordered(_))
     }
 
-    /// The file, if slots are written to it and no log has to know.
+    /// The file, if slots are written to it and no redo log has to know.
     pub fn slot_file(&self) -> Option<&Arc<MappedFile>> {
         match self {
             Store::File(file) | Store::Mortal(file, _) => Some(&file.mapped),
@@ -161,6 +153,14 @@ impl Store {
 }
 
 impl InFile {
+    fn open(file: LockedFile, log: Option<RedoPlace>) -> io::Result<InFile> {
+        if let Some(log) = log {
+            redo_log::settle(&file, log)?;
+        }
+        let mapped = Arc::new(MappedFile::new(file.try_clone()?));
+        Ok(InFile { _lock: file, mapped })
+    }
+
     /// A life that ends leaves all or nothing of what lies in one page of the host's cache.
     fn write_while(&self, life: &Life, data: &[u8], at: u64) -> io::Result<()> {
         let mut rest = data;

@@ -217,5 +217,5 @@ pub fn is_allowed(before: &TreeModel, after: &TreeModel, seen: &Seen) -> Result<
 
 /// The id of a file of the model.
 pub fn id(number: u32) -> FileId {
-    FileId::new(number)
+    FileId(number)
 }

@@ -1,0 +1,10 @@
+//! Units of the block namespace: what hosts read and write by logical page number.
+
+mod fold;
+mod kept;
+mod tenant;
+
+pub(crate) use kept::OWNER_BYTES;
+#[cfg(test)]
+pub(crate) use kept::UnitsKept;
+pub(crate) use tenant::Units;
