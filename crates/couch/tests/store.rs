@@ -81,6 +81,26 @@ fn shared_updates_do_not_let_the_file_grow() {
     assert!(grown < 200, "{grown} units");
 }
 
+/// Found by the torture: a header told the checksum of the documents that its commit appended as well, and was given up
+/// once one of them had been shared over.
+#[test]
+fn a_header_counts_although_its_documents_were_shared_over() {
+    let storage = volume();
+    let store = Store::open(storage.clone(), NAME, Options::default()).unwrap();
+    let mut batch = Batch::new();
+    (0..3).for_each(|number| batch.put(&key(number), &VALUE).unwrap());
+    store.commit(&batch).unwrap();
+    store.put(&key(1), b"shorter").unwrap();
+    assert_eq!(store.statistics().documents_shared, 1);
+    drop(store);
+    let store = Store::open(storage, NAME, Options::default()).unwrap();
+    assert_eq!(store.get(&key(1)).unwrap().unwrap().value(), b"shorter");
+    assert_eq!(store.get(&key(2)).unwrap().unwrap().value(), VALUE);
+    let changes: Vec<u64> =
+        store.snapshot().changes(0).unwrap().map(|change| change.unwrap().seq()).collect();
+    assert_eq!(changes, [1, 3, 4]);
+}
+
 /// A value may hold what looks like a header of this file, at the very place where it would count.
 #[test]
 fn a_header_within_a_document_is_not_taken_for_one() {
