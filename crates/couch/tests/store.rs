@@ -34,8 +34,8 @@ fn written(store: &Store<VolumeStorage>) -> u64 {
     store.storage().volume().device().smart().counters.host_units_written
 }
 
-/// Of 20,000 documents the tree by key has three levels, that by change two: an update appends the document, five nodes
-/// and a header. Shared, it writes the document.
+/// Of 20,000 documents both trees have two levels: an update appends the document, a leaf and the root by key, two leaves
+/// and the root by change (one loses the change before, one gets the new one), and a header. Shared, it writes the document.
 #[test]
 fn an_update_writes_seven_units_or_one() {
     for (way, units) in [(Way::Original, 7), (Way::Share, 1)] {
