@@ -10,6 +10,7 @@ use tantalum_sqlite::Mode;
 use tantalum_sqlite::Synchronous;
 use tantalum_workloads::bench;
 
+use crate::crash_couch::CrashCouchOptions;
 use crate::crash_device::{
     CacheChoice, CutCount, FlashKind, HostKind, Indexes, MediumKind, PlpChoice, RecordLogs, Room,
 };
@@ -91,6 +92,10 @@ pub enum CrashTarget {
     ///
     /// Everything follows from the seed: a violation is printed with the command line that reproduces it.
     Sqlite(CrashSqliteOptions),
+    /// A document store on a small drive, in its original way and sharing
+    ///
+    /// Everything follows from the seed: a violation comes with the command line that shows it again.
+    Couch(CrashCouchOptions),
 }
 
 /// What is compared.

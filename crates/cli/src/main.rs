@@ -7,6 +7,7 @@ mod arguments;
 mod bench;
 mod check;
 mod compare;
+mod crash_couch;
 mod crash_device;
 mod crash_sqlite;
 mod create;
@@ -54,6 +55,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::RecoveryCost(options) => recovery_cost::run(&options),
         Command::Lab { action } => lab::run(&action),
         Command::Crash { target: CrashTarget::Device(options) } => crash_device::run(&options),
+        Command::Crash { target: CrashTarget::Couch(options) } => crash_couch::run(&options),
         Command::Crash { target: CrashTarget::Sqlite(options) } => crash_sqlite::run(&options),
     }
 }

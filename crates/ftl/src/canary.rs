@@ -105,6 +105,18 @@ pub enum Guard {
     SwappedIndexNotCopied,
     /// What a step replaces is in protected DRAM, and the dump brings it back over the step.
     ReplacedNotSettled,
+    /// 23, in the document store: a header is believed although what its commit appended is not all there.
+    HeaderAlone,
+    /// 23, in the document store: a batch of updates is shared one by one.
+    SharedInParts,
+    /// 23, in the document store: the staging area starts anew before a header tells what was shared from it.
+    StageReused,
+    /// 23, in the document store: a document is shared over while a snapshot sees it.
+    SharedOverSnapshot,
+    /// 23, in the document store: a compacted file takes the name before it is durable.
+    CompactedNotSynced,
+    /// 23, in the document store: commits go to the compacted file before its name is durable.
+    SwitchNotDurable,
 }
 
 #[cfg(feature = "canaries")]

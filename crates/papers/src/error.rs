@@ -41,6 +41,9 @@ pub enum ExperimentError {
     /// The key-value store failed.
     #[error(transparent)]
     KeyValueStore(#[from] tantalum_kv::Error),
+    /// The document store failed.
+    #[error(transparent)]
+    DocumentStore(#[from] tantalum_couch::Error),
     /// RocksDB failed.
     #[cfg(feature = "rocksdb")]
     #[error("RocksDB: {0}")]

@@ -5,6 +5,7 @@
 //!   ratios within one run are meaningful.
 //! - An experiment ends whatever it starts: when it is done, when it fails, and when it is interrupted.
 
+mod couch;
 mod durassd_device;
 mod durassd_server;
 #[cfg(feature = "rocksdb")]
@@ -127,6 +128,30 @@ pub const ALL: &[Experiment] = &[
         scale: 0.1,
         processors: Some(2),
         run: share::table_1,
+    },
+    Experiment {
+        name: "share-fig7",
+        about: "YCSB F on a document store by batch: original, share (SHARE, figure 7)",
+        needs: "",
+        scale: 0.25,
+        processors: None,
+        run: couch::figure_7,
+    },
+    Experiment {
+        name: "share-fig8",
+        about: "YCSB A on a document store by batch: original, share (SHARE, figure 8)",
+        needs: "",
+        scale: 0.25,
+        processors: None,
+        run: couch::figure_8,
+    },
+    Experiment {
+        name: "share-table2",
+        about: "compaction of a document store: original, share (SHARE, table 2)",
+        needs: "",
+        scale: 0.1,
+        processors: None,
+        run: couch::table_2,
     },
     Experiment {
         name: "share-pgbench",
