@@ -254,7 +254,7 @@ impl<S: Storage> Inner<S> {
         // documents may be shared over while this is the last header
         header.covers_from = if shares { nodes_from } else { appended.start };
         let covered = &appended.buffer[(header.covers_from - appended.start) as usize..];
-        header.covers_crc = crc32c::crc32c(covered);
+        header.covers_crc = tantalum::checksum_of(covered);
         header.offset = appended.end();
         Ok(Written { header, places })
     }

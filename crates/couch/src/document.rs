@@ -119,7 +119,7 @@ fn split_header(bytes: &[u8]) -> Option<(RecordHeader, &[u8])> {
 }
 
 fn checksum(header: &RecordHeader, content: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(&header.as_bytes()[8..]), content)
+    tantalum::checksum_with(tantalum::checksum_of(&header.as_bytes()[8..]), content)
 }
 
 /// Bytes of the record that begins here, if one does; its checksum is not looked at.

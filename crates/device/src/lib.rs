@@ -38,5 +38,5 @@ pub use tantalum_ftl::{Generation, Hint, Lpn, METADATA_BYTES, Metadata, Seq, Sha
 pub use tantalum_ftl::{Key, KeyError, KvRecord, NamespaceAttributes, NamespaceId, NamespaceInfo};
 pub use tantalum_nand::{
     Access, Faults, Fetches, Fills, HostError, HostSync, InFlight, Life, MediumError, NandError, Nanoseconds,
-    Operation, Outcome, SplitMix64, UNIT_BYTES, checksum_of, mix,
+    Operation, Outcome, SplitMix64, UNIT_BYTES, checksum_of, checksum_with, mix,
 };
