@@ -153,7 +153,7 @@ pub struct Zipf {
 }
 
 impl Zipf {
-    /// For so many records.
+    /// For this many records.
     pub fn new(records: u64) -> Zipf {
         let mut sum = 0.0;
         let sums = (1..=records).map(|rank| {
