@@ -16,7 +16,7 @@ impl Ftl {
 
     /// Makes sure that the next checkpoint has room for this many more owners whose versions no spare area records.
     pub(crate) fn ensure_owner_room(&mut self, owners: usize, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        while owners > 0 && self.blocks.free() < self.system_blocks_with(owners) {
+        while owners > 0 && self.space.blocks.free() < self.system_blocks_with(owners) {
             if !self.collect_one(at_ns)? {
                 return Err(FtlError::CapacityExceeded);
             }
@@ -29,7 +29,7 @@ impl Ftl {
             return 0;
         }
         let journal = JOURNAL_RESERVE_BLOCKS.saturating_sub(self.metadata.journal_blocks());
-        let checkpoint_blocks = self.layout.checkpoint_blocks + self.unplanned_blocks(0);
+        let checkpoint_blocks = self.space.layout.checkpoint_blocks + self.unplanned_blocks(0);
         // owners whose versions no spare area records may be more than planned, and may have been more when the last
         // checkpoint was taken: the next one needs its blocks whatever that one has
         let next = self.checkpoint_units(owners).div_ceil(self.geometry.units_per_block().into()) as u32 + 1;
@@ -45,18 +45,18 @@ impl Ftl {
             return 0;
         }
         let block_bytes = u64::from(self.geometry.units_per_block()) * UNIT_BYTES as u64;
-        let blocks = (self.layout.checkpoint_bytes + bytes).div_ceil(block_bytes);
-        (blocks as u32).saturating_sub(self.layout.checkpoint_blocks)
+        let blocks = (self.space.layout.checkpoint_bytes + bytes).div_ceil(block_bytes);
+        (blocks as u32).saturating_sub(self.space.layout.checkpoint_blocks)
     }
 
     /// Free blocks beyond those.
     pub(crate) fn spare_blocks(&self) -> u32 {
-        self.blocks.free().saturating_sub(self.system_blocks())
+        self.space.blocks.free().saturating_sub(self.system_blocks())
     }
 
     /// Spare blocks that only garbage collection may use: one for the copies of each namespace with logs of its own.
     pub(crate) fn collection_reserve(&self) -> u32 {
-        self.layout.collect_width + 1 + self.streams.logs.len() as u32
+        self.space.layout.collect_width + 1 + self.space.streams.logs.len() as u32
     }
 
     /// Takes a free block of a plane and erases it if necessary.
@@ -66,16 +66,16 @@ impl Ftl {
         block_use: BlockUse,
         at_ns: Nanoseconds,
     ) -> Result<Option<BlockId>, FtlError> {
-        while let Some(block) = self.blocks.take(plane, block_use, &self.nand) {
-            let erased = if self.blocks.is_erased(block) { Ok(true) } else { self.erase(block, at_ns) };
+        while let Some(block) = self.space.blocks.take(plane, block_use, &self.nand) {
+            let erased = if self.space.blocks.is_erased(block) { Ok(true) } else { self.erase(block, at_ns) };
             match erased {
                 Ok(true) => {
-                    self.blocks.set_erased(block, false);
+                    self.space.blocks.set_erased(block, false);
                     return Ok(Some(block));
                 }
                 Ok(false) => {}
                 Err(error) => {
-                    self.blocks.release(plane, block);
+                    self.space.blocks.release(plane, block);
                     return Err(error);
                 }
             }
@@ -86,8 +86,8 @@ impl Ftl {
     /// Opens a block for a stream if one of its planes has a free one, or, with `elsewhere`, if any plane has.
     fn open_for(&mut self, target: Target, elsewhere: bool, at_ns: Nanoseconds) -> Result<bool, FtlError> {
         loop {
-            let has_free = |plane| self.blocks.free_in(plane) > 0;
-            let stream = self.streams.of(target);
+            let has_free = |plane| self.space.blocks.free_in(plane) > 0;
+            let stream = self.space.streams.of(target);
             let mut plane = stream.plane_to_open(&self.nand, at_ns, has_free);
             if plane.is_none() && elsewhere {
                 plane = stream.plane_elsewhere(&self.nand, at_ns, has_free);
@@ -95,7 +95,7 @@ impl Ftl {
             let Some(plane) = plane else { return Ok(false) };
             // a plane whose free blocks all failed has none left: the next one is tried
             if let Some(block) = self.open_block(plane, BlockUse::Open, at_ns)? {
-                self.streams.of_mut(target).add(plane, block);
+                self.space.streams.of_mut(target).add(plane, block);
                 return Ok(true);
             }
         }
@@ -104,25 +104,25 @@ impl Ftl {
     /// Opens a block for what the host writes, if the stream wants one and there is space beyond the reserve; collects
     /// garbage to make that space. A log leaves its dies if none of them has a free block, to keep its speed.
     pub(crate) fn ensure_host_block(&mut self, target: Target, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        if !self.streams.of(target).wants_block() {
+        if !self.space.streams.of(target).wants_block() {
             return Ok(());
         }
-        if !self.batch_under_way {
+        if !self.batches.is_under_way() {
             self.make_room(target, at_ns)?;
             // copies may have opened one
-            if !self.streams.of(target).wants_block() {
+            if !self.space.streams.of(target).wants_block() {
                 return Ok(());
             }
         }
         // room was made for a batch before it began; program failures use up the reserve
-        let forced = self.batch_under_way && self.streams.of(target).opened() == 0;
+        let forced = self.batches.is_under_way() && self.space.streams.of(target).opened() == 0;
         let elsewhere = target != Target::Host;
         if (self.spare_blocks() > self.collection_reserve() || forced)
             && self.open_for(target, elsewhere, at_ns)?
         {
             return Ok(());
         }
-        if self.streams.of(target).opened() == 0 { Err(FtlError::CapacityExceeded) } else { Ok(()) }
+        if self.space.streams.of(target).opened() == 0 { Err(FtlError::CapacityExceeded) } else { Ok(()) }
     }
 
     /// Collects garbage where a block is to be opened: on the whole drive if it has no space beyond the reserve, and on
@@ -146,18 +146,18 @@ impl Ftl {
         at_ns: Nanoseconds,
     ) -> Result<Target, FtlError> {
         if target != Target::Collect {
-            let has_block = self.streams.of(target).opened() > 0
-                || self.spare_blocks() > self.layout.collect_width + 1
+            let has_block = self.space.streams.of(target).opened() > 0
+                || self.spare_blocks() > self.space.layout.collect_width + 1
                     && self.open_for(target, false, at_ns)?;
             if has_block {
                 return Ok(target);
             }
         }
-        let collect = &self.streams.collect;
+        let collect = &self.space.streams.collect;
         if !collect.wants_block() || self.spare_blocks() == 0 && collect.opened() > 0 {
             return Ok(Target::Collect);
         }
-        if !self.open_for(Target::Collect, false, at_ns)? && self.streams.collect.opened() == 0 {
+        if !self.open_for(Target::Collect, false, at_ns)? && self.space.streams.collect.opened() == 0 {
             return Err(FtlError::CapacityExceeded);
         }
         Ok(Target::Collect)
@@ -172,7 +172,7 @@ impl Ftl {
         at_ns: Nanoseconds,
     ) -> Result<(), FtlError> {
         for &(target, _) in pages {
-            if self.streams.of(target).wants_block() {
+            if self.space.streams.of(target).wants_block() {
                 self.make_room(target, at_ns)?;
             }
         }
@@ -193,13 +193,13 @@ impl Ftl {
     /// Blocks that this many pages take beyond the open ones of their stream.
     fn missing_blocks(&self, target: Target, pages: u32) -> u32 {
         let left = |block| self.geometry.pages_per_block - self.nand.next_page(block);
-        let open: u32 = self.streams.of(target).blocks().map(left).sum();
+        let open: u32 = self.space.streams.of(target).blocks().map(left).sum();
         pages.saturating_sub(open).div_ceil(self.geometry.pages_per_block)
     }
 
     /// A block takes no more pages: it may be collected from now on.
     pub(crate) fn close_block(&mut self, block: BlockId) {
-        self.blocks.set_use(block, BlockUse::Closed);
+        self.space.blocks.set_use(block, BlockUse::Closed);
         self.map.valid_counts_mut().add_candidate(block);
     }
 }

@@ -10,162 +10,13 @@ use std::ops::Range;
 use tantalum_nand::{BlockId, Geometry, NandError, PageState, PlaneId, Ppn, UNIT_BYTES};
 
 use crate::error::FtlError;
+use crate::findings::{Audit, Finding};
 use crate::ftl::Ftl;
-use crate::key::NamespaceId;
-use crate::map::{BlockPacked, Claim, Owner};
+use crate::map::{BlockPacked, Claim, IN_SPARE, Owner};
 use crate::space::BlockUse;
 use crate::spare::{Kind, Mark, Spare};
 use crate::tenants::TENANTS;
 use crate::types::{Hint, Lpn, Seq};
-
-/// An inconsistency.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Finding {
-    /// P2L names an owner that is elsewhere.
-    #[error("place {ppn} belongs to unit {lpn}, which is at {found:?}")]
-    OwnerElsewhere {
-        /// The place.
-        ppn: Ppn,
-        /// Its owner according to P2L.
-        lpn: Lpn,
-        /// The owner's place according to L2P.
-        found: Option<Ppn>,
-    },
-    /// L2P points at a place that P2L assigns to others.
-    #[error("unit {lpn} is mapped to place {ppn}, which does not belong to it")]
-    NotOwned {
-        /// The unit.
-        lpn: Lpn,
-        /// Its place.
-        ppn: Ppn,
-    },
-    /// A stored count is wrong.
-    #[error("{what}: the stored count is {kept}, but there are {counted}")]
-    Count {
-        /// What is counted.
-        what: &'static str,
-        /// The stored count.
-        kept: u64,
-        /// The actual count.
-        counted: u64,
-    },
-    /// A block's count of places in use is wrong.
-    #[error("block {block}: its count says that {kept} places are in use, but {counted} are")]
-    ValidCount {
-        /// The block.
-        block: BlockId,
-        /// The stored count.
-        kept: u32,
-        /// The actual count.
-        counted: u32,
-    },
-    /// A block's use does not agree with a list.
-    #[error("block {block} is used as {block_use:?}, {against}")]
-    BlockUse {
-        /// The block.
-        block: BlockId,
-        /// Its use.
-        block_use: BlockUse,
-        /// The contradiction.
-        against: &'static str,
-    },
-    /// A unit's hints are inconsistent.
-    #[error("unit {lpn}: {wrong}")]
-    Hint {
-        /// The unit.
-        lpn: Lpn,
-        /// What is wrong.
-        wrong: &'static str,
-    },
-    /// An atomic batch is half done.
-    #[error("an atomic batch is in progress although no command is")]
-    BatchUnderWay,
-    /// The weight of the records at a place is not what indexes and tombstones say.
-    #[error(
-        "place {ppn}: its records weigh {kept} chunks according to P2L, but {counted} according to indexes and tombstones"
-    )]
-    RecordsWeight {
-        /// The place.
-        ppn: Ppn,
-        /// The stored weight.
-        kept: u32,
-        /// The weight according to the indexes.
-        counted: u32,
-    },
-    /// A unit of records cannot be read.
-    #[error("records of key-value namespace {namespace} at place {ppn} cannot be read")]
-    RecordsUnreadable {
-        /// The place.
-        ppn: Ppn,
-        /// The namespace of one of them.
-        namespace: NamespaceId,
-    },
-    /// An index that is on flash only cannot be read.
-    #[error("the index of key-value namespace {namespace} is on flash only and cannot be read")]
-    IndexUnreadable {
-        /// The namespace.
-        namespace: NamespaceId,
-    },
-    /// An index names a place with another record or none.
-    #[error(
-        "key-value namespace {namespace} names a record at place {ppn}, chunk {chunk}, which does not exist"
-    )]
-    NotTheRecord {
-        /// The place.
-        ppn: Ppn,
-        /// Its first chunk.
-        chunk: u8,
-        /// The namespace.
-        namespace: NamespaceId,
-    },
-    /// A mapped unit's page is erased.
-    #[error("unit {lpn} is at place {ppn}, which is erased")]
-    Erased {
-        /// The unit.
-        lpn: Lpn,
-        /// Its place.
-        ppn: Ppn,
-    },
-    /// A mapped unit cannot be read.
-    #[error("unit {lpn} at place {ppn} cannot be read: its page is uncorrectable, or its data are damaged")]
-    Unreadable {
-        /// The unit.
-        lpn: Lpn,
-        /// Its place.
-        ppn: Ppn,
-    },
-    /// The spare area of a mapped unit contradicts the map.
-    #[error("unit {lpn} is at place {ppn}, whose spare area {says}")]
-    Spare {
-        /// The unit.
-        lpn: Lpn,
-        /// Its place.
-        ppn: Ppn,
-        /// What the spare area says.
-        says: &'static str,
-    },
-}
-
-/// What was checked and found.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Audit {
-    /// Places with an owner.
-    pub places: u64,
-    /// Owners of places that have several, or whose version no spare area records.
-    pub claims: u64,
-    /// Blocks.
-    pub blocks: u64,
-    /// Living hints.
-    pub hints: u64,
-    /// Records of key-value namespaces.
-    pub records: u64,
-    /// Mapped units whose spare areas and data were read.
-    pub units: u64,
-    /// What is wrong with the maps.
-    pub map_findings: Vec<Finding>,
-    /// What is wrong with the mapped units.
-    pub unit_findings: Vec<Finding>,
-}
 
 impl Ftl {
     /// Checks what is in DRAM.
@@ -175,7 +26,7 @@ impl Ftl {
         self.audit_blocks(&mut audit);
         self.audit_free_lists(&mut audit);
         TENANTS.iter().for_each(|tenant| tenant.audit(self, &mut audit));
-        if self.batch_under_way {
+        if self.batches.is_under_way() {
             audit.map_findings.push(Finding::BatchUnderWay);
         }
         audit
@@ -224,7 +75,8 @@ impl Ftl {
             Owner::None | Owner::Packed(_) | Owner::Claim(Claim::Transaction(..)) => Vec::new(),
             Owner::Plain(lpn) => vec![(lpn, None)],
             Owner::Claim(Claim::Owners(owners)) => {
-                owners.iter().map(|(lpn, version)| (*lpn, Some(*version))).collect()
+                let told = |version: Seq| (version != IN_SPARE).then_some(version);
+                owners.iter().map(|(lpn, version)| (*lpn, told(*version))).collect()
             }
         }
     }
@@ -248,9 +100,9 @@ impl Ftl {
 
     fn audit_blocks(&self, audit: &mut Audit) {
         audit.blocks = self.geometry.blocks().into();
-        let open: BTreeSet<BlockId> = self.streams.blocks().collect();
+        let open: BTreeSet<BlockId> = self.space.streams.blocks().collect();
         for block in (0..self.geometry.blocks()).map(BlockId) {
-            let block_use = self.blocks.block_use(block);
+            let block_use = self.space.blocks.block_use(block);
             let holds_data = matches!(block_use, BlockUse::Open | BlockUse::Closed | BlockUse::Bad);
             let against = [
                 (!holds_data && self.map.valid(block) > 0, "but it contains units"),
@@ -271,15 +123,15 @@ impl Ftl {
             ("dump blocks", self.metadata.dump_blocks().len(), BlockUse::Dump),
         ];
         for (what, kept, block_use) in lists {
-            audit.count(what, kept as u64, self.blocks.with_use(block_use).count() as u64);
+            audit.count(what, kept as u64, self.space.blocks.with_use(block_use).count() as u64);
         }
     }
 
     fn audit_free_lists(&self, audit: &mut Audit) {
         let mut listed = BTreeSet::new();
         for plane in (0..self.geometry.planes()).map(PlaneId) {
-            for &block in self.blocks.free_list(plane) {
-                let block_use = self.blocks.block_use(block);
+            for &block in self.space.blocks.free_list(plane) {
+                let block_use = self.space.blocks.block_use(block);
                 if block_use != BlockUse::Free
                     || !listed.insert(block)
                     || self.geometry.plane_of(block) != plane
@@ -290,15 +142,15 @@ impl Ftl {
                 }
             }
         }
-        let free = self.blocks.with_use(BlockUse::Free).count() as u64;
+        let free = self.space.blocks.with_use(BlockUse::Free).count() as u64;
         audit.count("blocks in the free lists", listed.len() as u64, free);
-        audit.count("free blocks", self.blocks.free().into(), free);
+        audit.count("free blocks", self.space.blocks.free().into(), free);
     }
 
     pub(crate) fn audit_hints(&self, audit: &mut Audit) {
-        audit.hints = self.logs.count() as u64;
+        audit.hints = self.tenants.units.logs.count() as u64;
         let mut wrong = |lpn, wrong| audit.map_findings.push(Finding::Hint { lpn, wrong });
-        for (lpn, _) in self.logs.living() {
+        for (lpn, _) in self.tenants.units.logs.living() {
             if !self.map.is_hinted(lpn) {
                 wrong(lpn, "its hint lives, but L2P does not say so");
             }
@@ -306,14 +158,14 @@ impl Ftl {
                 wrong(lpn, "its hint lives, but it is not mapped");
             }
         }
-        for (lpn, page) in self.logs.living().chain(self.logs.waiting()) {
+        for (lpn, page) in self.tenants.units.logs.living().chain(self.tenants.units.logs.waiting()) {
             let Some(home) = page.hint.home else { continue };
-            if !self.map.is_hinted(home) || !self.logs.claims(home, lpn, page.version) {
+            if !self.map.is_hinted(home) || !self.tenants.units.logs.claims(home, lpn, page.version) {
                 wrong(lpn, "its hint claims a home that does not know the claim");
             }
         }
         for lpn in self.map.touched().flatten().map(Lpn).filter(|lpn| self.map.is_hinted(*lpn)) {
-            if self.logs.hint(lpn).is_none() && !self.logs.is_claimed(lpn) {
+            if self.tenants.units.logs.hint(lpn).is_none() && !self.tenants.units.logs.is_claimed(lpn) {
                 wrong(lpn, "L2P says that a hint refers to it, but none does");
             }
         }
@@ -364,23 +216,10 @@ impl Ftl {
             }
             _ => false,
         };
-        if self.logs.hint(lpn).is_some_and(|living| !has(living.hint)) {
+        if self.tenants.units.logs.hint(lpn).is_some_and(|living| !has(living.hint)) {
             return wrong("does not have the hint that lives");
         }
         Ok(None)
-    }
-}
-
-impl Audit {
-    pub(crate) fn count(&mut self, what: &'static str, kept: u64, counted: u64) {
-        if kept != counted {
-            self.map_findings.push(Finding::Count { what, kept, counted });
-        }
-    }
-
-    /// All findings.
-    pub fn findings(&self) -> impl Iterator<Item = &Finding> {
-        self.map_findings.iter().chain(&self.unit_findings)
     }
 }
 

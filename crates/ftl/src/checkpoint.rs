@@ -43,9 +43,9 @@ impl Ftl {
         };
         interval_over
             || self.metadata.checkpoint.wanted
-            || self.metadata.journal_blocks() > self.layout.journal_blocks
-            || self.blocks.free_unmarked() < self.system_blocks() + 2
-                && self.blocks.free() > self.system_blocks() + 2
+            || self.metadata.journal_blocks() > self.space.layout.journal_blocks
+            || self.space.blocks.free_unmarked() < self.system_blocks() + 2
+                && self.space.blocks.free() > self.system_blocks() + 2
     }
 
     /// Units that a checkpoint would take now, to within a page, with this many more owners.
@@ -64,7 +64,7 @@ impl Ftl {
         if canary::out(Guard::CheckpointInPlace) {
             for block in self.metadata.give_up_checkpoint() {
                 self.nand.erase(block, at_ns)?;
-                self.blocks.release(self.geometry.plane_of(block), block);
+                self.space.blocks.release(self.geometry.plane_of(block), block);
             }
         }
         let mut blocks = Vec::new();
@@ -76,7 +76,7 @@ impl Ftl {
             }
             Err(error) => {
                 for block in blocks {
-                    self.blocks.release(self.geometry.plane_of(block), block);
+                    self.space.blocks.release(self.geometry.plane_of(block), block);
                 }
                 Err(error)
             }
@@ -114,9 +114,9 @@ impl Ftl {
             logical_units: self.config.logical_units,
             clean,
             seq: self.seq,
-            exhausted: self.exhausted,
+            exhausted: self.space.exhausted,
             counters: self.counters,
-            open_blocks: self.streams.blocks().collect(),
+            open_blocks: self.space.streams.blocks().collect(),
         };
         let (mut bytes, mut read_ns) = (facts.encode(), at_ns);
         for tenant in TENANTS {
@@ -150,7 +150,7 @@ impl Ftl {
         earliest_ns: Nanoseconds,
     ) -> Result<Nanoseconds, FtlError> {
         loop {
-            let attempt = new.program(&mut self.nand, page, &self.failing, earliest_ns);
+            let attempt = new.program(&mut self.nand, page, &self.space.failing, earliest_ns);
             match attempt.inspect_err(|error| self.release_page(page, error))? {
                 Attempt::Issued(done_ns) => return Ok(done_ns),
                 Attempt::Failed(block) => self.program_failed(block),
@@ -167,10 +167,10 @@ impl Ftl {
     pub(crate) fn retain_only(&mut self, blocks: Vec<BlockId>, pages: Vec<PageId>, step: Seq) {
         let host_units = self.counters.flash_units.host + self.counters.flash_units.key_value;
         for block in self.metadata.stands(step, blocks, pages, host_units) {
-            self.blocks.release(self.geometry.plane_of(block), block);
+            self.space.blocks.release(self.geometry.plane_of(block), block);
         }
         TENANTS.iter().for_each(|tenant| tenant.is_kept(self));
         self.tenants.budget = 0;
-        self.blocks.clear_all_marks();
+        self.space.blocks.clear_all_marks();
     }
 }

@@ -30,13 +30,13 @@ impl Ftl {
             !self.metadata.is_in_step(),
             "block {block} is erased while a step is only partly recorded"
         );
-        if self.blocks.is_marked(block) {
+        if self.space.blocks.is_marked(block) {
             self.journal_memberships(block, at_ns)?;
         }
         if !canary::out(Guard::EraseBeforeJournal) {
             self.flush_journal(at_ns)?;
         }
-        self.blocks.clear_marks(block);
+        self.space.blocks.clear_marks(block);
         let copied_ns = if canary::out(Guard::EraseBeforeCopies) { 0 } else { self.nand.programs_done_ns() };
         match self.nand.erase(block, at_ns.max(copied_ns)) {
             Ok(_) => {
@@ -45,7 +45,7 @@ impl Ftl {
             }
             Err(NandError::EraseFailed { .. }) => {
                 self.counters.erase_failures += 1;
-                self.blocks.set_use(block, BlockUse::Bad);
+                self.space.blocks.set_use(block, BlockUse::Bad);
                 self.retire(block)?;
                 Ok(false)
             }
@@ -62,7 +62,7 @@ impl Ftl {
         for spare in decoded.filter(|spare| spare.step > self.metadata.checkpoint.step) {
             match spare.mark {
                 Mark::Plain => {}
-                Mark::Batch(batch) if self.abandoned.contains(&batch.id) => {}
+                Mark::Batch(batch) if self.batches.is_abandoned(batch.id) => {}
                 Mark::Batch(_) if canary::out(Guard::BatchMemberErased) => {}
                 Mark::Hint(..) if canary::out(Guard::RunMemberErased) => {}
                 Mark::Batch(batch) => {
@@ -78,7 +78,7 @@ impl Ftl {
             self.append_journal(&[Record::BatchWhole { id }], at_ns)?;
         }
         for generation in generations {
-            for (attempt, last) in self.logs.whole_run(generation) {
+            for (attempt, last) in self.tenants.units.logs.whole_run(generation) {
                 self.append_journal(&[Record::LogWhole { generation, attempt, last }], at_ns)?;
             }
         }

@@ -3,23 +3,20 @@
 //! Each operation takes the earliest time at which it may start and returns the time at which it is done. State changes
 //! at once; the medium knows what was in flight when power goes.
 
-use std::collections::BTreeSet;
-
 use tantalum_nand::{BlockId, Fetches, Geometry, Nand, Nanoseconds, Ppn, SpareEnds, UnitSpare};
 
-use crate::collect::ValidUnit;
+use crate::batches::Batches;
 use crate::counters::Counters;
 use crate::error::FtlError;
+use crate::map::{HintError, Logs, Map, Transactions, TxPage, ValidUnit};
+use crate::space::{FtlConfig, Layout, Space};
+
 use crate::host_unit::HostUnit;
-use crate::map::Map;
-use crate::map::{HintError, Logs};
-use crate::map::{Transactions, TxPage};
+
 use crate::metadata::{MetadataLog, Record};
-use crate::space::Blocks;
-use crate::space::Streams;
-use crate::space::{FtlConfig, Layout};
+
 use crate::spare;
-use crate::tenants::{TENANTS, Tenants};
+use crate::tenants::state::Tenants;
 use crate::types::{Generation, Hint, Lpn, Metadata, Seq, TxId};
 
 /// Units prefetched into the processor's cache together: few enough to stay there, and enough for their misses to
@@ -45,35 +42,15 @@ pub struct Ftl {
     pub(crate) nand: Nand,
     pub(crate) geometry: Geometry,
     pub(crate) config: FtlConfig,
-    pub(crate) layout: Layout,
     pub(crate) map: Map,
-    pub(crate) blocks: Blocks,
-    pub(crate) streams: Streams,
+    pub(crate) space: Space,
     pub(crate) metadata: MetadataLog,
-    pub(crate) logs: Logs,
-    pub(crate) transactions: Transactions,
     pub(crate) tenants: Tenants,
-    /// Number of erases at which wear is checked next.
-    pub(crate) next_wear_check: u64,
     pub(crate) seq: Seq,
-    /// The newest version at which anything was unmapped.
-    pub(crate) last_unmap: Seq,
-    /// When the last atomic batch of several pages is on flash: before that its members are not copied without their
-    /// mark. A batch of a single page has none, and no copy of it starts before it can be read.
-    pub(crate) batches_done_ns: Nanoseconds,
-    /// Whether members of a batch are on flash and not yet mapped: garbage collection would take them for garbage.
-    pub(crate) batch_under_way: bool,
-    /// Atomic batches that were abandoned half way: they must never count as whole.
-    pub(crate) abandoned: BTreeSet<Seq>,
+    pub(crate) batches: Batches,
     /// Whether recovery would find the drive shut down, and so reuse numbers given since.
     pub(crate) shut_down: bool,
-    /// Blocks that failed a program, or keep lost units, and must be emptied and retired.
-    pub(crate) failing: Vec<BlockId>,
-    /// Blocks that are not retired.
-    pub(crate) good_blocks: u32,
     pub(crate) counters: Counters,
-    /// Whether the drive reached the end of its life because its last free blocks failed.
-    pub(crate) exhausted: bool,
     pub(crate) scratch: Scratch,
 }
 
@@ -108,7 +85,7 @@ impl Ftl {
 
     /// The plan of the flash.
     pub fn layout(&self) -> &Layout {
-        &self.layout
+        &self.space.layout
     }
 
     /// The counters.
@@ -123,27 +100,27 @@ impl Ftl {
 
     /// The hinted logs.
     pub fn logs(&self) -> &Logs {
-        &self.logs
+        &self.tenants.units.logs
     }
 
     /// The open transactions.
     pub fn transactions(&self) -> &Transactions {
-        &self.transactions
+        &self.tenants.units.transactions
     }
 
     /// Starts a life of a hinted log; returns it with the time at which that is done. If too many are open, the least
     /// recently used one is forgotten, which takes a checkpoint; then no log page waits in a cache. None if all of them
     /// have living hints.
     pub fn begin_log(&mut self, at_ns: Nanoseconds) -> Result<Option<(Generation, Nanoseconds)>, FtlError> {
-        if self.logs.is_full() {
+        if self.tenants.units.logs.is_full() {
             self.take_checkpoint(at_ns, false)?;
-            if !self.logs.forget_idle() {
+            if !self.tenants.units.logs.forget_idle() {
                 return Ok(None);
             }
         }
         let done_ns = self.mark_power_on(at_ns)?;
         let generation = Generation(self.next_seq().0);
-        self.logs.begin(generation);
+        self.tenants.units.logs.begin(generation);
         Ok(Some((generation, done_ns)))
     }
 
@@ -165,12 +142,12 @@ impl Ftl {
 
     /// Checks that a hinted page follows the previous one.
     pub fn check_hint(&self, hint: &Hint) -> Result<(), HintError> {
-        self.logs.check(hint)
+        self.tenants.units.logs.check(hint)
     }
 
     /// The drive has accepted a hinted page, into its cache or on flash.
     pub fn accept_hint(&mut self, hint: &Hint) {
-        self.logs.accept(hint);
+        self.tenants.units.logs.accept(hint);
     }
 
     /// A unit waits in the cache, and another one for the same logical page no longer does. Pages of hinted logs
@@ -178,17 +155,17 @@ impl Ftl {
     #[inline]
     pub fn waits(&mut self, unit: &HostUnit, replaced: Option<&HostUnit>) {
         if replaced.is_some_and(|replaced| replaced.hint.is_some()) {
-            self.logs.no_longer_waits(&mut self.map, unit.lpn);
+            self.tenants.units.logs.no_longer_waits(&mut self.map, unit.lpn);
         }
         if let Some(hint) = unit.hint {
-            self.logs.waits(&mut self.map, unit.lpn, hint, unit.version);
+            self.tenants.units.logs.waits(&mut self.map, unit.lpn, hint, unit.version);
         }
     }
 
     /// A unit no longer waits in the cache: it is dropped because something newer replaced it.
     pub fn no_longer_waits(&mut self, unit: &HostUnit) -> Result<(), FtlError> {
         if unit.hint.is_some() {
-            self.logs.no_longer_waits(&mut self.map, unit.lpn);
+            self.tenants.units.logs.no_longer_waits(&mut self.map, unit.lpn);
         }
         self.nand.release(unit.slot);
         self.unprotect(unit.lpn)
@@ -198,7 +175,7 @@ impl Ftl {
     pub fn begin_transaction(&mut self, at_ns: Nanoseconds) -> Result<(TxId, Nanoseconds), FtlError> {
         let done_ns = self.mark_power_on(at_ns)?;
         let tx = TxId(self.next_seq().0);
-        self.transactions.begin(tx);
+        self.tenants.units.transactions.begin(tx);
         Ok((tx, done_ns))
     }
 
@@ -227,25 +204,14 @@ impl Ftl {
             nand: self.nand.try_clone()?,
             geometry: self.geometry,
             config: self.config,
-            layout: self.layout,
+            space: self.space.clone(),
             map: self.map.clone(),
-            blocks: self.blocks.clone(),
-            streams: self.streams.clone(),
             metadata: self.metadata.clone(),
-            logs: self.logs.clone(),
-            transactions: self.transactions.clone(),
             tenants: self.tenants.clone(),
-            next_wear_check: self.next_wear_check,
+            batches: self.batches.clone(),
             seq: self.seq,
-            last_unmap: self.last_unmap,
-            batches_done_ns: self.batches_done_ns,
-            batch_under_way: self.batch_under_way,
-            abandoned: self.abandoned.clone(),
             shut_down: self.shut_down,
-            failing: self.failing.clone(),
-            good_blocks: self.good_blocks,
             counters: self.counters,
-            exhausted: self.exhausted,
             scratch: Scratch::default(),
         })
     }
@@ -337,7 +303,7 @@ impl Ftl {
         data: &mut [u8],
         at_ns: Nanoseconds,
     ) -> Result<Option<Nanoseconds>, FtlError> {
-        let Some(TxPage { ppn, .. }) = self.transactions.page(tx, lpn) else { return Ok(None) };
+        let Some(TxPage { ppn, .. }) = self.tenants.units.transactions.page(tx, lpn) else { return Ok(None) };
         self.read_place(ppn, data, at_ns)?.map(Some).ok_or(FtlError::Unreadable { lpn, ppn })
     }
 
@@ -347,21 +313,5 @@ impl Ftl {
             Some(ppn) => Ok(spare::metadata(&self.nand.spare(ppn)?)),
             None => Ok(Metadata::default()),
         }
-    }
-
-    /// The work due between commands: empties failing blocks, takes a checkpoint, levels wear, and swaps out indexes
-    /// that do not fit in DRAM.
-    pub fn maintain(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        self.nand.advance(at_ns);
-        if !self.failing.is_empty() {
-            self.retire_failing(at_ns)?;
-        }
-        if self.checkpoint_due() {
-            self.take_checkpoint(at_ns, false)?;
-        }
-        if self.counters.blocks_erased >= self.next_wear_check {
-            self.level_wear(at_ns)?;
-        }
-        TENANTS.iter().try_for_each(|tenant| tenant.maintain(self, at_ns))
     }
 }

@@ -223,11 +223,15 @@ impl Ftl {
     ) -> Result<BlockId, FtlError> {
         let planes = self.geometry.planes();
         loop {
-            let plane = (0..planes).map(PlaneId).filter(|plane| self.blocks.free_in(*plane) > 0).min_by_key(
-                |plane| {
-                    (self.nand.plane_idle_ns(*plane).max(at_ns), usize::MAX - self.blocks.free_in(*plane))
-                },
-            );
+            let plane = (0..planes)
+                .map(PlaneId)
+                .filter(|plane| self.space.blocks.free_in(*plane) > 0)
+                .min_by_key(|plane| {
+                    (
+                        self.nand.plane_idle_ns(*plane).max(at_ns),
+                        usize::MAX - self.space.blocks.free_in(*plane),
+                    )
+                });
             let Some(plane) = plane else { return Err(FtlError::CapacityExceeded) };
             if let Some(block) = self.open_block(plane, block_use, at_ns)? {
                 return Ok(block);

@@ -9,6 +9,7 @@
 
 mod allocate;
 mod audit;
+mod batches;
 mod budget;
 pub mod canary;
 mod checkpoint;
@@ -17,6 +18,7 @@ mod counters;
 mod dump;
 mod erase;
 mod error;
+mod findings;
 mod fold;
 #[cfg(test)]
 mod forged;
@@ -24,6 +26,7 @@ mod ftl;
 mod host_unit;
 mod journaling;
 mod key;
+mod maintain;
 mod map;
 mod metadata;
 mod page_image;
@@ -43,9 +46,9 @@ mod types;
 mod waits;
 mod write;
 
-pub use audit::{Audit, Finding};
 pub use counters::{Counters, FlashUnits};
 pub use error::{Damage, FtlError, LayoutError};
+pub use findings::{Audit, Finding};
 pub use ftl::{Ftl, PREFETCHED, Wear};
 pub use host_unit::HostUnit;
 pub use key::{KEY_BYTES, Key, KeyError, NamespaceAttributes, NamespaceId};

@@ -15,21 +15,20 @@ use std::collections::BTreeSet;
 
 use tantalum_nand::{BlockId, Nand, Nanoseconds};
 
+use crate::batches::Batches;
 use crate::canary::{self, Guard};
 use crate::counters::Counters;
 use crate::error::{Damage, FtlError, LayoutError};
 use crate::ftl::{Ftl, Scratch};
 use crate::map::Logs;
 use crate::map::Map;
-use crate::map::Transactions;
 use crate::metadata::{MetadataLog, Protected, dump_what_is_left};
 use crate::reader::Reader;
 use crate::report::RecoveryReport;
 use crate::scan::{Found, Scan};
-use crate::space::Streams;
-use crate::space::{BlockUse, Blocks};
-use crate::space::{FtlConfig, Layout};
-use crate::tenants::{TENANTS, Tenants, filled_bytes};
+use crate::space::{BlockUse, FtlConfig, Layout, Space, bad_blocks};
+use crate::tenants::state::Tenants;
+use crate::tenants::{TENANTS, filled_bytes};
 use crate::types::{SEQ_LIMIT, Seq};
 
 /// Gap left after the numbers found on flash: far more than a drive gives out from DRAM alone.
@@ -39,8 +38,8 @@ impl Ftl {
     /// A new drive on an empty medium.
     pub fn format(nand: Nand, config: FtlConfig) -> Result<Ftl, FormatError> {
         let layout = Layout::plan(nand.geometry(), &config, bad_blocks(&nand))?;
-        let blocks = Blocks::new(nand.geometry(), &nand, true);
-        let mut ftl = Ftl::assemble(nand, config, layout, blocks);
+        let space = Space::new(&nand, layout, true);
+        let mut ftl = Ftl::assemble(nand, config, space);
         ftl.shut_down = true;
         ftl.take_checkpoint(0, true)?;
         ftl.reserve_dump_blocks(0)?;
@@ -77,8 +76,8 @@ impl Ftl {
         report.read_ns = done_ns - at_ns;
         (report.pages_scanned, report.pages_read) = (counts.pages_scanned, counts.pages_read);
         report.torn_pages = counts.torn_pages;
-        let blocks = Blocks::new(nand.geometry(), &nand, false);
-        let mut ftl = Ftl::assemble(nand, config, layout, blocks);
+        let space = Space::new(&nand, layout, false);
+        let mut ftl = Ftl::assemble(nand, config, space);
         ftl.seq = newest;
         ftl.shut_down = found.clean;
         if !found.clean && !canary::out(Guard::NumbersDrawnTwice) {
@@ -98,32 +97,20 @@ impl Ftl {
         }
     }
 
-    fn assemble(nand: Nand, config: FtlConfig, layout: Layout, blocks: Blocks) -> Ftl {
+    fn assemble(nand: Nand, config: FtlConfig, space: Space) -> Ftl {
         let geometry = *nand.geometry();
-        let good_blocks = geometry.blocks() - bad_blocks(&nand);
         Ftl {
             map: Map::new(&geometry, config.logical_units),
-            streams: Streams::new(&geometry, &layout),
             nand,
             geometry,
             config,
-            layout,
-            good_blocks,
-            blocks,
+            space,
             metadata: MetadataLog::new(&geometry, config.dump_units > 0),
-            logs: Logs::default(),
-            transactions: Transactions::default(),
             tenants: Tenants::default(),
-            next_wear_check: 0,
+            batches: Batches::default(),
             seq: Seq(0),
-            last_unmap: Seq(0),
-            batches_done_ns: 0,
-            batch_under_way: false,
-            abandoned: BTreeSet::new(),
             shut_down: false,
-            failing: Vec::new(),
             counters: Counters::default(),
-            exhausted: false,
             scratch: Scratch::default(),
         }
     }
@@ -136,25 +123,25 @@ impl Ftl {
         at_ns: Nanoseconds,
     ) -> Result<RecoveryReport, FtlError> {
         self.counters = found.facts.counters;
-        self.exhausted = found.facts.exhausted;
+        self.space.exhausted = found.facts.exhausted;
         // an unmapping may have been lost that a transaction's version must not pass: all of them are over anyway
-        self.last_unmap = self.seq;
+        self.tenants.units.last_unmap = self.seq;
         for tenant in found.tenants {
             tenant.restore(self, found.clean)?;
         }
         for (block, block_use) in found.uses {
-            if self.blocks.block_use(block) == BlockUse::Free {
-                self.blocks.take_block(self.geometry.plane_of(block), block, block_use);
+            if self.space.blocks.block_use(block) == BlockUse::Free {
+                self.space.blocks.take_block(self.geometry.plane_of(block), block, block_use);
             }
         }
         for block in (0..self.geometry.blocks()).map(BlockId) {
-            if self.map.valid(block) > 0 && self.blocks.block_use(block) == BlockUse::Free {
-                self.blocks.take_block(self.geometry.plane_of(block), block, BlockUse::Open);
+            if self.map.valid(block) > 0 && self.space.blocks.block_use(block) == BlockUse::Free {
+                self.space.blocks.take_block(self.geometry.plane_of(block), block, BlockUse::Open);
                 self.close_block(block);
             }
         }
-        let checkpoint: Vec<BlockId> = self.blocks.with_use(BlockUse::Checkpoint).collect();
-        let journal = self.blocks.with_use(BlockUse::Journal).collect();
+        let checkpoint: Vec<BlockId> = self.space.blocks.with_use(BlockUse::Checkpoint).collect();
+        let journal = self.space.blocks.with_use(BlockUse::Journal).collect();
         report.clean = found.clean;
         if found.clean {
             self.metadata.found(found.step, journal, Vec::new(), Vec::new());
@@ -188,7 +175,7 @@ impl Ftl {
         if self.is_read_only() {
             return Ok(());
         }
-        if self.spare_blocks() <= self.collection_reserve() + self.layout.dump_blocks {
+        if self.spare_blocks() <= self.collection_reserve() + self.space.layout.dump_blocks {
             self.collect_garbage(at_ns)?;
         }
         self.reserve_dump_blocks(at_ns)?;
@@ -204,38 +191,34 @@ impl Ftl {
         at_ns: Nanoseconds,
     ) -> Result<(), FtlError> {
         if !canary::out(Guard::RecoveryErases) {
-            self.abandoned = batches_dropped;
-            marked.iter().for_each(|block| self.blocks.mark(*block));
+            self.batches.found(batches_dropped);
+            marked.iter().for_each(|block| self.space.blocks.mark(*block));
         }
-        self.blocks.recovering = true;
+        self.space.blocks.recovering = true;
         let taken = self.take_checkpoint(at_ns, false);
-        self.blocks.recovering = false;
+        self.space.blocks.recovering = false;
         taken?;
-        self.logs = Logs::default();
-        self.abandoned.clear();
+        self.tenants.units.logs = Logs::default();
+        self.batches.forget_abandoned();
         Ok(())
     }
 
     /// From now on the image mirrors what a capacitor protects, if it outlives the process. Its old contents are void.
     fn protect_anew(&mut self) -> Result<(), FtlError> {
-        let protected = Protected::new(&self.nand, self.layout.dump_blocks, self.config.protected_units)?;
+        let protected =
+            Protected::new(&self.nand, self.space.layout.dump_blocks, self.config.protected_units)?;
         self.metadata.set_protected(protected);
         self.metadata.restart_protected(&mut self.nand)
     }
 
     /// Sets blocks aside for the dump, erased.
     fn reserve_dump_blocks(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        while (self.metadata.dump_blocks().len() as u32) < self.layout.dump_blocks {
+        while (self.metadata.dump_blocks().len() as u32) < self.space.layout.dump_blocks {
             let block = self.take_system_block(BlockUse::Dump, at_ns)?;
             self.metadata.give_dump_block(block);
         }
         Ok(())
     }
-}
-
-/// Blocks that are retired.
-fn bad_blocks(nand: &Nand) -> u32 {
-    (0..nand.geometry().blocks()).filter(|block| nand.is_bad(BlockId(*block))).count() as u32
 }
 
 /// Why a drive could not be created or recovered.

@@ -25,7 +25,7 @@ pub struct RecoveryReport {
     pub hints_whole: u64,
     /// Log pages after the whole run, whose homes were not.
     pub hints_dropped: u64,
-    /// Transactions committed in the journal since the checkpoint.
+    /// Transactions committed in the journal since the checkpoint, with pages written since.
     pub transactions_completed: u64,
     /// Units written since the checkpoint in uncommitted transactions, and dropped.
     pub transaction_units_dropped: u64,

@@ -16,7 +16,6 @@ use crate::error::FtlError;
 use crate::ftl::Ftl;
 use crate::map::Owner;
 use crate::space::BlockUse;
-use crate::space::Layout;
 use crate::tenants::TENANTS;
 
 /// The good blocks that a drive has beyond those that it needs.
@@ -31,42 +30,33 @@ pub struct SpareBlocks {
 impl Ftl {
     /// Whether too few good blocks are left for writes.
     pub fn is_read_only(&self) -> bool {
-        self.exhausted || self.good_blocks < self.least_blocks()
-    }
-
-    /// Good blocks without which the drive accepts no writes: those that every drive needs, plus an open block and one
-    /// in reserve for each namespace with logs of its own.
-    fn least_blocks(&self) -> u32 {
-        self.layout.least_blocks + 2 * self.streams.logs.len() as u32
+        self.space.is_read_only()
     }
 
     /// There was no room for something. If no block is left to make room, and blocks are bad, it is not the host's data
     /// that fill the flash: the drive is at the end of its life, even if more good blocks than the minimum hold data.
     /// That is how it ends when all blocks wear out together.
     pub fn note_exhaustion(&mut self) {
-        self.exhausted |= self.spare_blocks() == 0 && self.good_blocks < self.geometry.blocks();
+        self.space.exhausted |= self.spare_blocks() == 0 && self.space.good_blocks() < self.geometry.blocks();
     }
 
     /// Spare blocks in SMART's sense: those that may still fail.
     pub fn spare_good_blocks(&self) -> SpareBlocks {
-        let available = if self.exhausted { 0 } else { self.good_blocks };
+        let available = if self.space.exhausted { 0 } else { self.space.good_blocks() };
         SpareBlocks {
-            available: available.saturating_sub(self.least_blocks()),
-            total: self.geometry.blocks().saturating_sub(self.least_blocks()),
+            available: available.saturating_sub(self.space.least_blocks()),
+            total: self.geometry.blocks().saturating_sub(self.space.least_blocks()),
         }
     }
 
     /// Marks a block as permanently bad, and plans with the rest. The block's contents can still be read.
     pub(crate) fn retire(&mut self, block: BlockId) -> Result<(), FtlError> {
-        debug_assert_eq!(self.blocks.block_use(block), BlockUse::Bad, "block {block} is out of use");
+        debug_assert_eq!(self.space.blocks.block_use(block), BlockUse::Bad, "block {block} is out of use");
         if self.nand.is_bad(block) {
             return Ok(());
         }
         self.nand.retire(block)?;
-        self.good_blocks -= 1;
-        self.layout = Layout::with_good_blocks(&self.geometry, &self.config, self.good_blocks);
-        self.streams.host.set_width(self.layout.host_width);
-        self.streams.collect.set_width(self.layout.collect_width);
+        self.space.retired(&self.geometry, &self.config);
         TENANTS.iter().for_each(|tenant| tenant.blocks_went_bad(self));
         Ok(())
     }
@@ -74,19 +64,19 @@ impl Ftl {
     /// A block failed a program: it must be emptied and retired.
     pub(crate) fn program_failed(&mut self, block: BlockId) {
         self.counters.program_failures += 1;
-        self.failing.push(block);
+        self.space.failing.push(block);
     }
 
     /// Empties failing blocks and retires them. Their spare areas stay readable, and recovery reads retired blocks too,
     /// so the erase rule is not involved.
     pub(crate) fn retire_failing(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        let mut failing = std::mem::take(&mut self.failing);
+        let mut failing = std::mem::take(&mut self.space.failing);
         while let Some(block) = failing.pop() {
-            if self.blocks.block_use(block) == BlockUse::Closed {
+            if self.space.blocks.block_use(block) == BlockUse::Closed {
                 let emptied = self.collect_block(block, at_ns);
                 if emptied.is_err() {
-                    self.failing.append(&mut failing);
-                    self.failing.push(block);
+                    self.space.failing.append(&mut failing);
+                    self.space.failing.push(block);
                 }
                 match emptied {
                     // it is tried again when there is room
@@ -94,14 +84,14 @@ impl Ftl {
                     emptied => emptied?,
                 }
             }
-            match self.blocks.block_use(block) {
+            match self.space.blocks.block_use(block) {
                 BlockUse::Free => {
-                    self.blocks.take_block(self.geometry.plane_of(block), block, BlockUse::Bad);
+                    self.space.blocks.take_block(self.geometry.plane_of(block), block, BlockUse::Bad);
                     self.retire(block)?;
                 }
                 BlockUse::Bad => self.retire(block)?,
                 // journal and checkpoint blocks go when the next checkpoint frees them
-                _ => self.failing.push(block),
+                _ => self.space.failing.push(block),
             }
         }
         Ok(())
@@ -124,7 +114,7 @@ impl Ftl {
 
     /// Units of a block are lost. If they were programmed since the last checkpoint, the next one is due.
     pub(crate) fn note_loss_in(&mut self, block: BlockId) {
-        self.metadata.checkpoint.wanted |= self.blocks.last_step(block) > self.metadata.checkpoint.step;
+        self.metadata.checkpoint.wanted |= self.space.blocks.last_step(block) > self.metadata.checkpoint.step;
     }
 
     /// A read failed. Before the host learns of it, a checkpoint records where the unit is, if only its spare area did.
@@ -218,7 +208,7 @@ mod tests {
         let next_page = ftl.nand.next_page(open.unwrap());
         assert!(next_page <= 4, "page {next_page}: the next block is prepared by then");
         assert_eq!((ftl.metadata.open_block(), ftl.counters().blocks_erased), (open, erased));
-        assert_eq!(ftl.failing.first(), open.as_ref());
+        assert_eq!(ftl.space.failing.first(), open.as_ref());
     }
 
     #[test]
@@ -236,15 +226,16 @@ mod tests {
     fn streams_become_narrower_as_blocks_go_bad_until_the_drive_is_read_only() {
         let mut ftl = ftl();
         let spare = ftl.spare_good_blocks();
-        assert_eq!((spare.available, spare.total), (80 - ftl.layout.least_blocks, spare.available));
-        let width = ftl.layout.host_width;
+        assert_eq!((spare.available, spare.total), (80 - ftl.space.layout.least_blocks, spare.available));
+        let width = ftl.space.layout.host_width;
         for left in (0..spare.total).rev() {
-            let block = ftl.blocks.take(tantalum_nand::PlaneId(left % 2), BlockUse::Bad, &ftl.nand).unwrap();
+            let block =
+                ftl.space.blocks.take(tantalum_nand::PlaneId(left % 2), BlockUse::Bad, &ftl.nand).unwrap();
             ftl.retire(block).unwrap();
             assert_eq!((ftl.spare_good_blocks().available, ftl.is_read_only()), (left, false));
         }
-        assert!(ftl.layout.host_width <= width && ftl.layout.host_width == 1);
-        let block = ftl.blocks.take(tantalum_nand::PlaneId(0), BlockUse::Bad, &ftl.nand).unwrap();
+        assert!(ftl.space.layout.host_width <= width && ftl.space.layout.host_width == 1);
+        let block = ftl.space.blocks.take(tantalum_nand::PlaneId(0), BlockUse::Bad, &ftl.nand).unwrap();
         ftl.retire(block).unwrap();
         assert!(ftl.is_read_only());
     }
@@ -253,10 +244,10 @@ mod tests {
     fn a_loss_asks_for_a_checkpoint_only_if_none_covers_the_block() {
         let mut ftl = ftl();
         let block = BlockId(3);
-        ftl.blocks.programmed(block, ftl.metadata.checkpoint.step, false);
+        ftl.space.blocks.programmed(block, ftl.metadata.checkpoint.step, false);
         ftl.note_loss_in(block);
         assert!(!ftl.metadata.checkpoint.wanted);
-        ftl.blocks.programmed(block, Seq(ftl.metadata.checkpoint.step.0 + 1), false);
+        ftl.space.blocks.programmed(block, Seq(ftl.metadata.checkpoint.step.0 + 1), false);
         ftl.note_loss_in(block);
         assert!(ftl.checkpoint_due());
     }

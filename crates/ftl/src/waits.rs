@@ -107,7 +107,7 @@ fn a_checkpoint_is_not_on_flash_before_the_units_that_it_names() {
 
 /// The open block of a stream that has one page, the one programmed last.
 fn last_page(ftl: &Ftl, target: Target) -> PageId {
-    let mut begun = ftl.streams.of(target).blocks().filter(|block| ftl.nand().next_page(*block) == 1);
+    let mut begun = ftl.space.streams.of(target).blocks().filter(|block| ftl.nand().next_page(*block) == 1);
     let block = begun.next().expect("a page of the batch did not fit the blocks before");
     assert_eq!(begun.next(), None);
     FOUR_PLANES.page(block, 0)
@@ -116,7 +116,7 @@ fn last_page(ftl: &Ftl, target: Target) -> PageId {
 /// Moves the contents of a block that members of a batch have filled, at once, on an otherwise idle plane.
 fn collect_members(ftl: &mut Ftl, last: PageId, at_ns: Nanoseconds) {
     let busy = FOUR_PLANES.plane_of(FOUR_PLANES.block_of(last));
-    let full = ftl.blocks.with_use(BlockUse::Closed).find(|block| FOUR_PLANES.plane_of(*block) != busy);
+    let full = ftl.space.blocks.with_use(BlockUse::Closed).find(|block| FOUR_PLANES.plane_of(*block) != busy);
     let full = full.expect("the batch has filled blocks");
     let valid = ftl.map().valid(full);
     assert!(valid >= 2 * FOUR_PLANES.units_per_page(), "two pages of members are moved: {valid} units");
@@ -212,7 +212,7 @@ fn nearly_full(ftl: &mut Ftl) {
     for round in 0.. {
         let now_ns = settle(ftl);
         write(ftl, round % 60, 1, now_ns);
-        if ftl.blocks.free() <= 12 {
+        if ftl.space.blocks.free() <= 12 {
             break;
         }
     }
@@ -248,7 +248,7 @@ fn erase_one(ftl: &mut Ftl, pages: [PageId; 2]) {
     let now_ns = settle(ftl);
     // there is no block to move anything to, and what is empty is returned
     assert!(matches!(ftl.collect_garbage(now_ns), Err(FtlError::CapacityExceeded)));
-    assert!(ftl.blocks.free() > 0);
+    assert!(ftl.space.blocks.free() > 0);
     for round in 0.. {
         let now = erases(ftl);
         match [0, 1].map(|page| now[page] > before[page]) {

@@ -47,14 +47,14 @@ impl Ftl {
                     target
                 }
             };
-            let stream = self.streams.of_mut(target);
+            let stream = self.space.streams.of_mut(target);
             let Some((plane, place)) = stream.next_page(&self.geometry, &self.nand, earliest_ns) else {
                 return Err(FtlError::CapacityExceeded);
             };
             let block = self.geometry.block_of(place);
             match program(&mut self.nand, place) {
                 Ok(done_ns) => {
-                    self.blocks.programmed(block, step, marked);
+                    self.space.blocks.programmed(block, step, marked);
                     if self.nand.next_page(block) == self.geometry.pages_per_block {
                         stream.close(plane);
                         self.close_block(block);
@@ -102,7 +102,7 @@ impl Ftl {
 
     /// Ensures that the journal has room for what ends the claims of this many log pages.
     pub fn ensure_claim_room(&mut self, units: usize, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        match units.min(self.logs.count()) {
+        match units.min(self.tenants.units.logs.count()) {
             0 => Ok(()),
             claims => self.ensure_journal_room(claims, at_ns),
         }
@@ -116,7 +116,7 @@ impl Ftl {
                 ended.extend(self.superseded(unit.lpn, unit.version));
             }
             if let Some(hint) = unit.hint {
-                self.logs.programmed(&mut self.map, unit.lpn, hint, unit.version);
+                self.tenants.units.logs.programmed(&mut self.map, unit.lpn, hint, unit.version);
             }
         }
         ended
@@ -124,7 +124,8 @@ impl Ftl {
 
     /// Whether a unit holds a log page that claims its home. What replaces it durably must end that claim durably.
     pub fn is_claiming_page(&self, lpn: Lpn) -> bool {
-        self.map.is_hinted(lpn) && self.logs.hint(lpn).is_some_and(|living| living.hint.home.is_some())
+        self.map.is_hinted(lpn)
+            && self.tenants.units.logs.hint(lpn).is_some_and(|living| living.hint.home.is_some())
     }
 
     /// A unit that waits in protected DRAM replaces a page that claims its home: the claim ends with it.
@@ -160,11 +161,11 @@ impl Ftl {
         let id = self.next_seq();
         let versions: Vec<Seq> = units.iter().map(|_| self.next_seq()).collect();
         let mut places = Vec::with_capacity(pages);
-        self.batch_under_way = true;
+        self.batches.set_under_way(true);
         let programmed = self.program_batch(units, &versions, id, &mut places, at_ns);
-        self.batch_under_way = false;
+        self.batches.set_under_way(false);
         if let Err(error) = &programmed {
-            self.abandoned.insert(id);
+            self.batches.abandon(id);
             self.give_back(&units[places.len() * per_page..], error);
         }
         let done_ns = programmed?;
@@ -177,7 +178,7 @@ impl Ftl {
         // a dump does not save a batch in flight, nor what ended with it
         self.append_step_ready(ended, self.nand.programs_done_ns(), at_ns)?;
         if pages > 1 {
-            self.batches_done_ns = self.batches_done_ns.max(done_ns);
+            self.batches.programmed(done_ns);
         }
         Ok(done_ns)
     }
@@ -239,8 +240,11 @@ impl Ftl {
         self.counters.flash_units.host += units.len() as u64;
         for (index, &(tx, lpn, _)) in units.iter().enumerate() {
             let ppn = self.geometry.unit(place, index as u32);
+            let over = self.whereabouts(lpn);
             self.map.claim(ppn, crate::map::Claim::Transaction(tx, lpn));
-            if let Some(old) = self.transactions.put(tx, lpn, TxPage { ppn, version: step }) {
+            if let Some(old) =
+                self.tenants.units.transactions.put(tx, lpn, TxPage { ppn, version: step, over })
+            {
                 self.map.unclaim(old);
             }
         }

@@ -11,7 +11,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::engines::{CacheSize, Failure, Setting, open};
 use crate::outcome::{Case, Row};
-use crate::work::{KEY_BYTES, Worker, Workload, Zipf, check, value};
+use crate::work::{KEY_BYTES, Worker, Workload, check, value};
 
 /// Records of one transaction when the store is loaded.
 const LOADED_AT_ONCE: u64 = 500;
@@ -99,14 +99,14 @@ impl Plan {
         }
         engine.loaded()?;
         engine.settle()?;
-        let (before, written, zipf) = (written_bytes()?, AtomicU64::new(0), Zipf::new(records));
+        let (before, written, draws) = (written_bytes()?, AtomicU64::new(0), case.workload.draws(records));
         let start = Instant::now();
         let end = start + Duration::from_secs_f64(self.seconds);
         let latencies = std::thread::scope(|scope| {
             let run = |thread| {
                 let random = Xoshiro256PlusPlus::seed_from_u64(seed << 8 | (thread + 1));
-                let (engine, zipf, written) = (&*engine, &zipf, &written);
-                let worker = Worker { engine, workload: case.workload, zipf, value_bytes, random, written };
+                let (engine, draws, written) = (&*engine, draws.as_ref(), &written);
+                let worker = Worker { engine, records, draws, value_bytes, random, written };
                 scope.spawn(move || worker.work(end, stop))
             };
             let handles: Vec<_> = (0..case.threads).map(run).collect();

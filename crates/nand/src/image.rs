@@ -23,7 +23,6 @@ mod store;
 mod tally;
 
 pub(crate) use file::FileImage;
-pub use file::checksum_of;
 pub use life::Life;
 pub(crate) use load::{Contents, Damage};
 pub use load::{Examination, ImageFinding};

@@ -5,6 +5,7 @@
 //! promises, M1 to M6, are at the head of the module `nand`; the image's layout is at the head of `image::layout`.
 
 mod array;
+mod checksum;
 mod counters;
 mod dram;
 mod error;
@@ -27,13 +28,13 @@ mod time;
 mod transfers;
 
 pub use array::Array;
+pub use checksum::{checksum_of, checksum_with};
 pub use counters::Counters;
 pub use error::{HostError, MediumError, NandError};
 pub use faults::Faults;
 pub use geometry::*;
 pub use image::{
     Access, Examination, HostSync, ImageFinding, Life, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES,
-    checksum_of,
 };
 pub use nand::Nand;
 pub use operations::Source;

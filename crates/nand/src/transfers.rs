@@ -12,9 +12,10 @@
 use std::io;
 use std::sync::Arc;
 
+use crate::checksum::checksum_of;
 use crate::error::NandError;
 use crate::geometry::{Nanoseconds, Ppn, UNIT_BYTES};
-use crate::image::{MappedFile, SlotsInFile, checksum_of};
+use crate::image::{MappedFile, SlotsInFile};
 use crate::nand::Nand;
 use crate::slots::{Lease, Slot};
 

@@ -6,14 +6,13 @@
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::distributions::{Mix, Shuffle, Zipf};
+use crate::ycsb::{Draws, Operation, Workload};
 
 const VALUE_BYTES: usize = 512;
 const LONG_VALUE_BYTES: usize = 1024;
 
 const TELLERS_PER_BRANCH: u64 = 10;
 const DISTRICTS_PER_WAREHOUSE: u64 = 10;
-const EXPONENT: f64 = 0.99;
 
 /// What is done to a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,8 +56,8 @@ pub enum Load {
     NewOrder,
     /// TPC-C's.
     Payment,
-    /// YCSB's of this letter.
-    Ycsb(char),
+    /// YCSB's. Records have no order, so a scan (E) reads only where it begins.
+    Ycsb(Workload),
 }
 
 impl Load {
@@ -68,7 +67,7 @@ impl Load {
             Load::AccountUpdate => "TPC-B AccountUpdate".to_owned(),
             Load::NewOrder => "TPC-C NewOrder".to_owned(),
             Load::Payment => "TPC-C Payment".to_owned(),
-            Load::Ycsb(letter) => letter.to_string(),
+            Load::Ycsb(workload) => workload.letter().to_string(),
         }
     }
 
@@ -113,25 +112,18 @@ pub struct Drawer {
     units: u64,
     /// Records that were inserted, by any client.
     inserted: u64,
-    zipf: Option<(Zipf, Shuffle)>,
-    mix: Mix,
+    /// Of YCSB.
+    ycsb: Option<Draws>,
 }
 
 impl Drawer {
     /// Transactions on tables that are `units` large.
     pub fn new(load: Load, units: u64) -> Drawer {
-        let records = units * 1000;
-        let zipf =
-            matches!(load, Load::Ycsb(_)).then(|| (Zipf::new(records, EXPONENT), Shuffle::new(records)));
-        // read, write, insert, change (the thesis, table 3.3)
-        let shares = match load {
-            Load::Ycsb('a') => [0.5, 0.5, 0.0, 0.0],
-            Load::Ycsb('b') => [0.95, 0.05, 0.0, 0.0],
-            Load::Ycsb('d') => [0.95, 0.0, 0.05, 0.0],
-            Load::Ycsb('f') => [0.5, 0.0, 0.0, 0.5],
-            _ => [1.0, 0.0, 0.0, 0.0],
+        let ycsb = match load {
+            Load::Ycsb(workload) => Some(Draws::new(workload, units * 1000)),
+            _ => None,
         };
-        Drawer { load, units, inserted: 0, zipf, mix: Mix::new(shares) }
+        Drawer { load, units, inserted: 0, ycsb }
     }
 
     /// The steps of the next transaction.
@@ -159,7 +151,7 @@ impl Drawer {
                 ]
             }
             Load::NewOrder => self.new_order(random, new),
-            Load::Ycsb(letter) => vec![self.ycsb(letter, random)],
+            Load::Ycsb(_) => vec![self.ycsb(random)],
         }
     }
 
@@ -184,18 +176,19 @@ impl Drawer {
         steps
     }
 
-    fn ycsb(&mut self, letter: char, random: &mut Xoshiro256PlusPlus) -> Step {
-        let (zipf, shuffle) = self.zipf.expect("YCSB draws by Zipf's distribution");
-        let access = [Access::Read, Access::Write, Access::Insert, Access::Change][self.mix.draw(random)];
-        self.inserted -= u64::from(access != Access::Insert);
-        let records = self.units * 1000;
-        let rank = zipf.draw(random);
-        let key = match (access, letter) {
-            (Access::Insert, _) => records + self.inserted - 1,
-            // the latest
-            (_, 'd') => records + self.inserted - rank,
-            _ => shuffle.of(rank) - 1,
+    fn ycsb(&mut self, random: &mut Xoshiro256PlusPlus) -> Step {
+        let draws = self.ycsb.as_ref().expect("a load of YCSB has its draws");
+        let access = match draws.operation(random) {
+            Operation::Read | Operation::Scan => Access::Read,
+            Operation::Update => Access::Write,
+            Operation::Insert => Access::Insert,
+            Operation::ReadModifyWrite => Access::Change,
         };
+        self.inserted -= u64::from(access != Access::Insert);
+        let records = self.units * 1000 + self.inserted;
+        // an insert draws a record too, so that a seed stands for the same accesses in all loads
+        let drawn = draws.record(records, random);
+        let key = if access == Access::Insert { records - 1 } else { drawn };
         Step { table: 0, key, access }
     }
 }
@@ -210,7 +203,7 @@ mod tests {
 
     #[test]
     fn what_is_read_is_there_and_what_is_inserted_is_not() {
-        let loads = ['a', 'b', 'c', 'd', 'f'].map(Load::Ycsb);
+        let loads = [Workload::A, Workload::B, Workload::C, Workload::D, Workload::F].map(Load::Ycsb);
         for load in loads.into_iter().chain([Load::AccountUpdate, Load::NewOrder, Load::Payment]) {
             let (mut drawer, mut random) = (Drawer::new(load, 3), Xoshiro256PlusPlus::seed_from_u64(1));
             let mut there: Vec<BTreeSet<u64>> =

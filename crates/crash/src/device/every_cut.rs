@@ -10,11 +10,11 @@ use tantalum::{Outcome, PowerLoss};
 use super::case::{Case, Cuts, Found, Report};
 use super::cut_point::CutPoint;
 use super::guard::guarded;
+use super::progress::Progress;
 use super::random::{generator, mix};
 use super::run::{Run, drawn_fates};
 use super::stop::Stop;
 use super::tally::{Reached, Tally};
-use super::torture::Progress;
 
 /// Combinations of complete and not complete that are tried at one cut; if there are more, this many are drawn.
 const COMBINATIONS: usize = 32;

@@ -7,10 +7,10 @@ use tantalum::PowerLoss;
 
 use super::case::{Case, Found, Report};
 use super::guard::guarded;
+use super::progress::Progress;
 use super::random::generator;
 use super::run::Run;
 use super::stop::Stop;
-use super::torture::Progress;
 
 /// Selects the random numbers of the cuts, as opposed to those of the commands.
 const CUT: u64 = 5 << 32;

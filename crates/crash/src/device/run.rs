@@ -19,20 +19,6 @@ use super::tally::{Reached, Tally};
 use super::trace;
 use super::weights::Weights;
 
-/// Who fills a drive that becomes full: first records, while units are freed, and then units.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Tide {
-    Records,
-    Units,
-}
-
-impl Tide {
-    /// The one at a command.
-    pub fn at(index: u64) -> Tide {
-        if (index / 96).is_multiple_of(2) { Tide::Records } else { Tide::Units }
-    }
-}
-
 /// A host at work.
 pub(super) struct Run {
     pub seed: u64,
@@ -83,11 +69,7 @@ impl Run {
         let protected = drive.plp == Plp::Capacitor;
         let mut host = Host::new(drive, case.seed)?;
         let cold = drive.cold();
-        for lpn in cold.clone() {
-            let data = unit_of(cold_stamp(lpn));
-            host.submit_and_wait(Command::Write { lpn: Lpn(lpn), data: &data, fua: false })?;
-        }
-        host.submit_and_wait(Command::Flush)?;
+        fill(&mut host, cold.clone())?;
         let durable_writes = protected || drive.cache == CacheMode::Off;
         let log = LogHost::new(&mut host, Lpn(LOG), durable_writes)?;
         let records = RecordHost::new(&mut host, drive)?;
@@ -207,6 +189,16 @@ impl Run {
     pub fn log_begun(&self) -> Option<Generation> {
         self.logs.iter().copied().find(|log| self.oracle.hints.has_begun(*log, self.cut_ns))
     }
+}
+
+/// Fills the cold units, and waits until they are on flash.
+fn fill(host: &mut Host, cold: std::ops::Range<u32>) -> Result<(), Stop> {
+    for lpn in cold {
+        let data = unit_of(cold_stamp(lpn));
+        host.submit_and_wait(Command::Write { lpn: Lpn(lpn), data: &data, fua: false })?;
+    }
+    host.submit_and_wait(Command::Flush)?;
+    Ok(())
 }
 
 /// What a cold unit holds.

@@ -2,8 +2,8 @@
 
 use super::case::{Case, Cuts, Found};
 use super::every_cut::cuts_of_command;
+use super::progress::Progress;
 use super::random_cuts::random_cuts;
-use super::torture::Progress;
 
 /// Number of runs tried. Not a time, so that the result depends only on the seed.
 const ATTEMPTS: u64 = 150;

@@ -8,7 +8,22 @@ use super::torture::DeviceCrash;
 
 /// What was cut and checked, on which drives, and every broken promise.
 pub fn of_device_crash(crash: &DeviceCrash) -> String {
-    let columns = [
+    let mut text = format!("{}\n{}\n", drives(crash).render(), totals(crash));
+    for violation in &crash.outcome.violations {
+        let (promise, seed, cut) = (&violation.promise, violation.seed, violation.cut);
+        writeln!(
+            text,
+            "\n{promise} BROKEN, seed {seed}, cut {cut}: {}\n  {}",
+            violation.detail, violation.replay
+        )
+        .expect("writing to a String cannot fail");
+    }
+    text
+}
+
+/// A row for each kind of drive.
+fn drives(crash: &DeviceCrash) -> Table {
+    const COLUMNS: [&str; 12] = [
         "PLP",
         "cache",
         "page",
@@ -24,7 +39,7 @@ pub fn of_device_crash(crash: &DeviceCrash) -> String {
     ];
     let align = |index| if index < 2 { Align::Left } else { Align::Right };
     let columns: Vec<(&str, Align)> =
-        columns.into_iter().enumerate().map(|(index, title)| (title, align(index))).collect();
+        COLUMNS.into_iter().enumerate().map(|(index, title)| (title, align(index))).collect();
     let mut table = Table::new(&columns);
     for counts in &crash.drives {
         let reached = &counts.reached;
@@ -43,17 +58,7 @@ pub fn of_device_crash(crash: &DeviceCrash) -> String {
         let words = [counts.plp.to_owned(), counts.cache.to_owned()];
         table.push(words.into_iter().chain(numbers.map(grouped)).collect());
     }
-    let mut text = format!("{}\n{}\n", table.render(), totals(crash));
-    for violation in &crash.outcome.violations {
-        let (promise, seed, cut) = (&violation.promise, violation.seed, violation.cut);
-        writeln!(
-            text,
-            "\n{promise} BROKEN, seed {seed}, cut {cut}: {}\n  {}",
-            violation.detail, violation.replay
-        )
-        .expect("writing to a String cannot fail");
-    }
-    text
+    table
 }
 
 fn totals(crash: &DeviceCrash) -> String {

@@ -4,14 +4,15 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::Serialize;
-use tantalum_report::{Bar, InvalidSetting, Monitor};
+use tantalum_report::{InvalidSetting, Monitor};
 
 use super::case::{Case, Cuts, Plan, Report};
 use super::drive::{Drive, DriveChoice, Medium};
 use super::every_cut::every_cut;
+use super::progress::Progress;
 use super::random_cuts::random_cuts;
 use super::shrink::shrink;
 use super::tally::{Reached, Tally};
@@ -105,43 +106,13 @@ pub struct DeviceCrash {
     pub interrupted: bool,
 }
 
-/// Reports the progress of a case, and says whether to continue.
-pub(super) struct Progress<'a> {
-    bar: Option<&'a Bar>,
-    deadline: Option<(Instant, Duration)>,
-}
-
-impl Progress<'_> {
-    /// Shows nothing and never stops.
-    pub fn unseen() -> Progress<'static> {
-        Progress { bar: None, deadline: None }
-    }
-
-    /// Some steps are done. False if it is time to stop.
-    pub fn advance(&self, steps: u64) -> bool {
-        let Some(bar) = self.bar else { return true };
-        match self.deadline {
-            None => bar.advance(steps).is_ok(),
-            Some((began, duration)) => {
-                bar.reach(began.elapsed().as_secs()).is_ok() && began.elapsed() < duration
-            }
-        }
-    }
-
-    /// False if it is time to stop.
-    pub fn goes_on(&self) -> bool {
-        self.advance(0)
-    }
-}
-
 /// Cuts power and compares. Broken promises are results, not errors; an interruption ends the test with the results so
 /// far.
 pub fn torture(settings: &Settings, monitor: &Monitor) -> Result<DeviceCrash, CrashError> {
     settings.validate()?;
     let duration = settings.minutes.map(|minutes| Duration::from_secs(60 * minutes));
     let bar = monitor.bar("power loss", duration.map_or_else(|| steps_of(settings), |all| all.as_secs()));
-    let deadline = duration.map(|duration| (Instant::now(), duration));
-    let progress = Progress { bar: Some(&bar), deadline };
+    let progress = Progress::on(&bar, duration);
     let mut crash = DeviceCrash::default();
     let mut last_seed = None;
     for Ended { case, report, violation, .. } in run_cases(settings, &progress) {

@@ -9,8 +9,6 @@ mod wear;
 
 use tantalum_nand::{BlockId, Nanoseconds, PlaneId};
 
-pub(crate) use moving::ValidUnit;
-
 use crate::error::FtlError;
 use crate::ftl::Ftl;
 use crate::space::BlockUse;
@@ -69,8 +67,8 @@ impl Ftl {
 
     /// Collects on the planes on which a namespace's logs have no open block and find no free one.
     pub(crate) fn collect_for_logs(&mut self, target: Target, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        let is_full = |plane: &PlaneId| self.blocks.free_in(*plane) == 0;
-        let full: Vec<PlaneId> = self.streams.of(target).unopened().filter(is_full).collect();
+        let is_full = |plane: &PlaneId| self.space.blocks.free_in(*plane) == 0;
+        let full: Vec<PlaneId> = self.space.streams.of(target).unopened().filter(is_full).collect();
         if full.is_empty() {
             return Ok(());
         }
@@ -97,7 +95,7 @@ impl Ftl {
         at_ns: Nanoseconds,
     ) -> Result<(), FtlError> {
         // not a victim again while its last units wait for a full page
-        self.blocks.set_use(victim, BlockUse::Open);
+        self.space.blocks.set_use(victim, BlockUse::Open);
         self.map.valid_counts_mut().remove_candidate(victim);
         collection.victims.push(victim);
         let mut units = std::mem::take(&mut self.scratch.valid_units);
@@ -135,7 +133,7 @@ impl Ftl {
 
     fn free_block(&mut self, block: BlockId) {
         self.counters.collections += 1;
-        self.blocks.release(self.geometry.plane_of(block), block);
+        self.space.blocks.release(self.geometry.plane_of(block), block);
     }
 
     /// Releases the victims. One that is not empty keeps units that could not be moved: it stays closed if there was no
@@ -145,8 +143,8 @@ impl Ftl {
             if self.map.valid(block) == 0 {
                 self.free_block(block);
             } else if self.keeps_only_lost_units(block) {
-                self.blocks.set_use(block, BlockUse::Bad);
-                self.failing.push(block);
+                self.space.blocks.set_use(block, BlockUse::Bad);
+                self.space.failing.push(block);
                 self.note_loss_in(block);
             } else {
                 self.close_block(block);
@@ -156,7 +154,7 @@ impl Ftl {
 
     fn new_collection(&mut self, at_ns: Nanoseconds) -> Collection {
         // members of an atomic batch lose their mark when moved: the whole batch must be on flash before
-        let earliest_ns = at_ns.max(self.batches_done_ns);
+        let earliest_ns = at_ns.max(self.batches.done_ns());
         self.metadata.between_steps(at_ns);
         Collection {
             moving: MovingPage::new(Target::Collect, earliest_ns),

@@ -13,21 +13,13 @@ use super::Collection;
 use crate::canary::{self, Guard};
 use crate::error::{Damage, FtlError};
 use crate::ftl::Ftl;
-use crate::map::{Claim, Owner};
+use crate::map::{Claim, Owner, ValidUnit};
 use crate::metadata::Record;
 use crate::page_image::PageImage;
 use crate::space::Target;
 use crate::spare::{self, Kind, Mark, Spare};
 use crate::tenants::{PackedUnit, tenant};
 use crate::types::{Lpn, Seq, TenantId, TxId};
-
-/// A unit of a victim that is in use.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ValidUnit {
-    ppn: Ppn,
-    /// The only owner, if just the step of the spare area must change.
-    plain: Option<Lpn>,
-}
 
 /// A unit in transit.
 #[derive(Clone, Copy)]
@@ -201,7 +193,7 @@ impl Ftl {
         at_ns: Nanoseconds,
     ) -> Result<(), FtlError> {
         for packed in units {
-            let earliest_ns = at_ns.max(self.batches_done_ns);
+            let earliest_ns = at_ns.max(self.batches.done_ns());
             let full = self.geometry.units_per_page() as usize;
             if collection.page_for(packed.target(), earliest_ns).units.len() == full {
                 self.program_moving(collection, packed.target(), at_ns)?;
@@ -229,6 +221,8 @@ impl Ftl {
         at_ns: Nanoseconds,
     ) -> Result<(Spare, Moving), FtlError> {
         let old = Spare::decode(old).ok_or(Damage::Spare { ppn })?;
+        let told = self.map.tell_versions(ppn, |lpn| old.version_of(lpn));
+        told.map_err(|lpn| Damage::Owner { ppn, lpn })?;
         let mut copy = Spare::new(Kind::Data, step);
         copy.metadata = old.metadata;
         let owners = match self.map.owner(ppn) {
@@ -245,7 +239,8 @@ impl Ftl {
         };
         self.charge_spilled_owners(&owners, at_ns);
         if let Mark::Hint(hint, log_lpn) = old.mark {
-            let living = self.logs.hint(log_lpn).filter(|living| living.hint.is_same_page(&hint));
+            let living =
+                self.tenants.units.logs.hint(log_lpn).filter(|living| living.hint.is_same_page(&hint));
             if living.is_some() && owners.iter().any(|owner| owner.0 == log_lpn) {
                 copy.mark = old.mark;
             }
@@ -346,7 +341,7 @@ impl Ftl {
                 Moving::Transaction(tx, lpn) => {
                     let claim = self.map.unclaim(from);
                     self.map.claim(to, claim);
-                    self.transactions.moved(tx, lpn, to);
+                    self.tenants.units.transactions.moved(tx, lpn, to);
                 }
                 Moving::Owners { in_spare } => {
                     self.move_owners(from, to, in_spare, &moving.page.spares[index], at_ns)?
@@ -356,7 +351,7 @@ impl Ftl {
         moving.units.clear();
         moving.page.clear();
         moving.waits_for_steps = false;
-        moving.earliest_ns = at_ns.max(self.batches_done_ns);
+        moving.earliest_ns = at_ns.max(self.batches.done_ns());
         self.free_emptied(collection);
         Ok(())
     }

@@ -23,7 +23,7 @@ impl Ftl {
             VictimPolicy::CostBenefit => {
                 let (units_per_block, valid) = (self.geometry.units_per_block(), self.map.valid_counts());
                 let benefit = |block: &BlockId| {
-                    self.blocks.benefit(*block, valid.get(*block), units_per_block, self.seq)
+                    self.space.blocks.benefit(*block, valid.get(*block), units_per_block, self.seq)
                 };
                 valid.candidates().max_by_key(benefit)
             }

@@ -12,9 +12,9 @@ impl Ftl {
     /// Moves the coldest block when the spread of erase counts is too wide (static wear levelling).
     pub(crate) fn level_wear(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
         let blocks = self.geometry.blocks();
-        self.next_wear_check =
+        self.space.next_wear_check =
             self.counters.blocks_erased + u64::from(blocks.div_ceil(WEAR_CHECKS_PER_CYCLE));
-        let Some(coldest) = self.blocks.coldest(&self.nand) else { return Ok(()) };
+        let Some(coldest) = self.space.blocks.coldest(&self.nand) else { return Ok(()) };
         let most = (0..blocks).map(|block| self.nand.erase_count(BlockId(block))).max().unwrap_or(0);
         if most - self.nand.erase_count(coldest) > self.config.wear_spread && self.spare_blocks() > 1 {
             self.collect_block(coldest, at_ns)?;

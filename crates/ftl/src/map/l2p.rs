@@ -24,10 +24,13 @@ const WEIGHT: u32 = (1 << TENANT_SHIFT) - 1;
 /// The weight of a full unit of a tenant that packs.
 pub const UNIT_WEIGHT: u32 = 64;
 
+/// Stands for the version of an owner that the place's spare area tells: nobody has to read it for that.
+pub const IN_SPARE: Seq = Seq(0);
+
 /// The owner of a place if P2L alone cannot say.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Claim {
-    /// Logical pages with the versions at which they own the place; never empty.
+    /// Logical pages with the versions at which they own the place, or [`IN_SPARE`]; never empty.
     Owners(Vec<(Lpn, Seq)>),
     /// A page of an open transaction.
     Transaction(TxId, Lpn),
@@ -44,6 +47,15 @@ pub enum Owner<'a> {
     Claim(&'a Claim),
     /// A tenant that packs its contents, and knows what is there.
     Packed(TenantId),
+}
+
+/// A place in use, of a block that is collected.
+#[derive(Clone, Copy, Debug)]
+pub struct ValidUnit {
+    /// The place.
+    pub ppn: Ppn,
+    /// The only owner, if just the step of a copy's spare area must change.
+    pub plain: Option<Lpn>,
 }
 
 /// The packed contents in use of a block.
@@ -231,9 +243,8 @@ impl Map {
         self.touch_chunk(lpn);
     }
 
-    /// Points `lpn` at a place, beside the owners it has. `plain_version` is the version of a plain owner, if there is
-    /// one, from the spare area.
-    pub fn map_shared(&mut self, lpn: Lpn, version: Seq, ppn: Ppn, plain_version: Seq) {
+    /// Points `lpn` at a place, beside the owners it has. The version may be [`IN_SPARE`].
+    pub fn map_shared(&mut self, lpn: Lpn, version: Seq, ppn: Ppn) {
         match self.lookup(lpn) {
             Some(old) => {
                 assert_ne!(old, ppn, "lpn {lpn} is at unit {ppn} already, perhaps at another version");
@@ -247,7 +258,7 @@ impl Map {
         } else if entry & FLAG == 0 {
             let first = Lpn(entry - 1);
             self.p2l[ppn.index()] = FLAG;
-            self.claims.insert(ppn.0, Claim::Owners(vec![(first, plain_version), (lpn, version)]));
+            self.claims.insert(ppn.0, Claim::Owners(vec![(first, IN_SPARE), (lpn, version)]));
             self.extra_owners += 1;
         } else {
             match self.claims.get_mut(&ppn.0) {
@@ -433,25 +444,22 @@ impl Map {
         }
     }
 
-    /// Builds L2P, P2L and valid counts from what recovery found; `versions` has those of owners that are not plain.
-    pub fn rebuild<E>(
-        &mut self,
-        place_of: impl Iterator<Item = (Lpn, Ppn)>,
-        mut versions: HashMap<u32, Seq>,
-        mut spare_version: impl FnMut(Lpn, Ppn) -> Result<Seq, E>,
-    ) -> Result<(), E> {
-        for (lpn, ppn) in place_of {
-            let known = versions.remove(&lpn.0);
-            if known.is_none() && self.p2l[ppn.index()] == 0 {
-                self.map_plain(lpn, ppn);
-            } else {
-                let version = known.map_or_else(|| spare_version(lpn, ppn), Ok)?;
-                let plain_version = match self.owner(ppn) {
-                    Owner::Plain(first) => spare_version(first, ppn)?,
-                    _ => Seq(0),
-                };
-                self.map_shared(lpn, version, ppn, plain_version);
+    /// Builds L2P, P2L and valid counts from what recovery found; `versions` has those that spare areas do not record.
+    pub fn rebuild(&mut self, places: impl Iterator<Item = (Lpn, Ppn)>, versions: &HashMap<u32, Seq>) {
+        for (lpn, ppn) in places {
+            match versions.get(&lpn.0) {
+                None if self.p2l[ppn.index()] == 0 => self.map_plain(lpn, ppn),
+                version => self.map_shared(lpn, version.copied().unwrap_or(IN_SPARE), ppn),
             }
+        }
+    }
+
+    /// The owners of a place are about to move away from its spare area: writes down the versions that it tells, by
+    /// `version_of`. The owner whose version it does not tell, if there is one.
+    pub fn tell_versions(&mut self, ppn: Ppn, version_of: impl Fn(Lpn) -> Option<Seq>) -> Result<(), Lpn> {
+        let Some(Claim::Owners(owners)) = self.claims.get_mut(&ppn.0) else { return Ok(()) };
+        for (lpn, version) in owners.iter_mut().filter(|owner| owner.1 == IN_SPARE) {
+            *version = version_of(*lpn).ok_or(*lpn)?;
         }
         Ok(())
     }

@@ -23,6 +23,6 @@ mod logs;
 mod transactions;
 mod valid;
 
-pub use l2p::{BlockPacked, CHUNK_ENTRIES, Claim, Map, Owner, UNIT_WEIGHT};
+pub use l2p::{BlockPacked, CHUNK_ENTRIES, Claim, IN_SPARE, Map, Owner, UNIT_WEIGHT, ValidUnit};
 pub use logs::{Attempt, Attempts, EndedClaim, HintError, Living, Logs, extend_whole_run, in_whole_run};
 pub use transactions::{Transactions, TxPage};

@@ -15,6 +15,9 @@ pub struct TxPage {
     pub ppn: Ppn,
     /// The version in its spare area. It is valid if nothing newer has been written since.
     pub version: Seq,
+    /// Where the logical page was when this was written, and how often that block had been erased: if it still is there,
+    /// nothing newer was written.
+    pub over: Option<(Ppn, u32)>,
 }
 
 /// All open transactions.

@@ -2,8 +2,10 @@
 
 mod blocks;
 mod layout;
+mod part;
 mod stream;
 
-pub use blocks::{BlockUse, Blocks};
+pub use blocks::BlockUse;
 pub use layout::{CheckpointInterval, FtlConfig, JOURNAL_RESERVE_BLOCKS, Layout, OPEN_LOGS, VictimPolicy};
-pub use stream::{Stream, Streams, Target};
+pub use part::{Space, bad_blocks};
+pub use stream::{Stream, Target};

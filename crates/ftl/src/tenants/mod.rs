@@ -1,8 +1,9 @@
 //! The tenants of the flash, in one list. A third kind of contents needs a folder here and a line in the list: its
-//! state in [`Tenants`], and its behaviour in [`TENANTS`]. (The names of its units and journal records are in `spare`
-//! and `metadata/record.rs`, like those of every kind.)
+//! state in [`state::Tenants`], and its behaviour in [`TENANTS`]. (The names of its units and journal records are in
+//! `spare` and `metadata/record.rs`, like those of every kind.)
 
 pub(crate) mod records;
+pub(crate) mod state;
 mod tenant;
 pub(crate) mod units;
 
@@ -14,14 +15,6 @@ use crate::types::TenantId;
 
 /// All tenants, in the order in which checkpoints have them. A place in P2L identifies its tenant by its number here.
 pub(crate) const TENANTS: [&dyn Tenant; 2] = [&units::Units, &records::Records];
-
-/// The state of those that keep more than the map does.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Tenants {
-    /// Weight that may be added before the free space is computed again.
-    pub budget: u64,
-    pub records: records::KeyValue,
-}
 
 /// The owner of units of this kind; none if they belong to the metadata log.
 pub(crate) fn tenant_of(kind: Kind) -> Option<&'static dyn Tenant> {

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use tantalum_nand::{BlockId, Geometry, Nanoseconds, PageState, Ppn, UNIT_BYTES};
 
-use crate::audit::Audit;
 use crate::error::FtlError;
+use crate::findings::Audit;
 use crate::ftl::Ftl;
 use crate::metadata::Record;
 use crate::page_image::PageImage;

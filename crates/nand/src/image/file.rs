@@ -19,6 +19,7 @@ use super::{
     HostSync, Image, MappedFile, PageRecord, ProtectedDram, RecordStore, SavedRecords, SlotStore,
     SlotsInFile, Synced,
 };
+use crate::checksum::checksum_of;
 use crate::error::{HostError, NandError};
 use crate::geometry::{
     BlockId, Geometry, MAX_UNITS_PER_PAGE, PageId, Ppn, SPARE_END_BYTES, SpareEnds, UNIT_BYTES,
@@ -42,11 +43,6 @@ pub(crate) struct FileImage {
     data_checksums: Vec<u32>,
     /// The number of the newest tally.
     tally_number: u32,
-}
-
-/// CRC-32C of a unit. It is computed for every unit read or written, so it uses the fastest method available.
-pub fn checksum_of(data: &[u8]) -> u32 {
-    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, data) as u32
 }
 
 /// Adds what was being done when the host failed.

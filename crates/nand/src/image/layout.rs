@@ -22,6 +22,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 
 use super::redo_log::{REDO_LOG_BYTES, RedoPlace};
 use super::{MAX_DESCRIPTION_BYTES, PageRecord};
+use crate::checksum::{checksum_of, checksum_with};
 use crate::geometry::{BlockId, Geometry, MAX_UNITS_PER_PAGE, PageId, UNIT_BYTES, UNIT_SPARE_BYTES};
 use crate::slots::Slot;
 use crate::state::{Block, PageState};
@@ -88,7 +89,7 @@ impl Header {
 
     pub fn checksum_with(&self, description: &[u8]) -> u32 {
         let unsigned = Header { checksum: 0.into(), ..*self };
-        crc32c::crc32c_append(crc32c::crc32c(unsigned.as_bytes()), description)
+        checksum_with(checksum_of(unsigned.as_bytes()), description)
     }
 
     pub fn geometry(&self) -> Geometry {
@@ -151,7 +152,7 @@ impl BlockEntry {
     }
 
     pub fn computed_checksum(&self) -> u32 {
-        crc32c::crc32c(&self.as_bytes()[size_of::<U32>()..])
+        checksum_of(&self.as_bytes()[size_of::<U32>()..])
     }
 
     /// The block without its next page, and whether some of its pages may be programmed.
@@ -231,7 +232,7 @@ impl PageHead {
 
     /// The correct checksum of a record's bytes.
     pub fn computed_checksum(bytes: &[u8]) -> u32 {
-        crc32c::crc32c(&bytes[size_of::<U32>()..])
+        checksum_of(&bytes[size_of::<U32>()..])
     }
 
     fn seal(bytes: &mut [u8]) -> u32 {

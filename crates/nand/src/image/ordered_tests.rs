@@ -8,6 +8,7 @@ use super::super::redo_log::{GroupHead, UNUSED, replay, settle};
 use super::super::store::Store;
 use super::super::tally::TALLY_AT;
 use super::*;
+use crate::checksum::checksum_of;
 use crate::random::SplitMix64;
 
 const PLACE: RedoPlace = RedoPlace { log_at: 1 << 18, slots_at: (1 << 18) + REDO_LOG_BYTES };
@@ -85,7 +86,7 @@ fn run(seed: u64) -> [u64; 3] {
         for _ in 0..1 + random.below(6) {
             if let Some(slot) = free.pop().filter(|_| random.below(2) == 0) {
                 let data = vec![random.below(256) as u8; 4096];
-                store.write_unit(&data, slot, crc32c::crc32c(&data)).unwrap();
+                store.write_unit(&data, slot, checksum_of(&data)).unwrap();
                 model.1.insert(slot, data);
             }
             if random.below(3) == 0
@@ -193,7 +194,7 @@ fn three_groups() -> (File, [u64; 3]) {
     let starts = [1, 2, 3_u8].map(|group| {
         let start = PLACE.log_at + store.head;
         if group == 3 {
-            store.write_unit(&[7; 4096], PLACE.slots_at, crc32c::crc32c(&[7; 4096])).unwrap();
+            store.write_unit(&[7; 4096], PLACE.slots_at, checksum_of(&[7; 4096])).unwrap();
         }
         store.write(&[group; 2000], 8192).unwrap();
         store.sync_begin().unwrap().unwrap().write().unwrap();

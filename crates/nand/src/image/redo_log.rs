@@ -13,6 +13,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::redo_file::SECTOR;
 use super::tally::TALLY_AT;
+use crate::checksum::{checksum_of, checksum_with};
 use crate::geometry::UNIT_BYTES;
 
 /// Bytes of the redo log of an image.
@@ -91,7 +92,7 @@ impl Group {
 
     fn computed_checksum(&self) -> u32 {
         let unsigned = GroupHead { checksum: 0.into(), ..self.head };
-        crc32c::crc32c_append(crc32c::crc32c(unsigned.as_bytes()), &self.body)
+        checksum_with(checksum_of(unsigned.as_bytes()), &self.body)
     }
 
     /// Whether it follows a given group.
@@ -115,7 +116,7 @@ impl Group {
             if at < place.slots_at || at > i64::MAX as u64 - UNIT_BYTES as u64 {
                 return Err(self.impossible(&format!("has data at {at}, which is not a slot")));
             }
-            if !read_present(file, &mut unit, at)? || crc32c::crc32c(&unit) != sum.checksum.get() {
+            if !read_present(file, &mut unit, at)? || checksum_of(&unit) != sum.checksum.get() {
                 return Ok(false);
             }
         }

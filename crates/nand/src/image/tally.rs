@@ -13,6 +13,7 @@
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use crate::checksum::checksum_of;
 use crate::geometry::{BlockId, Geometry, PageId};
 use crate::random::mix;
 
@@ -61,7 +62,7 @@ impl Tally {
     }
 
     fn computed_checksum(&self) -> u32 {
-        crc32c::crc32c(&self.as_bytes()[size_of::<U32>()..])
+        checksum_of(&self.as_bytes()[size_of::<U32>()..])
     }
 
     /// Whether its own checksum is right.

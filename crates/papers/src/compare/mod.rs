@@ -7,6 +7,7 @@
 //!   with what the workload wrote.
 
 mod colours;
+mod configuration;
 mod confined;
 mod contents;
 mod database_copy;

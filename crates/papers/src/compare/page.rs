@@ -8,9 +8,9 @@ use tantalum_report::html::{escaped, legend, page};
 use tantalum_report::plots::bars::{self, Bar, short};
 use tantalum_report::plots::colours::css;
 use tantalum_report::plots::curves::{self, Curve};
-use tantalum_report::table::{bytes, grouped};
 use tantalum_report::{ReportError, save};
 
+use super::configuration::configuration;
 use super::outcome::{Comparison, Run};
 use super::{colours, summary};
 
@@ -178,76 +178,6 @@ fn table(runs: &[Run]) -> String {
     }
     html.push_str("</tbody></table></div>");
     html
-}
-
-fn configuration(comparison: &Comparison) -> String {
-    let Comparison { profile, workload, .. } = comparison;
-    let flash = &profile.flash;
-    let entries = [
-        ("Drive", format!("{}: {}", profile.name, profile.description)),
-        (
-            "Capacity",
-            format!(
-                "{}, {} % over-provisioning",
-                bytes(profile.capacity_bytes),
-                profile.over_provisioning_percent
-            ),
-        ),
-        (
-            "Flash",
-            format!(
-                "{} channels x {} dies x {} planes, {} pages a block at most, {} a page, rated for {} cycles",
-                flash.channels,
-                flash.dies_per_channel,
-                flash.planes_per_die,
-                flash.pages_per_block,
-                bytes(flash.page_bytes.into()),
-                grouped(flash.endurance_cycles.into()),
-            ),
-        ),
-        (
-            "Flash times",
-            format!(
-                "read {} us, program {} us, erase {} us",
-                flash.read_ns / 1000,
-                flash.program_ns / 1000,
-                flash.erase_ns / 1000
-            ),
-        ),
-        ("Write cache", format!("{}, {}", serde_name(&profile.cache.mode), bytes(profile.cache.bytes))),
-        ("Workload", summary::workload_line(workload)),
-        (
-            "Ageing",
-            format!(
-                "{} of other data, {} units overwritten at random, write amplification {} at the end",
-                bytes(workload.other_data_bytes),
-                grouped(workload.aged_units),
-                workload.aged_write_amplification
-            ),
-        ),
-        (
-            "Host",
-            format!(
-                "SQLite cache {} KiB, page cache {}, checkpoint every {} pages, {} us for each statement",
-                workload.sqlite_cache_kib,
-                bytes(workload.page_cache_bytes),
-                workload.wal_autocheckpoint_pages,
-                workload.host_ns_per_statement / 1000
-            ),
-        ),
-        ("Transactions", comparison.runs.first().map_or(String::new(), |run| grouped(run.transactions))),
-        ("Seed", comparison.seed.to_string()),
-        ("Made by", format!("tantalum {}", env!("CARGO_PKG_VERSION"))),
-    ];
-    let items: String =
-        entries.iter().map(|(name, text)| format!("<dt>{name}</dt><dd>{}</dd>\n", escaped(text))).collect();
-    format!("<dl>\n{items}</dl>")
-}
-
-/// What a profile calls a choice.
-fn serde_name(choice: &impl serde::Serialize) -> String {
-    let name = serde_json::to_value(choice).expect("a choice is a string");
-    name.as_str().expect("a choice is a string").to_owned()
 }
 
 #[cfg(test)]

@@ -176,12 +176,13 @@ mod tests {
     use tantalum::{Device, Profile};
     use tantalum_report::Monitor;
     use tantalum_workloads::clients::drive;
+    use tantalum_workloads::ycsb::Workload;
 
     use super::*;
     use crate::rocks::RocksOptions;
 
     const LOADS: [(Load, u64); 4] =
-        [(Load::AccountUpdate, 1), (Load::Payment, 1), (Load::NewOrder, 1), (Load::Ycsb('d'), 1)];
+        [(Load::AccountUpdate, 1), (Load::Payment, 1), (Load::NewOrder, 1), (Load::Ycsb(Workload::D), 1)];
 
     fn drive_all(engine: Arc<dyn Engine>, load: Load, units: u64) {
         let mut clients = clients(&engine, load, units, 4, 1);
@@ -245,7 +246,7 @@ mod tests {
     fn records_that_are_missing_or_too_short_are_told_of() {
         let folder = tempfile::tempdir().unwrap();
         let rocks = rocks(folder.path());
-        let tables = Load::Ycsb('f').tables(1);
+        let tables = Load::Ycsb(Workload::F).tables(1);
         for access in [Access::Read, Access::Change] {
             let steps = [Step { table: 0, key: 3, access }];
             let missing = rocks.transact(&tables, &steps);
@@ -264,7 +265,7 @@ mod tests {
         let mut records = records(profile);
         records.namespaces.push(records.store.namespace("0").unwrap());
         records.clock = Clock::real_from(records.store.with_drive(|drive| drive.time_ns()).unwrap());
-        let tables = [Table { records: 0, ..Load::Ycsb('a').tables(1)[0] }];
+        let tables = [Table { records: 0, ..Load::Ycsb(Workload::A).tables(1)[0] }];
         for (access, waits) in [(Access::Write, true), (Access::Read, false), (Access::Change, true)] {
             let start = Instant::now();
             records.transact(&tables, &[Step { table: 0, key: 3, access }]).unwrap();

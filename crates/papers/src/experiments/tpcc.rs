@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use serde::Deserialize;
-use tantalum_report::{Figures, Outcome, Row, Span, Time};
+use tantalum_report::{Bar, Claim, Figures, Outcome, Row, Span, Time};
 use tantalum_workloads::WorkloadError;
 use tantalum_workloads::clients::{Client, Measured, drive};
 use tantalum_workloads::tpcc::{DATABASE, KINDS, Tables, TpccClient, is_consistent, load};
@@ -66,23 +66,12 @@ pub(super) fn table_4(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     }
     let (mut rows, mut written, mut busy) = (Vec::new(), Vec::new(), Vec::new());
     for (name, barrier, paper) in lines {
-        let profile = profile(run, barrier)?;
-        let aged = folder.folder().join(format!("aged-{barrier}.img"));
-        let room_bytes = run.scaled(WAREHOUSES * BYTES_PER_WAREHOUSE, 0) * 5 / 4 + SERVER_BYTES;
-        aged_image(run, &profile, &aged, room_bytes)?;
-        let mut results = Vec::new();
-        for (_, page_bytes) in PAGES {
-            results.push(measure(run, &folder, &aged, page_bytes)?);
-            cases.advance(1)?;
-        }
+        let results = measure_pages(run, &folder, barrier, &cases)?;
         let ours = results.iter().map(|(measured, _)| new_orders_a_minute(measured)).collect();
         rows.push(Row { name: name.to_owned(), ours, paper: Some(paper.into()) });
         let for_each = |&(ref measured, units): &(Measured, u64)| units as f64 / measured.operations() as f64;
-        written.push(Row {
-            name: name.to_owned(),
-            ours: results.iter().map(for_each).collect(),
-            paper: None,
-        });
+        let ours = results.iter().map(for_each).collect();
+        written.push(Row { name: name.to_owned(), ours, paper: None });
         busy.push((name.to_owned(), results.iter().map(|(measured, _)| measured.busy_percent).collect()));
     }
     let table = |title: &str, unit, rows| Figures {
@@ -93,12 +82,23 @@ pub(super) fn table_4(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     };
     let figures = table("TPC-C without think time", "New-Orders per minute", rows);
     let written = table("written to the data's drive (4 KiB)", "for each transaction", written);
-    let (on, off) = (figures.row("barrier on"), figures.row("barrier off"));
-    let claims = vec![
+    let mut outcome = outcome(run)?;
+    outcome.claims = claims(figures.row("barrier on"), figures.row("barrier off"));
+    let busy = Figures::of_processors(&figures.columns, busy);
+    outcome.figures = vec![figures, written, busy];
+    Ok(outcome)
+}
+
+fn claims(on: &[f64], off: &[f64]) -> Vec<Claim> {
+    let printed = &PRINTED.table_4;
+    vec![
         printed.barrier.beside(Span::factors(off, on)),
         printed.small_pages_barrier_on.beside(Span::factors(&on[2..], &on[..1])),
         printed.small_pages_barrier_off.beside(Span::factors(&off[2..], &off[..1])),
-    ];
+    ]
+}
+
+fn outcome(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     let profile = profile(run, false)?;
     let setup = vec![
         drive_with_barriers(&profile),
@@ -110,11 +110,27 @@ pub(super) fn table_4(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
             run.scaled(OPERATIONS_EACH, LEAST_OPERATIONS_EACH)
         ),
     ];
-    let mut outcome = Outcome::new("TPC-C by barrier and page size", &printed.source, Time::Real, setup);
-    let busy = Figures::of_processors(&figures.columns, busy);
-    outcome.figures = vec![figures, written, busy];
-    outcome.claims = claims;
-    Ok(outcome)
+    let source = &PRINTED.table_4.source;
+    Ok(Outcome::new("TPC-C by barrier and page size", source, Time::Real, setup))
+}
+
+/// What each page size had, on a drive with barriers or without.
+fn measure_pages(
+    run: &Run<'_>,
+    folder: &PlainFolder,
+    barrier: bool,
+    cases: &Bar,
+) -> Result<Vec<(Measured, u64)>, ExperimentError> {
+    let profile = profile(run, barrier)?;
+    let aged = folder.folder().join(format!("aged-{barrier}.img"));
+    let room_bytes = run.scaled(WAREHOUSES * BYTES_PER_WAREHOUSE, 0) * 5 / 4 + SERVER_BYTES;
+    aged_image(run, &profile, &aged, room_bytes)?;
+    let mut results = Vec::new();
+    for (_, page_bytes) in PAGES {
+        results.push(measure(run, folder, &aged, page_bytes)?);
+        cases.advance(1)?;
+    }
+    Ok(results)
 }
 
 /// At least one for each client: with the paper's 1,000 they seldom wait for each other's rows.

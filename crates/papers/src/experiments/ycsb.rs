@@ -9,7 +9,7 @@ use tantalum_report::table::{bytes, grouped};
 use tantalum_report::{Figures, Outcome, Row, Time};
 use tantalum_workloads::WorkloadError;
 use tantalum_workloads::clients::{Client, drive};
-use tantalum_workloads::ycsb::{DATABASE, NAMES, Workload, YcsbClient, load};
+use tantalum_workloads::ycsb::{DATABASE, MariaDbClient, Operation, Workload, load};
 
 use super::Run;
 use super::rig::{LogPlace, MountedMariaDb, Start, aged_image, drive_with_room};
@@ -75,10 +75,14 @@ pub(super) fn run(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     outcome.figures.push(Figures {
         title: "throughput by workload".to_owned(),
         unit: "operations/s",
-        columns: Workload::ALL.map(Workload::name).into(),
+        columns: Workload::ALL.map(name).into(),
         rows,
     });
     Ok(outcome)
+}
+
+fn name(workload: Workload) -> String {
+    workload.letter().to_ascii_uppercase().to_string()
 }
 
 fn throughput(run: &Run<'_>, mounted: &MountedMariaDb, loaded: u64) -> Result<Vec<f64>, ExperimentError> {
@@ -89,11 +93,17 @@ fn throughput(run: &Run<'_>, mounted: &MountedMariaDb, loaded: u64) -> Result<Ve
         for number in 0..CLIENTS {
             let seed = run.seed.wrapping_mul(1_000_003).wrapping_add(number);
             let connection = mounted.server.connect(Some(DATABASE))?;
-            clients.push(Box::new(YcsbClient::new(connection, workload, loaded, Arc::clone(&records), seed)));
+            clients.push(Box::new(MariaDbClient::new(
+                connection,
+                workload,
+                loaded,
+                Arc::clone(&records),
+                seed,
+            )));
         }
-        let bar = run.monitor.bar(format!("YCSB {}", workload.name()), CLIENTS * each);
+        let bar = run.monitor.bar(format!("YCSB {}", name(workload)), CLIENTS * each);
         rates.push(
-            drive(&mut clients, each, NAMES.len(), &bar, || mounted.kill())?
+            drive(&mut clients, each, Operation::ALL.len(), &bar, || mounted.kill())?
                 .divided_by(run.slower)
                 .per_second(),
         );

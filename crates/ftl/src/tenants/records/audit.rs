@@ -6,8 +6,8 @@ use tantalum_nand::{PageState, Ppn, UNIT_BYTES};
 
 use super::record::RecordPlace;
 use super::record::{self, Header, TENANT, records, weight};
-use crate::audit::{Audit, Finding};
 use crate::error::FtlError;
+use crate::findings::{Audit, Finding};
 use crate::ftl::Ftl;
 use crate::key::NamespaceId;
 use crate::map::Owner;

@@ -149,7 +149,7 @@ impl Ftl {
 
     /// The stream for moved records of a namespace.
     fn copies_of(&self, namespace: NamespaceId) -> Target {
-        if self.streams.logs.contains_key(&namespace) {
+        if self.space.streams.logs.contains_key(&namespace) {
             Target::LogCopies(namespace)
         } else {
             Target::Collect

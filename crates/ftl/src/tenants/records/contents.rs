@@ -8,6 +8,7 @@ use super::index::{Entry, Index};
 #[cfg(test)]
 use super::record::RecordPlace;
 use super::record::UNIT_CHUNKS;
+use super::residence::{ENTRY_BYTES, InCheckpoint, NAMESPACE_BYTES};
 use crate::key::{NamespaceAttributes, NamespaceId};
 use crate::metadata::take_word;
 use crate::tenants::Kept;
@@ -24,23 +25,7 @@ pub(crate) struct NamespaceContents {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct IndexBytes(pub Vec<u8>);
 
-/// The position of an index in a checkpoint.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct InCheckpoint {
-    /// Its first byte in the checkpoint.
-    pub first_byte: u64,
-    pub entries: u64,
-    pub checksum: u32,
-}
-
 const HEAD_BYTES: usize = 16;
-const NAMESPACE_BYTES: usize = 40;
-const ENTRY_BYTES: usize = 16;
-
-/// Bytes of this many namespaces with this many entries, besides the head.
-pub(super) fn bytes_of(namespaces: u64, entries: u64) -> u64 {
-    NAMESPACE_BYTES as u64 * namespaces + ENTRY_BYTES as u64 * entries
-}
 
 impl IndexBytes {
     fn of(entries: impl Iterator<Item = Entry>) -> IndexBytes {
@@ -75,13 +60,6 @@ impl IndexBytes {
         let mut index = Index::with_room(attributes, (self.0.len() / ENTRY_BYTES) as u64);
         self.entries().for_each(|entry| index.insert(entry));
         index
-    }
-}
-
-impl InCheckpoint {
-    /// Its bytes in the checkpoint.
-    pub fn bytes(&self) -> std::ops::Range<u64> {
-        self.first_byte..self.first_byte + bytes_of(0, self.entries)
     }
 }
 

@@ -19,13 +19,13 @@ use crate::space::Target;
 impl Ftl {
     /// The stream that takes the records of a namespace.
     pub(super) fn logs_of(&self, namespace: NamespaceId) -> Target {
-        if self.streams.logs.contains_key(&namespace) { Target::Logs(namespace) } else { Target::Host }
+        if self.space.streams.logs.contains_key(&namespace) { Target::Logs(namespace) } else { Target::Host }
     }
 
     /// Units of protected DRAM in which records for namespaces' own logs may wait: the cache must be smaller by as
     /// many.
     pub fn waiting_log_units(&self) -> u32 {
-        if self.has_plp() { self.streams.logs.len() as u32 * self.geometry.units_per_page() } else { 0 }
+        if self.has_plp() { self.space.streams.logs.len() as u32 * self.geometry.units_per_page() } else { 0 }
     }
 
     /// Checks that there are dies, blocks and protected DRAM for the logs of one more namespace.
@@ -45,7 +45,7 @@ impl Ftl {
         let of_namespaces =
             self.tenants.records.namespaces.values().map(|namespace| namespace.attributes.logs);
         let blocks = of_namespaces.chain([logs]).map(|logs| self.blocks_for(logs)).sum();
-        let limit = self.layout.log_blocks.into();
+        let limit = self.space.layout.log_blocks.into();
         if blocks > limit {
             let what = "open and reserved blocks of namespaces' own logs";
             return Err(KeyValueError::OverLimit { what, asked: blocks, limit });
@@ -68,7 +68,7 @@ impl Ftl {
     /// down to one.
     pub(crate) fn plan_logs(&mut self) {
         let mut on_die = vec![0; self.geometry.dies() as usize];
-        let mut room = self.layout.log_blocks;
+        let mut room = self.space.layout.log_blocks;
         for (id, namespace) in &self.tenants.records.namespaces {
             let mut dies: Vec<usize> = (0..on_die.len()).collect();
             // adjacent numbers are on different channels
@@ -82,14 +82,14 @@ impl Ftl {
             let home: Vec<PlaneId> = (0..self.geometry.planes()).map(PlaneId).filter(is_home).collect();
             let width = room.saturating_sub(1).clamp(1, home.len() as u32);
             room = room.saturating_sub(width + 1);
-            let logs = self.streams.logs.entry(*id);
+            let logs = self.space.streams.logs.entry(*id);
             logs.or_insert_with(|| Stream::new(&self.geometry, width)).set_home(home, width);
         }
     }
 
     /// A namespace is deleted, and its logs with it.
     pub(super) fn drop_logs(&mut self, namespace: NamespaceId) {
-        let Some(logs) = self.streams.logs.remove(&namespace) else { return };
+        let Some(logs) = self.space.streams.logs.remove(&namespace) else { return };
         logs.blocks().for_each(|block| self.close_block(block));
         self.plan_logs();
     }
@@ -131,8 +131,8 @@ mod tests {
     }
 
     fn dies_of(ftl: &Ftl, namespace: NamespaceId) -> Vec<u32> {
-        let planes = ftl.streams.logs[&namespace].unopened();
-        let opened = ftl.streams.logs[&namespace].blocks().map(|block| GEOMETRY.plane_of(block));
+        let planes = ftl.space.streams.logs[&namespace].unopened();
+        let opened = ftl.space.streams.logs[&namespace].blocks().map(|block| GEOMETRY.plane_of(block));
         let mut dies: Vec<u32> = planes.chain(opened).map(|plane| GEOMETRY.die_of(plane).0).collect();
         dies.sort_unstable();
         dies.dedup();
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(dies_of(&ftl, first), [0, 1], "on different channels");
         assert_eq!(dies_of(&ftl, second), [2, 3, 4, 5]);
         assert_eq!(dies_of(&ftl, third), [0, 1, 6, 7]);
-        assert!(!ftl.streams.logs.contains_key(&shared));
+        assert!(!ftl.space.streams.logs.contains_key(&shared));
         ftl.delete_namespace(first, 0).unwrap();
         assert_eq!(dies_of(&ftl, second), [0, 1, 2, 3]);
         assert_eq!(dies_of(&ftl, third), [4, 5, 6, 7]);
@@ -194,11 +194,11 @@ mod tests {
         let mut ftl = ftl(CONFIG);
         let refused = ftl.create_namespace(with_logs(9), 0);
         assert!(matches!(refused, Err(KeyValueError::Attribute { asked: 9, .. })), "{refused:?}");
-        let fit = ftl.layout.log_blocks / 17;
+        let fit = ftl.space.layout.log_blocks / 17;
         for _ in 0..fit {
             ftl.create_namespace(with_logs(8), 0).unwrap();
         }
-        let limit = ftl.layout.log_blocks.into();
+        let limit = ftl.space.layout.log_blocks.into();
         match ftl.create_namespace(with_logs(8), 0) {
             Err(KeyValueError::OverLimit { asked, limit: told, .. }) => {
                 assert_eq!((asked, told), (u64::from(fit + 1) * 17, limit));
@@ -259,21 +259,21 @@ mod tests {
         let mut ftl = ftl(CONFIG);
         let namespaces = [8, 4].map(|logs| ftl.create_namespace(with_logs(logs), 0).unwrap());
         let spare = ftl.spare_good_blocks();
-        assert_eq!(spare.available + 4, ftl.geometry.blocks() - ftl.layout.least_blocks);
+        assert_eq!(spare.available + 4, ftl.geometry.blocks() - ftl.space.layout.least_blocks);
         let mut planes = (0..ftl.geometry.planes()).cycle().map(PlaneId);
         for _ in 0..spare.available {
             let plane = planes.next().unwrap();
-            let block = ftl.blocks.take(plane, BlockUse::Bad, &ftl.nand).unwrap();
+            let block = ftl.space.blocks.take(plane, BlockUse::Bad, &ftl.nand).unwrap();
             ftl.retire(block).unwrap();
         }
         assert!(!ftl.is_read_only());
         for (number, namespace) in namespaces.into_iter().enumerate() {
             (0..50).for_each(|key| put(&mut ftl, namespace, key + 100 * number as u32).unwrap());
-            assert_eq!(ftl.streams.logs[&namespace].opened(), 1);
+            assert_eq!(ftl.space.streams.logs[&namespace].opened(), 1);
         }
-        let open: Vec<BlockId> = ftl.streams.blocks().collect();
+        let open: Vec<BlockId> = ftl.space.streams.blocks().collect();
         assert!(open.len() >= 2 && ftl.audit_maps().findings().count() == 0, "{open:?}");
-        let block = ftl.blocks.take(planes.next().unwrap(), BlockUse::Bad, &ftl.nand).unwrap();
+        let block = ftl.space.blocks.take(planes.next().unwrap(), BlockUse::Bad, &ftl.nand).unwrap();
         ftl.retire(block).unwrap();
         assert!(ftl.is_read_only());
     }

@@ -8,11 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tantalum_nand::{NandError, PageState, Ppn, UNIT_BYTES};
 
-use super::contents::{InCheckpoint, NamespaceContents, RecordsKept};
+use super::contents::{NamespaceContents, RecordsKept};
 use super::index::Entry;
 use super::record::RecordPlace;
 use super::record::{Header, TENANT, bytes_of, ends, records, weight};
-use super::{KeyValue, Namespace};
+use super::residence::InCheckpoint;
+use super::state::{KeyValue, Namespace};
 use crate::error::{Damage, FtlError};
 use crate::ftl::Ftl;
 use crate::key::{Key, NamespaceAttributes, NamespaceId};

@@ -2,10 +2,11 @@
 
 use tantalum_nand::{NandError, Nanoseconds, UNIT_BYTES};
 
+use super::KeyValueError;
 use super::index::Entry;
 use super::record::RecordPlace;
 use super::record::{Header, bytes_of};
-use super::{KeyValueError, Namespace};
+use super::state::Namespace;
 use crate::error::{Damage, FtlError};
 use crate::ftl::Ftl;
 use crate::key::{Key, NamespaceId};

@@ -22,30 +22,22 @@ mod namespace;
 mod plan;
 mod put;
 mod record;
+mod residence;
+pub(crate) mod state;
 mod swap;
 #[cfg(test)]
 mod swap_tests;
 mod tenant;
+mod waiting;
 
-use std::collections::BTreeMap;
-
-use buffer::Buffer;
-use index::Index;
 pub use namespace::NAMESPACES;
 pub use record::VALUE_BYTES;
 #[cfg(test)]
 pub(crate) use record::{CHUNK_BYTES, UnitImage, spare as record_spare};
 pub(crate) use tenant::Records;
 
-use swap::Residence;
-
-use tantalum_nand::Nanoseconds;
-
 use crate::error::FtlError;
 use crate::key::{Key, NamespaceAttributes, NamespaceId};
-use crate::metadata::UnderWay;
-use crate::types::{HashMap, Seq};
-use record::RecordPlace;
 
 /// One record of a `put`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -139,53 +131,5 @@ pub enum KeyValueError {
 impl From<tantalum_nand::NandError> for KeyValueError {
     fn from(error: tantalum_nand::NandError) -> KeyValueError {
         KeyValueError::Ftl(error.into())
-    }
-}
-
-/// A namespace in the running drive.
-#[derive(Clone, Debug)]
-pub(crate) struct Namespace {
-    pub attributes: NamespaceAttributes,
-    pub index: Residence,
-    /// Number of keys; the index also has entries for later segments.
-    pub records: u64,
-}
-
-impl Namespace {
-    pub fn new(attributes: NamespaceAttributes) -> Namespace {
-        Namespace::with(attributes, Index::new(&attributes), 0)
-    }
-
-    pub fn with(attributes: NamespaceAttributes, index: Index, records: u64) -> Namespace {
-        Namespace { attributes, index: Residence::new(index), records }
-    }
-}
-
-/// All namespaces.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct KeyValue {
-    pub namespaces: BTreeMap<NamespaceId, Namespace>,
-    /// The number of the newest namespace that ever existed.
-    pub last_namespace: u32,
-    /// Tombstones that no checkpoint covers yet.
-    pub tombstones: HashMap<(NamespaceId, Key), RecordPlace>,
-    /// Records that wait for a full page.
-    pub buffer: Buffer,
-    /// When everything put is durable: some of it may have to be on flash for that.
-    pub durable_ns: Nanoseconds,
-    /// Commands that have used indexes so far.
-    pub uses: u64,
-    /// Batches of `put`s of several units that are acknowledged because protected DRAM has room for them. The dump
-    /// saves these batches, and no others.
-    pub acknowledged: UnderWay<Seq>,
-    /// The positions of the indexes in the checkpoint being programmed.
-    pub kept_soon: Vec<(NamespaceId, contents::InCheckpoint)>,
-}
-
-impl KeyValue {
-    /// Bytes that all indexes take in a checkpoint.
-    pub fn checkpoint_bytes(&self) -> u64 {
-        let entries: u64 = self.namespaces.values().map(|namespace| namespace.index.entries()).sum();
-        contents::bytes_of(self.namespaces.len() as u64, entries)
     }
 }

@@ -3,7 +3,8 @@
 use tantalum_nand::Nanoseconds;
 
 use super::record::weight;
-use super::{KeyValueError, Namespace, NamespaceInfo};
+use super::state::Namespace;
+use super::{KeyValueError, NamespaceInfo};
 use crate::ftl::Ftl;
 use crate::key::{LOAD_FACTORS, NamespaceAttributes, NamespaceId, records_limit};
 use crate::metadata::Record;

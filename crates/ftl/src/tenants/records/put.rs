@@ -120,16 +120,16 @@ impl Ftl {
         let counts: Vec<(Target, u32)> = pages.chunk_by(|a, b| a.0 == b.0).map(count_of).collect();
         self.ensure_space(&counts, at_ns)?;
         let version = self.next_seq();
-        self.batch_under_way = true;
+        self.batches.set_under_way(true);
         let programmed = self.program_records(records, plan, &pages, version, at_ns);
-        self.batch_under_way = false;
+        self.batches.set_under_way(false);
         if programmed.is_err() {
-            self.abandoned.insert(version);
+            self.batches.abandon(version);
         }
         let programmed = programmed?;
         let on_flash_ns = programmed.pages.iter().map(|(_, done_ns)| *done_ns).fold(at_ns, Nanoseconds::max);
         if pages.len() > 1 {
-            self.batches_done_ns = self.batches_done_ns.max(on_flash_ns);
+            self.batches.programmed(on_flash_ns);
         }
         let room_ns = self.wait_for_room(plan.targets.len(), at_ns, room_ns);
         if room_ns.is_none() {
@@ -275,7 +275,7 @@ impl Ftl {
         }
     }
 
-    pub(super) fn namespace_mut(&mut self, namespace: NamespaceId) -> &mut super::Namespace {
+    pub(super) fn namespace_mut(&mut self, namespace: NamespaceId) -> &mut super::state::Namespace {
         self.tenants
             .records
             .namespaces

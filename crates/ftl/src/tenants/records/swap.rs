@@ -13,112 +13,14 @@
 
 use tantalum_nand::{Geometry, NandError, Nanoseconds, PageId, Ppn, UNIT_BYTES};
 
-use super::contents::{InCheckpoint, IndexBytes, NamespaceContents, RecordsKept};
-use super::index::{Entry, Index};
-use super::{KeyValue, Namespace};
+use super::contents::{IndexBytes, NamespaceContents, RecordsKept};
+use super::index::Entry;
+use super::residence::InCheckpoint;
+use super::state::Namespace;
 use crate::canary::{self, Guard};
 use crate::error::{Damage, FtlError};
 use crate::ftl::Ftl;
 use crate::key::NamespaceId;
-
-/// An index in DRAM, on flash, or both.
-#[derive(Clone, Debug)]
-pub(crate) struct Residence {
-    /// None while it is only on flash.
-    index: Option<Index>,
-    /// Its position in the last checkpoint; none if it has changed since.
-    in_checkpoint: Option<InCheckpoint>,
-    /// Bytes of DRAM that it took when it was swapped out.
-    swapped_bytes: u64,
-    /// The number of its last use, among uses of all indexes.
-    used: u64,
-}
-
-impl Residence {
-    pub fn new(index: Index) -> Residence {
-        Residence { index: Some(index), in_checkpoint: None, swapped_bytes: 0, used: 0 }
-    }
-
-    /// The index, which must be in DRAM.
-    #[inline]
-    pub fn get(&self) -> &Index {
-        self.index.as_ref().expect("an index is loaded before it is used")
-    }
-
-    /// The same, to be changed.
-    #[inline]
-    pub fn get_mut(&mut self) -> &mut Index {
-        if !canary::out(Guard::ChangedIndexSwappedOut) {
-            self.in_checkpoint = None;
-        }
-        self.index.as_mut().expect("an index is loaded before it is changed")
-    }
-
-    /// Whether it is only on flash.
-    pub fn is_swapped_out(&self) -> bool {
-        self.index.is_none()
-    }
-
-    /// Number of entries, in DRAM or not.
-    pub fn entries(&self) -> u64 {
-        match (&self.index, self.in_checkpoint) {
-            (Some(index), _) => index.len(),
-            (None, place) => place.map_or(0, |place| place.entries),
-        }
-    }
-
-    /// Bytes of DRAM that it takes.
-    pub fn dram_bytes(&self) -> u64 {
-        self.index.as_ref().map_or(0, |index| index.dram_bytes() as u64)
-    }
-
-    /// Its position while it is only on flash.
-    pub(super) fn on_flash(&self) -> Option<InCheckpoint> {
-        if self.is_swapped_out() { self.in_checkpoint } else { None }
-    }
-
-    /// Drops it from DRAM, if the last checkpoint has it.
-    fn swap_out(&mut self) {
-        if self.in_checkpoint.is_some() {
-            self.swapped_bytes = self.dram_bytes();
-            self.index = None;
-        }
-    }
-}
-
-impl KeyValue {
-    /// The last checkpoint has the indexes at these positions.
-    pub fn are_in_checkpoint(&mut self, indexes: &[(NamespaceId, InCheckpoint)]) {
-        for (id, place) in indexes {
-            if let Some(namespace) = self.namespaces.get_mut(id) {
-                namespace.index.in_checkpoint = Some(*place);
-            }
-        }
-    }
-
-    /// A new command uses an index.
-    pub fn note_use(&mut self, namespace: NamespaceId) {
-        self.uses += 1;
-        if let Some(namespace) = self.namespaces.get_mut(&namespace) {
-            namespace.index.used = self.uses;
-        }
-    }
-
-    /// Bytes of DRAM that all indexes take.
-    fn index_bytes(&self) -> u64 {
-        self.namespaces.values().map(|namespace| namespace.index.dram_bytes()).sum()
-    }
-
-    /// The namespaces whose indexes are in DRAM and not in use, least recently used first.
-    fn idle(&self) -> Vec<NamespaceId> {
-        let is_idle =
-            |namespace: &Namespace| !namespace.index.is_swapped_out() && namespace.index.used < self.uses;
-        let idle = self.namespaces.iter().filter(|(_, namespace)| is_idle(namespace));
-        let mut idle: Vec<_> = idle.map(|(id, namespace)| (namespace.index.used, *id)).collect();
-        idle.sort_unstable();
-        idle.into_iter().map(|(_, id)| id).collect()
-    }
-}
 
 impl Ftl {
     /// Loads the indexes that a command uses, after making room for them. Returns when they are there. Call it at the

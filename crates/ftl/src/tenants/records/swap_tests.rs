@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tantalum_nand::{Geometry, Nand};
 
-use super::contents::InCheckpoint;
+use super::residence::InCheckpoint;
 use super::{Key, KeyValueError, KvRecord, NamespaceAttributes, NamespaceId};
 use crate::error::FtlError;
 use crate::ftl::Ftl;

@@ -3,11 +3,12 @@
 use tantalum_nand::Nanoseconds;
 
 use super::collect::Packing;
-use super::contents::{RecordsKept, bytes_of};
+use super::contents::RecordsKept;
 use super::fold::RecordsFold;
 use super::record;
-use crate::audit::Audit;
+use super::residence::checkpoint_bytes;
 use crate::error::FtlError;
+use crate::findings::Audit;
 use crate::ftl::Ftl;
 use crate::page_image::PageImage;
 use crate::spare::{Kind, Mark, Spare};
@@ -58,7 +59,7 @@ impl Tenant for Records {
     }
 
     fn unplanned_bytes(&self, ftl: &Ftl, more_entries: u64) -> u64 {
-        self.kept_bytes(ftl) + bytes_of(0, more_entries)
+        self.kept_bytes(ftl) + checkpoint_bytes(0, more_entries)
     }
 
     fn is_kept_soon(&self, ftl: &mut Ftl) -> Result<(), FtlError> {

@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tantalum_nand::{NandError, Ppn};
+use tantalum_nand::Ppn;
 
 use super::kept::UnitsKept;
 use crate::canary::{self, Guard};
@@ -20,7 +20,6 @@ use crate::map::{Attempt, Attempts, CHUNK_ENTRIES, Living, extend_whole_run, in_
 use crate::metadata::Record;
 use crate::reader::Reader;
 use crate::report::RecoveryReport;
-use crate::share::spare_version;
 use crate::spare::{BatchMark, Kind, Mark, Spare};
 use crate::tenants::{DataPlaces, TenantFold, TenantFound};
 use crate::types::{Generation, HashMap, Hint, Lpn, Seq};
@@ -215,16 +214,11 @@ impl UnitsFold {
         }
     }
 
-    /// Counts the transactions that the journal completes, and the units of those that it does not.
-    fn count_transactions(&self, reader: &Reader, report: &mut RecoveryReport) {
-        let (mut completed, mut places) = (BTreeSet::new(), BTreeSet::new());
-        for &(commit, ppn) in &self.mapped {
-            let spare = reader.nand.spare(ppn).ok().and_then(|bytes| Spare::decode(&bytes));
-            if spare.is_some_and(|spare| spare.kind == Kind::Transaction) {
-                completed.insert(commit);
-                places.insert(ppn);
-            }
-        }
+    /// Counts the transactions whose pages were seen and that the journal completes, and the units of those that it does not.
+    fn count_transactions(&self, report: &mut RecoveryReport) {
+        let seen: BTreeSet<Ppn> = self.transaction_units.values().flatten().copied().collect();
+        let commits = self.mapped.iter().filter(|(_, ppn)| seen.contains(ppn));
+        let (completed, places): (BTreeSet<Seq>, BTreeSet<Ppn>) = commits.copied().unzip();
         report.transactions_completed = completed.len() as u64;
         let dropped = self.transaction_units.values().filter(|unit| unit.is_disjoint(&places));
         report.transaction_units_dropped = dropped.count() as u64;
@@ -310,10 +304,10 @@ impl TenantFold for UnitsFold {
 
     fn finish(
         mut self: Box<Self>,
-        reader: &mut Reader,
+        _reader: &mut Reader,
         report: &mut RecoveryReport,
     ) -> Result<Box<dyn TenantFound>, FtlError> {
-        self.count_transactions(reader, report);
+        self.count_transactions(report);
         let logs = self.assert_homes(report);
         report.assertions += self.assertions;
         let versions = self.base.versions.iter().map(|(lpn, version)| (lpn.0, *version)).collect();
@@ -333,7 +327,7 @@ impl TenantFold for UnitsFold {
             found.place(Lpn(lpn), &best);
         }
         found.places.sort_unstable();
-        found.forget_told_versions(reader)?;
+        found.versions.retain(|lpn, version| !self.transaction_units.contains_key(&(Lpn(*lpn), *version)));
         Ok(Box::new(found))
     }
 }
@@ -348,21 +342,6 @@ impl UnitsFound {
             }
         }
     }
-
-    /// Versions that the spare areas record after all need not be kept: a committed transaction's, for one.
-    fn forget_told_versions(&mut self, reader: &Reader) -> Result<(), FtlError> {
-        for &(lpn, ppn) in &self.places {
-            let Some(version) = self.versions.get(&lpn.0) else { continue };
-            let bytes = match reader.nand.spare(ppn) {
-                Err(NandError::Uncorrectable { .. }) => continue,
-                bytes => bytes?,
-            };
-            if Spare::decode(&bytes).and_then(|spare| spare.version_of(lpn)) == Some(*version) {
-                self.versions.remove(&lpn.0);
-            }
-        }
-        Ok(())
-    }
 }
 
 impl TenantFound for UnitsFound {
@@ -375,11 +354,11 @@ impl TenantFound for UnitsFound {
 
     fn restore(self: Box<Self>, ftl: &mut Ftl, clean: bool) -> Result<(), FtlError> {
         let UnitsFound { places, versions, logs } = *self;
-        let nand = &ftl.nand;
-        ftl.map.rebuild(places.into_iter(), versions, |lpn, ppn| spare_version(nand, lpn, ppn))?;
+        ftl.map.rebuild(places.into_iter(), &versions);
         // until recovery's own checkpoint stands, the erase rule needs to know what was found whole
         if !clean && !canary::out(Guard::RecoveryErases) {
-            logs.into_iter().for_each(|(generation, attempts)| ftl.logs.found(generation, attempts));
+            logs.into_iter()
+                .for_each(|(generation, attempts)| ftl.tenants.units.logs.found(generation, attempts));
         }
         Ok(())
     }

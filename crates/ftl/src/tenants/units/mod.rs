@@ -2,6 +2,7 @@
 
 mod fold;
 mod kept;
+pub(crate) mod state;
 mod tenant;
 
 pub(crate) use kept::OWNER_BYTES;

@@ -4,10 +4,10 @@ use tantalum_nand::{Nanoseconds, Ppn};
 
 use super::fold::UnitsFold;
 use super::kept::{CHUNK_BYTES, HINT_BYTES, OWNER_BYTES, UnitsKept};
-use crate::audit::Audit;
 use crate::error::FtlError;
+use crate::findings::Audit;
 use crate::ftl::Ftl;
-use crate::map::{Claim, Living};
+use crate::map::{Claim, IN_SPARE, Living};
 use crate::spare::{Kind, Mark, Spare};
 use crate::tenants::{Kept, Tenant, TenantFold};
 use crate::types::{Lpn, Seq};
@@ -32,8 +32,9 @@ impl Tenant for Units {
 
     fn kept_bytes(&self, ftl: &Ftl) -> u64 {
         let owners = ftl.map.claims().len() + ftl.map.extra_owners();
-        let bytes =
-            ftl.map.touched_chunks() * CHUNK_BYTES + owners * OWNER_BYTES + ftl.logs.count() * HINT_BYTES;
+        let bytes = ftl.map.touched_chunks() * CHUNK_BYTES
+            + owners * OWNER_BYTES
+            + ftl.tenants.units.logs.count() * HINT_BYTES;
         bytes as u64
     }
 
@@ -48,7 +49,8 @@ impl Tenant for Units {
 
     fn reserved_units(&self, ftl: &Ftl) -> u64 {
         // a cut may bring each of them home
-        let homes = ftl.logs.claimed_homes().filter(|home| ftl.map.lookup(*home).is_none()).count();
+        let homes =
+            ftl.tenants.units.logs.claimed_homes().filter(|home| ftl.map.lookup(*home).is_none()).count();
         u64::from(ftl.map.mapped_units()) + homes as u64
     }
 }
@@ -57,19 +59,19 @@ fn kept(ftl: &mut Ftl) -> UnitsKept {
     let mut versions = Vec::new();
     for (_, claim) in ftl.map.claims() {
         if let Claim::Owners(owners) = claim {
-            versions.extend(owners.iter().copied());
+            versions.extend(owners.iter().filter(|(_, version)| *version != IN_SPARE));
         }
     }
     versions.sort_unstable();
-    ftl.logs.forget_needless(&mut ftl.map);
-    let living = ftl.logs.living().map(|(lpn, living)| (lpn, *living, ftl.map.lookup(lpn)));
-    let waiting = ftl.logs.waiting().map(|(lpn, waiting)| (lpn, *waiting, None));
+    ftl.tenants.units.logs.forget_needless(&mut ftl.map);
+    let living = ftl.tenants.units.logs.living().map(|(lpn, living)| (lpn, *living, ftl.map.lookup(lpn)));
+    let waiting = ftl.tenants.units.logs.waiting().map(|(lpn, waiting)| (lpn, *waiting, None));
     let mut hints: Vec<(Lpn, Living, Option<Ppn>)> = living.chain(waiting).collect();
     hints.sort_unstable_by_key(|(lpn, living, _)| (*lpn, living.version));
     UnitsKept {
-        last_unmap: ftl.last_unmap,
+        last_unmap: ftl.tenants.units.last_unmap,
         versions,
-        runs: ftl.logs.runs(),
+        runs: ftl.tenants.units.logs.runs(),
         hints,
         chunks: ftl.map.chunks().map(|(number, entries)| (number as u32, entries.collect())).collect(),
     }

@@ -1,7 +1,4 @@
-//! YCSB's core workloads A to F (Cooper et al., SoCC 2010), over MariaDB's protocol.
-//!
-//! Records of ten fields of 100 bytes; keys by Zipf's distribution with the exponent 0.99, spread over the table, or
-//! the latest (D).
+//! YCSB over MariaDB's protocol: records of ten fields of 100 bytes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,50 +9,20 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum_report::Monitor;
 
-use super::clients::Client;
-use super::database::{count_rows, create_database};
-use super::distributions::{Mix, Shuffle, Zipf, text};
-use super::inserts::Inserts;
-use super::mariadb_retry::until_no_deadlock;
+use super::{Draws, Operation, Workload};
+use crate::clients::Client;
+use crate::database::{count_rows, create_database};
+use crate::distributions::text;
 use crate::error::WorkloadError;
+use crate::inserts::Inserts;
+use crate::mariadb_retry::until_no_deadlock;
 
 /// The database's name.
 pub const DATABASE: &str = "ycsb";
 
-/// Kinds of operations.
-pub const NAMES: [&str; 5] = ["read", "update", "insert", "scan", "read-modify-write"];
-
 const FIELDS: usize = 10;
 const FIELD_BYTES: usize = 100;
-const EXPONENT: f64 = 0.99;
 const LONGEST_SCAN: u64 = 100;
-
-/// One of the six.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Workload(char);
-
-impl Workload {
-    /// All of them.
-    pub const ALL: [Workload; 6] =
-        [Workload('A'), Workload('B'), Workload('C'), Workload('D'), Workload('E'), Workload('F')];
-
-    /// Its letter.
-    pub fn name(self) -> String {
-        self.0.to_string()
-    }
-
-    /// Percent of each kind, in the order of [`NAMES`].
-    fn shares(self) -> [f64; 5] {
-        match self.0 {
-            'A' => [50.0, 50.0, 0.0, 0.0, 0.0],
-            'B' => [95.0, 5.0, 0.0, 0.0, 0.0],
-            'C' => [100.0, 0.0, 0.0, 0.0, 0.0],
-            'D' => [95.0, 0.0, 5.0, 0.0, 0.0],
-            'E' => [0.0, 0.0, 5.0, 95.0, 0.0],
-            _ => [50.0, 0.0, 0.0, 0.0, 50.0],
-        }
-    }
-}
 
 /// Makes and fills the table.
 pub fn load(connection: &mut Conn, records: u64, seed: u64, monitor: &Monitor) -> Result<(), WorkloadError> {
@@ -80,18 +47,15 @@ fn fields_of(random: &mut Xoshiro256PlusPlus) -> String {
 }
 
 /// A client with its connection.
-pub struct YcsbClient {
+pub struct MariaDbClient {
     connection: Conn,
-    workload: Workload,
-    mix: Mix,
-    zipf: Zipf,
-    shuffle: Shuffle,
+    draws: Draws,
     /// Records that there are, of all clients together.
     records: Arc<AtomicU64>,
     random: Xoshiro256PlusPlus,
 }
 
-impl YcsbClient {
+impl MariaDbClient {
     /// A client of a table that was loaded with this many records.
     pub fn new(
         connection: Conn,
@@ -99,48 +63,41 @@ impl YcsbClient {
         loaded: u64,
         records: Arc<AtomicU64>,
         seed: u64,
-    ) -> YcsbClient {
-        YcsbClient {
+    ) -> MariaDbClient {
+        MariaDbClient {
             connection,
-            workload,
-            mix: Mix::new(workload.shares()),
-            zipf: Zipf::new(loaded, EXPONENT),
-            shuffle: Shuffle::new(loaded),
+            draws: Draws::new(workload, loaded),
             records,
             random: Xoshiro256PlusPlus::seed_from_u64(seed),
         }
     }
 
-    /// The record that comes next: in D the latest are the most popular.
+    /// The record that comes next; the table's count from 1.
     fn key(&mut self) -> u64 {
-        let rank = self.zipf.draw(&mut self.random);
-        match self.workload.0 {
-            'D' => (self.records.load(Ordering::Relaxed) + 1).saturating_sub(rank).max(1),
-            _ => self.shuffle.of(rank),
-        }
+        self.draws.record(self.records.load(Ordering::Relaxed), &mut self.random) + 1
     }
 
-    fn perform(&mut self, kind: usize) -> Result<(), mysql::Error> {
-        match kind {
-            0 => {
+    fn perform(&mut self, operation: Operation) -> Result<(), mysql::Error> {
+        match operation {
+            Operation::Read => {
                 let key = self.key();
                 self.read(key)
             }
-            1 => {
+            Operation::Update => {
                 let key = self.key();
                 self.update(key)
             }
-            2 => {
+            Operation::Insert => {
                 let id = self.records.fetch_add(1, Ordering::Relaxed) + 1;
                 let row = fields_of(&mut self.random);
                 self.connection.query_drop(format!("INSERT INTO usertable VALUES ({id},{row})"))
             }
-            3 => {
+            Operation::Scan => {
                 let (key, rows) = (self.key(), self.random.random_range(1..=LONGEST_SCAN));
                 let query = "SELECT * FROM usertable WHERE id >= ? ORDER BY id LIMIT ?";
                 self.connection.exec::<Row, _, _>(query, (key, rows)).map(drop)
             }
-            _ => {
+            Operation::ReadModifyWrite => {
                 let key = self.key();
                 self.read(key).and_then(|()| self.update(key))
             }
@@ -157,31 +114,12 @@ impl YcsbClient {
     }
 }
 
-impl Client for YcsbClient {
+impl Client for MariaDbClient {
     type Error = WorkloadError;
 
     fn step(&mut self) -> Result<usize, WorkloadError> {
-        let kind = self.mix.draw(&mut self.random);
-        until_no_deadlock(|| self.perform(kind))?;
-        Ok(kind)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn workloads_have_their_shares() {
-        let mut random = Xoshiro256PlusPlus::seed_from_u64(4);
-        for workload in Workload::ALL {
-            assert_eq!(workload.shares().iter().sum::<f64>(), 100.0);
-            let mix = Mix::new(workload.shares());
-            let mut seen = [0.0; 5];
-            (0..50_000).for_each(|_| seen[mix.draw(&mut random)] += 0.002);
-            for (seen, share) in seen.iter().zip(workload.shares()) {
-                assert!((seen - share).abs() < 1.0, "{workload:?}: {seen} instead of {share}");
-            }
-        }
+        let operation = self.draws.operation(&mut self.random);
+        until_no_deadlock(|| self.perform(operation))?;
+        Ok(operation as usize)
     }
 }
