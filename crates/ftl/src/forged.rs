@@ -3,7 +3,9 @@
 //! An image's checksums detect damage. These tests bypass them: whatever recovery is given, it returns either a drive
 //! that can be audited or an error, and never panics.
 
-use tantalum_nand::{BlockId, MAX_UNITS_PER_PAGE, Nand, PageId, PageState, Source, UNIT_BYTES, UnitSpare};
+use tantalum_nand::{
+    BlockId, MAX_UNITS_PER_PAGE, Nand, PageId, PageState, Source, UNIT_BYTES, UnitSpare, checksum_of,
+};
 
 use crate::ftl::Ftl;
 use crate::host_unit::HostUnit;
@@ -212,7 +214,7 @@ fn forged_checkpoints_are_an_error_or_a_drive() {
             let at = 24 + random.below(length - 24);
             put_back(&mut bytes[..length], at, random);
         }
-        let checksum = crc32c::crc32c(&bytes[24..length]);
+        let checksum = checksum_of(&bytes[24..length]);
         bytes[16..20].copy_from_slice(&checksum.to_le_bytes());
         for (page, data) in parts.into_iter().zip(bytes.chunks(GEOMETRY.page_bytes as usize)) {
             pages[page].data.copy_from_slice(data);

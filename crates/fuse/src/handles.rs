@@ -54,6 +54,7 @@ impl Handles {
     pub fn issue_token(&mut self, handle: FileHandle) -> u64 {
         let token = self.token(handle);
         self.tokens.insert(token, handle.0);
+        debug_assert!(self.open.contains_key(&handle.0), "the token of a file that is not open");
         token
     }
 

@@ -1,17 +1,18 @@
 //! The medium's state, and its promises. The medium guarantees this and nothing more:
 //!
-//! - **M1** A page is programmed at most once between erases, and the pages of a block in order. Breaking this is a bug
-//!   in the FTL: the medium panics. (`operations`)
+//! - **M1** A page is programmed at most once between erases, and the pages of a block in order. Breaking this is a bug in
+//!   the FTL: the medium panics.
 //! - **M2** A page's data and spare area are programmed together. If power is lost during a program, the page reads as
-//!   uncorrectable, as complete or as erased, never as a mix. (`resolve`, `image`)
+//!   uncorrectable, as complete or as erased, never as a mix.
 //! - **M3** If power is lost during an erase, each page of the block may read as old, as erased or as uncorrectable.
-//!   (`resolve`)
-//! - **M4** What completed before the cut stays. What was still queued did not happen. Operations in flight on
-//!   different planes may have completed in any combination. (`power`, `resolve`)
-//! - **M5** DRAM is lost ([`Nand::lose_dram`]), unless the profile has PLP; then up to `dump_bytes` of it are saved,
-//!   and no more: through the slots of [`crate::LostProgram`], or in the protected DRAM.
-//! - **M6** Erases and programs may fail, and report it; injected faults make reads uncorrectable
-//!   ([`Nand::set_faults`]). (`faults`) The FTL retires the block and loses nothing that it could still read.
+//! - **M4** What completed before the cut stays. What was still queued did not happen. Operations in flight on different
+//!   planes may have completed in any combination.
+//! - **M5** DRAM is lost, unless the profile has PLP; then up to `dump_bytes` of it are saved, and no more.
+//! - **M6** Erases and programs may fail, and report it; injected faults make reads uncorrectable (`Nand::set_faults`). The
+//!   FTL retires the block and loses nothing that it could still read (`crates/ftl/src/retire.rs`).
+//!
+//! M1 is kept by `operations`, M2 to M4 by `power` and `resolve`, M2 also by `image`, M5 by [`Nand::lose_dram`], the slots
+//! of [`crate::LostProgram`] and the protected DRAM, M6 by `faults`. ARCHITECTURE.md has the list in the same words.
 //!
 //! Each operation changes the state when it is issued, and returns the time at which it would be done. What a power cut
 //! may still undo is kept until the host's time has passed it ([`Nand::advance`]).
@@ -335,5 +336,23 @@ impl fmt::Debug for Nand {
             .field("geometry", &self.geometry)
             .field("operations", &self.operations)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    /// What is recovered rests on these words: they are said twice, and not in two ways.
+    #[test]
+    fn the_promises_are_those_of_architecture_md() {
+        let promises = |text: &str| -> Vec<String> {
+            let lines = text.lines().map(|line| line.trim_start_matches("//!").trim());
+            let lines =
+                lines.skip_while(|line| !line.starts_with("- **M1**")).take_while(|line| !line.is_empty());
+            let words: Vec<&str> = lines.flat_map(str::split_whitespace).collect();
+            words.join(" ").split(" - **").map(str::to_owned).collect()
+        };
+        let here = promises(include_str!("nand.rs"));
+        assert_eq!(here.len(), 6);
+        assert_eq!(here, promises(include_str!("../../../ARCHITECTURE.md")));
     }
 }

@@ -108,6 +108,7 @@ impl Slots {
     }
 
     fn mark_used(&mut self, slot: Slot) {
+        debug_assert!(!self.is_used(slot), "slot {} has an owner already", slot.0);
         let word = slot.0 as usize / 64;
         if self.used.len() <= word {
             self.used.resize(word + 1, 0);

@@ -38,7 +38,7 @@ impl Locks {
         if wanted <= held {
             return held;
         }
-        match wanted {
+        let reached = match wanted {
             LockLevel::None => held,
             LockLevel::Shared => {
                 if self.pending.is_some() || self.exclusive.is_some() {
@@ -65,7 +65,9 @@ impl Locks {
                 self.exclusive = Some(handle);
                 LockLevel::Exclusive
             }
-        }
+        };
+        self.assert_sound();
+        reached
     }
 
     /// Lowers a handle's lock from `held` to SHARED or none.
@@ -76,6 +78,14 @@ impl Locks {
         if to == LockLevel::None && held >= LockLevel::Shared {
             self.shared -= 1;
         }
+        self.assert_sound();
+    }
+
+    fn assert_sound(&self) {
+        let holders = [self.reserved, self.pending, self.exclusive];
+        let is_held = holders.iter().any(Option::is_some);
+        assert!(self.shared > 0 || !is_held, "somebody holds more than SHARED, and nobody that: {self:?}");
+        assert!(self.exclusive.is_none() || self.shared == 1, "EXCLUSIVE is not alone: {self:?}");
     }
 
     /// Whether any handle holds RESERVED or more.

@@ -149,6 +149,26 @@ impl Vfs {
         self.entropy.lock().unwrap_or_else(PoisonError::into_inner).julian_ms(now_ns)
     }
 
+    /// Opens what `xOpen` asks for.
+    ///
+    /// # Safety
+    ///
+    /// `name` and `flags` came to `xOpen`.
+    unsafe fn open_file(&self, name: *const c_char, flags: c_int) -> Result<OpenFile, Fault> {
+        if name.is_null() {
+            return Ok(OpenFile::Temporary(TemporaryFile::default()));
+        }
+        // SAFETY: SQLite passes a terminated string.
+        let text = unsafe { name_of(name) };
+        let host = if flags & ffi::SQLITE_OPEN_MAIN_DB != 0 {
+            // SAFETY: by the caller's word it came to xOpen, and as the name of a database.
+            self.hosts.for_database(text, || unsafe { self.parameters(name) })
+        } else {
+            self.hosts.for_name(text).ok_or_else(|| Fault::NoSuchFile(text.to_owned()))
+        };
+        host.and_then(|host| host.open(text, flags)).map(OpenFile::OnVolume)
+    }
+
     /// The contents of a database's URI.
     ///
     /// # Safety
@@ -208,20 +228,8 @@ unsafe extern "C" fn x_open(
     guard(|| {
         // SAFETY: SQLite passes the object it was given.
         let vfs = unsafe { vfs_of(object) };
-        let opened = if name.is_null() {
-            Ok(OpenFile::Temporary(TemporaryFile::default()))
-        } else {
-            // SAFETY: SQLite passes a terminated string.
-            let text = unsafe { name_of(name) };
-            let host = if flags & ffi::SQLITE_OPEN_MAIN_DB != 0 {
-                // SAFETY: this is xOpen, and the file a database.
-                vfs.hosts.for_database(text, || unsafe { vfs.parameters(name) })
-            } else {
-                vfs.hosts.for_name(text).ok_or_else(|| Fault::NoSuchFile(text.to_owned()))
-            };
-            host.and_then(|host| host.open(text, flags)).map(OpenFile::OnVolume)
-        };
-        match opened {
+        // SAFETY: SQLite passes null or a terminated string, and this is xOpen.
+        match unsafe { vfs.open_file(name, flags) } {
             Ok(opened) => {
                 // SAFETY: the VFS is in an Arc, to which `app_data` points; this is one more reference to it.
                 let owner = unsafe {

@@ -131,6 +131,7 @@ impl PageCache {
 
     /// A new page, clean, with any contents. There must be none for `key`.
     pub fn insert(&mut self, key: PageKey) -> FrameId {
+        debug_assert!(!self.contains(key), "{key:?} has a page already");
         let frame = self.free.pop().unwrap_or_else(|| self.grow().unwrap_or_else(|| self.evict()));
         self.frames[frame.0 as usize] = Frame { key: Some(key), dirty_since: None, referenced: true };
         self.put_in_index(frame, key);
@@ -202,6 +203,11 @@ impl PageCache {
         self.dirty_by_age.insert(self.next_age, frame);
         self.dirty_by_place.insert((key.file, key.unit), frame);
         self.next_age += 1;
+        debug_assert_eq!(
+            self.dirty_by_age.len(),
+            self.dirty_by_place.len(),
+            "a page is dirty in both or none"
+        );
     }
 
     /// The page now equals what the drive holds.
@@ -211,6 +217,11 @@ impl PageCache {
             let key = entry.key.expect("a dirty page has a key");
             self.dirty_by_age.remove(&age);
             self.dirty_by_place.remove(&(key.file, key.unit));
+            debug_assert_eq!(
+                self.dirty_by_age.len(),
+                self.dirty_by_place.len(),
+                "a page is dirty in both or none"
+            );
         }
     }
 

@@ -1,6 +1,6 @@
 //! Reads and writes of whole units that bypass the page cache (O_DIRECT).
 
-use tantalum::{Command, Fetches, Fills, UNIT_BYTES};
+use tantalum::{Command, Fetches, Fills, Nanoseconds, UNIT_BYTES};
 use tantalum_filesystem::FileId;
 
 use crate::atomic::check_units;
@@ -102,28 +102,41 @@ impl Volume {
         let mut left = &mut *units;
         while !left.is_empty() {
             let (part, others) = left.split_at_mut(self.uncached_run(file, unit, left.len())? * UNIT_BYTES);
-            let run = self.file(file)?.inode.extents.run(unit);
-            if let Some(frame) = self.cache.find(PageKey::new(file, unit)) {
-                part.copy_from_slice(self.cache.data(frame));
-            } else if let Some(run) = run {
-                let command = match fetches.as_deref_mut() {
-                    Some(fetches) => {
-                        fetches.go_to((unit - first) as usize * UNIT_BYTES);
-                        Command::ReadLater { lpn: run.lpn, data: part, fetches }
-                    }
-                    None => Command::Read { lpn: run.lpn, data: part },
-                };
-                let completion = self.drive.submit_queued(command)?;
-                done_ns = done_ns.max(completion.done_ns);
-            } else {
-                part.fill(0);
+            let units = (part.len() / UNIT_BYTES) as u32;
+            if let Some(fetches) = fetches.as_deref_mut() {
+                fetches.go_to((unit - first) as usize * UNIT_BYTES);
             }
-            unit += (part.len() / UNIT_BYTES) as u32;
+            done_ns = done_ns.max(self.read_part(file, unit, part, fetches.as_deref_mut())?);
+            unit += units;
             left = others;
         }
         self.drive.wait_until(done_ns);
         units[bytes..].fill(0);
         Ok(bytes)
+    }
+
+    /// Reads units that come from one place, and returns when they are there, which is not waited for.
+    #[inline]
+    fn read_part(
+        &mut self,
+        file: FileId,
+        unit: u32,
+        data: &mut [u8],
+        fetches: Option<&mut Fetches>,
+    ) -> Result<Nanoseconds, VolumeError> {
+        let run = self.file(file)?.inode.extents.run(unit);
+        if let Some(frame) = self.cache.find(PageKey::new(file, unit)) {
+            data.copy_from_slice(self.cache.data(frame));
+        } else if let Some(run) = run {
+            let command = match fetches {
+                Some(fetches) => Command::ReadLater { lpn: run.lpn, data, fetches },
+                None => Command::Read { lpn: run.lpn, data },
+            };
+            return Ok(self.drive.submit_queued(command)?.done_ns);
+        } else {
+            data.fill(0);
+        }
+        Ok(self.now_ns())
     }
 
     /// How many units from `unit` on, within `bytes`, one command reads; 1 if no command is needed.

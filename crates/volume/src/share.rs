@@ -45,10 +45,7 @@ impl Volume {
             return Ok(0);
         }
         let to_end = check_end(to_offset.saturating_add(bytes))?;
-        if from == to && from_offset < to_end && to_offset < from_offset + bytes {
-            let why = "it overlaps the source range";
-            return Err(VolumeError::BadRange { file: to, offset: to_offset, bytes, why });
-        }
+        check_apart((from, from_offset), (to, to_offset), bytes)?;
         self.check_no_transaction(to, None)?;
         if to_offset > to_size {
             self.clear_tail(to)?;
@@ -322,4 +319,17 @@ fn units_of_commit(range: &RangeCommit) -> UnitCopy {
         to: (range.to, (range.to_offset / UNIT) as u32),
         units: (range.bytes / UNIT) as u32,
     }
+}
+
+/// Refuses a copy onto itself.
+fn check_apart(
+    (from, from_offset): (FileId, u64),
+    (to, to_offset): (FileId, u64),
+    bytes: u64,
+) -> Result<(), VolumeError> {
+    if from == to && from_offset < to_offset + bytes && to_offset < from_offset + bytes {
+        let why = "it overlaps the source range";
+        return Err(VolumeError::BadRange { file: to, offset: to_offset, bytes, why });
+    }
+    Ok(())
 }

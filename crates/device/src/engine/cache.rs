@@ -125,6 +125,7 @@ impl Cache {
         let (entry, _) = self.index.find_entry(hash(lpn), is_lpn).ok()?.remove();
         self.free.push(entry);
         let unit = self.entries[entry as usize].take();
+        debug_assert!(unit.is_some(), "an indexed entry is there");
         self.hinted -= usize::from(unit.is_some_and(|unit| unit.hint.is_some()));
         unit
     }
@@ -187,6 +188,12 @@ impl Cache {
             self.in_flight.pop_front();
         }
         self.room_ns = room_ns;
+        debug_assert!(
+            taken + self.in_flight_units <= self.capacity,
+            "{taken} units wait and {} are on their way to flash, in a cache of {}",
+            self.in_flight_units,
+            self.capacity
+        );
         Some(room_ns)
     }
 

@@ -132,7 +132,7 @@ impl Engine {
         fills: Option<&mut Fills>,
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, Status> {
-        let HostData { lpn, data, metadata, hint } = unit;
+        let lpn = unit.lpn;
         while self.cache.is_high() {
             self.drain_page(at_ns)?;
         }
@@ -143,15 +143,37 @@ impl Engine {
         if ends_claim {
             ftl.ensure_claim_room(1, at_ns)?;
         }
-        let nand = ftl.nand_mut();
         // only then does the drive have it, and power does not go before (hazard 12)
         if !canary::out(Guard::PowerBeforeRoom) {
-            nand.advance(room_ns);
+            ftl.nand_mut().advance(room_ns);
         }
-        let filled = fills.map_or(Ok(None), |fills| nand.adopt(fills))?;
-        let slot = filled.map_or_else(|| nand.reserve(), Ok)?;
-        let version = ftl.next_seq();
-        let unit = HostUnit { slot, lpn, version, metadata, hint };
+        let unit = self.take_in(unit, fills)?;
+        let ftl = &mut self.ftl;
+        let replaced = self.cache.insert(unit);
+        if let Some(replaced) = &replaced {
+            ftl.nand_mut().release(replaced.slot);
+        }
+        ftl.waits(&unit, replaced.as_ref());
+        if ends_claim && !canary::out(Guard::ClaimOutlivesPage) {
+            ftl.replaced_in_dram(lpn, unit.version, at_ns)?;
+        }
+        #[cfg(feature = "canaries")]
+        if canary::out(Guard::OldCopyGivenUpEarly) {
+            ftl.give_up(lpn);
+        }
+        self.ftl.counters_mut().host_units_written += 1;
+        Ok(room_ns)
+    }
+
+    /// Gives a unit a buffer and a version, and protected DRAM if there is any: the next buffer that was filled with one, or
+    /// a new one.
+    #[inline]
+    fn take_in(&mut self, unit: HostData<'_>, fills: Option<&mut Fills>) -> Result<HostUnit, Status> {
+        let HostData { lpn, data, metadata, hint } = unit;
+        let ftl = &mut self.ftl;
+        let filled = fills.map_or(Ok(None), |fills| ftl.nand_mut().adopt(fills))?;
+        let slot = filled.map_or_else(|| ftl.nand_mut().reserve(), Ok)?;
+        let unit = HostUnit { slot, lpn, version: ftl.next_seq(), metadata, hint };
         let kept = match filled {
             Some(_) => ftl.protect(&unit, data),
             None => ftl.keep(&unit, data),
@@ -160,20 +182,7 @@ impl Engine {
             ftl.nand_mut().release(slot);
             return Err(error.into());
         }
-        let replaced = self.cache.insert(unit);
-        if let Some(replaced) = &replaced {
-            ftl.nand_mut().release(replaced.slot);
-        }
-        ftl.waits(&unit, replaced.as_ref());
-        if ends_claim && !canary::out(Guard::ClaimOutlivesPage) {
-            ftl.replaced_in_dram(lpn, version, at_ns)?;
-        }
-        #[cfg(feature = "canaries")]
-        if canary::out(Guard::OldCopyGivenUpEarly) {
-            ftl.give_up(lpn);
-        }
-        self.ftl.counters_mut().host_units_written += 1;
-        Ok(room_ns)
+        Ok(unit)
     }
 
     /// Programs up to a page of units at once, bypassing the cache.

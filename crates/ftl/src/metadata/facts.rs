@@ -1,7 +1,7 @@
 //! The bytes of a checkpoint: a head, [`Facts`], the blocks that were open, and each tenant's contents, in the order of
 //! the list of tenants. All numbers are little-endian.
 
-use tantalum_nand::BlockId;
+use tantalum_nand::{BlockId, checksum_of};
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -73,7 +73,7 @@ impl Facts {
     pub fn decode(bytes: &[u8]) -> Option<(Facts, &[u8], u64)> {
         let (head, rest) = Head::ref_from_prefix(bytes).ok()?;
         let body = rest.get(..usize::try_from(head.bytes.get()).ok()?)?;
-        if head.magic != MAGIC || u64::from(crc32c::crc32c(body)) != head.checksum.get() {
+        if head.magic != MAGIC || u64::from(checksum_of(body)) != head.checksum.get() {
             return None;
         }
         let mut rest = body;
@@ -93,7 +93,7 @@ impl Facts {
 /// Writes the head of an otherwise complete checkpoint.
 pub(crate) fn seal(bytes: &mut [u8]) {
     let (head, body) = bytes.split_at_mut(HEAD_BYTES);
-    let checksum = u64::from(crc32c::crc32c(body)).into();
+    let checksum = u64::from(checksum_of(body)).into();
     head.copy_from_slice(Head { magic: MAGIC, bytes: (body.len() as u64).into(), checksum }.as_bytes());
 }
 

@@ -25,8 +25,9 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use crc32c::crc32c;
-use tantalum_nand::{BlockId, Geometry, Nand, NandError, UNIT_BYTES, UNIT_SPARE_BYTES, UnitSpare};
+use tantalum_nand::{
+    BlockId, Geometry, Nand, NandError, UNIT_BYTES, UNIT_SPARE_BYTES, UnitSpare, checksum_of, checksum_with,
+};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -77,19 +78,19 @@ const _: () = assert!(size_of::<UnitHead>() as u64 <= HEAD_BYTES);
 
 impl Header {
     fn checksum(&self) -> u32 {
-        crc32c(&self.as_bytes()[8..])
+        checksum_of(&self.as_bytes()[8..])
     }
 }
 
 impl JournalHead {
     fn checksum(&self) -> u32 {
-        crc32c(&self.as_bytes()[4..])
+        checksum_of(&self.as_bytes()[4..])
     }
 }
 
 impl UnitHead {
     fn checksum(&self) -> u32 {
-        crc32c(&self.as_bytes()[4..])
+        checksum_of(&self.as_bytes()[4..])
     }
 }
 
@@ -193,7 +194,7 @@ impl Protected {
         nand.write_protected(self.places.list(epoch), &list)?;
         self.header.epoch = epoch.into();
         self.header.dump_blocks = (dump_blocks.len() as u32).into();
-        self.header.list_checksum = crc32c(&list).into();
+        self.header.list_checksum = checksum_of(&list).into();
         self.write_header(nand)?;
         self.unit_of.clear();
         self.free = (0..self.places.unit_count).rev().collect();
@@ -250,7 +251,7 @@ impl Protected {
 
     /// Writes the head of a unit whose data are stored.
     fn write_head(&self, nand: &mut Nand, index: u32, spare: UnitSpare, data: &[u8]) -> Result<(), FtlError> {
-        let data_checksum = crc32c(data).into();
+        let data_checksum = checksum_of(data).into();
         let mut head = UnitHead { checksum: 0.into(), data_checksum, epoch: self.header.epoch, spare };
         head.checksum = head.checksum().into();
         Ok(nand.write_protected(self.places.head(index), head.as_bytes())?)
@@ -292,7 +293,7 @@ impl Protected {
         }
         let at = self.places.records() + u64::from(before) * record::RECORD_BYTES as u64;
         nand.write_protected(at, &bytes)?;
-        self.records_checksum = crc32c::crc32c_append(self.records_checksum, &bytes);
+        self.records_checksum = checksum_with(self.records_checksum, &bytes);
         self.write_journal_head(nand)
     }
 
@@ -356,7 +357,7 @@ impl Left {
         }
         let mut list = vec![0; count as usize * 4];
         nand.read_protected(places.list(header.epoch.get()), &mut list)?;
-        if crc32c(&list) != header.list_checksum.get() {
+        if checksum_of(&list) != header.list_checksum.get() {
             return Err(damaged("the list of dump blocks"));
         }
         let (ids, _) = list.as_chunks();
@@ -400,7 +401,7 @@ fn read_unit(
     let mut data = vec![0; UNIT_BYTES];
     nand.read_protected(places.unit(index), &mut data)?;
     data[filled_bytes(&spare)..].fill(0);
-    if crc32c(&data) != head.data_checksum.get() {
+    if checksum_of(&data) != head.data_checksum.get() {
         return Err(damaged("a unit"));
     }
     Ok(Some((head.spare, data)))
@@ -420,7 +421,7 @@ fn read_records(nand: &Nand, places: &Places, epoch: u64) -> Result<Vec<Record>,
     }
     let mut bytes = vec![0; head.records.get() as usize * record::RECORD_BYTES];
     nand.read_protected(places.records(), &mut bytes)?;
-    if crc32c(&bytes) != head.records_checksum.get() {
+    if checksum_of(&bytes) != head.records_checksum.get() {
         return Err(damaged("the journal"));
     }
     record::decode_records(&bytes).ok_or_else(|| damaged("a record"))

@@ -24,6 +24,7 @@ impl Lmdb {
         let map_bytes = (setting.data_bytes * MAP_OVER_DATA).max(LEAST_MAP_BYTES);
         let mut options = EnvOpenOptions::new();
         options.map_size(map_bytes.next_multiple_of(1 << 20) as usize);
+        #[allow(unsafe_code)]
         // SAFETY: the folder belongs to this program, nothing else has the file mapped, and nobody truncates it.
         let env = unsafe {
             if !setting.synced {

@@ -164,6 +164,7 @@ impl Ordered {
         if end > REDO_LOG_BYTES {
             return Err(io::Error::other("too much changed during a sync: reopen the image"));
         }
+        assert!(self.head.is_multiple_of(SECTOR as u64), "a group begins at {}, within a sector", self.head);
         self.is_open = true;
         let (checksum, group) = encode(self.sequence + 1, self.checksum, &self.slots, &self.entries()?);
         (self.sequence, self.checksum, self.head) = (self.sequence + 1, checksum, end);
@@ -213,6 +214,11 @@ impl Ordered {
 
     /// Brings the records in place, all that changed being in the redo log: that is free from its start.
     fn put_in_place(&mut self) -> io::Result<()> {
+        assert_eq!(
+            self.body_bytes(),
+            0,
+            "bytes of records would come in place that the redo log does not have"
+        );
         self.is_open = true;
         self.records.changed().try_for_each(|(at, piece)| self.write_raw(piece, at))?;
         self.sync_raw()?;

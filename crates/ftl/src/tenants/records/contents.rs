@@ -1,8 +1,8 @@
 //! Namespaces and their indexes in a checkpoint, as 64-bit numbers.
 
-use tantalum_nand::Geometry;
 #[cfg(test)]
 use tantalum_nand::Ppn;
+use tantalum_nand::{Geometry, checksum_of};
 
 use super::index::{Entry, Index};
 #[cfg(test)]
@@ -52,7 +52,7 @@ impl IndexBytes {
     }
 
     pub fn checksum(&self) -> u32 {
-        crc32c::crc32c(&self.0)
+        checksum_of(&self.0)
     }
 
     /// The index with these entries.
@@ -192,7 +192,7 @@ mod tests {
         for (_, place) in records.indexes(100) {
             let at = place.bytes();
             let entries = &bytes[at.start as usize - 100..at.end as usize - 100];
-            assert_eq!(crc32c::crc32c(entries), place.checksum);
+            assert_eq!(checksum_of(entries), place.checksum);
         }
     }
 }

@@ -5,7 +5,7 @@
 //! stored as several records, its segments. A record begins with 40 bytes that describe it completely, with a checksum
 //! over them and the value.
 
-use tantalum_nand::{Ppn, UNIT_BYTES};
+use tantalum_nand::{Ppn, UNIT_BYTES, checksum_of, checksum_with};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -124,7 +124,7 @@ impl Header {
 }
 
 fn checksum(header: &HeaderBytes, value: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(&header.as_bytes()[4..]), value)
+    checksum_with(checksum_of(&header.as_bytes()[4..]), value)
 }
 
 /// Chunks of a record with this many bytes of value.
