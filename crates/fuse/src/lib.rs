@@ -1,10 +1,10 @@
 //! A file system on a Tantalum drive, mounted: programs use its files as they use any others.
 //!
-//! The kernel sends requests over `/dev/fuse`; several threads take them and call the [`tantalum_filesystem::FileSystem`],
-//! which one mutex holds: a `tantalum_volume::Volume`, or another. Invariants:
+//! The kernel sends requests over `/dev/fuse`; several threads take them and call the
+//! [`tantalum_filesystem::FileSystem`], which one mutex holds: a `tantalum_volume::Volume`, or another. Invariants:
 //!
-//! - **Answers wait; the file system does not.** With [`Pacing::Real`] an answer is held back until the drive would have
-//!   given it, outside the mutex and in no thread of its own: commands overlap as they do in a drive's queue.
+//! - **Answers wait; the file system does not.** With [`Pacing::Real`] an answer is held back until the drive would
+//!   have given it, outside the mutex and in no thread of its own: commands overlap as they do in a drive's queue.
 //! - **A file that the kernel knows exists.** The kernel's references keep a file without a name alive, so that no
 //!   inode number means another file before the kernel has forgotten the first.
 //! - **Nothing is durable before it is asked for.** Buffered writes wait in the file system's cache for `fsync`, or
