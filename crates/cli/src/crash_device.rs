@@ -16,7 +16,7 @@ use crate::{interrupt, output};
 pub enum CutCount {
     /// Every one.
     All,
-    /// So many at random.
+    /// This many at random.
     Random(u64),
 }
 

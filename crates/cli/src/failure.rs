@@ -39,7 +39,7 @@ pub enum Failure {
     /// The output cannot be written.
     #[error("cannot write to standard output: {0}")]
     Output(io::Error),
-    /// Somebody asked to stop.
+    /// It was interrupted.
     #[error(transparent)]
     Interrupted(#[from] Interrupted),
     /// An option has a value that cannot be used.

@@ -67,7 +67,7 @@ const RECORDS: &str = "put=80,delete=30,namespace=0,write=20,log=5,transaction=0
 const HINTS: &str =
     "hinted=80,flush=8,share=15,trim=10,transaction=30,atomic=20,log=0,put=0,delete=0,namespace=0";
 
-/// Trims of single units, so many that the journal's buffer fills.
+/// Enough trims of single units to fill the journal's buffer.
 const BURSTS: &str =
     "bulk=80,flush=1,log=0,share=0,remap=0,transaction=0,atomic=0,put=0,delete=0,namespace=0";
 

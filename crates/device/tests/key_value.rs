@@ -49,7 +49,7 @@ impl Host {
         self.create_with(0)
     }
 
-    /// A namespace with so many logs of its own.
+    /// A namespace with this many logs of its own.
     fn create_with(&mut self, logs: u32) -> NamespaceId {
         let attributes = NamespaceAttributes { logs, ..NamespaceAttributes::default() };
         self.submit(Command::CreateNamespace { attributes }).unwrap().namespace.unwrap()

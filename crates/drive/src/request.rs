@@ -10,7 +10,7 @@ use crate::drive::Drive;
 /// A command with its data. [`Command`] describes each.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Request {
-    /// [`Command::Read`] of so many units.
+    /// [`Command::Read`] of this many units.
     Read {
         /// The first unit.
         lpn: Lpn,

@@ -26,7 +26,7 @@ const FOUR_PLANES: Geometry = Geometry { channels: 4, ..GEOMETRY };
 /// Pages of a batch that fills a block on each of four planes, of which two pages are left, and has one page more.
 const BATCH_PAGES: u32 = 9;
 
-/// When the programs are half done that start after so many others on their plane.
+/// When programs that start after this many others on their plane are half done.
 fn in_turn(start_ns: Nanoseconds, turn: u64) -> Nanoseconds {
     start_ns + turn * TIMING.program_ns + TIMING.program_ns / 2
 }

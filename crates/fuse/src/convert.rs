@@ -1,4 +1,4 @@
-//! The kernel's words for files, and the file system's.
+//! Conversions between the kernel's types for files and the file system's.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

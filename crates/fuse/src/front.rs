@@ -1,4 +1,4 @@
-//! From a request to its answer: takes the mutex, lets the file system work, gives the mutex back, answers in time.
+//! From a request to its answer: takes the mutex, calls the file system, releases the mutex, answers in time.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -33,10 +33,10 @@ pub(crate) struct Front {
     pub on_stop: Mutex<Option<OnStop>>,
 }
 
-/// A request that the file system has done with.
+/// A request that the file system has finished.
 pub(crate) struct Ended<T> {
     pub outcome: Outcome<T>,
-    /// When the drive is done with it.
+    /// When the drive finishes it.
     done_ns: Nanoseconds,
     ticket: Ticket,
 }
@@ -72,7 +72,7 @@ impl Front {
         }
     }
 
-    /// Does something on the file system. Without power, and when that is closed, the answer is `EIO`.
+    /// Calls the file system. Without power, or when the file system is closed, the answer is `EIO`.
     pub fn with<T>(&self, request: impl FnOnce(&mut Host) -> Outcome<T>) -> Ended<T> {
         let mut guard = self.host.lock();
         let ticket = self.answers.ticket();
@@ -87,7 +87,7 @@ impl Front {
         Ended { outcome, done_ns: host.file_system.client().now_ns(), ticket }
     }
 
-    /// A request begins: the drive's client is where the machine is.
+    /// Begins a request: sets the clock of the drive's client to the machine's.
     fn begin(&self, file_system: &mut dyn FileSystem) {
         if let Some(now_ns) = self.answers.now_ns() {
             file_system.client_mut().begin_at(now_ns);
@@ -115,8 +115,8 @@ impl Front {
         }
     }
 
-    /// The drive loses power, at once or at a flash operation to come. Whether it has power still; none if the file
-    /// system is closed.
+    /// Cuts the drive's power, at once or at a later flash operation. Returns whether it still has power; none if the
+    /// file system is closed.
     pub fn cut(&self, after_flash_operations: Option<u64>) -> Option<bool> {
         self.look(|host| {
             self.begin(&mut *host.file_system);
@@ -133,17 +133,17 @@ impl Front {
         })
     }
 
-    /// Looks at the file system, in whatever state it is; none if it is closed.
+    /// Calls `look` on the file system, in whatever state it is; none if it is closed.
     pub fn look<T>(&self, look: impl FnOnce(&mut Host) -> T) -> Option<T> {
         self.host.lock().as_mut().map(look)
     }
 
-    /// Takes the file system away: every request fails from now on.
+    /// Takes the file system out: every request fails from now on.
     pub fn take(&self) -> Option<Host> {
         self.host.lock().take()
     }
 
-    /// Does something on the file system and answers.
+    /// Calls the file system and answers.
     pub fn serve<A: Answer>(&self, reply: A, request: impl FnOnce(&mut Host) -> Outcome<A::Value>) {
         let ended = self.with(request);
         self.finish(ended, move |outcome| reply.send(outcome));

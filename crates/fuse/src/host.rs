@@ -1,4 +1,4 @@
-//! What one mutex holds: the file system, what the kernel knows of it, and which files are open.
+//! The state under the mutex: the file system, the files that the kernel knows, and the open files.
 //!
 //! Each request is one method, in the file for its kind.
 

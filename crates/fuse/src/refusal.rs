@@ -1,4 +1,4 @@
-//! How a request ends badly: with a number that programs know.
+//! How a request fails: with an error number that programs know.
 
 use fuser::Errno;
 

@@ -1,4 +1,4 @@
-//! What a drive and its file system tell about themselves: the answer to `tantalum stat`.
+//! Statistics of a drive and its file system: the answer to `tantalum stat`.
 
 use std::path::PathBuf;
 
@@ -35,7 +35,7 @@ pub struct Report {
     pub write_amplification: f64,
     /// Latencies of commands in device time, since the image was opened.
     pub latency: Latencies,
-    /// What the file system holds.
+    /// The file system's contents.
     pub volume: Statistics,
 }
 
@@ -70,7 +70,7 @@ pub struct Latency {
 }
 
 impl Report {
-    /// What is known of a file system now; `image` and where it is mounted are the caller's to know.
+    /// The report of a file system now; the caller supplies `image` and where it is mounted.
     pub fn of(file_system: &dyn FileSystem, image: PathBuf) -> Report {
         let (stopped, statistics) = (file_system.client().end(), file_system.statistics());
         let device = file_system.client().device();

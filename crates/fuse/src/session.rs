@@ -1,4 +1,4 @@
-//! Mounting a file system, and the way back: unmounting, signals, a drive that lost power.
+//! Mounting a file system, and how a mount ends: unmounting, signals, a drive that lost power.
 
 use std::io;
 use std::os::unix::fs::FileTypeExt;
@@ -155,7 +155,7 @@ fn helper_is_installed() -> bool {
 }
 
 impl Mounted {
-    /// Mounts a file system. It is given back to the drive and the drive shut down should that fail.
+    /// Mounts a file system. If that fails, the file system is closed and the drive shut down.
     pub fn mount(file_system: Box<dyn FileSystem>, options: &Options) -> Result<Mounted, MountError> {
         let from_ns = file_system.client().device().time_ns();
         let is_possible = !options.atomic_writes || file_system.has_whole_writes();

@@ -62,7 +62,7 @@ impl Workload {
         }
     }
 
-    /// Draws its operations and records, of so many records; none for transfers.
+    /// Draws its operations and records, of this many records; none for transfers.
     pub fn draws(self, records: u64) -> Option<Draws> {
         self.ycsb().map(|workload| Draws::new(workload, records))
     }

@@ -50,7 +50,7 @@ pub const MAX_PROTECTED_BYTES: u64 = 16 << 30;
 pub enum Access {
     /// Changes go to the file.
     Write,
-    /// What changes goes to the file by way of a redo log: what was synced ([`crate::Nand::sync_begin`]) survives the
+    /// Changes go to the file through a redo log: what was synced ([`crate::Nand::sync_begin`]) survives the
     /// loss of the machine.
     Ordered,
     /// The file is only read; changes stay in memory and vanish with the medium.

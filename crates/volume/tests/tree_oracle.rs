@@ -1,7 +1,7 @@
 //! Random operations on a tree of files against a model in memory, through remounts, crashes of the host, and power
 //! cuts; with many writes that repeat others, which become shares in half of the runs.
 //!
-//! `VOLUME_SEED=n` runs one seed only, `VOLUME_SEEDS=n` so many; a failure names its seed.
+//! `VOLUME_SEED=n` runs only one seed, `VOLUME_SEEDS=n` runs n seeds; a failure names its seed.
 
 mod common;
 

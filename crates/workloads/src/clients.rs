@@ -65,7 +65,7 @@ impl Measured {
     }
 }
 
-/// Lets each client do so many operations of `kinds` kinds, all clients at once. An operation may wait many seconds for
+/// Lets each client do this many operations of `kinds` kinds, all clients at once. An operation may wait many seconds for
 /// the drive or for others: when the experiment should stop, `kill` ends the server, and with it all that wait for it.
 pub fn drive<E: From<Interrupted> + Send>(
     clients: &mut [Box<dyn Client<Error = E> + '_>],

@@ -123,7 +123,7 @@ impl Host {
     }
 }
 
-/// Whether a write goes past the file system's page cache.
+/// Whether a write bypasses the file system's page cache.
 fn is_direct(offset: u64, bytes: usize, flags: OpenFlags) -> bool {
     flags.0 & libc::O_DIRECT != 0 && is_whole_units(offset, bytes)
 }

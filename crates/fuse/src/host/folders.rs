@@ -11,10 +11,10 @@ use super::{Host, Outcome};
 use crate::answer::{BELIEVED, GENERATION};
 use crate::convert::{attributes, file_of, file_type, inode_number};
 
-/// A folder begins with itself and the folder above it; the file system's own cookies come behind these.
+/// A folder begins with `.` and `..`; the file system's own cookies follow.
 const OWN_COOKIES: u64 = 2;
 
-/// Entries looked at together: nothing is changed while they are.
+/// Entries read in one batch: nothing changes in between.
 const ENTRIES: usize = 256;
 
 /// An entry in the kernel's form.

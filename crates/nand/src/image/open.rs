@@ -1,4 +1,4 @@
-//! Making an image file and opening one: what its header says, and whether it can be.
+//! Creating and opening an image file: its header, and whether the file can be opened.
 
 use std::fs::{File, OpenOptions};
 use std::io;

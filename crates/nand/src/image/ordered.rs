@@ -2,26 +2,28 @@
 //! all.
 //!
 //! The host writes its cached pages to the disk in any order and may lose any of them until a sync. So records (of
-//! blocks, pages, protected DRAM, and the tally) are not written in place. They are kept in memory, and the bytes of them
-//! that changed are appended as a *group* to a redo log inside the image; data of units go to free slots at once. Invariants:
+//! blocks, pages, protected DRAM, and the tally) are not written in place. They are kept in memory, and the bytes of
+//! them that changed are appended as a *group* to a redo log inside the image; data of units go to free slots at once.
+//! Invariants:
 //! - A group counts only if it is whole, names the group before it by number and checksum, and, being the last, all the
 //!   data that were written with it are there. One sync therefore makes the data and the group durable together.
-//! - Data that a group names are not overwritten before two later groups are durable ([`crate::Nand::sync_end`]): before
-//!   one is, they may be needed; and before the next one is, they prove that the group is whole. Records in place change
-//!   only when the redo log says the same.
-//! - The redo log is reused from its start when all it says is in place and synced, and when that is said by an empty group
-//!   in its first sector, synced before any other group. Otherwise a torn new group could leave the first old ones, which
-//!   would be put over what is newer. Numbers go on, over every opening, so that no old group follows a new one.
-//! - What a redo log says is put in place only after the redo log and its data are synced: a killed process leaves in the host's
-//!   cache what the disk may not have.
-//! - After a sync that failed nothing is written: what the disk has cannot be told.
-//! - A group begins in a sector of its own, and is written there and nowhere else: what goes wrong in writing it leaves
+//! - Data that a group names are not overwritten before two later groups are durable ([`crate::Nand::sync_end`]):
+//!   before the first is, they may be needed; before the second is, they prove that the group is whole. Records in
+//!   place change only to what the redo log says.
+//! - The redo log is reused from its start when all it says is in place and synced, and an empty group in its first
+//!   sector, synced before any other group, says so. Otherwise a torn new group could leave the first old ones, which
+//!   would overwrite newer bytes. Numbers continue over every opening, so that no old group follows a new one.
+//! - What a redo log says is put in place only after the redo log and its data are synced: a killed process leaves
+//!   bytes in the host's cache that the disk may not have.
+//! - After a failed sync nothing is written: there is no way to know what the disk has.
+//! - A group begins in a sector of its own, and is written there and nowhere else: a failed write of it does not harm
 //!   the groups before it.
 //!
-//! Sectors of a redo log that was never used have no place on the disk yet, and a sync that gives them one has the host write
-//! records of its own. So all that is used of a redo log is written when an image is opened for the first time.
+//! Sectors of a redo log that was never used are not allocated on the disk yet, and a sync that allocates them makes
+//! the host write its own metadata. So the used part of a redo log is written when an image is opened for the first
+//! time.
 //!
-//! A lost group contains only what was not synced. To the drive, its loss is a process that was killed earlier.
+//! A lost group contains only what was not synced. To the drive, its loss looks like a process that was killed earlier.
 
 use std::fs::File;
 use std::io;

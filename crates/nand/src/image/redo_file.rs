@@ -1,8 +1,8 @@
-//! The file of a redo log: groups go to the disk sector by sector, past the host's cache where the host can do that.
+//! The file of a redo log: groups go to the disk sector by sector, bypassing the host's cache where the host allows that.
 //!
-//! The cache writes whole pages. A group is seldom as long as one and begins within one, so the disk would get what is
-//! around it again with each sync. Without the cache it gets the group. Everything else in the file is written through
-//! the cache; no page of that has a part in the redo log.
+//! The cache writes whole pages. A group is usually shorter than a page and begins inside one, so each sync would write
+//! the bytes around it again. Without the cache only the group is written. Everything else in the file is written
+//! through the cache; none of those pages contains a part of the redo log.
 
 use std::fs::File;
 use std::io;

@@ -1,8 +1,8 @@
-//! The redo log in an image that survives the loss of the machine: its format, and what is done with it when the image is
-//! opened. [`super::ordered`] says what it is for.
+//! The redo log in an image that survives the loss of the machine: its format, and its replay when the image is
+//! opened. [`super::ordered`] explains its purpose.
 //!
-//! It is a run of groups from the start of its place on. A group counts only if it is whole, names the group before it by
-//! number and checksum, and, being the last, all the data that were written with it are there.
+//! It is a sequence of groups from the start of its area. A group counts only if it is whole, names the group before it
+//! by number and checksum, and, being the last, all the data that were written with it are there.
 
 use std::fs::File;
 use std::io;
@@ -184,8 +184,8 @@ pub(super) fn replay(
     Ok((last, applied))
 }
 
-/// Demands that nothing in the redo log comes after the group that ends at `offset` and is numbered `last`. A machine that was
-/// lost while the next one was written leaves at most that one.
+/// Demands that nothing in the redo log comes after the group that ends at `offset` and is numbered `last`. A machine
+/// that was lost while the next one was written leaves at most that one.
 fn check_end(file: &File, place: RedoPlace, offset: u64, last: u64) -> io::Result<()> {
     for offset in (offset..REDO_LOG_BYTES).step_by(SECTOR) {
         if let Some(later) =
@@ -231,8 +231,8 @@ pub(super) fn encode(sequence: u64, previous: u32, slots: &[SlotSum], entries: &
     (checksum, [group.head.as_bytes(), &group.body].concat())
 }
 
-/// Gives a redo log its place on the disk, as much of it as is used, if there was never a group in it: what a lost machine
-/// leaves of groups that were filled over would be taken for damage.
+/// Gives a redo log its place on the disk, as much of it as is used, if there was never a group in it: what a lost
+/// machine leaves of groups that were filled over would be taken for damage.
 pub(super) fn fill(file: &File, place: RedoPlace) -> io::Result<()> {
     let mut first = [0; SECTOR];
     file.read_exact_at(&mut first, place.log_at)?;

@@ -23,7 +23,7 @@ pub(super) enum Store {
     File(InFile),
     /// In memory if they were changed, else in the file.
     Overlay(Overlay),
-    /// In the file, by way of a redo log.
+    /// In the file, through a redo log.
     Ordered(Box<Ordered>),
     /// In the file, until a life ends.
     Mortal(InFile, Life),
@@ -44,7 +44,7 @@ pub(super) struct Overlay {
 }
 
 impl Store {
-    /// Changes go to the file. What a redo log says is put in place before.
+    /// Changes go to the file. The redo log, if any, is replayed first.
     pub fn file(file: LockedFile, log: Option<RedoPlace>) -> io::Result<Store> {
         Ok(Store::File(InFile::open(file, log)?))
     }
@@ -54,7 +54,7 @@ impl Store {
         Ok(Store::Mortal(InFile::open(file, log)?, life))
     }
 
-    /// Changes go to memory. What a redo log says goes there too.
+    /// Changes go to memory. So does the replay of a redo log.
     pub fn overlay(file: LockedFile, log: Option<RedoPlace>) -> io::Result<Store> {
         let mut overlay = Overlay::new(file)?;
         if let Some(log) = log {
@@ -84,7 +84,7 @@ impl Store {
         matches!(self, Store::Ordered(_))
     }
 
-    /// The file, if slots are written to it and no redo log has to know.
+    /// The file, if slots are written to it without involving a redo log.
     pub fn slot_file(&self) -> Option<&Arc<MappedFile>> {
         match self {
             Store::File(file) | Store::Mortal(file, _) => Some(&file.mapped),

@@ -41,7 +41,7 @@ const CHECKPOINTS: u64 = 4;
 /// A record takes a chunk of 64 bytes, and 16 bytes in each of two checkpoints; a sixteenth more for what is not full.
 const CAPACITY_BYTES_PER_RECORD: u64 = 102;
 
-/// A drive of so many chips is not smaller.
+/// The minimum size of a drive with this many chips.
 const LEAST_CAPACITY_BYTES: u64 = 512 << 20;
 
 /// Less than the board has: what is never overwritten needs no more, and all flash is in memory.
@@ -188,7 +188,7 @@ fn value(number: u64) -> [u8; VALUE_BYTES] {
     value
 }
 
-/// The drive for so many records.
+/// The drive for this many records.
 fn profile(records: u64) -> Result<Profile, ExperimentError> {
     let mut profile = Profile::load("kaml-board")?;
     let capacity = (records * CAPACITY_BYTES_PER_RECORD).max(LEAST_CAPACITY_BYTES);

@@ -163,7 +163,7 @@ pub const ALL: &[Experiment] = &[
     },
     Experiment {
         name: "durassd-table1",
-        about: "random writes with a sync after every so many (DuraSSD, table 1)",
+        about: "random writes by the number of writes for each sync (DuraSSD, table 1)",
         needs: "",
         scale: 1.0,
         processors: None,

@@ -289,7 +289,7 @@ impl Host {
         Ok(())
     }
 
-    /// So many operations, at most as many as there are buffers. All buffers are stamped first: a copy of what was just
+    /// Executes this many operations, at most one for each buffer. All buffers are stamped first: a copy of what was just
     /// stored would wait until the processor is done with whatever was stored before it.
     fn batch(&mut self, pattern: Pattern, operations: usize) -> Result<(), WorkloadError> {
         let mut drawn = [Operation::Read(Lpn(0)); SOURCE_UNITS];

@@ -7,7 +7,7 @@ use crate::distributions::{Shuffle, log_normal, text};
 /// Kinds of links (LinkBench's `link_type_count`).
 pub(super) const LINK_TYPES: [u64; 2] = [123_456_789, 123_456_790];
 
-/// So many percent of the nodes have at most so many links: points of the distribution that LinkBench publishes
+/// (percentage of the nodes, most links of these nodes): points of the distribution that LinkBench publishes
 /// (`Distribution.dat`); between them it is taken to be even in the logarithm.
 const LINKS: [(f64, f64); 15] = [
     (19.747, 0.0),

@@ -92,7 +92,7 @@ pub struct Draws {
 }
 
 impl Draws {
-    /// Draws from a table that was loaded with so many records; at least one.
+    /// Draws from a table that was loaded with this many records; at least one.
     pub fn new(workload: Workload, loaded: u64) -> Draws {
         Draws {
             workload,

@@ -169,7 +169,7 @@ impl Machine<'_> {
                 self.release(&steps);
                 self.queue.push(Reverse((now_ns, client)));
                 for _ in 0..self.waiting.len() {
-                    let (waiter, steps) = self.waiting.pop_front().expect("so many wait");
+                    let (waiter, steps) = self.waiting.pop_front().expect("this many wait");
                     if !self.begin(waiter, &steps, now_ns)? {
                         self.waiting.push_back((waiter, steps));
                     }
