@@ -18,7 +18,7 @@ use crate::space::FtlConfig;
 use crate::space::Target;
 use crate::tenants::records::{KeyValueError, KvRecord};
 use crate::test_support::{CONFIG, GEOMETRY, TIMING};
-use crate::types::{Lpn, METADATA_BYTES, ShareRange};
+use crate::types::{Hint, Lpn, METADATA_BYTES, ShareRange};
 
 /// Enough planes for copies to overtake what a batch still programs.
 const FOUR_PLANES: Geometry = Geometry { channels: 4, ..GEOMETRY };
@@ -301,35 +301,67 @@ fn a_put_that_failed_half_way_stays_nothing_when_a_part_of_it_is_erased() {
     assert_eq!(found, [0; 6]);
 }
 
-/// No test committed a transaction this large before.
+/// A drive with room for a transaction whose records take two pages of the journal.
+fn large() -> Ftl {
+    let geometry = Geometry { blocks_per_plane: 64, ..FOUR_PLANES };
+    let config = FtlConfig { logical_units: 512, ..CONFIG };
+    Ftl::format(Nand::in_memory(geometry, TIMING).unwrap(), config).unwrap()
+}
+
+/// Commits such a transaction, whose units from 0 on hold 2, and waits until it is on flash, or the first page of its
+/// records only. Returns how many units it has.
+fn commit_large(ftl: &mut Ftl, both: bool) -> u32 {
+    let units = ftl.records_per_page() as u32 + 2;
+    let (tx, _) = ftl.begin_transaction(0).unwrap();
+    for lpn in (0..units).step_by(2) {
+        let now_ns = settle(ftl);
+        let page = [lpn, lpn + 1].map(|lpn| {
+            let slot = ftl.nand_mut().stage(&[2; UNIT_BYTES]).unwrap();
+            (tx, Lpn(lpn), slot)
+        });
+        ftl.write_transaction_page(&page, now_ns).unwrap();
+    }
+    let now_ns = settle(ftl);
+    // what fills a page is flushed for the rest to follow
+    ftl.commit(tx, now_ns).unwrap();
+    if both {
+        ftl.flush_journal(now_ns).unwrap();
+    }
+    settle(ftl);
+    units
+}
+
+/// No other test, and no torture, commits a transaction so large.
 #[test]
 fn a_commit_whose_records_take_two_pages_is_nothing_until_both_are_on_flash() {
     for both in [false, true] {
-        let geometry = Geometry { blocks_per_plane: 64, ..FOUR_PLANES };
-        let config = FtlConfig { logical_units: 512, ..CONFIG };
-        let mut ftl = Ftl::format(Nand::in_memory(geometry, TIMING).unwrap(), config).unwrap();
-        let units = ftl.records_per_page() as u32 + 2;
+        let mut ftl = large();
         write(&mut ftl, 0, 1, 0);
-        let (tx, _) = ftl.begin_transaction(0).unwrap();
-        for lpn in (0..units).step_by(2) {
-            let now_ns = settle(&mut ftl);
-            let page = [lpn, lpn + 1].map(|lpn| {
-                let slot = ftl.nand_mut().stage(&[2; UNIT_BYTES]).unwrap();
-                (tx, Lpn(lpn), slot)
-            });
-            ftl.write_transaction_page(&page, now_ns).unwrap();
-        }
-        let now_ns = settle(&mut ftl);
-        // what fills a page is flushed for the rest to follow
-        ftl.commit(tx, now_ns).unwrap();
-        if both {
-            ftl.flush_journal(now_ns).unwrap();
-        }
-        settle(&mut ftl);
+        let units = commit_large(&mut ftl, both);
         let mut ftl = cut_idle(ftl);
         let found: Vec<u8> = (0..units).map(|lpn| read(&mut ftl, lpn)).collect();
         let expected =
-            if both { vec![2; units as usize] } else { [&[1], &vec![0; units as usize - 1][..]].concat() };
+            if both { vec![2; units as usize] } else { [&[1][..], &vec![0; units as usize - 1]].concat() };
         assert_eq!(found, expected);
+    }
+}
+
+/// What of such a commit ends claims was folded by nothing that was tested: a page of a log that it overwrites claims its
+/// home until the commit counts, and no longer.
+#[test]
+fn a_commit_whose_records_take_two_pages_ends_claims_when_both_are_on_flash() {
+    for both in [false, true] {
+        let mut ftl = large();
+        write(&mut ftl, 500, 1, 0);
+        let (generation, _) = ftl.begin_log(0).unwrap().expect("no log is open");
+        let home = Some(Lpn(500));
+        let hint = Hint { generation, attempt: 0, start: 1, first: 1, slot: 1, end: true, home };
+        let page = HostUnit { hint: Some(hint), ..unit(&mut ftl, 0, 3) };
+        ftl.write_page(&[page], 0).unwrap();
+        ftl.accept_hint(&hint);
+        commit_large(&mut ftl, both);
+        let mut ftl = cut_idle(ftl);
+        let found = [0, 500].map(|lpn| read(&mut ftl, lpn));
+        assert_eq!(found, if both { [2, 1] } else { [3, 3] });
     }
 }
