@@ -18,6 +18,6 @@ mod request;
 pub use answers::{Answers, Delivery, Pacing, Ticket, UnknownPacing};
 pub use client::Client;
 pub use clock::Clock;
-pub use drive::{Drive, Locked};
+pub use drive::{Drive, Locked, When};
 pub use queue::Queue;
 pub use request::{Reply, Request};
