@@ -17,7 +17,9 @@ use crate::lab::LabAction;
 use crate::mount::MountOptions;
 use crate::recovery_cost::RecoveryCostOptions;
 use crate::seeds::Seeds;
+use crate::serve::ServeOptions;
 use crate::stat::StatOptions;
+use crate::stop::StopOptions;
 use crate::unmount::UnmountOptions;
 use tantalum::Size;
 
@@ -49,12 +51,19 @@ pub enum Command {
     Mount(MountOptions),
     /// Unmount a volume, and wait until its image is closed
     Unmount(UnmountOptions),
-    /// What a drive has been through and what its volume holds, also while it is mounted
+    /// What a drive has been through and what its volume holds, also while it is mounted or served
     Stat(StatOptions),
-    /// Cut the power of a mounted drive
+    /// Cut the power of a mounted or served drive
     ///
-    /// Every request on the mount fails from then on. Unmount it, and mount it again: that recovers.
+    /// Every request on a mount fails from then on. Unmount it, and mount it again: that recovers. A served drive drops
+    /// its connections, recovers, and hosts attach again.
     Cut(CutOptions),
+    /// Serve a drive over NVMe/TCP: Linux attaches it with `nvme connect` as a block device
+    ///
+    /// Without --background it runs until Ctrl-C, SIGTERM or `tantalum stop`, and then shuts the drive down.
+    Serve(ServeOptions),
+    /// Stop serving a drive, and wait until its image is closed
+    Stop(StopOptions),
     /// Drive the device as fast as this machine allows
     Bench(BenchOptions),
     /// What recovery takes after a power cut, and what it costs to keep it short

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use tantalum::{DeviceError, InvalidField, ProfileError, Status};
-use tantalum_fuse::control::ControlError;
+use tantalum_drive::control::ControlError;
 use tantalum_fuse::{MountError, MountPointError};
 use tantalum_lab::LabError;
+use tantalum_nvme::serve::ServeError;
 use tantalum_volume::VolumeError;
 
 /// Why the command did not do what it was asked for.
@@ -89,6 +90,25 @@ pub enum Failure {
     /// A volume cannot be mounted or closed.
     #[error(transparent)]
     Mount(#[from] MountError),
+    /// An image cannot be served or closed.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+    /// Nothing to cut.
+    #[error("{} is no folder with a mounted volume, and no image that is served", path.display())]
+    NotInUse {
+        /// What was given.
+        path: PathBuf,
+    },
+    /// A served image was not closed.
+    #[error("image {}: {message}{}", image.display(), named(log.as_ref()))]
+    NotStopped {
+        /// The image.
+        image: PathBuf,
+        /// Why.
+        message: String,
+        /// The log that says more, if there is one.
+        log: Option<PathBuf>,
+    },
     /// A volume was unmounted, and its image not closed.
     #[error("image {} is unmounted, but {message}; what was not synced is lost; mount it again to recover the rest{}",
         image.display(), named(log.as_ref()))]
@@ -106,8 +126,8 @@ pub enum Failure {
     /// The process that has an image mounted did not do what it was asked for.
     #[error(transparent)]
     Control(#[from] ControlError),
-    /// The process that was to have the volume mounted cannot be started.
-    #[error("the process that mounts cannot be started: {0}")]
+    /// The process that was to go on in the background cannot be started.
+    #[error("the process in the background cannot be started: {0}")]
     Background(io::Error),
     /// It ended, and has said why.
     #[error("{message}")]

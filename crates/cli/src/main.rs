@@ -5,6 +5,7 @@
 //! 130 when it was interrupted.
 
 mod arguments;
+mod background;
 mod bench;
 mod check;
 mod compare;
@@ -22,7 +23,9 @@ mod mount;
 mod output;
 mod recovery_cost;
 mod seeds;
+mod serve;
 mod stat;
+mod stop;
 mod unmount;
 
 use std::process::ExitCode;
@@ -50,6 +53,8 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Unmount(options) => unmount::run(&options),
         Command::Stat(options) => stat::run(&options),
         Command::Cut(options) => cut::run(&options),
+        Command::Serve(options) => serve::run(&options),
+        Command::Stop(options) => stop::run(&options),
         Command::Bench(options) => bench::run(&options),
         Command::RecoveryCost(options) => recovery_cost::run(&options),
         Command::Lab { action } => lab::run(&action),

@@ -5,14 +5,17 @@
 //! - A [`Client`] is one that waits for each command: it has a clock, in virtual time or the machine's. Volumes are such.
 //! - A [`Queue`] takes commands with their data, and hands each answer out when it is due. Servers are such.
 //! - [`Answers`] are what waits for its time: what a queue answers, or what a client has to say to somebody.
+//! - [`control`] answers who asks after a drive that is in use, and [`report`] is what a drive tells about itself.
 //!
 //! No kind of client is known here: a volume, a server or a program in the drive are all built on these.
 
 mod answers;
 mod client;
 mod clock;
+pub mod control;
 mod drive;
 mod queue;
+pub mod report;
 mod request;
 
 pub use answers::{Answers, Delivery, Pacing, Ticket, UnknownPacing};

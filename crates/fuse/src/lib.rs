@@ -15,9 +15,8 @@
 //!   caller of [`Mounted::wait`] and to whoever asked at the control socket.
 
 mod answer;
-pub mod control;
+mod control;
 mod convert;
-mod ending;
 mod filesystem;
 mod front;
 mod handles;
@@ -28,11 +27,8 @@ mod mount_point;
 mod refusal;
 pub mod report;
 mod session;
-mod socket;
 mod users;
 
-pub use ending::Ended;
 pub use mount_point::{MountPointError, image_mounted_on, mount_point_of, unmount};
 pub use session::{Ending, MountError, Mounted, Notice, Options, Stopper};
-pub use socket::socket_path;
 pub use tantalum_drive::Pacing;

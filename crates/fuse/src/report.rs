@@ -3,111 +3,33 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use tantalum::{Kind, Smart};
+use tantalum_drive::report::DriveReport;
 use tantalum_volume::{Volume, VolumeStatistics};
-
-use tantalum_drive::Pacing;
 
 /// All that is told.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
-    /// The image.
-    pub image: PathBuf,
+    /// What the drive tells.
+    #[serde(flatten)]
+    pub drive: DriveReport,
     /// Where it is mounted; none if it is not.
     pub mounted_on: Option<PathBuf>,
-    /// Whether programs meet the drive's latencies; none if it is not mounted.
-    pub time: Option<Pacing>,
-    /// Whether the drive has power: without, every request fails.
-    pub has_power: bool,
     /// The error that stopped the drive for good, if one did: every request fails.
     #[serde(default)]
     pub stopped: Option<String>,
-    /// The drive's profile.
-    pub profile: String,
-    /// Logical capacity in units of 4 KiB.
-    pub capacity_units: u64,
-    /// What the profile says a block can be erased.
-    pub endurance_cycles: u32,
-    /// The drive's own time, in seconds.
-    pub device_seconds: f64,
-    /// Counters since the drive was made.
-    pub smart: Smart,
-    /// Flash writes over host writes.
-    pub write_amplification: f64,
-    /// How long commands took in device time, since the image was opened.
-    pub latency: Latencies,
     /// What the volume holds.
     pub volume: VolumeStatistics,
-}
-
-/// Latencies of commands, by kind.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Latencies {
-    /// Reads.
-    pub read: Latency,
-    /// Writes.
-    pub write: Latency,
-    /// Flushes.
-    pub flush: Latency,
-    /// Share, trim, atomic writes, commits.
-    pub map: Latency,
-}
-
-/// Latencies of one kind of commands, in nanoseconds of device time.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub struct Latency {
-    /// How many there were.
-    pub count: u64,
-    /// The mean.
-    pub mean_ns: f64,
-    /// The median.
-    pub p50_ns: u64,
-    /// 99 of 100 took no longer.
-    pub p99_ns: u64,
-    /// 999 of 1000 took no longer.
-    pub p999_ns: u64,
-    /// The longest.
-    pub max_ns: u64,
 }
 
 impl Report {
     /// What is known of a volume now; `image` and where it is mounted are the caller's to know.
     pub fn of(volume: &Volume, image: PathBuf) -> Report {
         let (stopped, statistics) = (volume.stopped(), volume.statistics());
-        let device = volume.device();
-        let (profile, smart) = (device.profile(), device.smart());
-        let latency = |kind| latency(&device, kind);
         Report {
-            image,
+            drive: DriveReport::of(&volume.device(), image, None),
             mounted_on: None,
-            time: None,
-            has_power: device.has_power(),
             stopped: stopped.map(|status| status.to_string()),
-            profile: profile.name.clone(),
-            capacity_units: device.limits().capacity_units,
-            endurance_cycles: profile.flash.endurance_cycles,
-            device_seconds: device.time_ns() as f64 / 1e9,
-            write_amplification: smart.write_amplification(),
-            smart,
-            latency: Latencies {
-                read: latency(Kind::Read),
-                write: latency(Kind::Write),
-                flush: latency(Kind::Flush),
-                map: latency(Kind::Map),
-            },
             volume: statistics,
         }
-    }
-}
-
-fn latency(device: &tantalum::Device, kind: Kind) -> Latency {
-    let histogram = device.latencies().of(kind);
-    Latency {
-        count: histogram.len(),
-        mean_ns: histogram.mean(),
-        p50_ns: histogram.value_at_quantile(0.5),
-        p99_ns: histogram.value_at_quantile(0.99),
-        p999_ns: histogram.value_at_quantile(0.999),
-        max_ns: histogram.max(),
     }
 }

@@ -117,6 +117,11 @@ impl Failure {
         Failure { result, ..self }
     }
 
+    /// How a command of the drive ended.
+    pub fn of<T>(ended: Result<T, Status>) -> Result<T, Failure> {
+        ended.map_err(Failure::from)
+    }
+
     /// The status field of a completion, without the phase: status in bits 11:1, Do Not Retry in bit 15.
     pub fn field(self) -> u16 {
         self.code << 1 | u16::from(self.is_final) << 15

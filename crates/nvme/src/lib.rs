@@ -21,6 +21,7 @@ pub mod failure;
 pub mod io;
 pub mod mailbox;
 pub mod outbox;
+pub mod serve;
 pub mod server;
 pub mod session;
 pub mod subsystem;

@@ -11,7 +11,7 @@ use tantalum_drive::Queue;
 
 use crate::controller::{Controller, Kind};
 use crate::errors::ErrorLog;
-use crate::io::BlockSpace;
+use crate::io::{BlockSpace, Namespaces};
 use crate::mailbox::Mailbox;
 
 /// Controllers that there may be at once.
@@ -36,8 +36,8 @@ pub struct Subsystem {
     pub settings: Settings,
     /// The way into the drive.
     pub queue: Queue,
-    /// Its logical blocks.
-    pub blocks: BlockSpace,
+    /// What there is on it. Namespaces neither come nor go while it is served.
+    pub namespaces: Namespaces,
     /// Commands that failed.
     pub errors: ErrorLog,
     /// What was counted since it was made.
@@ -69,12 +69,14 @@ impl Subsystem {
     pub fn new(settings: Settings, queue: Queue) -> Subsystem {
         let device = queue.drive().lock();
         let blocks = BlockSpace::new(settings.block_bytes, device.limits().capacity_units);
+        let key_value = device.namespaces().iter().map(|namespace| namespace.namespace).collect();
+        let namespaces = Namespaces { blocks, key_value };
         let has_volatile_cache = has_volatile_cache(&device);
         drop(device);
         Subsystem {
             settings,
             queue,
-            blocks,
+            namespaces,
             errors: ErrorLog::default(),
             counts: Counts::default(),
             has_volatile_cache,

@@ -15,12 +15,45 @@ use crate::subsystem::Subsystem;
 use crate::wire::command::Submission;
 use crate::wire::identify::{command_set, empty};
 use crate::wire::log_page::{self as page, DiscoveryEntry, DiscoveryHeader, effect, id};
-use crate::wire::opcode::{admin, nvm};
+use crate::wire::opcode::{admin, key_value, nvm, vendor};
 use crate::wire::text;
 
 /// Log pages of a controller with namespaces.
 const PAGES: [u8; 7] =
     [id::SUPPORTED, id::ERRORS, id::SMART, id::FIRMWARE, id::CHANGED_NAMESPACES, id::EFFECTS, id::FEATURES];
+
+/// I/O commands on blocks, and whether they change some.
+const NVM_COMMANDS: [(u8, bool); 18] = [
+    (nvm::FLUSH, false),
+    (nvm::WRITE, true),
+    (nvm::READ, false),
+    (nvm::COMPARE, false),
+    (nvm::WRITE_ZEROES, true),
+    (nvm::DATASET_MANAGEMENT, true),
+    (nvm::VERIFY, false),
+    (nvm::COPY, true),
+    (vendor::REMAP, true),
+    (vendor::SHARE, true),
+    (vendor::BEGIN, false),
+    (vendor::WRITE_ATOMIC, true),
+    (vendor::COMMIT, true),
+    (vendor::TX_WRITE, true),
+    (vendor::TX_READ, false),
+    (vendor::ABORT, false),
+    (vendor::BEGIN_LOG, false),
+    (vendor::WRITE_HINTED, true),
+];
+
+/// I/O commands on records, and whether they change some.
+const KEY_VALUE_COMMANDS: [(u8, bool); 7] = [
+    (nvm::FLUSH, false),
+    (key_value::STORE, true),
+    (key_value::RETRIEVE, false),
+    (key_value::LIST, false),
+    (key_value::DELETE, true),
+    (key_value::EXIST, false),
+    (vendor::PUT, true),
+];
 
 /// How many bytes are asked for.
 pub fn bytes_of(command: &Submission) -> Result<u32, Failure> {
@@ -59,8 +92,11 @@ fn page(context: &Context<'_>, command: &Submission) -> Result<Vec<u8>, Failure>
         id::FIRMWARE => Ok(firmware()),
         // namespaces neither come nor go while there is a controller
         id::CHANGED_NAMESPACES => Ok(vec![0; 4096]),
-        id::EFFECTS if (command.dword(14) >> 24) as u8 == command_set::NVM => Ok(effects()),
-        id::EFFECTS => Err(Failure::INVALID_FIELD),
+        id::EFFECTS => match (command.dword(14) >> 24) as u8 {
+            command_set::NVM => Ok(effects(&NVM_COMMANDS)),
+            command_set::KEY_VALUE => Ok(effects(&KEY_VALUE_COMMANDS)),
+            _ => Err(Failure::INVALID_FIELD),
+        },
         id::FEATURES => Ok(feature_effects()),
         _ => Err(Failure::INVALID_LOG_PAGE),
     }
@@ -116,7 +152,7 @@ fn firmware() -> Vec<u8> {
 }
 
 /// Four bytes for each admin command, then for each I/O command.
-fn effects() -> Vec<u8> {
+fn effects(commands: &[(u8, bool)]) -> Vec<u8> {
     let mut log = vec![0; 4096];
     let mut tell = |at: usize, effects: u32| log[at * 4..at * 4 + 4].copy_from_slice(&effects.to_le_bytes());
     for opcode in [
@@ -130,11 +166,9 @@ fn effects() -> Vec<u8> {
     ] {
         tell(opcode.into(), effect::SUPPORTED);
     }
-    for opcode in [nvm::FLUSH, nvm::READ, nvm::COMPARE, nvm::VERIFY] {
-        tell(256 + usize::from(opcode), effect::SUPPORTED);
-    }
-    for opcode in [nvm::WRITE, nvm::WRITE_ZEROES, nvm::DATASET_MANAGEMENT, nvm::COPY] {
-        tell(256 + usize::from(opcode), effect::SUPPORTED | effect::CHANGES_CONTENT);
+    for &(opcode, changes) in commands {
+        let changes = if changes { effect::CHANGES_CONTENT } else { 0 };
+        tell(256 + usize::from(opcode), effect::SUPPORTED | changes);
     }
     log
 }

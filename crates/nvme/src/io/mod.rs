@@ -6,14 +6,16 @@
 mod blocks;
 mod copy;
 mod deallocate;
+pub mod key_value;
 mod partial;
 mod read;
+pub mod vendor;
 mod write;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tantalum::Nanoseconds;
+use tantalum::{NamespaceId, Nanoseconds};
 use tantalum_drive::{Drive, When};
 
 pub use blocks::{BlockSpace, Blocks};
@@ -24,6 +26,8 @@ use crate::mailbox::{Answer, Mailbox, Message};
 use crate::subsystem::Subsystem;
 use crate::wire::command::Submission;
 use crate::wire::opcode::nvm;
+use key_value::KeyValueCommand;
+use vendor::VendorCommand;
 
 /// The largest transfer of a command, as a power of two of 4 KiB (`MDTS`).
 pub const TRANSFER_LIMIT_LOG2: u8 = 7;
@@ -34,6 +38,28 @@ pub const TRANSFER_BYTES: u32 = 4096 << TRANSFER_LIMIT_LOG2;
 pub const BLOCK_NAMESPACE: u32 = 1;
 /// All namespaces.
 pub const ALL_NAMESPACES: u32 = 0xffff_ffff;
+
+/// The namespaces that there are.
+#[derive(Clone, Debug)]
+pub struct Namespaces {
+    /// The drive's blocks.
+    pub blocks: BlockSpace,
+    /// The drive's namespaces with records.
+    pub key_value: Vec<NamespaceId>,
+}
+
+impl Namespaces {
+    /// The namespace with records that a host calls `namespace`.
+    pub fn key_value(&self, namespace: u32) -> Option<NamespaceId> {
+        key_value::namespace_of(namespace).filter(|namespace| self.key_value.contains(namespace))
+    }
+
+    /// What hosts call all of them, in order.
+    pub fn numbers(&self) -> impl Iterator<Item = u32> {
+        let key_value = self.key_value.iter().map(|&namespace| key_value::number_of(namespace));
+        std::iter::once(BLOCK_NAMESPACE).chain(key_value)
+    }
+}
 
 /// Data that a command moves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,6 +91,10 @@ pub enum IoCommand {
     Deallocate(u32, bool),
     /// So many ranges are copied to a block.
     Copy(u64, u32, Force),
+    /// About records.
+    KeyValue(KeyValueCommand),
+    /// Beyond the standard.
+    Vendor(VendorCommand),
 }
 
 /// Whether a write is on flash before it is done (`FUA`).
@@ -82,14 +112,21 @@ mod bit {
 
 impl IoCommand {
     /// Reads a command's fields and checks them.
-    pub fn decode(command: &Submission, space: &BlockSpace) -> Result<IoCommand, Failure> {
+    pub fn decode(command: &Submission, namespaces: &Namespaces) -> Result<IoCommand, Failure> {
         let namespace = command.namespace.get();
-        if command.opcode == nvm::FLUSH && namespace == ALL_NAMESPACES {
-            return Ok(IoCommand::Flush);
+        if namespace == BLOCK_NAMESPACE {
+            return IoCommand::decode_blocks(command, &namespaces.blocks);
         }
-        if namespace != BLOCK_NAMESPACE {
-            return Err(Failure::INVALID_NAMESPACE);
+        let is_flush = command.opcode == nvm::FLUSH;
+        match namespaces.key_value(namespace) {
+            Some(_) if is_flush => Ok(IoCommand::Flush),
+            None if is_flush && namespace == ALL_NAMESPACES => Ok(IoCommand::Flush),
+            Some(namespace) => KeyValueCommand::decode(command, namespace).map(IoCommand::KeyValue),
+            None => Err(Failure::INVALID_NAMESPACE),
         }
+    }
+
+    fn decode_blocks(command: &Submission, space: &BlockSpace) -> Result<IoCommand, Failure> {
         let force = Force(command.bit(12, bit::FORCE));
         let blocks = || space.blocks(command.first_block(), (command.dword(12) & 0xffff) + 1);
         let transferred = || {
@@ -109,6 +146,7 @@ impl IoCommand {
                 IoCommand::Deallocate((command.dword(10) & 0xff) + 1, command.bit(11, 2))
             }
             nvm::COPY => copy::decode(command, force)?,
+            0x80..=0xff => IoCommand::Vendor(VendorCommand::decode(command)?),
             _ => return Err(Failure::INVALID_OPCODE),
         };
         Ok(decoded)
@@ -124,21 +162,19 @@ impl IoCommand {
             }
             IoCommand::Deallocate(ranges, _) => Transfer::FromHost(ranges * deallocate::RANGE_BYTES),
             IoCommand::Copy(_, ranges, _) => Transfer::FromHost(ranges * copy::RANGE_BYTES),
+            IoCommand::KeyValue(command) => command.transfer(),
+            IoCommand::Vendor(command) => command.transfer(),
         }
     }
 
     /// Gives it to the drive, with the data that came from the host. The answer goes to `mailbox`.
     pub fn start(self, subsystem: &Arc<Subsystem>, id: u16, data: Vec<u8>, mailbox: &Arc<Mailbox>) {
         let counts = &subsystem.counts;
-        match self {
-            IoCommand::Read(_) | IoCommand::Compare(_) | IoCommand::Verify(_) => {
-                counts.reads.fetch_add(1, Ordering::Relaxed);
-            }
-            IoCommand::Write(..) | IoCommand::WriteZeroes(..) | IoCommand::Copy(..) => {
-                counts.writes.fetch_add(1, Ordering::Relaxed);
-            }
-            IoCommand::Flush | IoCommand::Deallocate(..) => {}
-        }
+        match self.transfer(&subsystem.namespaces.blocks) {
+            Transfer::FromHost(_) => counts.writes.fetch_add(1, Ordering::Relaxed),
+            Transfer::ToHost(_) => counts.reads.fetch_add(1, Ordering::Relaxed),
+            Transfer::None => 0,
+        };
         let mailbox = Arc::clone(mailbox);
         subsystem.queue.submit_with(
             0,
@@ -148,7 +184,7 @@ impl IoCommand {
     }
 
     fn work(self, subsystem: &Subsystem, drive: &Drive, when: When, data: Vec<u8>) -> Worked {
-        let space = &subsystem.blocks;
+        let space = &subsystem.namespaces.blocks;
         let force = |force: Force| Force(force.0 || subsystem.is_write_through());
         match self {
             IoCommand::Flush => write::flush(drive, when),
@@ -163,6 +199,8 @@ impl IoCommand {
                 deallocate::deallocate(drive, when, space, &data, is_wanted, force(Force(false)))
             }
             IoCommand::Copy(to, _, fua) => copy::copy(drive, when, space, to, &data, force(fua)),
+            IoCommand::KeyValue(command) => command.work(drive, when, data),
+            IoCommand::Vendor(command) => command.work(drive, when, data),
         }
     }
 }
@@ -184,7 +222,8 @@ mod tests {
     #[test]
     fn fields_are_checked_before_anything_moves() {
         let space = BlockSpace::new(512, 1024);
-        let decode = |opcode, dwords| IoCommand::decode(&command(opcode, dwords), &space);
+        let namespaces = Namespaces { blocks: space, key_value: Vec::new() };
+        let decode = |opcode, dwords| IoCommand::decode(&command(opcode, dwords), &namespaces);
         let last = decode(nvm::READ, [8191, 0, 0, 0, 0, 0]).unwrap();
         assert_eq!(last.transfer(&space), Transfer::ToHost(512));
         assert_eq!(decode(nvm::READ, [8191, 0, 1, 0, 0, 0]), Err(Failure::OUT_OF_RANGE));
@@ -195,16 +234,17 @@ mod tests {
         assert_eq!(decode(nvm::WRITE, [0, 0, 1 << 20, 0, 0, 0]), Err(Failure::INVALID_FIELD), "a directive");
         assert_eq!(decode(0x7e, [0; 6]), Err(Failure::INVALID_OPCODE));
         let other = Submission { namespace: 2.into(), ..command(nvm::READ, [0; 6]) };
-        assert_eq!(IoCommand::decode(&other, &space), Err(Failure::INVALID_NAMESPACE));
+        assert_eq!(IoCommand::decode(&other, &namespaces), Err(Failure::INVALID_NAMESPACE));
     }
 
     #[test]
     fn flags_are_read() {
         let space = BlockSpace::new(4096, 1024);
-        let write = IoCommand::decode(&command(nvm::WRITE, [5, 0, 1 << 30, 0, 0, 0]), &space).unwrap();
+        let namespaces = Namespaces { blocks: space, key_value: Vec::new() };
+        let write = IoCommand::decode(&command(nvm::WRITE, [5, 0, 1 << 30, 0, 0, 0]), &namespaces).unwrap();
         assert_eq!(write, IoCommand::Write(Blocks { first: 5, count: 1 }, Force(true)));
         let trim = command(nvm::DATASET_MANAGEMENT, [255, 4, 0, 0, 0, 0]);
-        let trim = IoCommand::decode(&trim, &space).unwrap();
+        let trim = IoCommand::decode(&trim, &namespaces).unwrap();
         assert_eq!(
             (trim, trim.transfer(&space)),
             (IoCommand::Deallocate(256, true), Transfer::FromHost(4096))

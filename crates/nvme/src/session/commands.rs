@@ -182,8 +182,9 @@ impl Session {
         if queue.id == 0 {
             return Ok((Work::Admin, admin::transfer(command, queue.controller.kind)?));
         }
-        let io = IoCommand::decode(command, &self.subsystem.blocks)?;
-        Ok((Work::Io(io), io.transfer(&self.subsystem.blocks)))
+        let namespaces = &self.subsystem.namespaces;
+        let io = IoCommand::decode(command, namespaces)?;
+        Ok((Work::Io(io), io.transfer(&namespaces.blocks)))
     }
 
     /// Lets commands go on that wait for the budget.

@@ -261,6 +261,50 @@ pub struct CommonNamespace {
     reserved3: [u8; 4081],
 }
 
+/// A namespace of the Key Value command set (KV, figure 26).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct KeyValueNamespace {
+    /// Bytes (`NSZE`).
+    pub size: U64,
+    reserved: [u8; 8],
+    /// Bytes in use (`NUSE`); 0 if it is not told.
+    pub used: U64,
+    /// `NSFEAT`.
+    pub features: u8,
+    /// Formats, less one (`NKVF`).
+    pub last_format: u8,
+    /// Bit 0: several controllers may have it (`NMIC`).
+    pub sharing: u8,
+    reserved2: [u8; 16],
+    /// Bit 0: write protected (`NSATTR`).
+    pub attributes: u8,
+    reserved3: [u8; 4],
+    /// `NGUID`.
+    pub guid: [u8; 16],
+    /// `EUI64`.
+    pub eui64: [u8; 8],
+    /// Formats of keys and values.
+    pub formats: [KeyValueFormat; 16],
+    reserved4: [u8; 3768],
+}
+
+/// A format of keys and values.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct KeyValueFormat {
+    /// Bytes of the longest key.
+    pub key_bytes: U16,
+    reserved: u8,
+    /// Additional.
+    pub additional: u8,
+    /// Bytes of the largest value.
+    pub value_bytes: U32,
+    /// Most keys; 0 for no limit.
+    pub keys: U32,
+    reserved2: [u8; 4],
+}
+
 /// A structure as the data of a reply.
 pub fn bytes_of(structure: &(impl IntoBytes + Immutable)) -> Vec<u8> {
     structure.as_bytes().to_vec()
@@ -306,5 +350,9 @@ mod tests {
         assert_eq!(offset_of!(Namespace, block_formats), 128);
         assert_eq!((size_of::<NvmController>(), size_of::<CommonNamespace>()), (4096, 4096));
         assert_eq!(offset_of!(CommonNamespace, status), 14);
+        assert_eq!(size_of::<KeyValueNamespace>(), IDENTIFY_BYTES);
+        assert_eq!(offset_of!(KeyValueNamespace, attributes), 43);
+        assert_eq!(offset_of!(KeyValueNamespace, guid), 48);
+        assert_eq!(offset_of!(KeyValueNamespace, formats), 72);
     }
 }

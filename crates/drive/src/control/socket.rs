@@ -1,4 +1,4 @@
-//! Where a mounted image's control socket is: beside the image.
+//! Where the control socket of an image in use is: beside the image.
 
 use std::ffi::OsString;
 use std::fs::File;

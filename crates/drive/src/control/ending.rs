@@ -1,4 +1,4 @@
-//! How a mount ended, for those who asked to be told.
+//! How the use of an image ended, for those who asked to be told.
 //!
 //! Who asked before the end is answered before the process goes on to end.
 
@@ -10,36 +10,24 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use serde::{Deserialize, Serialize};
 
-use crate::session::{Ending, MountError};
-
 /// Who does not take its answer in this time goes without.
 const MOST_WAIT: Duration = Duration::from_secs(2);
 
-/// How a mount ended.
+/// How the use of an image ended.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ended {
     /// Everything is durable and the drive is shut down.
     Closed,
-    /// The drive had lost power: the next mount recovers.
+    /// The drive had lost power: opening the image again recovers.
     PowerLost,
-    /// The volume could not be closed, and why: what was not synced is lost.
+    /// The image could not be closed, and why: what was not durable is lost.
     Failed(String),
 }
 
-impl From<&Result<Ending, MountError>> for Ended {
-    fn from(ending: &Result<Ending, MountError>) -> Ended {
-        match ending {
-            Ok(Ending::Closed) => Ended::Closed,
-            Ok(Ending::PowerLost) => Ended::PowerLost,
-            Err(error) => Ended::Failed(error.to_string()),
-        }
-    }
-}
-
-/// The end of a mount, and the conversations that it ends.
+/// The end of the use of an image, and the conversations that it ends.
 #[derive(Debug, Default)]
-pub(crate) struct End {
+pub struct End {
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -81,7 +69,7 @@ impl End {
         }
     }
 
-    /// The mount has ended. Returns when all that was asked before has been answered.
+    /// It has ended. Returns when all that was asked before has been answered.
     pub fn come(&self, ended: Ended) {
         let mut state = self.state.lock();
         state.ended = Some(ended);
