@@ -93,6 +93,14 @@ pub enum Failure {
     /// An image cannot be served or closed.
     #[error(transparent)]
     Serve(#[from] ServeError),
+    /// A namespace for keys and values cannot be made.
+    #[error("image {}: a namespace for keys and values cannot be made: {status}", path.display())]
+    Namespace {
+        /// The image.
+        path: PathBuf,
+        /// Why.
+        status: Status,
+    },
     /// Nothing to cut.
     #[error("{} is no folder with a mounted volume, and no image that is served", path.display())]
     NotInUse {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
-use tantalum::{Device, DeviceError, Size};
+use tantalum::{Command, Device, DeviceError, NamespaceAttributes, Size};
 use tantalum_fuse::Pacing;
 use tantalum_nvme::serve::{Notice, Options, Served};
 
@@ -34,6 +34,10 @@ pub struct ServeOptions {
     /// Bytes of a logical block: 4096 or 512. Writes of less than 4096 bytes are read-modify-writes
     #[arg(long, value_name = "N", default_value = "4096", value_parser = block_bytes)]
     pub block_size: u32,
+
+    /// Make namespaces for keys and values until the drive has so many; hosts see them behind the one with blocks
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=64))]
+    pub key_value: u16,
 
     /// The name of the NVMe subsystem [default: made of the image's path]
     #[arg(long, value_name = "NQN")]
@@ -105,6 +109,17 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
 }
 
 fn device(options: &ServeOptions) -> Result<Device, Failure> {
+    let mut device = made_or_opened(options)?;
+    while device.namespaces().len() < usize::from(options.key_value) {
+        let attributes = NamespaceAttributes::default();
+        let now_ns = device.time_ns();
+        let made = device.submit(Command::CreateNamespace { attributes }, now_ns);
+        made.map_err(|status| Failure::Namespace { path: options.image.clone(), status })?;
+    }
+    Ok(device)
+}
+
+fn made_or_opened(options: &ServeOptions) -> Result<Device, Failure> {
     let path = &options.image;
     let image_failure = |error: DeviceError| Failure::Image { path: path.clone(), error };
     if !options.create {

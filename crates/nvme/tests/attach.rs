@@ -158,7 +158,10 @@ fn deallocation_is_the_drives_and_all_ranges_must_be_there() {
     let deallocate = |host: &mut Host, of: &[(u64, u32)], attributes| {
         let count = of.len() as u32 - 1;
         let dsm = command(nvm::DATASET_MANAGEMENT, 1, [count, attributes, 0, 0, 0, 0]);
-        host.io.write_command(dsm, &ranges(of)).unwrap().code
+        // as Linux does it: 4 KiB, of which the first ranges count
+        let mut data = ranges(of);
+        data.resize(4096, 0xee);
+        host.io.write_command(dsm, &data).unwrap().code
     };
     let is_mapped = |lpn| server.subsystem().queue.drive().lock().is_mapped(tantalum::Lpn(lpn));
     assert_eq!(deallocate(&mut host, &[(0, 4), (u64::MAX, 1)], 4), Failure::OUT_OF_RANGE.code());

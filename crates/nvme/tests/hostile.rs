@@ -7,7 +7,7 @@ use std::io::Read;
 use std::time::{Duration, Instant};
 
 use common::{Host, UNIT, attach, names, pattern, serve, subsystem};
-use rand::{Rng, RngExt, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum_nvme::client::{Client, Names, Options, Pdu, block_command, command, fabrics};
 use tantalum_nvme::failure::Failure;
@@ -272,7 +272,8 @@ fn pointers_and_fields_that_cannot_be_fail_their_command() {
     let read = |pointer: Pointer| Submission { data: pointer, ..block_command(nvm::READ, 0, 1) };
     let mut code = |command: Submission| host.io.command(command).unwrap().code;
     assert_eq!(code(read(Pointer::new(4095, TRANSPORT))), Failure::SGL_LENGTH.code());
-    assert_eq!(code(read(Pointer::new(8192, TRANSPORT))), Failure::SGL_LENGTH.code());
+    assert_eq!(code(read(Pointer::new(8192, TRANSPORT))), 0, "there may be more room than data");
+    assert_eq!(code(read(Pointer::new(u32::MAX, TRANSPORT))), Failure::SGL_LENGTH.code());
     assert_eq!(code(read(Pointer::new(4096, IN_CAPSULE))), Failure::SGL_TYPE.code());
     assert_eq!(code(read(Pointer::new(4096, 0x20))), Failure::SGL_TYPE.code());
     let write = |address: u64| {
@@ -412,7 +413,7 @@ fn random_commands_and_damaged_pdus_harm_nobody() {
     println!("SEED={seed}");
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let server = serve(subsystem(512));
-    let mut answered = 0;
+    let (mut sent, mut answer_bytes) = (0, 0);
     for round in 0..150 {
         let options =
             Options { header_digest: rng.random(), data_digest: rng.random(), ..Options::default() };
@@ -441,16 +442,16 @@ fn random_commands_and_damaged_pdus_harm_nobody() {
             if client.send(&pdu).is_err() {
                 break;
             }
-            answered += 1;
+            sent += 1;
         }
-        if round % 30 == 29 {
+        if round % 10 == 9 {
             let mut rest = Vec::new();
             host.io.stream().set_read_timeout(Some(Duration::from_millis(50))).unwrap();
             let _ = host.io.stream().read_to_end(&mut rest);
-            assert!(!rest.is_empty(), "nothing was answered");
+            answer_bytes += rest.len();
         }
     }
-    assert!(answered > 1000, "{answered}: the connections ended too early");
+    assert!(answer_bytes > 1000, "{answer_bytes} bytes: next to nothing was answered");
+    assert!(sent > 1000, "{sent}: the connections ended too early");
     all_is_well(&server);
-    let _ = rng.next_u64();
 }

@@ -86,8 +86,8 @@ fn controller(context: &Context<'_>) -> Controller {
     told.error_entries = (ERROR_ENTRIES - 1) as u8;
     told.keep_alive = KEEP_ALIVE_GRANULARITY.into();
     told.commands = QUEUE_ENTRIES.into();
-    // SGLs are supported; an address may be an offset; transport data blocks
-    told.sgl = (1 | 1 << 20 | 1 << 21).into();
+    // SGLs are supported; they may be longer than the data; an address may be an offset; transport data blocks
+    told.sgl = (1 | 1 << 18 | 1 << 20 | 1 << 21).into();
     // traffic keeps a controller alive as well
     told.attributes = (1 << 6).into();
     // log pages may be read from an offset

@@ -7,7 +7,7 @@ use super::connect::FabricsCommand;
 use super::{BUDGET_BYTES, Phase, Session};
 use crate::admin::{self, Context, EVENT_REQUESTS};
 use crate::failure::Failure;
-use crate::io::{IoCommand, Transfer};
+use crate::io::{IoCommand, TRANSFER_BYTES, Transfer};
 use crate::mailbox::Answer;
 use crate::wire::command::{IN_CAPSULE, Submission, TRANSPORT};
 use crate::wire::opcode::{FABRICS, admin as opcode};
@@ -30,9 +30,14 @@ pub struct Pending {
     command: Submission,
     work: Work,
     transfer: Transfer,
+    /// Bytes that it needs of those that come from the host.
+    needed: usize,
     /// Bytes of the budget that it holds.
     held: usize,
 }
+
+/// What [`Session::check`] finds.
+type Checked = (Work, usize, Transfer, Option<(usize, usize)>);
 
 /// Data that are coming from the host.
 #[derive(Debug)]
@@ -106,7 +111,7 @@ impl Session {
             return Ok(());
         }
         let checked = self.check(&command, capsule.len());
-        let (work, transfer, in_capsule) = match checked {
+        let (work, needed, transfer, in_capsule) = match checked {
             Ok(checked) => checked,
             Err(failure) => {
                 self.refuse(&command, failure);
@@ -115,7 +120,7 @@ impl Session {
         };
         let held = in_capsule.map_or(0, |(_, bytes)| bytes);
         self.held += held;
-        self.pending.insert(id, Pending { command, work, transfer, held });
+        self.pending.insert(id, Pending { command, work, transfer, needed, held });
         match (transfer, in_capsule) {
             _ if is_damaged => self.complete(id, Err(Failure::TRANSIENT)),
             (_, Some((offset, bytes))) => {
@@ -133,19 +138,16 @@ impl Session {
         Ok(())
     }
 
-    /// What a command is to do, what data it moves, and where they are in the capsule if they are.
-    fn check(
-        &self,
-        command: &Submission,
-        capsule_bytes: usize,
-    ) -> Result<(Work, Transfer, Option<(usize, usize)>), Failure> {
+    /// What a command is to do, how many bytes of data it needs, what data move, and where in the capsule they are if they
+    /// are in it.
+    fn check(&self, command: &Submission, capsule_bytes: usize) -> Result<Checked, Failure> {
         let (fused, pointer_kind) = (command.flags & 3, command.flags >> 6);
         if fused != 0 {
             return Err(Failure::INVALID_FIELD);
         }
         let (work, transfer) = self.decode(command)?;
-        let bytes = match transfer {
-            Transfer::None => return Ok((work, transfer, None)),
+        let needed = match transfer {
+            Transfer::None => return Ok((work, 0, transfer, None)),
             Transfer::FromHost(bytes) | Transfer::ToHost(bytes) => bytes,
         };
         // over fabrics data are pointed at by SGLs (Base, section 3.3.3.1)
@@ -158,15 +160,20 @@ impl Session {
             (IN_CAPSULE, Transfer::FromHost(_)) => Some(pointer.address.get()),
             _ => return Err(Failure::SGL_TYPE),
         };
-        if pointer.bytes.get() != bytes {
+        // more than is needed may come: Linux sends 4 KiB with every Dataset Management
+        let bytes = pointer.bytes.get();
+        if bytes < needed || bytes > TRANSFER_BYTES.max(needed) {
             return Err(Failure::SGL_LENGTH);
         }
-        let Some(offset) = in_capsule else { return Ok((work, transfer, None)) };
+        let transfer =
+            if let Transfer::FromHost(_) = transfer { Transfer::FromHost(bytes) } else { transfer };
+        let needed = needed as usize;
+        let Some(offset) = in_capsule else { return Ok((work, needed, transfer, None)) };
         let end = offset.checked_add(bytes.into());
         if end.is_none_or(|end| end > capsule_bytes as u64) {
             return Err(Failure::SGL_OFFSET);
         }
-        Ok((work, transfer, Some((offset as usize, bytes as usize))))
+        Ok((work, needed, transfer, Some((offset as usize, bytes as usize))))
     }
 
     fn decode(&self, command: &Submission) -> Result<(Work, Transfer), Failure> {
@@ -224,9 +231,10 @@ impl Session {
         }
     }
 
-    fn execute(&mut self, id: u16, data: Vec<u8>) {
+    fn execute(&mut self, id: u16, mut data: Vec<u8>) {
         let Some(pending) = self.pending.get(&id) else { return };
         let (work, command) = (pending.work, pending.command);
+        data.truncate(pending.needed);
         match work {
             Work::Io(io) => io.start(&self.subsystem, id, data, &self.mailbox),
             Work::Fabrics(fabrics) => {
