@@ -38,7 +38,7 @@ dd if=/tmp/b bs=4096 count=4 of=/tmp/b1 2>/dev/null
 dd if=/tmp/b bs=4096 skip=6 >> /tmp/b1 2>/dev/null
 check zeroes-same cmp /tmp/z /tmp/b1
 refuse read-beyond "LBA_RANGE|LBA Out of Range|range" nvme read "$DEVICE" -s 99999999 -c 0 -z 4096 -d /tmp/b
-expect error-log "error_count *: [1-9]" nvme error-log "$controller"
+expect error-log "error_count[[:space:]]*: [1-9]" nvme error-log "$controller"
 # a remap: units 100 to 103 move to 200
 check remap nvme io-passthru "$DEVICE" --opcode=0x80 --namespace-id=1 --cdw10=100 --cdw11=200 --cdw12=4
 check read-remapped nvme read "$DEVICE" -s 200 -c 3 -z 16384 -d /tmp/r
@@ -52,7 +52,7 @@ if [ -c "$generic" ]; then
     store="--namespace-id=2 --cdw2=0x3179656b --cdw10=20 --cdw11=4"
     check kv-store nvme io-passthru "$generic" --opcode=0x01 $store --data-len=20 --write --input-file=/tmp/v
     check kv-exist nvme io-passthru "$generic" --opcode=0x14 --namespace-id=2 --cdw2=0x3179656b --cdw11=4
-    expect kv-retrieve "a value of a rec" nvme io-passthru "$generic" --opcode=0x02 $store --data-len=20 --read
+    expect kv-retrieve "a.value.of.a.rec" nvme io-passthru "$generic" --opcode=0x02 $store --data-len=20 --read
     check kv-delete nvme io-passthru "$generic" --opcode=0x10 --namespace-id=2 --cdw2=0x3179656b --cdw11=4
     refuse kv-gone "." nvme io-passthru "$generic" --opcode=0x14 --namespace-id=2 --cdw2=0x3179656b --cdw11=4
 else
