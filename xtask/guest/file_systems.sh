@@ -12,7 +12,11 @@ for fs in $FILE_SYSTEMS; do
     (cd /mnt/folder && md5sum file*) > /tmp/sums
     rm /mnt/folder/file8
     sync
-    [ "$fs" = nilfs2 ] || expect "$fs-fstrim" "[1-9][0-9]* bytes" fstrim -v /mnt
+    # f2fs has discarded by itself what it could
+    case "$fs" in
+        ext4 | xfs | btrfs) expect "$fs-fstrim" "[1-9][0-9]* bytes" fstrim -v /mnt ;;
+        *) check "$fs-fstrim" fstrim -v /mnt ;;
+    esac
     check "$fs-umount" umount /mnt
     check "$fs-fsck" check_fs "$fs" "$DEVICE"
     check "$fs-mount-again" mount -t "$fs" "$DEVICE" /mnt

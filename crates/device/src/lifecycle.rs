@@ -120,6 +120,14 @@ impl Device {
         self.close(at_ns).map(drop)
     }
 
+    /// Shuts down cleanly as [`Device::shutdown`] does, for who shares the device with others: it gives its image back, and
+    /// there is nothing more to be had from it.
+    pub fn put_away(&mut self, at_ns: Nanoseconds) -> Result<(), Status> {
+        self.close(at_ns)?;
+        self.power = Power::Off(None);
+        Ok(())
+    }
+
     /// Shuts down cleanly and stays there without power, until [`Device::power_on`]. If power goes on the way the
     /// shutdown was none.
     pub fn power_off(&mut self, at_ns: Nanoseconds) -> Result<(), Status> {

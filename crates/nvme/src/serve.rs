@@ -283,7 +283,7 @@ fn serve(drive: &Drive, image: PathBuf, answers: Answers, options: &Options) -> 
 fn shut_down(drive: &Drive) -> Result<(), ServeError> {
     let mut device = drive.lock();
     let now_ns = device.time_ns();
-    device.power_off(now_ns).map_err(ServeError::Shutdown)
+    device.put_away(now_ns).map_err(ServeError::Shutdown)
 }
 
 /// A number that is the same whenever the image is served.
