@@ -83,7 +83,7 @@ impl Guest {
             .arg(self.folder.join("vmlinuz"))
             .arg("-initrd")
             .arg(image)
-            .args(["-append", "console=ttyS0 quiet panic=-1 nvme_core.multipath=N"])
+            .args(["-append", "console=ttyS0 quiet panic=-1 no_timer_check nvme_core.multipath=N"])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
