@@ -26,6 +26,9 @@ fn server() -> Server {
     serve(subsystem_on(device, 4096, Pacing::None))
 }
 
+/// A namespace, a key, and a value or none.
+type Record<'a> = (u32, &'a [u8], Option<&'a [u8]>);
+
 fn record_command(opcode: u8, namespace: u32, key: &[u8], bytes: u32, options: u32) -> Submission {
     let mut field = [0; 16];
     field[..key.len().min(16)].copy_from_slice(&key[..key.len().min(16)]);
@@ -110,7 +113,7 @@ fn many_records_are_put_at_once_or_not_at_all() {
     let server = server();
     let mut host = attach(&server, Options::default());
     assert_eq!(store(&mut host, 3, b"old", b"value", 0), 0);
-    let put = |host: &mut Host, records: &[(u32, &[u8], Option<&[u8]>)]| {
+    let put = |host: &mut Host, records: &[Record<'_>]| {
         let mut data = Vec::new();
         for (namespace, key, value) in records {
             let bytes = value.map(|value| value.len() as u32);
@@ -121,13 +124,13 @@ fn many_records_are_put_at_once_or_not_at_all() {
         let put = command(vendor::PUT, 2, [data.len() as u32, 0, 0, 0, 0, 0]);
         host.io.write_command(put, &data).unwrap().code
     };
-    let records: &[(u32, &[u8], Option<&[u8]>)] =
+    let records: &[Record<'_>] =
         &[(2, b"one", Some(b"first")), (3, b"two", Some(b"second value")), (3, b"old", None)];
     assert_eq!(put(&mut host, records), 0);
     assert_eq!(retrieve(&mut host, 2, b"one", 64).data, b"first");
     assert_eq!(retrieve(&mut host, 3, b"two", 64).data, b"second value");
     assert_eq!(retrieve(&mut host, 3, b"old", 64).code, Failure::NO_SUCH_KEY.code());
-    let twice: &[(u32, &[u8], Option<&[u8]>)] = &[(2, b"new", Some(b"1")), (2, b"new", Some(b"2"))];
+    let twice: &[Record<'_>] = &[(2, b"new", Some(b"1")), (2, b"new", Some(b"2"))];
     assert_eq!(put(&mut host, twice), Failure::INVALID_FIELD.code());
     assert_eq!(retrieve(&mut host, 2, b"new", 64).code, Failure::NO_SUCH_KEY.code());
 }

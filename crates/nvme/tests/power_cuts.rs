@@ -99,7 +99,7 @@ impl Host {
                 let mut write = block_command(nvm::WRITE, self.first + at, count as u32);
                 let is_forced = self.rng.random_ratio(1, 4);
                 if is_forced {
-                    write.dword10[2] = (count as u32 - 1 | 1 << 30).into();
+                    write.dword10[2] = ((count as u32 - 1) | (1 << 30)).into();
                 }
                 succeeded(io.write_command(write, &data)?.code)?;
                 let units = at..at + count;

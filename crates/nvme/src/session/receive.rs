@@ -244,8 +244,8 @@ impl Session {
     /// Digests, and where the data are.
     fn check_data(&mut self, common: Common, header_end: usize, pdu_bytes: usize) -> Result<(), Fatal> {
         let has_data = pdu_bytes > header_end;
-        let digests = u8::from(self.has_header_digest) * flag::HEADER_DIGEST
-            | u8::from(self.has_data_digest && has_data) * flag::DATA_DIGEST;
+        let digests = (u8::from(self.has_header_digest) * flag::HEADER_DIGEST)
+            | (u8::from(self.has_data_digest && has_data) * flag::DATA_DIGEST);
         let known = if common.kind == kind::H2C_DATA { flag::LAST } else { 0 };
         if common.flags & !known != digests {
             return Err(Fatal::InvalidField(field::FLAGS));
