@@ -24,7 +24,7 @@ fn raised(error: Error) -> PyErr {
     }
 }
 
-/// A store in an image, which is made if it is not there.
+/// A store in an image, which is created if it does not exist.
 #[pyclass(name = "Store", frozen)]
 struct PyStore {
     store: std::sync::Mutex<Option<Store>>,
@@ -59,13 +59,13 @@ impl PyStore {
         Ok(PyStore { store: std::sync::Mutex::new(Some(store)) })
     }
 
-    /// The namespace of that name, made if it is not there: a number for the methods of a transaction.
+    /// The namespace of that name, created if it does not exist: a number for the methods of a transaction.
     fn namespace(&self, py: Python<'_>, name: &str) -> PyResult<u32> {
         let store = self.get()?;
         py.detach(|| store.namespace(name)).map(Namespace::number).map_err(raised)
     }
 
-    /// Deletes a namespace with all that it holds.
+    /// Deletes a namespace with all its records.
     fn delete_namespace(&self, py: Python<'_>, name: &str) -> PyResult<()> {
         let store = self.get()?;
         py.detach(|| store.delete_namespace(name)).map_err(raised)
@@ -99,7 +99,7 @@ struct PyTransaction {
 }
 
 impl PyTransaction {
-    /// Does something with the transaction while other threads of Python run: it may wait for a lock.
+    /// Uses the transaction while other threads of Python run: it may wait for a lock.
     fn with<T: Send>(
         &self,
         py: Python<'_>,
@@ -122,12 +122,12 @@ impl PyTransaction {
         Ok(found.map(|value| PyBytes::new(py, &value)))
     }
 
-    /// Changes a record, or makes it.
+    /// Changes or creates a record.
     fn put(&self, py: Python<'_>, namespace: u32, key: &[u8], value: &[u8]) -> PyResult<()> {
         self.with(py, |tx| tx.put(Namespace::from_number(namespace), key, value))
     }
 
-    /// Deletes a record; says whether it was there.
+    /// Deletes a record; returns whether it existed.
     fn delete(&self, py: Python<'_>, namespace: u32, key: &[u8]) -> PyResult<bool> {
         self.with(py, |tx| tx.delete(Namespace::from_number(namespace), key))
     }

@@ -3,10 +3,14 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use tantalum_lab::crash::device::{CutPoint, Skip, Weights};
-use tantalum_lab::{Pattern, Synchronous, bench};
+use tantalum::Size;
+use tantalum_crash::device::{CutPoint, Skip, Weights};
+use tantalum_papers::compare::Pattern;
 use tantalum_sqlite::Mode;
+use tantalum_sqlite::Synchronous;
+use tantalum_workloads::bench;
 
+use crate::crash_couch::CrashCouchOptions;
 use crate::crash_device::{
     CacheChoice, CutCount, FlashKind, HostKind, Indexes, MediumKind, PlpChoice, RecordLogs, Room,
 };
@@ -21,9 +25,8 @@ use crate::serve::ServeOptions;
 use crate::stat::StatOptions;
 use crate::stop::StopOptions;
 use crate::unmount::UnmountOptions;
-use tantalum::Size;
 
-/// A solid-state drive that runs as a program: what does your database write, down to the flash?
+/// A solid-state drive that runs as a program: see what your database writes, down to the flash
 #[derive(Parser, Debug)]
 #[command(name = "tantalum", version, max_term_width = 100)]
 pub struct Arguments {
@@ -31,81 +34,85 @@ pub struct Arguments {
     pub command: Command,
 }
 
-/// What to do.
+/// The command to run.
 #[derive(Subcommand, Debug)]
 pub enum Command {
-    /// Run the same work through different interfaces of the drive and compare what it costs
+    /// Run the same work through different interfaces of the drive and compare the costs
     Compare {
         #[command(subcommand)]
         target: CompareTarget,
     },
-    /// Make a drive in an image file
+    /// Create a drive in an image file
     Create(CreateOptions),
-    /// Show a drive in an image file: what it is, what it has been through
+    /// Show the configuration, counters and state of a drive in an image file
     Info(InfoOptions),
-    /// Check a drive in an image file against itself, without changing it
+    /// Check the consistency of a drive in an image file, without changing it
     Check(CheckOptions),
-    /// Mount a drive's volume on a folder: programs use its files as they use any others
+    /// Mount a drive's volume on a folder, for any program to use
     ///
     /// Without --background it runs until the volume is unmounted, or until Ctrl-C or SIGTERM, which unmount it.
     Mount(MountOptions),
-    /// Unmount a volume, and wait until its image is closed
+    /// Unmount a volume and wait until its image is closed
     Unmount(UnmountOptions),
-    /// What a drive has been through and what its volume holds, also while it is mounted or served
+    /// Show the counters of a drive and its volume, even while it is mounted or served
     Stat(StatOptions),
     /// Cut the power of a mounted or served drive
     ///
-    /// Every request on a mount fails from then on. Unmount it, and mount it again: that recovers. A served drive drops
-    /// its connections, recovers, and hosts attach again.
+    /// From then on every request on a mount fails. To recover, unmount it and mount it again. A served drive drops its
+    /// connections and recovers, and hosts attach again.
     Cut(CutOptions),
-    /// Serve a drive over NVMe/TCP: Linux attaches it with `nvme connect` as a block device
+    /// Serve a drive over NVMe/TCP, so that Linux can attach it with `nvme connect` as a block device
     ///
     /// Without --background it runs until Ctrl-C, SIGTERM or `tantalum stop`, and then shuts the drive down.
     Serve(ServeOptions),
     /// Stop serving a drive, and wait until its image is closed
     Stop(StopOptions),
-    /// Drive the device as fast as this machine allows
+    /// Measure how fast this machine can run the device
     Bench(BenchOptions),
-    /// What recovery takes after a power cut, and what it costs to keep it short
+    /// Measure recovery time after a power cut, and the cost of keeping it short
     ///
-    /// Time is the drive's own, so figures do not depend on this machine, except for the column host s.
+    /// Time is the drive's own, so figures do not depend on this machine, except the column host s.
     RecoveryCost(RecoveryCostOptions),
-    /// Run the experiments of papers, and see their figures beside what is measured here
+    /// Run experiments from papers and compare their figures with those measured here
     ///
-    /// Those on the device alone are in the drive's own time. Those with a database server start a private one from
-    /// Debian's packages on a temporary mount, touch no system service, and take everything down again.
+    /// Experiments on the device alone use the drive's own time. Experiments with a database server start a private one
+    /// from Debian's packages on a temporary mount, touch no system service, and remove everything afterwards.
     Lab {
         #[command(subcommand)]
         action: LabAction,
     },
-    /// Cut power while something works on a drive, and compare what is left with what was promised
+    /// Cut power while a drive is in use, and check what is left against what was promised
     Crash {
         #[command(subcommand)]
         target: CrashTarget,
     },
 }
 
-/// What works on the drive when power goes.
+/// What runs on the drive when power goes.
 #[derive(Subcommand, Debug)]
 pub enum CrashTarget {
     /// A random mix of all commands of the drive
     ///
     /// The drives are so small that garbage collection, wear levelling, journal and checkpoints happen all the time.
-    /// Every seed runs on each kind of drive chosen. A promise that is not kept ends its run; it is made small, and
-    /// printed with the command line that shows it again. The exit code is then 1.
+    /// Every seed runs on each selected kind of drive. A broken promise ends its run; it is minimised, and printed with
+    /// the command line that reproduces it. The exit code is then 1.
     Device(CrashDeviceOptions),
     /// SQLite on a small drive
     ///
-    /// Everything follows from the seed: a violation comes with the command line that shows it again.
+    /// Everything follows from the seed: a violation is printed with the command line that reproduces it.
     Sqlite(CrashSqliteOptions),
+    /// A document store on a small drive, in its original way and sharing
+    ///
+    /// Everything follows from the seed: a violation comes with the command line that shows it again.
+    Couch(CrashCouchOptions),
 }
 
-/// Whose interfaces are compared.
+/// What is compared.
 #[derive(Subcommand, Debug)]
 pub enum CompareTarget {
     /// SQLite's transactions
     ///
-    /// Each mode gets a copy of one aged drive. Time is the drive's own, so figures do not depend on this
+    /// Each mode gets a copy of the same aged drive. Time is the drive's own, so figures do not depend on this
     /// machine: the same seed gives the same figures anywhere.
     Sqlite(CompareOptions),
 }
@@ -117,19 +124,19 @@ pub struct CompareOptions {
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub modes: Vec<Mode>,
 
-    /// In which order rows are updated: random or sequential
+    /// Order in which rows are updated: random or sequential
     #[arg(long, value_name = "PATTERN", default_value = "random", conflicts_with = "database")]
     pub pattern: Pattern,
 
-    /// Bytes of a value
+    /// Size of a value in bytes
     #[arg(long, value_name = "N", default_value_t = 4096, conflicts_with = "database")]
     pub value_bytes: u32,
 
-    /// Transactions to measure, each of one update
+    /// Number of transactions to measure, each of one update
     #[arg(long, value_name = "N", default_value_t = 20_000, conflicts_with = "database")]
     pub operations: u64,
 
-    /// Rows of the table
+    /// Number of rows in the table
     #[arg(long, value_name = "N", default_value_t = 20_000, conflicts_with = "database")]
     pub rows: u64,
 
@@ -140,19 +147,19 @@ pub struct CompareOptions {
     #[command(flatten)]
     pub drive: ProfileOptions,
 
-    /// Where all randomness comes from
+    /// Seed of all randomness
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 
-    /// Your own database instead of a table of values; it is copied and never touched
+    /// Use a copy of your own database instead of a table of values; the original is not touched
     #[arg(long, value_name = "FILE", requires = "sql")]
     pub database: Option<PathBuf>,
 
-    /// Your own statements, each a transaction unless they BEGIN one
+    /// Run your own statements, each as a transaction unless they BEGIN one
     #[arg(long, value_name = "FILE", requires = "database")]
     pub sql: Option<PathBuf>,
 
-    /// Write a report with plots, one HTML page
+    /// Write a report with plots as one HTML page
     #[arg(long, value_name = "FILE.html")]
     pub report: Option<PathBuf>,
 
@@ -164,18 +171,18 @@ pub struct CompareOptions {
 /// `tantalum create`.
 #[derive(Args, Debug)]
 pub struct CreateOptions {
-    /// The image file to make; it must not exist
+    /// The image file to create; it must not exist
     pub image: PathBuf,
 
     #[command(flatten)]
     pub drive: ProfileOptions,
 
-    /// Flash beyond the capacity, in percent of it [default: the profile's]
+    /// Flash beyond the capacity, as a percentage of it [default: the profile's]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub over_provisioning_percent: Option<f64>,
 
-    /// The drive's DRAM for indexes of key-value namespaces, as in 64M: beyond, those used longest ago are swapped out to
-    /// flash [default: the profile's; without one there is room for all]
+    /// DRAM for the indexes of key-value namespaces, such as 64M; beyond it, the least recently used indexes are swapped
+    /// out to flash [default: the profile's, or unlimited]
     #[arg(long, value_name = "SIZE")]
     pub index_dram: Option<Size>,
 }
@@ -193,13 +200,13 @@ pub struct InfoOptions {
 
 /// `tantalum check`.
 ///
-/// Ends with 0 if nothing is wrong, 1 if something is, 2 if the file is no image or cannot be read.
+/// Exits with 0 if nothing is wrong, 1 if something is, and 2 if the file is not an image or cannot be read.
 #[derive(Args, Debug)]
 pub struct CheckOptions {
     /// The image file
     pub image: PathBuf,
 
-    /// Repair what can be repaired without inventing anything; refuse the rest and change nothing
+    /// Repair what can be repaired without inventing data; if anything else is wrong, refuse and change nothing
     #[arg(long)]
     pub repair: bool,
 
@@ -211,18 +218,18 @@ pub struct CheckOptions {
 /// `tantalum bench`.
 #[derive(Args, Debug)]
 pub struct BenchOptions {
-    /// What to do: seqwrite, randwrite, randread, or mixed (70 reads and 30 writes of a hundred)
+    /// Access pattern: seqwrite, randwrite, randread, or mixed (70 % reads, 30 % writes)
     #[arg(long, value_name = "PATTERN")]
     pub pattern: bench::Pattern,
 
     #[command(flatten)]
     pub drive: ProfileOptions,
 
-    /// Flash beyond the capacity, in percent of it [default: the profile's]
+    /// Flash beyond the capacity, as a percentage of it [default: the profile's]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub over_provisioning_percent: Option<f64>,
 
-    /// Operations to measure, each of one unit of 4 KiB
+    /// Number of operations to measure, each of one 4 KiB unit
     #[arg(long, value_name = "N", default_value_t = 2_000_000)]
     pub operations: u64,
 
@@ -234,32 +241,32 @@ pub struct BenchOptions {
 /// `tantalum crash device`.
 #[derive(Args, Debug)]
 pub struct CrashDeviceOptions {
-    /// One seed; with --minutes the first one
+    /// Run one seed; with --minutes, the first one
     #[arg(long, value_name = "N", conflicts_with = "seeds")]
     pub seed: Option<u64>,
 
-    /// Seeds A to B-1, or as many from 0 on [default: 4]
+    /// Run seeds A to B-1, or the first COUNT seeds from 0 [default: 4]
     #[arg(long, value_name = "A..B|COUNT")]
     pub seeds: Option<Seeds>,
 
-    /// Cut power at every program and erase of each command, in every variant, on copies of the drive; or so many
-    /// times at random in one long run
+    /// Cut power at every program and erase of each command, in every variant, on copies of the drive; or N times at
+    /// random in one long run
     #[arg(long, value_name = "all|N", default_value = "all")]
     pub cuts: CutCount,
 
-    /// Cut power in recovery too: at every operation of each, or at random
+    /// Also cut power during recovery: at every operation of each recovery, or at random
     #[arg(long)]
     pub second_cut: bool,
 
-    /// What becomes of the drive's DRAM
+    /// What happens to the drive's DRAM when power goes
     #[arg(long, value_enum, default_value = "all")]
     pub plp: PlpChoice,
 
-    /// Where writes wait
+    /// Where writes are cached
     #[arg(long, value_enum, default_value = "all")]
     pub cache: CacheChoice,
 
-    /// Bytes of a flash page: 4096, 8192 or 16384 [default: the seed chooses]
+    /// Size of a flash page in bytes: 4096, 8192 or 16384 [default: the seed chooses]
     #[arg(long, value_name = "N")]
     pub page_bytes: Option<u32>,
 
@@ -267,56 +274,56 @@ pub struct CrashDeviceOptions {
     #[arg(long, value_enum)]
     pub record_logs: Option<RecordLogs>,
 
-    /// Whether DRAM has room for the indexes of all key-value namespaces, or they are swapped out to flash all the time
-    /// [default: the seed chooses]
+    /// Whether the indexes of all key-value namespaces fit in DRAM, or are constantly swapped out to flash [default: the
+    /// seed chooses]
     #[arg(long, value_enum)]
     pub indexes: Option<Indexes>,
 
-    /// Whether the host waits for each command, or gives others while it is under way [default: the seed chooses]
+    /// Whether the host waits for each command, or submits others while it is in flight [default: the seed chooses]
     #[arg(long, value_enum)]
     pub host: Option<HostKind>,
 
-    /// Whether the host asks for more than there is room for [default: the seed chooses]
+    /// Whether the host asks for more space than there is [default: the seed chooses]
     #[arg(long, value_enum)]
     pub room: Option<Room>,
 
-    /// Whether programs, erases and reads of flash fail [default: sound]
+    /// Whether flash programs, erases and reads fail [default: sound]
     #[arg(long, value_enum)]
     pub flash: Option<FlashKind>,
 
-    /// Where the drive is: in memory, or in an image whose process is killed instead of power being cut [default: memory]
+    /// Where the drive is: in memory with power cuts, or in an image whose process is killed instead [default: memory]
     #[arg(long, value_enum)]
     pub medium: Option<MediumKind>,
 
-    /// Commands before the first cut, with --cuts all
+    /// Number of commands before the first cut, with --cuts all
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub age: u64,
 
-    /// Commands in which power is cut, with --cuts all
+    /// Number of commands in which power is cut, with --cuts all
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub commands: u64,
 
-    /// How often each command comes, as in write=24,trim=5,reopen=0; the others keep their weight
+    /// Relative frequency of commands, such as write=24,trim=5,reopen=0; the others keep their weight
     #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true)]
     pub weights: Weights,
 
-    /// Fresh seeds until so many minutes are over
+    /// Run fresh seeds for N minutes
     #[arg(long, value_name = "N", conflicts_with_all = ["seeds", "at"])]
     pub minutes: Option<u64>,
 
-    /// Threads
+    /// Number of threads
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub threads: usize,
 
-    /// One cut only, as a violation names it
+    /// Run only this cut, as printed with a violation
     #[arg(long, value_name = "CUT", requires = "seed", conflicts_with = "cuts")]
     pub at: Option<CutPoint>,
 
-    /// Commands to leave out, as a violation names them
+    /// Commands to leave out, as printed with a violation
     #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true)]
     pub skip: Skip,
 
-    /// Tell every command, cut and recovery on standard error
+    /// Print every command, cut and recovery on standard error
     #[arg(long, requires = "seed")]
     pub trace: bool,
 
@@ -327,8 +334,9 @@ pub struct CrashDeviceOptions {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use clap::CommandFactory;
+
+    use super::*;
 
     #[test]
     fn the_command_line_is_consistent() {

@@ -1,19 +1,19 @@
-//! A command that goes on in the background: it is started again as a process of its own.
+//! Commands that continue in the background: the command is started again as a separate process.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 
 use crate::failure::Failure;
 
-/// A process that was started.
+/// The background process.
 pub struct Started {
-    /// Its number.
+    /// Its process id.
     pub process: u32,
-    /// What it said behind the word that all is well.
+    /// The rest of the line that it printed when it was ready.
     pub warning: String,
 }
 
-/// Starts this command again as a process of its own, and waits until it has said `word` or failed.
+/// Starts this command again as a separate process, and waits until it has printed `word` or failed.
 pub fn start(word: &str) -> Result<Started, Failure> {
     let program = std::env::current_exe().map_err(Failure::Background)?;
     let arguments = std::env::args_os().skip(1).filter(|argument| argument != "--background");
@@ -38,8 +38,8 @@ pub fn start(word: &str) -> Result<Started, Failure> {
     Err(Failure::BackgroundEnded { message: message.trim_end().to_owned() })
 }
 
-/// To be called by the process that was started: it does not end with the terminal.
+/// Called by the background process, so that it does not end with the terminal.
 pub fn detach() {
-    // A process that was just started leads no group, so this cannot fail.
+    // A newly started process leads no group, so this cannot fail.
     let _ = nix::unistd::setsid();
 }

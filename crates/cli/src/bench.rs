@@ -1,7 +1,6 @@
 //! `tantalum bench`.
 
-use tantalum_lab::bench::{Settings, bench};
-use tantalum_lab::summary;
+use tantalum_workloads::bench::{Settings, bench, of_bench};
 
 use crate::arguments::BenchOptions;
 use crate::failure::Failure;
@@ -18,5 +17,5 @@ pub fn run(options: &BenchOptions) -> Result<(), Failure> {
         seed: SEED,
     };
     let outcome = bench(&settings, &interrupt::monitor())?;
-    if options.json { output::print_json(&outcome) } else { output::print(&summary::of_bench(&outcome)) }
+    if options.json { output::print_json(&outcome) } else { output::print(&of_bench(&outcome)) }
 }

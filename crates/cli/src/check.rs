@@ -3,20 +3,20 @@
 use std::path::Path;
 
 use serde::Serialize;
-use tantalum::RecoveryReport;
 use tantalum::check::{Check, CheckFinding, CheckedPart, Remedy};
-use tantalum_lab::table::{Align, Table, grouped};
-use tantalum_lab::{LabError, check as lab};
+use tantalum::{DeviceError, RecoveryReport};
+use tantalum_report::Interrupted;
+use tantalum_report::table::{Align, Table, grouped};
 
 use crate::arguments::CheckOptions;
 use crate::failure::Failure;
 use crate::info::RecoveryInfo;
-use crate::{interrupt, output};
+use crate::{interrupt, output, watched};
 
-/// Findings of one part that are listed for people; `--json` has them all.
+/// Findings of one part that are listed in the text output; `--json` has them all.
 const LISTED: usize = 20;
 
-/// What was looked at and found.
+/// What was checked and found.
 #[derive(Serialize)]
 struct Outcome {
     command: &'static str,
@@ -31,12 +31,12 @@ struct Outcome {
     refused: Option<&'static str>,
 }
 
-/// Checks the image, prints what was found, and fails if that is anything.
+/// Checks the image, prints the findings, and fails if there are any.
 pub fn run(options: &CheckOptions) -> Result<(), Failure> {
     let path = &options.image;
     let outcome = outcome(options).map_err(|error| match error {
-        LabError::Device(error) => Failure::Image { path: path.clone(), error },
-        error => error.into(),
+        DeviceError::Interrupted => Interrupted.into(),
+        error => Failure::Image { path: path.clone(), error },
     })?;
     if options.json {
         output::print_json(&outcome)?
@@ -50,16 +50,16 @@ pub fn run(options: &CheckOptions) -> Result<(), Failure> {
     Err(Failure::Damaged { path: path.clone(), findings })
 }
 
-fn outcome(options: &CheckOptions) -> Result<Outcome, LabError> {
+fn outcome(options: &CheckOptions) -> Result<Outcome, DeviceError> {
     let (path, monitor) = (&options.image, interrupt::monitor());
     if !options.repair {
-        return Ok(Outcome::of(path, lab::check(path, &monitor)?));
+        return Ok(Outcome::of(path, watched::check(path, &monitor)?));
     }
-    let repair = lab::repair(path, &monitor)?;
+    let repair = watched::repair(path, &monitor)?;
     let beyond = repair.before.is_beyond_repair();
     Ok(Outcome {
         repaired: Some(repair.done),
-        refused: beyond.then_some("something is beyond repair, so nothing was changed; restore a copy"),
+        refused: beyond.then_some("some damage is beyond repair, so nothing was changed; restore a backup"),
         ..Outcome::of(path, repair.after)
     })
 }
@@ -84,7 +84,7 @@ impl Outcome {
             text += &format!("repaired: {line}\n");
         }
         if self.repaired.as_ref().is_some_and(Vec::is_empty) {
-            text += &format!("nothing repaired: {}\n", self.refused.unwrap_or("nothing can be, or need be"));
+            text += &format!("nothing repaired: {}\n", self.refused.unwrap_or("no finding can be repaired"));
         }
         text += &self.table();
         text += &self.listed();
@@ -100,7 +100,7 @@ impl Outcome {
         let mut table = Table::new(&columns);
         let mut parts: Vec<(&str, String)> =
             self.checked.iter().map(|part| (part.part, grouped(part.checked))).collect();
-        // what failed before it could count anything
+        // parts that failed before anything could be counted
         for finding in &self.findings {
             if !parts.iter().any(|(part, _)| *part == finding.part) {
                 parts.push((finding.part, "-".to_owned()));
@@ -133,7 +133,7 @@ impl Outcome {
     }
 }
 
-/// How the drive was left.
+/// How the drive was last shut down.
 pub fn last_shutdown(recovery: &RecoveryReport) -> &'static str {
     if recovery.clean { "clean" } else { "power was lost" }
 }

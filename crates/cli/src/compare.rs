@@ -1,19 +1,22 @@
 //! `tantalum compare sqlite`.
 
 use tantalum::Profile;
-use tantalum_lab::compare::{Settings, compare};
-use tantalum_lab::{KeyValue, LabError, Statements, Workload, report, summary};
+use tantalum::Size;
+use tantalum_papers::ExperimentError;
+use tantalum_papers::compare::{
+    KeyValue, Settings, Statements, Workload, compare, of_comparison, write_report,
+};
+use tantalum_report::{InvalidSetting, check_place};
 use tantalum_sqlite::Mode;
 
 use crate::arguments::CompareOptions;
 use crate::failure::Failure;
 use crate::{interrupt, output};
-use tantalum::Size;
 
-/// Small enough that ageing it and six runs take seconds, large enough that the database is a part of it.
+/// Small enough that ageing it and six runs take seconds, and large enough that the database is only a part of it.
 const DEFAULT_CAPACITY: Size = Size(1 << 30);
 
-/// Compares, prints the outcome and writes the report. A wrong database is a failure after all that.
+/// Compares, prints the results and writes the report. Then a wrong database is a failure.
 pub fn run(options: &CompareOptions) -> Result<(), Failure> {
     let settings = Settings {
         profile: options.drive.load(Some(DEFAULT_CAPACITY), None)?,
@@ -22,22 +25,22 @@ pub fn run(options: &CompareOptions) -> Result<(), Failure> {
         seed: options.seed,
     };
     if let Some(path) = &options.report {
-        report::check_place(path)?;
+        check_place(path)?;
     }
     let workload = workload(options, &settings.profile)?;
     let comparison = compare(&settings, workload.as_ref(), &interrupt::monitor())?;
     if let Some(path) = &options.report {
-        report::write(&comparison, path)?;
+        write_report(&comparison, path)?;
     }
     if options.json {
         output::print_json(&comparison)?;
     } else {
-        output::print(&summary::of_comparison(&comparison))?;
+        output::print(&of_comparison(&comparison))?;
     }
     if comparison.is_intact() { Ok(()) } else { Err(Failure::Mismatch) }
 }
 
-fn workload(options: &CompareOptions, profile: &Profile) -> Result<Box<dyn Workload>, LabError> {
+fn workload(options: &CompareOptions, profile: &Profile) -> Result<Box<dyn Workload>, ExperimentError> {
     if let (Some(database), Some(sql)) = (&options.database, &options.sql) {
         return Ok(Box::new(Statements::read(database, sql, profile)?));
     }
@@ -51,15 +54,14 @@ fn workload(options: &CompareOptions, profile: &Profile) -> Result<Box<dyn Workl
     Ok(Box::new(workload))
 }
 
-/// The modes asked for, or all.
-fn modes(asked: &[Mode]) -> Result<Vec<Mode>, LabError> {
+/// The selected modes, or all.
+fn modes(asked: &[Mode]) -> Result<Vec<Mode>, InvalidSetting> {
     if asked.is_empty() {
         return Ok(Mode::ALL.to_vec());
     }
     for (place, mode) in asked.iter().enumerate() {
         if asked[..place].contains(mode) {
-            let expected = "each mode can be named once".to_owned();
-            return Err(LabError::Setting { option: "--modes", value: mode.to_string(), expected });
+            return Err(InvalidSetting::new("--modes", mode, "each mode can be named once"));
         }
     }
     Ok(asked.to_vec())

@@ -4,10 +4,8 @@ use std::str::FromStr;
 
 use clap::ValueEnum;
 use tantalum::{CacheMode, Plp};
-use tantalum_lab::LabError;
-use tantalum_lab::crash::device::{
-    Cuts, DriveChoice, Flash, Medium, Plan, Settings, of_device_crash, torture,
-};
+use tantalum_crash::device::{Cuts, DriveChoice, Flash, Medium, Plan, Settings, of_device_crash, torture};
+use tantalum_report::Interrupted;
 
 use crate::arguments::CrashDeviceOptions;
 use crate::failure::Failure;
@@ -18,7 +16,7 @@ use crate::{interrupt, output};
 pub enum CutCount {
     /// Every one.
     All,
-    /// So many at random.
+    /// This many at random.
     Random(u64),
 }
 
@@ -28,7 +26,7 @@ impl FromStr for CutCount {
     fn from_str(text: &str) -> Result<CutCount, &'static str> {
         match text {
             "all" => Ok(CutCount::All),
-            number => number.parse().map(CutCount::Random).map_err(|_| "give `all` or a number"),
+            number => number.parse().map(CutCount::Random).map_err(|_| "use `all` or a number"),
         }
     }
 }
@@ -38,9 +36,9 @@ impl FromStr for CutCount {
 pub enum PlpChoice {
     /// It is lost
     None,
-    /// A capacitor dumps it
+    /// A capacitor dumps it to flash
     Capacitor,
-    /// Drives of every kind
+    /// Both, on separate drives
     All,
 }
 
@@ -49,45 +47,45 @@ pub enum PlpChoice {
 pub enum CacheChoice {
     /// In DRAM
     Volatile,
-    /// In DRAM that a capacitor dumps
+    /// In DRAM that a capacitor dumps to flash
     Durable,
-    /// Nowhere: a write is done when it is on flash
+    /// Nowhere: a write completes when it is on flash
     Off,
-    /// Drives of every kind
+    /// All of these, on separate drives
     All,
 }
 
 /// `--record-logs`.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RecordLogs {
-    /// The drive's
+    /// All share the drive's log
     Shared,
-    /// One log of its own, and one on each die
+    /// One namespace has a log of its own, and one a log on each die
     Own,
 }
 
 /// `--indexes`.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Indexes {
-    /// There is room for all
+    /// All indexes fit
     Resident,
-    /// There is room for one, or for two of three
+    /// Only one fits, or two of three
     Swapped,
 }
 
 /// `--host`.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HostKind {
-    /// It gives a command when the one before is done
+    /// It submits a command when the previous one is done
     Waits,
-    /// It gives commands while others are under way
+    /// It submits commands while others are in flight
     Queues,
 }
 
 /// `--room`.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Room {
-    /// For all that the host asks for
+    /// There is room for everything
     Ample,
     /// The drive becomes full again and again
     Full,
@@ -100,7 +98,7 @@ pub enum FlashKind {
     Sound,
     /// Programs and erases fail, until the drive is read-only
     Wears,
-    /// Pages become unreadable, too
+    /// Pages also become unreadable
     Loses,
 }
 
@@ -113,10 +111,10 @@ pub enum MediumKind {
     Image,
 }
 
-/// Seeds that are run if none are named.
+/// Number of seeds if none are given.
 const DEFAULT_SEEDS: u64 = 4;
 
-/// Tortures drives and prints the outcome. A broken promise is a failure after that.
+/// Runs the torture test and prints the results. Then a broken promise is a failure.
 pub fn run(options: &CrashDeviceOptions) -> Result<(), Failure> {
     let crash = torture(&settings(options), &interrupt::monitor())?;
     if options.json {
@@ -125,7 +123,7 @@ pub fn run(options: &CrashDeviceOptions) -> Result<(), Failure> {
         output::print(&of_device_crash(&crash))?;
     }
     match (crash.outcome.violations.len(), crash.interrupted) {
-        (0, true) => Err(LabError::Interrupted.into()),
+        (0, true) => Err(Interrupted.into()),
         (0, false) => Ok(()),
         (violations, _) => Err(Failure::Violations { violations }),
     }

@@ -1,10 +1,9 @@
 //! `tantalum crash sqlite`.
 
 use clap::Args;
-use tantalum_lab::Synchronous;
-use tantalum_lab::crash::sqlite::{Cuts, Settings, run as torture};
-use tantalum_lab::crash::summary;
-use tantalum_sqlite::Mode;
+use tantalum_crash::sqlite::{Cuts, Settings, run as torture};
+use tantalum_crash::summary;
+use tantalum_sqlite::{Mode, Synchronous};
 
 use crate::failure::Failure;
 use crate::seeds::Seeds;
@@ -17,28 +16,29 @@ pub struct CrashSqliteOptions {
     #[arg(long, value_name = "MODE", default_value = "all", value_parser = parse_modes)]
     pub mode: Modes,
 
-    /// SQLite's PRAGMA synchronous: normal, full or both. Full is EXTRA, so that a rollback journal's removal is
+    /// SQLite's PRAGMA synchronous: normal, full or both. Full sets EXTRA, so that the removal of a rollback journal is
     /// durable too
     #[arg(long, value_name = "SETTING", default_value = "both", value_parser = parse_synchronous)]
     pub synchronous: Synchronouses,
 
-    /// One seed
+    /// Run one seed
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
 
-    /// Several seeds: the first COUNT, or a range [default: 1]
+    /// Run several seeds: the first COUNT, or a range [default: 1]
     #[arg(long, value_name = "A..B|COUNT", conflicts_with = "seed")]
     pub seeds: Option<Seeds>,
 
-    /// Power cuts in the life of a database; or all: at every flash operation of a short workload; or @N: at one
+    /// N power cuts in the life of a database; all: one at every flash operation of a short workload; @N: only at
+    /// operation N of it
     #[arg(long, value_name = "N", default_value = "40")]
     pub cuts: Cuts,
 
-    /// Transactions before a cut at most, or in the short workload [default: 40, or 12 with all and @N]
+    /// Maximum number of transactions before a cut, or in the short workload [default: 40, or 12 with all and @N]
     #[arg(long, value_name = "N")]
     pub transactions: Option<u64>,
 
-    /// Go on with fresh seeds for so long
+    /// Continue with fresh seeds for N minutes
     #[arg(long, value_name = "N", conflicts_with = "seeds")]
     pub minutes: Option<u64>,
 
@@ -47,11 +47,11 @@ pub struct CrashSqliteOptions {
     pub json: bool,
 }
 
-/// Modes that were asked for together.
+/// The selected modes.
 #[derive(Clone, Debug)]
 pub struct Modes(Vec<Mode>);
 
-/// Settings of `synchronous` that were asked for together.
+/// The selected settings of `synchronous`.
 #[derive(Clone, Debug)]
 pub struct Synchronouses(Vec<Synchronous>);
 
@@ -71,7 +71,7 @@ fn parse_synchronous(text: &str) -> Result<Synchronouses, String> {
     Ok(Synchronouses(vec![synchronous]))
 }
 
-/// Tortures and prints the outcome. A broken promise is a failure after that.
+/// Runs the torture test and prints the results. Then a broken promise is a failure.
 pub fn run(options: &CrashSqliteOptions) -> Result<(), Failure> {
     let transactions = match options.cuts {
         Cuts::Random(_) => 40,

@@ -1,15 +1,15 @@
 //! `tantalum create`.
 
+use tantalum::Size;
 use tantalum::{Device, DeviceError};
-use tantalum_lab::table::bytes;
+use tantalum_report::table::bytes;
 
 use crate::arguments::CreateOptions;
 use crate::drive::check;
 use crate::failure::Failure;
 use crate::output;
-use tantalum::Size;
 
-/// Makes an image, shut down and ready to be opened.
+/// Creates an image, shut down and ready to be opened.
 pub fn run(options: &CreateOptions) -> Result<(), Failure> {
     let mut profile = options.drive.load(None, options.over_provisioning_percent)?;
     if let Some(Size(bytes)) = options.index_dram {

@@ -16,11 +16,11 @@ pub struct CutOptions {
     /// The folder on which the volume is mounted, or an image that is served
     pub target: PathBuf,
 
-    /// Cut at the Nth program or erase of flash from now on, instead of at once
+    /// Cut at the Nth flash program or erase from now on, instead of at once
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub after_flash_ops: Option<u64>,
 
-    /// What becomes of operations under way is drawn from this [default: the time]
+    /// Seed for the outcome of operations in flight [default: the time]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! Which drive: a profile, and what the command line changes in it.
+//! Selects the drive: a profile, and the command line's changes to it.
 
 use clap::Args;
 use tantalum::Profile;
@@ -6,14 +6,14 @@ use tantalum::Profile;
 use crate::failure::Failure;
 use tantalum::Size;
 
-/// The options that choose a drive's profile.
+/// The options that select a drive's profile.
 #[derive(Args, Debug)]
 pub struct ProfileOptions {
     /// The drive: tlc-nvme, tlc-nvme-plp, femu-2021, openssd-barefoot, durassd, kaml-board, or a TOML file
     #[arg(long, value_name = "NAME|FILE", default_value = "tlc-nvme")]
     pub profile: String,
 
-    /// Logical capacity, as in 512M, 1GiB or 1TiB [default: the profile's]
+    /// Logical capacity, such as 512M, 1GiB or 1TiB [default: the profile's]
     #[arg(long, value_name = "SIZE")]
     pub capacity: Option<Size>,
 }
@@ -38,7 +38,7 @@ impl ProfileOptions {
     }
 }
 
-/// Checks a profile of which an option has changed something.
+/// Checks a profile that an option has changed.
 pub fn check(profile: &Profile, option: &'static str) -> Result<(), Failure> {
     profile.validate().map_err(|invalid| Failure::Override { option, invalid })
 }

@@ -1,63 +1,81 @@
-//! How the command ends badly.
+//! Errors of the command.
 
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use tantalum::{DeviceError, InvalidField, ProfileError, Status};
+use tantalum_crash::CrashError;
 use tantalum_drive::control::ControlError;
 use tantalum_fuse::{MountError, MountPointError};
-use tantalum_lab::LabError;
 use tantalum_nvme::serve::ServeError;
+use tantalum_papers::ExperimentError;
+use tantalum_report::{Interrupted, InvalidSetting, ReportError};
 use tantalum_volume::VolumeError;
+use tantalum_workloads::WorkloadError;
 
-/// Why the command did not do what it was asked for.
+/// Why the command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// A database was not as it should be. The outcome has been printed.
-    #[error("a database did not hold what was written to it; see the outcome above")]
+    /// A database has wrong contents. The results have been printed.
+    #[error("a database does not hold what was written to it; see the results above")]
     Mismatch,
-    /// An image has damage. What was found has been printed.
+    /// An image is damaged. The findings have been printed.
     #[error("{}: {findings} found; see above", path.display())]
     Damaged {
         /// The image.
         path: PathBuf,
-        /// How many findings, in words.
+        /// The number of findings, as text.
         findings: String,
     },
-    /// Promises were not kept. The outcome has been printed.
-    #[error("{violations} promises were not kept; see the outcome above")]
+    /// Promises were broken. The results have been printed.
+    #[error("{violations} promises were broken; see the results above")]
     Violations {
         /// How many.
         violations: usize,
     },
-    /// Whoever read the output has seen enough.
+    /// The reader of the output is gone.
     #[error("standard output was closed")]
     OutputClosed,
     /// The output cannot be written.
-    #[error("standard output: {0}")]
+    #[error("cannot write to standard output: {0}")]
     Output(io::Error),
-    /// An experiment failed.
+    /// It was interrupted.
     #[error(transparent)]
-    Lab(#[from] LabError),
-    /// Where this program is cannot be told.
-    #[error("this program cannot tell where its own file is: {error}")]
+    Interrupted(#[from] Interrupted),
+    /// An option has a value that cannot be used.
+    #[error(transparent)]
+    Setting(#[from] InvalidSetting),
+    /// An experiment or a comparison failed.
+    #[error(transparent)]
+    Experiment(ExperimentError),
+    /// A torture failed.
+    #[error(transparent)]
+    Crash(CrashError),
+    /// A benchmark failed.
+    #[error(transparent)]
+    Bench(WorkloadError),
+    /// A report cannot be written.
+    #[error(transparent)]
+    Report(#[from] ReportError),
+    /// This program's own file cannot be found.
+    #[error("cannot find this program's own file: {error}")]
     OwnProgram {
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
     /// No such profile.
     #[error(transparent)]
     Profile(#[from] ProfileError),
-    /// A profile that the command line changed into one that cannot be.
+    /// The command line made the profile invalid.
     #[error("{option}: {invalid}")]
     Override {
         /// The option that changed it.
         option: &'static str,
-        /// What cannot be.
+        /// The invalid field.
         invalid: InvalidField,
     },
-    /// An image cannot be made or opened.
+    /// An image could not be created or opened.
     #[error("image {}: {error}", path.display())]
     Image {
         /// The image.
@@ -74,12 +92,12 @@ pub enum Failure {
         status: Status,
     },
     /// A drive without a volume.
-    #[error("image {} holds no volume; add --format to make one (what the drive holds is lost)", path.display())]
+    #[error("image {} holds no volume; add --format to create one (everything on the drive is lost)", path.display())]
     NoVolume {
         /// The image.
         path: PathBuf,
     },
-    /// A volume cannot be made or opened.
+    /// A volume could not be created or opened.
     #[error("image {}: {error}", path.display())]
     Volume {
         /// The image.
@@ -87,37 +105,37 @@ pub enum Failure {
         /// Why.
         error: VolumeError,
     },
-    /// A volume cannot be mounted or closed.
+    /// A volume could not be mounted or closed.
     #[error(transparent)]
     Mount(#[from] MountError),
-    /// An image cannot be served or closed.
+    /// An image could not be served or closed.
     #[error(transparent)]
     Serve(#[from] ServeError),
-    /// A namespace for keys and values cannot be made.
-    #[error("image {}: a namespace for keys and values cannot be made: {status}", path.display())]
+    /// A key-value namespace could not be created.
+    #[error("image {}: could not create a key-value namespace: {status}", path.display())]
     Namespace {
         /// The image.
         path: PathBuf,
         /// Why.
         status: Status,
     },
-    /// Nothing to cut.
-    #[error("{} is no folder with a mounted volume, and no image that is served", path.display())]
+    /// The path names nothing whose power could be cut.
+    #[error("{} is neither a folder with a mounted volume nor an image that is served", path.display())]
     NotInUse {
-        /// What was given.
+        /// The path given.
         path: PathBuf,
     },
-    /// A served image was not closed.
+    /// A served image could not be closed.
     #[error("image {}: {message}{}", image.display(), named(log.as_ref()))]
     NotStopped {
         /// The image.
         image: PathBuf,
         /// Why.
         message: String,
-        /// The log that says more, if there is one.
+        /// The log with details, if there is one.
         log: Option<PathBuf>,
     },
-    /// A volume was unmounted, and its image not closed.
+    /// A volume was unmounted, but its image could not be closed.
     #[error("image {} is unmounted, but {message}; what was not synced is lost; mount it again to recover the rest{}",
         image.display(), named(log.as_ref()))]
     NotClosed {
@@ -125,24 +143,51 @@ pub enum Failure {
         image: PathBuf,
         /// Why.
         message: String,
-        /// The log that says more, if there is one.
+        /// The log with more details, if there is one.
         log: Option<PathBuf>,
     },
-    /// A folder on which nothing is mounted, or that is in use.
+    /// Nothing is mounted on the folder, or it is in use.
     #[error(transparent)]
     MountPoint(#[from] MountPointError),
-    /// The process that has an image mounted did not do what it was asked for.
+    /// The process that has an image mounted refused a request.
     #[error(transparent)]
     Control(#[from] ControlError),
-    /// The process that was to go on in the background cannot be started.
-    #[error("the process in the background cannot be started: {0}")]
+    /// The background process could not be started.
+    #[error("cannot start the background process: {0}")]
     Background(io::Error),
-    /// It ended, and has said why.
+    /// The background process ended, and said why.
     #[error("{message}")]
     BackgroundEnded {
-        /// What it said.
+        /// Its message.
         message: String,
     },
+}
+
+impl From<ExperimentError> for Failure {
+    fn from(error: ExperimentError) -> Failure {
+        match error {
+            ExperimentError::Interrupted(interrupted) => interrupted.into(),
+            error => Failure::Experiment(error),
+        }
+    }
+}
+
+impl From<CrashError> for Failure {
+    fn from(error: CrashError) -> Failure {
+        match error {
+            CrashError::Interrupted(interrupted) => interrupted.into(),
+            error => Failure::Crash(error),
+        }
+    }
+}
+
+impl From<WorkloadError> for Failure {
+    fn from(error: WorkloadError) -> Failure {
+        match error {
+            WorkloadError::Interrupted(interrupted) => interrupted.into(),
+            error => Failure::Bench(error),
+        }
+    }
 }
 
 fn named(log: Option<&PathBuf>) -> String {
@@ -150,11 +195,11 @@ fn named(log: Option<&PathBuf>) -> String {
 }
 
 impl Failure {
-    /// Says why on standard error and gives the exit code.
+    /// Prints the error to standard error and returns the exit code.
     pub fn report(&self) -> ExitCode {
         match self {
             Failure::OutputClosed => return ExitCode::SUCCESS,
-            Failure::Lab(LabError::Interrupted) => return ExitCode::from(130),
+            Failure::Interrupted(_) => return ExitCode::from(130),
             Failure::BackgroundEnded { message } => crate::output::complain(message),
             other => crate::output::complain(&format!("error: {other}")),
         }

@@ -5,14 +5,14 @@ use std::time::Instant;
 
 use serde::Serialize;
 use tantalum::{Device, NamespaceInfo, Profile, RecoveryReport, Smart, UNIT_BYTES};
-use tantalum_lab::table::{bytes, grouped};
+use tantalum_report::table::{bytes, grouped};
 
 use crate::arguments::InfoOptions;
 use crate::check::last_shutdown;
 use crate::failure::Failure;
 use crate::output;
 
-/// What is known of an image.
+/// The information about an image.
 #[derive(Serialize)]
 struct Info {
     command: &'static str,
@@ -28,7 +28,7 @@ struct Info {
     namespaces: Vec<Namespace>,
 }
 
-/// A line for people: what it is called, and what there is to say.
+/// A line of the text output: name and value.
 type Line = (&'static str, String);
 
 /// A key-value namespace.
@@ -41,7 +41,7 @@ struct Namespace {
     records: u64,
     /// Bytes of the drive's DRAM that its index takes.
     index_bytes: u64,
-    /// Whether its index is on flash only.
+    /// Whether its index is only on flash.
     swapped_out: bool,
 }
 
@@ -59,7 +59,7 @@ impl Namespace {
     }
 }
 
-/// The flash as it was laid out for the capacity.
+/// The flash as laid out for the capacity.
 #[derive(Serialize)]
 struct GeometryInfo {
     channels: u32,
@@ -90,7 +90,7 @@ pub struct RecoveryInfo {
     wall_seconds: Option<f64>,
 }
 
-/// Opens the image, which recovers it if it was not shut down, tells what it is and shuts it down.
+/// Opens the image (which recovers it if it was not shut down), prints the information, and shuts it down.
 pub fn run(options: &InfoOptions) -> Result<(), Failure> {
     let path = &options.image;
     let started = Instant::now();

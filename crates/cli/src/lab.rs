@@ -4,9 +4,9 @@ use std::env;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use tantalum_lab::experiments::{self, Outcomes, Settings};
-use tantalum_lab::report;
-use tantalum_lab::table::{Align, Table};
+use tantalum_papers::experiments::{self, Settings};
+use tantalum_report::table::{Align, Table};
+use tantalum_report::{Outcomes, check_place, of_experiment, write_experiments};
 
 use crate::failure::Failure;
 use crate::{interrupt, output};
@@ -14,7 +14,7 @@ use crate::{interrupt, output};
 /// What to do.
 #[derive(Subcommand, Debug)]
 pub enum LabAction {
-    /// Which experiments there are
+    /// List the experiments
     List,
     /// Run experiments, one after the other
     Run(RunOptions),
@@ -23,24 +23,24 @@ pub enum LabAction {
 /// `tantalum lab run`.
 #[derive(Args, Debug)]
 pub struct RunOptions {
-    /// Which, as `tantalum lab list` names them
+    /// Experiments to run, by the names of `tantalum lab list`
     #[arg(required = true, value_name = "NAME")]
     pub names: Vec<String>,
 
-    /// How large, as a share of the full set-up [default: each experiment's]
+    /// Size, as a fraction of the full set-up [default: each experiment's]
     #[arg(long, value_name = "S", allow_negative_numbers = true)]
     pub scale: Option<f64>,
 
     /// Make the drive N times slower, so that this machine's processors weigh less, and divide times by N; for
-    /// experiments in real time [default: by how much the paper's machine has more processors]
+    /// experiments in real time [default: the paper's number of processors over this machine's]
     #[arg(long, value_name = "N")]
     pub slower: Option<u32>,
 
-    /// Where all randomness comes from
+    /// Seed of all randomness
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 
-    /// Write a report with plots, one HTML page
+    /// Write a report with plots as one HTML page
     #[arg(long, value_name = "FILE.html")]
     pub report: Option<PathBuf>,
 
@@ -78,7 +78,7 @@ fn list() -> Result<(), Failure> {
 fn run_all(options: &RunOptions) -> Result<(), Failure> {
     let chosen = options.names.iter().map(|name| experiments::find(name)).collect::<Result<Vec<_>, _>>()?;
     if let Some(path) = &options.report {
-        report::check_place(path)?;
+        check_place(path)?;
     }
     let program = env::current_exe().map_err(|error| Failure::OwnProgram { error })?;
     let settings = Settings { scale: options.scale, slower: options.slower, seed: options.seed, program };
@@ -88,12 +88,12 @@ fn run_all(options: &RunOptions) -> Result<(), Failure> {
         let outcome = experiments::run(experiment, &settings, &monitor)?;
         if !options.json {
             let gap = if outcomes.experiments.is_empty() { "" } else { "\n" };
-            output::print(&format!("{gap}{}", experiments::of_experiment(&outcome)))?;
+            output::print(&format!("{gap}{}", of_experiment(&outcome)))?;
         }
         outcomes.experiments.push(outcome);
     }
     if let Some(path) = &options.report {
-        report::write_experiments(&outcomes.experiments, path)?;
+        write_experiments(&outcomes.experiments, path)?;
     }
     if options.json { output::print_json(&outcomes) } else { Ok(()) }
 }

@@ -1,7 +1,7 @@
-//! The log of a mount in the background, beside its image: `IMAGE.log`. Nobody reads what such a process says.
+//! The log of a mount in the background, beside its image: `IMAGE.log`. Nobody reads the output of such a process.
 //!
 //! The log has lines for what a later reader wants to know: when a volume was mounted, that its drive stopped, and how
-//! the mount ended. Its room on the disk is taken when it is opened, as a full disk is what it may have to tell of.
+//! the mount ended. Its disk space is reserved when it is opened, because it may have to report a full disk.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -11,10 +11,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use nix::fcntl::{FallocateFlags, fallocate};
 
-/// A log that has become larger is begun anew.
+/// A log larger than this starts over.
 const LARGEST_BYTES: u64 = 64 << 10;
 
-/// Room for the lines of one mount.
+/// Disk space for the lines of one mount.
 const RESERVED_BYTES: i64 = 8 << 10;
 
 const DAY_SECONDS: u64 = 24 * 60 * 60;
@@ -26,7 +26,7 @@ pub fn log_path(image: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// A log that lines are added to.
+/// A log to which lines are appended.
 #[derive(Debug)]
 pub struct Log {
     file: File,
@@ -41,7 +41,8 @@ impl Log {
             file.set_len(0)?;
             bytes = 0;
         }
-        // A file system that cannot, or a disk that is full by now, leaves the log to what room there is later.
+        // If the file system cannot reserve space, or the disk is already full, the log depends on the space there is
+        // later.
         let _ = fallocate(&file, FallocateFlags::FALLOC_FL_KEEP_SIZE, bytes as i64, RESERVED_BYTES);
         Ok(Log { file })
     }

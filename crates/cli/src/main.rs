@@ -1,14 +1,14 @@
 //! The `tantalum` command.
 //!
-//! It ends with 0 when all went well, 1 when a database or an image was not as it should be or a promise was not
-//! kept, 2 when what was asked for cannot be done (one line on standard error says why and what would be right), and
-//! 130 when it was interrupted.
+//! Its exit code is 0 on success, 1 if a database or an image was damaged or a promise was broken, 2 if the request
+//! cannot be carried out (one line on standard error says why and what would be valid), and 130 if it was interrupted.
 
 mod arguments;
 mod background;
 mod bench;
 mod check;
 mod compare;
+mod crash_couch;
 mod crash_device;
 mod crash_sqlite;
 mod create;
@@ -27,6 +27,7 @@ mod serve;
 mod stat;
 mod stop;
 mod unmount;
+mod watched;
 
 use std::process::ExitCode;
 
@@ -59,6 +60,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::RecoveryCost(options) => recovery_cost::run(&options),
         Command::Lab { action } => lab::run(&action),
         Command::Crash { target: CrashTarget::Device(options) } => crash_device::run(&options),
+        Command::Crash { target: CrashTarget::Couch(options) } => crash_couch::run(&options),
         Command::Crash { target: CrashTarget::Sqlite(options) } => crash_sqlite::run(&options),
     }
 }

@@ -16,13 +16,13 @@ use crate::log::{Log, log_path};
 use crate::output;
 use tantalum::Size;
 
-/// Bytes of the volume's page cache: half of it may be writes that nobody synced.
+/// Bytes of the volume's page cache: half of it may be writes that are not synced.
 const CACHE_BYTES: u64 = 256 << 20;
 
-/// The most threads that are started without being asked for.
+/// The most threads started by default.
 const MOST_THREADS: usize = 8;
 
-/// What the process in the background says once the volume is mounted; what follows on the line is a warning.
+/// What the background process prints once the volume is mounted; the rest of the line is a warning.
 const MOUNTED: &str = "mounted";
 
 /// `tantalum mount`.
@@ -34,27 +34,27 @@ pub struct MountOptions {
     /// The folder to mount on; it must be empty
     pub folder: PathBuf,
 
-    /// Return once the volume is mounted, and go on in the background
+    /// Return once the volume is mounted, and continue in the background
     #[arg(long)]
     pub background: bool,
 
-    /// Whether programs meet the drive's latencies: real, or none to answer as fast as this machine can
+    /// Whether programs see the drive's latencies: real, or none to answer as fast as this machine can
     #[arg(long, value_name = "real|none", default_value = "real")]
     pub time: Pacing,
 
-    /// Make the image first; it must not exist
+    /// Create the image first; it must not exist
     #[arg(long)]
     pub create: bool,
 
-    /// Make an empty volume on the drive; what the drive holds is lost
+    /// Create an empty volume on the drive; everything on the drive is lost
     #[arg(long)]
     pub format: bool,
 
-    /// The drive to make: a name that `tantalum create --help` lists, or a TOML file [default: tlc-nvme]
+    /// The drive to create: a name that `tantalum create --help` lists, or a TOML file [default: tlc-nvme]
     #[arg(long, value_name = "NAME|FILE", requires = "create")]
     pub profile: Option<String>,
 
-    /// Its logical capacity, as in 512M, 1GiB or 1TiB [default: the profile's]
+    /// Its logical capacity, such as 512M, 1GiB or 1TiB [default: the profile's]
     #[arg(long, value_name = "SIZE", requires = "create")]
     pub capacity: Option<Size>,
 
@@ -62,12 +62,12 @@ pub struct MountOptions {
     #[arg(long)]
     pub no_remap_duplicates: bool,
 
-    /// After a power cut each write of whole blocks of 4 KiB is there as a whole or not at all, so that databases need not
-    /// guard against torn pages
+    /// Make each write of whole 4 KiB blocks all or nothing after a power cut, so that databases need not guard against
+    /// torn pages
     #[arg(long)]
     pub atomic_writes: bool,
 
-    /// Threads that take the kernel's requests [default: one for each processor, 2 to 8]
+    /// Number of threads that handle the kernel's requests [default: one for each processor, 2 to 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub threads: Option<u16>,
 
@@ -76,7 +76,7 @@ pub struct MountOptions {
     pub detached: bool,
 }
 
-/// Mounts the volume and stays until it is unmounted.
+/// Mounts the volume and runs until it is unmounted.
 pub fn run(options: &MountOptions) -> Result<(), Failure> {
     if options.background {
         let started = background::start(MOUNTED)?;
@@ -98,20 +98,20 @@ pub fn run(options: &MountOptions) -> Result<(), Failure> {
         threads: options.threads.map_or_else(default_threads, usize::from),
         atomic_writes: options.atomic_writes,
     };
-    // What can be refused before a drive is made or recovered is.
+    // Refuse whatever can be refused before a drive is created or recovered.
     mount_options.check()?;
     let mut volume = open(options)?;
     volume.set_remap_duplicates(!options.no_remap_duplicates);
-    let mounted = Mounted::mount(volume, &mount_options)?;
+    let mounted = Mounted::mount(Box::new(volume), &mount_options)?;
     let stopper = mounted.stopper();
-    // If there is no handler to be had a signal ends the process: the next mount recovers.
+    // Without a handler a signal ends the process, and the next mount recovers.
     let _ = ctrlc::set_handler(move || stopper.stop());
     let mut log = announce(options)?;
     mounted.wait(|notice| {
         let line = line_of(&notice);
         match &mut log {
             Some(log) => log.add(&line),
-            // Why a mount failed is said when this command ends.
+            // This command reports why a mount failed when it ends.
             None if matches!(notice, Notice::DriveStopped(_) | Notice::Ended(Ok(Ending::PowerLost))) => {
                 output::complain(&line);
             }
@@ -121,7 +121,7 @@ pub fn run(options: &MountOptions) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What happened to a mount, in words.
+/// An event of a mount, as text.
 fn line_of(notice: &Notice<'_>) -> String {
     match notice {
         Notice::DriveStopped(status) => {
@@ -139,7 +139,7 @@ fn line_of(notice: &Notice<'_>) -> String {
     }
 }
 
-/// Says that the volume is mounted. In the background what happens to it from now on goes to the log.
+/// Announces that the volume is mounted. In the background, later events go to the log.
 fn announce(options: &MountOptions) -> Result<Option<Log>, Failure> {
     if options.detached {
         let image = options.image.canonicalize().unwrap_or_else(|_| options.image.clone());
@@ -167,7 +167,7 @@ fn default_threads() -> usize {
     thread::available_parallelism().map_or(2, usize::from).clamp(2, MOST_THREADS)
 }
 
-/// The drive, made or opened, and its volume, made or opened.
+/// The drive and its volume, each created or opened.
 fn open(options: &MountOptions) -> Result<Volume, Failure> {
     let path = &options.image;
     let mut device = device(options)?;

@@ -1,4 +1,4 @@
-//! Writing to the terminal without ever panicking: whoever reads may be gone.
+//! Output to the terminal, which never panics, even if the reader is gone.
 
 use std::io::{self, Write};
 
@@ -18,7 +18,7 @@ pub fn print_json(outcome: &impl Serialize) -> Result<(), Failure> {
     print(&format!("{text}\n"))
 }
 
-/// Writes a line to standard error; there is nobody to tell if that fails.
+/// Writes a line to standard error, ignoring failures.
 pub fn complain(line: &str) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }

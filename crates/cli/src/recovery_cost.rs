@@ -3,33 +3,33 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use tantalum_lab::recovery_cost::{Settings, of_recovery_cost, run as measure};
-use tantalum_lab::report;
+use tantalum::Size;
+use tantalum_papers::recovery_cost::{Settings, of_recovery_cost, run as measure, write_plots};
+use tantalum_report::check_place;
 
 use crate::drive::ProfileOptions;
 use crate::failure::Failure;
 use crate::{interrupt, output};
-use tantalum::Size;
 
 /// `tantalum recovery-cost`.
 #[derive(Args, Debug)]
 pub struct RecoveryCostOptions {
-    /// Capacities of the drives whose recovery is measured as they grow, separated by commas
+    /// Capacities of the drives to recover, separated by commas
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1GiB,16GiB,128GiB,1TiB")]
     pub capacities: Vec<Size>,
 
-    /// What is written at random on each of them since the last checkpoint, separated by commas
+    /// Amounts written at random on each of them since the last checkpoint, separated by commas
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "0,64MiB,256MiB,1GiB")]
     pub written: Vec<Size>,
 
     #[command(flatten)]
     pub drive: ProfileOptions,
 
-    /// Where all randomness comes from
+    /// Seed of all randomness
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 
-    /// Write the plots, one SVG
+    /// Write the plots as one SVG file
     #[arg(long, value_name = "FILE.svg")]
     pub report: Option<PathBuf>,
 
@@ -41,7 +41,7 @@ pub struct RecoveryCostOptions {
 /// Small enough that filling and ageing it six times takes seconds.
 const DEFAULT_CAPACITY: Size = Size(1 << 30);
 
-/// Measures, prints the outcome and writes the plots.
+/// Measures, prints the results and writes the plots.
 pub fn run(options: &RecoveryCostOptions) -> Result<(), Failure> {
     let sizes = |list: &[Size]| list.iter().map(|size| size.0).collect();
     let settings = Settings {
@@ -51,11 +51,11 @@ pub fn run(options: &RecoveryCostOptions) -> Result<(), Failure> {
         seed: options.seed,
     };
     if let Some(path) = &options.report {
-        report::check_place(path)?;
+        check_place(path)?;
     }
     let outcome = measure(&settings, &interrupt::monitor())?;
     if let Some(path) = &options.report {
-        report::write_recovery_cost(&outcome, path)?;
+        write_plots(&outcome, path)?;
     }
     if options.json { output::print_json(&outcome) } else { output::print(&of_recovery_cost(&outcome)) }
 }

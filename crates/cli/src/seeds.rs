@@ -3,18 +3,18 @@
 use std::ops::Range;
 use std::str::FromStr;
 
-/// Seeds one after the other.
+/// A range of seeds.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Seeds(pub Range<u64>);
 
-/// Why a text is no range of seeds.
+/// Why a text is not a range of seeds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SeedsError {
     /// It is neither a number nor a range.
-    #[error("seeds are a count, or a range A..B that ends before B")]
+    #[error("expected a count, or a range A..B that ends before B")]
     Form,
     /// There are none.
-    #[error("there are no seeds in it; B of A..B must be larger than A, and a count at least 1")]
+    #[error("no seeds selected: in A..B, B must be larger than A; a count must be at least 1")]
     Empty,
 }
 

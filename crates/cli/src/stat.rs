@@ -11,17 +11,17 @@ use tantalum_drive::control::{Control, ControlError};
 use tantalum_drive::report::{DriveReport, Latency};
 use tantalum_fuse::image_mounted_on;
 use tantalum_fuse::report::Report as Mounted;
-use tantalum_lab::table::{Align, Table, bytes, grouped};
 use tantalum_nvme::serve::Report as Served;
+use tantalum_report::table::{Align, Table, bytes, grouped};
 use tantalum_volume::Volume;
 
 use crate::failure::Failure;
 use crate::output;
 
-/// Bytes of the page cache of a volume that is only looked at.
+/// Bytes of the page cache of a volume that is only inspected.
 const CACHE_BYTES: u64 = 1 << 20;
 
-/// How often the view is drawn anew.
+/// How often the view is refreshed.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Moves to the screen's upper left corner and clears what is there.
@@ -33,7 +33,7 @@ pub struct StatOptions {
     /// The folder on which a volume is mounted, or an image file, served or not
     pub target: PathBuf,
 
-    /// Show it anew every second, with what happened in between, until Ctrl-C
+    /// Refresh every second, with the changes of that second, until Ctrl-C
     #[arg(long, conflicts_with = "json")]
     pub watch: bool,
 
@@ -42,13 +42,13 @@ pub struct StatOptions {
     pub json: bool,
 }
 
-/// What is told of an image, by how it is used.
+/// The report of an image, by how it is used.
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(untagged)]
 enum Report {
     /// As NVMe namespaces.
     Served(Box<Served>),
-    /// As a volume, mounted or only looked at.
+    /// As a volume, mounted or only inspected.
     Mounted(Box<Mounted>),
 }
 
@@ -80,7 +80,7 @@ fn show(options: &StatOptions, report: &Report) -> Result<(), Failure> {
     }
 }
 
-/// The image is only read: what recovery does stays in memory.
+/// The image is only read: recovery stays in memory.
 fn unmounted(image: &Path) -> Result<Report, Failure> {
     let path = image.to_path_buf();
     let device = Device::open_as(image, Access::Overlay);
@@ -96,7 +96,7 @@ fn unmounted(image: &Path) -> Result<Report, Failure> {
 fn watch(control: &mut Control) -> Result<(), Failure> {
     let ended = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&ended);
-    // If there is no handler to be had Ctrl-C ends the process, which is what it asks for.
+    // Without a handler Ctrl-C ends the process, which is what it asks for.
     let _ = ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed));
     let mut before = None;
     while !ended.load(Ordering::Relaxed) {
@@ -108,7 +108,7 @@ fn watch(control: &mut Control) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What is shown. With an earlier report also what happened since then.
+/// The view. With an earlier report, also the changes since then.
 fn text(report: &Report, before: Option<&Report>) -> String {
     let drive = report.drive();
     let capacity = bytes(drive.capacity_units * tantalum::UNIT_BYTES as u64);
@@ -162,7 +162,7 @@ fn counters(report: &Report, before: Option<&Report>) -> Table {
     table
 }
 
-/// What only grows: the drive's counters, with what was programmed by cause, and the volume's.
+/// Values that only grow: the drive's counters, including programs by cause, and the volume's.
 fn counts(report: &Report) -> Vec<(String, u64)> {
     let counters = &report.drive().smart.counters;
     let named = |(name, count): (&str, u64)| (name.to_owned(), count);
@@ -183,7 +183,7 @@ fn counts(report: &Report) -> Vec<(String, u64)> {
     counts
 }
 
-/// What goes up and down.
+/// Values that go up and down.
 fn levels(report: &Report) -> Vec<(&'static str, String)> {
     let unit = tantalum::UNIT_BYTES as u64;
     let drive = report.drive();

@@ -12,10 +12,10 @@ use crate::failure::Failure;
 use crate::log::log_path;
 use crate::output;
 
-/// How often it is tried again while programs use the folder.
+/// How often unmounting is retried while programs use the folder.
 const TRY_AGAIN: Duration = Duration::from_millis(50);
 
-/// What ends sooner is not worth a word.
+/// A wait shorter than this is not reported.
 const SILENCE: Duration = Duration::from_millis(500);
 
 /// `tantalum unmount`.
@@ -24,16 +24,16 @@ pub struct UnmountOptions {
     /// The folder on which the volume is mounted
     pub folder: PathBuf,
 
-    /// How long to wait for programs that have files open there before refusing
+    /// How long to wait for programs that have files open there, before giving up
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     pub wait: u32,
 }
 
-/// Unmounts, waits until the image can be opened again, and tells how the mount ended.
+/// Unmounts, waits until the image can be opened again, and reports how the mount ended.
 pub fn run(options: &UnmountOptions) -> Result<(), Failure> {
     let path = options.folder.clone();
     let image = image_mounted_on(&path).ok_or(MountPointError::NotMounted { path })?;
-    // A process that was killed has left its mount behind, and does not answer.
+    // A killed process has left its mount behind, and does not answer.
     let end = Control::connect(&image).and_then(Control::watch_end).ok();
     unmount_when_idle(&options.folder, Duration::from_secs(options.wait.into()))?;
     match end.map(|end| end.wait()).transpose()? {
@@ -51,7 +51,7 @@ pub fn run(options: &UnmountOptions) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Programs that have just ended, and loop devices, close their files a little later.
+/// Exiting programs and loop devices close their files a little later.
 fn unmount_when_idle(folder: &Path, limit: Duration) -> Result<(), MountPointError> {
     let started = Instant::now();
     let mut is_silent = true;

@@ -94,7 +94,7 @@ fn a_drive_too_small_for_the_database_is_refused() {
     let output = tantalum(dir.path(), &arguments);
     let message = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{message}");
-    assert!(message.contains("give a larger --capacity"), "{message}");
+    assert!(message.contains("increase --capacity"), "{message}");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 

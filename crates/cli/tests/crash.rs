@@ -52,16 +52,16 @@ fn random_cuts_and_weights_are_taken() {
 #[test]
 fn options_that_make_no_sense_say_what_would() {
     let cases: [(&[&str], &str); 10] = [
-        (&["--seeds", "5..5"], "there are no seeds in it"),
-        (&["--cuts", "some"], "give `all` or a number"),
-        (&["--cuts", "0"], "give `all` or a number of at least 1"),
-        (&["--commands", "0"], "give a number from 1"),
-        (&["--minutes", "0"], "give a number from 1"),
+        (&["--seeds", "5..5"], "no seeds selected"),
+        (&["--cuts", "some"], "use `all` or a number"),
+        (&["--cuts", "0"], "use `all` or a number of at least 1"),
+        (&["--commands", "0"], "use a number from 1"),
+        (&["--minutes", "0"], "use a number from 1"),
         (&["--page-bytes", "512"], "4096, 8192 or 16384"),
         (&["--plp", "none", "--cache", "durable"], "a durable cache needs --plp capacitor"),
-        (&["--weights", "erase=1"], "there is no command \"erase\"; there are write, fua, bulk"),
-        (&["--medium", "image"], "with an image give a number"),
-        (&["--seed", "1", "--at", "57"], "\"57\" is no cut: it is COMMAND.OPERATION.FATES"),
+        (&["--weights", "erase=1"], "no command named \"erase\"; use write, fua, bulk"),
+        (&["--medium", "image"], "use a number with an image"),
+        (&["--seed", "1", "--at", "57"], "\"57\" is not a valid cut; use COMMAND.OPERATION.FATES"),
     ];
     for (arguments, expected) in cases {
         let message = refused(arguments);

@@ -20,7 +20,7 @@ use mysql::prelude::Queryable;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{Device, Profile};
-use tantalum_lab::servers::{
+use tantalum_papers::servers::{
     MariaDb, MariaDbOptions, Mount, MountOptions, Place, PlainFolder, Postgresql, PostgresqlOptions,
 };
 use tantalum_volume::Volume;
@@ -241,7 +241,7 @@ fn mounted(folder: &PlainFolder, image: &Path, torn_pages: TornPages) -> Mount {
     Mount::new(&program, image, &folder.folder().join("mount"), options).unwrap()
 }
 
-/// Clients commit until power is gone; then the server goes as well. Power goes after so many operations of flash, with
+/// Clients commit until power is gone; then the server goes as well. Power goes after this many flash operations, with
 /// this seed.
 fn live(server: Box<dyn Server>, mount: &Mount, acknowledged: &[AtomicU64], (operations, seed): (u64, u64)) {
     let payload = "x".repeat(PAYLOAD_BYTES);

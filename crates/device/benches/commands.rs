@@ -1,8 +1,8 @@
-//! The drive's commands beside what bounds them: random copies of 4 KiB into and out of memory as large as the drive,
-//! with huge pages in both.
+//! The drive's commands compared with their bound: random copies of 4 KiB into and out of memory as large as the drive,
+//! with huge pages for both.
 //!
 //! Limits, in copies of the same run: a write that stays in the cache 2; a read 1.7; a random overwrite in steady state
-//! 3, which moves some six more units. docs/measurements.md says which are kept.
+//! 3, which also moves about six other units. docs/measurements.md says which limits are met.
 
 use std::hint::black_box;
 
@@ -12,10 +12,10 @@ use tantalum::{Command, Device, Lpn, Profile, UNIT_BYTES};
 const CAPACITY_BYTES: u64 = 1 << 30;
 const UNITS: u32 = (CAPACITY_BYTES / UNIT_BYTES as u64) as u32;
 
-/// How often the drive is overwritten before anything is measured, so that garbage collection is steady.
+/// How often the drive is overwritten before any measurement, so that garbage collection is steady.
 const AGEING: u32 = 4;
 
-/// Units that the hot writes go to: they fit into the cache.
+/// Number of units that the hot writes use; they fit in the cache.
 const HOT_UNITS: u32 = 256;
 
 /// A generator that costs next to nothing.
@@ -30,14 +30,14 @@ impl Random {
     }
 }
 
-/// A host with one command under way.
+/// A host with one command in flight.
 struct Host {
     device: Device,
     at_ns: u64,
 }
 
 impl Host {
-    /// A host of a drive that is full and in steady state.
+    /// A host of a full drive in steady state.
     fn new(random: &mut Random, data: &[u8]) -> Host {
         let profile = Profile { capacity_bytes: CAPACITY_BYTES, ..Profile::load("tlc-nvme").unwrap() };
         let device = Device::in_memory(&profile).unwrap();
@@ -58,7 +58,7 @@ impl Host {
     }
 }
 
-/// Memory as large as the drive that has been written to.
+/// Memory as large as the drive, already written to.
 fn arena() -> memmap2::MmapMut {
     let mut arena = memmap2::MmapMut::map_anon(CAPACITY_BYTES as usize).unwrap();
     #[cfg(target_os = "linux")]

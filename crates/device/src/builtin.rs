@@ -1,11 +1,11 @@
-//! Where a profile comes from: one of the drives in `profiles/`, which are part of the program, or a file.
+//! Where a profile comes from: one of the drives in `profiles/`, which are built into the program, or a file.
 
 use std::fs;
 use std::path::Path;
 
 use crate::profile::{Profile, ProfileError};
 
-/// The drives of `profiles/`: name and TOML text, in the order in which people should see them.
+/// The drives of `profiles/`: name and TOML text, in display order.
 const BUILTIN: &[(&str, &str)] = &[
     ("tlc-nvme", include_str!("../../../profiles/tlc-nvme.toml")),
     ("tlc-nvme-plp", include_str!("../../../profiles/tlc-nvme-plp.toml")),
@@ -15,7 +15,7 @@ const BUILTIN: &[(&str, &str)] = &[
     ("kaml-board", include_str!("../../../profiles/kaml-board.toml")),
 ];
 
-/// The drives that are part of the program: name and TOML text.
+/// The built-in drives: name and TOML text.
 pub fn builtin() -> &'static [(&'static str, &'static str)] {
     BUILTIN
 }
@@ -23,8 +23,8 @@ pub fn builtin() -> &'static [(&'static str, &'static str)] {
 impl Profile {
     /// The built-in drive of that name, or else the drive in that file.
     ///
-    /// What has a path separator or ends in `.toml` is a file, as is anything else that exists as one and is no
-    /// built-in name.
+    /// A name with a path separator or ending in `.toml` is a file, and so is any other name of an existing file that
+    /// is not a built-in name.
     pub fn load(name_or_path: &str) -> Result<Profile, ProfileError> {
         if let Some((name, text)) = builtin().iter().find(|(name, _)| *name == name_or_path) {
             return Profile::from_toml(text, name);

@@ -1,10 +1,10 @@
 //! The offline audit of an image, and its repair.
 //!
-//! [`check`] changes nothing: the image is opened under an overlay, the drive recovers there, and what it then holds is
-//! compared with itself and with the flash. [`repair`] does what can be done without inventing anything: a page whose
-//! record is damaged becomes uncorrectable, so that its units read as errors; a damaged tally is made new; the drive
-//! recovers, which frees slots that no place names, and is shut down with a checkpoint. What cannot be repaired so is
-//! refused, and nothing is changed.
+//! [`check`] changes nothing: the image is opened under an overlay, the drive recovers there, and its state is then
+//! compared with itself and with the flash. [`repair`] does what is possible without inventing anything: a page whose
+//! record is damaged becomes uncorrectable, so that its units read as errors; a damaged tally is rebuilt; the drive
+//! recovers, which frees slots that no place names, and is shut down with a checkpoint. Anything else is refused, and
+//! nothing is changed.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -21,7 +21,7 @@ use crate::profile::Profile;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Remedy {
-    /// A repair deals with it.
+    /// A repair fixes it.
     Repair,
     /// The unit is lost: it reads as an error until it is written or trimmed.
     Rewrite,
@@ -29,7 +29,7 @@ pub enum Remedy {
     None,
 }
 
-/// Something that is wrong.
+/// Something wrong.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct CheckFinding {
     /// The part of the check that found it.
@@ -43,36 +43,35 @@ pub struct CheckFinding {
 /// One part of a check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct CheckedPart {
-    /// What was looked at.
+    /// What was checked.
     pub part: &'static str,
     /// How many of them.
     pub checked: u64,
 }
 
-/// What a check looked at and found.
+/// What a check examined and found.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Check {
-    /// The parts, in the order in which they were looked at. Those that damage in earlier ones put out of reach are
-    /// missing.
+    /// The parts, in the order in which they were checked. Parts that earlier damage made inaccessible are missing.
     pub parts: Vec<CheckedPart>,
     /// What is wrong.
     pub findings: Vec<CheckFinding>,
-    /// What recovery did, in memory; none if it could not be tried or failed.
+    /// What recovery did, in memory; none if it was not tried or failed.
     pub recovery: Option<RecoveryReport>,
 }
 
 /// What a repair did.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Repair {
-    /// What was found first.
+    /// The findings before the repair.
     pub before: Check,
-    /// What was done, step by step; nothing if there was nothing to do, or something was beyond repair.
+    /// What was done, step by step; empty if there was nothing to do, or something was beyond repair.
     pub done: Vec<String>,
-    /// What is found now.
+    /// The findings after the repair.
     pub after: Check,
 }
 
-/// Told now and then how many units of how many were compared; ends the check by breaking.
+/// Told now and then how many units have been compared, and of how many; ends the check by breaking.
 pub type Watch<'a> = &'a mut dyn FnMut(u64, u64) -> ControlFlow<()>;
 
 const BLOCK_ENTRIES: &str = "block entries";
@@ -86,12 +85,12 @@ const UNITS: &str = "mapped units, spare area and data";
 const RECORDS: &str = "records of key-value namespaces";
 
 impl Check {
-    /// Whether something is wrong that a repair cannot deal with.
+    /// Whether something is wrong that a repair cannot fix.
     pub fn is_beyond_repair(&self) -> bool {
         self.findings.iter().any(|finding| finding.remedy == Remedy::None)
     }
 
-    /// Whether a repair would do anything: there is something to repair, or the drive was not shut down.
+    /// Whether a repair would do anything: there is damage to repair, or the drive was not shut down.
     fn wants_repair(&self) -> bool {
         self.findings.iter().any(|finding| finding.remedy == Remedy::Repair)
             || self.recovery.is_some_and(|recovery| !recovery.clean)
@@ -146,10 +145,10 @@ fn remedy_of(finding: &Finding) -> Remedy {
     }
 }
 
-/// Checks an image and changes nothing in it.
+/// Checks an image without changing it.
 ///
 /// # Errors
-/// If it is not an image, or the host cannot read it. Damage is no error but a finding.
+/// If it is not an image, or the host cannot read it. Damage is not an error but a finding.
 pub fn check(path: &Path, watch: Watch<'_>) -> Result<Check, DeviceError> {
     let (nand, examination) = Nand::examine(path, Access::Overlay)?;
     let mut check = Check::image(&examination);
@@ -191,7 +190,7 @@ fn audit(ftl: &mut Ftl, watch: Watch<'_>) -> Result<Audit, DeviceError> {
 /// Repairs an image as far as that is sound.
 ///
 /// # Errors
-/// As for [`check`]; and if the host cannot write the image.
+/// As for [`check`]; or if the host cannot write the image.
 pub fn repair(path: &Path, watch: Watch<'_>) -> Result<Repair, DeviceError> {
     let before = check(path, watch)?;
     if before.is_beyond_repair() || !before.wants_repair() {
@@ -205,17 +204,17 @@ pub fn repair(path: &Path, watch: Watch<'_>) -> Result<Repair, DeviceError> {
     device.come_up(ftl, report);
     let now_ns = device.time_ns();
     device.shutdown(now_ns).map_err(DeviceError::Shutdown)?;
-    let how = if report.clean { "was shut down" } else { "was not shut down, and recovered" };
+    let how = if report.clean { "was shut down" } else { "was not shut down, and was recovered" };
     done.push(format!("the drive {how}; a checkpoint was written"));
     Ok(Repair { before, done, after: check(path, watch)? })
 }
 
-/// What a repair does about a finding that it can deal with.
+/// What a repair does about a finding that it can fix.
 fn repaired(finding: &ImageFinding) -> String {
     match finding {
         ImageFinding::Page { page, .. } => {
-            format!("page {page} is uncorrectable from now on: units in it read as errors, never as old data")
+            format!("page {page} is now uncorrectable: its units read as errors, never as old data")
         }
-        _ => "a new tally was made from the block entries and page records".to_owned(),
+        _ => "the tally was rebuilt from the block entries and page records".to_owned(),
     }
 }

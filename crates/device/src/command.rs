@@ -1,4 +1,4 @@
-//! What a host may ask of the drive.
+//! The commands of the drive.
 //!
 //! Names follow NVMe where it has them. Data are whole units of 4 KiB.
 
@@ -10,24 +10,24 @@ use tantalum_nand::{Fetches, Fills, Nanoseconds};
 /// One command. [`crate::Device::submit`] takes it with the time at which the host issues it.
 #[derive(Debug)]
 pub enum Command<'a> {
-    /// Reads `data.len() / 4096` units; those that are not mapped read as zeros.
+    /// Reads `data.len() / 4096` units; unmapped ones read as zeros.
     Read {
         /// The first unit.
         lpn: Lpn,
         /// Where the data go; a whole number of units.
         data: &'a mut [u8],
     },
-    /// Reads units as `Read` does; but those that lie in the file of an image are to be fetched from there, into the same
-    /// places of a buffer of the host, which may be done while other commands are.
+    /// Reads units as `Read` does, but units that are in the file of an image are to be fetched from there, into the
+    /// same places of one of the host's buffers. That may happen while other commands run.
     ReadLater {
         /// The first unit.
         lpn: Lpn,
         /// Where the other data go; a whole number of units.
         data: &'a mut [u8],
-        /// What is to be fetched is added.
+        /// Gets the units to be fetched.
         fetches: &'a mut Fetches,
     },
-    /// Reads one unit with the metadata that were written with it (zeros if none were).
+    /// Reads one unit with its metadata (zeros if none were written).
     ReadWithMetadata {
         /// The unit.
         lpn: Lpn,
@@ -45,13 +45,13 @@ pub enum Command<'a> {
         /// Force unit access: on flash before the command completes.
         fua: bool,
     },
-    /// Writes units as `Write` does, without `fua`, to buffers that were filled with them.
+    /// Writes units as `Write` does, without `fua`, into buffers that already hold them.
     WriteFilled {
         /// The first unit.
         lpn: Lpn,
         /// The data; a whole number of units.
         data: &'a [u8],
-        /// Buffers with the same data.
+        /// Buffers that hold the same data.
         fills: &'a mut Fills,
     },
     /// Writes one unit with metadata and no hint.
@@ -60,7 +60,7 @@ pub enum Command<'a> {
         lpn: Lpn,
         /// The data: one unit.
         data: &'a [u8],
-        /// What travels with it.
+        /// Metadata that travel with it.
         metadata: &'a Metadata,
         /// Force unit access.
         fua: bool,
@@ -83,12 +83,12 @@ pub enum Command<'a> {
     },
     /// Maps each `dst` range to what its `src` range maps to, all or nothing (SHARE, section 3.2).
     Share {
-        /// The ranges. No overlap, no dst twice, every src mapped.
+        /// The ranges: no overlap, no dst twice, every src mapped.
         ranges: &'a [ShareRange],
-        /// Durable by the next flush only, instead of when it returns.
+        /// Durable only by the next flush, instead of when it returns.
         deferred: bool,
     },
-    /// Share, then src is unmapped; one step (SW-WAL, section III-A).
+    /// A share, after which src is unmapped; one step (SW-WAL, section III-A).
     Remap {
         /// The first unit that loses its mapping.
         src: Lpn,
@@ -104,7 +104,7 @@ pub enum Command<'a> {
     },
     /// Opens a transaction (X-FTL). [`Completion::tx`] names it.
     Begin,
-    /// Writes one unit within a transaction; others see the old one until the commit.
+    /// Writes one unit within a transaction; others see the old unit until the commit.
     TxWrite {
         /// The transaction.
         tx: TxId,
@@ -127,12 +127,12 @@ pub enum Command<'a> {
         /// The transaction.
         tx: TxId,
     },
-    /// Forgets a transaction's writes.
+    /// Discards a transaction's writes.
     Abort {
         /// The transaction.
         tx: TxId,
     },
-    /// Starts a life of a hinted log. [`Completion::generation`] names it; it is never given twice.
+    /// Starts a life of a hinted log. [`Completion::generation`] names it; it is never reused.
     BeginLog,
     /// Writes one page of a hinted log. Within an attempt slots come in order; an attempt begins at its `start`.
     WriteHinted {
@@ -140,23 +140,23 @@ pub enum Command<'a> {
         lpn: Lpn,
         /// The data: one unit.
         data: &'a [u8],
-        /// What travels with it.
+        /// Metadata that travel with it.
         metadata: &'a Metadata,
         /// Its place in the log and its home.
         hint: Hint,
     },
-    /// Makes a key-value namespace. [`Completion::namespace`] names it; the number is never used again.
+    /// Creates a key-value namespace. [`Completion::namespace`] names it; the number is never reused.
     CreateNamespace {
-        /// What it is made with.
+        /// Its attributes.
         attributes: NamespaceAttributes,
     },
-    /// Deletes a key-value namespace with all that it holds.
+    /// Deletes a key-value namespace with all its records.
     DeleteNamespace {
         /// The namespace.
         namespace: NamespaceId,
     },
-    /// Stores and deletes records, of any namespaces, all or nothing (KAML, section 3.1; NVMe KV Store is the same with
-    /// one). A record without a value deletes its key, if it is there.
+    /// Stores and deletes records of any namespaces, all or nothing (KAML, section 3.1; NVMe's KV Store does the same
+    /// for one record). A record without a value deletes its key, if it exists.
     KvPut {
         /// The records; no key of a namespace twice.
         records: &'a [KvRecord<'a>],
@@ -167,10 +167,10 @@ pub enum Command<'a> {
         namespace: NamespaceId,
         /// The key.
         key: Key,
-        /// Where the value goes; what was in it is gone.
+        /// Where the value goes; its old contents are discarded.
         value: &'a mut Vec<u8>,
     },
-    /// Ends well if a key is there (NVMe KV Exist).
+    /// Succeeds if a key exists (NVMe KV Exist).
     KvExists {
         /// The namespace.
         namespace: NamespaceId,
@@ -184,15 +184,15 @@ pub enum Command<'a> {
         /// The key.
         key: Key,
     },
-    /// Lists keys, in the drive's own order, which stays while others come and go (NVMe KV List).
+    /// Lists keys in the drive's own order, which is stable while other keys come and go (NVMe KV List).
     KvList {
         /// The namespace.
         namespace: NamespaceId,
-        /// The first key; if it is not there, the one that would come after it. None for the beginning.
+        /// The first key, or the one that would follow it if it does not exist. None starts at the beginning.
         from: Option<&'a Key>,
-        /// Where the keys go; what was in it is gone.
+        /// Where the keys go; its old contents are discarded.
         keys: &'a mut Vec<Key>,
-        /// How many at most.
+        /// Maximum number of keys.
         limit: usize,
     },
 }
@@ -212,13 +212,13 @@ impl Command<'_> {
         )
     }
 
-    /// Whether it would change what units read as, or prepares for that: a read-only drive refuses it.
+    /// Whether it would change what units read as, or prepares for that; a read-only drive refuses it.
     pub(crate) fn changes_units(&self) -> bool {
         !self.reads() && !matches!(self, Command::Flush | Command::Abort { .. })
     }
 }
 
-/// How a command ended well.
+/// The result of a successful command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Completion {
     /// When the host learns of it.
@@ -227,6 +227,6 @@ pub struct Completion {
     pub tx: Option<TxId>,
     /// The generation that `BeginLog` drew.
     pub generation: Option<Generation>,
-    /// The namespace that `CreateNamespace` made.
+    /// The namespace that `CreateNamespace` created.
     pub namespace: Option<NamespaceId>,
 }

@@ -1,11 +1,11 @@
 //! The controller: commands go in with the time at which they are issued, and come out with the time at which they are
-//! done. It minds link, checks, counters and latencies; what a command does is the engine's.
+//! done. It handles link, checks, counters and latencies; the engine executes the commands.
 //!
 //! Invariants:
-//! - A write is acknowledged when its data are in the cache (or on flash, without one). Without power-loss
-//!   protection it is durable after the next flush; with it, at once.
-//! - What waits in the cache and on the way to flash never exceeds what the capacitor can dump (hazard 12).
-//! - Whatever a command refuses, it has changed nothing; where that is in doubt, the drive takes no more changes.
+//! - A write is acknowledged when its data are in the cache (or on flash, if there is none). With power-loss protection
+//!   it is then durable; without, it is durable after the next flush.
+//! - Units in the cache and on their way to flash never exceed what the capacitor can dump (hazard 12).
+//! - A refused command has changed nothing; where that is in doubt, the drive accepts no more changes.
 
 use tantalum_ftl::{Ftl, KvRecord, Lpn, NamespaceInfo, RecoveryReport};
 use tantalum_nand::{Fetches, Fills, Nand, Nanoseconds, UNIT_BYTES};
@@ -28,19 +28,19 @@ pub struct Device {
     link: Link,
     latencies: Latencies,
     pub(crate) recovery: RecoveryReport,
-    /// Units that the capacitor saved and that are not recovered yet.
+    /// Units saved by the capacitor that are not recovered yet.
     pub(crate) dumped_units: u64,
     /// When the last command was issued.
     issued_ns: Nanoseconds,
-    /// The latest time that was given as the end of a command.
+    /// The latest completion time given so far.
     done_ns: Nanoseconds,
-    /// When the drive is ready for commands: recovery takes its time, and so do the erases for the dump area.
+    /// When the drive is ready for commands: recovery takes time, and so do the erases for the dump area.
     pub(crate) ready_ns: Nanoseconds,
-    /// A cut that is armed for the recovery to come.
+    /// A cut armed for the next recovery.
     pub(crate) next_cut: Option<u64>,
-    /// Whether the drive is read-only and has done what is to be done at the end of its life.
+    /// Whether the drive is read-only and has done its work for the end of its life.
     pub(crate) settled_read_only: bool,
-    /// Why a command may have been done in part, if one may. Nothing is built on that.
+    /// The status of a command that may have been done in part. Nothing is built on that.
     pub(crate) doubt: Option<Box<Status>>,
 }
 
@@ -48,14 +48,14 @@ pub struct Device {
 #[derive(Debug)]
 pub(crate) enum Power {
     On(Box<Engine>),
-    /// Without power only the flash is there; not even that while the drive is being opened.
+    /// Without power there is only the flash, and not even that while the drive is being opened.
     Off(Option<Box<Nand>>),
 }
 
 /// Where a command comes from.
 #[derive(Clone, Copy)]
 enum Client {
-    /// Beyond the link.
+    /// From across the link.
     Host,
     /// From inside the drive.
     Inside,
@@ -83,7 +83,7 @@ impl Device {
         }
     }
 
-    /// A copy of a drive whose flash is in memory, with power or without; none otherwise.
+    /// A copy of a drive whose flash is in memory, with or without power; none for other drives.
     pub fn try_clone(&self) -> Option<Device> {
         let power = match &self.power {
             Power::On(engine) => Power::On(Box::new(engine.try_clone()?)),
@@ -119,7 +119,7 @@ impl Device {
 
     // -- commands -----------------------------------------------------------------------------------------------
 
-    /// Does one command of the host, issued at `at_ns`: the host need not have waited for others to be done.
+    /// Executes one of the host's commands, issued at `at_ns`. The host need not have waited for earlier ones.
     ///
     /// # Panics
     /// If `at_ns` is before [`Device::issued_ns`].
@@ -132,8 +132,8 @@ impl Device {
         Ok(completion)
     }
 
-    /// Does one command of a client inside the drive, as [`Device::submit`] does one of the host: it takes neither the link's
-    /// time nor the host protocol's, and is in none of the [`Device::latencies`].
+    /// Executes a command of a client inside the drive, as [`Device::submit`] does for the host. It takes neither the
+    /// time of the link nor that of the host protocol, and does not count in [`Device::latencies`].
     pub fn submit_inside(&mut self, command: Command<'_>, at_ns: Nanoseconds) -> Result<Completion, Status> {
         self.note_issue(at_ns)?;
         self.perform(command, Client::Inside, at_ns.max(self.ready_ns))
@@ -144,7 +144,10 @@ impl Device {
             return Err(Status::PowerLost);
         }
         let issued_ns = self.issued_ns;
-        assert!(at_ns >= issued_ns, "a command is issued at {at_ns} ns, after one at {issued_ns} ns");
+        assert!(
+            at_ns >= issued_ns,
+            "a command was issued at {at_ns} ns, but the one before at {issued_ns} ns"
+        );
         self.issued_ns = at_ns;
         Ok(())
     }
@@ -200,9 +203,9 @@ impl Device {
 
     fn ended_badly(&mut self, status: Status, read_only: bool) -> Status {
         match status {
-            // not the host's data fill the flash: blocks are missing
+            // it is not the host's data that fill the flash: blocks are missing
             Status::CapacityExceeded if read_only => Status::ReadOnly,
-            // the host learns of a loss when it can no longer be undone by a cut
+            // the host learns of a loss once a cut can no longer undo it
             Status::Unreadable { .. } | Status::RecordUnreadable { .. } => {
                 self.done_ns = self.done_ns.max(self.ftl().map_or(0, |ftl| ftl.nand().programs_done_ns()));
                 status
@@ -211,43 +214,43 @@ impl Device {
         }
     }
 
-    /// Refuses units beyond the capacity, as a command that names them would be.
+    /// Refuses units beyond the capacity, as for a command that names them.
     pub fn check_range(&self, lpn: Lpn, units: u64) -> Result<(), Status> {
         self.shape.check_range(lpn, units)
     }
 
-    // -- beside commands ----------------------------------------------------------------------------------------
+    // -- other functions ----------------------------------------------------------------------------------------
 
-    /// Buffers for so many units of [`Command::WriteFilled`], to be filled before. None if this drive has none that can be
-    /// filled past it.
+    /// Buffers for the units of a [`Command::WriteFilled`], to be filled before it. None if this drive has no buffers
+    /// that can be filled without it.
     pub fn fills(&mut self, units: usize) -> Result<Option<Fills>, Status> {
         self.engine_mut()?.fills(units)
     }
 
-    /// The next `units` buffers are not needed, if there are so many.
+    /// The next `units` buffers, if there are that many, are not needed.
     pub fn skip_fills(&mut self, fills: &mut Fills, units: usize) {
         if let Power::On(engine) = &mut self.power {
             engine.ftl.nand_mut().skip_fills(fills, units);
         }
     }
 
-    /// What [`Command::ReadLater`] adds to; none if the bytes of this drive cannot be fetched past it.
+    /// What [`Command::ReadLater`] adds to; none if this drive's bytes cannot be fetched without it.
     pub fn fetches(&mut self) -> Option<Fetches> {
         self.engine_mut().ok()?.ftl.nand_mut().fetches()
     }
 
-    /// Brings what reads of these units will look at into the processor's cache, for a host that knows its next
-    /// commands, as one with a queue does: the misses of several take little longer than those of one. Of more than
-    /// [`tantalum_ftl::PREFETCHED`] only the first are looked at; what is out of range is passed over. It is no command: it
-    /// takes no time and is counted nowhere.
+    /// Brings what reads of these units will access into the processor's cache. It is for a host that knows its next
+    /// commands, such as one with a queue: the misses of several reads overlap. At most the first
+    /// [`tantalum_ftl::PREFETCHED`] units are used; units out of range are skipped. It is not a command: it takes no
+    /// time and counts nowhere.
     pub fn prefetch(&self, lpns: impl Iterator<Item = Lpn>) {
         if let Some(engine) = self.engine() {
             engine.prefetch(lpns);
         }
     }
 
-    /// Whether a unit is mapped and reads as `data`. It is no command: it takes no time and is counted nowhere. For a
-    /// host that remembers what it wrote, so that it need not keep the bytes a second time.
+    /// Whether a unit is mapped and reads as `data`. It is not a command: it takes no time and counts nowhere. It lets
+    /// a host that remembers what it wrote do so without keeping the bytes a second time.
     pub fn holds(&self, lpn: Lpn, data: &[u8; UNIT_BYTES]) -> bool {
         self.check_range(lpn, 1).is_ok() && self.engine().is_some_and(|engine| engine.holds(lpn, data))
     }
@@ -257,25 +260,25 @@ impl Device {
         self.engine().is_some_and(|engine| engine.is_mapped(lpn))
     }
 
-    /// The key-value namespaces, in the order in which they were made; none without power.
+    /// The key-value namespaces, in order of creation; none without power.
     pub fn namespaces(&self) -> Vec<NamespaceInfo> {
         self.ftl().map_or_else(Vec::new, |ftl| ftl.namespaces().collect())
     }
 
-    /// Whether a `put` of these records would wait for a full page in DRAM that a capacitor protects. It then takes no page
-    /// of its own, and two of them no more than one of all their records.
+    /// Whether a `put` of these records would wait for a full page in DRAM that a capacitor protects. Then it takes no
+    /// page of its own, and two of them take no more than one `put` of all their records.
     pub fn put_waits(&self, records: &[KvRecord<'_>]) -> bool {
         self.ftl().is_some_and(|ftl| ftl.put_waits(records))
     }
 
-    // -- what it tells about itself -----------------------------------------------------------------------------
+    // -- state --------------------------------------------------------------------------------------------------
 
-    /// The profile that made the drive.
+    /// The profile that the drive was made from.
     pub fn profile(&self) -> &Profile {
         &self.profile
     }
 
-    /// What the drive does in one step.
+    /// The drive's limits for one step.
     pub fn limits(&self) -> Limits {
         let ftl = self.ftl();
         Limits {
@@ -289,18 +292,18 @@ impl Device {
         }
     }
 
-    /// When all that was asked of the drive so far is done, in device time: a new client's clock starts here. One that
-    /// started earlier would see commands undone by a power cut that had been acknowledged to the client before it.
+    /// When everything submitted so far is done, in device time. A new client's clock starts here: if it started
+    /// earlier, it would see a power cut undo commands that had been acknowledged before it.
     pub fn time_ns(&self) -> Nanoseconds {
         self.done_ns.max(self.ready_ns)
     }
 
-    /// When the last command was issued: none may be issued before.
+    /// When the last command was issued; later commands must not be issued before that.
     pub fn issued_ns(&self) -> Nanoseconds {
         self.issued_ns
     }
 
-    /// What recovery did when power came on last.
+    /// What the last recovery did.
     pub fn recovery(&self) -> &RecoveryReport {
         &self.recovery
     }
@@ -336,7 +339,7 @@ impl Device {
         }
     }
 
-    /// Bytes of host memory for maps, per logical unit, beside data and spare areas.
+    /// Bytes of host memory for maps, per logical unit, without data and spare areas.
     pub fn dram_bytes_per_unit(&self) -> f64 {
         let Some(ftl) = self.ftl() else { return 0.0 };
         ftl.dram_bytes() as f64 / f64::from(ftl.map().logical_units())

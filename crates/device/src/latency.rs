@@ -1,4 +1,4 @@
-//! How long commands took, in device time.
+//! Latencies of commands, in device time.
 
 use hdrhistogram::Histogram;
 use tantalum_nand::Nanoseconds;
@@ -18,7 +18,7 @@ pub enum Kind {
     Get,
     /// Flushes.
     Flush,
-    /// What changes the map in one step: share, remap, trim, atomic writes, commits.
+    /// Commands that change the map in one step: share, remap, trim, atomic writes, commits.
     Map,
 }
 
@@ -43,10 +43,10 @@ impl Kind {
     }
 }
 
-/// The longest latency that is told apart from longer ones: an hour.
+/// The longest latency that is distinguished: an hour.
 const LONGEST_NS: u64 = 3_600_000_000_000;
 
-/// One histogram for each kind, in nanoseconds, right to 1 %.
+/// One histogram for each kind, in nanoseconds, accurate to 1 %.
 #[derive(Clone, Debug)]
 pub struct Latencies([Histogram<u64>; 6]);
 
@@ -76,7 +76,7 @@ mod tests {
     use crate::controller::Device;
     use crate::profile::Profile;
 
-    /// All latencies were clamped to 2 ns: a histogram that may grow does not grow when it saturates.
+    /// All latencies were clamped to 2 ns: a growable histogram does not grow when it saturates.
     #[test]
     fn latencies_are_those_of_the_commands() {
         let profile = Profile { capacity_bytes: 64 << 20, ..Profile::load("openssd-barefoot").unwrap() };

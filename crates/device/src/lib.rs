@@ -1,7 +1,7 @@
 //! The controller of the drive: commands, cache, timing, power, statistics.
 //!
-//! [`Device::submit`] is the one way in. Below it, the FTL moves data and keeps the map; above it, volumes and
-//! key-value stores know files and records. A drive is described by a [`Profile`].
+//! [`Device::submit`] is the entry point. Below it, the FTL moves data and keeps the map; above it, volumes and
+//! key-value stores know files and records. A [`Profile`] describes a drive.
 
 mod builtin;
 pub mod check;
@@ -38,5 +38,5 @@ pub use tantalum_ftl::{Generation, Hint, Lpn, METADATA_BYTES, Metadata, Seq, Sha
 pub use tantalum_ftl::{Key, KeyError, KvRecord, NamespaceAttributes, NamespaceId, NamespaceInfo};
 pub use tantalum_nand::{
     Access, Faults, Fetches, Fills, HostError, HostSync, InFlight, Life, MediumError, NandError, Nanoseconds,
-    Operation, Outcome, SplitMix64, UNIT_BYTES, checksum_of, mix,
+    Operation, Outcome, SplitMix64, UNIT_BYTES, checksum_of, checksum_with, mix,
 };

@@ -1,4 +1,4 @@
-//! Making, opening, shutting down a drive; power going and coming.
+//! Creating, opening and shutting down a drive; power loss and power on.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use crate::power::PowerLoss;
 use crate::profile::{CacheMode, InvalidField, Plp, Profile, ProfileError};
 use crate::status::Status;
 
-/// Why a drive could not be made or opened.
+/// Why a drive could not be created or opened.
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
     /// The profile, given or kept in the image.
@@ -24,31 +24,31 @@ pub enum DeviceError {
     /// A profile with a value that no drive can have.
     #[error("profile: {0}")]
     Invalid(#[from] InvalidField),
-    /// The medium or its image.
+    /// The medium or its image failed.
     #[error(transparent)]
     Medium(#[from] MediumError),
-    /// An operation of the medium.
+    /// An operation of the medium failed.
     #[error(transparent)]
     Nand(#[from] NandError),
-    /// The FTL: a profile that cannot be laid out, or flash that is damaged.
+    /// The FTL failed: a profile that cannot be laid out, or damaged flash.
     #[error(transparent)]
     Ftl(#[from] FormatError),
-    /// A repaired drive did not shut down.
+    /// A repaired drive could not be shut down.
     #[error("the drive could not be shut down: {0}")]
     Shutdown(Status),
-    /// A check was told to end.
+    /// A check was interrupted.
     #[error("interrupted")]
     Interrupted,
 }
 
-/// Pages of the capacitor's budget that are kept for journal pages and for a page that is not full.
+/// Pages of the capacitor's budget reserved for journal pages and for a partly filled page.
 const DUMP_RESERVE_PAGES: u64 = 16;
 
-/// Which blocks are bad from the factory is drawn from this: the same ones in every drive of a profile.
+/// Seed of the factory bad blocks, which are the same in every drive of a profile.
 const FACTORY_SEED: u64 = 0x7A17_A10B;
 
 impl Device {
-    /// A new drive whose flash is host memory. It may be copied with [`Device::try_clone`].
+    /// A new drive whose flash is in host memory. [`Device::try_clone`] can copy it.
     pub fn in_memory(profile: &Profile) -> Result<Device, DeviceError> {
         profile.validate()?;
         let geometry = profile.geometry().map_err(LayoutError::from).map_err(FormatError::from)?;
@@ -60,7 +60,7 @@ impl Device {
     pub fn create(path: &Path, profile: &Profile) -> Result<Device, DeviceError> {
         profile.validate()?;
         let geometry = profile.geometry().map_err(LayoutError::from).map_err(FormatError::from)?;
-        // what cannot be laid out leaves no file behind
+        // a drive that cannot be laid out leaves no file behind
         let config = profile.ftl_config();
         let layout =
             Layout::plan(&geometry, &config, profile.flash.factory_bad_blocks).map_err(FormatError::from)?;
@@ -80,20 +80,20 @@ impl Device {
         Ok(device)
     }
 
-    /// Opens an image: locks it against other processes and recovers.
+    /// Opens an image: locks it against other processes, and recovers.
     pub fn open(path: &Path) -> Result<Device, DeviceError> {
         Device::open_as(path, Access::Write)
     }
 
-    /// Opens an image as [`Device::open`] does. With [`Access::Overlay`] the file is only read: what the drive writes,
-    /// recovery included, stays in memory and is gone with it.
+    /// Opens an image as [`Device::open`] does. With [`Access::Overlay`] the file is only read: everything that the
+    /// drive writes, including recovery, stays in memory and vanishes with it.
     pub fn open_as(path: &Path, access: Access) -> Result<Device, DeviceError> {
         Device::of_image(path, Nand::open_as(path, access)?)
     }
 
-    /// Opens an image as [`Device::open`] does, for as long as a life lasts: so that a test ends it between any two stores
-    /// to the file, in recovery too. From then on commands that change something fail with [`Status::PowerLost`], and
-    /// the image is what a process leaves that was killed.
+    /// Opens an image as [`Device::open`] does, for as long as a life lasts, so that a test can end it between any two
+    /// stores to the file, also in recovery. From then on commands that change something fail with
+    /// [`Status::PowerLost`], and the image is what a killed process leaves.
     pub fn open_for(path: &Path, life: &Life) -> Result<Device, DeviceError> {
         Device::of_image(path, Nand::open_for(path, life)?)
     }
@@ -120,16 +120,16 @@ impl Device {
         self.close(at_ns).map(drop)
     }
 
-    /// Shuts down cleanly as [`Device::shutdown`] does, for who shares the device with others: it gives its image back, and
-    /// there is nothing more to be had from it.
+    /// Shuts down cleanly as [`Device::shutdown`] does, for a device that is shared with others: closes the image, and
+    /// fails every later command.
     pub fn put_away(&mut self, at_ns: Nanoseconds) -> Result<(), Status> {
         self.close(at_ns)?;
         self.power = Power::Off(None);
         Ok(())
     }
 
-    /// Shuts down cleanly and stays there without power, until [`Device::power_on`]. If power goes on the way the
-    /// shutdown was none.
+    /// Shuts down cleanly and stays without power until [`Device::power_on`]. If power goes on the way, it was no clean
+    /// shutdown.
     pub fn power_off(&mut self, at_ns: Nanoseconds) -> Result<(), Status> {
         let closed_ns = self.close(at_ns)?;
         if let Power::On(engine) = std::mem::replace(&mut self.power, Power::Off(None)) {
@@ -148,24 +148,24 @@ impl Device {
         self.engine_mut()?.close(at_ns)
     }
 
-    // -- the loss of the machine --------------------------------------------------------------------------------
+    // -- surviving the loss of the machine ----------------------------------------------------------------------
 
-    /// Gathers what changed in the image since the last time. Once what is returned has run, that survives the loss of
-    /// the machine, and [`Device::sync_end`] is to be called. None if nothing changed, and for a drive that was not opened
-    /// with [`Access::Ordered`]. What changes in between is for the next time. If the sync fails, the drive is of no more
-    /// use before it is opened again.
+    /// Gathers what changed in the image since the last call. Once the returned sync has run, these changes survive the
+    /// loss of the machine; then call [`Device::sync_end`]. None if nothing changed, and for a drive that was not
+    /// opened with [`Access::Ordered`]. Changes made in between belong to the next sync. If the sync fails, the drive
+    /// must be reopened.
     pub fn sync_begin(&mut self) -> Result<Option<HostSync>, Status> {
         self.engine_mut()?.ftl.nand_mut().sync_begin().map_err(Status::from)
     }
 
-    /// What [`Device::sync_begin`] gave has run.
+    /// The sync that [`Device::sync_begin`] returned has run.
     pub fn sync_end(&mut self) -> Result<(), Status> {
         self.engine_mut()?.ftl.nand_mut().sync_end().map_err(Status::from)
     }
 
     // -- media faults and the end of life -----------------------------------------------------------------------
 
-    /// From now on flash operations fail as `faults` says (M6); until the image is opened again.
+    /// From now on, until the image is reopened, flash operations fail according to `faults` (M6).
     ///
     /// # Errors
     /// [`Status::PowerLost`] without power.
@@ -174,13 +174,13 @@ impl Device {
         Ok(())
     }
 
-    /// Whether too few good blocks are left to take writes; false without power.
+    /// Whether too few good blocks are left for writes; false without power.
     pub fn is_read_only(&self) -> bool {
         self.ftl().is_some_and(Ftl::is_read_only)
     }
 
-    /// Arms a power cut: the Nth program or erase from now finds no power (1 is the next). None disarms. While
-    /// power is lost this arms a cut for the recovery to come.
+    /// Arms a power cut: the Nth program or erase from now finds no power (1 is the next). None disarms it. While power
+    /// is lost this arms a cut for the next recovery.
     pub fn cut_after(&mut self, flash_operations: Option<u64>) {
         match &mut self.power {
             Power::On(engine) if engine.ftl.nand().has_power() => {
@@ -190,30 +190,30 @@ impl Device {
         }
     }
 
-    /// Whether the drive can take commands.
+    /// Whether the drive has power and accepts commands.
     pub fn has_power(&self) -> bool {
         self.ftl().is_some_and(|ftl| ftl.nand().has_power())
     }
 
-    /// Power goes at `at_ns`, not before the last command.
+    /// Power goes at `at_ns`, but not before the last command.
     pub fn cut_power(&mut self, at_ns: Nanoseconds) {
         if let Power::On(engine) = &mut self.power {
             engine.ftl.nand_mut().power_fail(at_ns);
         }
     }
 
-    /// When power went, if it has gone and has not come on again.
+    /// When power went, if it has not come back.
     pub fn power_lost_ns(&self) -> Option<Nanoseconds> {
         self.nand()?.cut_ns()
     }
 
-    /// Programs and erases issued ever: to enumerate cut points.
+    /// Programs and erases issued so far: to enumerate cut points.
     pub fn flash_operations(&self) -> u64 {
         self.nand().map_or(0, Nand::operations)
     }
 
-    /// After power went: what had started and was not done, in the order of issue. [`PowerLoss`] decides what
-    /// becomes of it.
+    /// After power went: the operations that had started and were not done, in the order of issue. [`PowerLoss`]
+    /// decides their outcome.
     pub fn in_flight(&self) -> Vec<InFlight> {
         self.nand().map_or_else(Vec::new, |nand| nand.in_flight().collect())
     }
@@ -225,8 +225,8 @@ impl Device {
         }
     }
 
-    /// Power has gone and does not come back in this process: `loss` decides what became of operations under way, and
-    /// a capacitor dumps what waited in DRAM. The image is then what such a power cut leaves; opening it recovers.
+    /// Power has gone and does not come back in this process. `loss` decides the outcome of operations in flight, and a
+    /// capacitor dumps what waited in DRAM. The image is then what such a power cut leaves; opening it recovers.
     pub fn settle_power_loss(&mut self, loss: &mut PowerLoss) -> Result<(), DeviceError> {
         if let Power::On(engine) = std::mem::replace(&mut self.power, Power::Off(None)) {
             let nand = self.settle(*engine, loss)?;
@@ -235,8 +235,8 @@ impl Device {
         Ok(())
     }
 
-    /// Power comes on again, after it was cut. `loss` decides what became of operations under way; a capacitor has
-    /// dumped what waited in DRAM. If power goes once more during recovery, call this again.
+    /// Power comes back after a cut. `loss` decides the outcome of operations in flight; a capacitor has dumped what
+    /// waited in DRAM. If power goes again during recovery, call this again.
     pub fn power_on(&mut self, loss: &mut PowerLoss) -> Result<RecoveryReport, DeviceError> {
         let nand = match std::mem::replace(&mut self.power, Power::Off(None)) {
             Power::On(engine) => self.settle(*engine, loss)?,
@@ -245,7 +245,7 @@ impl Device {
                 *nand
             }
             Power::Off(None) => {
-                // a power_on that failed for another reason left nothing to go on with
+                // a power_on that failed for another reason left nothing to continue with
                 return Err(FormatError::Ftl(FtlError::Nand(NandError::PowerLost)).into());
             }
         };
@@ -255,7 +255,7 @@ impl Device {
     fn recover(&mut self, mut nand: Nand) -> Result<RecoveryReport, DeviceError> {
         nand.lose_dram();
         nand.cut_after(self.next_cut.take());
-        // reads that were under way before are over as well
+        // reads that were in flight before are over as well
         let at_ns = nand.idle_ns().max(nand.programs_done_ns());
         match Ftl::recover(nand, self.profile.ftl_config(), at_ns) {
             Ok((ftl, mut report)) => {
@@ -270,11 +270,11 @@ impl Device {
         }
     }
 
-    /// What was under way is settled, and the capacitor does its work.
+    /// Settles the operations in flight, and lets the capacitor do its work.
     fn settle(&mut self, mut engine: Engine, loss: &mut PowerLoss) -> Result<Nand, DeviceError> {
         let nand = engine.ftl.nand_mut();
         let cut_ns = nand.cut_ns().unwrap_or(nand.programs_done_ns());
-        // the capacitor outlasts the dump
+        // the capacitor lasts for the whole dump
         nand.cut_after(None);
         let (last, lost) = settle_nand(nand, loss)?;
         let (nand, dumped_units) = engine.lose_power(last, lost, cut_ns).map_err(FormatError::from)?;
@@ -283,7 +283,7 @@ impl Device {
     }
 }
 
-/// Settles what was under way: the operation at which power went, and the programs that were lost.
+/// Settles the operations in flight. Returns the operation at which power went, and the lost programs.
 fn settle_nand(
     nand: &mut Nand,
     loss: &mut PowerLoss,

@@ -1,4 +1,4 @@
-//! What the drive does in one step, and whether a command asks for more: all checks that need not look at its state.
+//! The drive's limits for one step, and all checks of commands that do not need the drive's state.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::command::Command;
 use crate::engine::KeyValueLimits;
 use crate::status::Status;
 
-/// What the drive tells about itself (NVMe Identify).
+/// What the drive reports about itself (NVMe Identify).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Logical capacity in units.
@@ -24,11 +24,11 @@ pub struct Limits {
     pub transaction_units: u32,
     /// Hints that may live at once.
     pub hints: u32,
-    /// Of keys and values.
+    /// Limits of keys and values.
     pub key_value: KeyValueLimits,
 }
 
-/// What is asked for at most.
+/// The limits that commands are checked against.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     pub capacity_units: u64,
@@ -36,7 +36,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Refuses a command that no drive of this shape does, whatever it holds.
+    /// Refuses a command that no drive of this shape executes, whatever its contents.
     pub fn check(&self, command: &Command<'_>) -> Result<(), Status> {
         match command {
             Command::Read { lpn, data } | Command::ReadLater { lpn, data, .. } => {
@@ -56,7 +56,7 @@ impl Shape {
                 let Some(home) = hint.home else { return Ok(()) };
                 self.check_range(home, 1)?;
                 match home == *lpn {
-                    true => Err(Status::InvalidField(format!("unit {lpn} is given as its own home"))),
+                    true => Err(Status::InvalidField(format!("unit {lpn} cannot be its own home"))),
                     false => Ok(()),
                 }
             }
@@ -95,7 +95,7 @@ impl Shape {
         if bytes == 0 || !bytes.is_multiple_of(UNIT_BYTES) {
             return Err(Status::DataLength {
                 bytes,
-                expected: "a whole number of units of 4096 bytes, at least one",
+                expected: "must be one or more whole units of 4096 bytes",
             });
         }
         self.check_range(lpn, (bytes / UNIT_BYTES) as u64)
@@ -103,7 +103,7 @@ impl Shape {
 
     fn check_one(&self, lpn: Lpn, bytes: usize) -> Result<(), Status> {
         if bytes != UNIT_BYTES {
-            return Err(Status::DataLength { bytes, expected: "exactly one unit of 4096 bytes" });
+            return Err(Status::DataLength { bytes, expected: "must be exactly one unit of 4096 bytes" });
         }
         self.check_range(lpn, 1)
     }
@@ -126,7 +126,7 @@ impl Shape {
         for (lpn, data) in writes {
             self.check_one(*lpn, data.len())?;
             if !seen.insert(lpn) {
-                return Err(Status::InvalidField(format!("unit {lpn} is in the atomic write twice")));
+                return Err(Status::InvalidField(format!("unit {lpn} occurs twice in the atomic write")));
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! The way between host and drive: protocol and firmware handle one command at a time, then data cross the link.
+//! The path between host and drive: protocol and firmware handle one command at a time, then data cross the link.
 
 use tantalum_nand::Nanoseconds;
 
@@ -25,7 +25,7 @@ impl Link {
         }
     }
 
-    /// A command issued at `at_ns`: when the firmware has understood it.
+    /// When the firmware has decoded a command issued at `at_ns`.
     #[inline]
     pub fn command(&mut self, at_ns: Nanoseconds) -> Nanoseconds {
         self.firmware_free_ns = self.firmware_free_ns.max(at_ns) + self.command_ns;

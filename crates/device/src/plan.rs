@@ -1,14 +1,14 @@
-//! From a profile to a geometry: how many blocks the capacity and the over-provisioning make.
+//! From a profile to a geometry: the number of blocks for capacity and over-provisioning.
 
 use tantalum_ftl::{CheckpointInterval, FtlConfig, VictimPolicy as FtlPolicy};
 use tantalum_nand::{Geometry, GeometryError, MAX_UNITS, Timing, UNIT_BYTES};
 
 use crate::profile::{Plp, Profile, VictimPolicy};
 
-/// Blocks are not made smaller than this.
+/// Blocks are never smaller than this.
 const LEAST_PAGES_PER_BLOCK: u32 = 8;
 
-/// The open blocks of host and collection streams, and a reserve of as many, take at most this share of the
+/// The open blocks of host and collection streams, and a reserve of the same size, take at most this share of the
 /// over-provisioned flash: 1/12. A drive smaller than its model keeps its dies and has smaller blocks.
 const OPEN_SHARE: u64 = 12;
 
@@ -58,7 +58,7 @@ impl Profile {
         }
     }
 
-    /// What the FTL is told.
+    /// The FTL's configuration.
     pub(crate) fn ftl_config(&self) -> FtlConfig {
         FtlConfig {
             logical_units: self.capacity_units() as u32,

@@ -1,4 +1,4 @@
-//! What happens to operations that are under way when power goes.
+//! The outcome of operations in flight when power goes.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ pub struct PowerLoss {
 }
 
 impl PowerLoss {
-    /// Every combination, drawn from a seed.
+    /// Any combination, drawn from a seed.
     pub fn seeded(seed: u64) -> PowerLoss {
         PowerLoss { random: SplitMix64(seed), fixed: None, listed: VecDeque::new() }
     }
@@ -23,8 +23,8 @@ impl PowerLoss {
         PowerLoss { random: SplitMix64(0), fixed: Some(outcome), listed: VecDeque::new() }
     }
 
-    /// A fate for each operation, in the order of issue. What goes beyond the list, and the pages of torn erases,
-    /// are drawn from the seed.
+    /// A fate for each operation, in the order of issue. Operations beyond the list, and the pages of torn erases, are
+    /// drawn from the seed.
     pub fn listed(fates: &[Outcome], seed: u64) -> PowerLoss {
         PowerLoss { random: SplitMix64(seed), fixed: None, listed: fates.iter().copied().collect() }
     }

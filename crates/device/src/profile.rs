@@ -1,4 +1,4 @@
-//! A drive, as a TOML file.
+//! A drive described by a TOML file.
 
 mod parse;
 mod validate;
@@ -14,23 +14,23 @@ pub use validate::InvalidField;
 pub struct Profile {
     /// What `--profile` calls it.
     pub name: String,
-    /// One line for people.
+    /// One line of description.
     pub description: String,
     /// Logical capacity in bytes; a multiple of 4 KiB, at least 1 MiB.
     pub capacity_bytes: u64,
-    /// Flash beyond the logical capacity, as a share of the logical capacity.
+    /// Flash beyond the logical capacity, as a percentage of it.
     pub over_provisioning_percent: f64,
     /// The flash.
     pub flash: FlashProfile,
-    /// The way to the host.
+    /// The link to the host.
     pub link: LinkProfile,
     /// The write cache.
     pub cache: CacheProfile,
     /// What happens to DRAM when power goes.
     pub power: PowerProfile,
-    /// What the drive does in one step.
+    /// The drive's limits for one step.
     pub limits: LimitsProfile,
-    /// How the FTL works.
+    /// The FTL's settings.
     pub ftl: FtlProfile,
 }
 
@@ -44,7 +44,7 @@ pub struct FlashProfile {
     pub dies_per_channel: u32,
     /// Planes in each die.
     pub planes_per_die: u32,
-    /// Pages in each block; fewer when the capacity is too small for blocks as large.
+    /// Pages in each block; fewer if the capacity is too small for blocks of this size.
     pub pages_per_block: u32,
     /// Data bytes of a page: 4096, 8192 or 16384.
     pub page_bytes: u32,
@@ -54,11 +54,11 @@ pub struct FlashProfile {
     pub program_ns: u64,
     /// Erasing a block.
     pub erase_ns: u64,
-    /// Bytes a second between controller and register, for each channel.
+    /// Bytes per second between controller and register, for each channel.
     pub channel_bytes_per_second: u64,
-    /// Program/erase cycles that a block is rated for.
+    /// Rated program/erase cycles of a block.
     pub endurance_cycles: u32,
-    /// Blocks that are bad from the factory, of all that capacity and over-provisioning make.
+    /// Blocks that are bad from the factory, of those that make up capacity and over-provisioning.
     #[serde(default)]
     pub factory_bad_blocks: u32,
 }
@@ -67,13 +67,13 @@ pub struct FlashProfile {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinkProfile {
-    /// Bytes a second between host and drive.
+    /// Bytes per second between host and drive.
     pub bytes_per_second: u64,
-    /// Time that each command takes in link protocol and firmware, in nanoseconds.
+    /// Time of link protocol and firmware for each command, in nanoseconds.
     pub command_ns: u64,
 }
 
-/// Where writes wait.
+/// Where writes are cached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CacheMode {
@@ -111,11 +111,11 @@ pub enum Plp {
 pub struct PowerProfile {
     /// The protection.
     pub plp: Plp,
-    /// What the capacitor can dump.
+    /// Bytes that the capacitor can dump.
     pub dump_bytes: u64,
 }
 
-/// What the drive does in one step.
+/// The drive's limits for one step.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LimitsProfile {
@@ -125,23 +125,23 @@ pub struct LimitsProfile {
     pub open_transactions: u32,
     /// Extra owners of shared units that the drive's DRAM holds; more spill to flash.
     pub shared_owners: u32,
-    /// Bytes of the drive's DRAM for the indexes of key-value namespaces; those used longest ago are swapped out to flash
-    /// where all take more. Without it there is room for all.
+    /// DRAM for the indexes of key-value namespaces, in bytes; beyond it, the least recently used indexes are swapped
+    /// out to flash. Without it there is room for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index_dram_bytes: Option<u64>,
 }
 
-/// How a victim of garbage collection is chosen.
+/// How garbage collection chooses a victim.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum VictimPolicy {
     /// Fewest valid units.
     Greedy,
-    /// Most freed for the work, older blocks first.
+    /// Most space freed for the work, older blocks first.
     CostBenefit,
 }
 
-/// How the FTL of a profile works.
+/// The FTL's settings in a profile.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FtlProfile {
@@ -149,8 +149,8 @@ pub struct FtlProfile {
     pub victim_policy: VictimPolicy,
     /// Erase-count spread at which cold blocks are moved (static wear levelling).
     pub wear_spread: u32,
-    /// Data pages programmed, copies included, after which a checkpoint is taken. Without it checkpoints take a 64th of
-    /// host writes ([`tantalum_ftl::CheckpointInterval::DEFAULT`]).
+    /// Data pages programmed, including copies, after which a checkpoint is taken. Without it checkpoints take a 64th
+    /// of host writes ([`tantalum_ftl::CheckpointInterval::DEFAULT`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint_interval_pages: Option<u64>,
 }

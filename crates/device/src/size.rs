@@ -6,13 +6,15 @@ use std::str::FromStr;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Size(pub u64);
 
-/// Why a text is no size.
+/// Why a text is not a valid size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SizeError {
     /// It is not a number and a unit.
-    #[error("a size is a number and a unit: K, M, G, T (or KiB …) for powers of 1024, KB … of 1000")]
+    #[error(
+        "a size is a number and a unit: K, M, G, T (or KiB …) for powers of 1024, KB … for powers of 1000"
+    )]
     Form,
-    /// It is more than can be counted.
+    /// It is too large.
     #[error("more than 2^64 bytes")]
     TooLarge,
 }

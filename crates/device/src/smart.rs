@@ -7,10 +7,10 @@ use tantalum_nand::UNIT_BYTES;
 /// Below this the drive is near the end of its life (NVMe: Available Spare Threshold).
 pub const AVAILABLE_SPARE_THRESHOLD_PERCENT: u8 = 10;
 
-/// Counters since the drive was made, and how it is (SMART-like).
+/// Counters since the drive was created, and its state (SMART-like).
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Smart {
-    /// What it has done.
+    /// The counters.
     #[serde(flatten)]
     pub counters: Counters,
     /// The least-worn block's erase count.
@@ -21,18 +21,18 @@ pub struct Smart {
     pub erase_count_mean: f64,
     /// Blocks retired.
     pub bad_blocks: u32,
-    /// Blocks that may still go bad before the drive is read-only.
+    /// Blocks that may still fail before the drive becomes read-only.
     pub spare_blocks: u32,
-    /// These in percent of what a drive without bad blocks has (NVMe: Available Spare).
+    /// The same as a percentage of those of a drive without bad blocks (NVMe: Available Spare).
     pub available_spare_percent: u8,
     /// Below this the drive is near the end of its life (NVMe: Available Spare Threshold).
     pub available_spare_threshold_percent: u8,
-    /// Whether too few good blocks are left to take writes.
+    /// Whether too few good blocks are left for writes.
     pub read_only: bool,
 }
 
 impl Smart {
-    /// Write amplification: flash writes over host writes. The bytes of records count as units as well.
+    /// Write amplification: flash writes divided by host writes. The bytes of records count as units as well.
     pub fn write_amplification(&self) -> f64 {
         let counters = &self.counters;
         let records = counters.record_bytes_put as f64 / UNIT_BYTES as f64;
@@ -44,7 +44,7 @@ impl Smart {
     }
 }
 
-/// Spare blocks in percent, rounded down. A drive that is made without any has 100 until it is read-only.
+/// Spare blocks in percent, rounded down. A drive made without any has 100 until it is read-only.
 pub(crate) fn available_spare_percent(spare: SpareBlocks, read_only: bool) -> u8 {
     match (u64::from(spare.available) * 100).checked_div(spare.total.into()) {
         Some(percent) => percent as u8,

@@ -1,30 +1,30 @@
-//! How a command ends badly. Names follow NVMe's status codes where it has them.
+//! Why a command failed. Names follow NVMe's status codes where it has them.
 
 use tantalum_ftl::{Damage, FtlError, Generation, HintError, Key, Lpn, NamespaceId, ShareRefusal, TxId};
 use tantalum_nand::{HostError, NandError};
 
-/// Why a command was not done. Nothing was changed unless the variant says so.
+/// Why a command failed. Nothing was changed unless the variant says so.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Status {
     /// NVMe "LBA Out of Range".
     #[error("units {lpn}..{end} are out of range: the drive has {capacity_units} units", end = u64::from(lpn.0) + units)]
     OutOfRange {
-        /// The first unit asked for.
+        /// The first unit of the request.
         lpn: Lpn,
         /// How many.
         units: u64,
-        /// What the drive has.
+        /// The drive's capacity.
         capacity_units: u64,
     },
     /// NVMe "Invalid Field in Command".
     #[error("invalid field in command: {0}")]
     InvalidField(String),
     /// Data that are not a whole number of units, or not the number that the command takes.
-    #[error("{bytes} bytes of data: {expected}")]
+    #[error("the data have {bytes} bytes, but {expected}")]
     DataLength {
-        /// What came.
+        /// Bytes given.
         bytes: usize,
-        /// What would be right.
+        /// What would be valid.
         expected: &'static str,
     },
     /// A `share` of a unit that has no mapping.
@@ -33,12 +33,12 @@ pub enum Status {
         /// The unit.
         lpn: Lpn,
     },
-    /// More than the drive does in one step; see [`crate::Limits`].
-    #[error("{what}: {asked} asked for, the drive's limit is {limit}")]
+    /// The request exceeds the drive's limit for one step; see [`crate::Limits`].
+    #[error("{what}: {asked} requested, but the drive's limit is {limit}")]
     OverLimit {
         /// What is limited.
         what: &'static str,
-        /// What was asked for.
+        /// What was requested.
         asked: u64,
         /// The limit.
         limit: u64,
@@ -46,14 +46,14 @@ pub enum Status {
     /// No such open transaction.
     #[error("transaction {0} is not open")]
     UnknownTransaction(TxId),
-    /// No such open log: it was not begun since power came on, or was forgotten as too many others were.
-    #[error("log generation {0} is not open: begin a new one")]
+    /// No such open log: it was not begun since power came on, or was forgotten because too many others were begun.
+    #[error("log generation {0} is not open; begin a new one")]
     UnknownLog(Generation),
-    /// A hinted page that does not follow the one before it.
+    /// A hinted page that does not follow the previous one.
     #[error("hinted page out of order: {0}")]
     SlotOutOfOrder(String),
     /// No such key-value namespace (NVMe "Invalid Namespace or Format").
-    #[error("there is no key-value namespace {namespace}")]
+    #[error("no key-value namespace {namespace}")]
     NoSuchNamespace {
         /// The namespace.
         namespace: NamespaceId,
@@ -67,13 +67,13 @@ pub enum Status {
         key: Key,
     },
     /// NVMe KV "Invalid KV Value Size" (85h).
-    #[error("the value of key {key} has {bytes} bytes; a value has at most {limit}")]
+    #[error("the value of key {key} has {bytes} bytes; the limit is {limit}")]
     ValueTooLarge {
         /// The key.
         key: Key,
-        /// How many it has.
+        /// Bytes of the value.
         bytes: u64,
-        /// What would be right.
+        /// The limit.
         limit: u64,
     },
     /// NVMe KV "KV Unrecovered Error" (88h).
@@ -99,33 +99,33 @@ pub enum Status {
     /// Power is off; the command may or may not have taken effect, as the promises allow.
     #[error("the drive has no power")]
     PowerLost,
-    /// The host failed below the image. What the command changed may be there in part: the drive takes no more changes
-    /// until it is opened again, which is a power cut.
-    #[error("the host failed below the drive: {0}")]
+    /// The host failed below the image. The command's changes may be there in part: the drive accepts no more changes
+    /// until it is reopened, which is a power cut.
+    #[error("the host failed: {0}")]
     Host(HostError),
-    /// What the drive itself keeps on the medium is damaged. If a command that changes something finds that, what it
-    /// changed may be there in part, and the drive takes no more changes; what can be read stays readable.
-    #[error("the drive's own data are damaged: {0}; `tantalum check` tells how much is lost")]
+    /// The drive's own data on the medium are damaged. If a command that changes something finds that, its changes may
+    /// be there in part, and the drive accepts no more changes; everything readable stays readable.
+    #[error("the drive's own data are damaged: {0}; `tantalum check` shows how much is lost")]
     Damaged(Damage),
-    /// So many units wait for flash, or are being fetched, that no buffer is left for another one. The same command may be
-    /// given again when some of them are done.
+    /// No buffer is left, because too many units wait for flash or are being fetched. Submit the command again when
+    /// some of them are done.
     #[error("all {buffers} buffers of the drive are in use")]
     OutOfBuffers {
-        /// How many there are.
+        /// The total number of buffers.
         buffers: u32,
     },
-    /// NVMe "Internal Error": the drive did what it never should. It takes no more changes.
+    /// NVMe "Internal Error": the drive did what it never should. It accepts no more changes.
     #[error("internal error of the drive: {0}")]
     Internal(NandError),
 }
 
 impl Status {
-    /// Whether no command will be answered any more until the drive is opened again.
+    /// Whether the drive answers no more commands until it is reopened.
     pub fn is_end_of_drive(&self) -> bool {
         matches!(self, Status::PowerLost | Status::Host(_))
     }
 
-    /// Whether what the command was to change may be there, or not, or in part: nothing may be built on it.
+    /// Whether the command's changes may be there completely, partly or not at all: nothing may be built on them.
     pub fn leaves_doubt(&self) -> bool {
         matches!(self, Status::PowerLost | Status::Host(_) | Status::Damaged(_) | Status::Internal(_))
     }

@@ -21,7 +21,7 @@ fn aged() -> (Device, u32) {
     (device, units)
 }
 
-/// How long so many commands take that are all there at once.
+/// How long this many simultaneous commands take.
 fn time_of(mut device: Device, mut submit: impl FnMut(&mut Device, u64, u64)) -> u64 {
     let start_ns = device.time_ns();
     (0..COMMANDS).for_each(|number| submit(&mut device, number, start_ns));

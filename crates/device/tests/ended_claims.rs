@@ -16,7 +16,7 @@ fn idle(host: &mut Host) {
     host.read(0);
 }
 
-/// A drive with a transaction of two pages, 50 for 10 and 51 for 11, that is whole and flushed; and so many records wait
+/// A drive with a transaction of two pages, 50 for 10 and 51 for 11, that is whole and flushed; and this many records wait
 /// for the journal.
 fn whole_transaction(waiting: u32) -> Host {
     let mut host = Host::new(&profiles()[0]);

@@ -28,7 +28,7 @@ fn a_client_inside_the_drive_pays_for_flash_and_not_for_the_link() {
 }
 
 #[test]
-#[should_panic(expected = "a command is issued at 4 ns, after one at 5 ns")]
+#[should_panic(expected = "a command was issued at 4 ns, but the one before at 5 ns")]
 fn the_time_of_commands_does_not_go_back() {
     let mut drive = drive();
     drive.submit(Command::Flush, 5).unwrap();

@@ -29,7 +29,7 @@ fn small(plp: Plp) -> Profile {
 }
 
 fn key(number: u64) -> Key {
-    // lengths on both sides of the border between keys that their hash tells and others
+    // lengths on both sides of the limit up to which a hash identifies a key
     let text = format!("{number:0width$}", width = 4 + (number % 12) as usize);
     Key::new(text.as_bytes()).unwrap()
 }
@@ -49,7 +49,7 @@ impl Host {
         self.create_with(0)
     }
 
-    /// A namespace with so many logs of its own.
+    /// A namespace with this many logs of its own.
     fn create_with(&mut self, logs: u32) -> NamespaceId {
         let attributes = NamespaceAttributes { logs, ..NamespaceAttributes::default() };
         self.submit(Command::CreateNamespace { attributes }).unwrap().namespace.unwrap()

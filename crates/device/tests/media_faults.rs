@@ -349,5 +349,5 @@ fn more_factory_bad_blocks_than_spare_ones_are_refused_with_the_figures() {
     let mut with_bad = profile(0);
     with_bad.flash.factory_bad_blocks = Device::in_memory(&with_bad).unwrap().smart().spare_blocks + 1;
     let error = Device::in_memory(&with_bad).unwrap_err().to_string();
-    assert!(error.contains("good blocks of flash are too few"), "{error}");
+    assert!(error.contains("good flash blocks are too few"), "{error}");
 }

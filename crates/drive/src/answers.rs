@@ -1,6 +1,7 @@
-//! Answers go out when the drive would have given them: in the machine's time, at once, or in the order of virtual time.
+//! Answers are delivered when the drive would have given them: in the machine's time, at once, or in the order of
+//! virtual time.
 //!
-//! Nobody holds the drive while an answer waits, so that what several clients ask is under way together, as in a drive's
+//! Nobody holds the drive while an answer waits, so requests of several clients are in flight together, as in a drive's
 //! queue.
 
 use std::cmp::Reverse;
@@ -19,19 +20,19 @@ use tantalum::Nanoseconds;
 use crate::clock::Clock;
 use crate::drive::{Drive, When};
 
-/// When answers go out.
+/// When answers are delivered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Pacing {
     /// Answers are held back until the drive's completion time.
     Real,
-    /// Answers go out at once; the drive's time passes as one client would see it.
+    /// Answers are delivered at once; the drive's time passes as a single client would see it.
     None,
 }
 
 /// A text that names no pacing.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("time is \"real\" or \"none\"")]
+#[error("must be \"real\" or \"none\"")]
 pub struct UnknownPacing;
 
 impl FromStr for Pacing {
@@ -46,45 +47,45 @@ impl FromStr for Pacing {
     }
 }
 
-/// How an answer's wait ended.
+/// How the wait of an answer ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Delivery {
     /// Its time came.
     InTime,
-    /// Power went before: the drive never gave it.
+    /// Power went first: the drive never gave the answer.
     PowerLost,
 }
 
 type Answer = Box<dyn FnOnce(Delivery) + Send>;
 
-/// Taken before a command is given: its answer is never given if power has gone since.
+/// Taken before a command is submitted: its answer is never delivered if power goes afterwards.
 #[derive(Clone, Copy, Debug)]
 pub struct Ticket {
     losses: u64,
 }
 
-/// Answers on their way. A copy is the same ones. Those that wait when the last copy is dropped are still given.
+/// Answers that are not due yet. Clones share them. Answers still waiting when the last clone is dropped are delivered.
 #[derive(Clone)]
 pub struct Answers(Arc<Owners>);
 
-/// All copies of some answers, which the thread that gives them is not.
+/// All clones of some answers, not counting the thread that delivers them.
 struct Owners(Arc<Shared>);
 
 struct Shared {
     pace: Pace,
     waiting: Mutex<Waiting>,
     changed: Condvar,
-    /// How often power has gone: what was asked before it went is never answered.
+    /// How often power has gone: requests made before a loss are never answered.
     losses: AtomicU64,
 }
 
 /// What makes the time of an answer come.
 enum Pace {
-    /// Nothing has to.
+    /// Nothing is needed.
     AtOnce,
     /// The machine's clock, and a thread.
     Machine(Clock),
-    /// Whoever calls [`Answers::deliver_next`].
+    /// The caller of [`Answers::deliver_next`].
     Virtual,
 }
 
@@ -97,7 +98,7 @@ struct Waiting {
 
 struct Entry {
     due_ns: Nanoseconds,
-    /// Of two that are due at once the one that came first goes first.
+    /// Of two answers due at the same time, the earlier one goes first.
     number: u64,
     ticket: Ticket,
     answer: Answer,
@@ -124,7 +125,7 @@ impl Ord for Entry {
 }
 
 impl Answers {
-    /// `from_ns` is the drive's time now. In real time a thread is started that gives answers.
+    /// `from_ns` is the drive's time now. In real time a thread is started that delivers answers.
     pub fn new(pacing: Pacing, from_ns: Nanoseconds) -> io::Result<Answers> {
         if pacing == Pacing::None {
             return Ok(Answers::with_pace(Pace::AtOnce));
@@ -135,7 +136,7 @@ impl Answers {
         Ok(answers)
     }
 
-    /// Answers in virtual time: each waits until [`Answers::deliver_next`] comes to it.
+    /// Answers in virtual time: each waits until [`Answers::deliver_next`] reaches it.
     pub fn in_virtual_time() -> Answers {
         Answers::with_pace(Pace::Virtual)
     }
@@ -146,7 +147,7 @@ impl Answers {
         Answers(Arc::new(Owners(Arc::new(shared))))
     }
 
-    /// The machine's time, if answers go by it.
+    /// The machine's time, if answers follow it.
     pub fn now_ns(&self) -> Option<Nanoseconds> {
         match &self.0.0.pace {
             Pace::Machine(clock) => Some(clock.now_ns()),
@@ -154,7 +155,7 @@ impl Answers {
         }
     }
 
-    /// When a command of a client is issued whose own time, where time is virtual, is `at_ns`.
+    /// When to issue a command of a client whose own time, where time is virtual, is `at_ns`.
     pub fn when(&self, at_ns: Nanoseconds) -> When {
         match &self.0.0.pace {
             Pace::AtOnce => When::AfterAll,
@@ -163,12 +164,12 @@ impl Answers {
         }
     }
 
-    /// For a command that is about to be given.
+    /// A ticket for a command that is about to be submitted.
     pub fn ticket(&self) -> Ticket {
         Ticket { losses: self.0.0.losses.load(Ordering::Acquire) }
     }
 
-    /// Gives an answer at `due_ns`, or says that power has gone since its ticket was taken.
+    /// Delivers an answer at `due_ns`, or reports that power has gone since its ticket was taken.
     pub fn at(&self, ticket: Ticket, due_ns: Nanoseconds, answer: impl FnOnce(Delivery) + Send + 'static) {
         let is_due = match &self.0.0.pace {
             Pace::AtOnce => true,
@@ -188,13 +189,13 @@ impl Answers {
         }
     }
 
-    /// From now on a loss of the drive's power is one of these answers', for as long as there is a copy of them.
+    /// From now on a power loss of the drive also affects these answers, for as long as there is a clone of them.
     pub fn follow(&self, drive: &Drive) {
         let owners = Arc::downgrade(&self.0);
         drive.on_power_loss(move || owners.upgrade().map(|owners| owners.lose_power()).is_some());
     }
 
-    /// In virtual time: gives the answer that is due first, and says when that was; none if none waits.
+    /// In virtual time: delivers the answer that is due first, and returns its time; none if no answer waits.
     pub fn deliver_next(&self) -> Option<Nanoseconds> {
         let mut waiting = self.0.0.waiting.lock();
         let due_ns = waiting.answers.peek()?.0.due_ns;
@@ -204,7 +205,7 @@ impl Answers {
 }
 
 impl Owners {
-    /// Power has gone: answers that wait are never given.
+    /// Power has gone: waiting answers are never delivered.
     fn lose_power(&self) {
         self.0.losses.fetch_add(1, Ordering::Release);
     }
@@ -223,7 +224,7 @@ impl Shared {
         if is_lost { Delivery::PowerLost } else { Delivery::InTime }
     }
 
-    /// Gives the first answer, with others being able to add some.
+    /// Delivers the first answer; others may add answers meanwhile.
     fn give_first(&self, waiting: &mut MutexGuard<'_, Waiting>) {
         let Reverse(entry) = waiting.answers.pop().expect("there is a first");
         let delivery = self.delivery(entry.ticket);
@@ -268,7 +269,7 @@ mod tests {
                 sender.send((name, start.elapsed())).unwrap();
             });
         }
-        // what waits is still given
+        // waiting answers are still delivered
         drop((answers, sender));
         let given: Vec<_> = receiver.iter().collect();
         assert_eq!(given.iter().map(|(name, _)| *name).collect::<Vec<_>>(), ["past", "early", "late"]);
@@ -292,7 +293,7 @@ mod tests {
         let (waits, late) = (answers.ticket(), answers.ticket());
         answers.at(waits, 20_000_000, move |delivery| before.send((1, delivery)).unwrap());
         answers.0.lose_power();
-        // one whose command was given before power went, and is only now handed over
+        // its command was submitted before power went, and is handed over only now
         let handed_over = sender.clone();
         answers.at(late, 0, move |delivery| handed_over.send((2, delivery)).unwrap());
         answers.at(answers.ticket(), 30_000_000, move |delivery| sender.send((3, delivery)).unwrap());

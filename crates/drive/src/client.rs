@@ -1,11 +1,65 @@
-//! A client that waits for its commands, with its clock.
+//! A client that waits for its commands, with its clock: the drive as a file system sees it.
 
 use tantalum::{Command, Completion, Device, Nanoseconds, Status};
 
 use crate::clock::Clock;
 use crate::drive::{Drive, Locked};
 
-/// One of a drive's clients, or the only one. Its clock never goes back, and it gives no command once the drive has come to its end.
+/// One of a drive's clients, or the only one: the block device below a file system or a store. Its clock never goes back,
+/// and it gives no command once the drive has come to its end.
+///
+/// It gives every [`Command`], in virtual time or the machine's. [`Client::submit`] waits until the command is done.
+/// [`Client::submit_queued`] does not, so that several are under way; follow it with [`Client::wait_until`]. What the drive
+/// takes in one step is in [`tantalum::Device::limits`].
+///
+/// | to | give |
+/// |---|---|
+/// | read, write | `Read`, `Write`; with 24 bytes that travel with a unit, `ReadWithMetadata`, `WriteWithMetadata` |
+/// | keep a log that the drive follows home | `BeginLog`, `WriteHinted` |
+/// | make durable what is done | `Flush`, or `fua` with a write |
+/// | write scattered units, all or nothing | `WriteAtomic`; over several commands, `Begin`, `TxWrite`, `Commit` |
+/// | move data without writing them | `Share`, `Remap` |
+/// | give up units | `Trim`, `WriteZeroes` |
+/// | move bytes while others have the drive | `ReadLater` with [`tantalum::Device::fetches`], `WriteFilled` with [`tantalum::Device::fills`] |
+///
+/// # Example
+///
+/// ```
+/// use tantalum::{Command, Device, Hint, Lpn, Profile, ShareRange, Status, UNIT_BYTES};
+/// use tantalum_drive::Drive;
+///
+/// let profile = Profile { capacity_bytes: 64 << 20, ..Profile::load("tlc-nvme")? };
+/// let mut client = Drive::new(Device::in_memory(&profile)?).client();
+///
+/// // Two writes under way together, durable with the flush.
+/// let (old, new) = (vec![1; UNIT_BYTES], vec![2; UNIT_BYTES]);
+/// let first = client.submit_queued(Command::Write { lpn: Lpn(0), data: &old, fua: false })?;
+/// let second = client.submit_queued(Command::Write { lpn: Lpn(9), data: &new, fua: false })?;
+/// client.wait_until(first.done_ns.max(second.done_ns));
+/// client.submit(Command::Flush)?;
+///
+/// // Unit 0 takes over what unit 9 holds, and then unit 9 is given up: nothing is written twice.
+/// let ranges = [ShareRange { dst: Lpn(0), src: Lpn(9), units: 1 }];
+/// client.submit(Command::Share { ranges: &ranges, deferred: false })?;
+/// client.submit(Command::Trim { lpn: Lpn(9), units: 1 })?;
+///
+/// // A page moves; two units change together.
+/// client.submit(Command::Remap { src: Lpn(0), dst: Lpn(5), units: 1 })?;
+/// client.submit(Command::WriteAtomic { writes: &[(Lpn(5), &old[..]), (Lpn(6), &new[..])] })?;
+///
+/// // A page of a log whose home is unit 7.
+/// let generation = client.submit(Command::BeginLog)?.generation.expect("a log has one");
+/// let hint = Hint { generation, attempt: 0, start: 1, first: 1, slot: 1, end: true, home: Some(Lpn(7)) };
+/// client.submit(Command::WriteHinted { lpn: Lpn(20), data: &new, metadata: &[0; 24], hint })?;
+///
+/// // The drive loses power: the client is told, and goes on telling.
+/// let now_ns = client.now_ns();
+/// client.device().cut_power(now_ns);
+/// let mut data = vec![0; UNIT_BYTES];
+/// assert_eq!(client.submit(Command::Read { lpn: Lpn(5), data: &mut data }), Err(Status::PowerLost));
+/// assert_eq!(client.end(), Some(Status::PowerLost));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Client {
     drive: Drive,
@@ -29,12 +83,12 @@ impl Client {
         &self.drive
     }
 
-    /// The device by itself; see [`Drive::lock`].
+    /// The device itself; see [`Drive::lock`].
     pub fn device(&self) -> Locked<'_> {
         self.drive.lock()
     }
 
-    /// Gives the drive up: the device, if nobody else has the drive; the client otherwise.
+    /// Gives up the drive: returns the device if nobody else has the drive, and the client otherwise.
     pub fn into_device(self) -> Result<Device, Client> {
         let Client { drive, clock, end } = self;
         drive.into_device().map_err(|drive| Client { drive, clock, end })
@@ -50,32 +104,32 @@ impl Client {
         self.clock.wait_until(ns);
     }
 
-    /// From now on the client lives in the machine's time, and meets the drive's latencies.
+    /// From now on the client lives in the machine's time, and sees the drive's latencies.
     pub fn run_in_real_time(&mut self) {
         let now_ns = self.device().time_ns();
         self.clock = Clock::real_from(now_ns);
     }
 
-    /// The client goes on in virtual time at `now_ns`: that may be before its last wait ended, for one who is several, but
-    /// is not before the drive's last command.
+    /// The client continues in virtual time at `now_ns`. That may be before its last wait ended, if it stands for
+    /// several clients, but not before the drive's last command.
     pub fn begin_at(&mut self, now_ns: Nanoseconds) {
         let issued_ns = self.device().issued_ns();
         self.clock = Clock::virtual_from(now_ns.max(issued_ns));
     }
 
-    /// Refuses with what brought the drive to its end, if that has come.
+    /// Fails with the error that ended the drive, if it has ended.
     pub fn check(&self) -> Result<(), Status> {
         self.end.clone().map_or(Ok(()), Err)
     }
 
-    /// What brought the drive to its end, if that has come: the first error of this client that was one
-    /// ([`Status::is_end_of_drive`]), or the loss of power.
+    /// What ended the drive, if anything did: the first such error of this client ([`Status::is_end_of_drive`]), or the
+    /// loss of power.
     pub fn end(&self) -> Option<Status> {
         let without_power = || (!self.device().has_power()).then_some(Status::PowerLost);
         self.end.clone().or_else(without_power)
     }
 
-    /// Issues a command now and does not wait for it.
+    /// Issues a command now, without waiting for it.
     pub fn submit_queued(&mut self, command: Command<'_>) -> Result<Completion, Status> {
         self.check()?;
         let at_ns = self.clock.now_ns();

@@ -1,8 +1,8 @@
 //! A client's clock: virtual time, or this machine's.
 //!
-//! The drive never asks what time it is: a client says when it issues a command, and is told when that is done. In
-//! virtual time the client goes on from there at once. In real time it issues commands at the machine's time and holds
-//! each completion back until that has come, so that a program meets the drive's latencies.
+//! The drive never asks for the time: a client says when it issues a command, and is told when that is done. In virtual
+//! time the client continues from there at once. In real time it issues commands at the machine's time and holds each
+//! completion back until it is due, so that a program sees the drive's latencies.
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ pub enum Clock {
 }
 
 impl Clock {
-    /// A clock of virtual time that stands at `now_ns`, as [`tantalum::Device::time_ns`] tells it.
+    /// A clock of virtual time that stands at `now_ns`, such as [`tantalum::Device::time_ns`].
     pub fn virtual_from(now_ns: Nanoseconds) -> Clock {
         Clock::Virtual { now_ns }
     }
@@ -44,7 +44,7 @@ impl Clock {
         }
     }
 
-    /// Waits until `ns`, if that is not past: virtual time goes there, in real time the thread sleeps.
+    /// Waits until `ns`, unless that is past: virtual time moves there; in real time the thread sleeps.
     pub fn wait_until(&mut self, ns: Nanoseconds) {
         match self {
             Clock::Virtual { now_ns } => *now_ns = ns.max(*now_ns),

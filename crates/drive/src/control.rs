@@ -1,7 +1,7 @@
-//! Talking to the process that has an image in use, mounted or served: one JSON object in a line asks, one answers.
+//! The control socket of an image in use, mounted or served: each request and each answer is one line with one JSON object.
 //!
-//! The socket lies beside the image, and only the user who started that process may use it. It is answered also when the drive
-//! has no power.
+//! The socket is beside the image, and only the user who started that process may use it. Requests are answered even if
+//! the drive has no power.
 
 mod ending;
 mod socket;
@@ -21,33 +21,33 @@ use socket::{connect, listen};
 pub use ending::{End, Ended};
 pub use socket::socket_path;
 
-/// What can be asked.
+/// A request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Request {
-    /// What the drive and what is on it tell about themselves.
+    /// The counters of the drive and of what is on it.
     Stat,
     /// The drive loses power.
     Cut {
-        /// At which flash operation from now on: 1 is the next program or erase. None: at once.
+        /// The flash operation at which to cut: 1 is the next program or erase. None: at once.
         #[serde(default)]
         after_flash_operations: Option<u64>,
-        /// What becomes of operations under way is drawn from this.
+        /// Seed for the outcome of operations in flight.
         seed: u64,
     },
-    /// The use of the image is to end, answered when that has begun.
+    /// Ends the use of the image; answered when that has begun.
     Stop,
-    /// How it ends, answered when it has. The image can be opened again then.
+    /// How the use ends; answered when it has ended and the image can be opened again.
     End,
 }
 
-/// What is answered.
+/// An answer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Response {
     /// To [`Request::Stat`].
     Stat(serde_json::Value),
-    /// To [`Request::Cut`]: whether the drive has power still.
+    /// To [`Request::Cut`]: whether the drive still has power.
     Cut {
         /// False if power was cut at once.
         has_power: bool,
@@ -56,40 +56,40 @@ pub enum Response {
     Stop,
     /// To [`Request::End`].
     End(Ended),
-    /// The request made no sense, or came too late.
+    /// The request was invalid, or came too late.
     Error(String),
 }
 
-/// Why the process that has an image in use did not answer.
+/// Why the process that uses an image did not answer.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
-    /// Nobody listens.
-    #[error("image {}: nobody answers at {}: {error}", image.display(), socket_path(image).display())]
+    /// Nothing listens.
+    #[error("image {}: nothing answers at {}: {error}", image.display(), socket_path(image).display())]
     NotInUse {
         /// The image.
         image: PathBuf,
         /// Why.
         error: io::Error,
     },
-    /// The conversation broke off.
-    #[error("image {}: the process that has it in use does not answer: {error}", image.display())]
+    /// The connection broke off.
+    #[error("image {}: the process that uses it does not answer: {error}", image.display())]
     Broken {
         /// The image.
         image: PathBuf,
         /// Why.
         error: io::Error,
     },
-    /// It answered with a refusal.
+    /// It refused the request.
     #[error("image {}: {message}", image.display())]
     Refused {
         /// The image.
         image: PathBuf,
-        /// What it said.
+        /// Its message.
         message: String,
     },
 }
 
-/// A conversation with the process that has an image in use.
+/// A connection to the process that uses an image.
 #[derive(Debug)]
 pub struct Control {
     image: PathBuf,
@@ -105,7 +105,7 @@ impl Control {
         }
     }
 
-    /// What the drive and what is on it tell about themselves.
+    /// The counters of the drive and of what is on it.
     pub fn stat<R: DeserializeOwned>(&mut self) -> Result<R, ControlError> {
         let report = match self.ask(Request::Stat)? {
             Response::Stat(report) => report,
@@ -115,8 +115,8 @@ impl Control {
             .map_err(|error| ControlError::Broken { image: self.image.clone(), error: error.into() })
     }
 
-    /// Ends the use of the image. To be done after [`Control::watch_end`] of another conversation: who has ended answers
-    /// nothing.
+    /// Ends the use of the image. Call [`Control::watch_end`] on another connection first: a process that has ended
+    /// answers nothing.
     pub fn stop(&mut self) -> Result<(), ControlError> {
         match self.ask(Request::Stop)? {
             Response::Stop => Ok(()),
@@ -124,7 +124,7 @@ impl Control {
         }
     }
 
-    /// Cuts power, see [`Request::Cut`]. Whether the drive has power still.
+    /// Cuts power, see [`Request::Cut`]. Returns whether the drive still has power.
     pub fn cut(&mut self, after_flash_operations: Option<u64>, seed: u64) -> Result<bool, ControlError> {
         match self.ask(Request::Cut { after_flash_operations, seed })? {
             Response::Cut { has_power } => Ok(has_power),
@@ -132,9 +132,9 @@ impl Control {
         }
     }
 
-    /// Asks how the use of the image ends. To be done before ending it: a process that has ended answers nothing.
+    /// Asks how the use of the image ends. Call this before ending it: a process that has ended answers nothing.
     pub fn watch_end(mut self) -> Result<EndWatch, ControlError> {
-        // Who has answered this has the conversation under way, and answers what is asked next before it ends.
+        // Once it has answered this, the process knows the connection, and answers the next request before it ends.
         match self.stat::<serde_json::Value>() {
             Ok(_) | Err(ControlError::Refused { .. }) => {}
             Err(error) => return Err(error),
@@ -169,17 +169,17 @@ impl Control {
     }
 
     fn unexpected(&self, response: Response) -> ControlError {
-        let message = format!("an answer to another question: {response:?}");
+        let message = format!("unexpected answer: {response:?}");
         ControlError::Refused { image: self.image.clone(), message }
     }
 }
 
-/// An end that was asked for.
+/// A request for the end of the use of an image.
 #[derive(Debug)]
 pub struct EndWatch(Control);
 
 impl EndWatch {
-    /// Waits until it has come and the image can be opened again, and tells how it ended.
+    /// Waits until the use has ended and the image can be opened again, and returns how it ended.
     pub fn wait(mut self) -> Result<Ended, ControlError> {
         match self.0.receive()? {
             Response::End(ended) => Ok(ended),
@@ -188,27 +188,27 @@ impl EndWatch {
     }
 }
 
-// -- who answers ------------------------------------------------------------------------------------------------
+// -- the answering side -----------------------------------------------------------------------------------------
 
-/// Who has the image in use.
+/// The process that uses the image.
 pub trait Subject: Send + Sync + 'static {
     /// The image.
     fn image(&self) -> &Path;
 
-    /// The answer to [`Request::Stat`], as JSON. If it comes too late, why.
+    /// The answer to [`Request::Stat`], as JSON, or why it comes too late.
     fn stat(&self) -> Result<serde_json::Value, String>;
 
-    /// Cuts power, as [`Request::Cut`] says. Whether the drive has power still.
+    /// Cuts power, see [`Request::Cut`]. Returns whether the drive still has power.
     fn cut(&self, after_flash_operations: Option<u64>, seed: u64) -> Result<bool, String>;
 
-    /// Begins to end the use of the image, if this is the way to.
+    /// Begins to end the use of the image, or says how else that is done.
     fn stop(&self) -> Result<(), String>;
 
-    /// Where the end is told.
+    /// Announces the end.
     fn end(&self) -> &End;
 }
 
-/// Makes the socket and answers from now on, in threads of its own.
+/// Creates the socket and answers from now on, in threads of its own.
 pub fn serve(subject: Arc<impl Subject>) -> io::Result<()> {
     let listener = listen(subject.image())?;
     std::fs::set_permissions(socket_path(subject.image()), std::fs::Permissions::from_mode(0o600))?;
@@ -225,7 +225,7 @@ fn accept(listener: &UnixListener, subject: &Arc<impl Subject>) {
             converse(stream, &*talking);
             talking.end().leave(number);
         };
-        // Who gets no thread is hung up on.
+        // A connection for which there is no thread is closed.
         if thread::Builder::new().name("control".to_owned()).spawn(talk).is_err() {
             subject.end().leave(number);
         }
@@ -237,7 +237,7 @@ fn converse(stream: UnixStream, subject: &impl Subject) {
     for line in BufReader::new(stream).lines().map_while(Result::ok) {
         let response = match serde_json::from_str(&line) {
             Ok(request) => answer(subject, request).unwrap_or_else(Response::Error),
-            Err(error) => Response::Error(format!("not a request: {error}")),
+            Err(error) => Response::Error(format!("not a valid request: {error}")),
         };
         let mut text = serde_json::to_string(&response).expect("responses are plain data");
         text.push('\n');

@@ -1,7 +1,7 @@
 //! A device that several clients share.
 //!
-//! Invariants: commands reach the device in an order in which their times do not go back; whoever asked is told of a loss
-//! of power once, before any other client can have the device.
+//! Invariants: commands reach the device in an order in which their times do not go back; everyone who asked is told of
+//! a power loss once, before any other client can have the device.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -13,20 +13,20 @@ use tantalum::{Command, Completion, Device, Nanoseconds, Status};
 
 use crate::client::Client;
 
-/// A device and its clients' common time. A copy is the same drive.
+/// A device and its clients' common time. A clone is the same drive.
 #[derive(Clone)]
 pub struct Drive(Arc<Shared>);
 
 struct Shared {
     state: Mutex<State>,
-    /// Which thread has the device, as [`this_thread`] tells it; 0 for none.
+    /// The thread that has the device, as numbered by [`this_thread`]; 0 for none.
     holder: AtomicUsize,
 }
 
 struct State {
     device: Device,
     on_power_loss: Vec<Box<dyn Fn() -> bool + Send>>,
-    /// Whether they were told of the last loss.
+    /// Whether they have been told of the last loss.
     is_told: bool,
 }
 
@@ -35,8 +35,8 @@ struct State {
 pub enum When {
     /// At a client's time.
     At(Nanoseconds),
-    /// When all that any client asked for before is done. Where answers go out at once this keeps a loss of power from
-    /// undoing what somebody was told already.
+    /// When everything that any client requested before is done. Where answers go out at once, this keeps a power loss
+    /// from undoing what a client was already told.
     AfterAll,
 }
 
@@ -46,7 +46,7 @@ impl From<Nanoseconds> for When {
     }
 }
 
-/// The device, while nobody else has it. When it is given back, a loss of power is told.
+/// The device, while nobody else has it. When it is released, a power loss is announced.
 pub struct Locked<'a> {
     state: MutexGuard<'a, State>,
     holder: &'a AtomicUsize,
@@ -62,22 +62,22 @@ fn this_thread() -> usize {
 }
 
 impl Drive {
-    /// A drive with no client yet.
+    /// A drive without clients.
     pub fn new(device: Device) -> Drive {
         let is_told = !device.has_power();
         let state = Mutex::new(State { device, on_power_loss: Vec::new(), is_told });
         Drive(Arc::new(Shared { state, holder: AtomicUsize::new(0) }))
     }
 
-    /// A client in virtual time, which begins when all that was asked of the drive so far is done.
+    /// A client in virtual time, which starts when everything submitted to the drive so far is done.
     pub fn client(&self) -> Client {
         Client::new(self.clone())
     }
 
-    /// The device by itself: for what is no command of a client. Waits until no other thread has it.
+    /// The device itself, for what is not a command of a client. Waits until no other thread has it.
     ///
     /// # Panics
-    /// If this thread has it already: it would wait for itself for ever.
+    /// If this thread has it already, because it would wait for itself forever.
     pub fn lock(&self) -> Locked<'_> {
         let (holder, here) = (&self.0.holder, this_thread());
         assert!(holder.load(Ordering::Relaxed) != here, "this thread asks for a device that it has");
@@ -86,25 +86,25 @@ impl Drive {
         Locked { state, holder }
     }
 
-    /// The device, if this is the only copy of the drive; the drive otherwise.
+    /// The device, if this is the only clone of the drive; the drive otherwise.
     pub fn into_device(self) -> Result<Device, Drive> {
         let shared = Arc::try_unwrap(self.0).map_err(Drive)?;
         Ok(shared.state.into_inner().device)
     }
 
-    /// A drive by itself with a copy of the device and no clients. None if the device cannot be copied.
+    /// A separate drive with a copy of the device and no clients. None if the device cannot be copied.
     pub fn try_clone(&self) -> Option<Drive> {
         let locked = self.lock();
         Some(Drive::new(locked.try_clone()?))
     }
 
-    /// From now on `tell` is called when power goes, until it says that it need not be any more. It must not ask for the
+    /// From now on `tell` is called when power goes, until it says that it is no longer needed. It must not ask for the
     /// device.
     pub fn on_power_loss(&self, tell: impl Fn() -> bool + Send + 'static) {
         self.lock().state.on_power_loss.push(Box::new(tell));
     }
 
-    /// Issues a command at a client's time, or as soon after as another client's last command allows.
+    /// Issues a command at a client's time, or as soon afterwards as another client's last command allows.
     pub fn issue(&self, command: Command<'_>, when: impl Into<When>) -> Result<Completion, Status> {
         self.lock().issue(command, when)
     }

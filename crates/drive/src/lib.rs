@@ -1,13 +1,13 @@
 //! One drive and the clients that share it.
 //!
-//! - A [`Drive`] is a device under a mutex. It issues commands at their clients' times, which together never go back, and
-//!   tells everybody when power goes.
-//! - A [`Client`] is one that waits for each command: it has a clock, in virtual time or the machine's. Volumes are such.
-//! - A [`Queue`] takes commands with their data, and hands each answer out when it is due. Servers are such.
-//! - [`Answers`] are what waits for its time: what a queue answers, or what a client has to say to somebody.
-//! - [`control`] answers who asks after a drive that is in use, and [`report`] is what a drive tells about itself.
+//! - A [`Drive`] is a device under a mutex. It issues commands at their clients' times, which together never go back,
+//!   and tells everybody when power goes.
+//! - A [`Client`] waits for each command. It has a clock, in virtual time or the machine's. Volumes are such clients.
+//! - A [`Queue`] takes commands with their data, and delivers each answer when it is due. Servers use queues.
+//! - [`Answers`] are answers that are not due yet: of a queue, or of a client to somebody else.
+//! - [`control`] answers requests about a drive that is in use, and [`report`] is the drive's part of its statistics.
 //!
-//! No kind of client is known here: a volume, a server or a program in the drive are all built on these.
+//! This crate knows no kind of client: a volume, a server or a program in the drive can all be built on it.
 
 mod answers;
 mod client;

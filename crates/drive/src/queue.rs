@@ -1,4 +1,4 @@
-//! A queue of commands: they are done at their clients' times, and answered when they are done.
+//! A queue of commands: they are executed at their clients' times, and answered when they are done.
 
 use tantalum::{Nanoseconds, Status};
 
@@ -6,7 +6,7 @@ use crate::answers::{Answers, Delivery};
 use crate::drive::{Drive, When};
 use crate::request::{Reply, Request};
 
-/// One way into a drive, as NVMe's queue pairs are. A copy is the same queue.
+/// One way into a drive, like one of NVMe's queue pairs. A clone is the same queue.
 #[derive(Clone)]
 pub struct Queue {
     drive: Drive,
@@ -14,7 +14,7 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// A queue whose answers wait with `answers`. Those that wait when power goes say so.
+    /// A queue whose answers wait with `answers`. Those still waiting when power goes report that.
     pub fn new(drive: Drive, answers: Answers) -> Queue {
         answers.follow(&drive);
         Queue { drive, answers }
@@ -25,8 +25,8 @@ impl Queue {
         &self.drive
     }
 
-    /// Gives a command at the machine's time, or at `at_ns` where time is virtual, and does not wait for it: `answer` is
-    /// called when it is done, with the time at which it was. If power goes before, that is what it says.
+    /// Submits a command at the machine's time, or at `at_ns` in virtual time, without waiting for it. `answer` is
+    /// called when it is done, with its completion time, or reports that power went first.
     pub fn submit(
         &self,
         request: Request,
@@ -62,7 +62,7 @@ impl Queue {
         });
     }
 
-    /// In virtual time: lets time go on until every command is answered, also those that answers give.
+    /// In virtual time: lets time pass until every command is answered, including those that answers submit.
     pub fn run(&self) {
         while self.answers.deliver_next().is_some() {}
     }

@@ -1,4 +1,4 @@
-//! What a drive tells about itself: the part of `tantalum stat` that is the same for all who use it.
+//! Statistics of a drive: the part of `tantalum stat` that does not depend on how the drive is used.
 
 use std::path::PathBuf;
 
@@ -7,28 +7,28 @@ use tantalum::{Device, Kind, Smart};
 
 use crate::answers::Pacing;
 
-/// All that a drive tells.
+/// The drive's part of a report.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DriveReport {
     /// The image.
     pub image: PathBuf,
-    /// Whether programs meet the drive's latencies; none if the image is not in use.
+    /// Whether programs see the drive's latencies; none if the image is not in use.
     pub time: Option<Pacing>,
-    /// Whether the drive has power: without, every request fails.
+    /// Whether the drive has power. Without power every request fails.
     pub has_power: bool,
     /// The drive's profile.
     pub profile: String,
     /// Logical capacity in units of 4 KiB.
     pub capacity_units: u64,
-    /// What the profile says a block can be erased.
+    /// The profile's rated erase cycles of a block.
     pub endurance_cycles: u32,
     /// The drive's own time, in seconds.
     pub device_seconds: f64,
-    /// Counters since the drive was made.
+    /// Counters since the drive was created.
     pub smart: Smart,
-    /// Flash writes over host writes.
+    /// Flash writes divided by host writes.
     pub write_amplification: f64,
-    /// How long commands took in device time, since the image was opened.
+    /// Latencies of commands in device time, since the image was opened.
     pub latency: Latencies,
 }
 
@@ -48,22 +48,22 @@ pub struct Latencies {
 /// Latencies of one kind of commands, in nanoseconds of device time.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Latency {
-    /// How many there were.
+    /// Number of commands.
     pub count: u64,
     /// The mean.
     pub mean_ns: f64,
     /// The median.
     pub p50_ns: u64,
-    /// 99 of 100 took no longer.
+    /// The 99th percentile.
     pub p99_ns: u64,
-    /// 999 of 1000 took no longer.
+    /// The 99.9th percentile.
     pub p999_ns: u64,
     /// The longest.
     pub max_ns: u64,
 }
 
 impl DriveReport {
-    /// What a device tells now; `image` and how it is used are the caller's to know.
+    /// The report of a device now; the caller supplies `image` and how it is used.
     pub fn of(device: &Device, image: PathBuf, time: Option<Pacing>) -> DriveReport {
         let (profile, smart) = (device.profile(), device.smart());
         let latency = |kind| latency(device, kind);

@@ -1,4 +1,4 @@
-//! Commands that own their data, and what they are answered with: for clients that go on while a command is under way.
+//! Commands that own their data, and their answers: for clients that continue while a command is in flight.
 
 use tantalum::{
     Command, Completion, Hint, Key, KvRecord, Lpn, METADATA_BYTES, Metadata, NamespaceAttributes,
@@ -7,10 +7,10 @@ use tantalum::{
 
 use crate::drive::{Drive, When};
 
-/// A command with its data. [`Command`] says what each does.
+/// A command with its data. [`Command`] describes each.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Request {
-    /// [`Command::Read`] of so many units.
+    /// [`Command::Read`] of this many units.
     Read {
         /// The first unit.
         lpn: Lpn,
@@ -28,7 +28,7 @@ pub enum Request {
         lpn: Lpn,
         /// A whole number of units.
         data: Vec<u8>,
-        /// Whether they are on flash before it is done.
+        /// Whether they must be on flash before it completes.
         fua: bool,
     },
     /// [`Command::WriteWithMetadata`].
@@ -37,9 +37,9 @@ pub enum Request {
         lpn: Lpn,
         /// One unit.
         data: Vec<u8>,
-        /// What travels with it.
+        /// Metadata that travel with it.
         metadata: Metadata,
-        /// Whether it is on flash before it is done.
+        /// Whether it must be on flash before it completes.
         fua: bool,
     },
     /// [`Command::WriteHinted`].
@@ -48,7 +48,7 @@ pub enum Request {
         lpn: Lpn,
         /// One unit.
         data: Vec<u8>,
-        /// What travels with it.
+        /// Metadata that travel with it.
         metadata: Metadata,
         /// Its log and its home.
         hint: Hint,
@@ -73,7 +73,7 @@ pub enum Request {
     Share {
         /// The ranges.
         ranges: Vec<ShareRange>,
-        /// Whether it is durable by the next flush only.
+        /// Whether it becomes durable only by the next flush.
         deferred: bool,
     },
     /// [`Command::Remap`].
@@ -122,7 +122,7 @@ pub enum Request {
     BeginLog,
     /// [`Command::CreateNamespace`].
     CreateNamespace {
-        /// What it is made with.
+        /// The attributes.
         attributes: NamespaceAttributes,
     },
     /// [`Command::DeleteNamespace`].
@@ -160,29 +160,30 @@ pub enum Request {
     KvList {
         /// The namespace.
         namespace: NamespaceId,
-        /// The key to begin at; the first one if there is none.
+        /// The first key; none starts at the beginning.
         from: Option<Key>,
-        /// The most keys.
+        /// Maximum number of keys.
         limit: usize,
     },
 }
 
-/// What a command is answered with.
+/// The answer to a command.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Reply {
-    /// When it was done, and what it made.
+    /// When it was done, and its results.
     pub completion: Completion,
-    /// What was read: units, or a record's value.
+    /// The data read: units, or a record's value.
     pub data: Vec<u8>,
-    /// What was written along with a unit.
+    /// The metadata of a unit.
     pub metadata: Metadata,
-    /// Keys that were listed.
+    /// The keys listed.
     pub keys: Vec<Key>,
 }
 
 impl Drive {
-    /// Does a command at a client's time, as [`Drive::issue`] does. The answer comes at once; to hold it back until it is
-    /// due is up to the caller. Where the drive allows it, bytes of reads and writes move while others have the drive.
+    /// Executes a command at a client's time, as [`Drive::issue`] does. The answer is returned at once; the caller must
+    /// hold it back until it is due. Where the drive allows it, bytes of reads and writes move while others have the
+    /// drive.
     pub fn perform(&self, request: Request, when: impl Into<When>) -> Result<Reply, Status> {
         let when = when.into();
         match request {
@@ -193,7 +194,7 @@ impl Drive {
     }
 
     fn read(&self, lpn: Lpn, units: u32, when: When) -> Result<Reply, Status> {
-        // so that a request for more than there is takes no memory
+        // so that a request for too much allocates no memory
         let mut drive = self.lock();
         drive.check_range(lpn, units.into())?;
         let mut data = vec![0; units as usize * UNIT_BYTES];
@@ -213,7 +214,7 @@ impl Drive {
 
     fn write(&self, lpn: Lpn, data: &[u8], when: When) -> Result<Reply, Status> {
         let is_whole = data.len().is_multiple_of(UNIT_BYTES);
-        // if there are none the write says why
+        // if there are none, the write reports why
         let fills = if is_whole { self.lock().fills(data.len() / UNIT_BYTES).ok().flatten() } else { None };
         let Some(mut fills) = fills else {
             let completion = self.issue(Command::Write { lpn, data, fua: false }, when)?;

@@ -1,36 +1,38 @@
-//! How much units and records may take together.
+//! How much space units and records may take together.
 //!
-//! A drive lays its flash out for its logical capacity, so block units alone always find room. Records share that capacity:
-//! logical pages that are mapped, homes that a cut would map, records as they are packed when they are moved, what waits in
-//! DRAM, and the indexes in two checkpoints never take more than the drive has logical units. So garbage collection always
-//! gains something, and a command that does not fit is refused before it has changed anything. Pages of open transactions
-//! are not counted: their number is bounded, and they have room beside ([`crate::Layout::transaction_units_limit`]).
+//! A drive lays its flash out for its logical capacity, so block units alone always find room. Records share that
+//! capacity. Mapped logical pages, homes that a cut would map, records (as they are packed when moved), what waits in
+//! DRAM, and the indexes in two checkpoints together never exceed the drive's logical units. So garbage collection
+//! always gains something, and a command that does not fit is refused before it has changed anything. Pages of open
+//! transactions are not counted: their number is bounded, and they have room of their own
+//! ([`crate::Layout::transaction_units_limit`]).
 
 use tantalum_nand::Nanoseconds;
 
 use crate::error::FtlError;
 use crate::ftl::Ftl;
-use crate::journal::Record;
-use crate::key_value::UNIT_CHUNKS;
+use crate::map::UNIT_WEIGHT;
+use crate::metadata::Record;
+use crate::tenants::TENANTS;
 use crate::types::Lpn;
 
 impl Ftl {
-    /// Makes sure that these logical pages can be given data: those that are not mapped take more of the capacity.
-    /// `waiting` units are in a cache, and may be new too. Returns when the room is there for good.
+    /// Ensures that these logical pages can be given data: unmapped ones take more of the capacity. `waiting` units are
+    /// in a cache, and may be new too. Returns when the room is guaranteed.
     pub fn admit_units(
         &mut self,
         lpns: impl Iterator<Item = Lpn>,
         waiting: usize,
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, FtlError> {
-        if self.key_value.namespaces.is_empty() && self.map.record_units() == 0 {
+        if self.tenants.records.namespaces.is_empty() && self.map.packed_units() == 0 {
             return Ok(at_ns);
         }
         let new = lpns.filter(|lpn| self.map.lookup(*lpn).is_none()).count();
-        self.admit_records(new as u64 * UNIT_CHUNKS as u64, 0, waiting, at_ns)
+        self.admit_records(new as u64 * u64::from(UNIT_WEIGHT), 0, waiting, at_ns)
     }
 
-    /// Makes sure that records of this weight fit, and so many entries in indexes. Returns when the room is there for good.
+    /// Ensures room for records of this weight and this many index entries. Returns when the room is guaranteed.
     pub(crate) fn admit_records(
         &mut self,
         chunks: u64,
@@ -41,39 +43,37 @@ impl Ftl {
         // an entry takes a quarter of a chunk in each of two checkpoints
         let chunks = chunks + entries.div_ceil(2);
         let mut ready_ns = at_ns;
-        if self.key_value.budget_chunks < chunks {
+        if self.tenants.budget < chunks {
             ready_ns = self.settle_unmapped(at_ns)?;
-            self.key_value.budget_chunks = self.free_units(entries, waiting) * UNIT_CHUNKS as u64;
+            self.tenants.budget = self.free_units(entries, waiting) * u64::from(UNIT_WEIGHT);
         }
-        match self.key_value.budget_chunks.checked_sub(chunks) {
+        match self.tenants.budget.checked_sub(chunks) {
             Some(left) => {
-                self.key_value.budget_chunks = left;
+                self.tenants.budget = left;
                 Ok(ready_ns)
             }
             None => Err(FtlError::CapacityExceeded),
         }
     }
 
-    /// Room that was freed is room once no cut brings back what was there. Returns when that is so.
+    /// Freed room is usable once no cut can bring back what was there. Returns when that is so.
     fn settle_unmapped(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
         let unmaps =
             |record: &Record| matches!(record, Record::Trim { .. } | Record::NamespaceDeleted { .. });
         if self.has_plp() {
             return Ok(at_ns);
         }
-        if self.journal.buffer.iter().any(|waiting| unmaps(&waiting.record)) {
+        if self.metadata.waiting().any(unmaps) {
             return self.flush_journal(at_ns);
         }
-        Ok(at_ns.max(self.steps.done_ns()))
+        Ok(at_ns.max(self.metadata.steps_done_ns()))
     }
 
-    /// Units that are not taken, with room for so many entries more in indexes.
+    /// Free units, after reserving room for this many more index entries.
     fn free_units(&self, entries: u64, waiting: usize) -> u64 {
-        let waiting = (waiting + self.key_value.buffer.unit_count()) as u64;
-        // a cut may bring each of them home
-        let homes = self.logs.claimed_homes().filter(|home| self.map.lookup(*home).is_none()).count() as u64;
-        let held = u64::from(self.map.mapped_units()) + self.map.record_units() + waiting + homes;
-        let indexes = 2 * u64::from(self.index_blocks(entries)) * u64::from(self.geometry.units_per_block());
-        u64::from(self.config.logical_units).saturating_sub(held + indexes)
+        let held: u64 = TENANTS.iter().map(|tenant| tenant.reserved_units(self)).sum();
+        let blocks = 2 * u64::from(self.unplanned_blocks(entries));
+        let held = held + waiting as u64 + blocks * u64::from(self.geometry.units_per_block());
+        u64::from(self.config.logical_units).saturating_sub(held)
     }
 }

@@ -1,109 +1,122 @@
-//! Canaries: guards against data loss that a test can take out, to prove that the torture notices.
+//! Canaries: guards against data loss that a test can remove, to prove that the torture test notices.
 //!
-//! With the feature `canaries`, [`take_out`] removes one guard on this thread. Without it [`out`] is `false` at
-//! compile time and the guards are simply there. A build without debug assertions refuses the feature, so no
-//! release can contain it.
+//! With the feature `canaries`, [`take_out`] removes one guard on this thread. Without it [`out`] is `false` at compile
+//! time and the guards are simply there. A build without debug assertions refuses the feature, so no release can
+//! contain it.
 
 #[cfg(all(feature = "canaries", not(debug_assertions)))]
 compile_error!("`canaries` is for tests: build with debug assertions, as `--profile canary` does");
 
-/// A guard, named for what happens without it. The numbers are the design's list of ways in which drives lose data.
+/// A guard, named for what happens without it. The numbers are those of the hazards in ARCHITECTURE.md.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Guard {
-    /// 1: a unit's old copy is given up when the new one enters the volatile cache.
+    /// 1: a unit's old copy is dropped when the new one enters the volatile cache.
     OldCopyGivenUpEarly,
     /// 2: a block is erased while the record that freed it is still in DRAM.
     EraseBeforeJournal,
     /// 3: a block is erased while copies of its units are still being programmed.
     EraseBeforeCopies,
-    /// 4: membership in a batch is not written down before a member is erased.
+    /// 4: membership in a batch is not recorded before a member is erased.
     BatchMemberErased,
-    /// 4: membership in a whole run is not written down before a page of it is erased.
+    /// 4: membership in a whole run is not recorded before a page of it is erased.
     RunMemberErased,
-    /// 5: a moved unit keeps only the owners that fit into its spare area.
+    /// 5: a moved unit keeps only the owners that fit in its spare area.
     ExtraOwnersForgotten,
     /// 6: a copyback takes a new version.
     CopybackTakesNewVersion,
     /// 6: a journal record takes the step of its flush.
     RecordTakesFlushStep,
-    /// 7: homes are written before the log that says so is durable.
+    /// 7: homes are written before the log that records them is durable.
     HomesBeforeLog,
-    /// 8: pages of a given-up attempt count for the next transaction in their slots.
+    /// 8: pages of an abandoned attempt count for the next transaction in their slots.
     AttemptsMixed,
     /// 9: log pages are reused before the log's new header is durable.
     FramesBeforeHeader,
-    /// 10: a checkpoint replaces the one before it while it is being written.
+    /// 10: a checkpoint overwrites its predecessor.
     CheckpointInPlace,
     /// 10: recovery erases before its own checkpoint stands.
     RecoveryErases,
-    /// After a cut a transaction or a log gets the number of one that was open before.
+    /// After a cut, a transaction or a log gets the number of one that was open before.
     NumbersDrawnTwice,
-    /// 10: the dump leaves out what was being programmed when power went.
+    /// 10: the dump omits what was being programmed when power went.
     ProgramsNotDumped,
-    /// 11: the blocks that journal and checkpoints need are counted as free.
+    /// 11: the blocks that journal and checkpoints need count as free.
     SystemBlocksForgotten,
-    /// 12: the cache takes more than the capacitor can dump.
+    /// 12: the cache accepts more than the capacitor can dump.
     DumpUnbounded,
-    /// 12: power goes while commands that a host with a queue has given have no room yet, and all of them are dumped.
+    /// 12: power goes while queued commands still wait for room, and all of them are dumped.
     PowerBeforeRoom,
-    /// 7, in the SQLite VFS: the log starts anew before what a checkpoint brought home is durable.
+    /// 7, in the SQLite VFS: the log restarts before what a checkpoint brought home is durable.
     RestartBeforeHomes,
-    /// 8, in the SQLite VFS: what lies behind a reopened log stays there when the log goes on.
+    /// 8, in the SQLite VFS: what follows a reopened log stays there when the log continues.
     StaleTailKept,
-    /// In the volume: units are given to a file whose inode may become durable before the trim that emptied them.
+    /// In the volume: a file gets units although its inode may become durable before the trim that emptied them.
     TrimUnflushed,
     /// In the volume: an inode becomes durable before the data that it shows.
     InodeBeforeData,
-    /// The volume says that it is closed before its last trims are durable.
+    /// The volume is marked closed before its last trims are durable.
     ClosedBeforeTrims,
     /// A copyback names an owner whose record is still in DRAM, and so makes part of a step durable.
     CopyBeforeJournal,
     /// The same while the page of the record, or a page of a log, is on its way to flash.
     CopyBeforeStepIsDone,
-    /// A record waits without an open block for it: a block erased for it may be one that only the record frees.
+    /// A record waits without an open block for it: the block erased for it may be one that only the record frees.
     JournalBlockMissing,
-    /// While a step changes the map a journal block is prepared: the block erased for it may be one that only the step's
-    /// records free, which do not even wait yet.
+    /// A journal block is prepared while a step changes the map: the block erased for it may be one that only the
+    /// step's records free, which do not even wait yet.
     ErasedInStep,
-    /// A log page is given up and no record ends its claim: it may claim its home after a cut.
+    /// A log page is dropped and no record ends its claim: it may claim its home after a cut.
     ClaimNotEnded,
-    /// A log page is given up by what is durable, and the end of its claim is not.
+    /// Something durable replaces a log page, but the end of its claim is not durable.
     ClaimOutlivesPage,
-    /// A page of a transaction that is not whole yet is given up, and counts as there when the transaction ends.
+    /// A page of an unfinished transaction is dropped, but counts as there when the transaction ends.
     GivenUpPageCounts,
-    /// A checkpoint keeps nothing of a log all of whose hints are settled: what is brought home afterwards is lost.
+    /// A checkpoint keeps nothing of a log whose hints are all settled: what is brought home afterwards is lost.
     RunsOfSettledLogs,
-    /// A page that is older than a checkpoint claims its home, though the home had something newer by then.
+    /// A page older than a checkpoint claims its home, although the home had something newer by then.
     ClaimOlderThanCheckpoint,
-    /// A page of a log is shared, and pages before it still wait in the cache.
+    /// A log page is shared while pages before it still wait in the cache.
     PagesBeforeWait,
-    /// A page is shared with its home, and a newer one that claims the home too wins after a cut.
+    /// A page is shared with its home, and a newer page that also claims the home wins after a cut.
     OlderPageComesHome,
-    /// A unit is shared with one that is at the same place already, and a page that claims it wins after a cut.
+    /// A unit is shared with one that is already at the same place, and a page that claims it wins after a cut.
     SharedInPlaceStaysClaimed,
-    /// A transaction's page keeps its version, though a page that is newer than that claims its unit.
+    /// A transaction's page keeps its version, although a newer page claims its unit.
     CommitBelowClaim,
-    /// A trim is folded over the chunks of L2P that a checkpoint or a spare area names, and not over those in which only
-    /// the journal has mapped something.
+    /// A trim is folded over the chunks of L2P that a checkpoint or a spare area names, but not over those in which
+    /// only the journal has mapped something.
     TrimsOfUntouchedChunks,
     /// A unit of a `put` counts although others of it are not there.
     PutMembersCountAlone,
-    /// A delete of a key that is not there is done before what deleted it is durable.
+    /// Deleting a missing key completes before the deletion that removed it is durable.
     IdleDeleteDoesNotWait,
-    /// A trim of units that a step has unmapped is done before that step is durable.
+    /// A trim of units that a step has unmapped completes before that step is durable.
     IdleTrimDoesNotWait,
-    /// 4: a tombstone is given up although no checkpoint says what it says.
+    /// 4: a tombstone is dropped although no checkpoint covers it.
     TombstoneDropped,
-    /// 6: what waits while a checkpoint is taken keeps its version, and passes for a copy of what the checkpoint has.
+    /// 6: a record that waits while a checkpoint is taken keeps its version, and passes for a copy of what the
+    /// checkpoint has.
     WaitingKeepsVersion,
-    /// 6: garbage collection gives a record that it copies a new version.
+    /// 6: garbage collection gives a copied record a new version.
     RecordTakesNewVersion,
-    /// An index is swapped out although it was changed since the last checkpoint, which is read when it is loaded.
+    /// An index is swapped out although it has changed since the last checkpoint, from which it will be loaded.
     ChangedIndexSwappedOut,
-    /// A checkpoint does not have the indexes that are on flash only.
+    /// A checkpoint omits the indexes that are on flash only.
     SwappedIndexNotCopied,
-    /// What a step replaces is in protected DRAM, from which the dump brings it back over the step.
+    /// What a step replaces is in protected DRAM, and the dump brings it back over the step.
     ReplacedNotSettled,
+    /// 23, in the document store: a header is believed although what its commit appended is not all there.
+    HeaderAlone,
+    /// 23, in the document store: a batch of updates is shared one by one.
+    SharedInParts,
+    /// 23, in the document store: the staging area starts anew before a header tells what was shared from it.
+    StageReused,
+    /// 23, in the document store: a document is shared over while a snapshot sees it.
+    SharedOverSnapshot,
+    /// 23, in the document store: a compacted file takes the name before it is durable.
+    CompactedNotSynced,
+    /// 23, in the document store: commits go to the compacted file before its name is durable.
+    SwitchNotDurable,
 }
 
 #[cfg(feature = "canaries")]
@@ -111,20 +124,20 @@ thread_local! {
     static OUT: std::cell::Cell<Option<Guard>> = const { std::cell::Cell::new(None) };
 }
 
-/// Takes one guard out on this thread, or puts all back.
+/// Removes one guard on this thread, or restores all.
 #[cfg(feature = "canaries")]
 pub fn take_out(guard: Option<Guard>) {
     OUT.set(guard);
 }
 
-/// Whether the guard is taken out.
+/// Whether the guard is removed.
 #[cfg(feature = "canaries")]
 #[inline]
 pub fn out(guard: Guard) -> bool {
     OUT.get() == Some(guard)
 }
 
-/// Whether the guard is taken out: never, in this build.
+/// Whether the guard is removed: never, in this build.
 #[cfg(not(feature = "canaries"))]
 #[inline]
 pub const fn out(_guard: Guard) -> bool {

@@ -1,12 +1,12 @@
-//! What a drive has done since it was made: the one list of its counters.
+//! What a drive has done since it was created: the one list of its counters.
 //!
-//! A counter is a line here. The checkpoint stores all of them in this order, SMART and its JSON have them under these
-//! names, and the command line shows them with these words.
+//! A counter is a line here. The checkpoint stores all of them in this order, SMART and its JSON use these names, and
+//! the command line shows these descriptions.
 
 use serde::{Deserialize, Serialize};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, little_endian};
 
-/// Declares counters: a name and the words for people. Groups of counters come first, in brackets.
+/// Declares counters: a name and a description. Groups of counters come first, in brackets.
 macro_rules! counters {
     (
         $(#[$about:meta])*
@@ -24,12 +24,12 @@ macro_rules! counters {
         }
 
         impl $name {
-            /// Each counter with the words for it; those of groups are not among them.
+            /// Each counter with its description; those of groups are not included.
             pub fn each(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
                 [$( ($words, self.$counter), )*].into_iter()
             }
 
-            /// What has been counted since. Nothing where a counter has gone back, as it may when power is lost.
+            /// The increase since then; zero where a counter has gone back, as it may when power is lost.
             #[must_use]
             pub fn since(&self, before: &$name) -> $name {
                 $name {
@@ -46,10 +46,10 @@ counters! {
     pub struct FlashUnits [] {
         /// Host data.
         host: "host data",
-        /// Records of key-value namespaces, and tombstones. Not told where there are none.
+        /// Records of key-value namespaces, and tombstones. Omitted if there are none.
         #[serde(default, skip_serializing_if = "is_zero")]
         key_value: "records",
-        /// Units into which garbage collection packed records. Not told where there are none.
+        /// Units into which garbage collection packed records. Omitted if there are none.
         #[serde(default, skip_serializing_if = "is_zero")]
         key_value_copyback: "records moved",
         /// The empty rest of partly filled pages.
@@ -60,13 +60,13 @@ counters! {
         journal: "journal",
         /// Checkpoints.
         checkpoint: "checkpoint",
-        /// Dumped by the capacitor when power went.
+        /// Units dumped by the capacitor when power went.
         dump: "dump",
     }
 }
 
 counters! {
-    /// Counters since the drive was made, as of the last checkpoint when power was lost. Units are 4 KiB.
+    /// Counters since the drive was created, as of the last checkpoint when power was lost. Units are 4 KiB.
     pub struct Counters [
         /// Units programmed, by cause.
         flash_units: FlashUnits,
@@ -81,17 +81,17 @@ counters! {
         record_bytes_put: "bytes of records put",
         /// Records deleted.
         records_deleted: "records deleted",
-        /// Records got.
+        /// Records read.
         records_got: "records got",
         /// Bytes of their values.
         record_bytes_got: "bytes of values got",
-        /// Times that the index of a namespace was given up in DRAM, to be on flash only.
+        /// Times that the index of a namespace was dropped from DRAM, to be on flash only.
         indexes_swapped_out: "indexes swapped out",
         /// Times that one was loaded again.
         indexes_swapped_in: "indexes swapped in",
         /// Flash units read for indexes that are on flash only: to load them, and to copy them into the next checkpoint.
         index_units_read: "units of indexes read",
-        /// Checkpoints taken so that an index that had changed could be given up in DRAM. Their units are among those of
+        /// Checkpoints taken so that a changed index could be dropped from DRAM. Their units are among those of
         /// checkpoints.
         index_checkpoints: "checkpoints for indexes",
         /// Blocks erased.
@@ -102,7 +102,7 @@ counters! {
         checkpoints: "checkpoints",
         /// Units whose mapping was shared.
         units_shared: "units shared",
-        /// Units of these that were brought home by their hint, without a journal record.
+        /// Units of these that their hint brought home, without a journal record.
         units_brought_home: "units brought home",
         /// Units whose mapping was moved (`remap`).
         units_remapped: "units remapped",

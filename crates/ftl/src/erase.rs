@@ -1,39 +1,42 @@
 //! The erase rule, in one place.
 //!
-//! A block may be erased only when everything that its spare areas alone assert is asserted durably elsewhere or
-//! superseded by something durable, membership in batches and whole runs included, and when whatever did that has
-//! finished programming. A block becomes free when nobody owns a place in it; it is erased when it is opened:
+//! A block may be erased only when everything that its spare areas alone assert, including membership in batches and
+//! whole runs, is durably asserted elsewhere or superseded by something durable, and when the operations that made it
+//! so have finished programming. A block becomes free when no place in it has an owner; it is erased when it is opened:
 //!
 //! 1. memberships that only its spare areas prove are journaled (hazard 4),
 //! 2. the journal is flushed, so that what made its pages invalid is durable (hazard 2),
-//! 3. the erase starts when every program issued before it is done, copies out of the block included (hazard 3).
+//! 3. the erase starts when every program issued before it is done, including copies out of the block (hazard 3).
 //!
-//! Recovery erases by the same rule before its own checkpoint stands: it tells what it found to be whole, and opens
-//! blocks first that the last checkpoint covers, of which enough are kept free.
+//! Recovery erases by the same rule before its own checkpoint stands: it records what it found to be whole, and first
+//! opens blocks that the last checkpoint covers, of which enough are kept free.
 
 use std::collections::BTreeSet;
 
 use tantalum_nand::{BlockId, NandError, Nanoseconds};
 
-use crate::blocks::BlockUse;
 use crate::canary::{self, Guard};
 use crate::error::FtlError;
 use crate::ftl::Ftl;
-use crate::journal::Record;
+use crate::metadata::Record;
+use crate::space::BlockUse;
 use crate::spare::{Mark, Spare};
 use crate::types::{Generation, Seq};
 
 impl Ftl {
     /// Erases a block by the rule. False if the erase failed and the block is retired.
     pub(crate) fn erase(&mut self, block: BlockId, at_ns: Nanoseconds) -> Result<bool, FtlError> {
-        debug_assert!(!self.journal.in_step, "block {block} is erased while a step is recorded in part");
-        if self.blocks.is_marked(block) {
+        debug_assert!(
+            !self.metadata.is_in_step(),
+            "block {block} is erased while a step is only partly recorded"
+        );
+        if self.space.blocks.is_marked(block) {
             self.journal_memberships(block, at_ns)?;
-            self.blocks.clear_marks(block);
         }
         if !canary::out(Guard::EraseBeforeJournal) {
             self.flush_journal(at_ns)?;
         }
+        self.space.blocks.clear_marks(block);
         let copied_ns = if canary::out(Guard::EraseBeforeCopies) { 0 } else { self.nand.programs_done_ns() };
         match self.nand.erase(block, at_ns.max(copied_ns)) {
             Ok(_) => {
@@ -42,7 +45,7 @@ impl Ftl {
             }
             Err(NandError::EraseFailed { .. }) => {
                 self.counters.erase_failures += 1;
-                self.blocks.set_use(block, BlockUse::Bad);
+                self.space.blocks.set_use(block, BlockUse::Bad);
                 self.retire(block)?;
                 Ok(false)
             }
@@ -56,10 +59,10 @@ impl Ftl {
         let mut spares = std::mem::take(&mut self.scratch.spares);
         let decoded =
             self.nand.block_spares(block, &mut spares)?.filter_map(|(_, spare)| Spare::decode(spare));
-        for spare in decoded.filter(|spare| spare.step > self.checkpoint.step) {
+        for spare in decoded.filter(|spare| spare.step > self.metadata.checkpoint.step) {
             match spare.mark {
                 Mark::Plain => {}
-                Mark::Batch(batch) if self.abandoned.contains(&batch.id) => {}
+                Mark::Batch(batch) if self.batches.is_abandoned(batch.id) => {}
                 Mark::Batch(_) if canary::out(Guard::BatchMemberErased) => {}
                 Mark::Hint(..) if canary::out(Guard::RunMemberErased) => {}
                 Mark::Batch(batch) => {
@@ -75,7 +78,7 @@ impl Ftl {
             self.append_journal(&[Record::BatchWhole { id }], at_ns)?;
         }
         for generation in generations {
-            for (attempt, last) in self.logs.whole_run(generation) {
+            for (attempt, last) in self.tenants.units.logs.whole_run(generation) {
                 self.append_journal(&[Record::LogWhole { generation, attempt, last }], at_ns)?;
             }
         }

@@ -1,14 +1,14 @@
-//! How the FTL fails.
+//! The FTL's errors.
 
 use tantalum_nand::{GeometryError, NandError, PageId, Ppn};
 
-use crate::key_value::{Key, NamespaceId};
+use crate::key::{Key, NamespaceId};
 use crate::types::{Lpn, Seq};
 
-/// Why an operation of the FTL was not done.
+/// Why an operation of the FTL failed.
 #[derive(Debug, thiserror::Error)]
 pub enum FtlError {
-    /// The medium: power went, the image failed, a page is uncorrectable.
+    /// The medium failed: power went, the image failed, or a page is uncorrectable.
     #[error(transparent)]
     Nand(#[from] NandError),
     /// No flash is left even after garbage collection.
@@ -22,10 +22,10 @@ pub enum FtlError {
         /// Its place.
         ppn: Ppn,
     },
-    /// What the drive itself keeps on the medium is damaged.
+    /// The drive's own data on the medium are damaged.
     #[error("the drive's own data are damaged: {0}")]
     Damaged(#[from] Damage),
-    /// Too few good blocks are left to take writes.
+    /// Too few good blocks are left for writes.
     #[error("the drive is read-only: too few good blocks are left")]
     ReadOnly,
 }
@@ -34,29 +34,29 @@ pub enum FtlError {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Damage {
     /// Not a drive of this FTL, or damaged beyond repair.
-    #[error("there is no whole checkpoint on the flash; it was never formatted, or all of them are lost")]
+    #[error("the flash holds no complete checkpoint: it was never formatted, or all checkpoints are lost")]
     NoCheckpoint,
-    /// The newest checkpoint cannot be read. What it replaced may be erased, so that there is no other.
+    /// The newest checkpoint cannot be read. Its predecessor may have been erased, so there is no other.
     #[error("the checkpoint of step {step}")]
     Checkpoint {
         /// When it was taken.
         step: Seq,
     },
-    /// A checkpoint of a drive of another size.
-    #[error("the checkpoint is of a drive with {found} units, this one has {expected}")]
+    /// The checkpoint belongs to a drive of another size.
+    #[error("the checkpoint belongs to a drive with {found} units; this one has {expected}")]
     OtherCapacity {
         /// Units of the checkpoint's drive.
         found: u32,
         /// Units of this one.
         expected: u32,
     },
-    /// A journal page that was programmed in full.
+    /// A fully programmed journal page.
     #[error("journal page {page}")]
     Journal {
         /// The page.
         page: PageId,
     },
-    /// A page's record in the image, after the last checkpoint: what the page held cannot be told.
+    /// A page's record in the image, after the last checkpoint: the page's contents are unknown.
     #[error("the record of page {page}, which may have been programmed since the last checkpoint")]
     PageRecord {
         /// The page.
@@ -68,7 +68,7 @@ pub enum Damage {
         /// The place.
         ppn: Ppn,
     },
-    /// A spare area that does not name the unit whose place it is.
+    /// A spare area that does not name the unit at its place.
     #[error("the spare area of place {ppn} does not name its unit {lpn}")]
     Owner {
         /// The place.
@@ -84,28 +84,28 @@ pub enum Damage {
         /// The place.
         ppn: Ppn,
     },
-    /// A unit of flash that holds no records where it should.
+    /// A unit of flash that should hold records but does not.
     #[error("records of place {ppn}")]
     Records {
         /// The place.
         ppn: Ppn,
     },
-    /// The page of a place that is in use is erased.
-    #[error("place {ppn} is in use, and its page is erased")]
+    /// The page of a place in use is erased.
+    #[error("place {ppn} is in use, but its page is erased")]
     Erased {
         /// The place.
         ppn: Ppn,
     },
-    /// A place that the drive needs for itself.
+    /// A place that the drive itself needs.
     #[error("place {ppn} cannot be read")]
     Unreadable {
         /// The place.
         ppn: Ppn,
     },
-    /// The bytes of a unit that waits for its page.
-    #[error("a unit that waits for its page is not what was written")]
+    /// The bytes of a unit waiting for its page.
+    #[error("a unit waiting for its page does not match what was written")]
     Buffer,
-    /// Another record, or none, is where an index says.
+    /// An index names a place with another record or none.
     #[error("the record of key {key} of namespace {namespace} at place {ppn}, chunk {chunk}")]
     Record {
         /// The namespace.
@@ -126,14 +126,14 @@ pub enum Damage {
         ppn: Ppn,
     },
     /// A place that belongs to a unit and to a record.
-    #[error("place {ppn} is recorded as a unit's and as that of a record of namespace {namespace}")]
+    #[error("place {ppn} is recorded both for a unit and for a record of namespace {namespace}")]
     TwoOwners {
         /// The namespace.
         namespace: NamespaceId,
         /// The place.
         ppn: Ppn,
     },
-    /// An index that a checkpoint keeps.
+    /// An index in a checkpoint.
     #[error("the index of namespace {namespace} in the checkpoint of step {step}")]
     Index {
         /// The namespace.
@@ -142,13 +142,13 @@ pub enum Damage {
         step: Seq,
     },
     /// A part of the protected DRAM.
-    #[error("{part} in protected DRAM fails its checksum")]
+    #[error("the checksum of {part} in protected DRAM is wrong")]
     Protected {
         /// Which part.
         part: &'static str,
     },
-    /// More numbers were drawn than any drive draws in its life.
-    #[error("it says that {newest} numbers were drawn")]
+    /// More numbers were used than any drive uses in its life.
+    #[error("it says that {newest} numbers have been used")]
     Numbers {
         /// The newest.
         newest: Seq,
@@ -158,19 +158,19 @@ pub enum Damage {
 /// Why an FTL cannot be laid out on a medium.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LayoutError {
-    /// The geometry itself is impossible.
+    /// The geometry itself is invalid.
     #[error(transparent)]
     Geometry(#[from] GeometryError),
     /// Too little flash beyond the logical capacity.
     #[error(
-        "{physical_blocks} good blocks of flash are too few: {logical_blocks} hold the logical capacity and at least {needed_blocks} more are needed for garbage collection, journal, checkpoints and dump; raise the over-provisioning or the capacity"
+        "{physical_blocks} good flash blocks are too few: {logical_blocks} hold the logical capacity, and at least {needed_blocks} more are needed for garbage collection, journal, checkpoints and dump; raise the over-provisioning or the capacity"
     )]
     TooLittleFlash {
-        /// Blocks there are, bad ones aside.
+        /// Blocks available, without bad ones.
         physical_blocks: u32,
         /// Blocks that the logical capacity fills.
         logical_blocks: u32,
-        /// Blocks needed beside.
+        /// Further blocks needed.
         needed_blocks: u32,
     },
 }

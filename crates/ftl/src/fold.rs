@@ -1,326 +1,88 @@
-//! The fold: L2P is the maximum of all assertions.
-//!
-//! For each logical page the greatest version wins; among copies of one version, the latest step. The order in
-//! which assertions come does not matter, and seeing one twice changes nothing.
-//!
-//! A checkpoint tells where pages are and not at which version, so whatever comes behind it wins over it. That is right for
-//! what is newer, and for copies, which are only made of what the drive has. It is not right for homes: a page of a log
-//! that is older than the checkpoint may claim one that had something newer by then. So of such pages the checkpoint says
-//! which claims stood, and no other counts.
+//! The fold: the drive's state is the maximum of all assertions over the newest checkpoint. Each tenant folds its own;
+//! this file has the common part: atomic batches, which count if all of their members are there or the journal says
+//! that they were.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use tantalum_nand::Ppn;
 
 use crate::canary::{self, Guard};
-use crate::checkpoint::Contents;
-use crate::journal::Record;
-use crate::key_value::KeyValueFold;
-use crate::logs::{Attempt, Attempts, Living, extend_whole_run, in_whole_run};
-use crate::map::CHUNK_ENTRIES;
-use crate::recovery::RecoveryReport;
-use crate::spare::{BatchMark, Mark, Spare};
-use crate::types::{Generation, HashMap, Hint, Lpn, Seq};
+use crate::error::FtlError;
+use crate::metadata::Record;
+use crate::reader::Reader;
+use crate::report::RecoveryReport;
+use crate::spare::Spare;
+use crate::tenants::{Kept, TENANTS, TenantFold, TenantFound};
+use crate::types::Seq;
 
-/// The best assertion for a logical page so far.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Best {
-    version: Seq,
-    step: Seq,
-    ppn: Option<Ppn>,
-    /// Whether the spare area of the place tells the version.
-    in_spare: bool,
-}
-
-/// A page of a hinted log.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct LogPage {
-    hint: Hint,
-    version: Seq,
-    step: Seq,
-    ppn: Ppn,
-}
-
-/// A member of an atomic batch, which asserts only if the batch is whole.
-struct Member {
-    batch: BatchMark,
-    lpn: Lpn,
-    best: Best,
-}
-
-/// Assertions gathered over a checkpoint.
-pub struct Fold {
-    step: Seq,
-    base: Contents,
-    best: HashMap<u32, Best>,
-    members: Vec<Member>,
-    log_pages: BTreeMap<Generation, BTreeMap<(u32, u32), LogPage>>,
-    /// Homes and the versions of the pages that claimed them when the checkpoint was taken.
-    standing: BTreeSet<(Lpn, Seq)>,
-    /// The same of claims that have ended since.
-    ended: BTreeSet<(Lpn, Seq)>,
-    batches_whole: BTreeSet<Seq>,
-    groups_whole: BTreeSet<Seq>,
-    whole_runs: BTreeMap<Generation, BTreeMap<u32, u32>>,
-    assertions: u64,
-    /// The same for records.
-    pub key_value: KeyValueFold,
-}
-
-/// What the fold comes to.
-pub struct Folded {
-    /// Where each mapped page is, by page.
-    pub places: Vec<(Lpn, Ppn)>,
-    /// Versions that spare areas do not tell.
-    pub versions: HashMap<u32, Seq>,
-    /// Logs with how far they are whole.
-    pub logs: Vec<(Generation, Attempts)>,
-    /// Batches that are not whole.
-    pub batches_dropped: BTreeSet<Seq>,
-    /// Records, to be folded over the checkpoint's indexes.
-    pub key_value: KeyValueFold,
+/// The folds of all tenants, in the order of their list.
+pub(crate) struct Fold {
+    tenants: Vec<Box<dyn TenantFold>>,
+    /// Batches that the journal says are whole.
+    whole: BTreeSet<Seq>,
 }
 
 impl Fold {
-    /// A fold over a checkpoint taken at `step`.
-    pub fn new(step: Seq, mut base: Contents) -> Fold {
-        let namespaces = std::mem::take(&mut base.namespaces);
-        let mut fold = Fold {
-            key_value: KeyValueFold::new(step, namespaces, base.last_namespace),
-            step,
-            best: HashMap::default(),
-            members: Vec::new(),
-            log_pages: BTreeMap::new(),
-            standing: BTreeSet::new(),
-            ended: BTreeSet::new(),
-            batches_whole: BTreeSet::new(),
-            groups_whole: BTreeSet::new(),
-            whole_runs: BTreeMap::new(),
-            assertions: 0,
-            base: Contents::default(),
-        };
-        for &(generation, attempt, last) in &base.runs {
-            fold.log_whole(generation, attempt, last);
+    /// A fold over the tenants' contents of the checkpoint at `step`; none if these are not valid.
+    pub fn new(kept: &mut Kept<'_>, step: Seq) -> Option<Fold> {
+        let mut tenants = Vec::with_capacity(TENANTS.len());
+        for tenant in TENANTS {
+            let before = kept.bytes.len();
+            tenants.push(tenant.fold(kept, step)?);
+            kept.first_byte += (before - kept.bytes.len()) as u64;
         }
-        for &(_, living, ppn) in &base.hints {
-            let Living { hint, version } = living;
-            fold.standing.extend(hint.home.map(|home| (home, version)));
-            // one that waited is on flash since, or was lost
-            if let Some(ppn) = ppn {
-                fold.log_page(LogPage { hint, version, step, ppn });
-            }
-        }
-        fold.base = base;
-        fold
+        kept.bytes.is_empty().then_some(Fold { tenants, whole: BTreeSet::new() })
+    }
+
+    /// A unit programmed since the checkpoint. Returns whether it belongs to a tenant.
+    pub fn unit(&mut self, reader: &mut Reader, ppn: Ppn, spare: &Spare) -> Result<bool, FtlError> {
+        let Some(index) = TENANTS.iter().position(|tenant| tenant.has(spare.kind)) else { return Ok(false) };
+        self.tenants[index].unit(reader, ppn, spare)?;
+        Ok(true)
     }
 
     /// Whether nothing was asserted since the checkpoint.
     pub fn is_empty(&self) -> bool {
-        self.assertions == 0 && self.members.is_empty() && self.key_value.is_empty()
+        self.tenants.iter().all(|fold| fold.is_empty())
     }
 
-    fn assert(&mut self, lpn: Lpn, best: Best) {
-        self.assertions += 1;
-        let entry = self.best.entry(lpn.0).or_insert(best);
-        if (best.version, best.step) > (entry.version, entry.step) {
-            *entry = best;
-        }
+    /// The journal since the checkpoint, after all units.
+    pub fn journal(&mut self, records: &[Record]) {
+        let whole = |record: &Record| if let Record::BatchWhole { id } = record { Some(*id) } else { None };
+        self.whole.extend(records.iter().filter_map(whole));
+        self.tenants.iter_mut().for_each(|fold| fold.journal(records));
     }
 
-    /// A data unit's spare area.
-    pub fn unit(&mut self, ppn: Ppn, spare: &Spare) {
-        if let Mark::Hint(hint, log_lpn) = spare.mark
-            && let Some(version) = spare.version_of(log_lpn)
-        {
-            self.log_page(LogPage { hint, version, step: spare.step, ppn });
-        }
-        for &(lpn, version) in spare.owners() {
-            let best = Best { version, step: spare.step, ppn: Some(ppn), in_spare: true };
-            match spare.mark {
-                Mark::Batch(batch) => self.members.push(Member { batch, lpn, best }),
-                _ => self.assert(lpn, best),
-            }
-        }
-    }
-
-    fn log_page(&mut self, page: LogPage) {
-        let pages = self.log_pages.entry(page.hint.generation).or_default();
-        let latest = pages.entry((page.hint.attempt().0, page.hint.slot)).or_insert(page);
-        if (page.version, page.step) > (latest.version, latest.step) {
-            *latest = page;
-        }
-    }
-
-    fn log_whole(&mut self, generation: Generation, attempt: u32, last: u32) {
-        let known = self.whole_runs.entry(generation).or_default().entry(attempt).or_insert(last);
-        *known = last.max(*known);
-    }
-
-    /// The journal since the checkpoint.
-    pub fn records(&mut self, records: Vec<Record>) {
-        for record in &records {
-            match *record {
-                Record::BatchWhole { id } => drop(self.batches_whole.insert(id)),
-                Record::GroupWhole { group } => drop(self.groups_whole.insert(group)),
-                Record::LogWhole { generation, attempt, last } => self.log_whole(generation, attempt, last),
-                Record::ClaimEnded { home, version, step } if step > self.step => {
-                    self.ended.insert((home, version));
-                }
-                Record::NamespaceMade { .. } | Record::NamespaceDeleted { .. } => {
-                    self.key_value.journaled(record)
-                }
-                _ => {}
-            }
-        }
-        let chunks = self.chunks(&records);
-        for record in records {
-            match record {
-                Record::Map { lpn, version, step, ppn } if step > self.step => {
-                    self.assert(lpn, Best { version, step, ppn: Some(ppn), in_spare: false });
-                }
-                Record::MapInGroup { lpn, version, group, ppn } if self.groups_whole.contains(&group) => {
-                    self.assert(lpn, Best { version, step: group, ppn: Some(ppn), in_spare: false });
-                }
-                Record::ClaimEndedInGroup { home, version, group } if self.groups_whole.contains(&group) => {
-                    self.ended.insert((home, version));
-                }
-                Record::Trim { lpn, units, version, step } if step > self.step => {
-                    self.trim(lpn, units, Best { version, step, ppn: None, in_spare: false }, &chunks);
-                }
-                _ => {}
-            }
-        }
-    }
-
-    /// Chunks of L2P in which anything may be mapped; a trim need look at no others.
-    fn chunks(&self, records: &[Record]) -> BTreeSet<u32> {
-        let chunk = |lpn: Lpn| lpn.0 / CHUNK_ENTRIES as u32;
-        let mut chunks: BTreeSet<u32> = self.base.chunks.iter().map(|(number, _)| *number).collect();
-        chunks.extend(self.best.keys().map(|lpn| chunk(Lpn(*lpn))));
-        chunks.extend(self.members.iter().map(|member| chunk(member.lpn)));
-        let homes =
-            self.log_pages.values().flat_map(|pages| pages.values()).filter_map(|page| page.hint.home);
-        chunks.extend(homes.map(chunk));
-        if canary::out(Guard::TrimsOfUntouchedChunks) {
-            return chunks;
-        }
-        chunks.extend(records.iter().filter_map(|record| match record {
-            Record::Map { lpn, .. } | Record::MapInGroup { lpn, .. } => Some(chunk(*lpn)),
-            _ => None,
-        }));
-        chunks
-    }
-
-    fn trim(&mut self, lpn: Lpn, units: u32, nowhere: Best, chunks: &BTreeSet<u32>) {
-        let entries = CHUNK_ENTRIES as u32;
-        let end = lpn.0.saturating_add(units);
-        for chunk in chunks.range(lpn.0 / entries..end.div_ceil(entries)) {
-            for lpn in (chunk * entries).max(lpn.0)..((chunk + 1) * entries).min(end) {
-                self.assert(Lpn(lpn), nowhere);
-            }
-        }
-    }
-
-    /// Decides what was conditional, and takes the maximum.
-    pub fn finish(mut self, report: &mut RecoveryReport) -> Folded {
-        let batches_dropped = self.assert_batches(report);
-        let logs = self.assert_homes(report);
-        report.assertions = self.assertions + self.key_value.assertions();
-        let versions = self.base.versions.iter().map(|(lpn, version)| (lpn.0, *version)).collect();
-        let key_value = self.key_value;
-        let mut folded = Folded { places: Vec::new(), versions, logs, batches_dropped, key_value };
-        let mut best = self.best;
-        for (number, entries) in &self.base.chunks {
-            for (index, &entry) in entries.iter().enumerate() {
-                let lpn = Lpn(number * CHUNK_ENTRIES as u32 + index as u32);
-                match best.remove(&lpn.0) {
-                    Some(best) => folded.place(lpn, &best),
-                    None if entry != 0 => folded.places.push((lpn, Ppn(entry - 1))),
-                    None => {}
-                }
-            }
-        }
-        for (lpn, best) in best {
-            folded.place(Lpn(lpn), &best);
-        }
-        folded.places.sort_unstable();
-        folded
-    }
-
-    fn assert_batches(&mut self, report: &mut RecoveryReport) -> BTreeSet<Seq> {
+    /// Decides which batches are whole. Returns those that are not.
+    pub fn assert_batches(&mut self, report: &mut RecoveryReport) -> BTreeSet<Seq> {
         let mut seen: BTreeMap<Seq, (u32, BTreeSet<u32>)> = BTreeMap::new();
-        for batch in self.members.iter().map(|member| member.batch).chain(self.key_value.batches()) {
+        for batch in self.tenants.iter().flat_map(|fold| fold.batches()) {
             seen.entry(batch.id).or_insert((batch.count, BTreeSet::new())).1.insert(batch.index);
         }
-        let whole = |id: &Seq, (count, indexes): &(u32, BTreeSet<u32>)| {
+        let is_whole = |id: &Seq, (count, indexes): &(u32, BTreeSet<u32>)| {
             indexes.len() == *count as usize
-                || self.batches_whole.contains(id)
+                || self.whole.contains(id)
                 || canary::out(Guard::PutMembersCountAlone)
         };
         let whole: BTreeSet<Seq> =
-            seen.iter().filter(|(id, found)| whole(id, found)).map(|(id, _)| *id).collect();
+            seen.iter().filter(|(id, found)| is_whole(id, found)).map(|(id, _)| *id).collect();
         report.batches_whole = whole.len() as u64;
         report.batches_dropped = (seen.len() - whole.len()) as u64;
-        for Member { batch, lpn, best } in std::mem::take(&mut self.members) {
-            if whole.contains(&batch.id) {
-                self.assert(lpn, best);
-            }
-        }
-        self.key_value.assert_batches(&whole);
+        self.tenants.iter_mut().for_each(|fold| fold.assert_batches(&whole));
         seen.into_keys().filter(|id| !whole.contains(id)).collect()
     }
 
-    /// A page of the whole run of its log asserts its home as well, at its own version.
-    fn assert_homes(&mut self, report: &mut RecoveryReport) -> Vec<(Generation, Attempts)> {
-        let mut logs = Vec::new();
-        for (generation, pages) in std::mem::take(&mut self.log_pages) {
-            let mut attempts = Attempts::new();
-            for (attempt, last) in self.whole_runs.get(&generation).into_iter().flatten() {
-                attempts.insert(*attempt, Attempt { known: Some(*last), ..Attempt::default() });
-            }
-            for page in pages.values() {
-                let (number, start) = page.hint.attempt();
-                let attempt = attempts.entry(number).or_default();
-                attempt.start = start;
-                attempt.pages.insert(page.hint.slot, (page.hint.first, page.hint.end));
-            }
-            extend_whole_run(&mut attempts);
-            for page in pages.into_values() {
-                if !in_whole_run(&attempts, page.hint.attempt().0, page.hint.slot) {
-                    report.hints_dropped += 1;
-                    continue;
-                }
-                report.hints_whole += 1;
-                if let Some(home) = self.claimed_home(&page) {
-                    let best =
-                        Best { version: page.version, step: page.step, ppn: Some(page.ppn), in_spare: false };
-                    self.assert(home, best);
-                }
-            }
-            logs.push((generation, attempts));
+    /// Takes the maximum, tenant by tenant.
+    pub fn finish(
+        self,
+        reader: &mut Reader,
+        report: &mut RecoveryReport,
+    ) -> Result<Vec<Box<dyn TenantFound>>, FtlError> {
+        let mut found = Vec::with_capacity(self.tenants.len());
+        for fold in self.tenants {
+            reader.wait();
+            found.push(fold.finish(reader, report)?);
         }
-        logs
-    }
-
-    /// The home that a page claims, if its claim stands.
-    fn claimed_home(&self, page: &LogPage) -> Option<Lpn> {
-        let home = page.hint.home?;
-        let claim = (home, page.version);
-        let is_newer = page.version > self.step;
-        let stands =
-            is_newer || self.standing.contains(&claim) || canary::out(Guard::ClaimOlderThanCheckpoint);
-        (stands && !self.ended.contains(&claim)).then_some(home)
-    }
-}
-
-impl Folded {
-    fn place(&mut self, lpn: Lpn, best: &Best) {
-        self.versions.remove(&lpn.0);
-        if let Some(ppn) = best.ppn {
-            self.places.push((lpn, ppn));
-            if !best.in_spare {
-                self.versions.insert(lpn.0, best.version);
-            }
-        }
+        Ok(found)
     }
 }

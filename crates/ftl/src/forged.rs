@@ -1,15 +1,19 @@
-//! Flash that no drive wrote: spare areas, journal pages and checkpoints with any contents under right checksums.
+//! Flash that no drive wrote: spare areas, journal pages and checkpoints with arbitrary contents under valid checksums.
 //!
-//! An image's checksums catch damage. These tests go behind them: whatever recovery is given, it returns, with a drive
-//! that can be audited or with an error, and never panics.
+//! An image's checksums detect damage. These tests bypass them: whatever recovery is given, it returns either a drive
+//! that can be audited or an error, and never panics.
 
-use tantalum_nand::{BlockId, MAX_UNITS_PER_PAGE, Nand, PageId, PageState, Source, UNIT_BYTES, UnitSpare};
+use tantalum_nand::{
+    BlockId, MAX_UNITS_PER_PAGE, Nand, PageId, PageState, Source, UNIT_BYTES, UnitSpare, checksum_of,
+};
 
-use crate::checkpoint::Contents;
-use crate::ftl::{Ftl, HostUnit};
+use crate::ftl::Ftl;
+use crate::host_unit::HostUnit;
+use crate::metadata::{Facts, seal};
 use crate::spare::{Kind, Mark, Spare};
+use crate::tenants::units::UnitsKept;
 use crate::test_support::{CONFIG, GEOMETRY, TIMING};
-use crate::types::{Generation, Hint, Lpn, METADATA_BYTES, Seq, ShareRange};
+use crate::types::{Generation, Hint, Lpn, METADATA_BYTES, SEQ_LIMIT, Seq, ShareRange};
 
 /// SplitMix64.
 struct Random(u64);
@@ -28,7 +32,7 @@ impl Random {
     }
 }
 
-/// A drive on which everything has left its trace, its last checkpoint some way back.
+/// A drive on which everything has left its traces, some of them after its last checkpoint.
 fn worked_on() -> Nand {
     let mut ftl = Ftl::format(Nand::in_memory(GEOMETRY, TIMING).unwrap(), CONFIG).unwrap();
     for round in 0..12_u32 {
@@ -42,7 +46,7 @@ fn worked_on() -> Nand {
         transaction(&mut ftl, round);
         log(&mut ftl);
         ftl.flush_journal(0).unwrap();
-        // the last rounds are behind the last checkpoint
+        // the last rounds come after the last checkpoint
         if round < 9 {
             ftl.maintain(0).unwrap();
         }
@@ -132,7 +136,7 @@ fn medium_of(pages: &[Page]) -> Nand {
     nand
 }
 
-/// Recovers, and audits what comes of it. Whether it came to anything.
+/// Recovers, and audits the result. Returns whether there was one.
 fn recovers(nand: Nand) -> bool {
     let Ok((mut ftl, _)) = Ftl::recover(nand, CONFIG, 0) else { return false };
     let mut audit = ftl.audit_maps();
@@ -148,7 +152,7 @@ fn put_back(bytes: &mut [u8], at: usize, random: &mut Random) {
     }
 }
 
-/// Draws pages with forged bytes and counts how many came to a drive.
+/// Draws pages with forged bytes and counts how many gave a drive.
 fn try_many(count: u64, forge: impl Fn(&mut Vec<Page>, &mut Random)) -> (u64, u64) {
     let mut original = worked_on();
     let mut recovered = 0;
@@ -172,7 +176,7 @@ fn forged_spare_areas_are_an_error_or_a_drive() {
         for _ in 0..1 + random.below(3) {
             let page = random.below(pages.len());
             let unit = random.below(pages[page].spares.len());
-            // all but the metadata
+            // everything except the metadata
             let at = random.below(96);
             put_back(&mut pages[page].spares[unit], at, random);
         }
@@ -203,25 +207,14 @@ fn forged_journal_pages_are_an_error_or_a_drive() {
 #[test]
 fn forged_checkpoints_are_an_error_or_a_drive() {
     let (recovered, refused) = try_many(400, |pages, random| {
-        let mut parts: Vec<(Seq, u32, usize)> = (0..pages.len())
-            .filter_map(|page| match Spare::decode(&pages[page].spares[0])? {
-                Spare { kind: Kind::Checkpoint, mark: Mark::Batch(part), .. } => {
-                    Some((part.id, part.index, page))
-                }
-                _ => None,
-            })
-            .collect();
-        parts.sort_unstable();
-        let newest = parts.last().expect("there is a checkpoint").0;
-        let parts: Vec<usize> =
-            parts.into_iter().filter(|part| part.0 == newest).map(|part| part.2).collect();
+        let parts = newest_checkpoint(pages);
         let mut bytes: Vec<u8> = parts.iter().flat_map(|page| pages[*page].data.clone()).collect();
         let length = 24 + u64::from_le_bytes(bytes[8..16].try_into().unwrap()) as usize;
         for _ in 0..1 + random.below(3) {
             let at = 24 + random.below(length - 24);
             put_back(&mut bytes[..length], at, random);
         }
-        let checksum = crc32c::crc32c(&bytes[24..length]);
+        let checksum = checksum_of(&bytes[24..length]);
         bytes[16..20].copy_from_slice(&checksum.to_le_bytes());
         for (page, data) in parts.into_iter().zip(bytes.chunks(GEOMETRY.page_bytes as usize)) {
             pages[page].data.copy_from_slice(data);
@@ -233,18 +226,57 @@ fn forged_checkpoints_are_an_error_or_a_drive() {
 /// Entries beyond the flash, chunks twice, hints beyond the last slot: each is refused by itself.
 #[test]
 fn a_checkpoint_that_no_drive_can_have_written_is_known() {
-    let sound = Contents { logical_units: 128, chunks: vec![(0, vec![1, 0, 512])], ..Contents::default() };
-    let is_possible = |contents: &Contents| contents.is_possible(128, &GEOMETRY);
+    let sound = UnitsKept { chunks: vec![(0, vec![1, 0, 512])], ..UnitsKept::default() };
+    let is_possible = |kept: &UnitsKept| kept.is_possible(128, GEOMETRY.units());
     assert!(is_possible(&sound));
     for entries in [vec![513], vec![u32::MAX], vec![0; 129]] {
-        assert!(!is_possible(&Contents { chunks: vec![(0, entries)], ..sound.clone() }));
+        assert!(!is_possible(&UnitsKept { chunks: vec![(0, entries)], ..sound.clone() }));
     }
     let chunk = (0, vec![1]);
-    assert!(!is_possible(&Contents { chunks: vec![chunk.clone(), chunk], ..sound.clone() }));
-    assert!(!is_possible(&Contents { chunks: vec![(u32::MAX, vec![1])], ..sound.clone() }));
-    assert!(!is_possible(&Contents { versions: vec![(Lpn(128), Seq(1))], ..sound.clone() }));
-    assert!(!is_possible(&Contents { seq: Seq(u64::MAX), ..sound.clone() }));
-    assert!(!is_possible(&Contents { runs: vec![(Generation(1), 0, u32::MAX)], ..sound.clone() }));
-    let blocks = Contents { open_blocks: vec![BlockId(u32::MAX)], ..sound };
-    assert!(is_possible(&blocks), "a block that is not there is not looked into");
+    assert!(!is_possible(&UnitsKept { chunks: vec![chunk.clone(), chunk], ..sound.clone() }));
+    assert!(!is_possible(&UnitsKept { chunks: vec![(u32::MAX, vec![1])], ..sound.clone() }));
+    assert!(!is_possible(&UnitsKept { versions: vec![(Lpn(128), Seq(1))], ..sound.clone() }));
+    assert!(!is_possible(&UnitsKept { runs: vec![(Generation(1), 0, u32::MAX)], ..sound }));
+}
+
+/// A checkpoint whose numbers continue beyond the last valid one is refused; the nonexistent open blocks of another one
+/// are ignored.
+#[test]
+fn facts_that_no_drive_can_have_written_are_known() {
+    let forge = |change: fn(&mut Facts)| {
+        let mut pages = pages_of(&mut worked_on());
+        forge_facts(&mut pages, change);
+        recovers(medium_of(&pages))
+    };
+    assert!(forge(|_| {}));
+    assert!(forge(|facts| facts.open_blocks[0] = BlockId(u32::MAX)));
+    assert!(!forge(|facts| facts.seq = SEQ_LIMIT));
+    assert!(!forge(|facts| facts.logical_units += 1));
+}
+
+/// Changes the facts of the newest checkpoint.
+fn forge_facts(pages: &mut [Page], change: fn(&mut Facts)) {
+    let parts = newest_checkpoint(pages);
+    let bytes: Vec<u8> = parts.iter().flat_map(|page| pages[*page].data.clone()).collect();
+    let (mut facts, rest, _) = Facts::decode(&bytes).unwrap();
+    change(&mut facts);
+    let mut forged = facts.encode();
+    forged.extend(rest);
+    seal(&mut forged);
+    forged.resize(bytes.len(), 0);
+    for (page, data) in parts.into_iter().zip(forged.chunks(GEOMETRY.page_bytes as usize)) {
+        pages[page].data.copy_from_slice(data);
+    }
+}
+
+/// Its pages, in the order of its bytes.
+fn newest_checkpoint(pages: &[Page]) -> Vec<usize> {
+    let part = |page: usize| match Spare::decode(&pages[page].spares[0])? {
+        Spare { kind: Kind::Checkpoint, mark: Mark::Batch(part), .. } => Some((part.id, part.index, page)),
+        _ => None,
+    };
+    let mut parts: Vec<(Seq, u32, usize)> = (0..pages.len()).filter_map(part).collect();
+    parts.sort_unstable();
+    let newest = parts.last().expect("there is a checkpoint").0;
+    parts.into_iter().filter(|part| part.0 == newest).map(|part| part.2).collect()
 }

@@ -1,32 +1,26 @@
 //! The running FTL: its state, the write path, and what the other files of this crate build on.
 //!
-//! Each operation takes the earliest time at which it may start and returns when it is done. State changes at
-//! once; the medium knows what was still on its way when power goes.
+//! Each operation takes the earliest time at which it may start and returns the time at which it is done. State changes
+//! at once; the medium knows what was in flight when power goes.
 
-use std::collections::BTreeSet;
+use tantalum_nand::{BlockId, Fetches, Geometry, Nand, Nanoseconds, Ppn, SpareEnds, UnitSpare};
 
-use tantalum_nand::{BlockId, Fetches, Geometry, Nand, Nanoseconds, Ppn, Slot, SpareEnds, UnitSpare};
-
-use crate::blocks::Blocks;
-use crate::checkpoint::Checkpoint;
-use crate::collect::ValidUnit;
+use crate::batches::Batches;
 use crate::counters::Counters;
-use crate::dump::{InFlightPuts, InFlightRecords};
 use crate::error::FtlError;
-use crate::journal::{Journal, Record};
-use crate::key_value::KeyValue;
-use crate::layout::{FtlConfig, Layout};
-use crate::logs::{HintError, Logs};
-use crate::map::Map;
-use crate::protected::Protected;
-use crate::spare::{self, Mark, Spare};
-use crate::steps::Steps;
-use crate::stream::Streams;
-use crate::transactions::{Transactions, TxPage};
+use crate::map::{HintError, Logs, Map, Transactions, TxPage, ValidUnit};
+use crate::space::{FtlConfig, Layout, Space};
+
+use crate::host_unit::HostUnit;
+
+use crate::metadata::{MetadataLog, Record};
+
+use crate::spare;
+use crate::tenants::state::Tenants;
 use crate::types::{Generation, Hint, Lpn, Metadata, Seq, TxId};
 
-/// Units that are brought into the processor's cache together: few enough to stay there, and enough that their misses
-/// take little longer than one.
+/// Units prefetched into the processor's cache together: few enough to stay there, and enough for their misses to
+/// overlap.
 pub const PREFETCHED: usize = 16;
 
 /// Erase counts of the good blocks.
@@ -42,82 +36,27 @@ pub struct Wear {
     pub bad_blocks: u32,
 }
 
-/// One unit that the host wrote and that goes to flash now.
-#[derive(Clone, Copy, Debug)]
-pub struct HostUnit {
-    /// Its data. The flash owns the buffer once the call succeeds.
-    pub slot: Slot,
-    /// The logical page.
-    pub lpn: Lpn,
-    /// The version it got when the host wrote it.
-    pub version: Seq,
-    /// What the host sent along.
-    pub metadata: Metadata,
-    /// Its place in a log.
-    pub hint: Option<Hint>,
-}
-
-impl HostUnit {
-    /// The spare area with which it is programmed.
-    #[inline]
-    pub(crate) fn spare(&self, step: Seq) -> UnitSpare {
-        let plain = spare::plain(self.lpn, self.version, step, &self.metadata);
-        let Some(hint) = self.hint else { return plain };
-        let mut marked = Spare::decode(&plain).expect("it was just encoded");
-        marked.mark = Mark::Hint(hint, self.lpn);
-        marked.encode()
-    }
-}
-
 /// The flash translation layer.
 #[derive(Debug)]
 pub struct Ftl {
     pub(crate) nand: Nand,
     pub(crate) geometry: Geometry,
     pub(crate) config: FtlConfig,
-    pub(crate) layout: Layout,
     pub(crate) map: Map,
-    pub(crate) blocks: Blocks,
-    pub(crate) streams: Streams,
-    pub(crate) journal: Journal,
-    pub(crate) in_flight_records: InFlightRecords,
-    pub(crate) in_flight_puts: InFlightPuts,
-    /// The image's copy of what a capacitor protects, if a file is to outlive the process.
-    pub(crate) protected: Option<Protected>,
-    pub(crate) logs: Logs,
-    pub(crate) transactions: Transactions,
-    pub(crate) key_value: KeyValue,
-    pub(crate) checkpoint: Checkpoint,
+    pub(crate) space: Space,
+    pub(crate) metadata: MetadataLog,
+    pub(crate) tenants: Tenants,
     pub(crate) seq: Seq,
-    /// The newest version at which anything was unmapped.
-    pub(crate) last_unmap: Seq,
-    /// When the last atomic batch of several pages is on flash: its members are not copied without their mark before. One
-    /// of a single page has none, and no copy of it starts before it can be read.
-    pub(crate) batches_done_ns: Nanoseconds,
-    /// Steps that changed the map and may not be on flash yet.
-    pub(crate) steps: Steps,
-    /// Whether members of a batch are on flash and not yet mapped: garbage collection would take them for garbage.
-    pub(crate) batch_under_way: bool,
-    /// Atomic batches that were given up half way: they must never count as whole.
-    pub(crate) abandoned: BTreeSet<Seq>,
-    /// Whether recovery would find the drive shut down, and so give numbers away again that were given away since.
+    pub(crate) batches: Batches,
+    /// Whether recovery would find the drive shut down, and so reuse numbers given since.
     pub(crate) shut_down: bool,
-    /// Blocks kept erased for a dump.
-    pub(crate) dump_blocks: Vec<BlockId>,
-    /// Blocks that failed a program, or keep lost units, and are to be emptied and retired.
-    pub(crate) failing: Vec<BlockId>,
-    /// Blocks that are not retired.
-    pub(crate) good_blocks: u32,
     pub(crate) counters: Counters,
-    /// Whether the drive came to the end of its life because its last free blocks failed.
-    pub(crate) exhausted: bool,
     pub(crate) scratch: Scratch,
 }
 
-/// Buffers that would otherwise be allocated again and again.
+/// Buffers for reuse.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
-    pub page: Vec<u8>,
     pub spares: Vec<UnitSpare>,
     pub spare_ends: Vec<SpareEnds>,
     pub valid_units: Vec<ValidUnit>,
@@ -134,7 +73,7 @@ impl Ftl {
         &mut self.nand
     }
 
-    /// The medium back; everything in DRAM is lost.
+    /// Returns the medium; everything in DRAM is lost.
     pub fn into_nand(self) -> Nand {
         self.nand
     }
@@ -146,7 +85,7 @@ impl Ftl {
 
     /// The plan of the flash.
     pub fn layout(&self) -> &Layout {
-        &self.layout
+        &self.space.layout
     }
 
     /// The counters.
@@ -154,40 +93,42 @@ impl Ftl {
         &self.counters
     }
 
-    /// The counters, for those of the controller.
+    /// The counters, to add the controller's.
     pub fn counters_mut(&mut self) -> &mut Counters {
         &mut self.counters
     }
 
     /// The hinted logs.
     pub fn logs(&self) -> &Logs {
-        &self.logs
+        &self.tenants.units.logs
     }
 
     /// The open transactions.
     pub fn transactions(&self) -> &Transactions {
-        &self.transactions
+        &self.tenants.units.transactions
     }
 
-    /// Starts a life of a hinted log, and tells when. Where too many are open the one that was used longest ago is
-    /// forgotten, which takes a checkpoint; no page of a log waits in a cache then. None if all of them have living hints.
+    /// Starts a life of a hinted log; returns it with the time at which that is done. If too many are open, the least
+    /// recently used one is forgotten, which takes a checkpoint; then no log page waits in a cache. None if all of them
+    /// have living hints.
     pub fn begin_log(&mut self, at_ns: Nanoseconds) -> Result<Option<(Generation, Nanoseconds)>, FtlError> {
-        if self.logs.is_full() {
+        if self.tenants.units.logs.is_full() {
             self.take_checkpoint(at_ns, false)?;
-            if !self.logs.forget_idle() {
+            if !self.tenants.units.logs.forget_idle() {
                 return Ok(None);
             }
         }
         let done_ns = self.mark_power_on(at_ns)?;
         let generation = Generation(self.next_seq().0);
-        self.logs.begin(generation);
+        self.tenants.units.logs.begin(generation);
         Ok(Some((generation, done_ns)))
     }
 
-    /// Numbers that are given to hosts are never given again. After a cut a gap is left for those that flash does not tell
-    /// of; so flash has to tell that the drive is not shut down any more. Returns when it does.
+    /// Numbers given to hosts are never reused. After a cut a gap is left for those that left no trace on flash, so the
+    /// flash must show that the drive is no longer shut down. Returns when it does.
     fn mark_power_on(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
-        let tells = self.checkpoint.pages_since > 0 && self.nand.programs_done_ns() <= self.nand.now_ns();
+        let tells =
+            self.metadata.checkpoint.pages_since > 0 && self.nand.programs_done_ns() <= self.nand.now_ns();
         if !self.shut_down || tells {
             self.shut_down = false;
             return Ok(at_ns);
@@ -199,51 +140,51 @@ impl Ftl {
         Ok(done_ns)
     }
 
-    /// Checks that a hinted page follows the one before it.
+    /// Checks that a hinted page follows the previous one.
     pub fn check_hint(&self, hint: &Hint) -> Result<(), HintError> {
-        self.logs.check(hint)
+        self.tenants.units.logs.check(hint)
     }
 
-    /// The drive has a hinted page: in its cache, or on flash.
+    /// The drive has accepted a hinted page, into its cache or on flash.
     pub fn accept_hint(&mut self, hint: &Hint) {
-        self.logs.accept(hint);
+        self.tenants.units.logs.accept(hint);
     }
 
-    /// A unit waits in the cache, and another one for the same logical page no longer does. Of pages of hinted logs the
-    /// claims to their homes begin and end with that.
+    /// A unit waits in the cache, and another one for the same logical page no longer does. Pages of hinted logs
+    /// thereby begin and end the claims to their homes.
     #[inline]
     pub fn waits(&mut self, unit: &HostUnit, replaced: Option<&HostUnit>) {
         if replaced.is_some_and(|replaced| replaced.hint.is_some()) {
-            self.logs.no_longer_waits(&mut self.map, unit.lpn);
+            self.tenants.units.logs.no_longer_waits(&mut self.map, unit.lpn);
         }
         if let Some(hint) = unit.hint {
-            self.logs.waits(&mut self.map, unit.lpn, hint, unit.version);
+            self.tenants.units.logs.waits(&mut self.map, unit.lpn, hint, unit.version);
         }
     }
 
-    /// A unit no longer waits in the cache: it is given up, for something newer took its place.
+    /// A unit no longer waits in the cache: it is dropped because something newer replaced it.
     pub fn no_longer_waits(&mut self, unit: &HostUnit) -> Result<(), FtlError> {
         if unit.hint.is_some() {
-            self.logs.no_longer_waits(&mut self.map, unit.lpn);
+            self.tenants.units.logs.no_longer_waits(&mut self.map, unit.lpn);
         }
         self.nand.release(unit.slot);
         self.unprotect(unit.lpn)
     }
 
-    /// Opens a transaction, and tells when.
+    /// Opens a transaction; returns it with the time at which that is done.
     pub fn begin_transaction(&mut self, at_ns: Nanoseconds) -> Result<(TxId, Nanoseconds), FtlError> {
         let done_ns = self.mark_power_on(at_ns)?;
         let tx = TxId(self.next_seq().0);
-        self.transactions.begin(tx);
+        self.tenants.units.transactions.begin(tx);
         Ok((tx, done_ns))
     }
 
-    /// Bytes of host memory for maps, beside data and spare areas.
+    /// Bytes of host memory for maps, without data and spare areas.
     pub fn dram_bytes(&self) -> usize {
         self.map.dram_bytes() + self.nand.map_bytes()
     }
 
-    /// How the blocks have worn.
+    /// The wear of the blocks.
     pub fn wear(&self) -> Wear {
         let blocks = || (0..self.geometry.blocks()).map(BlockId);
         let counts =
@@ -263,35 +204,19 @@ impl Ftl {
             nand: self.nand.try_clone()?,
             geometry: self.geometry,
             config: self.config,
-            layout: self.layout,
+            space: self.space.clone(),
             map: self.map.clone(),
-            blocks: self.blocks.clone(),
-            streams: self.streams.clone(),
-            journal: self.journal.clone(),
-            in_flight_records: self.in_flight_records.clone(),
-            in_flight_puts: self.in_flight_puts.clone(),
-            protected: self.protected.clone(),
-            logs: self.logs.clone(),
-            transactions: self.transactions.clone(),
-            key_value: self.key_value.clone(),
-            checkpoint: self.checkpoint.clone(),
+            metadata: self.metadata.clone(),
+            tenants: self.tenants.clone(),
+            batches: self.batches.clone(),
             seq: self.seq,
-            last_unmap: self.last_unmap,
-            batches_done_ns: self.batches_done_ns,
-            steps: self.steps.clone(),
-            batch_under_way: self.batch_under_way,
-            abandoned: self.abandoned.clone(),
             shut_down: self.shut_down,
-            dump_blocks: self.dump_blocks.clone(),
-            failing: self.failing.clone(),
-            good_blocks: self.good_blocks,
             counters: self.counters,
-            exhausted: self.exhausted,
             scratch: Scratch::default(),
         })
     }
 
-    /// Forgets where a unit is, as firmware would that gives old copies up early.
+    /// Forgets where a unit is, like firmware that drops old copies early.
     #[cfg(feature = "canaries")]
     pub fn give_up(&mut self, lpn: Lpn) {
         self.map.unmap(lpn);
@@ -306,21 +231,21 @@ impl Ftl {
 
     // -- what a capacitor protects ------------------------------------------------------------------------------
 
-    /// A unit is about to wait in the cache: fills its buffer. From now on it outlives the process, if a capacitor
-    /// protects it. On an error the buffer is still the caller's.
+    /// A unit is about to wait in the cache: fills its buffer. From then on it outlives the process, if a capacitor
+    /// protects it. On an error the buffer still belongs to the caller.
     ///
-    /// Never inlined: the processor is busy with the stores of the copy for a while, and whatever it must read back that
-    /// was stored after them waits. So the unit is to be in memory before the copy begins.
+    /// Never inlined: the copy's stores occupy the processor for a while, and a load of anything stored after them
+    /// waits. So the unit must be in memory before the copy begins.
     #[inline(never)]
     pub fn keep(&mut self, unit: &HostUnit, data: &[u8]) -> Result<(), FtlError> {
         self.nand.fill(unit.slot, data)?;
         self.protect(unit, data)
     }
 
-    /// As [`Ftl::keep`], for a unit whose buffer was filled with `data` already.
+    /// As [`Ftl::keep`], for a unit whose buffer already holds `data`.
     #[inline]
     pub fn protect(&mut self, unit: &HostUnit, data: &[u8]) -> Result<(), FtlError> {
-        match &mut self.protected {
+        match self.metadata.protected() {
             Some(protected) => protected.cached(&mut self.nand, unit, data),
             None => Ok(()),
         }
@@ -329,16 +254,8 @@ impl Ftl {
     /// A unit no longer waits in the cache.
     #[inline]
     pub fn unprotect(&mut self, lpn: Lpn) -> Result<(), FtlError> {
-        match &mut self.protected {
+        match self.metadata.protected() {
             Some(protected) => protected.uncached(&mut self.nand, lpn),
-            None => Ok(()),
-        }
-    }
-
-    /// What was protected is void, and the next dump has these blocks.
-    pub(crate) fn restart_protected(&mut self) -> Result<(), FtlError> {
-        match &mut self.protected {
-            Some(protected) => protected.restart(&mut self.nand, &self.dump_blocks),
             None => Ok(()),
         }
     }
@@ -352,7 +269,7 @@ impl Ftl {
         self.read_place(ppn, data, at_ns)?.ok_or(FtlError::Unreadable { lpn, ppn })
     }
 
-    /// As [`Ftl::read`], but the bytes of a unit that has any are to be fetched.
+    /// As [`Ftl::read`], but the unit's bytes, if it has any, are to be fetched.
     pub fn read_later(
         &mut self,
         lpn: Lpn,
@@ -369,8 +286,8 @@ impl Ftl {
         self.unless_lost(ppn, read, at_ns)?.ok_or(FtlError::Unreadable { lpn, ppn })
     }
 
-    /// Brings what reads of these logical pages will look at into the processor's cache: several misses at once take
-    /// as long as one. At most [`PREFETCHED`] are looked at.
+    /// Brings what reads of these logical pages will access into the processor's cache, so that the misses overlap. At
+    /// most [`PREFETCHED`] pages are used.
     pub fn prefetch(&self, lpns: impl Iterator<Item = Lpn>) {
         let mut places = [Ppn(0); PREFETCHED];
         let mapped = lpns.take(PREFETCHED).filter_map(|lpn| self.map.lookup(lpn));
@@ -386,7 +303,7 @@ impl Ftl {
         data: &mut [u8],
         at_ns: Nanoseconds,
     ) -> Result<Option<Nanoseconds>, FtlError> {
-        let Some(TxPage { ppn, .. }) = self.transactions.page(tx, lpn) else { return Ok(None) };
+        let Some(TxPage { ppn, .. }) = self.tenants.units.transactions.page(tx, lpn) else { return Ok(None) };
         self.read_place(ppn, data, at_ns)?.map(Some).ok_or(FtlError::Unreadable { lpn, ppn })
     }
 
@@ -396,21 +313,5 @@ impl Ftl {
             Some(ppn) => Ok(spare::metadata(&self.nand.spare(ppn)?)),
             None => Ok(Metadata::default()),
         }
-    }
-
-    /// What is due between commands: failing blocks are emptied, a checkpoint is taken, wear is levelled, and
-    /// indexes that DRAM has no room for are swapped out.
-    pub fn maintain(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        self.nand.advance(at_ns);
-        if !self.failing.is_empty() {
-            self.retire_failing(at_ns)?;
-        }
-        if self.checkpoint_due() {
-            self.take_checkpoint(at_ns, false)?;
-        }
-        if self.counters.blocks_erased >= self.checkpoint.next_wear_check {
-            self.level_wear(at_ns)?;
-        }
-        self.fit_indexes(at_ns)
     }
 }

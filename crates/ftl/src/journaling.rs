@@ -1,30 +1,28 @@
-//! Appending to the journal and programming its pages.
+//! Appends to the metadata log, flushes it, and provides its blocks.
 //!
-//! A journal page is programmed only after every program issued before it is done: a record never becomes durable
-//! before the units that it names. There is an open journal block before a record is appended, and the next one is
-//! prepared when it is half full: the block that is erased for it may be one that only the waiting records make
-//! invalid, and erasing it may itself append memberships.
+//! There is an open journal block before a record is appended, and the next one is prepared when the open one is half
+//! full: the block erased for it may be one that only the waiting records make invalid, and erasing it may itself
+//! append memberships.
 
-use tantalum_nand::{NandError, Nanoseconds, Source};
+use tantalum_nand::{BlockId, NandError, Nanoseconds, PlaneId, Source};
 
-use crate::blocks::BlockUse;
 use crate::canary::{self, Guard};
 use crate::error::FtlError;
 use crate::ftl::Ftl;
-use crate::journal::{Record, Waiting, encode_page, records_per_page, used_bytes};
+use crate::metadata::{Attempt, JournalPage, Record};
 use crate::page_image::PageImage;
-use crate::spare::{Kind, Spare};
+use crate::space::BlockUse;
 
-/// Pages of the journal that are kept for programs that fail.
+/// Journal pages reserved for programs that fail.
 const SPARE_PAGES: u32 = 1;
 
 impl Ftl {
-    /// Records that one step may append, so that they are all on one page.
+    /// Records that one step may append and still have on one page.
     pub fn records_per_page(&self) -> usize {
-        records_per_page(self.geometry.units_per_page())
+        self.metadata.records_per_page()
     }
 
-    /// Appends records that are to be on flash together or not at all; at most [`Ftl::records_per_page`].
+    /// Appends records that must be on flash together or not at all; at most [`Ftl::records_per_page`].
     pub(crate) fn append_journal(&mut self, records: &[Record], at_ns: Nanoseconds) -> Result<(), FtlError> {
         let ready_ns = self.ready_ns(records);
         self.append_ready(records, ready_ns, at_ns)
@@ -45,7 +43,7 @@ impl Ftl {
         if names_places { self.nand.programs_done_ns() } else { 0 }
     }
 
-    /// The same of records that a dump leaves out before `ready_ns`.
+    /// The same for records that a dump leaves out before `ready_ns`.
     fn append_ready(
         &mut self,
         records: &[Record],
@@ -55,30 +53,21 @@ impl Ftl {
         if records.is_empty() {
             return Ok(());
         }
-        assert!(
-            records.len() <= self.records_per_page(),
-            "{} records do not fit a journal page",
-            records.len()
-        );
         self.ensure_journal_block(at_ns)?;
-        if self.journal.buffer.len() + records.len() > self.records_per_page() {
+        if !self.metadata.has_room(records.len()) {
             self.flush_journal(at_ns)?;
         }
-        self.journal.buffer.extend(records.iter().map(|&record| Waiting { record, ready_ns }));
-        if let Some(protected) = &mut self.protected {
-            protected.recorded(&mut self.nand, records.iter())?;
-        }
-        Ok(())
+        self.metadata.append(&mut self.nand, records, ready_ns)
     }
 
-    /// Appends the records of one step: on one page, or as a group. The last that cannot be part of a group, if there is any,
-    /// stands beside what makes the group whole.
+    /// Appends the records of one step: on one page, or as a group. The last record, if it cannot be part of a group,
+    /// is stored beside the one that makes the group whole.
     pub(crate) fn append_step(&mut self, records: Vec<Record>, at_ns: Nanoseconds) -> Result<(), FtlError> {
         let ready_ns = self.ready_ns(&records);
         self.append_step_ready(records, ready_ns, at_ns)
     }
 
-    /// The same of records that a dump leaves out before `ready_ns`.
+    /// The same for records that a dump leaves out before `ready_ns`.
     pub(crate) fn append_step_ready(
         &mut self,
         mut records: Vec<Record>,
@@ -100,15 +89,16 @@ impl Ftl {
 
     /// Opens a journal block if none is open.
     fn ensure_journal_block(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        if self.journal.open.is_none() && !canary::out(Guard::JournalBlockMissing) {
-            debug_assert!(self.journal.buffer.is_empty(), "records wait and no block is open for them");
+        if self.metadata.wants_open() && !canary::out(Guard::JournalBlockMissing) {
+            debug_assert!(self.metadata.nothing_waits(), "records wait and no block is open for them");
             self.open_journal_block(at_ns)?;
         }
         Ok(())
     }
 
-    /// Changes the map and appends the records of that, at most so many. It is refused as a whole if the journal has no room
-    /// for them, or the next checkpoint none for so many owners more. Nothing is erased meanwhile: it could be what only a record to come makes invalid.
+    /// Changes the map and appends the records of the change, at most as many as stated. It is refused as a whole if
+    /// the journal has no room for them, or the next checkpoint has none for the new owners. Nothing is erased
+    /// meanwhile, because only a record still to come may make a block invalid.
     pub(crate) fn step<T>(
         &mut self,
         records: usize,
@@ -118,80 +108,76 @@ impl Ftl {
     ) -> Result<T, FtlError> {
         self.ensure_owner_room(owners, at_ns)?;
         self.ensure_journal_room(records, at_ns)?;
-        self.steps.between(self.journal.buffer.is_empty(), at_ns);
-        self.journal.in_step = true;
+        self.metadata.begin_step(at_ns);
         let changed = change(self);
-        self.journal.in_step = false;
+        self.metadata.end_step();
         changed
     }
 
-    /// Makes sure that so many records can be appended and made durable without another block.
+    /// Ensures that this many records can be appended and made durable without another block.
     pub(crate) fn ensure_journal_room(&mut self, records: usize, at_ns: Nanoseconds) -> Result<(), FtlError> {
         if canary::out(Guard::JournalBlockMissing) {
             return Ok(());
         }
         self.ensure_journal_block(at_ns)?;
-        // what waits may have to go first, and the last page is flushed by the step itself
+        // waiting records may have to go first, and the step itself flushes the last page
         let pages = records.div_ceil(self.records_per_page()) as u32 + 2;
-        if self.journal_pages_left() < pages + SPARE_PAGES && self.journal.next.is_none() {
+        if self.metadata.pages_left(&self.nand) < pages + SPARE_PAGES && !self.metadata.has_next() {
             self.take_next_journal_block(at_ns)?;
         }
         Ok(())
     }
 
-    /// Pages that the open journal block and the one after it still take.
-    fn journal_pages_left(&self) -> u32 {
-        let pages = self.geometry.pages_per_block;
-        let open = self.journal.open.map_or(0, |block| pages - self.nand.next_page(block));
-        open + self.journal.next.map_or(0, |_| pages)
-    }
-
-    /// Programs what the journal buffer holds. Returns when everything issued so far is on flash.
+    /// Programs the waiting records. Returns when everything issued so far is on flash.
     pub fn flush_journal(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
-        if self.journal.buffer.is_empty() {
+        if self.metadata.nothing_waits() {
             return Ok(at_ns.max(self.nand.programs_done_ns()));
         }
         if canary::out(Guard::RecordTakesFlushStep) {
             let flushed = self.next_seq();
-            self.journal.buffer.iter_mut().for_each(|waiting| waiting.record.set_step(flushed));
+            self.metadata.set_steps(flushed);
         }
-        let mut page_bytes = std::mem::take(&mut self.scratch.page);
-        page_bytes.resize(self.geometry.page_bytes as usize, 0);
-        let records = std::mem::take(&mut self.journal.buffer);
-        encode_page(records.iter().map(|waiting| &waiting.record), &mut page_bytes);
-        let done = self.program_journal(&page_bytes[..used_bytes(records.len())], at_ns);
-        self.scratch.page = page_bytes;
-        let done_ns = match done {
+        let step = self.next_seq();
+        let page = self.metadata.take_page(&mut self.nand, step)?;
+        let done_ns = match self.program_journal(&page, at_ns) {
             Ok(done_ns) => done_ns,
-            Err(FtlError::Nand(NandError::PowerLost)) => Nanoseconds::MAX,
             Err(error) => {
-                // they wait on: nothing may be erased that they make invalid
-                self.journal.buffer = records;
+                if matches!(error, FtlError::Nand(NandError::PowerLost)) {
+                    self.metadata.issued(&self.nand, page, Nanoseconds::MAX);
+                } else {
+                    self.metadata.put_back(page);
+                }
                 return Err(error);
             }
         };
-        if self.has_plp() {
-            // a dump must find these records while their page is on its way
-            self.in_flight_records.issued(self.nand.now_ns(), done_ns, records);
-        }
-        let done_ns = done?;
-        self.steps.programmed(done_ns);
-        if let Some(protected) = &mut self.protected {
-            protected.journaled(&mut self.nand)?;
-        }
+        self.metadata.issued(&self.nand, page, done_ns);
+        self.metadata.programmed(&mut self.nand, done_ns)?;
         self.counters.flash_units.journal += u64::from(self.geometry.units_per_page());
         self.prepare_journal_block(at_ns)?;
         Ok(done_ns)
     }
 
-    /// Gives the buffers of a page image back after an error. When power went they are the medium's.
+    fn program_journal(&mut self, page: &JournalPage, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
+        loop {
+            let attempt = self.metadata.program(&mut self.nand, page, at_ns);
+            match attempt.inspect_err(|error| self.release_page(&page.image, error))? {
+                Attempt::Issued(done_ns) => return Ok(done_ns),
+                Attempt::Failed(block) => self.program_failed(block),
+                Attempt::NoBlock => {
+                    self.open_journal_block(at_ns).inspect_err(|_| self.give_up_page(&page.image))?
+                }
+            }
+        }
+    }
+
+    /// Releases the buffers of a page image after an error. If power went, they belong to the medium.
     pub(crate) fn release_page(&mut self, page: &PageImage, error: &FtlError) {
         if !matches!(error, FtlError::Nand(NandError::PowerLost)) {
             self.give_up_page(page);
         }
     }
 
-    /// Gives the buffers of a page image back that was not programmed.
+    /// Releases the buffers of a page image that was not programmed.
     pub(crate) fn give_up_page(&mut self, page: &PageImage) {
         for source in &page.sources {
             if let Source::Staged(slot) = *source {
@@ -200,67 +186,20 @@ impl Ftl {
         }
     }
 
-    fn program_journal(&mut self, bytes: &[u8], at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
-        let units = self.geometry.units_per_page() as usize;
-        let step = self.next_seq();
-        let page = PageImage::stage(&mut self.nand, bytes, &Spare::new(Kind::Journal, step))?;
-        loop {
-            let block = match self.journal.open {
-                Some(block) => block,
-                None => {
-                    let opened = self.open_journal_block(at_ns);
-                    if opened.is_err() {
-                        self.give_up_page(&page);
-                    }
-                    opened?
-                }
-            };
-            let place = self.geometry.page(block, self.nand.next_page(block));
-            let earliest_ns = at_ns.max(self.nand.programs_done_ns());
-            match self.nand.program(place, &page.sources[..units], &page.spares[..units], earliest_ns) {
-                Ok(done_ns) => {
-                    if self.nand.next_page(block) == self.geometry.pages_per_block {
-                        self.journal.open = self.journal.next.take();
-                    }
-                    return Ok(done_ns);
-                }
-                Err(NandError::ProgramFailed { .. }) => {
-                    self.program_failed(block);
-                    // The rest of the block serves until the next one is prepared: a block that was erased now could
-                    // be one that only the records of this page make invalid.
-                    let full = self.nand.next_page(block) == self.geometry.pages_per_block;
-                    if full || self.journal.next.is_some() {
-                        self.journal.open = self.journal.next.take();
-                    }
-                }
-                Err(error) => {
-                    let error = error.into();
-                    self.release_page(&page, &error);
-                    return Err(error);
-                }
-            }
-        }
-    }
-
-    fn open_journal_block(&mut self, at_ns: Nanoseconds) -> Result<tantalum_nand::BlockId, FtlError> {
+    fn open_journal_block(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
         let block = self.take_system_block(BlockUse::Journal, at_ns)?;
-        self.journal.blocks.push(block);
-        self.journal.open = Some(block);
-        Ok(block)
+        self.metadata.give_block(block);
+        Ok(())
     }
 
     /// Opens the next journal block once the open one is half full.
     fn prepare_journal_block(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        let half = self.geometry.pages_per_block / 2;
-        let due = self.journal.open.is_some_and(|block| self.nand.next_page(block) >= half);
-        if due
-            && self.journal.next.is_none()
-            && !self.journal.preparing
-            && (!self.journal.in_step || canary::out(Guard::ErasedInStep))
+        if self.metadata.wants_next(&self.nand)
+            && (!self.metadata.is_in_step() || canary::out(Guard::ErasedInStep))
             && !canary::out(Guard::JournalBlockMissing)
         {
             match self.take_next_journal_block(at_ns) {
-                // there is still the open one; it is tried again at the next page
+                // the open one is still there; the next page tries again
                 Err(FtlError::CapacityExceeded) => {}
                 taken => return taken,
             }
@@ -269,16 +208,10 @@ impl Ftl {
     }
 
     fn take_next_journal_block(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        self.journal.preparing = true;
+        self.metadata.set_preparing(true);
         let block = self.take_system_block(BlockUse::Journal, at_ns);
-        self.journal.preparing = false;
-        let block = block?;
-        self.journal.blocks.push(block);
-        // erasing it may have filled the open one
-        match self.journal.open {
-            Some(_) => self.journal.next = Some(block),
-            None => self.journal.open = Some(block),
-        }
+        self.metadata.set_preparing(false);
+        self.metadata.give_block(block?);
         Ok(())
     }
 
@@ -287,14 +220,17 @@ impl Ftl {
         &mut self,
         block_use: BlockUse,
         at_ns: Nanoseconds,
-    ) -> Result<tantalum_nand::BlockId, FtlError> {
+    ) -> Result<BlockId, FtlError> {
         let planes = self.geometry.planes();
         loop {
             let plane = (0..planes)
-                .map(tantalum_nand::PlaneId)
-                .filter(|plane| self.blocks.free_in(*plane) > 0)
+                .map(PlaneId)
+                .filter(|plane| self.space.blocks.free_in(*plane) > 0)
                 .min_by_key(|plane| {
-                    (self.nand.plane_idle_ns(*plane).max(at_ns), usize::MAX - self.blocks.free_in(*plane))
+                    (
+                        self.nand.plane_idle_ns(*plane).max(at_ns),
+                        usize::MAX - self.space.blocks.free_in(*plane),
+                    )
                 });
             let Some(plane) = plane else { return Err(FtlError::CapacityExceeded) };
             if let Some(block) = self.open_block(plane, block_use, at_ns)? {

@@ -1,14 +1,15 @@
-//! The flash translation layer: which place each logical page has, kept right through power cuts.
+//! The flash translation layer: it keeps the place of each logical page, correctly through power cuts.
 //!
-//! The map is the maximum of a set of assertions (see `fold`), which live in spare areas (`spare`) and in the
-//! journal (`journal`). A checkpoint (`checkpoint`) is a fold that need not be repeated. `erase` is the one rule
-//! that keeps all of this true. Everything else decides where the next page goes: `stream`, `blocks`, `collect`.
+//! The map is the maximum of a set of assertions (see `fold`), which are stored in spare areas (`spare`) and in the
+//! journal (`metadata`). A checkpoint (`checkpoint`) is a fold that need not be repeated. `erase` is the one rule that
+//! keeps all of this valid. Everything else decides where the next page goes: `space`, `allocate`, `collect`.
 //!
-//! Nothing here asks what time it is: each operation takes the earliest time it may start and returns when it is
-//! done.
+//! Nothing here asks for the time: each operation takes the earliest time at which it may start and returns the time at
+//! which it is done.
 
+mod allocate;
 mod audit;
-mod blocks;
+mod batches;
 mod budget;
 pub mod canary;
 mod checkpoint;
@@ -17,48 +18,47 @@ mod counters;
 mod dump;
 mod erase;
 mod error;
+mod findings;
 mod fold;
 #[cfg(test)]
 mod forged;
 mod ftl;
-mod journal;
+mod host_unit;
 mod journaling;
-mod key_value;
-mod layout;
-mod logs;
+mod key;
+mod maintain;
 mod map;
+mod metadata;
 mod page_image;
-mod protected;
+mod reader;
 mod recovery;
+mod report;
 mod retire;
 mod scan;
 mod share;
 mod space;
 mod spare;
-mod steps;
-mod stream;
+mod tenants;
 #[cfg(test)]
 mod test_support;
-mod transactions;
 mod types;
-mod valid;
 #[cfg(test)]
 mod waits;
 mod write;
 
-pub use audit::{Audit, Finding};
-pub use blocks::BlockUse;
 pub use counters::{Counters, FlashUnits};
 pub use error::{Damage, FtlError, LayoutError};
-pub use ftl::{Ftl, HostUnit, PREFETCHED, Wear};
-pub use key_value::{
-    KEY_BYTES, Key, KeyError, KeyValueError, KvRecord, NAMESPACES, NamespaceAttributes, NamespaceId,
-    NamespaceInfo, VALUE_BYTES,
-};
-pub use layout::{CheckpointInterval, FtlConfig, Layout, VictimPolicy};
-pub use logs::{HintError, OPEN_LOGS};
-pub use protected::protected_bytes;
-pub use recovery::{FormatError, RecoveryReport};
+pub use findings::{Audit, Finding};
+pub use ftl::{Ftl, PREFETCHED, Wear};
+pub use host_unit::HostUnit;
+pub use key::{KEY_BYTES, Key, KeyError, NamespaceAttributes, NamespaceId};
+pub use map::HintError;
+pub use metadata::protected_bytes;
+pub use recovery::FormatError;
+pub use report::RecoveryReport;
 pub use retire::SpareBlocks;
 pub use share::ShareRefusal;
+pub use space::OPEN_LOGS;
+pub use space::{BlockUse, CheckpointInterval, FtlConfig, Layout, VictimPolicy};
+pub use tenants::records::{KeyValueError, KvRecord, NAMESPACES, NamespaceInfo, VALUE_BYTES};
 pub use types::{Generation, Hint, Lpn, METADATA_BYTES, Metadata, Seq, ShareRange, TxId};

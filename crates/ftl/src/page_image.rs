@@ -1,4 +1,4 @@
-//! A page on its way to flash: where each unit's data come from, and what its spare area says.
+//! A page on its way to flash: the source of each unit's data, and its spare area.
 
 use tantalum_nand::{MAX_UNITS_PER_PAGE, Nand, Source, UNIT_BYTES, UNIT_SPARE_BYTES, UnitSpare};
 
@@ -23,7 +23,7 @@ impl PageImage {
         }
     }
 
-    /// Bytes, in whole units, as a page of staged units that all have this spare area. The rest is padding.
+    /// Bytes as a page of staged units that all have this spare area. The rest is padding.
     pub fn stage(nand: &mut Nand, bytes: &[u8], spare: &Spare) -> Result<PageImage, FtlError> {
         let mut page = PageImage::new();
         for unit in bytes.chunks(UNIT_BYTES) {
@@ -32,7 +32,7 @@ impl PageImage {
         Ok(page)
     }
 
-    /// Makes it empty again.
+    /// Clears it.
     pub fn clear(&mut self) {
         self.sources[..self.used].fill(Source::Padding);
         self.spares[..self.used].fill([0; UNIT_SPARE_BYTES]);

@@ -1,96 +1,54 @@
-//! Recovery: the same fold of assertions that the running drive keeps up, over the newest whole checkpoint.
+//! Recovery: the same fold of assertions that the running drive keeps up to date, over the newest whole checkpoint.
 //!
-//! 1. Read the first page's spare areas of every block: what it is for, and since when.
-//! 2. Load the newest checkpoint that is whole.
+//! 1. Read the first page's spare areas of every block: what the block is for, and since when.
+//! 2. Load the newest whole checkpoint.
 //! 3. Read the journal pages programmed since.
 //! 4. Read the spare areas of the data pages programmed since.
 //! 5. Fold: for each logical page the greatest version wins; among copies of one version, the latest step.
 //! 6. Rebuild P2L, owners, valid counts and free blocks from L2P.
 //! 7. Take a checkpoint.
 //!
-//! Nothing is changed on flash before step 7, and that is a checkpoint like any other, so a second cut at any
-//! point changes nothing (D5).
+//! Nothing on flash changes before step 7, which is a checkpoint like any other. So a second cut at any point changes
+//! nothing (D5).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use tantalum_nand::{BlockId, Nand, Nanoseconds, UNIT_SPARE_BYTES};
+use tantalum_nand::{BlockId, Nand, Nanoseconds};
 
-use crate::blocks::{BlockUse, Blocks};
+use crate::batches::Batches;
 use crate::canary::{self, Guard};
-use crate::checkpoint::Checkpoint;
 use crate::counters::Counters;
-use crate::dump::{InFlightPuts, InFlightRecords};
 use crate::error::{Damage, FtlError, LayoutError};
 use crate::ftl::{Ftl, Scratch};
-use crate::journal::Journal;
-use crate::key_value::{KeyValue, KeyValueFound};
-use crate::layout::{FtlConfig, Layout};
-use crate::logs::{Attempts, Logs};
-use crate::map::{Map, Owner};
-use crate::protected::{Protected, dump_what_is_left};
+use crate::map::Logs;
+use crate::map::Map;
+use crate::metadata::{MetadataLog, Protected, dump_what_is_left};
+use crate::reader::Reader;
+use crate::report::RecoveryReport;
 use crate::scan::{Found, Scan};
-use crate::share::spare_version;
-use crate::steps::Steps;
-use crate::stream::Streams;
-use crate::transactions::Transactions;
-use crate::types::{Generation, SEQ_LIMIT, Seq};
+use crate::space::{BlockUse, FtlConfig, Layout, Space, bad_blocks};
+use crate::tenants::state::Tenants;
+use crate::tenants::{TENANTS, filled_bytes};
+use crate::types::{SEQ_LIMIT, Seq};
 
-/// Numbers that may be drawn between two that flash tells of: far more than a drive hands out in DRAM alone.
+/// Gap left after the numbers found on flash: far more than a drive gives out from DRAM alone.
 const DRAWN_UNSEEN: u64 = 1 << 32;
-
-/// What recovery did.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct RecoveryReport {
-    /// Whether the drive had been shut down.
-    pub clean: bool,
-    /// Pages whose spare areas were read.
-    pub pages_scanned: u64,
-    /// Pages of checkpoint and journal that were read.
-    pub pages_read: u64,
-    /// Pages that were uncorrectable.
-    pub torn_pages: u64,
-    /// Journal records found behind the checkpoint.
-    pub journal_records: u64,
-    /// Assertions folded over the checkpoint.
-    pub assertions: u64,
-    /// Atomic batches that were whole, and that were not and were dropped.
-    pub batches_whole: u64,
-    /// See `batches_whole`.
-    pub batches_dropped: u64,
-    /// Log pages whose homes were asserted by hints.
-    pub hints_whole: u64,
-    /// Log pages behind the whole run, whose homes were not.
-    pub hints_dropped: u64,
-    /// Transactions whose commit the journal tells since the checkpoint.
-    pub transactions_completed: u64,
-    /// Units written since the checkpoint in transactions that were not committed, and dropped.
-    pub transaction_units_dropped: u64,
-    /// Units that had been acknowledged, waited in protected DRAM, and were brought back by the dump.
-    pub units_restored: u64,
-    /// Units of the checkpoint that ended it; 0 after a clean shutdown.
-    pub checkpoint_units: u64,
-    /// Device time that reading took.
-    pub read_ns: Nanoseconds,
-    /// Device time that recovery took: reading, the new checkpoint, and erases for it and for the dump.
-    pub device_ns: Nanoseconds,
-}
 
 impl Ftl {
     /// A new drive on an empty medium.
     pub fn format(nand: Nand, config: FtlConfig) -> Result<Ftl, FormatError> {
         let layout = Layout::plan(nand.geometry(), &config, bad_blocks(&nand))?;
-        let blocks = Blocks::new(nand.geometry(), &nand, true);
-        let mut ftl = Ftl::assemble(nand, config, layout, blocks);
+        let space = Space::new(&nand, layout, true);
+        let mut ftl = Ftl::assemble(nand, config, space);
         ftl.shut_down = true;
         ftl.take_checkpoint(0, true)?;
         ftl.reserve_dump_blocks(0)?;
-        ftl.protected = Protected::new(&ftl.nand, ftl.layout.dump_blocks, config.protected_units)?;
-        ftl.restart_protected()?;
+        ftl.protect_anew()?;
         Ok(ftl)
     }
 
-    /// Brings a drive back from its flash. Power may go again at any point of it. On failure the medium comes back
-    /// with the error.
+    /// Recovers a drive from its flash. Power may go again at any point. On failure the medium is returned with the
+    /// error.
     pub fn recover(
         mut nand: Nand,
         config: FtlConfig,
@@ -99,37 +57,31 @@ impl Ftl {
         if let Err(error) = Layout::plan(nand.geometry(), &config, 0) {
             return Err((Box::new(nand), error.into()));
         }
-        // too few for writes is no reason not to recover
+        // too few blocks for writes is no reason not to recover
         let good_blocks = nand.geometry().blocks() - bad_blocks(&nand);
         let layout = Layout::with_good_blocks(nand.geometry(), &config, good_blocks);
-        let left = dump_what_is_left(&mut nand, layout.dump_blocks, config.protected_units);
+        let left = dump_what_is_left(&mut nand, layout.dump_blocks, config.protected_units, filled_bytes);
         let units_restored = match left {
             Ok(units) => units,
             Err(error) => return Err((Box::new(nand), error.into())),
         };
-        let mut scan = Scan {
-            nand,
-            at_ns,
-            done_ns: at_ns,
-            spares: [[0; UNIT_SPARE_BYTES]; tantalum_nand::MAX_UNITS_PER_PAGE],
-            newest: Seq(0),
-            logical_units: config.logical_units,
-            swaps_indexes: config.index_dram_bytes.is_some(),
-            transaction_units: BTreeMap::new(),
-            report: RecoveryReport { units_restored, ..RecoveryReport::default() },
-        };
+        let reader = Reader::new(nand, config.logical_units, at_ns);
+        let mut scan = Scan::new(reader, config);
         let found = match scan.find() {
             Ok(found) => found,
-            Err(error) => return Err((Box::new(scan.nand), error.into())),
+            Err(error) => return Err((Box::new(scan.reader.nand), error.into())),
         };
-        let Scan { nand, done_ns, newest, mut report, .. } = scan;
+        let Scan { reader: Reader { nand, done_ns, newest, counts, .. }, mut report, .. } = scan;
+        report.units_restored = units_restored;
         report.read_ns = done_ns - at_ns;
-        let blocks = Blocks::new(nand.geometry(), &nand, false);
-        let mut ftl = Ftl::assemble(nand, config, layout, blocks);
+        (report.pages_scanned, report.pages_read) = (counts.pages_scanned, counts.pages_read);
+        report.torn_pages = counts.torn_pages;
+        let space = Space::new(&nand, layout, false);
+        let mut ftl = Ftl::assemble(nand, config, space);
         ftl.seq = newest;
         ftl.shut_down = found.clean;
         if !found.clean && !canary::out(Guard::NumbersDrawnTwice) {
-            // numbers may have been drawn, for transactions and logs, that nothing on flash tells of
+            // transactions and logs may have used numbers that left no trace on flash
             ftl.seq.0 += DRAWN_UNSEEN;
         }
         if ftl.seq >= SEQ_LIMIT {
@@ -145,37 +97,20 @@ impl Ftl {
         }
     }
 
-    fn assemble(nand: Nand, config: FtlConfig, layout: Layout, blocks: Blocks) -> Ftl {
+    fn assemble(nand: Nand, config: FtlConfig, space: Space) -> Ftl {
         let geometry = *nand.geometry();
-        let good_blocks = geometry.blocks() - bad_blocks(&nand);
         Ftl {
             map: Map::new(&geometry, config.logical_units),
-            streams: Streams::new(&geometry, &layout),
             nand,
             geometry,
             config,
-            layout,
-            good_blocks,
-            blocks,
-            journal: Journal::default(),
-            in_flight_records: InFlightRecords::default(),
-            in_flight_puts: InFlightPuts::default(),
-            protected: None,
-            logs: Logs::default(),
-            transactions: Transactions::default(),
-            key_value: KeyValue::default(),
-            checkpoint: Checkpoint::default(),
+            space,
+            metadata: MetadataLog::new(&geometry, config.dump_units > 0),
+            tenants: Tenants::default(),
+            batches: Batches::default(),
             seq: Seq(0),
-            last_unmap: Seq(0),
-            batches_done_ns: 0,
-            steps: Steps::default(),
-            batch_under_way: false,
-            abandoned: BTreeSet::new(),
             shut_down: false,
-            dump_blocks: Vec::new(),
-            failing: Vec::new(),
             counters: Counters::default(),
-            exhausted: false,
             scratch: Scratch::default(),
         }
     }
@@ -187,47 +122,42 @@ impl Ftl {
         mut report: RecoveryReport,
         at_ns: Nanoseconds,
     ) -> Result<RecoveryReport, FtlError> {
-        self.counters = found.counters;
-        self.exhausted = found.exhausted;
+        self.counters = found.facts.counters;
+        self.space.exhausted = found.facts.exhausted;
         // an unmapping may have been lost that a transaction's version must not pass: all of them are over anyway
-        self.last_unmap = self.seq;
-        let nand = &self.nand;
-        let places = found.places.into_iter();
-        self.map.rebuild(places, found.versions, |lpn, ppn| spare_version(nand, lpn, ppn))?;
-        self.check_records_apart(&found.key_value)?;
-        self.key_value = found.key_value.restore(&mut self.map);
-        self.plan_logs();
+        self.tenants.units.last_unmap = self.seq;
+        for tenant in found.tenants {
+            tenant.restore(self, found.clean)?;
+        }
         for (block, block_use) in found.uses {
-            if self.blocks.block_use(block) == BlockUse::Free {
-                self.blocks.take_block(self.geometry.plane_of(block), block, block_use);
+            if self.space.blocks.block_use(block) == BlockUse::Free {
+                self.space.blocks.take_block(self.geometry.plane_of(block), block, block_use);
             }
         }
         for block in (0..self.geometry.blocks()).map(BlockId) {
-            if self.map.valid(block) > 0 && self.blocks.block_use(block) == BlockUse::Free {
-                self.blocks.take_block(self.geometry.plane_of(block), block, BlockUse::Open);
+            if self.map.valid(block) > 0 && self.space.blocks.block_use(block) == BlockUse::Free {
+                self.space.blocks.take_block(self.geometry.plane_of(block), block, BlockUse::Open);
                 self.close_block(block);
             }
         }
-        self.checkpoint.blocks = self.blocks.with_use(BlockUse::Checkpoint).collect();
-        self.checkpoint.step = found.step;
-        self.journal.blocks = self.blocks.with_use(BlockUse::Journal).collect();
+        let checkpoint: Vec<BlockId> = self.space.blocks.with_use(BlockUse::Checkpoint).collect();
+        let journal = self.space.blocks.with_use(BlockUse::Journal).collect();
         report.clean = found.clean;
         if found.clean {
-            let blocks = std::mem::take(&mut self.checkpoint.blocks);
-            self.retain_only(blocks, found.step);
-            self.checkpoint.pages = found.checkpoint_pages;
-            self.key_value.are_in_checkpoint(&found.indexes);
+            self.metadata.found(found.step, journal, Vec::new(), Vec::new());
+            self.retain_only(checkpoint, found.checkpoint_pages, found.step);
         } else {
+            self.metadata.found(found.step, journal, checkpoint, found.checkpoint_pages);
             self.counters.unsafe_shutdowns += 1;
         }
         let before = self.counters.flash_units.checkpoint;
         let rebased = match found.clean {
             true => Ok(()),
-            false => self.rebase(found.logs, found.batches_dropped, &found.marked, at_ns),
+            false => self.rebase(found.batches_dropped, &found.marked, at_ns),
         };
         report.checkpoint_units = self.counters.flash_units.checkpoint - before;
         let ready = rebased.and_then(|()| self.make_ready(at_ns));
-        self.fit_recovered_indexes();
+        TENANTS.iter().for_each(|tenant| tenant.recovered(self));
         if matches!(ready, Err(FtlError::CapacityExceeded)) {
             self.note_exhaustion();
         }
@@ -238,74 +168,66 @@ impl Ftl {
         }
     }
 
-    /// No unit of a block namespace is where a record is.
-    fn check_records_apart(&self, found: &KeyValueFound) -> Result<(), FtlError> {
-        match found.places().find(|(_, ppn)| self.map.owner(*ppn) != Owner::None) {
-            None => Ok(()),
-            Some((namespace, ppn)) => Err(Damage::TwoOwners { namespace, ppn }.into()),
-        }
-    }
-
-    /// Garbage is collected and blocks are set aside for the dump, for writes to come.
+    /// Collects garbage and sets blocks aside for the dump, for coming writes.
     fn make_ready(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        // the checkpoint tells all that the dump brought back
-        self.protected = Protected::new(&self.nand, self.layout.dump_blocks, self.config.protected_units)?;
-        self.restart_protected()?;
+        // the checkpoint covers everything that the dump brought back
+        self.protect_anew()?;
         if self.is_read_only() {
             return Ok(());
         }
-        if self.spare_blocks() <= self.collection_reserve() + self.layout.dump_blocks {
+        if self.spare_blocks() <= self.collection_reserve() + self.space.layout.dump_blocks {
             self.collect_garbage(at_ns)?;
         }
         self.reserve_dump_blocks(at_ns)?;
-        self.restart_protected()
+        self.metadata.restart_protected(&mut self.nand)
     }
 
     /// Step 7. Until the checkpoint stands, the erase rule needs to know what was found whole: the blocks that prove it
-    /// may be free already, and a second cut must find them or a record of it (hazards 4 and 10).
+    /// may already be free, and a second cut must find them or a record of it (hazards 4 and 10).
     fn rebase(
         &mut self,
-        logs: Vec<(Generation, Attempts)>,
         batches_dropped: BTreeSet<Seq>,
         marked: &BTreeSet<BlockId>,
         at_ns: Nanoseconds,
     ) -> Result<(), FtlError> {
         if !canary::out(Guard::RecoveryErases) {
-            self.abandoned = batches_dropped;
-            logs.into_iter().for_each(|(generation, attempts)| self.logs.found(generation, attempts));
-            marked.iter().for_each(|block| self.blocks.mark(*block));
+            self.batches.found(batches_dropped);
+            marked.iter().for_each(|block| self.space.blocks.mark(*block));
         }
-        self.blocks.recovering = true;
+        self.space.blocks.recovering = true;
         let taken = self.take_checkpoint(at_ns, false);
-        self.blocks.recovering = false;
+        self.space.blocks.recovering = false;
         taken?;
-        self.logs = Logs::default();
-        self.abandoned.clear();
+        self.tenants.units.logs = Logs::default();
+        self.batches.forget_abandoned();
         Ok(())
+    }
+
+    /// From now on the image mirrors what a capacitor protects, if it outlives the process. Its old contents are void.
+    fn protect_anew(&mut self) -> Result<(), FtlError> {
+        let protected =
+            Protected::new(&self.nand, self.space.layout.dump_blocks, self.config.protected_units)?;
+        self.metadata.set_protected(protected);
+        self.metadata.restart_protected(&mut self.nand)
     }
 
     /// Sets blocks aside for the dump, erased.
     fn reserve_dump_blocks(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        while (self.dump_blocks.len() as u32) < self.layout.dump_blocks {
+        while (self.metadata.dump_blocks().len() as u32) < self.space.layout.dump_blocks {
             let block = self.take_system_block(BlockUse::Dump, at_ns)?;
-            self.dump_blocks.push(block);
+            self.metadata.give_dump_block(block);
         }
         Ok(())
     }
 }
 
-/// Blocks that are retired.
-fn bad_blocks(nand: &Nand) -> u32 {
-    (0..nand.geometry().blocks()).filter(|block| nand.is_bad(BlockId(*block))).count() as u32
-}
-
-/// Why a drive could not be made or brought back.
+/// Why a drive could not be created or recovered.
 #[derive(Debug, thiserror::Error)]
 pub enum FormatError {
     /// It cannot be laid out.
     #[error(transparent)]
     Layout(#[from] LayoutError),
-    /// The flash.
+    /// The flash failed.
     #[error(transparent)]
     Ftl(#[from] FtlError),
 }

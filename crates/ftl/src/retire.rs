@@ -1,91 +1,82 @@
-//! Blocks that go bad, units that are lost with a page, and the end of a drive's life (M6).
+//! Blocks that go bad, units lost with a page, and the end of a drive's life (M6).
 //!
 //! - A block that fails a program is emptied and retired; one that fails an erase is retired at once; one that keeps
-//!   lost units is retired when everything else has been moved out of it.
-//! - A lost unit stays mapped to the place that cannot be read, and reads as an error until it is written or trimmed.
-//!   What its spare area asserted is lost too: when a loss is met, a checkpoint tells where the unit is, so that no
-//!   older copy comes back after a cut.
-//! - What cannot be laid out any more is read-only: with fewer good blocks than [`Layout::least_blocks`], and two for
-//!   each namespace with logs of its own, the drive takes no writes. That follows from the bad blocks alone, so it
-//!   holds after every power cycle. So it is when the last free blocks fail while others hold data: the next checkpoint
-//!   keeps that, and where there is no room for one, every recovery finds again that there is none.
+//!   lost units is retired once everything else has been moved out of it.
+//! - A lost unit stays mapped to the unreadable place, and reads as an error until it is written or trimmed. What its
+//!   spare area asserted is lost too. So when a loss is met, a checkpoint records where the unit is, and no older copy
+//!   comes back after a cut.
+//! - A drive that can no longer be laid out is read-only: with fewer good blocks than [`Layout::least_blocks`], plus
+//!   two for each namespace with logs of its own, it accepts no writes. That follows from the bad blocks alone, so it
+//!   holds after every power cycle. The same happens if the last free blocks fail while others hold data: the next
+//!   checkpoint records that, and if there is no room for one, every recovery finds the same again.
 
 use tantalum_nand::{BlockId, NandError, Nanoseconds, PageState, Ppn};
 
-use crate::blocks::BlockUse;
 use crate::error::FtlError;
 use crate::ftl::Ftl;
-use crate::layout::Layout;
 use crate::map::Owner;
+use crate::space::BlockUse;
+use crate::tenants::TENANTS;
 
 /// The good blocks that a drive has beyond those that it needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SpareBlocks {
-    /// As many may still go bad before the drive is read-only.
+    /// Blocks that may still fail before the drive becomes read-only.
     pub available: u32,
-    /// As many it would have if none were bad.
+    /// What that would be without bad blocks.
     pub total: u32,
 }
 
 impl Ftl {
-    /// Whether too few good blocks are left to take writes.
+    /// Whether too few good blocks are left for writes.
     pub fn is_read_only(&self) -> bool {
-        self.exhausted || self.good_blocks < self.least_blocks()
+        self.space.is_read_only()
     }
 
-    /// Good blocks without which the drive takes no writes: those that every drive needs, and an open block and one in
-    /// reserve for each namespace with logs of its own.
-    fn least_blocks(&self) -> u32 {
-        self.layout.least_blocks + 2 * self.streams.logs.len() as u32
-    }
-
-    /// There was no room for something. If no block is left to make any, and blocks are bad, it is not the host's data
-    /// that fill the flash: the drive is at the end of its life, though more good blocks may hold data than the least.
+    /// There was no room for something. If no block is left to make room, and blocks are bad, it is not the host's data
+    /// that fill the flash: the drive is at the end of its life, even if more good blocks than the minimum hold data.
     /// That is how it ends when all blocks wear out together.
     pub fn note_exhaustion(&mut self) {
-        self.exhausted |= self.spare_blocks() == 0 && self.good_blocks < self.geometry.blocks();
+        self.space.exhausted |= self.spare_blocks() == 0 && self.space.good_blocks() < self.geometry.blocks();
     }
 
-    /// Spare blocks in the sense of SMART: those that may still go bad.
+    /// Spare blocks in SMART's sense: those that may still fail.
     pub fn spare_good_blocks(&self) -> SpareBlocks {
-        let available = if self.exhausted { 0 } else { self.good_blocks };
+        let available = if self.space.exhausted { 0 } else { self.space.good_blocks() };
         SpareBlocks {
-            available: available.saturating_sub(self.least_blocks()),
-            total: self.geometry.blocks().saturating_sub(self.least_blocks()),
+            available: available.saturating_sub(self.space.least_blocks()),
+            total: self.geometry.blocks().saturating_sub(self.space.least_blocks()),
         }
     }
 
-    /// Marks a block bad for good, and plans with what is left. What the block holds can still be read.
+    /// Marks a block as permanently bad, and plans with the rest. The block's contents can still be read.
     pub(crate) fn retire(&mut self, block: BlockId) -> Result<(), FtlError> {
-        debug_assert_eq!(self.blocks.block_use(block), BlockUse::Bad, "block {block} is out of use");
+        debug_assert_eq!(self.space.blocks.block_use(block), BlockUse::Bad, "block {block} is out of use");
         if self.nand.is_bad(block) {
             return Ok(());
         }
         self.nand.retire(block)?;
-        self.good_blocks -= 1;
-        self.layout = Layout::with_good_blocks(&self.geometry, &self.config, self.good_blocks);
-        self.streams.host.set_width(self.layout.host_width);
-        self.streams.collect.set_width(self.layout.collect_width);
-        self.plan_logs();
+        self.space.retired(&self.geometry, &self.config);
+        TENANTS.iter().for_each(|tenant| tenant.blocks_went_bad(self));
         Ok(())
     }
 
-    /// A block failed a program: it is to be emptied and retired.
+    /// A block failed a program: it must be emptied and retired.
     pub(crate) fn program_failed(&mut self, block: BlockId) {
         self.counters.program_failures += 1;
-        self.failing.push(block);
+        self.space.failing.push(block);
     }
 
-    /// Empties failing blocks and retires them. What their spare areas say stays readable, and recovery reads retired
-    /// blocks too, so the erase rule has no part in this.
+    /// Empties failing blocks and retires them. Their spare areas stay readable, and recovery reads retired blocks too,
+    /// so the erase rule is not involved.
     pub(crate) fn retire_failing(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        let mut failing = std::mem::take(&mut self.failing);
+        let mut failing = std::mem::take(&mut self.space.failing);
         while let Some(block) = failing.pop() {
-            if self.blocks.block_use(block) == BlockUse::Closed {
+            if self.space.blocks.block_use(block) == BlockUse::Closed {
                 let emptied = self.collect_block(block, at_ns);
                 if emptied.is_err() {
-                    self.failing.append(&mut failing);
-                    self.failing.push(block);
+                    self.space.failing.append(&mut failing);
+                    self.space.failing.push(block);
                 }
                 match emptied {
                     // it is tried again when there is room
@@ -93,14 +84,14 @@ impl Ftl {
                     emptied => emptied?,
                 }
             }
-            match self.blocks.block_use(block) {
+            match self.space.blocks.block_use(block) {
                 BlockUse::Free => {
-                    self.blocks.take_block(self.geometry.plane_of(block), block, BlockUse::Bad);
+                    self.space.blocks.take_block(self.geometry.plane_of(block), block, BlockUse::Bad);
                     self.retire(block)?;
                 }
                 BlockUse::Bad => self.retire(block)?,
                 // journal and checkpoint blocks go when the next checkpoint frees them
-                _ => self.failing.push(block),
+                _ => self.space.failing.push(block),
             }
         }
         Ok(())
@@ -112,7 +103,7 @@ impl Ftl {
         self.nand.page_state(self.geometry.page_of(ppn)) == PageState::Uncorrectable
     }
 
-    /// Whether units are left in a block, and none of them can be read.
+    /// Whether a block contains units, none of which can be read.
     pub(crate) fn keeps_only_lost_units(&self, block: BlockId) -> bool {
         let first = self.geometry.first_unit(block).0;
         let mut owned = (first..first + self.geometry.units_per_block())
@@ -123,19 +114,19 @@ impl Ftl {
 
     /// Units of a block are lost. If they were programmed since the last checkpoint, the next one is due.
     pub(crate) fn note_loss_in(&mut self, block: BlockId) {
-        self.checkpoint.wanted |= self.blocks.last_step(block) > self.checkpoint.step;
+        self.metadata.checkpoint.wanted |= self.space.blocks.last_step(block) > self.metadata.checkpoint.step;
     }
 
-    /// A read failed: before the host learns of it, a checkpoint tells where the unit is, if only its spare area did.
-    /// Others of the page, which nobody has read yet, are told with it.
+    /// A read failed. Before the host learns of it, a checkpoint records where the unit is, if only its spare area did.
+    /// Other units of the page, which nobody has read yet, are recorded as well.
     pub(crate) fn lost(&mut self, ppn: Ppn, at_ns: Nanoseconds) -> Result<(), FtlError> {
         self.counters.uncorrectable_reads += 1;
         self.note_loss_in(self.geometry.block_of_unit(ppn));
-        if !self.checkpoint.wanted {
+        if !self.metadata.checkpoint.wanted {
             return Ok(());
         }
         match self.take_checkpoint(at_ns, false) {
-            // a drive at its end has no room for it, and takes no writes that could be told from older ones
+            // a drive at its end has no room for it, and accepts no writes that could be mistaken for older ones
             Err(FtlError::CapacityExceeded) => Ok(()),
             taken => taken.map(drop),
         }
@@ -152,7 +143,7 @@ impl Ftl {
         self.unless_lost(ppn, read, at_ns)
     }
 
-    /// What a read gave; `None` if the place is lost.
+    /// The result of a read; `None` if the place is lost.
     pub(crate) fn unless_lost(
         &mut self,
         ppn: Ppn,
@@ -171,8 +162,8 @@ mod tests {
     use tantalum_nand::{Faults, Geometry, Nand, Timing};
 
     use super::*;
-    use crate::journal::Record;
-    use crate::layout::FtlConfig;
+    use crate::metadata::Record;
+    use crate::space::FtlConfig;
     use crate::test_support::CONFIG;
     use crate::types::{Lpn, Seq};
 
@@ -201,12 +192,12 @@ mod tests {
         ftl.nand_mut().set_faults(Faults { program_failure_ppm, ..Faults::default() });
     }
 
-    /// Erasing another block for the journal while records are on their way could erase one that only they make invalid.
+    /// Erasing another journal block while records are in flight could erase one that only they make invalid.
     #[test]
     fn a_failed_journal_page_goes_to_the_rest_of_its_block() {
         let mut ftl = ftl();
         record(&mut ftl);
-        let (open, erased) = (ftl.journal.open, ftl.counters().blocks_erased);
+        let (open, erased) = (ftl.metadata.open_block(), ftl.counters().blocks_erased);
         // some of the first pages fail, and not all
         ftl.nand_mut().set_faults(Faults { seed: 3, program_failure_ppm: 500_000, ..Faults::default() });
         while ftl.counters().program_failures == 0 {
@@ -216,8 +207,8 @@ mod tests {
         fail_programs(&mut ftl, 0);
         let next_page = ftl.nand.next_page(open.unwrap());
         assert!(next_page <= 4, "page {next_page}: the next block is prepared by then");
-        assert_eq!((ftl.journal.open, ftl.counters().blocks_erased), (open, erased));
-        assert_eq!(ftl.failing.first(), open.as_ref());
+        assert_eq!((ftl.metadata.open_block(), ftl.counters().blocks_erased), (open, erased));
+        assert_eq!(ftl.space.failing.first(), open.as_ref());
     }
 
     #[test]
@@ -226,7 +217,7 @@ mod tests {
         record(&mut ftl);
         fail_programs(&mut ftl, 1_000_000);
         assert!(matches!(ftl.flush_journal(0), Err(FtlError::CapacityExceeded)));
-        assert_eq!(ftl.journal.buffer.len(), 1);
+        assert_eq!(ftl.metadata.waiting().len(), 1);
         ftl.note_exhaustion();
         assert!(!ftl.is_read_only(), "no block is bad yet");
     }
@@ -235,15 +226,16 @@ mod tests {
     fn streams_become_narrower_as_blocks_go_bad_until_the_drive_is_read_only() {
         let mut ftl = ftl();
         let spare = ftl.spare_good_blocks();
-        assert_eq!((spare.available, spare.total), (80 - ftl.layout.least_blocks, spare.available));
-        let width = ftl.layout.host_width;
+        assert_eq!((spare.available, spare.total), (80 - ftl.space.layout.least_blocks, spare.available));
+        let width = ftl.space.layout.host_width;
         for left in (0..spare.total).rev() {
-            let block = ftl.blocks.take(tantalum_nand::PlaneId(left % 2), BlockUse::Bad, &ftl.nand).unwrap();
+            let block =
+                ftl.space.blocks.take(tantalum_nand::PlaneId(left % 2), BlockUse::Bad, &ftl.nand).unwrap();
             ftl.retire(block).unwrap();
             assert_eq!((ftl.spare_good_blocks().available, ftl.is_read_only()), (left, false));
         }
-        assert!(ftl.layout.host_width <= width && ftl.layout.host_width == 1);
-        let block = ftl.blocks.take(tantalum_nand::PlaneId(0), BlockUse::Bad, &ftl.nand).unwrap();
+        assert!(ftl.space.layout.host_width <= width && ftl.space.layout.host_width == 1);
+        let block = ftl.space.blocks.take(tantalum_nand::PlaneId(0), BlockUse::Bad, &ftl.nand).unwrap();
         ftl.retire(block).unwrap();
         assert!(ftl.is_read_only());
     }
@@ -252,10 +244,10 @@ mod tests {
     fn a_loss_asks_for_a_checkpoint_only_if_none_covers_the_block() {
         let mut ftl = ftl();
         let block = BlockId(3);
-        ftl.blocks.programmed(block, ftl.checkpoint.step, false);
+        ftl.space.blocks.programmed(block, ftl.metadata.checkpoint.step, false);
         ftl.note_loss_in(block);
-        assert!(!ftl.checkpoint.wanted);
-        ftl.blocks.programmed(block, Seq(ftl.checkpoint.step.0 + 1), false);
+        assert!(!ftl.metadata.checkpoint.wanted);
+        ftl.space.blocks.programmed(block, Seq(ftl.metadata.checkpoint.step.0 + 1), false);
         ftl.note_loss_in(block);
         assert!(ftl.checkpoint_due());
     }

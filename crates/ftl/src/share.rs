@@ -1,34 +1,33 @@
 //! Commands that change the map and write no data: share, remap, trim, commit, abort.
 //!
-//! Each is one step: its records stand on one journal page, or are tied together as a group.
+//! Each is one step: its records are on one journal page, or are tied together as a group.
 
 use std::collections::BTreeSet;
 
-use tantalum_nand::{Nand, NandError, Nanoseconds, Ppn};
+use tantalum_nand::{Nanoseconds, Ppn};
 
 use crate::canary::{self, Guard};
-use crate::error::{Damage, FtlError};
+use crate::error::FtlError;
 use crate::ftl::Ftl;
-use crate::journal::Record;
-use crate::logs::EndedClaim;
-use crate::map::{Claim, Owner};
-use crate::spare::Spare;
-use crate::transactions::TxPage;
+use crate::map::EndedClaim;
+use crate::map::TxPage;
+use crate::map::{Claim, IN_SPARE, Owner};
+use crate::metadata::Record;
 use crate::types::{Lpn, Seq, ShareRange, TxId};
 
 /// Why a share or remap is refused. Nothing was changed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ShareRefusal {
-    /// A range of no units.
-    #[error("a range of 0 units, dst {dst} src {src}")]
+    /// An empty range.
+    #[error("a range is empty: dst {dst}, src {src}")]
     Empty {
         /// The range's destination.
         dst: Lpn,
         /// The range's source.
         src: Lpn,
     },
-    /// A unit is given twice as a destination.
-    #[error("unit {0} is a destination twice")]
+    /// A unit occurs twice as a destination.
+    #[error("unit {0} occurs twice as a destination")]
     Twice(Lpn),
     /// A unit is a destination and a source.
     #[error("unit {0} is both a destination and a source")]
@@ -36,8 +35,8 @@ pub enum ShareRefusal {
     /// A source is not mapped.
     #[error("unit {0} is not mapped")]
     Unmapped(Lpn),
-    /// More units than fit into one step.
-    #[error("{units} units; one step takes at most {limit}")]
+    /// More units than fit in one step.
+    #[error("{units} units requested; one step takes at most {limit}")]
     TooMany {
         /// Units asked for.
         units: u64,
@@ -45,9 +44,9 @@ pub enum ShareRefusal {
         limit: u64,
     },
     /// The table of shared units is full.
-    #[error("{owners} owners of shared units; the drive keeps at most {limit}")]
+    #[error("{owners} owners of shared units requested; the drive keeps at most {limit}")]
     TableFull {
-        /// Owners there would be.
+        /// Owners that there would be.
         owners: u64,
         /// The limit.
         limit: u64,
@@ -57,7 +56,7 @@ pub enum ShareRefusal {
 impl Ftl {
     /// Units that one share may map.
     pub fn share_limit(&self) -> u32 {
-        // a remap takes one record more, for the sources
+        // a remap takes one more record, for the sources
         self.records_per_page() as u32 - 1
     }
 
@@ -69,7 +68,7 @@ impl Ftl {
             return Err(ShareRefusal::TooMany { units, limit });
         }
         let owners = self.map.extra_owners() as u64 + units;
-        let limit = u64::from(self.layout.extra_owners_limit);
+        let limit = u64::from(self.space.layout.extra_owners_limit);
         if owners > limit {
             return Err(ShareRefusal::TableFull { owners, limit });
         }
@@ -100,15 +99,15 @@ impl Ftl {
         if !self.map.is_hinted(src) {
             return None;
         }
-        let living = *self.logs.hint(src)?;
-        // a newer page that claims the same home would win after a cut, though it was written before the share
-        let is_newest =
-            self.logs.newest_claim(dst) == Some(living.version) || canary::out(Guard::OlderPageComesHome);
+        let living = *self.tenants.units.logs.hint(src)?;
+        // a newer page that claims the same home would win after a cut, although it was written before the share
+        let is_newest = self.tenants.units.logs.newest_claim(dst) == Some(living.version)
+            || canary::out(Guard::OlderPageComesHome);
         if living.hint.home != Some(dst) || !is_newest {
             return None;
         }
-        self.logs.extend(living.hint.generation);
-        self.logs.is_whole(&living.hint).then_some(living.version)
+        self.tenants.units.logs.extend(living.hint.generation);
+        self.tenants.units.logs.is_whole(&living.hint).then_some(living.version)
     }
 
     /// Maps every dst to what its src maps to. [`Ftl::check_share`] has passed, and no src waits in a cache.
@@ -121,48 +120,41 @@ impl Ftl {
                 match ftl.comes_home(dst, src) {
                     Some(version) => {
                         ftl.counters.units_brought_home += 1;
-                        ftl.map_to(dst, version, src, &mut records)?;
+                        ftl.map_to(dst, version, src, &mut records);
                     }
-                    None => ftl.map_as_step(dst, src, &mut records)?,
+                    None => ftl.map_as_step(dst, src, &mut records),
                 }
             }
             ftl.append_step(records, at_ns)
         })
     }
 
-    /// Records that a share may take: one for each unit, and one more for each page of a log that it replaces.
+    /// Records that a share may take: one for each unit, and one more for each log page that it replaces.
     fn records_of(&self, ranges: &[ShareRange]) -> usize {
         let units: usize = ranges.iter().map(|range| range.units as usize).sum();
-        units + units.min(self.logs.count())
+        units + units.min(self.tenants.units.logs.count())
     }
 
-    /// Maps `dst` to what `src` has, at a new version, with the records of that; none if `dst` has it already.
-    fn map_as_step(&mut self, dst: Lpn, src: Lpn, records: &mut Vec<Record>) -> Result<(), FtlError> {
+    /// Maps `dst` to what `src` has, at a new version, and returns the records for that; none if `dst` already has it.
+    fn map_as_step(&mut self, dst: Lpn, src: Lpn, records: &mut Vec<Record>) {
         let ppn = self.map.lookup(src).expect("the source is mapped");
         if self.map.lookup(dst) == Some(ppn) {
-            // it keeps its version, unless a page of a log claims it: that would win after a cut
-            if !self.logs.is_claimed(dst) || canary::out(Guard::SharedInPlaceStaysClaimed) {
-                return Ok(());
+            // it keeps its version, unless a log page claims it: that page would win after a cut
+            if !self.tenants.units.logs.is_claimed(dst) || canary::out(Guard::SharedInPlaceStaysClaimed) {
+                return;
             }
             self.map.unmap(dst);
         }
         let version = self.next_seq();
-        self.map_to(dst, version, src, records)?;
+        self.map_to(dst, version, src, records);
         records.push(Record::Map { lpn: dst, version, step: version, ppn });
-        Ok(())
     }
 
-    /// Maps `dst` to what `src` has. What ends a claim with that goes to the records.
-    fn map_to(
-        &mut self,
-        dst: Lpn,
-        version: Seq,
-        src: Lpn,
-        records: &mut Vec<Record>,
-    ) -> Result<(), FtlError> {
+    /// Maps `dst` to what `src` has. Adds what ends a claim by that to the records.
+    fn map_to(&mut self, dst: Lpn, version: Seq, src: Lpn, records: &mut Vec<Record>) {
         let ppn = self.map.lookup(src).expect("the source is mapped");
         records.extend(self.superseded(dst, version));
-        self.map_shared(dst, version, ppn)
+        self.map_shared(dst, version, ppn);
     }
 
     /// Moves the mappings of `src..` to `dst..`.
@@ -171,7 +163,7 @@ impl Ftl {
         self.step(2 * self.records_of(&[range]) + 1, units as usize, at_ns, |ftl| {
             let mut records = Vec::new();
             for (dst, src) in pairs(&range) {
-                ftl.map_as_step(dst, src, &mut records)?;
+                ftl.map_as_step(dst, src, &mut records);
             }
             ftl.counters.units_remapped += u64::from(units);
             let trim = ftl.unmap_range(src, units, &mut records);
@@ -180,7 +172,7 @@ impl Ftl {
         })
     }
 
-    /// Unmaps units. Where what ends claims takes more than a journal page, as several steps.
+    /// Unmaps units, in several steps if ending claims takes more than a journal page.
     pub fn trim(&mut self, lpn: Lpn, units: u32, at_ns: Nanoseconds) -> Result<(), FtlError> {
         let mut range = (lpn.0..lpn.0 + units).map(Lpn);
         let is_news = range.any(|lpn| self.map.lookup(lpn).is_some() || self.map.is_hinted(lpn));
@@ -188,10 +180,10 @@ impl Ftl {
             return Ok(());
         }
         let most = self.records_per_page() as u32 - 1;
-        let at_once = if self.logs.count() as u32 > most { most } else { units };
+        let at_once = if self.tenants.units.logs.count() as u32 > most { most } else { units };
         for first in (lpn.0..lpn.0 + units).step_by(at_once as usize) {
             let (first, units) = (Lpn(first), at_once.min(lpn.0 + units - first));
-            self.step(1 + (units as usize).min(self.logs.count()), 0, at_ns, |ftl| {
+            self.step(1 + (units as usize).min(self.tenants.units.logs.count()), 0, at_ns, |ftl| {
                 let mut records = Vec::new();
                 let trim = ftl.unmap_range(first, units, &mut records);
                 records.push(trim);
@@ -203,14 +195,15 @@ impl Ftl {
 
     /// Whether a trim that is durable when it returns may find units unmapped by a step that is not.
     fn may_come_back(&self) -> bool {
-        let is_recorded = self.journal.buffer.is_empty() && self.steps.done_ns() <= self.nand.now_ns();
+        let is_recorded =
+            self.metadata.nothing_waits() && self.metadata.steps_done_ns() <= self.nand.now_ns();
         self.has_plp() && !is_recorded
     }
 
-    /// Unmaps units. What ends claims with that goes to the records; the record of the rest is returned.
+    /// Unmaps units. Adds what ends claims by that to the records, and returns the record of the rest.
     fn unmap_range(&mut self, first: Lpn, units: u32, records: &mut Vec<Record>) -> Record {
         let version = self.next_seq();
-        self.last_unmap = version;
+        self.tenants.units.last_unmap = version;
         for lpn in (first.0..first.0 + units).map(Lpn) {
             if self.map.is_hinted(lpn) {
                 records.extend(self.superseded(lpn, version));
@@ -220,21 +213,16 @@ impl Ftl {
         Record::Trim { lpn: first, units, version, step: version }
     }
 
-    fn map_shared(&mut self, lpn: Lpn, version: Seq, ppn: Ppn) -> Result<(), FtlError> {
-        let plain_version = match self.map.owner(ppn) {
-            Owner::Plain(owner) => spare_version(&self.nand, owner, ppn)?,
-            _ => Seq(0),
-        };
-        self.map.map_shared(lpn, version, ppn, plain_version);
-        self.steps.gave_owner(ppn);
-        Ok(())
+    fn map_shared(&mut self, lpn: Lpn, version: Seq, ppn: Ppn) {
+        self.map.map_shared(lpn, version, ppn);
+        self.metadata.gave_owner(ppn);
     }
 
-    /// `lpn` takes `version`, which ends older claims to it. If it was the page of a log that claimed a home, the record that
-    /// is returned ends that: the page may be read again after a cut, on flash or where a checkpoint has it. It belongs to the
-    /// step or the program that gives `lpn` something else.
+    /// `lpn` takes `version`, which ends older claims to it. If it held a log page that claimed a home, the returned
+    /// record ends that claim, because the page may be read again after a cut, on flash or through a checkpoint. The
+    /// record belongs to the step or the program that gives `lpn` something else.
     pub(crate) fn superseded(&mut self, lpn: Lpn, version: Seq) -> Option<Record> {
-        let ended = self.logs.superseded(&mut self.map, lpn, version)?;
+        let ended = self.tenants.units.logs.superseded(&mut self.map, lpn, version)?;
         if canary::out(Guard::ClaimNotEnded) {
             return None;
         }
@@ -244,78 +232,144 @@ impl Ftl {
 
     // -- transactions ---------------------------------------------------------------------------------------------
 
-    /// Makes a transaction's pages the mapped ones. The records are in the journal buffer when this returns.
+    /// Maps a transaction's pages. The records are in the journal buffer when this returns.
     pub fn commit(&mut self, tx: TxId, at_ns: Nanoseconds) -> Result<Vec<Lpn>, FtlError> {
-        let units = self.transactions.lpns(tx).count();
+        let units = self.tenants.units.transactions.lpns(tx).count();
         self.step(2 * units + 1, units, at_ns, |ftl| ftl.commit_pages(tx, at_ns))
     }
 
     fn commit_pages(&mut self, tx: TxId, at_ns: Nanoseconds) -> Result<Vec<Lpn>, FtlError> {
-        let pages = self.transactions.take(tx).expect("the transaction is open");
+        let pages = self.tenants.units.transactions.take(tx).expect("the transaction is open");
         self.counters.transactions_committed += 1;
         let step = self.next_seq();
         let mut records = Vec::with_capacity(pages.len());
         for (&lpn, page) in &pages {
-            let version = self.map_committed(lpn, page, &mut records)?;
+            let version = self.map_committed(lpn, page, &mut records);
             records.push(Record::Map { lpn, version, step, ppn: page.ppn });
         }
         self.append_step(records, at_ns)?;
         Ok(pages.into_keys().collect())
     }
 
-    /// Maps a unit of a transaction. Returns the version at which it is.
-    fn map_committed(&mut self, lpn: Lpn, page: &TxPage, records: &mut Vec<Record>) -> Result<Seq, FtlError> {
+    /// Maps a unit of a transaction. Returns its version.
+    fn map_committed(&mut self, lpn: Lpn, page: &TxPage, records: &mut Vec<Record>) -> Seq {
         // the page may be older than one that claims this unit as its home, and the commit is newer than both
-        let is_claimed = self.logs.newest_claim(lpn).is_some_and(|claim| claim > page.version)
+        let is_claimed = self.tenants.units.logs.newest_claim(lpn).is_some_and(|claim| claim > page.version)
             && !canary::out(Guard::CommitBelowClaim);
-        let told = !is_claimed && self.is_newest(lpn, page.version)?;
+        let told = !is_claimed && self.is_newest(lpn, page);
         let version = if told { page.version } else { self.next_seq() };
         records.extend(self.superseded(lpn, version));
         self.map.unclaim(page.ppn);
         if told {
             self.map.map_plain(lpn, page.ppn);
-            self.steps.gave_owner(page.ppn);
+            self.metadata.gave_owner(page.ppn);
         } else {
-            self.map_shared(lpn, version, page.ppn)?;
+            self.map_shared(lpn, version, page.ppn);
         }
-        Ok(version)
+        version
     }
 
-    /// Whether a version, which a spare area tells, is newer than anything its logical page has or had.
-    fn is_newest(&self, lpn: Lpn, version: Seq) -> Result<bool, FtlError> {
-        let Some(ppn) = self.map.lookup(lpn) else { return Ok(self.last_unmap < version) };
-        let current = match self.map.owner(ppn) {
+    /// Where a logical page is, and how often that block has been erased: the same again is the same version.
+    pub(crate) fn whereabouts(&self, lpn: Lpn) -> Option<(Ppn, u32)> {
+        let ppn = self.map.lookup(lpn)?;
+        Some((ppn, self.nand.erase_count(self.geometry.block_of_unit(ppn))))
+    }
+
+    /// Whether a page of a transaction is known to be newer than anything its logical page has or had. What has been copied
+    /// since counts as unknown: then the commit takes a version of its own.
+    fn is_newest(&self, lpn: Lpn, page: &TxPage) -> bool {
+        let Some(ppn) = self.map.lookup(lpn) else {
+            return self.tenants.units.last_unmap < page.version;
+        };
+        let claimed = match self.map.owner(ppn) {
             Owner::Claim(Claim::Owners(owners)) => {
                 owners.iter().find(|owner| owner.0 == lpn).expect("the place is the page's").1
             }
-            _ => spare_version(&self.nand, lpn, ppn)?,
+            _ => IN_SPARE,
         };
-        // that of a lost unit is not known
-        Ok(current > Seq(0) && current < version)
+        match claimed {
+            IN_SPARE => page.over == self.whereabouts(lpn),
+            version => version < page.version,
+        }
     }
 
-    /// Gives a transaction's pages up.
+    /// Drops a transaction's pages.
     pub fn abort(&mut self, tx: TxId) {
-        let pages = self.transactions.take(tx).expect("the transaction is open");
+        let pages = self.tenants.units.transactions.take(tx).expect("the transaction is open");
         for page in pages.values() {
             self.map.unclaim(page.ppn);
         }
     }
 }
 
-/// The version under which the spare area of `ppn` names `lpn`. That of a page that cannot be read is 0: the page
-/// asserts nothing any more and is never copied, so nothing is compared with it.
-pub(crate) fn spare_version(nand: &Nand, lpn: Lpn, ppn: Ppn) -> Result<Seq, FtlError> {
-    let bytes = match nand.spare(ppn) {
-        Err(NandError::Uncorrectable { .. }) => return Ok(Seq(0)),
-        bytes => bytes?,
-    };
-    let version = Spare::decode(&bytes).and_then(|spare| spare.version_of(lpn));
-    version.ok_or_else(|| Damage::Owner { ppn, lpn }.into())
-}
-
 /// The units of a range: (dst, src).
 fn pairs(range: &ShareRange) -> impl Iterator<Item = (Lpn, Lpn)> + use<> {
     let (dst, src) = (range.dst.0, range.src.0);
     (0..range.units).map(move |unit| (Lpn(dst + unit), Lpn(src + unit)))
+}
+
+#[cfg(test)]
+mod tests {
+    use tantalum_nand::{Nand, UNIT_BYTES};
+
+    use super::*;
+    use crate::host_unit::HostUnit;
+    use crate::test_support::{CONFIG, GEOMETRY, TIMING};
+
+    const LPN: Lpn = Lpn(3);
+
+    fn write(ftl: &mut Ftl, byte: u8) {
+        let slot = ftl.nand_mut().stage(&[byte; UNIT_BYTES]).unwrap();
+        let version = ftl.next_seq();
+        ftl.write_page(&[HostUnit { slot, lpn: LPN, version, metadata: [0; 24], hint: None }], 0).unwrap();
+    }
+
+    /// A drive with a unit, and a transaction that has written it anew.
+    fn with_transaction() -> (Ftl, TxId) {
+        let mut ftl = Ftl::format(Nand::in_memory(GEOMETRY, TIMING).unwrap(), CONFIG).unwrap();
+        write(&mut ftl, 1);
+        let (tx, _) = ftl.begin_transaction(0).unwrap();
+        let slot = ftl.nand_mut().stage(&[2; UNIT_BYTES]).unwrap();
+        ftl.write_transaction_page(&[(tx, LPN, slot)], 0).unwrap();
+        (ftl, tx)
+    }
+
+    fn is_newest(ftl: &Ftl, tx: TxId) -> bool {
+        ftl.is_newest(LPN, &ftl.transactions().page(tx, LPN).unwrap())
+    }
+
+    #[test]
+    fn a_transactions_page_is_newest_while_nothing_happened_to_its_unit() {
+        let (mut ftl, tx) = with_transaction();
+        assert!(is_newest(&ftl, tx));
+        ftl.share(&[ShareRange { dst: Lpn(9), src: LPN, units: 1 }], 0).unwrap();
+        assert!(is_newest(&ftl, tx), "it has another owner, and is where it was");
+        write(&mut ftl, 3);
+        assert!(!is_newest(&ftl, tx));
+    }
+
+    #[test]
+    fn a_unit_that_was_copied_or_shared_over_is_not_known_to_be_older() {
+        let (mut ftl, tx) = with_transaction();
+        let block = ftl.geometry.block_of_unit(ftl.map.lookup(LPN).unwrap());
+        ftl.collect_block(block, 0).unwrap();
+        assert!(!is_newest(&ftl, tx));
+        let (mut ftl, tx) = with_transaction();
+        ftl.remap(LPN, Lpn(9), 1, 0).unwrap();
+        assert!(!is_newest(&ftl, tx), "it was unmapped");
+        ftl.share(&[ShareRange { dst: LPN, src: Lpn(9), units: 1 }], 0).unwrap();
+        assert!(!is_newest(&ftl, tx), "it is where it was, at another version");
+    }
+
+    /// The unit was written elsewhere, its block erased, and the unit written to the same place again.
+    #[test]
+    fn the_same_place_after_an_erase_is_another() {
+        let (mut ftl, tx) = with_transaction();
+        let mut page = ftl.transactions().page(tx, LPN).unwrap();
+        let (ppn, erases) = page.over.unwrap();
+        assert_eq!(ftl.map.lookup(LPN), Some(ppn));
+        page.over = Some((ppn, erases + 1));
+        assert!(!ftl.is_newest(LPN, &page));
+        ftl.abort(tx);
+    }
 }

@@ -1,10 +1,10 @@
-//! What a unit's spare area says: whose it is, at which version, and under which condition that holds.
+//! The contents of a unit's spare area: its owners, their versions, and the condition under which they hold.
 //!
-//! This is the first of the two places where assertions live (the other is the journal). A spare area asserts
-//! that each of its owners, at its version, is at this place, as programmed at `step`. A batch mark makes that
-//! conditional on the batch being whole; a hint adds the home to the owners once the hinted run is whole.
-//! The record is 128 bytes, little-endian; its layout is pinned by a test. That of an unmarked unit with one owner has
-//! nothing between its ends, 32 bytes each.
+//! Assertions live in two places, and this is the first (the other is the journal). A spare area asserts that each of
+//! its owners, at its version, is at this place, as programmed at `step`. A batch mark makes that conditional on the
+//! batch being whole; a hint adds the home to the owners once the hinted run is whole. The record is 128 bytes,
+//! little-endian; a test pins its layout. That of an unmarked unit with one owner has only zeros between its ends, 32
+//! bytes each.
 
 use tantalum_nand::{SpareEnds, UNIT_SPARE_BYTES, UnitSpare};
 use zerocopy::little_endian::{U32, U64};
@@ -17,7 +17,7 @@ pub const SPARE_OWNERS: usize = 4;
 
 const NO_HOME: u32 = u32::MAX;
 
-/// What a page's unit holds, as it is stored.
+/// The kind of contents of a unit, as it is stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, TryFromBytes)]
 #[repr(u8)]
 pub enum Kind {
@@ -30,9 +30,9 @@ pub enum Kind {
     Transaction = 2,
     /// Journal records.
     Journal = 3,
-    /// Part of a checkpoint; the batch mark tells which part of which.
+    /// Part of a checkpoint; the batch mark says which part of which.
     Checkpoint = 4,
-    /// Records of key-value namespaces; the metadata say where each ends, and the records what they assert.
+    /// Records of key-value namespaces. The metadata say where each ends, and the records contain the assertions.
     KeyValue = 5,
 }
 
@@ -43,11 +43,11 @@ pub struct BatchMark {
     pub id: Seq,
     /// This member, from 0.
     pub index: u32,
-    /// How many members there are.
+    /// Number of members.
     pub count: u32,
 }
 
-/// The condition or the addition under which a unit asserts.
+/// A condition or addition to what a unit asserts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mark {
     /// None: the owners hold as they are.
@@ -61,7 +61,7 @@ pub enum Mark {
 /// A spare area, decoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Spare {
-    /// What the unit holds.
+    /// The kind of contents.
     pub kind: Kind,
     /// When it was programmed.
     pub step: Seq,
@@ -69,7 +69,7 @@ pub struct Spare {
     owner_count: u8,
     /// Condition or addition.
     pub mark: Mark,
-    /// What the host sent along.
+    /// Metadata from the host.
     pub metadata: Metadata,
 }
 
@@ -126,7 +126,7 @@ impl Spare {
         spare
     }
 
-    /// Adds an owner, or tells that there is no room.
+    /// Adds an owner; returns whether there was room.
     pub fn push_owner(&mut self, lpn: Lpn, version: Seq) -> bool {
         let room = usize::from(self.owner_count) < SPARE_OWNERS;
         if room {
@@ -146,7 +146,7 @@ impl Spare {
         self.owners().iter().find(|owner| owner.0 == lpn).map(|owner| owner.1)
     }
 
-    /// The greatest number drawn from `Seq` that it names.
+    /// The greatest number from `Seq` that it names.
     pub fn newest_seq(&self) -> Seq {
         let marked = match self.mark {
             Mark::Plain => Seq(0),
@@ -156,7 +156,7 @@ impl Spare {
         self.owners().iter().fold(self.step.max(marked), |newest, (_, version)| newest.max(*version))
     }
 
-    /// Whether a drive of so many units can have written it.
+    /// Whether a drive of this many units can have written it.
     pub fn is_possible(&self, logical_units: u32) -> bool {
         let marked = match self.mark {
             Mark::Plain | Mark::Batch(_) => true,
@@ -236,7 +236,7 @@ impl SpareRecord {
     }
 }
 
-/// The spare area of an unmarked unit with one owner: what most writes store.
+/// The spare area of an unmarked unit with one owner, which most writes store.
 #[inline]
 pub fn plain(lpn: Lpn, version: Seq, step: Seq, metadata: &Metadata) -> UnitSpare {
     let mut bytes = [0; UNIT_SPARE_BYTES];
@@ -248,14 +248,14 @@ pub fn plain(lpn: Lpn, version: Seq, step: Seq, metadata: &Metadata) -> UnitSpar
     bytes
 }
 
-/// Whether a spare area is that of an unmarked unit with one owner, so that a copyback need only change its step.
+/// Whether a spare area is that of an unmarked unit with one owner, so that a copyback changes only its step.
 #[inline]
 pub fn is_plain(ends: &SpareEnds) -> bool {
     // kind, owner count and mark, in one comparison
     ends[8..11] == [1, 1, 0]
 }
 
-/// What a spare area of this step begins with: a copyback of a plain unit changes nothing else.
+/// The beginning of a spare area with this step: a copyback of a plain unit changes nothing else.
 #[inline]
 pub fn head(step: Seq) -> [u8; 8] {
     step.0.to_le_bytes()

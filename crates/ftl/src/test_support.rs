@@ -2,7 +2,7 @@
 
 use tantalum_nand::{Geometry, Timing};
 
-use crate::layout::{CheckpointInterval, FtlConfig, VictimPolicy};
+use crate::space::{CheckpointInterval, FtlConfig, VictimPolicy};
 
 pub const GEOMETRY: Geometry = Geometry {
     channels: 2,

@@ -1,12 +1,16 @@
-//! The words of the map: logical addresses, versions, hints, transactions.
+//! The vocabulary of the map: logical addresses, versions, hints, transactions.
 
 use crate::canary::{self, Guard};
 use std::fmt;
 
-/// A hash map whose order depends on nothing but its contents, so that runs repeat.
+/// A hash map whose order depends only on its contents, so that runs repeat.
 pub(crate) type HashMap<K, V> = hashbrown::HashMap<K, V, rustc_hash::FxBuildHasher>;
 /// A set of the same kind.
 pub(crate) type HashSet<T> = hashbrown::HashSet<T, rustc_hash::FxBuildHasher>;
+
+/// A kind of contents of the flash, by its place in the list of tenants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TenantId(pub u8);
 
 /// Logical page number: what the host calls a unit.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -26,7 +30,7 @@ impl fmt::Display for Lpn {
     }
 }
 
-/// The drive's one counter, from which versions and steps are drawn. Never used twice.
+/// The drive's one counter, from which versions and steps are drawn. Never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Seq(pub u64);
 
@@ -36,7 +40,7 @@ impl fmt::Display for Seq {
     }
 }
 
-/// Beyond this no drive gets: at a million numbers a second it takes a hundred thousand years.
+/// No drive reaches this: at a million numbers per second it takes a hundred thousand years.
 pub(crate) const SEQ_LIMIT: Seq = Seq(1 << 62);
 
 /// An open transaction (X-FTL).
@@ -49,7 +53,7 @@ impl fmt::Display for TxId {
     }
 }
 
-/// One life of a hinted log, from a restart to the next. Drawn from the drive, so that it is never used twice.
+/// One life of a hinted log, from one restart to the next. The drive draws it, so that it is never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Generation(pub u64);
 
@@ -59,13 +63,13 @@ impl fmt::Display for Generation {
     }
 }
 
-/// Bytes of metadata that can travel with a unit: SQLite's frame header is as long.
+/// Bytes of metadata that can travel with a unit: the size of SQLite's frame header.
 pub const METADATA_BYTES: usize = 24;
 
 /// A few bytes that travel with a unit and are stored in its spare area.
 pub type Metadata = [u8; METADATA_BYTES];
 
-/// What a page of a log tells the drive about itself (SW-WAL, section III-A, with attempts added).
+/// What a log page tells the drive about itself (SW-WAL, section III-A, with attempts added).
 ///
 /// Slots are counted from 1. A rollback starts a new attempt at slot `start`, right after the last commit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -92,12 +96,12 @@ impl Hint {
         if canary::out(Guard::AttemptsMixed) { (0, 1) } else { (self.attempt, self.start) }
     }
 
-    /// Whether both say the same of their page, wherever its home may be.
+    /// Whether both say the same of their page, apart from its home.
     pub(crate) fn is_same_page(&self, other: &Hint) -> bool {
         Hint { home: None, ..*self } == Hint { home: None, ..*other }
     }
 
-    /// Whether a drive of so many units can have accepted it.
+    /// Whether a drive of this many units can have accepted it.
     pub(crate) fn is_possible(&self, logical_units: u32) -> bool {
         let slots = 1 <= self.start && self.start <= self.first && self.first <= self.slot;
         slots && self.slot < u32::MAX && self.home.is_none_or(|home| home.0 < logical_units)

@@ -1,7 +1,7 @@
-//! What must be on flash before what. Power goes while the two are on their way on different planes, and the medium does
-//! the worst that it may (M4): what should have waited is there, and what it should have waited for is not.
+//! What must be on flash before what. Power goes while both are in flight on different planes, and the medium does the
+//! worst it may (M4): what should have waited is there, and what it should have waited for is not.
 //!
-//! And what never came to be must not count when a part of it is erased.
+//! In addition, what never happened must not count when a part of it is erased.
 
 use std::collections::BTreeSet;
 
@@ -9,22 +9,24 @@ use tantalum_nand::{
     Faults, Geometry, InFlight, Nand, Nanoseconds, Operation, Outcome, PageId, PageState, UNIT_BYTES,
 };
 
-use crate::blocks::BlockUse;
 use crate::error::FtlError;
-use crate::ftl::{Ftl, HostUnit};
-use crate::key_value::{Key, KeyValueError, KvRecord, NamespaceAttributes, NamespaceId};
-use crate::layout::FtlConfig;
+use crate::ftl::Ftl;
+use crate::host_unit::HostUnit;
+use crate::key::{Key, NamespaceAttributes, NamespaceId};
+use crate::space::BlockUse;
+use crate::space::FtlConfig;
 use crate::space::Target;
+use crate::tenants::records::{KeyValueError, KvRecord};
 use crate::test_support::{CONFIG, GEOMETRY, TIMING};
 use crate::types::{Lpn, METADATA_BYTES, ShareRange};
 
-/// Planes enough for copies to go past what a batch still programs.
+/// Enough planes for copies to overtake what a batch still programs.
 const FOUR_PLANES: Geometry = Geometry { channels: 4, ..GEOMETRY };
 
 /// Pages of a batch that fills a block on each of four planes, of which two pages are left, and has one page more.
 const BATCH_PAGES: u32 = 9;
 
-/// When the programs are half done that start after so many others on their plane.
+/// When programs that start after this many others on their plane are half done.
 fn in_turn(start_ns: Nanoseconds, turn: u64) -> Nanoseconds {
     start_ns + turn * TIMING.program_ns + TIMING.program_ns / 2
 }
@@ -33,7 +35,7 @@ fn format(geometry: Geometry) -> Ftl {
     Ftl::format(Nand::in_memory(geometry, TIMING).unwrap(), CONFIG).unwrap()
 }
 
-/// Waits until everything is on flash; returns when that is.
+/// Waits until everything is on flash; returns that time.
 fn settle(ftl: &mut Ftl) -> Nanoseconds {
     let now_ns = ftl.nand().idle_ns().max(ftl.nand().programs_done_ns());
     ftl.nand_mut().advance(now_ns);
@@ -57,7 +59,7 @@ fn read(ftl: &mut Ftl, lpn: u32) -> u8 {
     data[0]
 }
 
-/// Power goes and comes again. What is on its way is done, but for one page: that was not begun.
+/// Power goes and comes back. Everything in flight is done except one page, which was not started.
 fn cut(mut ftl: Ftl, at_ns: Nanoseconds, lost: PageId) -> Ftl {
     ftl.nand_mut().power_fail(at_ns);
     let mut nand = ftl.into_nand();
@@ -103,18 +105,18 @@ fn a_checkpoint_is_not_on_flash_before_the_units_that_it_names() {
     assert_eq!(read(&mut ftl, 1), 4);
 }
 
-/// The open block of a stream that has one page, which was programmed last.
+/// The open block of a stream that has one page, the one programmed last.
 fn last_page(ftl: &Ftl, target: Target) -> PageId {
-    let mut begun = ftl.streams.of(target).blocks().filter(|block| ftl.nand().next_page(*block) == 1);
+    let mut begun = ftl.space.streams.of(target).blocks().filter(|block| ftl.nand().next_page(*block) == 1);
     let block = begun.next().expect("a page of the batch did not fit the blocks before");
     assert_eq!(begun.next(), None);
     FOUR_PLANES.page(block, 0)
 }
 
-/// Moves what is in a block that members of a batch have filled, on a plane that has nothing else to do, at once.
+/// Moves the contents of a block that members of a batch have filled, at once, on an otherwise idle plane.
 fn collect_members(ftl: &mut Ftl, last: PageId, at_ns: Nanoseconds) {
     let busy = FOUR_PLANES.plane_of(FOUR_PLANES.block_of(last));
-    let full = ftl.blocks.with_use(BlockUse::Closed).find(|block| FOUR_PLANES.plane_of(*block) != busy);
+    let full = ftl.space.blocks.with_use(BlockUse::Closed).find(|block| FOUR_PLANES.plane_of(*block) != busy);
     let full = full.expect("the batch has filled blocks");
     let valid = ftl.map().valid(full);
     assert!(valid >= 2 * FOUR_PLANES.units_per_page(), "two pages of members are moved: {valid} units");
@@ -141,7 +143,7 @@ fn key(number: u32) -> Key {
     Key::new(&number.to_be_bytes()).unwrap()
 }
 
-/// Puts records of a unit each, with as many keys.
+/// Puts records of one unit each, with as many keys.
 fn put(
     ftl: &mut Ftl,
     namespace: NamespaceId,
@@ -172,7 +174,7 @@ fn with_namespace(geometry: Geometry, logs: u32) -> (Ftl, NamespaceId) {
     (ftl, namespace)
 }
 
-/// A put whose last page is lost, while records of it are being moved. `logs` is how many logs the namespace has of its own.
+/// A put whose last page is lost while records of it are being moved. `logs` is the number of the namespace's own logs.
 fn copies_wait_for_the_rest_of_their_put(logs: u32) {
     let (mut ftl, namespace) = with_namespace(FOUR_PLANES, logs);
     let (target, planes) = if logs > 0 { (Target::Logs(namespace), logs) } else { (Target::Host, 4) };
@@ -210,11 +212,11 @@ fn nearly_full(ftl: &mut Ftl) {
     for round in 0.. {
         let now_ns = settle(ftl);
         write(ftl, round % 60, 1, now_ns);
-        if ftl.blocks.free() <= 12 {
+        if ftl.space.blocks.free() <= 12 {
             break;
         }
     }
-    // its block is half full, so that there is the next one
+    // its block is half full, so the next one is there
     for lpn in 0..GEOMETRY.pages_per_block / 2 {
         ftl.trim(Lpn(lpn), 1, 0).unwrap();
         ftl.flush_journal(0).unwrap();
@@ -222,8 +224,8 @@ fn nearly_full(ftl: &mut Ftl) {
     settle(ftl);
 }
 
-/// What becomes of a drive on which the first two pages that `write` programs succeed, and no other: the pages, which are
-/// in different blocks.
+/// The result on a drive on which only the first two pages that `write` programs succeed: these pages, which are in
+/// different blocks.
 fn half_written(ftl: &Ftl, write: impl Fn(&mut Ftl) -> Result<Nanoseconds, FtlError>) -> (Ftl, [PageId; 2]) {
     for seed in 0.. {
         let mut ftl = ftl.try_clone().expect("its flash is in memory");
@@ -239,14 +241,14 @@ fn half_written(ftl: &Ftl, write: impl Fn(&mut Ftl) -> Result<Nanoseconds, FtlEr
     unreachable!("some seed does that")
 }
 
-/// Others write until the block of one of the pages has been erased, while that of the other is what it was.
+/// Others write until the block of one of the pages has been erased, while that of the other is unchanged.
 fn erase_one(ftl: &mut Ftl, pages: [PageId; 2]) {
     let erases = |ftl: &Ftl| pages.map(|page| ftl.nand().erase_count(GEOMETRY.block_of(page)));
     let before = erases(ftl);
     let now_ns = settle(ftl);
-    // there is no block to move anything to, and what is empty is given back
+    // there is no block to move anything to, and what is empty is returned
     assert!(matches!(ftl.collect_garbage(now_ns), Err(FtlError::CapacityExceeded)));
-    assert!(ftl.blocks.free() > 0);
+    assert!(ftl.space.blocks.free() > 0);
     for round in 0.. {
         let now = erases(ftl);
         match [0, 1].map(|page| now[page] > before[page]) {
@@ -269,7 +271,7 @@ fn cut_idle(ftl: Ftl) -> Ftl {
     recover(nand, config)
 }
 
-/// The block is erased only when it is on record that its members' batch was whole. This one never was.
+/// The block is erased only when it is recorded that its members' batch was whole. This one never was.
 #[test]
 fn a_batch_that_failed_half_way_stays_nothing_when_a_part_of_it_is_erased() {
     let mut ftl = format(GEOMETRY);
@@ -299,7 +301,7 @@ fn a_put_that_failed_half_way_stays_nothing_when_a_part_of_it_is_erased() {
     assert_eq!(found, [0; 6]);
 }
 
-/// No test and no torture committed a transaction so large.
+/// No test committed a transaction this large before.
 #[test]
 fn a_commit_whose_records_take_two_pages_is_nothing_until_both_are_on_flash() {
     for both in [false, true] {

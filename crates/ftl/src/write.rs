@@ -3,16 +3,17 @@
 use tantalum_nand::{Nand, NandError, Nanoseconds, PageId, Slot, Source};
 
 use crate::error::FtlError;
-use crate::ftl::{Ftl, HostUnit};
-use crate::journal::Record;
+use crate::ftl::Ftl;
+use crate::host_unit::HostUnit;
+use crate::map::TxPage;
+use crate::metadata::Record;
 use crate::page_image::PageImage;
 use crate::space::Target;
 use crate::spare::{BatchMark, Kind, Mark, Spare};
-use crate::transactions::TxPage;
 use crate::types::{Lpn, Seq, TxId};
 
 impl Ftl {
-    /// Programs a page into a stream. A block whose program fails is set aside and another one tried.
+    /// Programs a page into a stream. A block whose program fails is set aside and another one is tried.
     pub(crate) fn program(
         &mut self,
         target: Target,
@@ -28,7 +29,7 @@ impl Ftl {
         Ok(programmed)
     }
 
-    /// What all programs into a stream do; `program` programs the page that it is given.
+    /// The common part of all programs into a stream; `program` programs the page that it is given.
     #[inline]
     pub(crate) fn program_with(
         &mut self,
@@ -46,19 +47,19 @@ impl Ftl {
                     target
                 }
             };
-            let stream = self.streams.of_mut(target);
+            let stream = self.space.streams.of_mut(target);
             let Some((plane, place)) = stream.next_page(&self.geometry, &self.nand, earliest_ns) else {
                 return Err(FtlError::CapacityExceeded);
             };
             let block = self.geometry.block_of(place);
             match program(&mut self.nand, place) {
                 Ok(done_ns) => {
-                    self.blocks.programmed(block, step, marked);
+                    self.space.blocks.programmed(block, step, marked);
                     if self.nand.next_page(block) == self.geometry.pages_per_block {
                         stream.close(plane);
                         self.close_block(block);
                     }
-                    self.checkpoint.pages_since += 1;
+                    self.metadata.checkpoint.pages_since += 1;
                     return Ok((place, done_ns));
                 }
                 Err(NandError::ProgramFailed { .. }) => {
@@ -86,7 +87,7 @@ impl Ftl {
         }
         let (place, done_ns) = self.program(Target::Host, &page, step, at_ns)?;
         if page.marked {
-            self.steps.programmed(done_ns);
+            self.metadata.step_programmed(done_ns);
         }
         self.counters.flash_units.host += units.len() as u64;
         for (index, unit) in units.iter().enumerate() {
@@ -99,15 +100,15 @@ impl Ftl {
         Ok(done_ns)
     }
 
-    /// Makes sure that the journal takes what ends the claims of so many pages of logs.
+    /// Ensures that the journal has room for what ends the claims of this many log pages.
     pub fn ensure_claim_room(&mut self, units: usize, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        match units.min(self.logs.count()) {
+        match units.min(self.tenants.units.logs.count()) {
             0 => Ok(()),
             claims => self.ensure_journal_room(claims, at_ns),
         }
     }
 
-    /// Ends the hints that the units supersede, and begins those that they carry. Returns the records of the first.
+    /// Ends the hints that the units supersede, and begins those that they carry. Returns the records of the former.
     fn note_hints(&mut self, units: &[HostUnit]) -> Vec<Record> {
         let mut ended = Vec::new();
         for unit in units {
@@ -115,24 +116,25 @@ impl Ftl {
                 ended.extend(self.superseded(unit.lpn, unit.version));
             }
             if let Some(hint) = unit.hint {
-                self.logs.programmed(&mut self.map, unit.lpn, hint, unit.version);
+                self.tenants.units.logs.programmed(&mut self.map, unit.lpn, hint, unit.version);
             }
         }
         ended
     }
 
-    /// Whether a unit is a page of a log that claims its home. What replaces it for good has to end that for good.
+    /// Whether a unit holds a log page that claims its home. What replaces it durably must end that claim durably.
     pub fn is_claiming_page(&self, lpn: Lpn) -> bool {
-        self.map.is_hinted(lpn) && self.logs.hint(lpn).is_some_and(|living| living.hint.home.is_some())
+        self.map.is_hinted(lpn)
+            && self.tenants.units.logs.hint(lpn).is_some_and(|living| living.hint.home.is_some())
     }
 
-    /// A unit that waits in protected DRAM replaces a page that claims its home: that ends with it.
+    /// A unit that waits in protected DRAM replaces a page that claims its home: the claim ends with it.
     pub fn replaced_in_dram(&mut self, lpn: Lpn, version: Seq, at_ns: Nanoseconds) -> Result<(), FtlError> {
         let ended = self.superseded(lpn, version);
         self.append_step(ended.into_iter().collect(), at_ns)
     }
 
-    /// Whether the flash holds this version of a logical page where the map says, or on `page`.
+    /// Whether the flash holds this version of a logical page at its mapped place, or on `page`.
     pub fn is_on_flash(&self, lpn: Lpn, version: Seq, page: Option<PageId>) -> bool {
         let names = |ppn| {
             let spare = self.nand.spare(ppn).ok().and_then(|bytes| Spare::decode(&bytes));
@@ -143,9 +145,9 @@ impl Ftl {
         self.map.lookup(lpn).into_iter().chain(on_page).any(names)
     }
 
-    /// Programs units so that after a cut all of them are there or none. Returns when they are.
+    /// Programs units so that after a cut all of them are there or none is. Returns when they are.
     ///
-    /// The buffers are no longer the caller's, also if this fails.
+    /// The buffers no longer belong to the caller, even if this fails.
     pub fn write_batch(&mut self, units: &[HostUnit], at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
         let per_page = self.geometry.units_per_page() as usize;
         let pages = units.len().div_ceil(per_page);
@@ -159,11 +161,11 @@ impl Ftl {
         let id = self.next_seq();
         let versions: Vec<Seq> = units.iter().map(|_| self.next_seq()).collect();
         let mut places = Vec::with_capacity(pages);
-        self.batch_under_way = true;
+        self.batches.set_under_way(true);
         let programmed = self.program_batch(units, &versions, id, &mut places, at_ns);
-        self.batch_under_way = false;
+        self.batches.set_under_way(false);
         if let Err(error) = &programmed {
-            self.abandoned.insert(id);
+            self.batches.abandon(id);
             self.give_back(&units[places.len() * per_page..], error);
         }
         let done_ns = programmed?;
@@ -173,15 +175,15 @@ impl Ftl {
             let ppn = self.geometry.unit(places[index / per_page], (index % per_page) as u32);
             self.map.map_plain(unit.lpn, ppn);
         }
-        // a dump does not save a batch that is under way, and so not what ended with it
+        // a dump does not save a batch in flight, nor what ended with it
         self.append_step_ready(ended, self.nand.programs_done_ns(), at_ns)?;
         if pages > 1 {
-            self.batches_done_ns = self.batches_done_ns.max(done_ns);
+            self.batches.programmed(done_ns);
         }
         Ok(done_ns)
     }
 
-    /// Programs the pages of a batch. Their units belong to nobody yet.
+    /// Programs the pages of a batch. Their units have no owner yet.
     fn program_batch(
         &mut self,
         units: &[HostUnit],
@@ -216,7 +218,7 @@ impl Ftl {
         Ok(done_ns)
     }
 
-    /// Releases buffers that did not reach flash. Those under way when power went are the medium's.
+    /// Releases buffers that did not reach flash. Those in flight when power went belong to the medium.
     fn give_back(&mut self, units: &[HostUnit], error: &FtlError) {
         if !matches!(error, FtlError::Nand(NandError::PowerLost)) {
             units.iter().for_each(|unit| self.nand.release(unit.slot));
@@ -238,8 +240,11 @@ impl Ftl {
         self.counters.flash_units.host += units.len() as u64;
         for (index, &(tx, lpn, _)) in units.iter().enumerate() {
             let ppn = self.geometry.unit(place, index as u32);
+            let over = self.whereabouts(lpn);
             self.map.claim(ppn, crate::map::Claim::Transaction(tx, lpn));
-            if let Some(old) = self.transactions.put(tx, lpn, TxPage { ppn, version: step }) {
+            if let Some(old) =
+                self.tenants.units.transactions.put(tx, lpn, TxPage { ppn, version: step, over })
+            {
                 self.map.unclaim(old);
             }
         }
@@ -260,7 +265,7 @@ mod tests {
         (0..6).map(|_| ftl.nand_mut().stage(&[1; UNIT_BYTES]).unwrap()).collect()
     }
 
-    /// A drive that refused atomic writes for want of blocks kept their buffers for ever.
+    /// A drive that refused atomic writes for lack of blocks kept their buffers forever.
     #[test]
     fn a_refused_batch_keeps_no_buffer() {
         let mut ftl = Ftl::format(Nand::in_memory(GEOMETRY, TIMING).unwrap(), CONFIG).unwrap();

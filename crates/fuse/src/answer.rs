@@ -1,4 +1,4 @@
-//! One shape for all answers to the kernel: a value, or why there is none.
+//! A common form of all answers to the kernel: a value, or an error.
 
 use std::time::Duration;
 
@@ -9,30 +9,29 @@ use fuser::{
 
 use crate::refusal::Refusal;
 
-/// How long the kernel may believe what it was told. Everything that changes goes through the kernel, which then
-/// asks again.
+/// How long the kernel may cache an answer. Everything that changes goes through the kernel, which then asks again.
 pub(crate) const BELIEVED: Duration = Duration::from_secs(3600);
 
-/// Numbers are not used twice while the kernel knows them, so they need no generation.
+/// Numbers are not reused while the kernel knows them, so they need no generation.
 pub(crate) const GENERATION: Generation = Generation(0);
 
 /// An answer that takes a value of one kind.
 pub(crate) trait Answer: Send + 'static {
-    /// What it takes.
+    /// The value that it takes.
     type Value: Send + 'static;
 
     /// Sends it.
     fn send(self, outcome: Result<Self::Value, Refusal>);
 }
 
-/// A file that was made and opened.
+/// A file that was created and opened.
 pub(crate) struct Created {
     pub attributes: FileAttr,
     pub handle: FileHandle,
     pub flags: FopenFlags,
 }
 
-/// An extended attribute's value or the names of all, for a buffer of `room` bytes; 0 asks for the length.
+/// An extended attribute's value, or the names of all, for a buffer of `room` bytes; 0 asks for the length.
 pub(crate) struct AttributeBytes {
     pub bytes: Vec<u8>,
     pub room: u32,

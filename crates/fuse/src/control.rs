@@ -12,13 +12,13 @@ use crate::report::Report;
 
 const TOO_LATE: &str = "the volume is being unmounted";
 
-/// What the answers need to know.
+/// What the answers depend on.
 pub(crate) struct Mount {
     pub front: Arc<Front>,
     pub image: PathBuf,
     pub folder: PathBuf,
     pub pacing: Pacing,
-    /// What the last cut was given.
+    /// The seed of the last cut.
     pub seed: AtomicU64,
     pub end: End,
 }
@@ -30,7 +30,7 @@ impl Subject for Mount {
 
     fn stat(&self) -> Result<serde_json::Value, String> {
         let report = self.front.look(|host| {
-            let mut report = Report::of(&host.volume, self.image.clone());
+            let mut report = Report::of(&*host.file_system, self.image.clone());
             report.mounted_on = Some(self.folder.clone());
             report.drive.time = Some(self.pacing);
             report
@@ -45,7 +45,7 @@ impl Subject for Mount {
     }
 
     fn stop(&self) -> Result<(), String> {
-        Err(format!("it is mounted: `tantalum unmount {}` ends that", self.folder.display()))
+        Err(format!("it is mounted; end that with `tantalum unmount {}`", self.folder.display()))
     }
 
     fn end(&self) -> &End {

@@ -1,26 +1,26 @@
-//! The kernel's words for files, and the volume's.
+//! Conversions between the kernel's types for files and the file system's.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fuser::{Errno, FileAttr, FileType, INodeNo, TimeOrNow};
 use nix::libc;
 use tantalum::UNIT_BYTES;
-use tantalum_volume::{FileId, FileKind, Metadata, Timestamp};
+use tantalum_filesystem::{FileId, FileKind, Metadata, Timestamp};
 
 use crate::refusal::Refusal;
 
-/// Bytes in which `stat` counts.
+/// The unit in which `stat` counts blocks.
 const STAT_BLOCK: u64 = 512;
 
-/// The kernel calls the root 1.
+/// The kernel's number for the root is 1.
 pub(crate) fn inode_number(file: FileId) -> INodeNo {
-    INodeNo(file.number().into())
+    INodeNo(file.0.into())
 }
 
-/// The file that the kernel means.
+/// The file that the kernel's number stands for.
 pub(crate) fn file_of(inode: INodeNo) -> Result<FileId, Refusal> {
     let number = u32::try_from(inode.0).map_err(|_| Errno::ESTALE)?;
-    Ok(FileId::new(number))
+    Ok(FileId(number))
 }
 
 pub(crate) fn file_type(kind: FileKind) -> FileType {
@@ -35,7 +35,7 @@ pub(crate) fn file_type(kind: FileKind) -> FileType {
     }
 }
 
-/// What `mknod` is to make.
+/// What `mknod` creates.
 pub(crate) fn kind_of_mode(mode: u32) -> Result<FileKind, Refusal> {
     match mode & libc::S_IFMT {
         0 | libc::S_IFREG => Ok(FileKind::File),
@@ -77,7 +77,7 @@ pub(crate) fn now() -> Timestamp {
     timestamp(SystemTime::now())
 }
 
-/// A time that a program gave.
+/// A time given by a program.
 pub(crate) fn given_time(time: TimeOrNow) -> Timestamp {
     match time {
         TimeOrNow::SpecificTime(time) => timestamp(time),
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_beyond_the_volume_s_is_stale() {
+    fn a_number_beyond_32_bits_is_stale() {
         assert!(file_of(INodeNo(1 << 32)).is_err());
         assert_eq!(file_of(INodeNo::ROOT).unwrap(), FileId::ROOT);
     }

@@ -1,4 +1,4 @@
-//! From a request to its answer: takes the mutex, lets the volume work, gives the mutex back, answers in time.
+//! From a request to its answer: takes the mutex, calls the file system, releases the mutex, answers in time.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -8,35 +8,35 @@ use fuser::{Errno, INodeNo, OpenFlags, ReplyData, ReplyIoctl, ReplyWrite};
 use parking_lot::Mutex;
 use tantalum::{Fills, Nanoseconds, Status};
 use tantalum_drive::{Answers, Delivery, Ticket};
-use tantalum_volume::Volume;
+use tantalum_filesystem::FileSystem;
 
 use crate::answer::Answer;
 use crate::convert::inode_number;
 use crate::host::{Done, Host, Outcome};
 
-/// Buffers for reads that wait to be used again, besides one for each thread.
+/// Read buffers kept for reuse, besides one for each thread.
 const SPARE_BUFFERS: usize = 32;
 
 thread_local! {
-    /// A buffer for reads that this thread used last: its processor has much of it in its cache.
+    /// The read buffer that this thread used last: much of it is in its processor's cache.
     static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// A volume that is mounted, or was until it was closed.
+/// A file system that is mounted, or was until it was closed.
 pub(crate) struct Front {
     host: Mutex<Option<Host>>,
     answers: Answers,
     buffers: Mutex<Vec<Vec<u8>>>,
-    /// Answers of ioctls go out by a thread of their own, see [`Changed`].
+    /// A separate thread sends the answers of ioctls, see [`Changed`].
     pub changed: Mutex<Option<Sender<Changed>>>,
-    /// Who is told when the drive has stopped for good: once.
+    /// Told once when the drive has stopped for good.
     pub on_stop: Mutex<Option<OnStop>>,
 }
 
-/// A request that the volume has done with.
+/// A request that the file system has finished.
 pub(crate) struct Ended<T> {
     pub outcome: Outcome<T>,
-    /// When the drive is done with it.
+    /// When the drive finishes it.
     done_ns: Nanoseconds,
     ticket: Ticket,
 }
@@ -48,12 +48,12 @@ impl<T> Ended<T> {
     }
 }
 
-/// What is called with the error that stopped the drive.
+/// Called with the error that stopped the drive.
 pub(crate) type OnStop = Box<dyn FnOnce(Status) + Send>;
 
-/// An ioctl that changed files past the kernel: what it has cached of them is to be dropped, and then the answer may
-/// go out. Dropping may have to wait for reads that the kernel has sent already, so it is no work for a thread that
-/// answers them.
+/// An ioctl that changed files without the kernel: the kernel must drop its cached data of them before the answer is
+/// sent. Dropping may have to wait for reads that the kernel has already sent, so it must not happen in a thread that
+/// answers reads.
 pub(crate) struct Changed {
     pub files: Vec<INodeNo>,
     pub reply: ReplyIoctl,
@@ -62,7 +62,7 @@ pub(crate) struct Changed {
 
 impl Front {
     pub fn new(host: Host, answers: Answers) -> Front {
-        answers.follow(host.volume.drive());
+        answers.follow(host.file_system.client().drive());
         Front {
             host: Mutex::new(Some(host)),
             answers,
@@ -72,25 +72,25 @@ impl Front {
         }
     }
 
-    /// Does something on the volume. Without power, and when the volume is closed, the answer is `EIO`.
+    /// Calls the file system. Without power, or when the file system is closed, the answer is `EIO`.
     pub fn with<T>(&self, request: impl FnOnce(&mut Host) -> Outcome<T>) -> Ended<T> {
         let mut guard = self.host.lock();
         let ticket = self.answers.ticket();
         let failed = Ended { outcome: Err(Errno::EIO.into()), done_ns: 0, ticket };
         let Some(host) = guard.as_mut() else { return failed };
-        if !host.volume.device().has_power() {
+        if !host.file_system.client().device().has_power() {
             return failed;
         }
-        self.begin(&mut host.volume);
+        self.begin(&mut *host.file_system);
         let outcome = request(host);
-        self.notice_stop(&host.volume);
-        Ended { outcome, done_ns: host.volume.now_ns(), ticket }
+        self.notice_stop(&*host.file_system);
+        Ended { outcome, done_ns: host.file_system.client().now_ns(), ticket }
     }
 
-    /// A request begins: the volume's client is where the machine is.
-    fn begin(&self, volume: &mut Volume) {
+    /// Begins a request: sets the clock of the drive's client to the machine's.
+    fn begin(&self, file_system: &mut dyn FileSystem) {
         if let Some(now_ns) = self.answers.now_ns() {
-            volume.begin_at(now_ns);
+            file_system.client_mut().begin_at(now_ns);
         }
     }
 
@@ -107,49 +107,49 @@ impl Front {
         });
     }
 
-    fn notice_stop(&self, volume: &Volume) {
-        if let Some(status) = volume.stopped()
+    fn notice_stop(&self, file_system: &dyn FileSystem) {
+        if let Some(status) = file_system.client().end()
             && let Some(tell) = self.on_stop.lock().take()
         {
             tell(status);
         }
     }
 
-    /// The drive loses power, at once or at a flash operation to come. Whether it has power still; none if the volume
-    /// is closed.
+    /// Cuts the drive's power, at once or at a later flash operation. Returns whether it still has power; none if the
+    /// file system is closed.
     pub fn cut(&self, after_flash_operations: Option<u64>) -> Option<bool> {
         self.look(|host| {
-            self.begin(&mut host.volume);
-            let now_ns = host.volume.now_ns();
-            let mut device = host.volume.device();
+            self.begin(&mut *host.file_system);
+            let now_ns = host.file_system.client().now_ns();
+            let mut device = host.file_system.client().device();
             match after_flash_operations {
                 Some(operations) => device.cut_after(Some(operations)),
                 None => device.cut_power(now_ns),
             }
             let has_power = device.has_power();
             drop(device);
-            self.notice_stop(&host.volume);
+            self.notice_stop(&*host.file_system);
             has_power
         })
     }
 
-    /// Looks at the volume, in whatever state it is; none if it is closed.
+    /// Calls `look` on the file system, in whatever state it is; none if it is closed.
     pub fn look<T>(&self, look: impl FnOnce(&mut Host) -> T) -> Option<T> {
         self.host.lock().as_mut().map(look)
     }
 
-    /// Takes the volume away: every request fails from now on.
+    /// Takes the file system out: every request fails from now on.
     pub fn take(&self) -> Option<Host> {
         self.host.lock().take()
     }
 
-    /// Does something on the volume and answers.
+    /// Calls the file system and answers.
     pub fn serve<A: Answer>(&self, reply: A, request: impl FnOnce(&mut Host) -> Outcome<A::Value>) {
         let ended = self.with(request);
         self.finish(ended, move |outcome| reply.send(outcome));
     }
 
-    /// Reads and answers with what there was.
+    /// Reads, and answers with the bytes that there were.
     pub fn read(self: &Arc<Self>, inode: INodeNo, offset: u64, bytes: usize, reply: ReplyData) {
         let mut buffer = self.buffer();
         if buffer.len() < bytes {
@@ -166,7 +166,7 @@ impl Front {
         });
     }
 
-    /// Only what is to be read where is found out under the mutex. The bytes move when others have it.
+    /// Under the mutex, only looks up what must be read from where. The bytes move while others have the mutex.
     fn read_into(&self, inode: INodeNo, offset: u64, data: &mut [u8]) -> Ended<usize> {
         let ended = self.with(|host| host.read_later(inode, offset, data));
         match &ended.outcome {
@@ -177,7 +177,7 @@ impl Front {
         }
     }
 
-    /// Writes with `write` and answers. Buffers of the drive are filled before, without the mutex, if it takes them.
+    /// Writes with `write` and answers. If the drive provides buffers, they are filled before, without the mutex.
     pub fn write(
         &self,
         offset: u64,
@@ -189,10 +189,10 @@ impl Front {
         let mut fills = self.look(|host| host.fills(offset, data.len(), flags)).flatten();
         let is_filled = fills.as_mut().is_some_and(|fills| fills.fill(data).is_ok());
         self.serve(reply, |host| {
-            // a write without them fails where filling them did, and says why
+            // without them the write fails where filling them did, and reports why
             let written = write(host, fills.as_mut().filter(|_| is_filled));
             if let Some(fills) = &mut fills {
-                host.volume.device().skip_fills(fills, usize::MAX);
+                host.file_system.client().device().skip_fills(fills, usize::MAX);
             }
             written
         });
@@ -215,7 +215,7 @@ impl Front {
         }
     }
 
-    /// Does an ioctl and answers when the kernel has dropped what it had cached of changed files.
+    /// Executes an ioctl, and answers when the kernel has dropped its cached data of changed files.
     pub fn ioctl(&self, reply: ReplyIoctl, request: impl FnOnce(&mut Host) -> Outcome<Done>) {
         let ended = self.with(request);
         let changed = self.changed.lock().clone();
@@ -224,7 +224,7 @@ impl Front {
             Ok(done) => {
                 let files = done.changed.into_iter().map(inode_number).collect();
                 match changed {
-                    // If the thread has ended so has the mount, and nobody waits for the answer.
+                    // If the thread has ended, so has the mount, and nobody waits for the answer.
                     Some(sender) => drop(sender.send(Changed { files, reply, out: done.out })),
                     None => reply.error(Errno::EIO),
                 }

@@ -1,14 +1,14 @@
 //! Open files, and the tokens by which an ioctl names them.
 //!
-//! An ioctl on one file may name others. It does so by tokens: a program gets a file's token from its own open
-//! file, so whoever has a token has been allowed to open the file, for reading or writing as the token says.
+//! An ioctl on one file may name others by tokens. A program gets a file's token from its own open file. So whoever has
+//! a token was allowed to open the file, for reading or writing as the token says.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 
 use fuser::{FileHandle, OpenAccMode, OpenFlags};
-use tantalum_volume::FileId;
+use tantalum_filesystem::FileId;
 
 /// A file as a program opened it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,10 +54,11 @@ impl Handles {
     pub fn issue_token(&mut self, handle: FileHandle) -> u64 {
         let token = self.token(handle);
         self.tokens.insert(token, handle.0);
+        debug_assert!(self.open.contains_key(&handle.0), "the token of a file that is not open");
         token
     }
 
-    /// The open file of a token; none if no file has it.
+    /// The open file of a token; none if there is none.
     pub fn of_token(&self, token: u64) -> Option<OpenFile> {
         self.get(FileHandle(*self.tokens.get(&token)?))
     }

@@ -1,6 +1,6 @@
-//! What one mutex holds: the volume, what the kernel knows of it, and which files are open.
+//! The state under the mutex: the file system, the files that the kernel knows, and the open files.
 //!
-//! A request is one method here, in the file of its kind.
+//! Each request is one method, in the file for its kind.
 
 mod attributes;
 mod data;
@@ -12,25 +12,25 @@ pub(crate) use attributes::Change;
 pub(crate) use ranges::Done;
 
 use fuser::Request;
-use tantalum_volume::Volume;
+use tantalum_filesystem::FileSystem;
 
 use crate::handles::Handles;
 use crate::known::Known;
 use crate::refusal::Refusal;
 
-/// How a request ends.
+/// The result of a request.
 pub(crate) type Outcome<T> = Result<T, Refusal>;
 
-/// A mounted volume as its requests see it.
+/// A mounted file system as its requests see it.
 pub(crate) struct Host {
-    pub volume: Volume,
+    pub file_system: Box<dyn FileSystem>,
     pub known: Known,
     pub handles: Handles,
     /// Whether each write of whole units is all or nothing.
     pub atomic_writes: bool,
 }
 
-/// Who asks.
+/// Who made the request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Caller {
     pub user: u32,
@@ -51,7 +51,14 @@ impl Caller {
 }
 
 impl Host {
-    pub fn new(volume: Volume, atomic_writes: bool) -> Host {
-        Host { volume, known: Known::default(), handles: Handles::default(), atomic_writes }
+    pub fn new(file_system: Box<dyn FileSystem>, atomic_writes: bool) -> Host {
+        Host { file_system, known: Known::default(), handles: Handles::default(), atomic_writes }
     }
 }
+
+#[cfg(test)]
+#[path = "../examples/memory/file_system.rs"]
+mod memory;
+
+#[cfg(test)]
+pub(crate) mod tests;

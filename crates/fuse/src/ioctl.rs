@@ -1,7 +1,7 @@
-//! The ioctls, as `include/tantalum_ioctl.h` describes them to C programs.
+//! The ioctls, which `include/tantalum_ioctl.h` describes for C programs.
 //!
-//! The kernel copies an ioctl's argument by the size in its number, so a commit of n ranges has a number of its own,
-//! and the number of ranges follows from the length of what arrives.
+//! The kernel copies an ioctl's argument by the size in its number. So a commit of n ranges has a number of its own,
+//! and the length of the argument gives the number of ranges.
 
 use fuser::Errno;
 
@@ -20,7 +20,7 @@ const READ: u32 = 2;
 /// Bytes of a range.
 pub(crate) const RANGE_BYTES: usize = 40;
 
-/// A range of one open file and one of another; both are named by tokens.
+/// A range of one open file and one of another, both named by tokens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Range {
     pub from: u64,
@@ -30,20 +30,20 @@ pub(crate) struct Range {
     pub bytes: u64,
 }
 
-/// What a program asks for.
+/// A request of a program.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) enum Request {
     /// The token of the file that the ioctl is made on.
     Token,
-    /// Ranges that take over what others hold, all or nothing.
+    /// Ranges that take over the contents of others, all or nothing.
     Commit(Vec<Range>),
-    /// Two ranges that swap what they hold.
+    /// Two ranges that swap contents.
     Exchange(Range),
 }
 
 impl Request {
-    /// Reads an ioctl's number and argument. `ENOTTY` if it is none of Tantalum's, `EINVAL` if it is and makes no
-    /// sense.
+    /// Parses an ioctl's number and argument. `ENOTTY` if it is not one of Tantalum's, `EINVAL` if it is but is
+    /// invalid.
     pub fn parse(command: u32, argument: &[u8], out_bytes: u32) -> Result<Request, Refusal> {
         let (number, letter) = (command & 0xff, command >> 8 & 0xff);
         let (bytes, direction) = (command >> 16 & 0x3fff, command >> 30);

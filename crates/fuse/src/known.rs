@@ -1,25 +1,25 @@
-//! Which files the kernel knows.
+//! The files that the kernel knows.
 //!
-//! Invariant: a file is open on the volume exactly as long as the kernel holds references to its inode number. So a
-//! file that loses its last name lives until the kernel forgets it, and its number means no other file before.
+//! Invariant: a file is open in the file system exactly as long as the kernel holds references to its inode number. So a
+//! file that loses its last name lives until the kernel forgets it, and its number is not reused before that.
 
 use std::collections::HashMap;
 
-use tantalum_volume::FileId;
+use tantalum_filesystem::FileId;
 
 /// The kernel's references, by file.
 #[derive(Debug, Default)]
 pub(crate) struct Known(HashMap<FileId, u64>);
 
 impl Known {
-    /// The kernel was told of the file once more. Whether it had not known of it.
+    /// The kernel was told of the file once more. Returns whether it did not know the file.
     pub fn add(&mut self, file: FileId) -> bool {
         let references = self.0.entry(file).or_default();
         *references += 1;
         *references == 1
     }
 
-    /// The kernel gives back references. Whether it knows the file no longer.
+    /// The kernel drops references. Returns whether it no longer knows the file.
     pub fn forget(&mut self, file: FileId, references: u64) -> bool {
         let Some(held) = self.0.get_mut(&file) else { return false };
         *held = held.saturating_sub(references);

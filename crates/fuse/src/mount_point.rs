@@ -1,4 +1,4 @@
-//! Folders on which volumes are mounted: whether one will do, what is mounted on one, unmounting.
+//! Folders on which volumes are mounted: checking one, finding what is mounted on it, unmounting.
 
 use std::ffi::OsString;
 use std::fs;
@@ -13,52 +13,52 @@ use nix::sys::statfs::statfs;
 
 use crate::users::users_of;
 
-/// What the mount table calls the source of a mounted volume: this, and the image's path.
+/// The mount table names this and the image's path as the source of a mounted volume.
 pub(crate) const SOURCE: &str = "tantalum:";
 
-/// Why a folder will not do, or cannot be unmounted.
+/// Why a folder cannot be used, or cannot be unmounted.
 #[derive(Debug, thiserror::Error)]
 pub enum MountPointError {
-    /// No folder.
-    #[error("{}: {error}; make the folder first", path.display())]
+    /// The folder cannot be accessed.
+    #[error("{}: {error}; create the folder first", path.display())]
     Missing {
-        /// What was given.
+        /// The path given.
         path: PathBuf,
-        /// Why it cannot be looked at.
+        /// The system's error.
         error: io::Error,
     },
     /// Not a folder.
     #[error("{} is not a folder", path.display())]
     NotAFolder {
-        /// What was given.
+        /// The path given.
         path: PathBuf,
     },
-    /// Something would be hidden.
+    /// The folder is not empty, and mounting would hide its contents.
     #[error("{} is not empty; mount on an empty folder", path.display())]
     NotEmpty {
         /// The folder.
         path: PathBuf,
     },
-    /// A volume is there already.
-    #[error("image {} is mounted on {} already; `tantalum unmount` it first", image.display(), path.display())]
+    /// The image is already mounted.
+    #[error("image {} is already mounted on {}; run `tantalum unmount` first", image.display(), path.display())]
     Mounted {
-        /// The folder.
+        /// Where it is mounted.
         path: PathBuf,
         /// What is mounted on it.
         image: PathBuf,
     },
-    /// Nothing to unmount.
+    /// Nothing is mounted there.
     #[error("no Tantalum volume is mounted on {}", path.display())]
     NotMounted {
         /// The folder.
         path: PathBuf,
     },
     /// Files are in use.
-    #[error("{} is in use by {}: close its files there first", path.display(), users.as_deref().unwrap_or("a program"))]
+    #[error("{} is in use by {}; close its open files there first", path.display(), users.as_deref().unwrap_or("a program"))]
     Busy {
         /// The folder.
         path: PathBuf,
-        /// Who uses it, as far as this user may know.
+        /// The programs that use it, as far as this user may know.
         users: Option<String>,
     },
     /// The system refused.
@@ -77,7 +77,7 @@ struct MountedImage {
     image: PathBuf,
 }
 
-/// The mounted volumes, in the order in which they were mounted.
+/// The mounted volumes, in order of mounting.
 fn mounted_images() -> Vec<MountedImage> {
     let table = fs::read("/proc/self/mounts").unwrap_or_default();
     let lines = table.split(|&byte| byte == b'\n');
@@ -92,7 +92,7 @@ fn mounted_image(line: &[u8]) -> Option<MountedImage> {
     Some(MountedImage { folder: path(&folder), image: path(image) })
 }
 
-/// The mount table writes blanks and the like as a backslash and three octal digits.
+/// The mount table writes blanks and similar characters as a backslash and three octal digits.
 fn unescaped(field: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -105,7 +105,7 @@ fn unescaped(field: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A path without symbolic links, though what is mounted on it may no longer answer.
+/// A path without symbolic links, even if what is mounted on it no longer answers.
 fn real_path(folder: &Path) -> PathBuf {
     if let Ok(path) = folder.canonicalize() {
         return path;
@@ -118,7 +118,7 @@ fn real_path(folder: &Path) -> PathBuf {
     }
 }
 
-/// The image whose volume is mounted on a folder.
+/// The image of the volume mounted on a folder.
 pub fn image_mounted_on(folder: &Path) -> Option<PathBuf> {
     let folder = real_path(folder);
     mounted_images().into_iter().rev().find(|mounted| mounted.folder == folder).map(|mounted| mounted.image)
@@ -130,13 +130,13 @@ pub fn mount_point_of(image: &Path) -> Option<PathBuf> {
     mounted_images().into_iter().find(|mounted| mounted.image == image).map(|mounted| mounted.folder)
 }
 
-/// Whether nobody answers for what is mounted on a folder. The kernel does not cache an answer to this.
+/// Whether the process of what is mounted on a folder is gone. The kernel does not cache answers to this question.
 fn is_dead(folder: &Path) -> bool {
     matches!(statfs(folder), Err(Errno::ENOTCONN | Errno::ECONNABORTED))
 }
 
-/// Whether a volume can be mounted on a folder. Its path without symbolic links. What is left of a mount whose process
-/// was killed is cleared away.
+/// Checks that a volume can be mounted on a folder, and returns its path without symbolic links. Removes a stale mount
+/// whose process was killed.
 pub(crate) fn check(folder: &Path) -> Result<PathBuf, MountPointError> {
     if let Some(image) = image_mounted_on(folder) {
         if is_dead(folder) {
@@ -175,9 +175,9 @@ pub fn unmount(folder: &Path) -> Result<(), MountPointError> {
     }
 }
 
-/// Takes a folder's volume out of the tree of folders though files are in use; they go on until they are closed.
+/// Detaches a folder's volume from the file tree although files are in use; these keep working until they are closed.
 pub(crate) fn detach(folder: &Path) {
-    // Who may not is unmounted by the helper; if neither works the mount is dead and can be unmounted by anyone.
+    // A user without the right unmounts with the helper; if neither works the mount is dead, and anyone can unmount it.
     if umount2(folder, MntFlags::MNT_DETACH).is_err() {
         let _ = Command::new("fusermount3").args(["-u", "-z", "-q"]).arg("--").arg(folder).status();
     }
@@ -197,8 +197,7 @@ fn unmount_by_helper(path: PathBuf) -> Result<(), MountPointError> {
     }
 }
 
-/// What the mount table is to call an image. `fusermount3`, which mounts for ordinary users, parts options at
-/// commas.
+/// The name of an image in the mount table. `fusermount3`, which mounts for ordinary users, splits options at commas.
 pub(crate) fn source_of(image: &Path, by_helper: bool) -> String {
     let path = String::from_utf8_lossy(image.as_os_str().as_bytes()).into_owned();
     let path = if by_helper { path.replace('\\', "\\\\").replace(',', "\\,") } else { path };

@@ -1,32 +1,32 @@
-//! What a drive and its volume tell about themselves: the answer to `tantalum stat`.
+//! Statistics of a drive and its file system: the answer to `tantalum stat`.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use tantalum_drive::report::DriveReport;
-use tantalum_volume::{Volume, VolumeStatistics};
+use tantalum_filesystem::{FileSystem, Statistics};
 
-/// All that is told.
+/// The whole report.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
-    /// What the drive tells.
+    /// The drive's part.
     #[serde(flatten)]
     pub drive: DriveReport,
     /// Where it is mounted; none if it is not.
     pub mounted_on: Option<PathBuf>,
-    /// The error that stopped the drive for good, if one did: every request fails.
+    /// The error that stopped the drive for good, if any: every request fails.
     #[serde(default)]
     pub stopped: Option<String>,
-    /// What the volume holds.
-    pub volume: VolumeStatistics,
+    /// The file system's contents.
+    pub volume: Statistics,
 }
 
 impl Report {
-    /// What is known of a volume now; `image` and where it is mounted are the caller's to know.
-    pub fn of(volume: &Volume, image: PathBuf) -> Report {
-        let (stopped, statistics) = (volume.stopped(), volume.statistics());
+    /// The report of a file system now; the caller supplies `image` and where it is mounted.
+    pub fn of(file_system: &dyn FileSystem, image: PathBuf) -> Report {
+        let (stopped, statistics) = (file_system.client().end(), file_system.statistics());
         Report {
-            drive: DriveReport::of(&volume.device(), image, None),
+            drive: DriveReport::of(&file_system.client().device(), image, None),
             mounted_on: None,
             stopped: stopped.map(|status| status.to_string()),
             volume: statistics,

@@ -1,4 +1,4 @@
-//! Mounting a volume, and the way back: unmounting, signals, a drive that lost power.
+//! Mounting a file system, and how a mount ends: unmounting, signals, a drive that lost power.
 
 use std::io;
 use std::os::unix::fs::FileTypeExt;
@@ -14,55 +14,58 @@ use nix::unistd::geteuid;
 use tantalum::{DeviceError, PowerLoss, Status};
 use tantalum_drive::control::{self, End, Ended, socket_path};
 use tantalum_drive::{Answers, Pacing};
-use tantalum_volume::{Volume, VolumeError};
+use tantalum_filesystem::{FileSystem, UnmountFailure};
 
 use crate::control::Mount;
-use crate::filesystem::Requests;
 use crate::front::{Changed, Front, OnStop};
 use crate::host::Host;
 use crate::mount_point::{self, MountPointError};
+use crate::requests::Requests;
 
 const DEVICE: &str = "/dev/fuse";
 
-/// What nobody synced is made durable after this time, as other file systems do.
+/// Writes that nobody synced become durable after this time, as on other file systems.
 const SYNC_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How a volume is mounted.
+/// Options for mounting a volume.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The image of the volume's drive.
     pub image: PathBuf,
     /// The folder on which it is mounted.
     pub folder: PathBuf,
-    /// Whether programs meet the drive's latencies.
+    /// Whether programs see the drive's latencies.
     pub pacing: Pacing,
-    /// Threads that take requests.
+    /// Threads that handle requests.
     pub threads: usize,
-    /// Whether each write of whole units is all or nothing if power goes; then nothing is cached by the kernel.
+    /// Whether each write of whole units is all or nothing if power goes; then the kernel caches nothing.
     pub atomic_writes: bool,
 }
 
-/// Why a volume could not be mounted, or its image not be closed.
+/// Why a volume could not be mounted, or its image could not be closed.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
-    /// The folder will not do.
+    /// The folder cannot be used.
     #[error(transparent)]
     MountPoint(#[from] MountPointError),
-    /// The kernel has no FUSE, or not for this user.
-    #[error("{DEVICE}: {0}; mounting needs Linux with FUSE (modprobe fuse), and {DEVICE} open to you")]
+    /// The kernel has no FUSE, or this user may not use it.
+    #[error("{DEVICE}: {0}; mounting needs Linux with FUSE (modprobe fuse) and access to {DEVICE}")]
     NoDevice(io::Error),
-    /// An ordinary user needs help.
+    /// An ordinary user needs the helper.
     #[error("fusermount3 is not installed: install the package fuse3, or mount as root")]
     NoHelper,
     /// The system refused.
-    #[error("{} could not be mounted on: {error}", folder.display())]
+    #[error("could not mount on {}: {error}", folder.display())]
     System {
         /// The folder.
         folder: PathBuf,
         /// Why.
         error: io::Error,
     },
-    /// The control socket cannot be made.
+    /// Writes were to be all or nothing, and the file system has no such writes.
+    #[error("this file system has no all-or-nothing writes; mount it without atomic writes")]
+    NoWholeWrites,
+    /// The control socket could not be created.
     #[error("{}: {error}", socket_path(image).display())]
     Socket {
         /// The image.
@@ -72,12 +75,12 @@ pub enum MountError {
     },
     /// The volume could not be closed.
     #[error("the volume could not be closed: {0}")]
-    Volume(VolumeError),
+    Volume(UnmountFailure),
     /// The drive could not be shut down.
     #[error("the drive could not be shut down: {0}")]
     Shutdown(Status),
-    /// A drive that lost power could not be left as that leaves it.
-    #[error("the drive without power could not be put away: {0}")]
+    /// The image of a drive that lost power could not be closed in that state.
+    #[error("the image of the drive without power could not be closed: {0}")]
     PowerLoss(DeviceError),
 }
 
@@ -90,14 +93,14 @@ pub enum Ending {
     PowerLost,
 }
 
-/// What the thread that waits is told.
+/// Messages to the waiting thread.
 enum Event {
     Ended,
     Stop,
     DriveStopped(Status),
 }
 
-/// What happens to a mount that whoever mounted should know of.
+/// An event that whoever mounted the volume should know of.
 #[derive(Debug)]
 pub enum Notice<'a> {
     /// The drive stopped for good, with this error: every request fails from now on.
@@ -115,20 +118,20 @@ pub struct Mounted {
     syncing: Sender<()>,
 }
 
-/// Asks a mount to end, from any thread.
+/// Ends a mount, from any thread.
 #[derive(Clone)]
 pub struct Stopper(Sender<Event>);
 
 impl Stopper {
-    /// Unmounts; programs that have files open are cut off.
+    /// Unmounts; programs with open files are cut off.
     pub fn stop(&self) {
-        // Nobody listens to a mount that has ended.
+        // Nothing listens on a mount that has ended.
         let _ = self.0.send(Event::Stop);
     }
 }
 
 impl Options {
-    /// Whether a volume can be mounted like this, before an image is opened for it.
+    /// Checks whether a volume can be mounted like this, before an image is opened for it.
     pub fn check(&self) -> Result<(), MountError> {
         mount_point::check(&self.folder)?;
         match std::fs::metadata(DEVICE) {
@@ -151,13 +154,14 @@ fn helper_is_installed() -> bool {
 }
 
 impl Mounted {
-    /// Mounts a volume. It is given back to the drive and the drive shut down should that fail.
-    pub fn mount(volume: Volume, options: &Options) -> Result<Mounted, MountError> {
-        let from_ns = volume.device().time_ns();
+    /// Mounts a file system. If that fails, the file system is closed and the drive shut down.
+    pub fn mount(file_system: Box<dyn FileSystem>, options: &Options) -> Result<Mounted, MountError> {
+        let from_ns = file_system.client().device().time_ns();
+        let is_possible = !options.atomic_writes || file_system.has_whole_writes();
         let system = |error| MountError::System { folder: options.folder.clone(), error };
         let answers = Answers::new(options.pacing, from_ns).map_err(system)?;
-        let front = Arc::new(Front::new(Host::new(volume, options.atomic_writes), answers));
-        let mounted = mount(&front, options);
+        let front = Arc::new(Front::new(Host::new(file_system, options.atomic_writes), answers));
+        let mounted = if is_possible { mount(&front, options) } else { Err(MountError::NoWholeWrites) };
         if mounted.is_err()
             && let Some(host) = front.take()
         {
@@ -166,13 +170,13 @@ impl Mounted {
         mounted
     }
 
-    /// What can end the mount from another thread.
+    /// A handle that can end the mount from another thread.
     pub fn stopper(&self) -> Stopper {
         Stopper(self.sender.clone())
     }
 
-    /// Waits until the volume is unmounted, by whomever, and closes its image. `notice` is told that the drive stopped,
-    /// should it, and how the mount ended, before anybody at the control socket is.
+    /// Waits until anyone unmounts the volume, and closes its image. `notice` is told if the drive stopped, and how the
+    /// mount ended, before anybody at the control socket is.
     pub fn wait(self, mut notice: impl FnMut(Notice<'_>)) -> Result<Ending, MountError> {
         self.wait_for_unmount(&mut notice);
         drop(self.syncing);
@@ -192,7 +196,7 @@ impl Mounted {
                 Event::Ended => return,
                 Event::Stop => {
                     if mount_point::unmount(&self.subject.folder).is_err() {
-                        // Who still has files open gets errors from now on.
+                        // Programs that still have files open get errors from now on.
                         return mount_point::detach(&self.subject.folder);
                     }
                 }
@@ -233,7 +237,7 @@ fn mount(front: &Arc<Front>, options: &Options) -> Result<Mounted, MountError> {
     control::serve(Arc::clone(&subject)).map_err(|error| MountError::Socket { image, error })?;
     let ended = sender.clone();
     let requests = move || {
-        // How the kernel hung up is of no interest: the volume is closed in any case.
+        // How the kernel hung up does not matter: the volume is closed in any case.
         let _ = session.run();
         let _ = ended.send(Event::Ended);
     };
@@ -245,7 +249,7 @@ fn mount(front: &Arc<Front>, options: &Options) -> Result<Mounted, MountError> {
 }
 
 fn tell_of_stop(sender: Sender<Event>) -> OnStop {
-    // Nobody listens to a mount that has ended.
+    // Nothing listens on a mount that has ended.
     Box::new(move |status| drop(sender.send(Event::DriveStopped(status))))
 }
 
@@ -253,8 +257,8 @@ fn start(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     thread::Builder::new().name(name.to_owned()).spawn(work).map(drop)
 }
 
-/// Permissions are the kernel's to check. As root the mount is everybody's; an ordinary user may have to be allowed
-/// that by `/etc/fuse.conf`, and does without.
+/// The kernel checks permissions. As root the mount is for everybody. An ordinary user may need permission for that in
+/// `/etc/fuse.conf`, and otherwise does without.
 fn config(image: &Path, options: &Options) -> Config {
     let is_root = geteuid().is_root();
     let mut config = Config::default();
@@ -285,30 +289,46 @@ fn drop_cached(changes: &Receiver<Changed>, notifier: &Notifier) {
 
 fn sync_now_and_then(front: &Front, end: &Receiver<()>) {
     while end.recv_timeout(SYNC_INTERVAL) == Err(RecvTimeoutError::Timeout) {
-        // What fails here fails again in a program's own sync, which learns of it.
-        let _ = front.with(|host| match host.volume.is_dirty() {
-            true => Ok(host.volume.sync_all()?),
-            false => Ok(()),
-        });
+        // An error here occurs again in a program's own sync, which reports it.
+        let _ = front.with(|host| Ok(host.file_system.write_back()?));
     }
 }
 
 fn close(host: Host, seed: u64) -> Result<Ending, MountError> {
-    let volume = host.volume;
-    if !volume.device().has_power() {
-        // if others have the drive still, the last of them settles it
-        if let Ok(mut device) = volume.into_client_without_sync().into_device() {
+    let file_system = host.file_system;
+    if !file_system.client().device().has_power() {
+        // if others still have the drive, the last of them settles it
+        if let Ok(mut device) = file_system.into_client_without_sync().into_device() {
             device.settle_power_loss(&mut PowerLoss::seeded(seed)).map_err(MountError::PowerLoss)?;
         }
         return Ok(Ending::PowerLost);
     }
-    if let Some(status) = volume.stopped() {
-        return Err(MountError::Volume(VolumeError::Device(status)));
+    if let Some(status) = file_system.client().end() {
+        return Err(MountError::Volume(status.into()));
     }
-    let client = volume.unmount().map_err(|failed| MountError::Volume(failed.error))?;
+    let client = file_system.unmount().map_err(MountError::Volume)?;
     if let Ok(device) = client.into_device() {
         let now_ns = device.time_ns();
         device.shutdown(now_ns).map_err(MountError::Shutdown)?;
     }
     Ok(Ending::Closed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::tests::memory;
+
+    #[test]
+    fn atomic_writes_are_refused_on_a_file_system_without_them() {
+        let options = Options {
+            image: PathBuf::from("/nowhere/drive.tant"),
+            folder: PathBuf::from("/nowhere/mnt"),
+            pacing: Pacing::None,
+            threads: 1,
+            atomic_writes: true,
+        };
+        let refused = Mounted::mount(Box::new(memory()), &options).err().expect("it is refused");
+        assert!(matches!(refused, MountError::NoWholeWrites), "{refused}");
+    }
 }

@@ -1,13 +1,13 @@
-//! Who uses what lies in a folder: for a message to whoever wants it unmounted.
+//! Who uses the files in a folder: for a message to whoever wants to unmount it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The most that are named.
+/// Maximum number of programs named.
 const MOST_NAMED: usize = 5;
 
-/// Programs that have files open in a folder or work in it, and loop devices on its files, in words; none if this
-/// user may not know of any. Nothing in the folder is touched: it may no longer answer.
+/// The programs that have files open in a folder or work in it, and loop devices on its files, as text; none if this
+/// user cannot see any. Nothing in the folder is accessed, because it may no longer answer.
 pub(crate) fn users_of(folder: &Path) -> Option<String> {
     let programs = entries(Path::new("/proc")).filter_map(|process| program(&process, folder));
     let devices = entries(Path::new("/sys/block")).filter_map(|device| loop_device(&device, folder));

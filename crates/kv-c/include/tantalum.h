@@ -8,34 +8,34 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-// All went well.
+// Success.
 #define TANTALUM_OK 0
 
-// There is no such key.
+// No such key.
 #define TANTALUM_NOT_FOUND 1
 
-// The buffer is too short; the length that is needed was stored, and nothing else.
+// The buffer is too short; only the required length was stored.
 #define TANTALUM_SHORT_BUFFER 2
 
-// A null pointer, a text that is not UTF-8, or a key, value or option that cannot be.
+// A null pointer, a text that is not UTF-8, or an invalid key, value or option.
 #define TANTALUM_INVALID 3
 
 // The transaction gave way to an older one: abort it and begin again.
 #define TANTALUM_DEADLOCK 4
 
-// There is no such namespace.
+// No such namespace.
 #define TANTALUM_NO_NAMESPACE 5
 
 // The store was opened by another process: this one was forked.
 #define TANTALUM_FORKED 6
 
-// The store has stopped and is to be opened again.
+// The store has stopped and must be reopened.
 #define TANTALUM_STOPPED 7
 
-// The drive or the host refused.
+// The drive or the host failed.
 #define TANTALUM_REFUSED 8
 
-// A mistake in this library.
+// An internal error of this library.
 #define TANTALUM_BUG 9
 
 // A store.
@@ -48,11 +48,11 @@ typedef struct tantalum_tx tantalum_tx;
 extern "C" {
 #endif // __cplusplus
 
-// What went wrong last in this thread, in words; valid until the next call in this thread.
+// The text of the last error in this thread; valid until the next call in this thread.
 const char *tantalum_last_error(void);
 
-// Opens the store in an image, and makes the image if there is none. `synced`: a commit survives the loss of the machine.
-// `cache_bytes`: 0 for 64 MiB.
+// Opens the store in an image, which is created if it does not exist. `synced`: a commit survives the loss of the
+// machine. `cache_bytes`: 0 for 64 MiB.
 //
 // # Safety
 // `path` ends with a zero; `store` can be written.
@@ -67,7 +67,7 @@ int32_t tantalum_open(const char *path,
 // `store` is from `tantalum_open`, and is not used again.
 int32_t tantalum_close(struct tantalum_store *store);
 
-// The namespace of that name; it is made if it is not there.
+// The namespace of that name, which is created if it does not exist.
 //
 // # Safety
 // `store` is open; `name` ends with a zero; `namespace_number` can be written.
@@ -75,7 +75,7 @@ int32_t tantalum_namespace(const struct tantalum_store *store,
                            const char *name,
                            uint32_t *namespace_number);
 
-// Deletes a namespace with all that it holds.
+// Deletes a namespace with all its records.
 //
 // # Safety
 // `store` is open; `name` ends with a zero.
@@ -87,8 +87,8 @@ int32_t tantalum_delete_namespace(const struct tantalum_store *store, const char
 // `store` is open; `tx` can be written.
 int32_t tantalum_begin(const struct tantalum_store *store, struct tantalum_tx **tx);
 
-// Reads a record into `value`, which has room for `capacity` bytes, and stores its length. `TANTALUM_SHORT_BUFFER` stores
-// the length only.
+// Reads a record into `value`, which has room for `capacity` bytes, and stores its length. With
+// `TANTALUM_SHORT_BUFFER` only the length is stored.
 //
 // # Safety
 // `tx` is open; `key` has `key_bytes` bytes, `value` room for `capacity`; `value_bytes` can be written.
@@ -100,7 +100,7 @@ int32_t tantalum_read(struct tantalum_tx *tx,
                       uintptr_t capacity,
                       uintptr_t *value_bytes);
 
-// Changes a record, or makes it.
+// Changes or creates a record.
 //
 // # Safety
 // `tx` is open; `key` has `key_bytes` bytes and `value` has `value_bytes`.
@@ -111,7 +111,7 @@ int32_t tantalum_put(struct tantalum_tx *tx,
                      const uint8_t *value,
                      uintptr_t value_bytes);
 
-// Deletes a record; `TANTALUM_NOT_FOUND` if it is not there.
+// Deletes a record; `TANTALUM_NOT_FOUND` if it does not exist.
 //
 // # Safety
 // `tx` is open; `key` has `key_bytes` bytes.
@@ -120,13 +120,13 @@ int32_t tantalum_delete(struct tantalum_tx *tx,
                         const uint8_t *key,
                         uintptr_t key_bytes);
 
-// Makes a transaction's changes visible and durable, all or nothing. The transaction is gone, however this ends.
+// Makes a transaction's changes visible and durable, all or nothing. The transaction is gone, whatever the result.
 //
 // # Safety
 // `tx` is open, and is not used again.
 int32_t tantalum_commit(struct tantalum_tx *tx);
 
-// Forgets a transaction's changes; null is allowed. The transaction is gone.
+// Discards a transaction's changes; null is allowed. The transaction is gone.
 //
 // # Safety
 // `tx` is open, and is not used again.

@@ -1,8 +1,8 @@
 //! The key-value store for C. `include/tantalum.h` is generated from this file.
 //!
-//! Every function checks its pointers, catches panics, and returns a `TANTALUM_` number; what went wrong in words is
-//! `tantalum_last_error`, for each thread. A transaction belongs to one thread at a time; a store to all. A transaction
-//! keeps its store alive.
+//! Every function checks its pointers, catches panics, and returns a `TANTALUM_` number; `tantalum_last_error` returns
+//! the error text of the calling thread. A transaction belongs to one thread at a time; a store can be shared by all. A
+//! transaction keeps its store alive.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
@@ -10,25 +10,25 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tantalum_kv::{Error, Namespace, Store, Sync, Transaction};
 
-/// All went well.
+/// Success.
 pub const TANTALUM_OK: i32 = 0;
-/// There is no such key.
+/// No such key.
 pub const TANTALUM_NOT_FOUND: i32 = 1;
-/// The buffer is too short; the length that is needed was stored, and nothing else.
+/// The buffer is too short; only the required length was stored.
 pub const TANTALUM_SHORT_BUFFER: i32 = 2;
-/// A null pointer, a text that is not UTF-8, or a key, value or option that cannot be.
+/// A null pointer, a text that is not UTF-8, or an invalid key, value or option.
 pub const TANTALUM_INVALID: i32 = 3;
 /// The transaction gave way to an older one: abort it and begin again.
 pub const TANTALUM_DEADLOCK: i32 = 4;
-/// There is no such namespace.
+/// No such namespace.
 pub const TANTALUM_NO_NAMESPACE: i32 = 5;
 /// The store was opened by another process: this one was forked.
 pub const TANTALUM_FORKED: i32 = 6;
-/// The store has stopped and is to be opened again.
+/// The store has stopped and must be reopened.
 pub const TANTALUM_STOPPED: i32 = 7;
-/// The drive or the host refused.
+/// The drive or the host failed.
 pub const TANTALUM_REFUSED: i32 = 8;
-/// A mistake in this library.
+/// An internal error of this library.
 pub const TANTALUM_BUG: i32 = 9;
 
 /// A store.
@@ -43,7 +43,7 @@ thread_local! {
     static LAST_ERROR: RefCell<CString> = RefCell::default();
 }
 
-/// Why something was not done: a number and words.
+/// Why something failed: a number and a text.
 struct Refusal(i32, String);
 
 impl From<Error> for Refusal {
@@ -77,13 +77,13 @@ fn run(work: impl FnOnce() -> Result<(), Refusal>) -> i32 {
     let (number, text) = match catch_unwind(AssertUnwindSafe(work)) {
         Ok(Ok(())) => return TANTALUM_OK,
         Ok(Err(Refusal(number, text))) => (number, text),
-        Err(_) => (TANTALUM_BUG, "a mistake in the library".to_owned()),
+        Err(_) => (TANTALUM_BUG, "internal error of the library".to_owned()),
     };
     LAST_ERROR.with_borrow_mut(|last| *last = CString::new(text.replace('\0', " ")).unwrap_or_default());
     number
 }
 
-/// Bytes of the caller's; none are needed behind a null pointer.
+/// The caller's bytes; a null pointer is allowed if there are none.
 ///
 /// # Safety
 /// If `data` is not null, `bytes` bytes can be read there, and do not change meanwhile.
@@ -107,14 +107,14 @@ unsafe fn text_of<'a>(text: *const c_char, what: &str) -> Result<&'a str, Refusa
     text.to_str().map_err(|_| Refusal(TANTALUM_INVALID, format!("{what} is not UTF-8")))
 }
 
-/// What went wrong last in this thread, in words; valid until the next call in this thread.
+/// The text of the last error in this thread; valid until the next call in this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn tantalum_last_error() -> *const c_char {
     LAST_ERROR.with_borrow(|last| last.as_ptr())
 }
 
-/// Opens the store in an image, and makes the image if there is none. `synced`: a commit survives the loss of the machine.
-/// `cache_bytes`: 0 for 64 MiB.
+/// Opens the store in an image, which is created if it does not exist. `synced`: a commit survives the loss of the
+/// machine. `cache_bytes`: 0 for 64 MiB.
 ///
 /// # Safety
 /// `path` ends with a zero; `store` can be written.
@@ -151,7 +151,7 @@ pub unsafe extern "C" fn tantalum_close(store: *mut tantalum_store) -> i32 {
     })
 }
 
-/// The namespace of that name; it is made if it is not there.
+/// The namespace of that name, which is created if it does not exist.
 ///
 /// # Safety
 /// `store` is open; `name` ends with a zero; `namespace_number` can be written.
@@ -175,7 +175,7 @@ pub unsafe extern "C" fn tantalum_namespace(
     })
 }
 
-/// Deletes a namespace with all that it holds.
+/// Deletes a namespace with all its records.
 ///
 /// # Safety
 /// `store` is open; `name` ends with a zero.
@@ -203,8 +203,8 @@ pub unsafe extern "C" fn tantalum_begin(store: *const tantalum_store, tx: *mut *
     })
 }
 
-/// Reads a record into `value`, which has room for `capacity` bytes, and stores its length. `TANTALUM_SHORT_BUFFER` stores
-/// the length only.
+/// Reads a record into `value`, which has room for `capacity` bytes, and stores its length. With
+/// `TANTALUM_SHORT_BUFFER` only the length is stored.
 ///
 /// # Safety
 /// `tx` is open; `key` has `key_bytes` bytes, `value` room for `capacity`; `value_bytes` can be written.
@@ -228,10 +228,10 @@ pub unsafe extern "C" fn tantalum_read(
             )
         };
         let found = tx.0.read(Namespace::from_number(namespace_number), key)?;
-        let found = found.ok_or(Refusal(TANTALUM_NOT_FOUND, "there is no such key".to_owned()))?;
+        let found = found.ok_or(Refusal(TANTALUM_NOT_FOUND, "no such key".to_owned()))?;
         *value_bytes = found.len();
         if found.len() > capacity {
-            let text = format!("the value has {} bytes, the buffer {capacity}", found.len());
+            let text = format!("the value has {} bytes, but the buffer only {capacity}", found.len());
             return Err(Refusal(TANTALUM_SHORT_BUFFER, text));
         }
         if found.is_empty() {
@@ -246,7 +246,7 @@ pub unsafe extern "C" fn tantalum_read(
     })
 }
 
-/// Changes a record, or makes it.
+/// Changes or creates a record.
 ///
 /// # Safety
 /// `tx` is open; `key` has `key_bytes` bytes and `value` has `value_bytes`.
@@ -269,7 +269,7 @@ pub unsafe extern "C" fn tantalum_put(
     })
 }
 
-/// Deletes a record; `TANTALUM_NOT_FOUND` if it is not there.
+/// Deletes a record; `TANTALUM_NOT_FOUND` if it does not exist.
 ///
 /// # Safety
 /// `tx` is open; `key` has `key_bytes` bytes.
@@ -285,12 +285,12 @@ pub unsafe extern "C" fn tantalum_delete(
         let (tx, key) = unsafe { (tx.as_mut().ok_or(null("tx"))?, bytes_of(key, key_bytes, "key")?) };
         match tx.0.delete(Namespace::from_number(namespace_number), key)? {
             true => Ok(()),
-            false => Err(Refusal(TANTALUM_NOT_FOUND, "there is no such key".to_owned())),
+            false => Err(Refusal(TANTALUM_NOT_FOUND, "no such key".to_owned())),
         }
     })
 }
 
-/// Makes a transaction's changes visible and durable, all or nothing. The transaction is gone, however this ends.
+/// Makes a transaction's changes visible and durable, all or nothing. The transaction is gone, whatever the result.
 ///
 /// # Safety
 /// `tx` is open, and is not used again.
@@ -303,7 +303,7 @@ pub unsafe extern "C" fn tantalum_commit(tx: *mut tantalum_tx) -> i32 {
     })
 }
 
-/// Forgets a transaction's changes; null is allowed. The transaction is gone.
+/// Discards a transaction's changes; null is allowed. The transaction is gone.
 ///
 /// # Safety
 /// `tx` is open, and is not used again.

@@ -1,4 +1,4 @@
-//! Runs the same work on each store, on this machine's disk, and prints what it took. No latency is emulated.
+//! Runs the same work on each store, on this machine's disk, and prints the measurements. No latency is emulated.
 
 mod engines;
 mod measure;
@@ -14,7 +14,7 @@ use clap::{Parser, ValueEnum};
 use engines::{CacheSize, Failure, NAMES};
 use measure::{Plan, cases};
 use outcome::Row;
-use tantalum_lab::report;
+use tantalum_report::{check_place, save, write_figures, write_plots};
 use work::{Interrupted, Workload};
 
 /// The exit code of a command that was interrupted: 128 and the number of SIGINT.
@@ -23,50 +23,50 @@ const INTERRUPTED: u8 = 130;
 /// Compares embedded key-value stores.
 #[derive(Parser)]
 struct Arguments {
-    /// The stores, with commas between them
+    /// Stores, separated by commas
     #[arg(long, value_delimiter = ',', default_values_t = NAMES.iter().map(|name| name.to_string()))]
     #[arg(value_parser = clap::builder::PossibleValuesParser::new(NAMES))]
     stores: Vec<String>,
-    /// The workloads: a, b, c, f (YCSB), and t: four records of 100 bytes changed in a transaction
+    /// Workloads: a, b, c, f (YCSB), and t: a transaction changes four records of 100 bytes
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Workload::value_variants().to_vec())]
     workloads: Vec<Workload>,
-    /// Records of YCSB that are there; t has as many as take as many bytes
+    /// Number of YCSB records; t has enough records for the same number of bytes
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(8..=100_000_000))]
     records: u64,
-    /// Bytes of a value of YCSB
+    /// Size of a YCSB value in bytes
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(8..=1_000_000))]
     value_bytes: u32,
     /// Each store's own memory: all data fit, or a quarter of them
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = CacheSize::value_variants().to_vec())]
     cache: Vec<CacheSize>,
-    /// Threads
+    /// Numbers of threads, separated by commas
     #[arg(long, value_delimiter = ',', default_values_t = [1, 2], value_parser = clap::value_parser!(u64).range(1..=1024))]
     threads: Vec<u64>,
     /// Seconds for each measurement
     #[arg(long, default_value_t = 1.0)]
     seconds: f64,
-    /// Rounds; in each the stores take turns, each on a new store
+    /// Number of rounds; in each the stores take turns, each with a new store
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
     rounds: u64,
-    /// Only synced or only unsynced
+    /// Measure only synced (true) or only unsynced (false) commits
     #[arg(long)]
     synced: Option<bool>,
-    /// Where to make the stores; they are removed afterwards
+    /// Where to create the stores; they are removed afterwards
     #[arg(long, default_value = ".")]
     folder: PathBuf,
-    /// Where random numbers start
+    /// Seed of all randomness
     #[arg(long, default_value_t = 17)]
     seed: u64,
-    /// For scripts
+    /// Print JSON instead of tables
     #[arg(long)]
     json: bool,
-    /// Write a report with plots, one HTML page
+    /// Write a report with plots as one HTML page
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
     /// Write the tables as Markdown
     #[arg(long, value_name = "FILE.md")]
     markdown: Option<PathBuf>,
-    /// Draw operations in a second
+    /// Write the plots of operations per second as one SVG file
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
 }
@@ -88,7 +88,7 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> Result<(), Failure> {
     let files = [&arguments.report, &arguments.markdown, &arguments.plot];
-    files.into_iter().flatten().try_for_each(|path| report::check_place(path))?;
+    files.into_iter().flatten().try_for_each(|path| check_place(path))?;
     let rows = plan(arguments).measure(&stopped_by_interrupts())?;
     if arguments.json {
         println!("{}", serde_json::to_string_pretty(&rows)?);
@@ -112,7 +112,7 @@ fn plan(a: &Arguments) -> Plan {
     }
 }
 
-/// The first Ctrl-C stops the work, which removes its stores; the second does not wait.
+/// The first Ctrl-C stops the work, which removes its stores; the second one does not wait.
 fn stopped_by_interrupts() -> Arc<AtomicBool> {
     let stop = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stop);
@@ -121,7 +121,7 @@ fn stopped_by_interrupts() -> Arc<AtomicBool> {
             std::process::exit(INTERRUPTED.into());
         }
     };
-    // if there is no handler to be had, Ctrl-C ends the process and leaves its stores
+    // without a handler, Ctrl-C ends the process and leaves its stores
     let _ = ctrlc::set_handler(on_interrupt);
     stop
 }
@@ -131,27 +131,27 @@ fn write_files(arguments: &Arguments, rows: &[Row]) -> Result<(), Failure> {
     if let Some(path) = &arguments.report {
         let lead = [
             command(),
-            "The same work on each store, on this machine's disk; compare within one run only.".to_owned(),
-            "a, b, c, f: YCSB. t: four records of 100 bytes changed in a transaction.".to_owned(),
+            "The same work on each store, on this machine's disk; compare only within one run.".to_owned(),
+            "a, b, c, f: YCSB. t: a transaction changes four records of 100 bytes.".to_owned(),
             "Cache fits: a store's own memory holds all data. Quarter: a quarter of them.".to_owned(),
         ];
         let mut figures = rates.clone();
-        figures.extend(outcome::figures(rows, "99 % took at most: ", "us", |row| Some(row.p99_us)));
+        figures.extend(outcome::figures(rows, "99th percentile: ", "us", |row| Some(row.p99_us)));
         let written = |row: &Row| row.written_per_byte;
         figures.extend(outcome::figures(rows, "sent to the disk: ", "bytes for each written", written));
-        report::write_figures("Embedded key-value stores", &lead, &figures, path)?;
+        write_figures("Embedded key-value stores", &lead, &figures, path)?;
     }
     if let Some(path) = &arguments.plot {
-        report::write_plots(&rates, arguments.threads.len(), path)?;
+        write_plots(&rates, arguments.threads.len(), path)?;
     }
     if let Some(path) = &arguments.markdown {
         let plot = arguments.plot.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy());
-        report::save(&outcome::markdown(rows, &command(), plot.as_deref()), path)?;
+        save(&outcome::markdown(rows, &command(), plot.as_deref()), path)?;
     }
     Ok(())
 }
 
-/// How this was started.
+/// The command line of this run.
 fn command() -> String {
     let feature = if cfg!(feature = "rocksdb") { " --features rocksdb" } else { "" };
     let arguments: String = std::env::args().skip(1).map(|argument| format!(" {argument}")).collect();

@@ -1,4 +1,4 @@
-//! Measuring: each case in rounds, in which the stores take turns, each time on a new store.
+//! Measures each case in rounds, in which the stores take turns, each with a new store.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -11,12 +11,12 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::engines::{CacheSize, Failure, Setting, open};
 use crate::outcome::{Case, Row};
-use crate::work::{KEY_BYTES, Worker, Workload, Zipf, check, value};
+use crate::work::{KEY_BYTES, Worker, Workload, check, value};
 
 /// Records of one transaction when the store is loaded.
 const LOADED_AT_ONCE: u64 = 500;
 
-/// What is measured.
+/// What to measure.
 pub struct Plan {
     /// The stores, each by its name.
     pub stores: Vec<String>,
@@ -28,11 +28,11 @@ pub struct Plan {
     pub seconds: f64,
     /// Records of YCSB that are there; of others, as many as take as many bytes.
     pub records: u64,
-    /// Bytes of a value of YCSB.
+    /// Size of a YCSB value in bytes.
     pub value_bytes: usize,
     /// Where the stores are made; they are removed afterwards.
     pub folder: PathBuf,
-    /// Where random numbers start.
+    /// Seed of all randomness.
     pub seed: u64,
 }
 
@@ -64,7 +64,7 @@ impl Plan {
             let mut turns: Vec<Vec<Turn>> = self.stores.iter().map(|_| Vec::new()).collect();
             for round in 0..self.rounds as usize {
                 for place in 0..self.stores.len() {
-                    // nobody always follows the same one
+                    // so that no store always follows the same one
                     let store = (place + round) % self.stores.len();
                     progress.set_message(format!("{case}, {}", self.stores[store]));
                     turns[store].push(self.turn(&self.stores[store], case, round as u64, stop)?);
@@ -99,14 +99,14 @@ impl Plan {
         }
         engine.loaded()?;
         engine.settle()?;
-        let (before, written, zipf) = (written_bytes()?, AtomicU64::new(0), Zipf::new(records));
+        let (before, written, draws) = (written_bytes()?, AtomicU64::new(0), case.workload.draws(records));
         let start = Instant::now();
         let end = start + Duration::from_secs_f64(self.seconds);
         let latencies = std::thread::scope(|scope| {
             let run = |thread| {
                 let random = Xoshiro256PlusPlus::seed_from_u64(seed << 8 | (thread + 1));
-                let (engine, zipf, written) = (&*engine, &zipf, &written);
-                let worker = Worker { engine, workload: case.workload, zipf, value_bytes, random, written };
+                let (engine, draws, written) = (&*engine, draws.as_ref(), &written);
+                let worker = Worker { engine, records, draws, value_bytes, random, written };
                 scope.spawn(move || worker.work(end, stop))
             };
             let handles: Vec<_> = (0..case.threads).map(run).collect();
@@ -127,7 +127,7 @@ impl Plan {
     }
 }
 
-/// Transfers need four different ones.
+/// A transfer needs four different accounts.
 const LEAST_RECORDS: u64 = 8;
 
 fn sum<'a>(latencies: impl IntoIterator<Item = &'a Histogram<u64>>) -> Result<Histogram<u64>, Failure> {
@@ -158,7 +158,7 @@ fn row(store: &str, case: Case, mut turns: Vec<Turn>) -> Result<Row, Failure> {
     })
 }
 
-/// What this process has sent to the disk.
+/// Bytes that this process has sent to the disk.
 fn written_bytes() -> Result<u64, Failure> {
     let text = std::fs::read_to_string("/proc/self/io")?;
     let line = text.lines().find_map(|line| line.strip_prefix("write_bytes: "));
@@ -183,7 +183,7 @@ fn allocated_bytes(folder: &Path) -> Result<u64, Failure> {
     files(folder)?.iter().try_fold(0, |sum, path| Ok(sum + std::fs::metadata(path)?.blocks() * 512))
 }
 
-/// All cases of these: what is synced first, then by cache, workload and threads.
+/// All cases: synced ones first, then by cache, workload and threads.
 pub fn cases(synced: &[bool], caches: &[CacheSize], workloads: &[Workload], threads: &[u64]) -> Vec<Case> {
     let mut cases = Vec::new();
     for &synced in synced {

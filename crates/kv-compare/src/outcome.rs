@@ -1,15 +1,15 @@
-//! What was measured: as text, as plots, and as the page of docs/.
+//! The results: as text, as plots, and as the page in docs/.
 
 use std::fmt::{self, Write};
 
 use serde::Serialize;
-use tantalum_lab::experiments::{Figures, Row as Line};
-use tantalum_lab::table::{Align, Table, grouped};
+use tantalum_report::table::{Align, Table, grouped};
+use tantalum_report::{Figures, Row as Line};
 
 use crate::engines::CacheSize;
 use crate::work::Workload;
 
-/// What is the same for all stores that are compared.
+/// What is the same for all compared stores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Case {
     /// What they do.
@@ -40,7 +40,7 @@ impl Case {
     }
 }
 
-/// What one store did in one case.
+/// The results of one store in one case.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// The case.
@@ -52,7 +52,7 @@ pub struct Row {
     pub rounds: u64,
     /// Operations of all rounds.
     pub operations: u64,
-    /// Operations in a second, of the round in the middle.
+    /// Operations per second, of the round in the middle.
     pub per_second: f64,
     /// Of the slowest round.
     pub per_second_least: f64,
@@ -119,12 +119,12 @@ fn whole(number: f64) -> String {
     grouped(number.round() as u64)
 }
 
-/// Rows by case, in the order in which they were measured; within a case by store.
+/// Rows by case, in the order of measurement; within a case by store.
 fn by_case(rows: &[Row]) -> impl Iterator<Item = &[Row]> {
     rows.chunk_by(|a, b| a.case == b.case)
 }
 
-/// Cases that differ only in the workload, in the order of the first of each.
+/// Cases that differ only in the workload, in the order of each group's first case.
 fn groups(rows: &[Row]) -> Vec<Vec<&[Row]>> {
     let mut groups: Vec<Vec<&[Row]>> = Vec::new();
     for case in by_case(rows) {
@@ -136,7 +136,8 @@ fn groups(rows: &[Row]) -> Vec<Vec<&[Row]>> {
     groups
 }
 
-/// A table of one quantity for each group of cases, by workload and store. Workloads that have none are left out.
+/// A table of one quantity for each group of cases, by workload and store. Workloads without that quantity are left
+/// out.
 pub fn figures(
     rows: &[Row],
     title: &str,
@@ -161,7 +162,7 @@ pub fn figures(
     groups(rows).into_iter().filter_map(table).collect()
 }
 
-/// Operations in a second.
+/// Operations per second.
 pub fn rates(rows: &[Row]) -> Vec<Figures> {
     figures(rows, "", "operations/s", |row| Some(row.per_second))
 }
@@ -175,15 +176,15 @@ pub fn markdown(rows: &[Row], command: &str, plot: Option<&str>) -> String {
         rows.first().map_or(0, |row| row.rounds),
     );
     if let Some(plot) = plot {
-        write!(page, "\n![Operations in a second]({plot})\n").expect("a String takes all");
+        write!(page, "\n![Operations per second]({plot})\n").expect("writing to a String cannot fail");
     }
-    section(&mut page, rows, "Operations in a second", |row| whole(row.per_second));
-    section(&mut page, rows, "99 % of the operations took at most, us", |row| match row.p99_us {
+    section(&mut page, rows, "Operations per second", |row| whole(row.per_second));
+    section(&mut page, rows, "99th percentile latency of operations, us", |row| match row.p99_us {
         us if us < 100.0 => format!("{us:.1}"),
         us => whole(us),
     });
     section(&mut page, rows, "Bytes sent to the disk for each byte written", Row::written);
-    section(&mut page, rows, "Bytes on the disk for each byte that is there", |row| {
+    section(&mut page, rows, "Bytes on the disk for each byte stored", |row| {
         format!("{:.2}", row.space_per_byte)
     });
     page.push_str(&over_first(rows));
@@ -195,21 +196,22 @@ fn section(page: &mut String, rows: &[Row], title: &str, cell: impl Fn(&Row) -> 
     let stores: String = first.iter().map(|row| format!(" {} |", row.store)).collect();
     let rules = "---:|".repeat(first.len());
     write!(page, "\n## {title}\n\n| commits | cache | threads | work |{stores}\n|---|---|---|---|{rules}\n")
-        .expect("a String takes all");
+        .expect("writing to a String cannot fail");
     for case in by_case(rows) {
         let Case { workload, cache, threads, .. } = case[0].case;
         let cells: String = case.iter().map(|row| format!(" {} |", cell(row))).collect();
         let (commits, cache, work) = (case[0].case.commits(), cache.name(), workload.name());
-        writeln!(page, "| {commits} | {cache} | {threads} | {work} |{cells}").expect("a String takes all");
+        writeln!(page, "| {commits} | {cache} | {threads} | {work} |{cells}")
+            .expect("writing to a String cannot fail");
     }
 }
 
-/// How many times as much the first store does as each of the others: the least and the most of the workloads.
+/// The rate of the first store divided by that of each other store: the lowest and highest of the workloads.
 fn over_first(rows: &[Row]) -> String {
     let Some(first) = by_case(rows).next().filter(|case| case.len() > 1) else { return String::new() };
     let others: String = first[1..].iter().map(|row| format!(" {} |", row.store)).collect();
     let mut section = format!(
-        "\n## Operations in a second: {} over each of the others\n\nThe least and the most of the workloads.\n\n\
+        "\n## Operations per second: {} over each of the others\n\nLowest and highest of the workloads.\n\n\
          | commits | cache | threads |{others}\n|---|---|---|{}\n",
         first[0].store,
         "---|".repeat(first.len() - 1)
@@ -217,11 +219,11 @@ fn over_first(rows: &[Row]) -> String {
     for group in groups(rows) {
         let case = group[0][0].case;
         write!(section, "| {} | {} | {} |", case.commits(), case.cache.name(), case.threads)
-            .expect("a String takes all");
+            .expect("writing to a String cannot fail");
         for store in 1..group[0].len() {
             let factors = || group.iter().map(|case| case[0].per_second / case[store].per_second);
             let (least, most) = (factors().fold(f64::MAX, f64::min), factors().fold(0.0, f64::max));
-            write!(section, " {least:.2} to {most:.2} |").expect("a String takes all");
+            write!(section, " {least:.2} to {most:.2} |").expect("writing to a String cannot fail");
         }
         section.push('\n');
     }
@@ -267,7 +269,7 @@ mod tests {
         let page = markdown(&rows(), "a command", Some("plot.svg"));
         for expected in [
             "`a command`",
-            "![Operations in a second](plot.svg)",
+            "![Operations per second](plot.svg)",
             "| commits | cache | threads | work | ours | other |\n|---|---|---|---|---:|---:|\n",
             "| synced | quarter | 1 | a | 1,000 | 2,000 |\n",
             "| synced | quarter | 2 | c | - | - |\n",

@@ -1,4 +1,4 @@
-//! The workloads: YCSB's A, B, C and F, and transfers that change four records in a transaction, as TPC-B's do.
+//! The workloads: YCSB's A, B, C and F, and transfers that change four records in a transaction, as in TPC-B.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
@@ -8,6 +8,7 @@ use hdrhistogram::Histogram;
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Serialize;
+use tantalum_workloads::ycsb::{self, Draws, Operation};
 
 use crate::engines::{Engine, Failure};
 
@@ -50,26 +51,29 @@ impl Workload {
         if self == Workload::T { ACCOUNT_BYTES } else { value_bytes }
     }
 
-    fn reads_percent(self) -> u32 {
+    /// What it is of YCSB's, if it is one of them.
+    fn ycsb(self) -> Option<ycsb::Workload> {
         match self {
-            Workload::A | Workload::F => 50,
-            Workload::B => 95,
-            Workload::C => 100,
-            Workload::T => 0,
+            Workload::A => Some(ycsb::Workload::A),
+            Workload::B => Some(ycsb::Workload::B),
+            Workload::C => Some(ycsb::Workload::C),
+            Workload::F => Some(ycsb::Workload::F),
+            Workload::T => None,
         }
     }
 
-    fn records_at_once(self) -> u64 {
-        if self == Workload::T { 4 } else { 1 }
+    /// Draws its operations and records, of this many records; none for transfers.
+    pub fn draws(self, records: u64) -> Option<Draws> {
+        self.ycsb().map(|workload| Draws::new(workload, records))
     }
 }
 
-/// Told to stop.
+/// The run was interrupted.
 #[derive(Debug, thiserror::Error)]
 #[error("interrupted; the stores are removed")]
 pub struct Interrupted;
 
-/// Fails if somebody wants to stop.
+/// Fails if the run was interrupted.
 pub fn check(stop: &AtomicBool) -> Result<(), Failure> {
     if stop.load(Ordering::Relaxed) { Err(Interrupted.into()) } else { Ok(()) }
 }
@@ -78,10 +82,10 @@ pub fn check(stop: &AtomicBool) -> Result<(), Failure> {
 pub struct Worker<'a> {
     /// The store.
     pub engine: &'a dyn Engine,
-    /// What it does.
-    pub workload: Workload,
-    /// Which records.
-    pub zipf: &'a Zipf,
+    /// Records that are there.
+    pub records: u64,
+    /// What it does of YCSB; transfers if none.
+    pub draws: Option<&'a Draws>,
     /// Bytes of a value.
     pub value_bytes: usize,
     /// Where its random numbers come from.
@@ -109,29 +113,50 @@ impl Worker<'_> {
     }
 
     fn operation(&mut self) -> Result<(), Failure> {
-        let key = self.zipf.draw(&mut self.random);
-        if self.random.random_range(0..100) < self.workload.reads_percent() {
-            let bytes = self.engine.read(key)?;
-            if bytes != self.value_bytes {
-                return Err(format!("record {key} has {bytes} bytes instead of {}", self.value_bytes).into());
+        match self.draws {
+            None => self.transfer(),
+            Some(draws) => {
+                let operation = draws.operation(&mut self.random);
+                let key = draws.record(self.records, &mut self.random);
+                self.ycsb(operation, key)
             }
-            return Ok(());
         }
-        match self.workload {
-            Workload::T => self.engine.change(&four(self.zipf.records, &mut self.random), &add_one)?,
-            Workload::F => {
+    }
+
+    fn transfer(&mut self) -> Result<(), Failure> {
+        self.engine.change(&four(self.records, &mut self.random), &add_one)?;
+        self.has_written(4);
+        Ok(())
+    }
+
+    fn ycsb(&mut self, operation: Operation, key: u64) -> Result<(), Failure> {
+        match operation {
+            Operation::Read => {
+                let bytes = self.engine.read(key)?;
+                if bytes != self.value_bytes {
+                    return Err(
+                        format!("record {key} has {bytes} bytes instead of {}", self.value_bytes).into()
+                    );
+                }
+                return Ok(());
+            }
+            Operation::Update => self.engine.write(&[(key, value(&mut self.random, self.value_bytes))])?,
+            Operation::ReadModifyWrite => {
                 let fresh = value(&mut self.random, self.value_bytes);
                 self.engine.change(&[key], &|_| fresh.clone())?;
             }
-            _ => self.engine.write(&[(key, value(&mut self.random, self.value_bytes))])?,
+            Operation::Insert | Operation::Scan => unreachable!("A, B, C and F have no {operation:?}"),
         }
-        let bytes = self.workload.records_at_once() * (KEY_BYTES + self.value_bytes as u64);
-        self.written.fetch_add(bytes, Ordering::Relaxed);
+        self.has_written(1);
         Ok(())
+    }
+
+    fn has_written(&self, records: u64) {
+        self.written.fetch_add(records * (KEY_BYTES + self.value_bytes as u64), Ordering::Relaxed);
     }
 }
 
-/// An account with one more on it.
+/// An account with its balance increased by one.
 fn add_one(old: &[u8]) -> Vec<u8> {
     let mut new = old.to_vec();
     let (number, _) = new.split_first_chunk_mut::<8>().expect("a record has eight bytes at least");
@@ -146,32 +171,7 @@ pub fn value(random: &mut Xoshiro256PlusPlus, bytes: usize) -> Vec<u8> {
     value
 }
 
-/// YCSB's choice of records: zipfian with 0.99, scattered over the keys.
-pub struct Zipf {
-    records: u64,
-    sums: Vec<f64>,
-}
-
-impl Zipf {
-    /// For so many records.
-    pub fn new(records: u64) -> Zipf {
-        let mut sum = 0.0;
-        let sums = (1..=records).map(|rank| {
-            sum += 1.0 / (rank as f64).powf(0.99);
-            sum
-        });
-        Zipf { records, sums: sums.collect() }
-    }
-
-    fn draw(&self, random: &mut Xoshiro256PlusPlus) -> u64 {
-        let last = self.sums.last().expect("there are records");
-        let drawn = random.random::<f64>() * last;
-        let rank = self.sums.partition_point(|sum| *sum < drawn) as u64;
-        (rank.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 1) % self.records
-    }
-}
-
-/// Four different records, all equally likely, in order: so nobody gives way to another.
+/// Four different records, all equally likely, in order, so that there are no deadlocks.
 fn four(records: u64, random: &mut Xoshiro256PlusPlus) -> [u64; 4] {
     loop {
         let mut keys = [(); 4].map(|()| random.random_range(0..records));
@@ -186,19 +186,6 @@ fn four(records: u64, random: &mut Xoshiro256PlusPlus) -> [u64; 4] {
 mod tests {
     use super::*;
     use rand::SeedableRng;
-
-    #[test]
-    fn few_records_are_chosen_often_and_all_are_there() {
-        let (mut random, zipf) = (Xoshiro256PlusPlus::seed_from_u64(1), Zipf::new(1000));
-        let mut counts = [0; 1000];
-        (0..100_000).for_each(|_| counts[zipf.draw(&mut random) as usize] += 1);
-        counts.sort_unstable();
-        let tenth: u32 = counts[900..].iter().sum();
-        assert!(
-            (50_000..90_000).contains(&tenth),
-            "a tenth of the records is chosen {tenth} times of 100,000"
-        );
-    }
 
     #[test]
     fn transfers_change_four_different_records_in_order() {

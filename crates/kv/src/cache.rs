@@ -1,7 +1,7 @@
-//! Records in memory, within a budget of bytes. A record that was looked at since the hand last came by gets a second
-//! chance (CLOCK).
+//! Records in memory, within a budget of bytes. A record that was accessed since the clock hand last passed gets a
+//! second chance (CLOCK).
 //!
-//! A record is read into the cache and changed in it under its lock only, so that it is what the drive has.
+//! A record is read into the cache and changed in it only under its lock, so it always equals the drive's.
 
 use std::collections::VecDeque;
 
@@ -11,10 +11,10 @@ use tantalum::{Key, NamespaceId};
 
 use crate::transaction::Value;
 
-/// What a record takes beside its value.
+/// Memory of a record besides its value.
 const OVERHEAD_BYTES: usize = 128;
 
-/// A ring so short is not tidied.
+/// A ring this short is not tidied.
 const LEAST_RING: usize = 64;
 
 /// A record's name.
@@ -28,7 +28,7 @@ struct Cached {
 #[derive(Default)]
 struct Records {
     records: FxHashMap<Name, Cached>,
-    /// The order of the hand; names of records that are gone are passed over, and never more than there are records.
+    /// The order of the hand. Names of missing records are skipped; there are never more of them than records.
     ring: VecDeque<Name>,
     bytes: usize,
 }
@@ -90,7 +90,7 @@ impl Records {
         }
     }
 
-    /// Takes from the ring what is not there, and what stands in it twice.
+    /// Removes missing records and duplicates from the ring.
     fn tidy(&mut self) {
         let mut seen = FxHashSet::default();
         self.ring.retain(|name| self.records.contains_key(name) && seen.insert(*name));

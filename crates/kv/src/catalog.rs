@@ -1,6 +1,7 @@
-//! The names of namespaces. The drive numbers them; the first one holds a record that says which number has which name.
+//! The names of namespaces. The drive numbers namespaces; the first one holds a record that maps numbers to names.
 //!
-//! A namespace is made first and named then. One without a name was never used: it is deleted when the store is opened.
+//! A namespace is created first and named afterwards. One without a name was never used, and is deleted when the store
+//! is opened.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +9,10 @@ use tantalum::{Command, Device, Key, KvRecord, NamespaceAttributes, NamespaceId,
 
 use crate::error::Error;
 
-/// The longest name.
+/// The maximum length of a name.
 const NAME_BYTES: usize = 255;
 
-/// Which number has which name.
+/// Maps numbers to names.
 #[derive(Debug)]
 pub(crate) struct Catalog {
     first: NamespaceId,
@@ -35,7 +36,7 @@ fn submit(device: &mut Device, command: Command<'_>) -> Result<Option<NamespaceI
 }
 
 impl Catalog {
-    /// Reads the catalog of a drive, and makes one if the drive has no namespace.
+    /// Reads the catalog of a drive, and creates one if the drive has no namespace.
     pub fn open(device: &mut Device) -> Result<Catalog, Error> {
         let present: Vec<NamespaceId> = device.namespaces().iter().map(|info| info.namespace).collect();
         let Some(&first) = present.iter().min() else {
@@ -57,7 +58,7 @@ impl Catalog {
         Ok(catalog)
     }
 
-    /// Makes a namespace of that name.
+    /// Creates a namespace of that name.
     pub fn create(&mut self, device: &mut Device, name: &str) -> Result<NamespaceId, Status> {
         let namespace = create(device)?;
         self.names.insert(name.to_owned(), namespace);
@@ -68,7 +69,7 @@ impl Catalog {
         Ok(namespace)
     }
 
-    /// Deletes a namespace. Its name goes first.
+    /// Deletes a namespace; its name goes first.
     pub fn delete(&mut self, device: &mut Device, name: &str, namespace: NamespaceId) -> Result<(), Status> {
         self.names.remove(name);
         if let Err(status) = self.store(device) {

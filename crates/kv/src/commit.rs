@@ -1,8 +1,8 @@
-//! Commits of all threads, gathered: one sync serves all that wait, and one `put` those that would not share a page
-//! otherwise.
+//! Group commit for all threads: one sync serves all waiting commits, and one `put` serves those that would not share a
+//! page otherwise.
 //!
-//! Whoever comes first does the work of all who stand in the queue; the others find their result when it is their turn.
-//! What waits together holds exclusive locks on all it changes, so that no record is in a `put` twice.
+//! The first thread does the work of all in the queue; the others find their result when it is their turn. Waiting
+//! commits hold exclusive locks on all that they change, so no record is in a `put` twice.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::cache::Name;
 use crate::error::Error;
 use crate::transaction::Value;
 
-/// Records of one transaction, and how its commit ended.
+/// Records of one transaction, and the result of its commit.
 pub(crate) struct Pending {
     records: Vec<(Name, Option<Value>)>,
     bytes: usize,
@@ -33,7 +33,7 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// Whether it cannot be told what is there.
+    /// Whether it is unknown what is on the drive.
     pub fn stops(&self) -> Option<String> {
         match self {
             Failure::Drive(status) => status.leaves_doubt().then(|| status.to_string()),
@@ -56,7 +56,7 @@ impl From<Failure> for Error {
 #[derive(Default)]
 pub(crate) struct Commits {
     queue: Mutex<Vec<Arc<Pending>>>,
-    /// Held by whoever does the work, and by whoever else changes what is on the drive.
+    /// Held by the thread that does the work, and by anyone else who changes the drive.
     leader: Mutex<()>,
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct PutLimits {
 }
 
 impl Commits {
-    /// Puts a transaction's records; returns when they are as durable as they are to be.
+    /// Puts a transaction's records; returns when they are as durable as requested.
     pub fn commit(
         &self,
         device: &Mutex<Device>,
@@ -89,7 +89,7 @@ impl Commits {
         }
     }
 
-    /// Does something else that changes what is on the drive, and makes it durable.
+    /// Makes another change to the drive, durably.
     pub fn alone<T>(
         &self,
         device: &Mutex<Device>,
@@ -101,7 +101,7 @@ impl Commits {
         Ok(done)
     }
 
-    /// Those at the head of the queue that fit one `put`.
+    /// Those at the head of the queue that fit in one `put`.
     fn take(&self, limits: PutLimits) -> Vec<Arc<Pending>> {
         let mut queue = self.queue.lock();
         let (mut records, mut bytes) = (0, 0);
@@ -115,7 +115,7 @@ impl Commits {
     }
 }
 
-/// Does the work of all; tells each how it ended.
+/// Does the work of all, and gives each its result.
 fn lead(device: &Mutex<Device>, together: &[Arc<Pending>]) {
     let mut results = put_all(&mut device.lock(), together);
     if let Err(failure) = sync(device) {
@@ -127,8 +127,8 @@ fn lead(device: &Mutex<Device>, together: &[Arc<Pending>]) {
     }
 }
 
-/// Small transactions each by itself where that takes no page of the drive: they then fill units better than records that
-/// must stay together. The others in one `put`.
+/// Small transactions are put separately where that takes no page of the drive, because they then fill units better
+/// than records that must stay together. The others go into one `put`.
 fn put_all<'a>(device: &mut Device, together: &'a [Arc<Pending>]) -> Vec<(&'a Pending, Ended)> {
     let pending = together.iter().map(|pending| &**pending);
     let (alone, shared): (Vec<&Pending>, Vec<&Pending>) =
@@ -167,7 +167,7 @@ fn records_of<'a>(together: &[&'a Pending]) -> Vec<KvRecord<'a>> {
     .collect()
 }
 
-/// Makes what was done durable on the host's disk, if the image is one that is synced. Others may read meanwhile.
+/// Makes the work durable on the host's disk, if the image is synced. Others may read meanwhile.
 fn sync(device: &Mutex<Device>) -> Result<(), Failure> {
     let begun = device.lock().sync_begin().map_err(Failure::Drive)?;
     let Some(begun) = begun else { return Ok(()) };

@@ -1,14 +1,14 @@
 //! An embedded transactional key-value store that writes once (KAML, section 3.3).
 //!
-//! The drive makes a `put` of many records atomic and durable, so that a transaction's commit is one `put` and nothing
-//! is logged beside it. What it keeps:
+//! The drive makes a `put` of many records atomic and durable, so a transaction's commit is one `put`, and nothing is
+//! logged in addition. Promises:
 //! - **K1** Transactions are serializable: locks are shared or exclusive, held until the end (strong strict two-phase
-//!   locking), and a transaction's changes are its own until it commits.
-//! - **K2** A commit is all or nothing, and survives the end of the process when it returns; with [`Sync::Host`] the
-//!   loss of the machine too.
-//! - **K3** Deadlocks are found when they close, and the youngest transaction in the circle gives way. The oldest one
-//!   never does, so work always goes on; [`Store::transact`] tries again at the same age.
-//! - **K4** What fails changes nothing. If it cannot be told whether a commit is there, the store stops.
+//!   locking), and a transaction's changes are private until it commits.
+//! - **K2** A commit is all or nothing. Once it returns it survives the end of the process, and with [`Sync::Host`]
+//!   also the loss of the machine.
+//! - **K3** Deadlocks are detected when they form, and the youngest transaction in the cycle gives way. The oldest
+//!   never does, so work always progresses; [`Store::transact`] retries at the same age.
+//! - **K4** A failed operation changes nothing. If it is unknown whether a commit took effect, the store stops.
 //!
 //! ```
 //! # fn main() -> Result<(), tantalum_kv::Error> {

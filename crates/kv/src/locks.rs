@@ -1,9 +1,9 @@
 //! Locks on records, shared and exclusive, and deadlocks.
 //!
 //! A transaction waits for those that hold a lock in a conflicting mode, and for those that wait before it: locks are
-//! given in the order in which they were asked for, except that who holds a lock shared and wants it exclusively goes
-//! first. When a wait closes a circle, the youngest transaction in it is told to give way. A transaction that tries again
-//! keeps its age, so that it is the oldest one some day.
+//! granted in the order of the requests, except that a holder of a shared lock that wants it exclusively goes first. If
+//! a wait closes a cycle, the youngest transaction in it gives way. A transaction that retries keeps its age, so that
+//! it is the oldest one eventually.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
 use tantalum::{Key, NamespaceId};
 
-/// When a transaction first began; a greater one is younger. No two open transactions have the same.
+/// When a transaction first began; greater is younger. No two open transactions have the same age.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Age(pub u64);
 
-/// What is locked: a record, or records whose numbers follow each other.
+/// What is locked: a record, or records with consecutive numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum LockId {
     Record(NamespaceId, Key),
@@ -88,9 +88,9 @@ impl Lock {
 #[derive(Default)]
 struct Table {
     locks: FxHashMap<LockId, Lock>,
-    /// What each transaction that asked and had to wait is told, and the lock.
+    /// The lock that each waiting transaction asked for, and what it is told.
     waits: FxHashMap<Age, (LockId, Verdict)>,
-    /// Lists of holders and queues to be used again.
+    /// Lists of holders and queues, for reuse.
     spare: Vec<Lock>,
     conflicts: u64,
     deadlocks: u64,
@@ -103,7 +103,7 @@ pub(crate) struct Locks {
 }
 
 impl Locks {
-    /// Takes a lock, or makes it stronger; waits as long as others have it.
+    /// Takes or upgrades a lock; waits as long as others have it.
     pub fn acquire(&self, age: Age, id: LockId, mode: Mode) -> Result<(), GiveWay> {
         let mut table = self.table.lock();
         if table.try_acquire(age, id, mode) {
@@ -115,7 +115,7 @@ impl Locks {
         self.wait(table, age, &wake)
     }
 
-    /// Takes a lock, or makes it stronger, if nobody has to be waited for; says whether it did.
+    /// Takes or upgrades a lock, if that needs no waiting; returns whether it did.
     pub fn try_acquire(&self, age: Age, id: LockId, mode: Mode) -> bool {
         let mut table = self.table.lock();
         let has = table.try_acquire(age, id, mode);
@@ -139,7 +139,7 @@ impl Locks {
         }
     }
 
-    /// Gives locks back.
+    /// Releases locks.
     pub fn release(&self, age: Age, ids: impl Iterator<Item = LockId>) {
         let mut table = self.table.lock();
         for id in ids {
@@ -181,7 +181,7 @@ impl Table {
         wake
     }
 
-    /// As long as `age` waits in a circle, the youngest in it gives way.
+    /// While `age` waits in a cycle, the youngest in it gives way.
     fn break_circles(&mut self, age: Age) {
         while let Some(circle) = self.circle(age) {
             self.deadlocks += 1;
@@ -198,7 +198,7 @@ impl Table {
         }
     }
 
-    /// A circle of waits through `age`, if it waits in one.
+    /// A cycle of waits through `age`, if there is one.
     fn circle(&self, age: Age) -> Option<Vec<Age>> {
         let mut path = vec![age];
         let mut seen = vec![age];
@@ -245,7 +245,7 @@ impl Table {
         }
     }
 
-    /// Gives a lock to those who wait and may have it, in their order.
+    /// Grants a lock to those waiting that may have it, in order.
     fn promote(&mut self, id: LockId) {
         let lock = self.locks.get_mut(&id).expect("somebody waits for it or had it");
         while let Some(first) = lock.queue.front()

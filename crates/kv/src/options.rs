@@ -1,4 +1,4 @@
-//! What a store is opened with.
+//! Options for opening a store.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -11,13 +11,13 @@ use crate::store::Store;
 /// What a commit survives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sync {
-    /// The loss of the machine: a commit returns when the disk has it. One sync serves all commits that wait.
+    /// The loss of the machine: a commit returns when the disk has it. One sync serves all waiting commits.
     Host,
-    /// The end of the process only. The loss of the machine may damage the image beyond use: for experiments.
+    /// Only the end of the process. The loss of the machine may damage the image beyond use: for experiments.
     None,
 }
 
-/// What a store is opened with; [`Store::options`] makes them.
+/// Options for opening a store; [`Store::options`] creates them.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub(crate) profile: Option<String>,
@@ -39,43 +39,43 @@ impl Default for Options {
     }
 }
 
-/// The drive of a store whose options name none: with a capacitor, so that small commits share a page and a commit writes
-/// little more than its records, and with few planes, so that open blocks take little. Its latencies are not waited for.
+/// The default drive of a store. It has a capacitor, so that small commits share a page and a commit writes little more
+/// than its records, and few planes, so that open blocks take little space. Its latencies are not waited for.
 const EMBEDDED: &str = include_str!("embedded.toml");
 
 impl Options {
-    /// The drive to make if there is no image: a built-in profile or a file. It is not looked at otherwise.
+    /// The drive to create if there is no image: a built-in profile or a file. Otherwise it is not used.
     pub fn profile(mut self, name_or_path: &str) -> Options {
         self.profile = Some(name_or_path.to_owned());
         self
     }
 
-    /// The size of the drive to make if there is no image, at least 15 MiB; the file is sparse. 1 GiB if not given.
+    /// The size of the drive to create if there is no image, at least 15 MiB; the file is sparse. Default: 1 GiB.
     pub fn capacity_bytes(mut self, bytes: u64) -> Options {
         self.capacity_bytes = Some(bytes);
         self
     }
 
-    /// Bytes of records that are kept in memory; 64 MiB if not given.
+    /// Bytes of records kept in memory. Default: 64 MiB.
     pub fn cache_bytes(mut self, bytes: usize) -> Options {
         self.cache_bytes = bytes;
         self
     }
 
-    /// What a commit survives; [`Sync::Host`] if not given.
+    /// What a commit survives. Default: [`Sync::Host`].
     pub fn sync(mut self, sync: Sync) -> Options {
         self.sync = sync;
         self
     }
 
-    /// How many records, whose keys are numbers that follow each other, share a lock (KAML, section 3.3.2); 1 if not
-    /// given. The last 8 bytes of a key are its number, the first one being the most significant.
+    /// How many records with consecutive numbers as keys share a lock (KAML, section 3.3.2). Default: 1. The number is
+    /// the last 8 bytes of a key, most significant byte first.
     pub fn records_per_lock(mut self, records: u32) -> Options {
         self.records_per_lock = records;
         self
     }
 
-    /// Opens a store, and makes its image if there is none.
+    /// Opens a store; creates its image if there is none.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Store, Error> {
         let path = path.as_ref();
         self.check()?;
@@ -96,7 +96,8 @@ impl Options {
         }
     }
 
-    /// Makes an image beside the path and names it when it is whole, so that no half of one is ever found there.
+    /// Creates an image under a temporary name and renames it when it is complete, so that the path never has half an
+    /// image.
     fn create(&self, path: &Path) -> Result<(), Error> {
         let mut profile = match &self.profile {
             Some(name) => Profile::load(name)?,
@@ -121,7 +122,7 @@ fn make(path: &Path, profile: &Profile) -> Result<(), Error> {
     file.sync_all().map_err(io_error(path, "sync the image"))
 }
 
-/// Gives a file its name, unless another has it: then that one was made by somebody else meanwhile, and is as good.
+/// Gives a file its name, unless the name is taken: then somebody else created that file meanwhile, and it is as good.
 fn publish(unfinished: &Path, path: &Path) -> Result<(), Error> {
     match std::fs::hard_link(unfinished, path) {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => return Ok(()),

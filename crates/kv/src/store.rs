@@ -26,24 +26,24 @@ impl Namespace {
         self.0.0
     }
 
-    /// The namespace of a number. One that does not exist is refused when it is used.
+    /// The namespace of a number. Using one that does not exist fails.
     pub fn from_number(number: u32) -> Namespace {
         Namespace(NamespaceId(number))
     }
 }
 
-/// What the store has done.
+/// Counters of a store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
-    /// Times that a transaction found a lock taken: it waited, or [`Transaction::try_lock`] said no.
+    /// Times that a transaction found a lock taken: it waited, or [`Transaction::try_lock`] returned false.
     pub conflicts: u64,
-    /// Times that one had to give way.
+    /// Times that a transaction had to give way.
     pub deadlocks: u64,
     /// Bytes of records in the cache.
     pub cached_bytes: u64,
 }
 
-/// A store. Clones are the same store; the drive is shut down when the last one and its transactions are gone.
+/// A store. Clones are the same store; the drive is shut down when the last clone and its transactions are gone.
 #[derive(Clone)]
 pub struct Store {
     pub(crate) shared: Arc<Shared>,
@@ -58,7 +58,7 @@ pub(crate) struct Shared {
     pub locks: Locks,
     commits: Commits,
     catalog: Mutex<Catalog>,
-    /// The namespaces that are there: the cache may have records of one that was deleted.
+    /// The existing namespaces: the cache may have records of a deleted one.
     live: RwLock<BTreeSet<NamespaceId>>,
     next_age: AtomicU64,
     /// The process that opened it.
@@ -69,18 +69,18 @@ pub(crate) struct Shared {
 }
 
 impl Store {
-    /// Opens the store in an image, and makes the image if there is none: 1 GiB, synced, a cache of 64 MiB.
+    /// Opens the store in an image, which is created if it does not exist: 1 GiB, synced, a cache of 64 MiB.
     pub fn open(path: impl AsRef<Path>) -> Result<Store, Error> {
         Store::options().open(path)
     }
 
-    /// Options to open a store with.
+    /// Options for opening a store.
     pub fn options() -> Options {
         Options::default()
     }
 
-    /// A store on a drive that was made or opened by other means, such as one in memory. A drive without namespaces, or
-    /// one that was a store's; a namespace that no store made is deleted.
+    /// A store on a drive that was created or opened elsewhere, such as one in memory. The drive must have no
+    /// namespaces, or have been a store's; a namespace that no store created is deleted.
     pub fn over(mut device: Device, options: Options) -> Result<Store, Error> {
         options.check()?;
         let catalog = Catalog::open(&mut device)?;
@@ -102,8 +102,8 @@ impl Store {
         Ok(Store { shared: Arc::new(shared) })
     }
 
-    /// Shuts the drive down, and says whether that went well. Nothing is lost if it did not, or if this is not called.
-    /// If there are other clones or open transactions, the drive is shut down when the last one is gone.
+    /// Shuts the drive down, and returns whether that succeeded. Nothing is lost if it did not, or if this is not
+    /// called. If there are other clones or open transactions, the drive is shut down when the last one is gone.
     pub fn close(self) -> Result<(), Error> {
         self.shared.check()?;
         match Arc::into_inner(self.shared) {
@@ -112,7 +112,7 @@ impl Store {
         }
     }
 
-    /// The namespace of that name; it is made if it is not there.
+    /// The namespace of that name, which is created if it does not exist.
     pub fn namespace(&self, name: &str) -> Result<Namespace, Error> {
         self.shared.check()?;
         check_name(name)?;
@@ -131,7 +131,7 @@ impl Store {
         Ok(self.shared.catalog.lock().names.keys().cloned().collect())
     }
 
-    /// Deletes a namespace with all that it holds. Transactions that use it fail with [`Error::NoSuchNamespace`].
+    /// Deletes a namespace with all its records. Transactions that use it fail with [`Error::NoSuchNamespace`].
     pub fn delete_namespace(&self, name: &str) -> Result<(), Error> {
         self.shared.check()?;
         let mut catalog = self.shared.catalog.lock();
@@ -140,8 +140,8 @@ impl Store {
         self.shared.alone(|device| catalog.delete(device, name, namespace))
     }
 
-    /// Keys of a namespace, in an order of the drive that stays while others come and go: from `from` on, or the one
-    /// that would come after it; at most `limit`. Outside of any transaction: what has been committed.
+    /// At most `limit` keys of a namespace, in an order of the drive that is stable while other keys come and go: from
+    /// `from` on, or from the key that would follow it. Not part of any transaction: these are committed keys.
     pub fn list(&self, namespace: Namespace, from: Option<&[u8]>, limit: usize) -> Result<Vec<Key>, Error> {
         self.shared.check_namespace(namespace.0)?;
         let (from, mut keys) = (from.map(Key::new).transpose()?, Vec::new());
@@ -150,13 +150,13 @@ impl Store {
         Ok(keys)
     }
 
-    /// Begins a transaction. It aborts when it is dropped.
+    /// Begins a transaction. Dropping it aborts it.
     pub fn begin(&self) -> Result<Transaction, Error> {
         self.begin_at(self.new_age())
     }
 
     /// Begins a transaction of a client that lives in the drive's time, as in an experiment: its commands are issued at
-    /// [`Transaction::now_ns`], which goes on with them. Others wait for nobody's time but the drive's.
+    /// [`Transaction::now_ns`], which advances with them. Other transactions wait for nobody's time but the drive's.
     pub fn begin_in_time(&self, now_ns: Nanoseconds) -> Result<Transaction, Error> {
         let mut tx = self.begin()?;
         tx.wait_until(now_ns);
@@ -172,8 +172,8 @@ impl Store {
         Ok(Transaction::new(self.shared.clone(), age))
     }
 
-    /// Runs a transaction and commits it, again and again as long as it has to give way to others. If `work` fails it is
-    /// aborted.
+    /// Runs a transaction and commits it, and retries as long as it has to give way to others. If `work` fails, the
+    /// transaction is aborted.
     pub fn transact<T, E: From<Error>>(
         &self,
         mut work: impl FnMut(&mut Transaction) -> Result<T, E>,
@@ -193,20 +193,19 @@ impl Store {
         }
     }
 
-    /// What the store has done.
+    /// The store's counters.
     pub fn counters(&self) -> Counters {
         let (conflicts, deadlocks) = self.shared.locks.counters();
         Counters { conflicts, deadlocks, cached_bytes: self.shared.cache.bytes() as u64 }
     }
 
-    /// Looks at the drive below, or cuts its power. What is changed there behind the store's back is the caller's to
-    /// answer for.
+    /// Accesses the drive below, or cuts its power. The caller is responsible for changes that it makes there.
     pub fn with_drive<T>(&self, look: impl FnOnce(&mut Device) -> T) -> Result<T, Error> {
         self.shared.check_process()?;
         Ok(look(&mut self.shared.device().lock()))
     }
 
-    /// Gives the drive back as it is; none if there are other clones or open transactions.
+    /// Returns the drive as it is; none if there are other clones or open transactions.
     pub fn into_drive(self) -> Option<Device> {
         let mut shared = Arc::into_inner(self.shared).filter(|shared| shared.check_process().is_ok())?;
         shared.device.take().map(Mutex::into_inner)
@@ -250,7 +249,7 @@ impl Shared {
         }
     }
 
-    /// What the drive has of a record.
+    /// The drive's contents of a record.
     pub fn get(
         &self,
         (namespace, key): Name,
@@ -287,7 +286,7 @@ impl Shared {
         self.commits.alone(self.device(), work).map_err(|failure| self.failed(failure))
     }
 
-    /// Stops the store if what is there cannot be told (K4).
+    /// Stops the store if it is unknown what is on the drive (K4).
     fn failed(&self, failure: Failure) -> Error {
         if let Some(reason) = failure.stops() {
             self.stopped.lock().get_or_insert(reason);
@@ -312,7 +311,7 @@ impl Drop for Shared {
             return;
         }
         if self.check().is_ok() {
-            // There is nobody to tell, and nothing to lose: every commit is on flash.
+            // There is nobody to report to, and nothing to lose: every commit is on flash.
             let _ = self.shut_down();
         }
     }

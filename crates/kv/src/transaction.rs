@@ -1,4 +1,4 @@
-//! A transaction: locks, and changes that are its own until it commits.
+//! A transaction: locks, and changes that are private until it commits.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::store::{Namespace, Shared};
 /// A record's value.
 pub type Value = Arc<[u8]>;
 
-/// A transaction. It aborts when it is dropped without [`Transaction::commit`].
+/// A transaction. Dropping it without [`Transaction::commit`] aborts it.
 pub struct Transaction {
     shared: Arc<Shared>,
     age: Age,
@@ -38,7 +38,7 @@ impl Transaction {
         }
     }
 
-    /// From now on the client lives in the drive's time, or has waited until then.
+    /// From now on the client lives in the drive's time, or has waited until `now_ns`.
     pub fn wait_until(&mut self, now_ns: Nanoseconds) {
         self.now_ns = Some(now_ns);
     }
@@ -48,14 +48,14 @@ impl Transaction {
         self.now_ns
     }
 
-    /// Reads a record; none if it is not there.
+    /// Reads a record; none if it does not exist.
     pub fn read(&mut self, namespace: Namespace, key: impl AsRef<[u8]>) -> Result<Option<Value>, Error> {
         let name = self.lock(namespace, key.as_ref(), Mode::Shared)?;
         self.current(name)
     }
 
-    /// Reads a record that is about to be changed: two that do so wait for each other here, instead of giving way when
-    /// they change it.
+    /// Reads a record that is about to be changed: two transactions that do so wait for each other here, instead of
+    /// giving way when they change it.
     pub fn read_for_update(
         &mut self,
         namespace: Namespace,
@@ -65,8 +65,8 @@ impl Transaction {
         self.current(name)
     }
 
-    /// Locks a record that is to be changed, if that can be done without waiting; says whether it is locked. One that is
-    /// not stays as others have it, and this transaction goes on as if it had not asked.
+    /// Locks a record that is to be changed, if that needs no waiting; returns whether it is locked. If it is not,
+    /// nothing has changed, and this transaction goes on as if it had not asked.
     pub fn try_lock(&mut self, namespace: Namespace, key: impl AsRef<[u8]>) -> Result<bool, Error> {
         let (_, id) = self.lock_of(namespace, key.as_ref())?;
         if self.locks.get(&id) == Some(&Mode::Exclusive) {
@@ -79,7 +79,7 @@ impl Transaction {
         Ok(has)
     }
 
-    /// Reads the records of these keys, in their order.
+    /// Reads the records of these keys, in that order.
     pub fn scan<K: AsRef<[u8]>>(
         &mut self,
         namespace: Namespace,
@@ -88,7 +88,7 @@ impl Transaction {
         keys.into_iter().map(|key| self.read(namespace, key)).collect()
     }
 
-    /// Changes a record, or makes it.
+    /// Changes or creates a record.
     pub fn put(
         &mut self,
         namespace: Namespace,
@@ -99,7 +99,7 @@ impl Transaction {
         self.change(name, Some(value.as_ref()))
     }
 
-    /// Makes a record that is not there; [`Error::KeyExists`] if it is.
+    /// Creates a record; [`Error::KeyExists`] if it already exists.
     pub fn insert(
         &mut self,
         namespace: Namespace,
@@ -113,7 +113,7 @@ impl Transaction {
         }
     }
 
-    /// Changes a record that is there; [`Error::NoSuchKey`] if it is not.
+    /// Changes a record; [`Error::NoSuchKey`] if it does not exist.
     pub fn update(
         &mut self,
         namespace: Namespace,
@@ -127,7 +127,7 @@ impl Transaction {
         }
     }
 
-    /// Deletes a record; says whether it was there.
+    /// Deletes a record; returns whether it existed.
     pub fn delete(&mut self, namespace: Namespace, key: impl AsRef<[u8]>) -> Result<bool, Error> {
         let name = self.lock(namespace, key.as_ref(), Mode::Exclusive)?;
         let was_there = self.current(name)?.is_some();
@@ -142,13 +142,13 @@ impl Transaction {
         self.commit_in_time().map(drop)
     }
 
-    /// The same; tells when that is done, if the client lives in the drive's time.
+    /// The same; returns when that is done, if the client lives in the drive's time.
     pub fn commit_in_time(mut self) -> Result<Option<Nanoseconds>, Error> {
         self.finish()
     }
 
-    /// The same for a client that lives in the drive's time as it passes: it waits in `wait` until the time that it is
-    /// given. Others do not get its locks before.
+    /// The same for a client that lives in the drive's time as it passes: `wait` is called with the time that it must
+    /// wait for. Others do not get its locks before that.
     pub fn commit_then_wait(mut self, wait: impl FnOnce(Nanoseconds)) -> Result<(), Error> {
         if let Some(done_ns) = self.finish()? {
             wait(done_ns);
@@ -175,7 +175,7 @@ impl Transaction {
         Ok(self.now_ns.map(|_| done_ns))
     }
 
-    /// Forgets the changes.
+    /// Discards the changes.
     pub fn abort(self) {}
 
     pub(crate) fn gave_way(&self) -> bool {
@@ -205,7 +205,7 @@ impl Transaction {
         Ok(((namespace.0, key), LockId::of(namespace.0, key, self.shared.options.records_per_lock)))
     }
 
-    /// What a record is to this transaction, which has it locked.
+    /// The record as this transaction, which has locked it, sees it.
     fn current(&mut self, name: Name) -> Result<Option<Value>, Error> {
         if let Some(changed) = self.changes.get(&name) {
             return Ok(changed.clone());

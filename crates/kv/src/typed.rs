@@ -1,8 +1,8 @@
 //! Records as values of Rust types (feature `serde`), in [postcard](https://postcard.jamesmunns.com/wire-format)'s format.
 //!
-//! The format has no names: numbers take as many bytes as they need, fields follow each other. What was written as one
-//! type and is read as another is an error if the bytes do not fit it, and something else if they do; a type that will
-//! change goes into an `enum` with a variant for each version.
+//! The format has no names: numbers take as many bytes as they need, and fields follow each other. Reading a value as
+//! another type than it was written is an error if the bytes do not fit that type, and gives a wrong value if they do;
+//! a type that will change goes into an `enum` with a variant for each version.
 
 use std::any::type_name;
 
@@ -15,7 +15,7 @@ use crate::store::Namespace;
 use crate::transaction::Transaction;
 
 impl Transaction {
-    /// Reads a record as a `T`; none if it is not there. [`Error::NotOfType`] if its bytes are no `T`, or more than a `T`.
+    /// Reads a record as a `T`; none if it does not exist. [`Error::NotOfType`] if its bytes are not exactly one `T`.
     ///
     /// ```
     /// # fn main() -> Result<(), tantalum_kv::Error> {
@@ -60,7 +60,7 @@ impl Transaction {
         value.map(|value| decode(key.as_ref(), &value)).transpose()
     }
 
-    /// Changes a record to a `T`, or makes it. [`Error::NotEncodable`] if the format has no form for it.
+    /// Changes or creates a record with the value of a `T`. [`Error::NotEncodable`] if the format cannot represent it.
     pub fn put_as<T: Serialize + ?Sized>(
         &mut self,
         namespace: Namespace,
@@ -84,7 +84,7 @@ fn decode<T: DeserializeOwned>(key: &[u8], bytes: &[u8]) -> Result<T, Error> {
     };
     match postcard::take_from_bytes(bytes) {
         Ok((value, [])) => Ok(value),
-        Ok((_, rest)) => Err(not_a(format!("{} of them are left over", rest.len()))),
+        Ok((_, rest)) => Err(not_a(format!("{} bytes are left over", rest.len()))),
         Err(error) => Err(not_a(error.to_string())),
     }
 }
@@ -115,7 +115,7 @@ mod tests {
         ]
     }
 
-    /// A store in a folder that is gone when it is dropped.
+    /// A store in a folder that is removed when it is dropped.
     fn with_store(test: impl FnOnce(&Store, Namespace)) {
         let folder = tempfile::tempdir().unwrap();
         let options = Store::options().capacity_bytes(64 << 20);
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn what_has_no_form_is_refused_and_nothing_is_put() {
-        /// A sequence that does not know how long it is.
+        /// A sequence that does not know its length.
         struct Endless;
 
         impl Serialize for Endless {

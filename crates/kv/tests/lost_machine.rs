@@ -144,7 +144,7 @@ fn counts(image: &Path) -> Result<Counts, String> {
     Ok(counts)
 }
 
-/// What was looked at.
+/// What was checked.
 #[derive(Default, Debug)]
 struct Seen {
     losses: u32,

@@ -1,4 +1,4 @@
-//! The medium's hot paths beside what bounds them: random copies of 4 KiB into memory as large as the medium.
+//! The medium's hot paths compared with their bound: random copies of 4 KiB into memory as large as the medium.
 //!
 //! Limits: stage and program of a unit within 1.3 of a random copy; copyback of a unit below 60 ns.
 
@@ -38,7 +38,7 @@ impl Random {
     }
 }
 
-/// A medium every place of which is programmed, so that every slot has been touched.
+/// A medium with every place programmed, so that every slot has been touched.
 struct Filled {
     nand: Nand,
     at_ns: u64,
@@ -108,7 +108,7 @@ fn hot_paths(criterion: &mut Criterion) {
         bencher.iter(|| {
             for _ in 0..UNITS {
                 let ppn = Ppn(random.below(units) as u32);
-                // The block being programmed is erased in part.
+                // The block being programmed is partly erased.
                 let _ = black_box(filled.nand.read(ppn, &mut buffer, filled.at_ns));
             }
         });
@@ -117,7 +117,7 @@ fn hot_paths(criterion: &mut Criterion) {
     while filled.nand.next_page(GEOMETRY.block_of(filled.next)) < GEOMETRY.pages_per_block {
         filled.program(&data, |_, _| Source::Padding);
     }
-    // Each block is emptied into the one before it, which was emptied before.
+    // Each block is emptied into the previous one, which was emptied before.
     let pages = GEOMETRY.pages_per_block;
     let mut target = BlockId(GEOMETRY.blocks() - 1);
     let mut index = pages;

@@ -1,8 +1,8 @@
-//! Arrays of a few bytes for each unit of a drive, made for access at random places.
+//! Arrays with a few bytes for each unit of a drive, made for random access.
 //!
-//! A drive of gigabytes has arrays of megabytes, and an access at a random place of those costs a miss of the address
-//! translation unless the host backs them with huge pages. Arrays of a drive of terabytes are left alone: most of them is
-//! never touched, and memory that is not touched costs nothing.
+//! A drive of gigabytes has arrays of megabytes. Random access to these costs a TLB miss unless the host backs them with
+//! huge pages. The arrays of a terabyte drive are left alone: most of them is never touched, and untouched memory costs
+//! nothing.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -10,9 +10,9 @@ use std::ops::{Deref, DerefMut};
 use memmap2::MmapMut;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// A host's huge page, bytes.
+/// Bytes of the host's huge pages.
 const HUGE_PAGE: usize = 2 << 20;
-/// Arrays of more bytes are sparse.
+/// Larger arrays are sparse.
 const MOST_HUGE: usize = 256 << 20;
 
 /// Numbers, all 0 at first.
@@ -30,7 +30,7 @@ impl Array {
         if (HUGE_PAGE..=MOST_HUGE).contains(&bytes)
             && let Ok(map) = MmapMut::map_anon(bytes)
         {
-            // a host without huge pages refuses, and is only slower
+            // a host without huge pages refuses this, and is only slower
             #[cfg(target_os = "linux")]
             let _ = map.advise(memmap2::Advice::HugePage);
             return Array(Memory::Huge(map));

@@ -1,11 +1,11 @@
 //! What the medium has done since it was made or opened.
 
-/// Counts of operations. A cut does not take back what it undoes.
+/// Counts of operations. A power cut that undoes an operation does not take back its count.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Counters {
     /// Pages programmed.
     pub pages_programmed: u64,
-    /// Units programmed, padding aside.
+    /// Units programmed, without padding.
     pub units_programmed: u64,
     /// Units programmed as copies of others; part of `units_programmed`.
     pub units_copied: u64,

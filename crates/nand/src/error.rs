@@ -1,4 +1,4 @@
-//! How the medium fails: an operation that was not done ([`NandError`]), and a medium that could not be made or opened
+//! How the medium fails: an operation that failed ([`NandError`]), and a medium that could not be created or opened
 //! ([`MediumError`]).
 
 use std::io;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::geometry::{BlockId, GeometryError, Nanoseconds, PageId, Ppn};
 
-/// The host failed to store or to read what the medium holds.
+/// The host failed to store or read the medium's contents.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{}: cannot {action}: {reason}", path.display())]
 pub struct HostError {
@@ -16,24 +16,24 @@ pub struct HostError {
     pub action: &'static str,
     /// The host's error, such as [`io::ErrorKind::StorageFull`].
     pub kind: io::ErrorKind,
-    /// The same in words.
+    /// The same as text.
     pub reason: String,
 }
 
 impl HostError {
-    /// What the host said.
+    /// The host's message.
     pub(crate) fn new(path: &Path, action: &'static str, error: &io::Error) -> HostError {
         HostError { path: path.to_owned(), action, kind: error.kind(), reason: error.to_string() }
     }
 }
 
-/// Why an operation was not done.
+/// Why an operation failed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NandError {
-    /// Power went at this operation or before it.
+    /// Power was lost at or before this operation.
     #[error("power is lost")]
     PowerLost,
-    /// A program failed (M6). The page is used up; its staged buffers stay the caller's.
+    /// A program failed (M6). The page is used up; the staged buffers still belong to the caller.
     #[error("programming page {page} failed")]
     ProgramFailed {
         /// The page.
@@ -49,26 +49,26 @@ pub enum NandError {
         /// When the failure was reported.
         done_ns: Nanoseconds,
     },
-    /// The page of this unit is beyond its error correction (M2, M3, M6).
+    /// The page of this unit cannot be corrected (M2, M3, M6).
     #[error("unit {ppn} is uncorrectable")]
     Uncorrectable {
         /// The unit.
         ppn: Ppn,
     },
     /// The page of this unit has not been programmed since its block was erased.
-    #[error("unit {ppn} is read, and its page is erased")]
+    #[error("unit {ppn} cannot be read: its page is erased")]
     Erased {
         /// The unit.
         ppn: Ppn,
     },
-    /// The bytes of a unit are not those that were written.
+    /// The bytes of a unit differ from those that were written.
     #[error(
-        "the data of a unit are damaged: the checksum is {stored:#010x}, the contents give {computed:#010x}"
+        "the data of a unit are damaged: the checksum is {stored:#010x}, but the contents give {computed:#010x}"
     )]
     DataChecksum {
         /// The checksum kept with the page.
         stored: u32,
-        /// The checksum of what is there.
+        /// The checksum of the actual contents.
         computed: u32,
     },
     /// No buffer number is left for another staged unit.
@@ -78,28 +78,28 @@ pub enum NandError {
         slots: u32,
     },
     /// Access beyond the protected DRAM.
-    #[error("{bytes} bytes at {offset} lie beyond the {size} bytes of protected DRAM")]
+    #[error("{bytes} bytes at {offset} exceed the {size} bytes of protected DRAM")]
     ProtectedRange {
         /// Where the access starts.
         offset: u64,
         /// Its length.
         bytes: usize,
-        /// Bytes that there are.
+        /// The size of the protected DRAM.
         size: u64,
     },
-    /// The host failed: what was being stored may be there in part.
+    /// The host failed; the data being stored may be there in part.
     #[error(transparent)]
     Host(#[from] HostError),
 }
 
-/// Why a medium was not made or opened.
+/// Why a medium was not created or opened.
 #[derive(Debug, thiserror::Error)]
 pub enum MediumError {
     /// The geometry cannot be built.
     #[error(transparent)]
     Geometry(#[from] GeometryError),
     /// A time or rate is out of bounds.
-    #[error("{field} is {value}; it must be from {least} to {most}")]
+    #[error("{field} is {value}; it must be between {least} and {most}")]
     Timing {
         /// The field's name.
         field: &'static str,
@@ -119,39 +119,39 @@ pub enum MediumError {
         limit: usize,
     },
     /// More protected DRAM than an image holds.
-    #[error("{bytes} bytes of protected DRAM are too many; an image holds at most {limit}")]
+    #[error("{bytes} bytes of protected DRAM requested; an image holds at most {limit}")]
     ProtectedTooLarge {
         /// Bytes asked for.
         bytes: u64,
         /// The limit.
         limit: u64,
     },
-    /// The image to be created exists.
-    #[error("{} exists already; remove it or choose another name", path.display())]
+    /// The image to be created already exists.
+    #[error("{} already exists; remove it or choose another name", path.display())]
     Exists {
         /// The image.
         path: PathBuf,
     },
     /// Another process, or another drive in this one, has the image open.
-    #[error("{} is in use by another process; only one may open a drive at a time", path.display())]
+    #[error("{} is in use by another process; only one process at a time can open a drive", path.display())]
     Locked {
         /// The image.
         path: PathBuf,
     },
-    /// The file is something else.
+    /// The file is not an image.
     #[error("{} is not a drive image of this program", path.display())]
     NotAnImage {
         /// The file.
         path: PathBuf,
     },
-    /// An image of another version of this program.
+    /// The image was written by another version of this program.
     #[error("{} has image version {found}; this program reads version {supported}", path.display())]
     Version {
         /// The image.
         path: PathBuf,
         /// Its version.
         found: u32,
-        /// The version that is understood.
+        /// The supported version.
         supported: u32,
     },
     /// The image is shorter than its header says.
@@ -165,16 +165,16 @@ pub enum MediumError {
         expected: u64,
     },
     /// The header's checksum is wrong.
-    #[error("{}: the header is damaged: its checksum is {stored:#010x}, its contents give {computed:#010x}", path.display())]
+    #[error("{}: the header is damaged: its checksum is {stored:#010x}, but its contents give {computed:#010x}", path.display())]
     HeaderChecksum {
         /// The image.
         path: PathBuf,
         /// The checksum as stored.
         stored: u32,
-        /// The checksum of what is there.
+        /// The checksum of the actual contents.
         computed: u32,
     },
-    /// The header describes a drive that cannot be, though its checksum is right.
+    /// The header describes an impossible drive, although its checksum is right.
     #[error("{}: the header describes an impossible drive: {source}", path.display())]
     ImpossibleHeader {
         /// The image.
@@ -188,8 +188,8 @@ pub enum MediumError {
         /// The image.
         path: PathBuf,
     },
-    /// A block's record is damaged, so that nothing in the block can be told from what was erased.
-    #[error("{}: the record of block {block} is damaged: its checksum is {stored:#010x}, its contents give {computed:#010x}", path.display())]
+    /// A block's record is damaged, so the contents of the block cannot be distinguished from erased data.
+    #[error("{}: the record of block {block} is damaged: its checksum is {stored:#010x}, but its contents give {computed:#010x}", path.display())]
     BlockChecksum {
         /// The image.
         path: PathBuf,
@@ -197,46 +197,46 @@ pub enum MediumError {
         block: BlockId,
         /// The checksum as stored.
         stored: u32,
-        /// The checksum of what is there.
+        /// The checksum of the actual contents.
         computed: u32,
     },
-    /// A page's record is damaged, so that nothing of the page can be told.
-    #[error("{}: the record of page {page} is damaged; `tantalum check` tells whether it can be repaired", path.display())]
+    /// A page's record is damaged, so nothing is known about the page.
+    #[error("{}: the record of page {page} is damaged; `tantalum check` shows whether it can be repaired", path.display())]
     PageChecksum {
         /// The image.
         path: PathBuf,
         /// The page.
         page: PageId,
     },
-    /// Every record is whole, and some are not the ones that were written last.
+    /// Every record is intact, but some are not the latest ones written.
     #[error("{}: block entries and page records do not add up: some were replaced by older ones", path.display())]
     Tally {
         /// The image.
         path: PathBuf,
     },
     /// The sum over all records is itself damaged.
-    #[error("{}: the tally of its records is damaged; `tantalum check --repair` makes a new one", path.display())]
+    #[error("{}: the tally of its records is damaged; `tantalum check --repair` rebuilds it", path.display())]
     TallyChecksum {
         /// The image.
         path: PathBuf,
     },
-    /// An image that was made before images had a log.
-    #[error("{}: it has no log, so that it cannot survive the loss of the machine; make a new image", path.display())]
+    /// An image that was made before images had a redo log.
+    #[error("{} has no redo log, so it cannot survive the loss of the machine; create a new image", path.display())]
     NoLog {
         /// The image.
         path: PathBuf,
     },
-    /// A log of a size that this program does not make.
-    #[error("{}: its log has {bytes} bytes; this program knows {expected}", path.display())]
+    /// A redo log of a size that this program does not make.
+    #[error("{}: its redo log has {bytes} bytes; this program supports {expected}", path.display())]
     LogBytes {
         /// The image.
         path: PathBuf,
         /// What its header says.
         bytes: u64,
-        /// What would be right.
+        /// The supported size.
         expected: u64,
     },
-    /// The medium, while it was being read.
+    /// The medium failed while it was being read.
     #[error(transparent)]
     Nand(#[from] NandError),
 }

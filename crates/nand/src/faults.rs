@@ -1,25 +1,26 @@
-//! Faults that are asked for: programs, erases and reads that fail, blocks that are bad from the factory (M6).
+//! Injected faults: programs, erases and reads that fail, and blocks that are bad from the factory (M6).
 //!
-//! A read fails by draw only where a host reads a unit ([`Nand::read`]). Firmware reads spare areas, journal and
-//! checkpoints with as many retries as it takes; a page that is uncorrectable already stays so for it too.
+//! Random read failures occur only when a host reads a unit ([`Nand::read`]). Firmware reads spare areas, journal and
+//! checkpoints with as many retries as it takes; a page that is already uncorrectable stays so for firmware too.
 
 use crate::error::NandError;
 use crate::geometry::{BlockId, PageId};
-use crate::nand::{Nand, PageState};
+use crate::nand::Nand;
 use crate::random::SplitMix64;
+use crate::state::PageState;
 
-/// How often what fails. The default is never.
+/// Failure rates. By default nothing fails.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Faults {
-    /// Seed of the draws; same seed and same operations, same faults.
+    /// Seed of the draws: the same seed and the same operations give the same faults.
     pub seed: u64,
     /// Programs that fail, per million.
     pub program_failure_ppm: u32,
     /// Erases that fail, per million.
     pub erase_failure_ppm: u32,
-    /// Reads of units at which a page becomes uncorrectable for good, per million.
+    /// Unit reads that make a page permanently uncorrectable, per million.
     pub read_failure_ppm: u32,
-    /// Erases that a block endures; every further one fails. None: no limit.
+    /// Erases that a block endures; each further one fails. None: no limit.
     pub endurance_cycles: Option<u32>,
 }
 
@@ -54,13 +55,13 @@ impl FaultGenerator {
 }
 
 impl Nand {
-    /// From now on operations fail as `faults` says.
+    /// From now on operations fail according to `faults`.
     pub fn set_faults(&mut self, faults: Faults) {
         self.faults = FaultGenerator::new(faults);
     }
 
-    /// Retires `count` blocks, or all if there are fewer, as the factory's tests would: drawn from `seed`, always the
-    /// same ones.
+    /// Retires `count` blocks (or all, if there are fewer) as bad from the factory. They are drawn from `seed`, so they
+    /// are always the same ones.
     pub fn retire_factory_bad(&mut self, count: u32, seed: u64) -> Result<(), NandError> {
         let mut random = SplitMix64(seed);
         let mut good: Vec<BlockId> = (0..self.geometry.blocks()).map(BlockId).collect();
@@ -71,7 +72,7 @@ impl Nand {
         Ok(())
     }
 
-    /// Makes a programmed page uncorrectable until its block is erased. Other pages are left as they are.
+    /// Makes a programmed page uncorrectable until its block is erased. Other pages are not affected.
     pub fn mark_uncorrectable(&mut self, page: PageId) -> Result<(), NandError> {
         if self.page_state(page) != PageState::Programmed {
             return Ok(());

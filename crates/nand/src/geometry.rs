@@ -1,14 +1,14 @@
 //! The shape of the medium, and the types that name places in it.
 //!
-//! Everything is numbered flat: planes across dies across channels, blocks within a plane, pages within a
-//! block, units within a page. A [`Ppn`] names one unit; the others are found from it by division.
+//! All numbering is flat: planes across dies across channels, blocks within a plane, pages within a block, units within
+//! a page. A [`Ppn`] names one unit; division gives the rest.
 
 use std::fmt;
 
 /// Bytes of one mapping unit.
 pub const UNIT_BYTES: usize = 4096;
 
-/// Bytes of spare area that belong to one unit, as left by the error-correcting code.
+/// Bytes of spare area for one unit, as left by the error-correcting code.
 pub const UNIT_SPARE_BYTES: usize = 128;
 
 /// The most units that one page can hold (16 KiB pages).
@@ -17,13 +17,13 @@ pub const MAX_UNITS_PER_PAGE: usize = 4;
 /// The spare area of one unit.
 pub type UnitSpare = [u8; UNIT_SPARE_BYTES];
 
-/// Bytes of each end of a spare area. A spare area with nothing but zeros between its ends takes half the memory.
+/// Bytes of each end of a spare area. A spare area with only zeros between its ends takes half the memory.
 pub const SPARE_END_BYTES: usize = 32;
 
 /// The first and the last bytes of a spare area.
 pub type SpareEnds = [u8; 2 * SPARE_END_BYTES];
 
-/// What a spare area begins with.
+/// The first bytes of a spare area.
 pub type SpareHead = [u8; 8];
 
 /// The ends of a spare area.
@@ -65,11 +65,11 @@ address!(
     Ppn
 );
 address!(
-    /// A page: what is programmed at once.
+    /// A page, the unit of programming.
     PageId
 );
 address!(
-    /// A block: what is erased at once.
+    /// A block, the unit of erasing.
     BlockId
 );
 address!(
@@ -92,7 +92,7 @@ pub struct Geometry {
     pub channels: u32,
     /// Dies on each channel.
     pub dies_per_channel: u32,
-    /// Planes in each die; each works by itself, as in NAND with independent plane operations.
+    /// Planes in each die. Each works independently, as in NAND with independent plane operations.
     pub planes_per_die: u32,
     /// Blocks in each plane.
     pub blocks_per_plane: u32,
@@ -102,7 +102,7 @@ pub struct Geometry {
     pub page_bytes: u32,
 }
 
-/// Why a geometry cannot be.
+/// Why a geometry is invalid.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum GeometryError {
     /// A count is zero.
@@ -214,7 +214,7 @@ impl Geometry {
     /// The page of a unit.
     #[inline]
     pub fn page_of(&self, ppn: Ppn) -> PageId {
-        // units are powers of two in number, and the processor's division is slow
+        // counts are powers of two, and the processor's division is slow
         PageId(ppn.0 >> self.units_per_page().trailing_zeros())
     }
 

@@ -1,11 +1,13 @@
 //! The medium: flash that is programmed by pages and erased by blocks, its spare areas, wear, faults, time,
 //! power, and the image that holds it all.
 //!
-//! [`Nand`] is the only door. It knows places ([`Ppn`], [`PageId`], [`BlockId`]) and no logical address. What it
-//! promises, M1 to M6, opens the module `nand`; the image's layout opens `image::layout`.
+//! [`Nand`] is the only entry point. It knows places ([`Ppn`], [`PageId`], [`BlockId`]) but no logical addresses. Its
+//! promises, M1 to M6, are at the head of the module `nand`; the image's layout is at the head of `image::layout`.
 
 mod array;
+mod checksum;
 mod counters;
+mod dram;
 mod error;
 mod faults;
 mod geometry;
@@ -16,26 +18,29 @@ mod power;
 mod random;
 #[cfg(test)]
 mod random_cuts;
+mod read;
 mod resolve;
 mod slots;
+mod state;
 #[cfg(test)]
 mod test_support;
 mod time;
 mod transfers;
 
 pub use array::Array;
+pub use checksum::{checksum_of, checksum_with};
 pub use counters::Counters;
 pub use error::{HostError, MediumError, NandError};
 pub use faults::Faults;
 pub use geometry::*;
 pub use image::{
     Access, Examination, HostSync, ImageFinding, Life, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES,
-    checksum_of,
 };
-pub use nand::{Nand, PageState};
+pub use nand::Nand;
 pub use operations::Source;
 pub use power::{InFlight, LostProgram, Operation, Outcome};
 pub use random::{SplitMix64, mix};
 pub use slots::Slot;
+pub use state::PageState;
 pub use time::Timing;
 pub use transfers::{Fetches, Fills};

@@ -1,25 +1,26 @@
-//! The medium's state, and its promises. What the medium promises; it gives exactly this and nothing more:
+//! The medium's state, and its promises. The medium guarantees this and nothing more:
 //!
-//! - **M1** A page is programmed at most once between erases, and pages of a block in order. Breaking this is a bug in
-//!   the FTL: the medium panics. (`operations`)
-//! - **M2** Data and spare area of one page are programmed together. If power is lost during a program, the page reads as
-//!   uncorrectable, or as complete, or as erased; never as a mix. (`resolve`, `image`)
-//! - **M3** If power is lost during an erase, the block may read as old, as erased, or as uncorrectable, page by page.
-//!   (`resolve`)
-//! - **M4** What completed before the cut stays. What was still queued did not happen. What was on its way on different
-//!   planes may have completed in any combination. (`power`, `resolve`)
-//! - **M5** DRAM is lost ([`Nand::lose_dram`]), unless the profile has PLP; then up to `dump_bytes` of it are saved, no
-//!   more: through the slots of [`crate::LostProgram`], or in the protected DRAM.
-//! - **M6** Erase and program may fail and report it; reads may be uncorrectable by injection ([`Nand::set_faults`]).
-//!   (`faults`) The FTL retires the block and loses nothing that it could still read.
+//! - **M1** A page is programmed at most once between erases, and the pages of a block in order. Breaking this is a bug in
+//!   the FTL: the medium panics.
+//! - **M2** A page's data and spare area are programmed together. If power is lost during a program, the page reads as
+//!   uncorrectable, as complete or as erased, never as a mix.
+//! - **M3** If power is lost during an erase, each page of the block may read as old, as erased or as uncorrectable.
+//! - **M4** What completed before the cut stays. What was still queued did not happen. Operations in flight on different
+//!   planes may have completed in any combination.
+//! - **M5** DRAM is lost, unless the profile has PLP; then up to `dump_bytes` of it are saved, and no more.
+//! - **M6** Erases and programs may fail, and report it; injected faults make reads uncorrectable (`Nand::set_faults`). The
+//!   FTL retires the block and loses nothing that it could still read (`crates/ftl/src/retire.rs`).
 //!
-//! Each operation changes the state when it is issued, and returns when it would be done. What may still be undone
-//! by a power cut is kept until the host's time has passed it ([`Nand::advance`]).
+//! M1 is kept by `operations`, M2 to M4 by `power` and `resolve`, M2 also by `image`, M5 by [`Nand::lose_dram`], the slots
+//! of [`crate::LostProgram`] and the protected DRAM, M6 by `faults`. ARCHITECTURE.md has the list in the same words.
+//!
+//! Each operation changes the state when it is issued, and returns the time at which it would be done. What a power cut
+//! may still undo is kept until the host's time has passed it ([`Nand::advance`]).
 //!
 //! Invariants: an entry of `slot_of` names the slot with the unit's bytes, 0 if it has none (erased or padding).
-//! Among the entries that name one slot, one owns it; the others carry the mark `MOVED`: their bytes went to a
-//! copy, and they stay readable until they are erased. When the owner's erase is past, the slot is free. What
-//! a place marked `MOVED` then reads as is undefined: an FTL erases the last copy only when nothing needs the unit.
+//! Among the entries that name one slot, one owns it. The others carry the mark `MOVED`: their bytes went to a copy,
+//! and they stay readable until they are erased. Once the owner's erase is past, the slot is free. What a place marked
+//! `MOVED` reads as from then on is undefined: an FTL erases the last copy only when nothing needs the unit.
 
 use std::fmt;
 use std::path::Path;
@@ -28,53 +29,15 @@ use crate::array::Array;
 use crate::counters::Counters;
 use crate::error::{MediumError, NandError};
 use crate::faults::FaultGenerator;
-use crate::geometry::{BlockId, Geometry, Nanoseconds, PageId, PlaneId, Ppn, UNIT_BYTES};
+use crate::geometry::{BlockId, Geometry, Nanoseconds, PageId, PlaneId, Ppn};
 use crate::image::{
     Access, Contents, Damage, Examination, FileImage, HostSync, Image, Life, MAX_DESCRIPTION_BYTES,
     MAX_PROTECTED_BYTES, MemoryImage,
 };
 use crate::power::Power;
-use crate::slots::{SLOT_LIMIT, Slot, Slots};
+use crate::slots::Slots;
+use crate::state::{Block, PageState};
 use crate::time::{Place, Resources, Timing};
-
-/// What a page reads as.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub enum PageState {
-    /// Not programmed since its block was erased.
-    Erased = 0,
-    /// Programmed; data and spare areas can be read.
-    Programmed = 1,
-    /// Beyond error correction until its block is erased.
-    Uncorrectable = 2,
-}
-
-impl PageState {
-    pub(crate) fn from_byte(byte: u8) -> PageState {
-        match byte {
-            0 => PageState::Erased,
-            1 => PageState::Programmed,
-            _ => PageState::Uncorrectable,
-        }
-    }
-}
-
-/// Mark of an entry of `slot_of` whose slot belongs to a copy.
-pub(crate) const MOVED: u32 = SLOT_LIMIT;
-
-/// What is known of a block.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Block {
-    pub erase_count: u32,
-    /// The page to be programmed next; a full block's is beyond its last.
-    pub next_page: u32,
-    /// Retired.
-    pub bad: bool,
-    /// An erase was torn: it must be erased before it is programmed.
-    pub torn: bool,
-    /// An erase failed: every page is uncorrectable.
-    pub failed: bool,
-}
 
 /// The medium of one drive.
 pub struct Nand {
@@ -97,7 +60,7 @@ pub struct Nand {
 }
 
 impl Nand {
-    // -- making and opening -----------------------------------------------------------------------------------
+    // -- creating and opening ---------------------------------------------------------------------------------
 
     /// An erased medium in memory.
     pub fn in_memory(geometry: Geometry, timing: Timing) -> Result<Nand, MediumError> {
@@ -134,28 +97,29 @@ impl Nand {
         Ok(Nand::assemble(geometry, timing, description.to_owned(), image, Contents::erased(&geometry)))
     }
 
-    /// Opens an image, locked against other processes. That the last process ended without a word is a power cut
-    /// after everything that it had issued was done.
+    /// Opens an image and locks it against other processes. If the previous process was killed, that is a power cut after
+    /// everything that it had issued was done.
     pub fn open(path: &Path) -> Result<Nand, MediumError> {
         Nand::open_as(path, Access::Write)
     }
 
-    /// Opens an image as [`Nand::open`] does, with changes going where `access` says.
+    /// Opens an image as [`Nand::open`] does; `access` says where changes go.
     pub fn open_as(path: &Path, access: Access) -> Result<Nand, MediumError> {
         Nand::load(path, access, None, Damage::Refuse).map(|(nand, _)| nand)
     }
 
-    /// Opens an image as [`Nand::open`] does, for as long as a life lasts. When it has ended, the image is what a process
-    /// leaves that was killed then, and what would change it fails with [`NandError::PowerLost`].
+    /// Opens an image as [`Nand::open`] does, for as long as a life lasts. When the life ends, the image is what a
+    /// process killed at that moment leaves, and every operation that would change it fails with
+    /// [`NandError::PowerLost`].
     pub fn open_for(path: &Path, life: &Life) -> Result<Nand, MediumError> {
         Nand::load(path, Access::Write, Some(life.clone()), Damage::Refuse).map(|(nand, _)| nand)
     }
 
-    /// Opens an image whose records may be damaged, and tells what is. Pages whose records are damaged read as
+    /// Opens an image whose records may be damaged, and reports the damage. Pages whose records are damaged read as
     /// uncorrectable, and are listed by [`Nand::damaged_pages`].
     ///
-    /// With [`Access::Write`] they are so for good. That is for a repair that has been found to be sound; and an image
-    /// with a finding that is not [`crate::ImageFinding::is_repairable`] is not to be worked with.
+    /// With [`Access::Write`] they become so permanently. Use that only for a repair that has been found to be sound.
+    /// Do not work with an image that has a finding which is not [`crate::ImageFinding::is_repairable`].
     pub fn examine(path: &Path, access: Access) -> Result<(Nand, Examination), MediumError> {
         Nand::load(path, access, None, Damage::Note)
     }
@@ -205,7 +169,7 @@ impl Nand {
         }
     }
 
-    /// A second medium in the same state; none for an image in a file.
+    /// A second medium in the same state, or none for an image in a file.
     pub fn try_clone(&self) -> Option<Nand> {
         Some(Nand {
             geometry: self.geometry,
@@ -224,24 +188,24 @@ impl Nand {
         })
     }
 
-    // -- the loss of the machine --------------------------------------------------------------------------------
+    // -- surviving the loss of the machine ------------------------------------------------------------------------
 
-    /// Gathers what changed since the last time; once what is returned has run, that survives the loss of the machine,
-    /// and [`Nand::sync_end`] is to be called. None if nothing changed, and for an image that was not opened with
-    /// [`Access::Ordered`]. What changes in between is for the next time. If the sync fails, the medium is of no more
-    /// use: what the disk has cannot be told before it is opened again.
+    /// Gathers what changed since the last call. Once the returned sync has run, these changes survive the loss of the
+    /// machine; then call [`Nand::sync_end`]. None if nothing changed, and for an image that was not opened with
+    /// [`Access::Ordered`]. Changes made in between belong to the next sync. If the sync fails, the medium must be
+    /// reopened, because it is unknown what the disk has.
     pub fn sync_begin(&mut self) -> Result<Option<HostSync>, NandError> {
         self.slots.sync_begin();
         self.image.synced().map_or(Ok(None), |image| image.sync_begin())
     }
 
-    /// What [`Nand::sync_begin`] gave has run.
+    /// The sync that [`Nand::sync_begin`] returned has run.
     pub fn sync_end(&mut self) -> Result<(), NandError> {
         self.slots.sync_end();
         self.image.synced().map_or(Ok(()), |image| image.sync_end())
     }
 
-    // -- what it is -------------------------------------------------------------------------------------------
+    // -- state ------------------------------------------------------------------------------------------------
 
     /// The free text kept in the image; empty in memory.
     pub fn description(&self) -> &str {
@@ -284,7 +248,7 @@ impl Nand {
         self.page_states[self.geometry.page_of(ppn).index()] == PageState::Programmed as u8
     }
 
-    /// The page of a block to be programmed next, counted in the block; `pages_per_block` if it must be erased
+    /// The next page of a block to program, counted within the block; `pages_per_block` if the block must be erased
     /// first.
     pub fn next_page(&self, block: BlockId) -> u32 {
         self.blocks[block.index()].next_page
@@ -300,7 +264,7 @@ impl Nand {
         self.blocks[block.index()].bad
     }
 
-    /// Marks a block bad for good. What it holds can still be read.
+    /// Marks a block as permanently bad. Its contents can still be read.
     pub fn retire(&mut self, block: BlockId) -> Result<(), NandError> {
         self.powered()?;
         let record = Block { bad: true, ..self.blocks[block.index()] };
@@ -309,7 +273,7 @@ impl Nand {
         Ok(())
     }
 
-    /// Bytes of host memory for page states, places and block records, beside data and spare areas.
+    /// Bytes of host memory for page states, places and block records, without data and spare areas.
     pub fn map_bytes(&self) -> usize {
         size_of_val(&self.page_states[..]) + size_of_val(&self.slot_of[..]) + size_of_val(&self.blocks[..])
     }
@@ -319,7 +283,7 @@ impl Nand {
         &self.counters
     }
 
-    /// Programs and erases issued ever, those that power loss undid included.
+    /// Programs and erases issued so far, including those that power loss undid.
     pub fn operations(&self) -> u64 {
         self.operations
     }
@@ -327,84 +291,6 @@ impl Nand {
     /// Slots that hold bytes: staged, programmed, or kept while an erase may be undone.
     pub fn slots_in_use(&self) -> u32 {
         self.slots.in_use()
-    }
-
-    // -- DRAM buffers -----------------------------------------------------------------------------------------
-
-    /// Copies a unit into a free buffer of the controller's DRAM.
-    pub fn stage(&mut self, data: &[u8]) -> Result<Slot, NandError> {
-        let slot = self.reserve()?;
-        match self.fill(slot, data) {
-            Ok(()) => Ok(slot),
-            Err(error) => {
-                self.slots.release(slot);
-                Err(error)
-            }
-        }
-    }
-
-    /// Takes a free buffer of the controller's DRAM. It is to be filled, or given up, before anything else is done
-    /// with it.
-    pub fn reserve(&mut self) -> Result<Slot, NandError> {
-        self.powered()?;
-        self.slots.take()
-    }
-
-    /// Copies a unit into a buffer that was reserved. If that fails it is still the caller's.
-    pub fn fill(&mut self, slot: Slot, data: &[u8]) -> Result<(), NandError> {
-        assert_eq!(data.len(), UNIT_BYTES, "a unit has 4096 bytes");
-        self.slots.assert_used(slot);
-        self.image.write_slot(slot, data)
-    }
-
-    /// Gives a buffer up that was not programmed.
-    pub fn release(&mut self, slot: Slot) {
-        self.slots.release(slot);
-    }
-
-    /// Reads a buffer, also one that has been programmed since or survived a cut.
-    pub fn read_slot(&self, slot: Slot, data: &mut [u8]) -> Result<(), NandError> {
-        self.slots.assert_used(slot);
-        self.image.read_slot(slot, data)
-    }
-
-    /// Whether a buffer holds `data`.
-    pub fn slot_holds(&self, slot: Slot, data: &[u8; UNIT_BYTES]) -> bool {
-        self.slots.assert_used(slot);
-        self.image.slot_holds(slot, data)
-    }
-
-    // -- protected DRAM ---------------------------------------------------------------------------------------
-
-    /// Whether the medium is in a file, and still there when the process has ended.
-    pub fn outlives_process(&self) -> bool {
-        self.image.outlives_process()
-    }
-
-    /// Bytes of DRAM that survive the end of the process; those of a medium in memory are not limited before
-    /// [`crate::MAX_PROTECTED_BYTES`].
-    pub fn protected_bytes(&self) -> u64 {
-        self.image.protected_bytes()
-    }
-
-    /// Writes protected DRAM from byte `offset` on.
-    pub fn write_protected(&mut self, offset: u64, data: &[u8]) -> Result<(), NandError> {
-        self.check_protected(offset, data.len())?;
-        self.image.write_protected(offset, data)
-    }
-
-    /// Reads protected DRAM from byte `offset` on; zeros where it was never written.
-    pub fn read_protected(&self, offset: u64, data: &mut [u8]) -> Result<(), NandError> {
-        self.check_protected(offset, data.len())?;
-        self.image.read_protected(offset, data)
-    }
-
-    fn check_protected(&self, offset: u64, bytes: usize) -> Result<(), NandError> {
-        let size = self.image.protected_bytes();
-        if offset.checked_add(bytes as u64).is_none_or(|end| end > size) {
-            return Err(NandError::ProtectedRange { offset, bytes, size });
-        }
-        Ok(())
     }
 
     // -- for the operations -----------------------------------------------------------------------------------
@@ -442,16 +328,6 @@ impl Nand {
         self.page_states[page.index()] = PageState::Uncorrectable as u8;
         Ok(())
     }
-
-    /// Fails unless a unit can be read.
-    #[inline]
-    pub(crate) fn check_readable(&self, ppn: Ppn) -> Result<(), NandError> {
-        match self.page_state(self.geometry.page_of(ppn)) {
-            PageState::Programmed => Ok(()),
-            PageState::Erased => Err(NandError::Erased { ppn }),
-            PageState::Uncorrectable => Err(NandError::Uncorrectable { ppn }),
-        }
-    }
 }
 
 impl fmt::Debug for Nand {
@@ -460,5 +336,23 @@ impl fmt::Debug for Nand {
             .field("geometry", &self.geometry)
             .field("operations", &self.operations)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    /// What is recovered rests on these words: they are said twice, and not in two ways.
+    #[test]
+    fn the_promises_are_those_of_architecture_md() {
+        let promises = |text: &str| -> Vec<String> {
+            let lines = text.lines().map(|line| line.trim_start_matches("//!").trim());
+            let lines =
+                lines.skip_while(|line| !line.starts_with("- **M1**")).take_while(|line| !line.is_empty());
+            let words: Vec<&str> = lines.flat_map(str::split_whitespace).collect();
+            words.join(" ").split(" - **").map(str::to_owned).collect()
+        };
+        let here = promises(include_str!("nand.rs"));
+        assert_eq!(here.len(), 6);
+        assert_eq!(here, promises(include_str!("../../../ARCHITECTURE.md")));
     }
 }

@@ -1,42 +1,35 @@
-//! Program, read, erase, and copyback.
+//! Program, copyback and erase.
 //!
 //! State changes when an operation is issued. M1 is checked here: a page that is not the next one of its block, or
 //! a block that is bad, is a bug in the FTL and panics.
 
 use crate::error::NandError;
 use crate::geometry::{
-    BlockId, MAX_UNITS_PER_PAGE, Nanoseconds, PageId, Ppn, SpareEnds, SpareHead, UNIT_BYTES,
-    UNIT_SPARE_BYTES, UnitSpare,
+    BlockId, MAX_UNITS_PER_PAGE, Nanoseconds, PageId, Ppn, SpareHead, UNIT_BYTES, UnitSpare,
 };
 use crate::image::{Image, PageRecord, SavedRecords};
-use crate::nand::{Block, MOVED, Nand, PageState};
+use crate::nand::Nand;
 use crate::power::{Change, ErasedBlock, Issued, Origin};
+use crate::read::as_uncorrectable;
 use crate::slots::Slot;
+use crate::state::{Block, MOVED, PageState};
 
-/// Where the bytes of a unit come from that is programmed.
+/// Where the bytes of a programmed unit come from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Source {
-    /// A staged buffer; it passes over to the page.
+    /// A staged buffer; the page takes ownership of it.
     Staged(Slot),
-    /// Copyback: another place, which stays readable until it is erased. The read is charged by
-    /// [`Nand::charge_read`], once for each page.
+    /// Copyback: another place, which stays readable until it is erased. [`Nand::charge_read`] charges the read, once for
+    /// each page.
     Copy(Ppn),
-    /// Nothing; it reads as zeros and is not transferred.
+    /// Nothing: the unit reads as zeros and is not transferred.
     Padding,
 }
 
-/// The slots of a page about to be programmed, and what to do with them should it be undone.
+/// The slots of a page about to be programmed, and what to do with them if the program is undone.
 struct Gathered {
     slots: [u32; MAX_UNITS_PER_PAGE],
     origins: [Origin; MAX_UNITS_PER_PAGE],
-}
-
-/// To the drive, bytes that fail their checksum in the image are beyond error correction.
-fn as_uncorrectable(error: NandError, ppn: Ppn) -> NandError {
-    match error {
-        NandError::DataChecksum { .. } => NandError::Uncorrectable { ppn },
-        error => error,
-    }
 }
 
 impl Nand {
@@ -45,9 +38,8 @@ impl Nand {
     /// Programs a page, data and spare areas together (M2). `sources` and `spares` have one entry for each unit.
     /// Returns when it is done, ns.
     ///
-    /// Staged buffers pass over to the page. On an error they stay the caller's, except when power goes at this
-    /// very operation ([`Nand::cut_after`]): then [`Nand::resolve`] gives back those of a program that did not
-    /// complete.
+    /// The page takes ownership of staged buffers. On an error they stay the caller's, except if power goes at this very
+    /// operation ([`Nand::cut_after`]): then [`Nand::resolve`] gives back the buffers of a program that did not complete.
     ///
     /// Panics if the page is not the next one of its block, or the block is bad (M1).
     pub fn program(
@@ -64,8 +56,8 @@ impl Nand {
         })
     }
 
-    /// Programs a page of copies, one of each place, whose spare areas are those of the units they are of, except that
-    /// they begin with `head`. Otherwise as [`Nand::program`] with [`Source::Copy`].
+    /// Programs a page of copies, one of each place. Their spare areas are those of the originals, except that they begin
+    /// with `head`. Otherwise like [`Nand::program`] with [`Source::Copy`].
     pub fn program_moved(
         &mut self,
         page: PageId,
@@ -79,8 +71,8 @@ impl Nand {
         })
     }
 
-    /// What all programs do. `gather` takes the bytes over, and `write` stores the record, which is complete but for the
-    /// spare areas.
+    /// The common part of all programs. `gather` takes ownership of the bytes; `write` stores the record, which is
+    /// complete except for the spare areas.
     #[inline]
     fn program_with(
         &mut self,
@@ -112,18 +104,18 @@ impl Nand {
     #[inline]
     fn assert_programmable(&self, page: PageId, block: BlockId, given: usize) {
         let units = self.geometry.units_per_page() as usize;
-        assert!(given == units, "a page has {units} units, and {given} were given");
+        assert!(given == units, "a page has {units} units, but {given} were given");
         let index = page.0 - self.geometry.page(block, 0).0;
         let Block { next_page, bad, .. } = self.blocks[block.index()];
-        assert!(!bad, "M1: page {page} is programmed, and its block {block} is bad");
+        assert!(!bad, "M1: page {page} is programmed, but its block {block} is bad");
         assert!(
             index == next_page,
-            "M1: page {index} of block {block} is programmed, and its next page is {next_page} of {}",
+            "M1: page {index} of block {block} is programmed, but its next page is {next_page} of {}",
             self.geometry.pages_per_block
         );
     }
 
-    /// Takes the bytes over from their sources.
+    /// Takes ownership of the bytes from their sources.
     #[inline]
     fn gather(&mut self, sources: &[Source]) -> Result<Gathered, NandError> {
         self.gather_with(sources, |nand, source| match source {
@@ -173,7 +165,7 @@ impl Nand {
         }
     }
 
-    /// The slot of a place belongs to an earlier copy: this one needs bytes of its own.
+    /// The slot of a place belongs to an earlier copy, so this one needs bytes of its own.
     #[cold]
     fn duplicate(&mut self, ppn: Ppn, slot: Slot) -> Result<(u32, Origin), NandError> {
         let mut data = [0; UNIT_BYTES];
@@ -226,7 +218,7 @@ impl Nand {
         units as u32
     }
 
-    /// A program that fails uses the page up and takes its time.
+    /// A program that fails uses up the page and takes its time.
     fn fail_program(
         &mut self,
         page: PageId,
@@ -244,170 +236,6 @@ impl Nand {
         Err(NandError::ProgramFailed { page, done_ns })
     }
 
-    // -- read -------------------------------------------------------------------------------------------------
-
-    /// Reads a unit into `data`, 4096 bytes. Returns when it is there, ns.
-    pub fn read(
-        &mut self,
-        ppn: Ppn,
-        data: &mut [u8],
-        earliest_ns: Nanoseconds,
-    ) -> Result<Nanoseconds, NandError> {
-        self.draw_read_failure(ppn)?;
-        self.read_retrying(ppn, data, earliest_ns)
-    }
-
-    fn draw_read_failure(&mut self, ppn: Ppn) -> Result<(), NandError> {
-        self.powered()?;
-        match self.faults.read_fails() {
-            true => self.mark_uncorrectable(self.geometry.page_of(ppn)),
-            false => Ok(()),
-        }
-    }
-
-    /// All of [`Nand::read`] but the bytes: where they are, if the unit has any, and when they are there, ns.
-    pub(crate) fn begin_read(
-        &mut self,
-        ppn: Ppn,
-        earliest_ns: Nanoseconds,
-    ) -> Result<(Option<Slot>, Nanoseconds), NandError> {
-        self.draw_read_failure(ppn)?;
-        let done_ns = self.charge_read(self.geometry.page_of(ppn), UNIT_BYTES as u32, earliest_ns);
-        let slot = self.slot_at(ppn);
-        Ok((self.counting_lost(slot)?, done_ns))
-    }
-
-    /// The slot with the bytes of a unit, if it has any.
-    #[inline]
-    fn slot_at(&self, ppn: Ppn) -> Result<Option<Slot>, NandError> {
-        self.check_readable(ppn)?;
-        let slot = self.slot_of[ppn.index()] & !MOVED;
-        Ok((slot != 0).then_some(Slot(slot)))
-    }
-
-    /// Counts a read of what is beyond error correction.
-    #[inline]
-    fn counting_lost<T>(&mut self, read: Result<T, NandError>) -> Result<T, NandError> {
-        self.counters.uncorrectable_reads += u64::from(matches!(read, Err(NandError::Uncorrectable { .. })));
-        read
-    }
-
-    /// Reads a unit as firmware reads its own journal and checkpoints: no failure is drawn.
-    pub fn read_retrying(
-        &mut self,
-        ppn: Ppn,
-        data: &mut [u8],
-        earliest_ns: Nanoseconds,
-    ) -> Result<Nanoseconds, NandError> {
-        assert_eq!(data.len(), UNIT_BYTES, "a unit has 4096 bytes");
-        self.powered()?;
-        let page = self.geometry.page_of(ppn);
-        let done_ns = self.charge_read(page, UNIT_BYTES as u32, earliest_ns);
-        let read = self.fetch(ppn, data);
-        self.counting_lost(read)?;
-        Ok(done_ns)
-    }
-
-    #[inline]
-    fn fetch(&self, ppn: Ppn, data: &mut [u8]) -> Result<(), NandError> {
-        match self.slot_at(ppn)? {
-            None => data.fill(0),
-            Some(slot) => self.image.read_slot(slot, data).map_err(|error| as_uncorrectable(error, ppn))?,
-        }
-        Ok(())
-    }
-
-    /// Reads a unit, at no time and as no operation of the medium.
-    pub fn peek(&self, ppn: Ppn, data: &mut [u8]) -> Result<(), NandError> {
-        assert_eq!(data.len(), UNIT_BYTES, "a unit has 4096 bytes");
-        self.fetch(ppn, data)
-    }
-
-    /// Whether a unit can be read and is `data`, at no time and as no operation of the medium.
-    pub fn holds(&self, ppn: Ppn, data: &[u8; UNIT_BYTES]) -> bool {
-        self.has_power()
-            && match self.slot_at(ppn) {
-                Ok(Some(slot)) => self.image.slot_holds(slot, data),
-                Ok(None) => data.iter().all(|byte| *byte == 0),
-                Err(_) => false,
-            }
-    }
-
-    /// Brings the slots of these places, and then their data, into the processor's cache: several misses at once take
-    /// as long as one. At no time and as no operation of the medium.
-    pub fn prefetch(&self, places: &[Ppn]) {
-        let slots = places.iter().map(|ppn| self.slot_of[ppn.index()] & !MOVED);
-        std::hint::black_box(slots.clone().fold(0, |any, slot| any | slot));
-        for slot in slots.filter(|slot| *slot != 0) {
-            self.image.prefetch_slot(Slot(slot));
-        }
-    }
-
-    /// Reads the spare areas of a page, as recovery does: the time of the array's read and no transfer. `spares`
-    /// has one entry for each unit; they are zeros unless the page is [`PageState::Programmed`].
-    pub fn read_spares(
-        &mut self,
-        page: PageId,
-        spares: &mut [UnitSpare],
-        earliest_ns: Nanoseconds,
-    ) -> Result<(PageState, Nanoseconds), NandError> {
-        assert_eq!(spares.len(), self.geometry.units_per_page() as usize, "one spare area for each unit");
-        self.powered()?;
-        let done_ns = self.charge_read(page, 0, earliest_ns);
-        let state = self.page_state(page);
-        match state {
-            PageState::Programmed => self.image.read_spares(self.geometry.unit(page, 0), spares)?,
-            PageState::Erased => spares.fill([0; UNIT_SPARE_BYTES]),
-            PageState::Uncorrectable => {
-                self.counters.uncorrectable_reads += 1;
-                spares.fill([0; UNIT_SPARE_BYTES]);
-            }
-        }
-        Ok((state, done_ns))
-    }
-
-    /// The spare area of a unit, at no time: for firmware that reads the page anyway.
-    pub fn spare(&self, ppn: Ppn) -> Result<UnitSpare, NandError> {
-        self.powered()?;
-        self.check_readable(ppn)?;
-        let mut spare = [0; UNIT_SPARE_BYTES];
-        self.image.read_spares(ppn, std::slice::from_mut(&mut spare))?;
-        Ok(spare)
-    }
-
-    /// The spare areas of all units of a block that can be read, at no time: for firmware that moves the block
-    /// anyway. They are fetched into `scratch`.
-    pub fn block_spares<'a>(
-        &'a self,
-        block: BlockId,
-        scratch: &'a mut Vec<UnitSpare>,
-    ) -> Result<impl Iterator<Item = (Ppn, &'a UnitSpare)>, NandError> {
-        self.powered()?;
-        self.image.block_spares(block, scratch)?;
-        let first = self.geometry.first_unit(block);
-        let units = (first.0..).map(Ppn).zip(scratch.iter());
-        Ok(units.filter(|(ppn, _)| self.is_readable(*ppn)))
-    }
-
-    /// The ends of the spare areas of all units of a block, for firmware that need not see more of most of them; those of
-    /// units that cannot be read ([`Nand::is_readable`]) are undefined, and there may be none of a block that is erased.
-    /// `scratch` is for images that must fetch them.
-    pub fn block_spare_ends<'a>(
-        &'a self,
-        block: BlockId,
-        scratch: &'a mut Vec<SpareEnds>,
-    ) -> Result<&'a [SpareEnds], NandError> {
-        self.powered()?;
-        self.image.block_spare_ends(block, scratch)
-    }
-
-    /// Charges a read of a page of which `bytes` are transferred. Returns when they are there, ns.
-    pub fn charge_read(&mut self, page: PageId, bytes: u32, earliest_ns: Nanoseconds) -> Nanoseconds {
-        self.counters.reads += 1;
-        let place = self.place(self.geometry.block_of(page));
-        self.time.read(place, page, bytes, earliest_ns)
-    }
-
     // -- erase ------------------------------------------------------------------------------------------------
 
     /// Erases a block. Returns when it is done, ns.
@@ -416,7 +244,7 @@ impl Nand {
     pub fn erase(&mut self, block: BlockId, earliest_ns: Nanoseconds) -> Result<Nanoseconds, NandError> {
         self.powered()?;
         let old = self.blocks[block.index()];
-        assert!(!old.bad, "M1: block {block} is erased, and it is bad");
+        assert!(!old.bad, "M1: block {block} is erased, but it is bad");
         let failed = self.faults.erase_fails(old.erase_count);
         let records = self.image.take_records(block, old.next_page)?;
         let pages = self.geometry.pages_per_block;
@@ -466,7 +294,6 @@ impl Nand {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::geometry::spare_ends;
     use crate::test_support::{data, nand, program, read_tag, spare};
 
     #[test]
@@ -502,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "M1: page 0 of block 0 is programmed, and its next page is 1 of 4")]
+    #[should_panic(expected = "M1: page 0 of block 0 is programmed, but its next page is 1 of 4")]
     fn programming_a_page_twice_panics() {
         let mut nand = nand();
         program(&mut nand, 0, [1, 2], 0);
@@ -510,13 +337,13 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "M1: page 1 of block 2 is programmed, and its next page is 0 of 4")]
+    #[should_panic(expected = "M1: page 1 of block 2 is programmed, but its next page is 0 of 4")]
     fn programming_out_of_order_panics() {
         program(&mut nand(), 9, [1, 2], 0);
     }
 
     #[test]
-    #[should_panic(expected = "M1: page 0 is programmed, and its block 0 is bad")]
+    #[should_panic(expected = "M1: page 0 is programmed, but its block 0 is bad")]
     fn programming_a_bad_block_panics() {
         let mut nand = nand();
         nand.retire(BlockId(0)).unwrap();
@@ -524,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "M1: block 1 is erased, and it is bad")]
+    #[should_panic(expected = "M1: block 1 is erased, but it is bad")]
     fn erasing_a_bad_block_panics() {
         let mut nand = nand();
         nand.retire(BlockId(1)).unwrap();
@@ -607,32 +434,6 @@ mod tests {
         }
         assert_eq!(nand.slots_in_use(), 0);
         assert_eq!(nand.slots.watermark(), 8, "eight units were there at once");
-    }
-
-    #[test]
-    fn spare_areas_of_a_block_come_at_once_and_only_what_can_be_read() {
-        let mut nand = nand();
-        (0..3).for_each(|page| {
-            program(&mut nand, page, [10 + u64::from(page), 20 + u64::from(page)], 0);
-        });
-        nand.mark_uncorrectable(PageId(1)).unwrap();
-        let mut scratch = vec![spare(99); 3];
-        let found = |nand: &Nand, block, scratch: &mut Vec<UnitSpare>| -> Vec<(u32, UnitSpare)> {
-            nand.block_spares(block, scratch).unwrap().map(|(ppn, spare)| (ppn.0, *spare)).collect()
-        };
-        let expected = [(0, spare(10)), (1, spare(20)), (4, spare(12)), (5, spare(22))];
-        assert_eq!(found(&nand, BlockId(0), &mut scratch), expected);
-        assert_eq!(found(&nand, BlockId(3), &mut scratch), []);
-        let mut scratch = vec![spare_ends(&spare(99)); 3];
-        let found = |nand: &Nand, block: BlockId, scratch: &mut Vec<SpareEnds>| -> Vec<(u32, SpareEnds)> {
-            let units = (block.0 * 8..).map(Ppn).zip(nand.block_spare_ends(block, scratch).unwrap());
-            units.filter(|(ppn, _)| nand.is_readable(*ppn)).map(|(ppn, ends)| (ppn.0, *ends)).collect()
-        };
-        assert_eq!(
-            found(&nand, BlockId(0), &mut scratch),
-            expected.map(|(ppn, spare)| (ppn, spare_ends(&spare)))
-        );
-        assert_eq!(found(&nand, BlockId(3), &mut scratch), []);
     }
 
     #[test]

@@ -1,19 +1,20 @@
-//! Power: what has been issued and may not be over, and when power goes.
+//! Power: what has been issued and may not be done, and when power goes.
 //!
-//! State changes at issue. The queue of issued operations holds what it takes to undo each of them, until the
-//! host's time has passed its end. Power can go at an armed operation, just after it started, or at a given time.
-//! `resolve` then settles what was on its way.
+//! State changes at issue. The queue of issued operations keeps what is needed to undo each of them until the host's
+//! time has passed its end. Power can go at an armed operation, just after it started, or at a given time. Then
+//! `resolve` settles the operations in flight.
 
 use std::collections::VecDeque;
 
 use crate::error::NandError;
 use crate::geometry::{BlockId, MAX_UNITS_PER_PAGE, Nanoseconds, PageId, Ppn, UnitSpare};
 use crate::image::SavedRecords;
-use crate::nand::{Block, MOVED, Nand};
+use crate::nand::Nand;
 use crate::slots::Slot;
+use crate::state::{Block, MOVED};
 use crate::time::Interval;
 
-/// What an operation does.
+/// Kinds of operations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operation {
     /// Programs a page.
@@ -33,19 +34,19 @@ pub struct InFlight {
     pub end_ns: Nanoseconds,
 }
 
-/// What becomes of an operation that was on its way.
+/// The outcome of an operation that was in flight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// As if it had not been issued.
+    /// As if it had never been issued.
     NotStarted,
     /// A program leaves an uncorrectable page (M2). An erase leaves each page old, erased or uncorrectable (M3),
     /// and the block must be erased before it is programmed.
     Torn,
-    /// As if it had been done in time.
+    /// As if it had completed in time.
     Completed,
 }
 
-/// A program that did not complete, with its staged units: a capacitor can still save them.
+/// A program that did not complete, with its staged units, which a capacitor can still save.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LostProgram {
     /// Where it was to go.
@@ -54,16 +55,16 @@ pub struct LostProgram {
     pub units: Vec<(Slot, UnitSpare)>,
 }
 
-/// Where a unit's slot came from, and goes back to when the program is undone.
+/// Where a unit's slot came from, and where it returns if the program is undone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Origin {
     /// There is no slot.
     Padding,
     /// The caller's.
     Staged,
-    /// That place's, which carries the mark `MOVED` since.
+    /// That place's; the place carries the mark `MOVED` since.
     Moved(Ppn),
-    /// Made for this copy.
+    /// Created for this copy.
     Duplicated,
 }
 
@@ -106,7 +107,7 @@ impl Issued {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cut {
     pub at_ns: Nanoseconds,
-    /// Whether the last operation issued is on its way whatever its times.
+    /// Whether the last operation issued counts as in flight whatever its times.
     pub at_last: bool,
 }
 
@@ -120,7 +121,7 @@ pub(crate) enum Progress {
 /// The state of the power supply.
 #[derive(Clone, Default)]
 pub(crate) struct Power {
-    /// Operations until power goes, the last included.
+    /// Operations until power goes, including the last one.
     armed: Option<u64>,
     pub cut: Option<Cut>,
     /// In the order of issue.
@@ -134,7 +135,7 @@ impl Power {
         self.armed == Some(1)
     }
 
-    /// Where the issued operation `index` stood at the cut.
+    /// The state of the issued operation `index` at the cut.
     pub fn progress(&self, cut: Cut, index: usize) -> Progress {
         let issued = &self.issued[index];
         if cut.at_last && index + 1 == self.issued.len() {
@@ -151,7 +152,7 @@ impl Power {
 
 impl Nand {
     /// Arms a cut: the Nth program or erase from now (1 is the next) finds no power. That call and all later ones
-    /// return [`NandError::PowerLost`]. None disarms.
+    /// return [`NandError::PowerLost`]. None disarms the cut.
     pub fn cut_after(&mut self, operations: Option<u64>) {
         self.power.armed = operations.map(|operations| operations.max(1));
     }
@@ -166,14 +167,14 @@ impl Nand {
         self.power.cut.map(|cut| cut.at_ns)
     }
 
-    /// Power goes at `at_ns`. A time before the host's is the host's; nothing happens if power is lost already.
+    /// Power goes at `at_ns`, or at the host's time if that is later. Does nothing if power is already lost.
     pub fn power_fail(&mut self, at_ns: Nanoseconds) {
         if self.has_power() {
             self.power.cut = Some(Cut { at_ns: at_ns.max(self.power.now_ns), at_last: false });
         }
     }
 
-    /// After power went: what had started and was not done, in the order of issue.
+    /// After power went: the operations that had started and were not done, in the order of issue.
     pub fn in_flight(&self) -> impl Iterator<Item = InFlight> {
         let power = &self.power;
         power.cut.into_iter().flat_map(move |cut| {
@@ -184,7 +185,7 @@ impl Nand {
         })
     }
 
-    /// The host will issue nothing earlier than `now_ns`, nor will power go earlier: what was done by then can no
+    /// The host will issue nothing before `now_ns`, and power will not go before then: what was done by that time can no
     /// longer be undone.
     pub fn advance(&mut self, now_ns: Nanoseconds) {
         if !self.has_power() || now_ns < self.power.now_ns {
@@ -202,7 +203,7 @@ impl Nand {
         self.power.now_ns
     }
 
-    /// M5: the controller's DRAM is gone. Every slot that no place on flash holds is free; the caller's are void.
+    /// M5: the controller's DRAM is gone. Every slot that no place on flash holds is free; the caller's slots are void.
     pub fn lose_dram(&mut self) {
         let mut used = vec![0_u64; self.slots.watermark() as usize / 64 + 1];
         let kept = self.power.issued.iter().filter_map(|issued| match &issued.change {
@@ -216,7 +217,7 @@ impl Nand {
         self.slots.retain(&used);
     }
 
-    /// Notes an operation whose change has been made. Returns when it is done.
+    /// Records an operation whose change has been made. Returns when it is done.
     pub(crate) fn issue(&mut self, issued: Issued) -> Result<Nanoseconds, NandError> {
         self.operations += 1;
         let Interval { start_ns, end_ns } = issued.interval;
@@ -236,7 +237,7 @@ impl Nand {
         }
     }
 
-    /// An operation is past and stays. What an erase held is free.
+    /// An operation can no longer be undone. What an erase held is free.
     pub(crate) fn make_final(&mut self, issued: Issued) {
         if let Change::Erase(erased) = issued.change {
             for &entry in erased.slot_of.iter().filter(|entry| **entry != 0 && **entry & MOVED == 0) {

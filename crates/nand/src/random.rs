@@ -1,4 +1,5 @@
-//! Numbers drawn from a seed, the same ones in every version of this program: a seed that showed a fault shows it again.
+//! Seeded random numbers that are the same in every version of this program, so that a seed that showed a fault shows it
+//! again.
 
 /// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
 #[derive(Clone, Default, Debug)]
@@ -20,7 +21,7 @@ impl SplitMix64 {
     }
 }
 
-/// What SplitMix64 draws with the seed `value`: numbers that differ a little give numbers that differ a lot.
+/// What SplitMix64 draws with the seed `value`: similar seeds give very different numbers.
 pub fn mix(value: u64) -> u64 {
     let mut mixed = value.wrapping_add(INCREMENT);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

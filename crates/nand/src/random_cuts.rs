@@ -1,20 +1,21 @@
-//! Random programs, copybacks, erases and power cuts, against a model that keeps whole copies of every page.
+//! Random programs, copybacks, erases and power cuts, checked against a model that keeps whole copies of every page.
 //!
-//! The model keeps the medium as it was when everything was last settled, and a list of what was issued since. After
-//! a cut it replays the list without what was undone.
+//! The model keeps the medium as it was when everything was last settled, and a list of the operations issued since.
+//! After a cut it replays the list without those that were undone.
 
 use crate::error::NandError;
 use crate::faults::Faults;
 use crate::geometry::{BlockId, PageId, Ppn, UNIT_SPARE_BYTES, UnitSpare};
-use crate::nand::{MOVED, Nand, PageState};
+use crate::nand::Nand;
 use crate::operations::Source;
 use crate::power::{InFlight, Operation, Outcome};
 use crate::random::SplitMix64;
+use crate::state::{MOVED, PageState};
 use crate::test_support::{GEOMETRY, TIMING, data, nand, read_tag, spare};
 
 const UNITS: usize = 2;
 
-/// What a page holds, as the model sees it. No units: padding.
+/// What a page holds according to the model. No units: padding.
 #[derive(Clone, PartialEq, Debug)]
 enum Page {
     Erased,
@@ -80,7 +81,7 @@ impl Model {
         if nand.has_power() && self.random.below(3) == 0 {
             self.now_ns += self.random.below(2_000);
             nand.advance(self.now_ns);
-            // What was done by then is settled; an earlier one that is still going on keeps all after it.
+            // What was done by then is settled; an earlier operation still in flight keeps all later ones.
             while self.issued.first().is_some_and(|issued| issued.end_ns <= self.now_ns) {
                 let issued = self.issued.remove(0);
                 Self::apply(&mut self.settled, &issued);
@@ -214,7 +215,7 @@ impl Model {
     }
 }
 
-/// An image in a file does not remember that a place handed its bytes on, once the copy is gone.
+/// An image in a file does not remember that a place passed on its bytes, once the copy is gone.
 fn forget_undefined(model: &mut Model, nand: &Nand) {
     let current = model.current();
     for (index, page) in model.settled.iter_mut().enumerate() {

@@ -1,22 +1,22 @@
-//! After a power cut: what was queued is undone (M4), what was on its way becomes what the caller decides (M2, M3).
+//! After a power cut: queued operations are undone (M4), and the caller decides the outcome of those in flight (M2, M3).
 //!
-//! Undoing goes from the last operation issued to the first, so that each finds the state that it left. The
-//! operations of one plane follow each other in time, so at most one of them was on its way and all after it
-//! were queued.
+//! Operations are undone from the last to the first, so that each finds the state that it left. The operations of one
+//! plane follow each other in time, so at most one of them was in flight and all later ones were queued.
 
 use crate::error::NandError;
 use crate::geometry::{BlockId, MAX_UNITS_PER_PAGE, Nanoseconds, PageId, Ppn, UNIT_SPARE_BYTES, UnitSpare};
 use crate::image::PageRecord;
-use crate::nand::{Block, MOVED, Nand, PageState};
+use crate::nand::Nand;
 use crate::power::{Change, ErasedBlock, InFlight, Issued, LostProgram, Origin, Outcome, Progress};
 use crate::slots::Slot;
+use crate::state::{Block, MOVED, PageState};
 
 impl Nand {
-    /// Settles what was on its way when power went, in the order of issue as `outcome` says, and turns power on
-    /// again. `random` decides the pages of torn erases. Returns the programs that did not complete, in the order
-    /// of issue. Time goes on from the cut, with nothing going on.
+    /// Settles the operations in flight when power went, in the order of issue and as `outcome` says, and turns power
+    /// on again. `random` decides the pages of torn erases. Returns the programs that did not complete, in the order of
+    /// issue. Time continues from the cut, with nothing in flight.
     ///
-    /// Nothing happens if power is not lost. An error is the host's, from an image in a file; power stays lost.
+    /// Does nothing if power is not lost. An error is the host's, from an image in a file; then power stays lost.
     pub fn resolve(
         &mut self,
         outcome: &mut dyn FnMut(&InFlight) -> Outcome,
@@ -42,7 +42,7 @@ impl Nand {
                 }
             }
         }
-        // Only now: an undone copy looks for its slot in blocks whose erase stays.
+        // Only now, because an undone copy looks for its slot in blocks whose erase stays.
         past.into_iter().for_each(|issued| self.make_final(issued));
         lost.reverse();
         self.restart(cut.at_ns);
@@ -99,7 +99,7 @@ impl Nand {
         Ok(lost)
     }
 
-    /// Takes a unit's slot out of a place whose program is undone and gives it back to where it came from.
+    /// Takes a unit's slot from a place whose program is undone and returns it to where it came from.
     fn return_slot(&mut self, ppn: Ppn, origin: Origin, spare: &UnitSpare, lost: &mut LostProgram) {
         let entry = std::mem::take(&mut self.slot_of[ppn.index()]);
         if entry == 0 || entry & MOVED != 0 {
@@ -111,7 +111,7 @@ impl Nand {
             Origin::Duplicated => self.slots.release(Slot(entry)),
             Origin::Moved(source) => match &mut self.slot_of[source.index()] {
                 source_entry if *source_entry == entry | MOVED => *source_entry = entry,
-                // The source was erased before its copy was there (hazard 3 of the design): the bytes are gone.
+                // The source was erased before its copy was complete (hazard 3): the bytes are gone.
                 _ => self.slots.release(Slot(entry)),
             },
         }
@@ -143,7 +143,7 @@ impl Nand {
         Ok(())
     }
 
-    /// Page by page, an erase that was undone has happened, or spoilt the page, or not happened.
+    /// For each page, an erase that was undone has happened, has spoilt the page, or has not happened.
     fn tear_erase(&mut self, block: BlockId, random: &mut dyn FnMut() -> u64) -> Result<(), NandError> {
         for index in 0..self.geometry.pages_per_block {
             let page = self.geometry.page(block, index);
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "M1: page 3 of block 0 is programmed, and its next page is 4 of 4")]
+    #[should_panic(expected = "M1: page 3 of block 0 is programmed, but its next page is 4 of 4")]
     fn a_torn_block_must_be_erased_before_it_is_programmed() {
         program(&mut torn_erase(), 3, [1, 2], 0);
     }
@@ -351,7 +351,7 @@ mod tests {
         assert_eq!(nand.slots_in_use(), 2);
     }
 
-    /// Hazard 3: this is what an FTL loses that does not wait for its copies.
+    /// Hazard 3: this is what an FTL loses if it does not wait for its copies.
     #[test]
     fn bytes_are_gone_if_their_source_was_erased_before_the_copy_was_there() {
         let mut nand = nand();

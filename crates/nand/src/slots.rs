@@ -1,8 +1,8 @@
-//! Slots: numbered 4 KiB buffers that hold the bytes of staged and of programmed units.
+//! Slots: numbered 4 KiB buffers that hold the bytes of staged and programmed units.
 //!
-//! A unit's place and its bytes are apart: a place names a slot. A copyback hands the slot on and moves no byte.
-//! Each slot in use has exactly one owner: the caller that staged it, or one place on flash, or the record of an
-//! erase that may still be undone.
+//! A unit's place and its bytes are separate: a place names a slot. A copyback passes the slot on and moves no byte.
+//! Each slot in use has exactly one owner: the caller that staged it, one place on flash, or the record of an erase that
+//! may still be undone.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,58 +13,58 @@ use crate::error::NandError;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Slot(pub(crate) u32);
 
-/// Slot numbers stay below this; the bit is the mark of places whose bytes have moved on.
+/// Slot numbers stay below this; the bit marks places whose bytes have moved on.
 pub(crate) const SLOT_LIMIT: u32 = 1 << 31;
 
 impl Slot {
-    /// Where the slot lies among the slots; their numbers start at 1.
+    /// The slot's position; numbers start at 1.
     #[inline]
     pub(crate) fn index(self) -> usize {
         self.0 as usize - 1
     }
 }
 
-/// Which slots are in use. The lowest free one is taken next: units that are written one after another then mostly lie
-/// so in the image, also when what was there before was erased, and the image stays as small as it can.
+/// Which slots are in use. The lowest free slot is taken next. Units written one after another are then mostly adjacent
+/// in the image, even after earlier contents were erased, and the image stays as small as possible.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Slots {
     used: Vec<u64>,
     in_use: u32,
-    /// Slots that are in use, and those that were given up and are not free yet.
+    /// Slots in use, and slots that were released but are not free yet.
     taken: Taken,
     /// Slots above have never been used.
     watermark: u32,
-    /// Given up and not free yet, if the image is to survive the loss of the machine.
+    /// Released but not free yet, if the image is to survive the loss of the machine.
     kept: Option<Kept>,
-    /// Given up and not free yet, because somebody may still read them: oldest first.
+    /// Released but not free yet because somebody may still read them, oldest first.
     leased: VecDeque<Leased>,
 }
 
-/// While it lives, no slot that is given up is taken: what it held can still be read.
+/// While it lives, no released slot is reused: its old contents can still be read.
 #[derive(Clone, Debug)]
 pub(crate) struct Lease(#[expect(dead_code, reason = "it is there to be counted")] Arc<()>);
 
-/// Slots that were given up while leases may have been alive, those of this entry or of earlier ones.
+/// Slots released while leases may have been alive, those of this entry or of earlier ones.
 #[derive(Clone, Default, Debug)]
 struct Leased {
     lease: Arc<()>,
     given_up: Vec<Slot>,
 }
 
-/// Slots that are free only after two syncs: until the first, what they held may be needed; until the second, it proves
-/// that what was synced first is whole.
+/// Slots that become free only after two syncs: until the first, their contents may be needed; until the second, they
+/// prove that the first sync is complete.
 #[derive(Clone, Default, Debug)]
 struct Kept {
-    /// Given up since the last sync began.
+    /// Released since the last sync began.
     since: Vec<Slot>,
-    /// Given up before it began, and since the one before began.
+    /// Released before the last sync began, and after the one before it began.
     begun: Vec<Slot>,
-    /// Given up before the last sync that ended began.
+    /// Released before the last completed sync began.
     ended: Vec<Slot>,
 }
 
 impl Slots {
-    /// Slots of which those that `used` says are in use.
+    /// Slots, with those in use that `used` lists.
     pub fn rebuild(watermark: u32, used: Vec<u64>) -> Slots {
         let mut slots = Slots { watermark, ..Slots::default() };
         for (word, mut bits) in (0..).zip(used) {
@@ -76,7 +76,7 @@ impl Slots {
         slots
     }
 
-    /// The highest slot that was ever used.
+    /// The highest slot ever used.
     pub fn watermark(&self) -> u32 {
         self.watermark
     }
@@ -94,7 +94,7 @@ impl Slots {
 
     #[inline]
     pub fn assert_used(&self, slot: Slot) {
-        assert!(self.is_used(slot), "slot {} is used after it was given up", slot.0);
+        assert!(self.is_used(slot), "slot {} is used after it was freed", slot.0);
     }
 
     pub fn take(&mut self) -> Result<Slot, NandError> {
@@ -108,6 +108,7 @@ impl Slots {
     }
 
     fn mark_used(&mut self, slot: Slot) {
+        debug_assert!(!self.is_used(slot), "slot {} has an owner already", slot.0);
         let word = slot.0 as usize / 64;
         if self.used.len() <= word {
             self.used.resize(word + 1, 0);
@@ -127,7 +128,7 @@ impl Slots {
         }
     }
 
-    /// Gives up every slot in use but those that `stay`, a bit for each number.
+    /// Releases every slot in use except those that `stay`, a bit for each number.
     pub fn retain(&mut self, stay: &[u64]) {
         for word in 0..self.used.len() {
             let mut gone = self.used[word] & !stay.get(word).copied().unwrap_or(0);
@@ -138,7 +139,7 @@ impl Slots {
         }
     }
 
-    /// A slot may be taken again, when no lease is alive that was there by now.
+    /// A slot may be reused once no lease is alive that exists now.
     fn free(&mut self, slot: Slot) {
         self.end_leases();
         match self.leased.back_mut() {
@@ -147,10 +148,10 @@ impl Slots {
         }
     }
 
-    /// Slots that are given up from now on are not taken while the lease lives.
+    /// Slots released from now on are not reused while the lease lives.
     pub fn lease(&mut self) -> Lease {
         self.end_leases();
-        // what was given up before need not wait for it
+        // what was released earlier need not wait for it
         if self.leased.back().is_none_or(|leased| !leased.given_up.is_empty()) {
             self.leased.push_back(Leased::default());
         }
@@ -166,12 +167,12 @@ impl Slots {
         }
     }
 
-    /// From now on slots that are given up are free only after two syncs.
+    /// From now on released slots become free only after two syncs.
     pub fn keep(&mut self) {
         self.kept = Some(Kept::default());
     }
 
-    /// A sync begins. What is given up from now on belongs to the next one.
+    /// A sync begins. Slots released from now on belong to the next one.
     pub fn sync_begin(&mut self) {
         if let Some(kept) = &mut self.kept {
             kept.begun.append(&mut kept.since);
@@ -190,10 +191,10 @@ impl Slots {
 /// Levels of [`Taken`]: enough for [`SLOT_LIMIT`] slots.
 const LEVELS: usize = 6;
 
-/// A set of numbers that knows the lowest one that is not in it.
+/// A set of numbers that knows its lowest missing number.
 ///
-/// Level 0 has a bit for each number; each level above has a bit for each word below, set if all of its bits are. So the
-/// lowest number is found in a few steps however many there are.
+/// Level 0 has a bit for each number; each higher level has a bit for each word below, set if all of the word's bits are.
+/// So the lowest missing number is found in a few steps, whatever the size of the set.
 #[derive(Clone, Default, Debug)]
 struct Taken([Vec<u64>; LEVELS]);
 
@@ -272,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "slot 1 is used after it was given up")]
+    #[should_panic(expected = "slot 1 is used after it was freed")]
     fn giving_a_slot_up_twice_panics() {
         let mut slots = Slots::default();
         let slot = slots.take().unwrap();

@@ -1,4 +1,4 @@
-//! What the tests share: a tiny drive, seeded randomness, recognisable data.
+//! Shared by the tests: a tiny drive, seeded randomness, recognisable data.
 
 use crate::geometry::{Geometry, PageId, Ppn, UNIT_BYTES, UNIT_SPARE_BYTES, UnitSpare};
 use crate::nand::Nand;

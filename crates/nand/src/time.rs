@@ -1,15 +1,15 @@
 //! When operations take place: planes and channels as resources with a next-free time.
 //!
 //! - A plane does one read, program or erase at a time. A channel does one transfer at a time.
-//! - A program's data cross the channel first, into the plane's cache register; that may overlap what the plane
-//!   does before. An operation's interval is the plane's: until the array starts, nothing has changed on flash.
-//! - A page that was read last stays in the plane's register until the plane does something else; reading it
-//!   again only costs the transfer.
+//! - A program's data first cross the channel into the plane's cache register, which may overlap the plane's previous
+//!   operation. An operation's interval is the plane's: until the array starts, nothing has changed on flash.
+//! - The page read last stays in the plane's register until the plane does something else; reading it again costs only
+//!   the transfer.
 
 use crate::error::MediumError;
 use crate::geometry::{ChannelId, Geometry, Nanoseconds, PageId, PlaneId};
 
-/// How long the parts of an operation take.
+/// Duration of each part of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Timing {
     /// Page from the array into the register, ns.
@@ -22,7 +22,7 @@ pub struct Timing {
     pub channel_bytes_per_second: u64,
 }
 
-/// The longest that one array operation may take: 1000 s, so that sums of times do not overflow.
+/// The longest time of one array operation: 1000 s, so that sums of times do not overflow.
 const MAX_OPERATION_NS: Nanoseconds = 1_000_000_000_000;
 
 impl Timing {
@@ -112,7 +112,7 @@ impl Resources {
         Interval { start_ns, end_ns }
     }
 
-    /// A program of a page of which `bytes` cross the channel.
+    /// A program of a page; `bytes` cross the channel.
     pub fn program(&mut self, place: Place, bytes: u32, earliest_ns: Nanoseconds) -> Interval {
         let arrived_ns = self.transfer(place.channel, bytes, earliest_ns);
         let interval = self.change(place.plane, self.timing.program_ns, arrived_ns);
@@ -124,7 +124,7 @@ impl Resources {
         self.change(plane, self.timing.erase_ns, earliest_ns)
     }
 
-    /// A read of a page of which `bytes` cross the channel. Returns when they have.
+    /// A read of a page; `bytes` cross the channel. Returns when they have.
     pub fn read(&mut self, place: Place, page: PageId, bytes: u32, earliest_ns: Nanoseconds) -> Nanoseconds {
         let plane = &mut self.planes[place.plane.index()];
         let mut ready_ns = earliest_ns.max(plane.free_ns);
@@ -135,7 +135,7 @@ impl Resources {
         if bytes == 0 { ready_ns } else { self.transfer(place.channel, bytes, ready_ns) }
     }
 
-    /// Power came back at `at_ns`: nothing is going on.
+    /// Power came back at `at_ns`: nothing is in flight.
     pub fn restart(&mut self, at_ns: Nanoseconds) {
         for plane in &mut self.planes {
             *plane = Plane { free_ns: plane.free_ns.min(at_ns), register: None };
@@ -207,7 +207,7 @@ mod tests {
         let slow = Timing { erase_ns: MAX_OPERATION_NS + 1, ..TIMING };
         assert_eq!(
             slow.validate().unwrap_err().to_string(),
-            "erase_ns is 1000000000001; it must be from 0 to 1000000000000"
+            "erase_ns is 1000000000001; it must be between 0 and 1000000000000"
         );
         let still = Timing { channel_bytes_per_second: 0, ..TIMING };
         assert!(matches!(

@@ -1,34 +1,35 @@
 //! Bytes of units that move between an image in a file and a host while others use the medium.
 //!
 //! Invariants:
-//! - A slot's bytes stay as they are from when it was filled until it is given up. So whoever knows where they lie may
-//!   read them without the medium, while a lease keeps slots that are given up from being taken again.
-//! - A slot that is reserved is nobody else's, so it may be filled without the medium. Should power go meanwhile, it is
-//!   given up; the lease then keeps others from it.
+//! - A slot's bytes do not change from when it is filled until it is released. So whoever knows where they are may read
+//!   them without the medium, while a lease keeps released slots from being reused.
+//! - A reserved slot belongs to nobody else, so it may be filled without the medium. If power goes meanwhile, the slot is
+//!   released; the lease then keeps others from using it.
 //!
-//! Neighbours in the file move in one system call. Through memory each unit moves by itself, while the processor's cache has
-//! it for the checksum.
+//! Units that are adjacent in the file move in one system call. Through memory each unit moves by itself, while it is in
+//! the processor's cache for the checksum.
 
 use std::io;
 use std::sync::Arc;
 
+use crate::checksum::checksum_of;
 use crate::error::NandError;
 use crate::geometry::{Nanoseconds, Ppn, UNIT_BYTES};
-use crate::image::{MappedFile, SlotsInFile, checksum_of};
+use crate::image::{MappedFile, SlotsInFile};
 use crate::nand::Nand;
 use crate::slots::{Lease, Slot};
 
-/// Units that a host fetches from the file of an image into a buffer of its own. See [`Nand::fetches`].
+/// Units that a host fetches from the image file into a buffer of its own. See [`Nand::fetches`].
 #[derive(Debug)]
 pub struct Fetches {
     file: Arc<MappedFile>,
     units: Vec<Fetch>,
-    /// Where in the buffer the next unit goes.
+    /// Position of the next unit in the buffer.
     next: usize,
     _lease: Lease,
 }
 
-/// A unit that lies at byte `from` of the file and goes to byte `to` of the buffer.
+/// A unit at byte `from` of the file that goes to byte `to` of the buffer.
 #[derive(Debug)]
 struct Fetch {
     from: u64,
@@ -36,7 +37,7 @@ struct Fetch {
     to: usize,
 }
 
-/// Buffers of the controller's DRAM that a host fills in the file of an image. See [`Nand::fills`].
+/// Buffers of the controller's DRAM that a host fills in the image file. See [`Nand::fills`].
 #[derive(Debug)]
 pub struct Fills {
     file: Arc<MappedFile>,
@@ -46,7 +47,7 @@ pub struct Fills {
     _lease: Lease,
 }
 
-/// A buffer that lies at byte `at` of the file; it has a checksum once it is filled.
+/// A buffer at byte `at` of the file; it has a checksum once it is filled.
 #[derive(Clone, Copy, Debug)]
 struct Filled {
     slot: Slot,
@@ -70,7 +71,8 @@ impl Fetches {
         self.next += UNIT_BYTES;
     }
 
-    /// Fetches the units. Whether all are as they were written; if not, reading them from the medium tells what is wrong.
+    /// Fetches the units. Returns whether all are as they were written; if not, reading them from the medium tells what
+    /// is wrong.
     #[must_use]
     pub fn fetch(&self, data: &mut [u8]) -> bool {
         let is_alone = self.file.is_mapped();
@@ -102,7 +104,7 @@ impl Fills {
         Ok(())
     }
 
-    /// The checksum of what was filled into a buffer, the next one being number 0.
+    /// The checksum of what was filled into a buffer; the next one has number 0.
     pub fn checksum(&self, number: usize) -> Option<u32> {
         self.units.get(self.next + number).map(|filled| filled.checksum)
     }
@@ -127,7 +129,7 @@ impl Nand {
         Some(Fetches { file, units: Vec::new(), next: 0, _lease: self.slots.lease() })
     }
 
-    /// As [`Nand::read`], but the bytes of a unit that has any are to be fetched; `data` are set if it has none.
+    /// As [`Nand::read`], but the unit's bytes, if it has any, are to be fetched; if it has none, `data` is set.
     pub fn read_later(
         &mut self,
         ppn: Ppn,
@@ -154,7 +156,7 @@ impl Nand {
 
     /// Reserves buffers as [`Nand::reserve`] does, to be filled without the medium. Each is then to be taken over
     /// ([`Nand::adopt`]) or given up ([`Nand::skip_fills`]). None for a medium in memory, under changes in memory, or with
-    /// a log.
+    /// a redo log.
     pub fn fills(&mut self, units: usize) -> Result<Option<Fills>, NandError> {
         let Some(file) = self.image.slots_in_file().map(SlotsInFile::file) else { return Ok(None) };
         let mut fills = Fills { file, units: Vec::with_capacity(units), next: 0, _lease: self.slots.lease() };
@@ -173,11 +175,11 @@ impl Nand {
         Ok(Some(fills))
     }
 
-    /// Takes over the next buffer: from now on it is as if [`Nand::stage`] had made it. None if there is none left.
+    /// Takes over the next buffer, as if [`Nand::stage`] had created it. None if there is none left.
     pub fn adopt(&mut self, fills: &mut Fills) -> Result<Option<Slot>, NandError> {
         self.powered()?;
         let Some(Filled { slot, checksum, .. }) = fills.take() else { return Ok(None) };
-        // power may have gone and come again
+        // power may have gone and come back
         if !self.slots.is_used(slot) {
             return Err(NandError::PowerLost);
         }
@@ -186,7 +188,7 @@ impl Nand {
         Ok(Some(slot))
     }
 
-    /// Gives up the next `units` buffers, or all that are left.
+    /// Releases the next `units` buffers, or all that are left.
     pub fn skip_fills(&mut self, fills: &mut Fills, units: usize) {
         for filled in (0..units).map_while(|_| fills.take()) {
             if self.slots.is_used(filled.slot) {

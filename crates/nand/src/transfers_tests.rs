@@ -1,4 +1,4 @@
-//! Bytes that move past the medium: the same ones, whatever becomes of their slots meanwhile.
+//! Bytes that move without the medium are the same, whatever happens to their slots meanwhile.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -21,7 +21,7 @@ fn create(folder: &TempDir) -> Nand {
     Nand::create(&folder.path().join("image"), GEOMETRY, TIMING, "", 0).unwrap()
 }
 
-/// The tags of units that are whole.
+/// The tags of intact units.
 fn tags(bytes: &[u8]) -> Vec<u64> {
     let tag = |unit: &[u8]| {
         let tag = u64::from_le_bytes(unit[..8].try_into().unwrap());
@@ -69,7 +69,7 @@ fn units_are_fetched_in_any_order_and_padding_is_zeros() {
     ));
 }
 
-/// It took the slot of the erased unit at once.
+/// It reused the slot of the erased unit at once.
 #[test]
 fn what_is_to_be_fetched_stays_though_its_block_is_erased_and_others_write() {
     let folder = folder();
@@ -121,7 +121,7 @@ fn buffers_that_were_filled_are_programmed_like_others_and_survive_the_process()
     assert_eq!(nand.slots_in_use(), 2);
 }
 
-/// The host was about to fill a buffer when power went and came: it belonged to somebody else by then.
+/// The host was about to fill a buffer when power went and came back, and the buffer belonged to somebody else.
 #[test]
 fn a_buffer_that_is_filled_after_power_went_is_nobody_elses() {
     let folder = folder();
@@ -138,7 +138,7 @@ fn a_buffer_that_is_filled_after_power_went_is_nobody_elses() {
     assert_eq!(nand.slots_in_use(), 1);
 }
 
-/// Bytes that only the log knows to be needed, or that only this process sees, are not moved past the image.
+/// Bytes that only the redo log knows to be needed, or that only this process sees, are not moved past the image.
 #[test]
 fn other_images_have_nothing_to_fetch_or_to_fill() {
     let folder = folder();

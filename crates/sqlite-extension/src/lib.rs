@@ -1,4 +1,4 @@
-//! The Tantalum VFS for a SQLite that is already there: Debian's, Python's, or a program's own.
+//! The Tantalum VFS for an existing SQLite: Debian's, Python's, or a program's own.
 //!
 //! ```text
 //! $ cargo build --release -p tantalum-sqlite-extension
@@ -8,13 +8,13 @@
 //! sqlite> PRAGMA journal_mode=wal;
 //! ```
 //!
-//! `image` is the drive's file (else the environment's `TANTALUM_IMAGE`, else `tantalum.tant`). If it does not
-//! exist it is made with the drive `profile` (else `tlc-nvme`) and its `capacity`, else the profile's. `interface`
-//! is the mode, else `share`; `PRAGMA journal_mode` is the user's to set, to what goes with it: `wal` with `wal`,
-//! `share` and `sw-wal`, `memory` with `x-ftl`, `delete` with `rollback` and `atomic`. `atomic` needs a SQLite
-//! that was built with `SQLITE_ENABLE_BATCH_ATOMIC_WRITE`, which Debian's was not; without it, it is `rollback`.
+//! `image` is the drive's file (else the environment's `TANTALUM_IMAGE`, else `tantalum.tant`). If it does not exist,
+//! it is created from the `profile` (else `tlc-nvme`) with the `capacity` (else the profile's). `interface` is the
+//! mode, else `share`. You may set `PRAGMA journal_mode` to a value that suits the mode: `wal` with `wal`, `share` and
+//! `sw-wal`, `memory` with `x-ftl`, `delete` with `rollback` and `atomic`. `atomic` needs a SQLite built with
+//! `SQLITE_ENABLE_BATCH_ATOMIC_WRITE`, which Debian's is not; without it, `atomic` behaves as `rollback`.
 //!
-//! An image that another process has open cannot be opened: `sqlite3_log` gets the reason.
+//! An image that another process has open cannot be opened; `sqlite3_log` gets the reason.
 
 #![allow(unsafe_code)]
 

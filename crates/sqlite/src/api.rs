@@ -1,7 +1,7 @@
-//! What the VFS calls in SQLite.
+//! The SQLite functions that the VFS calls.
 //!
-//! There may be two libraries in one process: the one linked in, and the one that loads the extension. So the
-//! functions are never called by name, but through this table.
+//! There may be two libraries in one process: the one linked in, and the one that loads the extension. So the VFS never
+//! calls the functions by name, but through this table.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -22,8 +22,8 @@ pub struct Api {
     pub log: unsafe extern "C" fn(c_int, *const c_char, ...),
 }
 
-/// `sqlite3_api_routines`, which a library hands to the extensions it loads, as far as the VFS needs it. SQLite
-/// only ever appends to it.
+/// The part of `sqlite3_api_routines` that the VFS needs. A library passes this table to the extensions that it loads,
+/// and SQLite only ever appends to it.
 #[repr(C)]
 #[derive(Debug)]
 pub struct ApiRoutines {

@@ -1,8 +1,8 @@
 //! A SQLite transaction as one atomic write of the drive.
 //!
-//! With `SQLITE_IOCAP_BATCH_ATOMIC`, SQLite wraps the pages of a transaction in `SQLITE_FCNTL_BEGIN_ATOMIC_WRITE`
-//! and `..._COMMIT_ATOMIC_WRITE` and needs no journal. They are collected here. SQLite reads nothing in between,
-//! and takes its rollback journal if the batch is refused, as one is that is too large.
+//! With `SQLITE_IOCAP_BATCH_ATOMIC`, SQLite wraps the pages of a transaction in `SQLITE_FCNTL_BEGIN_ATOMIC_WRITE` and
+//! `..._COMMIT_ATOMIC_WRITE` and needs no journal. They are collected here. SQLite reads nothing in between, and falls
+//! back to its rollback journal if the batch is refused, for instance because it is too large.
 
 use std::collections::BTreeMap;
 
@@ -17,17 +17,17 @@ pub(crate) struct Batch {
     file: FileId,
     size: u64,
     units: BTreeMap<u64, Box<[u8; UNIT_BYTES]>>,
-    /// Units that the drive takes.
+    /// Units that the drive accepts.
     limit: usize,
 }
 
 /// Why a batch was not written.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BatchError {
-    /// More units than the drive takes at once.
-    #[error("a batch of more than {limit} units is more than the drive writes at once")]
+    /// More units than the drive writes at once.
+    #[error("a batch has more than {limit} units, the most that the drive writes at once")]
     TooLarge { limit: usize },
-    /// The volume or the drive.
+    /// The volume or the drive failed.
     #[error(transparent)]
     Volume(#[from] VolumeError),
 }
@@ -49,7 +49,7 @@ impl Batch {
         self.size = size;
     }
 
-    /// Adds a write, of any alignment.
+    /// Adds a write of any alignment.
     pub fn write(&mut self, volume: &mut Volume, offset: u64, data: &[u8]) -> Result<(), BatchError> {
         let mut done = 0;
         while done < data.len() {
@@ -64,13 +64,13 @@ impl Batch {
         Ok(())
     }
 
-    /// Writes the batch: all or nothing, and durable.
+    /// Writes the batch, all or nothing and durably.
     pub fn commit(self, volume: &mut Volume) -> Result<(), BatchError> {
         let writes: Vec<(u64, &[u8])> = self.units.iter().map(|(&unit, page)| (unit, &page[..])).collect();
         Ok(volume.write_atomic(self.file, &writes, Some(self.size))?)
     }
 
-    /// A unit of the batch, with what the file holds if only a part of it is going to be written.
+    /// A unit of the batch, with the file's contents if only a part of it will be written.
     fn unit(
         &mut self,
         volume: &mut Volume,

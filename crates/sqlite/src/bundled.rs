@@ -1,4 +1,4 @@
-//! The VFS in the SQLite that is linked in.
+//! The VFS in the linked SQLite.
 
 #![allow(unsafe_code)]
 
@@ -33,7 +33,7 @@ unsafe extern "C" fn uri_parameter(name: *const c_char, key: *const c_char) -> *
 }
 
 impl Api {
-    /// The functions of the library that is linked in.
+    /// The functions of the linked library.
     pub fn bundled() -> Api {
         Api { vfs_find, vfs_register, vfs_unregister, uri_parameter, log: rusqlite::ffi::sqlite3_log }
     }
@@ -48,10 +48,10 @@ impl Drive {
         self.register_with(Api::bundled(), vfs_name)
     }
 
-    /// Opens a database, which is made if it is not there, and sets the mode's `journal_mode`.
+    /// Opens a database, which is created if it does not exist, and sets the mode's `journal_mode`.
     ///
-    /// If the drive has a seed, SQLite's own generator is set to it. There is one in a process: of runs that are to
-    /// be the same byte for byte, only one may be under way at a time.
+    /// If the drive has a seed, SQLite's own generator is set to it. A process has only one generator, so only one run
+    /// at a time can be reproducible byte for byte.
     pub fn open(&self, name: &str) -> rusqlite::Result<Connection> {
         let vfs = self.own_registration().map_err(|error| match error {
             DriveError::Register { code, .. } => {
@@ -68,8 +68,8 @@ impl Drive {
         Ok(connection)
     }
 
-    /// What went wrong last below SQLite for a connection of [`Drive::open`]: SQLite itself tells no more than a
-    /// code. None if nothing did.
+    /// The last error below SQLite for a connection of [`Drive::open`]; SQLite itself reports only a code. None if
+    /// there was none.
     pub fn last_error(&self) -> Option<String> {
         self.own.get().map(Registration::last_error).filter(|message| !message.is_empty())
     }
@@ -84,7 +84,7 @@ impl Drive {
     }
 }
 
-/// Seeds SQLite's generator. Zero would take the seed back.
+/// Seeds SQLite's generator. Zero would undo the seeding.
 fn seed_sqlite(seed: u64) {
     let seed = (seed ^ (seed >> 32)) as u32 as c_int;
     let no_database = std::ptr::null_mut::<rusqlite::ffi::sqlite3>();

@@ -1,8 +1,8 @@
-//! Recognising a checkpoint's writes, so that they become shares.
+//! Detecting a checkpoint's writes, so that they become shares.
 //!
 //! SQLite's checkpoint reads a page from the log and then writes the same bytes to the database file. A write is
-//! taken for that only if a frame read a moment ago has the page's number, lies on the drive as a part of a whole
-//! transaction, and equals what is written byte for byte. Else it is written.
+//! treated as a checkpoint's only if a frame read shortly before has the page's number, is on the drive as a part of a
+//! whole transaction, and equals the write byte for byte. Otherwise it is written.
 
 use tantalum::UNIT_BYTES;
 use tantalum_volume::{Volume, VolumeError};
@@ -10,7 +10,7 @@ use tantalum_volume::{Volume, VolumeError};
 use crate::framed_log::FramedLog;
 use crate::share_queue::{GoesHome, Issued};
 
-/// Frames remembered: other connections may read between a checkpoint's reading and its writing.
+/// Number of remembered frames: other connections may read between a checkpoint's read and its write.
 const RECENT: usize = 8;
 
 /// The frames read last.
@@ -27,7 +27,7 @@ impl RecentFrames {
         self.next = (self.next + 1) % RECENT;
     }
 
-    /// The remembered frames, the last read first.
+    /// The remembered frames, most recent first.
     fn latest(&self) -> impl Iterator<Item = u32> {
         let order = (1..=RECENT).map(|back| (self.next + RECENT - back) % RECENT);
         order.map(|index| self.frames[index]).filter(|&frame| frame != 0)
@@ -35,7 +35,7 @@ impl RecentFrames {
 }
 
 impl FramedLog {
-    /// Takes a write to the database file if a share does the same. Returns whether it did.
+    /// Handles a write to the database file if a share does the same. Returns whether it did.
     pub fn take_home(&mut self, volume: &mut Volume, offset: u64, data: &[u8]) -> Result<bool, VolumeError> {
         let Some(page) = self.recognise(volume, offset, data)? else { return Ok(false) };
         let (units, limit) = (self.layout.page_units(), volume.device().limits().share_units);
@@ -68,7 +68,7 @@ impl FramedLog {
         Ok(true)
     }
 
-    /// The frame that a write to the database file copies.
+    /// The frame whose page a write to the database file repeats.
     fn recognise(
         &mut self,
         volume: &mut Volume,
@@ -102,7 +102,7 @@ impl FramedLog {
         Ok(true)
     }
 
-    /// Sends the shares that wait. Pages of shares that the drive refuses are written instead.
+    /// Sends the waiting shares. If the drive refuses, their pages are written instead.
     pub fn issue_shares(&mut self, volume: &mut Volume) -> Result<(), VolumeError> {
         let Issued::Refused(pages) = self.shares.issue(volume)? else { return Ok(()) };
         let mut data = self.spare_page();
@@ -114,7 +114,7 @@ impl FramedLog {
         Ok(())
     }
 
-    /// Before the database file is cut: homes beyond are gone.
+    /// Before the database file is truncated: homes beyond its new end are gone.
     pub fn database_cut(&mut self, bytes: u64) {
         self.home_bytes = self.home_bytes.min(bytes);
     }

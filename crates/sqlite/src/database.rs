@@ -9,7 +9,7 @@ use crate::log_file::LogFile;
 use crate::mode::Mode;
 use crate::shm::Shm;
 
-/// A database of which handles are open.
+/// A database with open handles.
 #[derive(Debug)]
 pub(crate) struct Database {
     pub name: String,
@@ -38,7 +38,7 @@ impl Database {
         }
     }
 
-    /// Whether somebody has the log open: SQLite uses it then.
+    /// Whether somebody has the log open; if so, SQLite uses it.
     pub fn has_log(&self) -> bool {
         self.log.is_some()
     }
@@ -71,13 +71,13 @@ impl Database {
         log.close(volume)
     }
 
-    /// Reads from the database file; fewer bytes than asked for at its end.
+    /// Reads from the database file; fewer bytes than requested at its end.
     pub fn read(&mut self, volume: &mut Volume, offset: u64, data: &mut [u8]) -> Result<usize, VolumeError> {
         self.issue_shares(volume)?;
         volume.read(self.file, offset, data)
     }
 
-    /// Writes to the database file, or shares what the log has of it.
+    /// Writes to the database file, or shares what the log already has.
     pub fn write(&mut self, volume: &mut Volume, offset: u64, data: &[u8]) -> Result<(), VolumeError> {
         if self.mode.frames_log()
             && let Some(log) = self.framed_log()
@@ -89,7 +89,7 @@ impl Database {
         volume.write(self.file, offset, data)
     }
 
-    /// Cuts the database file or lets it grow.
+    /// Truncates or extends the database file.
     pub fn truncate(&mut self, volume: &mut Volume, bytes: u64) -> Result<(), VolumeError> {
         self.issue_shares(volume)?;
         if let Some(log) = self.framed_log() {
@@ -106,8 +106,8 @@ impl Database {
         }
     }
 
-    /// Makes the database file durable, with what a checkpoint shared. SQLite starts its log anew only after this,
-    /// so the log's old frames are not needed any more then.
+    /// Makes the database file durable, including what a checkpoint shared. SQLite restarts its log only after this,
+    /// when the log's old frames are no longer needed.
     pub fn sync(&mut self, volume: &mut Volume) -> Result<(), VolumeError> {
         self.issue_shares(volume)?;
         if self.has_log() && canary::out(Guard::RestartBeforeHomes) {

@@ -23,19 +23,19 @@ pub struct Drive {
     pub(crate) own: std::sync::OnceLock<Registration>,
 }
 
-/// Why a drive could not do what was asked.
+/// Why an operation on a drive failed.
 #[derive(Debug, thiserror::Error)]
 pub enum DriveError {
-    /// SQLite did not take the VFS.
-    #[error("SQLite does not register a VFS named {name:?}: code {code}")]
+    /// SQLite did not accept the VFS.
+    #[error("SQLite could not register a VFS named {name:?}: code {code}")]
     Register {
         /// The name.
         name: String,
         /// SQLite's result code.
         code: i32,
     },
-    /// The volume is wanted back while files on it are open.
-    #[error("{handles} files of the volume are open, or a VFS is registered: close connections first")]
+    /// The volume was asked for while files on it are open.
+    #[error("{handles} files of the volume are open, or a VFS is registered; close all connections first")]
     InUse {
         /// How many.
         handles: usize,
@@ -61,8 +61,8 @@ impl DerefMut for VolumeGuard<'_> {
 }
 
 impl Drive {
-    /// A drive for connections that work in `mode`. With a seed, SQLite's time is the drive's and all randomness
-    /// comes from it: the same statements write the very same bytes.
+    /// A drive for connections that work in `mode`. With a seed, SQLite's time is the drive's and all randomness comes
+    /// from the seed: the same statements write exactly the same bytes.
     pub fn new(volume: Volume, mode: Mode, seed: Option<u64>) -> Drive {
         Drive {
             host: HostRef::new(volume, mode),
@@ -82,18 +82,18 @@ impl Drive {
         self.seed
     }
 
-    /// The volume, for counters, time and files. Do not touch files that connections have open.
+    /// The volume, for counters, time and files. Do not access files that connections have open.
     pub fn volume(&self) -> VolumeGuard<'_> {
         VolumeGuard(self.host.lock())
     }
 
-    /// Whether a request of SQLite panicked. SQLite was told of an I/O error (S4).
+    /// Whether a request of SQLite panicked. SQLite got an I/O error (S4).
     pub fn has_panicked(&self) -> bool {
         self.host.has_panicked()
     }
 
-    /// Gives the volume back. Fails, and gives the drive back, while files on it are open or a VFS that the program
-    /// registered is.
+    /// Returns the volume. Fails, and returns the drive, while files on it are open or a VFS of the program is
+    /// registered.
     pub fn into_volume(mut self) -> Result<Volume, (Drive, DriveError)> {
         let handles = self.host.lock().handles;
         if handles > 0 {

@@ -1,7 +1,7 @@
-//! Where SQLite's randomness and time come from.
+//! The source of SQLite's randomness and time.
 //!
-//! With a seed both are the same in every run: a seeded generator, and a clock that starts at a fixed date and
-//! goes with the drive's virtual time. Without one they are the system's.
+//! With a seed both are the same in every run: a seeded generator, and a clock that starts at a fixed date and follows
+//! the drive's virtual time. Without one they are the system's.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -12,7 +12,7 @@ use tantalum::Nanoseconds;
 /// The Julian day of 1970-01-01, in milliseconds.
 const UNIX_EPOCH_JULIAN_MS: i64 = 210_866_760_000_000;
 
-/// What a seeded clock shows at the drive's time 0: 2026-01-01, in milliseconds since 1970.
+/// The time of a seeded clock at the drive's time 0: 2026-01-01, in milliseconds since 1970.
 const SEEDED_START_MS: i64 = 1_767_225_600_000;
 
 /// A generator, and whether the clock is virtual.
@@ -45,7 +45,7 @@ impl Entropy {
     }
 }
 
-/// A seed that differs from run to run. The standard library keys its hashers with the system's randomness.
+/// A seed that differs between runs. The standard library keys its hashers with the system's randomness.
 fn system_seed() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(SystemTime::now())

@@ -1,7 +1,7 @@
 //! The VFS in the SQLite that loads it as an extension.
 //!
-//! A program may load the extension as often as it likes: the first time registers the VFS. A second VFS of the name
-//! would hide the first one and know nothing of the images that it has open.
+//! A program may load the extension any number of times; only the first time registers the VFS. A second VFS of the
+//! same name would hide the first one and know nothing of the images that it has open.
 
 #![allow(unsafe_code)]
 
@@ -17,11 +17,11 @@ use crate::vfs::Registration;
 /// The name of the extension's VFS, for `vfs=` in URIs.
 pub const EXTENSION_VFS: &str = "tantalum";
 
-/// Held while one thread looks whether the VFS is there and registers it.
+/// Held while a thread checks whether the VFS exists and registers it.
 static REGISTERING: Mutex<()> = Mutex::new(());
 
 /// Registers the VFS [`EXTENSION_VFS`], which opens the images that URIs name, with the library that loads the
-/// extension, for as long as the process lives; if it is there already, nothing changes. Fails with SQLite's code.
+/// extension, for the life of the process. Does nothing if it is already registered. Fails with SQLite's code.
 pub fn register_extension(routines: &ApiRoutines) -> Result<(), c_int> {
     register_once(Api::from(routines))
 }

@@ -1,4 +1,4 @@
-//! Why SQLite's request was not done, and what SQLite is told.
+//! Why a request of SQLite failed, and what SQLite is told.
 
 use std::ffi::c_int;
 
@@ -12,40 +12,40 @@ use crate::image::ImageError;
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Fault {
-    /// The volume or the drive.
+    /// The volume or the drive failed.
     #[error(transparent)]
     Volume(#[from] VolumeError),
-    /// An atomic batch.
+    /// An atomic batch failed.
     #[error(transparent)]
     Batch(#[from] BatchError),
-    /// The image behind the extension's file.
+    /// The image behind the extension's file failed.
     #[error(transparent)]
     Image(#[from] ImageError),
-    /// A file to be opened that is not there.
-    #[error("there is no file {0:?} on the volume")]
+    /// The file to open does not exist.
+    #[error("no file {0:?} on the volume")]
     NoSuchFile(String),
-    /// A file to be made that is there.
-    #[error("there is a file {0:?} on the volume already")]
+    /// The file to create already exists.
+    #[error("file {0:?} already exists on the volume")]
     Exists(String),
-    /// A log whose database nobody has open.
+    /// The log's database is not open.
     #[error("the log {0:?} cannot be opened without its database")]
     LogAlone(String),
-    /// An offset or a length that no file has.
-    #[error("{0} is no offset in a file")]
+    /// An invalid offset or length.
+    #[error("{0} is not a valid file offset")]
     Offset(i64),
-    /// The commit of a transaction of which the drive refused a part.
-    #[error("a transaction of which the drive did not take everything cannot be committed")]
+    /// The drive refused a part of the transaction to commit.
+    #[error("the transaction cannot be committed: the drive did not accept all of it")]
     Doomed,
-    /// Others hold a lock. SQLite asks again, so it is not reported.
+    /// Others hold a lock. SQLite retries, so it is not reported.
     #[error("the file is locked")]
     Busy,
-    /// A request that this file does not know.
-    #[error("no such request for this file")]
+    /// A request that this file does not support.
+    #[error("this request is not supported for this file")]
     Unknown,
 }
 
 impl Fault {
-    /// SQLite's code, where `otherwise` is the one of the method that failed.
+    /// SQLite's code; `otherwise` is that of the method that failed.
     pub fn code(&self, otherwise: c_int) -> c_int {
         match self {
             Fault::Busy => ffi::SQLITE_BUSY,

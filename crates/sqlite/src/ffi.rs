@@ -1,12 +1,12 @@
-//! The part of SQLite's C interface that a VFS is made of.
+//! The part of SQLite's C interface that a VFS needs.
 //!
-//! The structures and numbers below have not changed since SQLite 3.8 and are promised not to. Defining them here
-//! makes the VFS independent of how SQLite comes into the process: linked in, or as the program that loads the
-//! extension. A test compares them with the bindings of the bundled library.
+//! The structures and numbers below have not changed since SQLite 3.8 and are promised not to. Defining them here makes
+//! the VFS independent of how SQLite enters the process: linked in, or as the program that loads the extension. A test
+//! compares them with the bindings of the bundled library.
 
 use std::ffi::{c_char, c_int, c_void};
 
-/// `sqlite3_file`: SQLite allocates `szOsFile` bytes of which it knows only this.
+/// `sqlite3_file`: SQLite allocates `szOsFile` bytes, of which it knows only this.
 #[repr(C)]
 #[derive(Debug)]
 pub struct File {

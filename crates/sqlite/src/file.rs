@@ -58,7 +58,7 @@ static METHODS: ffi::IoMethods = ffi::IoMethods {
     shm_unmap: x_shm_unmap,
 };
 
-/// Puts an open file where SQLite wants it.
+/// Stores an open file where SQLite wants it.
 ///
 /// # Safety
 ///
@@ -113,7 +113,7 @@ impl FileState {
         }
     }
 
-    /// The handle for a request that a temporary file does not know.
+    /// The handle, for a request that a temporary file does not support.
     fn handle(&mut self) -> Result<&mut Handle, Fault> {
         self.on_volume().ok_or(Fault::Unknown)
     }
@@ -296,8 +296,8 @@ unsafe extern "C" fn x_sector_size(_file: *mut ffi::File) -> c_int {
     UNIT_BYTES as c_int
 }
 
-/// A unit is never torn (D2), and overwriting one leaves its neighbours alone. Not `SAFE_APPEND`: the volume keeps
-/// it (V4), but SQLite's own VFS does not claim it for a file system that does, and the modes are compared.
+/// A unit is never torn (D2), and overwriting one does not affect its neighbours. Not `SAFE_APPEND`: the volume
+/// guarantees it (V4), but SQLite's own VFS does not claim it for a file system that does, and the modes are compared.
 unsafe extern "C" fn x_device_characteristics(file: *mut ffi::File) -> c_int {
     let plain =
         ffi::SQLITE_IOCAP_ATOMIC4K | ffi::SQLITE_IOCAP_POWERSAFE_OVERWRITE | ffi::SQLITE_IOCAP_SUBPAGE_READ;

@@ -1,9 +1,9 @@
-//! SQLite's log format, and how a log of it is laid out in units.
+//! SQLite's log format, and the layout of a log in units.
 //!
 //! SQLite sees a header of 32 bytes and then frames, each a header of 24 bytes and a page (SQLite's file format,
-//! section 4). In units: the log's header has unit 0 to itself; frame `n`, counted from 1, has the `k` units of
-//! its page, from `1 + (n - 1) * k` on; its header travels as metadata of the first of them. So a page of the log
-//! is whole units on the drive, and can be shared with the database file.
+//! section 4). In units: the log's header has unit 0 to itself. Frame `n`, counted from 1, has the `k` units of its
+//! page, from `1 + (n - 1) * k` on; its header is stored as metadata of the first of them. So a page of the log is
+//! whole units on the drive, and can be shared with the database file.
 
 use tantalum::{METADATA_BYTES, UNIT_BYTES};
 use tantalum_volume::ATTRIBUTE_BYTES;
@@ -14,10 +14,10 @@ pub(crate) const LOG_HEADER_BYTES: usize = 32;
 /// Bytes of a frame's header.
 pub(crate) const FRAME_HEADER_BYTES: usize = METADATA_BYTES;
 
-/// What the attributes of a log's volume file start with if it is laid out in units; the page size follows.
+/// The attributes of a log's volume file start with this if it is laid out in units; the page size follows.
 const ATTRIBUTES_MAGIC: [u8; 4] = *b"tlog";
 
-/// The largest page that SQLite has.
+/// SQLite's largest page size.
 const MOST_PAGE_BYTES: u32 = 65536;
 
 /// The header of the log.
@@ -25,7 +25,7 @@ const MOST_PAGE_BYTES: u32 = 65536;
 pub(crate) struct LogHeader(pub [u8; LOG_HEADER_BYTES]);
 
 impl LogHeader {
-    /// The header in `bytes`, if that is what they are.
+    /// The header in `bytes`, if they are one.
     pub fn parse(bytes: &[u8]) -> Option<LogHeader> {
         let header = LogHeader(bytes.try_into().ok()?);
         let is_magic = header.word(0) & 0xffff_fffe == 0x377f_0682;
@@ -39,7 +39,7 @@ impl LogHeader {
         self.word(8)
     }
 
-    /// What frames of this life of the log repeat.
+    /// What all frames of this life of the log repeat.
     pub fn salt(&self) -> [u8; 8] {
         self.0[16..24].try_into().expect("a salt has 8 bytes")
     }
@@ -59,8 +59,8 @@ impl FrameHeader {
         self.word(0)
     }
 
-    /// Whether the frame ends a transaction of the log's life with that salt. SQLite writes frames without salt
-    /// and checksum while it knows that it will write their headers again.
+    /// Whether the frame ends a transaction of the log's life with that salt. SQLite writes frames without salt and
+    /// checksum if it knows that it will rewrite their headers.
     pub fn commits(&self, salt: [u8; 8]) -> bool {
         self.word(4) != 0 && self.0[8..16] == salt
     }
@@ -70,7 +70,7 @@ impl FrameHeader {
     }
 }
 
-/// Where in a log some bytes lie, as SQLite addresses them.
+/// A place in a log, as SQLite addresses it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Place {
     /// In the log's header.
@@ -86,20 +86,20 @@ pub(crate) enum Place {
 pub(crate) struct Part {
     /// The place.
     pub place: Place,
-    /// Where in it the bytes start.
+    /// Offset of the bytes in it.
     pub start: usize,
-    /// How many they are.
+    /// Number of bytes.
     pub bytes: usize,
 }
 
-/// How a log is laid out in units: all follows from the size of its pages.
+/// The layout of a log in units, which follows from its page size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Layout {
     page_bytes: u32,
 }
 
 impl Layout {
-    /// The layout for pages of a size; none if they are not whole units.
+    /// The layout for a page size; none if pages are not whole units.
     pub fn new(page_bytes: u32) -> Option<Layout> {
         let is_whole = page_bytes.is_power_of_two()
             && page_bytes as usize >= UNIT_BYTES
@@ -107,14 +107,14 @@ impl Layout {
         is_whole.then_some(Layout { page_bytes })
     }
 
-    /// The layout that a volume file's attributes tell; none if the file is a plain one.
+    /// The layout according to a volume file's attributes; none if the file is a plain one.
     pub fn from_attributes(attributes: &[u8; ATTRIBUTE_BYTES]) -> Option<Layout> {
         let (magic, rest) = attributes.split_first_chunk::<4>()?;
         let page_bytes = u32::from_le_bytes(*rest.first_chunk::<4>()?);
         if *magic == ATTRIBUTES_MAGIC { Layout::new(page_bytes) } else { None }
     }
 
-    /// The attributes that tell this layout.
+    /// The attributes for this layout.
     pub fn to_attributes(self) -> [u8; ATTRIBUTE_BYTES] {
         let mut attributes = [0; ATTRIBUTE_BYTES];
         attributes[..4].copy_from_slice(&ATTRIBUTES_MAGIC);
@@ -142,7 +142,7 @@ impl Layout {
         self.first_unit(frames + 1)
     }
 
-    /// Frames that fit that many units.
+    /// Frames that fit in that many units.
     pub fn frames_in_units(self, units: u64) -> u32 {
         u32::try_from(units.saturating_sub(1) / u64::from(self.page_units())).unwrap_or(u32::MAX - 1)
     }
@@ -173,7 +173,7 @@ impl Layout {
         (FRAME_HEADER_BYTES + self.page_bytes()) as u64
     }
 
-    /// The place at an offset, where in the place that is, and the place's length.
+    /// The place at an offset, the position in that place, and the place's length.
     fn place(self, offset: u64) -> (Place, usize, usize) {
         let Some(behind) = offset.checked_sub(LOG_HEADER_BYTES as u64) else {
             return (Place::LogHeader, offset as usize, LOG_HEADER_BYTES);

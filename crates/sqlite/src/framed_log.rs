@@ -1,8 +1,8 @@
-//! A write-ahead log in which each frame has units of its own: what of it is in host memory, and how SQLite's
-//! reads and writes are translated.
+//! A write-ahead log in which each frame has units of its own: its part in host memory, and the translation of SQLite's
+//! reads and writes.
 //!
-//! Frames that SQLite writes stay in host memory until they are sent: when SQLite syncs the log, and when there
-//! are more of them than a system would leave unwritten. `log_sender` sends them, `checkpoint` takes them home.
+//! Frames that SQLite writes stay in host memory until they are sent: when SQLite syncs the log, and when there are
+//! more of them than a system would leave unwritten. `log_sender` sends them, `checkpoint` takes them home.
 //!
 //! Invariants: a page is in `pages` exactly if the drive does not have it as SQLite wrote it; the log's units of
 //! frames up to `frames` have places in the volume.
@@ -17,7 +17,7 @@ use crate::frame::{FrameHeader, LOG_HEADER_BYTES, Layout, LogHeader, Part, Place
 use crate::numbering::Numbering;
 use crate::share_queue::ShareQueue;
 
-/// Bytes of pages beyond which frames are sent before SQLite asks: about what a system's write-back leaves.
+/// Bytes of pages beyond which frames are sent before SQLite asks: about what a system's write-back leaves unwritten.
 const UNSENT_BYTES: usize = 4 << 20;
 
 /// Units by which the log's file grows.
@@ -30,27 +30,27 @@ pub(crate) struct FramedLog {
     /// The database file, where frames have their homes.
     pub(crate) database: FileId,
     pub(crate) layout: Layout,
-    /// Whether frames are to carry hints.
+    /// Whether frames should carry hints.
     hinted: bool,
-    /// Whether frames carry hints from here to the log's restart.
+    /// Whether frames carry hints from here until the log restarts.
     pub(crate) hints: bool,
     pub(crate) header: Option<LogHeader>,
     /// The drive does not have the header.
     pub(crate) header_is_new: bool,
     /// The volume's metadata of the log are not durable yet.
     pub(crate) metadata_is_new: bool,
-    /// Frames that there are.
+    /// Number of frames.
     pub(crate) frames: u32,
-    /// Their headers, as far as they are known.
+    /// Their headers, where known.
     headers: Vec<Option<FrameHeader>>,
     /// Pages that wait to be sent.
     pub(crate) pages: BTreeMap<u32, Box<[u8]>>,
-    /// Frames that the drive does not have as they are: their page or their header changed.
+    /// Frames that the drive does not have as they are now: their page or their header changed.
     pub(crate) changed: BTreeSet<u32>,
     spare_pages: Vec<Box<[u8]>>,
     pub(crate) numbering: Numbering,
     pub(crate) generation: Option<Generation>,
-    /// Units behind the log may hold frames of an earlier opening.
+    /// Units after the log may hold frames of an earlier opening.
     pub(crate) tail_is_stale: bool,
     /// Bytes of the database file whose places are durable.
     pub(crate) home_bytes: u64,
@@ -59,7 +59,7 @@ pub(crate) struct FramedLog {
 }
 
 impl FramedLog {
-    /// An empty log in a volume file that is empty. It becomes one on the drive when it is first sent.
+    /// An empty log in an empty volume file. It gets its layout on the drive when it is first sent.
     pub fn create(file: FileId, database: FileId, layout: Layout, hinted: bool) -> FramedLog {
         FramedLog {
             file,
@@ -84,7 +84,7 @@ impl FramedLog {
         }
     }
 
-    /// The log in a volume file that has been one before.
+    /// The log in a volume file that already is one.
     pub fn open(
         volume: &mut Volume,
         file: FileId,
@@ -110,7 +110,7 @@ impl FramedLog {
         if self.header.is_some() { self.layout.bytes(self.frames) } else { 0 }
     }
 
-    /// Reads as SQLite addresses the log; fewer bytes than asked for at its end.
+    /// Reads as SQLite addresses the log; fewer bytes than requested at its end.
     pub fn read(&mut self, volume: &mut Volume, offset: u64, data: &mut [u8]) -> Result<usize, VolumeError> {
         let bytes = self.size().saturating_sub(offset).min(data.len() as u64) as usize;
         let mut done = 0;
@@ -172,7 +172,7 @@ impl FramedLog {
         Ok(header)
     }
 
-    /// Writes frames. The log's header is not written this way but with [`FramedLog::restart`].
+    /// Writes frames. The log's header is written with [`FramedLog::restart`] instead.
     pub fn write(&mut self, volume: &mut Volume, offset: u64, data: &[u8]) -> Result<(), VolumeError> {
         let mut done = 0;
         for Part { place, start, bytes } in self.layout.parts(offset, data.len()) {
@@ -250,18 +250,18 @@ impl FramedLog {
         Ok(())
     }
 
-    /// A buffer for a page, with any content.
+    /// A buffer for a page, with any contents.
     pub(crate) fn spare_page(&mut self) -> Box<[u8]> {
         self.spare_pages.pop().unwrap_or_else(|| vec![0; self.layout.page_bytes()].into_boxed_slice())
     }
 
-    /// The drive has a frame as it is.
+    /// The drive has a frame as it is now.
     pub(crate) fn forget_change(&mut self, frame: u32) {
         self.changed.remove(&frame);
         self.spare_pages.extend(self.pages.remove(&frame));
     }
 
-    /// A commit ends the log: what a rollback left behind it in memory is nobody's.
+    /// A commit ends the log: pages in memory that a rollback left after it belong to nobody.
     fn forget_changes_after(&mut self, frame: u32) {
         self.changed.split_off(&(frame + 1));
         self.spare_pages.extend(self.pages.split_off(&(frame + 1)).into_values());
@@ -284,7 +284,7 @@ impl FramedLog {
         Ok(())
     }
 
-    /// SQLite starts the log anew: it has brought everything home, and nobody reads the old frames any more.
+    /// SQLite restarts the log: it has brought everything home, and nobody reads the old frames any more.
     pub fn restart(&mut self, volume: &mut Volume, header: LogHeader) -> Result<(), VolumeError> {
         self.issue_shares(volume)?;
         self.make_room(volume, 0)?;
@@ -301,7 +301,7 @@ impl FramedLog {
         Ok(())
     }
 
-    /// Cuts the log to `bytes`, as SQLite sees it. Whole frames stay.
+    /// Truncates the log to `bytes`, as SQLite sees it. Whole frames stay.
     pub fn truncate(&mut self, volume: &mut Volume, bytes: u64) -> Result<(), VolumeError> {
         if bytes >= self.size() {
             return Ok(());

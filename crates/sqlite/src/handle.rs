@@ -10,10 +10,10 @@ use crate::mode::Mode;
 use crate::shm::ShmHeld;
 use crate::transaction::Transaction;
 
-/// What a handle is open on.
+/// The kind of file that a handle is open on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Target {
-    /// A file without any meaning here: a rollback journal, for one.
+    /// A file without special meaning, such as a rollback journal.
     Plain(FileId),
     /// A database file.
     Database(DatabaseId),
@@ -29,13 +29,13 @@ pub(crate) struct Handle {
     pub(crate) target: Target,
     delete_on_close: Option<String>,
     pub(crate) lock: LockLevel,
-    /// RESERVED was taken on the way to EXCLUSIVE: SQLite writes for itself, and does not bring a crash in order.
+    /// RESERVED was taken on the way to EXCLUSIVE: SQLite writes for itself, and is not recovering from a crash.
     pub(crate) writes_for_itself: bool,
     pub(crate) shm: ShmHeld,
     pub(crate) persist_log: bool,
     pub(crate) transaction: Option<Transaction>,
     pub(crate) batch: Option<Batch>,
-    /// A batch was refused, and SQLite goes on with a rollback journal that it has not synced.
+    /// A batch was refused, and SQLite continues with a rollback journal that it has not synced.
     pub(crate) journal_is_unsynced: bool,
 }
 
@@ -56,7 +56,7 @@ impl Handle {
         }
     }
 
-    /// Reads; fewer bytes than asked for at the end of the file.
+    /// Reads; fewer bytes than requested at the end of the file.
     pub fn read(&mut self, offset: u64, data: &mut [u8]) -> Result<usize, Fault> {
         let mut host = self.host.lock();
         Ok(match self.target {
@@ -101,7 +101,7 @@ impl Handle {
         Ok(())
     }
 
-    /// Cuts the file, or lets it grow with zeros.
+    /// Truncates the file, or extends it with zeros.
     pub fn truncate(&mut self, bytes: u64) -> Result<(), Fault> {
         let mut host = self.host.lock();
         match self.target {
@@ -123,7 +123,7 @@ impl Handle {
         Ok(())
     }
 
-    /// Makes what was written durable. Pages of a transaction of the drive are, once it commits.
+    /// Makes what was written durable. Pages of a drive transaction become durable when it commits.
     pub fn sync(&mut self) -> Result<(), Fault> {
         let mut host = self.host.lock();
         match self.target {
@@ -165,13 +165,13 @@ impl Handle {
         })
     }
 
-    /// SQLite's transaction is committed, and with it the drive's.
+    /// SQLite's transaction is committed, and the drive's with it.
     pub fn commit_transaction(&mut self) -> Result<(), Fault> {
         commit(&mut self.transaction, &mut self.host.lock().volume)
     }
 
-    /// SQLite gives up the right to write: a transaction of its own that it did not commit was rolled back. What it
-    /// wrote to bring a crash in order is to stay.
+    /// SQLite gives up the right to write: its own transaction, if not committed, was rolled back. What it wrote to
+    /// recover from a crash must stay.
     pub(crate) fn end_transaction(&mut self) -> Result<(), Fault> {
         let Some(transaction) = self.transaction.take() else { return Ok(()) };
         let volume = &mut self.host.lock().volume;
@@ -184,7 +184,7 @@ impl Handle {
         Ok(transaction.abort(volume)?)
     }
 
-    /// Closes the file. Whatever fails, the handle holds nothing any more.
+    /// Closes the file. Even if something fails, the handle no longer holds anything.
     pub fn close(mut self) -> Result<HostRef, (HostRef, Fault)> {
         let ended = self.end_transaction();
         let unlocked = self.unlock(LockLevel::None);
@@ -217,8 +217,8 @@ impl Handle {
     }
 }
 
-/// Opens a transaction of the drive if one is due: in its mode, when SQLite is about to write to a database that
-/// has no log.
+/// Opens a drive transaction if one is due: in the mode for it, when SQLite is about to write to a database that has
+/// no log.
 fn begin_transaction(
     transaction: &mut Option<Transaction>,
     lock: LockLevel,
@@ -234,7 +234,7 @@ fn begin_transaction(
     Ok(())
 }
 
-/// Commits a transaction, if there is one. If that fails it stays, for SQLite to roll back.
+/// Commits a transaction, if there is one. If that fails the transaction stays, for SQLite to roll back.
 fn commit(transaction: &mut Option<Transaction>, volume: &mut Volume) -> Result<(), Fault> {
     if let Some(open) = transaction {
         if !open.commit(volume)? {

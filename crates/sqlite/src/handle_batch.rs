@@ -9,7 +9,7 @@ use crate::lock::LockLevel;
 use crate::mode::Mode;
 
 impl Handle {
-    /// Begins to collect a batch.
+    /// Starts collecting a batch.
     pub fn begin_batch(&mut self) -> Result<(), Fault> {
         let id = self.database_id()?;
         let mut host = self.host.lock();
@@ -28,9 +28,9 @@ impl Handle {
         Ok(batch.commit(volume)?)
     }
 
-    /// Forgets the batch: it was refused. SQLite makes a file of the rollback journal that it had in memory, and
-    /// writes to the database without having synced that file (`sqlite3PagerCommitPhaseOne`). So the journal is made
-    /// durable before that write.
+    /// Drops the batch because it was refused. SQLite then writes its in-memory rollback journal to a file, and writes
+    /// to the database without having synced that file (`sqlite3PagerCommitPhaseOne`). So the journal is made durable
+    /// before that write.
     pub fn roll_back_batch(&mut self) {
         self.batch = None;
         self.journal_is_unsynced = true;

@@ -17,7 +17,7 @@ impl Handle {
         if self.lock >= wanted { Ok(()) } else { Err(Fault::Busy) }
     }
 
-    /// Lowers the lock to SHARED or none. A transaction of the drive that is still open ends with it.
+    /// Lowers the lock to SHARED or none. A drive transaction that is still open ends with it.
     pub fn unlock(&mut self, to: LockLevel) -> Result<(), Fault> {
         let Target::Database(id) = self.target else { return Ok(()) };
         let ended = self.end_transaction();
@@ -37,7 +37,7 @@ impl Handle {
         Ok(self.host.lock().database(id).1.locks.is_reserved())
     }
 
-    /// The address of a region of the shared memory; none if it does not exist and is not to be made.
+    /// The address of a region of the shared memory; none if it does not exist and must not be created.
     pub fn map_shm(
         &mut self,
         region: usize,
@@ -65,7 +65,7 @@ impl Handle {
         if taken { Ok(()) } else { Err(Fault::Busy) }
     }
 
-    /// Gives locks of the shared memory back.
+    /// Releases locks of the shared memory.
     pub fn unlock_shm(&mut self, locks: Range<usize>) -> Result<(), Fault> {
         let id = self.database_id()?;
         self.host.lock().database(id).1.shm.unlock(&mut self.shm, locks);

@@ -1,6 +1,6 @@
-//! All that connections share of one volume.
+//! What all connections of one volume share.
 //!
-//! One mutex holds it. Every request of SQLite takes it once and gives it back before it returns.
+//! One mutex protects it. Every request of SQLite takes it once and releases it before it returns.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use crate::handle::{Handle, Target};
 use crate::lock::HandleId;
 use crate::mode::Mode;
 
-/// Names one open database.
+/// Identifies one open database.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct DatabaseId(u64);
 
@@ -39,13 +39,13 @@ impl HostRef {
         HostRef(Arc::new(Mutex::new(host)))
     }
 
-    /// Takes the mutex. A panic of another thread under it has been answered with an I/O error there; what it left
-    /// behind is judged by the checks that everything else goes through.
+    /// Takes the mutex. If another thread panicked while holding it, that thread returned an I/O error; the state that
+    /// it left is judged by the usual checks.
     pub fn lock(&self) -> MutexGuard<'_, Host> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a thread has panicked while it held the mutex.
+    /// Whether a thread has panicked while holding the mutex.
     pub fn has_panicked(&self) -> bool {
         self.0.is_poisoned()
     }
@@ -81,7 +81,7 @@ impl Host {
         (&mut self.volume, database)
     }
 
-    /// Forgets a database of which nothing is open any more.
+    /// Forgets a database that has nothing open any more.
     pub fn forget_if_closed(&mut self, id: DatabaseId) {
         let (_, database) = self.database(id);
         if database.handles == 0 && !database.has_log() {

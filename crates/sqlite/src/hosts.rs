@@ -7,14 +7,14 @@ use crate::image::{Images, Parameters};
 /// The volumes behind one VFS.
 #[derive(Debug)]
 pub(crate) enum Hosts {
-    /// One volume, opened by the program.
+    /// One volume, which the program opened.
     One(HostRef),
-    /// Images that URIs name.
+    /// Images named by URIs.
     Images(Images),
 }
 
 impl Hosts {
-    /// The volume of a database that is about to be opened.
+    /// The volume of a database about to be opened.
     pub fn for_database(
         &self,
         name: &str,
@@ -26,7 +26,7 @@ impl Hosts {
         }
     }
 
-    /// The volume of another file; none if no database of such a name is open.
+    /// The volume of another file; none if no database of that name is open.
     pub fn for_name(&self, name: &str) -> Option<HostRef> {
         match self {
             Hosts::One(host) => Some(host.clone()),

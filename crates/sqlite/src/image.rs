@@ -1,8 +1,8 @@
-//! Images that the extension opens as databases ask for them.
+//! Images that the extension opens as databases name them.
 //!
-//! A database's URI names its image, profile, capacity and mode. SQLite hands parameters only to the opening of
-//! the database file itself; its journal and log are found by the database's name. So one name cannot be open in
-//! two images at once. An image is shut down when the last of its files is closed.
+//! A database's URI names its image, profile, capacity and mode. SQLite passes parameters only when it opens the
+//! database file itself; the journal and the log are found by the database's name. So one name cannot be open in two
+//! images at once. An image is shut down when the last of its files is closed.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -14,50 +14,48 @@ use tantalum_volume::{Volume, VolumeError};
 use crate::host::HostRef;
 use crate::mode::{Mode, UnknownMode};
 
-/// Host memory for an image's page cache.
+/// Host memory of an image's page cache.
 const CACHE_BYTES: u64 = 64 << 20;
 
-/// The image without `image=` and the environment's `TANTALUM_IMAGE`.
+/// The default image, without `image=` and the environment's `TANTALUM_IMAGE`.
 const DEFAULT_IMAGE: &str = "tantalum.tant";
 
-/// The drive of a new image without `profile=`.
+/// The default drive of a new image, without `profile=`.
 const DEFAULT_PROFILE: &str = "tlc-nvme";
 
 /// Why an image could not be opened or closed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ImageError {
-    /// The image or its drive.
+    /// The image or its drive failed.
     #[error("image {path}: {error}", path = path.display())]
     Device { path: PathBuf, error: Box<DeviceError> },
-    /// The volume on it.
+    /// The volume on it failed.
     #[error("image {path}: {error}", path = path.display())]
     Volume { path: PathBuf, error: VolumeError },
-    /// Shutting down.
+    /// It could not be shut down.
     #[error("image {path}: {error}", path = path.display())]
     Shutdown { path: PathBuf, error: Status },
-    /// `profile=`.
+    /// `profile=` is invalid.
     #[error(transparent)]
     Profile(#[from] ProfileError),
-    /// `capacity=`.
+    /// `capacity=` is invalid.
     #[error("capacity={text}: {error}")]
     Capacity { text: String, error: SizeError },
-    /// `interface=`.
+    /// `interface=` is invalid.
     #[error("interface: {0}")]
     Mode(#[from] UnknownMode),
-    /// `time=`.
-    #[error(
-        "time: {0:?} is neither `none`, which answers at once, nor `real`, which keeps the drive's latencies"
-    )]
+    /// `time=` is invalid.
+    #[error("time: {0:?} is neither `none` (answer at once) nor `real` (keep the drive's latencies)")]
     Time(String),
-    /// `interface=` of an image that is open.
-    #[error("image {path} is open with interface {open}, so not with {asked}", path = path.display())]
+    /// Another `interface=` than that of the open image.
+    #[error("image {path} is already open with interface {open}; it cannot be opened with {asked}", path = path.display())]
     OtherMode { path: PathBuf, open: Mode, asked: Mode },
-    /// A name that is taken.
+    /// The name is taken.
     #[error("{name:?} is open from image {path}; close it first, or use another name", path = path.display())]
     OtherImage { name: String, path: PathBuf },
 }
 
-/// What a database's URI says.
+/// The contents of a database's URI.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Parameters {
     pub image: Option<String>,
@@ -89,7 +87,7 @@ impl Parameters {
         }
     }
 
-    /// The drive of an image that is yet to be made.
+    /// The drive of an image to be created.
     fn new_profile(&self) -> Result<Profile, ImageError> {
         let mut profile = Profile::load(self.profile.as_deref().unwrap_or(DEFAULT_PROFILE))?;
         if let Some(capacity) = &self.capacity {
@@ -104,18 +102,18 @@ impl Parameters {
 #[derive(Debug, Default)]
 struct Open {
     images: HashMap<PathBuf, HostRef>,
-    /// Databases and the images they are in, also after they were closed.
+    /// Databases and their images, including databases that were closed.
     databases: HashMap<String, PathBuf>,
 }
 
-/// All images that are open.
+/// All open images.
 #[derive(Debug, Default)]
 pub(crate) struct Images {
     open: Mutex<Open>,
 }
 
 impl Images {
-    /// The image of a database that is about to be opened.
+    /// The image of a database about to be opened.
     pub fn for_database(&self, name: &str, parameters: &Parameters) -> Result<HostRef, ImageError> {
         let (path, mode) = (parameters.path(), parameters.mode()?);
         let mut open = self.lock();
@@ -162,7 +160,7 @@ impl Images {
         longest.map(|(_, path)| open.images[path].clone())
     }
 
-    /// A file was closed. If it was the last, its image is shut down.
+    /// A file was closed. If it was the last one, its image is shut down.
     pub fn release(&self, host: HostRef) -> Result<(), ImageError> {
         let mut open = self.lock();
         if host.lock().handles > 0 {
@@ -193,13 +191,13 @@ enum CloseError {
 
 fn close_volume(volume: Volume) -> Result<(), CloseError> {
     let client = volume.unmount().map_err(|error| CloseError::Volume(error.error))?;
-    // if others have the drive still, they go on with it
+    // if others still have the drive, they go on with it
     let Ok(device) = client.into_device() else { return Ok(()) };
     let now_ns = device.time_ns();
     device.shutdown(now_ns).map_err(CloseError::Shutdown)
 }
 
-/// Opens an image, or makes it if there is none.
+/// Opens an image; creates it if there is none.
 fn open_volume(path: &Path, parameters: &Parameters) -> Result<Volume, ImageError> {
     let device_error = |error| ImageError::Device { path: path.to_owned(), error: Box::new(error) };
     let volume_error = |error| ImageError::Volume { path: path.to_owned(), error };

@@ -1,7 +1,7 @@
-//! Loading libraries for connections of the VFS: `load_extension` on them.
+//! Loading libraries for connections of the VFS: `load_extension`.
 //!
-//! SQLite loads an extension through the VFS of the connection, and calls the four methods for that without looking
-//! whether they are there. Libraries are files of the host, so the methods are those of SQLite's own VFS.
+//! SQLite loads an extension through the VFS of the connection, and calls the four methods for that without checking
+//! that they exist. Libraries are files of the host, so the methods are those of SQLite's own VFS.
 
 #![allow(unsafe_code)]
 
@@ -14,18 +14,18 @@ use crate::ffi;
 /// SQLite's own VFS on Unix. A program may have made another one the default.
 const OWN_VFS: &CStr = c"unix";
 
-/// What [`error`] says where this SQLite has no loading of libraries.
+/// What [`error`] reports if this SQLite cannot load libraries.
 const CANNOT_LOAD: &CStr = c"this SQLite was built without the loading of extensions";
 
 /// How this SQLite loads libraries.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Libraries {
-    /// SQLite's own VFS, which is there as long as SQLite; null if there is none.
+    /// SQLite's own VFS, which lives as long as SQLite; null if there is none.
     own: *mut ffi::Vfs,
 }
 
 impl Libraries {
-    /// Looks SQLite's own VFS up, or else the one that is the default.
+    /// Looks up SQLite's own VFS, or else the default one.
     pub fn of(api: Api) -> Libraries {
         // SAFETY: the name is terminated, and null asks for the default.
         let own = unsafe {
@@ -76,7 +76,7 @@ impl Libraries {
         }
     }
 
-    /// What a library calls by a name. Null if it has nothing of that name.
+    /// Looks up a symbol of a library. Null if there is none of that name.
     ///
     /// # Safety
     ///

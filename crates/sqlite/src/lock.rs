@@ -1,14 +1,14 @@
 //! SQLite's locks on a database file, between the connections of this process.
 //!
-//! The image is locked against other processes, so nothing else needs to know of them. The rules are those of
-//! SQLite's "File Locking And Concurrency": any number of readers, one of which may intend to write (RESERVED);
-//! a writer that waits keeps new readers out (PENDING) and writes once it is alone (EXCLUSIVE).
+//! The image is locked against other processes, so they need not know of these locks. The rules are those of SQLite's
+//! "File Locking And Concurrency": any number of readers, one of which may intend to write (RESERVED); a waiting writer
+//! keeps new readers out (PENDING) and writes once it is alone (EXCLUSIVE).
 
 /// One open handle of a database file.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct HandleId(pub u64);
 
-/// What one handle holds. The order is SQLite's.
+/// A handle's lock. The order is SQLite's.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub(crate) enum LockLevel {
     #[default]
@@ -19,9 +19,9 @@ pub(crate) enum LockLevel {
     Exclusive,
 }
 
-/// Who holds what on one database file.
+/// The locks on one database file.
 ///
-/// Invariants: whoever holds RESERVED, PENDING or EXCLUSIVE is one of the `shared`; with EXCLUSIVE it is the only one.
+/// Invariants: a holder of RESERVED, PENDING or EXCLUSIVE is one of the `shared`; with EXCLUSIVE it is the only one.
 #[derive(Debug, Default)]
 pub(crate) struct Locks {
     shared: u32,
@@ -38,7 +38,7 @@ impl Locks {
         if wanted <= held {
             return held;
         }
-        match wanted {
+        let reached = match wanted {
             LockLevel::None => held,
             LockLevel::Shared => {
                 if self.pending.is_some() || self.exclusive.is_some() {
@@ -65,7 +65,9 @@ impl Locks {
                 self.exclusive = Some(handle);
                 LockLevel::Exclusive
             }
-        }
+        };
+        self.assert_sound();
+        reached
     }
 
     /// Lowers a handle's lock from `held` to SHARED or none.
@@ -76,6 +78,14 @@ impl Locks {
         if to == LockLevel::None && held >= LockLevel::Shared {
             self.shared -= 1;
         }
+        self.assert_sound();
+    }
+
+    fn assert_sound(&self) {
+        let holders = [self.reserved, self.pending, self.exclusive];
+        let is_held = holders.iter().any(Option::is_some);
+        assert!(self.shared > 0 || !is_held, "somebody holds more than SHARED, and nobody that: {self:?}");
+        assert!(self.exclusive.is_none() || self.shared == 1, "EXCLUSIVE is not alone: {self:?}");
     }
 
     /// Whether any handle holds RESERVED or more.

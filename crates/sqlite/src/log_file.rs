@@ -1,7 +1,7 @@
 //! The write-ahead log of a database: a plain file, or one laid out in units.
 //!
-//! What a log *is* stands in its volume file's attributes, so that every mode reads every log. What it is to
-//! *become* the mode decides, each time SQLite starts it anew.
+//! The attributes of a log's volume file say what the log *is*, so every mode can read every log. The mode decides what
+//! it *becomes*, each time SQLite restarts it.
 
 use tantalum_volume::{ATTRIBUTE_BYTES, FileId, Volume, VolumeError};
 
@@ -38,7 +38,7 @@ impl LogFile {
         self.framed.as_mut()
     }
 
-    /// Reads; fewer bytes than asked for at the end.
+    /// Reads; fewer bytes than requested at the end.
     pub fn read(&mut self, volume: &mut Volume, offset: u64, data: &mut [u8]) -> Result<usize, VolumeError> {
         match &mut self.framed {
             Some(log) => log.read(volume, offset, data),
@@ -57,7 +57,7 @@ impl LogFile {
         }
     }
 
-    /// Cuts the log.
+    /// Truncates the log.
     pub fn truncate(&mut self, volume: &mut Volume, bytes: u64) -> Result<(), VolumeError> {
         match &mut self.framed {
             Some(log) => log.truncate(volume, bytes),
@@ -81,7 +81,7 @@ impl LogFile {
         }
     }
 
-    /// The last connection leaves: what is in memory goes to the drive, as a system's page cache would keep it.
+    /// The last connection leaves: pages in memory go to the drive, as a system's page cache would keep them.
     pub fn close(&mut self, volume: &mut Volume) -> Result<(), VolumeError> {
         if let Some(log) = &mut self.framed {
             log.issue_shares(volume)?;
@@ -90,7 +90,7 @@ impl LogFile {
         Ok(())
     }
 
-    /// A header is written: the log starts anew, laid out as the mode wants it.
+    /// A header is written: the log restarts, in the mode's layout.
     fn restart(&mut self, volume: &mut Volume, data: &[u8]) -> Result<(), VolumeError> {
         let header = LogHeader::parse(data);
         let wanted =
@@ -106,7 +106,7 @@ impl LogFile {
         }
     }
 
-    /// Makes the log durably empty and plain. Nobody needs what it held: it is all in the database, durably.
+    /// Makes the log durably empty and plain. Its contents are no longer needed: all are durably in the database.
     fn empty(&mut self, volume: &mut Volume) -> Result<(), VolumeError> {
         if let Some(log) = &mut self.framed {
             log.issue_shares(volume)?;

@@ -1,18 +1,18 @@
 //! Sending a framed log to the drive.
 //!
-//! The order is what recovery rests on (hazards 7 and 9 of the design):
+//! Recovery relies on the order (hazards 7 and 9 in ARCHITECTURE.md):
 //!
-//! 1. Shares of the old log are durable before a new header is sent: SQLite syncs the database before it starts its
-//!    log anew, and [`crate::database::Database::sync`] issues and flushes them.
-//! 2. The volume knows durably where the log's units are, and where the database's units are that hints name as
-//!    homes, before a frame is sent there; the drive would otherwise bring home into nobody's units.
-//! 3. A new header is durable before a frame of the life it opens is sent: SQLite syncs the log after its header
+//! 1. Shares of the old log are durable before a new header is sent: SQLite syncs the database before it restarts its
+//!    log, and [`crate::database::Database::sync`] issues and flushes them.
+//! 2. Before a frame is sent, the volume durably knows the log's units, and the database's units that hints name as
+//!    homes; otherwise the drive would bring pages home into units that belong to nobody.
+//! 3. A new header is durable before a frame of the life that it opens is sent: SQLite syncs the log after its header
 //!    (`sqlite3WalFrames`).
-//! 4. What lies behind the place where a reopened log goes on is trimmed, durably, before the log goes on.
+//! 4. Everything after the place where a reopened log continues is durably trimmed before the log continues.
 //!
-//! When the drive takes no more hints, or has forgotten the log over many others, the log goes on without until its
-//! restart. Then the drive brings home fewer transactions than SQLite recovers, which SQLite's own checkpoint makes up
-//! for; never more.
+//! If the drive takes no more hints, or has forgotten the log because of many others, the log continues without hints
+//! until it restarts. Then the drive brings home fewer transactions than SQLite recovers, and SQLite's own checkpoint
+//! makes up for it; it never brings home more.
 
 use tantalum::canary::{self, Guard};
 use tantalum::{Command, Lpn, Nanoseconds, Status, UNIT_BYTES};
@@ -22,7 +22,7 @@ use crate::frame::FrameHeader;
 use crate::framed_log::{FramedLog, GROWTH_UNITS};
 
 impl FramedLog {
-    /// Sends all that is new and makes it durable.
+    /// Sends everything new and makes it durable.
     pub fn sync(&mut self, volume: &mut Volume) -> Result<(), VolumeError> {
         let guard = match self.numbering.unsent().is_empty() {
             true => Guard::FramesBeforeHeader,
@@ -35,7 +35,7 @@ impl FramedLog {
         volume.submit(Command::Flush).map(drop)
     }
 
-    /// Sends all that is new.
+    /// Sends everything new.
     pub fn send(&mut self, volume: &mut Volume) -> Result<(), VolumeError> {
         self.send_header(volume)?;
         if self.numbering.unsent().is_empty() {
@@ -70,8 +70,8 @@ impl FramedLog {
         Ok(())
     }
 
-    /// The places of all pages in the frames to be sent are durable. A database for which there is no room has
-    /// pages without a home; they will be written.
+    /// Makes the places of all pages in the frames to be sent durable. If there is no room for the database, some pages
+    /// have no home; they will be written.
     fn make_homes_durable(&mut self, volume: &mut Volume) -> Result<(), VolumeError> {
         let mut needed = 0;
         for frame in self.numbering.unsent() {
@@ -93,7 +93,7 @@ impl FramedLog {
         }
     }
 
-    /// Where a unit of a page belongs in the database file.
+    /// The home of a page's unit in the database file.
     pub(crate) fn home(&self, volume: &Volume, page_number: u32, unit: u32) -> Option<Lpn> {
         let page_bytes = self.layout.page_bytes() as u64;
         let end = u64::from(page_number) * page_bytes;
@@ -124,7 +124,7 @@ impl FramedLog {
         Ok(())
     }
 
-    /// Trims all units behind a frame, durably.
+    /// Durably trims all units after a frame.
     fn trim_behind(&mut self, volume: &mut Volume, frame: u32) -> Result<(), VolumeError> {
         let end = volume.size(self.file)? / UNIT_BYTES as u64;
         let mut run: Option<(Lpn, u32)> = None;
@@ -143,7 +143,7 @@ impl FramedLog {
         volume.submit(Command::Flush).map(drop)
     }
 
-    /// Sends the frames at once, so that they go to the dies side by side, and waits for all.
+    /// Sends the frames at once, so that they go to the dies in parallel, and waits for all.
     fn send_frames(&mut self, volume: &mut Volume) -> Result<(), VolumeError> {
         self.numbering.begin_sending();
         let mut done_ns = volume.now_ns();

@@ -8,9 +8,9 @@ use std::str::FromStr;
 pub enum Mode {
     /// A rollback journal in a plain file.
     Rollback,
-    /// A write-ahead log in a plain file: today's way, the baseline.
+    /// A write-ahead log in a plain file, as SQLite does it today: the baseline.
     Wal,
-    /// The drive's transactions; SQLite keeps what a rollback needs in memory (X-FTL).
+    /// Drive transactions; SQLite keeps what a rollback needs in memory (X-FTL).
     XFtl,
     /// SQLite's batch-atomic writes: one `write_atomic` for each transaction.
     Atomic,
@@ -37,7 +37,7 @@ impl Mode {
         }
     }
 
-    /// SQLite's `journal_mode` that goes with it.
+    /// The SQLite `journal_mode` for it.
     pub fn journal_mode(self) -> &'static str {
         match self {
             Mode::Rollback | Mode::Atomic => "delete",
@@ -46,7 +46,7 @@ impl Mode {
         }
     }
 
-    /// Whether a log that starts anew is laid out in units.
+    /// Whether a log that restarts is laid out in units.
     pub(crate) fn frames_log(self) -> bool {
         matches!(self, Mode::Share | Mode::SwWal)
     }
@@ -63,11 +63,11 @@ impl fmt::Display for Mode {
     }
 }
 
-/// A name that no mode has.
+/// There is no mode of that name.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("there is no mode {name:?}; the modes are {}", Mode::ALL.map(Mode::name).join(", "))]
+#[error("no mode named {name:?}; use {}", Mode::ALL.map(Mode::name).join(", "))]
 pub struct UnknownMode {
-    /// What was asked for.
+    /// The requested name.
     pub name: String,
 }
 
@@ -96,9 +96,6 @@ mod tests {
     #[test]
     fn an_unknown_mode_names_the_known_ones() {
         let error = "wall".parse::<Mode>().unwrap_err().to_string();
-        assert_eq!(
-            error,
-            "there is no mode \"wall\"; the modes are rollback, wal, x-ftl, atomic, share, sw-wal"
-        );
+        assert_eq!(error, "no mode named \"wall\"; use rollback, wal, x-ftl, atomic, share, sw-wal");
     }
 }

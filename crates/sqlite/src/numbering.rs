@@ -1,20 +1,20 @@
 //! How the frames of a hinted log are numbered for the drive: generations, attempts, slots.
 //!
-//! The drive brings home what it takes for whole transactions; SQLite recovers what has the right checksums. Both
-//! must be the same run (hazards 7 and 8 of the design). So:
+//! The drive brings home what it takes for whole transactions; SQLite recovers what has valid checksums. Both must be
+//! the same run (hazards 7 and 8 in ARCHITECTURE.md). So:
 //!
 //! - Frames are sent in order, each once in an attempt. `end` is on a commit frame whose header is final.
-//! - A frame of the open transaction that was sent and then changed (overwritten in place, given a new header, or
-//!   left behind by a rollback and written again) makes the attempt void: the next starts behind the last commit
-//!   that was sent, and all of it is sent again.
-//! - If a frame changes whose commit was sent, this life of the log is over; so it is after a reopening, when it
-//!   is not known what the drive has. What follows the last commit is trimmed, and a new generation starts there.
+//! - A frame of the open transaction that changes after it was sent (overwritten in place, given a new header, or left
+//!   behind by a rollback and rewritten) makes the attempt void: the next one starts after the last commit that was
+//!   sent, and everything from there is sent again.
+//! - If a frame changes whose commit was sent, this life of the log is over. The same holds after reopening, when it is
+//!   unknown what the drive has. Everything after the last commit is trimmed, and a new generation starts there.
 //!
 //! Frames count from 1 in the log, slots from 1 in the generation, in units.
 
 use tantalum::{Generation, Hint, Lpn};
 
-/// What has been written to a log and what of it was sent.
+/// What was written to a log, and how much of it was sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Numbering {
     page_units: u32,
@@ -22,21 +22,21 @@ pub(crate) struct Numbering {
     base: u32,
     /// Commit frames of this generation, in order.
     ends: Vec<u32>,
-    /// The last frame whose header was written: the log goes this far.
+    /// The last frame whose header was written: the end of the log.
     head: u32,
-    /// Frames up to here were sent as they are: in this attempt, or as a part of transactions before it.
+    /// Frames up to here were sent as they are, in this attempt or as part of earlier transactions.
     sent: u32,
     attempt: u32,
     /// The first frame of the attempt.
     start: u32,
     /// The attempt is void.
     void: bool,
-    /// The generation is void, or none was begun.
+    /// The generation is void, or none has begun.
     over: bool,
 }
 
 impl Numbering {
-    /// A log of which `frames` frames have been there before, and a generation that is yet to begin.
+    /// A log that already has `frames` frames, and no generation yet.
     pub fn new(page_units: u32, frames: u32) -> Numbering {
         Numbering {
             page_units,
@@ -66,7 +66,7 @@ impl Numbering {
         self.changed(frame);
     }
 
-    /// The log was cut behind a frame.
+    /// The log was truncated after a frame.
     pub fn cut(&mut self, frame: u32) {
         if frame < self.head {
             self.changed(frame + 1);
@@ -75,12 +75,12 @@ impl Numbering {
         }
     }
 
-    /// The frames that are to be sent next, in order; none if there is nothing new.
+    /// The frames to send next, in order; none if there is nothing new.
     pub fn unsent(&self) -> std::ops::RangeInclusive<u32> {
         self.sent + 1..=self.head
     }
 
-    /// Whether a generation must begin before anything is sent, and behind which frame.
+    /// Whether a generation must begin before anything is sent, and after which frame.
     pub fn needs_generation(&self) -> Option<u32> {
         self.over.then_some(self.base)
     }
@@ -91,7 +91,7 @@ impl Numbering {
         (self.over, self.void) = (false, false);
     }
 
-    /// [`Numbering::unsent`] are going to be sent now, with hints from [`Numbering::hint`].
+    /// [`Numbering::unsent`] are about to be sent, with hints from [`Numbering::hint`].
     pub fn begin_sending(&mut self) {
         if self.void {
             (self.attempt, self.start) = (self.attempt + 1, self.sent + 1);
@@ -119,12 +119,12 @@ impl Numbering {
         }
     }
 
-    /// Whether a frame belongs to a transaction that was sent whole, in this generation or before it.
+    /// Whether a frame belongs to a transaction that was sent completely, in this generation or before it.
     pub fn is_committed(&self, frame: u32) -> bool {
         frame <= self.last_end(self.sent)
     }
 
-    /// The last commit frame up to `frame`, or what precedes the generation.
+    /// The last commit frame up to `frame`, or the frame before the generation.
     fn last_end(&self, frame: u32) -> u32 {
         let ends = self.ends.partition_point(|&end| end <= frame);
         ends.checked_sub(1).map_or(self.base, |last| self.ends[last])

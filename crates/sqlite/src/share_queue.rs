@@ -1,34 +1,34 @@
 //! Checkpoint writes that become shares.
 //!
-//! SQLite brings a page home by reading it from the log and writing it to the database file. When the page lies in
-//! the log in units of its own, the drive need only map the database's units to them. Such shares are gathered,
-//! as many as the drive takes in one command.
+//! SQLite brings a page home by reading it from the log and writing it to the database file. If the page has units of
+//! its own in the log, the drive need only map the database's units to them. Such shares are gathered, as many as the
+//! drive takes in one command.
 //!
-//! Invariants, kept by whoever owns the queue: it is issued before anything else touches the database file or the
-//! units it names, and before the log's header changes; a share is durable with the flush that follows it.
+//! The owner of the queue keeps these invariants: the queue is issued before anything else accesses the database file
+//! or the units that it names, and before the log's header changes; a share is durable with the flush that follows it.
 
 use std::collections::BTreeSet;
 
 use tantalum::{Command, Lpn, ShareRange};
 use tantalum_volume::{Volume, VolumeError};
 
-/// One page that goes home: the frame that holds it and its number in the database.
+/// One page on its way home: its frame, and its number in the database.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct GoesHome {
     pub frame: u32,
     pub page_number: u32,
 }
 
-/// What became of the queue.
+/// What happened to the queue.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Issued {
-    /// The drive did it.
+    /// The drive executed it.
     Shared,
     /// The drive refused, and did nothing: these pages must be written.
     Refused(Vec<GoesHome>),
 }
 
-/// Shares that wait.
+/// Waiting shares.
 #[derive(Debug, Default)]
 pub(crate) struct ShareQueue {
     ranges: Vec<ShareRange>,
@@ -38,12 +38,12 @@ pub(crate) struct ShareQueue {
 }
 
 impl ShareQueue {
-    /// Whether a page of `units` units must wait until the queue was issued.
+    /// Whether a page of `units` units must wait until the queue has been issued.
     pub fn must_be_issued_before(&self, page_number: u32, units: u32, limit: u32) -> bool {
         self.units + units > limit || self.page_numbers.contains(&page_number)
     }
 
-    /// Adds a page, whose units come as (in the database, in the log).
+    /// Adds a page; its units are given as (in the database, in the log).
     pub fn push(&mut self, page: GoesHome, units: impl Iterator<Item = (Lpn, Lpn)>) {
         self.pages.push(page);
         self.page_numbers.insert(page.page_number);
@@ -63,7 +63,7 @@ impl ShareQueue {
         self.pages.is_empty()
     }
 
-    /// Sends all that waits in one command. The queue is empty then, whatever comes of it.
+    /// Sends everything that waits in one command. The queue is empty afterwards, whatever the result.
     pub fn issue(&mut self, volume: &mut Volume) -> Result<Issued, VolumeError> {
         if self.is_empty() {
             return Ok(Issued::Shared);

@@ -1,7 +1,7 @@
 //! The shared memory in which SQLite's connections keep the index of a write-ahead log, and its eight locks.
 //!
-//! All connections are in this process, so the memory is plain heap. A region never moves while any connection
-//! has it mapped. When the last one leaves, it is freed: the next will build the index from the log.
+//! All connections are in this process, so the memory is plain heap. A region never moves while any connection has it
+//! mapped. It is freed when the last one leaves: the next will rebuild the index from the log.
 
 use std::collections::BTreeSet;
 use std::ffi::c_void;
@@ -13,7 +13,7 @@ use crate::lock::HandleId;
 
 const LOCKS: usize = SQLITE_SHM_NLOCK as usize;
 
-/// Which of the locks one handle holds, one bit each.
+/// The locks that one handle holds, one bit each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct ShmHeld {
     shared: u8,
@@ -37,7 +37,7 @@ pub(crate) struct Shm {
 }
 
 impl Shm {
-    /// The address of region `index` of `bytes` bytes. None if there is no such region and none is to be made.
+    /// The address of region `index` of `bytes` bytes. None if there is no such region and none may be created.
     pub fn map(&mut self, user: HandleId, index: usize, bytes: usize, extend: bool) -> Option<*mut c_void> {
         self.users.insert(user);
         if index >= self.regions.len() {
@@ -50,7 +50,7 @@ impl Shm {
         Some(self.regions[index].as_ptr().cast_mut().cast())
     }
 
-    /// A handle leaves. It has given its locks back.
+    /// A handle leaves. It has released its locks.
     pub fn unmap(&mut self, user: HandleId) {
         self.users.remove(&user);
         if self.users.is_empty() {
@@ -58,7 +58,7 @@ impl Shm {
         }
     }
 
-    /// Takes all locks of a range for a handle, shared or exclusive, or none and returns false.
+    /// Takes all locks of a range for a handle, shared or exclusive; or takes none and returns false.
     pub fn lock(&mut self, held: &mut ShmHeld, range: Range<usize>, exclusive: bool) -> bool {
         let bits = bits(&range);
         if exclusive {
@@ -80,7 +80,7 @@ impl Shm {
         true
     }
 
-    /// Gives back what a handle holds within a range.
+    /// Releases what a handle holds within a range.
     pub fn unlock(&mut self, held: &mut ShmHeld, range: Range<usize>) {
         for (index, lock) in self.locks.iter_mut().enumerate().take(range.end).skip(range.start) {
             let bit = 1 << index;
@@ -95,7 +95,7 @@ impl Shm {
         held.exclusive &= !bits(&range);
     }
 
-    /// Gives back everything that a handle holds.
+    /// Releases everything that a handle holds.
     pub fn unlock_all(&mut self, held: &mut ShmHeld) {
         self.unlock(held, 0..LOCKS);
     }

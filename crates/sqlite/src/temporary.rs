@@ -1,5 +1,5 @@
-//! A temporary file without a name: SQLite's sorters, statement journals and temporary tables. It lives in host
-//! memory, as it would in a system's page cache.
+//! A temporary file without a name: SQLite's sorters, statement journals and temporary tables. It is in host memory, as
+//! it would be in a system's page cache.
 
 use crate::fault::Fault;
 
@@ -10,7 +10,7 @@ pub(crate) struct TemporaryFile {
 }
 
 impl TemporaryFile {
-    /// Reads; fewer bytes than asked for at the end.
+    /// Reads; fewer bytes than requested at the end.
     pub fn read(&self, offset: u64, data: &mut [u8]) -> usize {
         let start = usize::try_from(offset).unwrap_or(usize::MAX).min(self.data.len());
         let bytes = data.len().min(self.data.len() - start);
@@ -29,14 +29,14 @@ impl TemporaryFile {
         Ok(())
     }
 
-    /// Cuts the file or lets it grow.
+    /// Truncates or extends the file.
     pub fn truncate(&mut self, bytes: u64) -> Result<(), Fault> {
         let bytes = usize::try_from(bytes).map_err(|_| Fault::Offset(i64::MAX))?;
         self.data.resize(bytes, 0);
         Ok(())
     }
 
-    /// Its bytes.
+    /// Its size in bytes.
     pub fn size(&self) -> u64 {
         self.data.len() as u64
     }

@@ -1,9 +1,9 @@
-//! A SQLite transaction as a transaction of the drive (X-FTL).
+//! A SQLite transaction as a drive transaction (X-FTL).
 //!
-//! SQLite keeps in memory what a rollback needs (`journal_mode=MEMORY`) and writes pages to the database file
-//! whenever it likes. Here they go to the drive as pages of a transaction, which readers outside do not see.
-//! `SQLITE_FCNTL_COMMIT_PHASETWO` ends it, and only a commit sends that. SQLite unlocks the file without it after
-//! a rollback, for which it has written the old pages back; then the transaction is aborted.
+//! SQLite keeps what a rollback needs in memory (`journal_mode=MEMORY`) and writes pages to the database file at any
+//! time. Here they go to the drive as pages of a transaction, which readers outside it do not see. It ends with
+//! `SQLITE_FCNTL_COMMIT_PHASETWO`, which only a commit sends. After a rollback, for which SQLite has written the old
+//! pages back, it unlocks the file without that request; then the transaction is aborted.
 
 use tantalum::{TxId, UNIT_BYTES};
 use tantalum_volume::{FileId, Volume, VolumeError};
@@ -12,8 +12,8 @@ const UNIT: u64 = UNIT_BYTES as u64;
 
 /// An open transaction on one database file.
 ///
-/// If the drive takes no more of it, it is aborted at once and *doomed*: SQLite, told of the failure, gives it up
-/// one way or another, and sees the file as it was. The pages it puts back on the way are there already.
+/// If the drive takes no more of it, it is aborted at once and *doomed*: SQLite, told of the failure, gives it up in
+/// one way or another, and sees the file as it was. The pages that it restores on the way are already there.
 #[derive(Debug)]
 pub(crate) struct Transaction {
     file: FileId,
@@ -34,7 +34,7 @@ impl Transaction {
         self.size
     }
 
-    /// Cuts the file or lets it grow, with the commit.
+    /// Truncates or extends the file, with the commit.
     pub fn set_size(&mut self, size: u64) {
         if self.tx.is_some() {
             self.size = size;
@@ -50,20 +50,20 @@ impl Transaction {
         Ok(bytes)
     }
 
-    /// Writes. If that fails the transaction is doomed.
+    /// Writes. If that fails, the transaction is doomed.
     pub fn write(&mut self, volume: &mut Volume, offset: u64, data: &[u8]) -> Result<(), VolumeError> {
         let Some(tx) = self.tx else { return Ok(()) };
         let written = self.write_units(volume, tx, offset, data);
         if written.is_err() {
             self.tx = None;
             self.size = volume.size(self.file)?;
-            // Without power there is nothing to abort, and the first error is the one to tell.
+            // Without power there is nothing to abort, and the first error is the one to report.
             let _ = volume.tx_abort(tx);
         }
         written
     }
 
-    /// Writes. Units of which only a part is written are read first.
+    /// Writes. Partly written units are read first.
     fn write_units(
         &mut self,
         volume: &mut Volume,
@@ -87,8 +87,8 @@ impl Transaction {
 
     /// Makes it visible and durable, with the file's size. Returns false if it was doomed.
     ///
-    /// If another mode left a rollback journal that SQLite has played back and removed, the removal is durable first:
-    /// after a power cut it would be played back over this transaction.
+    /// If another mode left a rollback journal that SQLite has replayed and removed, the removal is made durable first:
+    /// after a power cut the journal would be replayed over this transaction.
     pub fn commit(&self, volume: &mut Volume) -> Result<bool, VolumeError> {
         let Some(tx) = self.tx else { return Ok(false) };
         volume.sync_names()?;
@@ -96,7 +96,7 @@ impl Transaction {
         Ok(true)
     }
 
-    /// Forgets it.
+    /// Discards it.
     pub fn abort(self, volume: &mut Volume) -> Result<(), VolumeError> {
         self.tx.map_or(Ok(()), |tx| volume.tx_abort(tx))
     }

@@ -1,10 +1,10 @@
 //! The VFS object and its methods, as SQLite calls them.
 //!
-//! Each method is entered through [`guard`]: no panic leaves it. What goes wrong is kept for `xGetLastError` and
-//! written to SQLite's log. Loading libraries is passed on to SQLite's own VFS (`libraries`).
+//! Each method is entered through [`guard`]: no panic leaves it. Errors are kept for `xGetLastError` and written to
+//! SQLite's log. Loading libraries is passed on to SQLite's own VFS (`libraries`).
 //!
-//! The object lives as long as its [`Registration`] or a file that was opened through it: SQLite uses a
-//! connection's VFS until the connection's database file is closed.
+//! The object lives as long as its [`Registration`] or a file opened through it: SQLite uses a connection's VFS until
+//! the connection's database file is closed.
 
 #![allow(unsafe_code)]
 
@@ -33,7 +33,7 @@ pub(crate) struct Vfs {
     libraries: Libraries,
     entropy: Mutex<Entropy>,
     last_error: Mutex<String>,
-    /// What SQLite links into its list. It points to the name and to the whole.
+    /// The object that SQLite links into its list. It points to the name and to the whole VFS.
     object: *mut ffi::Vfs,
     name: CString,
 }
@@ -58,7 +58,7 @@ impl Drop for Vfs {
     }
 }
 
-/// A VFS in SQLite's list. Dropping it takes it out; connections that are open go on.
+/// A VFS in SQLite's list. Dropping it removes it; open connections go on.
 #[derive(Debug)]
 pub struct Registration {
     vfs: Arc<Vfs>,
@@ -81,7 +81,7 @@ impl Registration {
         self.vfs.name.to_str().expect("it was made from a str")
     }
 
-    /// What went wrong last below SQLite, which itself tells no more than a code. Empty if nothing did.
+    /// The last error below SQLite, which itself reports only a code. Empty if there was none.
     pub fn last_error(&self) -> String {
         self.vfs.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -149,7 +149,27 @@ impl Vfs {
         self.entropy.lock().unwrap_or_else(PoisonError::into_inner).julian_ms(now_ns)
     }
 
-    /// What a database's URI says.
+    /// Opens what `xOpen` asks for.
+    ///
+    /// # Safety
+    ///
+    /// `name` and `flags` came to `xOpen`.
+    unsafe fn open_file(&self, name: *const c_char, flags: c_int) -> Result<OpenFile, Fault> {
+        if name.is_null() {
+            return Ok(OpenFile::Temporary(TemporaryFile::default()));
+        }
+        // SAFETY: SQLite passes a terminated string.
+        let text = unsafe { name_of(name) };
+        let host = if flags & ffi::SQLITE_OPEN_MAIN_DB != 0 {
+            // SAFETY: by the caller's word it came to xOpen, and as the name of a database.
+            self.hosts.for_database(text, || unsafe { self.parameters(name) })
+        } else {
+            self.hosts.for_name(text).ok_or_else(|| Fault::NoSuchFile(text.to_owned()))
+        };
+        host.and_then(|host| host.open(text, flags)).map(OpenFile::OnVolume)
+    }
+
+    /// The contents of a database's URI.
     ///
     /// # Safety
     ///
@@ -186,7 +206,7 @@ unsafe fn vfs_of<'a>(object: *mut ffi::Vfs) -> &'a Vfs {
     unsafe { &*(*object).app_data.cast::<Vfs>() }
 }
 
-/// A file name that SQLite passes; empty if it is not UTF-8, which no file is called.
+/// A file name that SQLite passes; empty if it is not UTF-8, since no file has such a name.
 ///
 /// # Safety
 ///
@@ -208,20 +228,8 @@ unsafe extern "C" fn x_open(
     guard(|| {
         // SAFETY: SQLite passes the object it was given.
         let vfs = unsafe { vfs_of(object) };
-        let opened = if name.is_null() {
-            Ok(OpenFile::Temporary(TemporaryFile::default()))
-        } else {
-            // SAFETY: SQLite passes a terminated string.
-            let text = unsafe { name_of(name) };
-            let host = if flags & ffi::SQLITE_OPEN_MAIN_DB != 0 {
-                // SAFETY: this is xOpen, and the file a database.
-                vfs.hosts.for_database(text, || unsafe { vfs.parameters(name) })
-            } else {
-                vfs.hosts.for_name(text).ok_or_else(|| Fault::NoSuchFile(text.to_owned()))
-            };
-            host.and_then(|host| host.open(text, flags)).map(OpenFile::OnVolume)
-        };
-        match opened {
+        // SAFETY: SQLite passes null or a terminated string, and this is xOpen.
+        match unsafe { vfs.open_file(name, flags) } {
             Ok(opened) => {
                 // SAFETY: the VFS is in an Arc, to which `app_data` points; this is one more reference to it.
                 let owner = unsafe {
@@ -277,7 +285,7 @@ unsafe extern "C" fn x_access(
     guard(|| {
         // SAFETY: SQLite passes the object it was given and a terminated string.
         let (vfs, name) = unsafe { (vfs_of(object), name_of(name)) };
-        // As in SQLite's own VFS, an empty file does not exist: an empty journal is none.
+        // As in SQLite's own VFS, an empty file does not exist: an empty journal is no journal.
         let exists = vfs.hosts.for_name(name).is_some_and(|host| {
             let volume = &host.lock().volume;
             volume.find(name).is_some_and(|file| volume.size(file).is_ok_and(|size| size > 0))
@@ -349,7 +357,7 @@ unsafe extern "C" fn x_randomness(object: *mut ffi::Vfs, bytes: c_int, out: *mut
 }
 
 unsafe extern "C" fn x_sleep(_object: *mut ffi::Vfs, microseconds: c_int) -> c_int {
-    // Threads wait for one another here, so it takes real time even where the drive's is virtual.
+    // Threads wait for one another here, so this takes real time even if the drive's is virtual.
     std::thread::sleep(Duration::from_micros(u64::try_from(microseconds).unwrap_or(0)));
     microseconds
 }

@@ -1,36 +1,38 @@
-//! Giving units of the drive to files.
+//! Allocating units of the drive to files.
 //!
-//! A unit gets its place when it is first written into the page cache, so that a full volume is told to the
-//! writer and not to a later sync. A file that grows takes a little more than it needs, to stay in few pieces;
-//! what it takes ahead is not stored, and free again after a mount.
+//! A unit gets its place when it is first written into the page cache, so that the writer learns of a full volume, and
+//! not a later sync. A growing file takes a little more than it needs, to stay in few extents. What it takes ahead is
+//! not stored, and is free again after a mount.
+
+use tantalum_filesystem::FileId;
 
 use crate::error::VolumeError;
 use crate::extents::Extent;
-use crate::file::FileId;
 use crate::inode::{MOST_EXTENTS, MOST_FILE_BYTES, units_of};
 use crate::volume::Volume;
 
-/// Units that a file takes ahead when it grows: as many as it has, within this.
+/// Units that a growing file takes ahead: as many as it has, within these bounds.
 const AHEAD_UNITS: std::ops::RangeInclusive<u64> = 16..=256;
 
-/// Units by which a reservation grows: as many as the file has, within this.
+/// Units by which a reservation grows: as many as the file has, within these bounds.
 const RESERVE_UNITS: std::ops::RangeInclusive<u64> = 256..=16384;
 
 /// Nothing is taken ahead beyond this share of the free space.
 const AHEAD_SHARE: u64 = 64;
 
-/// What is written at random within a file gets places in runs, twice as long for each so many pieces.
+/// Random writes within a file get places in runs, which double in length for each this many extents.
 const PIECES_PER_DOUBLING: usize = 1024;
 
 /// The longest runs are 4 GiB.
 const MOST_DOUBLINGS: usize = 20;
 
 impl Volume {
-    /// Gives the file's units below `bytes` their places, and keeps them whatever happens to the size but a cut
-    /// below them. The size stays. Reservations grow in steps, to change the inode seldom. Durable with the
-    /// file's next sync; units below the reservation may then be written directly, see [`Volume::lpn`].
+    /// Gives the file's units below `bytes` their places, and keeps them whatever happens to the size, except a
+    /// truncation below them. The size does not change. Reservations grow in steps, so that the inode changes seldom.
+    /// Durable with the file's next sync; units below the reservation may then be written directly, see
+    /// [`Volume::lpn`].
     ///
-    /// Reserved units beyond the size are the program's. When the size grows over them they read as what is there:
+    /// Reserved units beyond the size belong to the program. When the size grows over them they read as what is there:
     /// zeros, or what was written directly, or what a write that grew the file left there before a crash.
     pub fn reserve(&mut self, file: FileId, bytes: u64) -> Result<(), VolumeError> {
         self.drive.check()?;
@@ -53,8 +55,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Gives all units in `first..end` a place, or none if there is not enough free space. A file in many pieces takes
-    /// more around them, so that it gets no more pieces than an inode can name.
+    /// Gives all units in `first..end` a place, or none if there is not enough free space. A file with many extents
+    /// takes more around them, so that it never has more extents than an inode can name.
     pub(crate) fn place_units(&mut self, file: FileId, first: u32, end: u32) -> Result<(), VolumeError> {
         let extents = &self.file(file)?.inode.extents;
         if extents.gap(first, end).is_none() {
@@ -105,8 +107,8 @@ impl Volume {
         Ok(u64::from(range.units.saturating_sub(units)))
     }
 
-    /// Makes everything free that is not needed: what files other than `growing` took ahead, and what was given
-    /// up while a durable inode may still name it.
+    /// Frees everything that is not needed: what files other than `growing` took ahead, and what was given up while a
+    /// durable inode may still name it.
     fn reclaim(&mut self, growing: FileId) -> Result<(), VolumeError> {
         // A transaction's pages may lie beyond the size.
         if self.transactions.is_empty() {
@@ -130,8 +132,8 @@ impl Volume {
     }
 }
 
-/// Units `first..end`, and those about them that are to get places together: the more, the more pieces the file has.
-/// Not beyond the file's end, and `spare` units more at most.
+/// Units `first..end`, and the units around them that get places together with them: the more extents the file has, the
+/// more. At most up to the file's end and `spare` units beyond.
 fn around(first: u32, end: u32, pieces: usize, file_end: u32, spare: u64) -> (u32, u32) {
     let doublings = (pieces / PIECES_PER_DOUBLING).min(MOST_DOUBLINGS) as u32;
     let most = 1 << spare.checked_ilog2().unwrap_or(0).min(MOST_DOUBLINGS as u32);
@@ -143,7 +145,7 @@ fn around(first: u32, end: u32, pieces: usize, file_end: u32, spare: u64) -> (u3
     (first / run * run, aligned_end.min(file_end))
 }
 
-/// `end` if a file can be as large.
+/// `end`, if a file can be that large.
 pub(crate) fn check_end(end: u64) -> Result<u64, VolumeError> {
     if end > MOST_FILE_BYTES {
         Err(VolumeError::FileTooLarge { end, most: MOST_FILE_BYTES })

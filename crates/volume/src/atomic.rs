@@ -1,23 +1,23 @@
-//! For programs that know what the drive can do: atomic writes to a file, and telling the page cache what was
-//! written past it.
+//! For programs that know the drive's abilities: atomic writes to a file, and informing the page cache of writes that
+//! bypassed it.
 
 use tantalum::{Command, Lpn, UNIT_BYTES};
+use tantalum_filesystem::FileId;
 use zerocopy::IntoBytes;
 
 use crate::allocate::check_end;
 use crate::cache::PageKey;
 use crate::error::VolumeError;
-use crate::file::FileId;
 use crate::volume::Volume;
 
 impl Volume {
-    /// Units that one [`Volume::write_atomic`] can take: those of one batch but the inode's.
+    /// Units that one [`Volume::write_atomic`] can take: one batch without the inode's unit.
     pub fn atomic_units_limit(&self) -> u32 {
         self.drive.device().limits().atomic_units - 1
     }
 
     /// Writes whole units, each as (number in the file, data of one or several units), and sets the size, all or
-    /// nothing, durable when it returns. Names that wait become durable first, if the file's is one of them.
+    /// nothing, durable when it returns. Waiting names become durable first, if the file's is one of them.
     ///
     /// Refuses data that are not whole units, and more than [`Volume::atomic_units_limit`] of them.
     pub fn write_atomic(
@@ -56,7 +56,7 @@ impl Volume {
     }
 
     /// Writes whole units and waits for the drive: after a power cut all of them read as `data`, or all as before. More
-    /// than [`Volume::atomic_units_limit`] of them are several such writes. What the page cache has of them is replaced.
+    /// than [`Volume::atomic_units_limit`] units are several such writes. Cached copies of the units are replaced.
     pub fn write_whole(&mut self, file: FileId, offset: u64, data: &[u8]) -> Result<(), VolumeError> {
         let most = self.atomic_units_limit() as usize * UNIT_BYTES;
         for (part, data) in data.chunks(most).enumerate() {
@@ -71,7 +71,7 @@ impl Volume {
         let (first, end) = check_units(offset, data)?;
         let end_bytes = offset + data.len() as u64;
         let known = self.file(file)?;
-        // the drive knows where all of them are: its map is the only thing that changes
+        // the drive knows the places of all of them: only its map changes
         let is_in_place = !known.dirty
             && known.stored.is_some()
             && end_bytes <= known.inode.size
@@ -91,7 +91,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Tells what the drive now holds of a unit, after it was written or shared past the volume.
+    /// Tells the page cache the drive's contents of a unit that was written or shared without the volume.
     ///
     /// # Panics
     ///
@@ -103,7 +103,7 @@ impl Volume {
         }
     }
 
-    /// Forgets the cached copy of a unit, clean or dirty.
+    /// Drops the cached copy of a unit, clean or dirty.
     pub fn cache_drop(&mut self, file: FileId, unit: u64) {
         if let Ok(unit) = u32::try_from(unit) {
             self.cache.remove(PageKey::new(file, unit));
@@ -116,9 +116,8 @@ impl Volume {
         self.cache.mark_clean(frame);
     }
 
-    /// What must happen before a batch sets the file's size: its name is durable, as it would need units of the
-    /// batch otherwise; and if it grows, what lies behind its end is zero, and [`Volume::settle`] brings that to the
-    /// drive.
+    /// Prepares a batch that sets the file's size: makes the file's name durable, which would otherwise need units of
+    /// the batch; and if the file grows, zeroes what is behind its end, which [`Volume::settle`] brings to the drive.
     pub(crate) fn prepare_new_size(&mut self, file: FileId, size: Option<u64>) -> Result<(), VolumeError> {
         if self.unnamed.contains(&file) {
             self.commit_names()?;
@@ -159,7 +158,7 @@ fn units_of_writes<'a>(writes: &'a [(u64, &'a [u8])]) -> impl Iterator<Item = (u
     })
 }
 
-/// First and end unit of data that are to be whole units of a file.
+/// First and end unit of data that must be whole units of a file.
 pub(crate) fn check_units(offset: u64, data: &[u8]) -> Result<(u32, u32), VolumeError> {
     let bytes = data.len();
     if bytes == 0 || !bytes.is_multiple_of(UNIT_BYTES) || !offset.is_multiple_of(UNIT_BYTES as u64) {

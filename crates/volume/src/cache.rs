@@ -1,17 +1,16 @@
 //! The host's page cache: copies of file units in memory, written back by [`crate::write_back`].
 //!
 //! Invariants:
-//! - A page that is dirty is in `dirty_by_place` and `dirty_by_age`; no other page is.
-//! - A dirty page is never evicted. The volume keeps them to [`PageCache::dirty_limit`], half of the frames, and
-//!   one more, so that a frame can always be had.
+//! - A dirty page is in `dirty_by_place` and `dirty_by_age`; no other page is.
+//! - A dirty page is never evicted. The volume limits dirty pages to [`PageCache::dirty_limit`], half of the frames,
+//!   plus one, so that there is always a frame.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Included, Unbounded};
 
 use hashbrown::HashTable;
 use tantalum::{TxId, UNIT_BYTES};
-
-use crate::file::FileId;
+use tantalum_filesystem::FileId;
 
 /// Pages of one allocation.
 const CHUNK_PAGES: usize = 256;
@@ -24,12 +23,12 @@ const LEAST_PAGES: usize = 64;
 pub(crate) struct PageKey {
     pub file: FileId,
     pub unit: u32,
-    /// The transaction whose version this is; none for what all see.
+    /// The transaction whose version this is; none for the version that everyone sees.
     pub tx: Option<TxId>,
 }
 
 impl PageKey {
-    /// The version that all see.
+    /// The version that everyone sees.
     pub fn new(file: FileId, unit: u32) -> PageKey {
         PageKey { file, unit, tx: None }
     }
@@ -37,7 +36,7 @@ impl PageKey {
     fn hash(&self) -> u64 {
         let place = u64::from(self.file.0) << 32 | u64::from(self.unit);
         let key = place ^ self.tx.map_or(0, |tx| tx.0.wrapping_add(1).wrapping_mul(0xd6e8_feb8_6659_fd93));
-        // The table takes its bucket from the low bits and its tag from the high ones: both must depend on all.
+        // The table takes its bucket from the low bits and its tag from the high ones, so both must depend on all bits.
         let product = u128::from(key ^ 0x9e37_79b9_7f4a_7c15) * 0xe703_7ed1_a0b4_28db;
         product as u64 ^ (product >> 64) as u64
     }
@@ -53,14 +52,14 @@ struct Frame {
     key: Option<PageKey>,
     /// When it became dirty; none if it is clean.
     dirty_since: Option<u64>,
-    /// Used since the clock's hand came by.
+    /// Used since the clock's hand last passed.
     referenced: bool,
 }
 
 /// Pages in memory.
 #[derive(Clone, Debug)]
 pub(crate) struct PageCache {
-    /// The pages' bytes, `CHUNK_PAGES` to a chunk; a chunk is made when it is first needed.
+    /// The pages' bytes, `CHUNK_PAGES` to a chunk; chunks are allocated when first needed.
     chunks: Vec<Box<[u8]>>,
     frames: Vec<Frame>,
     free: Vec<FrameId>,
@@ -94,7 +93,7 @@ impl PageCache {
         self.most_frames
     }
 
-    /// Dirty pages above which the oldest are to be written back.
+    /// Dirty pages above which the oldest must be written back.
     pub fn dirty_limit(&self) -> usize {
         self.most_frames / 2
     }
@@ -125,13 +124,14 @@ impl PageCache {
         Some(frame)
     }
 
-    /// A page for `key`: the one that is there, or else a new one, clean, with any content.
+    /// A page for `key`: the existing one, or else a new one, clean, with any contents.
     pub fn find_or_insert(&mut self, key: PageKey) -> FrameId {
         self.find(key).unwrap_or_else(|| self.insert(key))
     }
 
-    /// A new page, clean, with any content. There must be none for `key`.
+    /// A new page, clean, with any contents. There must be none for `key`.
     pub fn insert(&mut self, key: PageKey) -> FrameId {
+        debug_assert!(!self.contains(key), "{key:?} has a page already");
         let frame = self.free.pop().unwrap_or_else(|| self.grow().unwrap_or_else(|| self.evict()));
         self.frames[frame.0 as usize] = Frame { key: Some(key), dirty_since: None, referenced: true };
         self.put_in_index(frame, key);
@@ -163,7 +163,7 @@ impl PageCache {
         Some(FrameId(frame as u32))
     }
 
-    /// Takes a clean page's frame: the first under the clock's hand that was not used since its last turn.
+    /// Takes the frame of a clean page: the first under the clock's hand that was not used since its last turn.
     fn evict(&mut self) -> FrameId {
         for _ in 0..2 * self.frames.len() {
             let frame = FrameId(self.hand as u32);
@@ -203,19 +203,29 @@ impl PageCache {
         self.dirty_by_age.insert(self.next_age, frame);
         self.dirty_by_place.insert((key.file, key.unit), frame);
         self.next_age += 1;
+        debug_assert_eq!(
+            self.dirty_by_age.len(),
+            self.dirty_by_place.len(),
+            "a page is dirty in both or none"
+        );
     }
 
-    /// The page now is what the drive holds.
+    /// The page now equals what the drive holds.
     pub fn mark_clean(&mut self, frame: FrameId) {
         let entry = &mut self.frames[frame.0 as usize];
         if let Some(age) = entry.dirty_since.take() {
             let key = entry.key.expect("a dirty page has a key");
             self.dirty_by_age.remove(&age);
             self.dirty_by_place.remove(&(key.file, key.unit));
+            debug_assert_eq!(
+                self.dirty_by_age.len(),
+                self.dirty_by_place.len(),
+                "a page is dirty in both or none"
+            );
         }
     }
 
-    /// Forgets a page, clean or dirty.
+    /// Drops a page, clean or dirty.
     pub fn remove(&mut self, key: PageKey) {
         if let Some(frame) = self.position(&key) {
             self.mark_clean(frame);
@@ -225,7 +235,7 @@ impl PageCache {
         }
     }
 
-    /// Forgets all pages of `file` in `units`, but those of transactions.
+    /// Drops all pages of `file` in `units`, except those of transactions.
     pub fn remove_units(&mut self, file: FileId, units: std::ops::Range<u32>) {
         if units.len() <= self.frames.len() {
             for unit in units {
@@ -240,7 +250,8 @@ impl PageCache {
         }
     }
 
-    /// The transaction's version of a unit becomes what all see. Without a page of that version, none is left.
+    /// The transaction's version of a unit becomes the one that everyone sees. If there is no page of that version,
+    /// none is left.
     pub fn publish(&mut self, key: PageKey) {
         let public = PageKey::new(key.file, key.unit);
         self.remove(public);
@@ -257,13 +268,13 @@ impl PageCache {
         self.dirty_by_place.range(range).map(|(&(_, unit), &frame)| (unit, frame))
     }
 
-    /// The page that has been dirty for longest.
+    /// The page that has been dirty the longest.
     pub fn oldest_dirty(&self) -> Option<(FileId, u32)> {
         let (_, frame) = self.dirty_by_age.first_key_value()?;
         self.frames[frame.0 as usize].key.map(|key| (key.file, key.unit))
     }
 
-    /// The first file behind `after` that has dirty pages.
+    /// The first file after `after` that has dirty pages.
     pub fn next_dirty_file(&self, after: Option<FileId>) -> Option<FileId> {
         let from = after.map_or(Unbounded, |file| Excluded((file, u32::MAX)));
         self.dirty_by_place.range((from, Unbounded)).next().map(|((file, _), _)| *file)

@@ -1,5 +1,6 @@
-//! The checksum that every metadata unit begins with: CRC-32C of all that follows it.
+//! The checksum at the start of every metadata unit: CRC-32C of everything after it.
 
+use tantalum::checksum_of;
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -7,16 +8,16 @@ use crate::error::Damage;
 
 /// A unit of metadata, whose first four bytes are its checksum.
 pub(crate) trait Checksummed: FromBytes + IntoBytes + Immutable + KnownLayout {
-    /// Sets the checksum. To be called last.
+    /// Sets the checksum. Call it last.
     fn seal(&mut self) {
-        let crc = U32::new(crc32c::crc32c(&self.as_bytes()[4..]));
+        let crc = U32::new(checksum_of(&self.as_bytes()[4..]));
         self.as_mut_bytes()[..4].copy_from_slice(crc.as_bytes());
     }
 }
 
-/// Says whether a unit's content is what was sealed.
+/// Whether a unit's contents are what was sealed.
 pub(crate) fn verify(unit: &[u8]) -> Result<(), Damage> {
     let found = U32::read_from_bytes(&unit[..4]).expect("four bytes").get();
-    let computed = crc32c::crc32c(&unit[4..]);
+    let computed = checksum_of(&unit[4..]);
     if found == computed { Ok(()) } else { Err(Damage::Checksum { found, computed }) }
 }

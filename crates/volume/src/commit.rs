@@ -1,23 +1,24 @@
 //! Making metadata durable.
 //!
 //! One batch holds one unit for each file or link: its inode or its name, or zeros where it was removed. The order
-//! around it keeps V3 and V4: data and new continuations, flush, batch, trim of what the batch gave up, and only then
-//! is that free. A batch that carries a synced inode carries all names that wait (see [`crate::tree`]).
+//! around the batch keeps V3 and V4: data and new continuations, flush, batch, trim of what the batch gave up; only
+//! then is that free. A batch with a synced inode also carries all waiting names (see [`crate::tree`]).
 
 use tantalum::canary::{self, Guard};
 use tantalum::{Command, Lpn, UNIT_BYTES};
+use tantalum_filesystem::FileId;
 use zerocopy::IntoBytes;
 
 use crate::error::VolumeError;
 use crate::extents::LpnRange;
-use crate::file::{Continuation, FileId};
+use crate::file::Continuation;
 use crate::inode::{ContinuationUnit, Inode, InodeUnit};
 use crate::link::LinkUnit;
 use crate::volume::Volume;
 
 const ZEROS: [u8; UNIT_BYTES] = [0; UNIT_BYTES];
 
-/// An inode that is ready to be written, its continuations on the drive already, though not flushed.
+/// An inode that is ready to be written; its continuations are on the drive already, though not flushed.
 pub(crate) struct InodeChange {
     pub file: FileId,
     pub lpn: Lpn,
@@ -27,8 +28,9 @@ pub(crate) struct InodeChange {
 }
 
 impl Volume {
-    /// Makes everything durable that the drive has acknowledged. As a system does, it waits for the write-back under
-    /// way first: that costs time, and durability would not need it, as the drive flushes whatever it was sent.
+    /// Makes everything durable that the drive has acknowledged. As an operating system does, it first waits for the
+    /// write-back in flight. That costs time, and durability would not need it, as the drive flushes whatever it was
+    /// sent.
     pub(crate) fn flush(&mut self) -> Result<(), VolumeError> {
         self.drive.wait_until(self.write_back_done_ns);
         self.drive.submit(Command::Flush)?;
@@ -37,7 +39,7 @@ impl Volume {
     }
 
     /// Makes the metadata of `files` durable, after all data that were written back: with their times, or only if
-    /// something else changed. Names that wait and are of these files go with them, and then all do.
+    /// something else changed. Waiting names of these files go with them, and then all waiting names do.
     pub(crate) fn commit(&mut self, files: &[FileId], times: bool) -> Result<(), VolumeError> {
         if times {
             files.iter().for_each(|file| self.times_are_to_be_stored(*file));
@@ -66,8 +68,8 @@ impl Volume {
         }
     }
 
-    /// Whether a sync of the file is to make names durable: names in it, if it is a folder, or further names of it, or
-    /// that it has none any more. Otherwise it could be seen again after a crash, without what was synced.
+    /// Whether a sync of the file must make names durable: names in it if it is a folder, further names of it, or that
+    /// it has no name any more. Otherwise it could be seen again after a crash without what was synced.
     fn names_wait_for(&self, file: FileId) -> bool {
         let Some(file) = self.files.get(&file) else { return false };
         file.folder.is_some() && self.pending_names() > 0
@@ -75,7 +77,7 @@ impl Volume {
             || file.links.iter().any(|link| self.unnamed_links.contains(link))
     }
 
-    /// Makes names durable that wait to be, and nothing else of their files.
+    /// Makes waiting names durable, and nothing else of their files.
     pub(crate) fn commit_names(&mut self) -> Result<(), VolumeError> {
         if self.pending_names() > 0 {
             self.write_batch(&[])?;
@@ -85,8 +87,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Sees to it that inodes which are written without a sync do not precede what they show: what is dirty of
-    /// their files, and trims and continuations under way.
+    /// Ensures that inodes written without a sync do not precede what they show: dirty data of their files, and trims
+    /// and continuations in flight.
     pub(crate) fn settle(&mut self, changes: &[InodeChange]) -> Result<(), VolumeError> {
         for change in changes {
             let is_dirty = self.cache.dirty_from(change.file, 0).next().is_some();
@@ -96,7 +98,7 @@ impl Volume {
         if self.must_flush && !changes.is_empty() { self.flush() } else { Ok(()) }
     }
 
-    /// Writes inodes and all names that wait, in one batch. The names are applied; the inodes are not yet.
+    /// Writes inodes and all waiting names in one batch. The names are then applied; the inodes not yet.
     fn write_batch(&mut self, changes: &[InodeChange]) -> Result<(), VolumeError> {
         let renamed = self.renamed_inodes(changes);
         let links = self
@@ -126,8 +128,8 @@ impl Volume {
         Ok(())
     }
 
-    /// What is stored of the files whose names wait, with their new names; but those in `changes`. New files come
-    /// with their metadata and without content.
+    /// What is stored of the files with waiting names, with their new names, except those in `changes`. New files are
+    /// stored with their metadata and without contents.
     fn renamed_inodes(&self, changes: &[InodeChange]) -> Vec<InodeChange> {
         let others = self.unnamed.iter().filter(|&&id| changes.iter().all(|change| change.file != id));
         let rename = |&id: &FileId| {
@@ -164,7 +166,7 @@ impl Volume {
         Ok(changes)
     }
 
-    /// A file's inode as it is now, or will be with a size of `new_size`, with changed continuations sent to the
+    /// A file's inode as it is now, or will be with a size of `new_size`; changed continuations are sent to the
     /// drive. None if the drive has it already.
     fn prepare(&mut self, id: FileId, new_size: Option<u64>) -> Result<Option<InodeChange>, VolumeError> {
         let file = self.file(id)?;
@@ -188,7 +190,7 @@ impl Volume {
         Ok(Some(change))
     }
 
-    /// Gives each continuation its slot: that where it lies already, or a free one to which it is sent.
+    /// Gives each continuation its slot: the one where it is already, or a free one to which it is sent.
     fn place_continuations(
         &mut self,
         change: &mut InodeChange,
@@ -211,7 +213,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Forgets changes that were not written: their new continuations' slots are free again.
+    /// Drops changes that were not written: the slots of their new continuations are free again.
     pub(crate) fn abandon(&mut self, changes: Vec<InodeChange>) {
         for change in changes {
             let Some(file) = self.files.get(&change.file) else { continue };
@@ -220,7 +222,7 @@ impl Volume {
         }
     }
 
-    /// The changes are durable. What the old inodes named and the new ones do not may be given up.
+    /// The changes are durable. What the old inodes name and the new ones do not may be given up.
     pub(crate) fn apply(&mut self, changes: Vec<InodeChange>) {
         for change in changes {
             let file = self.files.get_mut(&change.file).expect("a file whose inode was written");
@@ -235,8 +237,8 @@ impl Volume {
         }
     }
 
-    /// The drive's inode is the file's: nothing durable names any more what the file gave up. What an orphan gave up
-    /// may still be named: see [`Volume::apply_removals`].
+    /// The drive's inode equals the file's: nothing durable names any more what the file gave up. What an orphan gave
+    /// up may still be named: see [`Volume::apply_removals`].
     fn give_up_freed(&mut self, file: FileId) {
         if let Some(file) = self.files.get_mut(&file).filter(|file| file.slot.is_some()) {
             file.dirty = false;
@@ -245,7 +247,7 @@ impl Volume {
         }
     }
 
-    /// The drive knows what was removed, and so that it has no orphans.
+    /// The drive knows what was removed, and therefore that it has no orphans.
     fn apply_removals(&mut self) {
         for mut removed in self.removed.drain(..) {
             self.free_slots.insert(removed.slot);
@@ -258,8 +260,8 @@ impl Volume {
         }
     }
 
-    /// Trims what no durable inode names, and makes it free. Nobody waits for the trims, and what led to them is
-    /// durable: where the drive refuses, they stay for the next time.
+    /// Trims what no durable inode names, and frees it. Nobody waits for the trims, and their causes are durable: if
+    /// the drive refuses, they remain for the next time.
     pub(crate) fn trim(&mut self) {
         self.untrimmed.sort_unstable();
         merge(&mut self.untrimmed);
@@ -275,7 +277,7 @@ impl Volume {
     }
 }
 
-/// Makes sorted ranges that touch one.
+/// Merges sorted ranges that touch.
 fn merge(ranges: &mut Vec<LpnRange>) {
     ranges.dedup_by(|range, before| {
         let touches = before.lpn.0 + before.units == range.lpn.0;
@@ -292,7 +294,7 @@ mod tests {
 
     use super::*;
 
-    /// Writes every other unit, falling, so that no extent touches another.
+    /// Writes every other unit, in falling order, so that no extent touches another.
     fn write_pieces(volume: &mut Volume, file: FileId, units: std::ops::Range<u64>) {
         for unit in units.rev() {
             volume.write(file, unit * 2 * 4096, &[1]).unwrap();
@@ -308,7 +310,7 @@ mod tests {
         volume.sync(file).unwrap();
         let free = volume.free_slots.clone();
 
-        // pieces behind all others change the last continuation
+        // pieces after all others change the last continuation
         write_pieces(&mut volume, file, 1000..1001);
         volume.write_back_file(file).unwrap();
         let changes = volume.prepare_all([(file, None)].into_iter()).unwrap();

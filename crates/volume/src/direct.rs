@@ -1,22 +1,22 @@
-//! Reading and writing whole units past the page cache (O_DIRECT).
+//! Reads and writes of whole units that bypass the page cache (O_DIRECT).
 
-use tantalum::{Command, Fetches, Fills, UNIT_BYTES};
+use tantalum::{Command, Fetches, Fills, Nanoseconds, UNIT_BYTES};
+use tantalum_filesystem::FileId;
 
 use crate::atomic::check_units;
 use crate::cache::PageKey;
 use crate::error::VolumeError;
-use crate::file::FileId;
 use crate::volume::Volume;
 
 impl Volume {
-    /// Writes whole units and waits for the drive. Durable with [`Volume::sync`]. What the page cache has of them is
+    /// Writes whole units and waits for the drive. Durable with [`Volume::sync`]. Cached copies of the units are
     /// replaced.
     pub fn write_direct(&mut self, file: FileId, offset: u64, data: &[u8]) -> Result<(), VolumeError> {
         self.write_units(file, offset, data, None)
     }
 
-    /// As [`Volume::write_direct`], with buffers that were filled with `data` ([`tantalum::Device::fills`]). What is left of
-    /// them is to be given up.
+    /// As [`Volume::write_direct`], with buffers that already hold `data` ([`tantalum::Device::fills`]). The caller
+    /// must release those that are left.
     pub fn write_direct_filled(
         &mut self,
         file: FileId,
@@ -61,15 +61,15 @@ impl Volume {
         self.grow_to(file, offset + data.len() as u64)
     }
 
-    /// Reads whole units, and returns how many bytes there were: fewer than asked for at the file's end. Units that
-    /// the page cache has come from there.
+    /// Reads whole units, and returns how many bytes there were: fewer than requested at the file's end. Units in
+    /// the page cache are read from there.
     pub fn read_direct(&mut self, file: FileId, offset: u64, data: &mut [u8]) -> Result<usize, VolumeError> {
         self.read_units(file, offset, data, None)
     }
 
-    /// As [`Volume::read_direct`], but what lies in the file of the drive's image is to be fetched into `data`, which may
-    /// be done while others use the volume ([`tantalum::Device::fetches`]). What `data` hold beyond the bytes there were is
-    /// undefined.
+    /// As [`Volume::read_direct`], but what is in the file of the drive's image is to be fetched into `data`, which may
+    /// happen while others use the volume ([`tantalum::Device::fetches`]). The contents of `data` after the bytes that
+    /// there were are undefined.
     pub fn read_direct_later(
         &mut self,
         file: FileId,
@@ -102,23 +102,12 @@ impl Volume {
         let mut left = &mut *units;
         while !left.is_empty() {
             let (part, others) = left.split_at_mut(self.uncached_run(file, unit, left.len())? * UNIT_BYTES);
-            let run = self.file(file)?.inode.extents.run(unit);
-            if let Some(frame) = self.cache.find(PageKey::new(file, unit)) {
-                part.copy_from_slice(self.cache.data(frame));
-            } else if let Some(run) = run {
-                let command = match fetches.as_deref_mut() {
-                    Some(fetches) => {
-                        fetches.go_to((unit - first) as usize * UNIT_BYTES);
-                        Command::ReadLater { lpn: run.lpn, data: part, fetches }
-                    }
-                    None => Command::Read { lpn: run.lpn, data: part },
-                };
-                let completion = self.drive.submit_queued(command)?;
-                done_ns = done_ns.max(completion.done_ns);
-            } else {
-                part.fill(0);
+            let units = (part.len() / UNIT_BYTES) as u32;
+            if let Some(fetches) = fetches.as_deref_mut() {
+                fetches.go_to((unit - first) as usize * UNIT_BYTES);
             }
-            unit += (part.len() / UNIT_BYTES) as u32;
+            done_ns = done_ns.max(self.read_part(file, unit, part, fetches.as_deref_mut())?);
+            unit += units;
             left = others;
         }
         self.drive.wait_until(done_ns);
@@ -126,7 +115,31 @@ impl Volume {
         Ok(bytes)
     }
 
-    /// How many units from `unit` on, within `bytes`, are read by one command; 1 if it needs none.
+    /// Reads units that come from one place, and returns when they are there, which is not waited for.
+    #[inline]
+    fn read_part(
+        &mut self,
+        file: FileId,
+        unit: u32,
+        data: &mut [u8],
+        fetches: Option<&mut Fetches>,
+    ) -> Result<Nanoseconds, VolumeError> {
+        let run = self.file(file)?.inode.extents.run(unit);
+        if let Some(frame) = self.cache.find(PageKey::new(file, unit)) {
+            data.copy_from_slice(self.cache.data(frame));
+        } else if let Some(run) = run {
+            let command = match fetches {
+                Some(fetches) => Command::ReadLater { lpn: run.lpn, data, fetches },
+                None => Command::Read { lpn: run.lpn, data },
+            };
+            return Ok(self.drive.submit_queued(command)?.done_ns);
+        } else {
+            data.fill(0);
+        }
+        Ok(self.now_ns())
+    }
+
+    /// How many units from `unit` on, within `bytes`, one command reads; 1 if no command is needed.
     fn uncached_run(&self, file: FileId, unit: u32, bytes: usize) -> Result<usize, VolumeError> {
         let run = self.file(file)?.inode.extents.run(unit).map_or(1, |run| run.units);
         let most = run.min((bytes / UNIT_BYTES) as u32);

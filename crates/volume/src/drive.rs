@@ -1,4 +1,4 @@
-//! The drive as the volume's files see it: whole units, and writes that become shares of what was written lately.
+//! The drive as the volume's files see it: whole units, and writes that become shares of recently written data.
 
 use tantalum::{Command, Completion, Fills, Lpn, Nanoseconds, ShareRange, UNIT_BYTES, checksum_of};
 use tantalum_drive::{Client, Locked};
@@ -6,13 +6,13 @@ use tantalum_drive::{Client, Locked};
 use crate::error::VolumeError;
 use crate::remap_duplicates::RecentWrites;
 
-/// A client of a drive, and what it wrote lately.
+/// A client of a drive, and its recent writes.
 #[derive(Debug)]
 pub(crate) struct Drive {
     pub client: Client,
-    /// What was written lately, if writes of the same bytes are to become shares.
+    /// Recent writes, if writes of the same bytes become shares.
     pub recent: Option<RecentWrites>,
-    /// For each unit of the write under way, what it is to be shared with instead.
+    /// For each unit of the current write, what it is shared with instead, if anything.
     sources: Vec<Option<Lpn>>,
 }
 
@@ -38,12 +38,12 @@ impl Drive {
         self.client.wait_until(ns);
     }
 
-    /// Refuses with the error that brought the drive to its end, if one did.
+    /// Fails with the error that ended the drive, if it has ended.
     pub fn check(&self) -> Result<(), VolumeError> {
         Ok(self.client.check()?)
     }
 
-    /// Issues a command now and does not wait for it.
+    /// Issues a command now, without waiting for it.
     pub fn submit_queued(&mut self, command: Command<'_>) -> Result<Completion, VolumeError> {
         Ok(self.client.submit_queued(command)?)
     }
@@ -57,13 +57,13 @@ impl Drive {
         self.submit(Command::Read { lpn, data }).map(drop)
     }
 
-    /// Writes whole units of a file now and returns when that will be done; what was written lately elsewhere is shared
+    /// Writes whole units of a file now and returns when that will be done; units recently written elsewhere are shared
     /// instead.
     pub fn write(&mut self, lpn: Lpn, data: &[u8]) -> Result<Nanoseconds, VolumeError> {
         self.write_filled(lpn, data, None)
     }
 
-    /// As [`Drive::write`]. The next of `fills` were filled with the same units.
+    /// As [`Drive::write`]. The next of `fills` already hold the same units.
     pub fn write_filled(
         &mut self,
         lpn: Lpn,
@@ -124,8 +124,8 @@ impl Drive {
         Ok(completion.done_ns)
     }
 
-    /// Shares units with others that read as `units`, durable with the next flush as a write is. Where the drive
-    /// refuses, it writes.
+    /// Shares units with others that read as `units`, durable with the next flush like a write. If the drive refuses,
+    /// it writes them.
     fn share_run(
         &mut self,
         lpn: Lpn,
@@ -165,7 +165,7 @@ fn write_command<'a>(lpn: Lpn, data: &'a [u8], fills: Option<&'a mut Fills>) -> 
     }
 }
 
-/// Neighbours that have neighbours as sources are one range.
+/// Adjacent units with adjacent sources become one range.
 fn ranges_of(lpn: Lpn, sources: &[Option<Lpn>]) -> Vec<ShareRange> {
     let mut ranges: Vec<ShareRange> = Vec::new();
     for (dst, &src) in (lpn.0..).zip(sources.iter().flatten()) {

@@ -1,10 +1,10 @@
-//! Extended attributes of files: small values under names, which mean nothing to the volume. They become durable with
-//! the next [`Volume::sync`] of the file.
+//! Extended attributes of files: small named values that mean nothing to the volume. They become durable with the next
+//! [`Volume::sync`] of the file.
+
+use tantalum_filesystem::{FileId, NAME_BYTES, SetMode};
 
 use crate::error::VolumeError;
-use crate::file::FileId;
-use crate::metadata::SetMode;
-use crate::name::{NAME_BYTES, display};
+use crate::name::display;
 use crate::properties::{MOST_PROPERTY_BYTES, Properties};
 use crate::volume::Volume;
 
@@ -20,7 +20,7 @@ impl Volume {
         Ok(self.file(file)?.inode.properties.extended.keys().map(|name| name.to_vec()).collect())
     }
 
-    /// Sets an extended attribute. All of a file take at most 64 KiB with their names.
+    /// Sets an extended attribute. Those of one file take at most 64 KiB, including their names.
     pub fn set_extended_attribute(
         &mut self,
         file: FileId,

@@ -1,7 +1,7 @@
-//! Where a file lies: runs of its units on runs of the drive's.
+//! Where a file's data are: runs of its units on runs of the drive's.
 //!
-//! Invariants of [`ExtentMap`]: extents are sorted by unit, not empty, do not overlap, and two that touch both
-//! in the file and on the drive are one.
+//! Invariants of [`ExtentMap`]: extents are sorted by unit, not empty, and do not overlap; two that touch both in the
+//! file and on the drive are merged.
 
 use tantalum::Lpn;
 
@@ -12,18 +12,18 @@ pub(crate) struct LpnRange {
     pub units: u32,
 }
 
-/// A run of a file's units that lies in one piece on the drive.
+/// A run of a file's units that is contiguous on the drive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Extent {
     /// The first unit in the file.
     pub unit: u32,
-    /// Where that lies.
+    /// Its place on the drive.
     pub lpn: Lpn,
     pub units: u32,
 }
 
 impl Extent {
-    /// The first unit behind it, in the file.
+    /// The first unit after it, in the file.
     pub fn end(&self) -> u32 {
         self.unit + self.units
     }
@@ -47,7 +47,7 @@ impl Extent {
     }
 }
 
-/// All extents of a file. What lies between them is a hole and reads as zeros.
+/// All extents of a file. The gaps are holes and read as zeros.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct ExtentMap {
     extents: Vec<Extent>,
@@ -65,7 +65,7 @@ impl ExtentMap {
         self.units
     }
 
-    /// The first unit behind the last extent.
+    /// The first unit after the last extent.
     pub fn end(&self) -> u32 {
         self.extents.last().map_or(0, Extent::end)
     }
@@ -78,7 +78,7 @@ impl ExtentMap {
         self.extents.iter()
     }
 
-    /// A copy of what lies below unit `end`.
+    /// A copy of the part below unit `end`.
     pub fn cut_at(&self, end: u32) -> ExtentMap {
         let extents = self.between(0, end).collect();
         let mut map = ExtentMap { extents, units: 0 };
@@ -86,18 +86,18 @@ impl ExtentMap {
         map
     }
 
-    /// The extents within units `first..end`; what reaches out of that is cut off.
+    /// The extents within units `first..end`, clipped to them.
     pub fn between(&self, first: u32, end: u32) -> impl Iterator<Item = Extent> {
         let extents = &self.extents[self.position(first)..];
         extents.iter().take_while(move |e| e.unit < end).map(move |e| e.within(first, end))
     }
 
-    /// Index of the first extent that ends behind `unit`.
+    /// Index of the first extent that ends after `unit`.
     fn position(&self, unit: u32) -> usize {
         self.extents.partition_point(|e| e.end() <= unit)
     }
 
-    /// Where `unit` lies, and how many units from there on lie in one piece.
+    /// The place of `unit`, and how many units from there on are contiguous.
     pub fn run(&self, unit: u32) -> Option<LpnRange> {
         let extent = self.extents.get(self.position(unit)).filter(|e| e.unit <= unit)?;
         let skip = unit - extent.unit;
@@ -131,8 +131,8 @@ impl ExtentMap {
         missing
     }
 
-    /// Where `unit` should lie to become one with the extent before it, or else with that behind it, when what is
-    /// between them has come.
+    /// Where `unit` should be placed to join the extent before it, or else the one after it, once the units between
+    /// them are there.
     pub fn goal(&self, unit: u32) -> Option<Lpn> {
         let at = self.position(unit);
         let before = at.checked_sub(1).map(|before| &self.extents[before]);
@@ -141,7 +141,7 @@ impl ExtentMap {
         from_before.or_else(from_behind).map(Lpn)
     }
 
-    /// Adds an extent where there was a gap.
+    /// Adds an extent in a gap.
     pub fn insert(&mut self, extent: Extent) {
         let at = self.position(extent.unit);
         if let Some(next) = self.extents.get(at) {
@@ -153,7 +153,7 @@ impl ExtentMap {
         self.merge(at);
     }
 
-    /// Makes the extent at `at` one with that before it, if it continues it.
+    /// Merges the extent at `at` with the one before it, if it continues it.
     fn merge(&mut self, at: usize) {
         if at == 0 || at >= self.extents.len() || !self.extents[at].continues(&self.extents[at - 1]) {
             return;
@@ -163,7 +163,7 @@ impl ExtentMap {
         self.extents.remove(at);
     }
 
-    /// Takes out what lies within units `first..end`, and returns it.
+    /// Removes what is within units `first..end`, and returns it.
     pub fn take(&mut self, first: u32, end: u32) -> Vec<Extent> {
         let taken: Vec<Extent> = self.between(first, end).collect();
         let start = self.position(first);

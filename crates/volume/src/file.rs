@@ -1,41 +1,15 @@
-//! A file of a mounted volume, and what the drive knows of it.
+//! A file of a mounted volume, and the drive's knowledge of it.
 
 use std::collections::BTreeSet;
-use std::fmt;
+
+use tantalum_filesystem::FileKind;
 
 use crate::extents::LpnRange;
 use crate::folder::Folder;
 use crate::inode::{ContinuationUnit, Inode};
-use crate::metadata::FileKind;
 use crate::space::FreeSpace;
 
-/// A file of a volume: its inode number. It stays the file's through renames and mounts, and is not given to another
-/// file before 2^32 others were made.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct FileId(pub(crate) u32);
-
-impl FileId {
-    /// The root folder.
-    pub const ROOT: FileId = FileId(1);
-
-    /// The file of that number, if there is one.
-    pub fn new(number: u32) -> FileId {
-        FileId(number)
-    }
-
-    /// Its number: the inode number.
-    pub fn number(self) -> u32 {
-        self.0
-    }
-}
-
-impl fmt::Display for FileId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-/// A continuation of an inode and the slot in which it lies.
+/// A continuation of an inode, and its slot.
 #[derive(Clone)]
 pub(crate) struct Continuation {
     pub slot: u32,
@@ -47,9 +21,9 @@ pub(crate) struct Continuation {
 pub(crate) struct File {
     /// As programs see it.
     pub inode: Inode,
-    /// The inode's place in the table; none once the file has no name and is only open.
+    /// The inode's slot in the table; none once the file has no name and is only open.
     pub slot: Option<u32>,
-    /// The inode as it lies on the drive; none if the drive does not know the file.
+    /// The inode on the drive; none if the drive does not know the file.
     pub stored: Option<Box<Inode>>,
     /// The continuations of `stored`.
     pub continuations: Vec<Continuation>,
@@ -57,15 +31,15 @@ pub(crate) struct File {
     pub dirty: bool,
     /// Times of `inode` may differ from those of `stored`.
     pub times_dirty: bool,
-    /// Some of the file's units may be mapped on the drive, so that they need a trim when they are given up.
+    /// Some of the file's units may be mapped on the drive, and need a trim when they are given up.
     pub touched: bool,
-    /// Given up by `inode`, while `stored` may still name them.
+    /// Given up by `inode`, but `stored` may still name them.
     pub freed: Vec<LpnRange>,
     /// How often it is open.
     pub opens: u32,
     /// Slots of the links that are further names of the file.
     pub links: BTreeSet<u32>,
-    /// What is in it, if it is a folder.
+    /// Its entries, if it is a folder.
     pub folder: Option<Box<Folder>>,
 }
 
@@ -75,7 +49,7 @@ impl File {
         File { dirty: true, ..File::known(inode, slot) }
     }
 
-    /// A file as it is known to all.
+    /// A file known to both sides.
     pub fn known(inode: Inode, slot: u32) -> File {
         let folder = (inode.kind == FileKind::Folder).then(Box::default);
         File {
@@ -93,7 +67,7 @@ impl File {
         }
     }
 
-    /// Gives up the places of all units in `first..end`: to the free space if nothing was ever there.
+    /// Gives up the places of all units in `first..end`; they are free at once if nothing was ever there.
     pub fn give_up(&mut self, first: u32, end: u32, space: &mut FreeSpace) {
         let ranges = self.inode.extents.take(first, end);
         let ranges = ranges.iter().map(|extent| extent.range());
@@ -104,13 +78,13 @@ impl File {
         }
     }
 
-    /// Whether the drive knows the file, and by its first name.
+    /// Whether the drive knows the file, under its first name.
     pub fn name_is_stored(&self) -> bool {
         let is_same = |stored: &Inode| stored.name == self.inode.name && stored.folder == self.inode.folder;
         self.stored.as_deref().is_some_and(is_same)
     }
 
-    /// Names that the file has; of a folder, 2 and its subfolders.
+    /// Number of names of the file; of a folder, 2 plus its subfolders.
     pub fn names(&self) -> u32 {
         match (&self.folder, self.slot) {
             (_, None) => 0,
@@ -120,11 +94,11 @@ impl File {
     }
 }
 
-/// A slot whose file or link is gone, while the drive may not know yet.
+/// A slot whose file or link is gone, although the drive may not know that yet.
 #[derive(Clone)]
 pub(crate) struct RemovedSlot {
     pub slot: u32,
-    /// Whether the drive knows what was there.
+    /// Whether the drive knows the former file or link.
     pub stored: bool,
     pub continuations: Vec<u32>,
     pub freed: Vec<LpnRange>,

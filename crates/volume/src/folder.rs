@@ -1,11 +1,12 @@
-//! What is in a folder: an index in memory, made from the names that inodes and links carry.
+//! The contents of a folder: an index in memory, built from the names in inodes and links.
 //!
-//! Entries have cookies: numbers that grow from entry to entry and are not given twice, so that a program that reads
-//! a folder goes on where it was, whatever comes and goes meanwhile.
+//! Entries have cookies: growing numbers that are never reused, so that a program reading a folder continues where it
+//! was, whatever is added or removed meanwhile.
 
 use std::collections::BTreeMap;
 
-use crate::file::FileId;
+use tantalum_filesystem::FileId;
+
 use crate::name::Name;
 
 /// What a name stands for.
@@ -13,7 +14,7 @@ use crate::name::Name;
 pub(crate) struct Entry {
     pub cookie: u64,
     pub file: FileId,
-    /// The slot of the link that has the name; none if the file's inode has it.
+    /// The slot of the link that has the name; none if it is in the file's inode.
     pub link: Option<u32>,
 }
 
@@ -36,7 +37,7 @@ impl Folder {
         self.by_name.is_empty()
     }
 
-    /// Adds an entry; false, and nothing added, if the name is taken.
+    /// Adds an entry; returns false, and adds nothing, if the name is taken.
     #[must_use]
     pub fn insert(&mut self, name: Name, file: FileId, link: Option<u32>) -> bool {
         if self.by_name.contains_key(&name) {
@@ -55,17 +56,17 @@ impl Folder {
         Some(entry)
     }
 
-    /// From now on the file's inode has the name.
+    /// From now on the name is in the file's inode.
     pub fn set_inode_name(&mut self, name: &[u8]) {
         self.by_name.get_mut(name).expect("the name is in the folder").link = None;
     }
 
-    /// Names in their order.
+    /// The names in order.
     pub fn names(&self) -> impl Iterator<Item = &Name> {
         self.by_name.keys()
     }
 
-    /// Entries in the order of their cookies, behind cookie `after`.
+    /// The entries after cookie `after`, in the order of their cookies.
     pub fn after(&self, after: u64) -> impl Iterator<Item = (&Name, Entry)> {
         self.by_cookie.range(after.saturating_add(1)..).map(|(_, name)| (name, self.by_name[name]))
     }

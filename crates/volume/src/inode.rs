@@ -1,34 +1,33 @@
-//! What a volume stores of a file: one unit of the inode table, and continuations for the extents and properties
-//! that do not fit in it. A further name of a file (a hard link) has a unit of its own.
+//! What a volume stores of a file: one unit of the inode table, and continuations for the extents and properties that
+//! do not fit in it. A further name of a file (a hard link) has a unit of its own.
 //!
-//! An inode is replaced in place by an atomic batch. A continuation never is: a changed one goes to a free slot,
-//! and the inode that names it takes effect later. So a batch holds one unit for each file, however many pieces
-//! the file lies in.
+//! An atomic batch replaces an inode in place. A continuation is never replaced: a changed one goes to a free slot, and
+//! the inode that names it takes effect later. So a batch holds one unit for each file, however many extents the file
+//! has.
 
 use tantalum::{Lpn, UNIT_BYTES};
+use tantalum_filesystem::{FileId, FileKind, NAME_BYTES, Timestamp};
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::checksum::Checksummed;
 use crate::error::Damage;
 use crate::extents::{Extent, ExtentMap};
-use crate::file::FileId;
-use crate::metadata::{FileKind, Timestamp};
-use crate::name::{NAME_BYTES, Name, is_valid_name};
+use crate::name::{Name, is_valid_name};
 use crate::properties::Properties;
 
-/// Bytes of a file's attributes, which belong to the program that uses the volume.
+/// Bytes of a file's attributes, which belong to the program using the volume.
 pub const ATTRIBUTE_BYTES: usize = 64;
 
-/// Bytes of the largest file.
+/// Maximum size of a file in bytes.
 pub(crate) const MOST_FILE_BYTES: u64 = u32::MAX as u64 * UNIT_BYTES as u64;
 
-/// Extents of the most fragmented file, whatever properties it has.
+/// Maximum number of extents of a file, whatever properties it has.
 pub(crate) const MOST_EXTENTS: usize = (CONTINUATIONS - PROPERTY_CONTINUATIONS) * CONTINUATION_EXTENTS;
 
 /// Bytes in the inode's own unit for extents, from the front, and for properties, from the back.
 const BODY_BYTES: usize = 3164;
-/// Properties larger than this lie in continuations.
+/// Properties larger than this are stored in continuations.
 pub(crate) const INLINE_PROPERTY_BYTES: usize = BODY_BYTES / 2;
 const CONTINUATIONS: usize = 128;
 const CONTINUATION_BYTES: usize = CONTINUATION_EXTENTS * EXTENT_BYTES;
@@ -42,7 +41,7 @@ pub(crate) const CONTINUATION_MAGIC: [u8; 4] = *b"CONT";
 /// A continuation with properties.
 pub(crate) const PROPERTY_MAGIC: [u8; 4] = *b"PROP";
 
-/// The reservation is the program's: what lies beyond the size is not to be touched.
+/// The reservation belongs to the program: units beyond the size must not be touched.
 const RESERVED_BY_PROGRAM: u8 = 1;
 
 /// Units that hold `bytes` bytes.
@@ -87,7 +86,7 @@ impl From<TimeRecord> for Timestamp {
     }
 }
 
-/// An inode as it lies on the drive.
+/// An inode as it is stored on the drive.
 #[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct InodeUnit {
@@ -137,7 +136,7 @@ impl InodeUnit {
         Ok(self.continuations[..count].iter().map(|slot| slot.get()).collect())
     }
 
-    /// Names the continuations; seals.
+    /// Names the continuations, and seals the unit.
     pub fn set_continuation_slots(&mut self, slots: impl Iterator<Item = u32>) {
         let mut count = 0;
         for (place, slot) in self.continuations.iter_mut().zip(slots) {
@@ -149,7 +148,7 @@ impl InodeUnit {
     }
 }
 
-/// A continuation of an inode as it lies on the drive.
+/// A continuation of an inode as it is stored on the drive.
 #[derive(PartialEq, Eq, Clone, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct ContinuationUnit {
@@ -157,7 +156,7 @@ pub(crate) struct ContinuationUnit {
     magic: [u8; 4],
     /// The inode's slot.
     inode: U32,
-    /// Its place among the inode's continuations.
+    /// Its number among the inode's continuations.
     index: U16,
     /// Extents, or bytes of properties.
     count: U16,
@@ -217,11 +216,11 @@ fn kind_from_byte(byte: u8) -> Result<FileKind, Damage> {
     })
 }
 
-/// What a file is, apart from its content.
+/// A file, apart from its contents.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Inode {
     pub number: FileId,
-    /// The folder that the file's first name is in.
+    /// The folder that contains the file's first name.
     pub folder: FileId,
     /// The file's first name; empty for the root.
     pub name: Name,
@@ -236,16 +235,16 @@ pub(crate) struct Inode {
     pub created: Timestamp,
     pub size: u64,
     pub attributes: [u8; ATTRIBUTE_BYTES],
-    /// The first units that have a place whatever the size is.
+    /// The number of first units that keep their place whatever the size is.
     pub reserved_units: u32,
-    /// The reservation is the program's; see [`crate::Volume::reserve`].
+    /// The reservation belongs to the program; see [`crate::Volume::reserve`].
     pub reserved_by_program: bool,
-    /// May go on beyond size and reservation; what does is not stored, and free again after a mount.
+    /// May extend beyond size and reservation; that part is not stored, and is free again after a mount.
     pub extents: ExtentMap,
     pub properties: Properties,
 }
 
-/// An inode made ready for the drive, before its continuations have their slots.
+/// An inode ready for the drive, before its continuations have slots.
 pub(crate) struct EncodedInode {
     pub unit: Box<InodeUnit>,
     pub continuations: Vec<Box<ContinuationUnit>>,
@@ -281,7 +280,7 @@ impl Inode {
         if size < self.size { units_of(size) } else { units_of(size).max(self.reserved_units) }
     }
 
-    /// The inode as it is to be stored with a size of `size`.
+    /// The inode as it is stored with a size of `size`.
     pub fn with_size(&self, size: u64) -> Inode {
         let kept = self.kept_units(size);
         let mut inode = Inode { extents: self.extents.cut_at(kept), ..self.clone_without_extents() };
@@ -290,7 +289,7 @@ impl Inode {
         inode
     }
 
-    /// The inode without content and attributes, as it is stored when only names are made durable.
+    /// The inode without contents and attributes, as it is stored when only names are made durable.
     pub fn without_content(&self) -> Inode {
         let mut inode = self.clone_without_extents();
         (inode.size, inode.reserved_units, inode.reserved_by_program) = (0, 0, false);
@@ -365,8 +364,8 @@ impl Inode {
         unit
     }
 
-    /// Reads an inode whose unit has a right checksum. What its continuations hold is added by
-    /// [`Inode::add_continuations`].
+    /// Reads an inode whose unit has a valid checksum. [`Inode::add_continuations`] adds the contents of its
+    /// continuations.
     pub fn decode(unit: &InodeUnit) -> Result<Inode, Damage> {
         if unit.size.get() > MOST_FILE_BYTES || unit.number.get() == 0 {
             return Err(Damage::Kind);
@@ -394,7 +393,7 @@ impl Inode {
         Ok(inode)
     }
 
-    /// Adds what the inode's continuations hold, in order.
+    /// Adds the contents of the inode's continuations, in order.
     pub fn add_continuations<'a>(
         &mut self,
         continuations: impl Iterator<Item = &'a ContinuationUnit>,
@@ -416,7 +415,7 @@ impl Inode {
     }
 }
 
-/// Adds the records' extents behind those that the map has. Whether the drive has such units is not looked at.
+/// Adds the records' extents after those in the map. Does not check whether the drive has such units.
 fn insert_records(map: &mut ExtentMap, bytes: &[u8], count: U16) -> Result<(), Damage> {
     let count = usize::from(count.get());
     check_count(count, bytes.len() / EXTENT_BYTES)?;

@@ -1,17 +1,17 @@
 //! A further name of a file: a hard link. The first name is in the file's inode.
 
 use tantalum::UNIT_BYTES;
+use tantalum_filesystem::{FileId, NAME_BYTES};
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::checksum::Checksummed;
 use crate::error::Damage;
-use crate::file::FileId;
-use crate::name::{NAME_BYTES, Name, is_valid_name};
+use crate::name::{Name, is_valid_name};
 
 pub(crate) const LINK_MAGIC: [u8; 4] = *b"LINK";
 
-/// A link as it lies on the drive, in a slot of the inode table.
+/// A link as it is stored on the drive, in a slot of the inode table.
 #[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct LinkUnit {
@@ -27,7 +27,7 @@ pub(crate) struct LinkUnit {
 
 impl Checksummed for LinkUnit {}
 
-/// A name and the folder that it is in.
+/// A name and its folder.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct NamePlace {
     pub folder: FileId,
@@ -39,7 +39,7 @@ pub(crate) struct NamePlace {
 pub(crate) struct Link {
     pub place: NamePlace,
     pub file: FileId,
-    /// Where the drive knows it; none if it does not.
+    /// The name that the drive knows; none if it knows none.
     pub stored: Option<NamePlace>,
 }
 
@@ -56,7 +56,7 @@ impl Link {
         unit
     }
 
-    /// Reads a link whose unit has a right checksum.
+    /// Reads a link whose unit has a valid checksum.
     pub fn decode(unit: &LinkUnit) -> Result<Link, Damage> {
         let name = &unit.name[..usize::from(unit.name_bytes)];
         if !is_valid_name(name) {

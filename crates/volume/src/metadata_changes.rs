@@ -1,19 +1,19 @@
 //! Reading and changing a file's metadata, and symbolic links.
 //!
-//! Times alone are not worth an inode at each sync of data: they become durable with [`Volume::sync`], or with the
-//! next inode that is written for another reason.
+//! Times alone are not worth writing an inode at each data sync: they become durable with [`Volume::sync`], or with the
+//! next inode written for another reason.
+
+use tantalum_filesystem::{FileId, FileKind, Metadata, MetadataChange, NewFile, Timestamp};
 
 use crate::error::VolumeError;
-use crate::file::FileId;
 use crate::inode::Inode;
-use crate::metadata::{FileKind, Metadata, MetadataChange, NewFile, Timestamp};
 use crate::volume::Volume;
 
-/// Bytes of the longest target of a symbolic link: a path's, without its end.
+/// Maximum length of a symbolic link's target: that of a path, without its end.
 const MOST_TARGET_BYTES: usize = 4095;
 
 impl Volume {
-    /// What the volume knows of a file.
+    /// The metadata of a file.
     pub fn metadata(&self, file: FileId) -> Result<Metadata, VolumeError> {
         let file = self.file(file)?;
         let inode = &file.inode;
@@ -39,7 +39,7 @@ impl Volume {
         })
     }
 
-    /// Changes what `change` names of a file's metadata. Durable with [`Volume::sync`].
+    /// Applies `change` to a file's metadata. Durable with [`Volume::sync`].
     pub fn change_metadata(&mut self, file: FileId, change: &MetadataChange) -> Result<(), VolumeError> {
         self.drive.check()?;
         self.file(file)?;
@@ -61,7 +61,7 @@ impl Volume {
         Ok(())
     }
 
-    /// The file's content or a folder's entries have changed.
+    /// The file's contents or a folder's entries have changed.
     pub(crate) fn modified(&mut self, file: FileId, now: Timestamp) {
         self.set_times(file, Some(now), now);
     }
@@ -72,7 +72,7 @@ impl Volume {
     }
 
     fn set_times(&mut self, file: FileId, modified: Option<Timestamp>, changed: Timestamp) {
-        // A file whose last name was taken away may be gone.
+        // A file that lost its last name may be gone.
         let Some(file) = self.files.get_mut(&file) else { return };
         let inode = &mut file.inode;
         let before = (inode.modified, inode.changed);
@@ -81,7 +81,7 @@ impl Volume {
         file.times_dirty |= before != (inode.modified, inode.changed);
     }
 
-    /// Makes a symbolic link to `target`, which is any path. It is never seen without it.
+    /// Creates a symbolic link to `target`, which is any path. It is never seen without its target.
     pub fn create_symbolic_link(
         &mut self,
         folder: FileId,
@@ -97,14 +97,14 @@ impl Volume {
         if self.file(link)?.inode.properties.are_outside()
             && let Err(error) = self.commit(&[link], false)
         {
-            // Names alone would bring it without the continuation that has its target.
+            // Names alone would store it without the continuation that has its target.
             self.unlink(folder, name, new.now)?;
             return Err(error);
         }
         Ok(link)
     }
 
-    /// Where a symbolic link points to.
+    /// The target of a symbolic link.
     pub fn read_symbolic_link(&self, file: FileId) -> Result<Vec<u8>, VolumeError> {
         let inode = &self.file(file)?.inode;
         match inode.kind {

@@ -1,15 +1,16 @@
-//! Making a volume, opening it, closing it.
+//! Creating, opening and closing a volume.
 //!
-//! The superblock says whether the volume is in use. If it was when it is mounted, the host crashed: units that
-//! no inode names may hold what was written and never became part of a file, so all of them are trimmed, as is what
-//! files have reserved beyond their ends. That is all the recovery there is: a file that was open without a name has
-//! no inode on the drive.
+//! The superblock says whether the volume is in use. If it is when the volume is mounted, the host crashed: units that
+//! no inode names may hold data that never became part of a file, so all of them are trimmed, as is what files have
+//! reserved beyond their ends. That is the whole recovery: a file that was open without a name has no inode on the
+//! drive.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use tantalum::canary::{self, Guard};
 use tantalum::{Command, Device, Lpn, UNIT_BYTES};
 use tantalum_drive::Client;
+use tantalum_filesystem::{FileId, FileKind};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::cache::PageCache;
@@ -17,12 +18,11 @@ use crate::checksum;
 use crate::drive::Drive;
 use crate::error::{Damage, UnmountError, VolumeError};
 use crate::extents::LpnRange;
-use crate::file::{Continuation, File, FileId};
+use crate::file::{Continuation, File};
 use crate::inode::{
     CONTINUATION_MAGIC, ContinuationUnit, INODE_MAGIC, Inode, InodeUnit, PROPERTY_MAGIC, units_of,
 };
 use crate::link::{LINK_MAGIC, Link, LinkUnit};
-use crate::metadata::FileKind;
 use crate::space::FreeSpace;
 use crate::superblock::{LEAST_ATOMIC_UNITS, SUPERBLOCK, Superblock};
 use crate::volume::Volume;
@@ -30,17 +30,17 @@ use crate::volume::Volume;
 /// Units of the inode table read in one command.
 const READ_UNITS: u32 = 256;
 
-/// The inode table as it lies on the drive, by slot.
+/// The inode table as it is on the drive, by slot.
 #[derive(Default)]
 struct Table {
     inodes: BTreeMap<u32, (Inode, Vec<u32>)>,
-    /// With those that no inode names any more.
+    /// Including those that no inode names any more.
     continuations: BTreeMap<u32, Box<ContinuationUnit>>,
     links: BTreeMap<u32, Link>,
 }
 
 impl Volume {
-    /// Makes an empty volume on a drive, and mounts it with a page cache of `cache_bytes`. What the drive held is
+    /// Creates an empty volume on a drive, and mounts it with a page cache of `cache_bytes`. The drive's contents are
     /// trimmed.
     pub fn format(client: impl Into<Client>, cache_bytes: u64) -> Result<Volume, VolumeError> {
         let mut drive = Drive::new(client.into());
@@ -49,7 +49,7 @@ impl Volume {
         check_batches(&drive.device())?;
         let units = drive_units(limits.capacity_units);
         drive.submit(Command::Trim { lpn: SUPERBLOCK, units })?;
-        // The superblock appears once nothing of the old content can.
+        // The superblock appears once the old contents are gone for good.
         drive.submit(Command::Flush)?;
         let mut volume = Volume::empty(drive, superblock, cache_bytes);
         volume.write_root()?;
@@ -71,7 +71,7 @@ impl Volume {
 
     /// Opens a drive's volume with a page cache of `cache_bytes`.
     ///
-    /// Refuses a drive without a volume, a volume of another layout version, and one that is damaged.
+    /// Fails for a drive without a volume, a volume of another layout version, and a damaged one.
     pub fn mount(client: impl Into<Client>, cache_bytes: u64) -> Result<Volume, VolumeError> {
         let mut drive = Drive::new(client.into());
         check_batches(&drive.device())?;
@@ -100,7 +100,7 @@ impl Volume {
         Ok(Superblock::is_one(&unit))
     }
 
-    /// Makes everything durable and gives the drive back. Open transactions are aborted.
+    /// Makes everything durable and returns the drive. Open transactions are aborted.
     pub fn unmount(mut self) -> Result<Client, Box<UnmountError>> {
         match self.shut_down() {
             Ok(()) => Ok(self.drive.client),
@@ -108,7 +108,7 @@ impl Volume {
         }
     }
 
-    /// Gives the drive back as after a crash of the host: what was not synced is lost.
+    /// Returns the drive as after a crash of the host: what was not synced is lost.
     pub fn into_client_without_sync(self) -> Client {
         self.drive.client
     }
@@ -117,19 +117,19 @@ impl Volume {
         while let Some((&tx, _)) = self.transactions.first_key_value() {
             self.tx_abort(tx)?;
         }
-        // A volume that is not in use is not trimmed when it is mounted, so files that are only open go now.
+        // Mounting does not trim a volume that is not in use, so files that are only open go now.
         while let Some(&orphan) = self.orphans.first() {
             self.forget_orphan(orphan);
         }
         self.sync_all()?;
         if self.must_flush && !canary::out(Guard::ClosedBeforeTrims) {
-            // A drive may lose its last trims and keep what was written after them; a volume that is not in use is
-            // not trimmed when it is mounted.
+            // A drive may lose its last trims and keep later writes, and mounting does not trim a volume that is not in
+            // use.
             self.flush()?;
         }
         let closed = self.write_superblock(false);
         if closed.is_err() {
-            // The volume goes on. Should this fail as well, so will whatever is tried next.
+            // The volume goes on. If this fails as well, so will whatever is tried next.
             let _ = self.write_superblock(true);
         }
         closed
@@ -139,7 +139,7 @@ impl Volume {
         let mut space = FreeSpace::default();
         let units = drive_units(drive.device().limits().capacity_units) - 1;
         space.release(LpnRange { lpn: Lpn(1), units });
-        // The table's first piece: others are claimed when it is read.
+        // The table's first piece; the others are claimed when it is read.
         let first = superblock.pieces().next().expect("a table has a piece");
         assert!(space.claim(first), "{first:?} is checked against the drive");
         Volume {
@@ -213,7 +213,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Makes the index of the folders from the names that inodes and links carry, and sees that all is in it.
+    /// Builds the index of the folders from the names in inodes and links, and checks that it is complete.
     fn build_tree(&mut self) -> Result<(), VolumeError> {
         let mut names = Vec::new();
         for (&id, file) in self.files.iter().filter(|(id, _)| **id != FileId::ROOT) {
@@ -245,7 +245,7 @@ impl Volume {
         self.check_reachable()
     }
 
-    /// All folders lie below the root, and there is one.
+    /// All folders are below the root, and there is a root.
     fn check_reachable(&self) -> Result<(), VolumeError> {
         let is_root = self.files.get(&FileId::ROOT).is_some_and(|root| root.folder.is_some());
         let mut reached = BTreeSet::new();
@@ -278,7 +278,7 @@ impl Volume {
         for range in ranges {
             self.drive.submit(Command::Trim { lpn: range.lpn, units: range.units })?;
         }
-        // What is seen from now on is durable, also what the host had not got to flush before it crashed.
+        // What is seen from now on is durable, including what the host had not flushed before it crashed.
         self.flush()
     }
 }
@@ -347,7 +347,7 @@ fn check_batches(device: &Device) -> Result<(), VolumeError> {
     Ok(())
 }
 
-/// The drive's units as a count that LPNs can reach.
+/// The drive's units, as a count within the range of LPNs.
 fn drive_units(capacity_units: u64) -> u32 {
     u32::try_from(capacity_units).unwrap_or(u32::MAX)
 }

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::error::VolumeError;
+use tantalum_filesystem::NAME_BYTES;
 
-/// Bytes of the longest file name.
-pub const NAME_BYTES: usize = 255;
+use crate::error::VolumeError;
 
 /// A name that a file has.
 pub(crate) type Name = Arc<[u8]>;
@@ -18,7 +17,7 @@ pub(crate) fn is_valid_name(name: &[u8]) -> bool {
         && name != b".."
 }
 
-/// Refuses a name that no file may have.
+/// Refuses an invalid name.
 pub(crate) fn check_name(name: &[u8]) -> Result<(), VolumeError> {
     if is_valid_name(name) {
         return Ok(());
@@ -26,7 +25,7 @@ pub(crate) fn check_name(name: &[u8]) -> Result<(), VolumeError> {
     Err(VolumeError::BadName { bytes: name.len(), most: NAME_BYTES })
 }
 
-/// A name for people.
+/// A name for display.
 pub(crate) fn display(name: &[u8]) -> String {
     String::from_utf8_lossy(name).into_owned()
 }

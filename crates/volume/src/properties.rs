@@ -1,7 +1,7 @@
-//! What a file has beside content and metadata: extended attributes, and a symbolic link's target.
+//! A file's data besides contents and metadata: extended attributes, and a symbolic link's target.
 //!
-//! On the drive they are entries one after another: the name's length (1 byte), the value's (4 bytes, little-endian),
-//! the name, the value. The target has an empty name.
+//! On the drive they are consecutive entries: the name's length (1 byte), the value's (4 bytes, little-endian), the
+//! name, the value. The target has an empty name.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ const ENTRY_BYTES: usize = 5;
 /// The properties of one file.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Properties {
-    /// Where a symbolic link points to; empty for other files.
+    /// The target of a symbolic link; empty for other files.
     pub target: Box<[u8]>,
     /// Extended attributes by name.
     pub extended: BTreeMap<Box<[u8]>, Box<[u8]>>,
@@ -38,7 +38,7 @@ impl Properties {
         self.encoded_bytes() > INLINE_PROPERTY_BYTES
     }
 
-    /// As they lie on the drive.
+    /// The properties as they are stored on the drive.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.encoded_bytes());
         for (name, value) in self.entries() {

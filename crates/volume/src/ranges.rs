@@ -1,20 +1,20 @@
-//! Ranges of a file: giving them places, making holes of them, finding the holes.
+//! Ranges of a file: allocating them, punching holes, finding holes.
 
 use tantalum::{Command, UNIT_BYTES};
+use tantalum_filesystem::FileId;
 
 use crate::allocate::check_end;
 use crate::cache::PageKey;
 use crate::error::VolumeError;
 use crate::extents::Extent;
-use crate::file::FileId;
 use crate::inode::{MOST_EXTENTS, units_of};
 use crate::volume::Volume;
 
 const UNIT: u64 = UNIT_BYTES as u64;
 
 impl Volume {
-    /// Gives all units that the range touches a place, so that writing to them cannot fail for want of space. The file
-    /// grows to the range's end unless `keep_size`; what is new reads as zeros. Durable with [`Volume::sync`].
+    /// Gives all units that the range touches a place, so that writing to them cannot fail for lack of space. The file
+    /// grows to the range's end unless `keep_size`; new bytes read as zeros. Durable with [`Volume::sync`].
     pub fn allocate(
         &mut self,
         file: FileId,
@@ -39,8 +39,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Makes the range read as zeros and gives its whole units up. They are free for others once that is durable, with
-    /// [`Volume::sync`]. A file in too many pieces keeps the units, emptied.
+    /// Makes the range read as zeros and gives up its whole units. They are free for others once that is durable, with
+    /// [`Volume::sync`]. A file with too many extents keeps the units, emptied.
     pub fn punch_hole(&mut self, file: FileId, offset: u64, bytes: u64) -> Result<(), VolumeError> {
         let end = self.check_range(file, offset, bytes)?;
         self.check_no_transaction(file, None)?;
@@ -52,7 +52,7 @@ impl Volume {
         self.empty_units(file, first, last)
     }
 
-    /// Makes the range read as zeros. All of it has a place then, as with [`Volume::allocate`].
+    /// Makes the range read as zeros. Then all of it has a place, as with [`Volume::allocate`].
     pub fn zero_range(
         &mut self,
         file: FileId,
@@ -67,7 +67,7 @@ impl Volume {
         self.zero_in_place(file, first, last)
     }
 
-    /// The first byte from `from` on that is not in a hole; none if there is none below the file's end.
+    /// The first byte from `from` on that is not in a hole; none if there is none before the file's end.
     pub fn seek_data(&self, file: FileId, from: u64) -> Result<Option<u64>, VolumeError> {
         self.drive.check()?;
         let inode = &self.content_file(file)?.inode;
@@ -81,7 +81,8 @@ impl Volume {
         Ok(found.map(|(unit, _)| from.max(u64::from(unit) * UNIT)))
     }
 
-    /// The first byte from `from` on that is in a hole, as what lies behind the file's end is; none if `from` is there.
+    /// The first byte from `from` on that is in a hole; the end of the file counts as one. None if `from` is not before
+    /// that end.
     pub fn seek_hole(&self, file: FileId, from: u64) -> Result<Option<u64>, VolumeError> {
         self.drive.check()?;
         let inode = &self.content_file(file)?.inode;
@@ -102,24 +103,24 @@ impl Volume {
         Ok(Some((u64::from(hole) * UNIT).clamp(from, inode.size)))
     }
 
-    /// Whether a unit that has a place was written there, or is going to be.
+    /// Whether a unit that has a place was written there, or is about to be.
     fn has_data(&self, file: FileId, unit: u32, extent: Extent) -> bool {
         let lpn = tantalum::Lpn(extent.lpn.0 + (unit - extent.unit));
         self.cache.is_dirty(PageKey::new(file, unit)) || self.drive.device().is_mapped(lpn)
     }
 
-    /// The end of a range of a file with content.
+    /// The end of a range of a file with contents.
     fn check_range(&self, file: FileId, offset: u64, bytes: u64) -> Result<u64, VolumeError> {
         self.drive.check()?;
         self.content_file(file)?;
         if bytes == 0 {
-            return Err(VolumeError::BadRange { file, offset, bytes, why: "it is empty" });
+            return Err(VolumeError::BadRange { file, offset, bytes, why: "the range is empty" });
         }
         Ok(offset.saturating_add(bytes))
     }
 
-    /// Zeroes what the range has of units that it does not cover, and returns the first and the end of those that it
-    /// covers. What lies behind the file's end need not be covered: it is not seen.
+    /// Zeroes the range's parts of units that it does not cover, and returns the first and the end of those that it
+    /// covers. A unit's part beyond the file's end need not be covered, because it is not seen.
     fn zero_edges(&mut self, file: FileId, offset: u64, end: u64) -> Result<(u32, u32), VolumeError> {
         let size = self.file(file)?.inode.size;
         let (end, last) = match end >= size {
@@ -166,7 +167,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Makes units read as zeros where they lie.
+    /// Makes units read as zeros in place.
     fn zero_in_place(&mut self, file: FileId, first: u32, end: u32) -> Result<(), VolumeError> {
         self.cache.remove_units(file, first..end);
         let extents: Vec<Extent> = self.file(file)?.inode.extents.between(first, end).collect();

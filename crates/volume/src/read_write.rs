@@ -1,13 +1,13 @@
-//! Reading and writing through the page cache.
+//! Reads and writes through the page cache.
 
 use std::ops::Range;
 
 use tantalum::UNIT_BYTES;
+use tantalum_filesystem::FileId;
 
 use crate::allocate::check_end;
 use crate::cache::{FrameId, PageKey};
 use crate::error::VolumeError;
-use crate::file::FileId;
 use crate::inode::units_of;
 use crate::volume::Volume;
 
@@ -17,10 +17,10 @@ const READ_UNITS: u32 = 64;
 /// Bytes of one unit.
 const UNIT: u64 = UNIT_BYTES as u64;
 
-/// The part of a byte range that lies in one unit.
+/// The part of a byte range within one unit.
 pub(crate) struct Piece {
     pub unit: u32,
-    /// Within the unit.
+    /// Its position in the unit.
     pub bytes: Range<usize>,
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn pieces(offset: u64, bytes: usize) -> impl Iterator<Item = Piece> {
 }
 
 impl Volume {
-    /// Reads from `offset` on, and returns how many bytes there were: fewer than asked for at the file's end.
+    /// Reads from `offset` on, and returns how many bytes there were: fewer than requested at the file's end.
     pub fn read(&mut self, file: FileId, offset: u64, data: &mut [u8]) -> Result<usize, VolumeError> {
         self.drive.check()?;
         let size = self.content_file(file)?.inode.size;
@@ -79,8 +79,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Cuts the file, or lets it grow with zeros (or over what was reserved, see [`Volume::reserve`]). A cut gives
-    /// up the reservation beyond it. Durable with [`Volume::sync`].
+    /// Truncates the file, or lets it grow with zeros (or over what was reserved, see [`Volume::reserve`]). A
+    /// truncation gives up the reservation beyond it. Durable with [`Volume::sync`].
     pub fn set_size(&mut self, file: FileId, size: u64) -> Result<(), VolumeError> {
         self.drive.check()?;
         check_end(size)?;
@@ -96,7 +96,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Makes the file larger, if `size` is. What is beyond the old size must be zero.
+    /// Grows the file, if `size` is larger. What is beyond the old size must be zero.
     pub(crate) fn grow_to(&mut self, file: FileId, size: u64) -> Result<(), VolumeError> {
         let file = self.file_mut(file)?;
         if size > file.inode.size {
@@ -106,7 +106,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Makes the file smaller. What its last unit holds beyond the size stays, until [`Volume::clear_tail`].
+    /// Shrinks the file. The rest of its last unit keeps its contents until [`Volume::clear_tail`].
     pub(crate) fn cut_to(&mut self, id: FileId, size: u64) -> Result<(), VolumeError> {
         let Volume { files, cache, space, .. } = self;
         let file = files.get_mut(&id).ok_or(VolumeError::NoSuchFile(id))?;
@@ -120,8 +120,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Zeroes what the file's last unit holds beyond the size, before the size grows over it. It may be there
-    /// since a cut, or since a crash between the data and the inode.
+    /// Zeroes the rest of the file's last unit before the size grows over it. Data may be there since a truncation, or
+    /// since a crash between the data and the inode.
     pub(crate) fn clear_tail(&mut self, file: FileId) -> Result<(), VolumeError> {
         let inode = &self.file(file)?.inode;
         let (unit, kept) = ((inode.size / UNIT) as u32, (inode.size % UNIT) as usize);
@@ -135,7 +135,7 @@ impl Volume {
         Ok(())
     }
 
-    /// The page of a unit, read from the drive if need be, together with those that follow below `end`. None if
+    /// The page of a unit, read from the drive if necessary, together with following units below `end`. None if
     /// the unit is a hole.
     pub(crate) fn page(&mut self, file: FileId, unit: u32, end: u32) -> Result<Option<FrameId>, VolumeError> {
         if let Some(frame) = self.cache.find(PageKey::new(file, unit)) {
@@ -148,7 +148,7 @@ impl Volume {
         let units = 1 + (1..most).take_while(is_missing).count();
         self.scratch.resize(units * UNIT_BYTES, 0);
         self.drive.read(range.lpn, &mut self.scratch)?;
-        // In falling order, so that the first, which is asked for, is the last that could be evicted.
+        // In falling order, so that the first one, which was requested, would be evicted last.
         for i in (0..units).rev() {
             let frame = self.cache.insert(PageKey::new(file, unit + i as u32));
             self.cache.data_mut(frame).copy_from_slice(&self.scratch[i * UNIT_BYTES..][..UNIT_BYTES]);
@@ -156,8 +156,8 @@ impl Volume {
         Ok(self.cache.find(PageKey::new(file, unit)))
     }
 
-    /// The page of a unit that has a place, to be written. Its content is old, unless `whole` is going to be
-    /// written or the unit lies beyond the file's end.
+    /// The page of a unit that has a place, to be written. Its contents are old, unless `whole` is about to be
+    /// written or the unit is beyond the file's end.
     fn page_to_change(&mut self, file: FileId, unit: u32, whole: bool) -> Result<FrameId, VolumeError> {
         if whole {
             return Ok(self.cache.find_or_insert(PageKey::new(file, unit)));

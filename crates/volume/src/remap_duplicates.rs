@@ -1,21 +1,21 @@
 //! Writes that repeat an earlier one become shares (SHARE, section 2.1): databases write pages twice so that none is
 //! torn, and the second copy needs no flash.
 //!
-//! Remembered is the checksum of the bytes, and where they were written. It finds a candidate and proves nothing: a
-//! write becomes a share only if all of its bytes are what the candidate's unit reads as at that moment
-//! ([`tantalum::Device::holds`]). So nothing need be forgotten when a unit changes, by whatever command.
+//! Remembered are the checksum of the bytes, and where they were written. That finds a candidate but proves nothing: a
+//! write becomes a share only if all of its bytes equal the candidate's unit at that moment
+//! ([`tantalum::Device::holds`]). So nothing need be forgotten when any command changes a unit.
 
 use std::ops::Range;
 
 use tantalum::Lpn;
 
-/// Writes whose checksums end alike are remembered together, as many as this; the oldest goes first.
+/// This many writes whose checksums end alike are remembered together; the oldest goes first.
 const BUCKET_ENTRIES: usize = 4;
 
 /// With four entries each, some 16,000 recent writes are remembered: 64 MiB of data in 256 KiB.
 const BUCKETS: usize = 4 * 1024;
 
-/// Shares of one unit. More copies of one content than this are no second writes, and the drive keeps a list of each
+/// Shares of one unit. More copies of the same contents are not second writes, and the drive keeps a list of each
 /// place's owners.
 const MOST_SHARES: u32 = 4;
 
@@ -27,10 +27,10 @@ struct Entry {
     shares: u32,
 }
 
-/// No write: it is not to be shared any more.
+/// No write: it must not be shared any more.
 const NONE: Entry = Entry { checksum: 0, lpn: Lpn(0), shares: MOST_SHARES };
 
-/// Writes remembered together, the newest first, in one line of the processor's cache.
+/// Writes remembered together, newest first, in one cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Bucket([Entry; BUCKET_ENTRIES]);
@@ -51,9 +51,9 @@ impl Default for RecentWrites {
 }
 
 impl RecentWrites {
-    /// Bytes with this checksum are to be written to `lpn`, with others to all of `together`. The unit outside that they were
-    /// written to last, if `is_equal` says that it holds the same: it is taken to be shared then. Otherwise they are
-    /// remembered; should the write fail, they are not found equal later.
+    /// Bytes with this checksum are to be written to `lpn`, with others to all of `together`. Returns the last unit
+    /// outside that they were written to, if `is_equal` says that it holds the same; it then counts as shared.
+    /// Otherwise they are remembered; if the write fails, they will not be found equal later.
     pub fn find_or_remember(
         &mut self,
         checksum: u32,

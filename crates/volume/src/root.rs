@@ -1,15 +1,15 @@
-//! Files of the root folder by name, for programs that need no others. A name in a message is text, so is one here.
+//! Files of the root folder by name, for programs that need no others. Names here are text.
+
+use tantalum_filesystem::{FileId, FileKind, NewFile, RenameMode, Timestamp};
 
 use crate::error::VolumeError;
-use crate::file::FileId;
-use crate::metadata::{FileKind, NewFile, RenameMode, Timestamp};
 use crate::volume::Volume;
 
-/// The time of all changes that are made by these names.
+/// The time of all changes made through these names.
 const NO_TIME: Timestamp = Timestamp { seconds: 0, nanoseconds: 0 };
 
 impl Volume {
-    /// Makes an empty file. Durable with its first sync, or with [`Volume::sync_names`].
+    /// Creates an empty file. Durable with its first sync, or with [`Volume::sync_names`].
     pub fn create(&mut self, name: &str) -> Result<FileId, VolumeError> {
         let new = NewFile {
             kind: FileKind::File,
@@ -37,7 +37,7 @@ impl Volume {
         self.unlink(FileId::ROOT, name.as_bytes(), NO_TIME)
     }
 
-    /// Gives a file another name; a file that had it is removed in the same step. Durable as a removal is.
+    /// Renames a file; a file that had the new name is removed in the same step. As durable as a removal.
     pub fn rename(&mut self, from: &str, to: &str) -> Result<(), VolumeError> {
         let (root, replace) = (FileId::ROOT, RenameMode::Replace);
         self.rename_in(root, from.as_bytes(), root, to.as_bytes(), replace, NO_TIME)

@@ -1,24 +1,23 @@
 //! Copying, committing and exchanging ranges of files without moving data.
 //!
-//! A unit of the drive belongs to one file, always. Files share data below that: the drive maps units of both to one
-//! place in flash (SHARE, section 3). An exchange swaps the files' extents instead.
+//! A unit of the drive always belongs to one file. Files share data below that level: the drive maps units of both to
+//! one place in flash (SHARE, section 3). An exchange swaps the files' extents instead.
 
 use tantalum::{Command, ShareRange, Status, UNIT_BYTES};
+use tantalum_filesystem::{FileId, RangeCommit};
 
 use crate::allocate::check_end;
 use crate::error::VolumeError;
 use crate::extents::Extent;
-use crate::file::FileId;
 use crate::inode::{MOST_EXTENTS, units_of};
-use crate::metadata::RangeCommit;
 use crate::volume::Volume;
 
 const UNIT: u64 = UNIT_BYTES as u64;
 
-/// Bytes copied at once where units cannot be shared.
+/// Bytes copied at once if units cannot be shared.
 const COPY_BYTES: u64 = 256 * UNIT;
 
-/// Whole units of one file that another is to have.
+/// Whole units of one file that another file gets.
 #[derive(Clone, Copy)]
 struct UnitCopy {
     from: (FileId, u32),
@@ -27,9 +26,9 @@ struct UnitCopy {
 }
 
 impl Volume {
-    /// Copies bytes from one file to another or within one, and returns how many there were up to the end of the
-    /// first. Whole units are shared if both ranges lie alike within units, as far as the drive does so; holes stay
-    /// holes. Durable with a [`Volume::sync`] of the second file.
+    /// Copies bytes from one file to another or within one, and returns how many there were up to the end of the first.
+    /// Whole units are shared if both ranges have the same alignment within units, as far as the drive allows; holes
+    /// stay holes. Durable with a [`Volume::sync`] of the second file.
     pub fn copy_range(
         &mut self,
         from: FileId,
@@ -46,10 +45,7 @@ impl Volume {
             return Ok(0);
         }
         let to_end = check_end(to_offset.saturating_add(bytes))?;
-        if from == to && from_offset < to_end && to_offset < from_offset + bytes {
-            let why = "it overlaps the range that it is copied from";
-            return Err(VolumeError::BadRange { file: to, offset: to_offset, bytes, why });
-        }
+        check_apart((from, from_offset), (to, to_offset), bytes)?;
         self.check_no_transaction(to, None)?;
         if to_offset > to_size {
             self.clear_tail(to)?;
@@ -59,7 +55,7 @@ impl Volume {
             self.copy_bytes((from, from_offset), (to, to_offset), bytes)?;
             return Ok(bytes);
         }
-        // What lies behind the ends of both files is shared with the last unit, and not seen.
+        // What follows the ends of both files is shared with the last unit, and not seen.
         let with_tail = to_end >= to_size && from_offset + bytes == from_size;
         let units = if with_tail { units_of(bytes - head) } else { ((bytes - head) / UNIT) as u32 };
         let middle = (u64::from(units) * UNIT).min(bytes - head);
@@ -88,7 +84,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Shares units that were written and makes holes of others.
+    /// Shares units that were written, and makes holes of others.
     fn copy_units(&mut self, copy: UnitCopy) -> Result<(), VolumeError> {
         self.write_back_file(copy.from.0)?;
         self.cache.remove_units(copy.to.0, copy.to.1..copy.to.1 + copy.units);
@@ -114,7 +110,7 @@ impl Volume {
         Ok(())
     }
 
-    /// How many units from `unit` on, up to `most` and what one share takes, are mapped, or are not.
+    /// How many units from `unit` on, up to `most` and the limit of one share, are mapped, or are not.
     fn mapped_units(&self, file: FileId, unit: u32, most: u32, mapped: bool) -> Result<u32, VolumeError> {
         let extents = &self.file(file)?.inode.extents;
         let is_mapped = |unit| extents.run(unit).is_some_and(|run| self.drive.device().is_mapped(run.lpn));
@@ -155,7 +151,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Where the units of a copy lie, piece by piece.
+    /// The places of the units of a copy, piece by piece.
     fn share_ranges(&self, copy: UnitCopy) -> Result<Vec<ShareRange>, VolumeError> {
         let run = |(file, unit): (FileId, u32), skip: u32| {
             Ok::<_, VolumeError>(self.file(file)?.inode.extents.run(unit + skip).expect("it has a place"))
@@ -171,11 +167,11 @@ impl Volume {
         Ok(ranges)
     }
 
-    /// Makes ranges of files read as ranges of others do, all or nothing, durable when it returns: SHARE as its
+    /// Makes ranges of files read as ranges of others, all or nothing, durable when it returns: SHARE as its
     /// applications call it. The files stay independent.
     ///
-    /// Ranges are whole units, up to the files' ends, which may lie within the last; no target overlaps another range.
-    /// The drive shares [`tantalum::Limits::share_units`] in one step.
+    /// Ranges are whole units, up to the files' ends, which may lie within the last unit; no target overlaps another
+    /// range. The drive shares [`tantalum::Limits::share_units`] in one step.
     pub fn commit_ranges(&mut self, ranges: &[RangeCommit]) -> Result<(), VolumeError> {
         self.drive.check()?;
         self.check_commit(ranges)?;
@@ -231,16 +227,16 @@ impl Volume {
         Ok(())
     }
 
-    /// Refuses what are not whole units of a file, up to the one that its end is in.
+    /// Refuses a range that is not whole units of a file, up to the one with its end.
     fn check_units_of(&self, file: FileId, offset: u64, bytes: u64) -> Result<(), VolumeError> {
         let bad = |why| Err(VolumeError::BadRange { file, offset, bytes, why });
         let size = self.content_file(file)?.inode.size;
         if bytes == 0 || !offset.is_multiple_of(UNIT) || !bytes.is_multiple_of(UNIT) {
-            return bad("it must be whole units of 4096 bytes, at least one");
+            return bad("it must be one or more whole units of 4096 bytes");
         }
         match offset.checked_add(bytes) {
             Some(end) if end <= size.next_multiple_of(UNIT) => Ok(()),
-            _ => bad("it reaches beyond the file's end"),
+            _ => bad("it extends beyond the end of the file"),
         }
     }
 
@@ -259,8 +255,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Swaps ranges of two files, or of one, in one step, durable when it returns with all else of the files. The
-    /// ranges are whole units, up to the files' ends, and do not overlap.
+    /// Swaps ranges of two files, or of one, in one step, durable when it returns together with everything else of the
+    /// files. The ranges are whole units, up to the files' ends, and do not overlap.
     pub fn exchange_ranges(
         &mut self,
         a: FileId,
@@ -277,7 +273,7 @@ impl Volume {
             self.write_back_file(file)?;
         }
         if a == b && a_offset < b_offset + bytes && b_offset < a_offset + bytes {
-            let why = "it overlaps the range that it is exchanged with";
+            let why = "it overlaps the other range";
             return Err(VolumeError::BadRange { file: b, offset: b_offset, bytes, why });
         }
         let units = units_of(bytes);
@@ -323,4 +319,17 @@ fn units_of_commit(range: &RangeCommit) -> UnitCopy {
         to: (range.to, (range.to_offset / UNIT) as u32),
         units: (range.bytes / UNIT) as u32,
     }
+}
+
+/// Refuses a copy onto itself.
+fn check_apart(
+    (from, from_offset): (FileId, u64),
+    (to, to_offset): (FileId, u64),
+    bytes: u64,
+) -> Result<(), VolumeError> {
+    if from == to && from_offset < to_offset + bytes && to_offset < from_offset + bytes {
+        let why = "it overlaps the source range";
+        return Err(VolumeError::BadRange { file: to, offset: to_offset, bytes, why });
+    }
+    Ok(())
 }

@@ -1,7 +1,7 @@
 //! Slots of the inode table, and how the table grows.
 //!
-//! Invariant: a unit becomes part of the table only when it is durably zero, so that a slot is never seen to hold
-//! what some file had there.
+//! Invariant: a unit becomes part of the table only when it is durably zero, so that a slot never shows what some file
+//! held there.
 
 use tantalum::Command;
 use zerocopy::IntoBytes;
@@ -10,14 +10,14 @@ use crate::error::VolumeError;
 use crate::superblock::SUPERBLOCK;
 use crate::volume::Volume;
 
-/// The table grows by a quarter, within this.
+/// The table grows by a quarter, within these bounds.
 const GROWTH_UNITS: std::ops::RangeInclusive<u32> = 32..=4096;
 
-/// Slots that are left to the inodes that there are: without them a full volume's files could not be cut.
+/// Slots reserved for existing inodes: without them the files of a full volume could not be truncated.
 const RESERVED_SLOTS: usize = 8;
 
 impl Volume {
-    /// A slot for a new file or link. Leaves some for the continuations of those that there are.
+    /// A slot for a new file or link. Leaves some for the continuations of existing files.
     pub(crate) fn take_slot_for_name(&mut self) -> Result<u32, VolumeError> {
         self.ensure_free_slots(1 + RESERVED_SLOTS + self.most_continuations)?;
         Ok(self.free_slots.pop_first().expect("there are free slots"))
@@ -29,7 +29,7 @@ impl Volume {
         Ok(self.free_slots.pop_first().expect("there is a free slot"))
     }
 
-    /// Sees to it that so many slots are free: those of removed files, or new ones.
+    /// Ensures that this many slots are free: those of removed files, or new ones.
     pub(crate) fn ensure_free_slots(&mut self, slots: usize) -> Result<(), VolumeError> {
         if self.free_slots.len() < slots && !self.removed.is_empty() {
             self.sync_names()?;

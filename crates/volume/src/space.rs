@@ -1,7 +1,7 @@
 //! Which units of the drive belong to no file.
 //!
-//! Derived at mount from the inodes, never stored. Invariant: free ranges are not empty, do not overlap or
-//! touch, and everything in them reads as zeros (it was never written, or trimmed before it came here).
+//! Derived from the inodes at mount, never stored. Invariant: free ranges are not empty, do not overlap or touch, and
+//! everything in them reads as zeros (it was never written, or was trimmed before it was freed).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,13 +43,13 @@ impl FreeSpace {
         self.free -= u64::from(units);
     }
 
-    /// The free range that `lpn` lies in, as (first unit, length).
+    /// The free range that contains `lpn`, as (first unit, length).
     fn containing(&self, lpn: u32) -> Option<(u32, u32)> {
         let (&start, &units) = self.by_place.range(..=lpn).next_back()?;
         (lpn - start < units).then_some((start, units))
     }
 
-    /// Takes a given range; false, and nothing taken, if some of it is not free.
+    /// Takes a given range; returns false, and takes nothing, if some of it is not free.
     #[must_use]
     pub fn claim(&mut self, range: LpnRange) -> bool {
         let Some((start, units)) = self.containing(range.lpn.0) else { return false };
@@ -63,8 +63,8 @@ impl FreeSpace {
         true
     }
 
-    /// Takes up to `units` units in one piece: at `goal` if that is free. Otherwise in the middle of the largest
-    /// range, so that files that grow at the same time do not grow into each other.
+    /// Takes up to `units` units in one piece: at `goal` if that is free; otherwise in the middle of the largest range,
+    /// so that files that grow at the same time do not grow into each other.
     pub fn allocate(&mut self, goal: Option<Lpn>, units: u32) -> Option<LpnRange> {
         let place = goal.and_then(|goal| {
             let (start, length) = self.containing(goal.0)?;
@@ -75,20 +75,20 @@ impl FreeSpace {
             let skip = if length / 4 >= units { length / 2 } else { 0 };
             Some(LpnRange { lpn: Lpn(start + skip), units: units.min(length) })
         })?;
-        assert!(self.claim(range), "{range:?} was found free and could not be taken");
+        assert!(self.claim(range), "{range:?} was found free but could not be taken");
         Some(range)
     }
 
-    /// Takes up to `units` units in one piece where it divides the least: all of the smallest range that has as many,
-    /// or of the largest there is.
+    /// Takes up to `units` units in one piece where that fragments the least: the whole of the smallest range that is
+    /// large enough, or part of the largest.
     pub fn allocate_apart(&mut self, units: u32) -> Option<LpnRange> {
         let &(length, start) = self.by_size.range((units, 0)..).next().or_else(|| self.by_size.last())?;
         let range = LpnRange { lpn: Lpn(start), units: units.min(length) };
-        assert!(self.claim(range), "{range:?} was found free and could not be taken");
+        assert!(self.claim(range), "{range:?} was found free but could not be taken");
         Some(range)
     }
 
-    /// Gives a range back.
+    /// Returns a range.
     pub fn release(&mut self, range: LpnRange) {
         let (mut start, mut units) = (range.lpn.0, range.units);
         if let Some((&before, &length)) = self.by_place.range(..=start).next_back() {

@@ -1,16 +1,17 @@
-//! What a volume holds and what it has room for.
+//! The contents of a volume, and its free space.
 
-use crate::metadata::VolumeStatistics;
+use tantalum_filesystem::Statistics;
+
 use crate::remap_duplicates::RecentWrites;
 use crate::volume::Volume;
 
 impl Volume {
-    /// What the volume holds and what it has room for.
-    pub fn statistics(&self) -> VolumeStatistics {
+    /// The contents of the volume, and its free space.
+    pub fn statistics(&self) -> Statistics {
         let free_units = self.space.units();
         let table = u64::from(self.superblock.table_units());
         let recent = self.drive.recent.as_ref();
-        VolumeStatistics {
+        Statistics {
             units: self.drive.device().limits().capacity_units.saturating_sub(1 + table),
             free_units,
             files: self.files.len() as u64,
@@ -20,7 +21,7 @@ impl Volume {
         }
     }
 
-    /// Whether writes that equal one made shortly before elsewhere become shares. Off in a new mount.
+    /// Whether writes that equal one recently made elsewhere become shares. Off in a new mount.
     pub fn set_remap_duplicates(&mut self, on: bool) {
         match on {
             true => drop(self.drive.recent.get_or_insert_with(RecentWrites::default)),

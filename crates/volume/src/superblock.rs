@@ -1,4 +1,4 @@
-//! The volume's first unit: what it is, and where the inode table lies.
+//! The volume's first unit: its identity, and the position of the inode table.
 //!
 //! | unit | holds |
 //! |---|---|
@@ -6,7 +6,7 @@
 //! | the table's pieces | the inode table ([`crate::inode`]); a unit of zeros is free. The first piece begins at unit 1 |
 //! | all others | files |
 //!
-//! A slot is the number of a unit of the table, counted over its pieces. The table grows by pieces and never shrinks.
+//! A slot is the number of a unit of the table, counted across its pieces. The table grows by pieces and never shrinks.
 
 use tantalum::{Lpn, UNIT_BYTES};
 use zerocopy::little_endian::{U32, U64};
@@ -16,16 +16,16 @@ use crate::checksum::{self, Checksummed};
 use crate::error::{Damage, VolumeError};
 use crate::extents::LpnRange;
 
-/// The layout that this program writes and reads.
+/// The layout version of this program.
 pub(crate) const VERSION: u32 = 2;
 
-/// Where the superblock lies.
+/// Position of the superblock.
 pub(crate) const SUPERBLOCK: Lpn = Lpn(0);
 
-/// Units of the smallest drive that a volume is made on.
+/// Units of the smallest drive for a volume.
 pub(crate) const LEAST_UNITS: u64 = 64;
 
-/// Half a batch must take what one operation changes of names; see [`crate::tree`].
+/// Half a batch must hold the name changes of one operation; see [`crate::tree`].
 pub(crate) const LEAST_ATOMIC_UNITS: u32 = 8;
 
 const MAGIC: [u8; 8] = *b"TANTVOL\n";
@@ -33,7 +33,7 @@ const TABLE_UNITS: std::ops::RangeInclusive<u64> = 32..=4096;
 const UNITS_PER_SLOT: u64 = 256;
 const MOST_PIECES: usize = (UNIT_BYTES - 32) / size_of::<PieceRecord>();
 
-/// The superblock as it lies on the drive.
+/// The superblock as it is stored on the drive.
 #[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct Superblock {
@@ -42,7 +42,7 @@ pub(crate) struct Superblock {
     magic: [u8; 8],
     capacity_units: U64,
     pieces: U32,
-    /// 1 while mounted: what no file owns may hold something, and is trimmed by the next mount.
+    /// 1 while mounted: units without a file may have contents, which the next mount trims.
     in_use: u8,
     zeros: [u8; 3],
     table: [PieceRecord; MOST_PIECES],
@@ -75,7 +75,7 @@ impl Superblock {
         Ok(superblock)
     }
 
-    /// Whether the unit claims to be a superblock, right or damaged.
+    /// Whether the unit claims to be a superblock, valid or damaged.
     pub fn is_one(unit: &[u8; UNIT_BYTES]) -> bool {
         unit[8..16] == MAGIC
     }
@@ -138,7 +138,7 @@ impl Superblock {
         first..first + piece.units
     }
 
-    /// Where a slot of the table lies.
+    /// The position of a slot of the table.
     pub fn slot_lpn(&self, slot: u32) -> Lpn {
         let mut index = slot;
         for piece in self.pieces() {
@@ -183,7 +183,7 @@ mod tests {
         let bytes = unit(&Superblock::new(0x1_0000).unwrap());
         assert_eq!(bytes[4..29], *b"\x02\0\0\0TANTVOL\n\0\0\x01\0\0\0\0\0\x01\0\0\0\x01");
         assert_eq!(bytes[32..41], *b"\x01\0\0\0\0\x01\0\0\0");
-        assert_eq!(bytes[..4], crc32c::crc32c(&bytes[4..]).to_le_bytes());
+        assert_eq!(bytes[..4], tantalum::checksum_of(&bytes[4..]).to_le_bytes());
     }
 
     #[test]

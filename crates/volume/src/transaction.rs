@@ -1,18 +1,18 @@
-//! The drive's transactions, on files (X-FTL).
+//! The drive's transactions on files (X-FTL).
 //!
-//! A transaction's pages go to the drive as they come. The page cache keeps them as the transaction's version;
-//! the commit makes them what all see. Metadata that the transaction changed join it as pages of its own.
+//! A transaction's pages go to the drive as they are written. The page cache keeps them as the transaction's version;
+//! the commit makes them what everyone sees. Metadata that the transaction changed join it as pages of their own.
 
 use std::collections::BTreeSet;
 
 use tantalum::{Command, TxId, UNIT_BYTES};
+use tantalum_filesystem::FileId;
 use zerocopy::IntoBytes;
 
 use crate::atomic::check_units;
 use crate::cache::{FrameId, PageKey};
 use crate::commit::InodeChange;
 use crate::error::VolumeError;
-use crate::file::FileId;
 use crate::read_write::pieces;
 use crate::volume::Volume;
 
@@ -38,8 +38,8 @@ impl Volume {
         Ok(tx)
     }
 
-    /// Writes whole units of a file within a transaction: others see the old ones until the commit. The size
-    /// stays.
+    /// Writes whole units of a file within a transaction: others see the old ones until the commit. The size does not
+    /// change.
     pub fn tx_write(&mut self, tx: TxId, file: FileId, offset: u64, data: &[u8]) -> Result<(), VolumeError> {
         self.drive.check()?;
         self.transaction(tx)?;
@@ -60,7 +60,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Reads as the transaction sees the file, and returns how many bytes there were: fewer than asked for at the
+    /// Reads the file as the transaction sees it, and returns how many bytes there were: fewer than requested at the
     /// end of the file, or of what the transaction wrote if that is further.
     pub fn tx_read(
         &mut self,
@@ -118,7 +118,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Forgets what the transaction wrote.
+    /// Discards what the transaction wrote.
     pub fn tx_abort(&mut self, tx: TxId) -> Result<(), VolumeError> {
         self.drive.check()?;
         self.transaction(tx)?;
@@ -130,7 +130,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Refuses if an open transaction other than `own` has written to the file.
+    /// Fails if an open transaction other than `own` has written to the file.
     pub(crate) fn check_no_transaction(&self, file: FileId, own: Option<TxId>) -> Result<(), VolumeError> {
         let others = self.transactions.iter().filter(|&(&tx, _)| Some(tx) != own);
         for (&tx, transaction) in others {

@@ -1,27 +1,28 @@
-//! The tree of folders: making, naming and removing files.
+//! The tree of folders: creating, naming and removing files.
 //!
-//! A name lives in the inode of its file, or in a link if the file has others as well; folders have no content. So an
-//! operation changes a few units of the inode table, and what waits to become durable is at most half a batch: all of
-//! it fits in one batch with the inode of a file that is synced. What is in one batch needs no order; that is how a
-//! removal, a creation under the same name and a rename over it can never be seen apart.
+//! A name is in the inode of its file, or in a link if the file has other names as well; folders have no contents. So
+//! an operation changes a few units of the inode table, and waiting changes are at most half a batch: all of them fit
+//! in one batch with the inode of a synced file. Changes in one batch need no order; that is why a removal, a creation
+//! under the same name and a rename over it can never be seen separately.
+
+use tantalum_filesystem::{FileId, FileKind, FolderEntry, NewFile, RenameMode, Timestamp};
 
 use crate::error::VolumeError;
-use crate::file::{File, FileId, RemovedSlot};
+use crate::file::{File, RemovedSlot};
 use crate::folder::{Entry, Folder};
 use crate::inode::Inode;
 use crate::link::{Link, NamePlace};
-use crate::metadata::{FileKind, FolderEntry, NewFile, RenameMode, Timestamp};
 use crate::name::{check_name, display};
 use crate::volume::Volume;
 
-/// Units of metadata that one operation changes at most: a rename of one file over another, whose further name then
+/// The most units of metadata that one operation changes: a rename of one file over another, whose further name then
 /// moves into its inode.
 const MOST_CHANGES: usize = 4;
 
-/// Names that one file can have, as on other file systems: programs count them in 16 bits.
+/// Maximum number of names of a file, as on other file systems: programs count them in 16 bits.
 const MOST_NAMES: u32 = 65_000;
 
-/// What a rename is between.
+/// The two names of a rename.
 struct Rename<'a> {
     from: (FileId, &'a [u8]),
     to: (FileId, &'a [u8]),
@@ -29,18 +30,18 @@ struct Rename<'a> {
 }
 
 impl Volume {
-    /// The file that a folder has under a name.
+    /// The file with a given name in a folder.
     pub fn lookup(&self, folder: FileId, name: &[u8]) -> Result<FileId, VolumeError> {
         self.entry(folder, name).map(|entry| entry.file)
     }
 
-    /// The folder that a folder lies in; the root's is itself.
+    /// The parent of a folder; the root is its own.
     pub fn parent(&self, folder: FileId) -> Result<FileId, VolumeError> {
         self.folder(folder)?;
         Ok(self.file(folder)?.inode.folder)
     }
 
-    /// The entries of a folder behind the one with cookie `after`, 0 for all.
+    /// The entries of a folder after the one with cookie `after`; 0 for all.
     pub fn read_folder(
         &self,
         folder: FileId,
@@ -55,8 +56,8 @@ impl Volume {
         }))
     }
 
-    /// Makes an empty file or folder, or a file of another kind but a symbolic link. Durable with its first sync, or
-    /// with [`Volume::sync_names`].
+    /// Creates an empty file or folder, or a file of any other kind except a symbolic link. Durable with its first
+    /// sync, or with [`Volume::sync_names`].
     pub fn create_in(&mut self, folder: FileId, name: &[u8], new: &NewFile) -> Result<FileId, VolumeError> {
         self.make_file(folder, name, new.kind, &[], new)
     }
@@ -86,7 +87,7 @@ impl Volume {
         Ok(number)
     }
 
-    /// Gives a file that is no folder a further name. Durable with [`Volume::sync_names`], or a sync of the file.
+    /// Gives a file that is not a folder a further name. Durable with [`Volume::sync_names`], or a sync of the file.
     pub fn link(
         &mut self,
         file: FileId,
@@ -117,7 +118,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Takes a name from a file that is no folder. With its last name the file goes, or with its last
+    /// Removes a name from a file that is not a folder. The file goes with its last name, or with its last
     /// [`Volume::close`] if it is open. Durable with [`Volume::sync_names`], or with the next sync that changes
     /// another file's metadata. A file that the drive does not know goes without a trace.
     pub fn unlink(&mut self, folder: FileId, name: &[u8], now: Timestamp) -> Result<(), VolumeError> {
@@ -133,7 +134,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Removes an empty folder. Durable as an [`Volume::unlink`] is.
+    /// Removes an empty folder. As durable as an [`Volume::unlink`].
     pub fn remove_folder(&mut self, folder: FileId, name: &[u8], now: Timestamp) -> Result<(), VolumeError> {
         self.drive.check()?;
         let file = self.entry(folder, name)?.file;
@@ -144,8 +145,9 @@ impl Volume {
         Ok(())
     }
 
-    /// Gives a file another name and perhaps another folder, in one step with what becomes of the file that had that
-    /// name; see [`RenameMode`]. Two names of one file stay as they are. Durable as an [`Volume::unlink`] is.
+    /// Gives a file another name and perhaps another folder, in one step with the change to the file that had that
+    /// name; see [`RenameMode`]. If both are names of one file, they stay as they are. As durable as an
+    /// [`Volume::unlink`].
     pub fn rename_in(
         &mut self,
         folder: FileId,
@@ -197,12 +199,12 @@ impl Volume {
     }
 
     fn move_entry(&mut self, rename: &Rename<'_>) {
-        // What was replaced may have been another name of this file's inode, but never this name.
+        // The replaced name may have been another name of this file's inode, but never this one.
         let entry = self.take_entry(rename.from.0, rename.from.1);
         self.put_entry(rename.to, entry);
     }
 
-    /// Whether a rename may put `file` in the place of `replaced`.
+    /// Whether a rename may replace `replaced` with `file`.
     fn check_replaceable(&self, file: FileId, replaced: FileId) -> Result<(), VolumeError> {
         let is_folder = self.file(file)?.folder.is_some();
         match (is_folder, self.file(replaced)?.folder.is_some()) {
@@ -217,7 +219,7 @@ impl Volume {
         if entries.is_empty() { Ok(()) } else { Err(VolumeError::FolderNotEmpty(folder)) }
     }
 
-    /// Refuses if `folder` is `file` or lies in it.
+    /// Fails if `folder` is `file` or inside it.
     fn check_not_into_itself(&self, file: FileId, mut folder: FileId) -> Result<(), VolumeError> {
         if self.file(file)?.folder.is_none() {
             return Ok(());
@@ -254,7 +256,7 @@ impl Volume {
 
     // -- names and their holders --------------------------------------------------------------------------------
 
-    /// Takes a name away, and with its last name the file.
+    /// Removes a name, and with its last name the file.
     fn remove_name(&mut self, folder: FileId, name: &[u8], now: Timestamp) {
         let entry = self.take_entry(folder, name);
         let file = self.files.get_mut(&entry.file).expect("an entry's file exists");
@@ -289,7 +291,7 @@ impl Volume {
         self.add_entry(folder, name, entry.file, entry.link);
     }
 
-    /// Writes a name into what holds it: a link, or the file's inode.
+    /// Writes a name where it is stored: in a link, or in the file's inode.
     fn set_place(&mut self, id: FileId, link: Option<u32>, place: &NamePlace) {
         if let Some(slot) = link {
             let link = self.links.get_mut(&slot).expect("an entry's link exists");
@@ -345,7 +347,7 @@ impl Volume {
 
     // -- files without names ------------------------------------------------------------------------------------
 
-    /// The file has no name any more: it goes, or becomes an orphan while it is open.
+    /// The file has lost its last name: it goes, or becomes an orphan while it is open.
     fn forget_file(&mut self, id: FileId) {
         let file = self.files.get_mut(&id).expect("the file exists");
         let slot = file.slot.take().expect("a file that has a name has a slot");
@@ -369,8 +371,8 @@ impl Volume {
         }
     }
 
-    /// A file without a name is not open any more. What it gives up may still be named by the drive's inode, so it
-    /// is given up with the last that is removed.
+    /// A file without a name was closed. The drive's inode may still name what it gives up, so that is freed
+    /// together with the last removed file.
     pub(crate) fn forget_orphan(&mut self, id: FileId) {
         self.orphans.remove(&id);
         let mut file = self.files.remove(&id).expect("an orphan is a file");
@@ -383,15 +385,15 @@ impl Volume {
         }
     }
 
-    /// Keeps a file whatever becomes of its names, until it is closed as often.
+    /// Keeps a file, whatever happens to its names, until it is closed as often.
     pub fn open(&mut self, file: FileId) -> Result<(), VolumeError> {
         self.drive.check()?;
         self.file_mut(file)?.opens += 1;
         Ok(())
     }
 
-    /// Undoes one [`Volume::open`]. A file that has lost its last name meanwhile goes with the last; after a crash it
-    /// is gone as well.
+    /// Undoes one [`Volume::open`]. A file that has lost its last name meanwhile goes with the last one; after a crash
+    /// it is gone as well.
     pub fn close(&mut self, file: FileId) -> Result<(), VolumeError> {
         let entry = self.file_mut(file)?;
         entry.opens = entry.opens.checked_sub(1).ok_or(VolumeError::NotOpen(file))?;
@@ -401,7 +403,7 @@ impl Volume {
         Ok(())
     }
 
-    // -- what waits ---------------------------------------------------------------------------------------------
+    // -- waiting changes ------------------------------------------------------------------------------------------
 
     /// Names that wait to become durable, in units of metadata.
     pub(crate) fn pending_names(&self) -> usize {

@@ -1,19 +1,19 @@
-//! A mounted volume: its parts, its clock, and the way past it to the drive.
+//! A mounted volume: its parts, its clock, and direct access to the drive.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use tantalum::{Command, Completion, Lpn, Nanoseconds, Status, TxId};
 use tantalum_drive::Locked;
+use tantalum_filesystem::{FileId, FileKind};
 
 use crate::cache::PageCache;
 use crate::drive::Drive;
 use crate::error::VolumeError;
 use crate::extents::LpnRange;
-use crate::file::{File, FileId, RemovedSlot};
+use crate::file::{File, RemovedSlot};
 use crate::inode::ATTRIBUTE_BYTES;
 use crate::link::Link;
-use crate::metadata::FileKind;
 use crate::space::FreeSpace;
 use crate::superblock::Superblock;
 use crate::transaction::Transaction;
@@ -31,26 +31,26 @@ pub struct Volume {
     pub(crate) files: BTreeMap<FileId, File>,
     /// Further names of files, by slot.
     pub(crate) links: BTreeMap<u32, Link>,
-    /// The file that was made last.
+    /// The file that was created last.
     pub(crate) last_file: u32,
-    /// Continuations of the file that has most, or had.
+    /// Continuations of the file that has, or had, the most.
     pub(crate) most_continuations: usize,
-    /// Files that the drive does not know, or by another name.
+    /// Files that the drive does not know, or knows by another name.
     pub(crate) unnamed: BTreeSet<FileId>,
-    /// Links that the drive does not know, or as another name.
+    /// Links that the drive does not know, or knows by another name.
     pub(crate) unnamed_links: BTreeSet<u32>,
-    /// What is gone since names were last made durable.
+    /// What has been removed since names were last made durable.
     pub(crate) removed: Vec<RemovedSlot>,
     /// Files that have no name and are open.
     pub(crate) orphans: BTreeSet<FileId>,
-    /// No durable inode names these any more; to be trimmed and then free.
+    /// No durable inode names these any more; they are to be trimmed, and are then free.
     pub(crate) untrimmed: Vec<LpnRange>,
     pub(crate) transactions: BTreeMap<TxId, Transaction>,
-    /// When the write-back under way is done.
+    /// When the write-back in flight is done.
     pub(crate) write_back_done_ns: Nanoseconds,
-    /// Trims or continuations were sent and not flushed: an inode must not become durable before them.
+    /// Trims or continuations were sent but not flushed: an inode must not become durable before them.
     pub(crate) must_flush: bool,
-    /// Where long commands' data are put together.
+    /// Where the data of long commands are assembled.
     pub(crate) scratch: Vec<u8>,
 }
 
@@ -66,7 +66,7 @@ impl fmt::Debug for Volume {
 }
 
 impl Volume {
-    /// An independent copy of the volume and its drive, with all that is not yet synced. None if the drive cannot
+    /// An independent copy of the volume and its drive, including everything not yet synced. None if the drive cannot
     /// be copied.
     pub fn try_clone(&self) -> Option<Volume> {
         Some(Volume {
@@ -96,14 +96,14 @@ impl Volume {
         self.drive.client.drive()
     }
 
-    /// The device below. What is written to it past the volume may damage the volume. While somebody has it the volume
-    /// waits, so have it no longer than for what is asked of it.
+    /// The device below. Writing to it without the volume may damage the volume. While somebody has it the volume
+    /// waits, so keep it only as long as necessary.
     pub fn device(&self) -> Locked<'_> {
         self.drive.device()
     }
 
-    /// Why the drive stopped for good, if it did: the first error that was its end ([`Status::is_end_of_drive`]). From then
-    /// on the volume refuses everything, and what was not synced is lost.
+    /// Why the drive stopped for good, if it did: the first error that ended it ([`Status::is_end_of_drive`]). From
+    /// then on the volume refuses everything, and what was not synced is lost.
     pub fn stopped(&self) -> Option<Status> {
         self.drive.client.end()
     }
@@ -113,13 +113,13 @@ impl Volume {
         self.drive.now_ns()
     }
 
-    /// From now on the client lives in the machine's time, and meets the drive's latencies.
+    /// From now on the client lives in the machine's time, and sees the drive's latencies.
     pub fn run_in_real_time(&mut self) {
         self.drive.client.run_in_real_time();
     }
 
-    /// One of several clients goes on at `now_ns`, in virtual time. It is up to it to hold back what it is answered
-    /// until [`Volume::now_ns`]: others may go on before that, so that their commands are under way together.
+    /// One of several clients continues at `now_ns`, in virtual time. It must hold its answers back until
+    /// [`Volume::now_ns`]: others may continue before that, so that their commands are in flight together.
     pub fn begin_at(&mut self, now_ns: Nanoseconds) {
         self.drive.client.begin_at(now_ns);
     }
@@ -129,7 +129,7 @@ impl Volume {
         self.drive.wait_until(ns);
     }
 
-    /// The client does something else for `ns`.
+    /// The client spends `ns` elsewhere.
     pub fn advance_ns(&mut self, ns: Nanoseconds) {
         self.drive.wait_until(self.drive.now_ns().saturating_add(ns));
     }
@@ -140,8 +140,8 @@ impl Volume {
         self.drive.submit(command)
     }
 
-    /// Sends a command to the drive now and does not wait for it: follow with [`Volume::wait_until`] its
-    /// `done_ns`. Otherwise as [`Volume::submit`].
+    /// Sends a command to the drive now without waiting for it: follow with [`Volume::wait_until`] its
+    /// `done_ns`. Otherwise like [`Volume::submit`].
     pub fn submit_queued(&mut self, command: Command<'_>) -> Result<Completion, VolumeError> {
         self.drive.submit_queued(command)
     }
@@ -156,7 +156,7 @@ impl Volume {
         Ok(self.file(file)?.inode.size)
     }
 
-    /// What [`Volume::set_attributes`] set; zeros in a new file.
+    /// The bytes set by [`Volume::set_attributes`]; zeros in a new file.
     pub fn attributes(&self, file: FileId) -> Result<[u8; ATTRIBUTE_BYTES], VolumeError> {
         Ok(self.file(file)?.inode.attributes)
     }
@@ -175,8 +175,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Where unit `unit` of the file lies; none if it has no place yet. A program may write there directly if the
-    /// unit is within what it reserved.
+    /// The place of unit `unit` of the file; none if it has no place yet. A program may write there directly if it has
+    /// reserved the unit.
     pub fn lpn(&self, file: FileId, unit: u64) -> Option<Lpn> {
         let unit = u32::try_from(unit).ok()?;
         Some(self.file(file).ok()?.inode.extents.run(unit)?.lpn)
@@ -195,7 +195,7 @@ impl Volume {
         self.drive.device().limits().atomic_units as usize
     }
 
-    /// The file, if it has content that programs read and write.
+    /// The file, if it has contents that programs read and write.
     pub(crate) fn content_file(&self, file: FileId) -> Result<&File, VolumeError> {
         let entry = self.file(file)?;
         match entry.inode.kind {

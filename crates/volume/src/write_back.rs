@@ -1,13 +1,14 @@
-//! From the page cache to the drive.
+//! Write-back: from the page cache to the drive.
 //!
-//! A sync sends all dirty pages of a file at once, neighbours in one command. Between syncs the oldest dirty
-//! pages go when there are too many: one such batch is under way at a time, and who dirties more waits for it.
+//! A sync sends all dirty pages of a file at once, adjacent ones in one command. Between syncs the oldest dirty pages
+//! are written when there are too many: one such batch is in flight at a time, and whoever dirties more waits for it.
 
 use tantalum::{Lpn, UNIT_BYTES};
+use tantalum_filesystem::FileId;
 
 use crate::cache::FrameId;
 use crate::error::VolumeError;
-use crate::file::{File, FileId};
+use crate::file::File;
 use crate::volume::Volume;
 
 /// The most units written in one command.
@@ -37,7 +38,7 @@ impl Volume {
         self.commit(&[file], false)
     }
 
-    /// Whether anything waits to be made durable, but what programs wrote past the page cache.
+    /// Whether anything waits to be made durable, apart from what programs wrote without the page cache.
     pub fn is_dirty(&self) -> bool {
         let is_dirty = |file: &File| file.dirty || file.times_dirty;
         self.cache.dirty_pages() > 0 || self.pending_names() > 0 || self.files.values().any(is_dirty)
@@ -68,12 +69,12 @@ impl Volume {
         self.commit_names()
     }
 
-    /// Sends all dirty pages of a file and does not wait for them.
+    /// Sends all dirty pages of a file, without waiting for them.
     pub(crate) fn write_back_file(&mut self, file: FileId) -> Result<(), VolumeError> {
         self.write_back(file, 0, usize::MAX)
     }
 
-    /// Keeps the dirty pages to the limit.
+    /// Limits the number of dirty pages.
     pub(crate) fn limit_dirty_pages(&mut self) -> Result<(), VolumeError> {
         let limit = self.cache.dirty_limit();
         if self.cache.dirty_pages() <= limit {
@@ -87,7 +88,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Sends up to `most` dirty pages of a file, from unit `from` on, and does not wait for them.
+    /// Sends up to `most` dirty pages of a file, from unit `from` on, without waiting for them.
     fn write_back(&mut self, file: FileId, from: u32, most: usize) -> Result<(), VolumeError> {
         let extents = &self.file(file)?.inode.extents;
         let place = |(unit, frame)| {
@@ -108,7 +109,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Writes pages that lie one after another, in one command.
+    /// Writes adjacent pages in one command.
     fn write_run(&mut self, run: &[DirtyPage]) -> Result<(), VolumeError> {
         let Volume { drive, cache, scratch, .. } = self;
         let data: &[u8] = if let [page] = run {
@@ -126,7 +127,7 @@ impl Volume {
     }
 }
 
-/// How many of the pages, from the first on, lie one after another.
+/// How many of the pages, from the first on, are adjacent.
 fn run_length(pages: &[DirtyPage]) -> usize {
     let first = pages[0].lpn.0;
     let follows = |(i, page): &(usize, &DirtyPage)| page.lpn.0 == first + *i as u32;

@@ -1,4 +1,4 @@
-//! Files in so many pieces that their inodes have continuations.
+//! Files with enough extents for their inodes to have continuations.
 
 mod common;
 

@@ -157,7 +157,7 @@ fn power_may_go_at_any_operation_of_a_mount() {
 fn what_stopped_the_drive_is_told_and_a_refusal_stops_nothing() {
     let mut volume = volume(8, LARGE_CACHE);
     let refused = Command::Read { lpn: Lpn(u32::MAX), data: &mut [0; 4096] };
-    volume.submit(refused).expect_err("no drive has so many units");
+    volume.submit(refused).expect_err("no drive has that many units");
     assert_eq!(volume.stopped(), None);
     let now_ns = volume.now_ns();
     volume.device().cut_power(now_ns);

@@ -1,6 +1,6 @@
 //! Random operations against a model in memory, through remounts, crashes of the host, and power cuts.
 //!
-//! `VOLUME_SEED=n` runs one seed only, `VOLUME_SEEDS=n` so many with power cuts; a failure names its seed.
+//! `VOLUME_SEED=n` runs only one seed, `VOLUME_SEEDS=n` runs n seeds with power cuts; a failure names its seed.
 
 mod common;
 

@@ -1,7 +1,7 @@
 //! Random operations on a tree of files against a model in memory, through remounts, crashes of the host, and power
 //! cuts; with many writes that repeat others, which become shares in half of the runs.
 //!
-//! `VOLUME_SEED=n` runs one seed only, `VOLUME_SEEDS=n` so many; a failure names its seed.
+//! `VOLUME_SEED=n` runs only one seed, `VOLUME_SEEDS=n` runs n seeds; a failure names its seed.
 
 mod common;
 
@@ -148,7 +148,7 @@ impl Run {
                 _ => volume.create_in(folder, name, &new),
             },
         )?;
-        assert_eq!(number.number(), self.model.last_number);
+        assert_eq!(number.0, self.model.last_number);
         Ok(())
     }
 
@@ -420,9 +420,8 @@ impl Run {
         let mut folders = vec![ROOT];
         while let Some(folder) = folders.pop() {
             let entries = self.volume.read_folder(id(folder), 0).unwrap();
-            let entries: Vec<(String, u32, FileKind)> = entries
-                .map(|e| (String::from_utf8(e.name.to_vec()).unwrap(), e.file.number(), e.kind))
-                .collect();
+            let entries: Vec<(String, u32, FileKind)> =
+                entries.map(|e| (String::from_utf8(e.name.to_vec()).unwrap(), e.file.0, e.kind)).collect();
             for (name, number, kind) in entries {
                 seen.names.insert((folder, name), number);
                 match kind {

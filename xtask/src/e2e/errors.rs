@@ -23,11 +23,11 @@ pub fn run(context: &Context, folder: &Path) -> Outcome {
     fs::write(folder.join("text"), "no drive")?;
     Shell::new(&context.tantalum).args(["create", "empty.tant", "--capacity", "64M"]).folder(folder).run()?;
     let refused = |arguments: &[&str], wanted: &str| refused(context, folder, arguments, wanted);
-    refused(&["mount", "empty.tant", "mnt"], "mounted on mnt already")?;
+    refused(&["mount", "empty.tant", "mnt"], "already mounted on mnt")?;
     refused(&["mount", "drive.tant", "other"], "in use")?;
     refused(&["mount", "empty.tant", "taken"], "is not empty")?;
     refused(&["mount", "empty.tant", "text"], "is not a folder")?;
-    refused(&["mount", "empty.tant", "nowhere"], "make the folder first")?;
+    refused(&["mount", "empty.tant", "nowhere"], "create the folder first")?;
     refused(&["mount", "empty.tant", "other"], "holds no volume; add --format")?;
     refused(&["mount", "empty.tant", "other", "--background"], "holds no volume; add --format")?;
     refused(&["mount", "text", "other"], "text")?;

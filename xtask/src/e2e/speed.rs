@@ -6,13 +6,12 @@
 //! file is, and memory that is touched for the first time is no drive's speed.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::path::Path;
 
 use serde_json::Value;
 
-use super::failure::{Failure, ensure};
+use super::example::Example;
+use super::failure::Failure;
 use super::mounted::Mounted;
 use super::shell::Shell;
 use super::{Context, Done, Outcome};
@@ -33,7 +32,7 @@ struct Pattern {
     name: &'static str,
     arguments: [&'static str; 3],
     direction: &'static str,
-    /// Operations in a second, or else bytes.
+    /// Operations per second, or else bytes.
     counts_operations: bool,
 }
 
@@ -64,41 +63,12 @@ const PATTERNS: [Pattern; 4] = [
     },
 ];
 
-/// The other mount.
-struct Passthrough {
-    process: Child,
-    folder: PathBuf,
-}
-
-impl Passthrough {
-    fn start(context: &Context, source: &Path, folder: PathBuf) -> Result<Passthrough, Failure> {
-        fs::create_dir(&folder)?;
-        let program = context.target.join("release/examples/passthrough");
-        let process = Command::new(program).args([source, &folder]).stdin(Stdio::null()).spawn()?;
-        let started = Passthrough { process, folder };
-        let limit = Instant::now() + Duration::from_secs(10);
-        while !fs::read_to_string("/proc/self/mounts")?.contains(&*started.folder.to_string_lossy()) {
-            ensure(Instant::now() < limit, || "the passthrough does not mount".to_owned())?;
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Ok(started)
-    }
-}
-
-impl Drop for Passthrough {
-    fn drop(&mut self) {
-        let _ = Shell::new("umount").args(["--lazy"]).args([&self.folder]).output();
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
 pub fn run(context: &Context, folder: &Path) -> Outcome {
     let memory = tempfile::Builder::new().prefix("tantalum-e2e-").tempdir_in("/dev/shm");
-    let Ok(memory) = memory else { return Ok(Done::LeftOut("there is no /dev/shm".to_owned())) };
+    let Ok(memory) = memory else { return Ok(Done::LeftOut("no /dev/shm".to_owned())) };
     let source = memory.path().join("source");
     fs::create_dir(&source)?;
-    let passthrough = Passthrough::start(context, &source, folder.join("passthrough"))?;
+    let passthrough = Example::start(context, "passthrough", &source, folder.join("passthrough"))?;
     let mut mounted = Mounted::create(context, memory.path(), CAPACITY, &["--time", "none"])?;
     let mut lines = Vec::new();
     let places = [&passthrough.folder, &mounted.folder];

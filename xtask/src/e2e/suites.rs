@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::geteuid;
 
+use super::example::Example;
 use super::failure::{Failure, ensure};
 use super::mounted::Mounted;
 use super::shell::Shell;
@@ -17,7 +18,7 @@ const PJDFSTEST: (&str, &str) = ("pjdfstest", "0.2.2");
 const FSX_OPERATIONS: &str = "10000";
 const FSX_SEEDS: u32 = 4;
 
-/// Everything that fsx can do.
+/// Everything that fsx can do, but holes.
 const FSX_CONFIGURATION: &str = "
 flen = 2000000
 [opsize]
@@ -34,11 +35,12 @@ truncate = 5
 fsync = 1
 fdatasync = 1
 posix_fallocate = 3
-punch_hole = 5
 sendfile = 2
 posix_fadvise = 1
 copy_file_range = 5
 ";
+
+const FSX_HOLES: &str = "punch_hole = 5\n";
 
 /// It remounts read-only through mount.fuse, which does not know this file system, so it must not; the reasons for
 /// all that is skipped are in docs/mounting.md.
@@ -60,6 +62,8 @@ entries = [["nobody", "nogroup"], ["daemon", "daemon"]]
 /// More would be a test that no reason is known for.
 const PJDFSTEST_SKIPPED: usize = 14;
 
+const NO_ROOT: &str = "without root it cannot test permissions";
+
 /// Built once, into the target folder.
 fn program(context: &Context, (name, version): (&str, &str)) -> Result<PathBuf, Failure> {
     let root = context.target.join("e2e-tools");
@@ -73,30 +77,55 @@ fn program(context: &Context, (name, version): (&str, &str)) -> Result<PathBuf, 
 }
 
 pub fn fsx(context: &Context, folder: &Path) -> Outcome {
-    let fsx = program(context, FSX)?;
-    let configuration = folder.join("fsx.toml");
-    fs::write(&configuration, FSX_CONFIGURATION)?;
     let mut mounted = Mounted::create(context, folder, "256M", &["--time", "none"])?;
-    for seed in 1..=FSX_SEEDS {
-        Shell::new(&fsx)
-            .args(["-N", FSX_OPERATIONS, "-S", &seed.to_string(), "-f"])
-            .args([&configuration, Path::new("-P"), folder, &mounted.path("file")])
-            .run()?;
-    }
+    let summary = run_fsx(context, folder, &mounted.folder, &[FSX_CONFIGURATION, FSX_HOLES].concat())?;
     mounted.unmount()?;
-    Ok(Done::Said(format!("               {FSX_SEEDS} seeds of {FSX_OPERATIONS} operations")))
+    Ok(Done::Said(summary))
 }
 
 pub fn pjdfstest(context: &Context, folder: &Path) -> Outcome {
     if !geteuid().is_root() {
-        return Ok(Done::LeftOut("without root it cannot test permissions".to_owned()));
+        return Ok(Done::LeftOut(NO_ROOT.to_owned()));
     }
+    let mut mounted = Mounted::create(context, folder, "256M", &["--time", "none"])?;
+    let summary = run_pjdfstest(context, folder, &mounted.folder)?;
+    mounted.unmount()?;
+    Ok(Done::Said(summary))
+}
+
+/// A file system with nothing that is optional.
+pub fn in_memory(context: &Context, folder: &Path) -> Outcome {
+    if !geteuid().is_root() {
+        return Ok(Done::LeftOut(NO_ROOT.to_owned()));
+    }
+    let example = Example::start(context, "memory", &folder.join("drive.tant"), folder.join("mnt"))?;
+    let fsx = run_fsx(context, folder, &example.folder, FSX_CONFIGURATION)?;
+    let pjdfstest = run_pjdfstest(context, folder, &example.folder)?;
+    Shell::new(&context.tantalum).args(["unmount"]).args([&example.folder]).run()?;
+    Ok(Done::Said(format!("{fsx}\n{pjdfstest}")))
+}
+
+/// Runs fsx in a mounted folder, with files of its own in `folder`. What to print.
+fn run_fsx(context: &Context, folder: &Path, mounted: &Path, configuration: &str) -> Result<String, Failure> {
+    let fsx = program(context, FSX)?;
+    let file = folder.join("fsx.toml");
+    fs::write(&file, configuration)?;
+    for seed in 1..=FSX_SEEDS {
+        Shell::new(&fsx)
+            .args(["-N", FSX_OPERATIONS, "-S", &seed.to_string(), "-f"])
+            .args([&file, Path::new("-P"), folder, &mounted.join("file")])
+            .run()?;
+    }
+    Ok(format!("               {FSX_SEEDS} seeds of {FSX_OPERATIONS} operations"))
+}
+
+/// Runs pjdfstest in a mounted folder, with files of its own in `folder`. What to print.
+fn run_pjdfstest(context: &Context, folder: &Path, mounted: &Path) -> Result<String, Failure> {
     let pjdfstest = program(context, PJDFSTEST)?;
     let (configuration, second) = (folder.join("pjdfstest.toml"), folder.join("second"));
     fs::create_dir(&second)?;
     fs::write(&configuration, PJDFSTEST_CONFIGURATION)?;
-    let mut mounted = Mounted::create(context, folder, "256M", &["--time", "none"])?;
-    let work = mounted.path("work");
+    let work = mounted.join("work");
     fs::create_dir(&work)?;
     fs::set_permissions(folder, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
     let said = Shell::new(&pjdfstest)
@@ -109,6 +138,5 @@ pub fn pjdfstest(context: &Context, folder: &Path) -> Outcome {
     ensure(summary.contains("0 failed") && skipped.len() <= PJDFSTEST_SKIPPED, || {
         format!("{summary}\n{}", skipped.join("\n"))
     })?;
-    mounted.unmount()?;
-    Ok(Done::Said(format!("               {summary}")))
+    Ok(format!("               {summary}"))
 }

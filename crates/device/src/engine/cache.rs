@@ -1,8 +1,7 @@
 //! The write cache: units in the drive's DRAM that wait for flash, oldest first.
 //!
-//! A rewrite of a cached unit replaces it in place (DuraSSD, section 3.1.1). The old copy on flash stays mapped
-//! until the new one is programmed (hazard 1). Data wait in the medium's own buffers, so that programming them
-//! copies nothing.
+//! A rewrite of a cached unit replaces it in place (DuraSSD, section 3.1.1). The old copy on flash stays mapped until
+//! the new one is programmed (hazard 1). Data wait in the medium's own buffers, so programming them copies nothing.
 
 use std::collections::VecDeque;
 use std::hash::BuildHasher;
@@ -13,7 +12,7 @@ use rustc_hash::FxBuildHasher;
 use tantalum_ftl::{HostUnit, Lpn};
 use tantalum_nand::Nanoseconds;
 
-/// Units waiting, and room for those on their way to flash.
+/// Waiting units, and room for those on their way to flash.
 #[derive(Clone, Debug)]
 pub struct Cache {
     capacity: usize,
@@ -21,15 +20,15 @@ pub struct Cache {
     index: HashTable<u32>,
     entries: Vec<Option<HostUnit>>,
     free: Vec<u32>,
-    /// Entry numbers with their turn; one whose entry has another turn by now is passed over.
+    /// Entry numbers with their turn; a number whose entry has another turn by now is skipped.
     queue: VecDeque<(u32, u64)>,
     turns: Vec<u64>,
     next_turn: u64,
     hinted: usize,
-    /// Units on their way to flash still hold their buffers: until when, and how many.
+    /// Units on their way to flash, which still hold their buffers: until when, and how many.
     in_flight: VecDeque<(Nanoseconds, u32)>,
     in_flight_units: usize,
-    /// When there was room for the last unit that asked for some.
+    /// When room was last granted.
     room_ns: Nanoseconds,
 }
 
@@ -40,7 +39,7 @@ fn hash(lpn: Lpn) -> u64 {
 impl Cache {
     /// A cache of `capacity` units; 0 for none.
     pub fn new(capacity: usize) -> Cache {
-        // a profile may ask for more than this host has; a cache grows with what waits in it
+        // a profile may ask for more than this host has; a cache grows with its contents
         let expected = capacity.min(1 << 16);
         Cache {
             capacity,
@@ -57,7 +56,7 @@ impl Cache {
         }
     }
 
-    /// From now on it holds as many units; what is in it stays.
+    /// Changes the capacity; the contents stay.
     pub fn set_capacity(&mut self, capacity: usize) {
         self.capacity = capacity;
     }
@@ -87,7 +86,7 @@ impl Cache {
         self.entries[self.find(lpn)? as usize].as_ref()
     }
 
-    /// Puts a unit in. The one that it replaces comes back.
+    /// Inserts a unit. Returns the one that it replaces.
     pub fn insert(&mut self, unit: HostUnit) -> Option<HostUnit> {
         self.hinted += usize::from(unit.hint.is_some());
         let Cache { index, entries, .. } = self;
@@ -126,11 +125,12 @@ impl Cache {
         let (entry, _) = self.index.find_entry(hash(lpn), is_lpn).ok()?.remove();
         self.free.push(entry);
         let unit = self.entries[entry as usize].take();
+        debug_assert!(unit.is_some(), "an indexed entry is there");
         self.hinted -= usize::from(unit.is_some_and(|unit| unit.hint.is_some()));
         unit
     }
 
-    /// The units that have waited longest, as many as `page` holds; they stay until they are removed.
+    /// The oldest waiting units, as many as `page` holds; they stay until they are removed.
     pub fn oldest(&mut self, page: &mut Vec<HostUnit>, limit: usize) {
         page.clear();
         while let Some(&(entry, turn)) = self.queue.front() {
@@ -165,15 +165,15 @@ impl Cache {
         *self = Cache::new(self.capacity);
     }
 
-    /// Units went to flash and hold their buffers until then.
+    /// Units went to flash and hold their buffers until they are there.
     pub fn programmed(&mut self, units: u32, done_ns: Nanoseconds) {
         self.in_flight.push_back((done_ns, units));
         self.in_flight_units += units as usize;
     }
 
-    /// When there is room for `units` more, at or after `at_ns`; none if what waits leaves too little. At most half of the
-    /// cache waits where it is kept from being high. Who asks later has room no earlier, also if a host with a queue gave
-    /// both commands at once.
+    /// When there is room for `units` more, at or after `at_ns`; none if the waiting units leave too little. At most
+    /// half of the cache waits if callers keep it from being high. Room is granted in the order of the requests, even
+    /// when a queue submits both at once.
     pub fn room_ns(&mut self, units: usize, at_ns: Nanoseconds) -> Option<Nanoseconds> {
         let taken = self.len() + units;
         if taken > self.capacity {
@@ -188,10 +188,16 @@ impl Cache {
             self.in_flight.pop_front();
         }
         self.room_ns = room_ns;
+        debug_assert!(
+            taken + self.in_flight_units <= self.capacity,
+            "{taken} units wait and {} are on their way to flash, in a cache of {}",
+            self.in_flight_units,
+            self.capacity
+        );
         Some(room_ns)
     }
 
-    /// Whether so much waits that a page should be programmed.
+    /// Whether enough waits that a page should be programmed.
     pub fn is_high(&self) -> bool {
         self.len() > self.capacity / 2
     }

@@ -1,8 +1,8 @@
 //! Key-value commands: namespaces, put, get, exists, delete, list (NVMe's Key Value Command Set; KAML, section 3.1).
 //!
 //! A `put` is all or nothing over all its records and namespaces, and durable when it returns: on flash, or with a
-//! capacitor in DRAM that is dumped. There what fits a unit waits for a full page, and a larger `put` until it has been
-//! programmed.
+//! capacitor in DRAM that is dumped. Records that fit in a unit wait there for a full page; a larger `put` is there
+//! until it has been programmed.
 
 use tantalum_ftl::{Key, KeyValueError, KvRecord, NAMESPACES, NamespaceAttributes, NamespaceId, VALUE_BYTES};
 use tantalum_nand::Nanoseconds;
@@ -10,10 +10,10 @@ use tantalum_nand::Nanoseconds;
 use super::{Engine, Port};
 use crate::status::Status;
 
-/// Records that one `put` takes.
+/// Records in one `put`.
 const PUT_RECORDS: u32 = 1024;
 
-/// What the drive does with keys and values in one step (NVMe Key Value: Identify).
+/// The drive's limits for keys and values in one step (NVMe Key Value: Identify).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KeyValueLimits {
     /// Bytes of a key.
@@ -85,15 +85,15 @@ impl Engine {
         self.put_records(records, arrived_ns)
     }
 
-    /// With a capacitor a put is done when there is room for it: units on their way to flash still hold theirs. Of one that
-    /// there never is room for, or without a capacitor, it is done when it is on flash.
+    /// With a capacitor, a put is done when there is room for it: units on their way to flash still hold theirs.
+    /// Without one, or if there never is room for it, it is done when it is on flash.
     fn put_records(&mut self, records: &[KvRecord<'_>], at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
         let protected = self.ftl.has_plp();
         while protected && self.cache.is_high() {
             self.drain_page(at_ns)?;
         }
         let put = match self.try_put(records, at_ns) {
-            // units that wait may be new ones, or not
+            // waiting units may or may not be new ones
             Err(Status::CapacityExceeded) if self.cache.len() > 0 => {
                 self.drain(at_ns)?;
                 self.try_put(records, at_ns)

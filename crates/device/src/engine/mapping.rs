@@ -1,4 +1,4 @@
-//! Commands that are one step of the map: trim, share, remap and the atomic write.
+//! Commands that are one step of the map: trim, share, remap and atomic write.
 
 use tantalum_ftl::canary::{self, Guard};
 use tantalum_ftl::{HostUnit, Lpn, Seq, ShareRange};
@@ -12,7 +12,7 @@ impl Engine {
     pub(super) fn trim(&mut self, lpn: Lpn, units: u32, at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
         self.maintain(at_ns)?;
         self.ftl.trim(lpn, units, at_ns)?;
-        // only now: what waited is given up when the record that replaces it exists (hazard 1)
+        // only now: the waiting unit is dropped once the record that replaces it exists (hazard 1)
         if self.cache.len() > 0 {
             for lpn in (lpn.0..lpn.0 + units).map(Lpn) {
                 self.forget_cached(lpn)?;
@@ -22,7 +22,7 @@ impl Engine {
     }
 
     /// A step replaces these units, and may be lost until it is complete. What waits for them in protected DRAM was
-    /// acknowledged as durable: it goes to flash first.
+    /// acknowledged as durable, so it goes to flash first.
     pub(super) fn settle_replaced(
         &mut self,
         mut lpns: impl Iterator<Item = u32>,
@@ -37,13 +37,13 @@ impl Engine {
         Ok(())
     }
 
-    /// Brings cached sources to flash, so that they have a place to share.
+    /// Sends cached sources to flash, so that they have a place to share.
     fn settle_sources(&mut self, ranges: &[ShareRange], at_ns: Nanoseconds) -> Result<(), Status> {
         self.settle_replaced(ranges.iter().flat_map(destinations).map(|lpn| lpn.0), at_ns)?;
         let cached = ranges.iter().any(|range| {
             (range.src.0..range.src.0 + range.units).any(|lpn| self.cache.get(Lpn(lpn)).is_some())
         });
-        // a page of a log that is shared takes the pages before it along: a reader of the log finds them as well
+        // sharing a log page includes the pages before it: a reader of the log finds them as well
         if cached || self.cache.has_hinted() && !canary::out(Guard::PagesBeforeWait) {
             self.drain(at_ns)?;
         }
@@ -65,7 +65,7 @@ impl Engine {
         for lpn in ranges.iter().flat_map(destinations) {
             self.forget_cached(lpn)?;
         }
-        // a flush of protected DRAM waits for nothing, so there a share is durable when it returns in any case
+        // a flush of protected DRAM waits for nothing, so there a share is always durable when it returns
         if deferred && !self.ftl.has_plp() { Ok(at_ns) } else { self.make_durable(at_ns) }
     }
 
@@ -89,8 +89,8 @@ impl Engine {
         self.make_durable(at_ns)
     }
 
-    /// What was written is durable at `done_ns`. If it replaced pages that claimed their homes, the end of that is as well when
-    /// this returns.
+    /// What was written is durable at `done_ns`. If it replaced pages that claimed their homes, the end of those claims
+    /// is durable too when this returns.
     pub(super) fn claims_end(
         &mut self,
         any: bool,
@@ -103,7 +103,7 @@ impl Engine {
         }
     }
 
-    /// Makes the journal durable: on flash, or in protected DRAM once what it names is on flash.
+    /// Makes the journal durable: on flash, or in protected DRAM once everything that it names is on flash.
     pub(super) fn make_durable(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
         let protected = self.ftl.has_plp();
         let ftl = &mut self.ftl;

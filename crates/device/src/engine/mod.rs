@@ -1,8 +1,8 @@
-//! What commands do: to the cache, to what waits in it, and through the FTL to flash.
+//! What commands do: to the cache, to its waiting units, and through the FTL to flash.
 //!
-//! The engine takes commands whose shape was checked, and knows neither the host's link nor how long a command may take
-//! on it: data come and go through a [`Port`], which the controller gives along. So a client inside the drive uses the same
-//! engine without paying for the link.
+//! The engine takes commands whose shape was checked. It knows neither the host's link nor its timing: data come and go
+//! through a [`Port`] that the controller passes in. So a client inside the drive uses the same engine without paying
+//! for the link.
 
 mod cache;
 mod key_value;
@@ -22,13 +22,13 @@ use crate::command::{Command, Completion};
 use crate::profile::{CacheMode, Profile};
 use crate::status::Status;
 
-/// The way of a command's data between the client and the drive's DRAM.
+/// The path of a command's data between the client and the drive's DRAM.
 pub trait Port {
-    /// When `bytes` have crossed that may do so from `ready_ns` on.
+    /// When `bytes` that are ready at `ready_ns` have crossed.
     fn transfer(&mut self, ready_ns: Nanoseconds, bytes: usize) -> Nanoseconds;
 }
 
-/// The port of a client in the drive: it has the same DRAM.
+/// The port of a client inside the drive, which uses the same DRAM.
 pub struct Inside;
 
 impl Port for Inside {
@@ -44,18 +44,18 @@ pub struct Engine {
     cache: Cache,
     /// Units of open transactions that wait for a full page.
     transaction_units: Vec<(TxId, Lpn, Slot)>,
-    /// Units that the cache holds where nothing else takes of what a capacitor can dump.
+    /// Units that the cache holds if nothing else uses the capacitor's budget.
     cache_units: usize,
-    /// Whether there is no cache: a write is done when it is on flash.
+    /// Whether there is no cache: a write completes when it is on flash.
     writes_through: bool,
     open_transactions: u32,
     units_per_page: usize,
-    /// What the next page of host units is gathered in.
+    /// Gathers the next page of host units.
     page: Vec<HostUnit>,
 }
 
 impl Engine {
-    /// With an empty cache.
+    /// Creates one with an empty cache.
     pub fn new(ftl: Ftl, profile: &Profile) -> Engine {
         let cache_units = profile.cache_units();
         let mut engine = Engine {
@@ -72,7 +72,7 @@ impl Engine {
         engine
     }
 
-    /// A copy of one whose flash is in memory; none otherwise.
+    /// A copy of an engine whose flash is in memory; none for others.
     pub fn try_clone(&self) -> Option<Engine> {
         Some(Engine {
             ftl: self.ftl.try_clone()?,
@@ -88,8 +88,8 @@ impl Engine {
         self.cache.get(lpn).is_some() || self.ftl.map().lookup(lpn).is_some()
     }
 
-    /// Does a command. What it makes goes into `completion`; the time when it is done comes back by itself, because whatever
-    /// is stored behind a copy of data can be read back at once only as it was stored.
+    /// Executes a command. Its results go into `completion`. The completion time is returned separately because store
+    /// forwarding works only for a load of the same width, and any other load right after a copy of data stalls.
     pub fn execute(
         &mut self,
         command: Command<'_>,
@@ -155,7 +155,7 @@ impl Engine {
         Ok(self.ftl.maintain(at_ns)?)
     }
 
-    /// The same behind a command that is done: if there is no room, the next one is told.
+    /// The same after a command that is done: if there is no room, the next command reports that.
     fn maintain_after(&mut self, at_ns: Nanoseconds) -> Result<(), Status> {
         match self.maintain(at_ns) {
             Err(Status::CapacityExceeded) => Ok(()),
@@ -163,20 +163,20 @@ impl Engine {
         }
     }
 
-    /// What a capacitor can dump is shared by the cache and by the records that wait for namespaces' own logs.
+    /// The cache and the records that wait for namespaces' own logs share the capacitor's budget.
     fn fit_cache(&mut self) {
         self.cache.set_capacity(self.cache_units - self.ftl.waiting_log_units() as usize);
     }
 
     // -- the end ------------------------------------------------------------------------------------------------
 
-    /// Everything that waits goes to flash.
+    /// Sends everything that waits to flash.
     pub fn settle(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
         let drained_ns = self.drain(at_ns)?;
         self.drain_records(drained_ns)
     }
 
-    /// What a clean shutdown leaves: nothing waits, no transaction is open, and a checkpoint tells so.
+    /// A clean shutdown: nothing waits, no transaction is open, and a checkpoint says so.
     pub fn close(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
         let drained_ns = match self.settle(at_ns) {
             Err(Status::CapacityExceeded) => {
@@ -191,14 +191,14 @@ impl Engine {
             self.abort(tx, drained_ns)?;
         }
         match self.maintain(drained_ns).and_then(|()| Ok(self.ftl.take_checkpoint(drained_ns, true)?)) {
-            // at the end of its life there may be no room for it: the next recovery finds what this one would
+            // at the end of its life there may be no room for it: the next recovery will find the same
             Err(Status::CapacityExceeded) if self.ftl.is_read_only() => Ok(drained_ns),
             closed => closed,
         }
     }
 
-    /// The drive has become read-only: what it had acknowledged goes to flash, and a checkpoint tells all there is, as
-    /// long as there is room for that.
+    /// The drive has become read-only: what it had acknowledged goes to flash, followed by a checkpoint, as long as
+    /// there is room.
     pub fn settle_read_only(&mut self, at_ns: Nanoseconds) -> Result<(), Status> {
         let drained = self.drain(at_ns).and_then(|_| self.drain_records(at_ns));
         match drained.and_then(|_| Ok(self.ftl.take_checkpoint(at_ns, false)?)) {
@@ -207,8 +207,9 @@ impl Engine {
         }
     }
 
-    /// Power has gone at `cut_ns`, `last` being the operation at which it went and `lost` the programs that are lost. With
-    /// power-loss protection what waits in DRAM is dumped. Hands the flash out, and how many units were dumped.
+    /// Power has gone at `cut_ns`. `last` is the operation at which it went, and `lost` are the programs that did not
+    /// complete. With power-loss protection, what waits in DRAM is dumped. Returns the flash, and the number of units
+    /// dumped.
     pub fn lose_power(
         mut self,
         last: Option<Operation>,
@@ -217,7 +218,7 @@ impl Engine {
     ) -> Result<(Nand, u64), FtlError> {
         let mut dumped_units = 0;
         if self.ftl.has_plp() {
-            // the command at which power went may have programmed units and not got to take them from the cache
+            // the command at which power went may have programmed units without removing them from the cache
             let page = match last {
                 Some(Operation::Program(page)) => Some(page),
                 _ => None,
@@ -226,7 +227,8 @@ impl Engine {
             cached.retain(|unit| !self.ftl.is_on_flash(unit.lpn, unit.version, page));
             let lost = lost.into_iter().map(|program| without_cached(program, &cached)).collect();
             match self.ftl.dump(lost, cached.iter().copied(), cut_ns) {
-                // after its end no blocks are kept for a dump, and nothing is acknowledged that would need one
+                // after the end of its life no blocks are kept for a dump, and nothing is acknowledged that would need
+                // one
                 Err(FtlError::CapacityExceeded) if self.ftl.is_read_only() => {}
                 dumped => dumped_units = dumped?,
             }
@@ -235,7 +237,7 @@ impl Engine {
     }
 }
 
-/// The units of a lost program that do not wait in the cache as well.
+/// The units of a lost program that do not also wait in the cache.
 fn without_cached(mut program: LostProgram, cached: &[HostUnit]) -> LostProgram {
     program.units.retain(|(slot, _)| !cached.iter().any(|unit| unit.slot == *slot));
     program

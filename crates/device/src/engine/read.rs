@@ -1,4 +1,4 @@
-//! Reading: from the cache, else from flash.
+//! Reads: from the cache, else from flash.
 
 use tantalum_ftl::{Ftl, Lpn, Metadata, PREFETCHED};
 use tantalum_nand::{Fetches, NandError, Nanoseconds, Slot, UNIT_BYTES};
@@ -49,7 +49,7 @@ impl Engine {
         Ok(port.transfer(ready_ns, data.len()))
     }
 
-    /// Brings what reads of these units will look at into the processor's cache.
+    /// Brings what reads of these units will access into the processor's cache.
     pub fn prefetch(&self, lpns: impl Iterator<Item = Lpn>) {
         self.ftl.prefetch(lpns.filter(|lpn| lpn.0 < self.ftl.map().logical_units()));
     }
@@ -123,7 +123,7 @@ mod tests {
         device.prefetch([Lpn(0), Lpn(10), Lpn(u32::MAX), Lpn(profile.capacity_units() as u32)].into_iter());
         device.prefetch((0..1000).map(Lpn));
         assert_eq!((device.smart(), device.time_ns()), before);
-        // more units than are prefetched at once, with some before and behind that were never written
+        // more units than are prefetched at once, with some before and after them that were never written
         let mut found = vec![0xee; (units + 20) * UNIT_BYTES];
         device.submit(Command::Read { lpn: Lpn(0), data: &mut found }, now_ns).unwrap();
         assert_eq!(found[10 * UNIT_BYTES..][..data.len()], data);

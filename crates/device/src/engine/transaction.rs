@@ -37,17 +37,8 @@ impl Engine {
     ) -> Result<Nanoseconds, Status> {
         self.check_open(tx)?;
         self.maintain(at_ns)?;
-        let waiting = self.transaction_units.len() as u64;
-        let ftl = &mut self.ftl;
-        let (asked, limit) = (
-            u64::from(ftl.transactions().units()) + waiting + 1,
-            u64::from(ftl.layout().transaction_units_limit),
-        );
-        if asked > limit {
-            return Err(Status::OverLimit { what: "units of open transactions", asked, limit });
-        }
-        let staged = ftl.nand_mut().stage(data);
-        let slot = staged?;
+        self.check_transaction_units()?;
+        let slot = self.ftl.nand_mut().stage(data)?;
         let arrived_ns = port.transfer(at_ns, data.len());
         let replaced = match self.transaction_units.iter_mut().find(|unit| unit.0 == tx && unit.1 == lpn) {
             Some(unit) => Some(std::mem::replace(&mut unit.2, slot)),
@@ -70,7 +61,18 @@ impl Engine {
         Ok(arrived_ns)
     }
 
-    /// A unit was refused: what waited for it before waits again.
+    /// Refuses one more unit of a transaction than the drive keeps.
+    fn check_transaction_units(&self) -> Result<(), Status> {
+        let waiting = self.transaction_units.len() as u64;
+        let asked = u64::from(self.ftl.transactions().units()) + waiting + 1;
+        let limit = u64::from(self.ftl.layout().transaction_units_limit);
+        if asked > limit {
+            return Err(Status::OverLimit { what: "units of open transactions", asked, limit });
+        }
+        Ok(())
+    }
+
+    /// A unit was refused: the one that waited in its place before is restored.
     fn take_back(&mut self, tx: TxId, lpn: Lpn, replaced: Option<Slot>) -> Result<(), Status> {
         let is_it = |unit: &(TxId, Lpn, Slot)| unit.0 == tx && unit.1 == lpn;
         let index = self.transaction_units.iter().position(is_it).expect("what was not programmed waits");

@@ -1,4 +1,4 @@
-//! Writing: into the cache and from there to flash a page at a time, or straight to flash.
+//! Writes: into the cache and from there to flash a page at a time, or straight to flash.
 
 use tantalum_ftl::canary::{self, Guard};
 use tantalum_ftl::{Ftl, FtlError, Generation, Hint, HostUnit, Lpn, Metadata, OPEN_LOGS};
@@ -7,7 +7,7 @@ use tantalum_nand::{Fills, NandError, Nanoseconds, UNIT_BYTES};
 use super::{Engine, Port};
 use crate::status::Status;
 
-/// Units of the host, from `lpn` on, with what goes along.
+/// Units of the host from `lpn` on, with what belongs to them.
 #[derive(Clone, Copy)]
 pub(super) struct HostData<'a> {
     pub lpn: Lpn,
@@ -17,7 +17,7 @@ pub(super) struct HostData<'a> {
 }
 
 impl<'a> HostData<'a> {
-    /// Units by themselves.
+    /// Units without anything else.
     fn plain(lpn: Lpn, data: &'a [u8]) -> HostData<'a> {
         HostData { lpn, data, metadata: [0; 24], hint: None }
     }
@@ -51,12 +51,12 @@ impl Engine {
         Ok(done_ns)
     }
 
-    /// Whether a write goes to flash before it is done.
+    /// Whether a write must be on flash before it completes.
     fn goes_through(&self, fua: bool) -> bool {
         fua && !self.ftl.has_plp() || self.writes_through
     }
 
-    /// Makes sure that there is room for units that are new, before anything is changed. Returns when it is there for good.
+    /// Ensures room for new units before anything is changed. Returns when it is guaranteed.
     pub(super) fn admit(
         &mut self,
         lpns: impl Iterator<Item = Lpn> + Clone,
@@ -64,7 +64,7 @@ impl Engine {
     ) -> Result<Nanoseconds, Status> {
         let waiting = self.cache.len();
         match self.ftl.admit_units(lpns.clone(), waiting, at_ns) {
-            // some of what waits may be new as well, and some not
+            // some of the waiting units may be new as well
             Err(FtlError::CapacityExceeded) if waiting > 0 => {
                 self.drain(at_ns)?;
                 Ok(self.ftl.admit_units(lpns, 0, at_ns)?)
@@ -73,7 +73,7 @@ impl Engine {
         }
     }
 
-    /// Buffers for so many units, to be filled before they are written. None if nothing waits here.
+    /// Buffers to be filled before they are written. None if nothing waits here.
     pub fn fills(&mut self, units: usize) -> Result<Option<Fills>, Status> {
         if self.writes_through { Ok(None) } else { Ok(self.ftl.nand_mut().fills(units)?) }
     }
@@ -125,15 +125,14 @@ impl Engine {
         Ok(done_ns)
     }
 
-    /// Puts one unit into the cache, in the next buffer that was filled with one if there is any. Done when there is room for
-    /// it.
+    /// Puts one unit into the cache, in the next buffer that already holds one, if any. Done when there is room for it.
     fn write_cached(
         &mut self,
         unit: HostData<'_>,
         fills: Option<&mut Fills>,
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, Status> {
-        let HostData { lpn, data, metadata, hint } = unit;
+        let lpn = unit.lpn;
         while self.cache.is_high() {
             self.drain_page(at_ns)?;
         }
@@ -144,30 +143,19 @@ impl Engine {
         if ends_claim {
             ftl.ensure_claim_room(1, at_ns)?;
         }
-        let nand = ftl.nand_mut();
-        // the drive has it from then on, and power does not go before (hazard 12)
+        // only then does the drive have it, and power does not go before (hazard 12)
         if !canary::out(Guard::PowerBeforeRoom) {
-            nand.advance(room_ns);
+            ftl.nand_mut().advance(room_ns);
         }
-        let filled = fills.map_or(Ok(None), |fills| nand.adopt(fills))?;
-        let slot = filled.map_or_else(|| nand.reserve(), Ok)?;
-        let version = ftl.next_seq();
-        let unit = HostUnit { slot, lpn, version, metadata, hint };
-        let kept = match filled {
-            Some(_) => ftl.protect(&unit, data),
-            None => ftl.keep(&unit, data),
-        };
-        if let Err(error) = kept {
-            ftl.nand_mut().release(slot);
-            return Err(error.into());
-        }
+        let unit = self.take_in(unit, fills)?;
+        let ftl = &mut self.ftl;
         let replaced = self.cache.insert(unit);
         if let Some(replaced) = &replaced {
             ftl.nand_mut().release(replaced.slot);
         }
         ftl.waits(&unit, replaced.as_ref());
         if ends_claim && !canary::out(Guard::ClaimOutlivesPage) {
-            ftl.replaced_in_dram(lpn, version, at_ns)?;
+            ftl.replaced_in_dram(lpn, unit.version, at_ns)?;
         }
         #[cfg(feature = "canaries")]
         if canary::out(Guard::OldCopyGivenUpEarly) {
@@ -177,7 +165,27 @@ impl Engine {
         Ok(room_ns)
     }
 
-    /// Programs up to a page of units at once, past the cache.
+    /// Gives a unit a buffer and a version, and protected DRAM if there is any: the next buffer that was filled with one, or
+    /// a new one.
+    #[inline]
+    fn take_in(&mut self, unit: HostData<'_>, fills: Option<&mut Fills>) -> Result<HostUnit, Status> {
+        let HostData { lpn, data, metadata, hint } = unit;
+        let ftl = &mut self.ftl;
+        let filled = fills.map_or(Ok(None), |fills| ftl.nand_mut().adopt(fills))?;
+        let slot = filled.map_or_else(|| ftl.nand_mut().reserve(), Ok)?;
+        let unit = HostUnit { slot, lpn, version: ftl.next_seq(), metadata, hint };
+        let kept = match filled {
+            Some(_) => ftl.protect(&unit, data),
+            None => ftl.keep(&unit, data),
+        };
+        if let Err(error) = kept {
+            ftl.nand_mut().release(slot);
+            return Err(error.into());
+        }
+        Ok(unit)
+    }
+
+    /// Programs up to a page of units at once, bypassing the cache.
     fn write_through(&mut self, units: HostData<'_>, at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
         let mut page = std::mem::take(&mut self.page);
         page.clear();
@@ -212,7 +220,7 @@ impl Engine {
         let written = ftl.write_page(page, at_ns);
         let done_ns = match written {
             Ok(done_ns) => done_ns,
-            // buffers under way when power went are the medium's
+            // buffers in flight when power went belong to the medium
             Err(FtlError::Nand(NandError::PowerLost)) => return Err(Status::PowerLost),
             Err(error) => {
                 release_all(ftl, page);
@@ -225,7 +233,7 @@ impl Engine {
         self.claims_end(ends_claims, done_ns, at_ns)
     }
 
-    /// Programs the page of units that have waited longest.
+    /// Programs a page of the oldest waiting units.
     pub(super) fn drain_page(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
         let units_per_page = self.units_per_page;
         let mut page = std::mem::take(&mut self.page);
@@ -254,7 +262,7 @@ impl Engine {
         Ok(done_ns)
     }
 
-    /// Forgets what waits for a logical page, because something newer took its place.
+    /// Drops the waiting unit of a logical page, because something newer replaced it.
     pub(super) fn forget_cached(&mut self, lpn: Lpn) -> Result<(), Status> {
         if let Some(unit) = self.cache.remove(lpn) {
             self.ftl.no_longer_waits(&unit)?;
@@ -273,7 +281,7 @@ impl Engine {
     pub(super) fn flush(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
         self.ftl.counters_mut().flushes += 1;
         if self.ftl.has_plp() {
-            // everything acknowledged is safe already: flush only orders (DuraSSD, section 3.3)
+            // everything acknowledged is already safe: flush only orders (DuraSSD, section 3.3)
             return Ok(at_ns);
         }
         self.drain(at_ns)?;
@@ -283,7 +291,7 @@ impl Engine {
     }
 }
 
-/// Gives staged buffers back that did not reach flash.
+/// Releases staged buffers that did not reach flash.
 pub(super) fn release_all(ftl: &mut Ftl, units: &[HostUnit]) {
     for unit in units {
         ftl.nand_mut().release(unit.slot);

@@ -1,4 +1,4 @@
-//! A profile's TOML text, read with errors that name file, line and field.
+//! Parses a profile's TOML text, with errors that name file, line and field.
 
 use std::path::PathBuf;
 
@@ -6,13 +6,13 @@ use toml::de::{DeTable, DeValue};
 
 use super::{InvalidField, Profile};
 
-/// Why there is no such profile.
+/// Why a profile could not be loaded.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ProfileError {
-    /// No built-in profile of that name, and it is no file.
-    #[error("there is no profile {name:?}; known are {known}, or give the path of a TOML file")]
+    /// It is neither a built-in profile nor a file.
+    #[error("no profile named {name:?}; use {known}, or the path of a TOML file")]
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         name: String,
         /// The built-in ones.
         known: String,
@@ -22,10 +22,10 @@ pub enum ProfileError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         error: String,
     },
-    /// The text is not TOML, or not a profile's.
+    /// The text is not TOML, or not a profile.
     #[error("profile {origin}, line {line}, {field}: {reason}")]
     Malformed {
         /// Where the text came from.
@@ -44,13 +44,13 @@ pub enum ProfileError {
         origin: String,
         /// The line, from 1.
         line: usize,
-        /// The field and what would be right.
+        /// The field and its valid values.
         invalid: InvalidField,
     },
 }
 
 impl Profile {
-    /// Reads and checks a profile. `origin` is what errors call the text: a file's path or a built-in name.
+    /// Parses and checks a profile. `origin` names the text in errors: a file's path or a built-in name.
     pub fn from_toml(text: &str, origin: &str) -> Result<Profile, ProfileError> {
         let profile: Profile = toml::from_str(text).map_err(|error| malformed(text, origin, &error))?;
         profile.validate().map_err(|invalid| ProfileError::Invalid {
@@ -61,7 +61,7 @@ impl Profile {
         Ok(profile)
     }
 
-    /// The profile as TOML, which [`Profile::from_toml`] reads again: what an image keeps of it.
+    /// The profile as TOML, which [`Profile::from_toml`] can read; images store it.
     pub fn to_toml(&self) -> String {
         toml::to_string(self).expect("a profile has nothing that TOML cannot say")
     }
@@ -79,12 +79,12 @@ fn malformed(text: &str, origin: &str, error: &toml::de::Error) -> ProfileError 
     ProfileError::Malformed { origin: origin.to_owned(), line, field, reason: message }
 }
 
-/// The line, from 1, of a byte of the text.
+/// The line number, from 1, of a byte of the text.
 fn line_at(text: &str, at: usize) -> usize {
     1 + text.as_bytes()[..at.min(text.len())].iter().filter(|&&byte| byte == b'\n').count()
 }
 
-/// The last section opened up to that line; empty above the first.
+/// The last section opened up to that line; empty before the first.
 fn section_at(text: &str, line: usize) -> &str {
     let header = |line: &'_ str| line.trim().starts_with('[');
     let opened = text.lines().take(line).filter(|line| header(line)).last();
@@ -104,7 +104,7 @@ fn qualified(section: &str, key: &str) -> String {
     if section.is_empty() { key.to_owned() } else { format!("{section}.{key}") }
 }
 
-/// The line of a field such as `flash.page_bytes`, in text that has been parsed before.
+/// The line of a field such as `flash.page_bytes`, in text that has already been parsed.
 fn line_of_field(text: &str, field: &str) -> usize {
     let Ok(root) = DeTable::parse(text) else { return 1 };
     let mut table = root.get_ref();
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
     use crate::builtin::builtin;
 
-    /// A good profile with one line replaced.
+    /// A valid profile with one line replaced.
     fn with_line(old: &str, new: &str) -> String {
         let text = builtin()[0].1;
         assert!(text.contains(old), "{old} is not in the profile");

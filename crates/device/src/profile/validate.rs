@@ -1,10 +1,10 @@
-//! What a profile's figures must fulfil for a drive to be possible.
+//! Constraints on a profile's figures that make a drive possible.
 
 use tantalum_nand::{MAX_UNITS, UNIT_BYTES};
 
 use super::{CacheMode, Plp, Profile};
 
-/// A drive has at least this.
+/// The minimum capacity of a drive.
 const LEAST_CAPACITY_BYTES: u64 = 1 << 20;
 
 /// The most over-provisioning that makes sense: a fifth of the flash is offered to the host.
@@ -14,17 +14,17 @@ const MAX_OVER_PROVISIONING_PERCENT: f64 = 400.0;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{field} is {value}: {expected}")]
 pub struct InvalidField {
-    /// The field, with its section, as in `flash.page_bytes`.
+    /// The field with its section, such as `flash.page_bytes`.
     pub field: &'static str,
-    /// What it has.
+    /// Its value.
     pub value: String,
-    /// What would be right.
+    /// What would be valid.
     pub expected: String,
 }
 
 impl Profile {
-    /// Checks that a drive can be built from it. [`Profile::from_toml`] has done so; to be called again after a
-    /// field was changed.
+    /// Checks that a drive can be built from it. [`Profile::from_toml`] does this; call it again after changing a
+    /// field.
     pub fn validate(&self) -> Result<(), InvalidField> {
         self.validate_capacity()?;
         self.validate_counts()?;
@@ -86,7 +86,7 @@ impl Profile {
                 * UNIT_BYTES as u64
                 / LEAST_CAPACITY_BYTES
                 * LEAST_CAPACITY_BYTES;
-            let expected = format!("with its over-provisioning it can be at most {most}");
+            let expected = format!("with this over-provisioning it can be at most {most}");
             return Err(invalid("capacity_bytes", self.capacity_bytes, expected));
         }
         let flash = &self.flash;
@@ -94,7 +94,7 @@ impl Profile {
             .iter()
             .fold(u64::from(flash.channels), |product, &count| product.saturating_mul(count.into()));
         if block_rows >= MAX_UNITS {
-            let expected = format!("with one block in each plane that makes {block_rows} pages, too many");
+            let expected = format!("one block in each plane would already make {block_rows} pages, too many");
             return Err(invalid("flash.channels", flash.channels, expected));
         }
         Ok(())
@@ -114,7 +114,7 @@ impl Profile {
             ));
         }
         if power.plp == Plp::Capacitor && power.dump_bytes < cache.bytes {
-            let expected = format!("the capacitor must save the cache, {} bytes", cache.bytes);
+            let expected = format!("the capacitor must be able to save the cache, {} bytes", cache.bytes);
             return Err(invalid("power.dump_bytes", power.dump_bytes, expected));
         }
         if power.plp == Plp::None && power.dump_bytes != 0 {

@@ -56,7 +56,7 @@ pub enum Verdict {
     Refused,
     /// Every unit reads right.
     Right,
-    /// So many units read as errors, all others right.
+    /// This many units read as errors, all others correctly.
     Unreadable(u32),
 }
 

@@ -64,7 +64,7 @@ impl Host {
         self.submit(Command::CreateNamespace { attributes }).unwrap().namespace.unwrap()
     }
 
-    /// Puts a record whose value has so many bytes under the key of a number.
+    /// Puts a record whose value has this many bytes under the key of a number.
     pub fn put(&mut self, namespace: NamespaceId, number: u32, bytes: usize) -> Result<(), Status> {
         let (key, value) = (Key::new(&number.to_le_bytes()).unwrap(), vec![5; bytes]);
         let records = [KvRecord { namespace, key, value: Some(&value) }];

@@ -1,6 +1,6 @@
-//! How the use of an image ended, for those who asked to be told.
+//! How the use of an image ended, for those who asked.
 //!
-//! Who asked before the end is answered before the process goes on to end.
+//! Requests made before the end are answered before the process exits.
 
 use std::collections::HashMap;
 use std::net::Shutdown;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use serde::{Deserialize, Serialize};
 
-/// Who does not take its answer in this time goes without.
+/// A client that does not read its answer within this time gets none.
 const MOST_WAIT: Duration = Duration::from_secs(2);
 
 /// How the use of an image ended.
@@ -21,11 +21,11 @@ pub enum Ended {
     Closed,
     /// The drive had lost power: opening the image again recovers.
     PowerLost,
-    /// The image could not be closed, and why: what was not durable is lost.
+    /// The image could not be closed, with the reason; what was not durable is lost.
     Failed(String),
 }
 
-/// The end of the use of an image, and the conversations that it ends.
+/// The end of the use of an image, and the connections that wait for it.
 #[derive(Debug, Default)]
 pub struct End {
     state: Mutex<State>,
@@ -40,7 +40,7 @@ struct State {
 }
 
 impl End {
-    /// A conversation begins. Its number.
+    /// A connection begins. Returns its number.
     pub fn join(&self, stream: UnixStream) -> u64 {
         let mut state = self.state.lock();
         if state.ended.is_some() {
@@ -52,7 +52,7 @@ impl End {
         number
     }
 
-    /// A conversation has ended.
+    /// A connection has ended.
     pub fn leave(&self, number: u64) {
         self.state.lock().conversations.remove(&number);
         self.changed.notify_all();
@@ -69,13 +69,13 @@ impl End {
         }
     }
 
-    /// It has ended. Returns when all that was asked before has been answered.
+    /// The use has ended. Returns when all earlier requests have been answered.
     pub fn come(&self, ended: Ended) {
         let mut state = self.state.lock();
         state.ended = Some(ended);
         self.changed.notify_all();
         for stream in state.conversations.values() {
-            // What was asked is still read, and nothing behind it.
+            // Requests already sent are still read, but no later ones.
             let _ = stream.shutdown(Shutdown::Read);
         }
         let has_conversations = |state: &mut State| !state.conversations.is_empty();

@@ -1,4 +1,4 @@
-//! Where the control socket of an image in use is: beside the image.
+//! The control socket of an image in use, which is beside the image.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -18,7 +18,8 @@ pub(crate) fn connect(image: &Path) -> io::Result<UnixStream> {
     with_short_path(&socket_path(image), |path| UnixStream::connect(path))
 }
 
-/// Makes the socket. One that is there was left by a process that was killed: the image is locked by this one.
+/// Creates the socket. An existing one was left by a process that was killed, because this process has the image
+/// locked.
 pub(crate) fn listen(image: &Path) -> io::Result<UnixListener> {
     let path = socket_path(image);
     match std::fs::remove_file(&path) {
@@ -27,7 +28,7 @@ pub(crate) fn listen(image: &Path) -> io::Result<UnixListener> {
     }
 }
 
-/// A socket's address has room for some hundred bytes, a path may be longer: the folder is named by its number.
+/// A socket's address holds only about a hundred bytes, and a path may be longer, so the folder is named by descriptor.
 fn with_short_path<T>(path: &Path, use_it: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
     let folder = match path.parent() {
         Some(folder) if folder != Path::new("") => folder,

@@ -1,7 +1,7 @@
-//! Garbage collection: valid units are moved out of a victim, which becomes free.
+//! Garbage collection: moves valid units out of a victim, which becomes free.
 //!
-//! Moved units fill whole pages, across victims; a victim is free only when all its units are programmed elsewhere. Records
-//! of a namespace with logs of its own are packed apart from others, and go to these logs where there is room for them.
+//! Moved units fill whole pages, across victims. A victim is free only when all its units are programmed elsewhere.
+//! Records of a namespace with logs of its own are packed separately, and go to these logs if there is room.
 
 mod moving;
 mod victims;
@@ -9,13 +9,11 @@ mod wear;
 
 use tantalum_nand::{BlockId, Nanoseconds, PlaneId};
 
-pub(crate) use moving::ValidUnit;
-
-use crate::blocks::BlockUse;
 use crate::error::FtlError;
 use crate::ftl::Ftl;
-use crate::key_value::Packing;
+use crate::space::BlockUse;
 use crate::space::Target;
+use crate::tenants::{Packer, TENANTS};
 use moving::MovingPage;
 
 /// Victims being emptied together, so that moved units fill whole pages.
@@ -24,7 +22,8 @@ struct Collection {
     moving: MovingPage,
     /// For the logs of namespaces that have their own.
     moving_to_logs: Vec<MovingPage>,
-    packing: Packing,
+    /// By tenant, once it has anything in a victim.
+    packers: [Option<Box<dyn Packer>>; TENANTS.len()],
     victims: Vec<BlockId>,
 }
 
@@ -48,7 +47,7 @@ impl Ftl {
     pub(crate) fn collect_garbage(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
         let target = self.collection_reserve() + 2;
         let mut collection = self.new_collection(at_ns);
-        // each victim frees something; more rounds than blocks mean that nothing is gained
+        // each victim frees something; more rounds than there are blocks mean that nothing is gained
         for _ in 0..2 * self.geometry.blocks() {
             if self.spare_blocks() >= target {
                 break;
@@ -68,8 +67,8 @@ impl Ftl {
 
     /// Collects on the planes on which a namespace's logs have no open block and find no free one.
     pub(crate) fn collect_for_logs(&mut self, target: Target, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        let is_full = |plane: &PlaneId| self.blocks.free_in(*plane) == 0;
-        let full: Vec<PlaneId> = self.streams.of(target).unopened().filter(is_full).collect();
+        let is_full = |plane: &PlaneId| self.space.blocks.free_in(*plane) == 0;
+        let full: Vec<PlaneId> = self.space.streams.of(target).unopened().filter(is_full).collect();
         if full.is_empty() {
             return Ok(());
         }
@@ -95,8 +94,8 @@ impl Ftl {
         victim: BlockId,
         at_ns: Nanoseconds,
     ) -> Result<(), FtlError> {
-        // no victim again while its last units wait for a full page
-        self.blocks.set_use(victim, BlockUse::Open);
+        // not a victim again while its last units wait for a full page
+        self.space.blocks.set_use(victim, BlockUse::Open);
         self.map.valid_counts_mut().remove_candidate(victim);
         collection.victims.push(victim);
         let mut units = std::mem::take(&mut self.scratch.valid_units);
@@ -111,7 +110,8 @@ impl Ftl {
     }
 
     fn finish_collection(&mut self, mut collection: Collection, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        let last = collection.packing.take_open();
+        let packers = collection.packers.iter_mut().flatten();
+        let last = packers.flat_map(|packer| packer.take_open()).collect();
         let programmed = self
             .move_packed(last, &mut collection, at_ns)
             .and_then(|()| self.program_all_moving(&mut collection, at_ns));
@@ -119,7 +119,7 @@ impl Ftl {
         programmed
     }
 
-    /// Frees the victims that are empty, but for the last one, whose units may still be looked through.
+    /// Frees the victims that are empty, except the last one, whose units may still be scanned.
     fn free_emptied(&mut self, collection: &mut Collection) {
         let last = collection.victims.pop();
         for index in (0..collection.victims.len()).rev() {
@@ -133,18 +133,18 @@ impl Ftl {
 
     fn free_block(&mut self, block: BlockId) {
         self.counters.collections += 1;
-        self.blocks.release(self.geometry.plane_of(block), block);
+        self.space.blocks.release(self.geometry.plane_of(block), block);
     }
 
-    /// Lets the victims go. One that is not empty keeps units that could not be moved: it stays closed if there was
-    /// no space for them, and is to be retired if all of them are lost.
+    /// Releases the victims. One that is not empty keeps units that could not be moved: it stays closed if there was no
+    /// space for them, and must be retired if all of them are lost.
     fn release_victims(&mut self, collection: &mut Collection) {
         for block in collection.victims.drain(..) {
             if self.map.valid(block) == 0 {
                 self.free_block(block);
             } else if self.keeps_only_lost_units(block) {
-                self.blocks.set_use(block, BlockUse::Bad);
-                self.failing.push(block);
+                self.space.blocks.set_use(block, BlockUse::Bad);
+                self.space.failing.push(block);
                 self.note_loss_in(block);
             } else {
                 self.close_block(block);
@@ -154,12 +154,12 @@ impl Ftl {
 
     fn new_collection(&mut self, at_ns: Nanoseconds) -> Collection {
         // members of an atomic batch lose their mark when moved: the whole batch must be on flash before
-        let earliest_ns = at_ns.max(self.batches_done_ns);
-        self.steps.between(self.journal.buffer.is_empty(), at_ns);
+        let earliest_ns = at_ns.max(self.batches.done_ns());
+        self.metadata.between_steps(at_ns);
         Collection {
             moving: MovingPage::new(Target::Collect, earliest_ns),
             moving_to_logs: Vec::new(),
-            packing: Packing::default(),
+            packers: Default::default(),
             victims: Vec::new(),
         }
     }

@@ -1,7 +1,7 @@
-//! Units of victims on their way: which are in use, what their copies' spare areas say, and whose the new places are.
+//! Units of victims in transit: which are in use, what their copies' spare areas say, and who owns the new places.
 //!
-//! A copyback keeps the versions of a unit and takes a new step (hazard 6). It lists all owners the unit has;
-//! those that do not fit into the spare area go into the journal (hazard 5).
+//! A copyback keeps the versions of a unit and takes a new step (hazard 6). It lists all owners of the unit; those that
+//! do not fit in the spare area go into the journal (hazard 5).
 
 use std::collections::VecDeque;
 
@@ -13,45 +13,37 @@ use super::Collection;
 use crate::canary::{self, Guard};
 use crate::error::{Damage, FtlError};
 use crate::ftl::Ftl;
-use crate::journal::Record;
-use crate::key_value::{MovingRecord, PackedUnit};
-use crate::map::{Claim, Owner};
+use crate::map::{Claim, Owner, ValidUnit};
+use crate::metadata::Record;
 use crate::page_image::PageImage;
 use crate::space::Target;
 use crate::spare::{self, Kind, Mark, Spare};
-use crate::types::{Lpn, Seq, TxId};
+use crate::tenants::{PackedUnit, tenant};
+use crate::types::{Lpn, Seq, TenantId, TxId};
 
-/// A unit of a victim that is in use.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ValidUnit {
-    ppn: Ppn,
-    /// The one owner, if the spare area need only change its step.
-    plain: Option<Lpn>,
-}
-
-/// A unit on its way.
+/// A unit in transit.
 #[derive(Clone, Copy)]
 enum Moving {
-    /// One owner, whose version the new spare area tells.
+    /// One owner, whose version the new spare area records.
     Plain(Lpn),
-    /// Several owners, or versions that the old spare area does not tell.
+    /// Several owners, or versions that the old spare area does not record.
     Owners { in_spare: bool },
     /// A page of an open transaction.
     Transaction(TxId, Lpn),
-    /// Packed records, in the order in which such units were put on the page.
-    Records,
+    /// Packed by its tenant, in the order in which such units were put on the page.
+    Packed,
 }
 
-/// A page of units on their way.
+/// A page of units in transit.
 pub(super) struct MovingPage {
     pub target: Target,
-    /// What goes there, but for the plain units that came last: a page of nothing else does without.
+    /// The page's contents, except the plain units that came last: a page that holds only plain units skips this.
     page: PageImage,
     units: Vec<(Ppn, Moving)>,
-    records: VecDeque<Vec<MovingRecord>>,
+    packed: VecDeque<Box<dyn PackedUnit>>,
     earliest_ns: Nanoseconds,
     step: Seq,
-    /// Whether an owner stems from a share, a remap or a commit that may not be on flash yet.
+    /// Whether an owner comes from a share, a remap or a commit that may not be on flash yet.
     waits_for_steps: bool,
 }
 
@@ -61,7 +53,7 @@ impl MovingPage {
             target,
             page: PageImage::new(),
             units: Vec::with_capacity(4),
-            records: VecDeque::new(),
+            packed: VecDeque::new(),
             earliest_ns,
             step: Seq(0),
             waits_for_steps: false,
@@ -93,7 +85,7 @@ impl MovingPage {
 }
 
 impl Ftl {
-    /// Lists the units of a victim that are in use and can be read.
+    /// Lists the units of a victim that are in use and readable.
     pub(super) fn find_valid_units(
         &mut self,
         victim: BlockId,
@@ -136,10 +128,11 @@ impl Ftl {
                 collection.moving.earliest_ns = collection.moving.earliest_ns.max(done_ns);
                 charged = Some(page);
             }
-            if unit.plain.is_none() && self.map.owner(unit.ppn) == Owner::Records {
-                self.take_records_along(unit.ppn, collection, at_ns)?;
-            } else {
-                self.take_along(unit, &mut collection.moving, at_ns)?;
+            match unit.plain {
+                None if let Owner::Packed(tenant) = self.map.owner(unit.ppn) => {
+                    self.take_packed_along(tenant, unit.ppn, collection, at_ns)?
+                }
+                _ => self.take_along(unit, &mut collection.moving, at_ns)?,
             }
             if collection.moving.units.len() == units_per_page as usize {
                 self.program_moving(collection, Target::Collect, at_ns)?;
@@ -148,7 +141,7 @@ impl Ftl {
         Ok(())
     }
 
-    /// Puts one unit onto the page, with the spare area that its copy gets.
+    /// Puts one unit on the page, with the spare area of its copy.
     #[inline]
     fn take_along(
         &mut self,
@@ -174,49 +167,52 @@ impl Ftl {
         }
         let old = self.nand.spare(ppn)?;
         let (copy, how) = self.copy_marked(ppn, &old, moving.step, at_ns)?;
-        moving.waits_for_steps |= self.steps.is_under_way(ppn, at_ns);
+        moving.waits_for_steps |= self.metadata.is_under_way(ppn, at_ns);
         moving.page.marked |= matches!(copy.mark, Mark::Hint(..));
         moving.push(&self.nand, (ppn, how), (Source::Copy(ppn), copy.encode()))
     }
 
-    /// Packs the records of one unit that are in use, and moves the units that are full.
-    fn take_records_along(
+    /// Packs what is in use of one unit, and moves the units that are full.
+    fn take_packed_along(
         &mut self,
+        id: TenantId,
         ppn: Ppn,
         collection: &mut Collection,
         at_ns: Nanoseconds,
     ) -> Result<(), FtlError> {
-        let full = self.pack_records(ppn, &mut collection.packing, at_ns)?;
+        let packer = collection.packers[usize::from(id.0)].get_or_insert_with(|| tenant(id).packer());
+        let full = packer.pack(self, ppn, at_ns)?;
         self.move_packed(full, collection, at_ns)
     }
 
     /// Puts packed units onto the page, and programs it whenever it is full.
     pub(super) fn move_packed(
         &mut self,
-        units: Vec<PackedUnit>,
+        units: Vec<Box<dyn PackedUnit>>,
         collection: &mut Collection,
         at_ns: Nanoseconds,
     ) -> Result<(), FtlError> {
         for packed in units {
-            let earliest_ns = at_ns.max(self.batches_done_ns);
+            let earliest_ns = at_ns.max(self.batches.done_ns());
             let full = self.geometry.units_per_page() as usize;
-            if collection.page_for(packed.target, earliest_ns).units.len() == full {
-                self.program_moving(collection, packed.target, at_ns)?;
+            if collection.page_for(packed.target(), earliest_ns).units.len() == full {
+                self.program_moving(collection, packed.target(), at_ns)?;
             }
-            let moving = collection.page_for(packed.target, earliest_ns);
+            let moving = collection.page_for(packed.target(), earliest_ns);
             if moving.units.is_empty() {
                 moving.step = self.next_seq();
             }
-            let (source, spare) = self.stage_packed(&packed, moving.step)?;
-            // the place is nobody's: the records were at several
-            moving.push(&self.nand, (Ppn(0), Moving::Records), (source, spare.encode()))?;
-            moving.records.push_back(packed.records);
-            moving.earliest_ns = moving.earliest_ns.max(packed.ready_ns);
+            let source = Source::Staged(self.nand.stage(packed.bytes())?);
+            let spare = packed.spare(moving.step).encode();
+            // nobody owns the place: the packed contents came from several places
+            moving.push(&self.nand, (Ppn(0), Moving::Packed), (source, spare))?;
+            moving.earliest_ns = moving.earliest_ns.max(packed.ready_ns());
+            moving.packed.push_back(packed);
         }
         Ok(())
     }
 
-    /// The spare area of a copy that is more than a plain unit's.
+    /// The spare area of a copy of more than a plain unit.
     fn copy_marked(
         &mut self,
         ppn: Ppn,
@@ -225,6 +221,8 @@ impl Ftl {
         at_ns: Nanoseconds,
     ) -> Result<(Spare, Moving), FtlError> {
         let old = Spare::decode(old).ok_or(Damage::Spare { ppn })?;
+        let told = self.map.tell_versions(ppn, |lpn| old.version_of(lpn));
+        told.map_err(|lpn| Damage::Owner { ppn, lpn })?;
         let mut copy = Spare::new(Kind::Data, step);
         copy.metadata = old.metadata;
         let owners = match self.map.owner(ppn) {
@@ -237,11 +235,12 @@ impl Ftl {
                 copy.push_owner(lpn, old.version_of(lpn).unwrap_or(old.step));
                 return Ok((copy, Moving::Transaction(tx, lpn)));
             }
-            Owner::None | Owner::Records => unreachable!("unit {ppn} is a block namespace's"),
+            Owner::None | Owner::Packed(_) => unreachable!("unit {ppn} is a block namespace's"),
         };
         self.charge_spilled_owners(&owners, at_ns);
         if let Mark::Hint(hint, log_lpn) = old.mark {
-            let living = self.logs.hint(log_lpn).filter(|living| living.hint.is_same_page(&hint));
+            let living =
+                self.tenants.units.logs.hint(log_lpn).filter(|living| living.hint.is_same_page(&hint));
             if living.is_some() && owners.iter().any(|owner| owner.0 == log_lpn) {
                 copy.mark = old.mark;
             }
@@ -260,17 +259,17 @@ impl Ftl {
         }
     }
 
-    /// Beyond what DRAM holds, the table of shared units is on flash and must be read.
+    /// Beyond DRAM's share, the table of shared units is on flash and must be read.
     fn charge_spilled_owners(&mut self, owners: &[(Lpn, Seq)], at_ns: Nanoseconds) {
         if owners.len() > 1
             && self.map.extra_owners() > self.config.shared_owners as usize
-            && let Some(&block) = self.checkpoint.blocks.first()
+            && let Some(&block) = self.metadata.checkpoint_blocks().first()
         {
             self.nand.charge_read(self.geometry.page(block, 0), UNIT_BYTES as u32, at_ns);
         }
     }
 
-    /// Programs all units on their way.
+    /// Programs all units in transit.
     pub(super) fn program_all_moving(
         &mut self,
         collection: &mut Collection,
@@ -297,7 +296,7 @@ impl Ftl {
         self.program(moving.target, &moving.page, step, earliest_ns)
     }
 
-    /// Programs the units on their way to a stream and moves their owners.
+    /// Programs the units in transit to a stream and moves their owners.
     fn program_moving(
         &mut self,
         collection: &mut Collection,
@@ -308,20 +307,20 @@ impl Ftl {
         if moving.units.is_empty() {
             return Ok(());
         }
-        // The copy asserts owners by itself. If one of them is recorded in a step that is not durable yet, the copy
-        // would make that owner durable without the rest of its step.
+        // The copy asserts owners by itself. If a step that is not durable yet records one of them, the copy would make
+        // that owner durable without the rest of its step.
         if moving.waits_for_steps {
-            if !self.journal.buffer.is_empty() && !canary::out(Guard::CopyBeforeJournal) {
+            if !self.metadata.nothing_waits() && !canary::out(Guard::CopyBeforeJournal) {
                 self.flush_journal(at_ns)?;
             }
             if !canary::out(Guard::CopyBeforeStepIsDone) {
-                moving.earliest_ns = moving.earliest_ns.max(self.steps.done_ns());
+                moving.earliest_ns = moving.earliest_ns.max(self.metadata.steps_done_ns());
             }
         }
         let programmed = self.program_moving_page(moving);
         let (place, _) = programmed.inspect_err(|error| self.release_page(&moving.page, error))?;
-        self.counters.flash_units.key_value_copyback += moving.records.len() as u64;
-        self.counters.flash_units.copyback += (moving.units.len() - moving.records.len()) as u64;
+        self.counters.flash_units.key_value_copyback += moving.packed.len() as u64;
+        self.counters.flash_units.copyback += (moving.units.len() - moving.packed.len()) as u64;
         if moving.page.used == 0 {
             let plain = moving.units.iter().map(|(from, how)| match how {
                 Moving::Plain(lpn) => (*lpn, *from),
@@ -335,14 +334,14 @@ impl Ftl {
             let to = self.geometry.unit(place, index as u32);
             match how {
                 Moving::Plain(lpn) => self.map.relocate_plain(std::iter::once((lpn, from)), to),
-                Moving::Records => {
-                    let records = moving.records.pop_front().expect("there is a list for each such unit");
-                    self.move_records(&records, to);
+                Moving::Packed => {
+                    let packed = moving.packed.pop_front().expect("there is one for each such unit");
+                    packed.moved(self, to);
                 }
                 Moving::Transaction(tx, lpn) => {
                     let claim = self.map.unclaim(from);
                     self.map.claim(to, claim);
-                    self.transactions.moved(tx, lpn, to);
+                    self.tenants.units.transactions.moved(tx, lpn, to);
                 }
                 Moving::Owners { in_spare } => {
                     self.move_owners(from, to, in_spare, &moving.page.spares[index], at_ns)?
@@ -352,7 +351,7 @@ impl Ftl {
         moving.units.clear();
         moving.page.clear();
         moving.waits_for_steps = false;
-        moving.earliest_ns = at_ns.max(self.batches_done_ns);
+        moving.earliest_ns = at_ns.max(self.batches.done_ns());
         self.free_emptied(collection);
         Ok(())
     }

@@ -1,13 +1,13 @@
-//! Which block is collected next.
+//! Chooses the block to collect next.
 
 use tantalum_nand::{BlockId, PlaneId};
 
 use crate::ftl::Ftl;
-use crate::layout::VictimPolicy;
+use crate::space::VictimPolicy;
 
 impl Ftl {
-    /// The block of a plane with the fewest valid units, if at least half of it is freed. With more to move the log is
-    /// better off on other planes.
+    /// The block of a plane with the fewest valid units, if collecting it frees at least half of it. If more must be
+    /// moved, the log does better on other planes.
     pub(super) fn choose_victim_on(&self, plane: PlaneId) -> Option<BlockId> {
         let (first, valid) = (plane.0 * self.geometry.blocks_per_plane, self.map.valid_counts());
         let closed = (first..first + self.geometry.blocks_per_plane)
@@ -23,7 +23,7 @@ impl Ftl {
             VictimPolicy::CostBenefit => {
                 let (units_per_block, valid) = (self.geometry.units_per_block(), self.map.valid_counts());
                 let benefit = |block: &BlockId| {
-                    self.blocks.benefit(*block, valid.get(*block), units_per_block, self.seq)
+                    self.space.blocks.benefit(*block, valid.get(*block), units_per_block, self.seq)
                 };
                 valid.candidates().max_by_key(benefit)
             }

@@ -1,20 +1,20 @@
 //! Requests for metadata and extended attributes.
 
-use fuser::{Errno, FileAttr, INodeNo, TimeOrNow};
+use fuser::{FileAttr, INodeNo, TimeOrNow};
 use nix::libc;
-use tantalum_volume::{FileId, FileKind, MetadataChange, SetMode, VolumeError};
+use tantalum_filesystem::{Errno, FileId, FileKind, MetadataChange, SetMode};
 
 use super::{Caller, Host, Outcome};
 use crate::answer::AttributeBytes;
 use crate::convert::{attributes, file_of, given_time, now, permissions_of_mode};
 
-/// The longest name and value of an extended attribute that the kernel lets through.
+/// The longest name and value of an extended attribute that the kernel passes on.
 const NAME_BYTES: usize = 255;
 
-/// What the kernel keeps as an extended attribute of a program: what it may do beyond its user's rights.
+/// The extended attribute in which the kernel stores a program's capabilities.
 const CAPABILITY: &[u8] = b"security.capability";
 
-/// What `setattr` is to change; what is none stays.
+/// The changes of `setattr`; none leaves a field as it is.
 #[derive(Default)]
 pub(crate) struct Change {
     pub mode: Option<u32>,
@@ -28,7 +28,7 @@ pub(crate) struct Change {
 impl Host {
     pub fn attributes(&mut self, inode: INodeNo) -> Outcome<FileAttr> {
         let file = file_of(inode)?;
-        Ok(attributes(file, &self.volume.metadata(file)?))
+        Ok(attributes(file, &self.file_system.metadata(file)?))
     }
 
     pub fn change(&mut self, caller: Caller, inode: INodeNo, change: Change) -> Outcome<FileAttr> {
@@ -49,14 +49,14 @@ impl Host {
             modified,
             changed: Some(now),
         };
-        self.volume.change_metadata(file, &change)?;
+        self.file_system.change_metadata(file, &change)?;
         self.attributes(inode)
     }
 
-    /// A program that was changed no longer runs with its owner's rights: the kernel leaves this to the file system
-    /// (`FUSE_HANDLE_KILLPRIV_V2`), and need not ask for the file's capabilities before each write.
+    /// A program file that was changed no longer runs with its owner's rights. The kernel leaves this to the file
+    /// system (`FUSE_HANDLE_KILLPRIV_V2`), and so need not ask for the file's capabilities before each write.
     pub fn end_privileges(&mut self, file: FileId) -> Outcome<()> {
-        let metadata = self.volume.metadata(file)?;
+        let metadata = self.file_system.metadata(file)?;
         if metadata.kind != FileKind::File {
             return Ok(());
         }
@@ -65,24 +65,24 @@ impl Host {
         let ended = libc::S_ISUID | if group_runs { libc::S_ISGID } else { 0 };
         if mode & ended != 0 {
             let permissions = Some((mode & !ended) as u16);
-            self.volume
+            self.file_system
                 .change_metadata(file, &MetadataChange { permissions, ..MetadataChange::default() })?;
         }
-        match self.volume.remove_extended_attribute(file, CAPABILITY) {
-            Ok(()) | Err(VolumeError::AttributeNotFound { .. }) => Ok(()),
+        match self.file_system.remove_extended_attribute(file, CAPABILITY) {
+            Ok(()) | Err(Errno::ENODATA | Errno::EOPNOTSUPP) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
     pub fn extended_attribute(&mut self, inode: INodeNo, name: &[u8], room: u32) -> Outcome<AttributeBytes> {
         check_name(name)?;
-        let bytes = self.volume.extended_attribute(file_of(inode)?, name)?;
+        let bytes = self.file_system.extended_attribute(file_of(inode)?, name)?;
         Ok(AttributeBytes { bytes, room })
     }
 
     pub fn extended_attributes(&mut self, inode: INodeNo, room: u32) -> Outcome<AttributeBytes> {
         let mut bytes = Vec::new();
-        for name in self.volume.extended_attributes(file_of(inode)?)? {
+        for name in self.file_system.extended_attributes(file_of(inode)?)? {
             bytes.extend_from_slice(&name);
             bytes.push(0);
         }
@@ -104,24 +104,26 @@ impl Host {
             _ => return Err(Errno::EINVAL.into()),
         };
         let file = file_of(inode)?;
-        self.volume.set_extended_attribute(file, name, value, mode)?;
+        self.file_system.set_extended_attribute(file, name, value, mode)?;
         self.note_change(file)
     }
 
     pub fn remove_extended_attribute(&mut self, inode: INodeNo, name: &[u8]) -> Outcome<()> {
         check_name(name)?;
         let file = file_of(inode)?;
-        self.volume.remove_extended_attribute(file, name)?;
+        self.file_system.remove_extended_attribute(file, name)?;
         self.note_change(file)
     }
 
     fn note_change(&mut self, file: FileId) -> Outcome<()> {
         let changed = Some(now());
-        Ok(self.volume.change_metadata(file, &MetadataChange { changed, ..MetadataChange::default() })?)
+        Ok(self
+            .file_system
+            .change_metadata(file, &MetadataChange { changed, ..MetadataChange::default() })?)
     }
 }
 
-/// Access control lists would have to be obeyed, not just kept: they are refused.
+/// Access control lists would have to be enforced, not just stored, so they are refused.
 fn check_name(name: &[u8]) -> Outcome<()> {
     if name.starts_with(b"system.") {
         return Err(Errno::EOPNOTSUPP.into());

@@ -1,55 +1,46 @@
-//! Requests for what is in files.
+//! Requests for the contents of files.
 
 use fuser::{Errno, INodeNo, OpenFlags};
 use nix::libc;
 use tantalum::{Fetches, Fills, UNIT_BYTES};
-use tantalum_volume::{FileId, MetadataChange};
+use tantalum_filesystem::{FileId, MetadataChange, is_whole_units};
 
 use super::{Host, Outcome};
 use crate::convert::{file_of, now};
 
-/// One answer counts bytes in 32 bits; programs ask again for what is left.
+/// An answer counts bytes in 32 bits; programs ask again for the rest.
 const MOST_COPIED: u64 = 1 << 31;
 
 impl Host {
-    /// Reads into `data`, and returns how many bytes there were. What is not dirty in the volume's page cache comes
-    /// from the drive: the kernel has a cache of its own.
+    /// Reads into `data`, and returns how many bytes there were.
     pub fn read(&mut self, inode: INodeNo, offset: u64, data: &mut [u8]) -> Outcome<usize> {
-        let file = file_of(inode)?;
-        let bytes = match is_whole_units(offset, data.len()) {
-            true => self.volume.read_direct(file, offset, data)?,
-            false => self.volume.read(file, offset, data)?,
-        };
-        Ok(bytes)
+        Ok(self.file_system.read(file_of(inode)?, offset, data, None)?)
     }
 
-    /// As [`Host::read`]; what comes from the drive is to be fetched into `data` afterwards, if anything can be fetched.
+    /// As [`Host::read`]; what comes from the drive is to be fetched into `data` afterwards, if anything can be
+    /// fetched.
     pub fn read_later(
         &mut self,
         inode: INodeNo,
         offset: u64,
         data: &mut [u8],
     ) -> Outcome<(usize, Option<Fetches>)> {
-        if !is_whole_units(offset, data.len()) {
-            return Ok((self.read(inode, offset, data)?, None));
-        }
-        let Some(mut fetches) = self.volume.device().fetches() else {
-            return Ok((self.read(inode, offset, data)?, None));
-        };
-        let bytes = self.volume.read_direct_later(file_of(inode)?, offset, data, &mut fetches)?;
-        Ok((bytes, Some(fetches)))
+        let can_wait = is_whole_units(offset, data.len());
+        let mut fetches = can_wait.then(|| self.file_system.client().device().fetches()).flatten();
+        let bytes = self.file_system.read(file_of(inode)?, offset, data, fetches.as_mut())?;
+        Ok((bytes, fetches))
     }
 
-    /// Buffers of the drive for a write to come, if it is one that goes there at once and they can be filled now.
+    /// The drive's buffers for a coming write, if it goes to the drive at once and they can be filled now.
     pub fn fills(&mut self, offset: u64, bytes: usize, flags: OpenFlags) -> Option<Fills> {
         if self.atomic_writes || !is_direct(offset, bytes, flags) {
             return None;
         }
-        // if there are none the write says why
-        self.volume.device().fills(bytes / UNIT_BYTES).ok().flatten()
+        // if there are none, the write reports why
+        self.file_system.client().device().fills(bytes / UNIT_BYTES).ok().flatten()
     }
 
-    /// Writes `data`, with which `fills` were filled.
+    /// Writes `data`; `fills` already hold the same.
     pub fn write(
         &mut self,
         inode: INodeNo,
@@ -63,20 +54,18 @@ impl Host {
         if ends_privileges {
             self.end_privileges(file)?;
         }
-        if let Some(fills) = fills {
-            self.volume.write_direct_filled(file, offset, data, fills)?;
-        } else if self.atomic_writes && is_whole_units(offset, data.len()) {
-            self.volume.write_whole(file, offset, data)?;
+        if self.atomic_writes && is_whole_units(offset, data.len()) {
+            self.file_system.write_whole(file, offset, data)?;
         } else if is_direct(offset, data.len(), flags) {
-            self.volume.write_direct(file, offset, data)?;
+            self.file_system.write_direct(file, offset, data, fills)?;
         } else {
-            self.volume.write(file, offset, data)?;
+            self.file_system.write(file, offset, data)?;
         }
         self.note_write(file)?;
         if flags.0 & libc::O_SYNC == libc::O_SYNC {
-            self.volume.sync(file)?;
+            self.file_system.sync(file)?;
         } else if flags.0 & libc::O_DSYNC != 0 {
-            self.volume.sync_data(file)?;
+            self.file_system.sync_data(file)?;
         }
         Ok(data.len() as u32)
     }
@@ -84,15 +73,15 @@ impl Host {
     pub fn note_write(&mut self, file: FileId) -> Outcome<()> {
         let now = Some(now());
         let change = MetadataChange { modified: now, changed: now, ..MetadataChange::default() };
-        Ok(self.volume.change_metadata(file, &change)?)
+        Ok(self.file_system.change_metadata(file, &change)?)
     }
 
     pub fn sync(&mut self, inode: INodeNo, data_only: bool) -> Outcome<()> {
         let file = file_of(inode)?;
         if data_only {
-            self.volume.sync_data(file)?
+            self.file_system.sync_data(file)?
         } else {
-            self.volume.sync(file)?
+            self.file_system.sync(file)?
         }
         Ok(())
     }
@@ -101,9 +90,9 @@ impl Host {
         let file = file_of(inode)?;
         let keep_size = mode & libc::FALLOC_FL_KEEP_SIZE != 0;
         match mode & !libc::FALLOC_FL_KEEP_SIZE {
-            0 => self.volume.allocate(file, offset, bytes, keep_size)?,
-            libc::FALLOC_FL_PUNCH_HOLE if keep_size => self.volume.punch_hole(file, offset, bytes)?,
-            libc::FALLOC_FL_ZERO_RANGE => self.volume.zero_range(file, offset, bytes, keep_size)?,
+            0 => self.file_system.allocate(file, offset, bytes, keep_size)?,
+            libc::FALLOC_FL_PUNCH_HOLE if keep_size => self.file_system.punch_hole(file, offset, bytes)?,
+            libc::FALLOC_FL_ZERO_RANGE => self.file_system.zero_range(file, offset, bytes, keep_size)?,
             _ => return Err(Errno::EOPNOTSUPP.into()),
         }
         self.note_write(file)
@@ -113,8 +102,8 @@ impl Host {
         let file = file_of(inode)?;
         let from = u64::try_from(from).map_err(|_| Errno::ENXIO)?;
         let found = match whence {
-            libc::SEEK_DATA => self.volume.seek_data(file, from)?,
-            libc::SEEK_HOLE => self.volume.seek_hole(file, from)?,
+            libc::SEEK_DATA => self.file_system.seek_data(file, from)?,
+            libc::SEEK_HOLE => self.file_system.seek_hole(file, from)?,
             _ => return Err(Errno::EINVAL.into()),
         };
         Ok(found.ok_or(Errno::ENXIO)? as i64)
@@ -128,17 +117,13 @@ impl Host {
     ) -> Outcome<u32> {
         let (from, to) = (file_of(from)?, file_of(to)?);
         let bytes = bytes.min(MOST_COPIED);
-        let copied = self.volume.copy_range(from, from_offset, to, to_offset, bytes)?;
+        let copied = self.file_system.copy_range(from, from_offset, to, to_offset, bytes)?;
         self.note_write(to)?;
         Ok(copied as u32)
     }
 }
 
-/// Whether a write goes past the volume's page cache.
+/// Whether a write bypasses the file system's page cache.
 fn is_direct(offset: u64, bytes: usize, flags: OpenFlags) -> bool {
     flags.0 & libc::O_DIRECT != 0 && is_whole_units(offset, bytes)
-}
-
-fn is_whole_units(offset: u64, bytes: usize) -> bool {
-    offset.is_multiple_of(UNIT_BYTES as u64) && bytes.is_multiple_of(UNIT_BYTES) && bytes > 0
 }

@@ -1,22 +1,23 @@
-//! Requests for what is in folders.
+//! Requests for the contents of folders.
 
 use std::ffi::OsStr;
+use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 
 use fuser::{FileType, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
-use tantalum_volume::FileId;
+use tantalum_filesystem::FileId;
 
 use super::{Host, Outcome};
 use crate::answer::{BELIEVED, GENERATION};
 use crate::convert::{attributes, file_of, file_type, inode_number};
 
-/// A folder begins with itself and the folder above it; the volume's own cookies come behind these.
+/// A folder begins with `.` and `..`; the file system's own cookies follow.
 const OWN_COOKIES: u64 = 2;
 
-/// Entries looked at together: the volume is not changed while they are.
+/// Entries read in one batch: nothing changes in between.
 const ENTRIES: usize = 256;
 
-/// An entry as the kernel takes it.
+/// An entry in the kernel's form.
 struct Entry {
     offset: u64,
     name: Vec<u8>,
@@ -32,8 +33,8 @@ impl Host {
         })
     }
 
-    /// As [`Host::read_folder`], with what the kernel would ask for next. It holds a reference to each file but
-    /// the first two.
+    /// As [`Host::read_folder`], with the metadata that the kernel would ask for next. It holds a reference to each
+    /// file except the first two.
     pub fn read_folder_plus(
         &mut self,
         inode: INodeNo,
@@ -41,7 +42,7 @@ impl Host {
         reply: &mut ReplyDirectoryPlus,
     ) -> Outcome<()> {
         self.each_entry(inode, offset, |host, entry| {
-            let attributes = attributes(entry.file, &host.volume.metadata(entry.file)?);
+            let attributes = attributes(entry.file, &host.file_system.metadata(entry.file)?);
             let (number, name) = (inode_number(entry.file), OsStr::from_bytes(&entry.name));
             let is_full = reply.add(number, entry.offset, name, &BELIEVED, &attributes, GENERATION);
             if !is_full && entry.offset > OWN_COOKIES {
@@ -51,7 +52,7 @@ impl Host {
         })
     }
 
-    /// Gives entries behind `offset` to `take`, until that says that there is no more room.
+    /// Passes entries after `offset` to `take`, until that says that there is no more room.
     fn each_entry(
         &mut self,
         inode: INodeNo,
@@ -71,8 +72,8 @@ impl Host {
         }
     }
 
-    fn entries(&self, folder: FileId, offset: u64) -> Outcome<Vec<Entry>> {
-        let own = [(folder, &b"."[..]), (self.volume.parent(folder)?, &b".."[..])];
+    fn entries(&mut self, folder: FileId, offset: u64) -> Outcome<Vec<Entry>> {
+        let own = [(folder, &b"."[..]), (self.file_system.parent(folder)?, &b".."[..])];
         let own = (1..).zip(own).filter(|(own_offset, _)| *own_offset > offset);
         let own = own.map(|(offset, (file, name))| Entry {
             offset,
@@ -80,13 +81,54 @@ impl Host {
             file,
             kind: FileType::Directory,
         });
-        let behind = self.volume.read_folder(folder, offset.saturating_sub(OWN_COOKIES))?;
-        let behind = behind.map(|entry| Entry {
-            offset: entry.cookie + OWN_COOKIES,
-            name: entry.name.to_vec(),
-            file: entry.file,
-            kind: file_type(entry.kind),
-        });
-        Ok(own.chain(behind).take(ENTRIES).collect())
+        let mut entries: Vec<Entry> = own.collect();
+        self.file_system.read_folder(folder, offset.saturating_sub(OWN_COOKIES), &mut |entry| {
+            entries.push(Entry {
+                offset: entry.cookie + OWN_COOKIES,
+                name: entry.name.to_vec(),
+                file: entry.file,
+                kind: file_type(entry.kind),
+            });
+            if entries.len() < ENTRIES { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        Ok(entries)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::tests::host;
+    use tantalum_filesystem::{FileKind, NewFile};
+
+    #[test]
+    fn a_folder_is_read_in_parts_from_wherever_the_kernel_goes_on() {
+        let mut host = host();
+        let names: Vec<String> = (0..3 * ENTRIES).map(|number| format!("file {number:04}")).collect();
+        for name in &names {
+            let new = NewFile { permissions: 0o644, ..NewFile::default() };
+            let file = host.file_system.create_in(FileId::ROOT, name.as_bytes(), &new).unwrap();
+            assert_eq!(host.file_system.metadata(file).unwrap().kind, FileKind::File);
+        }
+        for most in [1, 7, ENTRIES, 2 * ENTRIES + 3] {
+            let (mut seen, mut offset) = (Vec::new(), 0);
+            loop {
+                let before = seen.len();
+                host.each_entry(INodeNo::ROOT, offset, |_, entry| {
+                    let is_full = seen.len() - before == most;
+                    if !is_full {
+                        offset = entry.offset;
+                        seen.push(String::from_utf8(entry.name).unwrap());
+                    }
+                    Ok(is_full)
+                })
+                .unwrap();
+                if seen.len() == before {
+                    break;
+                }
+            }
+            assert_eq!(seen[..2], [".", ".."]);
+            assert_eq!(seen[2..], names, "{most} at once");
+        }
     }
 }

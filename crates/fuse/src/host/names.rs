@@ -1,8 +1,8 @@
-//! Requests that look up, make, move and remove names.
+//! Requests that look up, create, move and remove names.
 
 use fuser::{Errno, FileAttr, FopenFlags, INodeNo, OpenFlags, RenameFlags};
 use nix::libc;
-use tantalum_volume::{FileId, FileKind, NewFile, RenameMode};
+use tantalum_filesystem::{FileId, FileKind, NewFile, RenameMode};
 
 use super::{Caller, Host, Outcome};
 use crate::answer::Created;
@@ -10,15 +10,15 @@ use crate::convert::{attributes, file_of, now};
 
 impl Host {
     pub fn lookup(&mut self, folder: INodeNo, name: &[u8]) -> Outcome<FileAttr> {
-        let file = self.volume.lookup(file_of(folder)?, name)?;
+        let file = self.file_system.lookup(file_of(folder)?, name)?;
         self.tell(file)
     }
 
     /// The kernel learns of a file, and holds a reference to it from now on.
     pub fn tell(&mut self, file: FileId) -> Outcome<FileAttr> {
-        let metadata = self.volume.metadata(file)?;
+        let metadata = self.file_system.metadata(file)?;
         if file != FileId::ROOT && self.known.add(file) {
-            self.volume.open(file)?;
+            self.file_system.open(file)?;
         }
         Ok(attributes(file, &metadata))
     }
@@ -27,7 +27,7 @@ impl Host {
         let Ok(file) = file_of(inode) else { return };
         if self.known.forget(file, references) {
             // A drive without power cannot free a file without a name: the next mount does.
-            let _ = self.volume.close(file);
+            let _ = self.file_system.close(file);
         }
     }
 
@@ -42,7 +42,7 @@ impl Host {
     ) -> Outcome<FileAttr> {
         let folder = file_of(folder)?;
         let new = self.new_file(caller, folder, kind, permissions, device_number)?;
-        let file = self.volume.create_in(folder, name, &new)?;
+        let file = self.file_system.create_in(folder, name, &new)?;
         self.tell(file)
     }
 
@@ -68,24 +68,24 @@ impl Host {
     ) -> Outcome<FileAttr> {
         let folder = file_of(folder)?;
         let new = self.new_file(caller, folder, FileKind::SymbolicLink, 0o777, 0)?;
-        let file = self.volume.create_symbolic_link(folder, name, target, &new)?;
+        let file = self.file_system.create_symbolic_link(folder, name, target, &new)?;
         self.tell(file)
     }
 
     pub fn read_link(&mut self, inode: INodeNo) -> Outcome<Vec<u8>> {
-        Ok(self.volume.read_symbolic_link(file_of(inode)?)?)
+        Ok(self.file_system.read_symbolic_link(file_of(inode)?)?)
     }
 
-    /// What is made in a folder with the set-group-ID bit has that folder's group, and folders pass the bit on.
+    /// Anything created in a folder with the set-group-ID bit gets that folder's group, and folders pass the bit on.
     fn new_file(
-        &self,
+        &mut self,
         caller: Caller,
         folder: FileId,
         kind: FileKind,
         permissions: u16,
         device_number: u32,
     ) -> Outcome<NewFile> {
-        let above = self.volume.metadata(folder)?;
+        let above = self.file_system.metadata(folder)?;
         let inherits = u32::from(above.permissions) & libc::S_ISGID != 0;
         let passed_on = if inherits && kind == FileKind::Folder { libc::S_ISGID as u16 } else { 0 };
         Ok(NewFile {
@@ -100,16 +100,20 @@ impl Host {
 
     pub fn link(&mut self, inode: INodeNo, folder: INodeNo, name: &[u8]) -> Outcome<FileAttr> {
         let file = file_of(inode)?;
-        self.volume.link(file, file_of(folder)?, name, now())?;
+        self.file_system.link(file, file_of(folder)?, name, now())?;
         self.tell(file)
     }
 
     pub fn unlink(&mut self, folder: INodeNo, name: &[u8]) -> Outcome<()> {
-        Ok(self.volume.unlink(file_of(folder)?, name, now())?)
+        Ok(self.file_system.unlink(file_of(folder)?, name, now())?)
     }
 
     pub fn remove_folder(&mut self, folder: INodeNo, name: &[u8]) -> Outcome<()> {
-        Ok(self.volume.remove_folder(file_of(folder)?, name, now())?)
+        Ok(self.file_system.remove_folder(file_of(folder)?, name, now())?)
+    }
+
+    pub fn sync_folder(&mut self, inode: INodeNo) -> Outcome<()> {
+        Ok(self.file_system.sync_folder(file_of(inode)?)?)
     }
 
     pub fn rename(
@@ -128,12 +132,12 @@ impl Host {
             return Err(Errno::EINVAL.into());
         };
         let (folder, new_folder) = (file_of(folder)?, file_of(new_folder)?);
-        Ok(self.volume.rename_in(folder, name, new_folder, new_name, mode, now())?)
+        Ok(self.file_system.rename_in(folder, name, new_folder, new_name, mode, now())?)
     }
 
-    /// `O_DIRECT` passes the kernel's cache by, and then writes of several threads go in parallel. So do all files if a
-    /// write is to be all or nothing: the kernel would write its cache back in parts of its own. Without that what the
-    /// kernel has cached stays good: nobody else changes the file.
+    /// `O_DIRECT` bypasses the kernel's cache, and then writes of several threads run in parallel. The same is used for
+    /// all files if a write must be all or nothing, because the kernel would split the write-back of its cache in its
+    /// own way. Otherwise the kernel's cached data stay valid: nobody else changes the file.
     pub fn open(&mut self, inode: INodeNo, flags: OpenFlags) -> Outcome<(fuser::FileHandle, FopenFlags)> {
         let handle = self.handles.open(file_of(inode)?, flags);
         let is_direct = self.atomic_writes || flags.0 & libc::O_DIRECT != 0;

@@ -1,13 +1,13 @@
-//! The requests of programs that know Tantalum: ranges of files that are committed or exchanged in one step.
+//! Requests of programs that know Tantalum: ranges of files that are committed or exchanged in one step.
 
 use fuser::{Errno, FileHandle};
-use tantalum_volume::{FileId, RangeCommit};
+use tantalum_filesystem::{FileId, RangeCommit};
 
 use super::{Host, Outcome};
 use crate::handles::OpenFile;
 use crate::ioctl::{Range, Request};
 
-/// What an ioctl did: its answer, and which files changed past the kernel.
+/// The result of an ioctl: its answer, and the files changed without the kernel.
 #[derive(Debug, Default)]
 pub(crate) struct Done {
     pub out: Vec<u8>,
@@ -42,7 +42,7 @@ impl Host {
                 bytes: range.bytes,
             });
         }
-        self.volume.commit_ranges(&commits)?;
+        self.file_system.commit_ranges(&commits)?;
         let changed: Vec<FileId> = commits.iter().map(|commit| commit.to).collect();
         self.finish(changed)
     }
@@ -53,7 +53,7 @@ impl Host {
             return Err(Errno::EBADF.into());
         }
         let (a_offset, b_offset) = (range.from_offset, range.to_offset);
-        self.volume.exchange_ranges(a.file, a_offset, b.file, b_offset, range.bytes)?;
+        self.file_system.exchange_ranges(a.file, a_offset, b.file, b_offset, range.bytes)?;
         self.finish(vec![a.file, b.file])
     }
 

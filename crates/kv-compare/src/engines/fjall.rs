@@ -1,4 +1,4 @@
-//! fjall: a log, and sorted tables that are merged behind it; one writer at a time.
+//! fjall: a log, and sorted tables that are merged in the background; one writer at a time.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! LMDB: a copy-on-write tree in a mapped file, one writer at a time. It has no cache but the system's.
+//! LMDB: a copy-on-write tree in a mapped file, one writer at a time. Its only cache is the system's.
 
 use std::path::Path;
 
@@ -24,7 +24,8 @@ impl Lmdb {
         let map_bytes = (setting.data_bytes * MAP_OVER_DATA).max(LEAST_MAP_BYTES);
         let mut options = EnvOpenOptions::new();
         options.map_size(map_bytes.next_multiple_of(1 << 20) as usize);
-        // SAFETY: the folder is ours alone, nothing else has the file mapped, and the disk is not cut off.
+        #[allow(unsafe_code)]
+        // SAFETY: the folder belongs to this program, nothing else has the file mapped, and nobody truncates it.
         let env = unsafe {
             if !setting.synced {
                 options.flags(EnvFlags::NO_SYNC);

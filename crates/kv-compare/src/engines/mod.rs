@@ -1,8 +1,9 @@
-//! The stores, each as its users would have it: one transaction for each change, synced or not.
+//! The stores, each configured as its users would: one transaction for each change, synced or not.
 //!
-//! - A change reads records and writes each of them anew, all or nothing, isolated from others.
-//! - Synced: a commit survives the loss of the machine. Unsynced: it survives the end of the process, for what it writes
-//!   is with the system; in redb, which has no such commits, only what is settled later does.
+//! - A change reads records and rewrites each of them, all or nothing, isolated from others.
+//! - Synced: a commit survives the loss of the machine. Unsynced: it survives the end of the process, because its
+//!   writes have reached the system. redb has no such commits; its unsynced ones survive only once a later one is
+//!   synced.
 //! - The records do not compress, so nothing is compressed.
 
 mod fjall;
@@ -18,10 +19,10 @@ use std::path::Path;
 use clap::ValueEnum;
 use serde::Serialize;
 
-/// What any of them may fail with.
+/// An error of any of them.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
-/// Makes a record's new value from its old one.
+/// Computes a record's new value from the old one.
 pub type Make<'a> = &'a dyn Fn(&[u8]) -> Vec<u8>;
 
 /// A store.
@@ -42,7 +43,7 @@ pub trait Engine: Sync + Send {
     }
 }
 
-/// How large a store's own memory is.
+/// The size of a store's own memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum CacheSize {
@@ -62,7 +63,7 @@ impl CacheSize {
     }
 }
 
-/// What to open a store with.
+/// Options for opening a store.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
     /// Every commit is synced.
@@ -93,7 +94,7 @@ impl Setting {
     }
 }
 
-/// The names of all stores that were built.
+/// The names of all stores in this build.
 pub const NAMES: &[&str] = &[
     "tantalum",
     "redb",
@@ -112,7 +113,7 @@ pub fn open(name: &str, folder: &Path, setting: Setting) -> Result<Box<dyn Engin
         "lmdb" => Box::new(self::lmdb::Lmdb::open(folder, setting)?),
         #[cfg(feature = "rocksdb")]
         "rocksdb" => Box::new(self::rocksdb::RocksDb::open(folder, setting)?),
-        _ => return Err(format!("there is no store {name}; there are: {}", NAMES.join(", ")).into()),
+        _ => return Err(format!("no store named {name}; use one of {}", NAMES.join(", ")).into()),
     })
 }
 

@@ -1,8 +1,8 @@
-//! RocksDB, as `tantalum_lab::rocks` opens it.
+//! RocksDB, as `tantalum_papers::rocks` opens it.
 
 use std::path::Path;
 
-use tantalum_lab::rocks::{Rocks, RocksOptions};
+use tantalum_papers::rocks::{Rocks, RocksOptions};
 
 use super::{Engine, Failure, Make, Setting};
 

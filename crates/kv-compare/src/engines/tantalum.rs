@@ -1,4 +1,4 @@
-//! Tantalum's store: one image, in which all commits that wait share a sync.
+//! Tantalum's store: one image, in which all waiting commits share a sync.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use tantalum_kv::{Namespace, Store, Sync};
 
 use super::{Engine, Failure, Make, Setting};
 
-/// Small records take more of a drive than their bytes, and what is overwritten stays until its block is erased.
+/// Small records take more of a drive than their bytes, and overwritten data stay until their block is erased.
 const CAPACITY_OVER_DATA: u64 = 4;
 
 const LEAST_CAPACITY_BYTES: u64 = 256 << 20;

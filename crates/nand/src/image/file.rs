@@ -1,39 +1,34 @@
-//! An image in a sparse file, locked while it is open. Spare areas are read from the file, not held in memory.
+//! An image in a sparse file, locked while it is open. Spare areas are read from the file, not kept in memory.
 //!
-//! Held in memory are what each block adds to the tally, and the checksum of each slot's data, which is stored in the
-//! page record that names the slot.
+//! Memory holds each block's part of the tally, and the checksum of each slot's data; the latter is stored in the page
+//! record that names the slot.
 
 use std::cmp::Ordering;
-use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::layout::{
-    BlockEntry, DESCRIPTION_AT, Header, Layout, MAGIC, MAX_PAGE_RECORD_BYTES, PageHead, StoredPage, VERSION,
-};
-use super::life::{Ended, Life};
-use super::locked_file::LockedFile;
-use super::ordered::{LOG_BYTES, Ordered};
+use super::layout::{BlockEntry, Layout, MAX_PAGE_RECORD_BYTES, PageHead, StoredPage};
+use super::life::Ended;
+use super::ordered::Ordered;
 use super::store::Store;
 use super::tally::{self, BlockSum, Sums, Tally};
 use super::{
-    Access, HostSync, Image, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES, MappedFile, PageRecord,
-    ProtectedDram, RecordStore, SavedRecords, SlotStore, SlotsInFile, Synced,
+    HostSync, Image, MappedFile, PageRecord, ProtectedDram, RecordStore, SavedRecords, SlotStore,
+    SlotsInFile, Synced,
 };
-use crate::error::{HostError, MediumError, NandError};
+use crate::checksum::checksum_of;
+use crate::error::{HostError, NandError};
 use crate::geometry::{
     BlockId, Geometry, MAX_UNITS_PER_PAGE, PageId, Ppn, SPARE_END_BYTES, SpareEnds, UNIT_BYTES,
     UNIT_SPARE_BYTES, UnitSpare, spare_ends,
 };
-use crate::nand::Block;
 use crate::slots::Slot;
-use crate::time::Timing;
+use crate::state::Block;
 
-/// Bytes of records that are read at once.
+/// Bytes of records read at once.
 const READ_BYTES: usize = 1 << 20;
 
 /// An image in a file.
@@ -50,13 +45,8 @@ pub(crate) struct FileImage {
     tally_number: u32,
 }
 
-/// CRC-32C of a unit: with every unit that is read or written, so by the quickest way there is.
-pub fn checksum_of(data: &[u8]) -> u32 {
-    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, data) as u32
-}
-
-/// Says what was being done when the host failed.
-fn io_error<'a>(path: &'a Path, action: &'static str) -> impl FnOnce(io::Error) -> NandError + 'a {
+/// Adds what was being done when the host failed.
+pub(super) fn io_error<'a>(path: &'a Path, action: &'static str) -> impl FnOnce(io::Error) -> NandError + 'a {
     move |source| match Ended::is_why(&source) {
         true => NandError::PowerLost,
         false => HostError::new(path, action, &source).into(),
@@ -64,34 +54,8 @@ fn io_error<'a>(path: &'a Path, action: &'static str) -> impl FnOnce(io::Error) 
 }
 
 impl FileImage {
-    // -- making and opening -----------------------------------------------------------------------------------
-
-    /// A new image, its arguments being valid.
-    pub fn create(
-        path: &Path,
-        geometry: Geometry,
-        timing: Timing,
-        description: &str,
-        protected_bytes: u64,
-    ) -> Result<FileImage, MediumError> {
-        let opened = OpenOptions::new().read(true).write(true).create_new(true).open(path);
-        let file = opened.map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => MediumError::Exists { path: path.to_owned() },
-            _ => io_error(path, "create the image")(error).into(),
-        })?;
-        let file = LockedFile::lock(file, path)?;
-        let layout = Layout::new(&geometry, protected_bytes, LOG_BYTES);
-        let header = Header::new(&geometry, &timing, description, protected_bytes);
-        let initialised = initialise(&file, path, layout.bytes, &header, description);
-        initialised.inspect_err(|_| {
-            // The error that is reported matters more than a file that could not be removed.
-            let _ = std::fs::remove_file(path);
-        })?;
-        let store = Store::file(file, None).map_err(io_error(path, "open the image a second time"))?;
-        Ok(FileImage::assemble(path, store, geometry, layout, protected_bytes))
-    }
-
-    fn assemble(
+    /// An image whose records are still to be read ([`super::Contents::load`]).
+    pub(super) fn assemble(
         path: &Path,
         store: Store,
         geometry: Geometry,
@@ -110,55 +74,8 @@ impl FileImage {
         }
     }
 
-    /// Opens an image and checks its header and length. Returns its times and description beside it. Its records are
-    /// still to be read ([`super::Contents::load`]).
-    /// With a `life` its changes end with that.
-    pub fn open(
-        path: &Path,
-        access: Access,
-        life: Option<Life>,
-    ) -> Result<(FileImage, Timing, String), MediumError> {
-        let error = |action| io_error(path, action);
-        let opened = OpenOptions::new().read(true).write(access != Access::Overlay).open(path);
-        let file = opened.map_err(error("open the image"))?;
-        let metadata = file.metadata().map_err(error("read the size of the image"))?;
-        if !metadata.is_file() {
-            return Err(MediumError::NotAnImage { path: path.to_owned() });
-        }
-        let file = LockedFile::lock(file, path)?;
-        let header = read_header(&file, path, metadata.len())?;
-        let description = read_description(&file, path, &header, metadata.len())?;
-        let (geometry, timing) = (header.geometry(), header.timing());
-        let protected_bytes = header.protected_bytes.get();
-        check_possible(&geometry, &timing, protected_bytes).map_err(|source| {
-            MediumError::ImpossibleHeader { path: path.to_owned(), source: Box::new(source) }
-        })?;
-        let log_bytes = u64::from(header.log_bytes.get());
-        if ![0, LOG_BYTES].contains(&log_bytes) {
-            return Err(MediumError::LogBytes {
-                path: path.to_owned(),
-                bytes: log_bytes,
-                expected: LOG_BYTES,
-            });
-        }
-        let layout = Layout::new(&geometry, protected_bytes, log_bytes);
-        check_length(path, metadata.len(), layout.bytes)?;
-        let store = match (access, layout.log) {
-            (Access::Write, log) => match life {
-                Some(life) => Store::mortal(file, log, life),
-                None => Store::file(file, log),
-            },
-            (Access::Overlay, log) => Store::overlay(file, log),
-            (Access::Ordered, Some(log)) => Store::ordered(file, log),
-            (Access::Ordered, None) => return Err(MediumError::NoLog { path: path.to_owned() }),
-        };
-        let store = store.map_err(error("read the log of the image"))?;
-        let image = FileImage::assemble(path, store, geometry, layout, protected_bytes);
-        Ok((image, timing, description))
-    }
-
-    /// Takes what was read of the records: what each block adds to the tally, the number of the stored one, and the
-    /// checksum of each slot's data.
+    /// Takes over what was read from the records: each block's part of the tally, the number of the stored tally, and
+    /// the checksum of each slot's data.
     pub(super) fn adopt(&mut self, sums: Sums, tally_number: u32, data_checksums: Vec<u32>) {
         self.sums = sums;
         self.tally_number = tally_number;
@@ -184,7 +101,7 @@ impl FileImage {
         self.store.write(data, at).map_err(io_error(&self.path, action))
     }
 
-    /// Calls `visit` with each of `count` records that follow each other from `at` on, `bytes` apart.
+    /// Calls `visit` with each of `count` records from `at` on, `bytes` apart.
     pub(super) fn visit_records<E: From<NandError>>(
         &self,
         at: u64,
@@ -246,7 +163,7 @@ impl FileImage {
 
     // -- the tally ----------------------------------------------------------------------------------------------
 
-    /// The tally that counts; none if it is damaged.
+    /// The tally that counts, or none if it is damaged.
     pub(super) fn read_tally(&self) -> Result<Option<Tally>, NandError> {
         let mut stored = [Tally::new_zeroed(); tally::PLACES.len()];
         for (tally, at) in stored.iter_mut().zip(tally::PLACES) {
@@ -262,12 +179,12 @@ impl FileImage {
         written.map_err(io_error(&self.path, "write the tally"))
     }
 
-    /// No record is being written: the tally is the sum.
+    /// No record is being written: the tally is just the sum.
     fn settle(&mut self) -> Result<(), NandError> {
         self.write_tally(self.sums.total(), self.sums.total())
     }
 
-    /// Writes a record by `write`, of a block that adds `part` to the sum after it.
+    /// Writes a record through `write`; afterwards its block's part of the sum is `part`.
     fn write_record(
         &mut self,
         block: BlockId,
@@ -280,7 +197,8 @@ impl FileImage {
         self.settle()
     }
 
-    /// Writes a page's record, or zeros, over one that counts; `pages` changes what its block's records add to the sum.
+    /// Writes a page's record, or zeros, over a record that counts; `pages` updates what the block's records add to the
+    /// sum.
     fn overwrite_page(
         &mut self,
         page: PageId,
@@ -292,15 +210,15 @@ impl FileImage {
         self.write_record(block, part, |image| image.write(bytes, at, "write a page record"))
     }
 
-    /// A page's block, and what it adds to the sum once `pages` has changed what its page records add.
+    /// A page's block, and its part of the sum once `pages` has updated what the page records add.
     fn part_with(&self, page: PageId, pages: impl FnOnce(u64) -> u64) -> (BlockId, BlockSum) {
         let block = self.geometry.block_of(page);
         let part = self.sums.block(block);
         (block, BlockSum { pages: pages(part.pages), ..part })
     }
 
-    /// Writes records in place of damaged ones, and a new tally. Should the process be killed in between, there is no tally,
-    /// so that damaged records do not pass for erased ones: the one that counts goes last.
+    /// Replaces damaged records, and writes a new tally. The tally that counts is written last: if the process is
+    /// killed in between there is no tally, so damaged records cannot pass for erased ones.
     pub(super) fn replace_damaged(&mut self, records: &[(PageId, PageRecord)]) -> Result<(), NandError> {
         for place in [1, 0].map(|next| self.tally_number.wrapping_add(next) as usize % tally::PLACES.len()) {
             self.write(&[0; size_of::<Tally>()], tally::PLACES[place], "write the tally")?;
@@ -328,7 +246,7 @@ impl FileImage {
         }
     }
 
-    /// What a block's page records add to the sum if they carry this erase count.
+    /// What a block's page records add to the sum, provided they carry this erase count.
     fn sum_of_pages(&self, block: BlockId, erase_count: u32) -> Result<u64, NandError> {
         let (first, mut sum) = (self.geometry.page(block, 0), 0_u64);
         self.visit_pages(block, self.geometry.pages_per_block, |index, bytes| {
@@ -346,76 +264,10 @@ impl FileImage {
 impl Drop for FileImage {
     fn drop(&mut self) {
         if let Some(ordered) = self.store.as_ordered() {
-            // What was synced is in the log if this fails; the rest was promised to nobody.
+            // What was synced is in the redo log if this fails; the rest was promised to nobody.
             let _ = ordered.close();
         }
     }
-}
-
-/// Writes the parts of a new image that are not holes.
-fn initialise(
-    file: &File,
-    path: &Path,
-    bytes: u64,
-    header: &Header,
-    description: &str,
-) -> Result<(), NandError> {
-    file.set_len(bytes).map_err(io_error(path, "set the length of the image"))?;
-    let write = |bytes: &[u8], at, action| file.write_all_at(bytes, at).map_err(io_error(path, action));
-    write(description.as_bytes(), DESCRIPTION_AT, "write the description")?;
-    let tally = Tally::new(0, 0, 0);
-    write(tally.as_bytes(), tally.place(), "write the tally")?;
-    write(header.as_bytes(), 0, "write the header")
-}
-
-fn read_header(file: &File, path: &Path, file_bytes: u64) -> Result<Header, MediumError> {
-    let mut header = Header::new_zeroed();
-    let present = file_bytes.min(size_of::<Header>() as u64) as usize;
-    file.read_exact_at(&mut header.as_mut_bytes()[..present], 0)
-        .map_err(io_error(path, "read the header"))?;
-    if header.magic != MAGIC {
-        return Err(MediumError::NotAnImage { path: path.to_owned() });
-    }
-    check_length(path, file_bytes, size_of::<Header>() as u64)?;
-    if header.version.get() != VERSION {
-        let found = header.version.get();
-        return Err(MediumError::Version { path: path.to_owned(), found, supported: VERSION });
-    }
-    Ok(header)
-}
-
-fn read_description(
-    file: &File,
-    path: &Path,
-    header: &Header,
-    file_bytes: u64,
-) -> Result<String, MediumError> {
-    // A length that is too large can only be damage; the checksum of what is there then fails.
-    let bytes = (header.description_bytes.get() as usize).min(MAX_DESCRIPTION_BYTES);
-    check_length(path, file_bytes, DESCRIPTION_AT + bytes as u64)?;
-    let mut description = vec![0; bytes];
-    file.read_exact_at(&mut description, DESCRIPTION_AT).map_err(io_error(path, "read the description"))?;
-    let (stored, computed) = (header.checksum.get(), header.checksum_with(&description));
-    if stored != computed {
-        return Err(MediumError::HeaderChecksum { path: path.to_owned(), stored, computed });
-    }
-    String::from_utf8(description).map_err(|_| MediumError::DescriptionNotText { path: path.to_owned() })
-}
-
-fn check_possible(geometry: &Geometry, timing: &Timing, protected_bytes: u64) -> Result<(), MediumError> {
-    geometry.validate()?;
-    timing.validate()?;
-    if protected_bytes > MAX_PROTECTED_BYTES {
-        return Err(MediumError::ProtectedTooLarge { bytes: protected_bytes, limit: MAX_PROTECTED_BYTES });
-    }
-    Ok(())
-}
-
-pub(super) fn check_length(path: &Path, bytes: u64, expected: u64) -> Result<(), MediumError> {
-    if bytes < expected {
-        return Err(MediumError::Truncated { path: path.to_owned(), bytes, expected });
-    }
-    Ok(())
 }
 
 impl SlotStore for FileImage {
@@ -437,7 +289,7 @@ impl SlotStore for FileImage {
         Ok(())
     }
 
-    /// Most that differ do so by their checksums.
+    /// Most units that differ also have different checksums.
     fn slot_holds(&self, slot: Slot, data: &[u8; UNIT_BYTES]) -> bool {
         let mut found = [0; UNIT_BYTES];
         self.data_checksums[slot.index()] == checksum_of(data)
@@ -513,7 +365,7 @@ impl RecordStore for FileImage {
         let pages = match record.erase_count.cmp(&old.erase_count) {
             Ordering::Equal => old.pages,
             Ordering::Greater => 0,
-            // an erase is undone: the records of before count again
+            // an erase is undone: the earlier records count again
             Ordering::Less => self.sum_of_pages(block, record.erase_count)?,
         };
         let entry_sum = tally::of_block(block, entry.checksum.get());
@@ -600,11 +452,11 @@ impl SlotsInFile for FileImage {
 impl Synced for FileImage {
     fn sync_begin(&mut self) -> Result<Option<HostSync>, NandError> {
         let begun = self.store.as_ordered().map_or(Ok(None), Ordered::sync_begin);
-        begun.map_err(io_error(&self.path, "gather what goes to the log of the image"))
+        begun.map_err(io_error(&self.path, "collect changes for the redo log of the image"))
     }
 
     fn sync_end(&mut self) -> Result<(), NandError> {
         let ended = self.store.as_ordered().map_or(Ok(()), Ordered::sync_end);
-        ended.map_err(io_error(&self.path, "bring records in place"))
+        ended.map_err(io_error(&self.path, "write records in place"))
     }
 }

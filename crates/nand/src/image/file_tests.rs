@@ -13,10 +13,11 @@ use super::{Access, ImageFinding, Life, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYT
 use crate::error::{HostError, MediumError, NandError};
 use crate::faults::Faults;
 use crate::geometry::{BlockId, Geometry, PageId, Ppn};
-use crate::nand::{Nand, PageState};
+use crate::nand::Nand;
 use crate::operations::Source;
 use crate::power::Outcome;
 use crate::slots::Slot;
+use crate::state::PageState;
 use crate::test_support::{GEOMETRY, TIMING, data, program, read_tag, spare};
 
 const PROTECTED: u64 = 10_000;
@@ -139,7 +140,7 @@ fn protected_dram_survives_and_is_bounded() {
     let mut nand = folder.create();
     nand.write_protected(PROTECTED - 3, &[1, 2, 3]).unwrap();
     let beyond = nand.write_protected(PROTECTED - 2, &[1, 2, 3]).unwrap_err();
-    assert_eq!(beyond.to_string(), "3 bytes at 9998 lie beyond the 10000 bytes of protected DRAM");
+    assert_eq!(beyond.to_string(), "3 bytes at 9998 exceed the 10000 bytes of protected DRAM");
     assert!(matches!(nand.read_protected(u64::MAX, &mut [0]), Err(NandError::ProtectedRange { .. })));
     program(&mut nand, 0, [1, 2], 0);
     drop(nand);
@@ -204,7 +205,7 @@ fn a_truncated_image_is_refused_at_any_length_and_never_panics() {
     let mut nand = folder.create();
     program(&mut nand, 0, [1, 2], 0);
     drop(nand);
-    let whole = Layout::new(&GEOMETRY, PROTECTED, super::ordered::LOG_BYTES).bytes;
+    let whole = Layout::new(&GEOMETRY, PROTECTED, super::redo_log::REDO_LOG_BYTES).bytes;
     let file = std::fs::File::options().write(true).open(&path).unwrap();
     let lengths =
         [whole - 1, whole / 2].into_iter().chain((120..75_000).rev().step_by(37)).chain((0..120).rev());
@@ -304,7 +305,7 @@ fn three_pages(folder: &Folder) {
 }
 
 fn layout() -> Layout {
-    Layout::new(&GEOMETRY, PROTECTED, super::ordered::LOG_BYTES)
+    Layout::new(&GEOMETRY, PROTECTED, super::redo_log::REDO_LOG_BYTES)
 }
 
 fn stored_record(path: &Path, page: u32) -> Vec<u8> {
@@ -602,7 +603,7 @@ fn an_erased_blocks_entry_that_does_not_say_so_is_written_before_its_first_page(
     folder.create().erase(BlockId(4), 0).unwrap();
     let mut entry = stored_entry(&folder.path(), 4);
     entry[8] = 0;
-    let checksum = crc32c::crc32c(&entry[4..]);
+    let checksum = crate::checksum_of(&entry[4..]);
     entry[..4].copy_from_slice(&checksum.to_le_bytes());
     write_at(&folder.path(), &entry, layout().block_at(BlockId(4)));
     let sum = tally::of_block(BlockId(4), checksum);
@@ -669,14 +670,4 @@ fn an_image_of_a_tebibyte_is_made_and_opened_in_no_time() {
     assert_eq!(read_tag(&mut nand, geometry.unit(last, 3).0), 3);
     println!("created in {created:?}, opened in {opened:?}");
     assert!(created.as_secs_f64() < 1.0 && opened.as_secs_f64() < 3.0, "{created:?} {opened:?}");
-}
-
-/// Two libraries compute checksums; the image's must not depend on which.
-#[test]
-fn checksums_of_data_are_crc_32c() {
-    let data: Vec<u8> = (0..4096_u32).map(|byte| (byte * byte % 251) as u8).collect();
-    assert_eq!(super::file::checksum_of(b"123456789"), 0xe306_9283);
-    for bytes in [0, 1, 7, 100, 767, 4095, 4096] {
-        assert_eq!(super::file::checksum_of(&data[..bytes]), crc32c::crc32c(&data[..bytes]), "{bytes} bytes");
-    }
 }

@@ -6,28 +6,29 @@
 //! | 2048 | two places for the tally (`tally`) |
 //! | 4096 | the description, up to 64 KiB |
 //! | 68 KiB | a [`BlockEntry`] for each block |
-//! | then | a page record for each page: [`PageHead`] and the spare areas of its units; no record crosses a multiple of 4 KiB |
+//! | then | a page record for each page: [`PageHead`] and its units' spare areas; none crosses a multiple of 4 KiB |
 //! | then, aligned | the protected DRAM |
-//! | then, aligned | the log of an image that survives the loss of the machine (`ordered`), 4 MiB |
+//! | then, aligned | the redo log of an image that survives the loss of the machine (`ordered`), 4 MiB |
 //! | then, aligned | the slots, 4 KiB each; staged units may grow the file beyond one slot for each unit |
 //!
-//! What was never written is a hole and reads as zeros: a fresh block, an erased page. A page record counts only
-//! if it has the erase count of its block. Data are written before the record that names them, and the tally before and
-//! behind it tells one that was being written when the process was killed from one that was damaged. So a process that is
-//! killed leaves the page erased or complete. What is written over a record that counts is written at once, and no record
-//! crosses a page of the host's cache, where such a write may end.
+//! Anything never written (a fresh block, an erased page) is a hole and reads as zeros. A page record counts only if it
+//! has the erase count of its block. Data are written before the record that names them. The tallies before and after a
+//! record tell a record that was being written when the process was killed from a damaged one. So a killed process
+//! leaves each page erased or complete. A record that counts is overwritten in a single write, and no record crosses a
+//! page of the host's cache, where such a write may stop.
 
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::ordered::{LOG_BYTES, LogPlace};
+use super::redo_log::{REDO_LOG_BYTES, RedoPlace};
 use super::{MAX_DESCRIPTION_BYTES, PageRecord};
+use crate::checksum::{checksum_of, checksum_with};
 use crate::geometry::{BlockId, Geometry, MAX_UNITS_PER_PAGE, PageId, UNIT_BYTES, UNIT_SPARE_BYTES};
-use crate::nand::{Block, PageState};
 use crate::slots::Slot;
+use crate::state::{Block, PageState};
 use crate::time::Timing;
 
-/// What an image starts with.
+/// The magic number of an image.
 pub(super) const MAGIC: [u8; 8] = *b"TANTALUM";
 
 /// The version that this module reads and writes.
@@ -58,7 +59,7 @@ pub(super) struct Header {
     pub channel_bytes_per_second: U64,
     pub protected_bytes: U64,
     pub description_bytes: U32,
-    /// Bytes of the log: 4 MiB, or none in images of before there was one.
+    /// Bytes of the redo log: 4 MiB, or none in images of before there was one.
     pub log_bytes: U32,
 }
 
@@ -80,7 +81,7 @@ impl Header {
             channel_bytes_per_second: timing.channel_bytes_per_second.into(),
             protected_bytes: protected_bytes.into(),
             description_bytes: (description.len() as u32).into(),
-            log_bytes: (LOG_BYTES as u32).into(),
+            log_bytes: (REDO_LOG_BYTES as u32).into(),
         };
         header.checksum = header.checksum_with(description.as_bytes()).into();
         header
@@ -88,7 +89,7 @@ impl Header {
 
     pub fn checksum_with(&self, description: &[u8]) -> u32 {
         let unsigned = Header { checksum: 0.into(), ..*self };
-        crc32c::crc32c_append(crc32c::crc32c(unsigned.as_bytes()), description)
+        checksum_with(checksum_of(unsigned.as_bytes()), description)
     }
 
     pub fn geometry(&self) -> Geometry {
@@ -115,8 +116,8 @@ impl Header {
 const BAD: u32 = 1;
 const TORN: u32 = 2;
 const FAILED: u32 = 4;
-/// Set before the first page is programmed, so that opening need not look at the pages of other blocks; and with each
-/// erase, which is there to program pages, so that the entry need not be written again for the first of them.
+/// Set before the first page is programmed, so that opening can skip the pages of other blocks; and with each erase,
+/// since pages are programmed after it, so that the entry need not be written again for the first of them.
 const USED: u32 = 8;
 
 /// A block's record. All zeros: never erased, never programmed.
@@ -151,10 +152,10 @@ impl BlockEntry {
     }
 
     pub fn computed_checksum(&self) -> u32 {
-        crc32c::crc32c(&self.as_bytes()[size_of::<U32>()..])
+        checksum_of(&self.as_bytes()[size_of::<U32>()..])
     }
 
-    /// The block, without its next page; and whether some of its pages may be programmed.
+    /// The block without its next page, and whether some of its pages may be programmed.
     pub fn decode(&self) -> (Block, bool) {
         let is = |flag| self.flags.get() & flag != 0;
         let block = Block {
@@ -168,7 +169,7 @@ impl BlockEntry {
     }
 }
 
-/// The first bytes of a page's record. The checksum covers all of the record behind it.
+/// The first bytes of a page's record. The checksum covers the rest of the record.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Debug)]
 #[repr(C)]
 pub(super) struct PageHead {
@@ -182,13 +183,13 @@ pub(super) struct PageHead {
     pub data_checksums: [U32; MAX_UNITS_PER_PAGE],
 }
 
-/// What a stored page record turns out to be.
+/// The state of a stored page record.
 pub(super) enum StoredPage {
     /// Never written, or cleared.
     Absent,
-    /// There, and its checksum is wrong.
+    /// Its checksum is wrong.
     Damaged(PageHead),
-    /// There.
+    /// Intact.
     Whole(PageHead),
 }
 
@@ -202,8 +203,8 @@ impl PageHead {
         self.checksum.get()
     }
 
-    /// Writes a page's record into `bytes`, which has its length; `data_checksums` are those of its slots. Returns the
-    /// record's checksum.
+    /// Writes a page's record into `bytes`, which has the record's length; `data_checksums` are those of its slots.
+    /// Returns the record's checksum.
     pub fn encode(record: &PageRecord, data_checksums: &[u32; MAX_UNITS_PER_PAGE], bytes: &mut [u8]) -> u32 {
         let mut head = PageHead::new_zeroed();
         head.erase_count = record.erase_count.into();
@@ -221,7 +222,7 @@ impl PageHead {
         Self::seal(bytes)
     }
 
-    /// Turns the whole record in `bytes` into one of an uncorrectable page with the same slots. Returns its checksum.
+    /// Turns the whole record in `bytes` into that of an uncorrectable page with the same slots. Returns its checksum.
     pub fn spoil(&self, bytes: &mut [u8]) -> u32 {
         let head = PageHead { state: PageState::Uncorrectable as u8, ..*self };
         bytes[..size_of::<PageHead>()].copy_from_slice(head.as_bytes());
@@ -229,9 +230,9 @@ impl PageHead {
         Self::seal(bytes)
     }
 
-    /// The checksum that a record's bytes should have.
+    /// The correct checksum of a record's bytes.
     pub fn computed_checksum(bytes: &[u8]) -> u32 {
-        crc32c::crc32c(&bytes[size_of::<U32>()..])
+        checksum_of(&bytes[size_of::<U32>()..])
     }
 
     fn seal(bytes: &mut [u8]) -> u32 {
@@ -258,13 +259,13 @@ pub(super) struct Layout {
     pub blocks_at: u64,
     pages_at: u64,
     pub page_record_bytes: usize,
-    /// From one page record to the next: a power of two, so that none crosses a page of the host's cache.
+    /// Distance between page records: a power of two, so that none crosses a page of the host's cache.
     pub page_stride: usize,
     pub protected_at: u64,
-    /// Where the log lies, if there is one.
-    pub log: Option<LogPlace>,
+    /// Where the redo log lies, if there is one.
+    pub log: Option<RedoPlace>,
     pub slots_at: u64,
-    /// The least length of a whole image.
+    /// The minimum length of a complete image.
     pub bytes: u64,
 }
 
@@ -278,7 +279,7 @@ impl Layout {
         let protected_at = aligned(pages_at + u64::from(geometry.pages()) * page_stride as u64);
         let log_at = aligned(protected_at + protected_bytes);
         let slots_at = aligned(log_at + log_bytes);
-        let log = (log_bytes > 0).then_some(LogPlace { log_at, slots_at });
+        let log = (log_bytes > 0).then_some(RedoPlace { log_at, slots_at });
         let bytes = slots_at + u64::from(geometry.units()) * UNIT_BYTES as u64;
         Layout { blocks_at, pages_at, page_record_bytes, page_stride, protected_at, log, slots_at, bytes }
     }

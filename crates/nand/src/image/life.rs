@@ -1,4 +1,5 @@
-//! How long the process that works on an image lives, in stores to its file: so that a test ends it between any two.
+//! The life of the process that works on an image, counted in stores to its file, so that a test can end it between any
+//! two.
 
 use std::fmt;
 use std::io;
@@ -7,11 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// No end is set.
 const ENDLESS: u64 = u64::MAX;
-/// It is over.
+/// The life is over.
 const OVER: u64 = u64::MAX - 1;
 
-/// A life that may be ended in place of a process's: the image is then what `kill -9` leaves, and everything on it fails
-/// as without power. See [`crate::Nand::open_for`].
+/// A life that can be ended instead of a real process: the image is then what `kill -9` leaves, and every operation on
+/// it fails as without power. See [`crate::Nand::open_for`].
 #[derive(Clone, Debug)]
 pub struct Life(Arc<AtomicU64>);
 
@@ -22,18 +23,18 @@ impl Default for Life {
 }
 
 impl Life {
-    /// The next so many stores are made, and the one after them in part or not at all. None for a life without end, also
-    /// after one that was over: for the next time that the image is opened.
+    /// The next `stores` stores are made, and the one after them partly or not at all. None means no end; that also
+    /// revives a life that was over, for the next time the image is opened.
     pub fn end_after(&self, stores: Option<u64>) {
         self.0.store(stores.map_or(ENDLESS, |stores| stores.min(OVER - 1)), Ordering::Relaxed);
     }
 
-    /// It ends now.
+    /// Ends the life now.
     pub fn end(&self) {
         self.0.store(OVER, Ordering::Relaxed);
     }
 
-    /// Stores that it has left; none if it has no end.
+    /// Stores left; none if no end is set.
     pub fn stores_left(&self) -> Option<u64> {
         Some(self.0.load(Ordering::Relaxed)).filter(|left| *left < OVER)
     }
@@ -43,17 +44,17 @@ impl Life {
         self.0.load(Ordering::Relaxed) == OVER
     }
 
-    /// Of a store of so many bytes, those that are made if the process ends in it.
+    /// How many bytes of a store are made if the process ends in it.
     ///
     /// # Errors
-    /// [`Ended`] with how many bytes are to be stored all the same.
+    /// [`Ended`] with the number of bytes that must be stored nevertheless.
     pub(super) fn store(&self, at: u64, bytes: usize) -> Result<(), Ended> {
         match self.0.load(Ordering::Relaxed) {
             ENDLESS => Ok(()),
             OVER => Err(Ended { stored: 0 }),
             0 => {
                 self.end();
-                // any part may be there, and tests are to see many
+                // any part may be there, and tests should see many of them
                 let drawn = (at / 16).wrapping_add(bytes as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
                 Err(Ended { stored: (drawn % (bytes as u64 + 1)) as usize })
             }
@@ -68,7 +69,7 @@ impl Life {
 /// The process has ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ended {
-    /// Bytes of the last store that are in the file.
+    /// Bytes of the last store that reach the file.
     pub stored: usize,
 }
 

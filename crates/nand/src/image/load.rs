@@ -1,54 +1,55 @@
 //! What an image in a file says about its blocks, pages and slots, read when it is opened.
 //!
-//! Only blocks that have been erased or programmed are looked into, so that a large image that is mostly empty opens
-//! fast. A copyback leaves two places that name one slot; the place programmed last owns it.
+//! Only blocks that have been erased or programmed are read, so that a large, mostly empty image opens fast. A copyback
+//! leaves two places that name one slot; the place programmed last owns it.
 //!
-//! A record that fails its checksum is live if the tally is complete with it, or was erased long ago if the tally is
-//! complete without. Live ones are refused, or noted for a repair.
+//! A record with a wrong checksum is live if the tally adds up with it, and was erased long ago if the tally adds up
+//! without it. Live ones are refused, or noted for a repair.
 
 use std::collections::{HashMap, HashSet};
 
 use zerocopy::FromBytes;
 
 use super::PageRecord;
-use super::file::{FileImage, check_length};
+use super::file::FileImage;
 use super::layout::{BlockEntry, MAX_PAGE_RECORD_BYTES, PageHead, StoredPage};
+use super::open::check_length;
 use super::tally::{self, BlockSum, Sums};
 use crate::array::Array;
 use crate::error::{MediumError, NandError};
 use crate::geometry::{BlockId, Geometry, MAX_UNITS_PER_PAGE, PageId, Ppn, UNIT_BYTES};
-use crate::nand::{Block, MOVED, PageState};
 use crate::slots::{SLOT_LIMIT, Slot, Slots};
+use crate::state::{Block, MOVED, PageState};
 
-/// What becomes of damaged records.
+/// What to do about damaged records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Damage {
-    /// The image is not opened.
+    /// Refuse to open the image.
     Refuse,
-    /// They are noted, and their pages are uncorrectable.
+    /// Note them, and treat their pages as uncorrectable.
     Note,
 }
 
-/// What is wrong with an image's own records.
+/// Damage of an image's own records.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ImageFinding {
-    /// A block's entry is damaged, so that nothing in the block can be told from what was erased.
-    #[error("the entry of block {block} is damaged: nothing in the block can be told from what was erased")]
+    /// A block's entry is damaged, so the block's contents cannot be distinguished from erased data.
+    #[error(
+        "the entry of block {block} is damaged: the block's contents cannot be distinguished from erased data"
+    )]
     Block {
         /// The block.
         block: BlockId,
     },
     /// A page's record is damaged.
-    #[error(
-        "the record of page {page} (block {block}) is damaged: its places, owners and data cannot be told"
-    )]
+    #[error("the record of page {page} (block {block}) is damaged: its places, owners and data are unknown")]
     Page {
         /// The page.
         page: PageId,
         /// Its block.
         block: BlockId,
     },
-    /// The records are whole, or repairable, and some are not the ones written last.
+    /// The records are intact, or repairable, but some are not the latest ones written.
     #[error("block entries and page records do not add up to their tally: some were replaced by older ones")]
     Replaced,
     /// The tally is damaged.
@@ -57,20 +58,20 @@ pub enum ImageFinding {
 }
 
 impl ImageFinding {
-    /// Whether the rest can be worked with: then the page is uncorrectable, or a new tally is made.
+    /// Whether the rest is usable: then the page becomes uncorrectable, or a new tally is made.
     pub fn is_repairable(&self) -> bool {
         matches!(self, ImageFinding::Page { .. } | ImageFinding::Tally)
     }
 }
 
-/// What was looked at when an image was opened, and what was found.
+/// What was checked when an image was opened, and what was found.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Examination {
-    /// Block entries looked at.
+    /// Block entries checked.
     pub block_entries: u64,
-    /// Page records looked at: those of blocks that were erased or programmed.
+    /// Page records checked: those of blocks that were erased or programmed.
     pub page_records: u64,
-    /// What is wrong.
+    /// The findings.
     pub findings: Vec<ImageFinding>,
 }
 
@@ -105,7 +106,7 @@ impl Contents {
         }
     }
 
-    /// What an image holds. The image takes over what is known of its records.
+    /// The contents of an image. The image takes over what is known of its records.
     pub fn load(image: &mut FileImage, damage: Damage) -> Result<(Contents, Examination), MediumError> {
         let geometry = *image.geometry();
         let mut loader = Loader {
@@ -139,7 +140,7 @@ impl Contents {
         Ok((contents, examination))
     }
 
-    /// Makes the pages whose records are damaged uncorrectable in the image, and the tally right.
+    /// Makes the pages with damaged records uncorrectable in the image, and corrects the tally.
     fn spoil(&self, image: &mut FileImage, examination: &Examination) -> Result<(), NandError> {
         let slots = &[0; MAX_UNITS_PER_PAGE][..image.geometry().units_per_page() as usize];
         let record = |page| {
@@ -152,10 +153,10 @@ impl Contents {
     }
 }
 
-/// A page record that fails its checksum.
+/// A page record with a wrong checksum.
 struct DamagedPage {
     page: PageId,
-    /// The checksum that it has, and the one that its contents give: either may be what was written.
+    /// The stored checksum and the one of its contents: either may be what was written.
     checksums: [u32; 2],
 }
 
@@ -177,7 +178,7 @@ struct Loader<'a> {
 }
 
 impl Loader<'_> {
-    /// Refuses the image, or notes what is wrong with it.
+    /// Refuses the image, or notes the finding.
     fn found(&mut self, finding: ImageFinding, error: MediumError) -> Result<(), MediumError> {
         if self.damage == Damage::Refuse {
             return Err(error);
@@ -186,7 +187,7 @@ impl Loader<'_> {
         Ok(())
     }
 
-    /// Reads the block records. Returns the blocks with pages to look at.
+    /// Reads the block records. Returns the blocks whose pages must be read.
     fn load_blocks(&mut self) -> Result<Vec<BlockId>, MediumError> {
         let mut used_blocks = Vec::new();
         let (image, count) = (self.image, self.geometry.blocks());
@@ -279,8 +280,7 @@ impl Loader<'_> {
         Ok(())
     }
 
-    /// Tells damaged records that are live from those that were erased, and notices replaced ones. Returns the number of
-    /// the tally.
+    /// Distinguishes damaged live records from erased ones, and detects replaced ones. Returns the number of the tally.
     fn compare_with_tally(&mut self) -> Result<u32, MediumError> {
         let path = self.image.path.clone();
         let Some(tally) = self.image.read_tally()? else {
@@ -296,7 +296,7 @@ impl Loader<'_> {
             });
             tally.agrees(added)
         };
-        // damaged ones were erased, and are to be so still; or one was being written when the process was killed
+        // the damaged ones were erased and stay so, or one was being written when the process was killed
         if !tally.agrees(sum) {
             let are_live = complete_with(0) || complete_with(1);
             self.refuse_damaged()?;
@@ -307,7 +307,7 @@ impl Loader<'_> {
         Ok(tally.number())
     }
 
-    /// Damaged records are live: their pages are uncorrectable, if the image is opened at all.
+    /// The damaged records are live: their pages are uncorrectable, if the image is opened at all.
     fn refuse_damaged(&mut self) -> Result<(), MediumError> {
         for DamagedPage { page, .. } in std::mem::take(&mut self.damaged) {
             let (path, block) = (self.image.path.clone(), self.geometry.block_of(page));
@@ -319,7 +319,7 @@ impl Loader<'_> {
         Ok(())
     }
 
-    /// Marks the places of shared slots as moved, but for the one programmed last, whose data checksum holds.
+    /// Marks the places of shared slots as moved, except the one programmed last, whose data checksum is valid.
     fn find_owners(&mut self, used_blocks: &[BlockId]) -> Result<(), MediumError> {
         let mut owners: HashMap<u32, (u64, Ppn)> = HashMap::new();
         for &block in used_blocks {

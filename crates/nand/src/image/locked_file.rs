@@ -1,8 +1,8 @@
-//! A file that nobody else may open as an image.
+//! A file that nobody else can open as an image.
 //!
 //! The lock belongs to the open file, not to the descriptor: a process that another thread has just started still has
-//! a copy of each descriptor, until it becomes another program. So the lock is given back by itself, and not left to
-//! the closing of the last copy.
+//! a copy of each descriptor, until it becomes another program. So the lock is released explicitly, instead of when the
+//! last copy is closed.
 
 use std::fs::{File, TryLockError};
 use std::ops::Deref;
@@ -15,7 +15,7 @@ use crate::error::{HostError, MediumError, NandError};
 pub(super) struct LockedFile(File);
 
 impl LockedFile {
-    /// Locks a file, or says that another has it.
+    /// Locks a file; fails if somebody else has locked it.
     pub fn lock(file: File, path: &Path) -> Result<LockedFile, MediumError> {
         match file.try_lock() {
             Ok(()) => Ok(LockedFile(file)),
@@ -37,7 +37,7 @@ impl Deref for LockedFile {
 
 impl Drop for LockedFile {
     fn drop(&mut self) {
-        // closing gives the lock back too, if nobody has a copy
+        // closing releases the lock too, if nobody has a copy
         let _ = self.0.unlock();
     }
 }
@@ -46,7 +46,7 @@ impl Drop for LockedFile {
 mod tests {
     use super::*;
 
-    /// A test that starts processes found its image locked when it opened it again at once.
+    /// A test that starts processes found its image locked when it reopened it at once.
     #[test]
     fn a_copy_of_the_descriptor_does_not_keep_the_lock() {
         let folder = tempfile::tempdir().unwrap();

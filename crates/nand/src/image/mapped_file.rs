@@ -1,11 +1,12 @@
-//! A file whose bytes move through memory, where the host promises that there is room for them.
+//! A file whose bytes move through memory, wherever the host guarantees space for them.
 //!
-//! A system call takes longer than copying a record, and as long as copying a few units. So the file is mapped. But a
-//! store to mapped memory for which the host's disk has no room ends the process. So a part of the file is used in this
-//! way only once room was reserved for it, and only on file systems that keep such a promise; else system calls do it,
-//! and tell what is wrong.
+//! A system call takes longer than copying a record, and as long as copying a few units, so the file is mapped. But a
+//! store to mapped memory for which the host's disk has no space kills the process. So a part of the file is used in
+//! this way only once its space has been reserved, and only on file systems that keep such a reservation. Everywhere
+//! else system calls are used, which report errors.
 //!
-//! Who moves bytes sees to it that nobody writes them meanwhile: slots have one owner, records are the image's.
+//! The caller ensures that nobody writes the bytes while they move: slots have one owner, and records belong to the
+//! image.
 
 use std::fs::File;
 use std::io;
@@ -16,7 +17,7 @@ use self::linux::Map;
 #[cfg(not(target_os = "linux"))]
 use self::unmapped::Map;
 
-/// A file, mapped as far as it reaches when it is opened.
+/// A file, mapped up to its length when it is opened.
 #[derive(Debug)]
 pub(crate) struct MappedFile {
     file: File,
@@ -35,7 +36,7 @@ impl MappedFile {
         Ok(self.file.metadata()?.len())
     }
 
-    /// Reads; what lies beyond the end is an error.
+    /// Reads; reading beyond the end is an error.
     #[inline]
     pub fn read(&self, data: &mut [u8], at: u64) -> io::Result<()> {
         match &self.map {
@@ -44,27 +45,26 @@ impl MappedFile {
         }
     }
 
-    /// Whether bytes move through memory, wherever the host has room: there is nothing to gain then by moving many at
-    /// once.
+    /// Whether bytes move through memory wherever the host has space; then nothing is gained by moving many at once.
     pub fn is_mapped(&self) -> bool {
         self.map.is_some()
     }
 
-    /// As [`MappedFile::read`], of units: what was written before the file was opened is mapped too.
+    /// As [`MappedFile::read`], for units: what was written before the file was opened is mapped too.
     #[inline]
     pub fn read_units(&self, data: &mut [u8], at: u64) -> io::Result<()> {
         self.reserve(at, data.len());
         self.read(data, at)
     }
 
-    /// Writes all or nothing, should the process be killed, of what does not cross a page of the host's cache. Writing
-    /// beyond the end makes the file longer.
+    /// If the process is killed, writes all or nothing of what does not cross a page of the host's cache. Writing
+    /// beyond the end extends the file.
     #[inline]
     pub fn write(&self, data: &[u8], at: u64) -> io::Result<()> {
         self.file.write_all_at(data, at)
     }
 
-    /// Writes byte by byte: a process that is killed leaves any part. What is written next comes after all of it.
+    /// Writes byte by byte: a killed process leaves any part. Later writes follow all of it.
     #[inline]
     pub fn write_in_parts(&self, data: &[u8], at: u64) -> io::Result<()> {
         self.reserve(at, data.len());
@@ -74,7 +74,7 @@ impl MappedFile {
         }
     }
 
-    /// Reserves room, if that can be had.
+    /// Reserves space, if possible.
     #[inline]
     fn reserve(&self, at: u64, bytes: usize) {
         if let Some(map) = &self.map
@@ -95,10 +95,10 @@ mod linux {
 
     use super::super::past_cache::copy_past_cache;
 
-    /// Bytes for which room is reserved at once: records of a new drive lie far apart.
+    /// Bytes of space reserved at once: the records of a new drive are far apart.
     const PART: u64 = 256 << 10;
 
-    /// File systems on which reserved room is there for stores: they write in place, and share no blocks among files.
+    /// File systems that keep reserved space for stores: they write in place, and share no blocks among files.
     const PROMISING: [i64; 2] = [libc::EXT4_SUPER_MAGIC, libc::TMPFS_MAGIC];
 
     /// The mapping.
@@ -106,12 +106,12 @@ mod linux {
     pub(super) struct Map {
         memory: MmapRaw,
         bytes: u64,
-        /// Parts for which there is room.
+        /// Parts whose space is reserved.
         ready: Box<[AtomicBool]>,
     }
 
     impl Map {
-        /// None if the host cannot or if its file system makes no promise.
+        /// None if the host cannot map the file, or its file system guarantees nothing.
         pub fn new(file: &File) -> Option<Map> {
             if !is_promising(file) {
                 return None;
@@ -122,7 +122,7 @@ mod linux {
             Some(Map { memory, bytes, ready })
         }
 
-        /// Whether the bytes may be moved through memory.
+        /// Whether the bytes may move through memory.
         #[inline]
         pub fn is_ready(&self, at: u64, bytes: usize) -> bool {
             let end = at.saturating_add(bytes as u64);
@@ -131,7 +131,7 @@ mod linux {
                     .all(|part| self.ready[part as usize].load(Ordering::Relaxed))
         }
 
-        /// Reserves room for the parts that the bytes lie in.
+        /// Reserves space for the parts that contain the bytes.
         #[cold]
         pub fn reserve(&self, file: &File, at: u64, bytes: usize) {
             let end = at.saturating_add(bytes as u64);
@@ -146,7 +146,7 @@ mod linux {
             }
         }
 
-        /// Reads, if that may be done through memory.
+        /// Reads through memory, if that is allowed.
         #[inline]
         #[allow(unsafe_code)]
         pub fn read(&self, data: &mut [u8], at: u64) -> bool {
@@ -161,7 +161,7 @@ mod linux {
             true
         }
 
-        /// Writes, if that may be done through memory.
+        /// Writes through memory, if that is allowed.
         #[inline]
         #[allow(unsafe_code)]
         pub fn write(&self, data: &[u8], at: u64) -> bool {
@@ -175,7 +175,7 @@ mod linux {
                 std::slice::from_raw_parts_mut(start, data.len())
             };
             copy_past_cache(to, data);
-            // a process is killed between two instructions, so their order is the order of what is stored
+            // a process is killed between two instructions, so the order of stores is preserved
             compiler_fence(Ordering::SeqCst);
             true
         }
@@ -184,7 +184,7 @@ mod linux {
     #[allow(unsafe_code)]
     fn is_promising(file: &File) -> bool {
         let mut found = std::mem::MaybeUninit::<libc::statfs>::zeroed();
-        // SAFETY: the descriptor is open, and there is room for what is found; zeros are a value too.
+        // SAFETY: the descriptor is open, and there is room for the result; zeros are a valid value too.
         let (failed, found) =
             unsafe { (libc::fstatfs(file.as_raw_fd(), found.as_mut_ptr()), found.assume_init()) };
         #[allow(clippy::unnecessary_cast, reason = "its width differs among platforms")]
@@ -204,7 +204,7 @@ mod linux {
 mod unmapped {
     use std::fs::File;
 
-    /// There is none: this host has no way to reserve room.
+    /// There is none: this host has no way to reserve space.
     #[derive(Debug)]
     pub(super) enum Map {}
 
@@ -240,7 +240,7 @@ mod tests {
 
     const BYTES: u64 = 5 << 20;
 
-    /// Files of zeros: where tests have theirs, and in memory, where the host makes the promise.
+    /// Files of zeros: in the tests' usual place, and in memory, where the host gives the guarantee.
     fn files() -> Vec<File> {
         let folders = [std::env::temp_dir(), Path::new("/dev/shm").to_owned()];
         let made = folders.iter().filter_map(|folder| tempfile::tempfile_in(folder).ok());

@@ -1,4 +1,4 @@
-//! An image in memory. What was never written costs nothing; its size follows the live data.
+//! An image in memory. Anything never written costs nothing; the size follows the live data.
 
 use std::path::Path;
 
@@ -11,28 +11,28 @@ use crate::error::{HostError, NandError};
 use crate::geometry::{
     BlockId, Geometry, PageId, Ppn, SpareEnds, SpareHead, UNIT_BYTES, UNIT_SPARE_BYTES, UnitSpare,
 };
-use crate::nand::Block;
+use crate::state::Block;
 
 use crate::slots::Slot;
 
-/// Slots of one chunk of the arena. The host gives zeroed memory as it is touched, in huge pages where it has them:
-/// random units in an arena of gigabytes otherwise cost a miss of the address translation each.
+/// Slots in one chunk of the arena. The host provides zeroed memory as it is touched, in huge pages if it has them:
+/// otherwise each random unit in an arena of gigabytes costs a TLB miss.
 const CHUNK_SLOTS: usize = 1 << 14;
 
-/// A unit is read in parts of so many bytes. A copy of a whole unit may be one instruction, and no processor begins what
-/// comes after that before it is done; so a read and the misses of the next one would not overlap.
+/// A unit is read in parts of this size. A copy of a whole unit may be one instruction, and no processor starts later
+/// instructions before it is done, so a read would not overlap the cache misses of the next one.
 const READ_BYTES: usize = 1024;
 
-/// Bytes that come into the processor's cache at once.
+/// Bytes of a cache line.
 const CACHE_LINE: usize = 64;
 
 /// An image in memory.
 pub(crate) struct MemoryImage {
     geometry: Geometry,
     chunks: Vec<MmapMut>,
-    /// Slots that have been written are below.
+    /// Slots below this have been written.
     written_slots: usize,
-    /// Where the spare areas of a block are that has been programmed since its erase.
+    /// Position of the spare areas of a block that has been programmed since its erase.
     spares: Vec<Option<BufferId>>,
     buffers: SpareBuffers,
     protected: Vec<u8>,
@@ -52,7 +52,7 @@ impl MemoryImage {
 
     fn new_chunk() -> std::io::Result<MmapMut> {
         let chunk = MmapMut::map_anon(CHUNK_SLOTS * UNIT_BYTES)?;
-        // a host without huge pages refuses, and is only slower
+        // a host without huge pages refuses this, and is only slower
         #[cfg(target_os = "linux")]
         let _ = chunk.advise(memmap2::Advice::HugePage);
         Ok(chunk)
@@ -77,8 +77,8 @@ impl MemoryImage {
         (self.spares[block.index()].expect("a programmed page has spare areas"), unit)
     }
 
-    /// Stores the spare areas of a page's units: `write` is given the buffer of their block, and the first one's number in
-    /// it.
+    /// Stores the spare areas of a page's units. `write` gets the buffer of their block, and the number of the first
+    /// one in it.
     #[inline]
     fn write_spares(&mut self, page: PageId, write: impl FnOnce(&mut MemoryImage, &mut BufferId, usize)) {
         let (block, first) = self.in_block(self.geometry.unit(page, 0));

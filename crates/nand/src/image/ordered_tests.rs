@@ -4,11 +4,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::super::locked_file::LockedFile;
+use super::super::redo_log::{GroupHead, UNUSED, replay, settle};
 use super::super::store::Store;
+use super::super::tally::TALLY_AT;
 use super::*;
+use crate::checksum::checksum_of;
 use crate::random::SplitMix64;
 
-const PLACE: LogPlace = LogPlace { log_at: 1 << 18, slots_at: (1 << 18) + LOG_BYTES };
+const PLACE: RedoPlace = RedoPlace { log_at: 1 << 18, slots_at: (1 << 18) + REDO_LOG_BYTES };
 
 fn locked(file: &File) -> LockedFile {
     LockedFile::lock(file.try_clone().unwrap(), Path::new("a file without a name")).unwrap()
@@ -42,13 +45,13 @@ impl Disk {
     }
 }
 
-/// What the drive sees: records below the log, and the units that they name.
+/// What the drive sees: records below the redo log, and the units that they name.
 type Model = (Vec<u8>, BTreeMap<u64, Vec<u8>>);
 
 /// Opens what a lost machine left, and demands one of two states.
 fn assert_is_either(disk: &Disk, synced: &Model, begun: Option<&Model>, seed: u64) -> bool {
     let file = file_of(&disk.pages);
-    // an overlay reads the log as the others do, and does not wait for the disk
+    // an overlay reads the redo log as the others do, and does not wait for the disk
     let store = Store::overlay(locked(&file), Some(PLACE)).unwrap();
     let mut records = vec![0; PLACE.log_at as usize];
     store.read(&mut records, 0).unwrap();
@@ -65,7 +68,7 @@ fn assert_is_either(disk: &Disk, synced: &Model, begun: Option<&Model>, seed: u6
     is_begun
 }
 
-/// How often the last group was lost, and was there, and how often the log began anew.
+/// How often the last group was lost, and was there, and how often the redo log began anew.
 fn run(seed: u64) -> [u64; 3] {
     let mut random = SplitMix64(seed);
     let mut disk = Disk { pages: BTreeMap::new() };
@@ -83,7 +86,7 @@ fn run(seed: u64) -> [u64; 3] {
         for _ in 0..1 + random.below(6) {
             if let Some(slot) = free.pop().filter(|_| random.below(2) == 0) {
                 let data = vec![random.below(256) as u8; 4096];
-                store.write_unit(&data, slot, crc32c::crc32c(&data)).unwrap();
+                store.write_unit(&data, slot, checksum_of(&data)).unwrap();
                 model.1.insert(slot, data);
             }
             if random.below(3) == 0
@@ -101,7 +104,7 @@ fn run(seed: u64) -> [u64; 3] {
             model.0[at as usize..at as usize + data.len()].copy_from_slice(&data);
         }
         if random.below(4) == 0 {
-            // a large group pushes the log over its end; one that is too large would become durable by itself
+            // a large group pushes the redo log over its end; one that is too large would become durable by itself
             store.write(&[9; 240_000], 8192).unwrap();
             model.0[8192..248_192].fill(9);
         }
@@ -132,7 +135,7 @@ fn run(seed: u64) -> [u64; 3] {
         // a slot that was free after one sync, taken at once, made the group that had last named it look torn
         free.append(&mut given_up_before);
         given_up_before = given_up;
-        // the records may be brought in place, and the log begun anew: each is lost or not as well, until its own sync
+        // the records may be brought in place, and the redo log begun anew: each is lost or not as well, until its own sync
         sync.write().unwrap();
         store.sync_end().unwrap();
         let syncs = std::mem::take(&mut *store.synced.lock().unwrap());
@@ -181,17 +184,17 @@ fn sizes_on_the_image_are_fixed() {
     assert_eq!(size_of::<GroupHead>(), 32);
     assert_eq!(size_of::<SlotSum>(), 12);
     assert_eq!(size_of::<EntryHead>(), 12);
-    assert!(LOG_FULL + Group::length(GROUP_BYTES + (1 << 19)) < LOG_BYTES);
+    assert!(REDO_LOG_FULL + Group::length(GROUP_BYTES + (1 << 19)) < REDO_LOG_BYTES);
 }
 
-/// A log of three groups, of which the last wrote data to a slot; each changes the bytes at 8192. Also where each begins.
+/// A redo log of three groups, of which the last wrote data to a slot; each changes the bytes at 8192. Also where each begins.
 fn three_groups() -> (File, [u64; 3]) {
     let file = file_of(&BTreeMap::new());
     let Store::Ordered(mut store) = Store::ordered(locked(&file), PLACE).unwrap() else { unreachable!() };
     let starts = [1, 2, 3_u8].map(|group| {
         let start = PLACE.log_at + store.head;
         if group == 3 {
-            store.write_unit(&[7; 4096], PLACE.slots_at, crc32c::crc32c(&[7; 4096])).unwrap();
+            store.write_unit(&[7; 4096], PLACE.slots_at, checksum_of(&[7; 4096])).unwrap();
         }
         store.write(&[group; 2000], 8192).unwrap();
         store.sync_begin().unwrap().unwrap().write().unwrap();
@@ -225,7 +228,7 @@ fn a_damaged_last_group_is_as_one_that_was_lost_and_one_before_others_is_refused
             (Ok(found), Some(finds)) => assert_eq!(found, finds),
             (Err(error), None) => {
                 assert_eq!(error.kind(), io::ErrorKind::InvalidData);
-                assert!(error.to_string().contains("is missing"), "{error}");
+                assert!(error.to_string().contains("are missing"), "{error}");
             }
             (found, _) => panic!("group {damaged} was damaged: {found:?}"),
         }
@@ -294,17 +297,17 @@ fn what_changes_during_a_sync_is_for_the_next_one_also_when_the_log_is_full() {
         let head = store.head;
         store.sync_end().unwrap();
         restarts += u32::from(store.head < head);
-        // in place comes only what the log has said
+        // in place comes only what the redo log has said
         assert_eq!(found(&file).unwrap(), if store.head < head { round ^ 0x80 } else { round });
     }
     assert!(restarts > 1, "{restarts}");
 }
 
-/// All of a write was put in place when a part of it had filled the log: what the log did not have yet was half of a write
+/// All of a write was put in place when a part of it had filled the redo log: what the redo log did not have yet was half of a write
 /// to whoever opened the image then.
 #[test]
 fn of_a_write_that_fills_the_log_only_what_the_log_has_comes_in_place() {
-    let place = LogPlace { log_at: 8 << 20, slots_at: (8 << 20) + LOG_BYTES };
+    let place = RedoPlace { log_at: 8 << 20, slots_at: (8 << 20) + REDO_LOG_BYTES };
     let file = tempfile::tempfile().unwrap();
     file.set_len(place.slots_at).unwrap();
     let Store::Ordered(mut store) = Store::ordered(locked(&file), place).unwrap() else { unreachable!() };
@@ -313,8 +316,8 @@ fn of_a_write_that_fills_the_log_only_what_the_log_has_comes_in_place() {
     let mut in_place = vec![0; bytes];
     file.read_exact_at(&mut in_place, 8192).unwrap();
     let put = in_place.iter().filter(|byte| **byte == 1).count() as u64;
-    assert!(put > LOG_FULL, "the log was full: {put}");
-    assert!(put < bytes as u64, "the log does not have the end of it: {put}");
+    assert!(put > REDO_LOG_FULL, "the redo log was full: {put}");
+    assert!(put < bytes as u64, "the redo log does not have the end of it: {put}");
     assert!(in_place[put as usize..].iter().all(|byte| *byte == 0));
     std::mem::forget(store);
 }
@@ -343,18 +346,18 @@ fn the_log_has_its_place_on_the_disk_before_it_is_used_and_gets_it_once() {
     use std::os::unix::fs::MetadataExt;
 
     let file = file_of(&BTreeMap::new());
-    let log = PLACE.log_at + LOG_FULL / 2;
+    let log = PLACE.log_at + REDO_LOG_FULL / 2;
     let mut byte = [0];
     for open in 0..3 {
         drop(Store::ordered(locked(&file), PLACE).unwrap());
-        assert!(file.metadata().unwrap().blocks() * 512 >= LOG_FULL);
+        assert!(file.metadata().unwrap().blocks() * 512 >= REDO_LOG_FULL);
         file.read_exact_at(&mut byte, log).unwrap();
         assert_eq!(byte, [if open == 0 { UNUSED } else { 1 }]);
         file.write_all_at(&[1], log).unwrap();
     }
 }
 
-/// A machine that is lost while a log is filled over may leave some of its groups, and one after a gap is refused.
+/// A machine that is lost while a redo log is filled over may leave some of its groups, and one after a gap is refused.
 #[test]
 fn a_log_with_a_group_is_not_filled() {
     let file = file_of(&BTreeMap::from([(PLACE.log_at, encode(7, 0, &[], &[]).1)]));

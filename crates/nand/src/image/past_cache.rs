@@ -1,14 +1,14 @@
-//! Copies past the processor's cache, of bytes that are not looked at again for long.
+//! Copies that bypass the processor's cache, for bytes that are not read again for a long time.
 //!
-//! A store to a line that is not in the cache first fetches it, and when it is written back something else had to go. For
-//! a unit at a random place of gigabytes that is most of what copying it takes, and the stores that wait hold up whatever
-//! follows. Stores of whole lines past the cache (non-temporal ones) spare both.
+//! A store to a line that is not in the cache first fetches that line, and evicts another. For a unit at a random place
+//! in gigabytes of memory that is most of the cost of copying, and the waiting stores hold up everything after them.
+//! Non-temporal stores of whole lines avoid both.
 
 /// Bytes of a line of the processor's cache.
 #[cfg(target_arch = "x86_64")]
 const LINE: usize = 64;
 
-/// Copies `from` to `to`, which have one length.
+/// Copies `from` to `to`, which have the same length.
 #[inline]
 pub(crate) fn copy_past_cache(to: &mut [u8], from: &[u8]) {
     #[cfg(target_arch = "x86_64")]
@@ -18,7 +18,7 @@ pub(crate) fn copy_past_cache(to: &mut [u8], from: &[u8]) {
     to.copy_from_slice(from);
 }
 
-/// Copies whole lines to the start of a line.
+/// Copies whole lines to a line-aligned destination.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[allow(unsafe_code)]
@@ -36,7 +36,7 @@ fn stream_lines(to: &mut [u8], from: &[u8]) {
             (0..PARTS).for_each(|part| _mm_stream_si128(to.add(part), parts[part]));
         }
     }
-    // SAFETY: always there. Nothing that follows may be seen before what was stored past the cache.
+    // SAFETY: always available. Nothing that follows may become visible before the non-temporal stores.
     unsafe { _mm_sfence() }
 }
 

@@ -1,18 +1,18 @@
-//! Which bytes of an image changed: ranges that neither overlap nor touch.
+//! The changed bytes of an image, as ranges that neither overlap nor touch.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// A set of bytes, by their places.
+/// A set of bytes, identified by their places.
 #[derive(Default)]
 pub(super) struct Ranges {
-    /// Where each ends, by where it begins.
+    /// The end of each range, by its start.
     ends: BTreeMap<u64, u64>,
     bytes: u64,
 }
 
 impl Ranges {
-    /// Adds bytes; those that are there already are not there twice.
+    /// Adds bytes; those already in the set are not counted twice.
     pub fn add(&mut self, mut added: Range<u64>) {
         if added.is_empty() {
             return;
@@ -28,17 +28,17 @@ impl Ranges {
         self.ends.insert(added.start, added.end);
     }
 
-    /// How many bytes there are.
+    /// The number of bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// How many ranges they make.
+    /// The number of ranges.
     pub fn count(&self) -> usize {
         self.ends.len()
     }
 
-    /// The ranges, the lowest first.
+    /// The ranges, lowest first.
     pub fn iter(&self) -> impl Iterator<Item = Range<u64>> {
         self.ends.iter().map(|(start, end)| *start..*end)
     }

@@ -1,9 +1,9 @@
-//! Memory for the spare areas of blocks, one buffer for each block that has any.
+//! Memory for the spare areas of blocks: one buffer for each block that has any.
 //!
 //! Garbage collection walks through the spare areas of whole blocks. In ordinary pages of the host's memory every 32 of
-//! them would cost a miss of the address translation; so the buffers lie in large chunks, which the host backs with
-//! huge pages where it has them. And most spare areas have zeros in their middle: only their ends are in the buffers, a
-//! line of the processor's cache each, and the middles of the few blocks that have any are apart.
+//! them would cost a TLB miss, so the buffers are in large chunks, which the host backs with huge pages if it has them.
+//! Most spare areas have zeros in their middle: the buffers hold only their ends, a cache line each; the middles of the
+//! few blocks that have any are kept separately.
 
 use std::collections::HashMap;
 
@@ -12,16 +12,16 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::array::Array;
 use crate::geometry::{SPARE_END_BYTES, SpareEnds, SpareHead, UNIT_SPARE_BYTES, UnitSpare, spare_ends};
 
-/// Bytes of a chunk, or a little less; a small medium has one chunk as large as it needs.
+/// Bytes of a chunk, or slightly less; a small medium has a single chunk of the size it needs.
 const CHUNK_BYTES: usize = 32 << 20;
 
-/// Where the second end of a spare area starts.
+/// Start of the second end of a spare area.
 const SECOND_END: usize = UNIT_SPARE_BYTES - SPARE_END_BYTES;
 
-/// What is between the ends.
+/// The bytes between the ends.
 type Middle = [u8; SECOND_END - SPARE_END_BYTES];
 
-/// A buffer: where its units begin among those of all buffers, and whether it has middles.
+/// A buffer: the number of its first unit among those of all buffers, and whether it has middles.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct BufferId {
     start: u32,
@@ -36,19 +36,19 @@ pub(super) type InBuffer = (BufferId, usize);
 pub(super) struct SpareBuffers {
     units_per_buffer: usize,
     buffers_per_chunk: usize,
-    /// Units are numbered as if every chunk had so many: a power of two.
+    /// Numbering assumes that every chunk has this many units: a power of two.
     chunk_units: usize,
     chunks: Vec<Array>,
-    /// Buffers that were ever taken.
+    /// Buffers ever taken.
     taken: usize,
-    /// The middles of buffers that have some, by where they begin.
+    /// The middles of buffers that have any, by the buffer's first unit.
     middles: HashMap<u32, Box<[Middle]>>,
-    /// Buffers that were given back, to be taken first.
+    /// Returned buffers, which are reused first.
     free: Vec<BufferId>,
 }
 
 impl SpareBuffers {
-    /// Room for the spare areas of `blocks` blocks and of erases under way; nothing is allocated yet.
+    /// Space for the spare areas of `blocks` blocks and of erases in flight; nothing is allocated yet.
     pub fn new(blocks: usize, units_per_block: usize) -> SpareBuffers {
         let chunk_units = (CHUNK_BYTES / size_of::<SpareEnds>()).max(units_per_block).next_power_of_two();
         SpareBuffers {
@@ -62,7 +62,7 @@ impl SpareBuffers {
         }
     }
 
-    /// A buffer; what is in it is undefined.
+    /// A buffer with undefined contents.
     pub fn take(&mut self) -> BufferId {
         if let Some(buffer) = self.free.pop() {
             return buffer;
@@ -77,7 +77,7 @@ impl SpareBuffers {
         BufferId { start, has_middles: false }
     }
 
-    /// Gives a buffer back.
+    /// Returns a buffer.
     pub fn give_back(&mut self, buffer: BufferId) {
         if buffer.has_middles {
             self.middles.remove(&buffer.start);
@@ -85,7 +85,7 @@ impl SpareBuffers {
         self.free.push(BufferId { has_middles: false, ..buffer });
     }
 
-    /// The chunk of a number among all units, and the number in it.
+    /// The chunk of a unit's number, and the number within it.
     #[inline]
     fn place(&self, unit: usize) -> (usize, usize) {
         (unit >> self.chunk_units.trailing_zeros(), unit & (self.chunk_units - 1))
@@ -129,7 +129,7 @@ impl SpareBuffers {
         }
     }
 
-    /// Stores a copy of a spare area, with another head.
+    /// Stores a copy of a spare area with another head.
     #[inline]
     pub fn copy(&mut self, from: InBuffer, to: &mut BufferId, unit: usize, head: SpareHead) {
         let mut ends = self.ends(from.0)[from.1];
@@ -140,7 +140,7 @@ impl SpareBuffers {
         }
     }
 
-    /// Reads a spare area that was stored.
+    /// Reads a stored spare area.
     #[inline]
     pub fn read(&self, buffer: BufferId, unit: usize, spare: &mut UnitSpare) {
         let ends = &self.ends(buffer)[unit];
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn buffers_do_not_overlap_and_are_taken_again() {
         let mut buffers = SpareBuffers::new(3, 8);
-        // more than blocks: an erase under way holds one
+        // more than there are blocks: an erase in flight holds one
         let mut taken: Vec<BufferId> = (0..7).map(|_| buffers.take()).collect();
         for (number, buffer) in (1..).zip(&mut taken) {
             (0..8).for_each(|unit| buffers.write(buffer, unit, &[number; UNIT_SPARE_BYTES]));
@@ -189,7 +189,7 @@ mod tests {
         buffers.write(&mut buffer, 1, &plain);
         assert_eq!([0, 1, 2].map(|unit| read(&buffers, buffer, unit)), [plain; 3]);
         buffers.write(&mut buffer, 3, &full);
-        // copies, of one that is full over one that is plain, and the other way round
+        // copies: a full one over a plain one, and the reverse
         let mut others = buffers.take();
         buffers.write(&mut others, 0, &plain);
         buffers.copy((buffer, 3), &mut others, 0, [7; 8]);

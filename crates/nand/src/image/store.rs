@@ -1,7 +1,7 @@
-//! The bytes of an image: a file, a file that is only read under changes that stay in memory, or a file with a log.
+//! The bytes of an image: a file, a file that is only read under changes that stay in memory, or a file with a redo log.
 //!
-//! The second way is for looking at an image without touching it: recovery changes the flash like any other work, and
-//! its changes then vanish with the store. It costs memory for what is changed, whatever the size of the file.
+//! The second kind is for looking at an image without touching it: recovery changes the flash like any other work, and
+//! its changes then vanish with the store. It costs memory for the changes, whatever the size of the file.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,75 +11,67 @@ use std::sync::Arc;
 use super::life::Life;
 use super::locked_file::LockedFile;
 use super::mapped_file::MappedFile;
-use super::ordered::{self, LogPlace, Ordered};
+use super::ordered::Ordered;
+use super::redo_log::{self, RedoPlace};
 
-/// Bytes that the overlay takes at once.
+/// Bytes that the overlay allocates at once.
 const PIECE: usize = 4096;
 
-/// Where the bytes are, by their place in the image.
+/// Where the bytes are.
 pub(super) enum Store {
     /// In the file.
     File(InFile),
     /// In memory if they were changed, else in the file.
     Overlay(Overlay),
-    /// In the file, by way of a log.
+    /// In the file, through a redo log.
     Ordered(Box<Ordered>),
     /// In the file, until a life ends.
     Mortal(InFile, Life),
 }
 
-/// A file that has all changes at once.
+/// A file that gets all changes at once.
 pub(super) struct InFile {
     _lock: LockedFile,
     mapped: Arc<MappedFile>,
 }
 
-/// A file that is only read, and what was changed.
+/// A file that is only read, and the changes.
 pub(super) struct Overlay {
     file: LockedFile,
-    /// Bytes of the image; writing may have made it longer than the file.
+    /// Bytes of the image; writes may have made it longer than the file.
     length: u64,
     changed: BTreeMap<u64, Box<[u8; PIECE]>>,
 }
 
 impl Store {
-    /// Changes go to the file. What a log says is put in place before.
-    pub fn file(file: LockedFile, log: Option<LogPlace>) -> io::Result<Store> {
-        if let Some(log) = log {
-            ordered::settle(&file, log)?;
-        }
-        let mapped = Arc::new(MappedFile::new(file.try_clone()?));
-        Ok(Store::File(InFile { _lock: file, mapped }))
+    /// Changes go to the file. The redo log, if any, is replayed first.
+    pub fn file(file: LockedFile, log: Option<RedoPlace>) -> io::Result<Store> {
+        Ok(Store::File(InFile::open(file, log)?))
     }
 
-    /// Changes go to the file, until the life ends.
-    pub fn mortal(file: LockedFile, log: Option<LogPlace>, life: Life) -> io::Result<Store> {
-        match Store::file(file, log)? {
-            Store::File(file) => Ok(Store::Mortal(file, life)),
-            Store::Overlay(_) | Store::Ordered(_) | Store::Mortal(..) => {
-                unreachable!("it was asked for a file")
-            }
-        }
+    /// Changes go to the file until the life ends.
+    pub fn mortal(file: LockedFile, log: Option<RedoPlace>, life: Life) -> io::Result<Store> {
+        Ok(Store::Mortal(InFile::open(file, log)?, life))
     }
 
-    /// Changes go to memory. What a log says goes there too.
-    pub fn overlay(file: LockedFile, log: Option<LogPlace>) -> io::Result<Store> {
+    /// Changes go to memory. So does the replay of a redo log.
+    pub fn overlay(file: LockedFile, log: Option<RedoPlace>) -> io::Result<Store> {
         let mut overlay = Overlay::new(file)?;
         if let Some(log) = log {
             let file = overlay.file.try_clone()?;
-            ordered::replay(&file, log, |data, at| overlay.write(data, at))?;
+            redo_log::replay(&file, log, |data, at| overlay.write(data, at))?;
         }
         Ok(Store::Overlay(overlay))
     }
 
-    /// Changes go through the log.
-    pub fn ordered(file: LockedFile, log: LogPlace) -> io::Result<Store> {
-        let sequence = ordered::settle(&file, log)?;
+    /// Changes go through the redo log.
+    pub fn ordered(file: LockedFile, log: RedoPlace) -> io::Result<Store> {
+        let sequence = redo_log::settle(&file, log)?;
         let raw = file.try_clone()?;
         Ok(Store::Ordered(Box::new(Ordered::new(Overlay::new(file)?, raw, log, sequence)?)))
     }
 
-    /// The file with a log, if it is one.
+    /// The file with a redo log, if it is one.
     pub fn as_ordered(&mut self) -> Option<&mut Ordered> {
         match self {
             Store::Ordered(ordered) => Some(ordered),
@@ -87,12 +79,12 @@ impl Store {
         }
     }
 
-    /// Whether changes go through the log.
+    /// Whether changes go through the redo log.
     pub fn is_ordered(&self) -> bool {
         matches!(self, Store::Ordered(_))
     }
 
-    /// The file, if slots are written to it and no log has to know.
+    /// The file, if slots are written to it without involving a redo log.
     pub fn slot_file(&self) -> Option<&Arc<MappedFile>> {
         match self {
             Store::File(file) | Store::Mortal(file, _) => Some(&file.mapped),
@@ -109,7 +101,7 @@ impl Store {
         }
     }
 
-    /// Reads; what lies beyond the end is an error.
+    /// Reads; reading beyond the end is an error.
     #[inline]
     pub fn read(&self, data: &mut [u8], at: u64) -> io::Result<()> {
         match self {
@@ -119,8 +111,8 @@ impl Store {
         }
     }
 
-    /// Writes; writing beyond the end makes the image longer. A process that is killed writes all or nothing of what does
-    /// not cross a page of the host's cache.
+    /// Writes; writing beyond the end extends the image. A killed process writes all or nothing of what does not cross
+    /// a page of the host's cache.
     #[inline]
     pub fn write(&mut self, data: &[u8], at: u64) -> io::Result<()> {
         match self {
@@ -131,7 +123,7 @@ impl Store {
         }
     }
 
-    /// As [`Store::write`], but a process that is killed may write any part. What is written next comes after all of it.
+    /// As [`Store::write`], but a killed process may write any part. Later writes follow all of it.
     #[inline]
     pub fn write_in_parts(&mut self, data: &[u8], at: u64) -> io::Result<()> {
         match self {
@@ -150,7 +142,7 @@ impl Store {
         }
     }
 
-    /// Writes a unit's data to its slot. `checksum` is theirs.
+    /// Writes a unit's data to its slot. `checksum` is that of the data.
     #[inline]
     pub fn write_unit(&mut self, data: &[u8], at: u64, checksum: u32) -> io::Result<()> {
         match self {
@@ -161,7 +153,15 @@ impl Store {
 }
 
 impl InFile {
-    /// A life that ends leaves all or nothing of what lies in one page of the host's cache.
+    fn open(file: LockedFile, log: Option<RedoPlace>) -> io::Result<InFile> {
+        if let Some(log) = log {
+            redo_log::settle(&file, log)?;
+        }
+        let mapped = Arc::new(MappedFile::new(file.try_clone()?));
+        Ok(InFile { _lock: file, mapped })
+    }
+
+    /// A life that ends leaves all or nothing within one page of the host's cache.
     fn write_while(&self, life: &Life, data: &[u8], at: u64) -> io::Result<()> {
         let mut rest = data;
         while !rest.is_empty() {
@@ -190,12 +190,12 @@ impl Overlay {
         Ok(Overlay { file, length, changed: BTreeMap::new() })
     }
 
-    /// What was changed, piece by piece, with its place.
+    /// The changes, piece by piece, with their places.
     pub fn changed(&self) -> impl Iterator<Item = (u64, &[u8])> {
         self.changed.iter().map(|(number, piece)| (number * PIECE as u64, &piece[..]))
     }
 
-    /// The file has what was changed.
+    /// The file has the changes.
     pub fn forget(&mut self) {
         self.changed.clear();
     }
@@ -217,7 +217,7 @@ impl Overlay {
         self.read_file(&mut data[(done - at) as usize..], done)
     }
 
-    /// Reads from the file, and zeros beyond its end.
+    /// Reads from the file; beyond its end there are zeros.
     fn read_file(&self, data: &mut [u8], at: u64) -> io::Result<()> {
         let mut done = 0;
         while done < data.len() {

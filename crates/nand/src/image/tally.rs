@@ -1,24 +1,26 @@
-//! The tally: a sum over all block entries and page records, so that one of them put back to what it was shows.
+//! The tally: a sum over all block entries and page records, which reveals a record that was reverted to an earlier
+//! state.
 //!
-//! Each record has a checksum of its own, and each flipped bit fails one. A record that is replaced by an older one of
-//! the same place, or by the zeros that stood there before it was written, passes: the drive would take it for the
-//! truth. So every live record adds a number made of its place and its checksum to a sum, which is stored apart.
+//! Each record has a checksum of its own, which detects every flipped bit. But a record replaced by an older one of the
+//! same place, or by the zeros that stood there before it was written, passes that check, and the drive would believe
+//! it. So every live record adds a number derived from its place and its checksum to a sum, which is stored separately.
 //!
-//! The sum is stored *before* a record is written, as it is and as it will be, and once more behind it. A process that is
-//! killed between the two leaves one of them; if the record is damaged besides, it was being written and counts for
-//! nothing. There are two places, and tallies go to them in turn: a process that is killed while it writes one leaves the
-//! other, and of two whole ones the newer counts.
+//! The sum is stored *before* a record is written, as it is and as it will be, and again after it. A process killed
+//! between the two leaves one of them; if the record is damaged as well, it was being written and does not count. There
+//! are two places, used in turn: a process killed while it writes one tally leaves the other, and of two whole tallies
+//! the newer counts.
 
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use crate::checksum::checksum_of;
 use crate::geometry::{BlockId, Geometry, PageId};
 use crate::random::mix;
 
-/// Where the first place is.
+/// Position of the first place.
 pub(super) const TALLY_AT: u64 = 2048;
 
-/// Bytes from one place to the other.
+/// Distance between the places.
 const PLACE_BYTES: u64 = 64;
 
 /// The places.
@@ -35,7 +37,7 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// The sum before a record is written, and after. Each has the next number.
+    /// The sum before and after a record is written. Each tally has the next number.
     pub fn new(number: u32, before: u64, after: u64) -> Tally {
         let (before, after) = (before.into(), after.into());
         let mut tally = Tally { checksum: 0.into(), number: number.into(), before, after };
@@ -43,7 +45,7 @@ impl Tally {
         tally
     }
 
-    /// Of what is stored in the places, what counts; none if all is damaged.
+    /// The stored tally that counts; none if all are damaged.
     pub fn newest(stored: [Tally; 2]) -> Option<Tally> {
         let is_newer = |a: &Tally, b: &Tally| a.number.get().wrapping_sub(b.number.get()) as i32 > 0;
         stored.into_iter().filter(Tally::is_whole).reduce(|a, b| if is_newer(&b, &a) { b } else { a })
@@ -54,13 +56,13 @@ impl Tally {
         self.number.get()
     }
 
-    /// Where it goes.
+    /// The place it is written to.
     pub fn place(&self) -> u64 {
         PLACES[self.number() as usize % PLACES.len()]
     }
 
     fn computed_checksum(&self) -> u32 {
-        crc32c::crc32c(&self.as_bytes()[size_of::<U32>()..])
+        checksum_of(&self.as_bytes()[size_of::<U32>()..])
     }
 
     /// Whether its own checksum is right.
@@ -84,7 +86,7 @@ pub(super) fn of_page(page: PageId, checksum: u32) -> u64 {
     mix(!(u64::from(page.0) << 32 | u64::from(checksum)))
 }
 
-/// What one block adds.
+/// What one block adds to the sum.
 #[derive(Clone, Copy, Default)]
 pub(super) struct BlockSum {
     /// The block's erase count: a page's record counts only if it has the same.

@@ -180,7 +180,7 @@ impl Session {
                 None => return true,
             },
         };
-        crc32c::crc32c(data) != u32::from_le_bytes(self.receiver.digest)
+        tantalum::checksum_of(data) != u32::from_le_bytes(self.receiver.digest)
     }
 
     // -- the header ---------------------------------------------------------------------------------------------
@@ -275,7 +275,7 @@ impl Session {
         let header_bytes = usize::from(common.header_bytes);
         if self.header_digest_bytes(common.kind) > 0 {
             let digest = &self.receiver.header[header_bytes..header_bytes + DIGEST_BYTES];
-            if crc32c::crc32c(&self.receiver.header[..header_bytes]).to_le_bytes() != digest {
+            if tantalum::checksum_of(&self.receiver.header[..header_bytes]).to_le_bytes() != digest {
                 return Err(Fatal::HeaderDigest);
             }
         }

@@ -50,7 +50,7 @@ impl TreeModel {
         self.files.get_mut(&number).expect("a file of the model")
     }
 
-    /// Names that the file has; of a folder, 2 and its subfolders.
+    /// Number of names of the file; of a folder, 2 plus its subfolders.
     pub fn links(&self, number: u32) -> u32 {
         if self.is_folder(number) {
             let inside =
@@ -217,5 +217,5 @@ pub fn is_allowed(before: &TreeModel, after: &TreeModel, seen: &Seen) -> Result<
 
 /// The id of a file of the model.
 pub fn id(number: u32) -> FileId {
-    FileId::new(number)
+    FileId(number)
 }

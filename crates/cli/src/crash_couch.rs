@@ -1,0 +1,88 @@
+//! `tantalum crash couch`.
+
+use clap::Args;
+use tantalum_couch::Way;
+use tantalum_crash::couch::{Settings, run as torture, way_name};
+use tantalum_crash::sqlite::Cuts;
+use tantalum_crash::summary;
+
+use crate::failure::Failure;
+use crate::seeds::Seeds;
+use crate::{interrupt, output};
+
+/// `tantalum crash couch`.
+#[derive(Args, Debug)]
+pub struct CrashCouchOptions {
+    /// How documents are updated: share, original, or both
+    #[arg(long, value_name = "WAY", default_value = "both", value_parser = parse_ways)]
+    pub way: Ways,
+
+    /// One seed
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+
+    /// Several seeds: the first COUNT, or a range [default: 1]
+    #[arg(long, value_name = "A..B|COUNT", conflicts_with = "seed")]
+    pub seeds: Option<Seeds>,
+
+    /// Power cuts in the life of a store; or all: at every flash operation of a short workload; or @N: at one
+    #[arg(long, value_name = "N", default_value = "40")]
+    pub cuts: Cuts,
+
+    /// Commits before a cut at most, or in the short workload [default: 60, or 12 with all and @N]
+    #[arg(long, value_name = "N")]
+    pub commits: Option<u64>,
+
+    /// Go on with fresh seeds for so long
+    #[arg(long, value_name = "N", conflicts_with = "seeds")]
+    pub minutes: Option<u64>,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Ways that were asked for together.
+#[derive(Clone, Debug)]
+pub struct Ways(Vec<Way>);
+
+fn parse_ways(text: &str) -> Result<Ways, String> {
+    let all = [Way::Share, Way::Original];
+    if text == "both" {
+        return Ok(Ways(all.to_vec()));
+    }
+    let way = all.into_iter().find(|way| way_name(*way) == text);
+    way.map(|way| Ways(vec![way])).ok_or_else(|| "known are share, original, both".to_owned())
+}
+
+/// Tortures and prints the outcome. A broken promise is a failure after that.
+pub fn run(options: &CrashCouchOptions) -> Result<(), Failure> {
+    let commits = match options.cuts {
+        Cuts::Random(_) => 60,
+        Cuts::All | Cuts::At(_) => 12,
+    };
+    let seeds = match (options.seed, &options.seeds) {
+        (Some(seed), _) => seed..seed.saturating_add(1),
+        (None, Some(seeds)) => seeds.0.clone(),
+        (None, None) => 0..1,
+    };
+    let settings = Settings {
+        ways: options.way.0.clone(),
+        first_seed: seeds.start,
+        seeds: seeds.end - seeds.start,
+        cuts: options.cuts,
+        commits: options.commits.unwrap_or(commits),
+        minutes: options.minutes,
+    };
+    let outcome = torture(&settings, &interrupt::monitor())?;
+    if options.json {
+        output::print_json(&outcome)?;
+    } else {
+        output::print(&summary::of(&outcome))?;
+    }
+    if outcome.violations.is_empty() {
+        Ok(())
+    } else {
+        Err(Failure::Violations { violations: outcome.violations.len() })
+    }
+}

@@ -1,0 +1,99 @@
+//! Nodes of the index in memory, within a budget. A node that was looked at since the hand last came by gets a second
+//! chance (CLOCK). Nodes are written once, so no copy is ever stale.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+
+use crate::node::Node;
+use crate::storage::UNIT_BYTES;
+
+/// A node's place: the file, and the offset in it.
+pub(crate) type Place = (u64, u64);
+
+struct Cached {
+    node: Arc<Node>,
+    looked_at: bool,
+}
+
+#[derive(Default)]
+struct Nodes {
+    nodes: FxHashMap<Place, Cached>,
+    ring: VecDeque<Place>,
+}
+
+/// Nodes of all files of a store.
+pub(crate) struct NodeCache {
+    most: usize,
+    nodes: Mutex<Nodes>,
+}
+
+impl NodeCache {
+    pub fn new(bytes: usize) -> NodeCache {
+        // a path to a leaf of each tree at least
+        NodeCache { most: (bytes / UNIT_BYTES).max(8), nodes: Mutex::default() }
+    }
+
+    pub fn get(&self, place: Place) -> Option<Arc<Node>> {
+        let mut nodes = self.nodes.lock();
+        let cached = nodes.nodes.get_mut(&place)?;
+        cached.looked_at = true;
+        Some(Arc::clone(&cached.node))
+    }
+
+    pub fn put(&self, place: Place, node: Arc<Node>) {
+        let mut nodes = self.nodes.lock();
+        if nodes.nodes.insert(place, Cached { node, looked_at: false }).is_none() {
+            nodes.ring.push_back(place);
+        }
+        while nodes.nodes.len() > self.most {
+            nodes.evict();
+        }
+    }
+
+    /// Forgets all nodes of a file.
+    pub fn forget(&self, file: u64) {
+        let mut nodes = self.nodes.lock();
+        nodes.nodes.retain(|place, _| place.0 != file);
+        nodes.ring.retain(|place| place.0 != file);
+    }
+}
+
+impl Nodes {
+    fn evict(&mut self) {
+        while let Some(place) = self.ring.pop_front() {
+            match self.nodes.get_mut(&place) {
+                Some(cached) if cached.looked_at => {
+                    cached.looked_at = false;
+                    self.ring.push_back(place);
+                }
+                Some(_) => {
+                    self.nodes.remove(&place);
+                    return;
+                }
+                None => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::Entry;
+
+    #[test]
+    fn what_is_looked_at_stays_longer() {
+        let cache = NodeCache::new(8 * UNIT_BYTES);
+        let node = Arc::new(Node::encode(0, &[Entry::new(b"k", b"v")]));
+        for offset in 0..20 {
+            cache.put((1, offset), Arc::clone(&node));
+            assert!(cache.get((1, 0)).is_some(), "after {offset}");
+        }
+        assert!(cache.get((1, 5)).is_none());
+        cache.forget(1);
+        assert!(cache.get((1, 0)).is_none());
+    }
+}

@@ -1,0 +1,180 @@
+//! Making a file, and finding out what one holds.
+//!
+//! 1. The header in the first unit, which is never overwritten, says which file this is.
+//! 2. The last whole header is found backwards from the file's end. Behind it may lie what a commit did not end.
+//! 3. Updates that were shared since have left their records in the staging area, with consecutive numbers from that of
+//!    the header on. One was committed if what lies at its home is that change or a later one.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use tantalum::canary::{self, Guard};
+
+use crate::cache::NodeCache;
+use crate::commit::seq_key;
+use crate::data_file::{DataFile, Pointer};
+use crate::document::{self, Document, whole_units};
+use crate::error::Error;
+use crate::header::{Header, NoHeader};
+use crate::storage::{Storage, StorageFile, UNIT_BYTES};
+use crate::store::{Options, Pending, Way};
+use crate::tree::Tree;
+
+const UNIT: u64 = UNIT_BYTES as u64;
+
+/// Bytes read at once.
+const READ_BYTES: u64 = 64 * UNIT;
+
+/// What a file holds.
+pub(crate) struct Found<F> {
+    pub file: DataFile<F>,
+    pub header: Header,
+    pub pending: Vec<Pending>,
+    pub stage_used: u32,
+}
+
+/// Makes a file that holds nothing. It must still be synced.
+pub(crate) fn create<S: Storage>(storage: &S, name: &str, options: &Options) -> Result<S::File, Error> {
+    let file = storage.create(name)?;
+    let shares = options.way == Way::Share && file.share_units() > 1;
+    let stage_units = if shares { options.stage_units } else { 0 };
+    let header = Header { file: new_id(), shares, stage_offset: UNIT, stage_units, ..Header::default() };
+    let second = Header { offset: header.stage_end(), covers_from: header.stage_end(), ..header };
+    file.grow(second.end())?;
+    file.write(0, &header.encode()[..])?;
+    if shares {
+        file.write(second.offset, &second.encode()[..])?;
+    }
+    Ok(file)
+}
+
+/// A number that no other file has.
+fn new_id() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one("a file of a document store")
+}
+
+/// Finds out what a file holds.
+pub(crate) fn recover<F: StorageFile>(
+    file: F,
+    name: &Arc<str>,
+    cache: &NodeCache,
+) -> Result<Found<F>, Error> {
+    let mut unit = vec![0; UNIT_BYTES];
+    file.read(0, &mut unit)?;
+    let first = Header::decode(&unit, 0).map_err(|reason| no_store(name, reason))?;
+    let file = DataFile { id: first.file, name: Arc::clone(name), file };
+    let header = last_header(&file)?;
+    let (pending, stage_used) = staged(&file, &header, cache)?;
+    Ok(Found { file, header, pending, stage_used })
+}
+
+fn no_store(name: &str, reason: NoHeader) -> Error {
+    let name = name.to_owned();
+    match reason {
+        NoHeader::Other => Error::NotAStore { name },
+        NoHeader::Version(found) => Error::OtherVersion { name, found, supported: crate::header::VERSION },
+    }
+}
+
+/// The last whole header of a file.
+fn last_header<F: StorageFile>(file: &DataFile<F>) -> Result<Header, Error> {
+    let mut end = file.file.size()? / UNIT * UNIT;
+    let mut buffer = vec![0; READ_BYTES as usize];
+    while end > 0 {
+        let start = end.saturating_sub(READ_BYTES);
+        let units = &mut buffer[..(end - start) as usize];
+        file.file.read(start, units)?;
+        for (index, unit) in units.chunks(UNIT_BYTES).enumerate().rev() {
+            let offset = start + index as u64 * UNIT;
+            let Ok(header) = Header::decode(unit, offset) else { continue };
+            if header.file == file.id && is_whole(file, &header)? {
+                return Ok(header);
+            }
+        }
+        end = start;
+    }
+    Err(Error::NotAStore { name: file.name.to_string() })
+}
+
+/// Whether what the header's commit appended is all there.
+fn is_whole<F: StorageFile>(file: &DataFile<F>, header: &Header) -> Result<bool, Error> {
+    if canary::out(Guard::HeaderAlone) {
+        return Ok(true);
+    }
+    Ok(is_covered(file, header)? && (!header.shares || has_documents(file, header)?))
+}
+
+/// Whether the documents of the header's commit are there, or what was shared over them.
+fn has_documents<F: StorageFile>(file: &DataFile<F>, header: &Header) -> Result<bool, Error> {
+    // nodes of a commit that was not whole must not be known later
+    let cache = NodeCache::new(0);
+    let by_seq = Tree { file, cache: &cache, root: header.by_seq };
+    let mut cursor = by_seq.cursor(Bound::Excluded(&seq_key(header.seq_before)))?;
+    while let Some(place) = cursor.next(&by_seq, |_, value| Pointer::decode_place(value, 0))? {
+        match place.map(|place| file.read_document(place)) {
+            Some(Ok(document)) if document.seq() > header.seq_before => {}
+            Some(Err(Error::Io(error))) => return Err(error.into()),
+            _ => return Ok(false),
+        }
+    }
+    Ok(true)
+}
+
+fn is_covered<F: StorageFile>(file: &DataFile<F>, header: &Header) -> Result<bool, Error> {
+    let mut crc = 0;
+    let mut buffer = vec![0; READ_BYTES as usize];
+    let mut offset = header.covers_from;
+    while offset < header.offset {
+        let part = &mut buffer[..(header.offset - offset).min(READ_BYTES) as usize];
+        file.file.read(offset, part)?;
+        crc = tantalum::checksum_with(crc, part);
+        offset += part.len() as u64;
+    }
+    Ok(crc == header.covers_crc)
+}
+
+/// The updates that were shared since the header, and the units of the staging area that they take.
+fn staged<F: StorageFile>(
+    file: &DataFile<F>,
+    header: &Header,
+    cache: &NodeCache,
+) -> Result<(Vec<Pending>, u32), Error> {
+    let by_key = Tree { file, cache, root: header.by_key };
+    let (mut pending, mut at) = (Vec::new(), header.stage_offset);
+    while let Some(record) = staged_record(file, header, at)? {
+        if record.seq() != header.seq + 1 + pending.len() as u64 {
+            break;
+        }
+        let Some(Some(place)) = by_key.get(record.key(), Pointer::decode)? else { break };
+        if place.offset != record.home() || place.deleted || file.read_document(place)?.seq() < record.seq() {
+            break;
+        }
+        pending.push(Pending { seq: record.seq(), place });
+        at += whole_units(record.record_bytes() as u64);
+    }
+    Ok((pending, ((at - header.stage_offset) / UNIT) as u32))
+}
+
+/// The record that begins at a unit of the staging area, if a whole one does.
+fn staged_record<F: StorageFile>(
+    file: &DataFile<F>,
+    header: &Header,
+    at: u64,
+) -> Result<Option<Document>, Error> {
+    let end = header.stage_end();
+    if at >= end {
+        return Ok(None);
+    }
+    let mut units = vec![0; UNIT_BYTES];
+    file.file.read(at, &mut units)?;
+    let Some(bytes) = document::record_bytes(&units).map(|bytes| whole_units(bytes as u64)) else {
+        return Ok(None);
+    };
+    if bytes > end - at {
+        return Ok(None);
+    }
+    units.resize(bytes as usize, 0);
+    file.file.read(at, &mut units)?;
+    Ok(Document::decode(&units).ok())
+}

@@ -1,0 +1,180 @@
+//! Files of a folder of any file system.
+//!
+//! On a mounted Tantalum volume ranges are shared by its ioctl (docs/mounting.md); elsewhere nothing is, and the store
+//! takes the original way. Compaction copies with `copy_file_range`, which file systems with reflinks share by.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::copy_file_range;
+
+use super::{ShareRange, Shared, Storage, StorageFile, UNIT_BYTES, ioctl};
+
+/// The file whose lock says that a process has the folder.
+const LOCK: &str = ".couch-lock";
+
+/// A folder, for one process at a time.
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+    /// Held open for its lock.
+    _lock: File,
+}
+
+/// A file of a folder.
+#[derive(Debug)]
+pub struct FolderFile {
+    file: File,
+    /// What a mounted Tantalum volume calls it; none elsewhere.
+    token: Option<u64>,
+}
+
+impl Folder {
+    /// A folder that is there. Refused while another process, or another `Folder`, has it.
+    pub fn new(path: impl AsRef<Path>) -> io::Result<Folder> {
+        let path = path.as_ref().to_owned();
+        let lock = OpenOptions::new().create(true).truncate(false).write(true).open(path.join(LOCK))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Folder { path, _lock: lock }),
+            Err(TryLockError::WouldBlock) => {
+                let why = format!("the stores in {} are open elsewhere", path.display());
+                Err(io::Error::new(io::ErrorKind::ResourceBusy, why))
+            }
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+}
+
+fn opened(file: File) -> FolderFile {
+    let token = ioctl::token(&file);
+    FolderFile { file, token }
+}
+
+impl Storage for Folder {
+    type File = FolderFile;
+
+    fn open(&self, name: &str) -> io::Result<Option<FolderFile>> {
+        match OpenOptions::new().read(true).write(true).open(self.path(name)) {
+            Ok(file) => Ok(Some(opened(file))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn create(&self, name: &str) -> io::Result<FolderFile> {
+        self.remove(name)?;
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(self.path(name))?;
+        Ok(opened(file))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        match fs::remove_file(self.path(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.path(from), self.path(to))
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        File::open(&self.path)?.sync_all()
+    }
+}
+
+impl StorageFile for FolderFile {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn grow(&self, size: u64) -> io::Result<()> {
+        if size <= self.size()? {
+            return Ok(());
+        }
+        let old = self.size()?;
+        match nix::fcntl::fallocate(
+            &self.file,
+            nix::fcntl::FallocateFlags::empty(),
+            old as i64,
+            (size - old) as i64,
+        ) {
+            Ok(()) => Ok(()),
+            Err(Errno::EOPNOTSUPP) => self.file.set_len(size),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn read(&self, mut offset: u64, mut data: &mut [u8]) -> io::Result<()> {
+        while !data.is_empty() {
+            match self.file.read_at(data, offset) {
+                Ok(0) => {
+                    data.fill(0);
+                    break;
+                }
+                Ok(read) => (data, offset) = (&mut data[read..], offset + read as u64),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(data, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn share_units(&self) -> u32 {
+        if self.token.is_some() { ioctl::MOST_RANGES } else { 0 }
+    }
+
+    fn share(&self, ranges: &[ShareRange]) -> io::Result<Shared> {
+        let Some(token) = self.token else { return Ok(Shared::Refused) };
+        match ioctl::commit(&self.file, token, ranges) {
+            Ok(()) => Ok(Shared::Done),
+            Err(Errno::E2BIG | Errno::ENOSPC) => Ok(Shared::Refused),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn copy_from(
+        &self,
+        from: &FolderFile,
+        mut from_offset: u64,
+        mut to_offset: u64,
+        mut bytes: u64,
+    ) -> io::Result<()> {
+        let (mut source, mut target) = (from_offset as i64, to_offset as i64);
+        while bytes > 0 {
+            let most = bytes.min(1 << 30) as usize;
+            match copy_file_range(&from.file, Some(&mut source), &self.file, Some(&mut target), most) {
+                Ok(0) => break,
+                Ok(copied) => bytes -= copied as u64,
+                Err(Errno::EINTR) => {}
+                Err(Errno::EXDEV | Errno::EOPNOTSUPP | Errno::ENOSYS | Errno::EINVAL) => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        (from_offset, to_offset) = (source as u64, target as u64);
+        let mut buffer = vec![0; bytes.min(64 * UNIT_BYTES as u64) as usize];
+        while bytes > 0 {
+            let part = &mut buffer[..bytes.min(64 * UNIT_BYTES as u64) as usize];
+            from.read(from_offset, part)?;
+            self.write(to_offset, part)?;
+            let done = part.len() as u64;
+            (from_offset, to_offset, bytes) = (from_offset + done, to_offset + done, bytes - done);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,146 @@
+//! Files of a volume in this process, past its page cache (as with O_DIRECT).
+
+use std::io;
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
+use tantalum::Status;
+use tantalum_volume::{FileId, RangeCommit, Volume, VolumeError};
+
+use super::{ShareRange, Shared, Storage, StorageFile};
+
+/// A volume; clones are the same one. Time is the volume's: each request waits for the drive.
+#[derive(Clone, Debug)]
+pub struct VolumeStorage(Arc<Mutex<Volume>>);
+
+/// A file of a volume.
+#[derive(Debug)]
+pub struct VolumeFile {
+    volume: Arc<Mutex<Volume>>,
+    id: FileId,
+}
+
+fn error(error: VolumeError) -> io::Error {
+    match error {
+        VolumeError::NoSpace { .. } => io::Error::new(io::ErrorKind::StorageFull, error),
+        error => io::Error::other(error),
+    }
+}
+
+impl VolumeStorage {
+    /// Files of the root folder of that volume.
+    pub fn new(volume: Volume) -> VolumeStorage {
+        VolumeStorage(Arc::new(Mutex::new(volume)))
+    }
+
+    /// The volume. Stores on it wait while somebody has it.
+    pub fn volume(&self) -> MutexGuard<'_, Volume> {
+        self.0.lock()
+    }
+
+    /// The volume back, once no store has files of it open; else the storage.
+    pub fn into_volume(self) -> Result<Volume, VolumeStorage> {
+        Arc::try_unwrap(self.0).map(Mutex::into_inner).map_err(VolumeStorage)
+    }
+
+    fn file(&self, volume: &mut Volume, id: FileId) -> io::Result<VolumeFile> {
+        volume.open(id).map_err(error)?;
+        Ok(VolumeFile { volume: Arc::clone(&self.0), id })
+    }
+}
+
+impl Storage for VolumeStorage {
+    type File = VolumeFile;
+
+    fn open(&self, name: &str) -> io::Result<Option<VolumeFile>> {
+        let mut volume = self.volume();
+        let Some(id) = volume.find(name) else { return Ok(None) };
+        self.file(&mut volume, id).map(Some)
+    }
+
+    fn create(&self, name: &str) -> io::Result<VolumeFile> {
+        self.remove(name)?;
+        let mut volume = self.volume();
+        let id = volume.create(name).map_err(error)?;
+        self.file(&mut volume, id)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        let mut volume = self.volume();
+        match volume.find(name) {
+            Some(_) => volume.remove(name).map_err(error),
+            None => Ok(()),
+        }
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.volume().rename(from, to).map_err(error)
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        self.volume().sync_names().map_err(error)
+    }
+}
+
+impl StorageFile for VolumeFile {
+    fn size(&self) -> io::Result<u64> {
+        self.volume.lock().size(self.id).map_err(error)
+    }
+
+    fn grow(&self, size: u64) -> io::Result<()> {
+        let mut volume = self.volume.lock();
+        let old = volume.size(self.id).map_err(error)?;
+        if size <= old {
+            return Ok(());
+        }
+        volume.allocate(self.id, old, size - old, false).map_err(error)
+    }
+
+    fn read(&self, offset: u64, data: &mut [u8]) -> io::Result<()> {
+        let read = self.volume.lock().read_direct(self.id, offset, data).map_err(error)?;
+        data[read..].fill(0);
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.volume.lock().write_direct(self.id, offset, data).map_err(error)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.volume.lock().sync_data(self.id).map_err(error)
+    }
+
+    fn share_units(&self) -> u32 {
+        self.volume.lock().device().limits().share_units
+    }
+
+    fn share(&self, ranges: &[ShareRange]) -> io::Result<Shared> {
+        let commit = |range: &ShareRange| RangeCommit {
+            from: self.id,
+            from_offset: range.from,
+            to: self.id,
+            to_offset: range.to,
+            bytes: range.bytes,
+        };
+        let ranges: Vec<RangeCommit> = ranges.iter().map(commit).collect();
+        match self.volume.lock().commit_ranges(&ranges) {
+            Ok(()) => Ok(Shared::Done),
+            Err(VolumeError::Device(Status::OverLimit { .. } | Status::CapacityExceeded)) => {
+                Ok(Shared::Refused)
+            }
+            Err(other) => Err(error(other)),
+        }
+    }
+
+    fn copy_from(&self, from: &VolumeFile, from_offset: u64, to_offset: u64, bytes: u64) -> io::Result<()> {
+        let mut volume = self.volume.lock();
+        volume.copy_range(from.id, from_offset, self.id, to_offset, bytes).map_err(error).map(drop)
+    }
+}
+
+impl Drop for VolumeFile {
+    fn drop(&mut self) {
+        // after the end of the drive there is nothing to close
+        let _ = self.volume.lock().close(self.id);
+    }
+}

@@ -1,0 +1,314 @@
+//! A store: one file, its writer, its readers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+use parking_lot::{Mutex, RwLock};
+use rustc_hash::FxHashSet;
+
+use crate::batch::Batch;
+use crate::cache::NodeCache;
+use crate::compaction::Compaction;
+use crate::data_file::{DataFile, Pointer};
+use crate::document::{self, Document};
+use crate::error::Error;
+use crate::header::Header;
+use crate::recovery;
+use crate::snapshot::Snapshot;
+use crate::storage::{Storage, StorageFile, UNIT_BYTES};
+use crate::tree::Tree;
+
+/// How updates and compaction are done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Way {
+    /// By sharing where the storage shares.
+    #[default]
+    Share,
+    /// By appending only, as on any file system: documents without gaps, and the path to the root for each commit.
+    Original,
+}
+
+/// How a store is opened.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// How updates are done. A file that was made the original way is updated so until it is compacted.
+    pub way: Way,
+    /// Nodes of the index in memory.
+    pub cache_bytes: usize,
+    /// Units of the staging area of a file that shares: so many shared updates go by between two headers. At least 4.
+    pub stage_units: u32,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { way: Way::Share, cache_bytes: 64 << 20, stage_units: 512 }
+    }
+}
+
+/// Counts since the store was opened, and what its file holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Statistics {
+    /// Documents that are there.
+    pub documents: u64,
+    /// The last change.
+    pub seq: u64,
+    /// Bytes of the file up to its last header.
+    pub file_bytes: u64,
+    /// Of them: documents and nodes that the last header reaches, and the staging area.
+    pub live_bytes: u64,
+    /// Documents that were appended, deletions included.
+    pub documents_appended: u64,
+    /// Documents that were shared over the place of the one before.
+    pub documents_shared: u64,
+    /// Nodes of the index that were written.
+    pub nodes_written: u64,
+    /// Headers that were written.
+    pub headers_written: u64,
+    /// Commits, of whatever kind.
+    pub commits: u64,
+}
+
+impl Statistics {
+    /// The part of the file that a compaction would give back, in percent.
+    pub fn garbage_percent(&self) -> f64 {
+        100.0 * (1.0 - self.live_bytes as f64 / self.file_bytes.max(1) as f64)
+    }
+}
+
+/// What a reader sees: a file, and its state.
+pub(crate) struct Version<F> {
+    pub file: Arc<DataFile<F>>,
+    pub header: Header,
+    /// The last change: the header's, or one that was shared since.
+    pub seq: u64,
+}
+
+/// An update that was shared after the last header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Pending {
+    pub seq: u64,
+    pub place: Pointer,
+}
+
+/// What is published.
+pub(crate) struct State<F> {
+    pub version: Arc<Version<F>>,
+    /// In the order of changes.
+    pub pending: Vec<Pending>,
+    /// Snapshots of the file that are open.
+    pub snapshots: usize,
+    /// Snapshots that were opened, ever.
+    pub opened: u64,
+    /// Places that no open snapshot sees: they were taken since the last was opened.
+    pub unseen: FxHashSet<u64>,
+}
+
+/// What only the writer knows.
+#[derive(Default)]
+pub(crate) struct Writer {
+    /// Units of the staging area in use.
+    pub stage_used: u32,
+    /// A commit failed, and whether it is there is not known.
+    pub stopped: bool,
+}
+
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub documents_appended: AtomicU64,
+    pub documents_shared: AtomicU64,
+    pub nodes_written: AtomicU64,
+    pub headers_written: AtomicU64,
+    pub commits: AtomicU64,
+}
+
+pub(crate) struct Inner<S: Storage> {
+    pub storage: S,
+    pub name: Arc<str>,
+    pub options: Options,
+    pub cache: NodeCache,
+    /// Taken before `state`.
+    pub writer: Mutex<Writer>,
+    /// Held for reading while a document is read by way of the index, and for writing while one is shared over.
+    pub state: RwLock<State<S::File>>,
+    pub compacting: AtomicBool,
+    pub counters: Counters,
+}
+
+/// A store of documents. Clones are the same store; any thread may read and write, one commit is done at a time.
+pub struct Store<S: Storage> {
+    pub(crate) inner: Arc<Inner<S>>,
+}
+
+impl<S: Storage> Clone for Store<S> {
+    fn clone(&self) -> Self {
+        Store { inner: Arc::clone(&self.inner) }
+    }
+}
+
+impl<S: Storage> std::fmt::Debug for Store<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store").field("name", &self.inner.name).finish_non_exhaustive()
+    }
+}
+
+impl<S: Storage> Store<S> {
+    /// Opens the store in the file `name`, or makes one. What a compaction that was cut short left behind is removed.
+    pub fn open(storage: S, name: &str, options: Options) -> Result<Store<S>, Error> {
+        let options = Options { stage_units: options.stage_units.max(4), ..options };
+        storage.remove(&compact_name(name))?;
+        let name: Arc<str> = name.into();
+        let file = match storage.open(&name)? {
+            Some(file) => file,
+            None => {
+                let made = recovery::create(&storage, &compact_name(&name), &options)?;
+                made.sync()?;
+                storage.rename(&compact_name(&name), &name)?;
+                storage.sync_names()?;
+                made
+            }
+        };
+        let cache = NodeCache::new(options.cache_bytes);
+        let found = recovery::recover(file, &name, &cache)?;
+        let seq = found.pending.last().map_or(found.header.seq, |last| last.seq);
+        let version = Arc::new(Version { file: Arc::new(found.file), header: found.header, seq });
+        let state =
+            State { version, pending: found.pending, snapshots: 0, opened: 0, unseen: FxHashSet::default() };
+        Ok(Store {
+            inner: Arc::new(Inner {
+                storage,
+                name,
+                options,
+                cache,
+                writer: Mutex::new(Writer { stage_used: found.stage_used, stopped: false }),
+                state: RwLock::new(state),
+                compacting: AtomicBool::new(false),
+                counters: Counters::default(),
+            }),
+        })
+    }
+
+    /// The document of a key, as the last commit left it.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Document>, Error> {
+        let state = self.inner.state.read();
+        self.inner.get(&state.version, key)
+    }
+
+    /// Makes or replaces a document: a commit of one change. Returns its number.
+    pub fn put(&self, key: &[u8], value: &[u8]) -> Result<u64, Error> {
+        let mut batch = Batch::new();
+        batch.put(key, value)?;
+        self.commit(&batch)
+    }
+
+    /// Deletes a document: a commit of one change. Returns the number of the last change.
+    pub fn delete(&self, key: &[u8]) -> Result<u64, Error> {
+        let mut batch = Batch::new();
+        batch.delete(key)?;
+        self.commit(&batch)
+    }
+
+    /// Makes all changes of a batch, or none; they are durable when it returns. Returns the number of the last change.
+    pub fn commit(&self, batch: &Batch) -> Result<u64, Error> {
+        self.inner.commit(batch)
+    }
+
+    /// The store as it is now, whatever happens to it later. Costs no I/O. While a snapshot is open, the first update of each document
+    /// takes the original way.
+    pub fn snapshot(&self) -> Snapshot<S> {
+        Snapshot::open(&self.inner)
+    }
+
+    /// Writes what the store holds to a file without garbage, which takes the place of the one there is. Others read and
+    /// write meanwhile, but for the moment of the switch.
+    pub fn compact(&self) -> Result<(), Error> {
+        let mut compaction = self.compaction(0)?;
+        while compaction.step(1024)? {}
+        compaction.finish()
+    }
+
+    /// A compaction that is done step by step. Deletions up to the change `forget_deletions_to`, `u64::MAX` for all, are
+    /// forgotten: [`Snapshot::changes`] does not tell of them any more. [`Store::compact`] forgets none.
+    pub fn compaction(&self, forget_deletions_to: u64) -> Result<Compaction<S>, Error> {
+        Compaction::begin(&self.inner, forget_deletions_to)
+    }
+
+    /// Counts, and what the file holds.
+    pub fn statistics(&self) -> Statistics {
+        self.inner.statistics()
+    }
+
+    /// Where the store's files are.
+    pub fn storage(&self) -> &S {
+        &self.inner.storage
+    }
+}
+
+/// The file that is going to take the place of `name`.
+pub(crate) fn compact_name(name: &str) -> String {
+    format!("{name}.compact")
+}
+
+impl<S: Storage> Inner<S> {
+    pub fn by_key<'a>(&'a self, version: &'a Version<S::File>) -> Tree<'a, S::File> {
+        Tree { file: &version.file, cache: &self.cache, root: version.header.by_key }
+    }
+
+    pub fn by_seq<'a>(&'a self, version: &'a Version<S::File>) -> Tree<'a, S::File> {
+        Tree { file: &version.file, cache: &self.cache, root: version.header.by_seq }
+    }
+
+    /// The index entry of a key.
+    pub fn pointer(&self, version: &Version<S::File>, key: &[u8]) -> Result<Option<Pointer>, Error> {
+        let Some(found) = self.by_key(version).get(key, Pointer::decode)? else { return Ok(None) };
+        let bad = || version.file.damaged(version.header.by_key.unwrap_or(0), "an entry by key is not valid");
+        found.ok_or_else(bad).map(Some)
+    }
+
+    pub fn get(&self, version: &Version<S::File>, key: &[u8]) -> Result<Option<Document>, Error> {
+        document::check(key, &[])?;
+        let Some(pointer) = self.pointer(version, key)?.filter(|pointer| !pointer.deleted) else {
+            return Ok(None);
+        };
+        self.document_of(version, key, pointer).map(Some)
+    }
+
+    /// Reads the document of an index entry.
+    pub fn document_of(
+        &self,
+        version: &Version<S::File>,
+        key: &[u8],
+        pointer: Pointer,
+    ) -> Result<Document, Error> {
+        let document = version.file.read_document(pointer)?;
+        if document.key() != key {
+            return Err(version.file.damaged(pointer.offset, "the document of another key is here"));
+        }
+        Ok(document)
+    }
+
+    fn statistics(&self) -> Statistics {
+        use std::sync::atomic::Ordering::Relaxed;
+        let state = self.state.read();
+        let header = &state.version.header;
+        let fixed_bytes = UNIT_BYTES as u64 * (u64::from(header.stage_units) + 2);
+        Statistics {
+            documents: header.documents,
+            seq: state.version.seq,
+            file_bytes: header.end(),
+            live_bytes: header.live_bytes + header.live_nodes * UNIT_BYTES as u64 + fixed_bytes,
+            documents_appended: self.counters.documents_appended.load(Relaxed),
+            documents_shared: self.counters.documents_shared.load(Relaxed),
+            nodes_written: self.counters.nodes_written.load(Relaxed),
+            headers_written: self.counters.headers_written.load(Relaxed),
+            commits: self.counters.commits.load(Relaxed),
+        }
+    }
+
+    /// Whether the file's updates are to be shared, and how many units at once.
+    pub fn share_units(&self, version: &Version<S::File>) -> u32 {
+        match (self.options.way, version.header.shares) {
+            (Way::Share, true) => version.file.file.share_units().min(version.header.stage_units),
+            _ => 0,
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Reading a tree: looking a key up, and going through entries in order.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use crate::cache::NodeCache;
+use crate::data_file::DataFile;
+use crate::error::Error;
+use crate::node::Node;
+use crate::storage::StorageFile;
+
+/// A tree in a file. Whoever reads it sees what its root saw.
+pub(crate) struct Tree<'a, F> {
+    pub file: &'a DataFile<F>,
+    pub cache: &'a NodeCache,
+    pub root: Option<u64>,
+}
+
+impl<F> Clone for Tree<'_, F> {
+    fn clone(&self) -> Self {
+        Tree { file: self.file, cache: self.cache, root: self.root }
+    }
+}
+
+impl<F: StorageFile> Tree<'_, F> {
+    /// The node at a place, which should be of that level, if one is known.
+    pub fn node(&self, offset: u64, level: Option<u8>) -> Result<Arc<Node>, Error> {
+        let place = (self.file.id, offset);
+        let node = match self.cache.get(place) {
+            Some(node) => node,
+            None => {
+                let node = Arc::new(self.file.read_node(offset)?);
+                self.cache.put(place, Arc::clone(&node));
+                node
+            }
+        };
+        match level {
+            Some(level) if level != node.level() => {
+                Err(self.file.damaged(offset, "a node is not of the level that its parent says"))
+            }
+            _ => Ok(node),
+        }
+    }
+
+    /// Where a child of the node at `offset` lies, and its level.
+    pub fn child(&self, node: &Node, offset: u64, index: usize) -> Result<(u64, Option<u8>), Error> {
+        let child = node.child(index).map_err(|what| self.file.damaged(offset, what))?;
+        Ok((child, Some(node.level() - 1)))
+    }
+
+    /// What belongs to a key.
+    pub fn get<T>(&self, key: &[u8], read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>, Error> {
+        let Some(mut offset) = self.root else { return Ok(None) };
+        let mut level = None;
+        loop {
+            let node = self.node(offset, level)?;
+            if node.level() == 0 {
+                return Ok(node.find(key).ok().map(|index| read(node.value(index))));
+            }
+            (offset, level) = self.child(&node, offset, node.child_of(key))?;
+        }
+    }
+
+    /// A cursor before the first entry from `start` on.
+    pub fn cursor(&self, start: Bound<&[u8]>) -> Result<Cursor, Error> {
+        let mut path = Vec::new();
+        let Some(mut offset) = self.root else { return Ok(Cursor { path }) };
+        let mut level = None;
+        loop {
+            let node = self.node(offset, level)?;
+            if node.level() == 0 {
+                let index = match start {
+                    Bound::Unbounded => 0,
+                    Bound::Included(key) => node.find(key).unwrap_or_else(|index| index),
+                    Bound::Excluded(key) => node.find(key).map_or_else(|index| index, |index| index + 1),
+                };
+                path.push(Step { node, offset, index });
+                return Ok(Cursor { path });
+            }
+            let index = match start {
+                Bound::Unbounded => 0,
+                Bound::Included(key) | Bound::Excluded(key) => node.child_of(key),
+            };
+            let child = self.child(&node, offset, index)?;
+            path.push(Step { node, offset, index });
+            (offset, level) = child;
+        }
+    }
+}
+
+struct Step {
+    node: Arc<Node>,
+    offset: u64,
+    index: usize,
+}
+
+/// Where one is in a tree: the nodes from the root to a leaf.
+pub(crate) struct Cursor {
+    path: Vec<Step>,
+}
+
+impl Cursor {
+    /// The next entry. The tree must be the one that the cursor is of.
+    pub fn next<T, F: StorageFile>(
+        &mut self,
+        tree: &Tree<'_, F>,
+        read: impl FnOnce(&[u8], &[u8]) -> T,
+    ) -> Result<Option<T>, Error> {
+        loop {
+            let Some(step) = self.path.last_mut() else { return Ok(None) };
+            if step.index >= step.node.len() {
+                self.path.pop();
+                if let Some(parent) = self.path.last_mut() {
+                    parent.index += 1;
+                }
+                continue;
+            }
+            if step.node.level() == 0 {
+                let (node, index) = (&step.node, step.index);
+                let entry = read(node.key(index), node.value(index));
+                step.index += 1;
+                return Ok(Some(entry));
+            }
+            let (offset, level) = tree.child(&step.node, step.offset, step.index)?;
+            let node = tree.node(offset, level)?;
+            self.path.push(Step { node, offset, index: 0 });
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! What is tortured, and how long.
+
+use tantalum_couch::Way;
+use tantalum_report::InvalidSetting;
+
+use crate::error::CrashError;
+use crate::sqlite::Cuts;
+
+/// What a way is called on the command line.
+pub fn way_name(way: Way) -> &'static str {
+    match way {
+        Way::Share => "share",
+        Way::Original => "original",
+    }
+}
+
+/// What is tortured, and how long.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// How the store updates.
+    pub ways: Vec<Way>,
+    /// The first seed.
+    pub first_seed: u64,
+    /// How many seeds, one after another.
+    pub seeds: u64,
+    /// When power is cut.
+    pub cuts: Cuts,
+    /// Commits before a random cut, at most; or in the workload of which every flash operation is cut.
+    pub commits: u64,
+    /// Goes on with fresh seeds for so long instead of `seeds`.
+    pub minutes: Option<u64>,
+}
+
+impl Settings {
+    /// Refuses settings with which nothing would be done.
+    pub(super) fn validate(&self) -> Result<(), CrashError> {
+        let zero =
+            [("--seeds", Some(self.seeds)), ("--commits", Some(self.commits)), ("--minutes", self.minutes)];
+        for (option, value) in zero {
+            if value == Some(0) {
+                return Err(InvalidSetting::new(option, 0, "give at least 1").into());
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,101 @@
+//! Checks of everything that is promised.
+
+use std::collections::BTreeMap;
+
+use tantalum::Lpn;
+
+use super::drive::DIRECT;
+use super::history::{Candidate, LOST, Stamp};
+use super::oracle::Findings;
+use super::run::{Run, cold_stamp};
+use super::stop::Stop;
+
+impl Run {
+    /// The units that commands work on.
+    fn units(&self) -> impl Iterator<Item = Lpn> + use<> {
+        self.bulk.clone().chain(DIRECT).map(Lpn)
+    }
+
+    /// After a cut: every unit has an allowed value, every step was done completely or not at all, and the maps are
+    /// sound.
+    pub fn compare(&mut self) -> Result<(), Stop> {
+        self.host.device.audit();
+        let candidates = self.oracle.candidates(self.units(), self.cut_ns);
+        let mut found = BTreeMap::new();
+        for (lpn, candidates) in &candidates {
+            found.insert(*lpn, self.compare_unit(*lpn, candidates)?);
+        }
+        let torn = self.oracle.torn_steps(&Findings::new(&candidates, &found));
+        self.tally.promises_checked += self.oracle.step_count();
+        if let Some(torn) = torn.into_iter().next() {
+            return Err(Stop::broken("D3", torn));
+        }
+        self.oracle.settle(&found);
+        self.logs.clear();
+        self.compare_cold("D1")?;
+        self.records.compare(&mut self.host, self.cut_ns)?;
+        if self.has_log {
+            self.log.recover(&mut self.host, self.cut_ns)?;
+        }
+        Ok(())
+    }
+
+    fn compare_unit(&mut self, lpn: Lpn, candidates: &[Candidate]) -> Result<Stamp, Stop> {
+        let found = self.host.read(lpn)?;
+        self.tally.promises_checked += 1;
+        let lost =
+            found == LOST && self.losses > 0 && candidates.iter().any(|candidate| candidate.stamp != 0);
+        if !lost && !candidates.iter().any(|candidate| candidate.stamp == found) {
+            let allowed: Vec<Stamp> = candidates.iter().map(|candidate| candidate.stamp).collect();
+            // a unit that was trimmed durably and is back violates D4
+            let promise = if allowed == [0] { "D4" } else { "D1" };
+            return Err(Stop::broken(promise, format!("unit {lpn} reads {found}, allowed {allowed:?}")));
+        }
+        Ok(found)
+    }
+
+    /// Without a cut: every unit holds what was written last.
+    pub fn compare_running(&mut self) -> Result<(), Stop> {
+        self.host.device.audit();
+        for lpn in self.units() {
+            self.check_running(lpn)?;
+        }
+        self.compare_cold("running drive")?;
+        self.tally.promises_checked += 2;
+        self.records.check_running(&mut self.host)?;
+        self.check_log()
+    }
+
+    /// The log's host sees what it wrote.
+    pub fn check_log(&mut self) -> Result<(), Stop> {
+        if self.has_log { self.log.check_running(&mut self.host) } else { Ok(()) }
+    }
+
+    /// One unit holds what was written to it last.
+    pub fn check_running(&mut self, lpn: Lpn) -> Result<(), Stop> {
+        let (found, expected) = (self.host.read(lpn)?, self.oracle.now(lpn));
+        self.tally.promises_checked += 1;
+        if found == LOST && expected != LOST && expected != 0 && self.losses > 0 {
+            self.oracle.lose(lpn);
+            return Ok(());
+        }
+        if found != expected {
+            let detail = format!("unit {lpn} reads {found}, it holds {expected}");
+            return Err(Stop::broken("running drive", detail));
+        }
+        Ok(())
+    }
+
+    fn compare_cold(&mut self, promise: &'static str) -> Result<(), Stop> {
+        for lpn in self.cold.clone() {
+            let found = self.host.read(Lpn(lpn))?;
+            self.tally.promises_checked += 1;
+            let lost = found == LOST && self.losses > 0;
+            if found != cold_stamp(lpn) && !lost {
+                let detail = format!("cold unit {lpn} reads {found}, it holds {}", cold_stamp(lpn));
+                return Err(Stop::broken(promise, detail));
+            }
+        }
+        Ok(())
+    }
+}

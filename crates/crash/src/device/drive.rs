@@ -1,0 +1,331 @@
+//! The drives of the torture test: so small that everything happens often.
+//!
+//! Their map has two chunks (of 1,024 entries, the unit of checkpoints and trims). Commands work on both sides of the
+//! border, and the second chunk is so small that at times nothing in it is mapped. Most of the first chunk is cold, and
+//! the rest is for records. So there is little more flash than what is mapped, and garbage is collected under pressure.
+
+use std::fmt;
+use std::ops::Range;
+
+use tantalum::{
+    CacheMode, CacheProfile, Faults, FtlProfile, LimitsProfile, LinkProfile, Plp, PowerProfile, Profile,
+    UNIT_BYTES, VictimPolicy,
+};
+use tantalum_report::InvalidSetting;
+
+use crate::error::CrashError;
+use crate::small_flash::small_flash;
+
+/// Units of the drive: one chunk of the map, and a few more.
+pub(super) const UNITS: u32 = 1024 + 4;
+/// Units that direct commands work on.
+pub(super) const DIRECT: Range<u32> = UNITS - 48..UNITS;
+/// The first of the units that the log's host works on.
+pub(super) const LOG: u32 = DIRECT.start - 32;
+/// Units left for records: for themselves, for what a put takes before what it replaces is freed, and for the indexes
+/// in two checkpoints.
+const RECORD_UNITS: u32 = 64;
+const INDEX_BLOCKS: u32 = 2;
+
+/// Extra blocks for drives whose namespaces have logs of their own: those take half of what the layout can spare.
+const LOG_BLOCKS: u32 = 32;
+
+/// Bytes that the index of each namespace takes here.
+const INDEX_BYTES: u64 = 2048;
+
+/// Units that a capacitor can save.
+const DUMP_UNITS: u32 = 72;
+const PAGE_BYTES: [u32; 3] = [4096, 8192, 16384];
+
+/// Extra units that commands use on drives that become full. Records fill those that are not mapped.
+const BULK_UNITS: u32 = 384;
+
+/// Extra blocks of a drive whose flash fails, so that it lives for a while.
+const FAULT_BLOCKS: u32 = 10;
+
+/// Faults of the flash (M6).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Flash {
+    /// None.
+    Sound,
+    /// Programs and erases fail.
+    Wears,
+    /// In addition, units become unreadable.
+    Loses,
+}
+
+/// Where the drive is, and thus how it stops.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Medium {
+    /// In memory; power is cut.
+    Memory,
+    /// In an image, whose process is killed between two stores to the file.
+    Image,
+}
+
+/// A kind of drive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Drive {
+    /// Bytes of a flash page: 4096, 8192 or 16384.
+    pub page_bytes: u32,
+    /// Where writes are cached.
+    pub cache: CacheMode,
+    /// What happens to DRAM.
+    pub plp: Plp,
+    /// Whether key-value namespaces have logs of their own.
+    pub own_logs: bool,
+    /// Whether DRAM has room only for some of their indexes.
+    pub swaps: bool,
+    /// Whether its host submits a command before the previous one is done.
+    pub queues: bool,
+    /// Whether its host asks for more space than there is.
+    pub full: bool,
+    /// How its flash fails.
+    pub flash: Flash,
+    /// Where it is.
+    pub medium: Medium,
+}
+
+impl fmt::Display for Drive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let logs = if self.own_logs { "own" } else { "shared" };
+        let indexes = if self.swaps { "swapped" } else { "resident" };
+        let host = if self.queues { "queues" } else { "waits" };
+        let (plp, cache, page_bytes) = (self.plp_name(), self.cache_name(), self.page_bytes);
+        write!(f, "--plp {plp} --cache {cache} --page-bytes {page_bytes}")?;
+        write!(f, " --record-logs {logs} --indexes {indexes} --host {host}")?;
+        write!(f, " --room {} --flash {}", if self.full { "full" } else { "ample" }, self.flash_name())?;
+        match self.medium {
+            Medium::Memory => Ok(()),
+            Medium::Image => f.write_str(" --medium image"),
+        }
+    }
+}
+
+impl Drive {
+    /// The protection, as the command line calls it.
+    pub fn plp_name(&self) -> &'static str {
+        match self.plp {
+            Plp::None => "none",
+            Plp::Capacitor => "capacitor",
+        }
+    }
+
+    /// The cache, as the command line calls it.
+    pub fn cache_name(&self) -> &'static str {
+        match self.cache {
+            CacheMode::Off => "off",
+            CacheMode::Volatile => "volatile",
+            CacheMode::Durable => "durable",
+        }
+    }
+
+    /// The flash, as the command line calls it.
+    pub fn flash_name(&self) -> &'static str {
+        match self.flash {
+            Flash::Sound => "sound",
+            Flash::Wears => "wears",
+            Flash::Loses => "loses",
+        }
+    }
+
+    /// Units that no command uses, with values that never change: garbage collection moves them along.
+    pub(super) fn cold(&self) -> Range<u32> {
+        0..self.bulk().start - RECORD_UNITS - INDEX_BLOCKS * self.units_per_block()
+    }
+
+    /// Units that are written and trimmed many at a time, so that the drive becomes full.
+    pub(super) fn bulk(&self) -> Range<u32> {
+        LOG - if self.full { BULK_UNITS } else { 0 }..LOG
+    }
+
+    /// How the flash fails.
+    pub(super) fn faults(&self, seed: u64) -> Faults {
+        let (program_failure_ppm, erase_failure_ppm) = match self.flash {
+            Flash::Sound => (0, 0),
+            Flash::Wears | Flash::Loses => (1_500, 3_000),
+        };
+        Faults { seed, program_failure_ppm, erase_failure_ppm, ..Faults::default() }
+    }
+
+    fn units_per_block(&self) -> u32 {
+        8 * self.page_bytes / UNIT_BYTES as u32
+    }
+
+    /// Little more flash than the layout requires, so that garbage is always collected under pressure.
+    fn over_provisioning_percent(&self) -> f64 {
+        let units_per_block = self.units_per_block();
+        let dump_blocks = match self.plp {
+            Plp::None => 0,
+            Plp::Capacitor => DUMP_UNITS.div_ceil(units_per_block) + 1,
+        };
+        let log_blocks = if self.own_logs { LOG_BLOCKS } else { 0 };
+        let fault_blocks = if self.flash == Flash::Sound { 0 } else { FAULT_BLOCKS };
+        let blocks = 20 + dump_blocks + log_blocks + fault_blocks;
+        f64::from(blocks * units_per_block) / f64::from(UNITS) * 100.0
+    }
+
+    /// Bytes of the cache. With a capacitor, three of six seeds ask for as much as it can dump: that leaves nothing for
+    /// the journal and for partly filled pages, and the drive has to limit itself.
+    fn cache_bytes(&self, seed: u64) -> u64 {
+        let all_of_the_dump = self.plp == Plp::Capacitor && seed / 3 % 2 == 1;
+        let units = if all_of_the_dump { DUMP_UNITS } else { 16 };
+        u64::from(units) * UNIT_BYTES as u64
+    }
+
+    /// DRAM for indexes, if not all fit: for one, or for two of the three of namespaces with logs of their own.
+    fn index_dram_bytes(&self) -> Option<u64> {
+        let indexes = if self.own_logs { 2 } else { 1 };
+        self.swaps.then_some(indexes * INDEX_BYTES)
+    }
+
+    /// The profile. Seeds differ in planes, victim policy, cache size and checkpoint interval.
+    pub(super) fn profile(&self, seed: u64) -> Profile {
+        let policy = if seed.is_multiple_of(3) { VictimPolicy::CostBenefit } else { VictimPolicy::Greedy };
+        let dump_units = if self.plp == Plp::None { 0 } else { DUMP_UNITS };
+        let checkpoint_interval_pages = match seed % 15 {
+            1 | 6 | 11 => Some(12),
+            2 => Some(1),
+            7 => Some(1_000_000),
+            _ => None,
+        };
+        Profile {
+            name: "torture".into(),
+            description: "a drive so small that everything happens often".into(),
+            capacity_bytes: u64::from(UNITS) * UNIT_BYTES as u64,
+            over_provisioning_percent: self.over_provisioning_percent(),
+            flash: small_flash(1 + (seed % 2) as u32, 8, self.page_bytes),
+            link: LinkProfile { bytes_per_second: 1_000_000_000, command_ns: 5_000 },
+            cache: CacheProfile { mode: self.cache, bytes: self.cache_bytes(seed) },
+            power: PowerProfile { plp: self.plp, dump_bytes: u64::from(dump_units) * UNIT_BYTES as u64 },
+            limits: LimitsProfile {
+                atomic_units: 16,
+                open_transactions: 4,
+                shared_owners: 8,
+                index_dram_bytes: self.index_dram_bytes(),
+            },
+            ftl: FtlProfile { victim_policy: policy, wear_spread: 8, checkpoint_interval_pages },
+        }
+    }
+}
+
+/// The selected drives: every kind of what is not selected, and the seed's page size.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DriveChoice {
+    /// The protection; none for every kind.
+    pub plp: Option<Plp>,
+    /// The cache; none for every kind that goes with the protection.
+    pub cache: Option<CacheMode>,
+    /// Bytes of a page; none for the seed's choice.
+    pub page_bytes: Option<u32>,
+    /// Whether key-value namespaces have logs of their own; none for the seed's choice.
+    pub own_logs: Option<bool>,
+    /// Whether DRAM has room only for some of their indexes; none for the seed's choice.
+    pub swaps: Option<bool>,
+    /// Whether the host submits a command before the previous one is done; none for the seed's choice.
+    pub queues: Option<bool>,
+    /// Whether the host asks for more space than there is; none for the seed's choice.
+    pub full: Option<bool>,
+    /// How flash fails; none for flash that does not.
+    pub flash: Option<Flash>,
+    /// Where the drive is; none for memory.
+    pub medium: Option<Medium>,
+}
+
+impl DriveChoice {
+    /// Fails if no such drive can exist.
+    pub fn validate(&self) -> Result<(), CrashError> {
+        if let Some(bytes) = self.page_bytes
+            && !PAGE_BYTES.contains(&bytes)
+        {
+            return Err(InvalidSetting::new(
+                "--page-bytes",
+                bytes,
+                "a page of these drives has 4096, 8192 or 16384 bytes",
+            )
+            .into());
+        }
+        if self.drives(0).is_empty() {
+            return Err(
+                InvalidSetting::new("--cache", "durable", "a durable cache needs --plp capacitor").into()
+            );
+        }
+        Ok(())
+    }
+
+    /// The drives of a seed.
+    pub(super) fn drives(&self, seed: u64) -> Vec<Drive> {
+        let page_bytes = self.page_bytes.unwrap_or(PAGE_BYTES[(seed % 3) as usize]);
+        let own_logs = self.own_logs.unwrap_or((2..4).contains(&(seed % 5)));
+        let swaps = self.swaps.unwrap_or((1..3).contains(&(seed % 4)));
+        let queues = self.queues.unwrap_or((3..6).contains(&(seed % 7)));
+        let full = self.full.unwrap_or(seed % 11 == 4);
+        let flash = self.flash.unwrap_or(Flash::Sound);
+        let medium = self.medium.unwrap_or(Medium::Memory);
+        let kinds = [
+            (Plp::None, CacheMode::Volatile),
+            (Plp::None, CacheMode::Off),
+            (Plp::Capacitor, CacheMode::Durable),
+        ];
+        // a capacitor without a cache, or with a volatile one, exists only on request
+        let asked = self.plp.zip(self.cache).filter(|kind| *kind != (Plp::None, CacheMode::Durable));
+        let chosen = kinds.into_iter().filter(|(plp, cache)| {
+            self.plp.is_none_or(|asked| asked == *plp) && self.cache.is_none_or(|asked| asked == *cache)
+        });
+        let mut chosen: Vec<_> = if self.plp.is_some() && self.cache.is_some() {
+            asked.into_iter().collect()
+        } else {
+            chosen.collect()
+        };
+        chosen.dedup();
+        chosen
+            .into_iter()
+            .map(|(plp, cache)| Drive {
+                page_bytes,
+                cache,
+                plp,
+                own_logs,
+                swaps,
+                queues,
+                full,
+                flash,
+                medium,
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_drive_that_can_be_chosen_can_be_made() {
+        for plp in [Plp::None, Plp::Capacitor] {
+            for cache in [CacheMode::Off, CacheMode::Volatile, CacheMode::Durable] {
+                for page_bytes in PAGE_BYTES {
+                    let choice = DriveChoice {
+                        plp: Some(plp),
+                        cache: Some(cache),
+                        page_bytes: Some(page_bytes),
+                        own_logs: Some(true),
+                        swaps: Some(true),
+                        queues: Some(true),
+                        full: Some(true),
+                        flash: Some(Flash::Loses),
+                        medium: None,
+                    };
+                    assert_eq!(
+                        choice.validate().is_ok(),
+                        (plp, cache) != (Plp::None, CacheMode::Durable),
+                        "{choice:?}"
+                    );
+                    for drive in choice.drives(1) {
+                        let device = tantalum::Device::in_memory(&drive.profile(1)).unwrap();
+                        assert_eq!(device.limits().capacity_units, u64::from(UNITS), "{drive}");
+                    }
+                }
+            }
+        }
+    }
+}

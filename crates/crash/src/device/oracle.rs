@@ -1,0 +1,168 @@
+//! What units read as, and what they may read as after a cut.
+
+use std::collections::BTreeMap;
+
+use tantalum::Lpn;
+
+use super::hints::Hints;
+use super::history::{Candidate, History, LOST, NEVER, Order, Stamp, Step};
+
+/// The units that commands work on, and the logs whose pages and homes they are.
+#[derive(Clone, Default)]
+pub(super) struct Oracle {
+    units: BTreeMap<Lpn, History>,
+    /// With the time at which each is durable.
+    steps: Vec<(Step<Lpn>, u64)>,
+    pub hints: Hints,
+    last_order: Order,
+}
+
+/// What was found in each unit after a cut: the orders of the versions that it may be.
+pub(super) struct Findings(BTreeMap<Lpn, Vec<Order>>);
+
+impl Oracle {
+    /// The order of the next command.
+    pub fn next_order(&mut self) -> Order {
+        self.last_order += 1;
+        self.last_order
+    }
+
+    fn unit(&mut self, lpn: Lpn) -> &mut History {
+        self.units.entry(lpn).or_default()
+    }
+
+    /// What a unit reads as while the drive runs.
+    pub fn now(&self, lpn: Lpn) -> Stamp {
+        self.units.get(&lpn).map_or(0, History::now)
+    }
+
+    /// A command that gives these units these values is submitted. Returns the command's order.
+    pub fn issue(&mut self, new: &BTreeMap<Lpn, Stamp>, one_step: bool) -> Order {
+        let order = self.next_order();
+        for (&lpn, &stamp) in new {
+            // a unit that is shared with what it already holds may stay the page that it was
+            let is_given_up = stamp == 0 || stamp != self.now(lpn);
+            self.hints.give_up(lpn, is_given_up.then_some(order));
+            self.unit(lpn).issue(order, stamp);
+        }
+        if one_step {
+            self.steps.push((Step { members: new.keys().map(|lpn| (*lpn, order)).collect() }, NEVER));
+        }
+        order
+    }
+
+    /// The drive refused it.
+    pub fn refuse(&mut self, order: Order) {
+        self.units.values_mut().for_each(|unit| unit.refuse(order));
+        self.steps.retain(|(step, _)| step.members.iter().all(|(_, other)| *other != order));
+        self.hints.refuse(order);
+    }
+
+    /// It is done at a time. If it was `durable` then, it stays.
+    pub fn acknowledge(&mut self, order: Order, done_ns: u64, durable: bool) {
+        let durable_ns = if durable { done_ns } else { NEVER };
+        self.units.values_mut().for_each(|unit| unit.acknowledge(order, done_ns, durable_ns));
+        self.hints.acknowledge(order, done_ns, durable_ns);
+        if durable {
+            let of_it = |step: &Step<Lpn>| step.members.iter().all(|(_, other)| *other == order);
+            self.steps
+                .iter_mut()
+                .filter(|(step, _)| of_it(step))
+                .for_each(|(_, until_ns)| *until_ns = done_ns);
+        }
+    }
+
+    /// A flush submitted at one time is done at another.
+    pub fn flush(&mut self, given_ns: u64, done_ns: u64) {
+        self.units.values_mut().for_each(|unit| unit.flush(given_ns, done_ns));
+        self.hints.flush(given_ns, done_ns);
+    }
+
+    /// Power does not go before this time: forgets what no cut can bring back.
+    pub fn forget_before(&mut self, now_ns: u64) {
+        self.units.values_mut().for_each(|unit| unit.forget_before(now_ns));
+        self.steps.retain(|(_, durable_ns)| *durable_ns > now_ns);
+    }
+
+    /// What each unit may hold after a cut at a given time, newest first.
+    pub fn candidates(&self, lpns: impl Iterator<Item = Lpn>, cut_ns: u64) -> Vec<(Lpn, Vec<Candidate>)> {
+        let mut claims = self.hints.claims(cut_ns);
+        let unwritten = History::default();
+        lpns.map(|lpn| {
+            let mut all = claims.remove(&lpn).unwrap_or_default();
+            all.extend(self.units.get(&lpn).unwrap_or(&unwritten).candidates(cut_ns));
+            all.sort_by_key(|candidate| std::cmp::Reverse(candidate.order));
+            let certain = all.iter().position(|candidate| candidate.certain).unwrap_or(all.len() - 1);
+            all.truncate(certain + 1);
+            (lpn, all)
+        })
+        .collect()
+    }
+
+    /// The steps and log transactions that, by what was found, are neither done nor undone; and transactions that came
+    /// home although earlier ones of their log did not.
+    pub fn torn_steps(&self, found: &Findings) -> Vec<String> {
+        let matching = |lpn: &Lpn| found.0.get(lpn).map(Vec::as_slice);
+        let mut torn = Vec::new();
+        for (step, _) in &self.steps {
+            let shown = step.shown(matching);
+            if !shown.done && !shown.undone {
+                let found: Vec<_> = step.members.iter().map(|(lpn, _)| matching(lpn)).collect();
+                torn.push(format!("some of the step {:?} was done: found are {found:?}", step.members));
+            }
+        }
+        for transactions in self.hints.transactions() {
+            let mut missing = None;
+            for members in transactions {
+                let step = Step { members };
+                let shown = step.shown(matching);
+                match (shown.done, shown.undone) {
+                    (false, false) => {
+                        torn.push(format!("some of a log's transaction came home: {:?}", step.members));
+                    }
+                    (false, true) => missing = missing.or(Some(step)),
+                    (true, false) => {
+                        if let Some(missing) = &missing {
+                            torn.push(format!(
+                                "a log's transaction came home, {:?}, and one before it did not: {:?}",
+                                step.members, missing.members
+                            ));
+                        }
+                    }
+                    (true, true) => {}
+                }
+            }
+        }
+        torn
+    }
+
+    /// How many steps are judged.
+    pub fn step_count(&self) -> u64 {
+        let transactions: usize = self.hints.transactions().map(|log| log.len()).sum();
+        (self.steps.len() + transactions) as u64
+    }
+
+    /// After a cut the units hold this, for good. Logs are over.
+    pub fn settle(&mut self, found: &BTreeMap<Lpn, Stamp>) {
+        self.units = found.iter().map(|(lpn, stamp)| (*lpn, History::holding(*stamp))).collect();
+        self.steps.clear();
+        self.hints.clear();
+    }
+
+    /// A unit turned out to be lost while the drive runs.
+    pub fn lose(&mut self, lpn: Lpn) {
+        self.unit(lpn).lose();
+    }
+}
+
+impl Findings {
+    /// What was found, and what it may be. Lost units say nothing about steps.
+    pub fn new(candidates: &[(Lpn, Vec<Candidate>)], found: &BTreeMap<Lpn, Stamp>) -> Findings {
+        let told = candidates.iter().filter(|(lpn, _)| found[lpn] != LOST);
+        let orders = told.map(|(lpn, candidates)| {
+            let same = candidates.iter().filter(|candidate| candidate.stamp == found[lpn]);
+            (*lpn, same.map(|candidate| candidate.order).collect())
+        });
+        Findings(orders.collect())
+    }
+}

@@ -1,0 +1,14 @@
+//! The source of all randomness of a run: the seed and the position in the run, and nothing else.
+
+use rand::SeedableRng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+/// One number from several.
+pub(super) fn mix(parts: &[u64]) -> u64 {
+    parts.iter().fold(0x9e37_79b9_7f4a_7c15, |mixed, part| tantalum::mix(mixed ^ part))
+}
+
+/// A generator for one place in a run.
+pub(super) fn generator(parts: &[u64]) -> Xoshiro256PlusPlus {
+    Xoshiro256PlusPlus::seed_from_u64(mix(parts))
+}

@@ -1,0 +1,275 @@
+//! A host that puts and deletes records of some key-value namespaces, and now and then replaces one of them. They share
+//! the drive's log, or some have logs of their own. On a drive that becomes full, one of them is filled until nothing
+//! more fits.
+
+mod compare;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rand::RngExt;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use tantalum::{Command, Completion, Key, KvRecord, NamespaceAttributes, NamespaceId, Status};
+
+use super::drive::{Drive, Flash};
+use super::history::Stamp;
+use super::host::Host;
+use super::records::{Place, Records, Thing};
+use super::stop::Stop;
+use super::tide::Tide;
+
+type Generator = Xoshiro256PlusPlus;
+
+/// Keys of each namespace. The first few have values of several units.
+const KEYS: u64 = 24;
+const LARGE_KEYS: u64 = 4;
+const LARGE_BYTES: u64 = 9000;
+const SMALL_BYTES: u64 = 600;
+
+/// Keys of the namespace that fills the drive, each with a value that takes a unit.
+const FILLING_KEYS: u64 = 480;
+const FILLING_BYTES: u64 = 3000;
+
+/// The bit that marks the stamps of such values.
+const FILLING: Stamp = 1 << 60;
+
+/// Logs of each namespace, 0 for the drive's own: if all share that one, and if some have their own.
+const SHARED: &[u32] = &[0, 0];
+const OWN: &[u32] = &[0, 1, 2];
+
+/// What is kept of a namespace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Made {
+    namespace: NamespaceId,
+    /// Its logs when it was created: a drive may have too little room for those requested.
+    logs: u32,
+}
+
+/// The host, and what its namespaces hold.
+#[derive(Clone, Debug)]
+pub(super) struct RecordHost {
+    logs: Vec<u32>,
+    /// The last one fills the drive, if it is to be full.
+    full: bool,
+    flash: Flash,
+    slots: Vec<Option<Made>>,
+    /// Where namespaces deleted since power came on were.
+    former: BTreeMap<NamespaceId, usize>,
+    records: Records,
+    /// Namespaces that a command in flight may have created, with the logs that they should have.
+    creating: Vec<(usize, u32)>,
+    next_stamp: Stamp,
+    /// Pages that became unreadable, which may contain records.
+    pub losses: u64,
+    pub refused: u64,
+    pub promises_checked: u64,
+}
+
+impl RecordHost {
+    /// Empty namespaces, some of them with logs of their own if asked for.
+    pub fn new(host: &mut Host, drive: &Drive) -> Result<RecordHost, Stop> {
+        let mut logs = if drive.own_logs { OWN.to_vec() } else { SHARED.to_vec() };
+        if drive.full {
+            logs.push(0);
+        }
+        let mut records = RecordHost {
+            slots: vec![None; logs.len()],
+            logs,
+            full: drive.full,
+            flash: drive.flash,
+            former: BTreeMap::new(),
+            records: Records::default(),
+            creating: Vec::new(),
+            next_stamp: 1,
+            losses: 0,
+            refused: 0,
+            promises_checked: 0,
+        };
+        for slot in 0..records.logs.len() {
+            records.create(host, slot)?;
+        }
+        Ok(records)
+    }
+
+    fn keys_of(&self, slot: usize) -> u64 {
+        if self.fills(slot) { FILLING_KEYS } else { KEYS }
+    }
+
+    /// Whether a namespace exists to fill the drive.
+    fn fills(&self, slot: usize) -> bool {
+        self.full && slot + 1 == self.slots.len()
+    }
+
+    /// Puts and deletes some records at once.
+    pub fn put(&mut self, host: &mut Host, rng: &mut Generator, tide: Tide) -> Result<(), Stop> {
+        if self.full && rng.random_ratio(1, if tide == Tide::Records { 1 } else { 4 }) {
+            return self.fill(host, rng);
+        }
+        let most = if rng.random_ratio(1, 4) { 12 } else { 3 };
+        let (mut new, mut slots) = (BTreeMap::new(), BTreeSet::new());
+        for _ in 0..rng.random_range(1..=most) {
+            self.next_stamp += 1;
+            let slot = rng.random_range(0..self.slots.len());
+            let kind = if self.fills(slot) { FILLING } else { 0 };
+            let stamp = if rng.random_ratio(1, 5) { 0 } else { self.next_stamp | kind };
+            slots.insert(slot);
+            new.insert((slot, rng.random_range(0..self.keys_of(slot))), stamp);
+        }
+        if let Some(slot) = slots.into_iter().find(|slot| self.slots[*slot].is_none()) {
+            return self.create(host, slot);
+        }
+        let place = |slot: usize, number| (self.slots[slot].expect("it is there").namespace, number);
+        let new = new.into_iter().map(|((slot, number), stamp)| (place(slot, number), stamp)).collect();
+        self.submit_put(host, &new)
+    }
+
+    /// Puts many records into the namespace that fills the drive.
+    fn fill(&mut self, host: &mut Host, rng: &mut Generator) -> Result<(), Stop> {
+        let slot = self.slots.len() - 1;
+        let Some(Made { namespace, .. }) = self.slots[slot] else { return self.create(host, slot) };
+        let (first, count) = (rng.random_range(0..FILLING_KEYS), rng.random_range(1..96));
+        let new = (first..first + count).map(|number| {
+            self.next_stamp += 1;
+            ((namespace, number % FILLING_KEYS), self.next_stamp | FILLING)
+        });
+        let new = new.collect();
+        self.submit_put(host, &new)
+    }
+
+    fn submit_put(&mut self, host: &mut Host, new: &BTreeMap<Place, Stamp>) -> Result<(), Stop> {
+        let data: Vec<(Place, Option<Vec<u8>>)> =
+            new.iter().map(|(place, stamp)| (*place, self.value_of(*place, *stamp))).collect();
+        let records: Vec<KvRecord<'_>> = data
+            .iter()
+            .map(|((namespace, number), value)| KvRecord {
+                namespace: *namespace,
+                key: key_of(*number),
+                value: value.as_deref(),
+            })
+            .collect();
+        let things: BTreeMap<Thing, Stamp> =
+            new.iter().map(|(place, stamp)| (Thing::Record(*place), *stamp)).collect();
+        let order = self.records.issue(&things);
+        match host.submit(Command::KvPut { records: &records }) {
+            Ok(put) => self.records.acknowledge(order, put.done_ns),
+            Err(status) => {
+                let frees = new.values().all(|stamp| *stamp == 0);
+                self.may_refuse(&status, frees)?;
+                self.records.refuse(order);
+                new.keys().try_for_each(|place| self.check(host, *place, "running drive"))?;
+            }
+        }
+        self.records.forget_before(host.now_ns);
+        Ok(())
+    }
+
+    /// Whether the drive may refuse a command in this way.
+    fn may_refuse(&mut self, status: &Status, frees: bool) -> Result<(), Stop> {
+        let fails = self.flash != Flash::Sound;
+        let may = match status {
+            Status::PowerLost => return Err(Stop::PowerLost),
+            Status::CapacityExceeded => self.full && !frees || fails,
+            Status::ReadOnly => fails,
+            Status::OverLimit { .. } => true,
+            _ => false,
+        };
+        self.refused += 1;
+        if may { Ok(()) } else { Err(Stop::broken("refused", status.to_string())) }
+    }
+
+    /// Deletes one record.
+    pub fn delete(&mut self, host: &mut Host, rng: &mut Generator) -> Result<(), Stop> {
+        let slot = rng.random_range(0..self.slots.len());
+        let number = rng.random_range(0..self.keys_of(slot));
+        let Some(Made { namespace, .. }) = self.slots[slot] else { return self.create(host, slot) };
+        let thing = Thing::Record((namespace, number));
+        let order = self.records.issue(&BTreeMap::from([(thing, 0)]));
+        match host.submit(Command::KvDelete { namespace, key: key_of(number) }) {
+            Ok(deleted) => self.records.acknowledge(order, deleted.done_ns),
+            Err(Status::NoSuchKey { .. }) => {
+                self.records.refuse(order);
+                if self.records.now(thing) != 0 {
+                    let detail = format!("key {} of namespace {namespace} cannot be deleted", key_of(number));
+                    return Err(Stop::broken("running drive", detail));
+                }
+            }
+            Err(status) => {
+                self.may_refuse(&status, true)?;
+                self.records.refuse(order);
+                self.check(host, (namespace, number), "running drive")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes a namespace, or creates a missing one.
+    pub fn replace(&mut self, host: &mut Host, rng: &mut Generator) -> Result<(), Stop> {
+        let slot = rng.random_range(0..self.slots.len());
+        let Some(Made { namespace, .. }) = self.slots[slot] else { return self.create(host, slot) };
+        let order = self.records.issue(&BTreeMap::from([(Thing::Namespace(namespace), 0)]));
+        match host.submit(Command::DeleteNamespace { namespace }) {
+            Ok(deleted) => {
+                self.records.acknowledge(order, deleted.done_ns);
+                self.slots[slot] = None;
+                self.former.insert(namespace, slot);
+            }
+            Err(status) => {
+                self.may_refuse(&status, true)?;
+                self.records.refuse(order);
+            }
+        }
+        Ok(())
+    }
+
+    fn create(&mut self, host: &mut Host, slot: usize) -> Result<(), Stop> {
+        self.creating.push((slot, self.logs[slot]));
+        let made = match self.submit_create(host, self.logs[slot]) {
+            // DRAM that a capacitor protects is scarce on some of these drives
+            Err(Status::OverLimit { .. }) => {
+                self.creating.push((slot, 0));
+                self.submit_create(host, 0).map(|made| (made, 0))
+            }
+            made => made.map(|made| (made, self.logs[slot])),
+        };
+        let (made, logs) = match made {
+            Ok(made) => made,
+            Err(status) => {
+                self.may_refuse(&status, false)?;
+                self.creating.clear();
+                return Ok(());
+            }
+        };
+        self.creating.clear();
+        let none = || Stop::broken("refused", "a new namespace has no number");
+        let namespace = made.namespace.ok_or_else(none)?;
+        self.records.made(namespace, Some(made.done_ns));
+        self.slots[slot] = Some(Made { namespace, logs });
+        Ok(())
+    }
+
+    fn submit_create(&self, host: &mut Host, logs: u32) -> Result<Completion, Status> {
+        host.submit(Command::CreateNamespace {
+            attributes: NamespaceAttributes { logs, ..NamespaceAttributes::default() },
+        })
+    }
+
+    /// The value of a stamp: its bytes, repeated. 0 stands for no value.
+    fn value_of(&self, (_, number): Place, stamp: Stamp) -> Option<Vec<u8>> {
+        if stamp == 0 {
+            return None;
+        }
+        let most = if number < LARGE_KEYS { LARGE_BYTES } else { SMALL_BYTES };
+        let bytes = match stamp {
+            stamp if stamp & FILLING != 0 => FILLING_BYTES,
+            stamp if stamp.is_multiple_of(16) => 0,
+            stamp => 8 + stamp.wrapping_mul(0x9e37_79b9_7f4a_7c15) % (most - 8),
+        };
+        Some(stamp.to_le_bytes().into_iter().cycle().take(bytes as usize).collect())
+    }
+}
+
+/// Keys of up to eight bytes, and longer ones.
+fn key_of(number: u64) -> Key {
+    let text =
+        if number.is_multiple_of(3) { format!("a longer key {number:03}") } else { format!("k{number}") };
+    Key::new(text.as_bytes()).expect("it has 2 to 16 bytes")
+}

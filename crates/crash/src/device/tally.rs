@@ -1,0 +1,77 @@
+//! Counts of the torture test.
+
+use serde::Serialize;
+use tantalum::Counters;
+
+/// What the drives went through between cuts, to show that the test reached it. Work repeated on copies of a drive, and
+/// recoveries, are not counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Reached {
+    /// Commands of the host.
+    pub commands: u64,
+    /// Blocks emptied by garbage collection and wear levelling.
+    pub collections: u64,
+    /// Checkpoints taken.
+    pub checkpoints: u64,
+    /// Journal pages programmed.
+    pub journal_pages: u64,
+    /// Blocks erased.
+    pub blocks_erased: u64,
+    /// Commands that the drive refused, which must not have changed anything.
+    pub refused: u64,
+    /// Indexes of key-value namespaces that were swapped out, and that were loaded again.
+    pub indexes_swapped_out: u64,
+    /// See `indexes_swapped_out`.
+    pub indexes_swapped_in: u64,
+}
+
+impl Reached {
+    /// The counts of a drive.
+    pub(super) fn of(counted: &Counters, units_per_page: u64) -> Reached {
+        Reached {
+            commands: 0,
+            collections: counted.collections,
+            checkpoints: counted.checkpoints,
+            journal_pages: counted.flash_units.journal / units_per_page,
+            blocks_erased: counted.blocks_erased,
+            refused: 0,
+            indexes_swapped_out: counted.indexes_swapped_out,
+            indexes_swapped_in: counted.indexes_swapped_in,
+        }
+    }
+
+    pub(super) fn add(&mut self, other: &Reached) {
+        self.commands += other.commands;
+        self.collections += other.collections;
+        self.checkpoints += other.checkpoints;
+        self.journal_pages += other.journal_pages;
+        self.blocks_erased += other.blocks_erased;
+        self.refused += other.refused;
+        self.indexes_swapped_out += other.indexes_swapped_out;
+        self.indexes_swapped_in += other.indexes_swapped_in;
+    }
+}
+
+/// Counts of one run and the copies made of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Tally {
+    pub cuts: u64,
+    pub shutdown_cuts: u64,
+    pub dirty_recoveries: u64,
+    pub second_cuts: u64,
+    pub torn_pages_seen: u64,
+    pub promises_checked: u64,
+    pub reached: Reached,
+}
+
+impl Tally {
+    pub fn add(&mut self, other: &Tally) {
+        self.cuts += other.cuts;
+        self.shutdown_cuts += other.shutdown_cuts;
+        self.dirty_recoveries += other.dirty_recoveries;
+        self.second_cuts += other.second_cuts;
+        self.torn_pages_seen += other.torn_pages_seen;
+        self.promises_checked += other.promises_checked;
+        self.reached.add(&other.reached);
+    }
+}

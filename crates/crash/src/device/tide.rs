@@ -1,0 +1,15 @@
+//! Who fills a drive that is to become full.
+
+/// Who fills a drive that is to become full: records while units are given up, and then units.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Tide {
+    Records,
+    Units,
+}
+
+impl Tide {
+    /// The one at a command.
+    pub fn at(index: u64) -> Tide {
+        if (index / 96).is_multiple_of(2) { Tide::Records } else { Tide::Units }
+    }
+}

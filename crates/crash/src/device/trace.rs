@@ -1,0 +1,83 @@
+//! The actions of a run, line by line on standard error, for understanding a finding.
+
+use tantalum::{Command, Completion, DeviceError, InFlight, Lpn, RecoveryReport, Status};
+
+/// A command as one line, data as their first stamps; none of commands that only read.
+pub(super) fn of(command: &Command<'_>) -> Option<String> {
+    let stamp = |data: &[u8]| data.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+    let units = |data: &[u8]| data.len() / tantalum::UNIT_BYTES;
+    let written = |lpn: &Lpn, data: &[u8], fua: bool| {
+        let fua = if fua { " fua" } else { "" };
+        format!("write {lpn}..{} = {}{fua}", lpn.0 as usize + units(data), stamp(data))
+    };
+    Some(match command {
+        Command::Write { lpn, data, fua } => written(lpn, data, *fua),
+        Command::WriteWithMetadata { lpn, data, fua, .. } => written(lpn, data, *fua) + " with metadata",
+        Command::WriteHinted { lpn, data, hint, .. } => {
+            let home = hint.home.map_or_else(|| "none".to_owned(), |home| home.to_string());
+            format!(
+                "hinted {lpn} = {}: log {} attempt {} from {} transaction from {} slot {}{}, home {home}",
+                stamp(data),
+                hint.generation,
+                hint.attempt,
+                hint.start,
+                hint.first,
+                hint.slot,
+                if hint.end { " end" } else { "" },
+            )
+        }
+        Command::WriteAtomic { writes } => {
+            let writes: Vec<String> =
+                writes.iter().map(|(lpn, data)| format!("{lpn} = {}", stamp(data))).collect();
+            format!("atomic {}", writes.join(", "))
+        }
+        Command::TxWrite { tx, lpn, data } => format!("in {tx}: {lpn} = {}", stamp(data)),
+        Command::KvPut { records } => {
+            let records: Vec<String> = records
+                .iter()
+                .map(|record| {
+                    let value = record.value.map_or_else(
+                        || "nothing".to_owned(),
+                        |value| format!("{} in {} bytes", stamp(value), value.len()),
+                    );
+                    format!("{} {} = {value}", record.namespace, record.key)
+                })
+                .collect();
+            format!("put {}", records.join(", "))
+        }
+        Command::Share { ranges, deferred } => {
+            let ranges: Vec<String> =
+                ranges.iter().map(|range| format!("{} from {}", range.dst, range.src)).collect();
+            format!("share {}{}", ranges.join(", "), if *deferred { " deferred" } else { "" })
+        }
+        Command::Read { .. }
+        | Command::ReadLater { .. }
+        | Command::ReadWithMetadata { .. }
+        | Command::TxRead { .. }
+        | Command::KvGet { .. }
+        | Command::KvExists { .. }
+        | Command::KvList { .. } => return None,
+        other => format!("{other:?}"),
+    })
+}
+
+/// A command with its answer.
+pub(super) fn answer(at_ns: u64, command: &str, answer: &Result<Completion, Status>) {
+    match answer {
+        Ok(completion) => eprintln!("{at_ns:>12} {command}; done {}", completion.done_ns),
+        Err(status) => eprintln!("{at_ns:>12} {command}; REFUSED: {status}"),
+    }
+}
+
+/// Power goes.
+pub(super) fn cut(at_ns: u64, in_flight: &[InFlight]) {
+    eprintln!("{at_ns:>12} POWER LOST; under way: {in_flight:?}");
+}
+
+/// Power came back.
+pub(super) fn power_on(recovered: &Result<RecoveryReport, DeviceError>) {
+    match recovered {
+        Ok(report) => eprintln!("             POWER ON: {report:?}"),
+        Err(error) => eprintln!("             NO POWER: {error}"),
+    }
+}

@@ -1,0 +1,54 @@
+//! Errors that stop a torture test.
+
+use tantalum::{DeviceError, InvalidField, ProfileError, Status};
+use tantalum_report::{Interrupted, InvalidSetting};
+use tantalum_sqlite::DriveError;
+use tantalum_volume::{UnmountError, VolumeError};
+
+/// Why a torture test was not completed. A broken promise is not an error but a result.
+#[derive(Debug, thiserror::Error)]
+pub enum CrashError {
+    /// It was interrupted.
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
+    /// A setting that cannot be used.
+    #[error(transparent)]
+    Setting(#[from] InvalidSetting),
+    /// No such profile.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    /// A changed profile is invalid.
+    #[error(transparent)]
+    Field(#[from] InvalidField),
+    /// The drive could not be created or opened.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The drive refused a command.
+    #[error("the drive refused a command: {0}")]
+    Status(#[from] Status),
+    /// The volume failed.
+    #[error(transparent)]
+    Volume(#[from] VolumeError),
+    /// The volume could not be unmounted.
+    #[error(transparent)]
+    Unmount(#[from] Box<UnmountError>),
+    /// The VFS could not be registered or removed.
+    #[error(transparent)]
+    Drive(#[from] DriveError),
+    /// SQLite failed unexpectedly.
+    #[error("{doing}: {error}")]
+    Sqlite {
+        /// What was being done.
+        doing: String,
+        /// SQLite's error.
+        error: rusqlite::Error,
+    },
+}
+
+impl CrashError {
+    /// Makes the error of something SQLite did.
+    pub(crate) fn sqlite(doing: impl Into<String>) -> impl FnOnce(rusqlite::Error) -> CrashError {
+        let doing = doing.into();
+        move |error| CrashError::Sqlite { doing, error }
+    }
+}

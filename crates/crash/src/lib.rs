@@ -1,0 +1,13 @@
+//! The torture tests: power is cut while something works on a drive, and what is there afterwards is checked against
+//! what was promised.
+
+pub mod couch;
+pub mod device;
+mod error;
+mod outcome;
+mod small_flash;
+pub mod sqlite;
+pub mod summary;
+
+pub use error::CrashError;
+pub use outcome::{CrashOutcome, Violation};

@@ -1,0 +1,52 @@
+//! The results of a torture test, as text for a terminal.
+
+use std::fmt::Write;
+
+use tantalum_report::table::{Align, Table, grouped};
+
+use super::CrashOutcome;
+
+/// A table of the counts, and each violation with the command line that reproduces it.
+pub fn of(outcome: &CrashOutcome) -> String {
+    let mut table = Table::new(&[("", Align::Left), ("count", Align::Right)]);
+    let rows = [
+        ("seeds", outcome.seeds),
+        ("power cuts", outcome.cuts),
+        ("dirty recoveries", outcome.dirty_recoveries),
+        ("cuts during recovery", outcome.second_cuts),
+        ("torn pages seen", outcome.torn_pages_seen),
+        ("promises checked", outcome.promises_checked),
+        ("violations", outcome.violations.len() as u64),
+    ];
+    rows.into_iter().for_each(|(name, count)| table.push(vec![name.to_owned(), grouped(count)]));
+    let mut text = table.render();
+    for violation in &outcome.violations {
+        let (promise, detail) = (&violation.promise, &violation.detail);
+        writeln!(text, "\nBROKEN: {promise}\n  {detail}\n  reproduce: {}", violation.replay)
+            .expect("writing to a String cannot fail");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Violation;
+
+    #[test]
+    fn a_violation_stands_below_the_counts_with_its_command_line() {
+        let violation = Violation {
+            seed: 3,
+            cut: 7,
+            promise: "D1".into(),
+            detail: "unit 5 is lost".into(),
+            replay: "tantalum crash device --seed 3".into(),
+        };
+        let outcome = CrashOutcome { cuts: 1234, violations: vec![violation], ..CrashOutcome::default() };
+        let text = of(&outcome);
+        assert!(text.contains("power cuts            1,234\n"), "{text}");
+        assert!(
+            text.ends_with("BROKEN: D1\n  unit 5 is lost\n  reproduce: tantalum crash device --seed 3\n")
+        );
+    }
+}

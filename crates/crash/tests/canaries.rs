@@ -1,0 +1,246 @@
+//! The torture can fail: each guard of the FTL and of the controller, taken out, is noticed within a number of seeds,
+//! and the command line that the violation names shows it again.
+//!
+//! `cargo test --profile canary -p tantalum-crash --features canaries --test canaries -- --nocapture` prints the table.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tantalum::canary::{Guard, take_out};
+use tantalum::{CacheMode, Plp};
+use tantalum_crash::Violation;
+use tantalum_crash::device::{Cuts, DriveChoice, Flash, Plan, Settings, torture};
+use tantalum_report::Monitor;
+
+/// How a guard's absence is looked for.
+struct Canary {
+    guard: Guard,
+    drives: DriveChoice,
+    plan: Plan,
+    /// Seeds within which it must be found.
+    seeds: u64,
+}
+
+const ANY: DriveChoice = DriveChoice {
+    plp: None,
+    cache: None,
+    page_bytes: None,
+    own_logs: Some(false),
+    swaps: Some(false),
+    queues: Some(false),
+    full: Some(false),
+    flash: None,
+    medium: None,
+};
+const UNPROTECTED: DriveChoice = DriveChoice { plp: Some(Plp::None), ..ANY };
+const PROTECTED: DriveChoice = DriveChoice { plp: Some(Plp::Capacitor), ..ANY };
+const QUEUED: DriveChoice = DriveChoice { queues: Some(true), ..PROTECTED };
+const QUEUES: DriveChoice = DriveChoice { queues: Some(true), ..UNPROTECTED };
+const WRITTEN_THROUGH: DriveChoice =
+    DriveChoice { cache: Some(CacheMode::Off), page_bytes: Some(8192), ..UNPROTECTED };
+const SWAPPED: DriveChoice = DriveChoice { swaps: Some(true), ..ANY };
+const FULL: DriveChoice = DriveChoice { full: Some(true), ..ANY };
+const CACHED: DriveChoice = DriveChoice { cache: Some(CacheMode::Volatile), ..UNPROTECTED };
+
+/// What fills the cache, with a record in the journal and nothing that would wait for the flash.
+const STREAM: &str = "write=100,trim=10,fua=0,bulk=0,zeroes=0,share=0,remap=0,transaction=0,atomic=0,flush=0,read=0,hinted=0,\
+     log=0,lose=0,reopen=0,put=0,delete=0,namespace=0";
+
+/// Trims that wait, often as the only thing that frees a block, and are flushed when a block is erased.
+const TRIMS: &str = "write=60,trim=40,fua=0,bulk=0,zeroes=0,share=0,remap=0,transaction=0,atomic=0,flush=0,read=0,hinted=0,\
+     log=0,lose=0,reopen=0,put=0,delete=0,namespace=0";
+
+/// What maps and unmaps without a spare area to tell.
+const MAPPINGS: &str = "trim=40,remap=30,share=30,transaction=10,write=10,log=5";
+
+/// The same, so that nothing else tells of a chunk of the map.
+const BARE_MAPPINGS: &str = "trim=60,remap=30,share=30,write=5,fua=0,bulk=0,zeroes=0,transaction=0,atomic=0,hinted=0,log=0,\
+     put=0,delete=0,namespace=0";
+
+/// What fills the journal.
+const REMAPS: &str = "remap=80,share=20,log=0,put=0,delete=0";
+
+/// Records of key-value namespaces, with something beside them that makes garbage.
+const RECORDS: &str = "put=80,delete=30,namespace=0,write=20,log=5,transaction=0,share=0,remap=0";
+
+/// Pages of logs, and everything that writes their homes and their slots.
+const HINTS: &str =
+    "hinted=80,flush=8,share=15,trim=10,transaction=30,atomic=20,log=0,put=0,delete=0,namespace=0";
+
+/// Enough trims of single units to fill the journal's buffer.
+const BURSTS: &str =
+    "bulk=80,flush=1,log=0,share=0,remap=0,transaction=0,atomic=0,put=0,delete=0,namespace=0";
+
+/// Deletes of keys, many of which are not there.
+const DELETES: &str = "put=60,delete=60,hinted=0,log=0,share=0,remap=0,transaction=0,atomic=0,namespace=0";
+
+/// Deferred shares that wait while garbage is collected.
+const SHARES: &str = "write=100,share=40,log=10,reopen=0,flush=1,atomic=0,remap=0,transaction=0,trim=2";
+
+fn random(weights: &str) -> Plan {
+    let weights = weights.parse().expect("the table's weights are right");
+    Plan { cuts: Cuts::Random(40), second_cut: true, weights, ..Plan::default() }
+}
+
+fn canaries() -> Vec<Canary> {
+    let canary = |guard, drives, plan, seeds| Canary { guard, drives, plan, seeds };
+    vec![
+        canary(Guard::OldCopyGivenUpEarly, CACHED, random(""), 20),
+        canary(Guard::EraseBeforeJournal, UNPROTECTED, random(""), 50),
+        canary(Guard::EraseBeforeCopies, ANY, random(""), 50),
+        canary(Guard::BatchMemberErased, ANY, random("atomic=40,log=10"), 100),
+        canary(Guard::RunMemberErased, ANY, random("log=60"), 100),
+        canary(Guard::RunsOfSettledLogs, ANY, random("log=60"), 100),
+        canary(Guard::ExtraOwnersForgotten, ANY, random("share=60,remap=0,reopen=0,log=5"), 50),
+        canary(Guard::CopybackTakesNewVersion, ANY, random(""), 100),
+        canary(Guard::RecordTakesFlushStep, ANY, random("share=30"), 200),
+        canary(Guard::AttemptsMixed, ANY, random("log=80,put=0,delete=0,namespace=0"), 400),
+        canary(Guard::CheckpointInPlace, ANY, random(""), 100),
+        canary(Guard::RecoveryErases, ANY, random("atomic=40,log=60,put=0,delete=0,namespace=0"), 100),
+        canary(Guard::ProgramsNotDumped, PROTECTED, random(""), 100),
+        canary(Guard::SystemBlocksForgotten, FULL, random(REMAPS), 100),
+        canary(Guard::DumpUnbounded, PROTECTED, random(STREAM), 30),
+        canary(Guard::PowerBeforeRoom, QUEUED, random(STREAM), 100),
+        canary(Guard::JournalBlockMissing, WRITTEN_THROUGH, random(TRIMS), 200),
+        canary(Guard::ReplacedNotSettled, PROTECTED, random("write=60,share=20,atomic=20"), 20),
+        canary(Guard::TrimsOfUntouchedChunks, ANY, random(BARE_MAPPINGS), 50),
+        canary(Guard::PutMembersCountAlone, ANY, random(RECORDS), 50),
+        canary(Guard::TombstoneDropped, ANY, random(RECORDS), 100),
+        canary(Guard::WaitingKeepsVersion, PROTECTED, random(RECORDS), 100),
+        canary(Guard::RecordTakesNewVersion, ANY, random(RECORDS), 100),
+        canary(Guard::ChangedIndexSwappedOut, SWAPPED, random(RECORDS), 20),
+        canary(Guard::SwappedIndexNotCopied, SWAPPED, random(RECORDS), 20),
+        canary(Guard::CopyBeforeJournal, WRITTEN_THROUGH, random(SHARES), 100),
+        canary(Guard::CopyBeforeStepIsDone, QUEUES, random(SHARES), 400),
+        canary(Guard::ErasedInStep, CACHED, random(BURSTS), 50),
+        canary(Guard::ClaimOutlivesPage, ANY, random(HINTS), 20),
+        canary(Guard::IdleTrimDoesNotWait, QUEUED, random(MAPPINGS), 50),
+        canary(Guard::NumbersDrawnTwice, ANY, random(HINTS), 100),
+        canary(Guard::ClaimNotEnded, ANY, random(HINTS), 100),
+        canary(Guard::GivenUpPageCounts, ANY, random(HINTS), 100),
+        canary(Guard::ClaimOlderThanCheckpoint, ANY, random(HINTS), 100),
+        canary(Guard::PagesBeforeWait, CACHED, random(HINTS), 100),
+        canary(Guard::OlderPageComesHome, ANY, random(HINTS), 100),
+        canary(Guard::SharedInPlaceStaysClaimed, ANY, random(HINTS), 100),
+        canary(Guard::CommitBelowClaim, ANY, random(HINTS), 100),
+        canary(Guard::IdleDeleteDoesNotWait, QUEUES, random(DELETES), 100),
+    ]
+}
+
+/// The first seed that notices, and what it notices.
+fn find(canary: &Canary) -> Option<(u64, Violation)> {
+    (0..canary.seeds).find_map(|seed| {
+        let settings = settings(seed, canary.drives, canary.plan.clone());
+        let crash = torture(&settings, &Monitor::silent()).expect("the table's settings are right");
+        crash.outcome.violations.into_iter().next().map(|violation| (seed, violation))
+    })
+}
+
+fn settings(seed: u64, drives: DriveChoice, plan: Plan) -> Settings {
+    Settings { seeds: seed..seed + 1, drives, plan, minutes: None, threads: 1 }
+}
+
+/// The settings that a violation's command line gives.
+fn replayed(line: &str) -> Settings {
+    let options = line.strip_prefix("tantalum crash device ").expect("it is this command's");
+    let mut settings = settings(0, ANY, Plan::default());
+    let mut words = options.split(' ');
+    while let Some(option) = words.next() {
+        if option == "--second-cut" {
+            settings.plan.second_cut = true;
+            continue;
+        }
+        let value = words.next().expect("an option has a value");
+        let number = || value.parse::<u64>().expect("a number");
+        let plan = &mut settings.plan;
+        match option {
+            "--seed" => settings.seeds = number()..number() + 1,
+            "--age" => plan.age = number(),
+            "--commands" => plan.commands = number(),
+            "--skip" => plan.skip = value.parse().expect("commands"),
+            "--weights" => plan.weights = value.parse().expect("weights"),
+            "--at" => plan.cuts = Cuts::At(value.parse().expect("a cut")),
+            "--cuts" => plan.cuts = if value == "all" { Cuts::All } else { Cuts::Random(number()) },
+            "--page-bytes" => settings.drives.page_bytes = Some(number() as u32),
+            "--indexes" => settings.drives.swaps = Some(value == "swapped"),
+            "--host" => settings.drives.queues = Some(value == "queues"),
+            "--room" => settings.drives.full = Some(value == "full"),
+            "--flash" => {
+                settings.drives.flash = Some(match value {
+                    "sound" => Flash::Sound,
+                    "wears" => Flash::Wears,
+                    _ => Flash::Loses,
+                });
+            }
+            "--record-logs" => settings.drives.own_logs = Some(value == "own"),
+            "--plp" if value == "none" => settings.drives.plp = Some(Plp::None),
+            "--plp" => settings.drives.plp = Some(Plp::Capacitor),
+            "--cache" => {
+                settings.drives.cache = Some(match value {
+                    "off" => CacheMode::Off,
+                    "volatile" => CacheMode::Volatile,
+                    _ => CacheMode::Durable,
+                });
+            }
+            other => panic!("{other} is no option of the command"),
+        }
+    }
+    settings
+}
+
+fn shows_again(violation: &Violation) -> bool {
+    let crash = torture(&replayed(&violation.replay), &Monitor::silent()).expect("the settings are right");
+    crash.outcome.violations.iter().any(|again| again.promise == violation.promise)
+}
+
+/// Takes a guard out, in this thread; whether that was noticed, and what shows it again.
+fn is_noticed(canary: &Canary) -> bool {
+    let guard = canary.guard;
+    take_out(Some(guard));
+    let found = find(canary);
+    if let Some((seed, violation)) = &found {
+        let (seeds, promise, detail, replay) =
+            (seed + 1, &violation.promise, &violation.detail, &violation.replay);
+        println!("{guard:?}: {seeds} seeds, {promise}\n  {detail}\n  {replay}");
+        assert!(shows_again(violation), "{replay} does not show {promise} again");
+    }
+    take_out(None);
+    found.is_some()
+}
+
+#[test]
+fn every_guard_taken_out_is_noticed_and_shown_again() {
+    let chosen = std::env::var("GUARDS").ok();
+    let is_chosen = |canary: &Canary| {
+        let name = format!("{:?}", canary.guard);
+        chosen.as_ref().is_none_or(|names| names.split(',').any(|chosen| chosen == name))
+    };
+    let canaries: Vec<Canary> = canaries().into_iter().filter(is_chosen).collect();
+    let (next, unnoticed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let work = || {
+        while let Some(canary) = canaries.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if !is_noticed(canary) {
+                unnoticed.lock().expect("nothing panics with it").push(canary.guard);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        (0..threads).for_each(|_| drop(scope.spawn(work)));
+    });
+    let unnoticed = unnoticed.into_inner().expect("nothing panics with it");
+    assert!(unnoticed.is_empty(), "not noticed: {unnoticed:?}");
+}
+
+#[test]
+fn a_cut_among_every_cut_is_shown_again_at_its_place() {
+    take_out(Some(Guard::OldCopyGivenUpEarly));
+    let weights = "put=0,delete=0,namespace=0".parse().expect("the weights are right");
+    let plan = Plan { age: 20, commands: 40, weights, ..Plan::default() };
+    let canary = Canary { guard: Guard::OldCopyGivenUpEarly, drives: CACHED, plan, seeds: 20 };
+    let (_, violation) = find(&canary).expect("it is noticed");
+    println!("{}: {}\n  {}", violation.promise, violation.detail, violation.replay);
+    assert!(violation.replay.contains("--at "), "{}", violation.replay);
+    assert!(shows_again(&violation), "{}", violation.replay);
+    take_out(None);
+}

@@ -1,0 +1,25 @@
+//! A slice of `tantalum crash couch`.
+
+use tantalum_couch::Way;
+use tantalum_crash::couch::{Settings, run};
+use tantalum_crash::sqlite::Cuts;
+use tantalum_report::Monitor;
+
+fn settings(cuts: Cuts, commits: u64, seeds: u64) -> Settings {
+    Settings { ways: vec![Way::Share, Way::Original], first_seed: 0, seeds, cuts, commits, minutes: None }
+}
+
+#[test]
+fn commits_survive_cuts_at_random() {
+    let outcome = run(&settings(Cuts::Random(30), 60, 4), &Monitor::silent()).unwrap();
+    assert_eq!(outcome.violations, []);
+    assert_eq!(outcome.cuts, 4 * 2 * 30);
+    assert!(outcome.second_cuts > 20 && outcome.torn_pages_seen > 20, "{outcome:?}");
+}
+
+#[test]
+fn commits_survive_a_cut_at_every_operation() {
+    let outcome = run(&settings(Cuts::All, 40, 3), &Monitor::silent()).unwrap();
+    assert_eq!(outcome.violations, []);
+    assert!(outcome.cuts > 500, "{outcome:?}");
+}

@@ -1,0 +1,152 @@
+//! A slice of `tantalum crash device`: the drive keeps its promises (D1 to D5) when power is cut.
+//!
+//! A failure prints the command line that shows it again. `SEEDS=n cargo test --release -p tantalum-crash --test
+//! power_loss` runs more seeds.
+
+use tantalum::{CacheMode, Plp};
+use tantalum_crash::device::{Cuts, DeviceCrash, DriveChoice, Flash, Medium, Plan, Settings, torture};
+use tantalum_report::Monitor;
+
+fn seeds(usual: u64) -> u64 {
+    std::env::var("SEEDS").ok().and_then(|number| number.parse().ok()).unwrap_or(usual)
+}
+
+fn drive(page_bytes: u32, cache: CacheMode, plp: Plp) -> DriveChoice {
+    DriveChoice {
+        plp: Some(plp),
+        cache: Some(cache),
+        page_bytes: Some(page_bytes),
+        own_logs: None,
+        swaps: None,
+        queues: None,
+        full: None,
+        flash: None,
+        medium: None,
+    }
+}
+
+fn random(drives: DriveChoice) -> Settings {
+    let plan = Plan { cuts: Cuts::Random(30), second_cut: true, ..Plan::default() };
+    Settings { seeds: 0..seeds(20), drives, plan, minutes: None, threads: 1 }
+}
+
+/// Nothing is broken, and the torture reached what it is there for.
+fn check(settings: &Settings) -> DeviceCrash {
+    let crash = torture(settings, &Monitor::silent()).unwrap();
+    let outcome = &crash.outcome;
+    for violation in &outcome.violations {
+        println!("{}: {}\n  {}", violation.promise, violation.detail, violation.replay);
+    }
+    assert!(outcome.violations.is_empty(), "{} promises were broken", outcome.violations.len());
+    assert_eq!(outcome.dirty_recoveries, outcome.cuts);
+    assert!(outcome.cuts > 0 && outcome.torn_pages_seen > 0, "{outcome:?}");
+    assert!(!settings.plan.second_cut || outcome.second_cuts > 0, "{outcome:?}");
+    let reached = &crash.reached;
+    let least = reached.collections.min(reached.checkpoints).min(reached.journal_pages);
+    assert!(least.min(reached.blocks_erased) > 0, "{reached:?}");
+    crash
+}
+
+#[test]
+fn volatile_cache_keeps_its_promises_over_random_cuts() {
+    let crash = check(&random(drive(4096, CacheMode::Volatile, Plp::None)));
+    assert_eq!(crash.outcome.cuts + crash.shutdown_cuts, seeds(20) * 30);
+}
+
+#[test]
+fn four_units_in_a_page_keep_their_promises_over_random_cuts() {
+    check(&random(drive(16384, CacheMode::Volatile, Plp::None)));
+}
+
+#[test]
+fn no_cache_keeps_its_promises_over_random_cuts() {
+    check(&random(drive(8192, CacheMode::Off, Plp::None)));
+}
+
+#[test]
+fn a_capacitor_makes_every_acknowledged_command_durable() {
+    check(&random(drive(8192, CacheMode::Durable, Plp::Capacitor)));
+}
+
+#[test]
+fn drives_that_become_full_refuse_without_a_change() {
+    let drives = DriveChoice { full: Some(true), ..DriveChoice::default() };
+    let crash = check(&Settings { seeds: 0..seeds(6), ..random(drives) });
+    assert!(crash.reached.refused > 100, "{:?}", crash.reached);
+}
+
+#[test]
+fn flash_may_fail_between_cuts_until_it_is_worn_out() {
+    let drives = DriveChoice { flash: Some(Flash::Loses), ..DriveChoice::default() };
+    check(&Settings { seeds: 0..seeds(6), ..random(drives) });
+}
+
+/// A program that is killed is torn nowhere: what it had issued is done.
+#[test]
+fn an_image_survives_the_end_of_its_process_between_any_two_stores() {
+    let drives = DriveChoice { medium: Some(Medium::Image), ..DriveChoice::default() };
+    let crash = torture(&Settings { seeds: 0..seeds(7), ..random(drives) }, &Monitor::silent()).unwrap();
+    let outcome = &crash.outcome;
+    assert!(outcome.violations.is_empty(), "{:#?}", outcome.violations);
+    assert_eq!(outcome.dirty_recoveries, outcome.cuts);
+    assert!(outcome.cuts.min(outcome.second_cuts) > 50 && crash.reached.collections > 500, "{crash:?}");
+}
+
+#[test]
+fn every_cut_of_some_commands_and_of_their_recoveries_is_survived() {
+    let plan = Plan { second_cut: true, commands: 4, ..Plan::default() };
+    let drives = DriveChoice::default();
+    let crash = check(&Settings { seeds: 0..seeds(3), drives, plan, minutes: None, threads: 1 });
+    assert_eq!(crash.drives.len(), 9, "three kinds of drives, three sizes of pages");
+}
+
+#[test]
+fn cuts_in_clean_shutdowns_are_survived() {
+    let weights = "write=10,trim=0,share=0,remap=0,transaction=5,log=10,reopen=30".parse().unwrap();
+    let plan = Plan { weights, commands: 8, age: 100, second_cut: true, ..Plan::default() };
+    let drives = DriveChoice::default();
+    let crash = check(&Settings { seeds: 0..seeds(3), drives, plan, minutes: None, threads: 1 });
+    assert!(crash.shutdown_cuts > 0, "{crash:?}");
+}
+
+#[test]
+fn what_is_found_depends_on_the_seed_and_not_on_the_threads() {
+    let plan = Plan { commands: 3, age: 200, second_cut: true, ..Plan::default() };
+    let one = Settings { seeds: 5..7, drives: DriveChoice::default(), plan, minutes: None, threads: 1 };
+    let two = Settings { threads: 2, ..one.clone() };
+    let torture = |settings| torture(settings, &Monitor::silent()).unwrap();
+    assert_eq!(torture(&one), torture(&two));
+}
+
+/// Seeds of one drive with the commands that a failure needs.
+fn focused(seeds: u64, drives: DriveChoice, weights: &str) -> Settings {
+    let weights = weights.parse().unwrap();
+    let plan = Plan { cuts: Cuts::Random(20), second_cut: true, weights, ..Plan::default() };
+    Settings { seeds: 0..seeds, drives, plan, minutes: None, threads: 1 }
+}
+
+/// The checkpoint of a clean shutdown erased a block with members of an atomic batch, and the journal's record of that
+/// was newer than the checkpoint: recovery took the drive for one that was not shut down. 4 of these seeds noticed it.
+#[test]
+fn a_shutdown_whose_checkpoint_erases_part_of_a_batch_is_found_clean() {
+    let drives = DriveChoice { page_bytes: Some(16384), ..DriveChoice::default() };
+    check(&focused(23, drives, "atomic=30,reopen=5,log=60"));
+}
+
+/// A deferred share waited in the journal buffer when garbage collection moved one of its units: the copy named the
+/// new owner, and a cut before the journal page left one unit of the share done and the others not. 3 of these seeds
+/// notice it when the journal is not flushed before such a copy (`canary::Guard::CopyBeforeJournal`).
+#[test]
+fn a_copyback_does_not_make_part_of_a_deferred_share_durable() {
+    let weights = "write=100,share=40,log=10,reopen=0,flush=1,atomic=0,remap=0,transaction=0,trim=2";
+    check(&focused(50, drive(8192, CacheMode::Off, Plp::None), weights));
+}
+
+/// A `put` that waited for room programmed and erased from then on. A journal page that it wrote for an erase let the drive
+/// forget pages of records that would be on flash by that time, and were not when power went earlier. 2 of these seeds
+/// noticed it.
+#[test]
+fn records_on_their_way_are_dumped_while_a_put_waits_for_room() {
+    let weights = "put=60,trim=60,write=40,log=0,transaction=0,share=0,remap=0,atomic=0,namespace=0";
+    check(&focused(9, drive(4096, CacheMode::Durable, Plp::Capacitor), weights));
+}

@@ -1,0 +1,166 @@
+//! A file's metadata, in POSIX's terms.
+
+use serde::{Deserialize, Serialize};
+
+use crate::FileId;
+
+/// The kind of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum FileKind {
+    /// A file with content.
+    #[default]
+    File,
+    /// A folder.
+    Folder,
+    /// A symbolic link: its content is a path.
+    SymbolicLink,
+    /// A named pipe.
+    Fifo,
+    /// A socket.
+    Socket,
+    /// A character device.
+    CharDevice,
+    /// A block device.
+    BlockDevice,
+}
+
+/// A point in time, since 1970.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Timestamp {
+    /// Seconds; negative before 1970.
+    pub seconds: i64,
+    /// Nanoseconds after that second, below 10^9.
+    pub nanoseconds: u32,
+}
+
+/// The metadata of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Metadata {
+    /// Its kind.
+    pub kind: FileKind,
+    /// Permission bits, within 0o7777.
+    pub permissions: u16,
+    /// The owner's number.
+    pub owner: u32,
+    /// The group's number.
+    pub group: u32,
+    /// Number of names; of a folder, 2 plus its subfolders.
+    pub links: u32,
+    /// Bytes; of a symbolic link those of its target.
+    pub size: u64,
+    /// Units of the drive that its contents take.
+    pub units: u64,
+    /// When it was last read, as far as the file system was told.
+    pub accessed: Timestamp,
+    /// When its content last changed.
+    pub modified: Timestamp,
+    /// When its content or metadata last changed.
+    pub changed: Timestamp,
+    /// When it was created.
+    pub created: Timestamp,
+    /// The device that a device file stands for.
+    pub device_number: u32,
+}
+
+/// The properties of a new file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct NewFile {
+    /// Its kind.
+    pub kind: FileKind,
+    /// Permission bits, within 0o7777.
+    pub permissions: u16,
+    /// The owner's number.
+    pub owner: u32,
+    /// The group's number.
+    pub group: u32,
+    /// The device that a device file stands for.
+    pub device_number: u32,
+    /// The time, for the file and its folder.
+    pub now: Timestamp,
+}
+
+/// Changes of a file's metadata; none leaves a field as it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MetadataChange {
+    /// Permission bits, within 0o7777.
+    pub permissions: Option<u16>,
+    /// The owner's number.
+    pub owner: Option<u32>,
+    /// The group's number.
+    pub group: Option<u32>,
+    /// The size in bytes.
+    pub size: Option<u64>,
+    /// When it was last read.
+    pub accessed: Option<Timestamp>,
+    /// When its content last changed.
+    pub modified: Option<Timestamp>,
+    /// When its content or metadata last changed.
+    pub changed: Option<Timestamp>,
+}
+
+/// What a rename does if the new name is taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RenameMode {
+    /// The file that had the name loses it, in the same step.
+    Replace,
+    /// The rename is refused.
+    NoReplace,
+    /// Both files swap names; the new name must be taken.
+    Exchange,
+}
+
+/// What setting an extended attribute does, depending on whether it exists.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SetMode {
+    /// Create or replace it.
+    Any,
+    /// It must not exist.
+    Create,
+    /// It must exist.
+    Replace,
+}
+
+/// One name in a folder.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FolderEntry<'a> {
+    /// Where reading continues after this entry; stays valid whatever happens to the folder.
+    pub cookie: u64,
+    /// The name.
+    pub name: &'a [u8],
+    /// What it names.
+    pub file: FileId,
+    /// Its kind.
+    pub kind: FileKind,
+}
+
+/// A range of one file that a range of another reads as from a commit on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RangeCommit {
+    /// The source file.
+    pub from: FileId,
+    /// The offset there; whole units.
+    pub from_offset: u64,
+    /// The destination file.
+    pub to: FileId,
+    /// The offset there; whole units.
+    pub to_offset: u64,
+    /// The length; whole units.
+    pub bytes: u64,
+}
+
+/// The contents of a file system, and its free space.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Statistics {
+    /// Units available to files and their metadata.
+    pub units: u64,
+    /// Units that belong to no file.
+    pub free_units: u64,
+    /// Files of any kind.
+    pub files: u64,
+    /// Files that could at least be created, if each had no contents.
+    pub free_files: u64,
+    /// Units that were shared with an earlier write of the same bytes instead of being written.
+    pub units_remapped: u64,
+    /// Units that were written while remapping was on, because nothing equal had been written shortly before.
+    pub units_without_duplicate: u64,
+}

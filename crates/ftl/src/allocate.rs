@@ -1,0 +1,205 @@
+//! Chooses the block for the next page, and ensures that there is one: it collects garbage before a stream runs out.
+
+use tantalum_nand::{BlockId, Nanoseconds, UNIT_BYTES};
+
+use crate::canary::{self, Guard};
+use crate::error::FtlError;
+use crate::ftl::Ftl;
+use crate::space::{BlockUse, JOURNAL_RESERVE_BLOCKS, Target};
+use crate::tenants::TENANTS;
+
+impl Ftl {
+    /// Free blocks that journal and checkpoints may still need.
+    pub(crate) fn system_blocks(&self) -> u32 {
+        self.system_blocks_with(0)
+    }
+
+    /// Makes sure that the next checkpoint has room for this many more owners whose versions no spare area records.
+    pub(crate) fn ensure_owner_room(&mut self, owners: usize, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        while owners > 0 && self.space.blocks.free() < self.system_blocks_with(owners) {
+            if !self.collect_one(at_ns)? {
+                return Err(FtlError::CapacityExceeded);
+            }
+        }
+        Ok(())
+    }
+
+    fn system_blocks_with(&self, owners: usize) -> u32 {
+        if canary::out(Guard::SystemBlocksForgotten) {
+            return 0;
+        }
+        let journal = JOURNAL_RESERVE_BLOCKS.saturating_sub(self.metadata.journal_blocks());
+        let checkpoint_blocks = self.space.layout.checkpoint_blocks + self.unplanned_blocks(0);
+        // owners whose versions no spare area records may be more than planned, and may have been more when the last
+        // checkpoint was taken: the next one needs its blocks whatever that one has
+        let next = self.checkpoint_units(owners).div_ceil(self.geometry.units_per_block().into()) as u32 + 1;
+        let checkpoint =
+            (2 * checkpoint_blocks).saturating_sub(self.metadata.checkpoint_blocks().len() as u32).max(next);
+        journal + checkpoint
+    }
+
+    /// Blocks that a checkpoint takes beyond those that the layout reserves for it, with this many more entries.
+    pub(crate) fn unplanned_blocks(&self, more_entries: u64) -> u32 {
+        let bytes: u64 = TENANTS.iter().map(|tenant| tenant.unplanned_bytes(self, more_entries)).sum();
+        if bytes == 0 {
+            return 0;
+        }
+        let block_bytes = u64::from(self.geometry.units_per_block()) * UNIT_BYTES as u64;
+        let blocks = (self.space.layout.checkpoint_bytes + bytes).div_ceil(block_bytes);
+        (blocks as u32).saturating_sub(self.space.layout.checkpoint_blocks)
+    }
+
+    /// Free blocks beyond those.
+    pub(crate) fn spare_blocks(&self) -> u32 {
+        self.space.blocks.free().saturating_sub(self.system_blocks())
+    }
+
+    /// Spare blocks that only garbage collection may use: one for the copies of each namespace with logs of its own.
+    pub(crate) fn collection_reserve(&self) -> u32 {
+        self.space.layout.collect_width + 1 + self.space.streams.logs.len() as u32
+    }
+
+    /// Takes a free block of a plane and erases it if necessary.
+    pub(crate) fn open_block(
+        &mut self,
+        plane: tantalum_nand::PlaneId,
+        block_use: BlockUse,
+        at_ns: Nanoseconds,
+    ) -> Result<Option<BlockId>, FtlError> {
+        while let Some(block) = self.space.blocks.take(plane, block_use, &self.nand) {
+            let erased = if self.space.blocks.is_erased(block) { Ok(true) } else { self.erase(block, at_ns) };
+            match erased {
+                Ok(true) => {
+                    self.space.blocks.set_erased(block, false);
+                    return Ok(Some(block));
+                }
+                Ok(false) => {}
+                Err(error) => {
+                    self.space.blocks.release(plane, block);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Opens a block for a stream if one of its planes has a free one, or, with `elsewhere`, if any plane has.
+    fn open_for(&mut self, target: Target, elsewhere: bool, at_ns: Nanoseconds) -> Result<bool, FtlError> {
+        loop {
+            let has_free = |plane| self.space.blocks.free_in(plane) > 0;
+            let stream = self.space.streams.of(target);
+            let mut plane = stream.plane_to_open(&self.nand, at_ns, has_free);
+            if plane.is_none() && elsewhere {
+                plane = stream.plane_elsewhere(&self.nand, at_ns, has_free);
+            }
+            let Some(plane) = plane else { return Ok(false) };
+            // a plane whose free blocks all failed has none left: the next one is tried
+            if let Some(block) = self.open_block(plane, BlockUse::Open, at_ns)? {
+                self.space.streams.of_mut(target).add(plane, block);
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Opens a block for what the host writes, if the stream wants one and there is space beyond the reserve; collects
+    /// garbage to make that space. A log leaves its dies if none of them has a free block, to keep its speed.
+    pub(crate) fn ensure_host_block(&mut self, target: Target, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        if !self.space.streams.of(target).wants_block() {
+            return Ok(());
+        }
+        if !self.batches.is_under_way() {
+            self.make_room(target, at_ns)?;
+            // copies may have opened one
+            if !self.space.streams.of(target).wants_block() {
+                return Ok(());
+            }
+        }
+        // room was made for a batch before it began; program failures use up the reserve
+        let forced = self.batches.is_under_way() && self.space.streams.of(target).opened() == 0;
+        let elsewhere = target != Target::Host;
+        if (self.spare_blocks() > self.collection_reserve() || forced)
+            && self.open_for(target, elsewhere, at_ns)?
+        {
+            return Ok(());
+        }
+        if self.space.streams.of(target).opened() == 0 { Err(FtlError::CapacityExceeded) } else { Ok(()) }
+    }
+
+    /// Collects garbage where a block is to be opened: on the whole drive if it has no space beyond the reserve, and on
+    /// the planes of a log.
+    fn make_room(&mut self, target: Target, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        if self.spare_blocks() <= self.collection_reserve() {
+            self.collect_garbage(at_ns)?;
+        }
+        if target == Target::Host || self.spare_blocks() <= self.collection_reserve() {
+            return Ok(());
+        }
+        self.collect_for_logs(target, at_ns)
+    }
+
+    /// Opens a block for what garbage collection moves, if the stream wants one. Copies of records go to their
+    /// namespace's logs, if those have an open block or one can be opened on their dies from their part of the reserve;
+    /// otherwise to the stream that is returned.
+    pub(crate) fn ensure_copy_block(
+        &mut self,
+        target: Target,
+        at_ns: Nanoseconds,
+    ) -> Result<Target, FtlError> {
+        if target != Target::Collect {
+            let has_block = self.space.streams.of(target).opened() > 0
+                || self.spare_blocks() > self.space.layout.collect_width + 1
+                    && self.open_for(target, false, at_ns)?;
+            if has_block {
+                return Ok(target);
+            }
+        }
+        let collect = &self.space.streams.collect;
+        if !collect.wants_block() || self.spare_blocks() == 0 && collect.opened() > 0 {
+            return Ok(Target::Collect);
+        }
+        if !self.open_for(Target::Collect, false, at_ns)? && self.space.streams.collect.opened() == 0 {
+            return Err(FtlError::CapacityExceeded);
+        }
+        Ok(Target::Collect)
+    }
+
+    /// Makes room for this many pages of each stream, so that no garbage is collected while they are programmed; and
+    /// for another open block, as for any other page. With room alone, a drive that did nothing but batches was down to
+    /// one plane.
+    pub(crate) fn ensure_space(
+        &mut self,
+        pages: &[(Target, u32)],
+        at_ns: Nanoseconds,
+    ) -> Result<(), FtlError> {
+        for &(target, _) in pages {
+            if self.space.streams.of(target).wants_block() {
+                self.make_room(target, at_ns)?;
+            }
+        }
+        // each victim frees something; more rounds than there are blocks mean that nothing is gained
+        for _ in 0..2 * self.geometry.blocks() {
+            let blocks = self.spare_blocks().saturating_sub(self.collection_reserve());
+            let missing: u32 = pages.iter().map(|&(target, pages)| self.missing_blocks(target, pages)).sum();
+            if missing <= blocks {
+                return Ok(());
+            }
+            if !self.collect_one(at_ns)? {
+                break;
+            }
+        }
+        Err(FtlError::CapacityExceeded)
+    }
+
+    /// Blocks that this many pages take beyond the open ones of their stream.
+    fn missing_blocks(&self, target: Target, pages: u32) -> u32 {
+        let left = |block| self.geometry.pages_per_block - self.nand.next_page(block);
+        let open: u32 = self.space.streams.of(target).blocks().map(left).sum();
+        pages.saturating_sub(open).div_ceil(self.geometry.pages_per_block)
+    }
+
+    /// A block takes no more pages: it may be collected from now on.
+    pub(crate) fn close_block(&mut self, block: BlockId) {
+        self.space.blocks.set_use(block, BlockUse::Closed);
+        self.map.valid_counts_mut().add_candidate(block);
+    }
+}

@@ -1,0 +1,33 @@
+//! A unit that the host wrote, on its way to flash.
+
+use tantalum_nand::{Slot, UnitSpare};
+
+use crate::spare::{self, Mark, Spare};
+use crate::types::{Hint, Lpn, Metadata, Seq};
+
+/// One unit that the host wrote and that goes to flash now.
+#[derive(Clone, Copy, Debug)]
+pub struct HostUnit {
+    /// Its data. The flash owns the buffer once the call succeeds.
+    pub slot: Slot,
+    /// The logical page.
+    pub lpn: Lpn,
+    /// The version it got when the host wrote it.
+    pub version: Seq,
+    /// Metadata from the host.
+    pub metadata: Metadata,
+    /// Its place in a log.
+    pub hint: Option<Hint>,
+}
+
+impl HostUnit {
+    /// The spare area with which it is programmed.
+    #[inline]
+    pub(crate) fn spare(&self, step: Seq) -> UnitSpare {
+        let plain = spare::plain(self.lpn, self.version, step, &self.metadata);
+        let Some(hint) = self.hint else { return plain };
+        let mut marked = Spare::decode(&plain).expect("it was just encoded");
+        marked.mark = Mark::Hint(hint, self.lpn);
+        marked.encode()
+    }
+}

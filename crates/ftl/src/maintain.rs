@@ -1,0 +1,25 @@
+//! What is due between commands.
+
+use tantalum_nand::Nanoseconds;
+
+use crate::error::FtlError;
+use crate::ftl::Ftl;
+use crate::tenants::TENANTS;
+
+impl Ftl {
+    /// The work due between commands: empties failing blocks, takes a checkpoint, levels wear, and swaps out indexes
+    /// that do not fit in DRAM.
+    pub fn maintain(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        self.nand.advance(at_ns);
+        if !self.space.failing.is_empty() {
+            self.retire_failing(at_ns)?;
+        }
+        if self.checkpoint_due() {
+            self.take_checkpoint(at_ns, false)?;
+        }
+        if self.counters.blocks_erased >= self.space.next_wear_check {
+            self.level_wear(at_ns)?;
+        }
+        TENANTS.iter().try_for_each(|tenant| tenant.maintain(self, at_ns))
+    }
+}

@@ -1,0 +1,473 @@
+//! L2P and P2L: the place of each logical page, and the owner of each place.
+//!
+//! Invariants:
+//! - `l2p[x] == p` exactly if `x` is among the owners of `p`.
+//! - A place with a *plain* owner has one owner, whose version its spare area records. Every other place in use has an
+//!   entry in `claims`, with versions.
+//! - `valid[b]` is the number of places in use in block `b`. Places of tenants that pack count as the units that their
+//!   contents in use need when moved together.
+//!
+//! There are two arrays of four bytes per entry; the rare rest (shared units, open transactions) is in a table. The top
+//! bit of an entry says that the table has more, so that the common case looks up nothing.
+
+use tantalum_nand::{Array, BlockId, Geometry, MAX_UNITS_PER_PAGE, Ppn};
+
+use super::valid::ValidCounts;
+use crate::types::{HashMap, Lpn, Seq, TenantId, TxId};
+
+const FLAG: u32 = 1 << 31;
+/// With [`FLAG`]: a tenant packs the place's contents. The lower bits hold the tenant's number, and the weight in use.
+const PACKED: u32 = 1 << 30;
+const TENANT_SHIFT: u32 = 24;
+const WEIGHT: u32 = (1 << TENANT_SHIFT) - 1;
+
+/// The weight of a full unit of a tenant that packs.
+pub const UNIT_WEIGHT: u32 = 64;
+
+/// Stands for the version of an owner that the place's spare area tells: nobody has to read it for that.
+pub const IN_SPARE: Seq = Seq(0);
+
+/// The owner of a place if P2L alone cannot say.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Claim {
+    /// Logical pages with the versions at which they own the place, or [`IN_SPARE`]; never empty.
+    Owners(Vec<(Lpn, Seq)>),
+    /// A page of an open transaction.
+    Transaction(TxId, Lpn),
+}
+
+/// The owner of a place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Owner<'a> {
+    /// None.
+    None,
+    /// One logical page; the version is in the spare area.
+    Plain(Lpn),
+    /// According to the claim.
+    Claim(&'a Claim),
+    /// A tenant that packs its contents, and knows what is there.
+    Packed(TenantId),
+}
+
+/// A place in use, of a block that is collected.
+#[derive(Clone, Copy, Debug)]
+pub struct ValidUnit {
+    /// The place.
+    pub ppn: Ppn,
+    /// The only owner, if just the step of a copy's spare area must change.
+    pub plain: Option<Lpn>,
+}
+
+/// The packed contents in use of a block.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BlockPacked {
+    /// Their weight.
+    pub weight: u32,
+    /// Units that hold some of them.
+    pub units: u32,
+}
+
+impl BlockPacked {
+    /// One more unit, with this weight in use.
+    pub fn add(&mut self, weight: u32) {
+        self.weight += weight;
+        self.units += 1;
+    }
+
+    /// Units that they need when moved together.
+    pub fn valid(&self) -> u32 {
+        self.weight.div_ceil(UNIT_WEIGHT).min(self.units)
+    }
+}
+
+/// The map.
+#[derive(Clone, Debug)]
+pub struct Map {
+    l2p: Array,
+    p2l: Array,
+    valid: ValidCounts,
+    /// Logical pages that have a place.
+    mapped_units: u32,
+    /// Empty until something is packed.
+    packed: Vec<BlockPacked>,
+    /// Units that packed contents need when moved together with the rest of their block.
+    packed_units: u64,
+    claims: HashMap<u32, Claim>,
+    extra_owners: usize,
+    /// Whether a chunk of L2P was ever mapped; checkpoints leave the others out.
+    touched: Vec<bool>,
+    touched_chunks: usize,
+    units_per_block: u32,
+}
+
+/// Entries of L2P in one chunk of a checkpoint: 4 KiB.
+pub const CHUNK_ENTRIES: usize = 1024;
+
+impl Map {
+    /// An empty map. Untouched memory costs nothing.
+    pub fn new(geometry: &Geometry, logical_units: u32) -> Map {
+        Map {
+            l2p: Array::zeroed(logical_units as usize),
+            p2l: Array::zeroed(geometry.units() as usize),
+            valid: ValidCounts::new(geometry.blocks(), geometry.units_per_block()),
+            mapped_units: 0,
+            packed: Vec::new(),
+            packed_units: 0,
+            claims: HashMap::default(),
+            extra_owners: 0,
+            touched: vec![false; (logical_units as usize).div_ceil(CHUNK_ENTRIES)],
+            touched_chunks: 0,
+            units_per_block: geometry.units_per_block(),
+        }
+    }
+
+    /// Logical capacity.
+    pub fn logical_units(&self) -> u32 {
+        self.l2p.len() as u32
+    }
+
+    /// Logical pages that have a place.
+    pub fn mapped_units(&self) -> u32 {
+        self.mapped_units
+    }
+
+    /// Units that the packed contents in use need.
+    pub fn packed_units(&self) -> u64 {
+        self.packed_units
+    }
+
+    /// Bytes of host memory that the map may touch.
+    pub fn dram_bytes(&self) -> usize {
+        4 * (self.l2p.len() + self.p2l.len()) + self.valid.dram_bytes()
+    }
+
+    /// The place of a logical page.
+    #[inline]
+    pub fn lookup(&self, lpn: Lpn) -> Option<Ppn> {
+        (self.l2p[lpn.index()] & !FLAG).checked_sub(1).map(Ppn)
+    }
+
+    /// Whether hints refer to this page, as a log page or as a home.
+    #[inline]
+    pub fn is_hinted(&self, lpn: Lpn) -> bool {
+        self.l2p[lpn.index()] & FLAG != 0
+    }
+
+    /// Records whether hints refer to this page.
+    pub fn set_hinted(&mut self, lpn: Lpn, hinted: bool) {
+        let entry = &mut self.l2p[lpn.index()];
+        *entry = if hinted { *entry | FLAG } else { *entry & !FLAG };
+    }
+
+    /// The owner of a place.
+    #[inline]
+    pub fn owner(&self, ppn: Ppn) -> Owner<'_> {
+        self.owner_by(ppn, self.p2l[ppn.index()])
+    }
+
+    /// The owners of a block's places, in order.
+    #[inline]
+    pub fn owners_in(&self, block: BlockId) -> impl Iterator<Item = (Ppn, Owner<'_>)> {
+        let first = block.0 * self.units_per_block;
+        let entries = &self.p2l[first as usize..(first + self.units_per_block) as usize];
+        (first..).map(Ppn).zip(entries).map(|(ppn, entry)| (ppn, self.owner_by(ppn, *entry)))
+    }
+
+    #[inline]
+    fn owner_by(&self, ppn: Ppn, entry: u32) -> Owner<'_> {
+        match entry {
+            0 => Owner::None,
+            entry if entry & FLAG == 0 => Owner::Plain(Lpn(entry - 1)),
+            entry if entry & PACKED != 0 => Owner::Packed(TenantId((entry >> TENANT_SHIFT & 0x3f) as u8)),
+            _ => Owner::Claim(&self.claims[&ppn.0]),
+        }
+    }
+
+    /// Places in use in a block.
+    #[inline]
+    pub fn valid(&self, block: BlockId) -> u32 {
+        self.valid.get(block)
+    }
+
+    /// Valid counts, and which blocks may be collected.
+    pub fn valid_counts(&self) -> &ValidCounts {
+        &self.valid
+    }
+
+    /// Valid counts, to mark which blocks may be collected.
+    pub fn valid_counts_mut(&mut self) -> &mut ValidCounts {
+        &mut self.valid
+    }
+
+    /// Owners beyond the first of every shared place (SHARE's reverse-mapping table).
+    pub fn extra_owners(&self) -> usize {
+        self.extra_owners
+    }
+
+    /// All claims, in no order.
+    pub fn claims(&self) -> impl ExactSizeIterator<Item = (Ppn, &Claim)> {
+        self.claims.iter().map(|(&ppn, claim)| (Ppn(ppn), claim))
+    }
+
+    /// The chunks of L2P that were ever mapped, with their entries: 0, or the place plus 1. For checkpoints.
+    pub fn chunks(&self) -> impl Iterator<Item = (usize, impl Iterator<Item = u32> + '_)> {
+        let chunks = self.l2p.chunks(CHUNK_ENTRIES).zip(&self.touched).enumerate();
+        chunks
+            .filter(|(_, (_, touched))| **touched)
+            .map(|(index, (entries, _))| (index, entries.iter().map(|entry| entry & !FLAG)))
+    }
+
+    /// Prefetches what is about to be remapped into the processor's cache, so that the misses overlap.
+    #[inline]
+    pub fn warm(&self, lpns: impl Iterator<Item = Lpn>) {
+        let mut places = [0; MAX_UNITS_PER_PAGE];
+        for (place, lpn) in places.iter_mut().zip(lpns) {
+            *place = (self.l2p[lpn.index()] & !FLAG).saturating_sub(1);
+        }
+        let owners = places.iter().fold(0, |owners, place| owners ^ self.p2l[*place as usize]);
+        std::hint::black_box(owners);
+    }
+
+    /// Points `lpn` at a newly programmed place whose spare area names it as the only owner.
+    #[inline]
+    pub fn map_plain(&mut self, lpn: Lpn, ppn: Ppn) {
+        let old = self.l2p[lpn.index()];
+        match (old & !FLAG).checked_sub(1) {
+            Some(place) => self.release(lpn, Ppn(place)),
+            None => self.mapped_units += 1,
+        }
+        debug_assert_eq!(self.p2l[ppn.index()], 0, "a fresh place has no owner");
+        self.l2p[lpn.index()] = (old & FLAG) | (ppn.0 + 1);
+        self.p2l[ppn.index()] = lpn.0 + 1;
+        self.valid.increase(ppn.0 / self.units_per_block);
+        self.touch_chunk(lpn);
+    }
+
+    /// Points `lpn` at a place, beside the owners it has. The version may be [`IN_SPARE`].
+    pub fn map_shared(&mut self, lpn: Lpn, version: Seq, ppn: Ppn) {
+        match self.lookup(lpn) {
+            Some(old) => {
+                assert_ne!(old, ppn, "lpn {lpn} is at unit {ppn} already, perhaps at another version");
+                self.release(lpn, old);
+            }
+            None => self.mapped_units += 1,
+        }
+        let entry = self.p2l[ppn.index()];
+        if entry == 0 {
+            self.claim(ppn, Claim::Owners(vec![(lpn, version)]));
+        } else if entry & FLAG == 0 {
+            let first = Lpn(entry - 1);
+            self.p2l[ppn.index()] = FLAG;
+            self.claims.insert(ppn.0, Claim::Owners(vec![(first, IN_SPARE), (lpn, version)]));
+            self.extra_owners += 1;
+        } else {
+            match self.claims.get_mut(&ppn.0) {
+                Some(Claim::Owners(owners)) => owners.push((lpn, version)),
+                other => panic!("unit {ppn} cannot be shared with lpn {lpn}: its claim is {other:?}"),
+            }
+            self.extra_owners += 1;
+        }
+        let flag = self.l2p[lpn.index()] & FLAG;
+        self.l2p[lpn.index()] = flag | (ppn.0 + 1);
+        self.touch_chunk(lpn);
+    }
+
+    #[inline]
+    fn touch_chunk(&mut self, lpn: Lpn) {
+        let touched = &mut self.touched[lpn.index() / CHUNK_ENTRIES];
+        if !*touched {
+            *touched = true;
+            self.touched_chunks += 1;
+        }
+    }
+
+    /// Chunks of L2P that were ever mapped.
+    pub fn touched_chunks(&self) -> usize {
+        self.touched_chunks
+    }
+
+    /// Makes a logical page unmapped.
+    #[inline]
+    pub fn unmap(&mut self, lpn: Lpn) {
+        let old = self.l2p[lpn.index()];
+        if old & !FLAG != 0 {
+            self.release(lpn, Ppn((old & !FLAG) - 1));
+            self.l2p[lpn.index()] = old & FLAG;
+            self.mapped_units -= 1;
+        }
+    }
+
+    /// Removes `lpn` from the owners of a place.
+    #[inline]
+    fn release(&mut self, lpn: Lpn, ppn: Ppn) {
+        let entry = self.p2l[ppn.index()];
+        if entry & FLAG == 0 {
+            debug_assert_eq!(entry, lpn.0 + 1, "l2p and p2l disagree on unit {ppn}");
+            self.clear(ppn);
+            return;
+        }
+        let Some(Claim::Owners(owners)) = self.claims.get_mut(&ppn.0) else {
+            panic!("unit {ppn} is mapped by lpn {lpn} but has no owners");
+        };
+        owners.retain(|owner| owner.0 != lpn);
+        if owners.is_empty() {
+            self.claims.remove(&ppn.0);
+            self.clear(ppn);
+        } else {
+            self.extra_owners -= 1;
+        }
+    }
+
+    #[inline]
+    fn clear(&mut self, ppn: Ppn) {
+        self.p2l[ppn.index()] = 0;
+        self.valid.decrease(ppn.0 / self.units_per_block);
+    }
+
+    /// Gives a claim to a place without an owner.
+    pub fn claim(&mut self, ppn: Ppn, claim: Claim) {
+        assert_eq!(self.p2l[ppn.index()], 0, "unit {ppn} has an owner already");
+        self.p2l[ppn.index()] = FLAG;
+        self.valid.increase(ppn.0 / self.units_per_block);
+        if let Claim::Owners(owners) = &claim {
+            self.extra_owners += owners.len() - 1;
+        }
+        self.claims.insert(ppn.0, claim);
+    }
+
+    /// Removes the claim of a place, which then has no owner. L2P is not changed.
+    pub fn unclaim(&mut self, ppn: Ppn) -> Claim {
+        let claim = self.claims.remove(&ppn.0).unwrap_or_else(|| panic!("unit {ppn} has no claim"));
+        if let Claim::Owners(owners) = &claim {
+            self.extra_owners -= owners.len() - 1;
+        }
+        self.clear(ppn);
+        claim
+    }
+
+    /// Moves plain owners to consecutive new places from `first` on, all in one block, whose spare areas record their
+    /// versions.
+    #[inline]
+    pub fn relocate_plain(&mut self, units: impl Iterator<Item = (Lpn, Ppn)>, first: Ppn) {
+        let (p2l, l2p) = (&mut *self.p2l, &mut *self.l2p);
+        let mut to = first.0;
+        for (lpn, from) in units {
+            debug_assert_eq!(p2l[from.index()], lpn.0 + 1, "unit {from} is not plain");
+            p2l[from.index()] = 0;
+            p2l[to as usize] = lpn.0 + 1;
+            let entry = &mut l2p[lpn.index()];
+            *entry = (*entry & FLAG) | (to + 1);
+            self.valid.decrease(from.0 / self.units_per_block);
+            to += 1;
+        }
+        self.valid.increase_by(first.0 / self.units_per_block, to - first.0);
+    }
+
+    /// Panics unless plain owners are where they are expected. The misses of these L2P accesses overlap, and leave L2P
+    /// in the processor's cache.
+    #[inline]
+    pub fn assert_at(&self, units: impl Iterator<Item = (Lpn, Ppn)>) {
+        let l2p = &*self.l2p;
+        for (lpn, ppn) in units {
+            assert_eq!(l2p[lpn.index()] & !FLAG, ppn.0 + 1, "P2L says that unit {ppn} is lpn {lpn}");
+        }
+    }
+
+    /// Moves all owners of a shared place to a new one. If `in_spare`, the new place's spare area names a sole
+    /// owner with its version, which is plain from then on.
+    pub fn relocate_owners(&mut self, from: Ppn, to: Ppn, in_spare: bool) {
+        let claim = self.unclaim(from);
+        let Claim::Owners(owners) = &claim else { panic!("unit {from} has no owners") };
+        for (lpn, _) in owners {
+            let entry = &mut self.l2p[lpn.index()];
+            *entry = (*entry & FLAG) | (to.0 + 1);
+        }
+        match owners[..] {
+            [(lpn, _)] if in_spare => {
+                self.p2l[to.index()] = lpn.0 + 1;
+                self.valid.increase(to.0 / self.units_per_block);
+            }
+            _ => self.claim(to, claim),
+        }
+    }
+
+    /// Contents of this weight at a place of a tenant that packs are in use.
+    pub fn add_packed(&mut self, tenant: TenantId, ppn: Ppn, weight: u32) {
+        let entry = &mut self.p2l[ppn.index()];
+        let empty = FLAG | PACKED | u32::from(tenant.0) << TENANT_SHIFT;
+        let first = *entry == 0;
+        debug_assert!(first || *entry & !WEIGHT == empty, "unit {ppn} is not of tenant {tenant:?}");
+        *entry = (*entry | empty) + weight;
+        self.recount_packed(ppn, |packed| {
+            packed.weight += weight;
+            packed.units += u32::from(first);
+        });
+    }
+
+    /// Contents of this weight at a place are no longer in use.
+    pub fn remove_packed(&mut self, ppn: Ppn, weight: u32) {
+        let entry = &mut self.p2l[ppn.index()];
+        assert!(
+            *entry & PACKED != 0 && *entry & WEIGHT >= weight,
+            "unit {ppn} has nothing of weight {weight}"
+        );
+        *entry -= weight;
+        let last = *entry & WEIGHT == 0;
+        if last {
+            *entry = 0;
+        }
+        self.recount_packed(ppn, |packed| {
+            packed.weight -= weight;
+            packed.units -= u32::from(last);
+        });
+    }
+
+    fn recount_packed(&mut self, ppn: Ppn, change: impl FnOnce(&mut BlockPacked)) {
+        let block = ppn.0 / self.units_per_block;
+        if self.packed.is_empty() {
+            self.packed.resize(self.valid.counts().len(), BlockPacked::default());
+        }
+        let packed = &mut self.packed[block as usize];
+        let before = packed.valid();
+        change(packed);
+        let after = packed.valid();
+        self.packed_units = self.packed_units + u64::from(after) - u64::from(before);
+        (before..after).for_each(|_| self.valid.increase(block));
+        (after..before).for_each(|_| self.valid.decrease(block));
+    }
+
+    /// The weight in use at a place of a tenant that packs.
+    pub fn packed_weight(&self, ppn: Ppn) -> u32 {
+        match self.owner(ppn) {
+            Owner::Packed(_) => self.p2l[ppn.index()] & WEIGHT,
+            _ => 0,
+        }
+    }
+
+    /// Builds L2P, P2L and valid counts from what recovery found; `versions` has those that spare areas do not record.
+    pub fn rebuild(&mut self, places: impl Iterator<Item = (Lpn, Ppn)>, versions: &HashMap<u32, Seq>) {
+        for (lpn, ppn) in places {
+            match versions.get(&lpn.0) {
+                None if self.p2l[ppn.index()] == 0 => self.map_plain(lpn, ppn),
+                version => self.map_shared(lpn, version.copied().unwrap_or(IN_SPARE), ppn),
+            }
+        }
+    }
+
+    /// The owners of a place are about to move away from its spare area: writes down the versions that it tells, by
+    /// `version_of`. The owner whose version it does not tell, if there is one.
+    pub fn tell_versions(&mut self, ppn: Ppn, version_of: impl Fn(Lpn) -> Option<Seq>) -> Result<(), Lpn> {
+        let Some(Claim::Owners(owners)) = self.claims.get_mut(&ppn.0) else { return Ok(()) };
+        for (lpn, version) in owners.iter_mut().filter(|owner| owner.1 == IN_SPARE) {
+            *version = version_of(*lpn).ok_or(*lpn)?;
+        }
+        Ok(())
+    }
+
+    /// The chunks of L2P that were ever mapped, as ranges of logical pages. All others are unmapped.
+    pub fn touched(&self) -> impl Iterator<Item = std::ops::Range<u32>> + '_ {
+        let entries = CHUNK_ENTRIES as u32;
+        let touched = self.touched.iter().zip(0_u32..).filter(|(touched, _)| **touched);
+        touched.map(move |(_, chunk)| chunk * entries..((chunk + 1) * entries).min(self.logical_units()))
+    }
+}

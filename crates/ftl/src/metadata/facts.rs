@@ -1,0 +1,186 @@
+//! The bytes of a checkpoint: a head, [`Facts`], the blocks that were open, and each tenant's contents, in the order of
+//! the list of tenants. All numbers are little-endian.
+
+use tantalum_nand::{BlockId, checksum_of};
+use zerocopy::little_endian::U64;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::counters::{Counters, StoredCounters};
+use crate::types::Seq;
+
+/// The checkpoint's facts about the drive as a whole.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Facts {
+    /// Logical capacity, to detect another drive's checkpoint.
+    pub logical_units: u32,
+    /// Whether the drive was shut down after it.
+    pub clean: bool,
+    /// The counter.
+    pub seq: Seq,
+    /// Whether the drive reached the end of its life because its last free blocks failed.
+    pub exhausted: bool,
+    /// The counters.
+    pub counters: Counters,
+    /// Blocks that data streams had open.
+    pub open_blocks: Vec<BlockId>,
+}
+
+const MAGIC: [u8; 8] = *b"TANTCKP7";
+
+/// Bytes before everything else.
+const HEAD_BYTES: usize = size_of::<Head>();
+
+/// The magic number of a checkpoint.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Head {
+    magic: [u8; 8],
+    /// Bytes that follow.
+    bytes: U64,
+    /// CRC-32C of these.
+    checksum: U64,
+}
+
+/// [`Facts`], without the list.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct StoredFacts {
+    logical_units: U64,
+    clean: U64,
+    seq: U64,
+    exhausted: U64,
+    counters: StoredCounters,
+}
+
+impl Facts {
+    /// Begins a checkpoint with them; [`seal`] ends it.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![0; HEAD_BYTES];
+        let stored = StoredFacts {
+            logical_units: wide(self.logical_units),
+            clean: u64::from(self.clean).into(),
+            seq: self.seq.0.into(),
+            exhausted: u64::from(self.exhausted).into(),
+            counters: self.counters.stored(),
+        };
+        out.extend(stored.as_bytes());
+        put_list(&mut out, &self.open_blocks, |block| wide(block.0));
+        out
+    }
+
+    /// Reads a checkpoint's bytes. Returns the facts, and the position of the tenants' contents. None if they are
+    /// damaged or of another version.
+    pub fn decode(bytes: &[u8]) -> Option<(Facts, &[u8], u64)> {
+        let (head, rest) = Head::ref_from_prefix(bytes).ok()?;
+        let body = rest.get(..usize::try_from(head.bytes.get()).ok()?)?;
+        if head.magic != MAGIC || u64::from(checksum_of(body)) != head.checksum.get() {
+            return None;
+        }
+        let mut rest = body;
+        let stored: &StoredFacts = take(&mut rest)?;
+        let facts = Facts {
+            logical_units: narrow(stored.logical_units)?,
+            clean: stored.clean.get() != 0,
+            seq: Seq(stored.seq.get()),
+            exhausted: stored.exhausted.get() != 0,
+            counters: Counters::of_stored(&stored.counters),
+            open_blocks: take_list(&mut rest, |block: &U64| narrow(*block).map(BlockId))?,
+        };
+        Some((facts, rest, (HEAD_BYTES + body.len() - rest.len()) as u64))
+    }
+}
+
+/// Writes the head of an otherwise complete checkpoint.
+pub(crate) fn seal(bytes: &mut [u8]) {
+    let (head, body) = bytes.split_at_mut(HEAD_BYTES);
+    let checksum = u64::from(checksum_of(body)).into();
+    head.copy_from_slice(Head { magic: MAGIC, bytes: (body.len() as u64).into(), checksum }.as_bytes());
+}
+
+/// Appends a list after its length.
+pub(crate) fn put_list<T, S: IntoBytes + Immutable>(
+    out: &mut Vec<u8>,
+    items: &[T],
+    stored: impl Fn(&T) -> S,
+) {
+    out.extend(U64::new(items.len() as u64).as_bytes());
+    items.iter().for_each(|item| out.extend(stored(item).as_bytes()));
+}
+
+/// Takes a value off the front of the bytes.
+pub(crate) fn take<'a, S: FromBytes + Immutable + KnownLayout + Unaligned>(
+    bytes: &mut &'a [u8],
+) -> Option<&'a S> {
+    let (stored, rest) = S::ref_from_prefix(bytes).ok()?;
+    *bytes = rest;
+    Some(stored)
+}
+
+/// Takes a list off the front of the bytes.
+pub(crate) fn take_list<T, S: FromBytes + Immutable + KnownLayout + Unaligned + 'static>(
+    bytes: &mut &[u8],
+    read: impl Fn(&S) -> Option<T>,
+) -> Option<Vec<T>> {
+    let count = usize::try_from(take_word(bytes)?).ok()?;
+    let (items, rest) = <[S]>::ref_from_prefix_with_elems(bytes, count).ok()?;
+    *bytes = rest;
+    items.iter().map(read).collect()
+}
+
+/// Takes a number off the front of the bytes.
+pub(crate) fn take_word(bytes: &mut &[u8]) -> Option<u64> {
+    take(bytes).map(|word: &U64| word.get())
+}
+
+/// A number as lists store it.
+pub(crate) fn wide(number: u32) -> U64 {
+    u64::from(number).into()
+}
+
+/// The inverse.
+pub(crate) fn narrow(number: U64) -> Option<u32> {
+    number.get().try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> (Facts, Vec<u8>) {
+        let facts = Facts {
+            logical_units: 5000,
+            clean: true,
+            seq: Seq(1 << 50),
+            counters: Counters { blocks_erased: 3, checkpoints: 4, ..Counters::default() },
+            exhausted: true,
+            open_blocks: vec![BlockId(1), BlockId(5)],
+        };
+        let mut bytes = facts.encode();
+        bytes.extend(b"what tenants keep");
+        seal(&mut bytes);
+        (facts, bytes)
+    }
+
+    #[test]
+    fn facts_round_trip() {
+        let (facts, mut bytes) = sample();
+        let first_byte = (bytes.len() - 17) as u64;
+        assert_eq!(Facts::decode(&bytes), Some((facts.clone(), &b"what tenants keep"[..], first_byte)));
+        bytes.resize(bytes.len().next_multiple_of(4096), 0);
+        let (found, rest, _) = Facts::decode(&bytes).expect("pages are padded with zeros");
+        assert_eq!((found, rest), (facts, &b"what tenants keep"[..]));
+    }
+
+    #[test]
+    fn damage_is_noticed() {
+        let (_, bytes) = sample();
+        for length in [0, 8, 23, 24, bytes.len() / 2, bytes.len() - 1] {
+            assert_eq!(Facts::decode(&bytes[..length]), None, "cut to {length} bytes");
+        }
+        for at in (0..bytes.len()).step_by(7) {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1;
+            assert_eq!(Facts::decode(&damaged), None, "bit flipped in byte {at}");
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! The metadata log's blocks on flash: journal pages in consecutive blocks, and the pages of the checkpoint.
+//!
+//! This file takes no block by itself. It says when it needs one and is given it: a block is erased when it is opened,
+//! and erasing (`erase`) involves more than this part.
+//!
+//! The next journal block is prepared when the open one is half full. So a flush never waits for an erase, and nothing
+//! must be erased while records wait that may be all that makes the erased block invalid.
+
+use tantalum_nand::{BlockId, Geometry, Nand, NandError, Nanoseconds, PageId, UNIT_BYTES};
+
+use crate::error::FtlError;
+use crate::page_image::PageImage;
+use crate::spare::{BatchMark, Kind, Mark, Spare};
+use crate::types::Seq;
+
+/// The result of trying to program a page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Attempt {
+    /// It will be on flash at this time.
+    Issued(Nanoseconds),
+    /// The program failed; the block must be retired, and the page tried again.
+    Failed(BlockId),
+    /// No page is left: a block must be provided before trying again.
+    NoBlock,
+}
+
+/// Position of the journal and the checkpoint.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FlashLog {
+    /// Blocks with journal pages that no checkpoint covers, oldest first.
+    journal: Vec<BlockId>,
+    /// The block for the next page.
+    open: Option<BlockId>,
+    /// The block after it, once it is prepared.
+    next: Option<BlockId>,
+    /// The last checkpoint's blocks.
+    checkpoint: Vec<BlockId>,
+    /// Its pages, in the order of its bytes.
+    checkpoint_pages: Vec<PageId>,
+}
+
+impl FlashLog {
+    /// What recovery found.
+    pub fn found(&mut self, journal: Vec<BlockId>, checkpoint: Vec<BlockId>, pages: Vec<PageId>) {
+        (self.journal, self.checkpoint, self.checkpoint_pages) = (journal, checkpoint, pages);
+    }
+
+    // -- journal ------------------------------------------------------------------------------------------------
+
+    pub fn has_open(&self) -> bool {
+        self.open.is_some()
+    }
+
+    pub fn has_next(&self) -> bool {
+        self.next.is_some()
+    }
+
+    /// Takes an erased block: the open one, if there is none, or else the one after it.
+    pub fn give(&mut self, block: BlockId) {
+        self.journal.push(block);
+        match self.open {
+            Some(_) => self.next = Some(block),
+            None => self.open = Some(block),
+        }
+    }
+
+    /// Whether the open block is half full, so that the next one should be prepared.
+    pub fn is_half_full(&self, nand: &Nand) -> bool {
+        let half = nand.geometry().pages_per_block / 2;
+        self.open.is_some_and(|block| nand.next_page(block) >= half)
+    }
+
+    /// Pages left in the open block and the next one.
+    pub fn pages_left(&self, nand: &Nand) -> u32 {
+        let pages = nand.geometry().pages_per_block;
+        let open = self.open.map_or(0, |block| pages - nand.next_page(block));
+        open + self.next.map_or(0, |_| pages)
+    }
+
+    pub fn journal_blocks(&self) -> u32 {
+        self.journal.len() as u32
+    }
+
+    /// The block for the next page.
+    #[cfg(test)]
+    pub fn open(&self) -> Option<BlockId> {
+        self.open
+    }
+
+    /// Programs a journal page, after every program issued before it.
+    pub fn program(
+        &mut self,
+        nand: &mut Nand,
+        page: &PageImage,
+        at_ns: Nanoseconds,
+    ) -> Result<Attempt, FtlError> {
+        let geometry = *nand.geometry();
+        let Some(block) = self.open else { return Ok(Attempt::NoBlock) };
+        let earliest_ns = at_ns.max(nand.programs_done_ns());
+        let place = geometry.page(block, nand.next_page(block));
+        let programmed = program(nand, place, page, earliest_ns)?;
+        // The rest of a block that failed serves until the next one is prepared: a block erased now could be one that
+        // only the records of this page make invalid.
+        let is_full = nand.next_page(block) == geometry.pages_per_block;
+        let failed = matches!(programmed, Attempt::Failed(_));
+        if is_full || failed && self.next.is_some() {
+            self.open = self.next.take();
+        }
+        Ok(programmed)
+    }
+
+    // -- checkpoint ---------------------------------------------------------------------------------------------
+
+    pub fn checkpoint_blocks(&self) -> &[BlockId] {
+        &self.checkpoint
+    }
+
+    pub fn checkpoint_pages(&self) -> &[PageId] {
+        &self.checkpoint_pages
+    }
+
+    /// Releases the last checkpoint's blocks before another one stands, for the canary that does so.
+    pub fn give_up_checkpoint(&mut self) -> Vec<BlockId> {
+        std::mem::take(&mut self.checkpoint)
+    }
+
+    /// A new checkpoint stands. Returns the blocks of the old one, and the journal blocks that the new one covers.
+    pub fn stands(&mut self, blocks: Vec<BlockId>, pages: Vec<PageId>) -> Vec<BlockId> {
+        let mut freed = std::mem::replace(&mut self.checkpoint, blocks);
+        self.checkpoint_pages = pages;
+        let kept = [self.open, self.next];
+        let (kept, covered): (Vec<BlockId>, Vec<BlockId>) =
+            std::mem::take(&mut self.journal).into_iter().partition(|block| kept.contains(&Some(*block)));
+        self.journal = kept;
+        freed.extend(covered);
+        freed
+    }
+}
+
+/// A checkpoint while its pages are programmed, side by side on its blocks.
+#[derive(Debug)]
+pub(crate) struct NewCheckpoint {
+    pub blocks: Vec<BlockId>,
+    pub pages: Vec<PageId>,
+    /// The block whose turn it is.
+    turn: usize,
+    step: Seq,
+    page_count: u32,
+}
+
+impl NewCheckpoint {
+    /// Blocks that this many bytes fill.
+    pub fn blocks_for(bytes: usize, geometry: &Geometry) -> u32 {
+        let pages = bytes.div_ceil(geometry.page_bytes as usize) as u32;
+        pages.div_ceil(geometry.pages_per_block)
+    }
+
+    /// A checkpoint of this many bytes, on erased blocks.
+    pub fn new(blocks: Vec<BlockId>, bytes: usize, step: Seq, geometry: &Geometry) -> NewCheckpoint {
+        let page_count = bytes.div_ceil(geometry.page_bytes as usize) as u32;
+        NewCheckpoint { blocks, pages: Vec::with_capacity(page_count as usize), turn: 0, step, page_count }
+    }
+
+    /// The bytes of the next page, at most a page, with the description for its spare area.
+    pub fn stage(&self, nand: &mut Nand, bytes: &[u8]) -> Result<PageImage, FtlError> {
+        let mut spare = Spare::new(Kind::Checkpoint, self.step);
+        let index = self.pages.len() as u32;
+        spare.mark = Mark::Batch(BatchMark { id: self.step, index, count: self.page_count });
+        let mut unit_aligned = bytes.to_vec();
+        unit_aligned.resize(bytes.len().next_multiple_of(UNIT_BYTES), 0);
+        PageImage::stage(nand, &unit_aligned, &spare)
+    }
+
+    /// Programs the next page on the block whose turn it is, skipping failing blocks.
+    pub fn program(
+        &mut self,
+        nand: &mut Nand,
+        page: &PageImage,
+        failing: &[BlockId],
+        earliest_ns: Nanoseconds,
+    ) -> Result<Attempt, FtlError> {
+        let Some(place) = self.next_place(nand, failing) else { return Ok(Attempt::NoBlock) };
+        let programmed = program(nand, place, page, earliest_ns)?;
+        if let Attempt::Issued(_) = programmed {
+            self.pages.push(place);
+        }
+        Ok(programmed)
+    }
+
+    fn next_place(&mut self, nand: &Nand, failing: &[BlockId]) -> Option<PageId> {
+        for _ in 0..self.blocks.len() {
+            let block = self.blocks[self.turn % self.blocks.len()];
+            self.turn += 1;
+            let index = nand.next_page(block);
+            if index < nand.geometry().pages_per_block && !failing.contains(&block) {
+                return Some(nand.geometry().page(block, index));
+            }
+        }
+        None
+    }
+}
+
+fn program(
+    nand: &mut Nand,
+    place: PageId,
+    page: &PageImage,
+    earliest_ns: Nanoseconds,
+) -> Result<Attempt, FtlError> {
+    let units = nand.geometry().units_per_page() as usize;
+    match nand.program(place, &page.sources[..units], &page.spares[..units], earliest_ns) {
+        Ok(done_ns) => Ok(Attempt::Issued(done_ns)),
+        Err(NandError::ProgramFailed { .. }) => Ok(Attempt::Failed(nand.geometry().block_of(place))),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,379 @@
+//! The metadata log: it makes those parts of the map durable that spare areas do not record.
+//!
+//! It has a journal of [`Record`]s, and a checkpoint from which the journal continues. Its interface is narrow, so that
+//! it can be stored elsewhere than in NAND pages ([`flash`]):
+//!
+//! | | |
+//! |---|---|
+//! | append | [`MetadataLog::append`]: records wait in DRAM, at most one page of them |
+//! | flush | [`MetadataLog::take_page`], [`MetadataLog::program`], [`MetadataLog::programmed`]: they go to flash as a page, together or not at all |
+//! | checkpoint | [`NewCheckpoint`], [`MetadataLog::stands`]: bytes from the layers above; what they replace is then free |
+//! | scan | [`find_checkpoint`], [`find_journal`]: the bytes of the newest whole checkpoint and the records after it |
+//! | protected | [`protected`]: what a capacitor keeps of it, mirrored into an image that outlives the process; [`MetadataLog::take_ready`] for the dump |
+//!
+//! A record's step is the step at which it was made: garbage collection may have moved the unit before the page is
+//! programmed, and its copy must win (hazard 6). [`steps`] knows steps that changed the map and are not on flash yet.
+
+mod dump_pages;
+mod facts;
+mod flash;
+mod protected;
+mod record;
+mod scan;
+mod steps;
+mod under_way;
+
+use tantalum_nand::{BlockId, Geometry, Nand, Nanoseconds, PageId, Ppn, UNIT_BYTES};
+
+pub(crate) use self::dump_pages::DumpPages;
+pub(crate) use self::facts::{Facts, narrow, put_list, seal, take, take_list, take_word, wide};
+use self::flash::FlashLog;
+pub(crate) use self::flash::{Attempt, NewCheckpoint};
+pub use self::protected::protected_bytes;
+pub(crate) use self::protected::{Protected, dump_what_is_left};
+pub(crate) use self::record::Record;
+use self::record::{encode_page, records_per_page, used_bytes};
+pub(crate) use self::scan::{FoundCheckpoint, FoundJournal, find_checkpoint, find_journal};
+use self::steps::Steps;
+pub(crate) use self::under_way::UnderWay;
+use crate::error::FtlError;
+use crate::page_image::PageImage;
+use crate::spare::{Kind, Spare};
+use crate::types::Seq;
+
+/// A record that waits for its page.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    record: Record,
+    /// When everything that it refers to has been programmed. A dump leaves out records that were not ready.
+    ready_ns: Nanoseconds,
+}
+
+/// The running drive's knowledge of its last checkpoint.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LastCheckpoint {
+    /// Its step.
+    pub step: Seq,
+    /// Data pages programmed since, including copies.
+    pub pages_since: u64,
+    /// Units of host data that had been programmed when it was taken.
+    pub host_units: u64,
+    /// Whether another one is due because a unit was lost that only a spare area asserted.
+    pub wanted: bool,
+    /// Count of medium operations when the last check found none due.
+    pub not_due_at: u64,
+}
+
+/// A page of records on its way to flash.
+pub(crate) struct JournalPage {
+    records: Vec<Waiting>,
+    pub image: PageImage,
+}
+
+/// See the head of this file.
+#[derive(Clone, Debug)]
+pub(crate) struct MetadataLog {
+    /// Records that are not programmed yet: at most one page.
+    waiting: Vec<Waiting>,
+    /// Records whose page is on its way, kept if a dump must find them.
+    under_way: UnderWay<Vec<Waiting>>,
+    keeps_under_way: bool,
+    /// Steps that changed the map and may not be on flash yet.
+    steps: Steps,
+    /// Whether a step has changed the map and not all of its records are appended yet.
+    in_step: bool,
+    /// Whether the next block is being prepared.
+    preparing: bool,
+    flash: FlashLog,
+    /// The last checkpoint.
+    pub checkpoint: LastCheckpoint,
+    /// The image's copy of what a capacitor protects, if a file is to outlive the process.
+    protected: Option<Protected>,
+    /// Blocks kept erased for a dump.
+    dump_blocks: Vec<BlockId>,
+    units_per_page: u32,
+    /// A page's bytes, so that none are allocated for each.
+    scratch: Vec<u8>,
+}
+
+impl MetadataLog {
+    /// An empty log. With a capacitor, records whose pages are on their way are kept for a dump.
+    pub fn new(geometry: &Geometry, has_plp: bool) -> MetadataLog {
+        MetadataLog {
+            waiting: Vec::new(),
+            under_way: UnderWay::default(),
+            keeps_under_way: has_plp,
+            steps: Steps::default(),
+            in_step: false,
+            preparing: false,
+            flash: FlashLog::default(),
+            checkpoint: LastCheckpoint::default(),
+            protected: None,
+            dump_blocks: Vec::new(),
+            units_per_page: geometry.units_per_page(),
+            scratch: vec![0; geometry.units_per_page() as usize * UNIT_BYTES],
+        }
+    }
+
+    // -- records ------------------------------------------------------------------------------------------------
+
+    /// The most records that can be on flash together or not at all.
+    pub fn records_per_page(&self) -> usize {
+        records_per_page(self.units_per_page)
+    }
+
+    /// Whether this many more records fit on the waiting page.
+    pub fn has_room(&self, records: usize) -> bool {
+        self.waiting.len() + records <= self.records_per_page()
+    }
+
+    /// Whether no record waits.
+    pub fn nothing_waits(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// The records that wait.
+    pub fn waiting(&self) -> impl ExactSizeIterator<Item = &Record> {
+        self.waiting.iter().map(|waiting| &waiting.record)
+    }
+
+    /// Gives the waiting records another step, for the canary that does so.
+    pub fn set_steps(&mut self, step: Seq) {
+        self.waiting.iter_mut().for_each(|waiting| waiting.record.set_step(step));
+    }
+
+    /// Appends records, which a dump leaves out before `ready_ns`. There must be room for them.
+    pub fn append(
+        &mut self,
+        nand: &mut Nand,
+        records: &[Record],
+        ready_ns: Nanoseconds,
+    ) -> Result<(), FtlError> {
+        assert!(
+            self.has_room(records.len()),
+            "{} records behind {} do not fit on a journal page",
+            records.len(),
+            self.waiting.len()
+        );
+        self.waiting.extend(records.iter().map(|&record| Waiting { record, ready_ns }));
+        match &mut self.protected {
+            Some(protected) => protected.recorded(nand, records.iter()),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes the waiting records as a page.
+    pub fn take_page(&mut self, nand: &mut Nand, step: Seq) -> Result<JournalPage, FtlError> {
+        encode_page(self.waiting.iter().map(|waiting| &waiting.record), &mut self.scratch);
+        let bytes = &self.scratch[..used_bytes(self.waiting.len())];
+        let image = PageImage::stage(nand, bytes, &Spare::new(Kind::Journal, step))?;
+        Ok(JournalPage { records: std::mem::take(&mut self.waiting), image })
+    }
+
+    /// The page could not be programmed: its records keep waiting, because nothing may be erased that they make
+    /// invalid.
+    pub fn put_back(&mut self, page: JournalPage) {
+        self.waiting = page.records;
+    }
+
+    /// Programs a page, after every program issued before it: a record never becomes durable before the units that it
+    /// names.
+    pub fn program(
+        &mut self,
+        nand: &mut Nand,
+        page: &JournalPage,
+        at_ns: Nanoseconds,
+    ) -> Result<Attempt, FtlError> {
+        self.flash.program(nand, &page.image, at_ns)
+    }
+
+    /// The page was issued and will be on flash at this time, or never if power went.
+    pub fn issued(&mut self, nand: &Nand, page: JournalPage, done_ns: Nanoseconds) {
+        if self.keeps_under_way {
+            // a dump must find these records while their page is in flight
+            self.under_way.issued(nand.now_ns(), done_ns, page.records);
+        }
+    }
+
+    /// The last page issued is on flash at this time. Then waiting records have room in protected DRAM again.
+    pub fn programmed(&mut self, nand: &mut Nand, done_ns: Nanoseconds) -> Result<(), FtlError> {
+        self.steps.programmed(done_ns);
+        match &mut self.protected {
+            Some(protected) => protected.journaled(nand),
+            None => Ok(()),
+        }
+    }
+
+    /// For a dump: takes all records that were not on flash when power went, but whose referents were.
+    pub fn take_ready(&mut self, cut_ns: Nanoseconds) -> Vec<Record> {
+        let lost = self.under_way.take_lost(cut_ns).flatten();
+        let records = lost.chain(self.waiting.drain(..)).filter(|waiting| waiting.ready_ns <= cut_ns);
+        records.map(|waiting| waiting.record).collect()
+    }
+
+    // -- steps --------------------------------------------------------------------------------------------------
+
+    /// A step begins: the map changes, and all records of the changes are appended before [`MetadataLog::end_step`].
+    pub fn begin_step(&mut self, now_ns: Nanoseconds) {
+        debug_assert!(!self.in_step, "a step within a step");
+        self.between_steps(now_ns);
+        self.in_step = true;
+    }
+
+    /// All records of the step are appended.
+    pub fn end_step(&mut self) {
+        self.in_step = false;
+    }
+
+    /// Whether a step is partly recorded.
+    pub fn is_in_step(&self) -> bool {
+        self.in_step
+    }
+
+    /// No step has some records on flash and others in DRAM.
+    pub fn between_steps(&mut self, now_ns: Nanoseconds) {
+        self.steps.between(self.waiting.is_empty(), now_ns);
+    }
+
+    /// A step gives a place an owner.
+    pub fn gave_owner(&mut self, ppn: Ppn) {
+        self.steps.gave_owner(ppn);
+    }
+
+    /// A page that stands for records of a step, such as a hinted log's, is on flash at this time.
+    pub fn step_programmed(&mut self, done_ns: Nanoseconds) {
+        self.steps.programmed(done_ns);
+    }
+
+    /// When everything programmed for steps is on flash.
+    pub fn steps_done_ns(&self) -> Nanoseconds {
+        self.steps.done_ns()
+    }
+
+    /// Whether a place has an owner from a step that may not be on flash at this time.
+    pub fn is_under_way(&self, ppn: Ppn, at_ns: Nanoseconds) -> bool {
+        self.steps.is_under_way(ppn, at_ns)
+    }
+
+    // -- blocks -------------------------------------------------------------------------------------------------
+
+    /// Whether no journal block is open.
+    pub fn wants_open(&self) -> bool {
+        !self.flash.has_open()
+    }
+
+    /// Whether the next journal block should be prepared.
+    pub fn wants_next(&self, nand: &Nand) -> bool {
+        self.flash.is_half_full(nand) && !self.flash.has_next() && !self.preparing
+    }
+
+    /// Whether the next journal block is ready.
+    pub fn has_next(&self) -> bool {
+        self.flash.has_next()
+    }
+
+    /// The next journal block is being prepared, or no longer is: erasing it may itself append records.
+    pub fn set_preparing(&mut self, preparing: bool) {
+        self.preparing = preparing;
+    }
+
+    /// Takes an erased journal block.
+    pub fn give_block(&mut self, block: BlockId) {
+        self.flash.give(block);
+    }
+
+    /// Journal pages for which there are blocks.
+    pub fn pages_left(&self, nand: &Nand) -> u32 {
+        self.flash.pages_left(nand)
+    }
+
+    /// Blocks with journal pages that no checkpoint covers.
+    pub fn journal_blocks(&self) -> u32 {
+        self.flash.journal_blocks()
+    }
+
+    /// The last checkpoint's blocks.
+    pub fn checkpoint_blocks(&self) -> &[BlockId] {
+        self.flash.checkpoint_blocks()
+    }
+
+    /// The last checkpoint's pages, in the order of its bytes.
+    pub fn checkpoint_pages(&self) -> &[PageId] {
+        self.flash.checkpoint_pages()
+    }
+
+    /// The journal block that takes the next page.
+    #[cfg(test)]
+    pub fn open_block(&self) -> Option<BlockId> {
+        self.flash.open()
+    }
+
+    // -- checkpoint ---------------------------------------------------------------------------------------------
+
+    /// A checkpoint is about to be programmed: anything dumped later must have a later step.
+    pub fn announce_checkpoint(&mut self, nand: &mut Nand, step: Seq) -> Result<(), FtlError> {
+        match &mut self.protected {
+            Some(protected) => protected.checkpoint(nand, step),
+            None => Ok(()),
+        }
+    }
+
+    /// Releases the last checkpoint's blocks before another one stands, for the canary that does so.
+    pub fn give_up_checkpoint(&mut self) -> Vec<BlockId> {
+        self.flash.give_up_checkpoint()
+    }
+
+    /// A checkpoint stands: anything older may go. Returns the blocks that this frees.
+    pub fn stands(
+        &mut self,
+        step: Seq,
+        blocks: Vec<BlockId>,
+        pages: Vec<PageId>,
+        host_units: u64,
+    ) -> Vec<BlockId> {
+        self.checkpoint = LastCheckpoint {
+            step,
+            pages_since: 0,
+            host_units,
+            wanted: false,
+            not_due_at: self.checkpoint.not_due_at,
+        };
+        self.flash.stands(blocks, pages)
+    }
+
+    /// What recovery found: the checkpoint's step, blocks and pages, and the journal's blocks.
+    pub fn found(&mut self, step: Seq, journal: Vec<BlockId>, checkpoint: Vec<BlockId>, pages: Vec<PageId>) {
+        self.checkpoint.step = step;
+        self.flash.found(journal, checkpoint, pages);
+    }
+
+    // -- what a capacitor protects ------------------------------------------------------------------------------
+
+    /// The mirror in the image, of a drive that has one.
+    pub fn protected(&mut self) -> Option<&mut Protected> {
+        self.protected.as_mut()
+    }
+
+    /// From now on what a capacitor protects is mirrored, if there is a mirror. Its contents are void at first.
+    pub fn set_protected(&mut self, protected: Option<Protected>) {
+        self.protected = protected;
+    }
+
+    /// Voids the mirror, and gives the next dump the current dump blocks.
+    pub fn restart_protected(&mut self, nand: &mut Nand) -> Result<(), FtlError> {
+        match &mut self.protected {
+            Some(protected) => protected.restart(nand, &self.dump_blocks),
+            None => Ok(()),
+        }
+    }
+
+    /// Blocks kept erased for a dump.
+    pub fn dump_blocks(&self) -> &[BlockId] {
+        &self.dump_blocks
+    }
+
+    /// Takes an erased block for a dump.
+    pub fn give_dump_block(&mut self, block: BlockId) {
+        self.dump_blocks.push(block);
+    }
+}

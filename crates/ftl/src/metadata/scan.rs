@@ -1,0 +1,98 @@
+//! Finding the metadata log again: the newest whole checkpoint, and the journal after it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tantalum_nand::{BlockId, NandError, PageId};
+
+use super::record::{Record, decode_page};
+use crate::error::{Damage, FtlError};
+use crate::reader::{FirstPage, Reader};
+use crate::spare::{Kind, Mark, Spare};
+use crate::types::Seq;
+
+/// A whole checkpoint.
+pub(crate) struct FoundCheckpoint {
+    pub step: Seq,
+    pub bytes: Vec<u8>,
+    /// Its pages, in the order of its bytes.
+    pub pages: Vec<PageId>,
+}
+
+/// The journal since a checkpoint.
+pub(crate) struct FoundJournal {
+    pub records: Vec<Record>,
+    /// The blocks that hold them.
+    pub blocks: BTreeSet<BlockId>,
+}
+
+/// Finds the newest whole checkpoint.
+pub(crate) fn find_checkpoint(reader: &mut Reader, first: &[FirstPage]) -> Result<FoundCheckpoint, FtlError> {
+    // a block whose first page is torn may hold the rest of a checkpoint that spans several blocks
+    let mut found: BTreeMap<Seq, (u32, BTreeMap<u32, PageId>)> = BTreeMap::new();
+    for (block, first) in first.iter().enumerate() {
+        if !matches!(first, FirstPage::Programmed(Kind::Checkpoint, _) | FirstPage::Torn) {
+            continue;
+        }
+        reader.pages(BlockId(block as u32), |reader, page| {
+            if let Spare { kind: Kind::Checkpoint, mark: Mark::Batch(part), .. } = reader.spare(page, 0)? {
+                found.entry(part.id).or_insert((part.count, BTreeMap::new())).1.insert(part.index, page);
+            }
+            Ok(())
+        })?;
+    }
+    for (step, (count, parts)) in found.into_iter().rev() {
+        if parts.len() != count as usize {
+            continue;
+        }
+        let mut bytes = Vec::new();
+        for page in parts.values() {
+            // its predecessor may have been erased, so there is no other to fall back to
+            reader.read_page(*page, &mut bytes).map_err(|error| match error {
+                FtlError::Nand(NandError::Uncorrectable { .. }) => Damage::Checkpoint { step }.into(),
+                error => error,
+            })?;
+        }
+        return Ok(FoundCheckpoint { step, bytes, pages: parts.into_values().collect() });
+    }
+    Err(Damage::NoCheckpoint.into())
+}
+
+/// Reads the records that were programmed after `step`.
+pub(crate) fn find_journal(
+    reader: &mut Reader,
+    first: &[FirstPage],
+    step: Seq,
+) -> Result<FoundJournal, FtlError> {
+    let (mut records, mut blocks) = (Vec::new(), BTreeSet::new());
+    for (block, first) in first.iter().enumerate() {
+        if !matches!(first, FirstPage::Programmed(Kind::Journal, _) | FirstPage::Torn) {
+            continue;
+        }
+        reader.pages(BlockId(block as u32), |reader, page| {
+            let spare = reader.spare(page, 0)?;
+            if spare.kind != Kind::Journal || spare.step <= step {
+                return Ok(());
+            }
+            records.extend(read_records(reader, page)?);
+            blocks.insert(reader.nand.geometry().block_of(page));
+            Ok(())
+        })?;
+    }
+    for record in &records {
+        reader.newest = reader.newest.max(record.newest_seq());
+    }
+    Ok(FoundJournal { records, blocks })
+}
+
+fn read_records(reader: &mut Reader, page: PageId) -> Result<Vec<Record>, FtlError> {
+    let damaged = || FtlError::from(Damage::Journal { page });
+    let mut bytes = Vec::new();
+    reader.read_page(page, &mut bytes).map_err(|error| match error {
+        FtlError::Nand(NandError::Uncorrectable { .. }) => damaged(),
+        error => error,
+    })?;
+    let (units, geometry) = (reader.logical_units, reader.nand.geometry());
+    decode_page(&bytes)
+        .filter(|records| records.iter().all(|record| record.is_possible(units, geometry)))
+        .ok_or_else(damaged)
+}

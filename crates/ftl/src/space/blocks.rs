@@ -1,0 +1,225 @@
+//! The use of each block, the free blocks, and the choice of the next block to erase.
+//!
+//! A free block may still hold old pages: it is erased when it is opened, never before (see `erase.rs`).
+
+use tantalum_nand::{BlockId, Geometry, Nand, PlaneId};
+
+use crate::types::Seq;
+
+/// The use of a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BlockUse {
+    /// Nothing; it may need an erase before it is opened.
+    Free,
+    /// A data stream writes to it.
+    Open,
+    /// Full, or closed by recovery: a possible victim.
+    Closed,
+    /// Journal pages.
+    Journal,
+    /// Checkpoint pages.
+    Checkpoint,
+    /// Kept erased for the capacitor's dump.
+    Dump,
+    /// Retired.
+    Bad,
+}
+
+/// The uses of all blocks.
+#[derive(Clone, Debug)]
+pub struct Blocks {
+    uses: Vec<BlockUse>,
+    /// Whether a free block is known to be erased.
+    erased: Vec<bool>,
+    /// Whether the block has batch or hint marks that no checkpoint covers.
+    marked: Vec<bool>,
+    /// The last step programmed into a block: its age for cost-benefit.
+    last_step: Vec<Seq>,
+    free_of_plane: Vec<Vec<BlockId>>,
+    free: u32,
+    /// Free blocks with marks.
+    free_marked: u32,
+    /// Whether the meaning of the marks is only on flash yet: then marked blocks are opened last.
+    pub recovering: bool,
+}
+
+impl Blocks {
+    /// All blocks free; erased if the medium is new.
+    pub fn new(geometry: &Geometry, nand: &Nand, erased: bool) -> Blocks {
+        let count = geometry.blocks() as usize;
+        let mut blocks = Blocks {
+            uses: vec![BlockUse::Bad; count],
+            erased: vec![false; count],
+            marked: vec![false; count],
+            last_step: vec![Seq(0); count],
+            free_of_plane: vec![Vec::new(); geometry.planes() as usize],
+            free: 0,
+            free_marked: 0,
+            recovering: false,
+        };
+        // the lowest numbers are taken first
+        for block in (0..geometry.blocks()).rev().map(BlockId) {
+            if !nand.is_bad(block) {
+                blocks.release(geometry.plane_of(block), block);
+                blocks.erased[block.index()] = erased;
+            }
+        }
+        blocks
+    }
+
+    /// The use of a block.
+    #[inline]
+    pub fn block_use(&self, block: BlockId) -> BlockUse {
+        self.uses[block.index()]
+    }
+
+    /// Changes a block's use; not from or to free.
+    pub fn set_use(&mut self, block: BlockId, block_use: BlockUse) {
+        debug_assert!(self.uses[block.index()] != BlockUse::Free && block_use != BlockUse::Free);
+        self.uses[block.index()] = block_use;
+    }
+
+    /// Free blocks.
+    pub fn free(&self) -> u32 {
+        self.free
+    }
+
+    /// Free blocks of a plane.
+    pub fn free_in(&self, plane: PlaneId) -> usize {
+        self.free_of_plane[plane.index()].len()
+    }
+
+    /// Free blocks covered by a checkpoint: recovery may erase them before it has taken its own.
+    pub fn free_unmarked(&self) -> u32 {
+        self.free - self.free_marked
+    }
+
+    /// The free blocks of a plane.
+    pub fn free_list(&self, plane: PlaneId) -> &[BlockId] {
+        &self.free_of_plane[plane.index()]
+    }
+
+    /// Takes the least-worn free block of a plane (dynamic wear levelling); among equals, erased ones first. Marked
+    /// ones go first, so that those that recovery may erase stay; in recovery they go last.
+    pub fn take(&mut self, plane: PlaneId, block_use: BlockUse, nand: &Nand) -> Option<BlockId> {
+        let rank = |block: &BlockId| {
+            let last = self.marked[block.index()] == self.recovering;
+            (last, nand.erase_count(*block), !self.erased[block.index()])
+        };
+        // none ranks before an erased block that was never erased before, and a drive that was never full has many
+        let no_marks = self.free_marked == 0 && !self.recovering;
+        let first = (no_marks, 0, false);
+        let free = &self.free_of_plane[plane.index()];
+        let (mut index, mut best) = (free.len(), None);
+        for (other, block) in free.iter().enumerate().rev() {
+            let rank = rank(block);
+            if best.is_none_or(|best| rank < best) {
+                (index, best) = (other, Some(rank));
+                if rank == first {
+                    break;
+                }
+            }
+        }
+        best?;
+        let block = self.free_of_plane[plane.index()].swap_remove(index);
+        self.taken(block, block_use);
+        Some(block)
+    }
+
+    fn taken(&mut self, block: BlockId, block_use: BlockUse) {
+        self.free -= 1;
+        self.free_marked -= u32::from(self.marked[block.index()]);
+        self.uses[block.index()] = block_use;
+    }
+
+    /// Takes a particular free block.
+    pub fn take_block(&mut self, plane: PlaneId, block: BlockId, block_use: BlockUse) {
+        let free = &mut self.free_of_plane[plane.index()];
+        let index =
+            free.iter().position(|other| *other == block).expect("a free block is in its plane's list");
+        free.swap_remove(index);
+        self.taken(block, block_use);
+    }
+
+    /// Returns a block. It is erased when it is opened.
+    pub fn release(&mut self, plane: PlaneId, block: BlockId) {
+        debug_assert_ne!(self.uses[block.index()], BlockUse::Free, "block {block} is free already");
+        self.uses[block.index()] = BlockUse::Free;
+        self.erased[block.index()] = false;
+        self.free_of_plane[plane.index()].push(block);
+        self.free += 1;
+        self.free_marked += u32::from(self.marked[block.index()]);
+    }
+
+    /// Whether a block is known to be erased.
+    pub fn is_erased(&self, block: BlockId) -> bool {
+        self.erased[block.index()]
+    }
+
+    /// Notes that a block was erased, or that it no longer is.
+    pub fn set_erased(&mut self, block: BlockId, erased: bool) {
+        self.erased[block.index()] = erased;
+    }
+
+    /// Notes what was programmed into a block.
+    #[inline]
+    pub fn programmed(&mut self, block: BlockId, step: Seq, marked: bool) {
+        self.last_step[block.index()] = step;
+        if marked {
+            self.marked[block.index()] = true;
+        }
+    }
+
+    /// The last step programmed into a block since power came on; 0 if none.
+    pub fn last_step(&self, block: BlockId) -> Seq {
+        self.last_step[block.index()]
+    }
+
+    /// Whether a block has marks that no checkpoint covers.
+    pub fn is_marked(&self, block: BlockId) -> bool {
+        self.marked[block.index()]
+    }
+
+    /// A block that is in use, or known to be free, has marks that no checkpoint covers: recovery found them.
+    pub fn mark(&mut self, block: BlockId) {
+        if !std::mem::replace(&mut self.marked[block.index()], true)
+            && self.uses[block.index()] == BlockUse::Free
+        {
+            self.free_marked += 1;
+        }
+    }
+
+    /// The marks of a block about to be erased have been recorded.
+    pub fn clear_marks(&mut self, block: BlockId) {
+        debug_assert_ne!(self.uses[block.index()], BlockUse::Free, "a block is taken before it is erased");
+        self.marked[block.index()] = false;
+    }
+
+    /// A checkpoint covers all marks.
+    pub fn clear_all_marks(&mut self) {
+        self.marked.fill(false);
+        self.free_marked = 0;
+    }
+
+    /// The value of collecting a block now (cost-benefit): its age times the fraction freed, divided by the cost of
+    /// moving the rest. The scale keeps integers exact.
+    pub fn benefit(&self, block: BlockId, valid: u32, units_per_block: u32, now: Seq) -> u128 {
+        let age = u128::from(now.0 - self.last_step[block.index()].0) + 1;
+        let freed = u128::from(units_per_block - valid);
+        age * freed * 1_000_000 / (2 * u128::from(valid)).max(1)
+    }
+
+    /// The least-worn closed block, for static wear levelling.
+    pub fn coldest(&self, nand: &Nand) -> Option<BlockId> {
+        (0..self.uses.len() as u32)
+            .map(BlockId)
+            .filter(|block| self.uses[block.index()] == BlockUse::Closed)
+            .min_by_key(|block| nand.erase_count(*block))
+    }
+
+    /// All blocks with this use.
+    pub fn with_use(&self, block_use: BlockUse) -> impl Iterator<Item = BlockId> {
+        let uses = &self.uses;
+        (0..uses.len() as u32).map(BlockId).filter(move |block| uses[block.index()] == block_use)
+    }
+}

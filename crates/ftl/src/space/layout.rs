@@ -1,0 +1,162 @@
+//! How much flash each purpose gets, computed once from geometry and configuration.
+//!
+//! Everything that is not host data is counted here, so that a full drive can still collect garbage, journal,
+//! checkpoint, dump and recover (hazard 11 of ARCHITECTURE.md). Bad blocks count as absent: as they become more, the
+//! streams become narrower, down to the minimum that the drive needs to accept writes.
+
+use tantalum_nand::{Geometry, UNIT_BYTES};
+
+use crate::error::LayoutError;
+
+/// Maximum number of open logs. Each takes a few bytes of every checkpoint.
+pub const OPEN_LOGS: usize = 256;
+
+/// How garbage collection chooses a victim.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum VictimPolicy {
+    /// Fewest valid units.
+    Greedy,
+    /// Most space freed for the work, older blocks first.
+    CostBenefit,
+}
+
+/// When a checkpoint is due, given what recovery would have to read since the last one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CheckpointInterval {
+    /// After this many data pages, including copies. It bounds what recovery reads, but not what checkpoints cost: that
+    /// grows with write amplification.
+    Pages(u64),
+    /// When the host has written this many units for each unit that the checkpoint would take. It bounds the cost of
+    /// checkpoints, at that fraction of the host's writes whatever the workload, and with it what recovery reads: this
+    /// many times the checkpoint, times write amplification.
+    HostUnitsForEachUnit(u64),
+}
+
+impl CheckpointInterval {
+    /// The default. Checkpoints take 1/64 = 1.6 % of host writes, below the 2 % allowed, on an empty drive as on a full
+    /// one; a full drive takes a checkpoint after a sixteenth of its capacity was written. A longer interval saves
+    /// little and lengthens recovery in proportion: docs/recovery.md has the figures.
+    pub const DEFAULT: CheckpointInterval = CheckpointInterval::HostUnitsForEachUnit(64);
+}
+
+/// The configuration of a drive's FTL.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FtlConfig {
+    /// Logical capacity in units.
+    pub logical_units: u32,
+    /// How victims are chosen.
+    pub victim_policy: VictimPolicy,
+    /// Erase-count spread at which cold blocks are moved.
+    pub wear_spread: u32,
+    /// Units that a capacitor can program after power went; 0 without one.
+    pub dump_units: u32,
+    /// Units that may wait in DRAM that a capacitor protects; 0 without one.
+    pub protected_units: u32,
+    /// Extra owners that the drive's DRAM holds; beyond that, moving a shared unit costs a read of the spilled table.
+    pub shared_owners: u32,
+    /// When a checkpoint is due.
+    pub checkpoint_interval: CheckpointInterval,
+    /// DRAM for the indexes of key-value namespaces, in bytes; if all take more, the least recently used are on flash
+    /// only. None has room for all.
+    pub index_dram_bytes: Option<u64>,
+}
+
+/// The plan.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Layout {
+    /// Good blocks without which the drive accepts no writes: the logical capacity, and what is needed beside it.
+    pub least_blocks: u32,
+    /// Bytes of the largest checkpoint, without indexes of key-value namespaces.
+    pub checkpoint_bytes: u64,
+    /// Blocks that it fills.
+    pub checkpoint_blocks: u32,
+    /// Journal blocks after which a checkpoint is taken.
+    pub journal_blocks: u32,
+    /// Blocks kept erased for a dump.
+    pub dump_blocks: u32,
+    /// Planes on which the host stream keeps a block open.
+    pub host_width: u32,
+    /// Planes on which the collection stream keeps a block open.
+    pub collect_width: u32,
+    /// Blocks that the logs of key-value namespaces may take in addition: their open blocks, and one in reserve for
+    /// each namespace. Half of what is left by then; the other half lets garbage accumulate.
+    pub log_blocks: u32,
+    /// Total owners beyond the first that all shared units may have.
+    pub extra_owners_limit: u32,
+    /// Maximum number of living hints.
+    pub hints_limit: u32,
+    /// Units that open transactions may hold in total.
+    pub transaction_units_limit: u32,
+}
+
+/// Journal blocks that are always kept available.
+pub const JOURNAL_RESERVE_BLOCKS: u32 = 2;
+
+/// Maximum bytes that a claim's owner, a hint with its attempt, an open log, and the fixed part take in a checkpoint.
+const OWNER_BYTES: u64 = 20;
+const HINT_BYTES: u64 = 72;
+const LOG_BYTES: u64 = 24;
+const FIXED_BYTES: u64 = 64 * 1024;
+
+impl Layout {
+    /// Plans a new drive with `bad_blocks` bad blocks, or explains why there is too little flash.
+    pub fn plan(geometry: &Geometry, config: &FtlConfig, bad_blocks: u32) -> Result<Layout, LayoutError> {
+        geometry.validate()?;
+        let good_blocks = geometry.blocks().saturating_sub(bad_blocks);
+        let logical_blocks = config.logical_units.div_ceil(geometry.units_per_block());
+        let layout = Layout::with_good_blocks(geometry, config, good_blocks);
+        if good_blocks < layout.least_blocks {
+            return Err(LayoutError::TooLittleFlash {
+                physical_blocks: good_blocks,
+                logical_blocks,
+                needed_blocks: layout.least_blocks - logical_blocks,
+            });
+        }
+        Ok(layout)
+    }
+
+    /// The plan for this many good blocks, even if they are fewer than [`Layout::least_blocks`].
+    pub fn with_good_blocks(geometry: &Geometry, config: &FtlConfig, good_blocks: u32) -> Layout {
+        let units_per_block = geometry.units_per_block();
+        let block_bytes = u64::from(units_per_block) * UNIT_BYTES as u64;
+        let logical = config.logical_units;
+        let extra_owners_limit = (logical / 8).max(256);
+        let hints_limit = (logical / 32).clamp(256, 1 << 20);
+        let map_pages = u64::from(logical).div_ceil(1024);
+        let checkpoint_bytes = map_pages * (4096 + 4)
+            + u64::from(extra_owners_limit) * OWNER_BYTES
+            + u64::from(hints_limit) * HINT_BYTES
+            + OPEN_LOGS as u64 * LOG_BYTES
+            + FIXED_BYTES.min(block_bytes)
+            + u64::from(geometry.blocks()) / 8;
+        let checkpoint_blocks = checkpoint_bytes.div_ceil(block_bytes) as u32;
+        let dump_blocks = if config.dump_units == 0 {
+            0
+        } else {
+            // one more for the journal page and for partly filled pages
+            config.dump_units.div_ceil(units_per_block) + 1
+        };
+        let logical_blocks = logical.div_ceil(units_per_block);
+        let fixed = 2 * checkpoint_blocks + JOURNAL_RESERVE_BLOCKS + dump_blocks;
+        // the minimum: one open block for each stream, a victim, and some slack in which garbage can accumulate
+        let slack = (logical_blocks / 50).max(2);
+        let least = fixed + slack + 5;
+        let spare = good_blocks.saturating_sub(logical_blocks);
+        let for_streams = spare.saturating_sub(fixed + slack + 3);
+        let width = (for_streams / 4).clamp(1, geometry.planes());
+        let journal_blocks = (8 * checkpoint_blocks).min(spare / 12).max(JOURNAL_RESERVE_BLOCKS);
+        Layout {
+            least_blocks: logical_blocks + least,
+            checkpoint_bytes,
+            checkpoint_blocks,
+            journal_blocks,
+            dump_blocks,
+            host_width: width,
+            collect_width: width.div_ceil(2),
+            log_blocks: for_streams.saturating_sub(4 * width + journal_blocks) / 2,
+            extra_owners_limit,
+            hints_limit,
+            transaction_units_limit: slack * units_per_block / 2,
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Records that wait for a full page in DRAM that a capacitor protects: a `put` is committed on arrival (KAML, section
+//! 3.2.4).
+//!
+//! Invariants:
+//! - The indexes name what is on flash. Waiting records are looked up first, and enter the index when they are
+//!   programmed (hazard 1).
+//! - A `put` that waits is in one unit, so it is dumped as a whole, by the capacitor or from the image's mirror. A
+//!   larger one does not wait for a full page: it is programmed as it arrives (`put.rs`).
+//! - At most a page of units waits for each stream that takes records. The dump has room for that of the drive's own
+//!   log beside its budget; the cache gives up as much for each namespace with logs of its own.
+//! - Versions of waiting records are greater than the step of the last checkpoint, and units hold nothing older.
+
+use tantalum_nand::{Nanoseconds, Source};
+
+use super::KvRecord;
+use super::plan::{Piece, Plan};
+use super::record::RecordPlace;
+use super::record::{CHUNK_BYTES, HEADER_BYTES, Header};
+use super::waiting::{Buffer, WaitingUnit};
+use crate::canary::{self, Guard};
+use crate::error::FtlError;
+use crate::ftl::Ftl;
+use crate::key::NamespaceId;
+use crate::page_image::PageImage;
+use crate::space::Target;
+use crate::types::Seq;
+
+impl Ftl {
+    /// Whether a `put` of these records would wait.
+    pub fn put_waits(&self, records: &[KvRecord<'_>]) -> bool {
+        self.can_wait(&Plan::new(records, |namespace| self.logs_of(namespace)))
+    }
+
+    /// Whether a `put` can wait: there is a capacitor, and the `put` fits in a unit.
+    pub(super) fn can_wait(&self, plan: &Plan) -> bool {
+        self.has_plp() && plan.targets.len() == 1 && plan.pieces.iter().all(|piece| piece.segment == 0)
+    }
+
+    /// Adds records to those that wait for the same stream. A full page of its units is programmed first.
+    pub(super) fn put_waiting(
+        &mut self,
+        records: &[KvRecord<'_>],
+        plan: &Plan,
+        at_ns: Nanoseconds,
+    ) -> Result<(), FtlError> {
+        let target = plan.targets[0];
+        let chunks = plan.pieces.iter().map(|piece| piece.chunks).sum();
+        let of_target = || self.tenants.records.buffer.units.iter().filter(|unit| unit.target == target);
+        if !of_target().next_back().is_some_and(|unit| unit.image.has_room(chunks)) {
+            if of_target().count() == self.geometry.units_per_page() as usize {
+                self.program_waiting_for(target, at_ns)?;
+            }
+            self.tenants.records.buffer.begin(target);
+        }
+        let indexed = self.indexed(records, at_ns)?;
+        let version = self.next_seq();
+        let Buffer { units, latest, .. } = &mut self.tenants.records.buffer;
+        let last = units.iter_mut().rev().find(|unit| unit.target == target).expect("there is one with room");
+        let old_bytes = last.filled_bytes();
+        for Piece { record, .. } in &plan.pieces {
+            let KvRecord { namespace, key, value } = records[*record];
+            let header = Header {
+                namespace,
+                key,
+                version,
+                segment: 0,
+                continuations: 0,
+                value_bytes: value.map_or(0, <[u8]>::len) as u16,
+                tombstone: value.is_none(),
+            };
+            let waiting = last.push(header, value.unwrap_or(&[]), indexed[*record]);
+            latest.insert((namespace, key), waiting);
+        }
+        let unit = last.number;
+        self.protect_waiting(unit, old_bytes)
+    }
+
+    /// Which of the keys are in an index.
+    fn indexed(&mut self, records: &[KvRecord<'_>], at_ns: Nanoseconds) -> Result<Vec<bool>, FtlError> {
+        let found = |record: &KvRecord<'_>| Ok(self.find(record.namespace, &record.key, at_ns)?.0.is_some());
+        records.iter().map(found).collect()
+    }
+
+    /// A `put` that goes to flash at once replaces these, and may be lost until there is room for it or it is there.
+    /// Records that wait for their keys were acknowledged as durable, so they go to flash first.
+    pub(super) fn settle_waiting(
+        &mut self,
+        records: &[KvRecord<'_>],
+        at_ns: Nanoseconds,
+    ) -> Result<(), FtlError> {
+        for record in records {
+            let buffer = &self.tenants.records.buffer;
+            if let Some(waiting) = buffer.get(record.namespace, &record.key) {
+                self.program_waiting_for(buffer.unit(waiting.unit).target, at_ns)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores a unit in the image's mirror, if there is one; the mirror already has its first `old_bytes`.
+    fn protect_waiting(&mut self, unit: u64, old_bytes: usize) -> Result<(), FtlError> {
+        let Some(protected) = self.metadata.protected() else { return Ok(()) };
+        let waiting = self.tenants.records.buffer.unit(unit);
+        let spare = waiting.spare(waiting.newest).encode();
+        let new = old_bytes..waiting.filled_bytes();
+        protected.records_wait(&mut self.nand, unit, spare, &waiting.image.bytes, new)
+    }
+
+    /// Programs all waiting records, and lets the indexes name them.
+    pub fn program_waiting(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
+        let mut done_ns = at_ns;
+        while let Some(unit) = self.tenants.records.buffer.units.first() {
+            done_ns = done_ns.max(self.program_waiting_for(unit.target, at_ns)?);
+        }
+        Ok(done_ns)
+    }
+
+    /// Programs what waits for a stream.
+    fn program_waiting_for(&mut self, target: Target, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
+        let at_ns = self.load_indexes(self.tenants.records.buffer.namespaces_for(target), at_ns)?;
+        self.ensure_space(&[(target, 1)], at_ns)?;
+        let step = self.next_seq();
+        let page = self.stage_waiting(target, step)?;
+        let programmed = self.program(target, &page, step, at_ns);
+        let (place, done_ns) = programmed.inspect_err(|error| self.release_page(&page, error))?;
+        let of_target = |unit: &mut WaitingUnit| unit.target == target;
+        let units: Vec<WaitingUnit> = self.tenants.records.buffer.units.extract_if(.., of_target).collect();
+        self.counters.flash_units.key_value += units.len() as u64;
+        for (index, unit) in units.iter().enumerate() {
+            self.name_waiting(unit, self.geometry.unit(place, index as u32), at_ns)?;
+        }
+        let buffer = &mut self.tenants.records.buffer;
+        debug_assert!(!buffer.units.is_empty() || buffer.latest.is_empty(), "something waits in no unit");
+        buffer.programmed.push((units.len() as u32, done_ns));
+        self.unprotect_waiting(units.iter().map(|unit| unit.number))?;
+        Ok(done_ns)
+    }
+
+    /// Units no longer wait.
+    fn unprotect_waiting(&mut self, mut units: impl Iterator<Item = u64>) -> Result<(), FtlError> {
+        let Some(protected) = self.metadata.protected() else { return Ok(()) };
+        units.try_for_each(|unit| protected.records_programmed(&mut self.nand, unit))
+    }
+
+    /// A namespace is deleted: what waits for its own logs is dropped.
+    pub(super) fn forget_waiting(&mut self, namespace: NamespaceId) -> Result<(), FtlError> {
+        let buffer = &mut self.tenants.records.buffer;
+        buffer.forget_namespace(namespace);
+        let of_namespace = |unit: &mut WaitingUnit| unit.target == Target::Logs(namespace);
+        let units: Vec<u64> = buffer.units.extract_if(.., of_namespace).map(|unit| unit.number).collect();
+        self.unprotect_waiting(units.into_iter())
+    }
+
+    /// The streams with waiting records.
+    pub(crate) fn waiting_targets(&self) -> Vec<Target> {
+        let mut targets: Vec<Target> = Vec::new();
+        for unit in &self.tenants.records.buffer.units {
+            if !targets.contains(&unit.target) {
+                targets.push(unit.target);
+            }
+        }
+        targets
+    }
+
+    /// What waits for a stream, as a page.
+    pub(crate) fn stage_waiting(&mut self, target: Target, step: Seq) -> Result<PageImage, FtlError> {
+        let mut page = PageImage::new();
+        for unit in self.tenants.records.buffer.units.iter().filter(|unit| unit.target == target) {
+            match self.nand.stage(&unit.image.bytes) {
+                Ok(slot) => page.push(Source::Staged(slot), unit.spare(step).encode()),
+                Err(error) => {
+                    self.give_up_page(&page);
+                    return Err(error.into());
+                }
+            }
+        }
+        Ok(page)
+    }
+
+    fn name_waiting(
+        &mut self,
+        unit: &WaitingUnit,
+        ppn: tantalum_nand::Ppn,
+        at_ns: Nanoseconds,
+    ) -> Result<(), FtlError> {
+        for waiting in &unit.records {
+            let Header { namespace, key, tombstone, .. } = waiting.header;
+            if !self.tenants.records.buffer.is_latest(waiting) {
+                continue;
+            }
+            self.forget(namespace, &key, at_ns)?;
+            let place = RecordPlace { ppn, chunk: waiting.chunk, chunks: waiting.header.chunks() };
+            self.name(namespace, &key, (0, 0), tombstone, place);
+            self.tenants.records.buffer.latest.remove(&(namespace, key));
+        }
+        Ok(())
+    }
+
+    /// Pages of records programmed since this was last called: how many units of each a capacitor protects until they
+    /// are on flash, and when that is.
+    pub fn take_programmed_records(&mut self) -> impl Iterator<Item = (u32, Nanoseconds)> + '_ {
+        self.tenants.records.buffer.programmed.drain(..)
+    }
+
+    /// A checkpoint is about to be programmed without the waiting records, so they get versions after it. Replaced
+    /// records are dropped: after the checkpoint they would pass for copies of what it has.
+    pub(crate) fn renew_waiting(&mut self) -> Result<(), FtlError> {
+        if canary::out(Guard::WaitingKeepsVersion) {
+            return Ok(());
+        }
+        let old = std::mem::take(&mut self.tenants.records.buffer.units);
+        for old_unit in &old {
+            let number = self.tenants.records.buffer.begin(old_unit.target).number;
+            for waiting in &old_unit.records {
+                if !self.tenants.records.buffer.is_latest(waiting) {
+                    continue;
+                }
+                let header = Header { version: self.next_seq(), ..waiting.header };
+                let start = usize::from(waiting.chunk) * CHUNK_BYTES + HEADER_BYTES;
+                let value = &old_unit.image.bytes[start..start + usize::from(header.value_bytes)];
+                let Buffer { units, latest, .. } = &mut self.tenants.records.buffer;
+                let renewed = units.last_mut().expect("it was just begun");
+                latest.insert((header.namespace, header.key), renewed.push(header, value, waiting.indexed));
+            }
+            self.protect_waiting(number, 0)?;
+            self.unprotect_waiting(std::iter::once(old_unit.number))?;
+        }
+        Ok(())
+    }
+}

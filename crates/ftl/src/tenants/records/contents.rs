@@ -1,0 +1,198 @@
+//! Namespaces and their indexes in a checkpoint, as 64-bit numbers.
+
+#[cfg(test)]
+use tantalum_nand::Ppn;
+use tantalum_nand::{Geometry, checksum_of};
+
+use super::index::{Entry, Index};
+#[cfg(test)]
+use super::record::RecordPlace;
+use super::record::UNIT_CHUNKS;
+use super::residence::{ENTRY_BYTES, InCheckpoint, NAMESPACE_BYTES};
+use crate::key::{NamespaceAttributes, NamespaceId};
+use crate::metadata::take_word;
+use crate::tenants::Kept;
+
+/// A namespace as of a checkpoint.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct NamespaceContents {
+    pub namespace: NamespaceId,
+    pub attributes: NamespaceAttributes,
+    pub entries: IndexBytes,
+}
+
+/// The entries of an index in a checkpoint, in the order of their hashes.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct IndexBytes(pub Vec<u8>);
+
+const HEAD_BYTES: usize = 16;
+
+impl IndexBytes {
+    fn of(entries: impl Iterator<Item = Entry>) -> IndexBytes {
+        let mut bytes = Vec::new();
+        for entry in entries {
+            bytes.extend(entry.hash.to_le_bytes());
+            bytes.extend(entry.pack().to_le_bytes());
+        }
+        IndexBytes(bytes)
+    }
+
+    /// The entries of an index.
+    pub fn of_index(index: &Index) -> IndexBytes {
+        IndexBytes::of(index.from(0))
+    }
+
+    /// The entry that begins at each 16th byte.
+    pub fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
+        let numbers = |entry: &[u8; ENTRY_BYTES]| {
+            let number = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| entry[at + byte]));
+            Entry::unpack(number(0), number(8))
+        };
+        self.0.as_chunks().0.iter().map(numbers)
+    }
+
+    pub fn checksum(&self) -> u32 {
+        checksum_of(&self.0)
+    }
+
+    /// The index with these entries.
+    pub fn index(&self, attributes: &NamespaceAttributes) -> Index {
+        let mut index = Index::with_room(attributes, (self.0.len() / ENTRY_BYTES) as u64);
+        self.entries().for_each(|entry| index.insert(entry));
+        index
+    }
+}
+
+impl NamespaceContents {
+    /// An index with this many entries, for tests.
+    #[cfg(test)]
+    pub fn sample(namespace: NamespaceId, entries: u32) -> NamespaceContents {
+        let place = |number| RecordPlace { ppn: Ppn(number), chunk: (number % 60) as u8, chunks: 4 };
+        let entry = |number| Entry {
+            hash: u64::from(number) << 40,
+            place: place(number),
+            continuations: 9,
+            key_length: 16,
+        };
+        let attributes = NamespaceAttributes { expected_records: 1 << 10, ..NamespaceAttributes::default() };
+        NamespaceContents { namespace, attributes, entries: IndexBytes::of((0..entries).map(entry)) }
+    }
+}
+
+/// A checkpoint's contents about records.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct RecordsKept {
+    /// The number of the newest namespace that ever existed.
+    pub last_namespace: u32,
+    /// The namespaces with their indexes.
+    pub namespaces: Vec<NamespaceContents>,
+}
+
+impl RecordsKept {
+    /// Appends the bytes.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.extend(u64::from(self.last_namespace).to_le_bytes());
+        out.extend((self.namespaces.len() as u64).to_le_bytes());
+        for NamespaceContents { namespace, attributes, entries } in &self.namespaces {
+            let NamespaceAttributes { logs, expected_records, load_factor_percent } = *attributes;
+            let count = (entries.0.len() / ENTRY_BYTES) as u64;
+            let words =
+                [namespace.0.into(), logs.into(), expected_records, load_factor_percent.into(), count];
+            words.iter().for_each(|word| out.extend(u64::to_le_bytes(*word)));
+            out.extend(&entries.0);
+        }
+    }
+
+    /// The positions of the indexes in a checkpoint that has the bytes from `first_byte` on.
+    pub fn indexes(&self, first_byte: u64) -> Vec<(NamespaceId, InCheckpoint)> {
+        let mut end = first_byte + HEAD_BYTES as u64;
+        let of = |contents: &NamespaceContents| {
+            let (first_byte, bytes) = (end + NAMESPACE_BYTES as u64, contents.entries.0.len() as u64);
+            end = first_byte + bytes;
+            let entries = bytes / ENTRY_BYTES as u64;
+            let checksum = contents.entries.checksum();
+            (contents.namespace, InCheckpoint { first_byte, entries, checksum })
+        };
+        self.namespaces.iter().map(of).collect()
+    }
+
+    /// Reads it off the front of the bytes; none if no drive can have written it.
+    pub fn decode(kept: &mut Kept<'_>) -> Option<RecordsKept> {
+        let bytes = &mut kept.bytes;
+        let last_namespace = take_word(bytes)?.try_into().ok()?;
+        let count = take_word(bytes)?;
+        if count > (bytes.len() / NAMESPACE_BYTES) as u64 {
+            return None;
+        }
+        let mut namespaces = Vec::with_capacity(count as usize);
+        for _ in 0..count {
+            let (id, logs, expected_records) = (take_word(bytes)?, take_word(bytes)?, take_word(bytes)?);
+            let (load_factor_percent, entries) = (take_word(bytes)?, take_word(bytes)?);
+            let index_bytes = usize::try_from(entries).ok()?.checked_mul(ENTRY_BYTES)?;
+            let (entries, rest) = bytes.split_at_checked(index_bytes)?;
+            *bytes = rest;
+            namespaces.push(NamespaceContents {
+                namespace: NamespaceId(id.try_into().ok()?),
+                attributes: NamespaceAttributes {
+                    logs: logs.try_into().ok()?,
+                    expected_records,
+                    load_factor_percent: load_factor_percent.try_into().ok()?,
+                },
+                entries: IndexBytes(entries.to_vec()),
+            });
+        }
+        let records = RecordsKept { last_namespace, namespaces };
+        records.is_possible(kept.config.logical_units, kept.geometry).then_some(records)
+    }
+
+    /// Whether a drive of this many units and places can have had these namespaces.
+    fn is_possible(&self, logical_units: u32, geometry: &Geometry) -> bool {
+        let places = geometry.units();
+        let entry = |entry: &Entry| {
+            let place = entry.place;
+            place.ppn.0 < places && usize::from(place.chunk) + usize::from(place.chunks) <= UNIT_CHUNKS
+        };
+        let in_order = self.namespaces.windows(2).all(|two| two[0].namespace < two[1].namespace);
+        in_order
+            && self.namespaces.iter().all(|contents| {
+                let sorted = contents.entries.entries().is_sorted_by_key(|entry| entry.hash);
+                let possible = contents.attributes.is_possible(logical_units, geometry);
+                (1..=self.last_namespace).contains(&contents.namespace.0)
+                    && possible
+                    && sorted
+                    && contents.entries.entries().all(|each| entry(&each))
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_support::{CONFIG, GEOMETRY};
+
+    fn decode(bytes: &[u8]) -> Option<RecordsKept> {
+        RecordsKept::decode(&mut Kept { bytes, first_byte: 0, config: &CONFIG, geometry: &GEOMETRY })
+    }
+
+    #[test]
+    fn what_is_kept_round_trips() {
+        let records = RecordsKept {
+            last_namespace: 3,
+            namespaces: vec![
+                NamespaceContents::sample(NamespaceId(1), 0),
+                NamespaceContents::sample(NamespaceId(3), 200),
+            ],
+        };
+        let mut bytes = Vec::new();
+        records.encode(&mut bytes);
+        assert_eq!(decode(&bytes).as_ref(), Some(&records));
+        for length in 0..bytes.len() {
+            assert_eq!(decode(&bytes[..length]), None, "cut to {length} bytes");
+        }
+        for (_, place) in records.indexes(100) {
+            let at = place.bytes();
+            let entries = &bytes[at.start as usize - 100..at.end as usize - 100];
+            assert_eq!(checksum_of(entries), place.checksum);
+        }
+    }
+}

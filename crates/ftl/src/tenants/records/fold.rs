@@ -1,0 +1,332 @@
+//! The fold over records: each index is the maximum of all assertions, over that of the checkpoint.
+//!
+//! A record newer than the checkpoint is recognised by its version, and a copy of one that the checkpoint has by its
+//! key. So an entry of the checkpoint gives way to the first record of its key with a greater step. Later segments of a
+//! value count only together with the first one of their version.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tantalum_nand::{NandError, PageState, Ppn, UNIT_BYTES};
+
+use super::contents::{NamespaceContents, RecordsKept};
+use super::index::Entry;
+use super::record::RecordPlace;
+use super::record::{Header, TENANT, bytes_of, ends, records, weight};
+use super::residence::InCheckpoint;
+use super::state::{KeyValue, Namespace};
+use crate::error::{Damage, FtlError};
+use crate::ftl::Ftl;
+use crate::key::{Key, NamespaceAttributes, NamespaceId};
+use crate::map::Owner;
+use crate::metadata::Record;
+use crate::reader::Reader;
+use crate::report::RecoveryReport;
+use crate::spare::{BatchMark, Mark, Spare};
+use crate::tenants::{DataPlaces, TenantFold, TenantFound};
+use crate::types::{HashMap, SEQ_LIMIT, Seq};
+
+/// The best assertion for a segment of a key's value so far.
+#[derive(Clone, Copy, Debug)]
+struct Best {
+    version: Seq,
+    step: Seq,
+    place: RecordPlace,
+    continuations: u16,
+    tombstone: bool,
+}
+
+/// A record that asserts only if its batch is whole.
+struct Member {
+    batch: BatchMark,
+    header: Header,
+    best: Best,
+}
+
+type Segment = (NamespaceId, Key, u16);
+
+/// Assertions about records, gathered over a checkpoint.
+pub(crate) struct RecordsFold {
+    step: Seq,
+    base: Vec<NamespaceContents>,
+    last_namespace: u32,
+    made: BTreeMap<NamespaceId, NamespaceAttributes>,
+    deleted: BTreeSet<NamespaceId>,
+    best: HashMap<Segment, Best>,
+    members: Vec<Member>,
+    assertions: u64,
+    /// The positions of the indexes in the checkpoint, if they are swapped.
+    indexes: Vec<(NamespaceId, InCheckpoint)>,
+}
+
+/// The result of the fold.
+pub(crate) struct RecordsFound {
+    records: KeyValue,
+    /// The positions of the indexes in the checkpoint, if they are swapped.
+    indexes: Vec<(NamespaceId, InCheckpoint)>,
+}
+
+impl RecordsFold {
+    /// A fold over the contents of the checkpoint at `step`.
+    pub fn new(step: Seq, kept: RecordsKept, indexes: Vec<(NamespaceId, InCheckpoint)>) -> RecordsFold {
+        RecordsFold {
+            step,
+            base: kept.namespaces,
+            last_namespace: kept.last_namespace,
+            indexes,
+            made: BTreeMap::new(),
+            deleted: BTreeSet::new(),
+            best: HashMap::default(),
+            members: Vec::new(),
+            assertions: 0,
+        }
+    }
+
+    /// A record in a unit of this step.
+    fn record(&mut self, place: RecordPlace, header: Header, step: Seq, batch: Option<BatchMark>) {
+        let Header { version, continuations, tombstone, .. } = header;
+        let best = Best { version, step, place, continuations, tombstone };
+        match batch {
+            Some(batch) => self.members.push(Member { batch, header, best }),
+            None => self.assert(&header, best),
+        }
+    }
+
+    fn assert(&mut self, header: &Header, best: Best) {
+        self.assertions += 1;
+        let entry = self.best.entry((header.namespace, header.key, header.segment)).or_insert(best);
+        if (best.version, best.step) > (entry.version, entry.step) {
+            *entry = best;
+        }
+    }
+
+    /// A namespace was created or deleted.
+    fn journaled(&mut self, record: &Record) {
+        match *record {
+            Record::NamespaceMade { namespace, attributes, step } if step > self.step => {
+                self.made.insert(namespace, attributes);
+                self.last_namespace = self.last_namespace.max(namespace.0);
+            }
+            Record::NamespaceDeleted { namespace, step } if step > self.step => {
+                self.deleted.insert(namespace);
+            }
+            _ => {}
+        }
+    }
+}
+
+impl TenantFold for RecordsFold {
+    fn unit(&mut self, reader: &mut Reader, ppn: Ppn, spare: &Spare) -> Result<(), FtlError> {
+        let batch = if let Mark::Batch(batch) = spare.mark { Some(batch) } else { None };
+        for (place, header) in read_records(reader, ppn, spare)? {
+            reader.newest = reader.newest.max(header.version);
+            self.record(place, header, spare.step, batch);
+        }
+        Ok(())
+    }
+
+    fn journal(&mut self, records: &[Record]) {
+        records.iter().for_each(|record| self.journaled(record));
+    }
+
+    fn batches(&self) -> Vec<BatchMark> {
+        self.members.iter().map(|member| member.batch).collect()
+    }
+
+    fn assert_batches(&mut self, whole: &BTreeSet<Seq>) {
+        for Member { batch, header, best } in std::mem::take(&mut self.members) {
+            if whole.contains(&batch.id) {
+                self.assert(&header, best);
+            }
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.assertions == 0 && self.members.is_empty()
+    }
+
+    fn finish(
+        self: Box<Self>,
+        reader: &mut Reader,
+        report: &mut RecoveryReport,
+    ) -> Result<Box<dyn TenantFound>, FtlError> {
+        report.assertions += self.assertions;
+        let mut namespaces = BTreeMap::new();
+        for (id, attributes) in self.made {
+            namespaces.insert(id, Namespace::new(attributes));
+        }
+        for contents in self.base {
+            let attributes = contents.attributes;
+            let index = contents.entries.index(&attributes);
+            let records = index.from(0).filter(|entry| entry.key_length > 0).count() as u64;
+            namespaces.insert(contents.namespace, Namespace::with(attributes, index, records));
+        }
+        namespaces.retain(|id, _| !self.deleted.contains(id));
+        let mut over = Over { step: self.step, namespaces, reader };
+        let mut found = KeyValue { last_namespace: self.last_namespace, ..KeyValue::default() };
+        let mut segments: Vec<(Segment, Best)> = self.best.into_iter().collect();
+        // the first segment of a value comes before the others
+        segments.sort_unstable_by_key(|(segment, _)| *segment);
+        for of_key in segments.chunk_by(|a, b| (a.0.0, a.0.1) == (b.0.0, b.0.1)) {
+            let (namespace, key, _) = of_key[0].0;
+            if !over.namespaces.contains_key(&namespace) {
+                continue;
+            }
+            if let Some(tombstone) = over.fold_key(namespace, &key, of_key)? {
+                found.tombstones.insert((namespace, key), tombstone);
+            }
+        }
+        found.namespaces = over.namespaces;
+        Ok(Box::new(RecordsFound { records: found, indexes: self.indexes }))
+    }
+}
+
+/// The checkpoint's indexes while assertions are folded over them.
+struct Over<'a> {
+    step: Seq,
+    namespaces: BTreeMap<NamespaceId, Namespace>,
+    reader: &'a mut Reader,
+}
+
+impl Over<'_> {
+    /// Folds a key's segments over the index. Returns the place of its tombstone, if that wins.
+    fn fold_key(
+        &mut self,
+        namespace: NamespaceId,
+        key: &Key,
+        segments: &[(Segment, Best)],
+    ) -> Result<Option<RecordPlace>, FtlError> {
+        let head = segments.first().filter(|(segment, _)| segment.2 == 0).map(|(_, best)| *best);
+        if let Some(head) = head.filter(|head| head.version > self.step) {
+            self.forget(namespace, key)?;
+            if head.tombstone {
+                return Ok(Some(head.place));
+            }
+            let current = segments.iter().filter(|(_, best)| best.version == head.version);
+            for ((_, _, segment), best) in current {
+                self.insert(namespace, key, *segment, best);
+            }
+            return Ok(None);
+        }
+        // Copies of what the checkpoint has. A new segment belongs to a value whose first segment is missing: the value
+        // was replaced, and its replacement is asserted elsewhere.
+        let step = self.step;
+        for ((_, _, segment), best) in segments.iter().filter(|(_, best)| best.version <= step) {
+            if let Some(old) = self.find(namespace, key, *segment)? {
+                let namespace = self.namespaces.get_mut(&namespace).expect("it is there");
+                namespace.index.get_mut().relocate(old.hash, old.place, best.place);
+            }
+        }
+        Ok(None)
+    }
+
+    fn insert(&mut self, namespace: NamespaceId, key: &Key, segment: u16, best: &Best) {
+        let namespace = self.namespaces.get_mut(&namespace).expect("it is there");
+        namespace.records += u64::from(segment == 0);
+        namespace.index.get_mut().insert(Entry::of(key, segment, best.continuations, best.place));
+    }
+
+    /// Removes the checkpoint's entries of a key.
+    fn forget(&mut self, namespace: NamespaceId, key: &Key) -> Result<(), FtlError> {
+        let Some(head) = self.find(namespace, key, 0)? else { return Ok(()) };
+        for segment in 0..=head.continuations {
+            if let Some(entry) = self.find(namespace, key, segment)? {
+                let namespace = self.namespaces.get_mut(&namespace).expect("it is there");
+                namespace.index.get_mut().remove(entry.hash, entry.place);
+            }
+        }
+        self.namespaces.get_mut(&namespace).expect("it is there").records -= 1;
+        Ok(())
+    }
+
+    /// The checkpoint's entry of a segment. If only the record could tell, and there is no longer one of that hash, the
+    /// place was reused: a record of this key replaced or copied what the entry stood for.
+    fn find(&mut self, namespace: NamespaceId, key: &Key, segment: u16) -> Result<Option<Entry>, FtlError> {
+        let length = if segment == 0 { key.length() } else { 0 };
+        let hash = key.segment_hash(segment);
+        let index = self.namespaces[&namespace].index.get();
+        let candidates: Vec<Entry> =
+            index.with_hash(hash).filter(|entry| entry.key_length == length).collect();
+        if segment == 0 && key.is_exact() {
+            return Ok(candidates.last().copied());
+        }
+        let mut untold = None;
+        for entry in candidates {
+            match read_header(self.reader, entry.place)? {
+                Some(found) if found.namespace == namespace && found.hash() == hash => {
+                    if (found.key, found.segment) == (*key, segment) {
+                        return Ok(Some(entry));
+                    }
+                }
+                _ => untold = Some(entry),
+            }
+        }
+        Ok(untold)
+    }
+}
+
+fn read_records(
+    reader: &mut Reader,
+    ppn: Ppn,
+    spare: &Spare,
+) -> Result<Vec<(RecordPlace, Header)>, FtlError> {
+    let damaged = || FtlError::from(Damage::Records { ppn });
+    let mut unit = [0; UNIT_BYTES];
+    match reader.read_unit(ppn, &mut unit) {
+        Err(NandError::Uncorrectable { .. }) => return Err(damaged()),
+        read => read?,
+    }
+    let found = records(&unit, ends(spare), ppn).ok_or_else(damaged)?;
+    if found.iter().any(|(_, header)| header.version >= SEQ_LIMIT) {
+        return Err(damaged());
+    }
+    Ok(found)
+}
+
+/// What the record at a place in a checkpoint's index says about itself, if there still is one.
+fn read_header(reader: &mut Reader, place: RecordPlace) -> Result<Option<Header>, FtlError> {
+    if reader.nand.page_state(reader.nand.geometry().page_of(place.ppn)) != PageState::Programmed {
+        return Ok(None);
+    }
+    let mut unit = [0; UNIT_BYTES];
+    match reader.read_unit(place.ppn, &mut unit) {
+        Err(NandError::Uncorrectable { .. }) => return Ok(None),
+        read => read?,
+    }
+    Ok(Header::read(bytes_of(&unit, place)).map(|read| read.0))
+}
+
+impl RecordsFound {
+    /// The places with records, and their owners.
+    fn places(&self) -> impl Iterator<Item = (NamespaceId, Ppn)> + '_ {
+        let indexed =
+            self.records.namespaces.iter().flat_map(|(id, namespace)| {
+                namespace.index.get().from(0).map(|entry| (*id, entry.place.ppn))
+            });
+        indexed.chain(self.records.tombstones.iter().map(|((id, _), place)| (*id, place.ppn)))
+    }
+}
+
+impl TenantFound for RecordsFound {
+    fn check(&self, data: &DataPlaces<'_>) -> Result<(), FtlError> {
+        match self.places().find(|(_, ppn)| !data.has(*ppn)) {
+            None => Ok(()),
+            Some((namespace, ppn)) => Err(Damage::RecordPlace { namespace, ppn }.into()),
+        }
+    }
+
+    fn restore(self: Box<Self>, ftl: &mut Ftl, clean: bool) -> Result<(), FtlError> {
+        if let Some((namespace, ppn)) = self.places().find(|(_, ppn)| ftl.map.owner(*ppn) != Owner::None) {
+            return Err(Damage::TwoOwners { namespace, ppn }.into());
+        }
+        let indexed = self.records.namespaces.values().flat_map(|namespace| namespace.index.get().from(0));
+        for place in indexed.map(|entry| entry.place).chain(self.records.tombstones.values().copied()) {
+            ftl.map.add_packed(TENANT, place.ppn, weight(place.chunks));
+        }
+        ftl.tenants.records = self.records;
+        if clean {
+            ftl.tenants.records.are_in_checkpoint(&self.indexes);
+        }
+        ftl.plan_logs();
+        Ok(())
+    }
+}

@@ -1,0 +1,311 @@
+//! `put`: records are packed into units and programmed, and only then do the indexes name them.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use tantalum_nand::{Nanoseconds, Ppn, Source};
+
+use super::index::Entry;
+use super::plan::{Piece, Plan, continuations, segment_of};
+use super::record::RecordPlace;
+use super::record::{Header, TENANT, UnitImage, spare, weight};
+use super::{KeyValueError, KvRecord, VALUE_BYTES};
+use crate::canary::{self, Guard};
+use crate::error::FtlError;
+use crate::ftl::Ftl;
+use crate::key::{Key, NamespaceId};
+use crate::page_image::PageImage;
+use crate::space::Target;
+use crate::spare::BatchMark;
+use crate::types::Seq;
+
+/// The units of a `put` on flash.
+#[derive(Default)]
+struct ProgrammedUnits {
+    /// Pieces with their first chunks.
+    pieces: Vec<(Piece, u8)>,
+    /// The place of each unit.
+    places: Vec<Ppn>,
+    /// The number of units on each page, and when it is done.
+    pages: Vec<(u32, Nanoseconds)>,
+}
+
+/// When there is room in protected DRAM for this many more units; none if there never is.
+pub type RoomNs<'a> = &'a mut dyn FnMut(usize) -> Option<Nanoseconds>;
+
+impl Ftl {
+    /// Checks a `put` before anything is changed.
+    pub fn check_put(&self, records: &[KvRecord<'_>]) -> Result<(), KeyValueError> {
+        let mut seen = BTreeSet::new();
+        for &KvRecord { namespace, key, value } in records {
+            if !self.tenants.records.namespaces.contains_key(&namespace) {
+                return Err(KeyValueError::NoSuchNamespace(namespace));
+            }
+            let bytes = value.map_or(0, <[u8]>::len);
+            if bytes > VALUE_BYTES {
+                return Err(KeyValueError::ValueTooLarge { key, bytes: bytes as u64 });
+            }
+            if records.len() > 1 && !seen.insert((namespace, key)) {
+                return Err(KeyValueError::KeyTwice { namespace, key });
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts and deletes records, all or nothing. [`Ftl::check_put`] has passed. Returns when they are durable: on
+    /// flash, or in DRAM that a capacitor protects. `room_ns` returns when there is room there for this many more
+    /// units, if there ever is. `waiting` units are in the cache.
+    pub fn put(
+        &mut self,
+        records: &[KvRecord<'_>],
+        waiting: usize,
+        at_ns: Nanoseconds,
+        room_ns: RoomNs<'_>,
+    ) -> Result<Nanoseconds, FtlError> {
+        let mut at_ns = self.use_indexes(records.iter().map(|record| record.namespace), at_ns)?;
+        let (needed, found_ns) = self.without_idle_deletes(records, at_ns)?;
+        // a key may be missing because of a put that is not durable yet
+        let durable_ns = match canary::out(Guard::IdleDeleteDoesNotWait) {
+            true => 0,
+            false => self.tenants.records.durable_ns,
+        };
+        if needed.is_empty() {
+            return Ok(found_ns.max(durable_ns));
+        }
+        // then the delete is part of the step like the others: the two may not become durable in this order
+        let records = if durable_ns <= self.nand.now_ns() { needed } else { records.to_vec() };
+        let plan = Plan::new(&records, |namespace| self.logs_of(namespace));
+        if records.iter().any(|record| record.value.is_some()) {
+            let chunks = plan.pieces.iter().map(|piece| u64::from(weight(piece.chunks))).sum();
+            at_ns = self.admit_records(chunks, plan.pieces.len() as u64, waiting, at_ns)?;
+        }
+        let done_ns = if self.can_wait(&plan) {
+            let room_ns = self.wait_for_room(1, at_ns, room_ns).unwrap_or(at_ns);
+            self.put_waiting(&records, &plan, room_ns)?;
+            room_ns
+        } else {
+            self.settle_waiting(&records, at_ns)?;
+            self.put_on_flash(&records, &plan, at_ns, room_ns)?
+        };
+        records.iter().for_each(|record| self.count_put(record));
+        Ok(done_ns.max(found_ns))
+    }
+
+    /// When there is room in protected DRAM, if there ever is. The drive has the records from then on, and power does
+    /// not go before (hazard 12).
+    fn wait_for_room(
+        &mut self,
+        units: usize,
+        at_ns: Nanoseconds,
+        room_ns: RoomNs<'_>,
+    ) -> Option<Nanoseconds> {
+        let room_ns = room_ns(units)?.max(at_ns);
+        self.nand.advance(room_ns);
+        Some(room_ns)
+    }
+
+    /// Programs the units of a `put` as an atomic batch. With a capacitor it is done as soon as there is room for all
+    /// of them (KAML, section 3.2.4): from then on the dump saves those that are not on flash. Without one, or if there
+    /// are too many, it is done when they are on flash. They go there at once, and then need no protected room on the
+    /// way.
+    fn put_on_flash(
+        &mut self,
+        records: &[KvRecord<'_>],
+        plan: &Plan,
+        at_ns: Nanoseconds,
+        room_ns: RoomNs<'_>,
+    ) -> Result<Nanoseconds, FtlError> {
+        let pages = plan.pages(self.geometry.units_per_page() as usize);
+        let count_of = |of: &[(Target, Range<usize>)]| (of[0].0, of.len() as u32);
+        let counts: Vec<(Target, u32)> = pages.chunk_by(|a, b| a.0 == b.0).map(count_of).collect();
+        self.ensure_space(&counts, at_ns)?;
+        let version = self.next_seq();
+        self.batches.set_under_way(true);
+        let programmed = self.program_records(records, plan, &pages, version, at_ns);
+        self.batches.set_under_way(false);
+        if programmed.is_err() {
+            self.batches.abandon(version);
+        }
+        let programmed = programmed?;
+        let on_flash_ns = programmed.pages.iter().map(|(_, done_ns)| *done_ns).fold(at_ns, Nanoseconds::max);
+        if pages.len() > 1 {
+            self.batches.programmed(on_flash_ns);
+        }
+        let room_ns = self.wait_for_room(plan.targets.len(), at_ns, room_ns);
+        if room_ns.is_none() {
+            self.tenants.records.durable_ns = self.tenants.records.durable_ns.max(on_flash_ns);
+        }
+        if room_ns.is_some() {
+            self.tenants.records.acknowledged.issued(self.nand.now_ns(), on_flash_ns, version);
+            self.tenants.records.buffer.programmed.extend(programmed.pages);
+        }
+        self.counters.flash_units.key_value += plan.targets.len() as u64;
+        let mut forgotten_ns = at_ns;
+        for record in records {
+            forgotten_ns = forgotten_ns.max(self.forget(record.namespace, &record.key, at_ns)?);
+        }
+        for (piece, chunk) in programmed.pieces {
+            let record = &records[piece.record];
+            let place = RecordPlace { ppn: programmed.places[piece.unit], chunk, chunks: piece.chunks };
+            let segment = (piece.segment, continuations(record));
+            self.name(record.namespace, &record.key, segment, record.value.is_none(), place);
+        }
+        // index lookups are not waited for if the records are already safe
+        Ok(room_ns.unwrap_or(on_flash_ns.max(forgotten_ns)))
+    }
+
+    /// The records without deletes of missing keys, and when that is known.
+    fn without_idle_deletes<'a>(
+        &mut self,
+        records: &[KvRecord<'a>],
+        at_ns: Nanoseconds,
+    ) -> Result<(Vec<KvRecord<'a>>, Nanoseconds), FtlError> {
+        let (mut needed, mut done_ns) = (Vec::with_capacity(records.len()), at_ns);
+        for record in records {
+            if record.value.is_none() {
+                let (is_there, found_ns) = self.is_there(record.namespace, &record.key, at_ns)?;
+                done_ns = done_ns.max(found_ns);
+                if !is_there {
+                    continue;
+                }
+            }
+            needed.push(*record);
+        }
+        Ok((needed, done_ns))
+    }
+
+    /// Programs the units of a `put`. Their records have no owner yet.
+    fn program_records(
+        &mut self,
+        records: &[KvRecord<'_>],
+        plan: &Plan,
+        pages: &[(Target, Range<usize>)],
+        version: Seq,
+        at_ns: Nanoseconds,
+    ) -> Result<ProgrammedUnits, FtlError> {
+        // A single page is atomic (M2). With a capacitor it still carries the mark, which tells the dump what was
+        // acknowledged and so has room.
+        let marked = pages.len() > 1 || self.has_plp();
+        let mut pieces = plan.by_unit();
+        let mut image = UnitImage::new();
+        let mut programmed = ProgrammedUnits::default();
+        for (target, units) in pages {
+            let step = self.next_seq();
+            let mut page = PageImage::new();
+            page.marked = marked;
+            for (index, pieces) in units.clone().zip(&mut pieces) {
+                image.clear();
+                fill(&mut image, records, pieces, version, &mut programmed.pieces);
+                let batch = BatchMark { id: version, index: index as u32, count: plan.targets.len() as u32 };
+                let slot = match self.nand.stage(&image.bytes) {
+                    Ok(slot) => slot,
+                    Err(error) => {
+                        self.give_up_page(&page);
+                        return Err(error.into());
+                    }
+                };
+                let spare = spare(step, image.ends, marked.then_some(batch), false);
+                page.push(Source::Staged(slot), spare.encode());
+            }
+            let issued = self.program(*target, &page, step, at_ns);
+            let (place, done_ns) = issued.inspect_err(|error| self.release_page(&page, error))?;
+            programmed.places.extend((0..units.len() as u32).map(|unit| self.geometry.unit(place, unit)));
+            programmed.pages.push((units.len() as u32, done_ns));
+        }
+        Ok(programmed)
+    }
+
+    /// Removes a key's entries and tombstone from the index. Returns when these were found.
+    pub(super) fn forget(
+        &mut self,
+        namespace: NamespaceId,
+        key: &Key,
+        at_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, FtlError> {
+        if let Some(place) = self.tenants.records.tombstones.remove(&(namespace, *key)) {
+            self.map.remove_packed(place.ppn, weight(place.chunks));
+        }
+        let (found, done_ns) = self.find(namespace, key, at_ns)?;
+        let Some(head) = found else { return Ok(done_ns) };
+        self.unname(namespace, head);
+        for segment in 1..=head.continuations {
+            let (entry, _) = self.find_segment(namespace, key, segment, at_ns)?;
+            self.unname(namespace, entry);
+        }
+        self.namespace_mut(namespace).records -= 1;
+        Ok(done_ns)
+    }
+
+    fn unname(&mut self, namespace: NamespaceId, entry: Entry) {
+        self.namespace_mut(namespace).index.get_mut().remove(entry.hash, entry.place);
+        self.map.remove_packed(entry.place.ppn, weight(entry.place.chunks));
+    }
+
+    /// Lets the index name a programmed record, or keeps a tombstone. A segment is given with the number of segments
+    /// that follow the first.
+    pub(super) fn name(
+        &mut self,
+        namespace: NamespaceId,
+        key: &Key,
+        (segment, continuations): (u16, u16),
+        tombstone: bool,
+        place: RecordPlace,
+    ) {
+        if tombstone && canary::out(Guard::TombstoneDropped) {
+            return;
+        }
+        self.map.add_packed(TENANT, place.ppn, weight(place.chunks));
+        if tombstone {
+            self.tenants.records.tombstones.insert((namespace, *key), place);
+            return;
+        }
+        let namespace = self.namespace_mut(namespace);
+        namespace.records += u64::from(segment == 0);
+        namespace.index.get_mut().insert(Entry::of(key, segment, continuations, place));
+    }
+
+    fn count_put(&mut self, record: &KvRecord<'_>) {
+        let counters = &mut self.counters;
+        match record.value {
+            Some(value) => {
+                counters.records_put += 1;
+                counters.record_bytes_put += (record.key.as_bytes().len() + value.len()) as u64;
+            }
+            None => counters.records_deleted += 1,
+        }
+    }
+
+    pub(super) fn namespace_mut(&mut self, namespace: NamespaceId) -> &mut super::state::Namespace {
+        self.tenants
+            .records
+            .namespaces
+            .get_mut(&namespace)
+            .expect("the namespace was there when the command began")
+    }
+}
+
+/// Writes a unit's pieces.
+fn fill(
+    image: &mut UnitImage,
+    records: &[KvRecord<'_>],
+    pieces: &[Piece],
+    version: Seq,
+    placed: &mut Vec<(Piece, u8)>,
+) {
+    for piece in pieces {
+        let record = &records[piece.record];
+        let value = segment_of(record, piece.segment);
+        let header = Header {
+            namespace: record.namespace,
+            key: record.key,
+            version,
+            segment: piece.segment,
+            continuations: continuations(record),
+            value_bytes: value.len() as u16,
+            tombstone: record.value.is_none(),
+        };
+        let (chunk, bytes) = image.push(piece.chunks);
+        header.write(value, bytes);
+        placed.push((*piece, chunk));
+    }
+}

@@ -1,0 +1,283 @@
+//! Swapped-out indexes: records are found, moved, deleted and recovered as if all indexes were in DRAM.
+
+use std::collections::BTreeMap;
+
+use tantalum_nand::{Geometry, Nand};
+
+use super::residence::InCheckpoint;
+use super::{Key, KeyValueError, KvRecord, NamespaceAttributes, NamespaceId};
+use crate::error::FtlError;
+use crate::ftl::Ftl;
+use crate::space::FtlConfig;
+use crate::test_support::{CONFIG, GEOMETRY, TIMING};
+
+/// Bytes of an index of up to 48 entries.
+const INDEX_BYTES: u64 = 2048;
+
+/// Room for one of them.
+const LIMITED: FtlConfig = FtlConfig { index_dram_bytes: Some(INDEX_BYTES), ..CONFIG };
+
+/// The drive, with its expected contents.
+struct Drive {
+    ftl: Ftl,
+    config: FtlConfig,
+    namespaces: Vec<NamespaceId>,
+    model: BTreeMap<(NamespaceId, Key), Vec<u8>>,
+    state: u64,
+}
+
+fn key(number: u64) -> Key {
+    // lengths on both sides of the limit up to which a hash identifies a key
+    Key::new(format!("{number:0width$}", width = 4 + (number % 12) as usize).as_bytes()).unwrap()
+}
+
+impl Drive {
+    fn new(config: FtlConfig, geometry: Geometry, namespaces: u32) -> Drive {
+        let mut ftl = Ftl::format(Nand::in_memory(geometry, TIMING).unwrap(), config).unwrap();
+        let namespaces = (0..namespaces)
+            .map(|_| ftl.create_namespace(NamespaceAttributes::default(), 0).unwrap())
+            .collect();
+        Drive { ftl, config, namespaces, model: BTreeMap::new(), state: 1 }
+    }
+
+    /// Power went when everything was on flash, and came back.
+    fn recovered(self) -> Drive {
+        let mut nand = self.ftl.into_nand();
+        nand.advance(u64::MAX);
+        let ftl = Ftl::recover(nand, self.config, 0).map_err(|(_, error)| error).unwrap().0;
+        Drive { ftl, ..self }
+    }
+
+    fn random(&mut self, below: u64) -> u64 {
+        self.state =
+            self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.state >> 33) % below
+    }
+
+    fn put(&mut self, namespace: usize, number: u64, value: Option<&[u8]>) {
+        let place = (self.namespaces[namespace], key(number));
+        self.put_together(BTreeMap::from([(place, value.map(<[u8]>::to_vec))]));
+    }
+
+    /// Puts and deletes records of one or two namespaces at once.
+    fn put_random(&mut self) {
+        let mut batch = BTreeMap::new();
+        for _ in 0..=self.random(3) {
+            let slot = self.random(self.namespaces.len() as u64) as usize;
+            let namespace = self.namespaces[slot];
+            let bytes = if self.random(10) == 0 { 9000 } else { self.random(400) as usize };
+            let value = (self.random(5) > 0).then(|| vec![self.random(256) as u8; bytes]);
+            batch.insert((namespace, key(self.random(24))), value);
+        }
+        self.put_together(batch);
+    }
+
+    fn put_together(&mut self, batch: BTreeMap<(NamespaceId, Key), Option<Vec<u8>>>) {
+        let records: Vec<KvRecord<'_>> = batch
+            .iter()
+            .map(|((namespace, key), value)| KvRecord {
+                namespace: *namespace,
+                key: *key,
+                value: value.as_deref(),
+            })
+            .collect();
+        self.ftl.maintain(0).unwrap();
+        self.ftl.put(&records, 0, 0, &mut |_| None).unwrap();
+        for (place, value) in batch {
+            match value {
+                Some(value) => drop(self.model.insert(place, value)),
+                None => drop(self.model.remove(&place)),
+            }
+        }
+    }
+
+    fn compare(&mut self) {
+        assert_eq!(self.ftl.audit_maps().findings().map(ToString::to_string).collect::<Vec<_>>(), [""; 0]);
+        for namespace in self.namespaces.clone() {
+            let info = self.ftl.namespaces().find(|info| info.namespace == namespace).unwrap();
+            let held = self.model.keys().filter(|(of, _)| *of == namespace).count();
+            assert_eq!(info.records, held as u64, "of namespace {namespace}");
+            let mut keys = Vec::new();
+            self.ftl.list(namespace, None, &mut keys, usize::MAX, 0).unwrap();
+            assert_eq!(keys.len(), held, "of namespace {namespace}");
+        }
+        for ((namespace, key), value) in &self.model {
+            let mut found = Vec::new();
+            self.ftl.get(*namespace, key, &mut found, 0).unwrap();
+            assert_eq!(&found, value, "key {key} of namespace {namespace}");
+        }
+    }
+
+    fn resident_bytes(&self) -> u64 {
+        self.ftl.namespaces().map(|info| info.index_bytes).sum()
+    }
+
+    fn swapped_out(&self) -> Vec<bool> {
+        self.ftl.namespaces().map(|info| info.swapped_out).collect()
+    }
+
+    /// Drops everything from DRAM except the last namespace's index.
+    fn swap_out_all_but_last(&mut self) {
+        let last = *self.namespaces.last().unwrap();
+        self.ftl.exists(last, &key(0), 0).unwrap();
+        self.ftl.maintain(0).unwrap();
+        let mut expected = vec![true; self.namespaces.len()];
+        *expected.last_mut().unwrap() = false;
+        assert_eq!(self.swapped_out(), expected);
+    }
+}
+
+/// Random work over three namespaces with DRAM for one, with power cuts and clean shutdowns.
+#[test]
+fn swapped_namespaces_are_what_was_put_into_them() {
+    let mut drive = Drive::new(LIMITED, GEOMETRY, 3);
+    for round in 0..40 {
+        (0..40).for_each(|_| drive.put_random());
+        drive.compare();
+        drive.ftl.maintain(0).unwrap();
+        assert_eq!(drive.resident_bytes(), INDEX_BYTES, "round {round}");
+        if round % 3 > 0 {
+            if round % 3 == 2 {
+                drive.ftl.take_checkpoint(0, true).unwrap();
+            }
+            drive = drive.recovered();
+            assert!(drive.resident_bytes() <= INDEX_BYTES, "round {round}: recovery swaps out too");
+            drive.compare();
+        }
+    }
+    let counters = drive.ftl.counters();
+    assert!(counters.collections > 10, "{counters:?}");
+    assert!(counters.indexes_swapped_out > 200 && counters.indexes_swapped_in > 200, "{counters:?}");
+    assert!(counters.index_checkpoints > 50 && counters.index_units_read > 200, "{counters:?}");
+}
+
+#[test]
+fn without_a_limit_nothing_is_swapped() {
+    let mut drive = Drive::new(CONFIG, GEOMETRY, 3);
+    (0..500).for_each(|_| drive.put_random());
+    drive.compare();
+    assert_eq!((drive.resident_bytes(), drive.swapped_out()), (3 * INDEX_BYTES, vec![false; 3]));
+    let counters = drive.ftl.counters();
+    assert_eq!((counters.indexes_swapped_out, counters.index_checkpoints), (0, 0));
+}
+
+/// Four namespaces, and room for two: the least recently used go first, and unchanged ones need no checkpoint.
+#[test]
+fn those_used_longest_ago_are_swapped_out() {
+    let mut drive = Drive::new(FtlConfig { index_dram_bytes: Some(2 * INDEX_BYTES), ..CONFIG }, GEOMETRY, 4);
+    for namespace in [0, 1, 2, 3] {
+        drive.put(namespace, 1, Some(b"value"));
+    }
+    drive.ftl.maintain(0).unwrap();
+    assert_eq!(drive.swapped_out(), [true, true, false, false]);
+    drive.ftl.take_checkpoint(0, false).unwrap();
+    let checkpoints = drive.ftl.counters().checkpoints;
+    let use_of = |drive: &mut Drive, namespace: usize| {
+        assert!(drive.ftl.exists(drive.namespaces[namespace], &key(1), 0).unwrap().0);
+    };
+    use_of(&mut drive, 2);
+    use_of(&mut drive, 0);
+    assert_eq!(drive.swapped_out(), [false, true, false, true]);
+    use_of(&mut drive, 1);
+    assert_eq!(drive.swapped_out(), [false, false, true, true]);
+    assert_eq!(drive.ftl.counters().checkpoints, checkpoints);
+}
+
+/// The drive's time: an index that is only on flash is read before the record.
+#[test]
+fn loading_takes_flash_reads() {
+    let mut drive = Drive::new(LIMITED, GEOMETRY, 2);
+    drive.put(0, 1, Some(b"value"));
+    drive.swap_out_all_but_last();
+    let at_ns = drive.ftl.nand().idle_ns();
+    let (namespace, mut value) = (drive.namespaces[0], Vec::new());
+    let loaded_ns = drive.ftl.get(namespace, &key(1), &mut value, at_ns).unwrap();
+    let resident_ns = drive.ftl.get(namespace, &key(1), &mut value, loaded_ns).unwrap() - loaded_ns;
+    assert!(resident_ns < 2 * TIMING.read_ns, "{resident_ns}");
+    assert!(loaded_ns - at_ns >= 2 * TIMING.read_ns, "{}", loaded_ns - at_ns);
+    assert_eq!(drive.ftl.counters().index_units_read, 1);
+}
+
+/// Records of a swapped-out namespace are among those of another one, which are overwritten.
+#[test]
+fn collection_loads_what_it_needs_to_move_records() {
+    let mut drive = Drive::new(LIMITED, GEOMETRY, 2);
+    for number in 0..24 {
+        drive.put(0, number, Some(&[number as u8; 900]));
+        drive.put(1, number, Some(&[number as u8; 900]));
+    }
+    drive.swap_out_all_but_last();
+    let before = drive.ftl.counters().indexes_swapped_in;
+    (0..1500).for_each(|number| drive.put(1, number % 24, Some(&[number as u8; 900])));
+    let counters = drive.ftl.counters();
+    assert!(counters.indexes_swapped_in > before && counters.flash_units.key_value_copyback > 20);
+    drive.compare();
+}
+
+/// With a capacitor, records wait in protected DRAM, and their index names them when their page is programmed.
+#[test]
+fn what_waits_for_a_swapped_namespace_is_named_when_it_is_programmed() {
+    let config = FtlConfig { dump_units: 16, protected_units: 8, ..LIMITED };
+    let mut drive = Drive::new(config, GEOMETRY, 2);
+    drive.put(0, 1, Some(b"one"));
+    drive.put(0, 2, Some(b"two"));
+    drive.swap_out_all_but_last();
+    drive.ftl.program_waiting(0).unwrap();
+    drive.compare();
+    assert_eq!(drive.ftl.counters().flash_units.key_value, 1);
+}
+
+#[test]
+fn a_swapped_namespace_is_deleted_with_all_that_it_holds() {
+    let mut drive = Drive::new(LIMITED, GEOMETRY, 2);
+    for number in 0..24 {
+        drive.put(0, number, Some(&[7; 900]));
+    }
+    drive.swap_out_all_but_last();
+    let deleted = drive.namespaces.remove(0);
+    let at_ns = drive.ftl.nand().idle_ns();
+    assert!(drive.ftl.delete_namespace(deleted, at_ns).unwrap() >= at_ns + TIMING.read_ns);
+    drive.model.clear();
+    drive.compare();
+    let found = drive.ftl.get(deleted, &key(1), &mut Vec::new(), 0);
+    assert!(matches!(found, Err(KeyValueError::NoSuchNamespace(_))), "{found:?}");
+}
+
+/// Indexes of several pages, at any position in the checkpoint's bytes, in the checkpoint itself and copied over.
+#[test]
+fn large_indexes_come_back_as_they_were() {
+    let geometry = Geometry { blocks_per_plane: 128, pages_per_block: 16, ..GEOMETRY };
+    let config = FtlConfig { logical_units: 4000, index_dram_bytes: Some(1), ..CONFIG };
+    let mut drive = Drive::new(config, geometry, 3);
+    for (namespace, count) in [(0, 700), (1, 3000), (2, 1300)] {
+        (0..count).for_each(|number| drive.put(namespace, number, Some(&[number as u8; 20])));
+    }
+    for _ in 0..3 {
+        drive.ftl.take_checkpoint(0, false).unwrap();
+        drive.compare();
+    }
+    drive.swap_out_all_but_last();
+    // a checkpoint of what is swapped out
+    drive.put(2, 5000, Some(b"more"));
+    drive.ftl.take_checkpoint(0, true).unwrap();
+    drive = drive.recovered();
+    assert_eq!(drive.swapped_out(), [true; 3]);
+    drive.compare();
+}
+
+/// What is read equals what was written, or it is rejected.
+#[test]
+fn an_index_that_is_not_what_it_was_is_refused() {
+    let mut drive = Drive::new(LIMITED, GEOMETRY, 2);
+    drive.put(0, 1, Some(b"value"));
+    drive.swap_out_all_but_last();
+    let id = drive.namespaces[0];
+    let place = drive.ftl.tenants.records.namespaces[&id].index.on_flash().unwrap();
+    let other = InCheckpoint { checksum: !place.checksum, ..place };
+    drive.ftl.tenants.records.are_in_checkpoint(&[(id, other)]);
+    let found = drive.ftl.get(id, &key(1), &mut Vec::new(), 0);
+    assert!(matches!(found, Err(KeyValueError::Ftl(FtlError::Damaged(_)))), "{found:?}");
+    assert!(drive.ftl.audit_maps().findings().count() > 0);
+    let taken = drive.ftl.take_checkpoint(0, false);
+    assert!(matches!(taken, Err(FtlError::Damaged(_))), "{taken:?}");
+}

@@ -1,0 +1,185 @@
+//! What every tenant of the flash does. Units and records share the drive's log, its map of places, its checkpoints and
+//! its capacity; each defines how its own contents are packed and moved, folded, kept, audited and reserved for.
+
+use std::collections::BTreeSet;
+
+use tantalum_nand::{BlockId, Geometry, Nanoseconds, PageState, Ppn, UNIT_BYTES};
+
+use crate::error::FtlError;
+use crate::findings::Audit;
+use crate::ftl::Ftl;
+use crate::metadata::Record;
+use crate::page_image::PageImage;
+use crate::reader::Reader;
+use crate::report::RecoveryReport;
+use crate::space::{FtlConfig, Target};
+use crate::spare::{BatchMark, Kind, Spare};
+use crate::types::Seq;
+
+/// One kind of contents of the flash. It has no state of its own; that is in [`super::Tenants`].
+pub(crate) trait Tenant: Sync {
+    /// Whether units of this kind belong to it.
+    fn has(&self, kind: Kind) -> bool;
+
+    // -- pack and move ------------------------------------------------------------------------------------------
+
+    /// Moves its contents when garbage is collected. Called only for a tenant whose places are packed ones.
+    fn packer(&self) -> Box<dyn Packer> {
+        unreachable!("garbage collection copies its units as they are")
+    }
+
+    /// Bytes of a unit that have contents; the rest is taken for zeros.
+    fn filled_bytes(&self, _spare: &Spare) -> usize {
+        UNIT_BYTES
+    }
+
+    // -- what waits in protected DRAM ---------------------------------------------------------------------------
+
+    /// Whether a unit lost on its way to flash was acknowledged as durable and is nowhere else. What garbage collection
+    /// was moving is still at its old place.
+    fn is_saved(&self, ftl: &Ftl, spare: &Spare) -> bool;
+
+    /// What waits for a full page, as pages for the dump.
+    fn waiting(&self, _ftl: &mut Ftl, _step: Seq) -> Result<Vec<PageImage>, FtlError> {
+        Ok(Vec::new())
+    }
+
+    // -- keep in a checkpoint -----------------------------------------------------------------------------------
+
+    /// Appends its contents for a checkpoint. Returns when everything that had to be read for that was there.
+    fn keep(&self, ftl: &mut Ftl, bytes: &mut Vec<u8>, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError>;
+
+    /// The number of these bytes now.
+    fn kept_bytes(&self, ftl: &Ftl) -> u64;
+
+    /// The part of these bytes that the layout does not plan for, with this many more entries.
+    fn unplanned_bytes(&self, _ftl: &Ftl, _more_entries: u64) -> u64 {
+        0
+    }
+
+    /// A checkpoint is about to be programmed: anything that is not in it takes later steps.
+    fn is_kept_soon(&self, _ftl: &mut Ftl) -> Result<(), FtlError> {
+        Ok(())
+    }
+
+    /// The checkpoint stands.
+    fn is_kept(&self, _ftl: &mut Ftl) {}
+
+    // -- fold ---------------------------------------------------------------------------------------------------
+
+    /// A fold over its contents of the checkpoint at `step`, which are at the front of `kept`. None if they are not
+    /// valid.
+    fn fold(&self, kept: &mut Kept<'_>, step: Seq) -> Option<Box<dyn TenantFold>>;
+
+    // -- audit and reserve --------------------------------------------------------------------------------------
+
+    /// Compares its state in DRAM with itself and with P2L.
+    fn audit(&self, ftl: &Ftl, audit: &mut Audit);
+
+    /// Units of the drive's capacity that it takes, also after a cut.
+    fn reserved_units(&self, ftl: &Ftl) -> u64;
+
+    /// The work due between commands.
+    fn maintain(&self, _ftl: &mut Ftl, _at_ns: Nanoseconds) -> Result<(), FtlError> {
+        Ok(())
+    }
+
+    /// Fewer blocks are left.
+    fn blocks_went_bad(&self, _ftl: &mut Ftl) {}
+
+    /// The drive is back after a power cut.
+    fn recovered(&self, _ftl: &mut Ftl) {}
+}
+
+/// Packs the contents in use of victims' units, across victims.
+pub(crate) trait Packer {
+    /// Takes over the contents in use of a unit. Returns the units that this fills.
+    fn pack(
+        &mut self,
+        ftl: &mut Ftl,
+        ppn: Ppn,
+        at_ns: Nanoseconds,
+    ) -> Result<Vec<Box<dyn PackedUnit>>, FtlError>;
+
+    /// The partly filled units.
+    fn take_open(&mut self) -> Vec<Box<dyn PackedUnit>>;
+}
+
+/// A unit of packed contents in transit.
+pub(crate) trait PackedUnit {
+    /// Its destination stream.
+    fn target(&self) -> Target;
+
+    /// When all of it has been read.
+    fn ready_ns(&self) -> Nanoseconds;
+
+    /// Its data, a unit.
+    fn bytes(&self) -> &[u8];
+
+    /// Its spare area.
+    fn spare(&self, step: Seq) -> Spare;
+
+    /// It has a place now, and its contents no longer have the old ones.
+    fn moved(&self, ftl: &mut Ftl, to: Ppn);
+}
+
+/// The part of a checkpoint still to be decoded.
+pub(crate) struct Kept<'a> {
+    /// From the tenant's first byte on.
+    pub bytes: &'a [u8],
+    /// The position of that byte in the checkpoint.
+    pub first_byte: u64,
+    pub config: &'a FtlConfig,
+    pub geometry: &'a Geometry,
+}
+
+/// Assertions gathered over a checkpoint. Their order does not matter, and seeing one twice changes nothing.
+pub(crate) trait TenantFold {
+    /// A unit of its kinds, programmed since the checkpoint.
+    fn unit(&mut self, reader: &mut Reader, ppn: Ppn, spare: &Spare) -> Result<(), FtlError>;
+
+    /// The journal since the checkpoint, after all units.
+    fn journal(&mut self, records: &[Record]);
+
+    /// The batches whose members were seen, with the members that were there.
+    fn batches(&self) -> Vec<BatchMark>;
+
+    /// The members of whole batches assert, the others do not.
+    fn assert_batches(&mut self, whole: &BTreeSet<Seq>);
+
+    /// Whether nothing was asserted since the checkpoint.
+    fn is_empty(&self) -> bool;
+
+    /// Decides what is conditional, and takes the maximum.
+    fn finish(
+        self: Box<Self>,
+        reader: &mut Reader,
+        report: &mut RecoveryReport,
+    ) -> Result<Box<dyn TenantFound>, FtlError>;
+}
+
+/// The result of a fold.
+pub(crate) trait TenantFound {
+    /// Everything must be at a place that holds data.
+    fn check(&self, data: &DataPlaces<'_>) -> Result<(), FtlError>;
+
+    /// Makes it the running drive's state, after the tenants before it in the list. `clean` if nothing followed the
+    /// checkpoint.
+    fn restore(self: Box<Self>, ftl: &mut Ftl, clean: bool) -> Result<(), FtlError>;
+}
+
+/// The places of a drive that may hold data.
+pub(crate) struct DataPlaces<'a> {
+    pub reader: &'a Reader,
+    /// Blocks that hold none.
+    pub no_data: BTreeSet<BlockId>,
+}
+
+impl DataPlaces<'_> {
+    /// Whether a place was programmed, in a block for data.
+    pub fn has(&self, ppn: Ppn) -> bool {
+        let nand = &self.reader.nand;
+        let page = nand.geometry().page_of(ppn);
+        nand.page_state(page) != PageState::Erased && !self.no_data.contains(&nand.geometry().block_of(page))
+    }
+}

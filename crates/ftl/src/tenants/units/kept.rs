@@ -1,0 +1,236 @@
+//! A checkpoint's contents about units: the chunks of L2P that were ever mapped, the owners whose versions no spare
+//! area records, living hints, and how far the open logs are whole.
+//!
+//! A head and four lists, each preceded by its length. All numbers are little-endian.
+
+use tantalum_nand::Ppn;
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::map::{CHUNK_ENTRIES, Living};
+use crate::metadata::{narrow, put_list, take, take_list, take_word, wide};
+use crate::tenants::Kept;
+use crate::types::{Generation, Hint, Lpn, SEQ_LIMIT, Seq};
+
+/// See the head of this file.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct UnitsKept {
+    /// The newest version at which anything was unmapped.
+    pub last_unmap: Seq,
+    /// Owners with versions that spare areas do not record.
+    pub versions: Vec<(Lpn, Seq)>,
+    /// Whole runs of the open logs, as far as anything may depend on them: generation, attempt, last slot.
+    pub runs: Vec<(Generation, u32, u32)>,
+    /// Hints that live or wait: log page, hint, version, and the place of one that is on flash.
+    pub hints: Vec<(Lpn, Living, Option<Ppn>)>,
+    /// L2P in chunks: the chunk's number, and its entries (0, or the place plus 1).
+    pub chunks: Vec<(u32, Vec<u32>)>,
+}
+
+/// Bytes of a full chunk, of an owner with its version, and of a hint.
+pub(super) const CHUNK_BYTES: usize = size_of::<StoredChunk>() + size_of::<U32>() * CHUNK_ENTRIES;
+pub(crate) const OWNER_BYTES: usize = size_of::<StoredVersion>();
+pub(super) const HINT_BYTES: usize = size_of::<StoredHint>();
+
+/// Stands for no place or no home.
+const NOWHERE: u32 = u32::MAX;
+
+/// An owner with a version that no spare area records.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct StoredVersion {
+    lpn: U64,
+    version: U64,
+}
+
+/// The end of a whole run.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct StoredRun {
+    generation: U64,
+    attempt: U64,
+    last: U64,
+}
+
+/// A hint that lives or waits.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct StoredHint {
+    log_lpn: U32,
+    /// [`NOWHERE`] for one that waits.
+    place: U32,
+    version: U64,
+    generation: U64,
+    attempt: U32,
+    start: U32,
+    first: U32,
+    slot: U32,
+    /// [`NOWHERE`] for none.
+    home: U32,
+    end: U32,
+}
+
+/// Precedes a chunk's entries, which are padded to an even number.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct StoredChunk {
+    number: U32,
+    entries: U32,
+}
+
+impl UnitsKept {
+    /// Appends the bytes.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.extend(U64::new(self.last_unmap.0).as_bytes());
+        put_list(out, &self.versions, |(lpn, version)| StoredVersion {
+            lpn: wide(lpn.0),
+            version: version.0.into(),
+        });
+        put_list(out, &self.runs, |(generation, attempt, last)| StoredRun {
+            generation: generation.0.into(),
+            attempt: wide(*attempt),
+            last: wide(*last),
+        });
+        put_list(out, &self.hints, StoredHint::of);
+        out.extend(U64::new(self.chunks.len() as u64).as_bytes());
+        for (number, entries) in &self.chunks {
+            let (number, count) = ((*number).into(), (entries.len() as u32).into());
+            out.extend(StoredChunk { number, entries: count }.as_bytes());
+            let start = out.len();
+            out.resize(start + entries.len().next_multiple_of(2) * size_of::<U32>(), 0);
+            for (to, entry) in out[start..].chunks_exact_mut(size_of::<U32>()).zip(entries) {
+                to.copy_from_slice(&entry.to_le_bytes());
+            }
+        }
+    }
+
+    /// Reads it off the front of the bytes; none if no drive can have written it.
+    pub fn decode(kept: &mut Kept<'_>) -> Option<UnitsKept> {
+        let bytes = &mut kept.bytes;
+        let units = UnitsKept {
+            last_unmap: Seq(take_word(bytes)?),
+            versions: take_list(bytes, |stored: &StoredVersion| {
+                Some((Lpn(narrow(stored.lpn)?), Seq(stored.version.get())))
+            })?,
+            runs: take_list(bytes, |stored: &StoredRun| {
+                Some((Generation(stored.generation.get()), narrow(stored.attempt)?, narrow(stored.last)?))
+            })?,
+            hints: take_list(bytes, |stored: &StoredHint| Some(stored.get()))?,
+            chunks: take_chunks(bytes)?,
+        };
+        units.is_possible(kept.config.logical_units, kept.geometry.units()).then_some(units)
+    }
+
+    /// Whether a drive with this many logical pages and places can have had it.
+    pub fn is_possible(&self, logical_units: u32, places: u32) -> bool {
+        let lpn = |lpn: &Lpn| lpn.0 < logical_units;
+        let chunk = |(number, entries): &(u32, Vec<u32>)| {
+            let end = u64::from(*number) * CHUNK_ENTRIES as u64 + entries.len() as u64;
+            end <= logical_units.into() && entries.iter().all(|entry| *entry <= places)
+        };
+        let hint = |(log_lpn, living, ppn): &(Lpn, Living, Option<Ppn>)| {
+            lpn(log_lpn)
+                && living.hint.is_possible(logical_units)
+                && living.version < SEQ_LIMIT
+                && ppn.is_none_or(|ppn| ppn.0 < places)
+        };
+        self.versions.iter().all(|(owner, version)| lpn(owner) && *version < SEQ_LIMIT)
+            && self.runs.iter().all(|(_, _, last)| *last < u32::MAX)
+            && self.hints.iter().all(hint)
+            && self.chunks.iter().all(chunk)
+            && self.chunks.windows(2).all(|two| two[0].0 < two[1].0)
+    }
+}
+
+impl StoredHint {
+    fn of((log_lpn, Living { hint, version }, ppn): &(Lpn, Living, Option<Ppn>)) -> StoredHint {
+        StoredHint {
+            log_lpn: log_lpn.0.into(),
+            place: ppn.map_or(NOWHERE, |ppn| ppn.0).into(),
+            version: version.0.into(),
+            generation: hint.generation.0.into(),
+            attempt: hint.attempt.into(),
+            start: hint.start.into(),
+            first: hint.first.into(),
+            slot: hint.slot.into(),
+            home: hint.home.map_or(NOWHERE, |home| home.0).into(),
+            end: u32::from(hint.end).into(),
+        }
+    }
+
+    fn get(&self) -> (Lpn, Living, Option<Ppn>) {
+        let there = |number: U32| Some(number.get()).filter(|number| *number != NOWHERE);
+        let hint = Hint {
+            generation: Generation(self.generation.get()),
+            attempt: self.attempt.get(),
+            start: self.start.get(),
+            first: self.first.get(),
+            slot: self.slot.get(),
+            end: self.end != 0,
+            home: there(self.home).map(Lpn),
+        };
+        let living = Living { hint, version: Seq(self.version.get()) };
+        (Lpn(self.log_lpn.get()), living, there(self.place).map(Ppn))
+    }
+}
+
+fn take_chunks(bytes: &mut &[u8]) -> Option<Vec<(u32, Vec<u32>)>> {
+    let count = take_word(bytes)?;
+    // a chunk takes at least its head, so a larger count is invalid
+    if count > (bytes.len() / size_of::<StoredChunk>()) as u64 {
+        return None;
+    }
+    let mut chunks = Vec::with_capacity(count as usize);
+    for _ in 0..count {
+        let head: &StoredChunk = take(bytes)?;
+        let entries = head.entries.get() as usize;
+        if entries > CHUNK_ENTRIES {
+            return None;
+        }
+        let (stored, rest) = <[U32]>::ref_from_prefix_with_elems(bytes, entries.next_multiple_of(2)).ok()?;
+        *bytes = rest;
+        chunks.push((head.number.get(), stored[..entries].iter().map(|entry| entry.get()).collect()));
+    }
+    Some(chunks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_support::{CONFIG, GEOMETRY};
+
+    #[test]
+    fn what_is_kept_round_trips() {
+        let hint = Hint {
+            generation: Generation(9),
+            attempt: 1,
+            start: 2,
+            first: 3,
+            slot: 4,
+            end: true,
+            home: Some(Lpn(77)),
+        };
+        let homeless = Hint { home: None, end: false, ..hint };
+        let units = UnitsKept {
+            last_unmap: Seq(12),
+            versions: vec![(Lpn(3), Seq(4)), (Lpn(9), Seq(10))],
+            runs: vec![(Generation(9), 0, 2), (Generation(9), 1, 4)],
+            hints: vec![
+                (Lpn(4), Living { hint, version: Seq(8) }, Some(Ppn(6))),
+                (Lpn(5), Living { hint: homeless, version: Seq(9) }, None),
+            ],
+            chunks: vec![(0, vec![1, 0, 3])],
+        };
+        let mut bytes = Vec::new();
+        units.encode(&mut bytes);
+        bytes.extend([7; 5]);
+        let mut kept = Kept { bytes: &bytes, first_byte: 0, config: &CONFIG, geometry: &GEOMETRY };
+        assert_eq!(UnitsKept::decode(&mut kept), Some(units));
+        assert_eq!(kept.bytes, [7; 5], "what follows is another's");
+        for length in 0..bytes.len() - 5 {
+            let mut kept =
+                Kept { bytes: &bytes[..length], first_byte: 0, config: &CONFIG, geometry: &GEOMETRY };
+            assert_eq!(UnitsKept::decode(&mut kept), None, "cut to {length} bytes");
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Units of the block namespace as a tenant of the flash. Garbage collection copies them unchanged (`collect`).
+
+use tantalum_nand::{Nanoseconds, Ppn};
+
+use super::fold::UnitsFold;
+use super::kept::{CHUNK_BYTES, HINT_BYTES, OWNER_BYTES, UnitsKept};
+use crate::error::FtlError;
+use crate::findings::Audit;
+use crate::ftl::Ftl;
+use crate::map::{Claim, IN_SPARE, Living};
+use crate::spare::{Kind, Mark, Spare};
+use crate::tenants::{Kept, Tenant, TenantFold};
+use crate::types::{Lpn, Seq};
+
+/// See the head of this file.
+pub(crate) struct Units;
+
+impl Tenant for Units {
+    fn has(&self, kind: Kind) -> bool {
+        matches!(kind, Kind::Data | Kind::Transaction)
+    }
+
+    /// An atomic batch is acknowledged when it is on flash, and a page of a transaction by its commit.
+    fn is_saved(&self, _ftl: &Ftl, spare: &Spare) -> bool {
+        spare.kind == Kind::Data && !matches!(spare.mark, Mark::Batch(_))
+    }
+
+    fn keep(&self, ftl: &mut Ftl, bytes: &mut Vec<u8>, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
+        kept(ftl).encode(bytes);
+        Ok(at_ns)
+    }
+
+    fn kept_bytes(&self, ftl: &Ftl) -> u64 {
+        let owners = ftl.map.claims().len() + ftl.map.extra_owners();
+        let bytes = ftl.map.touched_chunks() * CHUNK_BYTES
+            + owners * OWNER_BYTES
+            + ftl.tenants.units.logs.count() * HINT_BYTES;
+        bytes as u64
+    }
+
+    fn fold(&self, kept: &mut Kept<'_>, step: Seq) -> Option<Box<dyn TenantFold>> {
+        Some(Box::new(UnitsFold::new(step, UnitsKept::decode(kept)?)))
+    }
+
+    fn audit(&self, ftl: &Ftl, audit: &mut Audit) {
+        ftl.audit_owners(audit);
+        ftl.audit_hints(audit);
+    }
+
+    fn reserved_units(&self, ftl: &Ftl) -> u64 {
+        // a cut may bring each of them home
+        let homes =
+            ftl.tenants.units.logs.claimed_homes().filter(|home| ftl.map.lookup(*home).is_none()).count();
+        u64::from(ftl.map.mapped_units()) + homes as u64
+    }
+}
+
+fn kept(ftl: &mut Ftl) -> UnitsKept {
+    let mut versions = Vec::new();
+    for (_, claim) in ftl.map.claims() {
+        if let Claim::Owners(owners) = claim {
+            versions.extend(owners.iter().filter(|(_, version)| *version != IN_SPARE));
+        }
+    }
+    versions.sort_unstable();
+    ftl.tenants.units.logs.forget_needless(&mut ftl.map);
+    let living = ftl.tenants.units.logs.living().map(|(lpn, living)| (lpn, *living, ftl.map.lookup(lpn)));
+    let waiting = ftl.tenants.units.logs.waiting().map(|(lpn, waiting)| (lpn, *waiting, None));
+    let mut hints: Vec<(Lpn, Living, Option<Ppn>)> = living.chain(waiting).collect();
+    hints.sort_unstable_by_key(|(lpn, living, _)| (*lpn, living.version));
+    UnitsKept {
+        last_unmap: ftl.tenants.units.last_unmap,
+        versions,
+        runs: ftl.tenants.units.logs.runs(),
+        hints,
+        chunks: ftl.map.chunks().map(|(number, entries)| (number as u32, entries.collect())).collect(),
+    }
+}

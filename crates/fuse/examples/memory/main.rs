@@ -1,0 +1,32 @@
+//! Mounts a file system in memory, as `tantalum mount` mounts a volume: `cargo xtask e2e` runs suites of others on it. What
+//! is in it is lost with the mount; the drive, which is new, has nothing of it.
+//!
+//!     memory IMAGE FOLDER
+
+mod file_system;
+
+use std::error::Error;
+use std::path::PathBuf;
+
+use tantalum::{Device, Profile};
+use tantalum_drive::Drive;
+use tantalum_fuse::{Mounted, Options, Pacing};
+
+use file_system::MemoryFileSystem;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
+    let [image, folder] = &arguments[..] else { return Err("usage: memory IMAGE FOLDER".into()) };
+    let options = Options {
+        image: image.clone(),
+        folder: folder.clone(),
+        pacing: Pacing::None,
+        threads: 2,
+        atomic_writes: false,
+    };
+    options.check()?;
+    let profile = Profile { capacity_bytes: 64 << 20, ..Profile::load("tlc-nvme")? };
+    let client = Drive::new(Device::create(image, &profile)?).client();
+    Mounted::mount(Box::new(MemoryFileSystem::new(client)), &options)?.wait(|_| ())?;
+    Ok(())
+}

@@ -1,0 +1,168 @@
+//! Creating and opening an image file: its header, and whether the file can be opened.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use zerocopy::{FromZeros, IntoBytes};
+
+use super::file::{FileImage, io_error};
+use super::layout::{DESCRIPTION_AT, Header, Layout, MAGIC, VERSION};
+use super::life::Life;
+use super::locked_file::LockedFile;
+use super::redo_log::{REDO_LOG_BYTES, RedoPlace};
+use super::store::Store;
+use super::tally::Tally;
+use super::{Access, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES};
+use crate::error::{MediumError, NandError};
+use crate::geometry::Geometry;
+use crate::time::Timing;
+
+impl FileImage {
+    /// A new image; the arguments have been checked.
+    pub fn create(
+        path: &Path,
+        geometry: Geometry,
+        timing: Timing,
+        description: &str,
+        protected_bytes: u64,
+    ) -> Result<FileImage, MediumError> {
+        let opened = OpenOptions::new().read(true).write(true).create_new(true).open(path);
+        let file = opened.map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => MediumError::Exists { path: path.to_owned() },
+            _ => io_error(path, "create the image")(error).into(),
+        })?;
+        let file = LockedFile::lock(file, path)?;
+        let layout = Layout::new(&geometry, protected_bytes, REDO_LOG_BYTES);
+        let header = Header::new(&geometry, &timing, description, protected_bytes);
+        let initialised = initialise(&file, path, layout.bytes, &header, description);
+        initialised.inspect_err(|_| {
+            // The reported error matters more than a file that could not be removed.
+            let _ = std::fs::remove_file(path);
+        })?;
+        let store = Store::file(file, None).map_err(io_error(path, "open the image a second time"))?;
+        Ok(FileImage::assemble(path, store, geometry, layout, protected_bytes))
+    }
+
+    /// Opens an image and checks its header and length. Also returns its times and description. Its records must still
+    /// be read ([`super::Contents::load`]). With a `life`, changes end when that does.
+    pub fn open(
+        path: &Path,
+        access: Access,
+        life: Option<Life>,
+    ) -> Result<(FileImage, Timing, String), MediumError> {
+        let error = |action| io_error(path, action);
+        let opened = OpenOptions::new().read(true).write(access != Access::Overlay).open(path);
+        let file = opened.map_err(error("open the image"))?;
+        let metadata = file.metadata().map_err(error("read the size of the image"))?;
+        if !metadata.is_file() {
+            return Err(MediumError::NotAnImage { path: path.to_owned() });
+        }
+        let file = LockedFile::lock(file, path)?;
+        let header = read_header(&file, path, metadata.len())?;
+        let description = read_description(&file, path, &header, metadata.len())?;
+        let (geometry, timing) = (header.geometry(), header.timing());
+        let protected_bytes = header.protected_bytes.get();
+        check_possible(&geometry, &timing, protected_bytes).map_err(|source| {
+            MediumError::ImpossibleHeader { path: path.to_owned(), source: Box::new(source) }
+        })?;
+        let log_bytes = u64::from(header.log_bytes.get());
+        if ![0, REDO_LOG_BYTES].contains(&log_bytes) {
+            return Err(MediumError::LogBytes {
+                path: path.to_owned(),
+                bytes: log_bytes,
+                expected: REDO_LOG_BYTES,
+            });
+        }
+        let layout = Layout::new(&geometry, protected_bytes, log_bytes);
+        check_length(path, metadata.len(), layout.bytes)?;
+        let store = open_store(file, path, access, life, layout.log)?;
+        let image = FileImage::assemble(path, store, geometry, layout, protected_bytes);
+        Ok((image, timing, description))
+    }
+}
+
+/// Where changes go.
+fn open_store(
+    file: LockedFile,
+    path: &Path,
+    access: Access,
+    life: Option<Life>,
+    log: Option<RedoPlace>,
+) -> Result<Store, MediumError> {
+    let store = match (access, log, life) {
+        (Access::Write, log, Some(life)) => Store::mortal(file, log, life),
+        (Access::Write, log, None) => Store::file(file, log),
+        (Access::Overlay, log, _) => Store::overlay(file, log),
+        (Access::Ordered, Some(log), _) => Store::ordered(file, log),
+        (Access::Ordered, None, _) => return Err(MediumError::NoLog { path: path.to_owned() }),
+    };
+    Ok(store.map_err(io_error(path, "read the redo log of the image"))?)
+}
+
+/// Writes the parts of a new image that are not holes.
+fn initialise(
+    file: &File,
+    path: &Path,
+    bytes: u64,
+    header: &Header,
+    description: &str,
+) -> Result<(), NandError> {
+    file.set_len(bytes).map_err(io_error(path, "set the length of the image"))?;
+    let write = |bytes: &[u8], at, action| file.write_all_at(bytes, at).map_err(io_error(path, action));
+    write(description.as_bytes(), DESCRIPTION_AT, "write the description")?;
+    let tally = Tally::new(0, 0, 0);
+    write(tally.as_bytes(), tally.place(), "write the tally")?;
+    write(header.as_bytes(), 0, "write the header")
+}
+
+fn read_header(file: &File, path: &Path, file_bytes: u64) -> Result<Header, MediumError> {
+    let mut header = Header::new_zeroed();
+    let present = file_bytes.min(size_of::<Header>() as u64) as usize;
+    file.read_exact_at(&mut header.as_mut_bytes()[..present], 0)
+        .map_err(io_error(path, "read the header"))?;
+    if header.magic != MAGIC {
+        return Err(MediumError::NotAnImage { path: path.to_owned() });
+    }
+    check_length(path, file_bytes, size_of::<Header>() as u64)?;
+    if header.version.get() != VERSION {
+        let found = header.version.get();
+        return Err(MediumError::Version { path: path.to_owned(), found, supported: VERSION });
+    }
+    Ok(header)
+}
+
+fn read_description(
+    file: &File,
+    path: &Path,
+    header: &Header,
+    file_bytes: u64,
+) -> Result<String, MediumError> {
+    // A length that is too large can only be damage; then the checksum of what is there is wrong.
+    let bytes = (header.description_bytes.get() as usize).min(MAX_DESCRIPTION_BYTES);
+    check_length(path, file_bytes, DESCRIPTION_AT + bytes as u64)?;
+    let mut description = vec![0; bytes];
+    file.read_exact_at(&mut description, DESCRIPTION_AT).map_err(io_error(path, "read the description"))?;
+    let (stored, computed) = (header.checksum.get(), header.checksum_with(&description));
+    if stored != computed {
+        return Err(MediumError::HeaderChecksum { path: path.to_owned(), stored, computed });
+    }
+    String::from_utf8(description).map_err(|_| MediumError::DescriptionNotText { path: path.to_owned() })
+}
+
+fn check_possible(geometry: &Geometry, timing: &Timing, protected_bytes: u64) -> Result<(), MediumError> {
+    geometry.validate()?;
+    timing.validate()?;
+    if protected_bytes > MAX_PROTECTED_BYTES {
+        return Err(MediumError::ProtectedTooLarge { bytes: protected_bytes, limit: MAX_PROTECTED_BYTES });
+    }
+    Ok(())
+}
+
+pub(super) fn check_length(path: &Path, bytes: u64, expected: u64) -> Result<(), MediumError> {
+    if bytes < expected {
+        return Err(MediumError::Truncated { path: path.to_owned(), bytes, expected });
+    }
+    Ok(())
+}

@@ -1,0 +1,154 @@
+//! The file of a redo log: groups go to the disk sector by sector, bypassing the host's cache where the host allows that.
+//!
+//! The cache writes whole pages. A group is usually shorter than a page and begins inside one, so each sync would write
+//! the bytes around it again. Without the cache only the group is written. Everything else in the file is written
+//! through the cache; none of those pages contains a part of the redo log.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// What a disk writes atomically. Groups begin at multiples of it: a sector that holds a whole group is not rewritten.
+pub(super) const SECTOR: usize = 512;
+
+/// A sector. Writes that bypass the cache require memory aligned like the disk.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C, align(512))]
+struct Sector([u8; SECTOR]);
+
+const _: () = assert!(size_of::<Sector>() == SECTOR);
+
+/// Whole sectors, padded with zeros after the bytes.
+pub(super) struct Sectors(Vec<Sector>);
+
+impl Sectors {
+    pub fn new(bytes: &[u8]) -> Sectors {
+        let mut sectors = vec![Sector([0; SECTOR]); bytes.len().div_ceil(SECTOR)];
+        sectors.as_mut_bytes()[..bytes.len()].copy_from_slice(bytes);
+        Sectors(sectors)
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
+/// A file that has a redo log.
+pub(super) struct RedoFile {
+    file: Arc<File>,
+    /// The same file, bypassing the host's cache.
+    direct: Option<File>,
+}
+
+impl RedoFile {
+    /// Takes over a file. Writes `first` to see whether the host's cache can be bypassed.
+    pub fn open(file: Arc<File>, first: &Sectors, at: u64) -> io::Result<RedoFile> {
+        let tried = open_direct(&file).and_then(|direct| {
+            direct.write_all_at(first.bytes(), at)?;
+            Ok(direct)
+        });
+        let log = RedoFile { file, direct: tried.ok() };
+        if log.direct.is_none() {
+            log.write(first, at)?;
+        }
+        Ok(log)
+    }
+
+    /// Writes; the next sync makes it durable.
+    pub fn write(&self, sectors: &Sectors, at: u64) -> io::Result<()> {
+        self.direct.as_ref().unwrap_or(&self.file).write_all_at(sectors.bytes(), at)
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn open_direct(file: &File) -> io::Result<File> {
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::OpenOptionsExt;
+
+    // by its descriptor: its name may belong to another file by now
+    let same = format!("/proc/self/fd/{}", file.as_raw_fd());
+    File::options().read(true).write(true).custom_flags(libc::O_DIRECT).open(same)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn open_direct(_file: &File) -> io::Result<File> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// The rest of a sync after its changes were gathered. It does not need the medium, which may be used and changed
+/// meanwhile.
+pub struct HostSync {
+    pub(super) log: Arc<RedoFile>,
+    pub(super) group: Sectors,
+    pub(super) at: u64,
+}
+
+impl std::fmt::Debug for HostSync {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HostSync").field("bytes", &self.group.bytes().len()).finish_non_exhaustive()
+    }
+}
+
+impl HostSync {
+    /// Writes what was gathered, and returns when that and everything written before are on the disk.
+    pub fn run(&self) -> io::Result<()> {
+        self.write()?;
+        self.log.file.sync_data()
+    }
+
+    pub(super) fn write(&self) -> io::Result<()> {
+        self.log.write(&self.group, self.at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sectors_are_whole_aligned_and_end_in_zeros() {
+        for (bytes, expected) in [(0, 0), (1, 512), (511, 512), (512, 512), (513, 1024)] {
+            let sectors = Sectors::new(&vec![7; bytes]);
+            assert_eq!(sectors.bytes().len(), expected);
+            assert_eq!(sectors.bytes().as_ptr() as usize % SECTOR, 0);
+            assert!(sectors.bytes()[..bytes].iter().all(|byte| *byte == 7));
+            assert!(sectors.bytes()[bytes..].iter().all(|byte| *byte == 0));
+        }
+    }
+
+    fn read(file: &File, at: u64) -> u8 {
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, at).unwrap();
+        byte[0]
+    }
+
+    #[test]
+    fn a_log_is_read_as_it_was_written_past_the_cache_or_not() {
+        let file = Arc::new(tempfile::tempfile().unwrap());
+        file.set_len(1 << 20).unwrap();
+        let log = RedoFile::open(file.clone(), &Sectors::new(&[1; 600]), 4096).unwrap();
+        let cached = RedoFile { file: file.clone(), direct: None };
+        for (round, log) in (2..9).zip([&log, &cached].into_iter().cycle()) {
+            // as somebody reading the file at the same time leaves it
+            let before = read(&file, 4096 + 512 * u64::from(round));
+            assert_eq!(before, 0);
+            log.write(&Sectors::new(&[round; 512]), 4096 + 512 * u64::from(round)).unwrap();
+            assert_eq!(read(&file, 4096 + 512 * u64::from(round)), round);
+        }
+        assert_eq!([4096, 4695, 4696].map(|at| read(&file, at)), [1, 1, 0]);
+    }
+
+    #[test]
+    fn where_the_cache_cannot_be_avoided_it_is_used() {
+        let file = Arc::new(tempfile::tempfile().unwrap());
+        file.set_len(1 << 20).unwrap();
+        // no disk has sectors that begin there
+        let log = RedoFile::open(file.clone(), &Sectors::new(&[1; 600]), 4097).unwrap();
+        assert_eq!([4096, 4097].map(|at| read(&file, at)), [0, 1]);
+        log.write(&Sectors::new(&[2; 100]), 8001).unwrap();
+        assert_eq!(read(&file, 8001), 2);
+    }
+}

@@ -1,0 +1,243 @@
+//! The redo log in an image that survives the loss of the machine: its format, and its replay when the image is
+//! opened. [`super::ordered`] explains its purpose.
+//!
+//! It is a sequence of groups from the start of its area. A group counts only if it is whole, names the group before it
+//! by number and checksum, and, being the last, all the data that were written with it are there.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::redo_file::SECTOR;
+use super::tally::TALLY_AT;
+use crate::checksum::{checksum_of, checksum_with};
+use crate::geometry::UNIT_BYTES;
+
+/// Bytes of the redo log of an image.
+pub(super) const REDO_LOG_BYTES: u64 = 4 << 20;
+
+/// The redo log is reused from its start beyond this; a group of the greatest size fits behind it.
+pub(super) const REDO_LOG_FULL: u64 = REDO_LOG_BYTES / 2;
+
+/// What the redo log is filled with before it is used.
+pub(super) const UNUSED: u8 = 0xff;
+
+const MAGIC: [u8; 8] = *b"TANTLOG1";
+
+/// The head of a group. It is followed by [`SlotSum`]s, then entries, each an [`EntryHead`] and bytes.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Debug)]
+#[repr(C)]
+pub(super) struct GroupHead {
+    magic: [u8; 8],
+    checksum: U32,
+    slots: U32,
+    sequence: U64,
+    bytes: U32,
+    /// Checksum of the previous group; 0 in the first one.
+    previous: U32,
+}
+
+/// Data of a unit written with a group.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Debug)]
+#[repr(C)]
+pub(super) struct SlotSum {
+    pub at: U64,
+    pub checksum: U32,
+}
+
+/// Bytes and their place in the image.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Debug)]
+#[repr(C)]
+pub(super) struct EntryHead {
+    pub at: U64,
+    pub bytes: U32,
+}
+
+/// Where the redo log lies, and where the slots begin.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RedoPlace {
+    pub log_at: u64,
+    pub slots_at: u64,
+}
+
+/// A group that was found in a redo log.
+pub(super) struct Group {
+    head: GroupHead,
+    body: Vec<u8>,
+}
+
+impl Group {
+    /// The group at a place of the redo log, if one is whole there.
+    fn read(file: &File, place: RedoPlace, offset: u64) -> io::Result<Option<Group>> {
+        let mut head = [0; size_of::<GroupHead>()];
+        if offset + head.len() as u64 > REDO_LOG_BYTES
+            || !read_present(file, &mut head, place.log_at + offset)?
+        {
+            return Ok(None);
+        }
+        let head = GroupHead::read_from_bytes(&head).expect("the length is that of a head");
+        let bytes = u64::from(head.bytes.get());
+        let slots = u64::from(head.slots.get()) * size_of::<SlotSum>() as u64;
+        if head.magic != MAGIC || offset + Group::length(bytes) > REDO_LOG_BYTES || slots > bytes {
+            return Ok(None);
+        }
+        let mut body = vec![0; bytes as usize];
+        let is_there = read_present(file, &mut body, place.log_at + offset + size_of::<GroupHead>() as u64)?;
+        let group = Group { head, body };
+        Ok((is_there && group.computed_checksum() == head.checksum.get()).then_some(group))
+    }
+
+    fn computed_checksum(&self) -> u32 {
+        let unsigned = GroupHead { checksum: 0.into(), ..self.head };
+        checksum_with(checksum_of(unsigned.as_bytes()), &self.body)
+    }
+
+    /// Whether it follows a given group.
+    fn follows(&self, before: &GroupHead) -> bool {
+        self.head.sequence.get() == before.sequence.get() + 1
+            && self.head.previous.get() == before.checksum.get()
+    }
+
+    /// Bytes that a group with so long a body takes in the redo log.
+    pub fn length(body_bytes: u64) -> u64 {
+        (size_of::<GroupHead>() as u64 + body_bytes).next_multiple_of(SECTOR as u64)
+    }
+
+    /// Whether all data written with it are there.
+    fn has_its_data(&self, file: &File, place: RedoPlace) -> io::Result<bool> {
+        let sums = &self.body[..self.head.slots.get() as usize * size_of::<SlotSum>()];
+        let mut unit = [0; UNIT_BYTES];
+        for sum in sums.chunks_exact(size_of::<SlotSum>()) {
+            let sum = SlotSum::read_from_bytes(sum).expect("the length is that of a sum");
+            let at = sum.at.get();
+            if at < place.slots_at || at > i64::MAX as u64 - UNIT_BYTES as u64 {
+                return Err(self.impossible(&format!("has data at {at}, which is not a slot")));
+            }
+            if !read_present(file, &mut unit, at)? || checksum_of(&unit) != sum.checksum.get() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Calls `apply` with each entry: its bytes and their place. No group that was written names other places.
+    fn each(&self, place: RedoPlace, mut apply: impl FnMut(&[u8], u64) -> io::Result<()>) -> io::Result<()> {
+        let mut rest = &self.body[self.head.slots.get() as usize * size_of::<SlotSum>()..];
+        while !rest.is_empty() {
+            let Ok((head, after)) = EntryHead::read_from_prefix(rest) else {
+                return Err(self.impossible("ends within an entry"));
+            };
+            let (at, bytes) = (head.at.get(), head.bytes.get() as usize);
+            let is_record =
+                at >= TALLY_AT && at.checked_add(bytes as u64).is_some_and(|end| end <= place.log_at);
+            if bytes > after.len() || !is_record {
+                return Err(self.impossible(&format!("has {bytes} bytes for {at}, which is not a record")));
+            }
+            apply(&after[..bytes], at)?;
+            rest = &after[bytes..];
+        }
+        Ok(())
+    }
+
+    fn impossible(&self, how: &str) -> io::Error {
+        let number = self.head.sequence.get();
+        io::Error::new(io::ErrorKind::InvalidData, format!("group {number} {how}"))
+    }
+}
+
+/// Reads; false if the file ends earlier.
+fn read_present(file: &File, data: &mut [u8], at: u64) -> io::Result<bool> {
+    match file.read_exact_at(data, at) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Calls `apply` with what the redo log of an image says and may not be in place, oldest first. Returns the number of the
+/// last group, and whether any says anything.
+pub(super) fn replay(
+    file: &File,
+    place: RedoPlace,
+    mut apply: impl FnMut(&[u8], u64) -> io::Result<()>,
+) -> io::Result<(u64, bool)> {
+    let (mut offset, mut last, mut applied) = (0, 0, false);
+    let mut next = Group::read(file, place, offset)?;
+    while let Some(group) = next {
+        offset += Group::length(group.body.len() as u64);
+        next = Group::read(file, place, offset)?;
+        next = next.filter(|next| next.follows(&group.head));
+        // the data of an earlier group were synced with it, and its slots may hold other data since
+        if next.is_none() {
+            check_end(file, place, offset, group.head.sequence.get())?;
+            if !group.has_its_data(file, place)? {
+                break;
+            }
+        }
+        last = group.head.sequence.get();
+        applied |= !group.body.is_empty();
+        group.each(place, &mut apply)?;
+    }
+    Ok((last, applied))
+}
+
+/// Demands that nothing in the redo log comes after the group that ends at `offset` and is numbered `last`. A machine
+/// that was lost while the next one was written leaves at most that one.
+fn check_end(file: &File, place: RedoPlace, offset: u64, last: u64) -> io::Result<()> {
+    for offset in (offset..REDO_LOG_BYTES).step_by(SECTOR) {
+        if let Some(later) =
+            Group::read(file, place, offset)?.filter(|later| later.head.sequence.get() > last + 1)
+        {
+            return Err(
+                later.impossible(&format!("follows group {last}, but the groups between them are missing"))
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Puts in place what a redo log says, all of it durable. Returns the number of its last group.
+pub(super) fn settle(file: &File, place: RedoPlace) -> io::Result<u64> {
+    let (sequence, says_anything) = replay(file, place, |_, _| Ok(()))?;
+    if says_anything {
+        // otherwise a group that only the host's cache had could be put in place, then lost with the machine
+        file.sync_data()?;
+        replay(file, place, |data, at| file.write_all_at(data, at))?;
+        file.sync_data()?;
+        file.write_all_at(&encode(sequence + 1, 0, &[], &[]).1, place.log_at)?;
+        file.sync_data()?;
+        return Ok(sequence + 1);
+    }
+    Ok(sequence)
+}
+
+/// A group with its checksum.
+pub(super) fn encode(sequence: u64, previous: u32, slots: &[SlotSum], entries: &[u8]) -> (u32, Vec<u8>) {
+    let body = [slots.as_bytes(), entries].concat();
+    let head = GroupHead {
+        magic: MAGIC,
+        checksum: 0.into(),
+        slots: (slots.len() as u32).into(),
+        sequence: sequence.into(),
+        bytes: (body.len() as u32).into(),
+        previous: previous.into(),
+    };
+    let mut group = Group { head, body };
+    let checksum = group.computed_checksum();
+    group.head.checksum = checksum.into();
+    (checksum, [group.head.as_bytes(), &group.body].concat())
+}
+
+/// Gives a redo log its place on the disk, as much of it as is used, if there was never a group in it: what a lost
+/// machine leaves of groups that were filled over would be taken for damage.
+pub(super) fn fill(file: &File, place: RedoPlace) -> io::Result<()> {
+    let mut first = [0; SECTOR];
+    file.read_exact_at(&mut first, place.log_at)?;
+    if first.iter().all(|byte| *byte == 0) {
+        file.write_all_at(&vec![UNUSED; REDO_LOG_FULL as usize - SECTOR], place.log_at + SECTOR as u64)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,224 @@
+//! Reading: units, spare areas, and what costs no time as firmware reads the page anyway.
+
+use crate::error::NandError;
+use crate::geometry::{
+    BlockId, Nanoseconds, PageId, Ppn, SpareEnds, UNIT_BYTES, UNIT_SPARE_BYTES, UnitSpare,
+};
+use crate::nand::Nand;
+use crate::slots::Slot;
+use crate::state::{MOVED, PageState};
+
+/// To the drive, bytes with a wrong checksum in the image are uncorrectable.
+pub(crate) fn as_uncorrectable(error: NandError, ppn: Ppn) -> NandError {
+    match error {
+        NandError::DataChecksum { .. } => NandError::Uncorrectable { ppn },
+        error => error,
+    }
+}
+
+impl Nand {
+    /// Reads a unit into `data`, 4096 bytes. Returns when it is there, ns.
+    pub fn read(
+        &mut self,
+        ppn: Ppn,
+        data: &mut [u8],
+        earliest_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, NandError> {
+        self.draw_read_failure(ppn)?;
+        self.read_retrying(ppn, data, earliest_ns)
+    }
+
+    fn draw_read_failure(&mut self, ppn: Ppn) -> Result<(), NandError> {
+        self.powered()?;
+        match self.faults.read_fails() {
+            true => self.mark_uncorrectable(self.geometry.page_of(ppn)),
+            false => Ok(()),
+        }
+    }
+
+    /// [`Nand::read`] without the bytes: where they are, if the unit has any, and when they are there, ns.
+    pub(crate) fn begin_read(
+        &mut self,
+        ppn: Ppn,
+        earliest_ns: Nanoseconds,
+    ) -> Result<(Option<Slot>, Nanoseconds), NandError> {
+        self.draw_read_failure(ppn)?;
+        let done_ns = self.charge_read(self.geometry.page_of(ppn), UNIT_BYTES as u32, earliest_ns);
+        let slot = self.slot_at(ppn);
+        Ok((self.counting_lost(slot)?, done_ns))
+    }
+
+    /// The slot with the bytes of a unit, if it has any.
+    #[inline]
+    fn slot_at(&self, ppn: Ppn) -> Result<Option<Slot>, NandError> {
+        self.check_readable(ppn)?;
+        let slot = self.slot_of[ppn.index()] & !MOVED;
+        Ok((slot != 0).then_some(Slot(slot)))
+    }
+
+    /// Counts a read of an uncorrectable page.
+    #[inline]
+    fn counting_lost<T>(&mut self, read: Result<T, NandError>) -> Result<T, NandError> {
+        self.counters.uncorrectable_reads += u64::from(matches!(read, Err(NandError::Uncorrectable { .. })));
+        read
+    }
+
+    /// Reads a unit as firmware reads its own journal and checkpoints: no random failure occurs.
+    pub fn read_retrying(
+        &mut self,
+        ppn: Ppn,
+        data: &mut [u8],
+        earliest_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, NandError> {
+        assert_eq!(data.len(), UNIT_BYTES, "a unit has 4096 bytes");
+        self.powered()?;
+        let page = self.geometry.page_of(ppn);
+        let done_ns = self.charge_read(page, UNIT_BYTES as u32, earliest_ns);
+        let read = self.fetch(ppn, data);
+        self.counting_lost(read)?;
+        Ok(done_ns)
+    }
+
+    #[inline]
+    fn fetch(&self, ppn: Ppn, data: &mut [u8]) -> Result<(), NandError> {
+        match self.slot_at(ppn)? {
+            None => data.fill(0),
+            Some(slot) => self.image.read_slot(slot, data).map_err(|error| as_uncorrectable(error, ppn))?,
+        }
+        Ok(())
+    }
+
+    /// Reads a unit without taking time or counting as an operation of the medium.
+    pub fn peek(&self, ppn: Ppn, data: &mut [u8]) -> Result<(), NandError> {
+        assert_eq!(data.len(), UNIT_BYTES, "a unit has 4096 bytes");
+        self.fetch(ppn, data)
+    }
+
+    /// Whether a unit can be read and equals `data`, without taking time or counting as an operation of the medium.
+    pub fn holds(&self, ppn: Ppn, data: &[u8; UNIT_BYTES]) -> bool {
+        self.has_power()
+            && match self.slot_at(ppn) {
+                Ok(Some(slot)) => self.image.slot_holds(slot, data),
+                Ok(None) => data.iter().all(|byte| *byte == 0),
+                Err(_) => false,
+            }
+    }
+
+    /// Brings the slots of these places, and then their data, into the processor's cache, so that several misses overlap.
+    /// Takes no time and is no operation of the medium.
+    pub fn prefetch(&self, places: &[Ppn]) {
+        let slots = places.iter().map(|ppn| self.slot_of[ppn.index()] & !MOVED);
+        std::hint::black_box(slots.clone().fold(0, |any, slot| any | slot));
+        for slot in slots.filter(|slot| *slot != 0) {
+            self.image.prefetch_slot(Slot(slot));
+        }
+    }
+
+    /// Reads the spare areas of a page, as recovery does: it takes the array's read time and no transfer. `spares`
+    /// has one entry for each unit; they are zeros unless the page is [`PageState::Programmed`].
+    pub fn read_spares(
+        &mut self,
+        page: PageId,
+        spares: &mut [UnitSpare],
+        earliest_ns: Nanoseconds,
+    ) -> Result<(PageState, Nanoseconds), NandError> {
+        assert_eq!(spares.len(), self.geometry.units_per_page() as usize, "one spare area for each unit");
+        self.powered()?;
+        let done_ns = self.charge_read(page, 0, earliest_ns);
+        let state = self.page_state(page);
+        match state {
+            PageState::Programmed => self.image.read_spares(self.geometry.unit(page, 0), spares)?,
+            PageState::Erased => spares.fill([0; UNIT_SPARE_BYTES]),
+            PageState::Uncorrectable => {
+                self.counters.uncorrectable_reads += 1;
+                spares.fill([0; UNIT_SPARE_BYTES]);
+            }
+        }
+        Ok((state, done_ns))
+    }
+
+    /// The spare area of a unit, in no time: for firmware that reads the page anyway.
+    pub fn spare(&self, ppn: Ppn) -> Result<UnitSpare, NandError> {
+        self.powered()?;
+        self.check_readable(ppn)?;
+        let mut spare = [0; UNIT_SPARE_BYTES];
+        self.image.read_spares(ppn, std::slice::from_mut(&mut spare))?;
+        Ok(spare)
+    }
+
+    /// The spare areas of all readable units of a block, in no time: for firmware that moves the block anyway. They are
+    /// fetched into `scratch`.
+    pub fn block_spares<'a>(
+        &'a self,
+        block: BlockId,
+        scratch: &'a mut Vec<UnitSpare>,
+    ) -> Result<impl Iterator<Item = (Ppn, &'a UnitSpare)>, NandError> {
+        self.powered()?;
+        self.image.block_spares(block, scratch)?;
+        let first = self.geometry.first_unit(block);
+        let units = (first.0..).map(Ppn).zip(scratch.iter());
+        Ok(units.filter(|(ppn, _)| self.is_readable(*ppn)))
+    }
+
+    /// The ends of the spare areas of all units of a block, for firmware that seldom needs more. Those of unreadable
+    /// units ([`Nand::is_readable`]) are undefined, and an erased block may have none. `scratch` is for images that
+    /// must fetch them.
+    pub fn block_spare_ends<'a>(
+        &'a self,
+        block: BlockId,
+        scratch: &'a mut Vec<SpareEnds>,
+    ) -> Result<&'a [SpareEnds], NandError> {
+        self.powered()?;
+        self.image.block_spare_ends(block, scratch)
+    }
+
+    /// Charges a read of a page of which `bytes` are transferred. Returns when they are there, ns.
+    pub fn charge_read(&mut self, page: PageId, bytes: u32, earliest_ns: Nanoseconds) -> Nanoseconds {
+        self.counters.reads += 1;
+        let place = self.place(self.geometry.block_of(page));
+        self.time.read(place, page, bytes, earliest_ns)
+    }
+
+    /// Fails unless a unit can be read.
+    #[inline]
+    pub(crate) fn check_readable(&self, ppn: Ppn) -> Result<(), NandError> {
+        match self.page_state(self.geometry.page_of(ppn)) {
+            PageState::Programmed => Ok(()),
+            PageState::Erased => Err(NandError::Erased { ppn }),
+            PageState::Uncorrectable => Err(NandError::Uncorrectable { ppn }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::geometry::spare_ends;
+    use crate::test_support::{nand, program, spare};
+
+    #[test]
+    fn spare_areas_of_a_block_come_at_once_and_only_what_can_be_read() {
+        let mut nand = nand();
+        (0..3).for_each(|page| {
+            program(&mut nand, page, [10 + u64::from(page), 20 + u64::from(page)], 0);
+        });
+        nand.mark_uncorrectable(PageId(1)).unwrap();
+        let mut scratch = vec![spare(99); 3];
+        let found = |nand: &Nand, block, scratch: &mut Vec<UnitSpare>| -> Vec<(u32, UnitSpare)> {
+            nand.block_spares(block, scratch).unwrap().map(|(ppn, spare)| (ppn.0, *spare)).collect()
+        };
+        let expected = [(0, spare(10)), (1, spare(20)), (4, spare(12)), (5, spare(22))];
+        assert_eq!(found(&nand, BlockId(0), &mut scratch), expected);
+        assert_eq!(found(&nand, BlockId(3), &mut scratch), []);
+        let mut scratch = vec![spare_ends(&spare(99)); 3];
+        let found = |nand: &Nand, block: BlockId, scratch: &mut Vec<SpareEnds>| -> Vec<(u32, SpareEnds)> {
+            let units = (block.0 * 8..).map(Ppn).zip(nand.block_spare_ends(block, scratch).unwrap());
+            units.filter(|(ppn, _)| nand.is_readable(*ppn)).map(|(ppn, ends)| (ppn.0, *ends)).collect()
+        };
+        assert_eq!(
+            found(&nand, BlockId(0), &mut scratch),
+            expected.map(|(ppn, spare)| (ppn, spare_ends(&spare)))
+        );
+        assert_eq!(found(&nand, BlockId(3), &mut scratch), []);
+    }
+}

@@ -1,0 +1,34 @@
+//! `tantalum compare sqlite`: the same workload in each mode, on equal, aged drives.
+//!
+//! - **Equal**: the database is loaded and the drive aged once, and each mode gets a copy. Everything else on the host
+//!   is the same: SQLite's cache, the page cache, the number of frames between checkpoints.
+//! - **Complete**: a measurement begins and ends with a checkpoint and a flush, so that no mode leaves work for later.
+//! - **Checked**: afterwards power is cut, the drive recovers, and the whole database is read from flash and compared
+//!   with what the workload wrote.
+
+mod colours;
+mod configuration;
+mod confined;
+mod contents;
+mod database_copy;
+mod key_value;
+mod outcome;
+mod page;
+mod run;
+mod session;
+mod statements;
+mod summary;
+mod working_drive;
+mod workload;
+
+pub use key_value::{KeyValue, Pattern};
+pub(crate) use outcome::INTACT;
+pub use outcome::{Comparison, Run, WorkloadOutcome};
+pub use page::write_report;
+pub use run::{Settings, compare};
+pub use session::{HOST_NS_PER_STATEMENT, Session};
+pub use statements::Statements;
+pub use summary::of_comparison;
+pub(crate) use working_drive::WorkingDrive;
+pub(crate) use workload::DATABASE;
+pub use workload::Workload;

@@ -1,0 +1,207 @@
+//! The page around the plots.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use tantalum::{Profile, UNIT_BYTES};
+use tantalum_report::html::{escaped, legend, page};
+use tantalum_report::plots::bars::{self, Bar, short};
+use tantalum_report::plots::colours::css;
+use tantalum_report::plots::curves::{self, Curve};
+use tantalum_report::{ReportError, save};
+
+use super::configuration::configuration;
+use super::outcome::{Comparison, Run};
+use super::{colours, summary};
+
+/// Writes the report of a comparison.
+pub fn write_report(comparison: &Comparison, path: &Path) -> Result<(), ReportError> {
+    save(&render(comparison)?, path)
+}
+
+/// The whole page.
+fn render(comparison: &Comparison) -> Result<String, ReportError> {
+    let runs = &comparison.runs;
+    let figures = [
+        figure(
+            "",
+            "Throughput",
+            "Transactions per second of the drive's time. Longer is better.",
+            "",
+            throughput(runs)?,
+        ),
+        figure(
+            "",
+            "Flash writes by cause",
+            "Units of 4 KiB programmed for each transaction. Shorter is better.",
+            &causes_legend(runs),
+            flash_writes(runs)?,
+        ),
+        figure(
+            "tall",
+            "Latency",
+            "Latency that a given percentage of the transactions did not exceed. Lower is better.",
+            &modes_legend(runs),
+            latencies(runs)?,
+        ),
+        figure("", "Erases", "Blocks erased in the run. Shorter is better.", "", erases(runs)?),
+        figure(
+            "",
+            "Projected lifetime",
+            "Transactions until the flash reaches its rated erase cycles, if all blocks wear \
+             equally. Longer is better.",
+            "",
+            lifetime(comparison)?,
+        ),
+    ];
+    let contents = format!(
+        "{table}\n<div class=\"plots\">\n{figures}</div>\n<h2>Configuration</h2>\n{configuration}\n\
+         <h2>How to read this</h2>\n{METHOD}\n",
+        table = table(runs),
+        figures = figures.concat(),
+        configuration = configuration(comparison),
+    );
+    let name = &comparison.profile.name;
+    let lead = escaped(&summary::circumstances(comparison)).replace('\n', "<br>\n");
+    Ok(page(&format!("tantalum compare sqlite: {name}"), &format!("SQLite on {name}"), &lead, &contents))
+}
+
+const METHOD: &str = "<p>The same workload ran in each mode on its own copy of one drive, which had been filled \
+and overwritten at random until garbage collection was steady. Time is the drive's, computed from the \
+latencies of its flash, plus a constant for the host; it does not depend on the machine that ran this. \
+Each measurement starts and ends with a checkpoint and a flush. After it, power was cut, the drive \
+recovered, and all of the database was compared with what had been written.</p>\n\
+<p><strong>rollback</strong>: SQLite's rollback journal. <strong>wal</strong>: its write-ahead log, the baseline. \
+<strong>x-ftl</strong>: the drive's transactions. <strong>atomic</strong>: SQLite's batch-atomic writes. \
+<strong>share</strong>: log frames shared with the database by a checkpoint. \
+<strong>sw-wal</strong>: the same with hinted log frames, which need no record of it.</p>";
+
+fn figure(class: &str, title: &str, caption: &str, legend: &str, svg: String) -> String {
+    format!(
+        "<figure class=\"{class}\">\n<h2>{title}</h2>\n<figcaption>{caption}</figcaption>\n{legend}{svg}</figure>\n"
+    )
+}
+
+fn throughput(runs: &[Run]) -> Result<String, ReportError> {
+    let rate = |run: &Run| run.transactions_per_second;
+    bars::draw("throughput", "transactions per second", &bars_of(runs, rate))
+}
+
+fn latencies(runs: &[Run]) -> Result<String, ReportError> {
+    let curves: Vec<Curve<'_>> = runs
+        .iter()
+        .map(|run| Curve { colour: colours::of_mode(run.mode), latencies: &run.latencies })
+        .collect();
+    curves::draw(&curves)
+}
+
+fn erases(runs: &[Run]) -> Result<String, ReportError> {
+    bars::draw("erases", "blocks erased", &bars_of(runs, |run| run.blocks_erased as f64))
+}
+
+fn lifetime(comparison: &Comparison) -> Result<String, ReportError> {
+    let programs = rated_programs(&comparison.profile);
+    let bars = bars_of(&comparison.runs, |run| match run.flash_units_per_transaction() {
+        0.0 => 0.0,
+        units => programs / units,
+    });
+    bars::draw("lifetime", "transactions", &bars)
+}
+
+/// Units that can be programmed before all blocks have had their rated cycles.
+fn rated_programs(profile: &Profile) -> f64 {
+    let flash_units =
+        profile.capacity_bytes as f64 / UNIT_BYTES as f64 * (1.0 + profile.over_provisioning_percent / 100.0);
+    flash_units * f64::from(profile.flash.endurance_cycles)
+}
+
+fn bars_of(runs: &[Run], figure: impl Fn(&Run) -> f64) -> Vec<Bar> {
+    let bar = |run: &Run| {
+        let value = figure(run);
+        Bar {
+            label: run.mode.to_string(),
+            pieces: vec![(colours::of_mode(run.mode), value)],
+            end: short(value),
+        }
+    };
+    runs.iter().map(bar).collect()
+}
+
+fn flash_writes(runs: &[Run]) -> Result<String, ReportError> {
+    let bar = |run: &Run| {
+        let share = |units: u64| units as f64 / run.transactions.max(1) as f64;
+        Bar {
+            label: run.mode.to_string(),
+            pieces: colours::of_causes(&run.flash_units)
+                .into_iter()
+                .map(|(_, colour, units)| (colour, share(units)))
+                .collect(),
+            end: short(run.flash_units_per_transaction()),
+        }
+    };
+    let bars: Vec<Bar> = runs.iter().map(bar).collect();
+    bars::draw("flash writes", "units per transaction", &bars)
+}
+
+/// The causes that occur.
+fn causes_legend(runs: &[Run]) -> String {
+    let mut total = tantalum::FlashUnits::default();
+    for run in runs {
+        let units = &run.flash_units;
+        total.host += units.host;
+        total.padding += units.padding;
+        total.copyback += units.copyback;
+        total.journal += units.journal;
+        total.checkpoint += units.checkpoint;
+        total.dump += units.dump;
+    }
+    let occurring = colours::of_causes(&total).into_iter().filter(|(_, _, units)| *units > 0);
+    legend(occurring.map(|(name, colour, _)| (name.to_owned(), css(colour))))
+}
+
+fn modes_legend(runs: &[Run]) -> String {
+    legend(runs.iter().map(|run| (run.mode.to_string(), css(colours::of_mode(run.mode)))))
+}
+
+fn table(runs: &[Run]) -> String {
+    let (titles, rows) = summary::comparison_cells(runs);
+    let mut html = String::from("<div class=\"wide\"><table>\n<thead><tr>");
+    for title in titles {
+        write!(html, "<th>{title}</th>").expect("writing to a String cannot fail");
+    }
+    html.push_str("</tr></thead>\n<tbody>\n");
+    for (run, row) in runs.iter().zip(rows) {
+        let cells: String = row.iter().map(|cell| format!("<td>{}</td>", escaped(cell))).collect();
+        let title = escaped(&run.integrity);
+        writeln!(html, "<tr title=\"contents: {title}\">{cells}</tr>")
+            .expect("writing to a String cannot fail");
+    }
+    html.push_str("</tbody></table></div>");
+    html
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::outcome::tests::comparison;
+
+    #[test]
+    fn names_cannot_break_the_page() {
+        let mut comparison = comparison();
+        comparison.profile.name = "<script>\"&".to_owned();
+        let page = render(&comparison).unwrap();
+        assert!(page.contains("&lt;script&gt;&quot;&amp;") && !page.contains("<script>"));
+    }
+
+    #[test]
+    fn only_causes_that_occur_are_in_the_legend() {
+        let legend = causes_legend(&comparison().runs);
+        assert!(legend.contains("copyback") && !legend.contains("dump"), "{legend}");
+    }
+
+    #[test]
+    fn lifetime_follows_from_endurance() {
+        let profile = Profile { capacity_bytes: 1 << 30, ..Profile::load("femu-2021").unwrap() };
+        assert_eq!(rated_programs(&profile), 262_144.0 * 1.125 * 3000.0);
+    }
+}

@@ -1,0 +1,297 @@
+//! The user's own database and statements.
+//!
+//! The database is copied, with its log or journal if it has one, and never touched (`database_copy`). Nor is any other
+//! file of the host: the statements run only on drives (`confined`). They first run on a separate drive, as ordinary
+//! files: errors show there before anything else is done, and each mode's database is compared with the result.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rusqlite::fallible_iterator::FallibleIterator;
+use rusqlite::{Batch, Connection, Statement};
+use tantalum::{Device, Profile};
+use tantalum_report::InvalidSetting;
+use tantalum_sqlite::Mode;
+use tantalum_volume::Volume;
+use tantalum_workloads::memory;
+
+use super::confined::Refusal;
+use super::contents::Contents;
+use super::database_copy::one_file;
+use super::outcome::WorkloadOutcome;
+use super::session::Session;
+use super::working_drive::WorkingDrive;
+use super::workload::{DATABASE, PAGE_CACHE_BYTES, Workload};
+use crate::error::ExperimentError;
+
+/// Characters of a statement shown in errors.
+const SHOWN_CHARACTERS: usize = 60;
+
+/// A database and statements, which were read and tried.
+#[derive(Debug)]
+pub struct Statements {
+    database: PathBuf,
+    sql_path: PathBuf,
+    sql: String,
+    /// The database as one file.
+    image: Vec<u8>,
+    /// Transactions that the statements make up.
+    transactions: u64,
+    expected: Contents,
+}
+
+impl Statements {
+    /// Copies the database and tries the statements on a drive.
+    pub fn read(database: &Path, sql_path: &Path, profile: &Profile) -> Result<Statements, ExperimentError> {
+        let sql = fs::read_to_string(sql_path).map_err(ExperimentError::file(sql_path))?;
+        let image = one_file(database)?;
+        let working =
+            drive_with(&image, profile).map_err(|error| error.if_too_small(profile.capacity_bytes))?;
+        let (transactions, expected) = try_statements(&working, &sql, sql_path)?;
+        Ok(Statements {
+            database: database.to_owned(),
+            sql_path: sql_path.to_owned(),
+            sql,
+            image,
+            transactions,
+            expected,
+        })
+    }
+}
+
+/// A drive with the database as an ordinary file.
+fn drive_with(image: &[u8], profile: &Profile) -> Result<WorkingDrive, ExperimentError> {
+    memory::require(profile.capacity_bytes)?;
+    let volume = Volume::format(Device::in_memory(profile)?, PAGE_CACHE_BYTES)?;
+    WorkingDrive::new(put(volume, image)?, Mode::Rollback, 0)
+}
+
+/// Puts the database on a volume.
+fn put(mut volume: Volume, image: &[u8]) -> Result<Volume, ExperimentError> {
+    let file = volume.create(DATABASE)?;
+    volume.write(file, 0, image)?;
+    volume.sync(file)?;
+    volume.sync_names()?;
+    Ok(volume)
+}
+
+/// Runs the statements. Returns the number of transactions and the contents of the database afterwards.
+fn try_statements(
+    working: &WorkingDrive,
+    sql: &str,
+    sql_path: &Path,
+) -> Result<(u64, Contents), ExperimentError> {
+    let (sqlite, refusal) = working.open_confined()?;
+    let doing = || ExperimentError::sqlite("trying the statements");
+    sqlite.pragma_update(None, "synchronous", "off").map_err(doing())?;
+    let mut transactions = 0;
+    for_each_statement(&sqlite, &refusal, sql, sql_path, |statement| {
+        finish(statement)?;
+        transactions += u64::from(sqlite.is_autocommit());
+        Ok(())
+    })?;
+    if !sqlite.is_autocommit() {
+        return Err(ExperimentError::OpenTransaction { path: sql_path.to_owned() });
+    }
+    if transactions == 0 {
+        let (option, value) = ("--sql", sql_path.display().to_string());
+        return Err(InvalidSetting::new(option, value, "it contains no statements").into());
+    }
+    Ok((transactions, Contents::of(&sqlite).map_err(doing())?))
+}
+
+/// Runs all statements in order. An error names the statement, and what was refused in it.
+fn for_each_statement(
+    sqlite: &Connection,
+    refusal: &Refusal,
+    sql: &str,
+    sql_path: &Path,
+    mut run: impl FnMut(&mut Statement<'_>) -> rusqlite::Result<()>,
+) -> Result<(), ExperimentError> {
+    let mut batch = Batch::new(sqlite, sql);
+    let mut rest = sql;
+    let mut number = 0;
+    loop {
+        number += 1;
+        let error = |text: &str, error: rusqlite::Error| ExperimentError::Statement {
+            path: sql_path.to_owned(),
+            number,
+            text: shortened(text),
+            message: refusal.take().unwrap_or_else(|| message_of(error)),
+        };
+        let mut statement = match batch.next() {
+            Ok(Some(statement)) => statement,
+            Ok(None) => return Ok(()),
+            Err(failure) => return Err(error(first_of(rest), failure)),
+        };
+        let text = statement.expanded_sql().unwrap_or_default();
+        run(&mut statement).map_err(|failure| error(&text, failure))?;
+        rest = rest.split_once(&text).map_or("", |(_, rest)| rest);
+    }
+}
+
+/// A statement that SQLite rejected, up to where the next one seems to start.
+fn first_of(sql: &str) -> &str {
+    sql.split_inclusive(';').next().unwrap_or_default()
+}
+
+/// Runs a statement to its end, ignoring its rows.
+fn finish(statement: &mut Statement<'_>) -> rusqlite::Result<()> {
+    let mut rows = statement.raw_query();
+    while rows.next()?.is_some() {}
+    Ok(())
+}
+
+/// SQLite's error message.
+fn message_of(error: rusqlite::Error) -> String {
+    match error {
+        rusqlite::Error::SqlInputError { msg, .. } => msg,
+        rusqlite::Error::SqliteFailure(_, Some(message)) => message,
+        other => other.to_string(),
+    }
+}
+
+/// The beginning of a statement, on one line.
+fn shortened(sql: &str) -> String {
+    let line = sql.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(SHOWN_CHARACTERS) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
+impl Workload for Statements {
+    fn load(&self, volume: Volume, _seed: u64) -> Result<Volume, ExperimentError> {
+        put(volume, &self.image)
+    }
+
+    fn steps(&self) -> u64 {
+        self.transactions
+    }
+
+    fn warm_up(&self, _session: &mut Session<'_>, _seed: u64) -> Result<(), ExperimentError> {
+        Ok(())
+    }
+
+    fn measure(&self, session: &mut Session<'_>, _seed: u64) -> Result<(), ExperimentError> {
+        let sqlite = session.connection();
+        let mut stopped = Ok(());
+        // Anything to be refused was refused when the statements were tried.
+        let refusal = Refusal::default();
+        for_each_statement(sqlite, &refusal, &self.sql, &self.sql_path, |statement| {
+            if stopped.is_ok() {
+                session.statement(|_| finish(statement))?;
+                stopped = session.advance(u64::from(sqlite.is_autocommit()));
+            }
+            Ok(())
+        })?;
+        stopped
+    }
+
+    fn difference(&self, sqlite: &Connection, _seed: u64) -> Result<Option<String>, ExperimentError> {
+        let found = Contents::of(sqlite).map_err(ExperimentError::sqlite("reading the database"))?;
+        Ok(found.difference(&self.expected))
+    }
+
+    fn describe(&self, outcome: &mut WorkloadOutcome) {
+        outcome.kind = "statements";
+        outcome.database = Some(self.database.display().to_string());
+        outcome.sql = Some(self.sql_path.display().to_string());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+
+    use super::*;
+
+    struct Files {
+        dir: TempDir,
+    }
+
+    impl Files {
+        fn new(sql: &str) -> Files {
+            let dir = TempDir::new().unwrap();
+            let sqlite = Connection::open(dir.path().join("app.db")).unwrap();
+            sqlite.execute_batch("CREATE TABLE t (x INTEGER UNIQUE); INSERT INTO t VALUES (1)").unwrap();
+            fs::write(dir.path().join("work.sql"), sql).unwrap();
+            Files { dir }
+        }
+
+        fn database(&self) -> PathBuf {
+            self.dir.path().join("app.db")
+        }
+
+        fn read(&self) -> Result<Statements, ExperimentError> {
+            let profile = Profile { capacity_bytes: 64 << 20, ..Profile::load("femu-2021").unwrap() };
+            Statements::read(&self.database(), &self.dir.path().join("work.sql"), &profile)
+        }
+    }
+
+    #[test]
+    fn transactions_are_counted() {
+        let files = Files::new(
+            "INSERT INTO t VALUES (2); BEGIN; INSERT INTO t VALUES (3); DELETE FROM t WHERE x = 1; COMMIT;
+             SELECT * FROM t; -- the end",
+        );
+        assert_eq!(files.read().unwrap().transactions, 3);
+    }
+
+    #[test]
+    fn the_database_is_not_touched() {
+        let files = Files::new("DELETE FROM t");
+        let before = fs::read(files.database()).unwrap();
+        files.read().unwrap();
+        assert_eq!(fs::read(files.database()).unwrap(), before);
+        assert_eq!(fs::read_dir(files.dir.path()).unwrap().count(), 2, "something was left beside it");
+    }
+
+    #[test]
+    fn what_is_only_in_the_log_is_copied() {
+        let files = Files::new("SELECT 1");
+        let writer = Connection::open(files.database()).unwrap();
+        let _: String = writer.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).unwrap();
+        writer.execute_batch("INSERT INTO t VALUES (2)").unwrap();
+        let image = files.read().unwrap().image;
+        let copy = files.dir.path().join("copy.db");
+        fs::write(&copy, image).unwrap();
+        let count = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
+        assert_eq!(Connection::open(copy).unwrap().query_row("SELECT count(*) FROM t", [], count), Ok(2));
+    }
+
+    #[test]
+    fn a_failing_statement_is_named_with_sqlites_message() {
+        let error = Files::new("SELECT 1;\nINSERT INTO t\n VALUES (1);").read().unwrap_err().to_string();
+        assert!(error.contains("statement 2 (INSERT INTO t VALUES (1);)"), "{error}");
+        assert!(error.contains("UNIQUE constraint failed: t.x"), "{error}");
+    }
+
+    #[test]
+    fn a_statement_that_is_no_sql_is_named() {
+        let error = Files::new("SELECT 1; SELEKT 2").read().unwrap_err().to_string();
+        assert!(error.contains("statement 2 (SELEKT 2)"), "{error}");
+        assert!(error.contains("near \"SELEKT\": syntax error"), "{error}");
+    }
+
+    #[test]
+    fn unfinished_and_unsuitable_statements_are_refused() {
+        let error = Files::new("BEGIN; DELETE FROM t").read().unwrap_err().to_string();
+        assert!(error.contains("add COMMIT"), "{error}");
+        let error = Files::new("-- nothing").read().unwrap_err().to_string();
+        assert!(error.contains("no statement"), "{error}");
+        let error = Files::new("PRAGMA journal_mode = WAL").read().unwrap_err().to_string();
+        assert!(error.contains("journal_mode cannot be set to WAL: each mode"), "{error}");
+    }
+
+    #[test]
+    fn a_file_that_is_no_database_is_refused() {
+        let files = Files::new("SELECT 1");
+        fs::write(files.database(), "hello ".repeat(1000)).unwrap();
+        let error = files.read().unwrap_err().to_string();
+        assert!(error.contains("app.db cannot be used as a database: file is not a database"), "{error}");
+        fs::remove_file(files.database()).unwrap();
+        let error = files.read().unwrap_err().to_string();
+        assert!(error.contains("app.db: No such file"), "{error}");
+    }
+}

@@ -1,0 +1,140 @@
+//! Results as text for a terminal of 100 columns.
+
+use std::fmt::Write;
+
+use tantalum_report::table::{Align, Table, bytes, grouped};
+use tantalum_sqlite::Mode;
+
+use super::key_value::Pattern;
+use super::outcome::{Comparison, INTACT, Run, WorkloadOutcome};
+
+/// A comparison: the workload, the table, and what is wrong, if anything.
+pub fn of_comparison(comparison: &Comparison) -> String {
+    let (columns, rows) = comparison_cells(&comparison.runs);
+    let aligned = |&title: &&'static str| {
+        let words = title == columns[0] || title == columns[columns.len() - 1];
+        (title, if words { Align::Left } else { Align::Right })
+    };
+    let mut table = Table::new(&columns.iter().map(aligned).collect::<Vec<_>>());
+    rows.into_iter().for_each(|row| table.push(row.into()));
+    let mut text = format!("{}\n\n{}\n{LEGEND}", circumstances(comparison), table.render());
+    for run in comparison.runs.iter().filter(|run| run.integrity != INTACT) {
+        writeln!(text, "\n{}: WRONG CONTENTS: {}", run.mode, run.integrity)
+            .expect("writing to a String cannot fail");
+    }
+    text
+}
+
+const LEGEND: &str = "\
+flash/tx: units of 4 KiB programmed per transaction, for any reason; lifetime: wal's over this
+check: after a power cut, all of the database against what was written to it
+";
+
+/// The workload in one line.
+pub(crate) fn workload_line(workload: &WorkloadOutcome) -> String {
+    let what = match (workload.pattern, &workload.database, &workload.sql) {
+        (Some(pattern), _, _) => format!(
+            "{} updates of {} rows, {} bytes in each transaction",
+            match pattern {
+                Pattern::Random => "random",
+                Pattern::Sequential => "sequential",
+            },
+            grouped(workload.rows.unwrap_or(0)),
+            grouped(workload.value_bytes.unwrap_or(0).into()),
+        ),
+        (None, Some(database), Some(sql)) => format!("{sql} on a copy of {database}"),
+        (None, _, _) => workload.kind.to_owned(),
+    };
+    format!("{what}; synchronous = {}", workload.synchronous.name())
+}
+
+/// The workload and the drive.
+pub(crate) fn circumstances(comparison: &Comparison) -> String {
+    format!("{}\n{}", workload_line(&comparison.workload), drive_line(comparison))
+}
+
+fn drive_line(comparison: &Comparison) -> String {
+    let workload = &comparison.workload;
+    let aged = if workload.aged_steady { "aged to" } else { "aged (not yet steady) to" };
+    format!(
+        "drive {}, {}, {} % over-provisioning, {aged} write amplification {:.2};\n\
+         virtual time, with {} us of host time for each statement",
+        comparison.profile.name,
+        bytes(comparison.capacity_bytes),
+        workload.over_provisioning_percent,
+        workload.aged_write_amplification,
+        workload.host_ns_per_statement / 1000,
+    )
+}
+
+/// Figures in a row of the table of a comparison.
+const COLUMNS: usize = 11;
+
+/// The titles and, for each run, the cells of the table.
+pub(crate) fn comparison_cells(runs: &[Run]) -> ([&'static str; COLUMNS], Vec<[String; COLUMNS]>) {
+    let titles = [
+        "mode", "tx/s", "vs wal", "flash/tx", "vs wal", "WAF", "erases", "p50 us", "p99 us", "lifetime",
+        "check",
+    ];
+    let baseline = runs.iter().find(|run| run.mode == Mode::Wal);
+    (titles, runs.iter().map(|run| cells(run, baseline)).collect())
+}
+
+fn cells(run: &Run, baseline: Option<&Run>) -> [String; COLUMNS] {
+    let relative = |figure: fn(&Run) -> f64| change(figure(run), baseline.map(figure));
+    [
+        run.mode.to_string(),
+        grouped(run.transactions_per_second.round() as u64),
+        relative(|run| run.transactions_per_second),
+        format!("{:.2}", run.flash_units_per_transaction()),
+        relative(Run::flash_units_per_transaction),
+        format!("{:.2}", run.write_amplification),
+        grouped(run.blocks_erased),
+        grouped(run.latency_us.p50.round() as u64),
+        grouped(run.latency_us.p99.round() as u64),
+        run.lifetime_ratio.map_or(String::new(), |ratio| format!("{ratio:.2}x")),
+        if run.integrity == INTACT { "ok".to_owned() } else { "WRONG".to_owned() },
+    ]
+}
+
+/// The difference of a figure from the baseline's; empty without one.
+fn change(figure: f64, baseline: Option<f64>) -> String {
+    match baseline {
+        Some(baseline) if baseline > 0.0 => format!("{:+.0} %", (figure / baseline - 1.0) * 100.0),
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::outcome::tests::comparison;
+
+    #[test]
+    fn a_comparison_fits_100_columns() {
+        let mut comparison = comparison();
+        for run in &mut comparison.runs {
+            run.transactions_per_second = 123_456.0;
+            run.latency_us.p99 = 12_345_678.9;
+            run.blocks_erased = 123_456;
+        }
+        for line in of_comparison(&comparison).lines() {
+            assert!(line.chars().count() <= 100, "{} columns: {line}", line.chars().count());
+        }
+    }
+
+    #[test]
+    fn figures_are_set_against_wal() {
+        let text = of_comparison(&comparison());
+        let line = text.lines().find(|line| line.starts_with("x-ftl")).unwrap();
+        assert!(line.contains("+17 %") && line.contains("0.86x"), "{line}");
+    }
+
+    #[test]
+    fn wrong_contents_stand_out() {
+        let mut comparison = comparison();
+        comparison.runs[4].integrity = "row 3 is missing".to_owned();
+        let text = of_comparison(&comparison);
+        assert!(text.contains("share: WRONG CONTENTS: row 3 is missing"), "{text}");
+    }
+}

@@ -1,0 +1,47 @@
+//! A drive under a name known to SQLite.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rusqlite::Connection;
+use tantalum_sqlite::{Drive, Mode, Registration};
+use tantalum_volume::Volume;
+
+use super::confined::{Refusal, confine};
+use super::workload::DATABASE;
+use crate::error::ExperimentError;
+
+/// A drive that SQLite uses, under a name of its own.
+pub(crate) struct WorkingDrive {
+    registration: Registration,
+    pub drive: Drive,
+}
+
+impl WorkingDrive {
+    /// Registers the volume with SQLite.
+    pub fn new(volume: Volume, mode: Mode, seed: u64) -> Result<WorkingDrive, ExperimentError> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let name = format!("tantalum-lab-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+        let drive = Drive::new(volume, mode, Some(seed));
+        let registration = drive.register(&name)?;
+        Ok(WorkingDrive { registration, drive })
+    }
+
+    /// Opens the database in the drive's mode. The connection is confined to the drive.
+    pub fn open(&self) -> Result<Connection, ExperimentError> {
+        self.open_confined().map(|(connection, _)| connection)
+    }
+
+    /// The same, with the reason for refused statements.
+    pub fn open_confined(&self) -> Result<(Connection, Refusal), ExperimentError> {
+        let opening = || ExperimentError::sqlite("opening the database");
+        let mut connection = self.drive.open(DATABASE).map_err(opening())?;
+        let refusal = confine(&mut connection).map_err(opening())?;
+        Ok((connection, refusal))
+    }
+
+    /// The volume, once no connection is open.
+    pub fn into_volume(self) -> Result<Volume, ExperimentError> {
+        drop(self.registration);
+        Ok(self.drive.into_volume().map_err(|(_, error)| error)?)
+    }
+}

@@ -1,0 +1,425 @@
+//! SHARE's figures 7 and 8 and table 2: the document store in its original way, and sharing.
+//!
+//! The store is this project's (`tantalum-couch`), built as the paper describes Couchbase's: nodes of 4 KiB, an update is
+//! the document, the path to it in both trees, and a header. Its original way has what its users would have: all inner
+//! nodes and leaves in memory, documents without gaps, one write and one sync for a batch.
+
+use std::sync::LazyLock;
+
+use rand::{Rng, RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use serde::Deserialize;
+use tantalum::{Counters, Device, Nanoseconds, Profile, UNIT_BYTES};
+use tantalum_couch::{Batch, Options, RECORD_HEADER_BYTES, Store, VolumeStorage, Way};
+use tantalum_report::table::grouped;
+use tantalum_report::{Figures, Outcome, Row, Span, Time};
+use tantalum_volume::Volume;
+use tantalum_workloads::ageing::age_leaving;
+use tantalum_workloads::distributions::{Shuffle, Zipf};
+
+use super::printed::{self, PrintedClaim};
+use super::{Run, drive_of};
+use crate::compare::HOST_NS_PER_STATEMENT;
+use crate::error::ExperimentError;
+
+/// The paper's: 1 GB of documents on a drive of 4 GB.
+const DOCUMENTS: u64 = 250_000;
+const CAPACITY_BYTES: u64 = 4 << 30;
+
+/// Operations of a measurement, and before it, for each document.
+const OPERATIONS: f64 = 0.1;
+const WARM_UP: f64 = 0.01;
+
+/// What stays free beside the store and other data, for each document: what the original way appends, and as much again
+/// as the store takes, which a compaction needs.
+const FREE_UNITS: f64 = 1.4;
+
+/// The paper has 1 to 256.
+const BATCHES: [usize; 5] = [1, 4, 16, 64, 256];
+
+const EXPONENT: f64 = 0.99;
+const NAME: &str = "ycsb.couch";
+const WAYS: [(&str, Way); 2] = [("original", Way::Original), ("share", Way::Share)];
+
+/// Bytes of a YCSB key.
+const KEY_BYTES: usize = 23;
+
+/// A record is one unit.
+const VALUE_BYTES: usize = UNIT_BYTES - RECORD_HEADER_BYTES - KEY_BYTES;
+
+/// The volume's page cache; the store reads and writes past it.
+const CACHE_BYTES: u64 = 4 << 20;
+
+/// The index is in memory, whatever the scale.
+const INDEX_BYTES: usize = 256 << 20;
+
+fn key(number: u64) -> Vec<u8> {
+    format!("user{number:019}").into_bytes()
+}
+
+fn options(way: Way) -> Options {
+    Options { way, cache_bytes: INDEX_BYTES, ..Options::default() }
+}
+
+/// What the paper prints.
+static PRINTED: LazyLock<Printed> =
+    LazyLock::new(|| printed::parse("couch.toml", include_str!("couch.toml")));
+
+/// Of two figures and a table.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Printed {
+    figure_7: Figure7,
+    figure_8: Figure8,
+    table_2: Table2,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Figure7 {
+    source: String,
+    throughput: PrintedClaim,
+    written: PrintedClaim,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Figure8 {
+    source: String,
+    throughput: PrintedClaim,
+}
+
+/// Seconds and megabytes.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table2 {
+    source: String,
+    original: [f64; 2],
+    share: [f64; 2],
+    elapsed: PrintedClaim,
+    written: PrintedClaim,
+}
+
+/// What one client does.
+#[derive(Clone, Copy)]
+struct Load {
+    letter: char,
+    /// Of operations, that only read.
+    reads: f64,
+    /// Whether an update reads first.
+    reads_first: bool,
+}
+
+/// What was measured.
+struct Measured {
+    per_second: f64,
+    elapsed_ns: Nanoseconds,
+    counters: Counters,
+    updates: u64,
+}
+
+impl Measured {
+    /// Bytes that the host wrote for each update, in units.
+    fn host_units(&self) -> f64 {
+        self.counters.host_units_written as f64 / self.updates.max(1) as f64
+    }
+
+    fn for_update(&self, count: u64) -> f64 {
+        count as f64 / self.updates.max(1) as f64
+    }
+}
+
+/// Figure 7: workload F.
+pub(super) fn figure_7(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
+    // SHARE, 5.3.2: all operations read, modify and write
+    let load = Load { letter: 'F', reads: 0.0, reads_first: true };
+    let Figure7 { source, throughput, written } = &PRINTED.figure_7;
+    measure(run, "YCSB F on a document store", source, load, throughput, Some(written))
+}
+
+/// Figure 8: workload A.
+pub(super) fn figure_8(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
+    let load = Load { letter: 'A', reads: 0.5, reads_first: false };
+    let Figure8 { source, throughput } = &PRINTED.figure_8;
+    measure(run, "YCSB A on a document store", source, load, throughput, None)
+}
+
+fn measure(
+    run: &Run<'_>,
+    title: &'static str,
+    source: &'static str,
+    load: Load,
+    throughput: &PrintedClaim,
+    written: Option<&PrintedClaim>,
+) -> Result<Outcome, ExperimentError> {
+    let profile = profile(run, CAPACITY_BYTES)?;
+    let bar = run.monitor.bar("cases", (WAYS.len() * BATCHES.len()) as u64);
+    let mut results: Vec<Vec<Measured>> = Vec::new();
+    for (_, way) in WAYS {
+        let aged = aged(run, &profile, way)?;
+        let mut of_way = Vec::new();
+        for batch in BATCHES {
+            let volume = aged.try_clone().expect("a drive in memory can be copied");
+            of_way.push(Client::new(run, volume, way)?.measure(run, load, batch)?);
+            bar.advance(1)?;
+        }
+        results.push(of_way);
+    }
+    let operations = grouped(run.scaled((DOCUMENTS as f64 * OPERATIONS) as u64, 100));
+    let setup = vec![
+        format!("{}, aged", drive_of(&profile)),
+        format!(
+            "{} documents of 4 KiB with their keys, one client, {operations} operations",
+            documents_text(run)
+        ),
+        "batch: updates for each sync".to_owned(),
+    ];
+    let mut outcome = Outcome::new(title, source, Time::Virtual, setup);
+    outcome.figures = all_figures(load, &results);
+    let columns = |of: fn(&Measured) -> f64, way: usize| results[way].iter().map(of).collect::<Vec<f64>>();
+    let rates = |way| columns(|measured| measured.per_second, way);
+    outcome.claims.push(throughput.beside(Span::factors(&rates(1), &rates(0))));
+    if let Some(written) = written {
+        let units = |way| columns(Measured::host_units, way);
+        outcome.claims.push(written.beside(Span::factors(&units(0), &units(1))));
+    }
+    Ok(outcome)
+}
+
+fn all_figures(load: Load, results: &[Vec<Measured>]) -> Vec<Figures> {
+    let figures = |title: &str, unit, figure: &dyn Fn(&Measured) -> f64| Figures {
+        title: format!("workload {}: {title}", load.letter),
+        unit,
+        columns: BATCHES.iter().map(|batch| format!("batch {batch}")).collect(),
+        rows: rows(results, figure),
+    };
+    vec![
+        figures("throughput", "operations/s", &|measured| measured.per_second),
+        figures("the host writes, for each update", "units of 4 KiB", &Measured::host_units),
+        figures("flash is programmed, for each update", "units of 4 KiB", &|measured| {
+            measured.for_update(measured.counters.flash_units.total())
+        }),
+        figures("of them moved by garbage collection", "units of 4 KiB", &|measured| {
+            measured.for_update(measured.counters.flash_units.copyback)
+        }),
+        figures("of them the drive's journal and checkpoints", "units of 4 KiB", &|measured| {
+            let units = &measured.counters.flash_units;
+            measured.for_update(units.journal + units.checkpoint)
+        }),
+        figures("of them the empty rest of pages", "units of 4 KiB", &|measured| {
+            measured.for_update(measured.counters.flash_units.padding)
+        }),
+        figures("flushes", "for each update", &|measured| measured.for_update(measured.counters.flushes)),
+    ]
+}
+
+fn rows(results: &[Vec<Measured>], figure: &dyn Fn(&Measured) -> f64) -> Vec<Row> {
+    let row = |((name, _), results): (&(&str, Way), &Vec<Measured>)| Row {
+        name: (*name).to_owned(),
+        ours: results.iter().map(figure).collect(),
+        paper: None,
+    };
+    WAYS.iter().zip(results).map(row).collect()
+}
+
+/// Table 2: compaction.
+pub(super) fn table_2(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
+    // the drive keeps as many shared units as an eighth of its capacity, and compaction shares all documents
+    let profile = profile(run, DOCUMENTS * UNIT_BYTES as u64 * 10)?;
+    let mut rows = Vec::new();
+    let printed = &PRINTED.table_2;
+    let paper = [printed.original, printed.share];
+    for ((name, way), paper) in WAYS.into_iter().zip(paper) {
+        let mut client = Client::new(run, aged(run, &profile, way)?, way)?;
+        client.measure(run, Load { letter: 'F', reads: 0.0, reads_first: false }, 16)?;
+        let measured = client.compact()?;
+        let megabytes = measured.counters.host_units_written as f64 * UNIT_BYTES as f64 / 1e6;
+        let flash = measured.counters.flash_units.total() as f64 * UNIT_BYTES as f64 / 1e6;
+        rows.push((name, [measured.elapsed_ns as f64 / 1e9, megabytes, flash], paper));
+        run.monitor.check()?;
+    }
+    let setup = vec![
+        format!("{}, aged", drive_of(&profile)),
+        format!("{} documents of 4 KiB with their keys, a tenth as many updates before", documents_text(run)),
+        "the paper's figures are of the full set-up: compare ratios".to_owned(),
+    ];
+    let title = "compaction of a document store";
+    let mut outcome = Outcome::new(title, &printed.source, Time::Virtual, setup);
+    let figures = |title: &str, unit, column: usize| Figures {
+        title: title.to_owned(),
+        unit,
+        columns: vec!["compaction".to_owned()],
+        rows: rows
+            .iter()
+            .map(|(name, ours, paper)| Row {
+                name: (*name).to_owned(),
+                ours: vec![ours[column]],
+                paper: paper.get(column).map(|figure| vec![*figure]),
+            })
+            .collect(),
+    };
+    outcome.figures = vec![
+        figures("elapsed", "s", 0),
+        figures("written", "MB", 1),
+        figures("programmed to flash", "MB", 2),
+    ];
+    let ratio = |column: usize| Span::one(rows[0].1[column] / rows[1].1[column]);
+    outcome.claims = vec![printed.elapsed.beside(ratio(0)), printed.written.beside(ratio(1))];
+    Ok(outcome)
+}
+
+fn documents_of(run: &Run<'_>) -> u64 {
+    run.scaled(DOCUMENTS, 1000)
+}
+
+fn documents_text(run: &Run<'_>) -> String {
+    grouped(documents_of(run))
+}
+
+fn profile(run: &Run<'_>, capacity_bytes: u64) -> Result<Profile, ExperimentError> {
+    let mut profile = Profile::load("openssd-barefoot")?;
+    // the staging area and the file system need their room at any scale
+    profile.capacity_bytes = run.scaled(capacity_bytes, 64 << 20).next_multiple_of(1 << 20);
+    profile.validate()?;
+    Ok(profile)
+}
+
+/// A store with all its documents, compacted, on a drive that was used for long.
+fn aged(run: &Run<'_>, profile: &Profile, way: Way) -> Result<Volume, ExperimentError> {
+    let volume = Volume::format(Device::in_memory(profile)?, CACHE_BYTES)?;
+    let storage = VolumeStorage::new(volume);
+    let store = Store::open(storage.clone(), NAME, options(way))?;
+    let documents = documents_of(run);
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(run.seed);
+    let bar = run.monitor.bar("loading", documents);
+    let mut value = vec![0; VALUE_BYTES];
+    for first in (1..=documents).step_by(1000) {
+        let mut batch = Batch::new();
+        let last = documents.min(first + 999);
+        for number in first..=last {
+            random.fill_bytes(&mut value[..64]);
+            batch.put(&key(number), &value)?;
+        }
+        store.commit(&batch)?;
+        bar.advance(last + 1 - first)?;
+    }
+    store.compact()?;
+    drop(store);
+    let mut volume = storage.into_volume().expect("the store is closed");
+    volume.sync_all()?;
+    age_leaving(&mut volume, (documents as f64 * FREE_UNITS) as u64, run.seed, run.monitor)?;
+    Ok(volume)
+}
+
+/// One client of a store.
+struct Client {
+    store: Store<VolumeStorage>,
+    zipf: Zipf,
+    shuffle: Shuffle,
+    random: Xoshiro256PlusPlus,
+    value: Vec<u8>,
+    batch: Batch,
+    /// Updates in the batch.
+    waiting: usize,
+    updates: u64,
+}
+
+impl Client {
+    fn new(run: &Run<'_>, volume: Volume, way: Way) -> Result<Client, ExperimentError> {
+        let documents = documents_of(run);
+        let store = Store::open(VolumeStorage::new(volume), NAME, options(way))?;
+        // the index is in memory before anything is measured
+        store.snapshot().load_index()?;
+        Ok(Client {
+            store,
+            zipf: Zipf::new(documents, EXPONENT),
+            shuffle: Shuffle::new(documents),
+            random: Xoshiro256PlusPlus::seed_from_u64(run.seed),
+            value: vec![0; VALUE_BYTES],
+            batch: Batch::new(),
+            waiting: 0,
+            updates: 0,
+        })
+    }
+
+    fn mark(&self) -> (Counters, Nanoseconds) {
+        let volume = self.store.storage().volume();
+        let counters = volume.device().smart().counters;
+        (counters, volume.now_ns())
+    }
+
+    fn measured(&self, operations: u64, before: (Counters, Nanoseconds)) -> Measured {
+        let (counters, now_ns) = self.mark();
+        let elapsed_ns = now_ns - before.1;
+        Measured {
+            per_second: operations as f64 * 1e9 / elapsed_ns as f64,
+            elapsed_ns,
+            counters: counters.since(&before.0),
+            updates: self.updates,
+        }
+    }
+
+    fn measure(&mut self, run: &Run<'_>, load: Load, batch: usize) -> Result<Measured, ExperimentError> {
+        let operations = |share: f64| run.scaled((DOCUMENTS as f64 * share) as u64, 100);
+        self.work(run, load, batch, operations(WARM_UP))?;
+        self.updates = 0;
+        let before = self.mark();
+        let count = operations(OPERATIONS);
+        self.work(run, load, batch, count)?;
+        Ok(self.measured(count, before))
+    }
+
+    fn work(
+        &mut self,
+        run: &Run<'_>,
+        load: Load,
+        batch: usize,
+        operations: u64,
+    ) -> Result<(), ExperimentError> {
+        for number in 0..operations {
+            if number.is_multiple_of(256) {
+                run.monitor.check()?;
+            }
+            let key = key(self.shuffle.of(self.zipf.draw(&mut self.random)));
+            let only_reads = self.random.random_bool(load.reads);
+            if only_reads || load.reads_first {
+                self.read(&key)?;
+            }
+            if !only_reads {
+                self.update(&key, batch)?;
+            }
+            self.store.storage().volume().advance_ns(HOST_NS_PER_STATEMENT);
+        }
+        self.commit()
+    }
+
+    fn read(&self, key: &[u8]) -> Result<(), ExperimentError> {
+        if self.batch.get(key).is_some() {
+            return Ok(());
+        }
+        let found = self.store.get(key)?;
+        assert_eq!(found.map(|document| document.value().len()), Some(VALUE_BYTES), "a document is lost");
+        Ok(())
+    }
+
+    fn update(&mut self, key: &[u8], batch: usize) -> Result<(), ExperimentError> {
+        self.random.fill_bytes(&mut self.value[..64]);
+        self.batch.put(key, &self.value)?;
+        self.waiting += 1;
+        self.updates += 1;
+        if self.waiting < batch { Ok(()) } else { self.commit() }
+    }
+
+    fn commit(&mut self) -> Result<(), ExperimentError> {
+        self.store.commit(&self.batch)?;
+        self.batch.clear();
+        self.waiting = 0;
+        Ok(())
+    }
+
+    fn compact(&self) -> Result<Measured, ExperimentError> {
+        let before = self.mark();
+        self.store.compact()?;
+        Ok(self.measured(1, before))
+    }
+}

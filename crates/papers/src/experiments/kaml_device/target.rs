@@ -1,0 +1,184 @@
+//! A drive with records, as blocks or by key, and the requests of it.
+//!
+//! On a block drive, records are side by side in units; to change one smaller than a unit, the host reads and writes
+//! the unit. The paper's firmware does the same inside the drive, in one command.
+
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use tantalum::{
+    Command, Device, Key, KvRecord, Lpn, NamespaceAttributes, NamespaceId, Nanoseconds, Profile, UNIT_BYTES,
+};
+use tantalum_workloads::closed_loop::{Served, serve};
+
+use crate::error::ExperimentError;
+use crate::experiments::Run;
+
+/// The drive's cache: smaller than what is read, as on the board.
+pub(super) const CACHE_BYTES: u64 = 4 << 20;
+
+/// Other data's share of the capacity. They are overwritten at random until garbage collection is steady.
+pub(super) const OTHER_PERCENT: u64 = 40;
+
+/// What is done to records.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Work {
+    Fetch,
+    Update,
+    Insert,
+}
+
+/// A drive with records, as blocks or by key.
+pub(super) struct Target {
+    device: Device,
+    interface: Interface,
+    value: Vec<u8>,
+    buffer: Vec<u8>,
+    records: u64,
+    random: Xoshiro256PlusPlus,
+}
+
+enum Interface {
+    /// From this unit on.
+    Blocks(u32),
+    /// In this namespace, with this many in each `put`.
+    Keys(NamespaceId, usize),
+}
+
+impl Target {
+    pub(super) fn blocks(device: &Device, value_bytes: usize, seed: u64) -> Target {
+        let first = other_units(device.profile());
+        Target::new(device, Interface::Blocks(first), value_bytes, seed)
+    }
+
+    pub(super) fn keys(
+        device: &Device,
+        value_bytes: usize,
+        batch: usize,
+        seed: u64,
+    ) -> Result<Target, ExperimentError> {
+        Target::keys_in_logs(device, value_bytes, batch, 0, seed)
+    }
+
+    /// A namespace with this many logs of its own.
+    pub(super) fn keys_in_logs(
+        device: &Device,
+        value_bytes: usize,
+        batch: usize,
+        logs: u32,
+        seed: u64,
+    ) -> Result<Target, ExperimentError> {
+        let mut target = Target::new(device, Interface::Blocks(0), value_bytes, seed);
+        let attributes = NamespaceAttributes { logs, load_factor_percent: 95, expected_records: 0 };
+        let at_ns = target.device.time_ns();
+        let made = target.device.submit(Command::CreateNamespace { attributes }, at_ns)?;
+        let namespace = made.namespace.expect("a namespace that was made has a name");
+        target.interface = Interface::Keys(namespace, batch);
+        Ok(target)
+    }
+
+    fn new(device: &Device, interface: Interface, value_bytes: usize, seed: u64) -> Target {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let mut value = vec![0; value_bytes];
+        random.fill(&mut value[..]);
+        let device = device.try_clone().expect("a drive in memory can be copied");
+        Target { device, interface, value, buffer: vec![0; UNIT_BYTES], records: 0, random }
+    }
+
+    /// Executes this many requests of one kind, with this many threads.
+    pub(super) fn serve(
+        &mut self,
+        run: &Run<'_>,
+        work: Work,
+        threads: u32,
+        requests: u64,
+    ) -> Result<Served, ExperimentError> {
+        let bar = run.monitor.bar(format!("{work:?}, {} bytes", self.value.len()), requests);
+        let start_ns = self.device.time_ns();
+        serve(threads, requests, start_ns, &bar, |_, at_ns| self.request(work, at_ns))
+    }
+
+    fn request(&mut self, work: Work, at_ns: Nanoseconds) -> Result<Nanoseconds, ExperimentError> {
+        let batch = if let Interface::Keys(_, batch) = self.interface { batch as u64 } else { 1 };
+        let first = match work {
+            Work::Insert => self.records,
+            _ => self.random.random_range(0..self.records.div_ceil(batch)) * batch,
+        };
+        if work == Work::Insert {
+            self.records += batch;
+        }
+        self.value[..8].copy_from_slice(&first.to_le_bytes());
+        match (&self.interface, work) {
+            (Interface::Keys(namespace, _), Work::Fetch) => self.get(*namespace, first, at_ns),
+            (Interface::Keys(namespace, batch), _) => self.put(*namespace, first, *batch, at_ns),
+            (Interface::Blocks(unit), Work::Fetch) => self.read(self.place(*unit, first).0, at_ns),
+            (Interface::Blocks(unit), _) => self.write(self.place(*unit, first), at_ns),
+        }
+    }
+
+    /// The unit of a record, and its position there.
+    fn place(&self, first: u32, record: u64) -> (Lpn, usize) {
+        let in_unit = (UNIT_BYTES / self.value.len()) as u64;
+        (Lpn(first + (record / in_unit) as u32), (record % in_unit) as usize * self.value.len())
+    }
+
+    fn get(
+        &mut self,
+        namespace: NamespaceId,
+        record: u64,
+        at_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, ExperimentError> {
+        let command = Command::KvGet { namespace, key: key(record), value: &mut self.buffer };
+        let done = self.device.submit(command, at_ns)?;
+        assert_eq!(self.buffer.len(), self.value.len(), "the value of record {record}");
+        Ok(done.done_ns)
+    }
+
+    fn put(
+        &mut self,
+        namespace: NamespaceId,
+        first: u64,
+        batch: usize,
+        at_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, ExperimentError> {
+        let record = |number| KvRecord { namespace, key: key(number), value: Some(&self.value) };
+        let records: Vec<KvRecord<'_>> = (first..first + batch as u64).map(record).collect();
+        Ok(self.device.submit(Command::KvPut { records: &records }, at_ns)?.done_ns)
+    }
+
+    fn read(&mut self, lpn: Lpn, at_ns: Nanoseconds) -> Result<Nanoseconds, ExperimentError> {
+        Ok(self.device.submit(Command::Read { lpn, data: &mut self.buffer }, at_ns)?.done_ns)
+    }
+
+    fn write(
+        &mut self,
+        (lpn, offset): (Lpn, usize),
+        at_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, ExperimentError> {
+        let is_part = self.value.len() < UNIT_BYTES;
+        let at_ns = if is_part { self.read(lpn, at_ns)? } else { at_ns };
+        self.buffer[offset..offset + self.value.len()].copy_from_slice(&self.value);
+        let command = Command::Write { lpn, data: &self.buffer, fua: false };
+        Ok(self.device.submit(command, at_ns)?.done_ns)
+    }
+
+    /// Evicts the records from the drive's cache with other data.
+    pub(super) fn settle(&mut self) -> Result<(), ExperimentError> {
+        let units = (2 * CACHE_BYTES / UNIT_BYTES as u64) as u32;
+        let others = other_units(self.device.profile());
+        let data = vec![1; UNIT_BYTES];
+        for _ in 0..units {
+            let (lpn, at_ns) = (Lpn(self.random.random_range(0..others)), self.device.time_ns());
+            self.device.submit(Command::Write { lpn, data: &data, fua: false }, at_ns)?;
+        }
+        Ok(())
+    }
+}
+
+fn key(record: u64) -> Key {
+    Key::new(&record.to_be_bytes()).expect("eight bytes are a key")
+}
+
+/// Units of other data.
+pub(super) fn other_units(profile: &Profile) -> u32 {
+    (profile.capacity_bytes * OTHER_PERCENT / 100 / UNIT_BYTES as u64) as u32
+}

@@ -1,0 +1,366 @@
+//! Many small records: what of the drive's DRAM they take, how long loading them takes, and how long recovery, at three
+//! sizes. No paper has these figures; KAML's index has 64 million entries.
+//!
+//! The drive is as large as its records need and takes a checkpoint for each fourth of them. Power goes just before it
+//! would take the last one: recovery reads the one before, and a fourth of the records. With the interval that drives have
+//! unless told otherwise, a checkpoint is due when 64 times its size was written, which a load never does: recovery would
+//! read all records, and hold some 200 bytes of this machine's memory for each.
+
+use std::time::Instant;
+
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use tantalum::{
+    Command, Device, Key, KvRecord, NamespaceAttributes, NamespaceId, Nanoseconds, PowerLoss, Profile,
+};
+use tantalum_report::table::grouped;
+use tantalum_report::{Figures, Outcome, Row, Time};
+use tantalum_workloads::closed_loop::serve;
+use tantalum_workloads::memory;
+
+use super::{Run, drive_of};
+use crate::error::ExperimentError;
+
+/// Records of the largest size at scale 1.
+const RECORDS: u64 = 100_000_000;
+
+/// The smaller sizes have a sixteenth and a fourth of it.
+const GROWTH: u64 = 4;
+
+const VALUE_BYTES: usize = 16;
+
+/// Records of a `put`: as many as the drive takes.
+const BATCH: u64 = 1024;
+
+/// Clients, each with a `put` under way.
+const CLIENTS: u32 = 8;
+
+/// Checkpoints that fall due in a load.
+const CHECKPOINTS: u64 = 4;
+
+/// A record takes a chunk of 64 bytes, and 16 bytes in each of two checkpoints; a sixteenth more for what is not full.
+const CAPACITY_BYTES_PER_RECORD: u64 = 102;
+
+/// The minimum size of a drive with this many chips.
+const LEAST_CAPACITY_BYTES: u64 = 512 << 20;
+
+/// Less than the board has: what is never overwritten needs no more, and all flash is in memory.
+const OVER_PROVISIONING_PERCENT: f64 = 15.0;
+
+/// The drive's cache, and what its capacitor dumps: hardly anything waits for a full page.
+const CACHE_BYTES: u64 = 4 << 20;
+const DUMP_BYTES: u64 = 16 << 20;
+
+/// What recovery holds for each record at its worst, beside flash: 24 bytes as the checkpoint has it, 32 for the index
+/// while it grows, and a fourth of 57 for what was put since.
+const RECOVERY_BYTES_PER_RECORD: u64 = 72;
+
+/// A checkpoint that is under way when the last `put` returns is whole before power goes.
+const IDLE_NS: Nanoseconds = 60_000_000_000;
+
+/// Records that are looked at after a recovery.
+const CHECKED: u64 = 1000;
+
+/// How long something took.
+#[derive(Clone, Copy, Debug)]
+struct Lasted {
+    drive_s: f64,
+    machine_s: f64,
+}
+
+/// What one size had.
+#[derive(Clone, Copy, Debug)]
+struct Measured {
+    records: u64,
+    /// DRAM of the index and of the maps of units, for each record.
+    index_bytes: f64,
+    maps_bytes: f64,
+    load: Lasted,
+    after_cut: Lasted,
+    after_shutdown: Lasted,
+    /// What recovery after the cut folded over the checkpoint.
+    folded: u64,
+}
+
+/// A drive with records, each of which begins with its number.
+struct Records {
+    device: Device,
+    namespace: NamespaceId,
+    count: u64,
+    random: Xoshiro256PlusPlus,
+    power_loss: PowerLoss,
+}
+
+impl Records {
+    fn new(profile: &Profile, count: u64, seed: u64) -> Result<Records, ExperimentError> {
+        let mut device = Device::in_memory(profile)?;
+        let attributes = NamespaceAttributes { expected_records: count, ..NamespaceAttributes::default() };
+        let made = device.submit(Command::CreateNamespace { attributes }, 0)?;
+        Ok(Records {
+            device,
+            namespace: made.namespace.expect("a namespace that was made has a name"),
+            count,
+            random: Xoshiro256PlusPlus::seed_from_u64(seed),
+            power_loss: PowerLoss::seeded(seed),
+        })
+    }
+
+    /// Puts all records, in the order of their numbers; their hashes are in none.
+    fn load(&mut self, run: &Run<'_>) -> Result<Lasted, ExperimentError> {
+        let bar = run.monitor.bar(format!("{} records", grouped(self.count)), self.count / BATCH);
+        let (machine, start_ns, mut first) = (Instant::now(), self.device.time_ns(), 0);
+        let served = serve(CLIENTS, self.count / BATCH, start_ns, &bar, |_, at_ns| {
+            let done_ns = self.put(first, at_ns)?;
+            first += BATCH;
+            Ok::<_, ExperimentError>(done_ns)
+        })?;
+        let drive_s = (self.count / BATCH) as f64 / served.per_second;
+        Ok(Lasted { drive_s, machine_s: machine.elapsed().as_secs_f64() })
+    }
+
+    /// DRAM of the index, and of the maps of units and places.
+    fn dram_bytes(&self) -> (f64, f64) {
+        let index: u64 = self.device.namespaces().iter().map(|namespace| namespace.index_bytes).sum();
+        let units = self.device.profile().capacity_units() as f64;
+        (index as f64, self.device.dram_bytes_per_unit() * units)
+    }
+
+    fn put(&mut self, first: u64, at_ns: Nanoseconds) -> Result<Nanoseconds, ExperimentError> {
+        let values: Vec<_> = (first..first + BATCH).map(value).collect();
+        let namespace = self.namespace;
+        let record = |(number, value)| KvRecord { namespace, key: key(number), value: Some(value) };
+        let values = values.iter().map(|value| &value[..]);
+        let records: Vec<KvRecord<'_>> = (first..).zip(values).map(record).collect();
+        Ok(self.device.submit(Command::KvPut { records: &records }, at_ns)?.done_ns)
+    }
+
+    /// Power goes after the last `put`, when nothing is under way to flash any more, and comes back.
+    fn cut_and_recover(&mut self) -> Result<Lasted, ExperimentError> {
+        self.device.cut_power(self.device.time_ns() + IDLE_NS);
+        self.power_on()
+    }
+
+    /// The drive is shut down, and power comes back.
+    fn shut_down_and_start(&mut self) -> Result<Lasted, ExperimentError> {
+        self.device.power_off(self.device.time_ns())?;
+        self.power_on()
+    }
+
+    fn power_on(&mut self) -> Result<Lasted, ExperimentError> {
+        let machine = Instant::now();
+        let report = self.device.power_on(&mut self.power_loss)?;
+        let lasted =
+            Lasted { drive_s: report.device_ns as f64 / 1e9, machine_s: machine.elapsed().as_secs_f64() };
+        self.check()?;
+        Ok(lasted)
+    }
+
+    /// All records are there, and some of them are looked at.
+    fn check(&mut self) -> Result<(), ExperimentError> {
+        let found: u64 = self.device.namespaces().iter().map(|namespace| namespace.records).sum();
+        if found != self.count {
+            return Err(ExperimentError::WrongRecords {
+                what: format!("{found} of {} are there", self.count),
+            });
+        }
+        let mut found = Vec::new();
+        for _ in 0..CHECKED {
+            let number = self.random.random_range(0..self.count);
+            let get = Command::KvGet { namespace: self.namespace, key: key(number), value: &mut found };
+            self.device.submit(get, self.device.time_ns())?;
+            if found != value(number) {
+                return Err(ExperimentError::WrongRecords {
+                    what: format!("number {number} holds {found:?}"),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn key(number: u64) -> Key {
+    Key::new(&number.to_be_bytes()).expect("eight bytes are a key")
+}
+
+fn value(number: u64) -> [u8; VALUE_BYTES] {
+    let mut value = [0x5A; VALUE_BYTES];
+    value[..8].copy_from_slice(&number.to_le_bytes());
+    value
+}
+
+/// The drive for this many records.
+fn profile(records: u64) -> Result<Profile, ExperimentError> {
+    let mut profile = Profile::load("kaml-board")?;
+    let capacity = (records * CAPACITY_BYTES_PER_RECORD).max(LEAST_CAPACITY_BYTES);
+    profile.capacity_bytes = capacity.next_multiple_of(1 << 20);
+    profile.over_provisioning_percent = OVER_PROVISIONING_PERCENT;
+    profile.cache.bytes = CACHE_BYTES;
+    profile.power.dump_bytes = DUMP_BYTES;
+    let records_per_page = u64::from(profile.flash.page_bytes) / 64;
+    profile.ftl.checkpoint_interval_pages = Some((records / CHECKPOINTS / records_per_page).max(1));
+    profile.validate()?;
+    Ok(profile)
+}
+
+fn measure(run: &Run<'_>, count: u64) -> Result<Measured, ExperimentError> {
+    let mut records = Records::new(&profile(count)?, count, run.seed)?;
+    let load = records.load(run)?;
+    run.monitor.check()?;
+    let (index_bytes, maps_bytes) = records.dram_bytes();
+    let after_cut = records.cut_and_recover()?;
+    let folded = records.device.recovery().assertions;
+    run.monitor.check()?;
+    let after_shutdown = records.shut_down_and_start()?;
+    Ok(Measured {
+        records: count,
+        index_bytes: index_bytes / count as f64,
+        maps_bytes: maps_bytes / count as f64,
+        load,
+        after_cut,
+        after_shutdown,
+        folded,
+    })
+}
+
+/// A sixteenth, a fourth and all of the records, in whole `put`s and with checkpoints after as many of them.
+fn sizes(run: &Run<'_>) -> [u64; 3] {
+    let least = BATCH * CHECKPOINTS;
+    let first = run.scaled(RECORDS / (GROWTH * GROWTH), least).next_multiple_of(least);
+    [first, first * GROWTH, first * GROWTH * GROWTH]
+}
+
+pub(super) fn run(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
+    let sizes = sizes(run);
+    let largest = profile(sizes[2])?;
+    let flash_bytes = largest.capacity_bytes as f64 * (1.0 + largest.over_provisioning_percent / 100.0);
+    memory::require(flash_bytes as u64 + sizes[2] * RECOVERY_BYTES_PER_RECORD)?;
+    let measured: Vec<Measured> = sizes.iter().map(|&count| measure(run, count)).collect::<Result<_, _>>()?;
+    let setup = vec![
+        drive_of(&largest),
+        format!(
+            "keys of 8 bytes, values of {VALUE_BYTES}, {BATCH} in each put, {CLIENTS} clients; {CHECKPOINTS} checkpoints"
+        ),
+        "power is cut just before the last checkpoint; the machine's time differs from run to run".to_owned(),
+    ];
+    let mut outcome = Outcome::new("many small records", "no paper's figure", Time::Virtual, setup);
+    outcome.figures = figures(&measured);
+    Ok(outcome)
+}
+
+/// A row of a table.
+type Quantity = (&'static str, fn(&Measured) -> f64);
+
+const DRAM: &[Quantity] = &[("index", |size| size.index_bytes), ("maps of units", |size| size.maps_bytes)];
+
+const DRIVE: &[Quantity] = &[
+    ("load", |size| size.load.drive_s * 1e3),
+    ("recovery after a power cut", |size| size.after_cut.drive_s * 1e3),
+    ("recovery after a shutdown", |size| size.after_shutdown.drive_s * 1e3),
+];
+
+const MACHINE: &[Quantity] = &[
+    ("load", |size| size.load.machine_s),
+    ("recovery after a power cut", |size| size.after_cut.machine_s),
+    ("recovery after a shutdown", |size| size.after_shutdown.machine_s),
+];
+
+const RATES: &[Quantity] = &[
+    ("in the drive's time", |size| size.records as f64 / size.load.drive_s / 1e3),
+    ("in the machine's", |size| size.records as f64 / size.load.machine_s / 1e3),
+];
+
+const FOLDED: &[Quantity] = &[("folded over the checkpoint", |size| size.folded as f64)];
+
+fn figures(measured: &[Measured]) -> Vec<Figures> {
+    let columns: Vec<String> = measured.iter().map(|size| grouped(size.records)).collect();
+    let table = |title: &str, unit, quantities: &[Quantity]| Figures {
+        title: title.to_owned(),
+        unit,
+        columns: columns.clone(),
+        rows: quantities
+            .iter()
+            .map(|(name, of)| Row {
+                name: (*name).to_owned(),
+                ours: measured.iter().map(of).collect(),
+                paper: None,
+            })
+            .collect(),
+    };
+    let growth = |title: &str, quantities: &[Quantity]| Figures {
+        title: title.to_owned(),
+        unit: "times the size before",
+        columns: columns[1..].to_vec(),
+        rows: quantities
+            .iter()
+            .map(|(name, of)| Row {
+                name: (*name).to_owned(),
+                ours: measured.windows(2).map(|two| of(&two[1]) / of(&two[0])).collect(),
+                paper: None,
+            })
+            .collect(),
+    };
+    vec![
+        table("DRAM of the drive for each record", "bytes", DRAM),
+        table("the drive's time", "ms", DRIVE),
+        table("this machine's time", "s", MACHINE),
+        table("records put", "1000/s", RATES),
+        table("records that recovery read after the cut", "records", FOLDED),
+        growth("growth of the drive's time", DRIVE),
+        growth("growth of this machine's time", MACHINE),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use tantalum_report::Monitor;
+
+    use super::*;
+
+    fn with_run<T>(test: impl FnOnce(&Run<'_>) -> T) -> T {
+        test(&Run { scale: 0.0001, slower: 1, seed: 1, program: Path::new(""), monitor: &Monitor::silent() })
+    }
+
+    #[test]
+    fn an_index_takes_as_much_for_each_record_and_recovery_reads_a_fourth_of_them() {
+        let outcome = with_run(run).unwrap();
+        let index = outcome.figures[0].row("index");
+        assert!(index.iter().all(|bytes| (21.0..23.0).contains(bytes)), "{index:?}");
+        let folded = outcome.figures[4].row("folded over the checkpoint");
+        with_run(|run| assert_eq!(folded, sizes(run).map(|count| count as f64 / 4.0)));
+        let load = outcome.figures[1].row("load");
+        assert!(load.is_sorted_by(|few, many| few < many), "{load:?}");
+    }
+
+    #[test]
+    fn sizes_grow_by_the_same_factor_and_all_of_them_have_a_drive() {
+        for scale in [1e-9, 0.01, 1.0] {
+            let run = Run { scale, slower: 1, seed: 1, program: Path::new(""), monitor: &Monitor::silent() };
+            let sizes = sizes(&run);
+            assert!(sizes.iter().all(|count| count.is_multiple_of(BATCH * CHECKPOINTS)), "{sizes:?}");
+            assert_eq!([sizes[0] * 16, sizes[1] * 4], [sizes[2]; 2]);
+            assert!(sizes.iter().all(|count| profile(*count).is_ok()), "{sizes:?}");
+        }
+    }
+
+    #[test]
+    fn records_that_are_not_as_they_were_put_are_noticed() {
+        let count = BATCH * CHECKPOINTS;
+        let mut records = Records::new(&profile(count).unwrap(), count, 1).unwrap();
+        with_run(|run| records.load(run)).unwrap();
+        records.check().unwrap();
+        records.put(count, records.device.time_ns()).unwrap();
+        let more = records.check().unwrap_err().to_string();
+        assert!(more.contains("5120 of 4096 are there"), "{more}");
+        records.count += BATCH;
+        records.check().unwrap();
+        for number in 0..records.count {
+            let changed = KvRecord { namespace: records.namespace, key: key(number), value: Some(b"other") };
+            let at_ns = records.device.time_ns();
+            records.device.submit(Command::KvPut { records: &[changed] }, at_ns).unwrap();
+        }
+        let other = records.check().unwrap_err().to_string();
+        assert!(other.contains("holds"), "{other}");
+    }
+}

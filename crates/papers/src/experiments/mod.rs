@@ -1,0 +1,404 @@
+//! The papers' experiments by name: `tantalum lab list` and `tantalum lab run`.
+//!
+//! - Each prints the paper's figures and claimed ratios beside ours.
+//! - An experiment on the device alone runs in virtual time. One with a database server runs in real time, where only
+//!   ratios within one run are meaningful.
+//! - An experiment ends whatever it starts: when it is done, when it fails, and when it is interrupted.
+
+mod couch;
+mod durassd_device;
+mod durassd_server;
+#[cfg(feature = "rocksdb")]
+mod kaml_clients;
+mod kaml_conflicts;
+mod kaml_device;
+#[cfg(feature = "rocksdb")]
+mod kaml_rocks;
+mod kaml_scale;
+mod kaml_store;
+mod linkbench_rig;
+mod pgbench;
+mod printed;
+mod rig;
+mod share;
+mod swwal;
+mod tpcc;
+mod ycsb;
+
+use std::path::{Path, PathBuf};
+
+use tantalum::Profile;
+use tantalum_report::table::bytes;
+use tantalum_report::{InvalidSetting, Monitor, Outcome, Time};
+
+use crate::error::ExperimentError;
+
+/// How experiments are run.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Size, as a fraction of the full set-up; each experiment has its own default.
+    pub scale: Option<f64>,
+    /// How many times slower the drive is in real time; each experiment has its own default.
+    pub slower: Option<u32>,
+    /// Seed of all randomness.
+    pub seed: u64,
+    /// The `tantalum` command, which mounts drives for servers.
+    pub program: PathBuf,
+}
+
+/// One experiment.
+#[derive(Debug)]
+pub struct Experiment {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it shows, in one line.
+    pub about: &'static str,
+    /// What it needs beside this program.
+    pub needs: &'static str,
+    /// The default scale; 1 is the full set-up.
+    pub scale: f64,
+    /// Processors of the paper's machine, where this machine's count too.
+    processors: Option<u32>,
+    run: fn(&Run<'_>) -> Result<Outcome, ExperimentError>,
+}
+
+/// The parameters of one experiment.
+struct Run<'a> {
+    scale: f64,
+    /// The factor by which the drive is slower, so that the machine's processors weigh less. Times are divided by it.
+    slower: u32,
+    seed: u64,
+    program: &'a Path,
+    monitor: &'a Monitor,
+}
+
+impl Run<'_> {
+    /// A scaled number of the full set-up, at least `least`.
+    fn scaled(&self, full: u64, least: u64) -> u64 {
+        ((full as f64 * self.scale) as u64).max(least)
+    }
+}
+
+/// All experiments, in display order.
+pub const ALL: &[Experiment] = &[
+    Experiment {
+        name: "swwal-fig7",
+        about: "flash writes of SQLite with a log, X-FTL and SW-WAL (SW-WAL, figure 7)",
+        needs: "",
+        scale: 1.0,
+        processors: None,
+        run: swwal::figure_7,
+    },
+    Experiment {
+        name: "swwal-fig8",
+        about: "throughput of SQLite with a log, X-FTL and SW-WAL (SW-WAL, figure 8)",
+        needs: "",
+        scale: 1.0,
+        processors: None,
+        run: swwal::figure_8,
+    },
+    Experiment {
+        name: "share-fig5a",
+        about: "LinkBench by page size: doublewrite, remapped, off (SHARE, figure 5a)",
+        needs: "MariaDB",
+        scale: 0.1,
+        processors: Some(2),
+        run: share::figure_5a,
+    },
+    Experiment {
+        name: "share-fig5b",
+        about: "LinkBench by buffer size: doublewrite, remapped, off (SHARE, figure 5b)",
+        needs: "MariaDB",
+        scale: 0.1,
+        processors: Some(2),
+        run: share::figure_5b,
+    },
+    Experiment {
+        name: "share-fig6",
+        about: "what the drive does below LinkBench (SHARE, figure 6)",
+        needs: "MariaDB",
+        scale: 0.1,
+        processors: Some(2),
+        run: share::figure_6,
+    },
+    Experiment {
+        name: "share-table1",
+        about: "latencies of LinkBench, doublewrite and remapped (SHARE, table 1)",
+        needs: "MariaDB",
+        scale: 0.1,
+        processors: Some(2),
+        run: share::table_1,
+    },
+    Experiment {
+        name: "share-fig7",
+        about: "YCSB F on a document store by batch: original, share (SHARE, figure 7)",
+        needs: "",
+        scale: 0.25,
+        processors: None,
+        run: couch::figure_7,
+    },
+    Experiment {
+        name: "share-fig8",
+        about: "YCSB A on a document store by batch: original, share (SHARE, figure 8)",
+        needs: "",
+        scale: 0.25,
+        processors: None,
+        run: couch::figure_8,
+    },
+    Experiment {
+        name: "share-table2",
+        about: "compaction of a document store: original, share (SHARE, table 2)",
+        needs: "",
+        scale: 0.1,
+        processors: None,
+        run: couch::table_2,
+    },
+    Experiment {
+        name: "share-pgbench",
+        about: "TPC-B on PostgreSQL, full-page writes on and off (SHARE, section 5.3.1)",
+        needs: "PostgreSQL",
+        scale: 0.1,
+        processors: Some(2),
+        run: pgbench::run,
+    },
+    Experiment {
+        name: "durassd-table1",
+        about: "random writes by the number of writes for each sync (DuraSSD, table 1)",
+        needs: "",
+        scale: 1.0,
+        processors: None,
+        run: durassd_device::table_1,
+    },
+    Experiment {
+        name: "durassd-table2",
+        about: "random reads and writes by page size (DuraSSD, table 2)",
+        needs: "",
+        scale: 1.0,
+        processors: None,
+        run: durassd_device::table_2,
+    },
+    Experiment {
+        name: "durassd-fig5",
+        about: "LinkBench by barrier, doublewrite and page size (DuraSSD, figure 5)",
+        needs: "MariaDB",
+        scale: 0.001,
+        processors: Some(32),
+        run: durassd_server::figure_5,
+    },
+    Experiment {
+        name: "durassd-fig6",
+        about: "LinkBench by buffer and page size (DuraSSD, figure 6)",
+        needs: "MariaDB",
+        scale: 0.001,
+        processors: Some(32),
+        run: durassd_server::figure_6,
+    },
+    Experiment {
+        name: "durassd-table3",
+        about: "latencies of LinkBench, default and best set-up (DuraSSD, table 3)",
+        needs: "MariaDB",
+        scale: 0.001,
+        processors: Some(32),
+        run: durassd_server::table_3,
+    },
+    Experiment {
+        name: "durassd-table4",
+        about: "TPC-C by barrier and page size (DuraSSD, table 4)",
+        needs: "MariaDB",
+        scale: 0.001,
+        processors: Some(32),
+        run: tpcc::table_4,
+    },
+    Experiment {
+        name: "kaml-fig5",
+        about: "bandwidth of Fetch, Update, Insert by value size, records against blocks (KAML, figure 5)",
+        needs: "",
+        scale: 1.0,
+        processors: None,
+        run: kaml_device::figure_5,
+    },
+    Experiment {
+        name: "kaml-fig6",
+        about: "latency of the same (KAML, figure 6)",
+        needs: "",
+        scale: 1.0,
+        processors: None,
+        run: kaml_device::figure_6,
+    },
+    Experiment {
+        name: "kaml-fig7",
+        about: "records in each Put (KAML, figure 7)",
+        needs: "",
+        scale: 1.0,
+        processors: None,
+        run: kaml_device::figure_7,
+    },
+    Experiment {
+        name: "kaml-fig8",
+        about: "Update by the number of logs (KAML, figure 8)",
+        needs: "",
+        scale: 1.0,
+        processors: None,
+        run: kaml_device::figure_8,
+    },
+    Experiment {
+        name: "kaml-fig9",
+        about: "TPC-B and TPC-C over records and over a log (KAML, figure 9)",
+        needs: "",
+        scale: 1.0,
+        processors: None,
+        run: kaml_store::figure_9,
+    },
+    Experiment {
+        name: "kaml-fig10",
+        about: "YCSB over records and over a log (KAML, figure 10)",
+        needs: "",
+        scale: 1.0,
+        processors: None,
+        run: kaml_store::figure_10,
+    },
+    #[cfg(feature = "rocksdb")]
+    Experiment {
+        name: "kaml-fig9-rocksdb",
+        about: "TPC-B and TPC-C over records and over RocksDB (KAML, figure 9)",
+        needs: "",
+        scale: 0.1,
+        processors: Some(8),
+        run: kaml_rocks::figure_9,
+    },
+    #[cfg(feature = "rocksdb")]
+    Experiment {
+        name: "kaml-fig10-rocksdb",
+        about: "YCSB over records and over RocksDB (KAML, figure 10)",
+        needs: "",
+        scale: 0.1,
+        processors: Some(8),
+        run: kaml_rocks::figure_10,
+    },
+    Experiment {
+        name: "kaml-conflicts",
+        about: "updates at once that find their lock taken, by records a lock (KAML, equation 3.12)",
+        needs: "",
+        scale: 1.0,
+        processors: None,
+        run: kaml_conflicts::run,
+    },
+    Experiment {
+        name: "kaml-scale",
+        about: "DRAM, load and recovery of 100 million small records, at three sizes (no paper's figure)",
+        needs: "",
+        scale: 0.01,
+        processors: None,
+        run: kaml_scale::run,
+    },
+    Experiment {
+        name: "ycsb",
+        about: "YCSB A to F on MariaDB, doublewrite and remapped (no paper's figure)",
+        needs: "MariaDB",
+        scale: 0.1,
+        processors: None,
+        run: ycsb::run,
+    },
+];
+
+/// The experiment of that name.
+pub fn find(name: &str) -> Result<&'static Experiment, ExperimentError> {
+    ALL.iter().find(|experiment| experiment.name == name).ok_or_else(|| {
+        let known: Vec<&str> = ALL.iter().map(|experiment| experiment.name).collect();
+        InvalidSetting::new("experiment", name, format!("use one of {}", known.join(", "))).into()
+    })
+}
+
+/// Runs one experiment.
+pub fn run(
+    experiment: &Experiment,
+    settings: &Settings,
+    monitor: &Monitor,
+) -> Result<Outcome, ExperimentError> {
+    let scale = settings.scale.unwrap_or(experiment.scale);
+    if !(scale.is_finite() && scale > 0.0 && scale <= 100.0) {
+        let expected = "it must be above 0 and at most 100; 1 is the full set-up";
+        return Err(InvalidSetting::new("--scale", scale, expected).into());
+    }
+    let slower = slower_by(experiment, settings)?;
+    let run = Run { scale, slower, seed: settings.seed, program: &settings.program, monitor };
+    let outcome = (experiment.run)(&run);
+    // Ctrl-C also reaches the running programs; their messages are not why the experiment ends.
+    let mut outcome = outcome.map_err(|error| monitor.check().err().map_or(error, Into::into))?;
+    outcome.experiment = experiment.name;
+    outcome.scale = scale;
+    outcome.seed = settings.seed;
+    if outcome.time == Time::Real && slower > 1 {
+        let theirs =
+            experiment.processors.map_or_else(String::new, |number| format!(", the paper's {number}"));
+        outcome.setup.push(format!(
+            "the drive is {slower} times slower, and times are divided by {slower}: this machine has {} processors{theirs}",
+            processors()
+        ));
+    }
+    Ok(outcome)
+}
+
+/// The requested factor, or the paper's number of processors over this machine's.
+fn slower_by(experiment: &Experiment, settings: &Settings) -> Result<u32, ExperimentError> {
+    const MOST: u32 = 1000;
+    match settings.slower {
+        None => Ok((experiment.processors.unwrap_or(1) / processors()).max(1)),
+        Some(slower) if (1..=MOST).contains(&slower) => Ok(slower),
+        Some(slower) => {
+            let expected = format!("it must be from 1 to {MOST}; 1 is the drive as it is");
+            Err(InvalidSetting::new("--slower", slower, expected).into())
+        }
+    }
+}
+
+/// A description of the drive for a set-up.
+fn drive_of(profile: &Profile) -> String {
+    let Profile { name, capacity_bytes, over_provisioning_percent, .. } = profile;
+    format!("drive {name}, {}, {over_provisioning_percent} % over-provisioning", bytes(*capacity_bytes))
+}
+
+fn processors() -> u32 {
+    std::thread::available_parallelism().map_or(1, |number| number.get() as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_name_lists_the_known_ones() {
+        let error = find("swwal-fig9").unwrap_err().to_string();
+        assert!(
+            error.contains("swwal-fig9") && ALL.iter().all(|known| error.contains(known.name)),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn names_are_told_apart() {
+        for (place, experiment) in ALL.iter().enumerate() {
+            assert!(ALL[..place].iter().all(|other| other.name != experiment.name), "{}", experiment.name);
+        }
+    }
+
+    #[test]
+    fn impossible_scales_are_refused() {
+        for scale in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e9] {
+            let settings = Settings { scale: Some(scale), slower: None, seed: 1, program: PathBuf::new() };
+            let error = run(&ALL[0], &settings, &Monitor::silent()).unwrap_err().to_string();
+            assert!(error.starts_with("--scale"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_drive_is_slower_by_what_the_machine_has_less_than_the_papers() {
+        let settings = |slower| Settings { scale: None, slower, seed: 1, program: PathBuf::new() };
+        let experiment = find("durassd-fig5").unwrap();
+        assert_eq!(slower_by(experiment, &settings(None)).unwrap(), (32 / processors()).max(1));
+        assert_eq!(slower_by(experiment, &settings(Some(3))).unwrap(), 3);
+        assert_eq!(slower_by(find("ycsb").unwrap(), &settings(None)).unwrap(), 1);
+        let error = slower_by(experiment, &settings(Some(0))).unwrap_err().to_string();
+        assert!(error.starts_with("--slower"), "{error}");
+    }
+}

@@ -1,0 +1,189 @@
+//! The starting point of experiments with a server: the image of an aged drive, and a server on copies of it.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use tantalum::{Device, FlashProfile, LinkProfile, Profile, UNIT_BYTES};
+use tantalum_volume::Volume;
+use tantalum_workloads::ageing::age_leaving;
+
+use super::Run;
+use crate::error::ExperimentError;
+use crate::servers::{MariaDb, MariaDbOptions, Mount, MountOptions, copy_tree};
+
+/// The page cache of the volume while it is aged.
+const CACHE_BYTES: u64 = 16 << 20;
+
+/// Bytes of an image that are copied between two checks for interruption.
+const PIECE_BYTES: u64 = 64 << 20;
+
+/// SHARE's drive at scale 1.
+const CAPACITY_BYTES: u64 = 4 << 30;
+
+/// SHARE's drive, scaled, but only as long as `room_bytes` is at most two thirds of it.
+pub(super) fn drive_with_room(run: &Run<'_>, room_bytes: u64) -> Result<Profile, ExperimentError> {
+    let mut profile = Profile::load("openssd-barefoot")?;
+    let capacity_bytes = run.scaled(CAPACITY_BYTES, 0).max(room_bytes * 3 / 2);
+    profile.capacity_bytes = capacity_bytes.next_multiple_of(1 << 20);
+    profile.validate()?;
+    Ok(profile)
+}
+
+/// The same drive, slower by this factor in everything.
+pub(super) fn slowed(profile: &Profile, times: u32) -> Profile {
+    let (mut profile, times) = (profile.clone(), u64::from(times));
+    let FlashProfile { read_ns, program_ns, erase_ns, channel_bytes_per_second, .. } = &mut profile.flash;
+    let LinkProfile { bytes_per_second, command_ns } = &mut profile.link;
+    for latency_ns in [read_ns, program_ns, erase_ns, command_ns] {
+        *latency_ns *= times;
+    }
+    for rate in [channel_bytes_per_second, bytes_per_second] {
+        *rate = (*rate / times).max(1);
+    }
+    profile
+}
+
+/// Creates a drive, as slow as the experiment requires, with a volume, fills it except for `room_bytes`, and overwrites
+/// until garbage collection is steady.
+pub(super) fn aged_image(
+    run: &Run<'_>,
+    profile: &Profile,
+    image: &Path,
+    room_bytes: u64,
+) -> Result<(), ExperimentError> {
+    let device = Device::create(image, &slowed(profile, run.slower))?;
+    let mut volume = Volume::format(device, CACHE_BYTES)?;
+    age_leaving(&mut volume, room_bytes / UNIT_BYTES as u64, run.seed, run.monitor)?;
+    let device = volume.unmount()?.into_device().expect("nobody shares the drive");
+    let now_ns = device.time_ns();
+    Ok(device.shutdown(now_ns)?)
+}
+
+/// Where InnoDB's log is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum LogPlace {
+    /// With the data.
+    Drive,
+    /// On a second drive like the first.
+    SecondDrive,
+    /// On the machine's own disk.
+    Machine,
+}
+
+impl LogPlace {
+    /// In the words of a set-up.
+    pub(super) fn described(self) -> &'static str {
+        match self {
+            LogPlace::Drive => "the same drive",
+            LogPlace::SecondDrive => "a second such drive",
+            LogPlace::Machine => "the machine's own disk",
+        }
+    }
+}
+
+/// The starting point of a server.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Start<'a> {
+    /// Where all of this is.
+    pub folder: &'a Path,
+    /// The image of an aged drive, and a stopped server's data.
+    pub aged: &'a Path,
+    pub loaded: &'a Path,
+    pub log: LogPlace,
+    pub mount: MountOptions,
+}
+
+/// MariaDB on a copy of an aged drive with a copy of its data. Dropping it kills it and unmounts its drives.
+#[derive(Debug)]
+pub(super) struct MountedMariaDb {
+    // in the order in which they have to end
+    pub server: MariaDb,
+    pub mount: Mount,
+    log_mount: Option<Mount>,
+}
+
+impl MountedMariaDb {
+    /// Copies, mounts and starts.
+    pub(super) fn start(
+        run: &Run<'_>,
+        from: Start<'_>,
+        mut options: MariaDbOptions,
+    ) -> Result<MountedMariaDb, ExperimentError> {
+        let drive = Drive::copy(run, from, "drive")?;
+        let log_drive = match from.log {
+            LogPlace::SecondDrive => Some(Drive::copy(run, from, "log-drive")?),
+            LogPlace::Drive | LogPlace::Machine => None,
+        };
+        options.log_folder = match from.log {
+            LogPlace::Drive => None,
+            LogPlace::SecondDrive => log_drive.as_ref().map(|drive| drive.folder.join("log")),
+            LogPlace::Machine => Some(from.folder.join("log")),
+        };
+        let data = drive.folder.join("data");
+        // Copying the files is not measured, so the drives answer at once.
+        let mount_all = |options| -> Result<(Mount, Option<Mount>), ExperimentError> {
+            let log_mount = log_drive.as_ref().map(|drive| drive.mount(run, options)).transpose()?;
+            Ok((drive.mount(run, options)?, log_mount))
+        };
+        let at_once = mount_all(MountOptions { real_time: false, ..from.mount })?;
+        copy_tree(from.loaded, &data)?;
+        if let Some(folder) = &options.log_folder {
+            MariaDb::move_log(&data, folder)?;
+        }
+        unmount_all(at_once)?;
+        let (mount, log_mount) = mount_all(from.mount)?;
+        run.monitor.check()?;
+        let server = MariaDb::start(&data, from.folder, &options)?;
+        Ok(MountedMariaDb { server, mount, log_mount })
+    }
+
+    /// Ends the server at once, and with it anything that waits for its drives.
+    pub(super) fn kill(&self) {
+        self.server.kill();
+        self.mount.abort();
+        self.log_mount.iter().for_each(Mount::abort);
+    }
+
+    /// Ends it. The data are no longer needed, so the server gets no time to write them all.
+    pub(super) fn end(self) -> Result<(), ExperimentError> {
+        drop(self.server);
+        unmount_all((self.mount, self.log_mount))
+    }
+}
+
+fn unmount_all((mount, log_mount): (Mount, Option<Mount>)) -> Result<(), ExperimentError> {
+    mount.unmount()?;
+    log_mount.map_or(Ok(()), |mount| Ok(mount.unmount()?))
+}
+
+/// Copies a file piece by piece, and stops in between if the experiment should.
+pub(super) fn copy_image(run: &Run<'_>, from: &Path, to: &Path) -> io::Result<Result<(), ExperimentError>> {
+    let (source, mut target) = (File::open(from)?, File::create(to)?);
+    while io::copy(&mut (&source).take(PIECE_BYTES), &mut target)? > 0 {
+        if let Err(interrupted) = run.monitor.check() {
+            return Ok(Err(interrupted.into()));
+        }
+    }
+    Ok(Ok(()))
+}
+
+/// A copy of the aged drive.
+struct Drive {
+    image: PathBuf,
+    folder: PathBuf,
+}
+
+impl Drive {
+    fn copy(run: &Run<'_>, from: Start<'_>, name: &str) -> Result<Drive, ExperimentError> {
+        run.monitor.check()?;
+        let image = from.folder.join(format!("{name}.img"));
+        copy_image(run, from.aged, &image).map_err(ExperimentError::file(&image))??;
+        Ok(Drive { image, folder: from.folder.join(name) })
+    }
+
+    fn mount(&self, run: &Run<'_>, options: MountOptions) -> Result<Mount, ExperimentError> {
+        run.monitor.check()?;
+        Ok(Mount::new(run.program, &self.image, &self.folder, options)?)
+    }
+}

@@ -1,0 +1,16 @@
+//! Experiments from papers, with their printed figures beside ours; and what they need: comparisons of SQLite's modes,
+//! recovery cost, private database servers.
+//!
+//! An experiment runs in virtual time: its results depend on its settings and its seed, not on the machine. The
+//! exceptions say so ([`tantalum_report::Time::Real`]). The caller passes in a [`tantalum_report::Monitor`], which
+//! shows progress and can stop the experiment.
+
+pub mod compare;
+mod error;
+pub mod experiments;
+pub mod recovery_cost;
+#[cfg(feature = "rocksdb")]
+pub mod rocks;
+pub mod servers;
+
+pub use error::ExperimentError;

@@ -1,0 +1,108 @@
+//! RocksDB with pessimistic transactions, configured as its users would: a log, and sorted tables that are merged in
+//! the background.
+
+use std::path::Path;
+
+pub use rocksdb::Error;
+use rocksdb::{
+    BlockBasedOptions, Cache, DBCompressionType, ErrorKind, IteratorMode, Options, Transaction,
+    TransactionDB, TransactionDBOptions, TransactionOptions, WriteBatchWithTransaction, WriteOptions,
+};
+
+/// Bits of a table's filter for each key, as its users have it.
+const FILTER_BITS: f64 = 10.0;
+
+/// What to open it with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RocksOptions {
+    /// Every commit is synced.
+    pub synced: bool,
+    /// Bytes of the cache for blocks, of which filters and indexes are a part.
+    pub block_cache_bytes: u64,
+    /// Bytes of a table in memory, of which there may be two; none leaves them as RocksDB has them.
+    pub table_bytes: Option<u64>,
+    /// Tables are read and written past the system's cache, so that there is no memory beside these.
+    pub direct: bool,
+}
+
+/// A store.
+pub struct Rocks {
+    database: TransactionDB,
+    synced: bool,
+}
+
+impl Rocks {
+    /// Opens it in a folder; creates it if there is none.
+    pub fn open(folder: &Path, options: RocksOptions) -> Result<Rocks, Error> {
+        let mut blocks = BlockBasedOptions::default();
+        blocks.set_block_cache(&Cache::new_lru_cache(options.block_cache_bytes as usize));
+        blocks.set_bloom_filter(FILTER_BITS, false);
+        // they count as what is cached
+        blocks.set_cache_index_and_filter_blocks(true);
+        blocks.set_pin_l0_filter_and_index_blocks_in_cache(true);
+        let mut database = Options::default();
+        database.create_if_missing(true);
+        database.increase_parallelism(
+            std::thread::available_parallelism().map_or(1, |number| number.get() as i32),
+        );
+        database.set_compression_type(DBCompressionType::None);
+        database.set_block_based_table_factory(&blocks);
+        if let Some(bytes) = options.table_bytes {
+            database.set_write_buffer_size(bytes as usize);
+        }
+        database.set_use_direct_reads(options.direct);
+        database.set_use_direct_io_for_flush_and_compaction(options.direct);
+        let database = TransactionDB::open(&database, &TransactionDBOptions::default(), folder)?;
+        Ok(Rocks { database, synced: options.synced })
+    }
+
+    fn write_options(&self) -> WriteOptions {
+        let mut options = WriteOptions::default();
+        options.set_sync(self.synced);
+        options
+    }
+
+    /// Bytes of the value of a record; none if it is not there.
+    pub fn length(&self, key: impl AsRef<[u8]>) -> Result<Option<usize>, Error> {
+        Ok(self.database.get_pinned(key)?.map(|value| value.len()))
+    }
+
+    /// Writes records, all or nothing.
+    pub fn write<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        records: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<(), Error> {
+        let mut batch = WriteBatchWithTransaction::<true>::default();
+        for (key, value) in records {
+            batch.put(key, value);
+        }
+        self.database.write_opt(batch, &self.write_options())
+    }
+
+    /// Begins a transaction, which is told when it and others wait for each other.
+    pub fn begin(&self) -> Transaction<'_, TransactionDB> {
+        let mut options = TransactionOptions::default();
+        options.set_deadlock_detect(true);
+        self.database.transaction_opt(&self.write_options(), &options)
+    }
+
+    /// Writes the tables in memory to files.
+    pub fn flush_tables(&self) -> Result<(), Error> {
+        self.database.flush()
+    }
+
+    /// Syncs the log.
+    pub fn sync_log(&self) -> Result<(), Error> {
+        self.database.flush_wal(true)
+    }
+
+    /// Reads all records, so that the cache holds what it can; says how many there are.
+    pub fn read_all(&self) -> Result<u64, Error> {
+        self.database.iterator(IteratorMode::Start).try_fold(0, |count, record| record.map(|_| count + 1))
+    }
+}
+
+/// Whether a transaction failed because of others, and would be done if tried again.
+pub fn gave_way(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Busy | ErrorKind::TimedOut | ErrorKind::TryAgain)
+}

@@ -1,0 +1,22 @@
+//! Private database servers from the system's packages, on a folder or on a mounted drive.
+//!
+//! - No system service, configuration file or port is touched: each server has its own data, its own Unix socket and
+//!   only options from its command line.
+//! - A server never runs as root: started by root it runs as `nobody` or `postgres`.
+//! - A value of this module owns what it stands for. Dropping it stops a server, unmounts a mount or removes a folder,
+//!   also when the owner fails or panics. If this process is killed, the system kills the servers.
+
+mod daemon;
+mod error;
+mod mariadb;
+mod mount;
+mod place;
+mod postgresql;
+mod user;
+
+pub use error::ServerError;
+pub(crate) use mariadb::LEAST_BUFFER_BYTES;
+pub use mariadb::{MariaDb, MariaDbOptions};
+pub use mount::{Mount, MountOptions};
+pub use place::{Place, PlainFolder, copy_tree};
+pub use postgresql::{Postgresql, PostgresqlOptions};

@@ -1,0 +1,110 @@
+//! A drive's image, mounted by the `tantalum` command.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use nix::mount::{MntFlags, umount2};
+use serde::Deserialize;
+use tantalum::Counters;
+
+use super::daemon::run;
+use super::{Place, ServerError};
+
+/// How an image is mounted.
+#[derive(Clone, Copy, Debug)]
+pub struct MountOptions {
+    /// Whether programs see the drive's latencies.
+    pub real_time: bool,
+    /// Whether a block that was written shortly before is shared instead of written.
+    pub remap_duplicates: bool,
+    /// Whether each write of whole units is all or nothing.
+    pub atomic_writes: bool,
+}
+
+/// A mounted image. Dropped, it is unmounted.
+#[derive(Debug)]
+pub struct Mount {
+    program: PathBuf,
+    folder: PathBuf,
+}
+
+impl Mount {
+    /// Mounts an image that exists and holds a volume. `program` is the `tantalum` command.
+    pub fn new(
+        program: &Path,
+        image: &Path,
+        folder: &Path,
+        options: MountOptions,
+    ) -> Result<Mount, ServerError> {
+        std::fs::create_dir_all(folder).map_err(ServerError::file(folder))?;
+        let mut command = Command::new(program);
+        command.arg("mount").arg(image).arg(folder).arg("--background");
+        command.args(["--time", if options.real_time { "real" } else { "none" }]);
+        if !options.remap_duplicates {
+            command.arg("--no-remap-duplicates");
+        }
+        if options.atomic_writes {
+            command.arg("--atomic-writes");
+        }
+        run("tantalum mount", &mut command)?;
+        Ok(Mount { program: program.to_owned(), folder: folder.to_owned() })
+    }
+
+    /// Cuts power at a flash operation from now on, or at once.
+    pub fn cut(&self, after_flash_operations: Option<u64>, seed: u64) -> Result<(), ServerError> {
+        let mut command = Command::new(&self.program);
+        command.arg("cut").arg(&self.folder).args(["--seed", &seed.to_string()]);
+        if let Some(operations) = after_flash_operations {
+            command.args(["--after-flash-ops", &operations.to_string()]);
+        }
+        run("tantalum cut", &mut command).map(drop)
+    }
+
+    /// Whether the drive has power.
+    pub fn has_power(&self) -> Result<bool, ServerError> {
+        let report = self.report()?;
+        report["has_power"].as_bool().ok_or(ServerError::Counters { field: "has_power" })
+    }
+
+    /// Fails all requests that wait for the drive, now and from now on: not even a killed program ends before they are
+    /// answered. Only root may; for others they take as long as the drive does.
+    pub fn abort(&self) {
+        // The folder is in use, so it stays mounted; FUSE takes the attempt as the wish to give up.
+        let _ = umount2(&self.folder, MntFlags::MNT_FORCE);
+    }
+
+    /// Unmounts and waits until the image is closed.
+    pub fn unmount(self) -> Result<(), ServerError> {
+        let unmounted = self.try_unmount();
+        // What cannot be unmounted properly is taken down when it is dropped.
+        unmounted.map(|()| std::mem::forget(self))
+    }
+
+    fn try_unmount(&self) -> Result<(), ServerError> {
+        run("tantalum unmount", Command::new(&self.program).arg("unmount").arg(&self.folder)).map(drop)
+    }
+
+    fn report(&self) -> Result<serde_json::Value, ServerError> {
+        let mut command = Command::new(&self.program);
+        let json = run("tantalum stat", command.arg("stat").arg(&self.folder).arg("--json"))?;
+        serde_json::from_slice(&json).map_err(|_| ServerError::Counters { field: "JSON" })
+    }
+}
+
+impl Place for Mount {
+    fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    fn counters(&self) -> Result<Counters, ServerError> {
+        Counters::deserialize(&self.report()?["smart"]).map_err(|_| ServerError::Counters { field: "smart" })
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if self.try_unmount().is_err() {
+            let _ = umount2(&self.folder, MntFlags::MNT_DETACH);
+        }
+    }
+}

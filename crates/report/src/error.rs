@@ -1,0 +1,62 @@
+//! What can stop any long run, and what can fail when a report is written.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Somebody asked to stop.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("interrupted")]
+pub struct Interrupted;
+
+/// A setting that cannot be used.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{option} {value}: {expected}")]
+pub struct InvalidSetting {
+    /// What it is called on the command line.
+    pub option: &'static str,
+    /// What was given.
+    pub value: String,
+    /// What would be valid.
+    pub expected: String,
+}
+
+impl InvalidSetting {
+    /// Refuses `value` for `option`; `expected` says what would be accepted.
+    pub fn new(option: &'static str, value: impl ToString, expected: impl Into<String>) -> InvalidSetting {
+        InvalidSetting { option, value: value.to_string(), expected: expected.into() }
+    }
+}
+
+/// Why a report was not written.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    /// A file cannot be written.
+    #[error("{}: {error}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        error: io::Error,
+    },
+    /// A plot could not be drawn.
+    #[error("cannot draw the plot of {plot}: {reason}")]
+    Plot {
+        /// Which.
+        plot: &'static str,
+        /// What the library says.
+        reason: String,
+    },
+}
+
+impl ReportError {
+    /// Makes the error of a file.
+    pub(crate) fn file(path: &Path) -> impl FnOnce(io::Error) -> ReportError {
+        let path = path.to_owned();
+        move |error| ReportError::File { path, error }
+    }
+
+    /// Makes the error of a plot.
+    pub fn plot(plot: &'static str) -> impl FnOnce(Box<dyn std::error::Error>) -> ReportError {
+        move |error| ReportError::Plot { plot, reason: error.to_string() }
+    }
+}

@@ -1,0 +1,169 @@
+//! The results of an experiment, beside its paper's.
+
+use serde::{Deserialize, Serialize};
+
+use crate::figures::Figures;
+
+/// Which clock the figures come from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Time {
+    /// The drive's own: the same on any machine.
+    Virtual,
+    /// The machine's: compare within one run only.
+    Real,
+}
+
+/// All that one `tantalum lab run` found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outcomes {
+    /// `"lab run"`.
+    pub command: &'static str,
+    /// In the order asked for.
+    pub experiments: Vec<Outcome>,
+}
+
+/// One experiment's findings.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outcome {
+    /// The experiment's name.
+    pub experiment: &'static str,
+    /// What it shows.
+    pub title: &'static str,
+    /// Where the paper's figures are from.
+    pub source: &'static str,
+    /// Which clock.
+    pub time: Time,
+    /// The share of the full set-up.
+    pub scale: f64,
+    /// The seed of all randomness.
+    pub seed: u64,
+    /// Drive, load and host, a line each.
+    pub setup: Vec<String>,
+    /// The tables.
+    pub figures: Vec<Figures>,
+    /// What the paper says in words.
+    pub claims: Vec<Claim>,
+}
+
+impl Outcome {
+    /// One without tables yet. Who runs the experiment fills in its name, scale and seed.
+    pub fn new(title: &'static str, source: &'static str, time: Time, setup: Vec<String>) -> Outcome {
+        Outcome {
+            experiment: "",
+            title,
+            source,
+            time,
+            scale: 0.0,
+            seed: 0,
+            setup,
+            figures: Vec::new(),
+            claims: Vec::new(),
+        }
+    }
+}
+
+/// The form of a claim.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Quantity {
+    /// A factor.
+    Factor,
+    /// A change in percent.
+    Percent,
+}
+
+/// From the least to the most of several figures. Read as one figure, or as the list of the least and the most.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(try_from = "Written")]
+pub struct Span {
+    /// The least.
+    pub low: f64,
+    /// The most.
+    pub high: f64,
+}
+
+/// A span as it is written in a file.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Written {
+    One(f64),
+    Two([f64; 2]),
+}
+
+impl TryFrom<Written> for Span {
+    type Error = String;
+
+    fn try_from(written: Written) -> Result<Span, String> {
+        match written {
+            Written::One(figure) => Ok(Span::one(figure)),
+            Written::Two([low, high]) if low <= high => Ok(Span::new(low, high)),
+            Written::Two([low, high]) => Err(format!("[{low}, {high}]: the least has to come first")),
+        }
+    }
+}
+
+impl Span {
+    /// From one to the other.
+    pub const fn new(low: f64, high: f64) -> Span {
+        Span { low, high }
+    }
+
+    /// One figure.
+    pub const fn one(figure: f64) -> Span {
+        Span { low: figure, high: figure }
+    }
+
+    /// The factors by which `of` differs from `over`, place by place.
+    pub fn factors(of: &[f64], over: &[f64]) -> Span {
+        let factors = || of.iter().zip(over).map(|(of, over)| of / over);
+        Span { low: factors().fold(f64::MAX, f64::min), high: factors().fold(f64::MIN, f64::max) }
+    }
+
+    /// What holds both.
+    pub fn and(self, other: Span) -> Span {
+        Span { low: self.low.min(other.low), high: self.high.max(other.high) }
+    }
+
+    /// The same as changes in percent.
+    pub fn changes(of: &[f64], over: &[f64]) -> Span {
+        let Span { low, high } = Span::factors(of, over);
+        Span { low: (low - 1.0) * 100.0, high: (high - 1.0) * 100.0 }
+    }
+}
+
+/// A sentence of the paper, and what it is here.
+#[derive(Clone, Debug, Serialize)]
+pub struct Claim {
+    /// What is compared.
+    pub what: String,
+    /// In which terms.
+    pub quantity: Quantity,
+    /// What the paper says.
+    pub paper: Span,
+    /// What was measured.
+    pub ours: Span,
+}
+
+impl Claim {
+    /// A factor.
+    pub fn factor(what: impl Into<String>, paper: Span, ours: Span) -> Claim {
+        Claim { what: what.into(), quantity: Quantity::Factor, paper, ours }
+    }
+
+    /// A change in percent.
+    pub fn percent(what: impl Into<String>, paper: Span, ours: Span) -> Claim {
+        Claim { what: what.into(), quantity: Quantity::Percent, paper, ours }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_hold_all_factors() {
+        assert_eq!(Span::factors(&[2.0, 9.0, 4.0], &[1.0, 3.0, 1.0]), Span::new(2.0, 4.0));
+        assert_eq!(Span::changes(&[50.0, 75.0], &[100.0, 100.0]), Span::new(-50.0, -25.0));
+    }
+}

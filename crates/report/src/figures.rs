@@ -1,0 +1,47 @@
+//! Tables of figures, ours beside a paper's.
+
+use serde::Serialize;
+
+/// One table: a figure for each row and column.
+#[derive(Clone, Debug, Serialize)]
+pub struct Figures {
+    /// What the table is of.
+    pub title: String,
+    /// What is counted.
+    pub unit: &'static str,
+    /// What the columns differ in.
+    pub columns: Vec<String>,
+    /// One line, or two with the paper's, for each.
+    pub rows: Vec<Row>,
+}
+
+impl Figures {
+    /// How busy the machine's processors were: where they are busy all the time, the figures are theirs.
+    pub fn of_processors(columns: &[String], rows: impl IntoIterator<Item = (String, Vec<f64>)>) -> Figures {
+        let row = |(name, ours)| Row { name, ours, paper: None };
+        Figures {
+            title: "processors busy meanwhile".to_owned(),
+            unit: "percent",
+            columns: columns.to_vec(),
+            rows: rows.into_iter().map(row).collect(),
+        }
+    }
+
+    /// The figures of the row of that name.
+    pub fn row(&self, name: &str) -> &[f64] {
+        let row = self.rows.iter().find(|row| row.name == name);
+        &row.unwrap_or_else(|| panic!("{}: no row {name}", self.title)).ours
+    }
+}
+
+/// A row of figures: as many as there are columns.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// Which.
+    pub name: String,
+    /// What was measured.
+    pub ours: Vec<f64>,
+    /// What the paper prints; none where it has only a plot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paper: Option<Vec<f64>>,
+}

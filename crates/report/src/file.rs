@@ -1,0 +1,75 @@
+//! Reports as files.
+
+use std::io::Write;
+use std::path::Path;
+
+use tempfile::NamedTempFile;
+
+use crate::error::ReportError;
+
+/// Checks that a report could be written there, before anything is measured for it.
+pub fn check_place(path: &Path) -> Result<(), ReportError> {
+    beside(path).map(drop)
+}
+
+/// Writes a file that is there whole or not at all: beside its place, and then renamed.
+pub fn save(text: &str, path: &Path) -> Result<(), ReportError> {
+    let mut file = beside(path)?;
+    file.write_all(text.as_bytes())
+        .and_then(|()| file.as_file().sync_all())
+        .map_err(ReportError::file(path))?;
+    file.persist(path).map_err(|error| ReportError::file(path)(error.error))?;
+    Ok(())
+}
+
+/// A new file in the folder of `path`, gone when it is dropped.
+fn beside(path: &Path) -> Result<NamedTempFile, ReportError> {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let mut builder = tempfile::Builder::new();
+    readable_by_all(&mut builder);
+    builder.prefix(".tantalum-report-").tempfile_in(folder).map_err(ReportError::file(path))
+}
+
+/// A report is for others as well; temporary files are not, unless told.
+#[cfg(unix)]
+fn readable_by_all(builder: &mut tempfile::Builder<'_, '_>) {
+    use std::os::unix::fs::PermissionsExt;
+    builder.permissions(std::fs::Permissions::from_mode(0o644));
+}
+
+#[cfg(not(unix))]
+fn readable_by_all(_builder: &mut tempfile::Builder<'_, '_>) {}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    #[test]
+    fn a_saved_file_is_alone_in_its_folder() {
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().join("report.html");
+        save("text", &path).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "text");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "something was left beside it");
+    }
+
+    #[test]
+    fn an_impossible_place_is_found_before_measuring() {
+        let error = check_place(Path::new("no/such/folder/report.html")).unwrap_err().to_string();
+        assert!(error.starts_with("no/such/folder/report.html: "), "{error}");
+    }
+
+    #[test]
+    fn checking_the_place_leaves_nothing() {
+        let dir = TempDir::new().unwrap();
+        check_place(&dir.path().join("report.html")).unwrap();
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+}

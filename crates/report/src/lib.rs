@@ -1,0 +1,25 @@
+//! Results for people and programs: progress on the terminal, tables of text, plots, and self-contained pages.
+//!
+//! `crash`, `workloads` and `papers` build on this crate. It knows none of them, and no drive: its inputs are figures,
+//! names and units.
+
+mod error;
+mod experiment;
+mod figures;
+mod file;
+pub mod html;
+mod latency;
+mod monitor;
+pub mod plots;
+pub mod table;
+mod text;
+
+pub use error::{Interrupted, InvalidSetting, ReportError};
+pub use experiment::{Claim, Outcome, Outcomes, Quantity, Span, Time};
+pub use figures::{Figures, Row};
+pub use file::{check_place, save};
+pub use html::experiments::{write_experiments, write_figures};
+pub use latency::{LatencyMs, LatencyUs, histogram};
+pub use monitor::{Bar, Monitor};
+pub use plots::grouped::write_plots;
+pub use text::{figure_text, of_experiment, span_text};

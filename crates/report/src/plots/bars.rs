@@ -1,0 +1,115 @@
+//! A plot of horizontal bars, one for each mode, each in one or more pieces.
+
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+use super::colours::INK;
+use crate::error::ReportError;
+
+const WIDTH: u32 = 460;
+const ROW_HEIGHT: u32 = 34;
+const AXIS_HEIGHT: u32 = 56;
+const FONT: (&str, i32) = ("sans-serif", 15);
+
+/// Room on the right for what stands at a bar's end, as a share of the longest bar.
+const END_ROOM: f64 = 1.22;
+
+/// One bar.
+pub struct Bar {
+    /// What stands before it.
+    pub label: String,
+    /// Its pieces from the left.
+    pub pieces: Vec<(RGBColor, f64)>,
+    /// What stands at its end.
+    pub end: String,
+}
+
+/// Draws the bars, the first on top, as SVG.
+pub fn draw(plot: &'static str, axis: &str, bars: &[Bar]) -> Result<String, ReportError> {
+    let mut svg = String::new();
+    draw_into(&mut svg, axis, bars).map_err(ReportError::plot(plot))?;
+    Ok(svg)
+}
+
+fn draw_into(svg: &mut String, axis: &str, bars: &[Bar]) -> Result<(), Box<dyn std::error::Error>> {
+    let height = ROW_HEIGHT * bars.len() as u32 + AXIS_HEIGHT;
+    let area = SVGBackend::with_string(svg, (WIDTH, height)).into_drawing_area();
+    let longest = bars.iter().map(length).fold(f64::MIN_POSITIVE, f64::max);
+    let mut chart = ChartBuilder::on(&area)
+        .margin(6)
+        .set_label_area_size(LabelAreaPosition::Bottom, 44)
+        .set_label_area_size(LabelAreaPosition::Left, 80)
+        .build_cartesian_2d(0.0..longest * END_ROOM, bars.len() as f64..0.0)?;
+    chart
+        .configure_mesh()
+        .disable_y_mesh()
+        .y_labels(0)
+        .x_labels(5)
+        .x_desc(axis)
+        .x_label_formatter(&|x| short(*x))
+        .label_style(FONT.into_font().color(&INK))
+        .axis_style(INK.mix(0.5))
+        .bold_line_style(INK.mix(0.25))
+        .light_line_style(TRANSPARENT)
+        .draw()?;
+    for (index, bar) in bars.iter().enumerate() {
+        let middle = index as f64 + 0.5;
+        let mut from = 0.0;
+        for &(colour, value) in &bar.pieces {
+            let corners = [(from, middle - 0.32), (from + value, middle + 0.32)];
+            chart.draw_series([Rectangle::new(corners, colour.filled())])?;
+            from += value;
+        }
+        let text = |horizontal| FONT.into_font().color(&INK).pos(Pos::new(horizontal, VPos::Center));
+        let area = chart.plotting_area();
+        let label = Text::new(bar.label.clone(), (-8, 0), text(HPos::Right));
+        area.draw(&(EmptyElement::at((0.0, middle)) + label))?;
+        let end = Text::new(bar.end.clone(), (6, 0), text(HPos::Left));
+        area.draw(&(EmptyElement::at((from, middle)) + end))?;
+    }
+    area.present()?;
+    Ok(())
+}
+
+fn length(bar: &Bar) -> f64 {
+    bar.pieces.iter().map(|(_, value)| value).sum()
+}
+
+/// A number with few characters: `1.5k`, `20M`.
+pub fn short(value: f64) -> String {
+    let (amount, unit) = match value.abs() {
+        size if size >= 1e9 => (value / 1e9, "G"),
+        size if size >= 1e6 => (value / 1e6, "M"),
+        size if size >= 1e3 => (value / 1e3, "k"),
+        _ => (value, ""),
+    };
+    let digits = match amount.abs() {
+        size if size >= 100.0 => 0,
+        size if size >= 10.0 => 1,
+        _ => 2,
+    };
+    let text = format!("{amount:.digits$}");
+    let text = if digits > 0 { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+    format!("{text}{unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short() {
+        let expected =
+            [(0.0, "0"), (0.25, "0.25"), (12.34, "12.3"), (999.0, "999"), (1500.0, "1.5k"), (2e7, "20M")];
+        for (value, text) in expected {
+            assert_eq!(short(value), text);
+        }
+    }
+
+    #[test]
+    fn bars_of_nothing_can_be_drawn() {
+        let bar = Bar { label: "wal".into(), pieces: vec![(INK, 0.0)], end: "0".into() };
+        let svg = draw("test", "nothing", &[bar]).unwrap();
+        assert!(svg.contains("wal") && !svg.contains("NaN"), "{svg}");
+    }
+}

@@ -1,0 +1,152 @@
+//! A plot of vertical bars in groups: a group for each column of a table, a bar for each row.
+
+use std::path::Path;
+
+use plotters::coord::Shift;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+use super::bars::short;
+use super::colours::{INK, SERIES};
+use crate::error::ReportError;
+use crate::figures::Figures;
+use crate::file::save;
+
+const SIZE: (u32, u32) = (460, 300);
+const FONT: (&str, i32) = ("sans-serif", 13);
+
+/// The strip with the colours of the rows, and what one of them takes of it.
+const LEGEND_HEIGHT: u32 = 30;
+const LEGEND_WIDTH: i32 = 110;
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Drawn = Result<(), Box<dyn std::error::Error>>;
+
+/// How wide a group is; the rest is the gap to the next.
+const GROUP_WIDTH: f64 = 0.8;
+
+/// With figures further apart than this, the axis is logarithmic.
+const LINEAR_UP_TO: f64 = 40.0;
+
+/// The colour of the row of that number.
+pub(crate) fn colour(row: usize) -> RGBColor {
+    SERIES[row % SERIES.len()]
+}
+
+/// Draws our figures as SVG.
+pub(crate) fn draw(figures: &Figures) -> Result<String, ReportError> {
+    draw_with(SIZE, |area| draw_into(area, figures, false))
+}
+
+/// Writes the plots of tables that have the same rows, `across` beside each other.
+pub fn write_plots(figures: &[Figures], across: usize, path: &Path) -> Result<(), ReportError> {
+    save(&draw_all(figures, across)?, path)
+}
+
+/// Draws several with the same rows in one SVG, `across` beside each other, each below its title, with their colours on top.
+fn draw_all(figures: &[Figures], across: usize) -> Result<String, ReportError> {
+    let across = across.clamp(1, figures.len().max(1));
+    let down = figures.len().div_ceil(across);
+    let size = (SIZE.0 * across as u32, SIZE.1 * down as u32 + LEGEND_HEIGHT);
+    draw_with(size, |area| {
+        let (top, rest) = area.split_vertically(LEGEND_HEIGHT);
+        figures.first().map_or(Ok(()), |first| legend(&top, first))?;
+        let panels = rest.split_evenly((down.max(1), across));
+        panels.iter().zip(figures).try_for_each(|(panel, figures)| draw_into(panel, figures, true))
+    })
+}
+
+fn draw_with(size: (u32, u32), draw: impl FnOnce(&Area<'_>) -> Drawn) -> Result<String, ReportError> {
+    let mut svg = String::new();
+    let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
+    let drawn = draw(&area).and_then(|()| Ok(area.present()?));
+    drop(area);
+    drawn.map_err(ReportError::plot("an experiment"))?;
+    Ok(svg)
+}
+
+/// A square and a name for each row.
+fn legend(area: &Area<'_>, figures: &Figures) -> Drawn {
+    let style = FONT.into_font().color(&INK).pos(Pos::new(HPos::Left, VPos::Center));
+    for (number, row) in figures.rows.iter().enumerate() {
+        let (left, middle) = (12 + number as i32 * LEGEND_WIDTH, LEGEND_HEIGHT as i32 / 2);
+        let corners = [(left, middle - 6), (left + 12, middle + 6)];
+        area.draw(&Rectangle::new(corners, colour(number).filled()))?;
+        area.draw(&Text::new(row.name.clone(), (left + 18, middle), style.clone()))?;
+    }
+    Ok(())
+}
+
+fn draw_into(area: &Area<'_>, figures: &Figures, titled: bool) -> Drawn {
+    let shown = || figures.rows.iter().flat_map(|row| &row.ours).copied().filter(|figure| *figure > 0.0);
+    let highest = shown().fold(f64::MIN_POSITIVE, f64::max);
+    let lowest = shown().fold(highest, f64::min);
+    let logarithmic = highest / lowest > LINEAR_UP_TO;
+    // a logarithmic axis is drawn as a linear one of logarithms
+    let floor = if logarithmic { lowest.log10().floor() } else { 0.0 };
+    let height = move |figure: f64| match logarithmic {
+        true => (figure.max(lowest).log10() - floor).max(0.0),
+        false => figure.max(0.0),
+    };
+    let mut builder = ChartBuilder::on(area);
+    if titled {
+        builder.caption(&figures.title, FONT.into_font().color(&INK));
+    }
+    let mut chart = builder
+        .margin(6)
+        .set_label_area_size(LabelAreaPosition::Bottom, 30)
+        .set_label_area_size(LabelAreaPosition::Left, 54)
+        .build_cartesian_2d(0.0..figures.columns.len() as f64, 0.0..height(highest) * 1.08)?;
+    let figure_at = |y: &f64| short(if logarithmic { 10f64.powf(y + floor) } else { *y });
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .x_labels(0)
+        .y_labels(6)
+        .y_desc(figures.unit)
+        .y_label_formatter(&figure_at)
+        .label_style(FONT.into_font().color(&INK))
+        .axis_style(INK.mix(0.5))
+        .bold_line_style(INK.mix(0.25))
+        .light_line_style(TRANSPARENT)
+        .draw()?;
+    let width = GROUP_WIDTH / figures.rows.len().max(1) as f64;
+    for (number, row) in figures.rows.iter().enumerate() {
+        let bar = |(column, figure): (usize, &f64)| {
+            let left = column as f64 + (1.0 - GROUP_WIDTH) / 2.0 + number as f64 * width;
+            Rectangle::new([(left, 0.0), (left + width * 0.94, height(*figure))], colour(number).filled())
+        };
+        chart.draw_series(row.ours.iter().enumerate().map(bar))?;
+    }
+    let style = FONT.into_font().color(&INK).pos(Pos::new(HPos::Center, VPos::Top));
+    for (number, column) in figures.columns.iter().enumerate() {
+        let label = Text::new(column.clone(), (0, 6), style.clone());
+        chart.plotting_area().draw(&(EmptyElement::at((number as f64 + 0.5, 0.0)) + label))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::Row;
+
+    #[test]
+    fn plots_beside_each_other_have_their_titles_and_one_legend() {
+        let plot = |title: &str| Figures {
+            title: title.to_owned(),
+            unit: "1/s",
+            columns: vec!["a".into(), "b".into()],
+            rows: ["ours", "theirs"]
+                .map(|name| Row { name: name.into(), ours: vec![1.0, 2.0], paper: None })
+                .to_vec(),
+        };
+        let svg = draw_all(&[plot("first"), plot("second"), plot("third")], 2).unwrap();
+        for (text, times) in [("first", 1), ("third", 1), ("ours", 1), ("theirs", 1)] {
+            assert_eq!(svg.lines().filter(|line| line.trim() == text).count(), times, "{text}");
+        }
+        assert_eq!(svg.matches("<svg").count(), 1);
+        assert!(svg.contains("width=\"920\"") && !svg.contains("NaN"), "{svg}");
+        assert!(!draw_all(&[], 2).unwrap().contains("NaN"));
+    }
+}

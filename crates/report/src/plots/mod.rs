@@ -1,0 +1,6 @@
+//! Plots as SVG, readable on white and on black.
+
+pub mod bars;
+pub mod colours;
+pub mod curves;
+pub mod grouped;

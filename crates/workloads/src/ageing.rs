@@ -1,0 +1,142 @@
+//! A drive after long use: nearly full, with steady garbage collection.
+//!
+//! One file of other data takes what the workload's database does not, up to a share of free space, as on a disk that
+//! is mostly full of other things. That file is then overwritten at random, unit by unit, until write amplification is
+//! steady. A fresh drive has no garbage to collect and would flatter whoever writes more (hazard 13).
+
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use serde::Serialize;
+use tantalum::{Command, Lpn, UNIT_BYTES};
+use tantalum_report::{Bar, Monitor};
+use tantalum_volume::Volume;
+
+use crate::error::{TooSmall, WorkloadError};
+use crate::queue::CommandQueue;
+use crate::steady::{MOST_WINDOWS, SteadyState, WINDOWS_PER_CAPACITY};
+
+/// The share of the capacity that stays free, in percent.
+const FREE_PERCENT: u64 = 10;
+
+/// The minimum that stays free: room for a log and a journal.
+const LEAST_FREE_UNITS: u64 = 8192;
+
+/// Units in one command that fills the file.
+const FILL_UNITS: usize = 256;
+
+/// Commands between two looks at the wish to stop.
+const COMMANDS_PER_STEP: u64 = 1024;
+
+const OTHER_DATA: &str = "other-data";
+
+/// How a drive was aged.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Ageing {
+    /// Bytes of other data beside the database.
+    pub other_data_bytes: u64,
+    /// Units of them that were overwritten at random.
+    pub units_overwritten: u64,
+    /// The write amplification at the end.
+    pub write_amplification: f64,
+    /// Whether it had become steady.
+    pub steady: bool,
+}
+
+/// Fills the volume and overwrites until garbage collection is steady.
+pub fn age(volume: &mut Volume, seed: u64, monitor: &Monitor) -> Result<Ageing, WorkloadError> {
+    let capacity_units = volume.device().limits().capacity_units;
+    let free = (capacity_units * FREE_PERCENT / 100).max(LEAST_FREE_UNITS);
+    age_leaving(volume, free, seed, monitor)
+}
+
+/// The same with this many units left free.
+pub fn age_leaving(
+    volume: &mut Volume,
+    free: u64,
+    seed: u64,
+    monitor: &Monitor,
+) -> Result<Ageing, WorkloadError> {
+    let capacity_units = volume.device().limits().capacity_units;
+    let units = volume.free_units().saturating_sub(free);
+    if units == 0 {
+        let what = format!(
+            "{} units are free beside the database, but its log and the file system need {free}",
+            volume.free_units()
+        );
+        return Err(TooSmall { capacity_bytes: capacity_units * UNIT_BYTES as u64, what }.into());
+    }
+    let window_units = (units / WINDOWS_PER_CAPACITY).max(1);
+    let bar = monitor.bar("ageing", units + MOST_WINDOWS * window_units);
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let lpns = fill(volume, units, &mut random, &bar)?;
+    let mut state = SteadyState::new(volume.device().smart().counters);
+    while !state.is_steady() && state.windows() < MOST_WINDOWS {
+        overwrite(volume, &lpns, window_units, &mut random, &bar)?;
+        let amplification = state.end_window(volume.device().smart().counters);
+        bar.say(format!("write amplification {amplification:.2}"));
+    }
+    volume.submit(Command::Flush)?;
+    Ok(Ageing {
+        other_data_bytes: units * UNIT_BYTES as u64,
+        units_overwritten: state.windows() * window_units,
+        write_amplification: state.write_amplification(),
+        steady: state.is_steady(),
+    })
+}
+
+/// Writes the file of other data in order. Returns the places of its units.
+fn fill(
+    volume: &mut Volume,
+    units: u64,
+    random: &mut Xoshiro256PlusPlus,
+    bar: &Bar,
+) -> Result<Vec<Lpn>, WorkloadError> {
+    let bytes = units * UNIT_BYTES as u64;
+    let file = volume.create(OTHER_DATA)?;
+    volume.reserve(file, bytes)?;
+    let place = |unit| volume.lpn(file, unit).expect("a reserved unit has a place");
+    let lpns: Vec<Lpn> = (0..units).map(place).collect();
+    let mut data = vec![0; FILL_UNITS * UNIT_BYTES];
+    let mut queue = CommandQueue::new(volume.now_ns());
+    for run in lpns.chunk_by(|a, b| a.0 + 1 == b.0) {
+        for piece in run.chunks(FILL_UNITS) {
+            random.fill(&mut data[..64]);
+            let command =
+                Command::Write { lpn: piece[0], data: &data[..piece.len() * UNIT_BYTES], fua: false };
+            submit(volume, &mut queue, command)?;
+            bar.advance(piece.len() as u64)?;
+        }
+    }
+    volume.wait_until(queue.drained_ns());
+    volume.set_size(file, bytes)?;
+    volume.sync(file)?;
+    volume.sync_names()?;
+    Ok(lpns)
+}
+
+fn overwrite(
+    volume: &mut Volume,
+    lpns: &[Lpn],
+    commands: u64,
+    random: &mut Xoshiro256PlusPlus,
+    bar: &Bar,
+) -> Result<(), WorkloadError> {
+    let mut data = vec![0; UNIT_BYTES];
+    let mut queue = CommandQueue::new(volume.now_ns());
+    for number in 0..commands {
+        random.fill(&mut data[..16]);
+        let lpn = lpns[random.random_range(0..lpns.len())];
+        submit(volume, &mut queue, Command::Write { lpn, data: &data, fua: false })?;
+        if number % COMMANDS_PER_STEP == 0 {
+            bar.advance(COMMANDS_PER_STEP.min(commands - number))?;
+        }
+    }
+    volume.wait_until(queue.drained_ns());
+    Ok(())
+}
+
+fn submit(volume: &mut Volume, queue: &mut CommandQueue, command: Command<'_>) -> Result<(), WorkloadError> {
+    volume.wait_until(queue.issue_ns());
+    queue.completes(volume.submit_queued(command)?.done_ns);
+    Ok(())
+}

@@ -1,0 +1,374 @@
+//! `tantalum bench`: how fast the drive itself runs on this machine, and its behaviour in virtual time.
+//!
+//! Every operation is one unit of 4 KiB, submitted in-process, with 32 in flight in virtual time. Before random writes
+//! the drive is filled and overwritten until garbage collection is steady. The machine's limit is measured in the same
+//! run, in turns: random copies of units in an arena as large as the drive. Each written unit begins with its own
+//! number, which each read checks.
+
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use serde::Serialize;
+use tantalum::{Command, Device, Kind, Lpn, Profile, UNIT_BYTES};
+use tantalum_report::{Bar, InvalidSetting, LatencyUs, Monitor};
+
+use self::memcpy::{Copies, SOURCE_UNITS};
+use crate::error::{WorkloadError, WrongData};
+use crate::memory;
+use crate::queue::CommandQueue;
+use crate::steady::{MOST_WINDOWS, SteadyState, WINDOWS_PER_CAPACITY};
+
+mod memcpy;
+mod summary;
+
+pub use summary::of_bench;
+
+/// Reads in a hundred operations of [`Pattern::Mixed`].
+const MIXED_READ_PERCENT: u32 = 70;
+
+/// Operations between two looks at the wish to stop.
+const OPERATIONS_PER_STEP: u64 = 4096;
+
+/// Turns that the drive and the copies take.
+const TURNS: u64 = 50;
+
+/// What is done to the drive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pattern {
+    /// Writes in order.
+    SeqWrite,
+    /// Writes anywhere.
+    RandWrite,
+    /// Reads anywhere.
+    RandRead,
+    /// 70 reads and 30 writes of a hundred, anywhere.
+    Mixed,
+}
+
+impl Pattern {
+    const NAMES: [(&'static str, Pattern); 4] = [
+        ("seqwrite", Pattern::SeqWrite),
+        ("randwrite", Pattern::RandWrite),
+        ("randread", Pattern::RandRead),
+        ("mixed", Pattern::Mixed),
+    ];
+
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        let known = Pattern::NAMES.iter().find(|(_, known)| *known == self);
+        known.expect("every pattern has a name").0
+    }
+
+    /// Whether what it does makes garbage in random places.
+    fn overwrites_at_random(self) -> bool {
+        matches!(self, Pattern::RandWrite | Pattern::Mixed)
+    }
+}
+
+impl FromStr for Pattern {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Pattern, String> {
+        let known = Pattern::NAMES.iter().find(|(known, _)| *known == name);
+        known.map(|(_, pattern)| *pattern).ok_or_else(|| {
+            let names: Vec<&str> = Pattern::NAMES.iter().map(|(name, _)| *name).collect();
+            format!("use one of {}", names.join(", "))
+        })
+    }
+}
+
+/// What is measured.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The drive.
+    pub profile: Profile,
+    /// What is done to it.
+    pub pattern: Pattern,
+    /// Measured operations; at least one.
+    pub operations: u64,
+    /// Where all randomness comes from.
+    pub seed: u64,
+}
+
+/// The results of one `tantalum bench`.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Outcome {
+    /// `"bench"`.
+    pub command: &'static str,
+    /// The profile's name.
+    pub profile: String,
+    /// What was done.
+    pub pattern: Pattern,
+    /// The drive's logical capacity.
+    pub capacity_bytes: u64,
+    /// Flash beyond it.
+    pub over_provisioning_percent: f64,
+    /// Operations measured, of one unit each.
+    pub operations: u64,
+    /// Time that they took on this machine.
+    pub wall_seconds: f64,
+    /// Operations per second of it.
+    pub operations_per_second: f64,
+    /// Units that this machine copies to random places in a second.
+    pub memcpy_units_per_second: f64,
+    /// The former over the latter.
+    pub memcpy_ratio: f64,
+    /// Flash writes over host writes while measuring; 0 if nothing was written.
+    pub write_amplification: f64,
+    /// Host memory for maps, per unit.
+    pub dram_bytes_per_unit: f64,
+    /// Time that the operations took on the drive.
+    pub virtual_seconds: f64,
+    /// Latencies in virtual time.
+    pub latency_us: LatencyUs,
+    /// Whether garbage collection was steady before measuring; always true where nothing is collected.
+    pub steady: bool,
+}
+
+/// Measures the drive.
+pub fn bench(settings: &Settings, monitor: &Monitor) -> Result<Outcome, WorkloadError> {
+    if settings.operations == 0 {
+        return Err(InvalidSetting::new("--operations", 0, "it must be at least 1").into());
+    }
+    let profile = &settings.profile;
+    let mut copies = Copies::new(profile.capacity_bytes, settings.seed, monitor)?;
+    memory::require(flash_bytes(profile))?;
+    let mut host = Host::new(Device::in_memory(profile)?, settings.seed);
+    let steady = host.precondition(settings.pattern, monitor)?;
+    let before = host.device.smart();
+    let start_ns = host.queue.drained_ns();
+    let latencies_before = host.latencies();
+    let bar = monitor.bar("measuring", settings.operations);
+    // by turns, so that whatever else the machine does falls on both
+    let mut taken = Duration::ZERO;
+    for turn in 0..TURNS {
+        let operations = settings.operations * (turn + 1) / TURNS - settings.operations * turn / TURNS;
+        copies.copy(operations);
+        let start = Instant::now();
+        host.run(settings.pattern, operations, &bar)?;
+        taken += start.elapsed();
+    }
+    let wall_seconds = taken.as_secs_f64();
+    let memcpy_units_per_second = copies.per_second();
+    let mut latencies = host.latencies();
+    latencies.subtract(latencies_before).expect("it was part of them");
+    let after = host.device.smart();
+    let counted = after.counters.since(&before.counters);
+    let (written, programmed) = (counted.host_units_written, counted.flash_units.total());
+    let operations_per_second = settings.operations as f64 / wall_seconds;
+    Ok(Outcome {
+        command: "bench",
+        profile: profile.name.clone(),
+        pattern: settings.pattern,
+        capacity_bytes: profile.capacity_bytes,
+        over_provisioning_percent: profile.over_provisioning_percent,
+        operations: settings.operations,
+        wall_seconds,
+        operations_per_second,
+        memcpy_units_per_second,
+        memcpy_ratio: operations_per_second / memcpy_units_per_second,
+        write_amplification: if written == 0 { 0.0 } else { programmed as f64 / written as f64 },
+        dram_bytes_per_unit: host.device.dram_bytes_per_unit(),
+        virtual_seconds: (host.queue.drained_ns() - start_ns) as f64 / 1e9,
+        latency_us: LatencyUs::of(&latencies),
+        steady,
+    })
+}
+
+/// A drive whose first `units` are written, and overwritten at random until its garbage collection is steady.
+pub fn aged(profile: &Profile, units: u32, seed: u64, monitor: &Monitor) -> Result<Device, WorkloadError> {
+    memory::require(flash_bytes(profile))?;
+    aged_on(Device::in_memory(profile)?, units, seed, monitor)
+}
+
+/// The same on a new drive.
+pub fn aged_on(device: Device, units: u32, seed: u64, monitor: &Monitor) -> Result<Device, WorkloadError> {
+    let mut host = Host::new(device, seed);
+    host.units = units;
+    while host.device.smart().counters.blocks_erased == 0 {
+        host.precondition(Pattern::RandWrite, monitor)?;
+    }
+    let drained_ns = host.queue.drained_ns();
+    host.device.submit(Command::Flush, drained_ns)?;
+    Ok(host.device)
+}
+
+/// What the drive's flash takes in memory.
+fn flash_bytes(profile: &Profile) -> u64 {
+    (profile.capacity_bytes as f64 * (1.0 + profile.over_provisioning_percent / 100.0)) as u64
+}
+
+/// What a host does next.
+#[derive(Clone, Copy)]
+enum Operation {
+    Read(Lpn),
+    Write(Lpn),
+}
+
+/// Draws the next operation. `next` is where the next write in order goes.
+fn draw(pattern: Pattern, random: &mut Xoshiro256PlusPlus, units: u32, next: &mut u32) -> Operation {
+    let mut any = || Lpn(random.random_range(0..units));
+    match pattern {
+        Pattern::SeqWrite => {
+            let lpn = Lpn(*next);
+            *next = if *next + 1 == units { 0 } else { *next + 1 };
+            Operation::Write(lpn)
+        }
+        Pattern::RandWrite => Operation::Write(any()),
+        Pattern::RandRead => Operation::Read(any()),
+        Pattern::Mixed => {
+            let lpn = any();
+            let is_read = random.random_range(0..100) < MIXED_READ_PERCENT;
+            if is_read { Operation::Read(lpn) } else { Operation::Write(lpn) }
+        }
+    }
+}
+
+/// A host that does nothing but drive the device.
+struct Host {
+    device: Device,
+    units: u32,
+    queue: CommandQueue,
+    random: Xoshiro256PlusPlus,
+    /// Where the next write in order goes.
+    next: u32,
+    /// Buffers for writes, taken in turn.
+    source: Vec<u8>,
+    target: Vec<u8>,
+}
+
+impl Host {
+    fn new(device: Device, seed: u64) -> Host {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let mut source = vec![0; SOURCE_UNITS * UNIT_BYTES];
+        random.fill(&mut source[..]);
+        Host {
+            units: device.limits().capacity_units as u32,
+            device,
+            queue: CommandQueue::new(0),
+            random,
+            next: 0,
+            source,
+            target: vec![0; UNIT_BYTES],
+        }
+    }
+
+    /// Fills the drive and, where random writes are measured, overwrites until garbage collection is steady.
+    /// Tells whether it is.
+    fn precondition(&mut self, pattern: Pattern, monitor: &Monitor) -> Result<bool, WorkloadError> {
+        let units = u64::from(self.units);
+        self.run(Pattern::SeqWrite, units, &monitor.bar("filling", units))?;
+        if !pattern.overwrites_at_random() {
+            return Ok(true);
+        }
+        let window = (units / WINDOWS_PER_CAPACITY).max(1);
+        let bar = monitor.bar("ageing", MOST_WINDOWS * window);
+        let mut state = SteadyState::new(self.device.smart().counters);
+        while !state.is_steady() && state.windows() < MOST_WINDOWS {
+            self.run(Pattern::RandWrite, window, &bar)?;
+            let amplification = state.end_window(self.device.smart().counters);
+            bar.say(format!("write amplification {amplification:.2}"));
+        }
+        Ok(state.is_steady())
+    }
+
+    fn run(&mut self, pattern: Pattern, operations: u64, bar: &Bar) -> Result<(), WorkloadError> {
+        let mut left = operations;
+        while left > 0 {
+            let step = left.min(OPERATIONS_PER_STEP);
+            for first in (0..step).step_by(SOURCE_UNITS) {
+                self.batch(pattern, (step - first).min(SOURCE_UNITS as u64) as usize)?;
+            }
+            left -= step;
+            bar.advance(step)?;
+        }
+        Ok(())
+    }
+
+    /// Executes this many operations, at most one for each buffer. All buffers are stamped first: a copy of what was just
+    /// stored would wait until the processor is done with whatever was stored before it.
+    fn batch(&mut self, pattern: Pattern, operations: usize) -> Result<(), WorkloadError> {
+        let mut drawn = [Operation::Read(Lpn(0)); SOURCE_UNITS];
+        for (operation, buffer) in drawn[..operations].iter_mut().zip(self.source.chunks_mut(UNIT_BYTES)) {
+            *operation = draw(pattern, &mut self.random, self.units, &mut self.next);
+            if let Operation::Write(lpn) = operation {
+                buffer[..8].copy_from_slice(&u64::from(lpn.0).to_le_bytes());
+            }
+        }
+        self.device.prefetch(drawn[..operations].iter().filter_map(|operation| match operation {
+            Operation::Read(lpn) => Some(*lpn),
+            Operation::Write(_) => None,
+        }));
+        for (index, operation) in drawn[..operations].iter().enumerate() {
+            match *operation {
+                Operation::Read(lpn) => self.read(lpn)?,
+                Operation::Write(lpn) => self.write(lpn, index)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Of all reads and writes so far.
+    fn latencies(&self) -> Histogram<u64> {
+        let mut all = self.device.latencies().of(Kind::Read).clone();
+        all.add(self.device.latencies().of(Kind::Write)).expect("they are of one kind");
+        all
+    }
+
+    fn write(&mut self, lpn: Lpn, buffer: usize) -> Result<(), WorkloadError> {
+        let data = &self.source[buffer * UNIT_BYTES..][..UNIT_BYTES];
+        let issue_ns = self.queue.issue_ns();
+        let completion = self.device.submit(Command::Write { lpn, data, fua: false }, issue_ns)?;
+        self.queue.completes(completion.done_ns);
+        Ok(())
+    }
+
+    fn read(&mut self, lpn: Lpn) -> Result<(), WorkloadError> {
+        let issue_ns = self.queue.issue_ns();
+        let completion = self.device.submit(Command::Read { lpn, data: &mut self.target }, issue_ns)?;
+        self.queue.completes(completion.done_ns);
+        let found = u64::from_le_bytes(self.target[..8].try_into().expect("eight bytes"));
+        if found == u64::from(lpn.0) { Ok(()) } else { Err(WrongData { lpn, found }.into()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(pattern: Pattern) -> Outcome {
+        let profile = Profile { capacity_bytes: 64 << 20, ..Profile::load("femu-2021").unwrap() };
+        bench(&Settings { profile, pattern, operations: 20_000, seed: 1 }, &Monitor::silent()).unwrap()
+    }
+
+    #[test]
+    fn random_writes_amplify_and_sequential_ones_do_not() {
+        let (random, sequential) = (outcome(Pattern::RandWrite), outcome(Pattern::SeqWrite));
+        assert!(random.write_amplification > 1.2, "{random:?}");
+        assert!(sequential.write_amplification < 1.2, "{sequential:?}");
+    }
+
+    #[test]
+    fn reads_write_nothing() {
+        assert_eq!(outcome(Pattern::RandRead).write_amplification, 0.0);
+    }
+
+    #[test]
+    fn virtual_figures_follow_from_the_seed() {
+        let (first, second) = (outcome(Pattern::Mixed), outcome(Pattern::Mixed));
+        assert_eq!(first.virtual_seconds, second.virtual_seconds);
+        assert_eq!(first.latency_us, second.latency_us);
+        assert_eq!(first.write_amplification, second.write_amplification);
+    }
+
+    #[test]
+    fn unknown_pattern_lists_the_known_ones() {
+        assert_eq!("mixed".parse(), Ok(Pattern::Mixed));
+        let error = "randomwrite".parse::<Pattern>().unwrap_err();
+        assert_eq!(error, "use one of seqwrite, randwrite, randread, mixed");
+    }
+}

@@ -1,0 +1,27 @@
+//! Workloads for a drive, a volume, or a database server: the load of experiments and comparisons.
+//!
+//! A workload draws from its own seed, so it does the same on every machine and every system. What runs in virtual time
+//! ([`closed_loop`], [`bench`], [`ageing`]) reports figures that do not depend on the machine; [`clients`] work in real
+//! time.
+
+pub mod ageing;
+pub mod bench;
+pub mod clients;
+pub mod closed_loop;
+mod database;
+pub mod distributions;
+mod error;
+pub mod fsync_writes;
+mod inserts;
+pub mod kaml;
+pub mod linkbench;
+mod mariadb_retry;
+pub mod memory;
+mod processors;
+pub mod queue;
+pub mod steady;
+pub mod tpcb;
+pub mod tpcc;
+pub mod ycsb;
+
+pub use error::{OutOfMemory, TooSmall, WorkloadError, WrongData};
