@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::log::{Log, log_path};
 use crate::output;
 
-/// What the process in the background says once the drive is served; what follows on the line is a warning.
+/// What the background process prints once the drive is served; the rest of the line says where, or warns.
 const SERVED: &str = "served";
 
 /// `tantalum serve`.
@@ -23,11 +23,11 @@ pub struct ServeOptions {
     /// The image file of the drive
     pub image: PathBuf,
 
-    /// Address and port to listen at; nothing is encrypted, so it must be a loopback address
+    /// Address and port to listen on; it must be a loopback address, because there is no authentication yet
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:4420")]
     pub listen: SocketAddr,
 
-    /// Whether hosts meet the drive's latencies: real, or none to answer as fast as this machine can
+    /// Whether hosts see the drive's latencies: real, or none to answer as fast as this machine can
     #[arg(long, value_name = "real|none", default_value = "real")]
     pub time: Pacing,
 
@@ -35,27 +35,27 @@ pub struct ServeOptions {
     #[arg(long, value_name = "N", default_value = "4096", value_parser = block_bytes)]
     pub block_size: u32,
 
-    /// Make namespaces for keys and values until the drive has so many; hosts see them behind the one with blocks
+    /// Create key-value namespaces until the drive has N; hosts see them as namespaces 2 to N + 1
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=64))]
     pub key_value: u16,
 
-    /// The name of the NVMe subsystem [default: made of the image's path]
+    /// The name of the NVMe subsystem [default: derived from the image's path]
     #[arg(long, value_name = "NQN")]
     pub nqn: Option<String>,
 
-    /// Make the image first; it must not exist
+    /// Create the image first; it must not exist
     #[arg(long)]
     pub create: bool,
 
-    /// The drive to make: a name that `tantalum create --help` lists, or a TOML file [default: tlc-nvme]
+    /// The drive to create: a name that `tantalum create --help` lists, or a TOML file [default: tlc-nvme]
     #[arg(long, value_name = "NAME|FILE", requires = "create")]
     pub profile: Option<String>,
 
-    /// Its logical capacity, as in 512M, 1GiB or 1TiB [default: the profile's]
+    /// Its logical capacity, such as 512M, 1GiB or 1TiB [default: the profile's]
     #[arg(long, value_name = "SIZE", requires = "create")]
     pub capacity: Option<Size>,
 
-    /// Return once hosts can attach, and go on in the background
+    /// Return once hosts can attach, and continue in the background
     #[arg(long)]
     pub background: bool,
 
@@ -89,18 +89,18 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
         block_bytes: options.block_size,
         name: options.nqn.clone(),
     };
-    // What can be refused before a drive is made or recovered is.
+    // Refuse whatever can be refused before a drive is created or recovered.
     serve_options.check()?;
     let served = Served::start(device(options)?, &serve_options)?;
     let stopper = served.stopper();
-    // If there is no handler to be had a signal ends the process: the next one recovers.
+    // Without a handler a signal ends the process, and the next one recovers.
     let _ = ctrlc::set_handler(move || stopper.stop());
     let mut log = announce(options, &served)?;
     served.wait(|notice| {
         let line = line_of(&notice);
         match &mut log {
             Some(log) => log.add(&line),
-            // How it ended is said when this command ends.
+            // This command reports how it ended when it ends.
             None if !matches!(notice, Notice::Ended(_)) => output::complain(&line),
             None => {}
         }
@@ -130,7 +130,7 @@ fn made_or_opened(options: &ServeOptions) -> Result<Device, Failure> {
     Device::create(path, &profile).map_err(image_failure)
 }
 
-/// What happened to a server, in words.
+/// An event of a server, as text.
 fn line_of(notice: &Notice<'_>) -> String {
     match notice {
         Notice::PowerLost => "the drive lost power: all connections end".to_owned(),
@@ -142,7 +142,7 @@ fn line_of(notice: &Notice<'_>) -> String {
     }
 }
 
-/// Says how to attach. In the background what happens from now on goes to the log.
+/// Announces how to attach. In the background, later events go to the log.
 fn announce(options: &ServeOptions, served: &Served) -> Result<Option<Log>, Failure> {
     let (address, name) = (served.address(), served.name());
     let attach = format!("nvme connect -t tcp -a {} -s {} -n {name}", address.ip(), address.port());

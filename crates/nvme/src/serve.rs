@@ -1,7 +1,7 @@
-//! Serving an image: from a device to a server, through losses of power, to a clean stop.
+//! Serving an image: from a device to a server, through power losses, to a clean stop.
 //!
-//! When power goes every connection ends, and no thread gives the drive commands any more; then the drive recovers, and
-//! hosts that try again find it.
+//! When power goes, every connection ends. Once no thread issues commands any more, the drive recovers, and hosts can
+//! attach again.
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,30 +19,30 @@ use tantalum_drive::{Answers, Drive, Pacing, Queue};
 use crate::server::Server;
 use crate::subsystem::{Settings, Subsystem};
 
-/// How an image is served.
+/// Options for serving an image.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The image of the drive.
     pub image: PathBuf,
-    /// Where to listen.
+    /// The address to listen on.
     pub listen: SocketAddr,
-    /// Whether hosts meet the drive's latencies.
+    /// Whether hosts see the drive's latencies.
     pub pacing: Pacing,
     /// Bytes of a logical block: 4096 or 512.
     pub block_bytes: u32,
-    /// The subsystem's name; made of the image's path if there is none.
+    /// The subsystem's name; derived from the image's path if none is given.
     pub name: Option<String>,
 }
 
-/// Why an image could not be served, or not be closed.
+/// Why an image could not be served, or could not be closed.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The address is no loopback address.
+    /// The address is not a loopback address.
     #[error(
         "{0} can be reached from other machines, and nothing is encrypted or authenticated: listen on 127.0.0.1 or [::1]"
     )]
     NotLoopback(SocketAddr),
-    /// The address cannot be listened at.
+    /// Listening on the address failed.
     #[error("{address}: {error}")]
     Listen {
         /// The address.
@@ -58,7 +58,7 @@ pub enum ServeError {
         /// Why.
         error: io::Error,
     },
-    /// The control socket cannot be made.
+    /// The control socket could not be created.
     #[error("{}: {error}", socket_path(image).display())]
     Socket {
         /// The image.
@@ -66,59 +66,59 @@ pub enum ServeError {
         /// Why.
         error: io::Error,
     },
-    /// A name that is none.
-    #[error("{0:?} is no NVMe qualified name: it begins with \"nqn.\" and has at most 223 bytes")]
+    /// An invalid name.
+    #[error("{0:?} is not an NVMe qualified name: one begins with \"nqn.\" and has at most 223 bytes")]
     Name(String),
     /// The drive could not be shut down.
     #[error("the drive could not be shut down: {0}")]
     Shutdown(Status),
-    /// The drive did not come up again after a loss of power.
+    /// The drive did not recover after a power loss.
     #[error("the drive did not recover: {0}")]
     Recovery(DeviceError),
     /// Connections did not end.
-    #[error("connections did not end; the drive is left as a killed process leaves it")]
+    #[error("connections did not end, so the image was left as by a killed process")]
     Stuck,
 }
 
-/// What whoever serves should know of.
+/// An event that whoever serves the image should know of.
 #[derive(Debug)]
 pub enum Notice<'a> {
     /// Power has gone.
     PowerLost,
     /// The drive has power again.
     Recovered(&'a RecoveryReport),
-    /// The image is closed, or not.
+    /// The image is closed, or could not be.
     Ended(&'a Result<(), ServeError>),
 }
 
-/// What is told of a served image: the answer to `tantalum stat`.
+/// Statistics of a served image: the answer to `tantalum stat`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
-    /// What the drive tells.
+    /// The drive's part.
     #[serde(flatten)]
     pub drive: DriveReport,
-    /// What the server tells.
+    /// The server's part.
     pub served: ServedReport,
 }
 
-/// What a server tells.
+/// Statistics of a server.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ServedReport {
-    /// Where it listens.
+    /// The address it listens on.
     pub address: SocketAddr,
     /// The subsystem's name.
     pub name: String,
     /// Bytes of a logical block.
     pub block_bytes: u32,
-    /// Controllers that there are.
+    /// Controllers now.
     pub controllers: usize,
-    /// Connections that there are.
+    /// Connections now.
     pub connections: usize,
-    /// Connections that there were.
+    /// Connections accepted so far.
     pub connections_accepted: u64,
     /// Commands that failed.
     pub commands_failed: u64,
-    /// Times that power went.
+    /// Number of power losses.
     pub power_losses: u64,
 }
 
@@ -133,33 +133,33 @@ pub struct Served {
     events: Receiver<Event>,
 }
 
-/// What the control socket needs to know.
+/// What the answers at the control socket depend on.
 struct Place {
     image: PathBuf,
     server: Server,
     answers: Answers,
     pacing: Pacing,
-    /// What the last cut was given.
+    /// The seed of the last cut.
     seed: AtomicU64,
     power_losses: AtomicU64,
     end: End,
     stopper: Stopper,
 }
 
-/// Asks a server to end, from any thread.
+/// Stops a server, from any thread.
 #[derive(Clone)]
 pub struct Stopper(Sender<Event>);
 
 impl Stopper {
-    /// Ends it.
+    /// Stops the server.
     pub fn stop(&self) {
-        // Nobody listens to a server that has ended.
+        // Nothing listens on a server that has ended.
         let _ = self.0.send(Event::Stop);
     }
 }
 
 impl Options {
-    /// Whether an image can be served like this, before it is opened for it.
+    /// Checks whether an image can be served like this, before it is opened for it.
     pub fn check(&self) -> Result<(), ServeError> {
         if !self.listen.ip().is_loopback() {
             return Err(ServeError::NotLoopback(self.listen));
@@ -174,7 +174,7 @@ impl Options {
 }
 
 impl Served {
-    /// Serves a drive. It is shut down should that fail.
+    /// Serves a drive. If that fails, the drive is shut down.
     pub fn start(device: Device, options: &Options) -> Result<Served, ServeError> {
         options.check()?;
         let system = |error| ServeError::System { image: options.image.clone(), error };
@@ -190,7 +190,7 @@ impl Served {
         }
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     pub fn address(&self) -> SocketAddr {
         self.place.server.address()
     }
@@ -200,13 +200,13 @@ impl Served {
         &self.place.server.subsystem().settings.name
     }
 
-    /// What can end it from another thread.
+    /// A handle that can stop it from another thread.
     pub fn stopper(&self) -> Stopper {
         self.place.stopper.clone()
     }
 
-    /// Serves until it is asked to stop, and shuts the drive down. `notice` is told what happens, before anybody at the
-    /// control socket is.
+    /// Serves until it is stopped, and shuts the drive down. `notice` is told of events before anybody at the control
+    /// socket is.
     pub fn wait(self, mut notice: impl FnMut(Notice<'_>)) -> Result<(), ServeError> {
         let ended = self.serve(&mut notice);
         let drive = self.place.server.subsystem().queue.drive();
@@ -235,7 +235,7 @@ impl Served {
         Ok(())
     }
 
-    /// Every connection ends, and then the drive gets power again.
+    /// Ends every connection, and then gives the drive power again.
     fn recover(&self) -> Result<RecoveryReport, ServeError> {
         let place = &self.place;
         if !place.server.close() {
@@ -286,7 +286,7 @@ fn shut_down(drive: &Drive) -> Result<(), ServeError> {
     device.put_away(now_ns).map_err(ServeError::Shutdown)
 }
 
-/// A number that is the same whenever the image is served.
+/// A number that is the same each time the image is served.
 fn identity_of(image: &Path) -> u64 {
     image.as_os_str().as_encoded_bytes().iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -331,12 +331,12 @@ impl Subject for Place {
         self.seed.store(seed, Ordering::Relaxed);
         let mut device = self.server.subsystem().queue.drive().lock();
         if !device.has_power() {
-            return Err("the drive has no power just now: it recovers from an earlier cut".to_owned());
+            return Err("the drive is recovering from an earlier cut; try again when it has power".to_owned());
         }
         match after_flash_operations {
             Some(operations) => device.cut_after(Some(operations)),
             None => {
-                // not before anything that somebody was told
+                // not before anything that a host was already told
                 let now_ns = self.answers.now_ns().unwrap_or_else(|| device.time_ns());
                 let now_ns = now_ns.max(device.issued_ns());
                 device.cut_power(now_ns);
