@@ -41,8 +41,8 @@ impl Queue {
         self.submit_with(at_ns, work, answer);
     }
 
-    /// As [`Queue::submit`], for what takes several commands: `work` gives them, each at the time it is told, and says
-    /// when all of it is done.
+    /// Like [`Queue::submit`], for work that takes several commands: `work` issues them at the time it is given, and
+    /// returns when all of them are done.
     pub fn submit_with<T: Send + 'static, E: From<Status> + Send + 'static>(
         &self,
         at_ns: Nanoseconds,
