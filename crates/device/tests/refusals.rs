@@ -5,7 +5,7 @@ mod small_drive;
 
 use host::{Host, hint};
 use small_drive::small_drive;
-use tantalum::{CacheMode, Command, Lpn, Plp, Profile, ShareRange, Status, UNIT_BYTES};
+use tantalum::{CacheMode, Command, Faults, Lpn, Plp, Profile, ShareRange, Status, UNIT_BYTES};
 
 /// Pages of 4 KiB, and no cache unless it is asked for.
 fn profile(cache: CacheMode) -> Profile {
@@ -143,4 +143,33 @@ fn no_command_maps_more_than_there_is_room_for() {
     host.trim(9);
     host.submit(Command::Commit { tx }).unwrap();
     assert_eq!(host.read(end), 4);
+}
+
+/// Whatever a drive without room refuses is refused before, so that no test had a page of a transaction fail: it would have
+/// stayed among those that wait, to be committed.
+#[test]
+fn a_page_of_a_transaction_that_cannot_be_programmed_leaves_what_waited_before() {
+    let every_program = |program_failure_ppm| Faults {
+        seed: 1,
+        program_failure_ppm,
+        erase_failure_ppm: 0,
+        read_failure_ppm: 0,
+        endurance_cycles: None,
+    };
+    let mut host = Host::new(&small_drive("tlc-nvme", 4 << 20, 30.0, Plp::None));
+    host.write_through(1, 1);
+    let tx = host.submit(Command::Begin).unwrap().tx.unwrap();
+    let write = |host: &mut Host, lpn, byte| {
+        host.submit(Command::TxWrite { tx, lpn: Lpn(lpn), data: &[byte; UNIT_BYTES] })
+    };
+    write(&mut host, 0, 100).unwrap();
+    host.device.set_faults(every_program(1_000_000)).unwrap();
+    assert_eq!(write(&mut host, 1, 101), Err(Status::CapacityExceeded));
+    host.device.set_faults(every_program(0)).unwrap();
+    let found = [0, 1].map(|lpn| {
+        let mut data = [0; UNIT_BYTES];
+        host.submit(Command::TxRead { tx, lpn: Lpn(lpn), data: &mut data }).unwrap();
+        data[0]
+    });
+    assert_eq!(found, [100, 1]);
 }

@@ -14,6 +14,7 @@ use crate::host_unit::HostUnit;
 use crate::metadata::DumpPages;
 use crate::spare::Spare;
 use crate::tenants::{TENANTS, tenant_of};
+use crate::types::Seq;
 
 impl Ftl {
     /// Whether a capacitor keeps what is in DRAM.
@@ -46,15 +47,7 @@ impl Ftl {
         for unit in cached {
             dump.push(&mut self.nand, unit.slot, unit.spare(step), cut_ns)?;
         }
-        for tenant in TENANTS {
-            for page in tenant.waiting(self, step)? {
-                for (source, spare) in page.sources.iter().zip(page.spares) {
-                    if let Source::Staged(slot) = *source {
-                        dump.push(&mut self.nand, slot, spare, cut_ns)?;
-                    }
-                }
-            }
-        }
+        self.dump_waiting(&mut dump, step, cut_ns)?;
         dump.end_page(&mut self.nand, cut_ns)?;
         let saved = dump.units();
         self.dump_journal(&mut dump, cut_ns)?;
@@ -67,6 +60,20 @@ impl Ftl {
         self.counters.flash_units.dump += dump.units();
         self.metadata.restart_protected(&mut self.nand)?;
         Ok(saved)
+    }
+
+    /// What waits of tenants for a full page.
+    fn dump_waiting(&mut self, dump: &mut DumpPages, step: Seq, cut_ns: Nanoseconds) -> Result<(), FtlError> {
+        for tenant in TENANTS {
+            for page in tenant.waiting(self, step)? {
+                for (source, spare) in page.sources.iter().zip(page.spares) {
+                    if let Source::Staged(slot) = *source {
+                        dump.push(&mut self.nand, slot, spare, cut_ns)?;
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 
     fn dump_journal(&mut self, dump: &mut DumpPages, cut_ns: Nanoseconds) -> Result<(), FtlError> {

@@ -4,7 +4,8 @@
 //! that can be audited or an error, and never panics.
 
 use tantalum_nand::{
-    BlockId, MAX_UNITS_PER_PAGE, Nand, PageId, PageState, Source, UNIT_BYTES, UnitSpare, checksum_of,
+    BlockId, MAX_UNITS_PER_PAGE, Nand, PageId, PageState, Source, SplitMix64, UNIT_BYTES, UnitSpare,
+    checksum_of,
 };
 
 use crate::ftl::Ftl;
@@ -15,21 +16,9 @@ use crate::tenants::units::UnitsKept;
 use crate::test_support::{CONFIG, GEOMETRY, TIMING};
 use crate::types::{Generation, Hint, Lpn, METADATA_BYTES, SEQ_LIMIT, Seq, ShareRange};
 
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
-    }
+/// A number below a limit.
+fn below(random: &mut SplitMix64, limit: usize) -> usize {
+    random.below(limit as u64) as usize
 }
 
 /// A drive on which everything has left its traces, some of them after its last checkpoint.
@@ -144,22 +133,22 @@ fn recovers(nand: Nand) -> bool {
     true
 }
 
-fn put_back(bytes: &mut [u8], at: usize, random: &mut Random) {
-    match random.below(3) {
-        0 => bytes[at] ^= 1 << random.below(8),
-        1 => bytes[at] = random.next() as u8,
+fn put_back(bytes: &mut [u8], at: usize, random: &mut SplitMix64) {
+    match below(random, 3) {
+        0 => bytes[at] ^= 1 << below(random, 8),
+        1 => bytes[at] = random.next_u64() as u8,
         _ => bytes[at] = 0xFF,
     }
 }
 
 /// Draws pages with forged bytes and counts how many gave a drive.
-fn try_many(count: u64, forge: impl Fn(&mut Vec<Page>, &mut Random)) -> (u64, u64) {
+fn try_many(count: u64, forge: impl Fn(&mut Vec<Page>, &mut SplitMix64)) -> (u64, u64) {
     let mut original = worked_on();
     let mut recovered = 0;
     for seed in 0..count {
         println!("seed {seed}");
         let mut pages = pages_of(&mut original);
-        forge(&mut pages, &mut Random(seed));
+        forge(&mut pages, &mut SplitMix64(seed));
         recovered += u64::from(recovers(medium_of(&pages)));
     }
     (recovered, count - recovered)
@@ -173,11 +162,11 @@ fn what_a_drive_wrote_recovers() {
 #[test]
 fn forged_spare_areas_are_an_error_or_a_drive() {
     let (recovered, refused) = try_many(600, |pages, random| {
-        for _ in 0..1 + random.below(3) {
-            let page = random.below(pages.len());
-            let unit = random.below(pages[page].spares.len());
+        for _ in 0..1 + below(random, 3) {
+            let page = below(random, pages.len());
+            let unit = below(random, pages[page].spares.len());
             // everything except the metadata
-            let at = random.below(96);
+            let at = below(random, 96);
             put_back(&mut pages[page].spares[unit], at, random);
         }
     });
@@ -194,10 +183,10 @@ fn forged_journal_pages_are_an_error_or_a_drive() {
             .collect();
         journal.sort_unstable();
         let newest = journal.split_off(journal.len() - 3);
-        for _ in 0..1 + random.below(3) {
-            let page = &mut pages[newest[random.below(newest.len())].1];
+        for _ in 0..1 + below(random, 3) {
+            let page = &mut pages[newest[below(random, newest.len())].1];
             // the head and the first records
-            let at = random.below(120);
+            let at = below(random, 120);
             put_back(&mut page.data, at, random);
         }
     });
@@ -210,8 +199,8 @@ fn forged_checkpoints_are_an_error_or_a_drive() {
         let parts = newest_checkpoint(pages);
         let mut bytes: Vec<u8> = parts.iter().flat_map(|page| pages[*page].data.clone()).collect();
         let length = 24 + u64::from_le_bytes(bytes[8..16].try_into().unwrap()) as usize;
-        for _ in 0..1 + random.below(3) {
-            let at = 24 + random.below(length - 24);
+        for _ in 0..1 + below(random, 3) {
+            let at = 24 + below(random, length - 24);
             put_back(&mut bytes[..length], at, random);
         }
         let checksum = checksum_of(&bytes[24..length]);

@@ -11,7 +11,7 @@
 //! Nothing on flash changes before step 7, which is a checkpoint like any other. So a second cut at any point changes
 //! nothing (D5).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tantalum_nand::{BlockId, Nand, Nanoseconds};
 
@@ -71,21 +71,12 @@ impl Ftl {
             Ok(found) => found,
             Err(error) => return Err((Box::new(scan.reader.nand), error.into())),
         };
-        let Scan { reader: Reader { nand, done_ns, newest, counts, .. }, mut report, .. } = scan;
+        let (Reader { nand, done_ns, newest, .. }, mut report) = scan.into_parts(at_ns);
         report.units_restored = units_restored;
-        report.read_ns = done_ns - at_ns;
-        (report.pages_scanned, report.pages_read) = (counts.pages_scanned, counts.pages_read);
-        report.torn_pages = counts.torn_pages;
         let space = Space::new(&nand, layout, false);
         let mut ftl = Ftl::assemble(nand, config, space);
-        ftl.seq = newest;
         ftl.shut_down = found.clean;
-        if !found.clean && !canary::out(Guard::NumbersDrawnTwice) {
-            // transactions and logs may have used numbers that left no trace on flash
-            ftl.seq.0 += DRAWN_UNSEEN;
-        }
-        if ftl.seq >= SEQ_LIMIT {
-            let error = FtlError::from(Damage::Numbers { newest });
+        if let Err(error) = ftl.draw_beyond(newest) {
             return Err((Box::new(ftl.nand), error.into()));
         }
         match ftl.restore(found, report, done_ns) {
@@ -95,6 +86,19 @@ impl Ftl {
             }
             Err(error) => Err((Box::new(ftl.nand), error.into())),
         }
+    }
+
+    /// Numbers are drawn beyond the newest that was found from now on.
+    fn draw_beyond(&mut self, newest: Seq) -> Result<(), FtlError> {
+        self.seq = newest;
+        if !self.shut_down && !canary::out(Guard::NumbersDrawnTwice) {
+            // transactions and logs may have used numbers that left no trace on flash
+            self.seq.0 += DRAWN_UNSEEN;
+        }
+        if self.seq >= SEQ_LIMIT {
+            return Err(Damage::Numbers { newest }.into());
+        }
+        Ok(())
     }
 
     fn assemble(nand: Nand, config: FtlConfig, space: Space) -> Ftl {
@@ -129,17 +133,7 @@ impl Ftl {
         for tenant in found.tenants {
             tenant.restore(self, found.clean)?;
         }
-        for (block, block_use) in found.uses {
-            if self.space.blocks.block_use(block) == BlockUse::Free {
-                self.space.blocks.take_block(self.geometry.plane_of(block), block, block_use);
-            }
-        }
-        for block in (0..self.geometry.blocks()).map(BlockId) {
-            if self.map.valid(block) > 0 && self.space.blocks.block_use(block) == BlockUse::Free {
-                self.space.blocks.take_block(self.geometry.plane_of(block), block, BlockUse::Open);
-                self.close_block(block);
-            }
-        }
+        self.take_used_blocks(found.uses);
         let checkpoint: Vec<BlockId> = self.space.blocks.with_use(BlockUse::Checkpoint).collect();
         let journal = self.space.blocks.with_use(BlockUse::Journal).collect();
         report.clean = found.clean;
@@ -158,13 +152,33 @@ impl Ftl {
         report.checkpoint_units = self.counters.flash_units.checkpoint - before;
         let ready = rebased.and_then(|()| self.make_ready(at_ns));
         TENANTS.iter().for_each(|tenant| tenant.recovered(self));
+        self.unless_at_its_end(ready).map(|()| report)
+    }
+
+    /// A drive that has no room for what recovery does, and is at the end of its life, can still be read; every recovery finds
+    /// the same.
+    fn unless_at_its_end(&mut self, ready: Result<(), FtlError>) -> Result<(), FtlError> {
         if matches!(ready, Err(FtlError::CapacityExceeded)) {
             self.note_exhaustion();
         }
         match ready {
-            // it can still be read, and every recovery finds the same
-            Err(FtlError::CapacityExceeded) if self.is_read_only() => Ok(report),
-            ready => ready.map(|()| report),
+            Err(FtlError::CapacityExceeded) if self.is_read_only() => Ok(()),
+            ready => ready,
+        }
+    }
+
+    /// The blocks of the metadata log, and those with data, are not free.
+    fn take_used_blocks(&mut self, uses: BTreeMap<BlockId, BlockUse>) {
+        for (block, block_use) in uses {
+            if self.space.blocks.block_use(block) == BlockUse::Free {
+                self.space.blocks.take_block(self.geometry.plane_of(block), block, block_use);
+            }
+        }
+        for block in (0..self.geometry.blocks()).map(BlockId) {
+            if self.map.valid(block) > 0 && self.space.blocks.block_use(block) == BlockUse::Free {
+                self.space.blocks.take_block(self.geometry.plane_of(block), block, BlockUse::Open);
+                self.close_block(block);
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tantalum_nand::{BlockId, PageId, PageState};
+use tantalum_nand::{BlockId, Nanoseconds, PageId, PageState};
 
 use crate::error::{Damage, FtlError};
 use crate::fold::Fold;
@@ -39,6 +39,16 @@ pub(crate) struct Scan {
 impl Scan {
     pub fn new(reader: Reader, config: FtlConfig) -> Scan {
         Scan { reader, config, report: RecoveryReport::default() }
+    }
+
+    /// The medium back, and what was done, from `at_ns` on.
+    pub fn into_parts(self, at_ns: Nanoseconds) -> (Reader, RecoveryReport) {
+        let Scan { reader, mut report, .. } = self;
+        report.read_ns = reader.done_ns - at_ns;
+        report.pages_scanned = reader.counts.pages_scanned;
+        report.pages_read = reader.counts.pages_read;
+        report.torn_pages = reader.counts.torn_pages;
+        (reader, report)
     }
 
     /// Steps 1 to 5.

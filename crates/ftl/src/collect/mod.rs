@@ -4,6 +4,7 @@
 //! Records of a namespace with logs of its own are packed separately, and go to these logs if there is room.
 
 mod moving;
+mod moving_page;
 mod victims;
 mod wear;
 
@@ -14,7 +15,7 @@ use crate::ftl::Ftl;
 use crate::space::BlockUse;
 use crate::space::Target;
 use crate::tenants::{Packer, TENANTS};
-use moving::MovingPage;
+use moving_page::MovingPage;
 
 /// Victims being emptied together, so that moved units fill whole pages.
 struct Collection {

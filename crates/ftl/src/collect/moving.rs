@@ -3,86 +3,19 @@
 //! A copyback keeps the versions of a unit and takes a new step (hazard 6). It lists all owners of the unit; those that
 //! do not fit in the spare area go into the journal (hazard 5).
 
-use std::collections::VecDeque;
-
-use tantalum_nand::{
-    BlockId, MAX_UNITS_PER_PAGE, Nand, Nanoseconds, PageId, Ppn, Source, UNIT_BYTES, UnitSpare,
-};
+use tantalum_nand::{BlockId, MAX_UNITS_PER_PAGE, Nanoseconds, PageId, Ppn, Source, UNIT_BYTES, UnitSpare};
 
 use super::Collection;
+use super::moving_page::{Moving, MovingPage};
 use crate::canary::{self, Guard};
 use crate::error::{Damage, FtlError};
 use crate::ftl::Ftl;
 use crate::map::{Claim, Owner, ValidUnit};
 use crate::metadata::Record;
-use crate::page_image::PageImage;
 use crate::space::Target;
 use crate::spare::{self, Kind, Mark, Spare};
 use crate::tenants::{PackedUnit, tenant};
-use crate::types::{Lpn, Seq, TenantId, TxId};
-
-/// A unit in transit.
-#[derive(Clone, Copy)]
-enum Moving {
-    /// One owner, whose version the new spare area records.
-    Plain(Lpn),
-    /// Several owners, or versions that the old spare area does not record.
-    Owners { in_spare: bool },
-    /// A page of an open transaction.
-    Transaction(TxId, Lpn),
-    /// Packed by its tenant, in the order in which such units were put on the page.
-    Packed,
-}
-
-/// A page of units in transit.
-pub(super) struct MovingPage {
-    pub target: Target,
-    /// The page's contents, except the plain units that came last: a page that holds only plain units skips this.
-    page: PageImage,
-    units: Vec<(Ppn, Moving)>,
-    packed: VecDeque<Box<dyn PackedUnit>>,
-    earliest_ns: Nanoseconds,
-    step: Seq,
-    /// Whether an owner comes from a share, a remap or a commit that may not be on flash yet.
-    waits_for_steps: bool,
-}
-
-impl MovingPage {
-    pub fn new(target: Target, earliest_ns: Nanoseconds) -> MovingPage {
-        MovingPage {
-            target,
-            page: PageImage::new(),
-            units: Vec::with_capacity(4),
-            packed: VecDeque::new(),
-            earliest_ns,
-            step: Seq(0),
-            waits_for_steps: false,
-        }
-    }
-
-    /// Puts the plain units that came last into the page image.
-    fn place_plain(&mut self, nand: &Nand) -> Result<(), FtlError> {
-        let head = spare::head(self.step);
-        for &(ppn, _) in &self.units[self.page.used..] {
-            let mut spare = nand.spare(ppn)?;
-            spare[..head.len()].copy_from_slice(&head);
-            self.page.push(Source::Copy(ppn), spare);
-        }
-        Ok(())
-    }
-
-    fn push(
-        &mut self,
-        nand: &Nand,
-        (ppn, how): (Ppn, Moving),
-        unit: (Source, UnitSpare),
-    ) -> Result<(), FtlError> {
-        self.place_plain(nand)?;
-        self.page.push(unit.0, unit.1);
-        self.units.push((ppn, how));
-        Ok(())
-    }
-}
+use crate::types::{Lpn, Seq, TenantId};
 
 impl Ftl {
     /// Lists the units of a victim that are in use and readable.
@@ -226,9 +159,7 @@ impl Ftl {
         let mut copy = Spare::new(Kind::Data, step);
         copy.metadata = old.metadata;
         let owners = match self.map.owner(ppn) {
-            Owner::Plain(lpn) => {
-                vec![(lpn, old.version_of(lpn).ok_or(Damage::Owner { ppn, lpn })?)]
-            }
+            Owner::Plain(lpn) => vec![(lpn, old.version_of(lpn).ok_or(Damage::Owner { ppn, lpn })?)],
             Owner::Claim(Claim::Owners(owners)) => owners.clone(),
             Owner::Claim(&Claim::Transaction(tx, lpn)) => {
                 copy.kind = Kind::Transaction;
@@ -238,15 +169,11 @@ impl Ftl {
             Owner::None | Owner::Packed(_) => unreachable!("unit {ppn} is a block namespace's"),
         };
         self.charge_spilled_owners(&owners, at_ns);
-        if let Mark::Hint(hint, log_lpn) = old.mark {
-            let living =
-                self.tenants.units.logs.hint(log_lpn).filter(|living| living.hint.is_same_page(&hint));
-            if living.is_some() && owners.iter().any(|owner| owner.0 == log_lpn) {
-                copy.mark = old.mark;
-            }
+        let log_lpn = self.living_log_page(&old, &owners);
+        if log_lpn.is_some() {
+            copy.mark = old.mark;
         }
         // the log page comes first: its version is the hint's
-        let log_lpn = if let Mark::Hint(_, log_lpn) = copy.mark { Some(log_lpn) } else { None };
         let mut ordered = owners;
         ordered.sort_by_key(|owner| (Some(owner.0) != log_lpn, owner.0));
         let mut in_spare = true;
@@ -257,6 +184,14 @@ impl Ftl {
             [(lpn, _)] if self.map.owner(ppn) == Owner::Plain(lpn) => Ok((copy, Moving::Plain(lpn))),
             _ => Ok((copy, Moving::Owners { in_spare })),
         }
+    }
+
+    /// The log page of a unit whose hint lives.
+    fn living_log_page(&self, old: &Spare, owners: &[(Lpn, Seq)]) -> Option<Lpn> {
+        let Mark::Hint(hint, log_lpn) = old.mark else { return None };
+        let living = self.tenants.units.logs.hint(log_lpn)?;
+        let is_owner = owners.iter().any(|owner| owner.0 == log_lpn);
+        (is_owner && living.hint.is_same_page(&hint)).then_some(log_lpn)
     }
 
     /// Beyond DRAM's share, the table of shared units is on flash and must be read.
@@ -307,16 +242,7 @@ impl Ftl {
         if moving.units.is_empty() {
             return Ok(());
         }
-        // The copy asserts owners by itself. If a step that is not durable yet records one of them, the copy would make
-        // that owner durable without the rest of its step.
-        if moving.waits_for_steps {
-            if !self.metadata.nothing_waits() && !canary::out(Guard::CopyBeforeJournal) {
-                self.flush_journal(at_ns)?;
-            }
-            if !canary::out(Guard::CopyBeforeStepIsDone) {
-                moving.earliest_ns = moving.earliest_ns.max(self.metadata.steps_done_ns());
-            }
-        }
+        self.await_steps(moving, at_ns)?;
         let programmed = self.program_moving_page(moving);
         let (place, _) = programmed.inspect_err(|error| self.release_page(&moving.page, error))?;
         self.counters.flash_units.key_value_copyback += moving.packed.len() as u64;
@@ -330,29 +256,55 @@ impl Ftl {
             moving.units.clear();
         }
         for index in 0..moving.units.len() {
-            let (from, how) = moving.units[index];
-            let to = self.geometry.unit(place, index as u32);
-            match how {
-                Moving::Plain(lpn) => self.map.relocate_plain(std::iter::once((lpn, from)), to),
-                Moving::Packed => {
-                    let packed = moving.packed.pop_front().expect("there is one for each such unit");
-                    packed.moved(self, to);
-                }
-                Moving::Transaction(tx, lpn) => {
-                    let claim = self.map.unclaim(from);
-                    self.map.claim(to, claim);
-                    self.tenants.units.transactions.moved(tx, lpn, to);
-                }
-                Moving::Owners { in_spare } => {
-                    self.move_owners(from, to, in_spare, &moving.page.spares[index], at_ns)?
-                }
-            }
+            self.move_unit(moving, index, self.geometry.unit(place, index as u32), at_ns)?;
         }
         moving.units.clear();
         moving.page.clear();
         moving.waits_for_steps = false;
         moving.earliest_ns = at_ns.max(self.batches.done_ns());
         self.free_emptied(collection);
+        Ok(())
+    }
+
+    /// The copies assert owners by themselves. If a step that is not durable yet records one of them, the copy would make
+    /// that owner durable without the rest of its step: so it waits.
+    fn await_steps(&mut self, moving: &mut MovingPage, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        if !moving.waits_for_steps {
+            return Ok(());
+        }
+        if !self.metadata.nothing_waits() && !canary::out(Guard::CopyBeforeJournal) {
+            self.flush_journal(at_ns)?;
+        }
+        if !canary::out(Guard::CopyBeforeStepIsDone) {
+            moving.earliest_ns = moving.earliest_ns.max(self.metadata.steps_done_ns());
+        }
+        Ok(())
+    }
+
+    /// Gives the new place of one unit to its owners.
+    fn move_unit(
+        &mut self,
+        moving: &mut MovingPage,
+        index: usize,
+        to: Ppn,
+        at_ns: Nanoseconds,
+    ) -> Result<(), FtlError> {
+        let (from, how) = moving.units[index];
+        match how {
+            Moving::Plain(lpn) => self.map.relocate_plain(std::iter::once((lpn, from)), to),
+            Moving::Packed => {
+                let packed = moving.packed.pop_front().expect("there is one for each such unit");
+                packed.moved(self, to);
+            }
+            Moving::Transaction(tx, lpn) => {
+                let claim = self.map.unclaim(from);
+                self.map.claim(to, claim);
+                self.tenants.units.transactions.moved(tx, lpn, to);
+            }
+            Moving::Owners { in_spare } => {
+                self.move_owners(from, to, in_spare, &moving.page.spares[index], at_ns)?
+            }
+        }
         Ok(())
     }
 

@@ -7,78 +7,20 @@
 //! - `valid[b]` is the number of places in use in block `b`. Places of tenants that pack count as the units that their
 //!   contents in use need when moved together.
 //!
-//! There are two arrays of four bytes per entry; the rare rest (shared units, open transactions) is in a table. The top
-//! bit of an entry says that the table has more, so that the common case looks up nothing.
+//! Two arrays of four bytes per entry; the rare rest is in a table. The top bit of an entry says that there is more.
 
 use tantalum_nand::{Array, BlockId, Geometry, MAX_UNITS_PER_PAGE, Ppn};
 
+use super::owner::{Claim, IN_SPARE, Owner};
+use super::packed::Packed;
 use super::valid::ValidCounts;
-use crate::types::{HashMap, Lpn, Seq, TenantId, TxId};
+use crate::types::{HashMap, Lpn, Seq, TenantId};
 
 const FLAG: u32 = 1 << 31;
 /// With [`FLAG`]: a tenant packs the place's contents. The lower bits hold the tenant's number, and the weight in use.
 const PACKED: u32 = 1 << 30;
 const TENANT_SHIFT: u32 = 24;
 const WEIGHT: u32 = (1 << TENANT_SHIFT) - 1;
-
-/// The weight of a full unit of a tenant that packs.
-pub const UNIT_WEIGHT: u32 = 64;
-
-/// Stands for the version of an owner that the place's spare area tells: nobody has to read it for that.
-pub const IN_SPARE: Seq = Seq(0);
-
-/// The owner of a place if P2L alone cannot say.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Claim {
-    /// Logical pages with the versions at which they own the place, or [`IN_SPARE`]; never empty.
-    Owners(Vec<(Lpn, Seq)>),
-    /// A page of an open transaction.
-    Transaction(TxId, Lpn),
-}
-
-/// The owner of a place.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Owner<'a> {
-    /// None.
-    None,
-    /// One logical page; the version is in the spare area.
-    Plain(Lpn),
-    /// According to the claim.
-    Claim(&'a Claim),
-    /// A tenant that packs its contents, and knows what is there.
-    Packed(TenantId),
-}
-
-/// A place in use, of a block that is collected.
-#[derive(Clone, Copy, Debug)]
-pub struct ValidUnit {
-    /// The place.
-    pub ppn: Ppn,
-    /// The only owner, if just the step of a copy's spare area must change.
-    pub plain: Option<Lpn>,
-}
-
-/// The packed contents in use of a block.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct BlockPacked {
-    /// Their weight.
-    pub weight: u32,
-    /// Units that hold some of them.
-    pub units: u32,
-}
-
-impl BlockPacked {
-    /// One more unit, with this weight in use.
-    pub fn add(&mut self, weight: u32) {
-        self.weight += weight;
-        self.units += 1;
-    }
-
-    /// Units that they need when moved together.
-    pub fn valid(&self) -> u32 {
-        self.weight.div_ceil(UNIT_WEIGHT).min(self.units)
-    }
-}
 
 /// The map.
 #[derive(Clone, Debug)]
@@ -88,10 +30,7 @@ pub struct Map {
     valid: ValidCounts,
     /// Logical pages that have a place.
     mapped_units: u32,
-    /// Empty until something is packed.
-    packed: Vec<BlockPacked>,
-    /// Units that packed contents need when moved together with the rest of their block.
-    packed_units: u64,
+    packed: Packed,
     claims: HashMap<u32, Claim>,
     extra_owners: usize,
     /// Whether a chunk of L2P was ever mapped; checkpoints leave the others out.
@@ -111,8 +50,7 @@ impl Map {
             p2l: Array::zeroed(geometry.units() as usize),
             valid: ValidCounts::new(geometry.blocks(), geometry.units_per_block()),
             mapped_units: 0,
-            packed: Vec::new(),
-            packed_units: 0,
+            packed: Packed::default(),
             claims: HashMap::default(),
             extra_owners: 0,
             touched: vec![false; (logical_units as usize).div_ceil(CHUNK_ENTRIES)],
@@ -133,7 +71,7 @@ impl Map {
 
     /// Units that the packed contents in use need.
     pub fn packed_units(&self) -> u64 {
-        self.packed_units
+        self.packed.units()
     }
 
     /// Bytes of host memory that the map may touch.
@@ -281,7 +219,7 @@ impl Map {
         }
     }
 
-    /// Chunks of L2P that were ever mapped.
+    /// How many chunks of L2P were ever mapped.
     pub fn touched_chunks(&self) -> usize {
         self.touched_chunks
     }
@@ -398,7 +336,8 @@ impl Map {
         let first = *entry == 0;
         debug_assert!(first || *entry & !WEIGHT == empty, "unit {ppn} is not of tenant {tenant:?}");
         *entry = (*entry | empty) + weight;
-        self.recount_packed(ppn, |packed| {
+        let block = ppn.0 / self.units_per_block;
+        self.packed.recount(block, &mut self.valid, |packed| {
             packed.weight += weight;
             packed.units += u32::from(first);
         });
@@ -416,24 +355,11 @@ impl Map {
         if last {
             *entry = 0;
         }
-        self.recount_packed(ppn, |packed| {
+        let block = ppn.0 / self.units_per_block;
+        self.packed.recount(block, &mut self.valid, |packed| {
             packed.weight -= weight;
             packed.units -= u32::from(last);
         });
-    }
-
-    fn recount_packed(&mut self, ppn: Ppn, change: impl FnOnce(&mut BlockPacked)) {
-        let block = ppn.0 / self.units_per_block;
-        if self.packed.is_empty() {
-            self.packed.resize(self.valid.counts().len(), BlockPacked::default());
-        }
-        let packed = &mut self.packed[block as usize];
-        let before = packed.valid();
-        change(packed);
-        let after = packed.valid();
-        self.packed_units = self.packed_units + u64::from(after) - u64::from(before);
-        (before..after).for_each(|_| self.valid.increase(block));
-        (after..before).for_each(|_| self.valid.decrease(block));
     }
 
     /// The weight in use at a place of a tenant that packs.

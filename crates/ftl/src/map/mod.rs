@@ -20,9 +20,15 @@
 
 mod l2p;
 mod logs;
+mod owner;
+mod packed;
+mod runs;
 mod transactions;
 mod valid;
 
-pub use l2p::{BlockPacked, CHUNK_ENTRIES, Claim, IN_SPARE, Map, Owner, UNIT_WEIGHT, ValidUnit};
-pub use logs::{Attempt, Attempts, EndedClaim, HintError, Living, Logs, extend_whole_run, in_whole_run};
+pub use l2p::{CHUNK_ENTRIES, Map};
+pub use logs::{EndedClaim, HintError, Living, Logs};
+pub use owner::{Claim, IN_SPARE, Owner, ValidUnit};
+pub use packed::{BlockPacked, UNIT_WEIGHT};
+pub use runs::{Attempt, Attempts, extend_whole_run, in_whole_run};
 pub use transactions::{Transactions, TxPage};

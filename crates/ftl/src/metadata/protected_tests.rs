@@ -1,6 +1,8 @@
 //! A process killed between any two writes leaves each unit in its old or its new state.
 
 use super::*;
+use crate::metadata::left::Left;
+use crate::metadata::protected_layout::protected_bytes;
 use crate::tenants::filled_bytes;
 use crate::tenants::records::{CHUNK_BYTES, UnitImage, record_spare};
 use crate::test_support::{GEOMETRY, TIMING};

@@ -122,20 +122,15 @@ impl Layout {
         let logical = config.logical_units;
         let extra_owners_limit = (logical / 8).max(256);
         let hints_limit = (logical / 32).clamp(256, 1 << 20);
-        let map_pages = u64::from(logical).div_ceil(1024);
-        let checkpoint_bytes = map_pages * (4096 + 4)
+        let checkpoint_bytes = u64::from(logical).div_ceil(1024) * (4096 + 4)
             + u64::from(extra_owners_limit) * OWNER_BYTES
             + u64::from(hints_limit) * HINT_BYTES
             + OPEN_LOGS as u64 * LOG_BYTES
             + FIXED_BYTES.min(block_bytes)
             + u64::from(geometry.blocks()) / 8;
         let checkpoint_blocks = checkpoint_bytes.div_ceil(block_bytes) as u32;
-        let dump_blocks = if config.dump_units == 0 {
-            0
-        } else {
-            // one more for the journal page and for partly filled pages
-            config.dump_units.div_ceil(units_per_block) + 1
-        };
+        // one more for the journal page and for partly filled pages
+        let dump_blocks = config.dump_units.div_ceil(units_per_block) + u32::from(config.dump_units > 0);
         let logical_blocks = logical.div_ceil(units_per_block);
         let fixed = 2 * checkpoint_blocks + JOURNAL_RESERVE_BLOCKS + dump_blocks;
         // the minimum: one open block for each stream, a victim, and some slack in which garbage can accumulate

@@ -140,18 +140,30 @@ impl Ftl {
             self.tenants.records.buffer.programmed.extend(programmed.pages);
         }
         self.counters.flash_units.key_value += plan.targets.len() as u64;
-        let mut forgotten_ns = at_ns;
+        let named_ns = self.name_programmed(records, programmed.pieces, &programmed.places, at_ns)?;
+        // index lookups are not waited for if the records are already safe
+        Ok(room_ns.unwrap_or(on_flash_ns.max(named_ns)))
+    }
+
+    /// The indexes name programmed records instead of what they had for their keys. Returns when that was known.
+    fn name_programmed(
+        &mut self,
+        records: &[KvRecord<'_>],
+        pieces: Vec<(Piece, u8)>,
+        places: &[Ppn],
+        at_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, FtlError> {
+        let mut done_ns = at_ns;
         for record in records {
-            forgotten_ns = forgotten_ns.max(self.forget(record.namespace, &record.key, at_ns)?);
+            done_ns = done_ns.max(self.forget(record.namespace, &record.key, at_ns)?);
         }
-        for (piece, chunk) in programmed.pieces {
+        for (piece, chunk) in pieces {
             let record = &records[piece.record];
-            let place = RecordPlace { ppn: programmed.places[piece.unit], chunk, chunks: piece.chunks };
+            let place = RecordPlace { ppn: places[piece.unit], chunk, chunks: piece.chunks };
             let segment = (piece.segment, continuations(record));
             self.name(record.namespace, &record.key, segment, record.value.is_none(), place);
         }
-        // index lookups are not waited for if the records are already safe
-        Ok(room_ns.unwrap_or(on_flash_ns.max(forgotten_ns)))
+        Ok(done_ns)
     }
 
     /// The records without deletes of missing keys, and when that is known.
