@@ -97,6 +97,12 @@ pub enum Failure {
         /// The image.
         path: PathBuf,
     },
+    /// An image that is not in use and has no volume, whose statistics were asked for.
+    #[error("image {0} holds no volume and is not being served; `tantalum info {0}` shows its drive", path.display())]
+    NothingToShow {
+        /// The image.
+        path: PathBuf,
+    },
     /// A volume could not be created or opened.
     #[error("image {}: {error}", path.display())]
     Volume {

@@ -87,7 +87,7 @@ fn unmounted(image: &Path) -> Result<Report, Failure> {
     let mut device = device.map_err(|error| Failure::Image { path: path.clone(), error })?;
     let failed = |error| Failure::Volume { path: path.clone(), error };
     if !Volume::is_formatted(&mut device).map_err(failed)? {
-        return Err(Failure::NoVolume { path });
+        return Err(Failure::NothingToShow { path });
     }
     let volume = Volume::mount(device, CACHE_BYTES).map_err(failed)?;
     Ok(Report::Mounted(Box::new(Mounted::of(&volume, path))))

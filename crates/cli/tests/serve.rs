@@ -86,6 +86,8 @@ fn a_served_drive_is_counted_cut_and_stopped() {
     printed(served.dir(), &["info", IMAGE]);
     let message = refused(served.dir(), &["stop", IMAGE]);
     assert!(message.contains("nothing answers at") && message.contains("drive.tant.sock"), "{message}");
+    let message = refused(served.dir(), &["stat", IMAGE]);
+    assert!(message.contains("not being served; `tantalum info drive.tant` shows its drive"), "{message}");
     let message = refused(served.dir(), &["cut", IMAGE]);
     assert!(
         message.contains("drive.tant is neither a folder with a mounted volume nor an image that is served"),
