@@ -21,7 +21,9 @@ use crate::lab::LabAction;
 use crate::mount::MountOptions;
 use crate::recovery_cost::RecoveryCostOptions;
 use crate::seeds::Seeds;
+use crate::serve::ServeOptions;
 use crate::stat::StatOptions;
+use crate::stop::StopOptions;
 use crate::unmount::UnmountOptions;
 
 /// A solid-state drive that runs as a program: see what your database writes, down to the flash
@@ -52,12 +54,19 @@ pub enum Command {
     Mount(MountOptions),
     /// Unmount a volume and wait until its image is closed
     Unmount(UnmountOptions),
-    /// Show the counters of a drive and its volume, even while it is mounted
+    /// Show the counters of a drive and its volume, even while it is mounted or served
     Stat(StatOptions),
-    /// Cut the power of a mounted drive
+    /// Cut the power of a mounted or served drive
     ///
-    /// From then on every request on the mount fails. To recover, unmount it and mount it again.
+    /// From then on every request on a mount fails. To recover, unmount it and mount it again. A served drive drops its
+    /// connections and recovers, and hosts attach again.
     Cut(CutOptions),
+    /// Serve a drive over NVMe/TCP, so that Linux can attach it with `nvme connect` as a block device
+    ///
+    /// Without --background it runs until Ctrl-C, SIGTERM or `tantalum stop`, and then shuts the drive down.
+    Serve(ServeOptions),
+    /// Stop serving a drive, and wait until its image is closed
+    Stop(StopOptions),
     /// Measure how fast this machine can run the device
     Bench(BenchOptions),
     /// Measure recovery time after a power cut, and the cost of keeping it short

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use tantalum_fuse::control::Control;
-use tantalum_fuse::{MountPointError, image_mounted_on};
+use tantalum_drive::control::{Control, ControlError};
+use tantalum_fuse::image_mounted_on;
 
 use crate::failure::Failure;
 use crate::output;
@@ -13,8 +13,8 @@ use crate::output;
 /// `tantalum cut`.
 #[derive(Args, Debug)]
 pub struct CutOptions {
-    /// The folder on which the volume is mounted
-    pub folder: PathBuf,
+    /// The folder on which the volume is mounted, or an image that is served
+    pub target: PathBuf,
 
     /// Cut at the Nth flash program or erase from now on, instead of at once
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -27,16 +27,27 @@ pub struct CutOptions {
 
 /// Cuts power, or arms the cut.
 pub fn run(options: &CutOptions) -> Result<(), Failure> {
-    let path = options.folder.clone();
-    let image = image_mounted_on(&path).ok_or(MountPointError::NotMounted { path })?;
+    let mounted = image_mounted_on(&options.target);
+    let image = mounted.as_ref().unwrap_or(&options.target);
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let seed = options.seed.unwrap_or(since.as_nanos() as u64);
-    let has_power = Control::connect(&image)?.cut(options.after_flash_ops, seed)?;
-    let (image, folder) = (image.display(), options.folder.display());
-    output::print(&match options.after_flash_ops {
-        Some(operations) if has_power => {
+    let mut control = match Control::connect(image) {
+        Err(ControlError::NotInUse { .. }) if mounted.is_none() => {
+            return Err(Failure::NotInUse { path: options.target.clone() });
+        }
+        connected => connected?,
+    };
+    let has_power = control.cut(options.after_flash_ops, seed)?;
+    let (image, target) = (image.display(), options.target.display());
+    output::print(&match (options.after_flash_ops, &mounted) {
+        (Some(operations), _) if has_power => {
             format!("{image} loses power at flash operation {operations} from now (seed {seed})\n")
         }
-        _ => format!("{image} has no power; `tantalum unmount {folder}` and mount it again (seed {seed})\n"),
+        (_, Some(_)) => {
+            format!("{image} has no power; `tantalum unmount {target}` and mount it again (seed {seed})\n")
+        }
+        (_, None) => {
+            format!("{image} has lost power; it recovers, and hosts may attach again (seed {seed})\n")
+        }
     })
 }

@@ -6,8 +6,9 @@ use std::process::ExitCode;
 
 use tantalum::{DeviceError, InvalidField, ProfileError, Status};
 use tantalum_crash::CrashError;
-use tantalum_fuse::control::ControlError;
+use tantalum_drive::control::ControlError;
 use tantalum_fuse::{MountError, MountPointError};
+use tantalum_nvme::serve::ServeError;
 use tantalum_papers::ExperimentError;
 use tantalum_report::{Interrupted, InvalidSetting, ReportError};
 use tantalum_volume::VolumeError;
@@ -96,6 +97,12 @@ pub enum Failure {
         /// The image.
         path: PathBuf,
     },
+    /// An image that is not in use and has no volume, whose statistics were asked for.
+    #[error("image {0} holds no volume and is not being served; `tantalum info {0}` shows its drive", path.display())]
+    NothingToShow {
+        /// The image.
+        path: PathBuf,
+    },
     /// A volume could not be created or opened.
     #[error("image {}: {error}", path.display())]
     Volume {
@@ -107,6 +114,33 @@ pub enum Failure {
     /// A volume could not be mounted or closed.
     #[error(transparent)]
     Mount(#[from] MountError),
+    /// An image could not be served or closed.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+    /// A key-value namespace could not be created.
+    #[error("image {}: could not create a key-value namespace: {status}", path.display())]
+    Namespace {
+        /// The image.
+        path: PathBuf,
+        /// Why.
+        status: Status,
+    },
+    /// The path names nothing whose power could be cut.
+    #[error("{} is neither a folder with a mounted volume nor an image that is served", path.display())]
+    NotInUse {
+        /// The path given.
+        path: PathBuf,
+    },
+    /// A served image could not be closed.
+    #[error("image {}: {message}{}", image.display(), named(log.as_ref()))]
+    NotStopped {
+        /// The image.
+        image: PathBuf,
+        /// Why.
+        message: String,
+        /// The log with details, if there is one.
+        log: Option<PathBuf>,
+    },
     /// A volume was unmounted, but its image could not be closed.
     #[error("image {} is unmounted, but {message}; what was not synced is lost; mount it again to recover the rest{}",
         image.display(), named(log.as_ref()))]

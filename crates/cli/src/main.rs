@@ -4,6 +4,7 @@
 //! cannot be carried out (one line on standard error says why and what would be valid), and 130 if it was interrupted.
 
 mod arguments;
+mod background;
 mod bench;
 mod check;
 mod compare;
@@ -22,7 +23,9 @@ mod mount;
 mod output;
 mod recovery_cost;
 mod seeds;
+mod serve;
 mod stat;
+mod stop;
 mod unmount;
 mod watched;
 
@@ -51,6 +54,8 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Unmount(options) => unmount::run(&options),
         Command::Stat(options) => stat::run(&options),
         Command::Cut(options) => cut::run(&options),
+        Command::Serve(options) => serve::run(&options),
+        Command::Stop(options) => stop::run(&options),
         Command::Bench(options) => bench::run(&options),
         Command::RecoveryCost(options) => recovery_cost::run(&options),
         Command::Lab { action } => lab::run(&action),

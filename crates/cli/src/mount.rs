@@ -1,8 +1,6 @@
 //! `tantalum mount`.
 
-use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::thread;
 
 use clap::Args;
@@ -11,6 +9,7 @@ use tantalum::{Device, DeviceError, Status};
 use tantalum_fuse::{Ending, Mounted, Notice, Options, Pacing};
 use tantalum_volume::{FileId, MetadataChange, Volume};
 
+use crate::background;
 use crate::drive::ProfileOptions;
 use crate::failure::Failure;
 use crate::log::{Log, log_path};
@@ -80,11 +79,17 @@ pub struct MountOptions {
 /// Mounts the volume and runs until it is unmounted.
 pub fn run(options: &MountOptions) -> Result<(), Failure> {
     if options.background {
-        return run_in_background(options);
+        let started = background::start(MOUNTED)?;
+        return output::print(&format!(
+            "{} is mounted on {} by process {}{}\n",
+            options.image.display(),
+            options.folder.display(),
+            started.process,
+            started.warning
+        ));
     }
     if options.detached {
-        // A newly started process leads no group, so this cannot fail.
-        let _ = nix::unistd::setsid();
+        background::detach();
     }
     let mount_options = Options {
         image: options.image.clone(),
@@ -196,34 +201,4 @@ fn device(options: &MountOptions) -> Result<Device, Failure> {
 
 fn shutdown_failure(path: &Path, status: Status) -> Failure {
     Failure::Shutdown { path: path.to_path_buf(), status }
-}
-
-/// Starts this command again as a separate process, and waits until it has mounted the volume or failed.
-fn run_in_background(options: &MountOptions) -> Result<(), Failure> {
-    let program = std::env::current_exe().map_err(Failure::Background)?;
-    let arguments = std::env::args_os().skip(1).filter(|argument| argument != "--background");
-    let mut child = Command::new(program)
-        .args(arguments)
-        .arg("--detached")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(Failure::Background)?;
-    let mut said = String::new();
-    let stdout = child.stdout.take().expect("a pipe was asked for");
-    BufReader::new(stdout).read_line(&mut said).map_err(Failure::Background)?;
-    if let Some(warning) = said.trim_end().strip_prefix(MOUNTED) {
-        return output::print(&format!(
-            "{} is mounted on {} by process {}{warning}\n",
-            options.image.display(),
-            options.folder.display(),
-            child.id()
-        ));
-    }
-    let mut message = String::new();
-    let mut stderr = child.stderr.take().expect("a pipe was asked for");
-    let _ = stderr.read_to_string(&mut message);
-    let _ = child.wait();
-    Err(Failure::BackgroundEnded { message: message.trim_end().to_owned() })
 }

@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use clap::Args;
 use tantalum::{Access, Device};
-use tantalum_fuse::control::{Control, ControlError};
+use tantalum_drive::control::{Control, ControlError};
+use tantalum_drive::report::{DriveReport, Latency};
 use tantalum_fuse::image_mounted_on;
-use tantalum_fuse::report::{Latency, Report};
+use tantalum_fuse::report::Report as Mounted;
+use tantalum_nvme::serve::Report as Served;
 use tantalum_report::table::{Align, Table, bytes, grouped};
 use tantalum_volume::Volume;
 
@@ -28,7 +30,7 @@ const CLEAR: &str = "\x1b[H\x1b[2J";
 /// `tantalum stat`.
 #[derive(Args, Debug)]
 pub struct StatOptions {
-    /// The folder on which a volume is mounted, or an image file
+    /// The folder on which a volume is mounted, or an image file, served or not
     pub target: PathBuf,
 
     /// Refresh every second, with the changes of that second, until Ctrl-C
@@ -40,6 +42,25 @@ pub struct StatOptions {
     pub json: bool,
 }
 
+/// The report of an image, by how it is used.
+#[derive(serde::Serialize, serde::Deserialize)]
+#[serde(untagged)]
+enum Report {
+    /// As NVMe namespaces.
+    Served(Box<Served>),
+    /// As a volume, mounted or only inspected.
+    Mounted(Box<Mounted>),
+}
+
+impl Report {
+    fn drive(&self) -> &DriveReport {
+        match self {
+            Report::Served(report) => &report.drive,
+            Report::Mounted(report) => &report.drive,
+        }
+    }
+}
+
 /// Shows the counters.
 pub fn run(options: &StatOptions) -> Result<(), Failure> {
     let image = image_mounted_on(&options.target).unwrap_or_else(|| options.target.clone());
@@ -47,7 +68,7 @@ pub fn run(options: &StatOptions) -> Result<(), Failure> {
         Ok(mut control) if options.watch => watch(&mut control),
         Ok(mut control) => show(options, &control.stat()?),
         Err(error) if options.watch || image != options.target => Err(error.into()),
-        Err(ControlError::NotMounted { .. }) => show(options, &unmounted(&image)?),
+        Err(ControlError::NotInUse { .. }) => show(options, &unmounted(&image)?),
         Err(error) => Err(error.into()),
     }
 }
@@ -66,10 +87,10 @@ fn unmounted(image: &Path) -> Result<Report, Failure> {
     let mut device = device.map_err(|error| Failure::Image { path: path.clone(), error })?;
     let failed = |error| Failure::Volume { path: path.clone(), error };
     if !Volume::is_formatted(&mut device).map_err(failed)? {
-        return Err(Failure::NoVolume { path });
+        return Err(Failure::NothingToShow { path });
     }
     let volume = Volume::mount(device, CACHE_BYTES).map_err(failed)?;
-    Ok(Report::of(&volume, path))
+    Ok(Report::Mounted(Box::new(Mounted::of(&volume, path))))
 }
 
 fn watch(control: &mut Control) -> Result<(), Failure> {
@@ -79,7 +100,7 @@ fn watch(control: &mut Control) -> Result<(), Failure> {
     let _ = ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed));
     let mut before = None;
     while !ended.load(Ordering::Relaxed) {
-        let report = control.stat()?;
+        let report: Report = control.stat()?;
         output::print(&format!("{CLEAR}{}", text(&report, before.as_ref())))?;
         before = Some(report);
         std::thread::sleep(INTERVAL);
@@ -89,17 +110,32 @@ fn watch(control: &mut Control) -> Result<(), Failure> {
 
 /// The view. With an earlier report, also the changes since then.
 fn text(report: &Report, before: Option<&Report>) -> String {
-    let state = match (&report.mounted_on, report.has_power) {
-        (Some(folder), true) => format!("mounted on {}", folder.display()),
-        (Some(folder), false) => format!("mounted on {}, without power", folder.display()),
-        (None, _) => "not mounted".to_owned(),
-    };
-    let stopped = report.stopped.as_ref().map_or_else(String::new, |error| {
-        format!("stopped: {error}; every request fails until it is unmounted and mounted again\n")
-    });
-    let capacity = bytes(report.capacity_units * tantalum::UNIT_BYTES as u64);
-    let mut shown =
-        format!("{}: {} of {capacity}, {state}\n{stopped}\n", report.image.display(), report.profile);
+    let drive = report.drive();
+    let capacity = bytes(drive.capacity_units * tantalum::UNIT_BYTES as u64);
+    let power = if drive.has_power { "" } else { ", without power" };
+    let mut shown = format!("{}: {} of {capacity}, ", drive.image.display(), drive.profile);
+    match report {
+        Report::Mounted(report) => {
+            let state = match &report.mounted_on {
+                Some(folder) => format!("mounted on {}{power}", folder.display()),
+                None => "not mounted".to_owned(),
+            };
+            shown.push_str(&format!("{state}\n"));
+            if let Some(error) = &report.stopped {
+                shown.push_str(&format!(
+                    "stopped: {error}; every request fails until it is unmounted and mounted again\n"
+                ));
+            }
+        }
+        Report::Served(report) => {
+            let served = &report.served;
+            shown.push_str(&format!(
+                "served at {}{power}\n{}, blocks of {} bytes\n",
+                served.address, served.name, served.block_bytes
+            ));
+        }
+    }
+    shown.push('\n');
     shown.push_str(&counters(report, before).render());
     shown.push('\n');
     shown.push_str(&latencies(report).render());
@@ -128,39 +164,55 @@ fn counters(report: &Report, before: Option<&Report>) -> Table {
 
 /// Values that only grow: the drive's counters, including programs by cause, and the volume's.
 fn counts(report: &Report) -> Vec<(String, u64)> {
-    let counters = &report.smart.counters;
+    let counters = &report.drive().smart.counters;
     let named = |(name, count): (&str, u64)| (name.to_owned(), count);
     let mut counts = vec![named(("flash units programmed", counters.flash_units.total()))];
     counts.extend(counters.flash_units.each().map(|(name, units)| (format!("  {name}"), units)));
     counts.extend(counters.each().map(named));
-    counts.push(named(("duplicates remapped", report.volume.units_remapped)));
-    counts.push(named(("writes without duplicate", report.volume.units_without_duplicate)));
+    match report {
+        Report::Mounted(report) => {
+            counts.push(named(("duplicates remapped", report.volume.units_remapped)));
+            counts.push(named(("writes without duplicate", report.volume.units_without_duplicate)));
+        }
+        Report::Served(report) => {
+            counts.push(named(("connections", report.served.connections_accepted)));
+            counts.push(named(("commands that failed", report.served.commands_failed)));
+            counts.push(named(("power cuts", report.served.power_losses)));
+        }
+    }
     counts
 }
 
 /// Values that go up and down.
-fn levels(report: &Report) -> [(&'static str, String); 5] {
+fn levels(report: &Report) -> Vec<(&'static str, String)> {
     let unit = tantalum::UNIT_BYTES as u64;
-    let smart = &report.smart;
-    [
-        ("write amplification", format!("{:.2}", report.write_amplification)),
-        (
-            "erases of a block",
-            format!(
-                "{} to {}, mean {:.1} of {}",
-                smart.erase_count_min,
-                smart.erase_count_max,
-                smart.erase_count_mean,
-                grouped(report.endurance_cycles.into())
-            ),
-        ),
+    let drive = report.drive();
+    let smart = &drive.smart;
+    let erases = format!(
+        "{} to {}, mean {:.1} of {}",
+        smart.erase_count_min,
+        smart.erase_count_max,
+        smart.erase_count_mean,
+        grouped(drive.endurance_cycles.into())
+    );
+    let mut levels = vec![
+        ("write amplification", format!("{:.2}", drive.write_amplification)),
+        ("erases of a block", erases),
         ("bad blocks", grouped(smart.bad_blocks.into())),
-        (
-            "free space",
-            format!("{} of {}", bytes(report.volume.free_units * unit), bytes(report.volume.units * unit)),
-        ),
-        ("files", grouped(report.volume.files)),
-    ]
+    ];
+    match report {
+        Report::Mounted(report) => {
+            let volume = &report.volume;
+            let (free, all) = (bytes(volume.free_units * unit), bytes(volume.units * unit));
+            levels.push(("free space", format!("{free} of {all}")));
+            levels.push(("files", grouped(volume.files)));
+        }
+        Report::Served(report) => {
+            levels.push(("hosts' controllers", grouped(report.served.controllers as u64)));
+            levels.push(("open connections", grouped(report.served.connections as u64)));
+        }
+    }
+    levels
 }
 
 fn latencies(report: &Report) -> Table {
@@ -173,7 +225,7 @@ fn latencies(report: &Report) -> Table {
         ("p99.9 us", Align::Right),
         ("max us", Align::Right),
     ]);
-    let latency = &report.latency;
+    let latency = &report.drive().latency;
     let kinds =
         [("read", latency.read), ("write", latency.write), ("flush", latency.flush), ("map", latency.map)];
     for (name, latency) in kinds {

@@ -5,8 +5,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use tantalum_fuse::control::Control;
-use tantalum_fuse::{Ended, MountPointError, image_mounted_on, unmount};
+use tantalum_drive::control::{Control, Ended};
+use tantalum_fuse::{MountPointError, image_mounted_on, unmount};
 
 use crate::failure::Failure;
 use crate::log::log_path;

@@ -120,6 +120,14 @@ impl Device {
         self.close(at_ns).map(drop)
     }
 
+    /// Shuts down cleanly as [`Device::shutdown`] does, for a device that is shared with others: closes the image, and
+    /// fails every later command.
+    pub fn put_away(&mut self, at_ns: Nanoseconds) -> Result<(), Status> {
+        self.close(at_ns)?;
+        self.power = Power::Off(None);
+        Ok(())
+    }
+
     /// Shuts down cleanly and stays without power until [`Device::power_on`]. If power goes on the way, it was no clean
     /// shutdown.
     pub fn power_off(&mut self, at_ns: Nanoseconds) -> Result<(), Status> {

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use tantalum::Nanoseconds;
 
 use crate::clock::Clock;
-use crate::drive::Drive;
+use crate::drive::{Drive, When};
 
 /// When answers are delivered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -152,6 +152,15 @@ impl Answers {
         match &self.0.0.pace {
             Pace::Machine(clock) => Some(clock.now_ns()),
             Pace::AtOnce | Pace::Virtual => None,
+        }
+    }
+
+    /// When to issue a command of a client whose own time, where time is virtual, is `at_ns`.
+    pub fn when(&self, at_ns: Nanoseconds) -> When {
+        match &self.0.0.pace {
+            Pace::AtOnce => When::AfterAll,
+            Pace::Machine(clock) => When::At(clock.now_ns()),
+            Pace::Virtual => When::At(at_ns),
         }
     }
 

@@ -30,6 +30,22 @@ struct State {
     is_told: bool,
 }
 
+/// When a command is issued.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum When {
+    /// At a client's time.
+    At(Nanoseconds),
+    /// When everything that any client requested before is done. Where answers go out at once, this keeps a power loss
+    /// from undoing what a client was already told.
+    AfterAll,
+}
+
+impl From<Nanoseconds> for When {
+    fn from(at_ns: Nanoseconds) -> When {
+        When::At(at_ns)
+    }
+}
+
 /// The device, while nobody else has it. When it is released, a power loss is announced.
 pub struct Locked<'a> {
     state: MutexGuard<'a, State>,
@@ -89,14 +105,18 @@ impl Drive {
     }
 
     /// Issues a command at a client's time, or as soon afterwards as another client's last command allows.
-    pub fn issue(&self, command: Command<'_>, at_ns: Nanoseconds) -> Result<Completion, Status> {
-        self.lock().issue(command, at_ns)
+    pub fn issue(&self, command: Command<'_>, when: impl Into<When>) -> Result<Completion, Status> {
+        self.lock().issue(command, when)
     }
 }
 
 impl Locked<'_> {
     /// As [`Drive::issue`].
-    pub fn issue(&mut self, command: Command<'_>, at_ns: Nanoseconds) -> Result<Completion, Status> {
+    pub fn issue(&mut self, command: Command<'_>, when: impl Into<When>) -> Result<Completion, Status> {
+        let at_ns = match when.into() {
+            When::At(at_ns) => at_ns,
+            When::AfterAll => self.time_ns(),
+        };
         let at_ns = at_ns.max(self.issued_ns());
         self.submit(command, at_ns)
     }

@@ -5,19 +5,22 @@
 //! - A [`Client`] waits for each command. It has a clock, in virtual time or the machine's. Volumes are such clients.
 //! - A [`Queue`] takes commands with their data, and delivers each answer when it is due. Servers use queues.
 //! - [`Answers`] are answers that are not due yet: of a queue, or of a client to somebody else.
+//! - [`control`] answers requests about a drive that is in use, and [`report`] is the drive's part of its statistics.
 //!
 //! This crate knows no kind of client: a volume, a server or a program in the drive can all be built on it.
 
 mod answers;
 mod client;
 mod clock;
+pub mod control;
 mod drive;
 mod queue;
+pub mod report;
 mod request;
 
 pub use answers::{Answers, Delivery, Pacing, Ticket, UnknownPacing};
 pub use client::Client;
 pub use clock::Clock;
-pub use drive::{Drive, Locked};
+pub use drive::{Drive, Locked, When};
 pub use queue::Queue;
 pub use request::{Reply, Request};

@@ -2,10 +2,10 @@
 
 use tantalum::{
     Command, Completion, Hint, Key, KvRecord, Lpn, METADATA_BYTES, Metadata, NamespaceAttributes,
-    NamespaceId, Nanoseconds, ShareRange, Status, TxId, UNIT_BYTES,
+    NamespaceId, ShareRange, Status, TxId, UNIT_BYTES,
 };
 
-use crate::drive::Drive;
+use crate::drive::{Drive, When};
 
 /// A command with its data. [`Command`] describes each.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -184,25 +184,26 @@ impl Drive {
     /// Executes a command at a client's time, as [`Drive::issue`] does. The answer is returned at once; the caller must
     /// hold it back until it is due. Where the drive allows it, bytes of reads and writes move while others have the
     /// drive.
-    pub fn perform(&self, request: Request, at_ns: Nanoseconds) -> Result<Reply, Status> {
+    pub fn perform(&self, request: Request, when: impl Into<When>) -> Result<Reply, Status> {
+        let when = when.into();
         match request {
-            Request::Read { lpn, units } => self.read(lpn, units, at_ns),
-            Request::Write { lpn, data, fua: false } => self.write(lpn, &data, at_ns),
-            other => self.perform_locked(other, at_ns),
+            Request::Read { lpn, units } => self.read(lpn, units, when),
+            Request::Write { lpn, data, fua: false } => self.write(lpn, &data, when),
+            other => self.perform_locked(other, when),
         }
     }
 
-    fn read(&self, lpn: Lpn, units: u32, at_ns: Nanoseconds) -> Result<Reply, Status> {
+    fn read(&self, lpn: Lpn, units: u32, when: When) -> Result<Reply, Status> {
         // so that a request for too much allocates no memory
         let mut drive = self.lock();
         drive.check_range(lpn, units.into())?;
         let mut data = vec![0; units as usize * UNIT_BYTES];
         let Some(mut fetches) = drive.fetches() else {
-            let completion = drive.issue(Command::Read { lpn, data: &mut data }, at_ns)?;
+            let completion = drive.issue(Command::Read { lpn, data: &mut data }, when)?;
             return Ok(Reply { completion, data, ..Reply::default() });
         };
         let later = Command::ReadLater { lpn, data: &mut data, fetches: &mut fetches };
-        let mut completion = drive.issue(later, at_ns)?;
+        let mut completion = drive.issue(later, when)?;
         drop(drive);
         if !fetches.fetch(&mut data) {
             // the drive says what is wrong
@@ -211,12 +212,12 @@ impl Drive {
         Ok(Reply { completion, data, ..Reply::default() })
     }
 
-    fn write(&self, lpn: Lpn, data: &[u8], at_ns: Nanoseconds) -> Result<Reply, Status> {
+    fn write(&self, lpn: Lpn, data: &[u8], when: When) -> Result<Reply, Status> {
         let is_whole = data.len().is_multiple_of(UNIT_BYTES);
         // if there are none, the write reports why
         let fills = if is_whole { self.lock().fills(data.len() / UNIT_BYTES).ok().flatten() } else { None };
         let Some(mut fills) = fills else {
-            let completion = self.issue(Command::Write { lpn, data, fua: false }, at_ns)?;
+            let completion = self.issue(Command::Write { lpn, data, fua: false }, when)?;
             return Ok(Reply { completion, ..Reply::default() });
         };
         let is_filled = fills.fill(data).is_ok();
@@ -225,15 +226,15 @@ impl Drive {
             true => Command::WriteFilled { lpn, data, fills: &mut fills },
             false => Command::Write { lpn, data, fua: false },
         };
-        let completion = drive.issue(command, at_ns);
+        let completion = drive.issue(command, when);
         drive.skip_fills(&mut fills, usize::MAX);
         Ok(Reply { completion: completion?, ..Reply::default() })
     }
 
-    fn perform_locked(&self, request: Request, at_ns: Nanoseconds) -> Result<Reply, Status> {
+    fn perform_locked(&self, request: Request, when: When) -> Result<Reply, Status> {
         let mut reply = Reply { metadata: [0; METADATA_BYTES], ..Reply::default() };
         let Reply { data: read, metadata: read_metadata, keys, .. } = &mut reply;
-        let issue = |command| self.issue(command, at_ns);
+        let issue = |command| self.issue(command, when);
         let completion = match request {
             Request::Read { .. } => unreachable!("reads move their bytes outside the lock"),
             Request::ReadWithMetadata { lpn } => {

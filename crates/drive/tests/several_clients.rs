@@ -214,6 +214,30 @@ fn bytes_that_move_outside_the_lock_are_right() {
     assert!(drive.lock().smart().counters.blocks_erased > 0, "nothing was collected");
 }
 
+/// Where answers go out at once a client hears of what the drive does later in its own time. Another client's command, at an
+/// earlier time, at which power goes, must not undo that.
+#[test]
+fn what_was_told_at_once_is_not_undone_by_another_clients_power_cut() {
+    for seed in 0..20 {
+        let drive = drive();
+        let queue = |_| Queue::new(drive.clone(), Answers::new(Pacing::None, 0).unwrap());
+        let [first, second] = [0, 1].map(queue);
+        let write = |queue: &Queue, lpn| {
+            let (sender, receiver) = mpsc::channel();
+            let write = Request::Write { lpn: Lpn(lpn), data: unit(7), fua: true };
+            queue.submit(write, 0, move |ended, _| sender.send(ended).unwrap());
+            receiver.recv().unwrap()
+        };
+        write(&first, 1).unwrap();
+        drive.lock().cut_after(Some(1));
+        assert_eq!(write(&second, 2), Err(Status::PowerLost));
+        drive.lock().power_on(&mut PowerLoss::seeded(seed)).unwrap();
+        let now_ns = drive.lock().time_ns();
+        let read = drive.perform(Request::Read { lpn: Lpn(1), units: 1 }, now_ns);
+        assert!(read.unwrap().data == unit(7), "seed {seed}");
+    }
+}
+
 #[test]
 #[should_panic(expected = "this thread asks for a device that it has")]
 fn a_thread_that_would_wait_for_itself_is_told() {

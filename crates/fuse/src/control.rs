@@ -1,263 +1,54 @@
-//! The control socket of a mounted image: each request and each answer is one line with one JSON object.
-//!
-//! The socket is beside the image, and only the user who mounted it may use it. Requests are answered even if the drive
-//! has no power.
+//! What a mount answers at its control socket.
 
-use std::io::{self, BufRead, BufReader, Write};
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
 
-use serde::{Deserialize, Serialize};
+use tantalum_drive::Pacing;
+use tantalum_drive::control::{End, Subject};
 
-use crate::ending::{End, Ended};
 use crate::front::Front;
 use crate::report::Report;
-use crate::socket::{connect, listen, socket_path};
-use tantalum_drive::Pacing;
 
-/// A request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(tag = "request", rename_all = "lowercase", deny_unknown_fields)]
-pub enum Request {
-    /// The counters of the drive and its volume.
-    Stat,
-    /// The drive loses power.
-    Cut {
-        /// The flash operation at which to cut: 1 is the next program or erase. None: at once.
-        #[serde(default)]
-        after_flash_operations: Option<u64>,
-        /// Seed for the outcome of operations in flight.
-        seed: u64,
-    },
-    /// How the mount ends; answered when it has ended and the image can be opened again.
-    End,
-}
-
-/// An answer.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Response {
-    /// To [`Request::Stat`].
-    Stat(Box<Report>),
-    /// To [`Request::Cut`]: whether the drive still has power.
-    Cut {
-        /// False if power was cut at once.
-        has_power: bool,
-    },
-    /// To [`Request::End`].
-    End(Ended),
-    /// The request was invalid, or came too late.
-    Error(String),
-}
-
-/// Why the process of a mounted image did not answer.
-#[derive(Debug, thiserror::Error)]
-pub enum ControlError {
-    /// Nothing listens.
-    #[error("image {}: nothing answers at {}: {error}", image.display(), socket_path(image).display())]
-    NotMounted {
-        /// The image.
-        image: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
-    /// The connection broke off.
-    #[error("image {}: the process that has it mounted does not answer: {error}", image.display())]
-    Broken {
-        /// The image.
-        image: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
-    /// It refused the request.
-    #[error("image {}: {message}", image.display())]
-    Refused {
-        /// The image.
-        image: PathBuf,
-        /// Its message.
-        message: String,
-    },
-}
-
-/// A connection to the process that has an image mounted.
-#[derive(Debug)]
-pub struct Control {
-    image: PathBuf,
-    stream: BufReader<UnixStream>,
-}
-
-impl Control {
-    /// Opens it.
-    pub fn connect(image: &Path) -> Result<Control, ControlError> {
-        match connect(image) {
-            Ok(stream) => Ok(Control { image: image.to_path_buf(), stream: BufReader::new(stream) }),
-            Err(error) => Err(ControlError::NotMounted { image: image.to_path_buf(), error }),
-        }
-    }
-
-    /// The counters of the drive and its volume.
-    pub fn stat(&mut self) -> Result<Report, ControlError> {
-        match self.ask(Request::Stat)? {
-            Response::Stat(report) => Ok(*report),
-            other => Err(self.unexpected(other)),
-        }
-    }
-
-    /// Cuts power, see [`Request::Cut`]. Returns whether the drive still has power.
-    pub fn cut(&mut self, after_flash_operations: Option<u64>, seed: u64) -> Result<bool, ControlError> {
-        match self.ask(Request::Cut { after_flash_operations, seed })? {
-            Response::Cut { has_power } => Ok(has_power),
-            other => Err(self.unexpected(other)),
-        }
-    }
-
-    /// Asks how the mount ends. Call this before unmounting: a process that has ended answers nothing.
-    pub fn watch_end(mut self) -> Result<EndWatch, ControlError> {
-        // Once it has answered this, the process knows the connection, and answers the next request before it ends.
-        match self.stat() {
-            Ok(_) | Err(ControlError::Refused { .. }) => {}
-            Err(error) => return Err(error),
-        }
-        self.send(Request::End)?;
-        Ok(EndWatch(self))
-    }
-
-    fn ask(&mut self, request: Request) -> Result<Response, ControlError> {
-        self.send(request)?;
-        self.receive()
-    }
-
-    fn send(&mut self, request: Request) -> Result<(), ControlError> {
-        let mut line = serde_json::to_string(&request).expect("requests are plain data");
-        line.push('\n');
-        let sent = self.stream.get_mut().write_all(line.as_bytes());
-        sent.map_err(|error| ControlError::Broken { image: self.image.clone(), error })
-    }
-
-    fn receive(&mut self) -> Result<Response, ControlError> {
-        let mut answer = String::new();
-        let answered = self.stream.read_line(&mut answer).and_then(|bytes| match bytes {
-            0 => Err(io::ErrorKind::UnexpectedEof.into()),
-            _ => serde_json::from_str(&answer).map_err(io::Error::from),
-        });
-        match answered {
-            Ok(Response::Error(message)) => Err(ControlError::Refused { image: self.image.clone(), message }),
-            Ok(response) => Ok(response),
-            Err(error) => Err(ControlError::Broken { image: self.image.clone(), error }),
-        }
-    }
-
-    fn unexpected(&self, response: Response) -> ControlError {
-        let message = format!("unexpected answer: {response:?}");
-        ControlError::Refused { image: self.image.clone(), message }
-    }
-}
-
-/// A request for a mount's end.
-#[derive(Debug)]
-pub struct EndWatch(Control);
-
-impl EndWatch {
-    /// Waits until the mount has ended and its image can be opened again, and returns how it ended.
-    pub fn wait(mut self) -> Result<Ended, ControlError> {
-        match self.0.receive()? {
-            Response::End(ended) => Ok(ended),
-            other => Err(self.0.unexpected(other)),
-        }
-    }
-}
-
-// -- the answering side -----------------------------------------------------------------------------------------
+const TOO_LATE: &str = "the volume is being unmounted";
 
 /// What the answers depend on.
-pub(crate) struct Subject {
+pub(crate) struct Mount {
     pub front: Arc<Front>,
     pub image: PathBuf,
     pub folder: PathBuf,
     pub pacing: Pacing,
-    /// Called for [`Request::Cut`].
+    /// The seed of the last cut.
     pub seed: AtomicU64,
     pub end: End,
 }
 
-/// Creates the socket and answers from now on, in threads of its own.
-pub(crate) fn serve(subject: Arc<Subject>) -> io::Result<()> {
-    let listener = listen(&subject.image)?;
-    std::fs::set_permissions(socket_path(&subject.image), std::fs::Permissions::from_mode(0o600))?;
-    thread::Builder::new().name("control".to_owned()).spawn(move || accept(&listener, &subject))?;
-    Ok(())
-}
-
-fn accept(listener: &UnixListener, subject: &Arc<Subject>) {
-    for stream in listener.incoming().map_while(Result::ok) {
-        let Ok(copy) = stream.try_clone() else { continue };
-        let number = subject.end.join(copy);
-        let talking = Arc::clone(subject);
-        let talk = move || {
-            converse(stream, &talking);
-            talking.end.leave(number);
-        };
-        // A connection for which there is no thread is closed.
-        if thread::Builder::new().name("control".to_owned()).spawn(talk).is_err() {
-            subject.end.leave(number);
-        }
+impl Subject for Mount {
+    fn image(&self) -> &Path {
+        &self.image
     }
-}
 
-fn converse(stream: UnixStream, subject: &Subject) {
-    let Ok(mut answers) = stream.try_clone() else { return };
-    for line in BufReader::new(stream).lines().map_while(Result::ok) {
-        let response = match serde_json::from_str(&line) {
-            Ok(request) => subject.answer(request),
-            Err(error) => Response::Error(format!("not a valid request: {error}")),
-        };
-        let mut text = serde_json::to_string(&response).expect("responses are plain data");
-        text.push('\n');
-        if answers.write_all(text.as_bytes()).is_err() {
-            return;
-        }
+    fn stat(&self) -> Result<serde_json::Value, String> {
+        let report = self.front.look(|host| {
+            let mut report = Report::of(&*host.file_system, self.image.clone());
+            report.mounted_on = Some(self.folder.clone());
+            report.drive.time = Some(self.pacing);
+            report
+        });
+        let report = report.ok_or(TOO_LATE)?;
+        Ok(serde_json::to_value(report).expect("reports are plain data"))
     }
-}
 
-impl Subject {
-    fn answer(&self, request: Request) -> Response {
-        let answer = match request {
-            Request::Stat => self.front.look(|host| {
-                let mut report = Report::of(&*host.file_system, self.image.clone());
-                report.mounted_on = Some(self.folder.clone());
-                report.time = Some(self.pacing);
-                Response::Stat(Box::new(report))
-            }),
-            Request::End => return Response::End(self.end.wait()),
-            Request::Cut { after_flash_operations: Some(0), .. } => {
-                return Response::Error("flash operations are counted from 1".to_owned());
-            }
-            Request::Cut { after_flash_operations, seed } => {
-                self.seed.store(seed, Ordering::Relaxed);
-                let has_power = self.front.cut(after_flash_operations);
-                has_power.map(|has_power| Response::Cut { has_power })
-            }
-        };
-        answer.unwrap_or_else(|| Response::Error("the volume is being unmounted".to_owned()))
+    fn cut(&self, after_flash_operations: Option<u64>, seed: u64) -> Result<bool, String> {
+        self.seed.store(seed, Ordering::Relaxed);
+        Ok(self.front.cut(after_flash_operations).ok_or(TOO_LATE)?)
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+    fn stop(&self) -> Result<(), String> {
+        Err(format!("it is mounted; end that with `tantalum unmount {}`", self.folder.display()))
+    }
 
-    #[test]
-    fn requests_are_lines_of_json() {
-        let text = r#"{"request":"cut","after_flash_operations":5,"seed":1}"#;
-        let cut = Request::Cut { after_flash_operations: Some(5), seed: 1 };
-        assert_eq!(serde_json::from_str::<Request>(text).unwrap(), cut);
-        assert_eq!(serde_json::to_string(&Request::Stat).unwrap(), r#"{"request":"stat"}"#);
-        assert_eq!(serde_json::to_string(&Request::End).unwrap(), r#"{"request":"end"}"#);
-        assert_eq!(serde_json::to_string(&Response::End(Ended::Closed)).unwrap(), r#"{"end":"closed"}"#);
-        assert!(serde_json::from_str::<Request>(r#"{"request":"format"}"#).is_err());
+    fn end(&self) -> &End {
+        &self.end
     }
 }

@@ -15,9 +15,8 @@
 //!   that the drive stopped, and whether the file system could be closed.
 
 mod answer;
-pub mod control;
+mod control;
 mod convert;
-mod ending;
 mod front;
 mod handles;
 mod host;
@@ -28,11 +27,8 @@ mod refusal;
 pub mod report;
 mod requests;
 mod session;
-mod socket;
 mod users;
 
-pub use ending::Ended;
 pub use mount_point::{MountPointError, image_mounted_on, mount_point_of, unmount};
 pub use session::{Ending, MountError, Mounted, Notice, Options, Stopper};
-pub use socket::socket_path;
 pub use tantalum_drive::Pacing;

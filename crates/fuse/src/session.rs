@@ -12,16 +12,15 @@ use std::time::Duration;
 use fuser::{Config, MountOption, Notifier, Session, SessionACL};
 use nix::unistd::geteuid;
 use tantalum::{DeviceError, PowerLoss, Status};
+use tantalum_drive::control::{self, End, Ended, socket_path};
 use tantalum_drive::{Answers, Pacing};
 use tantalum_filesystem::{FileSystem, UnmountFailure};
 
-use crate::control::{self, Subject};
-use crate::ending::{End, Ended};
+use crate::control::Mount;
 use crate::front::{Changed, Front, OnStop};
 use crate::host::Host;
 use crate::mount_point::{self, MountPointError};
 use crate::requests::Requests;
-use crate::socket::socket_path;
 
 const DEVICE: &str = "/dev/fuse";
 
@@ -112,7 +111,7 @@ pub enum Notice<'a> {
 
 /// A mounted volume.
 pub struct Mounted {
-    subject: Arc<Subject>,
+    subject: Arc<Mount>,
     events: Receiver<Event>,
     sender: Sender<Event>,
     /// Dropped to end the thread that syncs.
@@ -186,7 +185,7 @@ impl Mounted {
         let ending = host.map_or(Ok(Ending::Closed), |host| close(host, seed));
         let _ = std::fs::remove_file(socket_path(&self.subject.image));
         notice(Notice::Ended(&ending));
-        self.subject.end.come(Ended::from(&ending));
+        self.subject.end.come(ended(&ending));
         ending
     }
 
@@ -206,6 +205,15 @@ impl Mounted {
     }
 }
 
+/// How a mount ended, for those who asked.
+fn ended(ending: &Result<Ending, MountError>) -> Ended {
+    match ending {
+        Ok(Ending::Closed) => Ended::Closed,
+        Ok(Ending::PowerLost) => Ended::PowerLost,
+        Err(error) => Ended::Failed(error.to_string()),
+    }
+}
+
 fn mount(front: &Arc<Front>, options: &Options) -> Result<Mounted, MountError> {
     let folder = mount_point::check(&options.folder)?;
     let system = |error| MountError::System { folder: folder.clone(), error };
@@ -218,7 +226,7 @@ fn mount(front: &Arc<Front>, options: &Options) -> Result<Mounted, MountError> {
     let (sender, events) = mpsc::channel();
     *front.on_stop.lock() = Some(tell_of_stop(sender.clone()));
     let (syncing, end_of_syncing) = mpsc::channel();
-    let subject = Arc::new(Subject {
+    let subject = Arc::new(Mount {
         front: Arc::clone(front),
         image: image.clone(),
         folder: folder.clone(),

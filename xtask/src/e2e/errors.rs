@@ -36,7 +36,7 @@ pub fn run(context: &Context, folder: &Path) -> Outcome {
     refused(&["mount", "empty.tant", "other", "--time", "fast"], "\"real\" or \"none\"")?;
     refused(&["mount", "empty.tant", "other", "--capacity", "1G"], "--create")?;
     refused(&["unmount", "other"], "no Tantalum volume is mounted on")?;
-    refused(&["cut", "other"], "no Tantalum volume is mounted on")?;
+    refused(&["cut", "other"], "is neither a folder with a mounted volume nor an image that is served")?;
     refused(&["cut", "mnt", "--after-flash-ops", "0"], "0")?;
     refused(&["stat", "other"], "other")?;
     let held = fs::File::create(mounted.path("held"))?;

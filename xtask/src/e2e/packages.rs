@@ -15,13 +15,20 @@ pub struct Package {
 }
 
 pub const ACL: Package = Package { name: "acl", program: "setfacl" };
+pub const BUSYBOX: Package = Package { name: "busybox-static", program: "busybox" };
 pub const BTRFS: Package = Package { name: "btrfs-progs", program: "mkfs.btrfs" };
+pub const CPIO: Package = Package { name: "cpio", program: "cpio" };
 pub const E2FSPROGS: Package = Package { name: "e2fsprogs", program: "mkfs.ext4" };
+pub const F2FS: Package = Package { name: "f2fs-tools", program: "mkfs.f2fs" };
 pub const FIO: Package = Package { name: "fio", program: "fio" };
 pub const FUSE: Package = Package { name: "fuse3", program: "fusermount3" };
 pub const GCC: Package = Package { name: "gcc", program: "cc" };
+pub const KMOD: Package = Package { name: "kmod", program: "depmod" };
 pub const MARIADB: Package = Package { name: "mariadb-server", program: "mariadbd" };
+pub const NILFS: Package = Package { name: "nilfs-tools", program: "mkfs.nilfs2" };
+pub const NVME_CLI: Package = Package { name: "nvme-cli", program: "nvme" };
 pub const POSTGRESQL: Package = Package { name: "postgresql", program: "pg_ctlcluster" };
+pub const QEMU: Package = Package { name: "qemu-system-x86", program: "qemu-system-x86_64" };
 pub const XFSPROGS: Package = Package { name: "xfsprogs", program: "mkfs.xfs" };
 
 /// Installs what is missing.

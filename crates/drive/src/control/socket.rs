@@ -1,4 +1,4 @@
-//! The control socket of a mounted image, which is beside the image.
+//! The control socket of an image in use, which is beside the image.
 
 use std::ffi::OsString;
 use std::fs::File;

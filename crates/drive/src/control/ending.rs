@@ -1,4 +1,4 @@
-//! How a mount ended, for those who asked.
+//! How the use of an image ended, for those who asked.
 //!
 //! Requests made before the end are answered before the process exits.
 
@@ -10,36 +10,24 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use serde::{Deserialize, Serialize};
 
-use crate::session::{Ending, MountError};
-
 /// A client that does not read its answer within this time gets none.
 const MOST_WAIT: Duration = Duration::from_secs(2);
 
-/// How a mount ended.
+/// How the use of an image ended.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ended {
     /// Everything is durable and the drive is shut down.
     Closed,
-    /// The drive had lost power: the next mount recovers.
+    /// The drive had lost power: opening the image again recovers.
     PowerLost,
-    /// The volume could not be closed, with the reason; what was not synced is lost.
+    /// The image could not be closed, with the reason; what was not durable is lost.
     Failed(String),
 }
 
-impl From<&Result<Ending, MountError>> for Ended {
-    fn from(ending: &Result<Ending, MountError>) -> Ended {
-        match ending {
-            Ok(Ending::Closed) => Ended::Closed,
-            Ok(Ending::PowerLost) => Ended::PowerLost,
-            Err(error) => Ended::Failed(error.to_string()),
-        }
-    }
-}
-
-/// The end of a mount, and the connections that wait for it.
+/// The end of the use of an image, and the connections that wait for it.
 #[derive(Debug, Default)]
-pub(crate) struct End {
+pub struct End {
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -81,7 +69,7 @@ impl End {
         }
     }
 
-    /// The mount has ended. Returns when all earlier requests have been answered.
+    /// The use has ended. Returns when all earlier requests have been answered.
     pub fn come(&self, ended: Ended) {
         let mut state = self.state.lock();
         state.ended = Some(ended);

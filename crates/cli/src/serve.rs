@@ -1,0 +1,168 @@
+//! `tantalum serve`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+use tantalum::{Command, Device, DeviceError, NamespaceAttributes, Size};
+use tantalum_fuse::Pacing;
+use tantalum_nvme::serve::{Notice, Options, Served};
+
+use crate::background;
+use crate::drive::ProfileOptions;
+use crate::failure::Failure;
+use crate::log::{Log, log_path};
+use crate::output;
+
+/// What the background process prints once the drive is served; the rest of the line says where, or warns.
+const SERVED: &str = "served";
+
+/// `tantalum serve`.
+#[derive(Args, Debug)]
+pub struct ServeOptions {
+    /// The image file of the drive
+    pub image: PathBuf,
+
+    /// Address and port to listen on; it must be a loopback address, because there is no authentication yet
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:4420")]
+    pub listen: SocketAddr,
+
+    /// Whether hosts see the drive's latencies: real, or none to answer as fast as this machine can
+    #[arg(long, value_name = "real|none", default_value = "real")]
+    pub time: Pacing,
+
+    /// Bytes of a logical block: 4096 or 512. Writes of less than 4096 bytes are read-modify-writes
+    #[arg(long, value_name = "N", default_value = "4096", value_parser = block_bytes)]
+    pub block_size: u32,
+
+    /// Create key-value namespaces until the drive has N; hosts see them as namespaces 2 to N + 1
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=64))]
+    pub key_value: u16,
+
+    /// The name of the NVMe subsystem [default: derived from the image's path]
+    #[arg(long, value_name = "NQN")]
+    pub nqn: Option<String>,
+
+    /// Create the image first; it must not exist
+    #[arg(long)]
+    pub create: bool,
+
+    /// The drive to create: a name that `tantalum create --help` lists, or a TOML file [default: tlc-nvme]
+    #[arg(long, value_name = "NAME|FILE", requires = "create")]
+    pub profile: Option<String>,
+
+    /// Its logical capacity, such as 512M, 1GiB or 1TiB [default: the profile's]
+    #[arg(long, value_name = "SIZE", requires = "create")]
+    pub capacity: Option<Size>,
+
+    /// Return once hosts can attach, and continue in the background
+    #[arg(long)]
+    pub background: bool,
+
+    /// Said to the process in the background
+    #[arg(long, hide = true)]
+    pub detached: bool,
+}
+
+fn block_bytes(text: &str) -> Result<u32, String> {
+    match text {
+        "4096" => Ok(4096),
+        "512" => Ok(512),
+        _ => Err("a block has 4096 or 512 bytes".to_owned()),
+    }
+}
+
+/// Serves the drive until it is stopped.
+pub fn run(options: &ServeOptions) -> Result<(), Failure> {
+    if options.background {
+        let started = background::start(SERVED)?;
+        let (image, process) = (options.image.display(), started.process);
+        return output::print(&format!("{image} is served by process {process}{}\n", started.warning));
+    }
+    if options.detached {
+        background::detach();
+    }
+    let serve_options = Options {
+        image: options.image.clone(),
+        listen: options.listen,
+        pacing: options.time,
+        block_bytes: options.block_size,
+        name: options.nqn.clone(),
+    };
+    // Refuse whatever can be refused before a drive is created or recovered.
+    serve_options.check()?;
+    let served = Served::start(device(options)?, &serve_options)?;
+    let stopper = served.stopper();
+    // Without a handler a signal ends the process, and the next one recovers.
+    let _ = ctrlc::set_handler(move || stopper.stop());
+    let mut log = announce(options, &served)?;
+    served.wait(|notice| {
+        let line = line_of(&notice);
+        match &mut log {
+            Some(log) => log.add(&line),
+            // This command reports how it ended when it ends.
+            None if !matches!(notice, Notice::Ended(_)) => output::complain(&line),
+            None => {}
+        }
+    })?;
+    Ok(())
+}
+
+fn device(options: &ServeOptions) -> Result<Device, Failure> {
+    let mut device = made_or_opened(options)?;
+    while device.namespaces().len() < usize::from(options.key_value) {
+        let attributes = NamespaceAttributes::default();
+        let now_ns = device.time_ns();
+        let made = device.submit(Command::CreateNamespace { attributes }, now_ns);
+        made.map_err(|status| Failure::Namespace { path: options.image.clone(), status })?;
+    }
+    Ok(device)
+}
+
+fn made_or_opened(options: &ServeOptions) -> Result<Device, Failure> {
+    let path = &options.image;
+    let image_failure = |error: DeviceError| Failure::Image { path: path.clone(), error };
+    if !options.create {
+        return Device::open(path).map_err(image_failure);
+    }
+    let profile = options.profile.clone().unwrap_or_else(|| "tlc-nvme".to_owned());
+    let profile = ProfileOptions { profile, capacity: options.capacity }.load(None, None)?;
+    Device::create(path, &profile).map_err(image_failure)
+}
+
+/// An event of a server, as text.
+fn line_of(notice: &Notice<'_>) -> String {
+    match notice {
+        Notice::PowerLost => "the drive lost power: all connections end".to_owned(),
+        Notice::Recovered(report) => {
+            format!("the drive has recovered: {} pages read; hosts may attach again", report.pages_read)
+        }
+        Notice::Ended(Ok(())) => "stopped: everything is durable".to_owned(),
+        Notice::Ended(Err(error)) => format!("stopped: {error}; the next start recovers"),
+    }
+}
+
+/// Announces how to attach. In the background, later events go to the log.
+fn announce(options: &ServeOptions, served: &Served) -> Result<Option<Log>, Failure> {
+    let (address, name) = (served.address(), served.name());
+    let attach = format!("nvme connect -t tcp -a {} -s {} -n {name}", address.ip(), address.port());
+    if !options.detached {
+        let image = options.image.display();
+        output::print(&format!(
+            "{image} is served at {address} until Ctrl-C or `tantalum stop {image}`; attach it with\n  {attach}\n"
+        ))?;
+        return Ok(None);
+    }
+    let image = options.image.canonicalize().unwrap_or_else(|_| options.image.clone());
+    let log = Log::open(&image);
+    let warning = match &log {
+        Ok(_) => format!(" at {address}; attach it with: {attach}"),
+        Err(error) => format!(" at {address}, without a log: {}: {error}", log_path(&image).display()),
+    };
+    output::print(&format!("{SERVED}{warning}\n"))?;
+    let mut log = log.ok();
+    if let Some(log) = &mut log {
+        log.add(&format!("served at {address} as {name}"));
+    }
+    Ok(log)
+}

@@ -1,0 +1,30 @@
+//! `tantalum stop`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use tantalum_drive::control::{Control, Ended};
+
+use crate::failure::Failure;
+use crate::log::log_path;
+
+/// `tantalum stop`.
+#[derive(Args, Debug)]
+pub struct StopOptions {
+    /// The image that is served
+    pub image: PathBuf,
+}
+
+/// Ends the server, waits until the image can be opened again, and reports how it ended.
+pub fn run(options: &StopOptions) -> Result<(), Failure> {
+    let end = Control::connect(&options.image)?.watch_end()?;
+    Control::connect(&options.image)?.stop()?;
+    match end.wait()? {
+        Ended::Closed | Ended::PowerLost => Ok(()),
+        Ended::Failed(message) => {
+            let image = options.image.clone();
+            let log = Some(log_path(&image)).filter(|log| log.is_file());
+            Err(Failure::NotStopped { image, message, log })
+        }
+    }
+}

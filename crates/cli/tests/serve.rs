@@ -1,0 +1,135 @@
+//! A served drive from the command line: serve, stat, cut, stop, and what is refused.
+
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+const IMAGE: &str = "drive.tant";
+const SERVE: [&str; 7] = ["serve", IMAGE, "--listen", "127.0.0.1:0", "--time", "none", "--background"];
+
+fn tantalum(dir: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_tantalum")).args(arguments).current_dir(dir).output().unwrap()
+}
+
+fn printed(dir: &Path, arguments: &[&str]) -> String {
+    let output = tantalum(dir, arguments);
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {message}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn refused(dir: &Path, arguments: &[&str]) -> String {
+    let output = tantalum(dir, arguments);
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
+    assert!(message.starts_with("error: ") && message.lines().count() == 1, "{arguments:?}: {message}");
+    message
+}
+
+/// A drive served in the background, stopped at the end whatever a test finds.
+struct Served(TempDir);
+
+impl Served {
+    fn start() -> Served {
+        let dir = TempDir::new().unwrap();
+        printed(dir.path(), &["create", IMAGE, "--capacity", "64M"]);
+        let served = Served(dir);
+        let line = printed(served.dir(), &SERVE);
+        assert!(line.contains("is served by process") && line.contains("nvme connect"), "{line}");
+        served
+    }
+
+    fn dir(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn stat(&self) -> Value {
+        serde_json::from_str(&printed(self.dir(), &["stat", IMAGE, "--json"])).unwrap()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // Most tests have stopped it.
+        let _ = tantalum(self.dir(), &["stop", IMAGE]);
+    }
+}
+
+#[test]
+fn a_served_drive_is_counted_cut_and_stopped() {
+    let served = Served::start();
+    let report = served.stat();
+    assert_eq!(report["has_power"], true, "{report}");
+    assert_eq!(report["served"]["power_losses"], 0, "{report}");
+    let address = report["served"]["address"].as_str().unwrap();
+    assert!(address.starts_with("127.0.0.1:") && !address.ends_with(":0"), "{address}");
+    let table = printed(served.dir(), &["stat", IMAGE]);
+    assert!(table.contains(&format!("served at {address}\n")), "{table}");
+
+    let line = printed(served.dir(), &["cut", IMAGE, "--seed", "1"]);
+    assert!(line.contains("it recovers, and hosts may attach again (seed 1)"), "{line}");
+    let started = Instant::now();
+    while served.stat()["served"]["power_losses"] != 1 || served.stat()["has_power"] != true {
+        assert!(started.elapsed() < Duration::from_secs(60), "it has not recovered: {}", served.stat());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+
+    assert_eq!(printed(served.dir(), &["stop", IMAGE]), "");
+    assert!(!served.dir().join("drive.tant.sock").exists());
+    let log = std::fs::read_to_string(served.dir().join("drive.tant.log")).unwrap();
+    let order = ["served at", "lost power", "has recovered", "stopped: everything is durable"];
+    let places: Vec<_> = order.iter().map(|text| log.find(text)).collect();
+    assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{log}");
+    printed(served.dir(), &["info", IMAGE]);
+    let message = refused(served.dir(), &["stop", IMAGE]);
+    assert!(message.contains("nothing answers at") && message.contains("drive.tant.sock"), "{message}");
+    let message = refused(served.dir(), &["stat", IMAGE]);
+    assert!(message.contains("not being served; `tantalum info drive.tant` shows its drive"), "{message}");
+    let message = refused(served.dir(), &["cut", IMAGE]);
+    assert!(
+        message.contains("drive.tant is neither a folder with a mounted volume nor an image that is served"),
+        "{message}"
+    );
+}
+
+#[test]
+fn an_image_that_is_served_is_in_use() {
+    let served = Served::start();
+    for arguments in [&SERVE[..], &SERVE[..6], &["check", IMAGE, "--repair"]] {
+        let message = refused(served.dir(), arguments);
+        assert!(message.contains("drive.tant") && message.contains("in use"), "{arguments:?}: {message}");
+    }
+    assert_eq!(served.stat()["has_power"], true, "who was refused has changed nothing");
+}
+
+#[test]
+fn other_addresses_and_bad_names_are_refused_before_an_image_is_created() {
+    let dir = TempDir::new().unwrap();
+    let create = ["serve", IMAGE, "--create", "--capacity", "64M"];
+    for address in ["0.0.0.0:4420", "192.0.2.1:4420", "[::]:4420"] {
+        for background in [&[][..], &["--background"]] {
+            let message = refused(dir.path(), &[&create[..], &["--listen", address], background].concat());
+            assert!(
+                message.contains(address) && message.contains("listen on 127.0.0.1 or [::1]"),
+                "{message}"
+            );
+        }
+    }
+    let message = refused(dir.path(), &[&create[..], &["--nqn", "drive"]].concat());
+    assert!(message.contains("\"drive\" is not an NVMe qualified name"), "{message}");
+    assert!(!dir.path().join(IMAGE).exists());
+}
+
+#[test]
+fn a_port_in_use_is_refused_and_leaves_the_image_closed() {
+    let served = Served::start();
+    let address = served.stat()["served"]["address"].as_str().unwrap().to_owned();
+    let dir = TempDir::new().unwrap();
+    let create = ["serve", IMAGE, "--create", "--capacity", "64M", "--listen", &address];
+    let message = refused(dir.path(), &create);
+    assert!(message.contains(&address) && message.contains("in use"), "{message}");
+    printed(dir.path(), &["check", IMAGE]);
+}

@@ -1,0 +1,279 @@
+//! The control socket of an image in use, mounted or served: each request and each answer is one line with one JSON object.
+//!
+//! The socket is beside the image, and only the user who started that process may use it. Requests are answered even if
+//! the drive has no power.
+
+mod ending;
+mod socket;
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use socket::{connect, listen};
+
+pub use ending::{End, Ended};
+pub use socket::socket_path;
+
+/// A request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(tag = "request", rename_all = "lowercase", deny_unknown_fields)]
+pub enum Request {
+    /// The counters of the drive and of what is on it.
+    Stat,
+    /// The drive loses power.
+    Cut {
+        /// The flash operation at which to cut: 1 is the next program or erase. None: at once.
+        #[serde(default)]
+        after_flash_operations: Option<u64>,
+        /// Seed for the outcome of operations in flight.
+        seed: u64,
+    },
+    /// Ends the use of the image; answered when that has begun.
+    Stop,
+    /// How the use ends; answered when it has ended and the image can be opened again.
+    End,
+}
+
+/// An answer.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Response {
+    /// To [`Request::Stat`].
+    Stat(serde_json::Value),
+    /// To [`Request::Cut`]: whether the drive still has power.
+    Cut {
+        /// False if power was cut at once.
+        has_power: bool,
+    },
+    /// To [`Request::Stop`].
+    Stop,
+    /// To [`Request::End`].
+    End(Ended),
+    /// The request was invalid, or came too late.
+    Error(String),
+}
+
+/// Why the process that uses an image did not answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    /// Nothing listens.
+    #[error("image {}: nothing answers at {}: {error}", image.display(), socket_path(image).display())]
+    NotInUse {
+        /// The image.
+        image: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// The connection broke off.
+    #[error("image {}: the process that uses it does not answer: {error}", image.display())]
+    Broken {
+        /// The image.
+        image: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// It refused the request.
+    #[error("image {}: {message}", image.display())]
+    Refused {
+        /// The image.
+        image: PathBuf,
+        /// Its message.
+        message: String,
+    },
+}
+
+/// A connection to the process that uses an image.
+#[derive(Debug)]
+pub struct Control {
+    image: PathBuf,
+    stream: BufReader<UnixStream>,
+}
+
+impl Control {
+    /// Opens it.
+    pub fn connect(image: &Path) -> Result<Control, ControlError> {
+        match connect(image) {
+            Ok(stream) => Ok(Control { image: image.to_path_buf(), stream: BufReader::new(stream) }),
+            Err(error) => Err(ControlError::NotInUse { image: image.to_path_buf(), error }),
+        }
+    }
+
+    /// The counters of the drive and of what is on it.
+    pub fn stat<R: DeserializeOwned>(&mut self) -> Result<R, ControlError> {
+        let report = match self.ask(Request::Stat)? {
+            Response::Stat(report) => report,
+            other => return Err(self.unexpected(other)),
+        };
+        serde_json::from_value(report)
+            .map_err(|error| ControlError::Broken { image: self.image.clone(), error: error.into() })
+    }
+
+    /// Ends the use of the image. Call [`Control::watch_end`] on another connection first: a process that has ended
+    /// answers nothing.
+    pub fn stop(&mut self) -> Result<(), ControlError> {
+        match self.ask(Request::Stop)? {
+            Response::Stop => Ok(()),
+            other => Err(self.unexpected(other)),
+        }
+    }
+
+    /// Cuts power, see [`Request::Cut`]. Returns whether the drive still has power.
+    pub fn cut(&mut self, after_flash_operations: Option<u64>, seed: u64) -> Result<bool, ControlError> {
+        match self.ask(Request::Cut { after_flash_operations, seed })? {
+            Response::Cut { has_power } => Ok(has_power),
+            other => Err(self.unexpected(other)),
+        }
+    }
+
+    /// Asks how the use of the image ends. Call this before ending it: a process that has ended answers nothing.
+    pub fn watch_end(mut self) -> Result<EndWatch, ControlError> {
+        // Once it has answered this, the process knows the connection, and answers the next request before it ends.
+        match self.stat::<serde_json::Value>() {
+            Ok(_) | Err(ControlError::Refused { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        self.send(Request::End)?;
+        Ok(EndWatch(self))
+    }
+
+    fn ask(&mut self, request: Request) -> Result<Response, ControlError> {
+        self.send(request)?;
+        self.receive()
+    }
+
+    fn send(&mut self, request: Request) -> Result<(), ControlError> {
+        let mut line = serde_json::to_string(&request).expect("requests are plain data");
+        line.push('\n');
+        let sent = self.stream.get_mut().write_all(line.as_bytes());
+        sent.map_err(|error| ControlError::Broken { image: self.image.clone(), error })
+    }
+
+    fn receive(&mut self) -> Result<Response, ControlError> {
+        let mut answer = String::new();
+        let answered = self.stream.read_line(&mut answer).and_then(|bytes| match bytes {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => serde_json::from_str(&answer).map_err(io::Error::from),
+        });
+        match answered {
+            Ok(Response::Error(message)) => Err(ControlError::Refused { image: self.image.clone(), message }),
+            Ok(response) => Ok(response),
+            Err(error) => Err(ControlError::Broken { image: self.image.clone(), error }),
+        }
+    }
+
+    fn unexpected(&self, response: Response) -> ControlError {
+        let message = format!("unexpected answer: {response:?}");
+        ControlError::Refused { image: self.image.clone(), message }
+    }
+}
+
+/// A request for the end of the use of an image.
+#[derive(Debug)]
+pub struct EndWatch(Control);
+
+impl EndWatch {
+    /// Waits until the use has ended and the image can be opened again, and returns how it ended.
+    pub fn wait(mut self) -> Result<Ended, ControlError> {
+        match self.0.receive()? {
+            Response::End(ended) => Ok(ended),
+            other => Err(self.0.unexpected(other)),
+        }
+    }
+}
+
+// -- the answering side -----------------------------------------------------------------------------------------
+
+/// The process that uses the image.
+pub trait Subject: Send + Sync + 'static {
+    /// The image.
+    fn image(&self) -> &Path;
+
+    /// The answer to [`Request::Stat`], as JSON, or why it comes too late.
+    fn stat(&self) -> Result<serde_json::Value, String>;
+
+    /// Cuts power, see [`Request::Cut`]. Returns whether the drive still has power.
+    fn cut(&self, after_flash_operations: Option<u64>, seed: u64) -> Result<bool, String>;
+
+    /// Begins to end the use of the image, or says how else that is done.
+    fn stop(&self) -> Result<(), String>;
+
+    /// Announces the end.
+    fn end(&self) -> &End;
+}
+
+/// Creates the socket and answers from now on, in threads of its own.
+pub fn serve(subject: Arc<impl Subject>) -> io::Result<()> {
+    let listener = listen(subject.image())?;
+    std::fs::set_permissions(socket_path(subject.image()), std::fs::Permissions::from_mode(0o600))?;
+    thread::Builder::new().name("control".to_owned()).spawn(move || accept(&listener, &subject))?;
+    Ok(())
+}
+
+fn accept(listener: &UnixListener, subject: &Arc<impl Subject>) {
+    for stream in listener.incoming().map_while(Result::ok) {
+        let Ok(copy) = stream.try_clone() else { continue };
+        let number = subject.end().join(copy);
+        let talking = Arc::clone(subject);
+        let talk = move || {
+            converse(stream, &*talking);
+            talking.end().leave(number);
+        };
+        // A connection for which there is no thread is closed.
+        if thread::Builder::new().name("control".to_owned()).spawn(talk).is_err() {
+            subject.end().leave(number);
+        }
+    }
+}
+
+fn converse(stream: UnixStream, subject: &impl Subject) {
+    let Ok(mut answers) = stream.try_clone() else { return };
+    for line in BufReader::new(stream).lines().map_while(Result::ok) {
+        let response = match serde_json::from_str(&line) {
+            Ok(request) => answer(subject, request).unwrap_or_else(Response::Error),
+            Err(error) => Response::Error(format!("not a valid request: {error}")),
+        };
+        let mut text = serde_json::to_string(&response).expect("responses are plain data");
+        text.push('\n');
+        if answers.write_all(text.as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+fn answer(subject: &impl Subject, request: Request) -> Result<Response, String> {
+    match request {
+        Request::Stat => subject.stat().map(Response::Stat),
+        Request::End => Ok(Response::End(subject.end().wait())),
+        Request::Stop => subject.stop().map(|()| Response::Stop),
+        Request::Cut { after_flash_operations: Some(0), .. } => {
+            Err("flash operations are counted from 1".to_owned())
+        }
+        Request::Cut { after_flash_operations, seed } => {
+            let has_power = subject.cut(after_flash_operations, seed)?;
+            Ok(Response::Cut { has_power })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_lines_of_json() {
+        let text = r#"{"request":"cut","after_flash_operations":5,"seed":1}"#;
+        let cut = Request::Cut { after_flash_operations: Some(5), seed: 1 };
+        assert_eq!(serde_json::from_str::<Request>(text).unwrap(), cut);
+        assert_eq!(serde_json::to_string(&Request::Stat).unwrap(), r#"{"request":"stat"}"#);
+        assert_eq!(serde_json::to_string(&Request::End).unwrap(), r#"{"request":"end"}"#);
+        assert_eq!(serde_json::to_string(&Response::End(Ended::Closed)).unwrap(), r#"{"end":"closed"}"#);
+        assert!(serde_json::from_str::<Request>(r#"{"request":"format"}"#).is_err());
+    }
+}

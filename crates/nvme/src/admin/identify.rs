@@ -1,0 +1,239 @@
+//! Identify (Base, section 5.17).
+
+use tantalum::{Device, UNIT_BYTES};
+
+use super::{Context, EVENT_REQUESTS};
+use crate::controller::{Kind, QUEUE_ENTRIES, VERSION};
+use crate::errors::ERROR_ENTRIES;
+use crate::failure::Failure;
+use crate::io::{
+    ALL_NAMESPACES, BLOCK_NAMESPACE, COPY_BLOCKS_BYTES, COPY_RANGES, TRANSFER_BYTES, TRANSFER_LIMIT_LOG2,
+};
+use crate::session::CAPSULE_BYTES;
+use crate::subsystem::Subsystem;
+use crate::wire::command::Submission;
+use crate::wire::fabrics::DISCOVERY_NQN;
+use crate::wire::identify::{
+    BlockFormat, CommonNamespace, Controller, IDENTIFY_BYTES, KeyValueNamespace, Namespace, NvmController,
+    bytes_of, cns, command_set, empty,
+};
+use crate::wire::text;
+
+/// The keep-alive timer is kept to this, in 100 ms.
+const KEEP_ALIVE_GRANULARITY: u16 = 10;
+
+/// Answers the command.
+pub fn answer(context: &Context<'_>, command: &Submission) -> Result<Vec<u8>, Failure> {
+    let (structure, set) = (command.dword(10) as u8, (command.dword(11) >> 24) as u8);
+    let subsystem = context.subsystem;
+    let namespace = command.namespace.get();
+    if context.controller.kind == Kind::Discovery && structure != cns::CONTROLLER {
+        return Err(Failure::INVALID_FIELD);
+    }
+    let namespaces = &subsystem.namespaces;
+    let is_blocks = namespace == BLOCK_NAMESPACE;
+    let key_value = namespaces.key_value(namespace);
+    let is_there = is_blocks || key_value.is_some();
+    let told = match (structure, set) {
+        (cns::CONTROLLER, _) => Some(bytes_of(&controller(context))),
+        (cns::CONTROLLER_OF_SET, command_set::NVM) => Some(bytes_of(&nvm_controller(subsystem))),
+        (cns::CONTROLLER_OF_SET, command_set::KEY_VALUE) => Some(vec![0; IDENTIFY_BYTES]),
+        (cns::COMMAND_SETS, _) => Some(command_sets()),
+        (cns::ACTIVE_NAMESPACES, _) => Some(list(namespaces.numbers(), namespace)?),
+        (cns::ACTIVE_NAMESPACES_OF_SET, command_set::NVM) => {
+            Some(list(std::iter::once(BLOCK_NAMESPACE), namespace)?)
+        }
+        (cns::ACTIVE_NAMESPACES_OF_SET, command_set::KEY_VALUE) => {
+            Some(list(namespaces.numbers().skip(1), namespace)?)
+        }
+        (cns::NAMESPACE, _) if is_blocks => Some(bytes_of(&block_namespace(subsystem))),
+        (cns::NAMESPACE_OF_SET, command_set::NVM) if is_blocks => Some(vec![0; IDENTIFY_BYTES]),
+        (cns::NAMESPACE_OF_SET, command_set::KEY_VALUE) if key_value.is_some() => {
+            Some(bytes_of(&key_value_namespace(subsystem, namespace)))
+        }
+        (cns::NAMESPACE_OF_ALL_SETS, _) if is_there => Some(bytes_of(&common_namespace(subsystem))),
+        (cns::NAMESPACE_DESCRIPTORS, _) if is_there => Some(descriptors(subsystem, namespace)),
+        _ => None,
+    };
+    let about_namespaces =
+        matches!(structure, cns::NAMESPACE | cns::NAMESPACE_OF_ALL_SETS | cns::NAMESPACE_DESCRIPTORS)
+            || structure == cns::NAMESPACE_OF_SET && set <= command_set::KEY_VALUE;
+    told.ok_or(if about_namespaces { Failure::INVALID_NAMESPACE } else { Failure::INVALID_FIELD })
+}
+
+/// Namespaces above one.
+fn list(namespaces: impl Iterator<Item = u32>, above: u32) -> Result<Vec<u8>, Failure> {
+    if above >= ALL_NAMESPACES - 1 {
+        return Err(Failure::INVALID_NAMESPACE);
+    }
+    let mut list: Vec<u8> =
+        namespaces.filter(|&namespace| namespace > above).flat_map(u32::to_le_bytes).collect();
+    list.resize(IDENTIFY_BYTES, 0);
+    Ok(list)
+}
+
+fn controller(context: &Context<'_>) -> Controller {
+    let (subsystem, controller) = (context.subsystem, context.controller);
+    let settings = &subsystem.settings;
+    let mut told: Controller = empty();
+    told.serial = text(&settings.serial, b' ');
+    told.model = text("Tantalum", b' ');
+    told.firmware = text(env!("CARGO_PKG_VERSION"), b' ');
+    told.transfer_limit = TRANSFER_LIMIT_LOG2;
+    told.id = controller.id.into();
+    told.version = VERSION.into();
+    told.event_limit = EVENT_REQUESTS as u8 - 1;
+    told.error_entries = (ERROR_ENTRIES - 1) as u8;
+    told.keep_alive = KEEP_ALIVE_GRANULARITY.into();
+    told.commands = QUEUE_ENTRIES.into();
+    // SGLs are supported; they may be longer than the data; an address may be an offset; transport data blocks
+    told.sgl = (1 | 1 << 18 | 1 << 20 | 1 << 21).into();
+    // traffic keeps a controller alive as well
+    told.attributes = (1 << 6).into();
+    // log pages may be read from an offset
+    told.log_attributes = 1 << 2;
+    if controller.kind == Kind::Discovery {
+        told.kind = 2;
+        told.subsystem_name = text(DISCOVERY_NQN, 0);
+        return told;
+    }
+    tell_of_io(&mut told, subsystem);
+    told
+}
+
+/// What only a controller with namespaces tells.
+fn tell_of_io(told: &mut Controller, subsystem: &Subsystem) {
+    let device = subsystem.queue.drive().lock();
+    told.kind = 1;
+    told.subsystem_name = text(&subsystem.settings.name, 0);
+    // several controllers
+    told.sharing = 1 << 1;
+    // namespaces' changes are told
+    told.events = (1 << 8).into();
+    // commands and their effects are told
+    told.log_attributes |= 1 << 1;
+    // one slot, read-only
+    told.firmware_updates = 1 << 1 | 1;
+    told.abort_limit = 3;
+    told.temperatures = [343.into(), 353.into()];
+    told.capacity[0] = (device.limits().capacity_units * UNIT_BYTES as u64).into();
+    told.submission_bytes = 6 << 4 | 6;
+    told.completion_bytes = 4 << 4 | 4;
+    let namespaces = &subsystem.namespaces;
+    told.namespaces = namespaces.numbers().max().unwrap_or(1).into();
+    told.most_namespaces = (namespaces.numbers().count() as u32).into();
+    // Compare, Dataset Management, Write Zeroes, Verify, Copy
+    told.io_commands = (1 | 1 << 2 | 1 << 3 | 1 << 7 | 1 << 8).into();
+    told.copy_formats = 1.into();
+    // a flush may name all namespaces
+    told.write_cache = 3 << 1 | u8::from(subsystem.has_volatile_cache());
+    // one block: what lies across units is not one write
+    told.atomic = 0.into();
+    told.atomic_power_fail = 0.into();
+    told.vendor_io = 1;
+    told.command_capsule = ((64 + CAPSULE_BYTES as u32) / 16).into();
+    told.response_capsule = 1.into();
+    told.sgl_descriptors = 1;
+}
+
+fn block_namespace(subsystem: &Subsystem) -> Namespace {
+    let device = subsystem.queue.drive().lock();
+    let space = &subsystem.namespaces.blocks;
+    let mut told: Namespace = empty();
+    told.size = space.blocks.into();
+    told.capacity = space.blocks.into();
+    told.used = space.blocks.into();
+    // the atomic fields and the preferred sizes are valid
+    told.features = 1 << 1 | 1 << 4;
+    told.sharing = 1;
+    // deallocated blocks read as zeros, and Write Zeroes deallocates
+    told.deallocate = 1 | 1 << 3;
+    let unit = (space.per_unit() - 1) as u16;
+    // blocks of one unit are one write, also if power fails
+    told.atomic = [unit.into(), unit.into(), 0.into()];
+    told.boundary = [unit.into(), 0.into(), unit.into()];
+    told.bytes[0] = (device.limits().capacity_units * UNIT_BYTES as u64).into();
+    told.preferred = [unit.into(); 4];
+    let copy_blocks = COPY_BLOCKS_BYTES / space.block_bytes;
+    told.copy_range = (copy_blocks as u16).into();
+    told.copy_blocks = copy_blocks.into();
+    told.copy_ranges = (COPY_RANGES - 1) as u8;
+    told.attributes = device.is_read_only().into();
+    told.guid = guid(subsystem, BLOCK_NAMESPACE);
+    told.eui64 = eui64(subsystem, BLOCK_NAMESPACE);
+    told.block_formats[0] =
+        BlockFormat { block_bytes_log2: space.block_bytes_log2(), ..BlockFormat::default() };
+    told
+}
+
+fn common_namespace(subsystem: &Subsystem) -> CommonNamespace {
+    let device = subsystem.queue.drive().lock();
+    let mut told: CommonNamespace = empty();
+    told.sharing = 1;
+    told.attributes = device.is_read_only().into();
+    told.status = is_ready(&device).into();
+    told
+}
+
+fn is_ready(device: &Device) -> bool {
+    device.has_power()
+}
+
+fn nvm_controller(subsystem: &Subsystem) -> NvmController {
+    let mut told: NvmController = empty();
+    // as many blocks as a command can name
+    let most = (subsystem.namespaces.blocks.bytes(1 << 16) / UNIT_BYTES as u64).trailing_zeros() as u8;
+    told.limits = [most, most, 0];
+    told
+}
+
+/// A namespace with records: as large as what blocks leave of the drive, in bytes.
+fn key_value_namespace(subsystem: &Subsystem, namespace: u32) -> KeyValueNamespace {
+    let device = subsystem.queue.drive().lock();
+    let limits = device.limits();
+    let mut told: KeyValueNamespace = empty();
+    told.size = (limits.capacity_units * UNIT_BYTES as u64).into();
+    told.sharing = 1;
+    told.attributes = device.is_read_only().into();
+    told.guid = guid(subsystem, namespace);
+    told.eui64 = eui64(subsystem, namespace);
+    told.formats[0].key_bytes = (limits.key_value.key_bytes as u16).into();
+    told.formats[0].value_bytes = TRANSFER_BYTES.min(limits.key_value.value_bytes as u32).into();
+    told
+}
+
+/// A locally administered identifier: the image's identity and the namespace.
+fn eui64(subsystem: &Subsystem, namespace: u32) -> [u8; 8] {
+    let mut id = (subsystem.settings.identity ^ u64::from(namespace)).to_be_bytes();
+    id[0] = id[0] & !1 | 2;
+    id
+}
+
+fn guid(subsystem: &Subsystem, namespace: u32) -> [u8; 16] {
+    let mut id = [0; 16];
+    id[..8].copy_from_slice(&tantalum::mix(subsystem.settings.identity).to_be_bytes());
+    id[8..].copy_from_slice(&eui64(subsystem, namespace));
+    id
+}
+
+/// Type, length, two bytes of nothing, and the value.
+fn descriptors(subsystem: &Subsystem, namespace: u32) -> Vec<u8> {
+    let set = if namespace == BLOCK_NAMESPACE { command_set::NVM } else { command_set::KEY_VALUE };
+    let mut list = Vec::with_capacity(IDENTIFY_BYTES);
+    let mut add = |kind: u8, value: &[u8]| {
+        list.extend([kind, value.len() as u8, 0, 0]);
+        list.extend(value);
+    };
+    add(1, &eui64(subsystem, namespace));
+    add(2, &guid(subsystem, namespace));
+    add(4, &[set]);
+    list.resize(IDENTIFY_BYTES, 0);
+    list
+}
+
+/// Combinations of command sets: one, with both.
+fn command_sets() -> Vec<u8> {
+    let mut vectors = vec![0; IDENTIFY_BYTES];
+    vectors[0] = 1 << command_set::NVM | 1 << command_set::KEY_VALUE;
+    vectors
+}

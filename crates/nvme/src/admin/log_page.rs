@@ -1,0 +1,207 @@
+//! Get Log Page (Base, section 5.16).
+
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+
+use tantalum::{Smart, UNIT_BYTES};
+use zerocopy::IntoBytes;
+use zerocopy::little_endian::U64;
+
+use super::{Context, features};
+use crate::controller::{Kind, QUEUE_ENTRIES};
+use crate::failure::Failure;
+use crate::io::{ALL_NAMESPACES, TRANSFER_BYTES};
+use crate::subsystem::Subsystem;
+use crate::wire::command::Submission;
+use crate::wire::identify::{command_set, empty};
+use crate::wire::log_page::{self as page, DiscoveryEntry, DiscoveryHeader, effect, id};
+use crate::wire::opcode::{admin, key_value, nvm, vendor};
+use crate::wire::text;
+
+/// Log pages of a controller with namespaces.
+const PAGES: [u8; 7] =
+    [id::SUPPORTED, id::ERRORS, id::SMART, id::FIRMWARE, id::CHANGED_NAMESPACES, id::EFFECTS, id::FEATURES];
+
+/// I/O commands on blocks, and whether they change some.
+const NVM_COMMANDS: [(u8, bool); 18] = [
+    (nvm::FLUSH, false),
+    (nvm::WRITE, true),
+    (nvm::READ, false),
+    (nvm::COMPARE, false),
+    (nvm::WRITE_ZEROES, true),
+    (nvm::DATASET_MANAGEMENT, true),
+    (nvm::VERIFY, false),
+    (nvm::COPY, true),
+    (vendor::REMAP, true),
+    (vendor::SHARE, true),
+    (vendor::BEGIN, false),
+    (vendor::WRITE_ATOMIC, true),
+    (vendor::COMMIT, true),
+    (vendor::TX_WRITE, true),
+    (vendor::TX_READ, false),
+    (vendor::ABORT, false),
+    (vendor::BEGIN_LOG, false),
+    (vendor::WRITE_HINTED, true),
+];
+
+/// I/O commands on records, and whether they change some.
+const KEY_VALUE_COMMANDS: [(u8, bool); 7] = [
+    (nvm::FLUSH, false),
+    (key_value::STORE, true),
+    (key_value::RETRIEVE, false),
+    (key_value::LIST, false),
+    (key_value::DELETE, true),
+    (key_value::EXIST, false),
+    (vendor::PUT, true),
+];
+
+/// How many bytes are asked for.
+pub fn bytes_of(command: &Submission) -> Result<u32, Failure> {
+    let dwords = u64::from(command.dword(11) & 0xffff) << 16 | u64::from(command.dword(10) >> 16);
+    let bytes = (dwords + 1) * 4;
+    if bytes > TRANSFER_BYTES.into() { Err(Failure::INVALID_FIELD) } else { Ok(bytes as u32) }
+}
+
+/// Answers the command: the page from an offset on, and zeros behind its end.
+pub fn answer(context: &Context<'_>, command: &Submission) -> Result<Vec<u8>, Failure> {
+    let bytes = bytes_of(command)? as usize;
+    let offset = u64::from(command.dword(13)) << 32 | u64::from(command.dword(12));
+    let page = page(context, command)?;
+    if !offset.is_multiple_of(4) || offset > page.len() as u64 {
+        return Err(Failure::INVALID_FIELD);
+    }
+    let mut data = page[offset as usize..].to_vec();
+    data.resize(bytes, 0);
+    Ok(data)
+}
+
+fn page(context: &Context<'_>, command: &Submission) -> Result<Vec<u8>, Failure> {
+    let (page, subsystem) = (command.dword(10) as u8, context.subsystem);
+    if context.controller.kind == Kind::Discovery {
+        return match page {
+            id::SUPPORTED => Ok(supported(&[id::SUPPORTED, id::DISCOVERY])),
+            id::DISCOVERY => Ok(discovery(subsystem, context.address)),
+            _ => Err(Failure::INVALID_LOG_PAGE),
+        };
+    }
+    match page {
+        id::SUPPORTED => Ok(supported(&PAGES)),
+        id::ERRORS => Ok(subsystem.errors.page()),
+        id::SMART if !matches!(command.namespace.get(), 0 | ALL_NAMESPACES) => Err(Failure::INVALID_FIELD),
+        id::SMART => Ok(smart(subsystem)),
+        id::FIRMWARE => Ok(firmware()),
+        // namespaces neither come nor go while there is a controller
+        id::CHANGED_NAMESPACES => Ok(vec![0; 4096]),
+        id::EFFECTS => match (command.dword(14) >> 24) as u8 {
+            command_set::NVM => Ok(effects(&NVM_COMMANDS)),
+            command_set::KEY_VALUE => Ok(effects(&KEY_VALUE_COMMANDS)),
+            _ => Err(Failure::INVALID_FIELD),
+        },
+        id::FEATURES => Ok(feature_effects()),
+        _ => Err(Failure::INVALID_LOG_PAGE),
+    }
+}
+
+/// Four bytes for each page, bit 0 if there is one.
+fn supported(pages: &[u8]) -> Vec<u8> {
+    let mut log = vec![0; 1024];
+    for &page in pages {
+        log[usize::from(page) * 4] = 1;
+    }
+    log
+}
+
+fn smart(subsystem: &Subsystem) -> Vec<u8> {
+    let (smart, endurance) = {
+        let device = subsystem.queue.drive().lock();
+        (device.smart(), device.profile().flash.endurance_cycles)
+    };
+    let counters = &smart.counters;
+    let mut log: page::Smart = empty();
+    log.critical_warning = critical_warning(&smart);
+    log.available_spare = smart.available_spare_percent;
+    log.spare_threshold = smart.available_spare_threshold_percent;
+    log.percentage_used = (smart.erase_count_mean * 100.0 / f64::from(endurance.max(1))).min(255.0) as u8;
+    let thousands = |units: u64| -> [U64; 2] { low((units * (UNIT_BYTES as u64 / 512)).div_ceil(1000)) };
+    log.data_read = thousands(counters.host_units_read);
+    log.data_written = thousands(counters.host_units_written);
+    log.host_reads = low(subsystem.counts.reads.load(Ordering::Relaxed));
+    log.host_writes = low(subsystem.counts.writes.load(Ordering::Relaxed));
+    log.power_on_hours = low(subsystem.age_seconds() / 3600);
+    log.unsafe_shutdowns = low(counters.unsafe_shutdowns);
+    log.media_errors = low(counters.uncorrectable_reads);
+    log.error_entries = low(subsystem.errors.count());
+    log.as_bytes().to_vec()
+}
+
+fn low(value: u64) -> [U64; 2] {
+    [value.into(), 0.into()]
+}
+
+fn critical_warning(smart: &Smart) -> u8 {
+    let is_low = smart.available_spare_percent < smart.available_spare_threshold_percent;
+    u8::from(is_low) | u8::from(smart.read_only) << 3
+}
+
+/// One slot, which is active.
+fn firmware() -> Vec<u8> {
+    let mut log = vec![0; 512];
+    log[0] = 1;
+    log[8..16].copy_from_slice(&text::<8>(env!("CARGO_PKG_VERSION"), b' '));
+    log
+}
+
+/// Four bytes for each admin command, then for each I/O command.
+fn effects(commands: &[(u8, bool)]) -> Vec<u8> {
+    let mut log = vec![0; 4096];
+    let mut tell = |at: usize, effects: u32| log[at * 4..at * 4 + 4].copy_from_slice(&effects.to_le_bytes());
+    for opcode in [
+        admin::GET_LOG_PAGE,
+        admin::IDENTIFY,
+        admin::ABORT,
+        admin::SET_FEATURES,
+        admin::GET_FEATURES,
+        admin::ASYNC_EVENT,
+        admin::KEEP_ALIVE,
+    ] {
+        tell(opcode.into(), effect::SUPPORTED);
+    }
+    for &(opcode, changes) in commands {
+        let changes = if changes { effect::CHANGES_CONTENT } else { 0 };
+        tell(256 + usize::from(opcode), effect::SUPPORTED | changes);
+    }
+    log
+}
+
+/// Four bytes for each feature: bit 0 if there is one, bit 20 if it is the controller's.
+fn feature_effects() -> Vec<u8> {
+    let mut log = vec![0; 1024];
+    for feature in features::FEATURES {
+        let effects: u32 = 1 | 1 << 20;
+        log[usize::from(feature) * 4..usize::from(feature) * 4 + 4].copy_from_slice(&effects.to_le_bytes());
+    }
+    log
+}
+
+/// The one subsystem, at the address by which the host came.
+fn discovery(subsystem: &Subsystem, address: Option<SocketAddr>) -> Vec<u8> {
+    let mut header: DiscoveryHeader = empty();
+    header.generation = 1.into();
+    header.entries = u64::from(address.is_some()).into();
+    let mut log = header.as_bytes().to_vec();
+    if let Some(address) = address {
+        let mut entry: DiscoveryEntry = empty();
+        entry.transport = 3;
+        entry.family = if address.is_ipv4() { 1 } else { 2 };
+        entry.kind = 2;
+        entry.requirements = 2;
+        entry.port = 1.into();
+        entry.controller = 0xffff.into();
+        entry.admin_entries = QUEUE_ENTRIES.into();
+        entry.service = text(&address.port().to_string(), b' ');
+        entry.address = text(&address.ip().to_string(), b' ');
+        entry.subsystem_name = text(&subsystem.settings.name, 0);
+        log.extend(entry.as_bytes());
+    }
+    log
+}

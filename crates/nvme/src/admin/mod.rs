@@ -1,0 +1,65 @@
+//! Admin commands. All but Abort and Asynchronous Event Request, which are about other commands of the session, are
+//! answered from what is known here.
+
+pub mod features;
+pub mod identify;
+pub mod log_page;
+
+use crate::controller::{Controller, Kind};
+use crate::failure::Failure;
+use crate::io::Transfer;
+use crate::mailbox::Answer;
+use crate::subsystem::Subsystem;
+use crate::wire::command::Submission;
+use crate::wire::identify::IDENTIFY_BYTES;
+use crate::wire::opcode::admin;
+
+/// Asynchronous Event Requests that may wait at once.
+pub const EVENT_REQUESTS: usize = 4;
+
+/// Whose command it is: what the answer depends on.
+pub struct Context<'a> {
+    /// The subsystem.
+    pub subsystem: &'a Subsystem,
+    /// The controller.
+    pub controller: &'a Controller,
+    /// The address that the host reached, for the discovery log.
+    pub address: Option<std::net::SocketAddr>,
+}
+
+/// The data that an admin command moves.
+pub fn transfer(command: &Submission, kind: Kind) -> Result<Transfer, Failure> {
+    let opcode = command.opcode;
+    let of_discovery = matches!(
+        opcode,
+        admin::GET_LOG_PAGE
+            | admin::IDENTIFY
+            | admin::KEEP_ALIVE
+            | admin::ASYNC_EVENT
+            | admin::SET_FEATURES
+            | admin::GET_FEATURES
+    );
+    if kind == Kind::Discovery && !of_discovery {
+        return Err(Failure::INVALID_OPCODE);
+    }
+    match opcode {
+        admin::IDENTIFY => Ok(Transfer::ToHost(IDENTIFY_BYTES as u32)),
+        admin::GET_LOG_PAGE => log_page::bytes_of(command).map(Transfer::ToHost),
+        admin::SET_FEATURES => Ok(features::sent(command)),
+        admin::GET_FEATURES => Ok(features::given(command)),
+        admin::ABORT | admin::ASYNC_EVENT | admin::KEEP_ALIVE => Ok(Transfer::None),
+        _ => Err(Failure::INVALID_OPCODE),
+    }
+}
+
+/// Answers a command, with the data that came from the host.
+pub fn answer(context: &Context<'_>, command: &Submission, data: &[u8]) -> Result<Answer, Failure> {
+    match command.opcode {
+        admin::IDENTIFY => identify::answer(context, command).map(Answer::data),
+        admin::GET_LOG_PAGE => log_page::answer(context, command).map(Answer::data),
+        admin::SET_FEATURES => features::set(context, command, data),
+        admin::GET_FEATURES => features::get(context, command),
+        admin::KEEP_ALIVE => Ok(Answer::default()),
+        _ => Err(Failure::INVALID_OPCODE),
+    }
+}

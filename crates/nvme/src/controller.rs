@@ -1,0 +1,270 @@
+//! A controller: what a host has of the subsystem, from the Connect of its admin queue to the end of that connection.
+//!
+//! Each queue is a connection of its own. When that of the admin queue ends, all end; a reset ends those of I/O queues. A
+//! host takes its I/O queues down first, and then says goodbye on the admin queue.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+
+use crate::mailbox::{Mailbox, Message};
+use crate::wire::fabrics::property;
+
+/// Entries that a queue may have (`MQES` is one less).
+pub const QUEUE_ENTRIES: u16 = 128;
+/// I/O queues that a controller may have.
+pub const IO_QUEUES: u16 = 64;
+/// The version of the Base Specification that is spoken: 2.0.
+pub const VERSION: u32 = 0x0002_0000;
+/// Ready and shut down within this time, in units of 500 ms.
+const READY_TIMEOUT: u64 = 30;
+
+/// What kind of controller.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// It has namespaces.
+    Io,
+    /// It tells where subsystems are.
+    Discovery,
+}
+
+/// A controller.
+pub struct Controller {
+    /// Its number.
+    pub id: u16,
+    /// What kind it is.
+    pub kind: Kind,
+    /// The host that connected.
+    pub host: [u8; 16],
+    /// The host's name.
+    pub host_name: String,
+    /// What changes.
+    pub state: Mutex<State>,
+    /// When the host was last heard of, in milliseconds after `made`.
+    heard_ms: AtomicU64,
+    made: Instant,
+}
+
+/// What changes of a controller.
+#[derive(Default)]
+pub struct State {
+    /// `CC`.
+    configuration: u32,
+    /// `CSTS`.
+    status: u32,
+    /// The keep-alive timeout; 0 for none.
+    pub keep_alive_ms: u32,
+    /// Values of features that are this controller's.
+    pub features: FxHashMap<u8, u32>,
+    /// I/O queues that the host asked for and was granted.
+    pub io_queues: Option<u16>,
+    /// Its connections by queue.
+    connections: FxHashMap<u16, Arc<Mailbox>>,
+    has_ended: bool,
+}
+
+/// Why a queue could not be added.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum QueueRefusal {
+    /// The controller is not enabled, or has ended, or has this queue already.
+    Sequence,
+    /// There is no such queue.
+    Number,
+}
+
+const ENABLE: u32 = 1;
+const SHUTDOWN: u32 = 3 << 14;
+const READY: u32 = 1;
+const SHUTDOWN_STATUS: u32 = 3 << 2;
+const SHUTDOWN_DONE: u32 = 2 << 2;
+
+/// What the host changed in the configuration, as far as more has to be done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Change {
+    /// Nothing has to be done.
+    None,
+    /// The host announces the end: everything is to be durable.
+    Shutdown,
+}
+
+impl Controller {
+    /// A controller with its admin queue.
+    pub fn new(
+        id: u16,
+        kind: Kind,
+        host: [u8; 16],
+        host_name: String,
+        keep_alive_ms: u32,
+        admin: Arc<Mailbox>,
+    ) -> Controller {
+        let connections = FxHashMap::from_iter([(0, admin)]);
+        let state = Mutex::new(State { keep_alive_ms, connections, ..State::default() });
+        Controller { id, kind, host, host_name, state, heard_ms: AtomicU64::new(0), made: Instant::now() }
+    }
+
+    /// Whether it takes commands other than those of fabrics.
+    pub fn is_ready(&self) -> bool {
+        self.state.lock().status & READY != 0
+    }
+
+    /// The host was heard of.
+    pub fn hear(&self) {
+        self.heard_ms.store(self.made.elapsed().as_millis() as u64, Ordering::Relaxed);
+    }
+
+    /// How long until the keep-alive timer runs out; none without one. Zero if it has.
+    pub fn alive_for(&self) -> Option<Duration> {
+        let timeout_ms = match self.state.lock().keep_alive_ms {
+            0 => return None,
+            timeout_ms => u64::from(timeout_ms),
+        };
+        let silent_ms =
+            (self.made.elapsed().as_millis() as u64).saturating_sub(self.heard_ms.load(Ordering::Relaxed));
+        Some(Duration::from_millis(timeout_ms.saturating_sub(silent_ms)))
+    }
+
+    /// Adds the connection of an I/O queue.
+    pub fn add_queue(&self, queue: u16, mailbox: Arc<Mailbox>) -> Result<(), QueueRefusal> {
+        let mut state = self.state.lock();
+        if self.kind == Kind::Discovery || queue > state.io_queues.unwrap_or(IO_QUEUES) {
+            return Err(QueueRefusal::Number);
+        }
+        if state.has_ended || state.status & READY == 0 || state.connections.contains_key(&queue) {
+            return Err(QueueRefusal::Sequence);
+        }
+        state.connections.insert(queue, mailbox);
+        Ok(())
+    }
+
+    /// The connection of a queue has ended.
+    pub fn remove_queue(&self, queue: u16, mailbox: &Arc<Mailbox>) {
+        let mut state = self.state.lock();
+        if state.connections.get(&queue).is_some_and(|there| Arc::ptr_eq(there, mailbox)) {
+            state.connections.remove(&queue);
+        }
+    }
+
+    /// Ends all its connections.
+    pub fn end(&self) {
+        let mut state = self.state.lock();
+        state.has_ended = true;
+        state.end_queues(|_| true);
+    }
+
+    /// The value of a property; none if there is no such property of this size.
+    pub fn property(&self, offset: u32, is_long: bool) -> Option<u64> {
+        let state = self.state.lock();
+        let value = match (offset, is_long) {
+            (property::CAPABILITIES, true) => capabilities(),
+            (property::VERSION, false) => VERSION.into(),
+            (property::CONFIGURATION, false) => state.configuration.into(),
+            (property::STATUS, false) => state.status.into(),
+            (property::SUBSYSTEM_RESET, false) => 0,
+            (property::READY_TIMEOUTS, false) => READY_TIMEOUT << 16 | READY_TIMEOUT,
+            _ => return None,
+        };
+        Some(value)
+    }
+
+    /// Sets the configuration, the one property that can be; none if the value cannot be.
+    pub fn configure(&self, value: u32) -> Option<Change> {
+        let mut state = self.state.lock();
+        let is_enabled = value & ENABLE != 0;
+        // while it is being enabled: memory pages of 4 KiB, round robin, a command set that there is
+        let command_set = value >> 4 & 7;
+        if is_enabled && (value >> 7 & 0x7f != 0 || !matches!(command_set, 0 | 6)) {
+            return None;
+        }
+        let before = std::mem::replace(&mut state.configuration, value);
+        match (before & ENABLE != 0, is_enabled) {
+            (false, true) => state.status = READY,
+            (true, false) => {
+                // a reset
+                state.status &= !(READY | SHUTDOWN_STATUS);
+                state.end_queues(|queue| queue != 0);
+            }
+            _ => {}
+        }
+        let announces_end = value & SHUTDOWN != 0 && before & SHUTDOWN == 0;
+        Some(if announces_end { Change::Shutdown } else { Change::None })
+    }
+
+    /// All is durable that was announced to be the last.
+    pub fn shutdown_done(&self) {
+        let mut state = self.state.lock();
+        state.status = state.status & !SHUTDOWN_STATUS | SHUTDOWN_DONE;
+    }
+}
+
+impl State {
+    /// Whether it has queues beside the admin queue.
+    pub fn has_io_connections(&self) -> bool {
+        self.connections.keys().any(|&queue| queue != 0)
+    }
+
+    fn end_queues(&mut self, which: impl Fn(u16) -> bool) {
+        self.connections.retain(|&queue, mailbox| {
+            let ends = which(queue);
+            if ends {
+                mailbox.post(Message::End);
+            }
+            !ends
+        });
+    }
+}
+
+/// `CAP`: queues contiguous, the timeout, NVM and other command sets, memory pages of 4 KiB, ready with media.
+fn capabilities() -> u64 {
+    let entries = u64::from(QUEUE_ENTRIES - 1);
+    let command_sets = (1 << 0 | 1 << 6) << 37;
+    entries | 1 << 16 | READY_TIMEOUT << 24 | command_sets | 1 << 59
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn controller() -> (Controller, Arc<Mailbox>) {
+        let admin = Arc::new(Mailbox::new(|| ()));
+        (Controller::new(1, Kind::Io, [1; 16], "host".to_owned(), 0, Arc::clone(&admin)), admin)
+    }
+
+    #[test]
+    fn queues_come_after_enabling_and_go_with_a_reset() {
+        let (controller, admin) = controller();
+        let mailbox = Arc::new(Mailbox::new(|| ()));
+        assert_eq!(controller.add_queue(1, Arc::clone(&mailbox)), Err(QueueRefusal::Sequence));
+        assert_eq!(controller.configure(1 | 5 << 7), None, "pages of 128 KiB");
+        assert_eq!(controller.configure(1 | 6 << 4), Some(Change::None));
+        assert_eq!(controller.property(property::STATUS, false), Some(1));
+        assert_eq!(controller.add_queue(1, Arc::clone(&mailbox)), Ok(()));
+        assert_eq!(controller.add_queue(1, Arc::clone(&mailbox)), Err(QueueRefusal::Sequence));
+        assert_eq!(controller.add_queue(IO_QUEUES + 1, Arc::clone(&mailbox)), Err(QueueRefusal::Number));
+        assert_eq!(controller.configure(0), Some(Change::None));
+        assert!(matches!(mailbox.take(), Some(Message::End)));
+        assert!(admin.take().is_none(), "the admin queue outlives a reset");
+        assert!(!controller.is_ready());
+    }
+
+    #[test]
+    fn a_shutdown_is_announced_once_and_told_when_done() {
+        let (controller, _admin) = controller();
+        controller.configure(1).unwrap();
+        assert_eq!(controller.configure(1 | 1 << 14), Some(Change::Shutdown));
+        assert_eq!(controller.configure(1 | 1 << 14), Some(Change::None));
+        controller.shutdown_done();
+        assert_eq!(controller.property(property::STATUS, false), Some(1 | 2 << 2));
+    }
+
+    #[test]
+    fn properties_have_one_size() {
+        let (controller, _admin) = controller();
+        assert_eq!(controller.property(property::CAPABILITIES, false), None);
+        assert_eq!(controller.property(property::VERSION, true), None);
+        assert_eq!(controller.property(0x1000, false), None);
+        assert_eq!(controller.property(property::CAPABILITIES, true).unwrap() & 0xffff, 127);
+    }
+}

@@ -1,0 +1,177 @@
+//! How a command ends badly: the standard's status codes (Base, section 3.3.3.2.1).
+
+use tantalum::Status;
+
+/// A status code other than success.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Failure {
+    /// The type in bits 10:8, the code in bits 7:0.
+    code: u16,
+    /// Whether the same command will fail again.
+    is_final: bool,
+    /// What the completion tells besides.
+    pub result: u64,
+}
+
+/// Codes that are used: type and code.
+macro_rules! codes {
+    ($( $(#[$about:meta])* $name:ident = $code:literal, )*) => {
+        impl Failure {
+            $( $(#[$about])* pub const $name: Failure = Failure { code: $code, is_final: true, result: 0 }; )*
+        }
+    };
+}
+
+codes! {
+    /// No such command.
+    INVALID_OPCODE = 0x001,
+    /// A field that cannot be.
+    INVALID_FIELD = 0x002,
+    /// Two commands under way have one identifier.
+    ID_CONFLICT = 0x003,
+    /// Data did not arrive.
+    DATA_TRANSFER = 0x004,
+    /// The drive did what it never should, or its host failed.
+    INTERNAL = 0x006,
+    /// The host asked for it.
+    ABORTED = 0x007,
+    /// No such namespace.
+    INVALID_NAMESPACE = 0x00b,
+    /// Not at this time.
+    SEQUENCE = 0x00c,
+    /// The data pointer and the command disagree on how many bytes.
+    SGL_LENGTH = 0x00f,
+    /// A data pointer of a type that is not supported here.
+    SGL_TYPE = 0x011,
+    /// In-capsule data that are not in the capsule.
+    SGL_OFFSET = 0x016,
+    /// A keep-alive timeout that is not supported.
+    KEEP_ALIVE_INVALID = 0x01a,
+    /// The drive takes no more writes.
+    WRITE_PROTECTED = 0x020,
+    /// No such I/O command set.
+    COMMAND_SET = 0x02c,
+    /// Blocks that are not there.
+    OUT_OF_RANGE = 0x080,
+    /// No flash is left.
+    CAPACITY_EXCEEDED = 0x081,
+    /// A value that is too large, or a buffer that is too small.
+    VALUE_SIZE = 0x085,
+    /// A key that is too long or too short.
+    KEY_SIZE = 0x086,
+    /// No such key.
+    NO_SUCH_KEY = 0x087,
+    /// A record that cannot be read.
+    RECORD_UNREADABLE = 0x088,
+    /// A key that is there.
+    KEY_EXISTS = 0x089,
+    /// More Asynchronous Event Requests than there may be.
+    EVENT_LIMIT = 0x105,
+    /// No such log page.
+    INVALID_LOG_PAGE = 0x109,
+    /// The feature cannot be saved.
+    NOT_SAVEABLE = 0x10d,
+    /// The feature cannot be changed.
+    NOT_CHANGEABLE = 0x10e,
+    /// A Connect in an unknown format.
+    CONNECT_FORMAT = 0x180,
+    /// All controllers are in use.
+    CONTROLLER_BUSY = 0x181,
+    /// A Connect with a parameter that cannot be.
+    CONNECT_PARAMETER = 0x182,
+    /// A host that may not connect.
+    CONNECT_HOST = 0x184,
+    /// More blocks than one command may have.
+    SIZE_LIMIT = 0x183,
+    /// Flash could not be read.
+    UNREADABLE = 0x281,
+    /// The data differ.
+    COMPARE = 0x285,
+    /// A vendor's: a share of a unit that is not mapped.
+    UNMAPPED = 0x1c0,
+    /// A vendor's: more than the drive does in one step.
+    OVER_LIMIT = 0x1c1,
+    /// A vendor's: no such open transaction.
+    UNKNOWN_TRANSACTION = 0x1c2,
+    /// A vendor's: no such open log.
+    UNKNOWN_LOG = 0x1c3,
+    /// A vendor's: a page of a log that does not follow.
+    SLOT_OUT_OF_ORDER = 0x1c4,
+}
+
+impl Failure {
+    /// Data whose digest does not match: the host may send them again.
+    pub const TRANSIENT: Failure = Failure { code: 0x022, is_final: false, result: 0 };
+    /// The drive has no power.
+    pub const POWER_LOSS: Failure = Failure { code: 0x005, is_final: false, result: 0 };
+    /// Too many units wait in the drive just now (Namespace Not Ready).
+    pub const NOT_READY: Failure = Failure { code: 0x082, is_final: false, result: 0 };
+
+    /// As [`Failure::CONNECT_PARAMETER`], with where the parameter is: in the command, or in its data.
+    pub fn connect_parameter(is_in_data: bool, offset: u16) -> Failure {
+        Failure { result: u64::from(is_in_data) << 16 | u64::from(offset), ..Failure::CONNECT_PARAMETER }
+    }
+
+    /// The same, with what the completion tells besides.
+    pub fn with_result(self, result: u64) -> Failure {
+        Failure { result, ..self }
+    }
+
+    /// How a command of the drive ended.
+    pub fn of<T>(ended: Result<T, Status>) -> Result<T, Failure> {
+        ended.map_err(Failure::from)
+    }
+
+    /// The status field of a completion, without the phase: status in bits 11:1, Do Not Retry in bit 15.
+    pub fn field(self) -> u16 {
+        self.code << 1 | u16::from(self.is_final) << 15
+    }
+
+    /// Type and code, as a completion's field tells them.
+    pub fn code_of(field: u16) -> u16 {
+        field >> 1 & 0x7ff
+    }
+
+    /// Type and code.
+    pub fn code(self) -> u16 {
+        self.code
+    }
+}
+
+impl From<Status> for Failure {
+    fn from(status: Status) -> Failure {
+        match status {
+            Status::OutOfRange { .. } => Failure::OUT_OF_RANGE,
+            Status::InvalidField(_) | Status::DataLength { .. } => Failure::INVALID_FIELD,
+            Status::Unmapped { .. } => Failure::UNMAPPED,
+            Status::OverLimit { .. } => Failure::OVER_LIMIT,
+            Status::UnknownTransaction(_) => Failure::UNKNOWN_TRANSACTION,
+            Status::UnknownLog(_) => Failure::UNKNOWN_LOG,
+            Status::SlotOutOfOrder(_) => Failure::SLOT_OUT_OF_ORDER,
+            Status::NoSuchNamespace { .. } => Failure::INVALID_NAMESPACE,
+            Status::NoSuchKey { .. } => Failure::NO_SUCH_KEY,
+            Status::ValueTooLarge { .. } => Failure::VALUE_SIZE,
+            Status::RecordUnreadable { .. } => Failure::RECORD_UNREADABLE,
+            Status::CapacityExceeded => Failure::CAPACITY_EXCEEDED,
+            Status::Unreadable { .. } => Failure::UNREADABLE,
+            Status::ReadOnly => Failure::WRITE_PROTECTED,
+            Status::PowerLost => Failure::POWER_LOSS,
+            Status::OutOfBuffers { .. } => Failure::NOT_READY,
+            Status::Host(_) | Status::Damaged(_) | Status::Internal(_) => Failure::INTERNAL,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_is_where_a_completion_has_it() {
+        assert_eq!(Failure::OUT_OF_RANGE.field(), 0x8000 | 0x80 << 1);
+        assert_eq!(Failure::UNREADABLE.field(), 0x8000 | 2 << 9 | 0x81 << 1);
+        assert_eq!(Failure::code_of(Failure::COMPARE.field()), 0x285);
+        assert_eq!(Failure::POWER_LOSS.field(), 0x05 << 1, "the host may try again");
+        assert_eq!(Failure::connect_parameter(true, 256).result, 0x1_0100);
+    }
+}

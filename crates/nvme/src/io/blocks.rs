@@ -1,0 +1,117 @@
+//! Logical blocks of 4096 or 512 bytes, and the drive's units in which they lie.
+
+use tantalum::{Lpn, UNIT_BYTES};
+
+use crate::failure::Failure;
+
+/// The blocks of a namespace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BlockSpace {
+    /// Bytes of a block.
+    pub block_bytes: u32,
+    /// How many there are.
+    pub blocks: u64,
+}
+
+/// A range of blocks that are there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Blocks {
+    /// The first.
+    pub first: u64,
+    /// How many, at least one.
+    pub count: u32,
+}
+
+/// Where blocks lie: units, and which of their bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Units {
+    /// The first unit.
+    pub first: Lpn,
+    /// How many.
+    pub count: u32,
+    /// Bytes of the first unit before the blocks.
+    pub before: usize,
+    /// Bytes of the last unit behind them.
+    pub after: usize,
+}
+
+impl BlockSpace {
+    /// Blocks of so many bytes on a drive of so many units.
+    pub fn new(block_bytes: u32, units: u64) -> BlockSpace {
+        BlockSpace { block_bytes, blocks: units * UNIT_BYTES as u64 / u64::from(block_bytes) }
+    }
+
+    /// The power of two of a block's bytes.
+    pub fn block_bytes_log2(&self) -> u8 {
+        self.block_bytes.trailing_zeros() as u8
+    }
+
+    /// Blocks in a unit.
+    pub fn per_unit(&self) -> u32 {
+        UNIT_BYTES as u32 / self.block_bytes
+    }
+
+    /// Bytes of so many blocks.
+    pub fn bytes(&self, count: u32) -> u64 {
+        u64::from(count) * u64::from(self.block_bytes)
+    }
+
+    /// A range, if all of it is there.
+    pub fn blocks(&self, first: u64, count: u32) -> Result<Blocks, Failure> {
+        let is_there = first.checked_add(count.into()).is_some_and(|end| end <= self.blocks);
+        if is_there { Ok(Blocks { first, count }) } else { Err(Failure::OUT_OF_RANGE) }
+    }
+
+    /// The units in which blocks lie.
+    pub fn units(&self, blocks: Blocks) -> Units {
+        let unit = UNIT_BYTES as u64;
+        let from = blocks.first * u64::from(self.block_bytes);
+        let end = from + self.bytes(blocks.count);
+        let first = from / unit;
+        Units {
+            first: Lpn(first as u32),
+            count: (end.div_ceil(unit) - first) as u32,
+            before: (from % unit) as usize,
+            after: (end.next_multiple_of(unit) - end) as usize,
+        }
+    }
+}
+
+impl Units {
+    /// Whether the blocks are all of their units.
+    pub fn are_whole(&self) -> bool {
+        self.before == 0 && self.after == 0
+    }
+
+    /// Bytes of all the units.
+    pub fn bytes(&self) -> usize {
+        self.count as usize * UNIT_BYTES
+    }
+
+    /// The units of which all bytes are meant.
+    pub fn whole(&self) -> (Lpn, u32) {
+        let skipped = u32::from(self.before > 0);
+        let partial = skipped + u32::from(self.after > 0);
+        (Lpn(self.first.0 + skipped), self.count.saturating_sub(partial))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_blocks_lie_in_units() {
+        let space = BlockSpace::new(512, 100);
+        let units = |first, count| space.units(space.blocks(first, count).unwrap());
+        let within = units(9, 2);
+        assert_eq!(within, Units { first: Lpn(1), count: 1, before: 512, after: 5 * 512 });
+        assert_eq!(within.whole().1, 0);
+        let across = units(7, 10);
+        assert_eq!(across, Units { first: Lpn(0), count: 3, before: 7 * 512, after: 7 * 512 });
+        assert_eq!(across.whole(), (Lpn(1), 1));
+        assert!(units(8, 16).are_whole());
+        assert_eq!(space.blocks(799, 2), Err(Failure::OUT_OF_RANGE));
+        assert_eq!(space.blocks(u64::MAX, 1), Err(Failure::OUT_OF_RANGE));
+    }
+}

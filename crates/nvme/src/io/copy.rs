@@ -1,0 +1,119 @@
+//! Copy (NVM, section 3.2.2): the drive shares what it can share, as the standard lets it copy how it likes. What it cannot
+//! share is read and written: parts of units, what lies across units, and what overlaps.
+
+use tantalum::{Lpn, ShareRange, Status, UNIT_BYTES};
+use tantalum_drive::{Drive, Request, When};
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+
+use super::blocks::{BlockSpace, Blocks, Units};
+use super::write::{flush_if, write};
+use super::{Force, IoCommand, Worked, read};
+use crate::failure::Failure;
+use crate::wire::command::Submission;
+
+/// Source ranges of one command.
+pub const COPY_RANGES: u32 = 128;
+/// Bytes of all blocks of one command: what cannot be shared is held in memory.
+pub const COPY_BLOCKS_BYTES: u32 = 1 << 20;
+/// Bytes of a source range.
+pub const RANGE_BYTES: u32 = 32;
+
+/// A source range (format 0).
+#[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Range {
+    reserved: U64,
+    first: U64,
+    /// How many blocks, less one, in the lower half.
+    blocks: U32,
+    protection: [u8; 12],
+}
+
+/// Reads the command's fields.
+pub fn decode(command: &Submission, force: Force) -> Result<IoCommand, Failure> {
+    let (ranges, format) = ((command.dword(12) & 0xff) + 1, command.dword(12) >> 8 & 0xf);
+    if format != 0 {
+        return Err(Failure::INVALID_FIELD);
+    }
+    if ranges > COPY_RANGES {
+        return Err(Failure::SIZE_LIMIT);
+    }
+    Ok(IoCommand::Copy(command.first_block(), ranges, force))
+}
+
+/// Copies ranges, one after the other, to `to` and behind. If one fails, the completion tells how many were copied.
+pub fn copy(drive: &Drive, when: When, space: &BlockSpace, to: u64, data: &[u8], force: Force) -> Worked {
+    let ranges = <[Range]>::ref_from_bytes(data).map_err(|_| Failure::INVALID_FIELD)?;
+    let sources =
+        ranges.iter().map(|range| space.blocks(range.first.get(), (range.blocks.get() & 0xffff) + 1));
+    let sources = sources.collect::<Result<Vec<Blocks>, Failure>>()?;
+    let total: u64 = sources.iter().map(|source| u64::from(source.count)).sum();
+    if total * u64::from(space.block_bytes) > COPY_BLOCKS_BYTES.into() {
+        return Err(Failure::SIZE_LIMIT);
+    }
+    space.blocks(to, total as u32)?;
+    let (mut to, mut done_ns) = (to, 0);
+    for (copied, &source) in sources.iter().enumerate() {
+        let target = Blocks { first: to, count: source.count };
+        let ended = copy_range(drive, when, space, source, target);
+        let (_, range_ns) = ended.map_err(|failure| failure.with_result(copied as u64))?;
+        done_ns = done_ns.max(range_ns);
+        to += u64::from(source.count);
+    }
+    flush_if(force, drive, when, done_ns)
+}
+
+fn copy_range(drive: &Drive, when: When, space: &BlockSpace, source: Blocks, target: Blocks) -> Worked {
+    let (from, onto) = (space.units(source), space.units(target));
+    if from.are_whole() && onto.are_whole() && !overlap(from, onto) {
+        return share(drive, when, from, onto);
+    }
+    let (answer, read_ns) = read::read(drive, when, space, source)?;
+    let (answer, written_ns) = write(drive, when, space, target, answer.data, Force(false))
+        .map(|(_, written_ns)| (Default::default(), written_ns))?;
+    Ok((answer, written_ns.max(read_ns)))
+}
+
+fn overlap(from: Units, onto: Units) -> bool {
+    from.first.0 < onto.first.0 + onto.count && onto.first.0 < from.first.0 + from.count
+}
+
+/// Shares runs of units that are mapped, and deallocates where the source is nothing.
+fn share(drive: &Drive, when: When, from: Units, onto: Units) -> Worked {
+    let (mut at, mut done_ns) = (0, 0);
+    while at < from.count {
+        let (src, dst) = (Lpn(from.first.0 + at), Lpn(onto.first.0 + at));
+        let (units, is_mapped) = run(drive, src, from.count - at);
+        let reply = match is_mapped {
+            true => share_or_write(drive, when, ShareRange { dst, src, units })?,
+            false => drive.perform(Request::Trim { lpn: dst, units }, when)?.completion.done_ns,
+        };
+        done_ns = done_ns.max(reply);
+        at += units;
+    }
+    Ok((Default::default(), done_ns))
+}
+
+/// How many units from here on are mapped as the first one is, or not; no more than one share may have.
+fn run(drive: &Drive, first: Lpn, most: u32) -> (u32, bool) {
+    let device = drive.lock();
+    let is_mapped = device.is_mapped(first);
+    let most = most.min(device.limits().share_units.max(1));
+    let same = (1..most).take_while(|&units| device.is_mapped(Lpn(first.0 + units)) == is_mapped).count();
+    (1 + same as u32, is_mapped)
+}
+
+/// The drive may have no room for another owner; another client may have unmapped a unit meanwhile.
+fn share_or_write(drive: &Drive, when: When, range: ShareRange) -> Result<u64, Failure> {
+    match drive.perform(Request::Share { ranges: vec![range], deferred: true }, when) {
+        Ok(reply) => Ok(reply.completion.done_ns),
+        Err(Status::OverLimit { .. } | Status::Unmapped { .. }) => {
+            let read = drive.perform(Request::Read { lpn: range.src, units: range.units }, when)?;
+            debug_assert_eq!(read.data.len(), range.units as usize * UNIT_BYTES);
+            let write = Request::Write { lpn: range.dst, data: read.data, fua: false };
+            Ok(drive.perform(write, when)?.completion.done_ns.max(read.completion.done_ns))
+        }
+        Err(status) => Err(status.into()),
+    }
+}

@@ -1,0 +1,50 @@
+//! Dataset Management (NVM, section 3.2.3).
+
+use tantalum_drive::{Drive, Request, When};
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+
+use super::blocks::{BlockSpace, Blocks};
+use super::write::flush_if;
+use super::{Force, Worked};
+use crate::failure::Failure;
+
+/// Bytes of a range.
+pub const RANGE_BYTES: u32 = 16;
+
+/// A range of blocks.
+#[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Range {
+    attributes: U32,
+    blocks: U32,
+    first: U64,
+}
+
+/// Deallocates ranges, if that is what is wanted, once all of them are known to be there. What is deallocated reads as
+/// zeros. Parts of units stay as they are.
+pub fn deallocate(
+    drive: &Drive,
+    when: When,
+    space: &BlockSpace,
+    data: &[u8],
+    is_wanted: bool,
+    force: Force,
+) -> Worked {
+    let ranges = <[Range]>::ref_from_bytes(data).map_err(|_| Failure::INVALID_FIELD)?;
+    let used = ranges.iter().filter(|range| range.blocks.get() > 0);
+    let used = used.map(|range| space.blocks(range.first.get(), range.blocks.get()));
+    let used = used.collect::<Result<Vec<Blocks>, Failure>>()?;
+    if !is_wanted {
+        return Ok(Default::default());
+    }
+    let mut done_ns = 0;
+    for blocks in used {
+        let (lpn, units) = space.units(blocks).whole();
+        if units > 0 {
+            let reply = drive.perform(Request::Trim { lpn, units }, when)?;
+            done_ns = done_ns.max(reply.completion.done_ns);
+        }
+    }
+    flush_if(force, drive, when, done_ns)
+}

@@ -1,0 +1,253 @@
+//! I/O commands: what they ask for ([`IoCommand`]), and what the drive does for them.
+//!
+//! A command is checked as a whole before any of its data move. What it asks of the drive is given by the thread of its
+//! connection and answered by way of its mailbox, when the drive is done.
+
+mod blocks;
+mod copy;
+mod deallocate;
+pub mod key_value;
+mod partial;
+mod read;
+pub mod vendor;
+mod write;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tantalum::{NamespaceId, Nanoseconds};
+use tantalum_drive::{Drive, When};
+
+pub use blocks::{BlockSpace, Blocks};
+pub use copy::{COPY_BLOCKS_BYTES, COPY_RANGES};
+
+use crate::failure::Failure;
+use crate::mailbox::{Answer, Mailbox, Message};
+use crate::subsystem::Subsystem;
+use crate::wire::command::Submission;
+use crate::wire::opcode::nvm;
+use key_value::KeyValueCommand;
+use vendor::VendorCommand;
+
+/// The largest transfer of a command, as a power of two of 4 KiB (`MDTS`).
+pub const TRANSFER_LIMIT_LOG2: u8 = 7;
+/// The same in bytes.
+pub const TRANSFER_BYTES: u32 = 4096 << TRANSFER_LIMIT_LOG2;
+
+/// The namespace with the drive's blocks.
+pub const BLOCK_NAMESPACE: u32 = 1;
+/// All namespaces.
+pub const ALL_NAMESPACES: u32 = 0xffff_ffff;
+
+/// The namespaces that there are.
+#[derive(Clone, Debug)]
+pub struct Namespaces {
+    /// The drive's blocks.
+    pub blocks: BlockSpace,
+    /// The drive's namespaces with records.
+    pub key_value: Vec<NamespaceId>,
+}
+
+impl Namespaces {
+    /// The namespace with records that a host calls `namespace`.
+    pub fn key_value(&self, namespace: u32) -> Option<NamespaceId> {
+        key_value::namespace_of(namespace).filter(|namespace| self.key_value.contains(namespace))
+    }
+
+    /// What hosts call all of them, in order.
+    pub fn numbers(&self) -> impl Iterator<Item = u32> {
+        let key_value = self.key_value.iter().map(|&namespace| key_value::number_of(namespace));
+        std::iter::once(BLOCK_NAMESPACE).chain(key_value)
+    }
+}
+
+/// Data that a command moves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Transfer {
+    /// None.
+    None,
+    /// So many bytes from the host.
+    FromHost(u32),
+    /// So many bytes to the host.
+    ToHost(u32),
+}
+
+/// An I/O command whose fields have been checked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum IoCommand {
+    /// Everything that was acknowledged becomes durable.
+    Flush,
+    /// Blocks are read.
+    Read(Blocks),
+    /// Blocks are written.
+    Write(Blocks, Force),
+    /// Blocks are compared with what the host sends.
+    Compare(Blocks),
+    /// Blocks are to read as zeros.
+    WriteZeroes(Blocks, Force),
+    /// Blocks are read for nobody.
+    Verify(Blocks),
+    /// So many ranges are deallocated, or only hinted at.
+    Deallocate(u32, bool),
+    /// So many ranges are copied to a block.
+    Copy(u64, u32, Force),
+    /// About records.
+    KeyValue(KeyValueCommand),
+    /// Beyond the standard.
+    Vendor(VendorCommand),
+}
+
+/// Whether a write is on flash before it is done (`FUA`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Force(pub bool);
+
+/// What the work of a command comes to: its answer, and when the drive is done.
+pub type Worked = Result<(Answer, Nanoseconds), Failure>;
+
+/// Bits of dword 12.
+mod bit {
+    /// Force Unit Access.
+    pub const FORCE: u32 = 30;
+}
+
+impl IoCommand {
+    /// Reads a command's fields and checks them.
+    pub fn decode(command: &Submission, namespaces: &Namespaces) -> Result<IoCommand, Failure> {
+        let namespace = command.namespace.get();
+        if namespace == BLOCK_NAMESPACE {
+            return IoCommand::decode_blocks(command, &namespaces.blocks);
+        }
+        let is_flush = command.opcode == nvm::FLUSH;
+        match namespaces.key_value(namespace) {
+            Some(_) if is_flush => Ok(IoCommand::Flush),
+            None if is_flush && namespace == ALL_NAMESPACES => Ok(IoCommand::Flush),
+            Some(namespace) => KeyValueCommand::decode(command, namespace).map(IoCommand::KeyValue),
+            None => Err(Failure::INVALID_NAMESPACE),
+        }
+    }
+
+    fn decode_blocks(command: &Submission, space: &BlockSpace) -> Result<IoCommand, Failure> {
+        let force = Force(command.bit(12, bit::FORCE));
+        let blocks = || space.blocks(command.first_block(), (command.dword(12) & 0xffff) + 1);
+        let transferred = || {
+            let blocks = blocks()?;
+            let fits = space.bytes(blocks.count) <= u64::from(TRANSFER_BYTES);
+            if fits { Ok(blocks) } else { Err(Failure::INVALID_FIELD) }
+        };
+        let decoded = match command.opcode {
+            nvm::FLUSH => IoCommand::Flush,
+            nvm::READ => IoCommand::Read(transferred()?),
+            nvm::WRITE if command.dword(12) >> 20 & 0xf != 0 => return Err(Failure::INVALID_FIELD),
+            nvm::WRITE => IoCommand::Write(transferred()?, force),
+            nvm::COMPARE => IoCommand::Compare(transferred()?),
+            nvm::WRITE_ZEROES => IoCommand::WriteZeroes(blocks()?, force),
+            nvm::VERIFY => IoCommand::Verify(blocks()?),
+            nvm::DATASET_MANAGEMENT => {
+                IoCommand::Deallocate((command.dword(10) & 0xff) + 1, command.bit(11, 2))
+            }
+            nvm::COPY => copy::decode(command, force)?,
+            0x80..=0xff => IoCommand::Vendor(VendorCommand::decode(command)?),
+            _ => return Err(Failure::INVALID_OPCODE),
+        };
+        Ok(decoded)
+    }
+
+    /// The data that it moves.
+    pub fn transfer(&self, space: &BlockSpace) -> Transfer {
+        match *self {
+            IoCommand::Flush | IoCommand::WriteZeroes(..) | IoCommand::Verify(_) => Transfer::None,
+            IoCommand::Read(blocks) => Transfer::ToHost(space.bytes(blocks.count) as u32),
+            IoCommand::Write(blocks, _) | IoCommand::Compare(blocks) => {
+                Transfer::FromHost(space.bytes(blocks.count) as u32)
+            }
+            IoCommand::Deallocate(ranges, _) => Transfer::FromHost(ranges * deallocate::RANGE_BYTES),
+            IoCommand::Copy(_, ranges, _) => Transfer::FromHost(ranges * copy::RANGE_BYTES),
+            IoCommand::KeyValue(command) => command.transfer(),
+            IoCommand::Vendor(command) => command.transfer(),
+        }
+    }
+
+    /// Gives it to the drive, with the data that came from the host. The answer goes to `mailbox`.
+    pub fn start(self, subsystem: &Arc<Subsystem>, id: u16, data: Vec<u8>, mailbox: &Arc<Mailbox>) {
+        let counts = &subsystem.counts;
+        match self.transfer(&subsystem.namespaces.blocks) {
+            Transfer::FromHost(_) => counts.writes.fetch_add(1, Ordering::Relaxed),
+            Transfer::ToHost(_) => counts.reads.fetch_add(1, Ordering::Relaxed),
+            Transfer::None => 0,
+        };
+        let mailbox = Arc::clone(mailbox);
+        subsystem.queue.submit_with(
+            0,
+            |drive, when| self.work(subsystem, drive, when, data),
+            move |ended, _| mailbox.post(Message::Done { id, ended }),
+        );
+    }
+
+    fn work(self, subsystem: &Subsystem, drive: &Drive, when: When, data: Vec<u8>) -> Worked {
+        let space = &subsystem.namespaces.blocks;
+        let force = |force: Force| Force(force.0 || subsystem.is_write_through());
+        match self {
+            IoCommand::Flush => write::flush(drive, when),
+            IoCommand::Read(blocks) => read::read(drive, when, space, blocks),
+            IoCommand::Write(blocks, fua) => write::write(drive, when, space, blocks, data, force(fua)),
+            IoCommand::Compare(blocks) => read::compare(drive, when, space, blocks, &data),
+            IoCommand::WriteZeroes(blocks, fua) => {
+                write::write_zeroes(drive, when, space, blocks, force(fua))
+            }
+            IoCommand::Verify(blocks) => read::verify(drive, when, space, blocks),
+            IoCommand::Deallocate(_, is_wanted) => {
+                deallocate::deallocate(drive, when, space, &data, is_wanted, force(Force(false)))
+            }
+            IoCommand::Copy(to, _, fua) => copy::copy(drive, when, space, to, &data, force(fua)),
+            IoCommand::KeyValue(command) => command.work(drive, when, data),
+            IoCommand::Vendor(command) => command.work(drive, when, data),
+        }
+    }
+}
+
+/// Everything that was acknowledged becomes durable, at once: a host announces that it goes.
+pub fn durable(subsystem: &Subsystem) -> Result<(), Failure> {
+    write::flush(subsystem.queue.drive(), When::AfterAll).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn command(opcode: u8, dword10: [u32; 6]) -> Submission {
+        let dword10 = dword10.map(Into::into);
+        Submission { opcode, namespace: BLOCK_NAMESPACE.into(), dword10, ..Submission::default() }
+    }
+
+    #[test]
+    fn fields_are_checked_before_anything_moves() {
+        let space = BlockSpace::new(512, 1024);
+        let namespaces = Namespaces { blocks: space, key_value: Vec::new() };
+        let decode = |opcode, dwords| IoCommand::decode(&command(opcode, dwords), &namespaces);
+        let last = decode(nvm::READ, [8191, 0, 0, 0, 0, 0]).unwrap();
+        assert_eq!(last.transfer(&space), Transfer::ToHost(512));
+        assert_eq!(decode(nvm::READ, [8191, 0, 1, 0, 0, 0]), Err(Failure::OUT_OF_RANGE));
+        assert_eq!(decode(nvm::WRITE, [u32::MAX, u32::MAX, 0, 0, 0, 0]), Err(Failure::OUT_OF_RANGE));
+        assert_eq!(decode(nvm::READ, [0, 0, 1024, 0, 0, 0]), Err(Failure::INVALID_FIELD), "over MDTS");
+        assert!(decode(nvm::READ, [0, 0, 1023, 0, 0, 0]).is_ok());
+        assert!(decode(nvm::WRITE_ZEROES, [0, 0, 8191, 0, 0, 0]).is_ok(), "nothing is transferred");
+        assert_eq!(decode(nvm::WRITE, [0, 0, 1 << 20, 0, 0, 0]), Err(Failure::INVALID_FIELD), "a directive");
+        assert_eq!(decode(0x7e, [0; 6]), Err(Failure::INVALID_OPCODE));
+        let other = Submission { namespace: 2.into(), ..command(nvm::READ, [0; 6]) };
+        assert_eq!(IoCommand::decode(&other, &namespaces), Err(Failure::INVALID_NAMESPACE));
+    }
+
+    #[test]
+    fn flags_are_read() {
+        let space = BlockSpace::new(4096, 1024);
+        let namespaces = Namespaces { blocks: space, key_value: Vec::new() };
+        let write = IoCommand::decode(&command(nvm::WRITE, [5, 0, 1 << 30, 0, 0, 0]), &namespaces).unwrap();
+        assert_eq!(write, IoCommand::Write(Blocks { first: 5, count: 1 }, Force(true)));
+        let trim = command(nvm::DATASET_MANAGEMENT, [255, 4, 0, 0, 0, 0]);
+        let trim = IoCommand::decode(&trim, &namespaces).unwrap();
+        assert_eq!(
+            (trim, trim.transfer(&space)),
+            (IoCommand::Deallocate(256, true), Transfer::FromHost(4096))
+        );
+    }
+}

@@ -1,0 +1,46 @@
+//! Read, Compare, Verify.
+
+use tantalum::UNIT_BYTES;
+use tantalum_drive::{Drive, Request, When};
+
+use super::Worked;
+use super::blocks::{BlockSpace, Blocks};
+use crate::failure::Failure;
+use crate::mailbox::Answer;
+
+/// Units that Verify reads at a time.
+const VERIFY_UNITS: u32 = 128;
+
+/// Blocks, as they are.
+pub fn read(drive: &Drive, when: When, space: &BlockSpace, blocks: Blocks) -> Worked {
+    let units = space.units(blocks);
+    let reply = drive.perform(Request::Read { lpn: units.first, units: units.count }, when)?;
+    let mut data = reply.data;
+    data.truncate(data.len() - units.after);
+    data.drain(..units.before);
+    Ok((Answer::data(data), reply.completion.done_ns))
+}
+
+/// Fails if blocks differ from `data`.
+pub fn compare(drive: &Drive, when: When, space: &BlockSpace, blocks: Blocks, data: &[u8]) -> Worked {
+    let (answer, done_ns) = read(drive, when, space, blocks)?;
+    if answer.data != data {
+        return Err(Failure::COMPARE);
+    }
+    Ok((Answer::default(), done_ns))
+}
+
+/// Fails if blocks cannot be read.
+pub fn verify(drive: &Drive, when: When, space: &BlockSpace, blocks: Blocks) -> Worked {
+    let units = space.units(blocks);
+    let (mut lpn, end) = (units.first, units.first.0 + units.count);
+    let mut done_ns = 0;
+    while lpn.0 < end {
+        let count = VERIFY_UNITS.min(end - lpn.0);
+        let reply = drive.perform(Request::Read { lpn, units: count }, when)?;
+        debug_assert_eq!(reply.data.len(), count as usize * UNIT_BYTES);
+        done_ns = done_ns.max(reply.completion.done_ns);
+        lpn.0 += count;
+    }
+    Ok((Answer::default(), done_ns))
+}

@@ -1,0 +1,226 @@
+//! Vendor commands on the namespace with blocks: what the drive does beyond the standard. docs/nvme.md has their fields.
+//!
+//! Units of 4 KiB are named by their numbers, whatever a logical block has.
+
+use tantalum::{Generation, Hint, Lpn, METADATA_BYTES, ShareRange, TxId, UNIT_BYTES};
+use tantalum_drive::{Drive, Reply, Request, When};
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::{TRANSFER_BYTES, Transfer, Worked};
+use crate::failure::Failure;
+use crate::mailbox::Answer;
+use crate::wire::command::Submission;
+use crate::wire::opcode::vendor as opcode;
+
+const UNIT: u32 = UNIT_BYTES as u32;
+
+/// "No home" in [`HintedPage::home`].
+const NO_HOME: u32 = u32::MAX;
+
+/// A range to be shared, or moved: both units are the first of theirs.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct Range {
+    /// Where the mapping goes.
+    pub to: U32,
+    /// Where it is.
+    pub from: U32,
+    /// How many units.
+    pub units: U32,
+    reserved: U32,
+}
+
+/// What stands before the data of a page of a hinted log.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct HintedPage {
+    /// The log's life, as BeginLog gave it.
+    pub generation: U64,
+    /// The attempt.
+    pub attempt: U32,
+    /// The slot at which it starts.
+    pub start: U32,
+    /// The first slot of the transaction.
+    pub first: U32,
+    /// The page's slot.
+    pub slot: U32,
+    /// 1 if the page ends its transaction.
+    pub end: U32,
+    /// Where it belongs; FFFFFFFFh if nowhere yet.
+    pub home: U32,
+    /// What travels with it.
+    pub metadata: [u8; METADATA_BYTES],
+    reserved: [u8; 8],
+}
+
+/// A vendor command.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum VendorCommand {
+    /// So many ranges are shared; durable by the next flush only, or when it is done.
+    Share(u32, bool),
+    /// Mappings move: from, to, how many units.
+    Remap(u32, u32, u32),
+    /// So many scattered units, all or nothing.
+    WriteAtomic(u32),
+    /// A transaction begins; the completion names it.
+    Begin,
+    /// A unit is written in a transaction.
+    TxWrite(u32, u64),
+    /// A unit is read as a transaction sees it.
+    TxRead(u32, u64),
+    /// A transaction ends well.
+    Commit(u64),
+    /// A transaction is forgotten.
+    Abort(u64),
+    /// A hinted log begins; the completion names its life.
+    BeginLog,
+    /// A page of a hinted log.
+    WriteHinted(u32),
+}
+
+impl Range {
+    /// A range.
+    pub fn new(to: u32, from: u32, units: u32) -> Range {
+        Range { to: to.into(), from: from.into(), units: units.into(), reserved: 0.into() }
+    }
+}
+
+impl HintedPage {
+    /// What stands before a page.
+    pub fn new(hint: &Hint, metadata: [u8; METADATA_BYTES]) -> HintedPage {
+        HintedPage {
+            generation: hint.generation.0.into(),
+            attempt: hint.attempt.into(),
+            start: hint.start.into(),
+            first: hint.first.into(),
+            slot: hint.slot.into(),
+            end: u32::from(hint.end).into(),
+            home: hint.home.map_or(NO_HOME, |home| home.0).into(),
+            metadata,
+            reserved: [0; 8],
+        }
+    }
+
+    fn hint(&self) -> Hint {
+        let home = self.home.get();
+        Hint {
+            generation: Generation(self.generation.get()),
+            attempt: self.attempt.get(),
+            start: self.start.get(),
+            first: self.first.get(),
+            slot: self.slot.get(),
+            end: self.end.get() != 0,
+            home: (home != NO_HOME).then_some(Lpn(home)),
+        }
+    }
+}
+
+impl VendorCommand {
+    /// Reads a command's fields.
+    pub fn decode(command: &Submission) -> Result<VendorCommand, Failure> {
+        let unit = command.dword(10);
+        let transaction = u64::from(command.dword(15)) << 32 | u64::from(command.dword(14));
+        let count = (command.dword(12) & 0xffff) + 1;
+        let fits = |bytes: u32| if bytes > TRANSFER_BYTES { Err(Failure::INVALID_FIELD) } else { Ok(()) };
+        let decoded = match command.opcode {
+            opcode::SHARE => {
+                fits(count * size_of::<Range>() as u32)?;
+                VendorCommand::Share(count, command.bit(12, 31))
+            }
+            opcode::REMAP => VendorCommand::Remap(unit, command.dword(11), command.dword(12)),
+            opcode::WRITE_ATOMIC => {
+                fits((count + 1).saturating_mul(UNIT))?;
+                VendorCommand::WriteAtomic(count)
+            }
+            opcode::BEGIN => VendorCommand::Begin,
+            opcode::TX_WRITE => VendorCommand::TxWrite(unit, transaction),
+            opcode::TX_READ => VendorCommand::TxRead(unit, transaction),
+            opcode::COMMIT => VendorCommand::Commit(transaction),
+            opcode::ABORT => VendorCommand::Abort(transaction),
+            opcode::BEGIN_LOG => VendorCommand::BeginLog,
+            opcode::WRITE_HINTED => VendorCommand::WriteHinted(unit),
+            _ => return Err(Failure::INVALID_OPCODE),
+        };
+        Ok(decoded)
+    }
+
+    /// The data that it moves.
+    pub fn transfer(&self) -> Transfer {
+        match *self {
+            VendorCommand::Share(count, _) => Transfer::FromHost(count * size_of::<Range>() as u32),
+            VendorCommand::WriteAtomic(count) => Transfer::FromHost((count + 1) * UNIT),
+            VendorCommand::TxWrite(..) => Transfer::FromHost(UNIT),
+            VendorCommand::TxRead(..) => Transfer::ToHost(UNIT),
+            VendorCommand::WriteHinted(_) => Transfer::FromHost(size_of::<HintedPage>() as u32 + UNIT),
+            _ => Transfer::None,
+        }
+    }
+
+    /// Has the drive do it.
+    pub fn work(self, drive: &Drive, when: When, data: Vec<u8>) -> Worked {
+        let request = match self {
+            VendorCommand::Share(_, deferred) => Request::Share { ranges: ranges_of(&data)?, deferred },
+            VendorCommand::Remap(from, to, units) => Request::Remap { src: Lpn(from), dst: Lpn(to), units },
+            VendorCommand::WriteAtomic(count) => Request::WriteAtomic { writes: writes_of(count, &data)? },
+            VendorCommand::Begin => Request::Begin,
+            VendorCommand::TxWrite(unit, tx) => Request::TxWrite { tx: TxId(tx), lpn: Lpn(unit), data },
+            VendorCommand::TxRead(unit, tx) => Request::TxRead { tx: TxId(tx), lpn: Lpn(unit) },
+            VendorCommand::Commit(tx) => Request::Commit { tx: TxId(tx) },
+            VendorCommand::Abort(tx) => Request::Abort { tx: TxId(tx) },
+            VendorCommand::BeginLog => Request::BeginLog,
+            VendorCommand::WriteHinted(unit) => {
+                let (page, data) = HintedPage::ref_from_prefix(&data).map_err(|_| Failure::INVALID_FIELD)?;
+                Request::WriteHinted {
+                    lpn: Lpn(unit),
+                    data: data.to_vec(),
+                    metadata: page.metadata,
+                    hint: page.hint(),
+                }
+            }
+        };
+        let Reply { completion, data, .. } = drive.perform(request, when)?;
+        let named = completion.tx.map(|tx| tx.0).or(completion.generation.map(|generation| generation.0));
+        Ok((Answer { data, result: named.unwrap_or(0) }, completion.done_ns))
+    }
+}
+
+fn ranges_of(data: &[u8]) -> Result<Vec<ShareRange>, Failure> {
+    let ranges = <[Range]>::ref_from_bytes(data).map_err(|_| Failure::INVALID_FIELD)?;
+    let range = |range: &Range| ShareRange {
+        dst: Lpn(range.to.get()),
+        src: Lpn(range.from.get()),
+        units: range.units.get(),
+    };
+    Ok(ranges.iter().map(range).collect())
+}
+
+/// The first 4 KiB name the units, in four bytes each; their data follow.
+fn writes_of(count: u32, data: &[u8]) -> Result<Vec<(Lpn, Vec<u8>)>, Failure> {
+    let (names, data) = data.split_at_checked(UNIT_BYTES).ok_or(Failure::INVALID_FIELD)?;
+    let names = <[U32]>::ref_from_bytes(names).map_err(|_| Failure::INVALID_FIELD)?;
+    let units = data.chunks_exact(UNIT_BYTES).map(<[u8]>::to_vec);
+    Ok(names.iter().take(count as usize).map(|name| Lpn(name.get())).zip(units).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layouts_are_those_of_the_page_that_documents_them() {
+        assert_eq!((size_of::<Range>(), size_of::<HintedPage>()), (16, 64));
+        let hint = Hint {
+            generation: Generation(1 << 40),
+            attempt: 2,
+            start: 3,
+            first: 4,
+            slot: 5,
+            end: true,
+            home: Some(Lpn(6)),
+        };
+        assert_eq!(HintedPage::new(&hint, [7; METADATA_BYTES]).hint(), hint);
+        let homeless = Hint { home: None, end: false, ..hint };
+        assert_eq!(HintedPage::new(&homeless, [7; METADATA_BYTES]).hint(), homeless);
+    }
+}

@@ -1,0 +1,384 @@
+//! Serving an image: from a device to a server, through power losses, to a clean stop.
+//!
+//! When power goes, every connection ends. Once no thread issues commands any more, the drive recovers, and hosts can
+//! attach again.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+
+use serde::{Deserialize, Serialize};
+use tantalum::{Device, DeviceError, PowerLoss, RecoveryReport, Status, mix};
+use tantalum_drive::control::{self, End, Ended, Subject, socket_path};
+use tantalum_drive::report::DriveReport;
+use tantalum_drive::{Answers, Drive, Pacing, Queue};
+
+use crate::server::Server;
+use crate::subsystem::{Settings, Subsystem};
+
+/// Options for serving an image.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The image of the drive.
+    pub image: PathBuf,
+    /// The address to listen on.
+    pub listen: SocketAddr,
+    /// Whether hosts see the drive's latencies.
+    pub pacing: Pacing,
+    /// Bytes of a logical block: 4096 or 512.
+    pub block_bytes: u32,
+    /// The subsystem's name; derived from the image's path if none is given.
+    pub name: Option<String>,
+}
+
+/// Why an image could not be served, or could not be closed.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The address is not a loopback address.
+    #[error(
+        "{0} can be reached from other machines, and nothing is encrypted or authenticated: listen on 127.0.0.1 or [::1]"
+    )]
+    NotLoopback(SocketAddr),
+    /// Listening on the address failed.
+    #[error("{address}: {error}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        error: io::Error,
+    },
+    /// The system refused.
+    #[error("{}: {error}", image.display())]
+    System {
+        /// The image.
+        image: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// The control socket could not be created.
+    #[error("{}: {error}", socket_path(image).display())]
+    Socket {
+        /// The image.
+        image: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// An invalid name.
+    #[error("{0:?} is not an NVMe qualified name: one begins with \"nqn.\" and has at most 223 bytes")]
+    Name(String),
+    /// The drive could not be shut down.
+    #[error("the drive could not be shut down: {0}")]
+    Shutdown(Status),
+    /// The drive did not recover after a power loss.
+    #[error("the drive did not recover: {0}")]
+    Recovery(DeviceError),
+    /// Connections did not end.
+    #[error("connections did not end, so the image was left as by a killed process")]
+    Stuck,
+}
+
+/// An event that whoever serves the image should know of.
+#[derive(Debug)]
+pub enum Notice<'a> {
+    /// Power has gone.
+    PowerLost,
+    /// The drive has power again.
+    Recovered(&'a RecoveryReport),
+    /// The image is closed, or could not be.
+    Ended(&'a Result<(), ServeError>),
+}
+
+/// Statistics of a served image: the answer to `tantalum stat`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Report {
+    /// The drive's part.
+    #[serde(flatten)]
+    pub drive: DriveReport,
+    /// The server's part.
+    pub served: ServedReport,
+}
+
+/// Statistics of a server.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ServedReport {
+    /// The address it listens on.
+    pub address: SocketAddr,
+    /// The subsystem's name.
+    pub name: String,
+    /// Bytes of a logical block.
+    pub block_bytes: u32,
+    /// Controllers now.
+    pub controllers: usize,
+    /// Connections now.
+    pub connections: usize,
+    /// Connections accepted so far.
+    pub connections_accepted: u64,
+    /// Commands that failed.
+    pub commands_failed: u64,
+    /// Number of power losses.
+    pub power_losses: u64,
+}
+
+enum Event {
+    PowerLost,
+    Stop,
+}
+
+/// An image that is served.
+pub struct Served {
+    place: Arc<Place>,
+    events: Receiver<Event>,
+}
+
+/// What the answers at the control socket depend on.
+struct Place {
+    image: PathBuf,
+    server: Server,
+    answers: Answers,
+    pacing: Pacing,
+    /// The seed of the last cut.
+    seed: AtomicU64,
+    power_losses: AtomicU64,
+    end: End,
+    stopper: Stopper,
+}
+
+/// Stops a server, from any thread.
+#[derive(Clone)]
+pub struct Stopper(Sender<Event>);
+
+impl Stopper {
+    /// Stops the server.
+    pub fn stop(&self) {
+        // Nothing listens on a server that has ended.
+        let _ = self.0.send(Event::Stop);
+    }
+}
+
+impl Options {
+    /// Checks whether an image can be served like this, before it is opened for it.
+    pub fn check(&self) -> Result<(), ServeError> {
+        if !self.listen.ip().is_loopback() {
+            return Err(ServeError::NotLoopback(self.listen));
+        }
+        match &self.name {
+            Some(name) if !name.starts_with("nqn.") || name.len() > 223 => {
+                Err(ServeError::Name(name.clone()))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Served {
+    /// Serves a drive. If that fails, the drive is shut down.
+    pub fn start(device: Device, options: &Options) -> Result<Served, ServeError> {
+        options.check()?;
+        let system = |error| ServeError::System { image: options.image.clone(), error };
+        let image = options.image.canonicalize().map_err(system)?;
+        let answers = Answers::new(options.pacing, device.time_ns()).map_err(system)?;
+        let drive = Drive::new(device);
+        match serve(&drive, image, answers, options) {
+            Ok(served) => Ok(served),
+            Err(error) => {
+                shut_down(&drive)?;
+                Err(error)
+            }
+        }
+    }
+
+    /// The address it listens on.
+    pub fn address(&self) -> SocketAddr {
+        self.place.server.address()
+    }
+
+    /// The subsystem's name.
+    pub fn name(&self) -> &str {
+        &self.place.server.subsystem().settings.name
+    }
+
+    /// A handle that can stop it from another thread.
+    pub fn stopper(&self) -> Stopper {
+        self.place.stopper.clone()
+    }
+
+    /// Serves until it is stopped, and shuts the drive down. `notice` is told of events before anybody at the control
+    /// socket is.
+    pub fn wait(self, mut notice: impl FnMut(Notice<'_>)) -> Result<(), ServeError> {
+        let ended = self.serve(&mut notice);
+        let drive = self.place.server.subsystem().queue.drive();
+        let is_idle = self.place.server.close();
+        let ended = ended.and_then(|()| if is_idle { shut_down(drive) } else { Err(ServeError::Stuck) });
+        let _ = std::fs::remove_file(socket_path(&self.place.image));
+        notice(Notice::Ended(&ended));
+        self.place.end.come(match &ended {
+            Ok(()) => Ended::Closed,
+            Err(error) => Ended::Failed(error.to_string()),
+        });
+        ended
+    }
+
+    fn serve(&self, notice: &mut impl FnMut(Notice<'_>)) -> Result<(), ServeError> {
+        while let Ok(event) = self.events.recv() {
+            match event {
+                Event::Stop => return Ok(()),
+                Event::PowerLost => {
+                    notice(Notice::PowerLost);
+                    let report = self.recover()?;
+                    notice(Notice::Recovered(&report));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends every connection, and then gives the drive power again.
+    fn recover(&self) -> Result<RecoveryReport, ServeError> {
+        let place = &self.place;
+        if !place.server.close() {
+            return Err(ServeError::Stuck);
+        }
+        let losses = place.power_losses.fetch_add(1, Ordering::Relaxed);
+        let seed = mix(place.seed.load(Ordering::Relaxed) ^ losses);
+        let subsystem = place.server.subsystem();
+        let report = subsystem.queue.drive().lock().power_on(&mut PowerLoss::seeded(seed));
+        let report = report.map_err(ServeError::Recovery)?;
+        subsystem.set_write_through(false);
+        place.server.open();
+        Ok(report)
+    }
+}
+
+fn serve(drive: &Drive, image: PathBuf, answers: Answers, options: &Options) -> Result<Served, ServeError> {
+    let identity = identity_of(&image);
+    let settings = Settings {
+        name: options.name.clone().unwrap_or_else(|| name_of(identity)),
+        serial: format!("{identity:016X}"),
+        identity,
+        block_bytes: options.block_bytes,
+    };
+    let queue = Queue::new(drive.clone(), answers.clone());
+    let server = Server::start(Arc::new(Subsystem::new(settings, queue)), options.listen);
+    let server = server.map_err(|error| ServeError::Listen { address: options.listen, error })?;
+    let (sender, events) = mpsc::channel();
+    let losses = sender.clone();
+    drive.on_power_loss(move || losses.send(Event::PowerLost).is_ok());
+    let place = Arc::new(Place {
+        image: image.clone(),
+        server,
+        answers,
+        pacing: options.pacing,
+        seed: AtomicU64::new(0),
+        power_losses: AtomicU64::new(0),
+        end: End::default(),
+        stopper: Stopper(sender),
+    });
+    control::serve(Arc::clone(&place)).map_err(|error| ServeError::Socket { image, error })?;
+    Ok(Served { place, events })
+}
+
+fn shut_down(drive: &Drive) -> Result<(), ServeError> {
+    let mut device = drive.lock();
+    let now_ns = device.time_ns();
+    device.put_away(now_ns).map_err(ServeError::Shutdown)
+}
+
+/// A number that is the same each time the image is served.
+fn identity_of(image: &Path) -> u64 {
+    image.as_os_str().as_encoded_bytes().iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+/// A name made of a UUID of the free form, version 8.
+fn name_of(identity: u64) -> String {
+    let (high, low) = (mix(identity), mix(!identity));
+    format!(
+        "nqn.2014-08.org.nvmexpress:uuid:{:08x}-{:04x}-8{:03x}-8{:03x}-{:012x}",
+        high >> 32,
+        high >> 16 & 0xffff,
+        high & 0xfff,
+        low >> 48 & 0xfff,
+        low & 0xffff_ffff_ffff
+    )
+}
+
+impl Subject for Place {
+    fn image(&self) -> &Path {
+        &self.image
+    }
+
+    fn stat(&self) -> Result<serde_json::Value, String> {
+        let subsystem = self.server.subsystem();
+        let drive = DriveReport::of(&subsystem.queue.drive().lock(), self.image.clone(), Some(self.pacing));
+        let served = ServedReport {
+            address: self.server.address(),
+            name: subsystem.settings.name.clone(),
+            block_bytes: subsystem.settings.block_bytes,
+            controllers: subsystem.controllers(),
+            connections: self.server.connections(),
+            connections_accepted: self.server.accepted(),
+            commands_failed: subsystem.errors.count(),
+            power_losses: self.power_losses.load(Ordering::Relaxed),
+        };
+        Ok(serde_json::to_value(Report { drive, served }).expect("reports are plain data"))
+    }
+
+    fn cut(&self, after_flash_operations: Option<u64>, seed: u64) -> Result<bool, String> {
+        self.seed.store(seed, Ordering::Relaxed);
+        let mut device = self.server.subsystem().queue.drive().lock();
+        if !device.has_power() {
+            return Err("the drive is recovering from an earlier cut; try again when it has power".to_owned());
+        }
+        match after_flash_operations {
+            Some(operations) => device.cut_after(Some(operations)),
+            None => {
+                // not before anything that a host was already told
+                let now_ns = self.answers.now_ns().unwrap_or_else(|| device.time_ns());
+                let now_ns = now_ns.max(device.issued_ns());
+                device.cut_power(now_ns);
+            }
+        }
+        Ok(device.has_power())
+    }
+
+    fn stop(&self) -> Result<(), String> {
+        self.stopper.stop();
+        Ok(())
+    }
+
+    fn end(&self) -> &End {
+        &self.end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_a_uuid_of_version_8() {
+        let name = name_of(identity_of(Path::new("/tmp/drive.tant")));
+        let uuid = name.strip_prefix("nqn.2014-08.org.nvmexpress:uuid:").unwrap();
+        assert_eq!(uuid.split('-').map(str::len).collect::<Vec<_>>(), [8, 4, 4, 4, 12]);
+        assert_eq!((&uuid[14..15], &uuid[19..20]), ("8", "8"));
+        assert_ne!(name, name_of(identity_of(Path::new("/tmp/drive2.tant"))));
+    }
+
+    #[test]
+    fn other_machines_are_kept_out() {
+        let listen = |address: &str| Options {
+            image: "drive.tant".into(),
+            listen: address.parse().unwrap(),
+            pacing: Pacing::None,
+            block_bytes: 4096,
+            name: None,
+        };
+        assert!(listen("127.0.0.1:4420").check().is_ok());
+        assert!(listen("[::1]:4420").check().is_ok());
+        assert!(matches!(listen("0.0.0.0:4420").check(), Err(ServeError::NotLoopback(_))));
+    }
+}

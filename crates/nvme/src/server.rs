@@ -1,0 +1,317 @@
+//! Sockets and threads: one thread takes connections, each connection has one.
+
+use std::io::{self, ErrorKind, Read};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use parking_lot::{Condvar, Mutex};
+use rustc_hash::FxHashMap;
+
+use crate::mailbox::{Mailbox, Message};
+use crate::outbox::Outbox;
+use crate::session::Session;
+use crate::subsystem::Subsystem;
+
+/// Connections that there may be at once; more are hung up on.
+pub const MOST_CONNECTIONS: usize = 2048;
+
+/// Bytes that are read at once, where they do not go to their place directly.
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// How long a host has to take a termination request and hang up.
+const GOODBYE: Duration = Duration::from_secs(1);
+
+/// How long the connections' threads have to end.
+const MOST_WAIT: Duration = Duration::from_secs(10);
+
+/// Takes connections to a subsystem, until it is dropped.
+pub struct Server {
+    shared: Arc<Shared>,
+    address: SocketAddr,
+    /// Dropped to end the thread that takes connections.
+    _stop: UnixStream,
+}
+
+struct Shared {
+    subsystem: Arc<Subsystem>,
+    /// Whether connections are taken, or hung up on.
+    is_open: AtomicBool,
+    connections: Mutex<FxHashMap<u64, Arc<Mailbox>>>,
+    ended: Condvar,
+    /// How many there were.
+    accepted: AtomicU64,
+}
+
+impl Server {
+    /// Takes connections at an address from now on.
+    pub fn start(subsystem: Arc<Subsystem>, listen: SocketAddr) -> io::Result<Server> {
+        let listener = TcpListener::bind(listen)?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let (stop, stopped) = UnixStream::pair()?;
+        let shared = Arc::new(Shared {
+            subsystem,
+            is_open: AtomicBool::new(true),
+            connections: Mutex::default(),
+            ended: Condvar::new(),
+            accepted: AtomicU64::new(0),
+        });
+        let accepting = Arc::clone(&shared);
+        thread::Builder::new()
+            .name("nvme-accept".to_owned())
+            .spawn(move || accept(&accepting, &listener, &stopped))?;
+        Ok(Server { shared, address, _stop: stop })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The subsystem.
+    pub fn subsystem(&self) -> &Arc<Subsystem> {
+        &self.shared.subsystem
+    }
+
+    /// Connections that there are.
+    pub fn connections(&self) -> usize {
+        self.shared.connections.lock().len()
+    }
+
+    /// Connections that there were.
+    pub fn accepted(&self) -> u64 {
+        self.shared.accepted.load(Ordering::Relaxed)
+    }
+
+    /// Takes no more connections, ends those that there are, and returns when no thread gives the drive commands any more:
+    /// what a host sent before may not be done behind its back later. False if some did not end in time.
+    pub fn close(&self) -> bool {
+        self.shared.is_open.store(false, Ordering::SeqCst);
+        let mut connections = self.shared.connections.lock();
+        for mailbox in connections.values() {
+            mailbox.post(Message::End);
+        }
+        let has_some = |connections: &mut FxHashMap<u64, Arc<Mailbox>>| !connections.is_empty();
+        !self.shared.ended.wait_while_for(&mut connections, has_some, MOST_WAIT).timed_out()
+    }
+
+    /// Takes connections again.
+    pub fn open(&self) {
+        self.shared.is_open.store(true, Ordering::SeqCst);
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+fn accept(shared: &Arc<Shared>, listener: &TcpListener, stopped: &UnixStream) {
+    let mut last_number = 0;
+    loop {
+        let mut waits = [
+            PollFd::new(listener.as_fd(), PollFlags::POLLIN),
+            PollFd::new(stopped.as_fd(), PollFlags::POLLIN),
+        ];
+        let _ = poll(&mut waits, PollTimeout::NONE);
+        if waits[1].any().unwrap_or(false) {
+            return;
+        }
+        match listener.accept() {
+            Ok((stream, _)) => {
+                last_number += 1;
+                shared.take(last_number, stream);
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            // no file descriptor is left: those that there are will be given back
+            Err(_) => thread::sleep(Duration::from_millis(10)),
+        }
+    }
+}
+
+impl Shared {
+    /// Gives a connection a thread. Who gets none is hung up on.
+    fn take(self: &Arc<Self>, number: u64, stream: TcpStream) {
+        let Ok((waker, woken)) = UnixStream::pair() else { return };
+        let is_ready =
+            [waker.set_nonblocking(true), woken.set_nonblocking(true), stream.set_nonblocking(true)];
+        if is_ready.iter().any(Result::is_err) || stream.set_nodelay(true).is_err() {
+            return;
+        }
+        // a full pipe wakes as well
+        let wake = move || drop(io::Write::write(&mut &waker, &[0]));
+        let mailbox = Arc::new(Mailbox::new(wake));
+        {
+            let mut connections = self.connections.lock();
+            // looked at under the lock: who closes sees this connection, or it sees that it is closed
+            if !self.is_open.load(Ordering::SeqCst) || connections.len() >= MOST_CONNECTIONS {
+                return;
+            }
+            connections.insert(number, Arc::clone(&mailbox));
+        }
+        self.accepted.fetch_add(1, Ordering::Relaxed);
+        let shared = Arc::clone(self);
+        let work = move || {
+            let address = stream.local_addr().ok();
+            let session = Session::new(Arc::clone(&shared.subsystem), mailbox.clone(), address);
+            Connection { stream, woken, mailbox, session, buffer: vec![0; BUFFER_BYTES] }.run();
+            shared.forget(number);
+        };
+        if thread::Builder::new().name("nvme".to_owned()).stack_size(256 << 10).spawn(work).is_err() {
+            self.forget(number);
+        }
+    }
+
+    fn forget(&self, number: u64) {
+        self.connections.lock().remove(&number);
+        self.ended.notify_all();
+    }
+}
+
+/// One connection.
+struct Connection {
+    stream: TcpStream,
+    woken: UnixStream,
+    mailbox: Arc<Mailbox>,
+    session: Session,
+    buffer: Vec<u8>,
+}
+
+/// Whether there may be more to read.
+#[derive(PartialEq, Eq)]
+enum Heard {
+    More,
+    Nothing,
+}
+
+impl Connection {
+    /// Goes on until either side ends it. How a connection breaks is of no interest to anybody here.
+    fn run(mut self) {
+        let is_kept = self.go_on().is_ok();
+        let outbox = self.session.last_words();
+        // what the host had of the subsystem ends now, not when it has hung up
+        drop(self.session);
+        if is_kept && let Some(outbox) = outbox {
+            let _ = say_goodbye(self.stream, outbox, &mut self.buffer);
+        }
+    }
+
+    fn go_on(&mut self) -> io::Result<()> {
+        let mut heard = Heard::More;
+        loop {
+            if heard == Heard::More && self.session.may_read() {
+                heard = self.hear()?;
+            }
+            self.session.take_mail();
+            self.send()?;
+            if self.session.is_ending() {
+                return Ok(());
+            }
+            let may_sleep = heard == Heard::Nothing || !self.session.may_read();
+            if may_sleep && self.sleep()? {
+                heard = Heard::More;
+            }
+        }
+    }
+
+    fn hear(&mut self) -> io::Result<Heard> {
+        if let Some(space) = self.session.direct_space() {
+            let wanted = space.len();
+            let Some(bytes) = read(&mut self.stream, space)? else { return Ok(Heard::Nothing) };
+            self.session.advance(bytes);
+            return Ok(if bytes == wanted { Heard::More } else { Heard::Nothing });
+        }
+        let Some(bytes) = read(&mut self.stream, &mut self.buffer)? else { return Ok(Heard::Nothing) };
+        self.session.feed(&self.buffer[..bytes]);
+        // rather than to read in vain, wait for the socket to have more
+        Ok(if bytes == self.buffer.len() { Heard::More } else { Heard::Nothing })
+    }
+
+    fn send(&mut self) -> io::Result<()> {
+        loop {
+            let freed = self.session.outbox.send(&mut self.stream)?;
+            let before = self.session.outbox.bytes();
+            self.session.sent(freed);
+            self.session.take_mail();
+            // room in the budget may have brought more answers
+            if freed == 0 || self.session.outbox.bytes() == before {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Waits for the host, for a message, or for time to run out. Whether the host may have sent something.
+    fn sleep(&mut self) -> io::Result<bool> {
+        let patience = self.session.patience();
+        if patience.is_some_and(|patience| patience.is_zero()) {
+            self.session.lose_patience();
+            return Ok(false);
+        }
+        if !self.mailbox.may_sleep() {
+            return Ok(false);
+        }
+        let mut wanted = PollFlags::empty();
+        wanted.set(PollFlags::POLLIN, self.session.may_read());
+        wanted.set(PollFlags::POLLOUT, self.session.outbox.bytes() > 0);
+        let mut waits =
+            [PollFd::new(self.stream.as_fd(), wanted), PollFd::new(self.woken.as_fd(), PollFlags::POLLIN)];
+        let timeout = patience.map_or(PollTimeout::NONE, |patience| {
+            // rounded up, so that time has run out when this returns
+            PollTimeout::try_from(patience + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
+        });
+        let polled = poll(&mut waits, timeout);
+        self.mailbox.awake();
+        let events = waits[0].revents().unwrap_or(PollFlags::empty());
+        if waits[1].any().unwrap_or(false) {
+            let _ = self.woken.read(&mut [0; 64]);
+        }
+        match polled {
+            Err(nix::errno::Errno::EINTR) | Ok(_) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        if !self.session.may_read() && events.intersects(PollFlags::POLLHUP | PollFlags::POLLERR) {
+            return Err(ErrorKind::ConnectionReset.into());
+        }
+        Ok(events.intersects(PollFlags::POLLIN | PollFlags::POLLHUP | PollFlags::POLLERR))
+    }
+}
+
+/// Sends what waits, and lets the host hang up: to close a socket with bytes that were not read takes from the host what it
+/// was told last.
+fn say_goodbye(mut stream: TcpStream, mut outbox: Outbox, buffer: &mut [u8]) -> io::Result<()> {
+    let until = Instant::now() + GOODBYE;
+    stream.set_nonblocking(false)?;
+    stream.set_write_timeout(Some(GOODBYE))?;
+    outbox.send(&mut stream)?;
+    stream.shutdown(Shutdown::Write)?;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(());
+        }
+        stream.set_read_timeout(Some(left))?;
+        if stream.read(buffer)? == 0 {
+            return Ok(());
+        }
+    }
+}
+
+/// Reads what there is; none if there is nothing now.
+fn read(stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+    loop {
+        match stream.read(buffer) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(bytes) => return Ok(Some(bytes)),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}

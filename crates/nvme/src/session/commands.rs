@@ -1,0 +1,314 @@
+//! From a command capsule to its completion.
+//!
+//! A command whose data are not in its capsule waits until the connection's budget has room for them; then the host is asked
+//! for them, or the drive. Commands without data do not wait.
+
+use super::connect::FabricsCommand;
+use super::{BUDGET_BYTES, Phase, Session};
+use crate::admin::{self, Context, EVENT_REQUESTS};
+use crate::failure::Failure;
+use crate::io::{IoCommand, TRANSFER_BYTES, Transfer};
+use crate::mailbox::Answer;
+use crate::wire::command::{IN_CAPSULE, Submission, TRANSPORT};
+use crate::wire::opcode::{FABRICS, admin as opcode};
+use crate::wire::pdu::Fatal;
+
+/// What a command is to do.
+#[derive(Clone, Copy, Debug)]
+pub enum Work {
+    /// About connections.
+    Fabrics(FabricsCommand),
+    /// About the controller.
+    Admin,
+    /// About blocks.
+    Io(IoCommand),
+}
+
+/// A command under way.
+#[derive(Debug)]
+pub struct Pending {
+    command: Submission,
+    work: Work,
+    transfer: Transfer,
+    /// Bytes that it needs of those that come from the host.
+    needed: usize,
+    /// Bytes of the budget that it holds.
+    held: usize,
+}
+
+/// What [`Session::check`] finds.
+type Checked = (Work, usize, Transfer, Option<(usize, usize)>);
+
+/// Data that are coming from the host.
+#[derive(Debug)]
+pub struct Incoming {
+    /// The command.
+    pub command: u16,
+    /// The data, as far as they came.
+    pub data: Vec<u8>,
+    /// How many came.
+    pub received: usize,
+    /// Whether some did not match their digest.
+    is_damaged: bool,
+}
+
+/// Transfers that the host was asked for, by their tags.
+#[derive(Debug, Default)]
+pub struct Transfers(Vec<Option<Incoming>>);
+
+impl Transfers {
+    /// A transfer.
+    pub fn get(&self, tag: u16) -> Option<&Incoming> {
+        self.0.get(usize::from(tag))?.as_ref()
+    }
+
+    /// The data of a transfer, to be changed.
+    pub fn data(&mut self, tag: u16) -> Option<&mut [u8]> {
+        let incoming = self.0.get_mut(usize::from(tag))?.as_mut()?;
+        Some(&mut incoming.data)
+    }
+
+    /// The data of a transfer.
+    pub fn peek(&self, tag: u16) -> Option<&[u8]> {
+        self.get(tag).map(|incoming| &incoming.data[..])
+    }
+
+    fn open(&mut self, command: u16, bytes: u32) -> u16 {
+        let incoming = Incoming { command, data: vec![0; bytes as usize], received: 0, is_damaged: false };
+        let free = self.0.iter().position(Option::is_none);
+        let tag = free.unwrap_or_else(|| {
+            self.0.push(None);
+            self.0.len() - 1
+        });
+        self.0[tag] = Some(incoming);
+        tag as u16
+    }
+
+    fn close(&mut self, tag: u16) -> Option<Incoming> {
+        self.0.get_mut(usize::from(tag))?.take()
+    }
+}
+
+impl Session {
+    /// A command has come, with the data that were in its capsule.
+    pub(super) fn command(
+        &mut self,
+        command: Submission,
+        capsule: Vec<u8>,
+        is_damaged: bool,
+    ) -> Result<(), Fatal> {
+        let id = command.id.get();
+        let most = self.queue.as_ref().map_or(1, |queue| usize::from(queue.entries));
+        if self.pending.len() >= most {
+            return Err(Fatal::Sequence);
+        }
+        if let Some(queue) = &mut self.queue {
+            queue.head = if queue.head + 1 >= queue.entries { 0 } else { queue.head + 1 };
+            queue.controller.hear();
+        }
+        if self.pending.contains_key(&id) {
+            self.send_response(id, 0, Some(Failure::ID_CONFLICT));
+            return Ok(());
+        }
+        let checked = self.check(&command, capsule.len());
+        let (work, needed, transfer, in_capsule) = match checked {
+            Ok(checked) => checked,
+            Err(failure) => {
+                self.refuse(&command, failure);
+                return Ok(());
+            }
+        };
+        let held = in_capsule.map_or(0, |(_, bytes)| bytes);
+        self.held += held;
+        self.pending.insert(id, Pending { command, work, transfer, needed, held });
+        match (transfer, in_capsule) {
+            _ if is_damaged => self.complete(id, Err(Failure::TRANSIENT)),
+            (_, Some((offset, bytes))) => {
+                let mut data = capsule;
+                data.truncate(offset + bytes);
+                data.drain(..offset);
+                self.execute(id, data);
+            }
+            (Transfer::None, None) => self.execute(id, Vec::new()),
+            (_, None) => {
+                self.waiting.push_back(id);
+                self.admit();
+            }
+        }
+        Ok(())
+    }
+
+    /// What a command is to do, how many bytes of data it needs, what data move, and where in the capsule they are if they
+    /// are in it.
+    fn check(&self, command: &Submission, capsule_bytes: usize) -> Result<Checked, Failure> {
+        let (fused, pointer_kind) = (command.flags & 3, command.flags >> 6);
+        if fused != 0 {
+            return Err(Failure::INVALID_FIELD);
+        }
+        let (work, transfer) = self.decode(command)?;
+        let needed = match transfer {
+            Transfer::None => return Ok((work, 0, transfer, None)),
+            Transfer::FromHost(bytes) | Transfer::ToHost(bytes) => bytes,
+        };
+        // over fabrics data are pointed at by SGLs (Base, section 3.3.3.1)
+        if pointer_kind == 0 || pointer_kind == 3 {
+            return Err(Failure::INVALID_FIELD);
+        }
+        let pointer = &command.data;
+        let in_capsule = match (pointer.kind, transfer) {
+            (TRANSPORT, _) => None,
+            (IN_CAPSULE, Transfer::FromHost(_)) => Some(pointer.address.get()),
+            _ => return Err(Failure::SGL_TYPE),
+        };
+        // more than is needed may come: Linux sends 4 KiB with every Dataset Management
+        let bytes = pointer.bytes.get();
+        if bytes < needed || bytes > TRANSFER_BYTES.max(needed) {
+            return Err(Failure::SGL_LENGTH);
+        }
+        let transfer =
+            if let Transfer::FromHost(_) = transfer { Transfer::FromHost(bytes) } else { transfer };
+        let needed = needed as usize;
+        let Some(offset) = in_capsule else { return Ok((work, needed, transfer, None)) };
+        let end = offset.checked_add(bytes.into());
+        if end.is_none_or(|end| end > capsule_bytes as u64) {
+            return Err(Failure::SGL_OFFSET);
+        }
+        Ok((work, needed, transfer, Some((offset as usize, bytes as usize))))
+    }
+
+    fn decode(&self, command: &Submission) -> Result<(Work, Transfer), Failure> {
+        let queue = self.queue.as_ref();
+        if command.opcode == FABRICS {
+            let fabrics = FabricsCommand::decode(command, queue.map(|queue| queue.id))?;
+            return Ok((Work::Fabrics(fabrics), fabrics.transfer()));
+        }
+        let queue = queue.ok_or(Failure::SEQUENCE)?;
+        if !queue.controller.is_ready() {
+            return Err(Failure::SEQUENCE);
+        }
+        if queue.id == 0 {
+            return Ok((Work::Admin, admin::transfer(command, queue.controller.kind)?));
+        }
+        let namespaces = &self.subsystem.namespaces;
+        let io = IoCommand::decode(command, namespaces)?;
+        Ok((Work::Io(io), io.transfer(&namespaces.blocks)))
+    }
+
+    /// Lets commands go on that wait for the budget.
+    pub(super) fn admit(&mut self) {
+        while let Some(&id) = self.waiting.front() {
+            let Some(pending) = self.pending.get_mut(&id) else { break };
+            let (Transfer::FromHost(bytes) | Transfer::ToHost(bytes)) = pending.transfer else { break };
+            if self.held > 0 && self.held + bytes as usize > BUDGET_BYTES {
+                break;
+            }
+            self.waiting.pop_front();
+            self.held += bytes as usize;
+            pending.held = bytes as usize;
+            match pending.transfer {
+                Transfer::FromHost(bytes) => {
+                    let tag = self.transfers.open(id, bytes);
+                    self.send_ready(id, tag, bytes);
+                }
+                _ => self.execute(id, Vec::new()),
+            }
+        }
+    }
+
+    /// Data of a transfer have come, up to a place.
+    pub(super) fn received(&mut self, tag: u16, end: usize, is_damaged: bool) {
+        let Some(Some(incoming)) = self.transfers.0.get_mut(usize::from(tag)) else { return };
+        incoming.received = end;
+        incoming.is_damaged |= is_damaged;
+        if end < incoming.data.len() {
+            return;
+        }
+        if let Some(incoming) = self.transfers.close(tag) {
+            match incoming.is_damaged {
+                true => self.complete(incoming.command, Err(Failure::TRANSIENT)),
+                false => self.execute(incoming.command, incoming.data),
+            }
+        }
+    }
+
+    fn execute(&mut self, id: u16, mut data: Vec<u8>) {
+        let Some(pending) = self.pending.get(&id) else { return };
+        let (work, command) = (pending.work, pending.command);
+        data.truncate(pending.needed);
+        match work {
+            Work::Io(io) => io.start(&self.subsystem, id, data, &self.mailbox),
+            Work::Fabrics(fabrics) => {
+                let ended = self.fabrics(fabrics, &data);
+                self.complete(id, ended);
+                if matches!(fabrics, FabricsCommand::Disconnect) {
+                    self.phase = Phase::Goodbye;
+                }
+            }
+            Work::Admin if command.opcode == opcode::ASYNC_EVENT => self.await_event(id),
+            Work::Admin if command.opcode == opcode::ABORT => {
+                let result = self.abort(&command);
+                self.complete(id, Ok(Answer::result(result)));
+            }
+            Work::Admin => {
+                let ended = self.administer(&command, &data);
+                self.complete(id, ended);
+            }
+        }
+    }
+
+    fn administer(&self, command: &Submission, data: &[u8]) -> Result<Answer, Failure> {
+        let queue = self.queue.as_ref().ok_or(Failure::SEQUENCE)?;
+        let context =
+            Context { subsystem: &self.subsystem, controller: &queue.controller, address: self.address };
+        admin::answer(&context, command, data)
+    }
+
+    /// The command stays until there is an event.
+    fn await_event(&mut self, id: u16) {
+        if self.events.len() >= EVENT_REQUESTS {
+            return self.complete(id, Err(Failure::EVENT_LIMIT));
+        }
+        self.events.push(id);
+    }
+
+    /// Ends an Asynchronous Event Request of this queue, the one kind of command that may wait for long. 1 if the command
+    /// is none: it will be done (Base, section 5.1).
+    fn abort(&mut self, command: &Submission) -> u64 {
+        let (queue, id) = (command.dword(10) & 0xffff, (command.dword(10) >> 16) as u16);
+        let Some(at) = self.events.iter().position(|&event| queue == 0 && event == id) else { return 1 };
+        self.events.remove(at);
+        self.complete(id, Err(Failure::ABORTED));
+        0
+    }
+
+    /// A command is done: its data and its completion go out.
+    pub(super) fn complete(&mut self, id: u16, ended: Result<Answer, Failure>) {
+        let Some(pending) = self.pending.remove(&id) else { return };
+        match ended {
+            Ok(answer) if answer.data.is_empty() => {
+                self.held -= pending.held;
+                self.send_response(id, answer.result, None);
+            }
+            Ok(answer) => {
+                // a completion that says nothing need not be sent, if the host does not wait for the queue's head
+                let is_silent =
+                    answer.result == 0 && self.queue.as_ref().is_some_and(|queue| !queue.has_flow_control);
+                self.send_data(id, answer.data, is_silent, pending.held);
+                if !is_silent {
+                    self.send_response(id, answer.result, None);
+                }
+            }
+            Err(failure) => {
+                self.held -= pending.held;
+                self.refuse(&pending.command, failure);
+            }
+        }
+        self.admit();
+    }
+
+    fn refuse(&mut self, command: &Submission, failure: Failure) {
+        let queue = self.queue.as_ref().map_or(0, |queue| queue.id);
+        self.subsystem.errors.add(queue, command, failure);
+        self.send_response(command.id.get(), failure.result, Some(failure));
+    }
+}

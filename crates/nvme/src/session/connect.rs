@@ -1,0 +1,200 @@
+//! Fabrics commands: Connect, properties, Disconnect (Base, section 6).
+
+use std::mem::offset_of;
+use std::sync::Arc;
+
+use zerocopy::FromBytes;
+
+use super::{Queue, Session};
+use crate::controller::{Change, Controller, Kind, QUEUE_ENTRIES, QueueRefusal};
+use crate::failure::Failure;
+use crate::io::{Transfer, durable};
+use crate::mailbox::Answer;
+use crate::wire::command::Submission;
+use crate::wire::fabrics::{
+    ANY_CONTROLLER, CONNECT_DATA_BYTES, Connect, ConnectData, DISCOVERY_NQN, Property, property,
+};
+use crate::wire::opcode::fabrics as kind;
+use crate::wire::text_of;
+
+/// Where the fields of Connect are in a command.
+const FIELDS: u16 = 40;
+
+/// A Fabrics command whose fields have been checked as far as they stand alone.
+#[derive(Clone, Copy, Debug)]
+pub enum FabricsCommand {
+    /// The connection becomes a queue.
+    Connect(Connect),
+    /// A property is read.
+    Get {
+        /// Which.
+        offset: u32,
+        /// Whether it has eight bytes.
+        is_long: bool,
+    },
+    /// A property is set.
+    Set {
+        /// Which.
+        offset: u32,
+        /// To what.
+        value: u64,
+    },
+    /// The queue is given up.
+    Disconnect,
+}
+
+impl FabricsCommand {
+    /// Reads a command's fields. `queue` is what the connection is by now.
+    pub fn decode(command: &Submission, queue: Option<u16>) -> Result<FabricsCommand, Failure> {
+        // the type is where other commands have their namespace
+        let (decoded, belongs) = match command.namespace.get() as u8 {
+            kind::CONNECT => {
+                let fields = Connect::read_from_bytes(command.tail()).expect("they are as long");
+                (FabricsCommand::Connect(fields), queue.is_none())
+            }
+            kind::PROPERTY_GET => {
+                let fields = property_of(command);
+                let (offset, is_long) = (fields.offset.get(), fields.attributes & 7 == 1);
+                if fields.attributes & 7 > 1 {
+                    return Err(Failure::INVALID_FIELD);
+                }
+                (FabricsCommand::Get { offset, is_long }, queue == Some(0))
+            }
+            kind::PROPERTY_SET => {
+                let fields = property_of(command);
+                if fields.attributes & 7 != 0 {
+                    return Err(Failure::INVALID_FIELD);
+                }
+                let (offset, value) = (fields.offset.get(), fields.value.get());
+                (FabricsCommand::Set { offset, value }, queue == Some(0))
+            }
+            kind::DISCONNECT => (FabricsCommand::Disconnect, queue.is_some_and(|queue| queue != 0)),
+            _ => return Err(Failure::INVALID_OPCODE),
+        };
+        if belongs { Ok(decoded) } else { Err(Failure::SEQUENCE) }
+    }
+
+    /// The data that it moves.
+    pub fn transfer(&self) -> Transfer {
+        match self {
+            FabricsCommand::Connect(_) => Transfer::FromHost(CONNECT_DATA_BYTES as u32),
+            _ => Transfer::None,
+        }
+    }
+}
+
+fn property_of(command: &Submission) -> Property {
+    Property::read_from_bytes(command.tail()).expect("they are as long")
+}
+
+/// Refuses a Connect for a field of the command.
+fn bad_field(offset: usize) -> Failure {
+    Failure::connect_parameter(false, FIELDS + offset as u16)
+}
+
+/// Refuses a Connect for a field of its data.
+fn bad_data(offset: usize) -> Failure {
+    Failure::connect_parameter(true, offset as u16)
+}
+
+impl Session {
+    pub(super) fn fabrics(&mut self, command: FabricsCommand, data: &[u8]) -> Result<Answer, Failure> {
+        match command {
+            FabricsCommand::Connect(fields) => self.connect(&fields, data),
+            FabricsCommand::Get { offset, is_long } => {
+                let value = self.own_controller()?.property(offset, is_long);
+                value.map(Answer::result).ok_or(Failure::INVALID_FIELD)
+            }
+            FabricsCommand::Set { offset, value } => self.set_property(offset, value),
+            FabricsCommand::Disconnect => Ok(Answer::default()),
+        }
+    }
+
+    fn own_controller(&self) -> Result<&Arc<Controller>, Failure> {
+        self.queue.as_ref().map(|queue| &queue.controller).ok_or(Failure::SEQUENCE)
+    }
+
+    fn set_property(&mut self, offset: u32, value: u64) -> Result<Answer, Failure> {
+        if offset != property::CONFIGURATION {
+            return Err(Failure::INVALID_FIELD);
+        }
+        let controller = self.own_controller()?;
+        match controller.configure(value as u32).ok_or(Failure::INVALID_FIELD)? {
+            Change::None => {}
+            Change::Shutdown => {
+                durable(&self.subsystem)?;
+                controller.shutdown_done();
+            }
+        }
+        Ok(Answer::default())
+    }
+
+    /// The connection becomes a queue (Base, section 6.3). The answer has the controller's number.
+    fn connect(&mut self, fields: &Connect, data: &[u8]) -> Result<Answer, Failure> {
+        let data = ConnectData::ref_from_bytes(data).map_err(|_| Failure::INVALID_FIELD)?;
+        if fields.format.get() != 0 {
+            return Err(Failure::CONNECT_FORMAT);
+        }
+        let (queue, entries) = (fields.queue.get(), fields.entries.get());
+        if entries == 0 || entries > QUEUE_ENTRIES - 1 {
+            return Err(bad_field(offset_of!(Connect, entries)));
+        }
+        let kind = match text_of(&data.subsystem_name) {
+            Some(DISCOVERY_NQN) => Kind::Discovery,
+            Some(name) if name == self.subsystem.settings.name => Kind::Io,
+            _ => return Err(bad_data(offset_of!(ConnectData, subsystem_name))),
+        };
+        let host_name = text_of(&data.host_name).filter(|name| name.starts_with("nqn."));
+        let host_name = host_name.ok_or_else(|| bad_data(offset_of!(ConnectData, host_name)))?;
+        let controller = match queue {
+            0 => self.connect_admin(kind, fields, data, host_name)?,
+            queue => self.connect_io(kind, queue, data, host_name)?,
+        };
+        controller.hear();
+        let id = controller.id;
+        let has_flow_control = fields.attributes & 1 << 2 == 0;
+        // the Connect itself is the first command of the queue
+        self.queue = Some(Queue { controller, id: queue, entries: entries + 1, head: 1, has_flow_control });
+        Ok(Answer::result(id.into()))
+    }
+
+    fn connect_admin(
+        &self,
+        kind: Kind,
+        fields: &Connect,
+        data: &ConnectData,
+        host_name: &str,
+    ) -> Result<Arc<Controller>, Failure> {
+        // controllers are made as hosts come
+        if data.controller.get() != ANY_CONTROLLER {
+            return Err(bad_data(offset_of!(ConnectData, controller)));
+        }
+        let (host_name, mailbox) = (host_name.to_owned(), Arc::clone(&self.mailbox));
+        let keep_alive_ms = fields.keep_alive_ms.get();
+        let controller = self.subsystem.connect(kind, data.host, host_name, keep_alive_ms, mailbox);
+        controller.ok_or(Failure::CONTROLLER_BUSY)
+    }
+
+    fn connect_io(
+        &self,
+        kind: Kind,
+        queue: u16,
+        data: &ConnectData,
+        host_name: &str,
+    ) -> Result<Arc<Controller>, Failure> {
+        let controller = self.subsystem.controller(data.controller.get());
+        let controller = controller.filter(|controller| controller.kind == kind);
+        let controller = controller.ok_or_else(|| bad_data(offset_of!(ConnectData, controller)))?;
+        if controller.host_name != host_name {
+            return Err(bad_data(offset_of!(ConnectData, host_name)));
+        }
+        if controller.host != data.host {
+            return Err(bad_data(offset_of!(ConnectData, host)));
+        }
+        match controller.add_queue(queue, Arc::clone(&self.mailbox)) {
+            Ok(()) => Ok(controller),
+            Err(QueueRefusal::Sequence) => Err(Failure::SEQUENCE),
+            Err(QueueRefusal::Number) => Err(bad_field(offset_of!(Connect, queue))),
+        }
+    }
+}

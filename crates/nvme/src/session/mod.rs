@@ -1,0 +1,176 @@
+//! The protocol of one connection, without its socket: bytes go in ([`Session::feed`]), and wait to be sent in
+//! [`Session::outbox`].
+//!
+//! - `receive.rs` takes PDUs apart; what is wrong with one ends the connection with a termination request.
+//! - `commands.rs` checks commands, gets their data (R2T) within the budget, and has them done.
+//! - `connect.rs` does the Fabrics commands.
+//! - `send.rs` makes PDUs.
+
+mod commands;
+mod connect;
+mod receive;
+mod send;
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustc_hash::FxHashMap;
+
+use crate::controller::Controller;
+use crate::mailbox::{Mailbox, Message};
+use crate::outbox::Outbox;
+use crate::subsystem::Subsystem;
+
+use commands::{Pending, Transfers};
+use receive::Receiver;
+
+/// Bytes of data that a command capsule may carry.
+pub const CAPSULE_BYTES: usize = crate::wire::pdu::ADMIN_CAPSULE_BYTES;
+
+/// Bytes of data in one PDU from the host (`MAXH2CDATA`).
+pub const DATA_BYTES: u32 = 128 << 10;
+
+/// Bytes of data that the commands of a connection may hold together; one command may always go on.
+const BUDGET_BYTES: usize = 4 << 20;
+
+/// Beyond so many bytes that wait to be sent no more is read from the connection.
+const UNSENT_BYTES: usize = BUDGET_BYTES + (256 << 10);
+
+/// A connection that has not connected to a queue after this time is ended.
+const CONNECT_TIME: Duration = Duration::from_secs(10);
+
+/// How far a connection is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// The first PDU has not come.
+    New,
+    /// PDUs go both ways.
+    Open,
+    /// What waits is sent if the host can take it at once, and then it ends.
+    Ending,
+    /// As `Ending`, but the host is given time to take what waits: it says why.
+    Goodbye,
+}
+
+/// The queue that a connection is.
+struct Queue {
+    controller: Arc<Controller>,
+    /// 0 for the admin queue.
+    id: u16,
+    /// Its entries.
+    entries: u16,
+    /// How far it was read.
+    head: u16,
+    /// Whether the host wants to know that.
+    has_flow_control: bool,
+}
+
+/// The protocol of one connection.
+pub struct Session {
+    subsystem: Arc<Subsystem>,
+    mailbox: Arc<Mailbox>,
+    /// The address that the host reached.
+    address: Option<SocketAddr>,
+    began: Instant,
+    phase: Phase,
+    receiver: Receiver,
+    /// What is to be sent.
+    pub outbox: Outbox,
+    has_header_digest: bool,
+    has_data_digest: bool,
+    /// Data to the host begin at multiples of so many bytes.
+    alignment: usize,
+    queue: Option<Queue>,
+    /// Commands under way.
+    pending: FxHashMap<u16, Pending>,
+    transfers: Transfers,
+    /// Commands that wait for the budget.
+    waiting: VecDeque<u16>,
+    /// Bytes of the budget that are in use.
+    held: usize,
+    /// Asynchronous Event Requests.
+    events: Vec<u16>,
+}
+
+impl Session {
+    /// A connection to a subsystem, by way of `address`. Who has to tell it something uses the mailbox.
+    pub fn new(subsystem: Arc<Subsystem>, mailbox: Arc<Mailbox>, address: Option<SocketAddr>) -> Session {
+        Session {
+            subsystem,
+            mailbox,
+            address,
+            began: Instant::now(),
+            phase: Phase::New,
+            receiver: Receiver::default(),
+            outbox: Outbox::default(),
+            has_header_digest: false,
+            has_data_digest: false,
+            alignment: 4,
+            queue: None,
+            pending: FxHashMap::default(),
+            transfers: Transfers::default(),
+            waiting: VecDeque::new(),
+            held: 0,
+            events: Vec::new(),
+        }
+    }
+
+    /// Whether nothing more is to be read: what waits is to be sent, and that is the end.
+    pub fn is_ending(&self) -> bool {
+        matches!(self.phase, Phase::Ending | Phase::Goodbye)
+    }
+
+    /// What the host is to be told before the connection is closed.
+    pub fn last_words(&mut self) -> Option<Outbox> {
+        (self.phase == Phase::Goodbye).then(|| std::mem::take(&mut self.outbox))
+    }
+
+    /// Whether more may be read now: not if the host does not take its answers.
+    pub fn may_read(&self) -> bool {
+        !self.is_ending() && self.outbox.bytes() < UNSENT_BYTES
+    }
+
+    /// Takes what came from other threads.
+    pub fn take_mail(&mut self) {
+        while let Some(message) = self.mailbox.take() {
+            match message {
+                Message::Done { id, ended } => self.complete(id, ended),
+                Message::End => self.phase = Phase::Ending,
+            }
+        }
+    }
+
+    /// So many bytes of data have been sent.
+    pub fn sent(&mut self, freed: usize) {
+        if freed > 0 {
+            self.held -= freed;
+            self.admit();
+        }
+    }
+
+    /// How long it may go on without hearing from the host; none for ever.
+    pub fn patience(&self) -> Option<Duration> {
+        match &self.queue {
+            None => Some(CONNECT_TIME.saturating_sub(self.began.elapsed())),
+            Some(queue) if queue.id == 0 => queue.controller.alive_for(),
+            Some(_) => None,
+        }
+    }
+
+    /// The host was not heard of for too long.
+    pub fn lose_patience(&mut self) {
+        self.phase = Phase::Ending;
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        match &self.queue {
+            Some(queue) if queue.id == 0 => self.subsystem.disconnect(&queue.controller),
+            Some(queue) => queue.controller.remove_queue(queue.id, &self.mailbox),
+            None => {}
+        }
+    }
+}

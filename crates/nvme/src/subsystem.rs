@@ -1,0 +1,160 @@
+//! The subsystem: one drive, its controllers, and what all of them share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+use tantalum::{Device, Plp};
+use tantalum_drive::Queue;
+
+use crate::controller::{Controller, Kind};
+use crate::errors::ErrorLog;
+use crate::io::{BlockSpace, Namespaces};
+use crate::mailbox::Mailbox;
+
+/// Controllers that there may be at once.
+const MOST_CONTROLLERS: usize = 1024;
+
+/// What a subsystem is called, and what its blocks are.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Its name (NQN).
+    pub name: String,
+    /// Its serial number, of up to 20 characters.
+    pub serial: String,
+    /// What its namespaces' identifiers are made of: the same for the same image.
+    pub identity: u64,
+    /// Bytes of a logical block: 4096 or 512.
+    pub block_bytes: u32,
+}
+
+/// One drive, as hosts see it.
+pub struct Subsystem {
+    /// What it is called.
+    pub settings: Settings,
+    /// The way into the drive.
+    pub queue: Queue,
+    /// What there is on it. Namespaces neither come nor go while it is served.
+    pub namespaces: Namespaces,
+    /// Commands that failed.
+    pub errors: ErrorLog,
+    /// What was counted since it was made.
+    pub counts: Counts,
+    has_volatile_cache: bool,
+    /// Whether every write is on flash before it completes.
+    is_write_through: AtomicBool,
+    controllers: Mutex<Controllers>,
+    made: Instant,
+}
+
+/// What is counted of commands.
+#[derive(Default)]
+pub struct Counts {
+    /// Commands that read.
+    pub reads: AtomicU64,
+    /// Commands that write.
+    pub writes: AtomicU64,
+}
+
+#[derive(Default)]
+struct Controllers {
+    by_id: FxHashMap<u16, Arc<Controller>>,
+    last_id: u16,
+}
+
+impl Subsystem {
+    /// A subsystem of the drive that a queue leads to.
+    pub fn new(settings: Settings, queue: Queue) -> Subsystem {
+        let device = queue.drive().lock();
+        let blocks = BlockSpace::new(settings.block_bytes, device.limits().capacity_units);
+        let key_value = device.namespaces().iter().map(|namespace| namespace.namespace).collect();
+        let namespaces = Namespaces { blocks, key_value };
+        let has_volatile_cache = has_volatile_cache(&device);
+        drop(device);
+        Subsystem {
+            settings,
+            queue,
+            namespaces,
+            errors: ErrorLog::default(),
+            counts: Counts::default(),
+            has_volatile_cache,
+            is_write_through: AtomicBool::new(false),
+            controllers: Mutex::default(),
+            made: Instant::now(),
+        }
+    }
+
+    /// Whether what is written may be lost with power until it is flushed.
+    pub fn has_volatile_cache(&self) -> bool {
+        self.has_volatile_cache
+    }
+
+    /// Whether every write is on flash before it completes.
+    pub fn is_write_through(&self) -> bool {
+        self.is_write_through.load(Ordering::Relaxed)
+    }
+
+    /// Lets writes wait in the cache, or not.
+    pub fn set_write_through(&self, is_write_through: bool) {
+        self.is_write_through.store(is_write_through, Ordering::Relaxed);
+    }
+
+    /// Since when there is this subsystem, in seconds.
+    pub fn age_seconds(&self) -> u64 {
+        self.made.elapsed().as_secs()
+    }
+
+    /// A controller for a host. None if there are too many.
+    pub fn connect(
+        &self,
+        kind: Kind,
+        host: [u8; 16],
+        host_name: String,
+        keep_alive_ms: u32,
+        admin: Arc<Mailbox>,
+    ) -> Option<Arc<Controller>> {
+        let mut controllers = self.controllers.lock();
+        if controllers.by_id.len() >= MOST_CONTROLLERS {
+            return None;
+        }
+        let id = controllers.free_id();
+        let controller = Arc::new(Controller::new(id, kind, host, host_name, keep_alive_ms, admin));
+        controllers.by_id.insert(id, Arc::clone(&controller));
+        Some(controller)
+    }
+
+    /// The controller with this number.
+    pub fn controller(&self, id: u16) -> Option<Arc<Controller>> {
+        self.controllers.lock().by_id.get(&id).cloned()
+    }
+
+    /// A controller is no more: all its connections end.
+    pub fn disconnect(&self, controller: &Controller) {
+        self.controllers.lock().by_id.remove(&controller.id);
+        controller.end();
+    }
+
+    /// How many controllers there are.
+    pub fn controllers(&self) -> usize {
+        self.controllers.lock().by_id.len()
+    }
+}
+
+impl Controllers {
+    /// A number that is free, and was not used lately. Those from FFF0h on are reserved (Base, section 3.1.1).
+    fn free_id(&mut self) -> u16 {
+        loop {
+            self.last_id = if self.last_id >= 0xffef { 1 } else { self.last_id + 1 };
+            if !self.by_id.contains_key(&self.last_id) {
+                return self.last_id;
+            }
+        }
+    }
+}
+
+/// Without power-loss protection data wait in the cache, or at least changes of the map do.
+fn has_volatile_cache(device: &Device) -> bool {
+    device.profile().power.plp == Plp::None
+}

@@ -1,0 +1,358 @@
+//! What Identify gives (Base, section 5.17; NVM, section 4.1.5).
+
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Bytes of every structure that Identify gives.
+pub const IDENTIFY_BYTES: usize = 4096;
+
+/// Controller or namespace structures (`CNS`).
+pub mod cns {
+    /// A namespace of the NVM command set.
+    pub const NAMESPACE: u8 = 0x00;
+    /// The controller.
+    pub const CONTROLLER: u8 = 0x01;
+    /// Active namespaces.
+    pub const ACTIVE_NAMESPACES: u8 = 0x02;
+    /// Descriptors of a namespace.
+    pub const NAMESPACE_DESCRIPTORS: u8 = 0x03;
+    /// A namespace, what its command set tells.
+    pub const NAMESPACE_OF_SET: u8 = 0x05;
+    /// The controller, what a command set tells.
+    pub const CONTROLLER_OF_SET: u8 = 0x06;
+    /// Active namespaces of a command set.
+    pub const ACTIVE_NAMESPACES_OF_SET: u8 = 0x07;
+    /// A namespace, what all command sets tell.
+    pub const NAMESPACE_OF_ALL_SETS: u8 = 0x08;
+    /// I/O command sets.
+    pub const COMMAND_SETS: u8 = 0x1c;
+}
+
+/// I/O command sets (`CSI`).
+pub mod command_set {
+    /// Logical blocks.
+    pub const NVM: u8 = 0x00;
+    /// Keys and values.
+    pub const KEY_VALUE: u8 = 0x01;
+}
+
+/// The controller (Base, figure 275).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct Controller {
+    /// PCI vendor; 0, as this is no PCI device.
+    pub vendor: U16,
+    /// PCI subsystem vendor.
+    pub subsystem_vendor: U16,
+    /// `SN`.
+    pub serial: [u8; 20],
+    /// `MN`.
+    pub model: [u8; 40],
+    /// `FR`.
+    pub firmware: [u8; 8],
+    /// `RAB`.
+    pub arbitration_burst: u8,
+    /// `IEEE`.
+    pub ieee: [u8; 3],
+    /// Bit 1: several controllers (`CMIC`).
+    pub sharing: u8,
+    /// The largest transfer, as a power of two of 4 KiB (`MDTS`).
+    pub transfer_limit: u8,
+    /// `CNTLID`.
+    pub id: U16,
+    /// `VER`.
+    pub version: U32,
+    /// `RTD3R`, `RTD3E`.
+    pub runtime_d3: [U32; 2],
+    /// Asynchronous events that there may be (`OAES`).
+    pub events: U32,
+    /// `CTRATT`.
+    pub attributes: U32,
+    /// `RRLS`.
+    pub read_recovery: U16,
+    reserved: [u8; 9],
+    /// 1 for I/O, 2 for discovery (`CNTRLTYPE`).
+    pub kind: u8,
+    reserved2: [u8; 144],
+    /// Admin commands that it has besides those that all have (`OACS`).
+    pub admin_commands: U16,
+    /// Aborts at once, less one (`ACL`).
+    pub abort_limit: u8,
+    /// Asynchronous Event Requests at once, less one (`AERL`).
+    pub event_limit: u8,
+    /// `FRMW`.
+    pub firmware_updates: u8,
+    /// `LPA`.
+    pub log_attributes: u8,
+    /// Entries of the error log, less one (`ELPE`).
+    pub error_entries: u8,
+    /// `NPSS`.
+    pub power_states: u8,
+    /// `AVSCC`.
+    pub vendor_admin: u8,
+    /// `APSTA`.
+    pub autonomous_power: u8,
+    /// `WCTEMP`, `CCTEMP`.
+    pub temperatures: [U16; 2],
+    reserved3: [u8; 10],
+    /// `TNVMCAP`, in bytes.
+    pub capacity: [U64; 2],
+    /// `UNVMCAP`.
+    pub unallocated: [U64; 2],
+    reserved4: [u8; 8],
+    /// Granularity of the keep-alive timer, in 100 ms (`KAS`).
+    pub keep_alive: U16,
+    reserved5: [u8; 190],
+    /// Sizes of submission queue entries (`SQES`).
+    pub submission_bytes: u8,
+    /// Sizes of completion queue entries (`CQES`).
+    pub completion_bytes: u8,
+    /// Commands of a queue at once (`MAXCMD`).
+    pub commands: U16,
+    /// The highest namespace (`NN`).
+    pub namespaces: U32,
+    /// I/O commands that it has besides those that all have (`ONCS`).
+    pub io_commands: U16,
+    /// `FUSES`.
+    pub fused: U16,
+    /// `FNA`.
+    pub format: u8,
+    /// Bit 0: there is a volatile write cache; bits 2:1: what Flush of all namespaces does (`VWC`).
+    pub write_cache: u8,
+    /// Blocks written as one while nothing fails, less one (`AWUN`).
+    pub atomic: U16,
+    /// Blocks written as one also if power fails, less one (`AWUPF`).
+    pub atomic_power_fail: U16,
+    /// Bit 0: vendor commands are in the standard's format (`ICSVSCC`).
+    pub vendor_io: u8,
+    /// `NWPC`.
+    pub write_protection: u8,
+    /// `ACWU`.
+    pub atomic_compare: U16,
+    /// Formats of copy descriptors (`OCFS`).
+    pub copy_formats: U16,
+    /// `SGLS`.
+    pub sgl: U32,
+    /// `MNAN`.
+    pub most_namespaces: U32,
+    reserved6: [u8; 224],
+    /// `SUBNQN`.
+    pub subsystem_name: [u8; 256],
+    reserved7: [u8; 768],
+    /// Bytes of a command capsule, in 16 (`IOCCSZ`).
+    pub command_capsule: U32,
+    /// Bytes of a response capsule, in 16 (`IORCSZ`).
+    pub response_capsule: U32,
+    /// Where in-capsule data begin, in 16 bytes behind the command (`ICDOFF`).
+    pub capsule_offset: U16,
+    /// Bit 0: static controllers (`FCATT`).
+    pub fabrics_attributes: u8,
+    /// Most SGL descriptors of a command (`MSDBD`).
+    pub sgl_descriptors: u8,
+    /// Bit 0: Disconnect (`OFCS`).
+    pub fabrics_commands: U16,
+    reserved8: [u8; 242],
+    /// Descriptors of power states; the first is the only one.
+    pub power_state: [u8; 32],
+    reserved9: [u8; 992],
+    vendor_specific: [u8; 1024],
+}
+
+/// A namespace of the NVM command set (NVM, figure 97).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct Namespace {
+    /// Blocks (`NSZE`).
+    pub size: U64,
+    /// Blocks that may be in use at once (`NCAP`).
+    pub capacity: U64,
+    /// Blocks that are in use (`NUSE`).
+    pub used: U64,
+    /// Bit 1: the atomic fields here are valid; bit 4: those of preferred sizes are (`NSFEAT`).
+    pub features: u8,
+    /// Block formats, less one (`NLBAF`).
+    pub formats: u8,
+    /// The format in use (`FLBAS`).
+    pub format: u8,
+    reserved: [u8; 3],
+    /// Bit 0: several controllers may have it (`NMIC`).
+    pub sharing: u8,
+    /// `RESCAP`.
+    pub reservations: u8,
+    /// `FPI`.
+    pub format_progress: u8,
+    /// Bits 2:0: what deallocated blocks read as, 1 for zeros; bit 3: Write Zeroes deallocates (`DLFEAT`).
+    pub deallocate: u8,
+    /// `NAWUN`, `NAWUPF`, `NACWU`: blocks less one, within a boundary.
+    pub atomic: [U16; 3],
+    /// `NABSN`, `NABO`, `NABSPF`: the boundary in blocks less one, where the first is, the boundary for power fails.
+    pub boundary: [U16; 3],
+    /// `NOIOB`.
+    pub optimal_boundary: U16,
+    /// `NVMCAP`, in bytes.
+    pub bytes: [U64; 2],
+    /// `NPWG`, `NPWA`, `NPDG`, `NPDA`: preferred granularity and alignment of writes and deallocations, blocks less one.
+    pub preferred: [U16; 4],
+    /// `NOWS`.
+    pub optimal_write: U16,
+    /// Blocks of one source range of Copy (`MSSRL`).
+    pub copy_range: U16,
+    /// Blocks of one Copy (`MCL`).
+    pub copy_blocks: U32,
+    /// Source ranges of one Copy, less one (`MSRC`).
+    pub copy_ranges: u8,
+    reserved2: [u8; 11],
+    /// `ANAGRPID`.
+    pub access_group: U32,
+    reserved3: [u8; 3],
+    /// Bit 0: write protected (`NSATTR`).
+    pub attributes: u8,
+    reserved4: [u8; 4],
+    /// `NGUID`.
+    pub guid: [u8; 16],
+    /// `EUI64`.
+    pub eui64: [u8; 8],
+    /// Block formats: metadata bytes, block bytes as a power of two, relative performance.
+    pub block_formats: [BlockFormat; 64],
+    vendor_specific: [u8; 3712],
+}
+
+/// A format of blocks.
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct BlockFormat {
+    /// Bytes of metadata of a block.
+    pub metadata_bytes: U16,
+    /// Bytes of a block, as a power of two.
+    pub block_bytes_log2: u8,
+    /// 0 is best.
+    pub performance: u8,
+}
+
+/// The controller, as the NVM command set tells of it (NVM, figure 100).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct NvmController {
+    /// Limits of Verify, Write Zeroes and Write Uncorrectable, as powers of two of 4 KiB; 0 for none.
+    pub limits: [u8; 3],
+    /// Ranges of one Dataset Management (`DMRL`).
+    pub deallocate_ranges: u8,
+    /// Blocks of one such range (`DMRSL`).
+    pub deallocate_range: U32,
+    /// Blocks of all of them (`DMSL`).
+    pub deallocate_blocks: U64,
+    reserved: [u8; 4080],
+}
+
+/// A namespace, as all command sets tell of it (Base, figure 280).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct CommonNamespace {
+    /// `NSFEAT`.
+    pub features: u8,
+    /// Bit 0: several controllers may have it (`NMIC`).
+    pub sharing: u8,
+    reserved: [u8; 6],
+    /// Bit 0: write protected (`NSATTR`).
+    pub attributes: u8,
+    reserved2: [u8; 5],
+    /// Bit 0: ready (`NSTAT`).
+    pub status: u8,
+    reserved3: [u8; 4081],
+}
+
+/// A namespace of the Key Value command set (KV, figure 26).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct KeyValueNamespace {
+    /// Bytes (`NSZE`).
+    pub size: U64,
+    reserved: [u8; 8],
+    /// Bytes in use (`NUSE`); 0 if it is not told.
+    pub used: U64,
+    /// `NSFEAT`.
+    pub features: u8,
+    /// Formats, less one (`NKVF`).
+    pub last_format: u8,
+    /// Bit 0: several controllers may have it (`NMIC`).
+    pub sharing: u8,
+    reserved2: [u8; 16],
+    /// Bit 0: write protected (`NSATTR`).
+    pub attributes: u8,
+    reserved3: [u8; 4],
+    /// `NGUID`.
+    pub guid: [u8; 16],
+    /// `EUI64`.
+    pub eui64: [u8; 8],
+    /// Formats of keys and values.
+    pub formats: [KeyValueFormat; 16],
+    reserved4: [u8; 3768],
+}
+
+/// A format of keys and values.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct KeyValueFormat {
+    /// Bytes of the longest key.
+    pub key_bytes: U16,
+    reserved: u8,
+    /// Additional.
+    pub additional: u8,
+    /// Bytes of the largest value.
+    pub value_bytes: U32,
+    /// Most keys; 0 for no limit.
+    pub keys: U32,
+    reserved2: [u8; 4],
+}
+
+/// A structure as the data of a reply.
+pub fn bytes_of(structure: &(impl IntoBytes + Immutable)) -> Vec<u8> {
+    structure.as_bytes().to_vec()
+}
+
+/// An empty structure, to be filled in.
+pub fn empty<T: FromZeros>() -> T {
+    T::new_zeroed()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::offset_of;
+
+    use super::*;
+
+    #[test]
+    fn layouts_are_the_standards() {
+        assert_eq!(size_of::<Controller>(), IDENTIFY_BYTES);
+        assert_eq!(offset_of!(Controller, transfer_limit), 77);
+        assert_eq!(offset_of!(Controller, version), 80);
+        assert_eq!(offset_of!(Controller, events), 92);
+        assert_eq!(offset_of!(Controller, kind), 111);
+        assert_eq!(offset_of!(Controller, admin_commands), 256);
+        assert_eq!(offset_of!(Controller, temperatures), 266);
+        assert_eq!(offset_of!(Controller, capacity), 280);
+        assert_eq!(offset_of!(Controller, keep_alive), 320);
+        assert_eq!(offset_of!(Controller, submission_bytes), 512);
+        assert_eq!(offset_of!(Controller, write_cache), 525);
+        assert_eq!(offset_of!(Controller, sgl), 536);
+        assert_eq!(offset_of!(Controller, subsystem_name), 768);
+        assert_eq!(offset_of!(Controller, command_capsule), 1792);
+        assert_eq!(offset_of!(Controller, sgl_descriptors), 1803);
+        assert_eq!(offset_of!(Controller, power_state), 2048);
+        assert_eq!(size_of::<Namespace>(), IDENTIFY_BYTES);
+        assert_eq!(offset_of!(Namespace, deallocate), 33);
+        assert_eq!(offset_of!(Namespace, bytes), 48);
+        assert_eq!(offset_of!(Namespace, copy_range), 74);
+        assert_eq!(offset_of!(Namespace, copy_ranges), 80);
+        assert_eq!(offset_of!(Namespace, access_group), 92);
+        assert_eq!(offset_of!(Namespace, attributes), 99);
+        assert_eq!(offset_of!(Namespace, guid), 104);
+        assert_eq!(offset_of!(Namespace, block_formats), 128);
+        assert_eq!((size_of::<NvmController>(), size_of::<CommonNamespace>()), (4096, 4096));
+        assert_eq!(offset_of!(CommonNamespace, status), 14);
+        assert_eq!(size_of::<KeyValueNamespace>(), IDENTIFY_BYTES);
+        assert_eq!(offset_of!(KeyValueNamespace, attributes), 43);
+        assert_eq!(offset_of!(KeyValueNamespace, guid), 48);
+        assert_eq!(offset_of!(KeyValueNamespace, formats), 72);
+    }
+}

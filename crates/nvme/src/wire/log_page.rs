@@ -1,0 +1,164 @@
+//! Log pages (Base, section 5.16.1).
+
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Log page identifiers.
+pub mod id {
+    /// Which log pages there are.
+    pub const SUPPORTED: u8 = 0x00;
+    /// Commands that failed.
+    pub const ERRORS: u8 = 0x01;
+    /// How the drive is.
+    pub const SMART: u8 = 0x02;
+    /// Firmware slots.
+    pub const FIRMWARE: u8 = 0x03;
+    /// Namespaces that changed.
+    pub const CHANGED_NAMESPACES: u8 = 0x04;
+    /// Commands and what they do.
+    pub const EFFECTS: u8 = 0x05;
+    /// Which features there are.
+    pub const FEATURES: u8 = 0x12;
+    /// Where subsystems are.
+    pub const DISCOVERY: u8 = 0x70;
+}
+
+/// An entry of the error log (Base, figure 205).
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct ErrorEntry {
+    /// How many errors there were, this one included.
+    pub count: U64,
+    /// The queue.
+    pub queue: U16,
+    /// The command.
+    pub command: U16,
+    /// Its status, as in the completion.
+    pub status: U16,
+    /// Where in the command the error is: byte in bits 7:0, bit in bits 10:8; FFFFh if it is nowhere.
+    pub location: U16,
+    /// The first block that it concerns.
+    pub block: U64,
+    /// The namespace.
+    pub namespace: U32,
+    vendor: u8,
+    /// 3 for TCP.
+    pub transport: u8,
+    reserved: [u8; 2],
+    specific: U64,
+    transport_specific: U16,
+    reserved2: [u8; 22],
+}
+
+/// How the drive is (Base, figure 207).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct Smart {
+    /// Bit 0: spare low; bit 2: reliability degraded; bit 3: read-only.
+    pub critical_warning: u8,
+    /// In kelvin; 0 for unknown.
+    pub temperature: U16,
+    /// Percent.
+    pub available_spare: u8,
+    /// Percent.
+    pub spare_threshold: u8,
+    /// Percent of the rated endurance, at most 255.
+    pub percentage_used: u8,
+    /// Endurance group warnings.
+    pub group_warning: u8,
+    reserved: [u8; 25],
+    /// In 1000 times 512 bytes, rounded up.
+    pub data_read: [U64; 2],
+    /// In 1000 times 512 bytes, rounded up.
+    pub data_written: [U64; 2],
+    /// Commands.
+    pub host_reads: [U64; 2],
+    /// Commands.
+    pub host_writes: [U64; 2],
+    /// Minutes.
+    pub busy_minutes: [U64; 2],
+    /// Times.
+    pub power_cycles: [U64; 2],
+    /// Hours.
+    pub power_on_hours: [U64; 2],
+    /// Times that power went without a shutdown.
+    pub unsafe_shutdowns: [U64; 2],
+    /// Reads that found data uncorrectable.
+    pub media_errors: [U64; 2],
+    /// Entries that the error log ever had.
+    pub error_entries: [U64; 2],
+    /// Temperatures and their times.
+    rest: [u8; 320],
+}
+
+/// Where one subsystem is (Base, figure 257, after 1024 bytes of header).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct DiscoveryEntry {
+    /// 3 for TCP.
+    pub transport: u8,
+    /// 1 for IPv4, 2 for IPv6.
+    pub family: u8,
+    /// 2 for a subsystem with namespaces.
+    pub kind: u8,
+    /// Requirements: bits 1:0, 2 for no secure channel.
+    pub requirements: u8,
+    /// The port of the subsystem.
+    pub port: U16,
+    /// FFFFh: any controller.
+    pub controller: U16,
+    /// Most entries of the admin queue.
+    pub admin_entries: U16,
+    /// Flags.
+    pub flags: U16,
+    reserved: [u8; 20],
+    /// The TCP port.
+    pub service: [u8; 32],
+    reserved2: [u8; 192],
+    /// The subsystem's name.
+    pub subsystem_name: [u8; 256],
+    /// The address.
+    pub address: [u8; 256],
+    /// TCP: byte 0, 0 for no security.
+    pub transport_specific: [u8; 256],
+}
+
+/// The header of the discovery log.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct DiscoveryHeader {
+    /// Changes with the log.
+    pub generation: U64,
+    /// Entries.
+    pub entries: U64,
+    /// 0.
+    pub format: U16,
+    reserved: [u8; 1006],
+}
+
+/// Bit 0 of an entry of the effects log: the command is supported; bit 1: it changes data.
+pub mod effect {
+    /// Supported.
+    pub const SUPPORTED: u32 = 1 << 0;
+    /// Changes blocks or values.
+    pub const CHANGES_CONTENT: u32 = 1 << 1;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::offset_of;
+
+    use super::*;
+
+    #[test]
+    fn layouts_are_the_standards() {
+        assert_eq!((size_of::<ErrorEntry>(), offset_of!(ErrorEntry, block)), (64, 16));
+        assert_eq!(offset_of!(ErrorEntry, transport), 29);
+        assert_eq!(size_of::<Smart>(), 512);
+        assert_eq!((offset_of!(Smart, data_read), offset_of!(Smart, unsafe_shutdowns)), (32, 144));
+        assert_eq!(size_of::<DiscoveryEntry>(), 1024);
+        assert_eq!(offset_of!(DiscoveryEntry, service), 32);
+        assert_eq!(offset_of!(DiscoveryEntry, address), 512);
+        assert_eq!(size_of::<DiscoveryHeader>(), 1024);
+    }
+}

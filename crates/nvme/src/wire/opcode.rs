@@ -1,0 +1,94 @@
+//! Opcodes. The two lowest bits tell the direction of data: 00b none, 01b to the controller, 10b to the host.
+
+/// Admin commands (Base, figure 138).
+pub mod admin {
+    /// Get Log Page.
+    pub const GET_LOG_PAGE: u8 = 0x02;
+    /// Identify.
+    pub const IDENTIFY: u8 = 0x06;
+    /// Abort.
+    pub const ABORT: u8 = 0x08;
+    /// Set Features.
+    pub const SET_FEATURES: u8 = 0x09;
+    /// Get Features.
+    pub const GET_FEATURES: u8 = 0x0a;
+    /// Asynchronous Event Request.
+    pub const ASYNC_EVENT: u8 = 0x0c;
+    /// Keep Alive.
+    pub const KEEP_ALIVE: u8 = 0x18;
+}
+
+/// Commands of the NVM command set (NVM, figure 15), and Flush (Base).
+pub mod nvm {
+    /// Flush.
+    pub const FLUSH: u8 = 0x00;
+    /// Write.
+    pub const WRITE: u8 = 0x01;
+    /// Read.
+    pub const READ: u8 = 0x02;
+    /// Compare.
+    pub const COMPARE: u8 = 0x05;
+    /// Write Zeroes.
+    pub const WRITE_ZEROES: u8 = 0x08;
+    /// Dataset Management.
+    pub const DATASET_MANAGEMENT: u8 = 0x09;
+    /// Verify.
+    pub const VERIFY: u8 = 0x0c;
+    /// Copy.
+    pub const COPY: u8 = 0x19;
+}
+
+/// Commands of the Key Value command set (KV, figure 9); Flush is the same.
+pub mod key_value {
+    /// Store.
+    pub const STORE: u8 = 0x01;
+    /// Retrieve.
+    pub const RETRIEVE: u8 = 0x02;
+    /// List.
+    pub const LIST: u8 = 0x06;
+    /// Delete.
+    pub const DELETE: u8 = 0x10;
+    /// Exist.
+    pub const EXIST: u8 = 0x14;
+}
+
+/// I/O commands of our own.
+pub mod vendor {
+    /// Units move to other numbers.
+    pub const REMAP: u8 = 0x80;
+    /// Ranges are shared.
+    pub const SHARE: u8 = 0x81;
+    /// A transaction begins.
+    pub const BEGIN: u8 = 0x84;
+    /// Scattered units are written, all or nothing.
+    pub const WRITE_ATOMIC: u8 = 0x85;
+    /// A transaction ends well.
+    pub const COMMIT: u8 = 0x88;
+    /// A unit is written in a transaction.
+    pub const TX_WRITE: u8 = 0x89;
+    /// A unit is read as a transaction sees it.
+    pub const TX_READ: u8 = 0x8a;
+    /// A transaction is forgotten.
+    pub const ABORT: u8 = 0x8c;
+    /// A hinted log begins.
+    pub const BEGIN_LOG: u8 = 0x90;
+    /// A page of a hinted log.
+    pub const WRITE_HINTED: u8 = 0x91;
+    /// Records of any namespaces are put, all or nothing.
+    pub const PUT: u8 = 0xa1;
+}
+
+/// All commands of fabrics (Base, section 6).
+pub const FABRICS: u8 = 0x7f;
+
+/// Types of Fabrics commands.
+pub mod fabrics {
+    /// Property Set.
+    pub const PROPERTY_SET: u8 = 0x00;
+    /// Connect.
+    pub const CONNECT: u8 = 0x01;
+    /// Property Get.
+    pub const PROPERTY_GET: u8 = 0x04;
+    /// Disconnect.
+    pub const DISCONNECT: u8 = 0x08;
+}

@@ -1,0 +1,72 @@
+//! A drive in memory with a server, and hosts for it.
+#![allow(dead_code, reason = "each test uses some of it")]
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tantalum::{Device, Profile};
+use tantalum_drive::{Answers, Drive, Pacing, Queue};
+use tantalum_nvme::client::{Client, Names, Options, block_command};
+use tantalum_nvme::server::Server;
+use tantalum_nvme::subsystem::{Settings, Subsystem};
+use tantalum_nvme::wire::opcode::nvm;
+
+pub const NQN: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-0000-0000-000000000001";
+pub const UNIT: usize = 4096;
+
+pub fn names() -> Names {
+    Names { subsystem: NQN.to_owned(), host: "nqn.2014-08.org.nvmexpress:test".to_owned(), host_id: [7; 16] }
+}
+
+pub fn subsystem_on(device: Device, block_bytes: u32, pacing: Pacing) -> Arc<Subsystem> {
+    let from_ns = device.time_ns();
+    let queue = Queue::new(Drive::new(device), Answers::new(pacing, from_ns).unwrap());
+    let settings =
+        Settings { name: NQN.to_owned(), serial: "TEST".to_owned(), identity: 0x1234_5678, block_bytes };
+    Arc::new(Subsystem::new(settings, queue))
+}
+
+pub fn small() -> Profile {
+    Profile { capacity_bytes: 64 << 20, ..Profile::load("tlc-nvme").unwrap() }
+}
+
+pub fn subsystem(block_bytes: u32) -> Arc<Subsystem> {
+    subsystem_on(Device::in_memory(&small()).unwrap(), block_bytes, Pacing::None)
+}
+
+pub fn serve(subsystem: Arc<Subsystem>) -> Server {
+    Server::start(subsystem, SocketAddr::from(([127, 0, 0, 1], 0))).unwrap()
+}
+
+/// A host with an admin queue and one I/O queue.
+pub struct Host {
+    pub admin: Client,
+    pub io: Client,
+    pub controller: u16,
+}
+
+pub fn attach(server: &Server, options: Options) -> Host {
+    let (admin, controller) = Client::admin(server.address(), options, &names(), 0).unwrap();
+    let io = Client::io(server.address(), options, &names(), controller, 1).unwrap();
+    Host { admin, io, controller }
+}
+
+/// Bytes that are different everywhere.
+pub fn pattern(seed: u64, bytes: usize) -> Vec<u8> {
+    (0..bytes as u64 / 8).flat_map(|word| tantalum::mix(seed << 32 | word).to_le_bytes()).collect()
+}
+
+impl Host {
+    pub fn write(&mut self, first: u64, block_bytes: usize, data: &[u8]) {
+        let count = (data.len() / block_bytes) as u32;
+        let completed = self.io.write_command(block_command(nvm::WRITE, first, count), data).unwrap();
+        assert_eq!(completed.code, 0);
+    }
+
+    pub fn read(&mut self, first: u64, block_bytes: usize, count: u32) -> Vec<u8> {
+        let bytes = count * block_bytes as u32;
+        let completed = self.io.read_command(block_command(nvm::READ, first, count), bytes).unwrap();
+        assert_eq!(completed.code, 0);
+        completed.data
+    }
+}

@@ -1,0 +1,66 @@
+# nvme-cli against the drive: what it prints is looked at.
+. /library.sh
+
+expect discover "subnqn: *$NQN" nvme discover -t tcp -a 10.0.2.2 -s "$PORT"
+attach || exit
+controller="/dev/$(controller)"
+expect id-ctrl "^mn *: Tantalum" nvme id-ctrl "$controller"
+expect id-ctrl-copy "^oncs *: 0x18d" nvme id-ctrl "$controller"
+expect id-ns "^nsze *: 0x20000$" nvme id-ns "$DEVICE"
+expect id-ns-blocks "lbads:12" nvme id-ns "$DEVICE"
+expect list-ns "0x1" nvme list-ns "$controller"
+expect ns-descs "csi *: 0" nvme ns-descs "$DEVICE"
+expect smart-log "available_spare.*: 100%" nvme smart-log "$controller"
+expect fw-log "afi *: 0x1" nvme fw-log "$controller"
+expect supported-log-pages "0x5" nvme supported-log-pages "$controller"
+expect get-feature-cache "0x0*1" nvme get-feature "$controller" -f 6
+expect get-feature-queues "Current value" nvme get-feature "$controller" -f 7
+refuse get-feature-unknown "INVALID_FIELD|Invalid Field" nvme get-feature "$controller" -f 0xc7
+refuse format "INVALID_OPCODE|Invalid Command Opcode|not supported" nvme format "$DEVICE" --force
+
+head -c 32768 /dev/urandom > /tmp/a
+check write nvme write "$DEVICE" -s 10 -c 7 -z 32768 -d /tmp/a
+check read nvme read "$DEVICE" -s 10 -c 7 -z 32768 -d /tmp/b
+check read-same cmp /tmp/a /tmp/b
+check compare nvme compare "$DEVICE" -s 10 -c 7 -z 32768 -d /tmp/a
+refuse compare-other "COMPARE|ompare" nvme compare "$DEVICE" -s 11 -c 7 -z 32768 -d /tmp/a
+check copy nvme copy "$DEVICE" -d 100 -s 10 -b 7
+check read-copy nvme read "$DEVICE" -s 100 -c 7 -z 32768 -d /tmp/c
+check copy-same cmp /tmp/a /tmp/c
+check verify nvme verify "$DEVICE" -s 10 -c 7
+check write-zeroes nvme write-zeroes "$DEVICE" -s 10 -c 3
+check dsm nvme dsm "$DEVICE" -s 14 -b 2 -d
+check flush nvme flush "$DEVICE"
+check read-zeroes nvme read "$DEVICE" -s 10 -c 7 -z 32768 -d /tmp/b
+head -c 16384 /dev/zero > /tmp/z
+dd if=/tmp/a bs=4096 skip=6 >> /tmp/z 2>/dev/null
+dd if=/tmp/b bs=4096 count=4 of=/tmp/b1 2>/dev/null
+dd if=/tmp/b bs=4096 skip=6 >> /tmp/b1 2>/dev/null
+check zeroes-same cmp /tmp/z /tmp/b1
+refuse read-beyond "LBA_RANGE|LBA Out of Range|range" nvme read "$DEVICE" -s 99999999 -c 0 -z 4096 -d /tmp/b
+expect error-log "error_count[[:space:]]*: [1-9]" nvme error-log "$controller"
+# a remap: units 100 to 103 move to 200
+check remap nvme io-passthru "$DEVICE" --opcode=0x80 --namespace-id=1 --cdw10=100 --cdw11=200 --cdw12=4
+check read-remapped nvme read "$DEVICE" -s 200 -c 3 -z 16384 -d /tmp/r
+dd if=/tmp/a bs=4096 count=4 of=/tmp/a4 2>/dev/null
+check remapped-same cmp /tmp/a4 /tmp/r
+# records, by way of the generic device of namespace 2
+generic="/dev/ng${controller#/dev/nvme}n2"
+if [ -c "$generic" ]; then
+    printf 'a value of a record.' > /tmp/v
+    # key "key1": dword 2; 20 bytes of value; 4 bytes of key
+    store="--namespace-id=2 --cdw2=0x3179656b --cdw10=20 --cdw11=4"
+    check kv-store nvme io-passthru "$generic" --opcode=0x01 $store --data-len=20 --write --input-file=/tmp/v
+    check kv-exist nvme io-passthru "$generic" --opcode=0x14 --namespace-id=2 --cdw2=0x3179656b --cdw11=4
+    expect kv-retrieve "a.value.of.a.rec" nvme io-passthru "$generic" --opcode=0x02 $store --data-len=20 --read
+    check kv-delete nvme io-passthru "$generic" --opcode=0x10 --namespace-id=2 --cdw2=0x3179656b --cdw11=4
+    refuse kv-gone "." nvme io-passthru "$generic" --opcode=0x14 --namespace-id=2 --cdw2=0x3179656b --cdw11=4
+else
+    fail "kv: there is no $generic: $(ls /dev/ng* 2>/dev/null | tr '\n' ' ')"
+fi
+check fio fio --name=v --filename="$DEVICE" --direct=1 --rw=randwrite --bs=4k --size=2m --verify=crc32c \
+    --verify_fatal=1 --iodepth=16 --ioengine=libaio --numjobs=2 --offset_increment=16m
+check reset nvme reset "$controller"
+sleep 1
+expect id-ctrl-again "^mn *: Tantalum" nvme id-ctrl "$controller"
+expect disconnect "disconnected 1" nvme disconnect -n "$NQN"
