@@ -4,6 +4,7 @@
 //! this machine cannot do it.
 
 mod copies;
+mod couch;
 mod cuts;
 mod errors;
 mod example;
@@ -139,6 +140,12 @@ const STEPS: &[Step] = &[
         run: copies::ioctl,
     },
     Step {
+        name: "couch",
+        about: "a document store in a folder of the mount shares its updates",
+        packages: &[],
+        run: couch::run,
+    },
+    Step {
         name: "loops",
         about: "ext4, xfs and btrfs on a file of the mount",
         packages: &[packages::E2FSPROGS, packages::XFSPROGS, packages::BTRFS, packages::FIO],
@@ -244,6 +251,7 @@ fn prepare(steps: &[&Step]) -> Result<Context, Failure> {
     Shell::new("cargo")
         .args(["build", "--release", "--package", "tantalum-cli", "--bin", "tantalum"])
         .args(["--package", "tantalum-fuse", "--example", "passthrough", "--example", "memory"])
+        .args(["--package", "tantalum-couch", "--example", "updates"])
         .folder(&root)
         .with_output()
         .run()?;

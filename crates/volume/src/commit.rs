@@ -9,10 +9,11 @@ use tantalum::{Command, Lpn, UNIT_BYTES};
 use tantalum_filesystem::FileId;
 use zerocopy::IntoBytes;
 
+use crate::continuation::ContinuationUnit;
 use crate::error::VolumeError;
 use crate::extents::LpnRange;
 use crate::file::Continuation;
-use crate::inode::{ContinuationUnit, Inode, InodeUnit};
+use crate::inode::{Inode, InodeUnit};
 use crate::link::LinkUnit;
 use crate::volume::Volume;
 

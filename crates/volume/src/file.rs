@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use tantalum_filesystem::FileKind;
 
+use crate::continuation::ContinuationUnit;
 use crate::extents::LpnRange;
 use crate::folder::Folder;
-use crate::inode::{ContinuationUnit, Inode};
+use crate::inode::Inode;
 use crate::space::FreeSpace;
 
 /// A continuation of an inode, and its slot.

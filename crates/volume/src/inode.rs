@@ -5,14 +5,18 @@
 //! the inode that names it takes effect later. So a batch holds one unit for each file, however many extents the file
 //! has.
 
-use tantalum::{Lpn, UNIT_BYTES};
+use tantalum::UNIT_BYTES;
 use tantalum_filesystem::{FileId, FileKind, NAME_BYTES, Timestamp};
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::checksum::Checksummed;
+use crate::continuation::{
+    CONTINUATION_BYTES, CONTINUATION_EXTENTS, CONTINUATION_MAGIC, ContinuationUnit, PROPERTY_MAGIC,
+};
 use crate::error::Damage;
-use crate::extents::{Extent, ExtentMap};
+use crate::extent_record::{EXTENT_BYTES, check_count, insert_records, records_of};
+use crate::extents::ExtentMap;
 use crate::name::{Name, is_valid_name};
 use crate::properties::Properties;
 
@@ -30,16 +34,9 @@ const BODY_BYTES: usize = 3164;
 /// Properties larger than this are stored in continuations.
 pub(crate) const INLINE_PROPERTY_BYTES: usize = BODY_BYTES / 2;
 const CONTINUATIONS: usize = 128;
-const CONTINUATION_BYTES: usize = CONTINUATION_EXTENTS * EXTENT_BYTES;
-const CONTINUATION_EXTENTS: usize = 340;
 const PROPERTY_CONTINUATIONS: usize = crate::properties::MOST_PROPERTY_BYTES.div_ceil(CONTINUATION_BYTES);
-const EXTENT_BYTES: usize = size_of::<ExtentRecord>();
 
 pub(crate) const INODE_MAGIC: [u8; 4] = *b"INOD";
-/// A continuation with extents.
-pub(crate) const CONTINUATION_MAGIC: [u8; 4] = *b"CONT";
-/// A continuation with properties.
-pub(crate) const PROPERTY_MAGIC: [u8; 4] = *b"PROP";
 
 /// The reservation belongs to the program: units beyond the size must not be touched.
 const RESERVED_BY_PROGRAM: u8 = 1;
@@ -47,24 +44,6 @@ const RESERVED_BY_PROGRAM: u8 = 1;
 /// Units that hold `bytes` bytes.
 pub(crate) fn units_of(bytes: u64) -> u32 {
     u32::try_from(bytes.div_ceil(UNIT_BYTES as u64)).expect("sizes are checked against the largest file")
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-pub(crate) struct ExtentRecord {
-    unit: U32,
-    lpn: U32,
-    units: U32,
-}
-
-impl From<Extent> for ExtentRecord {
-    fn from(extent: Extent) -> ExtentRecord {
-        ExtentRecord {
-            unit: U32::new(extent.unit),
-            lpn: U32::new(extent.lpn.0),
-            units: U32::new(extent.units),
-        }
-    }
 }
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -146,49 +125,6 @@ impl InodeUnit {
         self.continuation_count = U16::new(count);
         self.seal();
     }
-}
-
-/// A continuation of an inode as it is stored on the drive.
-#[derive(PartialEq, Eq, Clone, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-pub(crate) struct ContinuationUnit {
-    crc: U32,
-    magic: [u8; 4],
-    /// The inode's slot.
-    inode: U32,
-    /// Its number among the inode's continuations.
-    index: U16,
-    /// Extents, or bytes of properties.
-    count: U16,
-    body: [u8; CONTINUATION_BYTES],
-}
-
-impl Checksummed for ContinuationUnit {}
-
-impl ContinuationUnit {
-    fn new(magic: [u8; 4], inode: u32, index: usize, count: usize, body: &[u8]) -> Box<ContinuationUnit> {
-        let mut unit = Box::new(ContinuationUnit::new_zeroed());
-        unit.magic = magic;
-        unit.inode = U32::new(inode);
-        unit.index = U16::new(index as u16);
-        unit.count = U16::new(count as u16);
-        unit.body[..body.len()].copy_from_slice(body);
-        unit.seal();
-        unit
-    }
-
-    /// Whether it is the `index`th of the inode in slot `inode`.
-    pub fn belongs_to(&self, inode: u32, index: usize) -> bool {
-        self.inode.get() == inode && usize::from(self.index.get()) == index
-    }
-}
-
-fn records_of(extents: &[Extent]) -> Vec<ExtentRecord> {
-    extents.iter().map(|&extent| extent.into()).collect()
-}
-
-fn check_count(count: usize, most: usize) -> Result<(), Damage> {
-    if count > most { Err(Damage::Count { count: count as u32, most: most as u32 }) } else { Ok(()) }
 }
 
 fn kind_to_byte(kind: FileKind) -> u8 {
@@ -415,25 +351,12 @@ impl Inode {
     }
 }
 
-/// Adds the records' extents after those in the map. Does not check whether the drive has such units.
-fn insert_records(map: &mut ExtentMap, bytes: &[u8], count: U16) -> Result<(), Damage> {
-    let count = usize::from(count.get());
-    check_count(count, bytes.len() / EXTENT_BYTES)?;
-    for bytes in bytes.chunks_exact(EXTENT_BYTES).take(count) {
-        let record = ExtentRecord::read_from_bytes(bytes).expect("a record's bytes");
-        let (unit, lpn, units) = (record.unit.get(), Lpn(record.lpn.get()), record.units.get());
-        let fits = unit.checked_add(units).is_some() && lpn.0.checked_add(units).is_some();
-        if units == 0 || unit < map.end() || !fits {
-            return Err(Damage::Extent { lpn, units });
-        }
-        map.insert(Extent { unit, lpn, units });
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
+    use tantalum::Lpn;
+
     use super::*;
+    use crate::extents::Extent;
 
     fn fragmented(extents: u32) -> Inode {
         let mut inode = Inode::new(FileId(5), FileKind::File, FileId(3), b"a file"[..].into());

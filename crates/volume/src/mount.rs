@@ -15,13 +15,12 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::cache::PageCache;
 use crate::checksum;
+use crate::continuation::{CONTINUATION_MAGIC, ContinuationUnit, PROPERTY_MAGIC};
 use crate::drive::Drive;
 use crate::error::{Damage, UnmountError, VolumeError};
 use crate::extents::LpnRange;
 use crate::file::{Continuation, File};
-use crate::inode::{
-    CONTINUATION_MAGIC, ContinuationUnit, INODE_MAGIC, Inode, InodeUnit, PROPERTY_MAGIC, units_of,
-};
+use crate::inode::{INODE_MAGIC, Inode, InodeUnit, units_of};
 use crate::link::{LINK_MAGIC, Link, LinkUnit};
 use crate::space::FreeSpace;
 use crate::superblock::{LEAST_ATOMIC_UNITS, SUPERBLOCK, Superblock};

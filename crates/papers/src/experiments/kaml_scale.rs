@@ -15,7 +15,7 @@ use tantalum::{
 };
 use tantalum_report::table::grouped;
 use tantalum_report::{Figures, Outcome, Row, Time};
-use tantalum_workloads::closed_loop::serve;
+use tantalum_workloads::closed_loop::{Turn, serve};
 use tantalum_workloads::memory;
 
 use super::{Run, drive_of};
@@ -112,7 +112,7 @@ impl Records {
         let served = serve(CLIENTS, self.count / BATCH, start_ns, &bar, |_, at_ns| {
             let done_ns = self.put(first, at_ns)?;
             first += BATCH;
-            Ok::<_, ExperimentError>(done_ns)
+            Ok::<_, ExperimentError>(Turn::Done(done_ns))
         })?;
         let drive_s = (self.count / BATCH) as f64 / served.per_second;
         Ok(Lasted { drive_s, machine_s: machine.elapsed().as_secs_f64() })

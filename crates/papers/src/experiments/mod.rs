@@ -6,6 +6,7 @@
 //! - An experiment ends whatever it starts: when it is done, when it fails, and when it is interrupted.
 
 mod couch;
+mod couch_client;
 mod durassd_device;
 mod durassd_server;
 #[cfg(feature = "rocksdb")]

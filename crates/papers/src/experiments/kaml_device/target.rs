@@ -8,7 +8,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{
     Command, Device, Key, KvRecord, Lpn, NamespaceAttributes, NamespaceId, Nanoseconds, Profile, UNIT_BYTES,
 };
-use tantalum_workloads::closed_loop::{Served, serve};
+use tantalum_workloads::closed_loop::{Served, Turn, serve};
 
 use crate::error::ExperimentError;
 use crate::experiments::Run;
@@ -35,6 +35,16 @@ pub(super) struct Target {
     buffer: Vec<u8>,
     records: u64,
     random: Xoshiro256PlusPlus,
+    /// What each client has read and writes in its next turn.
+    changes: Vec<Option<Change>>,
+}
+
+/// A unit as the host has it in memory, part of which it changes.
+struct Change {
+    lpn: Lpn,
+    unit: Vec<u8>,
+    offset: usize,
+    record: u64,
 }
 
 enum Interface {
@@ -81,7 +91,8 @@ impl Target {
         let mut value = vec![0; value_bytes];
         random.fill(&mut value[..]);
         let device = device.try_clone().expect("a drive in memory can be copied");
-        Target { device, interface, value, buffer: vec![0; UNIT_BYTES], records: 0, random }
+        let buffer = vec![0; UNIT_BYTES];
+        Target { device, interface, value, buffer, records: 0, random, changes: Vec::new() }
     }
 
     /// Executes this many requests of one kind, with this many threads.
@@ -94,10 +105,14 @@ impl Target {
     ) -> Result<Served, ExperimentError> {
         let bar = run.monitor.bar(format!("{work:?}, {} bytes", self.value.len()), requests);
         let start_ns = self.device.time_ns();
-        serve(threads, requests, start_ns, &bar, |_, at_ns| self.request(work, at_ns))
+        self.changes = (0..threads).map(|_| None).collect();
+        serve(threads, requests, start_ns, &bar, |client, at_ns| match self.changes[client].take() {
+            Some(change) => self.write_changed(change, at_ns),
+            None => self.begin(work, client, at_ns),
+        })
     }
 
-    fn request(&mut self, work: Work, at_ns: Nanoseconds) -> Result<Nanoseconds, ExperimentError> {
+    fn begin(&mut self, work: Work, client: usize, at_ns: Nanoseconds) -> Result<Turn, ExperimentError> {
         let batch = if let Interface::Keys(_, batch) = self.interface { batch as u64 } else { 1 };
         let first = match work {
             Work::Insert => self.records,
@@ -106,13 +121,17 @@ impl Target {
         if work == Work::Insert {
             self.records += batch;
         }
-        self.value[..8].copy_from_slice(&first.to_le_bytes());
-        match (&self.interface, work) {
-            (Interface::Keys(namespace, _), Work::Fetch) => self.get(*namespace, first, at_ns),
-            (Interface::Keys(namespace, batch), _) => self.put(*namespace, first, *batch, at_ns),
-            (Interface::Blocks(unit), Work::Fetch) => self.read(self.place(*unit, first).0, at_ns),
-            (Interface::Blocks(unit), _) => self.write(self.place(*unit, first), at_ns),
-        }
+        let done_ns = match (&self.interface, work) {
+            (Interface::Keys(namespace, _), Work::Fetch) => self.get(*namespace, first, at_ns)?,
+            (Interface::Keys(namespace, batch), _) => self.put(*namespace, first, *batch, at_ns)?,
+            (Interface::Blocks(unit), Work::Fetch) => self.read(self.place(*unit, first).0, at_ns)?,
+            (Interface::Blocks(unit), _) => {
+                let (lpn, offset) = self.place(*unit, first);
+                let change = Change { lpn, unit: vec![0; UNIT_BYTES], offset, record: first };
+                return self.change(change, client, at_ns);
+            }
+        };
+        Ok(Turn::Done(done_ns))
     }
 
     /// The unit of a record, and its position there.
@@ -140,6 +159,7 @@ impl Target {
         batch: usize,
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, ExperimentError> {
+        self.value[..8].copy_from_slice(&first.to_le_bytes());
         let record = |number| KvRecord { namespace, key: key(number), value: Some(&self.value) };
         let records: Vec<KvRecord<'_>> = (first..first + batch as u64).map(record).collect();
         Ok(self.device.submit(Command::KvPut { records: &records }, at_ns)?.done_ns)
@@ -149,16 +169,31 @@ impl Target {
         Ok(self.device.submit(Command::Read { lpn, data: &mut self.buffer }, at_ns)?.done_ns)
     }
 
-    fn write(
+    /// Writes a whole unit; of one that changes in part, the host waits for the rest.
+    fn change(
         &mut self,
-        (lpn, offset): (Lpn, usize),
+        mut change: Change,
+        client: usize,
         at_ns: Nanoseconds,
-    ) -> Result<Nanoseconds, ExperimentError> {
-        let is_part = self.value.len() < UNIT_BYTES;
-        let at_ns = if is_part { self.read(lpn, at_ns)? } else { at_ns };
-        self.buffer[offset..offset + self.value.len()].copy_from_slice(&self.value);
-        let command = Command::Write { lpn, data: &self.buffer, fua: false };
-        Ok(self.device.submit(command, at_ns)?.done_ns)
+    ) -> Result<Turn, ExperimentError> {
+        if self.value.len() == UNIT_BYTES {
+            return self.write_changed(change, at_ns);
+        }
+        let done_ns = self.read(change.lpn, at_ns)?;
+        change.unit.copy_from_slice(&self.buffer);
+        self.changes[client] = Some(change);
+        Ok(Turn::Next(done_ns))
+    }
+
+    /// Clients that change a unit at once share the host's copy of it: none writes over what another has changed.
+    fn write_changed(&mut self, mut change: Change, at_ns: Nanoseconds) -> Result<Turn, ExperimentError> {
+        self.value[..8].copy_from_slice(&change.record.to_le_bytes());
+        let others = self.changes.iter_mut().flatten().filter(|other| other.lpn == change.lpn);
+        for unit in others.map(|other| &mut other.unit).chain([&mut change.unit]) {
+            unit[change.offset..change.offset + self.value.len()].copy_from_slice(&self.value);
+        }
+        let command = Command::Write { lpn: change.lpn, data: &change.unit, fua: false };
+        Ok(Turn::Done(self.device.submit(command, at_ns)?.done_ns))
     }
 
     /// Evicts the records from the drive's cache with other data.
@@ -181,4 +216,30 @@ fn key(record: u64) -> Key {
 /// Units of other data.
 pub(super) fn other_units(profile: &Profile) -> u32 {
     (profile.capacity_bytes * OTHER_PERCENT / 100 / UNIT_BYTES as u64) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use tantalum_report::Monitor;
+
+    use super::*;
+
+    #[test]
+    fn clients_that_change_parts_of_a_unit_at_once_keep_the_order_of_time_and_what_others_changed() {
+        const RECORDS: u64 = 1000;
+        let run = Run { scale: 1.0, slower: 1, seed: 1, program: Path::new(""), monitor: &Monitor::silent() };
+        let mut profile = Profile::load("kaml-board").unwrap();
+        profile.capacity_bytes = 512 << 20;
+        let mut target = Target::blocks(&Device::in_memory(&profile).unwrap(), 512, 1);
+        target.serve(&run, Work::Insert, 8, RECORDS).unwrap();
+        target.serve(&run, Work::Update, 8, RECORDS).unwrap();
+        let Interface::Blocks(first) = target.interface else { panic!("it is a block drive") };
+        for record in 0..RECORDS {
+            let (lpn, offset) = target.place(first, record);
+            target.read(lpn, target.device.time_ns()).unwrap();
+            assert_eq!(target.buffer[offset..offset + 8], record.to_le_bytes(), "record {record}");
+        }
+    }
 }

@@ -1,0 +1,65 @@
+//! Files that have lost their last name: they go at once, or with their last close.
+
+use tantalum_filesystem::FileId;
+
+use crate::error::VolumeError;
+use crate::file::RemovedSlot;
+use crate::volume::Volume;
+
+impl Volume {
+    /// The file has lost its last name: it goes, or becomes an orphan while it is open.
+    pub(crate) fn forget_file(&mut self, id: FileId) {
+        let file = self.files.get_mut(&id).expect("the file exists");
+        let slot = file.slot.take().expect("a file that has a name has a slot");
+        self.unnamed.remove(&id);
+        let removed = RemovedSlot {
+            slot,
+            stored: file.stored.take().is_some(),
+            continuations: std::mem::take(&mut file.continuations).iter().map(|c| c.slot).collect(),
+            freed: std::mem::take(&mut file.freed),
+        };
+        if removed.stored {
+            self.removed.push(removed);
+        } else {
+            self.free_slots.insert(slot);
+            self.free_slots.extend(removed.continuations);
+            self.untrimmed.extend(removed.freed);
+        }
+        self.orphans.insert(id);
+        if file.opens == 0 {
+            self.forget_orphan(id);
+        }
+    }
+
+    /// A file without a name was closed. The drive's inode may still name what it gives up, so that is freed
+    /// together with the last removed file.
+    pub(crate) fn forget_orphan(&mut self, id: FileId) {
+        self.orphans.remove(&id);
+        let mut file = self.files.remove(&id).expect("an orphan is a file");
+        let end = file.inode.extents.end().max(file.inode.kept_units(file.inode.size));
+        self.cache.remove_units(id, 0..end);
+        file.give_up(0, u32::MAX, &mut self.space);
+        match self.removed.last_mut() {
+            Some(removed) => removed.freed.append(&mut file.freed),
+            None => self.untrimmed.append(&mut file.freed),
+        }
+    }
+
+    /// Keeps a file, whatever happens to its names, until it is closed as often.
+    pub fn open(&mut self, file: FileId) -> Result<(), VolumeError> {
+        self.drive.check()?;
+        self.file_mut(file)?.opens += 1;
+        Ok(())
+    }
+
+    /// Undoes one [`Volume::open`]. A file that has lost its last name meanwhile goes with the last one; after a crash
+    /// it is gone as well.
+    pub fn close(&mut self, file: FileId) -> Result<(), VolumeError> {
+        let entry = self.file_mut(file)?;
+        entry.opens = entry.opens.checked_sub(1).ok_or(VolumeError::NotOpen(file))?;
+        if entry.opens == 0 && entry.slot.is_none() {
+            self.forget_orphan(file);
+        }
+        Ok(())
+    }
+}
