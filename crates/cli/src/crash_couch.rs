@@ -2,8 +2,8 @@
 
 use clap::Args;
 use tantalum_couch::Way;
+use tantalum_crash::Cuts;
 use tantalum_crash::couch::{Settings, run as torture, way_name};
-use tantalum_crash::sqlite::Cuts;
 use tantalum_crash::summary;
 
 use crate::failure::Failure;

@@ -1,7 +1,8 @@
 //! `tantalum crash sqlite`.
 
 use clap::Args;
-use tantalum_crash::sqlite::{Cuts, Settings, run as torture};
+use tantalum_crash::Cuts;
+use tantalum_crash::sqlite::{Settings, run as torture};
 use tantalum_crash::summary;
 use tantalum_sqlite::{Mode, Synchronous};
 
