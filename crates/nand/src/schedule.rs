@@ -54,6 +54,14 @@ pub(crate) enum Subject {
 }
 
 impl Subject {
+    /// Whether it reads or changes a block.
+    pub fn is_about(self, block: BlockId) -> bool {
+        match self {
+            Subject::Read(_, other) | Subject::Program(_, other) | Subject::Erase(other) => other == block,
+            Subject::Transfer => false,
+        }
+    }
+
     /// Whether this cannot begin before another operation on the plane is done.
     fn needs(self, other: Subject) -> bool {
         match (self, other) {

@@ -64,7 +64,7 @@ struct Plane {
 /// What a plane read last.
 #[derive(Clone, Copy, Default, Debug)]
 struct Register {
-    page: Option<PageId>,
+    page: Option<(PageId, BlockId)>,
     /// When it arrives from the array.
     filled_ns: Nanoseconds,
     /// What is read later than this no longer finds it there.
@@ -146,9 +146,12 @@ impl Resources {
     ) -> Interval {
         let Plane { line, register } = &mut self.planes[plane.index()];
         let interval = line.book(self.scheduling, priority, subject, duration_ns, [self.now_ns, earliest_ns]);
-        match self.scheduling {
-            Scheduling::Fifo => register.page = None,
-            _ => register.until_ns = register.until_ns.min(interval.start_ns),
+        // Another block's page stays for reads that go ahead.
+        match register.page {
+            Some((_, block)) if self.scheduling != Scheduling::Fifo && !subject.is_about(block) => {
+                register.until_ns = register.until_ns.min(interval.start_ns);
+            }
+            _ => register.page = None,
         }
         interval
     }
@@ -196,14 +199,14 @@ impl Resources {
         earliest_ns: Nanoseconds,
     ) -> Nanoseconds {
         let Plane { line, register } = &mut self.planes[plane.index()];
-        if register.page == Some(page) && earliest_ns <= register.until_ns {
+        if register.page == Some((page, block)) && earliest_ns <= register.until_ns {
             return earliest_ns.max(register.filled_ns);
         }
         let (subject, times) = (Subject::Read(page, block), [self.now_ns, earliest_ns]);
         let filled_ns = line.book(self.scheduling, priority, subject, self.timing.read_ns, times).end_ns;
         // What waited goes on as soon as the page has arrived.
         let until_ns = if line.free_ns() > filled_ns { filled_ns } else { Nanoseconds::MAX };
-        *register = Register { page: Some(page), filled_ns, until_ns };
+        *register = Register { page: Some((page, block)), filled_ns, until_ns };
         filled_ns
     }
 
