@@ -64,7 +64,7 @@ impl Ftl {
         if canary::out(Guard::CheckpointInPlace) {
             for block in self.metadata.give_up_checkpoint() {
                 self.nand.erase(block, at_ns)?;
-                self.space.blocks.release(self.geometry.plane_of(block), block);
+                self.space.blocks.release(self.geometry.plane_of(block), block, &self.nand);
             }
         }
         let mut blocks = Vec::new();
@@ -72,11 +72,12 @@ impl Ftl {
         match programmed {
             Ok((step, pages, done_ns)) => {
                 self.retain_only(blocks, pages, step);
+                self.metadata.checkpoint.done_ns = done_ns;
                 Ok(done_ns)
             }
             Err(error) => {
                 for block in blocks {
-                    self.space.blocks.release(self.geometry.plane_of(block), block);
+                    self.space.blocks.release(self.geometry.plane_of(block), block, &self.nand);
                 }
                 Err(error)
             }
@@ -167,7 +168,7 @@ impl Ftl {
     pub(crate) fn retain_only(&mut self, blocks: Vec<BlockId>, pages: Vec<PageId>, step: Seq) {
         let host_units = self.counters.flash_units.host + self.counters.flash_units.key_value;
         for block in self.metadata.stands(step, blocks, pages, host_units) {
-            self.space.blocks.release(self.geometry.plane_of(block), block);
+            self.space.blocks.release(self.geometry.plane_of(block), block, &self.nand);
         }
         TENANTS.iter().for_each(|tenant| tenant.is_kept(self));
         self.tenants.budget = 0;

@@ -180,7 +180,7 @@ impl Ftl {
             self.map.map_plain(unit.lpn, ppn);
         }
         // a dump does not save a batch in flight, nor what ended with it
-        self.append_step_ready(ended, self.nand.programs_done_ns(), at_ns)?;
+        self.append_step_ready(ended, self.nand.host_programs_done_ns(), at_ns)?;
         if pages > 1 {
             self.batches.programmed(done_ns);
         }

@@ -238,9 +238,31 @@ impl Nand {
         self.time.plane_idle_ns(plane)
     }
 
-    /// When a plane could begin what a host's command programs, from `earliest_ns` on.
-    pub fn plane_ready_ns(&self, plane: PlaneId, earliest_ns: Nanoseconds) -> Nanoseconds {
-        self.time.plane_ready_ns(plane, earliest_ns)
+    /// When all programs for hosts issued so far are done; all programs, where it is first come, first served.
+    pub fn host_programs_done_ns(&self) -> Nanoseconds {
+        self.time.host_programs_done_ns()
+    }
+
+    /// When a page that was programmed is there; when all programs are done, where it is first come, first served.
+    pub fn programmed_ns(&self, page: PageId) -> Nanoseconds {
+        let block = self.geometry.block_of(page);
+        self.time.programmed_ns(self.geometry.plane_of(block), page, block)
+    }
+
+    /// Given when all programs issued by some time are done: that; when all programs are done, where it is first come, first
+    /// served.
+    pub fn released_ns(&self, then_ns: Nanoseconds) -> Nanoseconds {
+        self.time.released_ns(then_ns)
+    }
+
+    /// When a plane could begin what a host's command programs, from `earliest_ns` on; on a block of it, if that is named.
+    pub fn plane_ready_ns(
+        &self,
+        plane: PlaneId,
+        block: Option<BlockId>,
+        earliest_ns: Nanoseconds,
+    ) -> Nanoseconds {
+        self.time.plane_ready_ns(plane, block, earliest_ns)
     }
 
     /// When all planes are done with what was issued to them.

@@ -105,7 +105,10 @@ impl Model {
         let done_ns = nand.read(ppn, &mut unit, earliest_ns).unwrap();
         assert_eq!(unit, data(tags[ppn.index() % UNITS].unwrap_or(0)), "unit {ppn}");
         let programmed = self.issued.iter().rfind(|issued| issued.operation == Operation::Program(page));
-        assert!(programmed.is_none_or(|issued| issued.end_ns < done_ns), "{page} was read before it was there");
+        assert!(
+            programmed.is_none_or(|issued| issued.end_ns < done_ns),
+            "{page} was read before it was there"
+        );
     }
 
     fn program(&mut self, nand: &mut Nand, block: BlockId, earliest_ns: u64) {

@@ -32,9 +32,9 @@ pub enum Scheduling {
 pub(crate) enum Priority {
     /// A read that a host waits for.
     Read,
-    /// What a host's command programs.
+    /// What a host's command programs, and erases: a block is erased when it is needed.
     Host,
-    /// Garbage collection, erases and checkpoints.
+    /// Garbage collection and checkpoints.
     Background,
 }
 
@@ -125,19 +125,24 @@ impl Line {
         self.free_ns[Priority::Background as usize]
     }
 
-    /// When an operation could begin.
+    /// When an operation could begin; one on a block, if it is named, behind what was booked on that.
     pub fn ready_ns(
         &self,
         scheduling: Scheduling,
         priority: Priority,
+        block: Option<BlockId>,
         earliest_ns: Nanoseconds,
     ) -> Nanoseconds {
         match scheduling {
             Scheduling::Fifo => earliest_ns.max(self.free_ns()),
             _ => {
                 let free_ns = self.free_ns[priority as usize];
-                self.under_way(priority, earliest_ns)
-                    .map_or(earliest_ns.max(free_ns), |told| told.interval.end_ns)
+                let under_way = self.index_under_way(priority, earliest_ns);
+                let ready_ns = match under_way {
+                    Some((priority, index)) => self.told[priority][index].interval.end_ns,
+                    None => earliest_ns.max(free_ns),
+                };
+                block.map_or(ready_ns, |block| ready_ns.max(self.needed_ns(Subject::Erase(block))))
             }
         }
     }
@@ -167,14 +172,24 @@ impl Line {
                 None => start_ns = told.interval.end_ns,
             }
         }
-        let needed = self.told.iter().flatten().filter(|told| subject.needs(told.subject));
-        start_ns = needed.fold(start_ns, |start_ns, told| start_ns.max(told.interval.end_ns));
+        start_ns = start_ns.max(self.needed_ns(subject));
         let interval = Interval { start_ns, end_ns: start_ns + duration_ns };
         self.displace(priority, interval, duration_ns + interruption_ns);
         if priority != Priority::Read {
             self.told[priority as usize].push_back(Told { interval, subject, interrupted: 0 });
         }
         interval
+    }
+
+    /// When everything that an operation needs is done.
+    fn needed_ns(&self, subject: Subject) -> Nanoseconds {
+        let needed = self.told.iter().flatten().filter(|told| subject.needs(told.subject));
+        needed.map(|told| told.interval.end_ns).max().unwrap_or(0)
+    }
+
+    /// When a page is there; 0 if that is past, or it is first come, first served.
+    pub fn programmed_ns(&self, page: PageId, block: BlockId) -> Nanoseconds {
+        self.needed_ns(Subject::Read(page, block))
     }
 
     /// Power came back at `at_ns`: nothing is in flight.
@@ -189,10 +204,6 @@ impl Line {
                 told.pop_front();
             }
         }
-    }
-
-    fn under_way(&self, priority: Priority, at_ns: Nanoseconds) -> Option<&Told> {
-        self.index_under_way(priority, at_ns).map(|(priority, index)| &self.told[priority][index])
     }
 
     /// The operation that has begun by a time, among those that would give way if it had not: the most urgent, as the others
@@ -286,7 +297,8 @@ mod tests {
         );
         assert_eq!(plane.program(11, 100), (1000, 2000));
         assert_eq!(plane.copy(4, 100), (4000, 5000), "copies pay");
-        assert_eq!(plane.line.ready_ns(plane.scheduling, Priority::Host, 0), 2000);
+        assert_eq!(plane.line.ready_ns(plane.scheduling, Priority::Host, None, 0), 2000);
+        assert_eq!(plane.line.ready_ns(plane.scheduling, Priority::Host, Some(OTHER), 0), 5000);
         assert_eq!(plane.line.free_ns(), 5000);
     }
 

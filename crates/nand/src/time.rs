@@ -79,6 +79,8 @@ pub(crate) struct Resources {
     planes: Vec<Plane>,
     channels: Vec<Line>,
     programs_done_ns: Nanoseconds,
+    /// Of those for hosts.
+    host_programs_done_ns: Nanoseconds,
     /// The host's time.
     now_ns: Nanoseconds,
 }
@@ -91,6 +93,7 @@ impl Resources {
             planes: vec![Plane::default(); geometry.planes() as usize],
             channels: vec![Line::default(); geometry.channels as usize],
             programs_done_ns: 0,
+            host_programs_done_ns: 0,
             now_ns: 0,
         }
     }
@@ -113,14 +116,40 @@ impl Resources {
         self.programs_done_ns
     }
 
+    pub fn host_programs_done_ns(&self) -> Nanoseconds {
+        match self.scheduling {
+            Scheduling::Fifo => self.programs_done_ns,
+            _ => self.host_programs_done_ns,
+        }
+    }
+
+    pub fn programmed_ns(&self, plane: PlaneId, page: PageId, block: BlockId) -> Nanoseconds {
+        match self.scheduling {
+            Scheduling::Fifo => self.programs_done_ns,
+            _ => self.planes[plane.index()].line.programmed_ns(page, block),
+        }
+    }
+
+    pub fn released_ns(&self, then_ns: Nanoseconds) -> Nanoseconds {
+        match self.scheduling {
+            Scheduling::Fifo => self.programs_done_ns,
+            _ => then_ns,
+        }
+    }
+
     /// When all that a plane has been given is done.
     pub fn plane_idle_ns(&self, plane: PlaneId) -> Nanoseconds {
         self.planes[plane.index()].line.free_ns()
     }
 
-    /// When a plane could begin what a host's command programs.
-    pub fn plane_ready_ns(&self, plane: PlaneId, earliest_ns: Nanoseconds) -> Nanoseconds {
-        self.planes[plane.index()].line.ready_ns(self.scheduling, Priority::Host, earliest_ns)
+    /// When a plane could begin what a host's command programs, on a block of it if that is named.
+    pub fn plane_ready_ns(
+        &self,
+        plane: PlaneId,
+        block: Option<BlockId>,
+        earliest_ns: Nanoseconds,
+    ) -> Nanoseconds {
+        self.planes[plane.index()].line.ready_ns(self.scheduling, Priority::Host, block, earliest_ns)
     }
 
     fn transfer(
@@ -169,12 +198,15 @@ impl Resources {
         let subject = Subject::Program(page, block);
         let interval = self.change(place.plane, subject, priority, self.timing.program_ns, arrived_ns);
         self.programs_done_ns = self.programs_done_ns.max(interval.end_ns);
+        if priority == Priority::Host {
+            self.host_programs_done_ns = self.host_programs_done_ns.max(interval.end_ns);
+        }
         interval
     }
 
     pub fn erase(&mut self, plane: PlaneId, block: BlockId, earliest_ns: Nanoseconds) -> Interval {
         let subject = Subject::Erase(block);
-        self.change(plane, subject, Priority::Background, self.timing.erase_ns, earliest_ns)
+        self.change(plane, subject, Priority::Host, self.timing.erase_ns, earliest_ns)
     }
 
     /// A read of a page; `bytes` cross the channel. Returns when they have.
@@ -218,6 +250,7 @@ impl Resources {
         }
         self.channels.iter_mut().for_each(|line| line.restart(at_ns));
         self.programs_done_ns = self.programs_done_ns.min(at_ns);
+        self.host_programs_done_ns = self.host_programs_done_ns.min(at_ns);
     }
 }
 

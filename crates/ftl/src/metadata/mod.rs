@@ -57,6 +57,8 @@ struct Waiting {
 pub(crate) struct LastCheckpoint {
     /// Its step.
     pub step: Seq,
+    /// When it is there.
+    pub done_ns: Nanoseconds,
     /// Data pages programmed since, including copies.
     pub pages_since: u64,
     /// Units of host data that had been programmed when it was taken.
@@ -179,15 +181,16 @@ impl MetadataLog {
         self.waiting = page.records;
     }
 
-    /// Programs a page, after every program issued before it: a record never becomes durable before the units that it
-    /// names.
+    /// Programs a page, after every program for hosts issued before it, and whatever its records refer to: a record never
+    /// becomes durable before the units that it names.
     pub fn program(
         &mut self,
         nand: &mut Nand,
         page: &JournalPage,
         at_ns: Nanoseconds,
     ) -> Result<Attempt, FtlError> {
-        self.flash.program(nand, &page.image, at_ns)
+        let ready_ns = page.records.iter().map(|waiting| waiting.ready_ns).max().unwrap_or(0);
+        self.flash.program(nand, &page.image, [at_ns, ready_ns])
     }
 
     /// The page was issued and will be on flash at this time, or never if power went.
@@ -335,6 +338,7 @@ impl MetadataLog {
         host_units: u64,
     ) -> Vec<BlockId> {
         self.checkpoint = LastCheckpoint {
+            done_ns: 0,
             step,
             pages_since: 0,
             host_units,
