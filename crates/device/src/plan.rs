@@ -1,7 +1,7 @@
 //! From a profile to a geometry: the number of blocks for capacity and over-provisioning.
 
 use tantalum_ftl::{CheckpointInterval, FtlConfig, VictimPolicy as FtlPolicy};
-use tantalum_nand::{Geometry, GeometryError, MAX_UNITS, Timing, UNIT_BYTES};
+use tantalum_nand::{Geometry, GeometryError, MAX_UNITS, NvmShape, Timing, UNIT_BYTES};
 
 use crate::profile::{Plp, Profile, VictimPolicy};
 
@@ -58,6 +58,15 @@ impl Profile {
         }
     }
 
+    /// The memory beside the flash.
+    pub fn nvm_shape(&self) -> Option<NvmShape> {
+        self.nvm.as_ref().map(|nvm| NvmShape {
+            bytes: nvm.bytes,
+            latency_ns: nvm.latency_ns,
+            bytes_per_second: nvm.bytes_per_second,
+        })
+    }
+
     /// The FTL's configuration.
     pub(crate) fn ftl_config(&self) -> FtlConfig {
         FtlConfig {
@@ -68,12 +77,16 @@ impl Profile {
             },
             wear_spread: self.ftl.wear_spread,
             dump_units: match self.power.plp {
-                Plp::None => 0,
+                Plp::None | Plp::Nvm => 0,
                 Plp::Capacitor => (self.power.dump_bytes / UNIT_BYTES as u64) as u32,
             },
             protected_units: match self.power.plp {
-                Plp::None => 0,
+                Plp::None | Plp::Nvm => 0,
                 Plp::Capacitor => self.cache_units() as u32,
+            },
+            nvm_log_bytes: match (self.power.plp, &self.nvm) {
+                (Plp::Nvm, Some(nvm)) => Some(nvm.bytes),
+                _ => None,
             },
             shared_owners: self.limits.shared_owners,
             index_dram_bytes: self.limits.index_dram_bytes,

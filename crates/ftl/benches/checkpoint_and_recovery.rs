@@ -33,6 +33,7 @@ const CONFIG: FtlConfig = FtlConfig {
     shared_owners: 65536,
     checkpoint_interval: CheckpointInterval::DEFAULT,
     index_dram_bytes: None,
+    nvm_log_bytes: None,
 };
 
 /// Bytes of L2P.

@@ -53,7 +53,7 @@ pub use ftl::{Ftl, PREFETCHED, Wear};
 pub use host_unit::HostUnit;
 pub use key::{KEY_BYTES, Key, KeyError, NamespaceAttributes, NamespaceId};
 pub use map::HintError;
-pub use metadata::protected_bytes;
+pub use metadata::{NvmPlan, protected_bytes};
 pub use recovery::FormatError;
 pub use report::RecoveryReport;
 pub use retire::SpareBlocks;

@@ -22,7 +22,7 @@ use crate::error::{Damage, FtlError, LayoutError};
 use crate::ftl::{Ftl, Scratch};
 use crate::map::Logs;
 use crate::map::Map;
-use crate::metadata::{MetadataLog, Protected, dump_what_is_left};
+use crate::metadata::{MetadataLog, NvmPlan, Protected, dump_what_is_left};
 use crate::reader::Reader;
 use crate::report::RecoveryReport;
 use crate::scan::{Found, Scan};
@@ -38,8 +38,9 @@ impl Ftl {
     /// A new drive on an empty medium.
     pub fn format(nand: Nand, config: FtlConfig) -> Result<Ftl, FormatError> {
         let layout = Layout::plan(nand.geometry(), &config, bad_blocks(&nand))?;
+        let nvm = NvmPlan::plan(nand.geometry(), &config, &layout)?;
         let space = Space::new(&nand, layout, true);
-        let mut ftl = Ftl::assemble(nand, config, space);
+        let mut ftl = Ftl::assemble(nand, config, space, nvm);
         ftl.shut_down = true;
         ftl.take_checkpoint(0, true)?;
         ftl.reserve_dump_blocks(0)?;
@@ -54,9 +55,12 @@ impl Ftl {
         config: FtlConfig,
         at_ns: Nanoseconds,
     ) -> Result<(Ftl, RecoveryReport), (Box<Nand>, FormatError)> {
-        if let Err(error) = Layout::plan(nand.geometry(), &config, 0) {
-            return Err((Box::new(nand), error.into()));
-        }
+        let planned = Layout::plan(nand.geometry(), &config, 0)
+            .and_then(|layout| NvmPlan::plan(nand.geometry(), &config, &layout));
+        let nvm = match planned {
+            Ok(nvm) => nvm,
+            Err(error) => return Err((Box::new(nand), error.into())),
+        };
         // too few blocks for writes is no reason not to recover
         let good_blocks = nand.geometry().blocks() - bad_blocks(&nand);
         let layout = Layout::with_good_blocks(nand.geometry(), &config, good_blocks);
@@ -66,7 +70,7 @@ impl Ftl {
             Err(error) => return Err((Box::new(nand), error.into())),
         };
         let reader = Reader::new(nand, config.logical_units, at_ns);
-        let mut scan = Scan::new(reader, config);
+        let mut scan = Scan::new(reader, config, nvm);
         let found = match scan.find() {
             Ok(found) => found,
             Err(error) => return Err((Box::new(scan.reader.nand), error.into())),
@@ -74,7 +78,7 @@ impl Ftl {
         let (Reader { nand, done_ns, newest, .. }, mut report) = scan.into_parts(at_ns);
         report.units_restored = units_restored;
         let space = Space::new(&nand, layout, false);
-        let mut ftl = Ftl::assemble(nand, config, space);
+        let mut ftl = Ftl::assemble(nand, config, space, nvm);
         ftl.shut_down = found.clean;
         if let Err(error) = ftl.draw_beyond(newest) {
             return Err((Box::new(ftl.nand), error.into()));
@@ -101,7 +105,7 @@ impl Ftl {
         Ok(())
     }
 
-    fn assemble(nand: Nand, config: FtlConfig, space: Space) -> Ftl {
+    fn assemble(nand: Nand, config: FtlConfig, space: Space, nvm: Option<NvmPlan>) -> Ftl {
         let geometry = *nand.geometry();
         Ftl {
             map: Map::new(&geometry, config.logical_units),
@@ -109,7 +113,7 @@ impl Ftl {
             geometry,
             config,
             space,
-            metadata: MetadataLog::new(&geometry, config.dump_units > 0),
+            metadata: MetadataLog::new(&geometry, config.dump_units > 0, nvm),
             tenants: Tenants::default(),
             batches: Batches::default(),
             seq: Seq(0),
@@ -134,6 +138,9 @@ impl Ftl {
             tenant.restore(self, found.clean)?;
         }
         self.take_used_blocks(found.uses);
+        if let (Some(nvm), Some(found)) = (self.metadata.nvm_mut(), found.nvm) {
+            nvm.found(found);
+        }
         let checkpoint: Vec<BlockId> = self.space.blocks.with_use(BlockUse::Checkpoint).collect();
         let journal = self.space.blocks.with_use(BlockUse::Journal).collect();
         report.clean = found.clean;

@@ -27,4 +27,5 @@ pub const CONFIG: FtlConfig = FtlConfig {
     shared_owners: 8,
     checkpoint_interval: CheckpointInterval::DEFAULT,
     index_dram_bytes: None,
+    nvm_log_bytes: None,
 };

@@ -13,6 +13,7 @@ mod faults;
 mod geometry;
 mod image;
 mod nand;
+mod nvm;
 mod operations;
 mod power;
 mod random;
@@ -37,6 +38,7 @@ pub use image::{
     Access, Examination, HostSync, ImageFinding, Life, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES,
 };
 pub use nand::Nand;
+pub use nvm::{MAX_NVM_BYTES, MAX_NVM_LATENCY_NS, NvmShape, WORD_BYTES};
 pub use operations::Source;
 pub use power::{InFlight, LostProgram, Operation, Outcome};
 pub use random::{SplitMix64, mix};

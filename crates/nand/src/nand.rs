@@ -34,6 +34,7 @@ use crate::image::{
     Access, Contents, Damage, Examination, FileImage, HostSync, Image, Life, MAX_DESCRIPTION_BYTES,
     MAX_PROTECTED_BYTES, MemoryImage,
 };
+use crate::nvm::{Nvm, NvmShape};
 use crate::power::Power;
 use crate::slots::Slots;
 use crate::state::{Block, PageState};
@@ -52,6 +53,7 @@ pub struct Nand {
     pub(crate) slots: Slots,
     pub(crate) time: Resources,
     pub(crate) power: Power,
+    pub(crate) nvm: Option<Nvm>,
     pub(crate) faults: FaultGenerator,
     pub(crate) counters: Counters,
     pub(crate) operations: u64,
@@ -79,8 +81,23 @@ impl Nand {
         description: &str,
         protected_bytes: u64,
     ) -> Result<Nand, MediumError> {
+        Nand::create_with(path, geometry, timing, description, protected_bytes, None)
+    }
+
+    /// As [`Nand::create`], with memory beside the flash.
+    pub fn create_with(
+        path: &Path,
+        geometry: Geometry,
+        timing: Timing,
+        description: &str,
+        protected_bytes: u64,
+        nvm: Option<NvmShape>,
+    ) -> Result<Nand, MediumError> {
         geometry.validate()?;
         timing.validate()?;
+        if let Some(shape) = &nvm {
+            shape.validate()?;
+        }
         if description.len() > MAX_DESCRIPTION_BYTES {
             return Err(MediumError::DescriptionTooLong {
                 bytes: description.len(),
@@ -93,8 +110,11 @@ impl Nand {
                 limit: MAX_PROTECTED_BYTES,
             });
         }
-        let image = Box::new(FileImage::create(path, geometry, timing, description, protected_bytes)?);
-        Ok(Nand::assemble(geometry, timing, description.to_owned(), image, Contents::erased(&geometry)))
+        let image = FileImage::create(path, geometry, timing, description, protected_bytes, nvm)?;
+        let contents = Contents::erased(&geometry);
+        let mut nand = Nand::assemble(geometry, timing, description.to_owned(), Box::new(image), contents);
+        nand.nvm = nvm.map(Nvm::new);
+        Ok(nand)
     }
 
     /// Opens an image and locks it against other processes. If the previous process was killed, that is a power cut after
@@ -131,8 +151,13 @@ impl Nand {
         damage: Damage,
     ) -> Result<(Nand, Examination), MediumError> {
         let (mut image, timing, description) = FileImage::open(path, access, life)?;
-        let (contents, examination) = Contents::load(&mut image, damage)?;
+        let nvm = image.nvm().copied();
+        let (contents, mut examination) = Contents::load(&mut image, damage)?;
+        if damage == Damage::Note {
+            image.examine_nvm(access, &mut examination)?;
+        }
         let mut nand = Nand::assemble(*image.geometry(), timing, description, Box::new(image), contents);
+        nand.nvm = nvm.map(Nvm::new);
         nand.damaged = examination.damaged_pages().collect();
         if nand.image.synced().is_some() {
             nand.slots.keep();
@@ -162,6 +187,7 @@ impl Nand {
             slots: contents.slots,
             time: Resources::new(&geometry, timing),
             power: Power::default(),
+            nvm: None,
             faults: FaultGenerator::default(),
             counters: Counters::default(),
             operations: contents.operations,
@@ -181,6 +207,7 @@ impl Nand {
             slots: self.slots.clone(),
             time: self.time.clone(),
             power: self.power.clone(),
+            nvm: self.nvm,
             faults: self.faults.clone(),
             counters: self.counters,
             operations: self.operations,
@@ -222,7 +249,7 @@ impl Nand {
         self.time.timing()
     }
 
-    /// When all programs issued so far are done.
+    /// When all programs, and stores to memory, issued so far are done.
     pub fn programs_done_ns(&self) -> Nanoseconds {
         self.time.programs_done_ns()
     }
@@ -232,9 +259,10 @@ impl Nand {
         self.time.plane_idle_ns(plane)
     }
 
-    /// When all planes are done with what was issued to them.
+    /// When all planes, and the memory, are done with what was issued to them.
     pub fn idle_ns(&self) -> Nanoseconds {
-        (0..self.geometry.planes()).map(|plane| self.plane_idle_ns(PlaneId(plane))).max().unwrap_or(0)
+        let planes = (0..self.geometry.planes()).map(|plane| self.plane_idle_ns(PlaneId(plane)));
+        planes.chain(self.nvm.map(|nvm| nvm.free_ns)).max().unwrap_or(0)
     }
 
     /// What a page reads as.

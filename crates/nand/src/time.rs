@@ -120,6 +120,11 @@ impl Resources {
         interval
     }
 
+    /// A store to memory beside the flash is done at this time.
+    pub fn done(&mut self, at_ns: Nanoseconds) {
+        self.programs_done_ns = self.programs_done_ns.max(at_ns);
+    }
+
     pub fn erase(&mut self, plane: PlaneId, earliest_ns: Nanoseconds) -> Interval {
         self.change(plane, self.timing.erase_ns, earliest_ns)
     }

@@ -37,6 +37,7 @@ fn profile(seed: u64) -> Profile {
         flash: small_flash(2, 16, [16384, 8192, 4096][(seed % 3) as usize]),
         link: LinkProfile { bytes_per_second: 1_000_000_000, command_ns: 5_000 },
         cache: CacheProfile { mode, bytes: 48 * unit_bytes },
+        nvm: None,
         power: PowerProfile { plp, dump_bytes },
         limits: LimitsProfile {
             atomic_units: 16,

@@ -8,7 +8,7 @@ use std::fmt;
 use std::ops::Range;
 
 use tantalum::{
-    CacheMode, CacheProfile, Faults, FtlProfile, LimitsProfile, LinkProfile, Plp, PowerProfile, Profile,
+    CacheMode, CacheProfile, Faults, FtlProfile, LimitsProfile, LinkProfile, NvmProfile, Plp, PowerProfile, Profile,
     UNIT_BYTES, VictimPolicy,
 };
 use tantalum_report::InvalidSetting;
@@ -32,6 +32,9 @@ const LOG_BLOCKS: u32 = 32;
 
 /// Bytes that the index of each namespace takes here.
 const INDEX_BYTES: u64 = 2048;
+
+/// Non-volatile memory.
+const NVM_BYTES: u64 = 448 << 10;
 
 /// Units that a capacitor can save.
 const DUMP_UNITS: u32 = 72;
@@ -108,6 +111,7 @@ impl Drive {
         match self.plp {
             Plp::None => "none",
             Plp::Capacitor => "capacitor",
+            Plp::Nvm => "nvm",
         }
     }
 
@@ -156,7 +160,7 @@ impl Drive {
     fn over_provisioning_percent(&self) -> f64 {
         let units_per_block = self.units_per_block();
         let dump_blocks = match self.plp {
-            Plp::None => 0,
+            Plp::None | Plp::Nvm => 0,
             Plp::Capacitor => DUMP_UNITS.div_ceil(units_per_block) + 1,
         };
         let log_blocks = if self.own_logs { LOG_BLOCKS } else { 0 };
@@ -173,6 +177,19 @@ impl Drive {
         u64::from(units) * UNIT_BYTES as u64
     }
 
+    /// Memory that keeps the metadata log: little more than the least, so that the log fills and the drive takes
+    /// checkpoints for it; on some seeds several times as much. A store takes as long as some programs do, so that
+    /// power also goes in the middle of it.
+    fn nvm(&self, seed: u64) -> Option<NvmProfile> {
+        let bytes = if seed % 4 == 3 { NVM_BYTES * 4 } else { NVM_BYTES };
+        (self.plp == Plp::Nvm).then_some(NvmProfile {
+            bytes,
+            latency_ns: 20_000,
+            bytes_per_second: 200_000_000,
+            files: 0,
+        })
+    }
+
     /// DRAM for indexes, if not all fit: for one, or for two of the three of namespaces with logs of their own.
     fn index_dram_bytes(&self) -> Option<u64> {
         let indexes = if self.own_logs { 2 } else { 1 };
@@ -182,7 +199,7 @@ impl Drive {
     /// The profile. Seeds differ in planes, victim policy, cache size and checkpoint interval.
     pub(super) fn profile(&self, seed: u64) -> Profile {
         let policy = if seed.is_multiple_of(3) { VictimPolicy::CostBenefit } else { VictimPolicy::Greedy };
-        let dump_units = if self.plp == Plp::None { 0 } else { DUMP_UNITS };
+        let dump_units = if self.plp == Plp::Capacitor { DUMP_UNITS } else { 0 };
         let checkpoint_interval_pages = match seed % 15 {
             1 | 6 | 11 => Some(12),
             2 => Some(1),
@@ -197,6 +214,7 @@ impl Drive {
             flash: small_flash(1 + (seed % 2) as u32, 8, self.page_bytes),
             link: LinkProfile { bytes_per_second: 1_000_000_000, command_ns: 5_000 },
             cache: CacheProfile { mode: self.cache, bytes: self.cache_bytes(seed) },
+            nvm: self.nvm(seed),
             power: PowerProfile { plp: self.plp, dump_bytes: u64::from(dump_units) * UNIT_BYTES as u64 },
             limits: LimitsProfile {
                 atomic_units: 16,
@@ -266,11 +284,14 @@ impl DriveChoice {
             (Plp::None, CacheMode::Volatile),
             (Plp::None, CacheMode::Off),
             (Plp::Capacitor, CacheMode::Durable),
+            (Plp::Nvm, CacheMode::Volatile),
+            (Plp::Nvm, CacheMode::Off),
         ];
-        // a capacitor without a cache, or with a volatile one, exists only on request
-        let asked = self.plp.zip(self.cache).filter(|kind| *kind != (Plp::None, CacheMode::Durable));
+        // a capacitor without a cache, or with a volatile one, exists only on request, and so does memory
+        let can_be = |(plp, cache)| plp == Plp::Capacitor || cache != CacheMode::Durable;
+        let asked = self.plp.zip(self.cache).filter(|kind| can_be(*kind));
         let chosen = kinds.into_iter().filter(|(plp, cache)| {
-            self.plp.is_none_or(|asked| asked == *plp) && self.cache.is_none_or(|asked| asked == *cache)
+            self.plp.map_or(*plp != Plp::Nvm, |asked| asked == *plp) && self.cache.is_none_or(|asked| asked == *cache)
         });
         let mut chosen: Vec<_> = if self.plp.is_some() && self.cache.is_some() {
             asked.into_iter().collect()
@@ -301,7 +322,7 @@ mod tests {
 
     #[test]
     fn every_drive_that_can_be_chosen_can_be_made() {
-        for plp in [Plp::None, Plp::Capacitor] {
+        for plp in [Plp::None, Plp::Capacitor, Plp::Nvm] {
             for cache in [CacheMode::Off, CacheMode::Volatile, CacheMode::Durable] {
                 for page_bytes in PAGE_BYTES {
                     let choice = DriveChoice {
@@ -317,7 +338,7 @@ mod tests {
                     };
                     assert_eq!(
                         choice.validate().is_ok(),
-                        (plp, cache) != (Plp::None, CacheMode::Durable),
+                        plp == Plp::Capacitor || cache != CacheMode::Durable,
                         "{choice:?}"
                     );
                     for drive in choice.drives(1) {

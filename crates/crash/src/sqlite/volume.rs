@@ -48,6 +48,7 @@ fn profile(seed: u64) -> Profile {
             mode: if has_capacitor(seed) { CacheMode::Durable } else { CacheMode::Volatile },
             bytes: cache_bytes,
         },
+        nvm: None,
         power: PowerProfile { plp: if has_capacitor(seed) { Plp::Capacitor } else { Plp::None }, dump_bytes },
         limits: LimitsProfile {
             atomic_units: 16,

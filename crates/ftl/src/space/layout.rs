@@ -54,6 +54,8 @@ pub struct FtlConfig {
     pub protected_units: u32,
     /// Extra owners that the drive's DRAM holds; beyond that, moving a shared unit costs a read of the spilled table.
     pub shared_owners: u32,
+    /// Non-volatile memory for the metadata log, in bytes; none has it on flash.
+    pub nvm_log_bytes: Option<u64>,
     /// When a checkpoint is due.
     pub checkpoint_interval: CheckpointInterval,
     /// DRAM for the indexes of key-value namespaces, in bytes; if all take more, the least recently used are on flash
@@ -68,7 +70,7 @@ pub struct Layout {
     pub least_blocks: u32,
     /// Bytes of the largest checkpoint, without indexes of key-value namespaces.
     pub checkpoint_bytes: u64,
-    /// Blocks that it fills.
+    /// Blocks that it fills; 0 if it is stored in memory.
     pub checkpoint_blocks: u32,
     /// Journal blocks after which a checkpoint is taken.
     pub journal_blocks: u32,
@@ -128,18 +130,20 @@ impl Layout {
             + OPEN_LOGS as u64 * LOG_BYTES
             + FIXED_BYTES.min(block_bytes)
             + u64::from(geometry.blocks()) / 8;
-        let checkpoint_blocks = checkpoint_bytes.div_ceil(block_bytes) as u32;
+        let on_flash = config.nvm_log_bytes.is_none();
+        let checkpoint_blocks = if on_flash { checkpoint_bytes.div_ceil(block_bytes) as u32 } else { 0 };
+        let journal_reserve = if on_flash { JOURNAL_RESERVE_BLOCKS } else { 0 };
         // one more for the journal page and for partly filled pages
         let dump_blocks = config.dump_units.div_ceil(units_per_block) + u32::from(config.dump_units > 0);
         let logical_blocks = logical.div_ceil(units_per_block);
-        let fixed = 2 * checkpoint_blocks + JOURNAL_RESERVE_BLOCKS + dump_blocks;
+        let fixed = 2 * checkpoint_blocks + journal_reserve + dump_blocks;
         // the minimum: one open block for each stream, a victim, and some slack in which garbage can accumulate
         let slack = (logical_blocks / 50).max(2);
         let least = fixed + slack + 5;
         let spare = good_blocks.saturating_sub(logical_blocks);
         let for_streams = spare.saturating_sub(fixed + slack + 3);
         let width = (for_streams / 4).clamp(1, geometry.planes());
-        let journal_blocks = (8 * checkpoint_blocks).min(spare / 12).max(JOURNAL_RESERVE_BLOCKS);
+        let journal_blocks = (8 * checkpoint_blocks).min(spare / 12).max(journal_reserve);
         Layout {
             least_blocks: logical_blocks + least,
             checkpoint_bytes,
