@@ -79,14 +79,14 @@ fn a_log_in_memory_survives_every_cut_of_some_commands_and_of_their_recoveries()
 fn a_log_in_memory_survives_failing_flash_full_drives_and_swapped_indexes() {
     let nvm = DriveChoice { plp: Some(Plp::Nvm), swaps: Some(true), ..DriveChoice::default() };
     check_nvm(&Settings { seeds: 0..seeds(6), ..random(DriveChoice { flash: Some(Flash::Loses), ..nvm }) });
-    let crash = check_nvm(&Settings { seeds: 0..seeds(6), ..random(DriveChoice { full: Some(true), ..nvm }) });
+    let crash =
+        check_nvm(&Settings { seeds: 0..seeds(6), ..random(DriveChoice { full: Some(true), ..nvm }) });
     assert!(crash.reached.refused > 100, "{:?}", crash.reached);
 }
 
 #[test]
 fn a_log_in_the_memory_of_an_image_survives_the_end_of_its_process_between_any_two_stores() {
-    let drives =
-        DriveChoice { plp: Some(Plp::Nvm), medium: Some(Medium::Image), ..DriveChoice::default() };
+    let drives = DriveChoice { plp: Some(Plp::Nvm), medium: Some(Medium::Image), ..DriveChoice::default() };
     let crash = torture(&Settings { seeds: 0..seeds(7), ..random(drives) }, &Monitor::silent()).unwrap();
     let outcome = &crash.outcome;
     assert!(outcome.violations.is_empty(), "{:#?}", outcome.violations);

@@ -1,6 +1,6 @@
 //! From a profile to a geometry: the number of blocks for capacity and over-provisioning.
 
-use tantalum_ftl::{CheckpointInterval, FtlConfig, VictimPolicy as FtlPolicy};
+use tantalum_ftl::{CheckpointInterval, FtlConfig, ListsPlan, VictimPolicy as FtlPolicy};
 use tantalum_nand::{Geometry, GeometryError, MAX_UNITS, NvmShape, Timing, UNIT_BYTES};
 
 use crate::profile::{Plp, Profile, VictimPolicy};
@@ -67,6 +67,12 @@ impl Profile {
         })
     }
 
+    /// Bytes of that memory for lists of what is written to files; at its end.
+    pub(crate) fn file_list_bytes(&self) -> u64 {
+        let files = self.nvm.as_ref().map_or(0, |nvm| nvm.files);
+        if files == 0 { 0 } else { ListsPlan::bytes(files, self.capacity_units() as u32) }
+    }
+
     /// The FTL's configuration.
     pub(crate) fn ftl_config(&self) -> FtlConfig {
         FtlConfig {
@@ -85,9 +91,14 @@ impl Profile {
                 Plp::Capacitor => self.cache_units() as u32,
             },
             nvm_log_bytes: match (self.power.plp, &self.nvm) {
-                (Plp::Nvm, Some(nvm)) => Some(nvm.bytes),
+                (Plp::Nvm, Some(nvm)) => Some(nvm.bytes - self.file_list_bytes()),
                 _ => None,
             },
+            file_lists: self.nvm.as_ref().filter(|nvm| nvm.files > 0).map(|nvm| ListsPlan {
+                at: nvm.bytes - self.file_list_bytes(),
+                files: nvm.files,
+                units: self.capacity_units() as u32,
+            }),
             shared_owners: self.limits.shared_owners,
             index_dram_bytes: self.limits.index_dram_bytes,
             checkpoint_interval: self

@@ -34,6 +34,7 @@ const CONFIG: FtlConfig = FtlConfig {
     checkpoint_interval: CheckpointInterval::DEFAULT,
     index_dram_bytes: None,
     nvm_log_bytes: None,
+    file_lists: None,
 };
 
 /// Bytes of L2P.

@@ -113,6 +113,12 @@ pub enum Guard {
     NvmSwitchedEarly,
     /// 25: a checkpoint is stored in memory while pages that its L2P names are still being programmed.
     NvmCheckpointBeforePrograms,
+    /// 24: a unit is in a file's list before its data are on flash.
+    ListBeforeData,
+    /// 24: a file's list names the first of some units together with the words that link them to each other.
+    ListLinkedEarly,
+    /// 17: clearing all lists clears one after the other.
+    ListsClearedInParts,
     /// 10: a checkpoint in memory overwrites the one that counts.
     NvmCheckpointInPlace,
     /// 23, in the document store: a header is believed although what its commit appended is not all there.

@@ -12,8 +12,8 @@ use crate::ftl::Ftl;
 use crate::metadata::{Attempt, Facts, NewCheckpoint, seal};
 use crate::page_image::PageImage;
 use crate::space::{BlockUse, CheckpointInterval};
-use crate::tenants::{TENANTS, Tenant};
 use crate::tenants::units::OWNER_BYTES;
+use crate::tenants::{TENANTS, Tenant};
 use crate::types::Seq;
 
 /// Bytes of a checkpoint beside what tenants count.

@@ -2,6 +2,7 @@
 
 use tantalum_nand::{GeometryError, NandError, PageId, Ppn};
 
+use crate::file_lists::FileId;
 use crate::key::{Key, NamespaceId};
 use crate::types::{Lpn, Seq};
 
@@ -153,6 +154,12 @@ pub enum Damage {
         /// How many entries are before it.
         index: u64,
     },
+    /// A file's list in non-volatile memory.
+    #[error("the list of file {} in the non-volatile memory", file.0)]
+    FileList {
+        /// The file.
+        file: FileId,
+    },
     /// A part of the protected DRAM.
     #[error("the checksum of {part} in protected DRAM is wrong")]
     Protected {
@@ -187,7 +194,7 @@ pub enum LayoutError {
     },
     /// Too little non-volatile memory for what the drive keeps there.
     #[error(
-        "{bytes} bytes of non-volatile memory are too few: maps, log and tables of a drive of this capacity take at least {needed}; raise nvm.bytes or lower the capacity"
+        "{bytes} bytes of non-volatile memory beside the lists of files are too few: the log and two checkpoints of a drive of this capacity take at least {needed}; raise nvm.bytes or lower the capacity"
     )]
     TooLittleNvm {
         /// Its size.

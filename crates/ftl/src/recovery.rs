@@ -19,6 +19,7 @@ use crate::batches::Batches;
 use crate::canary::{self, Guard};
 use crate::counters::Counters;
 use crate::error::{Damage, FtlError, LayoutError};
+use crate::file_lists::FileLists;
 use crate::ftl::{Ftl, Scratch};
 use crate::map::Logs;
 use crate::map::Map;
@@ -116,6 +117,7 @@ impl Ftl {
             metadata: MetadataLog::new(&geometry, config.dump_units > 0, nvm),
             tenants: Tenants::default(),
             batches: Batches::default(),
+            file_lists: config.file_lists.map(FileLists::empty),
             seq: Seq(0),
             shut_down: false,
             counters: Counters::default(),
@@ -130,6 +132,7 @@ impl Ftl {
         mut report: RecoveryReport,
         at_ns: Nanoseconds,
     ) -> Result<RecoveryReport, FtlError> {
+        let at_ns = self.read_file_lists(at_ns)?;
         self.counters = found.facts.counters;
         self.space.exhausted = found.facts.exhausted;
         // an unmapping may have been lost that a transaction's version must not pass: all of them are over anyway
@@ -160,6 +163,14 @@ impl Ftl {
         let ready = rebased.and_then(|()| self.make_ready(at_ns));
         TENANTS.iter().for_each(|tenant| tenant.recovered(self));
         self.unless_at_its_end(ready).map(|()| report)
+    }
+
+    /// What `fs_write` wrote to each file, which memory has as it is.
+    fn read_file_lists(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
+        let Some(plan) = self.config.file_lists else { return Ok(at_ns) };
+        let (lists, done_ns) = FileLists::read(&mut self.nand, plan, at_ns)?;
+        self.file_lists = Some(lists);
+        Ok(done_ns)
     }
 
     /// A drive that has no room for what recovery does, and is at the end of its life, can still be read; every recovery finds

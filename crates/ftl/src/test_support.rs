@@ -28,4 +28,5 @@ pub const CONFIG: FtlConfig = FtlConfig {
     checkpoint_interval: CheckpointInterval::DEFAULT,
     index_dram_bytes: None,
     nvm_log_bytes: None,
+    file_lists: None,
 };

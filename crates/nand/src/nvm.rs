@@ -89,6 +89,11 @@ impl Nand {
         self.nvm.as_ref().map(|nvm| &nvm.shape)
     }
 
+    /// When all stores issued so far are done.
+    pub fn nvm_done_ns(&self) -> Nanoseconds {
+        self.nvm.map_or(0, |nvm| nvm.free_ns)
+    }
+
     /// Stores each part at its place, from `earliest_ns` on. Returns when all of it is done. A part has whole words.
     ///
     /// # Panics

@@ -8,11 +8,12 @@ use std::fmt;
 use std::ops::Range;
 
 use tantalum::{
-    CacheMode, CacheProfile, Faults, FtlProfile, LimitsProfile, LinkProfile, NvmProfile, Plp, PowerProfile, Profile,
-    UNIT_BYTES, VictimPolicy,
+    CacheMode, CacheProfile, Faults, FtlProfile, LimitsProfile, LinkProfile, NvmProfile, Plp, PowerProfile,
+    Profile, UNIT_BYTES, VictimPolicy,
 };
 use tantalum_report::InvalidSetting;
 
+use super::lists::LISTS;
 use crate::error::CrashError;
 use crate::small_flash::small_flash;
 
@@ -186,7 +187,7 @@ impl Drive {
             bytes,
             latency_ns: 20_000,
             bytes_per_second: 200_000_000,
-            files: 0,
+            files: LISTS,
         })
     }
 
@@ -291,7 +292,8 @@ impl DriveChoice {
         let can_be = |(plp, cache)| plp == Plp::Capacitor || cache != CacheMode::Durable;
         let asked = self.plp.zip(self.cache).filter(|kind| can_be(*kind));
         let chosen = kinds.into_iter().filter(|(plp, cache)| {
-            self.plp.map_or(*plp != Plp::Nvm, |asked| asked == *plp) && self.cache.is_none_or(|asked| asked == *cache)
+            self.plp.map_or(*plp != Plp::Nvm, |asked| asked == *plp)
+                && self.cache.is_none_or(|asked| asked == *cache)
         });
         let mut chosen: Vec<_> = if self.plp.is_some() && self.cache.is_some() {
             asked.into_iter().collect()

@@ -138,6 +138,11 @@ impl Profile {
             let expected = format!("it must be a multiple of 8, at least 8 and at most {MAX_NVM_BYTES}");
             return Err(invalid("nvm.bytes", nvm.bytes, expected));
         }
+        let lists = self.file_list_bytes();
+        if lists > nvm.bytes {
+            let expected = format!("the lists of {} files and this capacity take {lists}", nvm.files);
+            return Err(invalid("nvm.bytes", nvm.bytes, expected));
+        }
         if nvm.latency_ns > MAX_NVM_LATENCY_NS {
             let expected = format!("it must be at most {MAX_NVM_LATENCY_NS}");
             return Err(invalid("nvm.latency_ns", nvm.latency_ns, expected));

@@ -131,8 +131,7 @@ impl NvmLog {
         if self.used + bytes > self.plan.log_bytes {
             return Ok(Attempt::NoBlock);
         }
-        let programs_ns =
-            if canary::out(Guard::NvmBeforePrograms) { 0 } else { nand.programs_done_ns() };
+        let programs_ns = if canary::out(Guard::NvmBeforePrograms) { 0 } else { nand.programs_done_ns() };
         let place = self.plan.log_at() + self.used;
         let done_ns = nand.nvm_store(&[(place, &self.scratch)], at_ns.max(programs_ns))?;
         self.used += bytes;

@@ -41,9 +41,8 @@ impl NvmPlan {
         layout: &Layout,
     ) -> Result<Option<NvmPlan>, LayoutError> {
         let Some(bytes) = config.nvm_log_bytes else { return Ok(None) };
-        let least_log = least_log_bytes(geometry, layout);
-        let least_place = words(CHECKPOINT_HEAD_BYTES + layout.checkpoint_bytes);
-        let needed = HEAD_BYTES + least_log + 2 * least_place;
+        let (least_log, least_place) = (least_log_bytes(geometry, layout), least_place_bytes(layout));
+        let needed = NvmPlan::least_bytes(geometry, layout);
         let Some(left) = bytes.checked_sub(needed) else {
             return Err(LayoutError::TooLittleNvm { bytes, needed });
         };
@@ -56,6 +55,11 @@ impl NvmPlan {
         }))
     }
 
+    /// The least memory of such a drive.
+    pub fn least_bytes(geometry: &Geometry, layout: &Layout) -> u64 {
+        HEAD_BYTES + least_log_bytes(geometry, layout) + 2 * least_place_bytes(layout)
+    }
+
     /// Where the log begins.
     pub(super) fn log_at(&self) -> u64 {
         HEAD_BYTES
@@ -65,6 +69,11 @@ impl NvmPlan {
     pub(super) fn place_at(&self, number: u64) -> u64 {
         HEAD_BYTES + self.log_bytes + number % 2 * self.place_bytes
     }
+}
+
+/// Room for the largest checkpoint without indexes of key-value namespaces.
+fn least_place_bytes(layout: &Layout) -> u64 {
+    words(CHECKPOINT_HEAD_BYTES + layout.checkpoint_bytes)
 }
 
 /// Rounded up to words.

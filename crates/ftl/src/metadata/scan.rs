@@ -43,11 +43,7 @@ impl MetadataScan {
     }
 
     /// Finds the newest whole checkpoint.
-    pub fn checkpoint(
-        &self,
-        reader: &mut Reader,
-        first: &[FirstPage],
-    ) -> Result<FoundCheckpoint, FtlError> {
+    pub fn checkpoint(&self, reader: &mut Reader, first: &[FirstPage]) -> Result<FoundCheckpoint, FtlError> {
         match &self.nvm {
             Some(plan) => nvm::find_checkpoint(reader, plan),
             None => find_checkpoint(reader, first),
@@ -101,11 +97,7 @@ fn find_checkpoint(reader: &mut Reader, first: &[FirstPage]) -> Result<FoundChec
 }
 
 /// Reads the records that were programmed after `step`.
-fn find_journal(
-    reader: &mut Reader,
-    first: &[FirstPage],
-    step: Seq,
-) -> Result<FoundJournal, FtlError> {
+fn find_journal(reader: &mut Reader, first: &[FirstPage], step: Seq) -> Result<FoundJournal, FtlError> {
     let (mut records, mut blocks) = (Vec::new(), BTreeSet::new());
     for (block, first) in first.iter().enumerate() {
         if !matches!(first, FirstPage::Programmed(Kind::Journal, _) | FirstPage::Torn) {

@@ -7,6 +7,7 @@
 use tantalum_nand::{Geometry, UNIT_BYTES};
 
 use crate::error::LayoutError;
+use crate::file_lists::ListsPlan;
 
 /// Maximum number of open logs. Each takes a few bytes of every checkpoint.
 pub const OPEN_LOGS: usize = 256;
@@ -56,6 +57,8 @@ pub struct FtlConfig {
     pub shared_owners: u32,
     /// Non-volatile memory for the metadata log, in bytes; none has it on flash.
     pub nvm_log_bytes: Option<u64>,
+    /// Where non-volatile memory has lists of what was written to files, if it has.
+    pub file_lists: Option<ListsPlan>,
     /// When a checkpoint is due.
     pub checkpoint_interval: CheckpointInterval,
     /// DRAM for the indexes of key-value namespaces, in bytes; if all take more, the least recently used are on flash
@@ -100,6 +103,14 @@ const HINT_BYTES: u64 = 72;
 const LOG_BYTES: u64 = 24;
 const FIXED_BYTES: u64 = 64 * 1024;
 
+/// Units that open transactions may hold in total if the log is in memory: a commit of all of them has to fit in it.
+const NVM_TRANSACTION_UNITS: u32 = 1 << 16;
+
+/// Bytes of the whole L2P in a checkpoint: chunks of 1,024 entries of four bytes, each with its number.
+pub fn map_bytes(logical_units: u32) -> u64 {
+    u64::from(logical_units).div_ceil(1024) * (4096 + 4)
+}
+
 impl Layout {
     /// Plans a new drive with `bad_blocks` bad blocks, or explains why there is too little flash.
     pub fn plan(geometry: &Geometry, config: &FtlConfig, bad_blocks: u32) -> Result<Layout, LayoutError> {
@@ -124,7 +135,7 @@ impl Layout {
         let logical = config.logical_units;
         let extra_owners_limit = (logical / 8).max(256);
         let hints_limit = (logical / 32).clamp(256, 1 << 20);
-        let checkpoint_bytes = u64::from(logical).div_ceil(1024) * (4096 + 4)
+        let checkpoint_bytes = map_bytes(logical)
             + u64::from(extra_owners_limit) * OWNER_BYTES
             + u64::from(hints_limit) * HINT_BYTES
             + OPEN_LOGS as u64 * LOG_BYTES
@@ -155,7 +166,10 @@ impl Layout {
             log_blocks: for_streams.saturating_sub(4 * width + journal_blocks) / 2,
             extra_owners_limit,
             hints_limit,
-            transaction_units_limit: slack * units_per_block / 2,
+            transaction_units_limit: match on_flash {
+                true => slack * units_per_block / 2,
+                false => (slack * units_per_block / 2).min(NVM_TRANSACTION_UNITS),
+            },
         }
     }
 }

@@ -13,10 +13,10 @@ use zerocopy::IntoBytes;
 
 use super::layout::{Layout, PageHead, StoredPage};
 use super::life::Ended;
+use super::nvm_lines::{self, LINE_BYTES, Line};
 use super::ordered::Ordered;
 use super::store::Store;
 use super::tally::Sums;
-use super::nvm_lines::{self, LINE_BYTES, Line};
 use super::{
     Access, Examination, HostSync, Image, ImageFinding, MappedFile, NvmCells, ProtectedDram, SlotStore,
     SlotsInFile, Synced,

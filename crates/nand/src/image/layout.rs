@@ -338,7 +338,17 @@ impl Layout {
         let slots_at = aligned(log_at + log_bytes);
         let log = (log_bytes > 0).then_some(RedoPlace { log_at, slots_at });
         let bytes = slots_at + u64::from(geometry.units()) * UNIT_BYTES as u64;
-        Layout { blocks_at, pages_at, page_record_bytes, page_stride, protected_at, nvm_at, log, slots_at, bytes }
+        Layout {
+            blocks_at,
+            pages_at,
+            page_record_bytes,
+            page_stride,
+            protected_at,
+            nvm_at,
+            log,
+            slots_at,
+            bytes,
+        }
     }
 
     pub fn block_at(&self, block: BlockId) -> u64 {
