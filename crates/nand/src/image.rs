@@ -13,6 +13,8 @@ mod locked_file;
 mod mapped_file;
 mod memory;
 mod nvm_lines;
+#[cfg(test)]
+mod nvm_tests;
 mod open;
 mod ordered;
 mod past_cache;
