@@ -322,7 +322,10 @@ impl FileLists {
             // what cleared it may still be on its way
             return Ok(at_ns.max(nand.nvm_done_ns()));
         };
-        self.entries.retain(|_, entry| entry.file != file);
+        let mut unit = list.first;
+        while let Some(entry) = self.entries.remove(&unit) {
+            unit = entry.next;
+        }
         self.free.push(list.slot);
         store(nand, &Words::from([(self.plan.file_at(list.slot), 0)]), at_ns)
     }

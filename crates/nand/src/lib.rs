@@ -2,7 +2,7 @@
 //! power, and the image that holds it all.
 //!
 //! [`Nand`] is the only entry point. It knows places ([`Ppn`], [`PageId`], [`BlockId`]) but no logical addresses. Its
-//! promises, M1 to M6, are at the head of the module `nand`; the image's layout is at the head of `image::layout`.
+//! promises, M1 to M7, are at the head of the module `nand`; the image's layout is at the head of `image::layout`.
 
 mod array;
 mod checksum;

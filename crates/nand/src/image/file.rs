@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use zerocopy::IntoBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 use super::layout::{Layout, PageHead, StoredPage};
 use super::life::Ended;
@@ -97,13 +97,18 @@ impl FileImage {
 
     /// Reads every line of that memory. With [`Access::Write`], damaged ones hold zeros from then on.
     pub fn examine_nvm(&mut self, access: Access, examination: &mut Examination) -> Result<(), NandError> {
-        for number in 0..self.nvm.map_or(0, |shape| nvm_lines::line_count(shape.bytes)) {
-            examination.nvm_lines += 1;
-            if self.read_line(number)?.damage(number).is_some() {
-                examination.findings.push(ImageFinding::NvmLine { line: number });
-                if access == Access::Write {
-                    self.write_line(number, Line::fresh())?;
-                }
+        let count = self.nvm.map_or(0, |shape| nvm_lines::line_count(shape.bytes)) as u32;
+        let mut damaged = Vec::new();
+        self.visit_records(self.layout.nvm_at, count, LINE_BYTES as usize, |number, bytes| {
+            let line = Line::read_from_bytes(bytes).expect("the length is that of a line");
+            damaged.extend(line.damage(number.into()).map(|_| u64::from(number)));
+            Ok::<(), NandError>(())
+        })?;
+        examination.nvm_lines = count.into();
+        for line in damaged {
+            examination.findings.push(ImageFinding::NvmLine { line });
+            if access == Access::Write {
+                self.write_line(line, Line::fresh())?;
             }
         }
         Ok(())
