@@ -38,7 +38,9 @@ pub enum PlpChoice {
     None,
     /// A capacitor dumps it to flash
     Capacitor,
-    /// Both, on separate drives
+    /// It is lost; journal and checkpoints are in non-volatile memory
+    Nvm,
+    /// The first two, on separate drives
     All,
 }
 
@@ -161,6 +163,7 @@ fn drives(options: &CrashDeviceOptions) -> DriveChoice {
     let plp = match options.plp {
         PlpChoice::None => Some(Plp::None),
         PlpChoice::Capacitor => Some(Plp::Capacitor),
+        PlpChoice::Nvm => Some(Plp::Nvm),
         PlpChoice::All => None,
     };
     let cache = match options.cache {

@@ -39,6 +39,7 @@ const QUEUES: DriveChoice = DriveChoice { queues: Some(true), ..UNPROTECTED };
 const WRITTEN_THROUGH: DriveChoice =
     DriveChoice { cache: Some(CacheMode::Off), page_bytes: Some(8192), ..UNPROTECTED };
 const SWAPPED: DriveChoice = DriveChoice { swaps: Some(true), ..ANY };
+const IN_MEMORY: DriveChoice = DriveChoice { plp: Some(Plp::Nvm), ..ANY };
 const FULL: DriveChoice = DriveChoice { full: Some(true), ..ANY };
 const CACHED: DriveChoice = DriveChoice { cache: Some(CacheMode::Volatile), ..UNPROTECTED };
 
@@ -73,6 +74,9 @@ const BURSTS: &str =
 
 /// Deletes of keys, many of which are not there.
 const DELETES: &str = "put=60,delete=60,hinted=0,log=0,share=0,remap=0,transaction=0,atomic=0,namespace=0";
+
+/// Lists of files, and what makes garbage.
+const LISTS: &str = "fs-write=80,clear-lists=8,write=20,log=0,put=0,delete=0,namespace=0";
 
 /// Deferred shares that wait while garbage is collected.
 const SHARES: &str = "write=100,share=40,log=10,reopen=0,flush=1,atomic=0,remap=0,transaction=0,trim=2";
@@ -124,6 +128,14 @@ fn canaries() -> Vec<Canary> {
         canary(Guard::SharedInPlaceStaysClaimed, ANY, random(HINTS), 100),
         canary(Guard::CommitBelowClaim, ANY, random(HINTS), 100),
         canary(Guard::IdleDeleteDoesNotWait, QUEUES, random(DELETES), 100),
+        canary(Guard::NvmBeforePrograms, IN_MEMORY, random(REMAPS), 50),
+        canary(Guard::NvmEntryInParts, IN_MEMORY, random(REMAPS), 50),
+        canary(Guard::NvmSwitchedEarly, IN_MEMORY, random(""), 50),
+        canary(Guard::NvmCheckpointBeforePrograms, IN_MEMORY, random(""), 100),
+        canary(Guard::NvmCheckpointInPlace, IN_MEMORY, random(""), 50),
+        canary(Guard::ListBeforeData, IN_MEMORY, random(LISTS), 50),
+        canary(Guard::ListLinkedEarly, IN_MEMORY, random(LISTS), 50),
+        canary(Guard::ListsClearedInParts, IN_MEMORY, random(LISTS), 50),
     ]
 }
 
@@ -174,6 +186,7 @@ fn replayed(line: &str) -> Settings {
             }
             "--record-logs" => settings.drives.own_logs = Some(value == "own"),
             "--plp" if value == "none" => settings.drives.plp = Some(Plp::None),
+            "--plp" if value == "nvm" => settings.drives.plp = Some(Plp::Nvm),
             "--plp" => settings.drives.plp = Some(Plp::Capacitor),
             "--cache" => {
                 settings.drives.cache = Some(match value {

@@ -265,6 +265,12 @@ impl Device {
         self.ftl().map_or_else(Vec::new, |ftl| ftl.namespaces().collect())
     }
 
+    /// Files that may have a list of what `fs_write` wrote, files that have one, and entries of all lists; zeros without
+    /// power, and for a drive without lists.
+    pub fn file_list_counts(&self) -> (u32, usize, usize) {
+        self.ftl().map_or((0, 0, 0), |ftl| ftl.file_list_counts())
+    }
+
     /// Whether a `put` of these records would wait for a full page in DRAM that a capacitor protects. Then it takes no
     /// page of its own, and two of them take no more than one `put` of all their records.
     pub fn put_waits(&self, records: &[KvRecord<'_>]) -> bool {
@@ -288,6 +294,7 @@ impl Device {
             open_transactions: self.profile.limits.open_transactions,
             transaction_units: ftl.map_or(0, |ftl| ftl.layout().transaction_units_limit),
             hints: ftl.map_or(0, |ftl| ftl.layout().hints_limit),
+            files: ftl.map_or(0, |ftl| ftl.file_list_counts().0),
             key_value: KEY_VALUE_LIMITS,
         }
     }

@@ -24,6 +24,8 @@ pub struct Limits {
     pub transaction_units: u32,
     /// Hints that may live at once.
     pub hints: u32,
+    /// Files that may have a list of what `fs_write` wrote; 0 if the drive keeps none.
+    pub files: u32,
     /// Limits of keys and values.
     pub key_value: KeyValueLimits,
 }
@@ -68,7 +70,11 @@ impl Shape {
                 self.check_ranges(&[ShareRange { dst: *dst, src: *src, units: *units }])
             }
             Command::WriteAtomic { writes } => self.check_atomic(writes),
+            Command::FsWrite { lpn, data, .. } => self.check_units(*lpn, data.len()),
             Command::Flush
+            | Command::ReadFileList { .. }
+            | Command::ListFiles { .. }
+            | Command::ClearFileLists { .. }
             | Command::Begin
             | Command::Commit { .. }
             | Command::Abort { .. }

@@ -71,6 +71,9 @@ impl Ftl {
 
     /// Free units, after reserving room for this many more index entries.
     fn free_units(&self, entries: u64, waiting: usize) -> u64 {
+        if !self.checkpoint_has_place(0, entries) {
+            return 0;
+        }
         let held: u64 = TENANTS.iter().map(|tenant| tenant.reserved_units(self)).sum();
         let blocks = 2 * u64::from(self.unplanned_blocks(entries));
         let held = held + waiting as u64 + blocks * u64::from(self.geometry.units_per_block());

@@ -122,6 +122,9 @@ impl Ftl {
         if canary::out(Guard::JournalBlockMissing) {
             return Ok(());
         }
+        if let Some(nvm) = self.metadata.nvm() {
+            return if nvm.has_room(records) { Ok(()) } else { Err(FtlError::CapacityExceeded) };
+        }
         self.ensure_journal_block(at_ns)?;
         // waiting records may have to go first, and the step itself flushes the last page
         let pages = records.div_ceil(self.records_per_page()) as u32 + 2;
@@ -155,8 +158,10 @@ impl Ftl {
         };
         self.metadata.issued(&self.nand, page, done_ns);
         self.metadata.programmed(&mut self.nand, done_ns)?;
-        self.counters.flash_units.journal += u64::from(self.geometry.units_per_page());
-        self.prepare_journal_block(at_ns)?;
+        if self.metadata.nvm().is_none() {
+            self.counters.flash_units.journal += u64::from(self.geometry.units_per_page());
+            self.prepare_journal_block(at_ns)?;
+        }
         Ok(done_ns)
     }
 
@@ -166,6 +171,7 @@ impl Ftl {
             match attempt.inspect_err(|error| self.release_page(&page.image, error))? {
                 Attempt::Issued(done_ns) => return Ok(done_ns),
                 Attempt::Failed(block) => self.program_failed(block),
+                Attempt::NoBlock if self.metadata.nvm().is_some() => return Err(FtlError::CapacityExceeded),
                 Attempt::NoBlock => {
                     self.open_journal_block(at_ns).inspect_err(|_| self.give_up_page(&page.image))?
                 }

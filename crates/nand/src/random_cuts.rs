@@ -50,6 +50,7 @@ impl Model {
         match issued.operation {
             Operation::Program(page) => pages[page.index()] = issued.programmed.clone(),
             Operation::Erase(block) => pages[pages_of(block)].fill(Page::Erased),
+            Operation::Store => unreachable!("this medium has no memory beside the flash"),
         }
     }
 
@@ -202,6 +203,7 @@ impl Model {
     fn tear(&mut self, nand: &Nand, operation: Operation) {
         self.torn += 1;
         match operation {
+            Operation::Store => unreachable!("this medium has no memory beside the flash"),
             Operation::Program(page) => self.settled[page.index()] = Page::Uncorrectable,
             Operation::Erase(block) => {
                 assert_eq!(nand.next_page(block), GEOMETRY.pages_per_block, "a torn block must be erased");

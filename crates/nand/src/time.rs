@@ -204,6 +204,12 @@ impl Resources {
         interval
     }
 
+    /// A store to memory beside the flash is done at this time.
+    pub fn done(&mut self, at_ns: Nanoseconds) {
+        self.programs_done_ns = self.programs_done_ns.max(at_ns);
+        self.host_programs_done_ns = self.host_programs_done_ns.max(at_ns);
+    }
+
     pub fn erase(&mut self, plane: PlaneId, block: BlockId, earliest_ns: Nanoseconds) -> Interval {
         let subject = Subject::Erase(block);
         self.change(plane, subject, Priority::Host, self.timing.erase_ns, earliest_ns)

@@ -20,6 +20,7 @@ impl Run {
     /// sound.
     pub fn compare(&mut self) -> Result<(), Stop> {
         self.host.device.audit();
+        self.compare_lists()?;
         let candidates = self.oracle.candidates(self.units(), self.cut_ns);
         let mut found = BTreeMap::new();
         for (lpn, candidates) in &candidates {
@@ -63,6 +64,7 @@ impl Run {
         self.compare_cold("running drive")?;
         self.tally.promises_checked += 2;
         self.records.check_running(&mut self.host)?;
+        self.check_lists()?;
         self.check_log()
     }
 

@@ -20,6 +20,7 @@ mod hints;
 mod history;
 mod host;
 mod killed;
+mod lists;
 mod log_host;
 mod oracle;
 mod progress;

@@ -31,6 +31,9 @@ pub(super) fn of(command: &Command<'_>) -> Option<String> {
                 writes.iter().map(|(lpn, data)| format!("{lpn} = {}", stamp(data))).collect();
             format!("atomic {}", writes.join(", "))
         }
+        Command::FsWrite { lpn, data, file, offset } => {
+            written(lpn, data, true) + &format!(" at {offset} of file {}", file.0)
+        }
         Command::TxWrite { tx, lpn, data } => format!("in {tx}: {lpn} = {}", stamp(data)),
         Command::KvPut { records } => {
             let records: Vec<String> = records
@@ -56,7 +59,9 @@ pub(super) fn of(command: &Command<'_>) -> Option<String> {
         | Command::TxRead { .. }
         | Command::KvGet { .. }
         | Command::KvExists { .. }
-        | Command::KvList { .. } => return None,
+        | Command::KvList { .. }
+        | Command::ReadFileList { .. }
+        | Command::ListFiles { .. } => return None,
         other => format!("{other:?}"),
     })
 }

@@ -5,6 +5,7 @@
 //! for the link.
 
 mod cache;
+mod file_lists;
 mod key_value;
 mod mapping;
 mod read;
@@ -135,6 +136,12 @@ impl Engine {
                 completion.generation = Some(generation);
                 Ok(done_ns)
             }
+            Command::FsWrite { lpn, data, file, offset } => {
+                self.fs_write(lpn, data, file, offset, port, at_ns)
+            }
+            Command::ReadFileList { file, entries } => self.read_file_list(file, entries, port, at_ns),
+            Command::ListFiles { files } => self.list_files(files, port, at_ns),
+            Command::ClearFileLists { file } => self.clear_file_lists(file, at_ns),
             Command::CreateNamespace { attributes } => {
                 let (namespace, done_ns) = self.create_namespace(attributes, at_ns)?;
                 completion.namespace = Some(namespace);

@@ -18,6 +18,7 @@ mod kaml_rocks;
 mod kaml_scale;
 mod kaml_store;
 mod linkbench_rig;
+mod pebble;
 mod pgbench;
 mod printed;
 mod rig;
@@ -291,6 +292,22 @@ pub const ALL: &[Experiment] = &[
         scale: 0.01,
         processors: None,
         run: kaml_scale::run,
+    },
+    Experiment {
+        name: "pebble-fig5",
+        about: "fs_write beside write (PebbleSSD, figure 4.5 of the thesis)",
+        needs: "",
+        scale: 1.0,
+        processors: None,
+        run: pebble::figure_5,
+    },
+    Experiment {
+        name: "pebble-fig6",
+        about: "MOVE by remap beside read and write (PebbleSSD, figure 4.6 of the thesis)",
+        needs: "",
+        scale: 1.0,
+        processors: None,
+        run: pebble::figure_6,
     },
     Experiment {
         name: "ycsb",
