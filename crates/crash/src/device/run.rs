@@ -7,6 +7,7 @@ use tantalum::{
     CacheMode, Command, Counters, Faults, Generation, Lpn, Outcome, Plp, PowerLoss, TxId, UNIT_BYTES,
 };
 
+use super::batches::Batches;
 use super::case::Case;
 use super::drive::{Flash, LOG, Medium};
 use super::history::Stamp;
@@ -29,6 +30,8 @@ pub(super) struct Run {
     /// Whether the log that works like SQLite's exists: an unreadable page of it would end it.
     pub has_log: bool,
     pub records: RecordHost,
+    /// What joins both.
+    pub batches: Batches,
     /// Units that no command uses.
     pub cold: Range<u32>,
     /// Units that are written and trimmed many at a time; none on most drives.
@@ -87,6 +90,7 @@ impl Run {
             // a refusal would leave a transaction of it half done, too
             has_log: drive.flash == Flash::Sound && !drive.full,
             records,
+            batches: Batches::default(),
             cold,
             bulk: drive.bulk(),
             transactions: Vec::new(),
@@ -124,6 +128,7 @@ impl Run {
             oracle: self.oracle.clone(),
             log: self.log.clone(),
             records: self.records.clone(),
+            batches: self.batches.clone(),
             cold: self.cold.clone(),
             bulk: self.bulk.clone(),
             transactions: self.transactions.clone(),

@@ -18,6 +18,7 @@ pub(super) enum Kind {
     Remap,
     Transaction,
     Atomic,
+    Batch,
     Flush,
     Read,
     Hinted,
@@ -30,7 +31,7 @@ pub(super) enum Kind {
 }
 
 /// Every kind with its name and its default weight.
-const KINDS: [(Kind, &str, u32); 18] = [
+const KINDS: [(Kind, &str, u32); 19] = [
     (Kind::Write, "write", 22),
     (Kind::Fua, "fua", 3),
     (Kind::Bulk, "bulk", 2),
@@ -40,6 +41,7 @@ const KINDS: [(Kind, &str, u32); 18] = [
     (Kind::Remap, "remap", 3),
     (Kind::Transaction, "transaction", 10),
     (Kind::Atomic, "atomic", 5),
+    (Kind::Batch, "batch", 6),
     (Kind::Flush, "flush", 5),
     (Kind::Read, "read", 4),
     (Kind::Hinted, "hinted", 24),
