@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tantalum::canary::{Guard, take_out};
-use tantalum::{CacheMode, Plp};
+use tantalum::{CacheMode, FlashScheduling, Plp};
 use tantalum_crash::Violation;
 use tantalum_crash::device::{Cuts, DriveChoice, Flash, Plan, Settings, torture};
 use tantalum_report::Monitor;
@@ -31,6 +31,7 @@ const ANY: DriveChoice = DriveChoice {
     full: Some(false),
     flash: None,
     medium: None,
+    scheduling: Some(FlashScheduling::Fifo),
 };
 const UNPROTECTED: DriveChoice = DriveChoice { plp: Some(Plp::None), ..ANY };
 const PROTECTED: DriveChoice = DriveChoice { plp: Some(Plp::Capacitor), ..ANY };
@@ -183,6 +184,13 @@ fn replayed(line: &str) -> Settings {
                     "sound" => Flash::Sound,
                     "wears" => Flash::Wears,
                     _ => Flash::Loses,
+                });
+            }
+            "--scheduling" => {
+                settings.drives.scheduling = Some(match value {
+                    "fifo" => FlashScheduling::Fifo,
+                    "read-first" => FlashScheduling::ReadFirst,
+                    _ => FlashScheduling::Suspend,
                 });
             }
             "--record-logs" => settings.drives.own_logs = Some(value == "own"),
