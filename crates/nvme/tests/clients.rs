@@ -1,12 +1,20 @@
 //! The C header and the Python module for programs on a host encode each command as the server reads it: the 64 bytes and
-//! the data of both are compared with what the server's own types say.
+//! the data of both are compared with what the server's own types say. Their examples do what they say, on a server that a
+//! relay gives their commands to in the kernel's place.
+
+mod common;
 
 use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
+use std::thread;
 
-use tantalum::{Generation, Hint, Lpn, METADATA_BYTES, NamespaceId, UNIT_BYTES};
-use tantalum_nvme::client::{block_command, command};
+use common::{attach, serve, small, subsystem_on};
+use tantalum::{Device, Generation, Hint, Lpn, METADATA_BYTES, NamespaceAttributes, NamespaceId, UNIT_BYTES};
+use tantalum_drive::Pacing;
+use tantalum_nvme::client::{Client, Options, block_command, command};
 use tantalum_nvme::io::key_value::PutRecord;
 use tantalum_nvme::io::vendor::{HintedPage, Range};
 use tantalum_nvme::io::{BlockSpace, IoCommand, Namespaces, Transfer};
@@ -186,35 +194,113 @@ fn folder(name: &str) -> PathBuf {
 }
 
 fn output_of(command: &mut Command) -> String {
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let ended = command.output();
+    printed(command, ended)
+}
+
+/// What a program has printed, which must have ended well.
+fn printed(command: &Command, ended: io::Result<Output>) -> String {
+    let output = ended.unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Compiles a program with the header, with all warnings.
-fn compiled(source: &Path, program: &Path, options: &[&str]) {
+/// Compiles programs with the header, with all warnings.
+fn compiled(sources: &[&str], program: &Path, options: &[&str]) {
     let mut cc = Command::new("cc");
-    cc.args(["-Wall", "-Wextra", "-Werror", "-std=c11", "-I"]).arg(folder("clients"));
-    output_of(cc.args(options).arg(source).arg("-o").arg(program));
+    cc.args(["-Wall", "-Wextra", "-Werror", "-std=c11", "-I"]).arg(folder("clients")).args(options);
+    output_of(cc.args(sources.iter().map(|source| folder(source))).arg("-o").arg(program));
 }
 
 #[test]
 fn the_c_header_encodes_commands_as_the_server_reads_them() {
     let made = tempfile::tempdir().unwrap();
     let program = made.path().join("encodings");
-    compiled(&folder("tests/clients/encodings.c"), &program, &["-fsanitize=undefined,address", "-g"]);
+    compiled(&["tests/clients/encodings.c"], &program, &[]);
     compare(&output_of(&mut Command::new(program)));
+}
+
+fn python(script: &str) -> Command {
+    let mut python = Command::new("python3");
+    let path = [folder("clients"), folder("clients/examples")].map(|folder| folder.display().to_string());
+    python.env("PYTHONPATH", path.join(":")).env("PYTHONDONTWRITEBYTECODE", "1").arg(folder(script));
+    python
 }
 
 #[test]
 fn the_python_module_encodes_commands_as_the_server_reads_them() {
-    let mut python = Command::new("python3");
-    python.env("PYTHONPATH", folder("clients")).env("PYTHONDONTWRITEBYTECODE", "1");
-    compare(&output_of(python.arg(folder("tests/clients/encodings.py"))));
+    compare(&output_of(&mut python("tests/clients/encodings.py")));
+}
+
+/// A command as programs give it to Linux (`struct nvme_passthru_cmd64`), with the data that it sends.
+fn next_command(program: &mut UnixStream) -> io::Result<(Submission, u32, Vec<u8>)> {
+    let mut bytes = [0; 80];
+    program.read_exact(&mut bytes)?;
+    let dword = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+    let mut entry = command(bytes[0], dword(4), [40, 44, 48, 52, 56, 60].map(dword));
+    entry.dword2 = [dword(8).into(), dword(12).into()];
+    let data_bytes = dword(36);
+    let mut data = vec![0; if entry.opcode & 1 == 1 { data_bytes as usize } else { 0 }];
+    program.read_exact(&mut data)?;
+    Ok((entry, data_bytes, data))
+}
+
+/// Gives the commands of a program to a server until it has ended.
+fn relay(mut program: UnixStream, io: &mut Client) {
+    while let Ok((entry, bytes, data)) = next_command(&mut program) {
+        let done = match entry.opcode & 3 {
+            0 => io.command(entry),
+            1 => io.write_command(entry, &data),
+            _ => io.read_command(entry, bytes),
+        };
+        let mut done = done.unwrap();
+        let mut answer = u32::from(done.code).to_le_bytes().to_vec();
+        answer.extend(done.result.to_le_bytes());
+        if done.code == 0 && entry.opcode & 2 != 0 {
+            done.data.resize(bytes as usize, 0);
+            answer.extend(done.data);
+        }
+        program.write_all(&answer).unwrap();
+    }
+}
+
+/// Runs a program whose commands go to a server with blocks of this many bytes and a namespace with records.
+fn output_over_relay(program: &mut Command, block_bytes: u32) -> String {
+    let mut device = Device::in_memory(&small()).unwrap();
+    let create = tantalum::Command::CreateNamespace { attributes: NamespaceAttributes::default() };
+    let at_ns = device.time_ns();
+    device.submit(create, at_ns).unwrap();
+    let server = serve(subsystem_on(device, block_bytes, Pacing::None));
+    let mut host = attach(&server, Options::default());
+    let made = tempfile::tempdir().unwrap();
+    let socket = made.path().join("relay");
+    let listener = UnixListener::bind(&socket).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| relay(listener.accept().unwrap().0, &mut host.io));
+        let ended = program.env("RELAY", &socket).output();
+        // a program that never got that far leaves nobody waiting
+        drop(UnixStream::connect(&socket));
+        printed(program, ended)
+    })
 }
 
 #[test]
-fn the_example_compiles() {
+fn the_c_example_finds_what_it_wrote() {
     let made = tempfile::tempdir().unwrap();
-    compiled(&folder("clients/examples/batch.c"), &made.path().join("batch"), &["-static"]);
+    let program = made.path().join("batch");
+    compiled(&["clients/examples/batch.c"], &program, &["-static"]);
+    let relayed = ["-Dopen=relay_open", "-Dioctl=relay_ioctl"];
+    compiled(&["clients/examples/batch.c", "tests/clients/relay.c"], &program, &relayed);
+    for block_bytes in [4096, 512] {
+        let mut run = Command::new(&program);
+        run.args(["/dev/ng0n1", "/dev/ng0n2", &block_bytes.to_string()]);
+        let printed = output_over_relay(&mut run, block_bytes);
+        assert!(printed.ends_with("all of it is right\n"), "{printed}");
+    }
+}
+
+#[test]
+fn the_python_example_finds_what_it_wrote() {
+    let printed = output_over_relay(&mut python("tests/clients/relay.py"), 4096);
+    assert!(printed.ends_with("all of it is right\n"), "{printed}");
 }

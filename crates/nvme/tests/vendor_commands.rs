@@ -214,7 +214,7 @@ fn shares_that_contradict_themselves_are_refused() {
     let mut host = attach(&server, Options::default());
     host.write(0, UNIT, &pattern(1, 4 * UNIT));
     let mut share = |ranges: &[Range], flags: u32| {
-        let share = command(vendor::SHARE, 1, [0, 0, ranges.len() as u32 - 1 | flags, 0, 0, 0]);
+        let share = command(vendor::SHARE, 1, [0, 0, (ranges.len() as u32 - 1) | flags, 0, 0, 0]);
         host.io.write_command(share, ranges.as_bytes()).unwrap().code
     };
     assert_eq!(share(&[Range::new(100, 0, 2), Range::new(101, 2, 1)], 0), Failure::INVALID_FIELD.code());
