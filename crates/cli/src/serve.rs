@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use tantalum::{Command, Device, NamespaceAttributes};
 use tantalum_fuse::Pacing;
-use tantalum_nvme::serve::{Notice, Options, Served};
+use tantalum_nvme::serve::{Ending, Notice, Options, Served};
 
 use crate::background;
 use crate::drive::ImageOptions;
@@ -92,7 +92,7 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
         match &mut log {
             Some(log) => log.add(&line),
             // This command reports how it ended when it ends.
-            None if !matches!(notice, Notice::Ended(_)) => output::complain(&line),
+            None if !matches!(notice, Notice::Ended(Ok(Ending::Closed) | Err(_))) => output::complain(&line),
             None => {}
         }
     })?;
@@ -117,7 +117,10 @@ fn line_of(notice: &Notice<'_>) -> String {
         Notice::Recovered(report) => {
             format!("the drive has recovered: {} pages read; hosts may attach again", report.pages_read)
         }
-        Notice::Ended(Ok(())) => "stopped: everything is durable".to_owned(),
+        Notice::Ended(Ok(Ending::Closed)) => "stopped: everything is durable".to_owned(),
+        Notice::Ended(Ok(Ending::PowerLost)) => {
+            "stopped: the drive had lost power, so the next start recovers".to_owned()
+        }
         Notice::Ended(Err(error)) => format!("stopped: {error}; the next start recovers"),
     }
 }

@@ -235,11 +235,11 @@ impl Device {
     }
 
     /// Power has gone and does not come back in this process. `loss` decides the outcome of operations in flight, and a
-    /// capacitor dumps what waited in DRAM. The image is then what such a power cut leaves; opening it recovers.
+    /// capacitor dumps what waited in DRAM. The image is then closed, and what such a power cut leaves; opening it
+    /// recovers.
     pub fn settle_power_loss(&mut self, loss: &mut PowerLoss) -> Result<(), DeviceError> {
         if let Power::On(engine) = std::mem::replace(&mut self.power, Power::Off(None)) {
-            let nand = self.settle(*engine, loss)?;
-            self.power = Power::Off(Some(Box::new(nand)));
+            self.settle(*engine, loss)?;
         }
         Ok(())
     }

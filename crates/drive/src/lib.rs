@@ -23,4 +23,4 @@ pub use client::Client;
 pub use clock::Clock;
 pub use drive::{Drive, Locked, When};
 pub use queue::Queue;
-pub use request::{Reply, Request};
+pub use request::{OwnedRecord, Reply, Request};

@@ -7,6 +7,9 @@ use tantalum::{
 
 use crate::drive::{Drive, When};
 
+/// A record that owns its value; one without a value is deleted.
+pub type OwnedRecord = (NamespaceId, Key, Option<Vec<u8>>);
+
 /// A command with its data. [`Command`] describes each.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Request {
@@ -90,6 +93,13 @@ pub enum Request {
         /// The units with their data.
         writes: Vec<(Lpn, Vec<u8>)>,
     },
+    /// [`Command::WriteBatch`].
+    WriteBatch {
+        /// The units with their data.
+        writes: Vec<(Lpn, Vec<u8>)>,
+        /// The records; those without a value are deleted.
+        records: Vec<OwnedRecord>,
+    },
     /// [`Command::Begin`].
     Begin,
     /// [`Command::TxWrite`].
@@ -133,7 +143,7 @@ pub enum Request {
     /// [`Command::KvPut`].
     KvPut {
         /// The records; those without a value are deleted.
-        records: Vec<(NamespaceId, Key, Option<Vec<u8>>)>,
+        records: Vec<OwnedRecord>,
     },
     /// [`Command::KvGet`].
     KvGet {
@@ -254,8 +264,11 @@ impl Drive {
             Request::Share { ranges, deferred } => issue(Command::Share { ranges: &ranges, deferred }),
             Request::Remap { src, dst, units } => issue(Command::Remap { src, dst, units }),
             Request::WriteAtomic { writes } => {
-                let writes: Vec<(Lpn, &[u8])> = writes.iter().map(|(lpn, data)| (*lpn, &data[..])).collect();
-                issue(Command::WriteAtomic { writes: &writes })
+                issue(Command::WriteAtomic { writes: &borrowed_units(&writes) })
+            }
+            Request::WriteBatch { writes, records } => {
+                let (writes, records) = (borrowed_units(&writes), borrowed_records(&records));
+                issue(Command::WriteBatch { writes: &writes, records: &records })
             }
             Request::Begin => issue(Command::Begin),
             Request::TxWrite { tx, lpn, data } => issue(Command::TxWrite { tx, lpn, data: &data }),
@@ -268,17 +281,7 @@ impl Drive {
             Request::BeginLog => issue(Command::BeginLog),
             Request::CreateNamespace { attributes } => issue(Command::CreateNamespace { attributes }),
             Request::DeleteNamespace { namespace } => issue(Command::DeleteNamespace { namespace }),
-            Request::KvPut { records } => {
-                let records: Vec<KvRecord<'_>> = records
-                    .iter()
-                    .map(|(namespace, key, value)| KvRecord {
-                        namespace: *namespace,
-                        key: *key,
-                        value: value.as_deref(),
-                    })
-                    .collect();
-                issue(Command::KvPut { records: &records })
-            }
+            Request::KvPut { records } => issue(Command::KvPut { records: &borrowed_records(&records) }),
             Request::KvGet { namespace, key } => issue(Command::KvGet { namespace, key, value: read }),
             Request::KvExists { namespace, key } => issue(Command::KvExists { namespace, key }),
             Request::KvDelete { namespace, key } => issue(Command::KvDelete { namespace, key }),
@@ -288,4 +291,15 @@ impl Drive {
         }?;
         Ok(Reply { completion, ..reply })
     }
+}
+
+fn borrowed_units(writes: &[(Lpn, Vec<u8>)]) -> Vec<(Lpn, &[u8])> {
+    writes.iter().map(|(lpn, data)| (*lpn, &data[..])).collect()
+}
+
+fn borrowed_records(records: &[OwnedRecord]) -> Vec<KvRecord<'_>> {
+    records
+        .iter()
+        .map(|(namespace, key, value)| KvRecord { namespace: *namespace, key: *key, value: value.as_deref() })
+        .collect()
 }
