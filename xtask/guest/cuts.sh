@@ -21,7 +21,7 @@ write_files() {
 for fs in $FILE_SYSTEMS; do
     attach --ctrl-loss-tmo=0 || exit
     check "$fs-mkfs" make_fs "$fs" "$DEVICE"
-    mount -t "$fs" "$DEVICE" /mnt && mkdir /mnt/folder && sync
+    mount_fs "$fs" "$DEVICE" && mkdir /mnt/folder && sync
     : > /tmp/synced
     round=0
     while [ "$round" -lt "$CUTS" ]; do
@@ -30,7 +30,7 @@ for fs in $FILE_SYSTEMS; do
         umount /mnt 2>/dev/null || umount -l /mnt
         detach
         attach --ctrl-loss-tmo=0 || exit
-        if ! mount -t "$fs" "$DEVICE" /mnt; then
+        if ! mount_fs "$fs" "$DEVICE"; then
             fail "$fs-cut $round: cannot be mounted"
             dmesg | tail -n 20
             break
@@ -42,7 +42,7 @@ for fs in $FILE_SYSTEMS; do
         fi
         umount /mnt
         check "$fs-fsck $round" check_fs "$fs" "$DEVICE"
-        mount -t "$fs" "$DEVICE" /mnt
+        mount_fs "$fs" "$DEVICE"
         # so that the drive does not fill up
         rm -f /mnt/folder/*
         : > /tmp/synced

@@ -62,9 +62,10 @@ attach() {
 
 detach() { nvme disconnect -n "$NQN" > /tmp/said 2>&1; }
 
+# ext4-journal is ext4 that writes data to its journal first.
 make_fs() {
     case "$1" in
-        ext4) mkfs.ext4 -q -F "$2" ;;
+        ext4 | ext4-journal) mkfs.ext4 -q -F "$2" ;;
         xfs) mkfs.xfs -q -f "$2" ;;
         btrfs) mkfs.btrfs -q -f "$2" ;;
         f2fs) mkfs.f2fs -q -f "$2" ;;
@@ -72,10 +73,17 @@ make_fs() {
     esac
 }
 
+mount_fs() {
+    case "$1" in
+        ext4-journal) mount -t ext4 -o data=journal "$2" /mnt ;;
+        *) mount -t "$1" "$2" /mnt ;;
+    esac
+}
+
 # The file system's own check, which changes nothing. nilfs2 has none.
 check_fs() {
     case "$1" in
-        ext4) e2fsck -fn "$2" ;;
+        ext4 | ext4-journal) e2fsck -fn "$2" ;;
         xfs) xfs_repair -n "$2" ;;
         btrfs) btrfs check --readonly "$2" ;;
         f2fs) fsck.f2fs --dry-run "$2" ;;

@@ -178,6 +178,8 @@ fn counts(report: &Report) -> Vec<(String, u64)> {
             counts.push(named(("connections", report.served.connections_accepted)));
             counts.push(named(("commands that failed", report.served.commands_failed)));
             counts.push(named(("power cuts", report.served.power_losses)));
+            counts.push(named(("duplicates remapped", report.served.units_remapped)));
+            counts.push(named(("writes without duplicate", report.served.units_without_duplicate)));
         }
     }
     counts

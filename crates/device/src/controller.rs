@@ -249,8 +249,9 @@ impl Device {
         }
     }
 
-    /// Whether a unit is mapped and reads as `data`. It is not a command: it takes no time and counts nowhere. It lets
-    /// a host that remembers what it wrote do so without keeping the bytes a second time.
+    /// Whether a unit is what a plain write of `data` leaves: mapped, reading as `data`, without metadata. It is not a
+    /// command: it takes no time and counts nowhere. It lets a host that remembers what it wrote do so without keeping
+    /// the bytes a second time.
     pub fn holds(&self, lpn: Lpn, data: &[u8; UNIT_BYTES]) -> bool {
         self.check_range(lpn, 1).is_ok() && self.engine().is_some_and(|engine| engine.holds(lpn, data))
     }
