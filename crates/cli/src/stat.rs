@@ -201,6 +201,7 @@ fn levels(report: &Report) -> Vec<(&'static str, String)> {
         ("write amplification", format!("{:.2}", drive.write_amplification)),
         ("erases of a block", erases),
         ("bad blocks", grouped(smart.bad_blocks.into())),
+        ("units mapped", grouped(drive.mapped_units)),
     ];
     match report {
         Report::Mounted(report) => {

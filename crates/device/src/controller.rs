@@ -261,6 +261,11 @@ impl Device {
         self.engine().is_some_and(|engine| engine.is_mapped(lpn))
     }
 
+    /// How many units are mapped, not counting those that wait in the cache for the first time; 0 without power.
+    pub fn mapped_units(&self) -> u64 {
+        self.ftl().map_or(0, |ftl| ftl.map().mapped_units().into())
+    }
+
     /// The key-value namespaces, in order of creation; none without power.
     pub fn namespaces(&self) -> Vec<NamespaceInfo> {
         self.ftl().map_or_else(Vec::new, |ftl| ftl.namespaces().collect())

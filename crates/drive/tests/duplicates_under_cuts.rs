@@ -298,7 +298,7 @@ fn run(profile: &Profile, seed: u64) -> (u64, u64) {
     let mut host = Host::new(profile, seed);
     for cut in 0..CUTS {
         // mostly soon, but once after garbage was collected
-        let most = if cut == 2 { 3000 } else { 150 };
+        let most = if cut == 2 { 1000 } else { 150 };
         let operations = host.random.random_range(most / 3..most);
         host.drive.lock().cut_after(Some(operations));
         while host.has_power {
@@ -319,7 +319,7 @@ fn setting(name: &str) -> Option<u64> {
 fn what_was_acknowledged_as_durable_is_there_whatever_was_shared() {
     let seeds = match setting("SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..setting("SEEDS").unwrap_or(10),
+        None => 0..setting("SEEDS").unwrap_or(5),
     };
     for name in ["tlc-nvme", "tlc-nvme-plp", "openssd-barefoot"] {
         let profile = small(name, 16);

@@ -4,6 +4,12 @@
 pass() { echo "PASS $*"; }
 fail() { echo "FAIL $*"; }
 
+# ask WHAT...: tells the host, and waits until it has done what it is to do.
+ask() {
+    echo "GUEST $*"
+    read -r answer
+}
+
 # check NAME COMMAND...: it must end well.
 check() {
     name="$1"
