@@ -100,7 +100,12 @@ cut_all() {
         attach --ctrl-loss-tmo=0 || exit
         ask "drive $PORT"
         check "$fs-mkfs" make_fs "$fs" "$DEVICE"
-        mount_fs "$fs" "$DEVICE" && mkdir /mnt/folder && make_table
+        if ! mount_fs "$fs" "$DEVICE"; then
+            fail "$fs-cut: cannot be mounted"
+            continue
+        fi
+        mkdir /mnt/folder
+        make_table
         : > /tmp/synced
         round=0
         while [ "$round" -lt "$CUTS" ]; do

@@ -53,7 +53,8 @@ controller() {
 attach() {
     tries=0
     while [ "$tries" -lt 60 ]; do
-        nvme connect -t tcp -a 10.0.2.2 -s "$PORT" -n "$NQN" "$@" > /tmp/said 2>&1
+        # a busy machine is slow to keep a controller alive
+        nvme connect -t tcp -a 10.0.2.2 -s "$PORT" -n "$NQN" --keep-alive-tmo=60 "$@" > /tmp/said 2>&1
         live="$(controller)"
         if [ -n "$live" ] && [ -b "/dev/${live}n1" ]; then
             DEVICE="/dev/${live}n1"

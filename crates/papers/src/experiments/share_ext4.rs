@@ -31,6 +31,10 @@ const CASES: [(&str, &str, bool); 4] = [
     ("data=journal, duplicates remapped", "journal", true),
 ];
 
+/// Of the flash writes, the drive's own journal and checkpoints, and the empty rest of pages.
+const COLUMNS: [&str; 7] =
+    ["host writes", "shares", "flash writes", "journal", "padding", "flash / host", "flash / data"];
+
 /// What the guest does, and the units of data that it syncs.
 struct Workload {
     title: String,
@@ -126,16 +130,23 @@ fn figures(workload: &Workload, at: usize, measured: &[Measured]) -> Figures {
     Figures {
         title: format!("{}: {} units of data", workload.title, grouped(workload.units)),
         unit: "units of 4 KiB",
-        columns: ["host writes", "shares", "flash writes", "flash / host", "flash / data"]
-            .map(str::to_owned)
-            .into(),
+        columns: COLUMNS.map(str::to_owned).into(),
         rows: CASES.iter().zip(measured).map(row).collect(),
     }
 }
 
 fn columns(counters: &Counters, data_units: u64) -> Vec<f64> {
-    let (host, flash) = (counters.host_units_written as f64, counters.flash_units.total() as f64);
-    vec![host, counters.units_shared as f64, flash, flash / host, flash / data_units as f64]
+    let units = &counters.flash_units;
+    let (host, flash) = (counters.host_units_written as f64, units.total() as f64);
+    vec![
+        host,
+        counters.units_shared as f64,
+        flash,
+        (units.journal + units.checkpoint) as f64,
+        units.padding as f64,
+        flash / host,
+        flash / data_units as f64,
+    ]
 }
 
 #[cfg(test)]
@@ -148,6 +159,6 @@ mod tests {
         counters.flash_units.host = 200;
         counters.flash_units.journal = 20;
         counters.flash_units.padding = 80;
-        assert_eq!(columns(&counters, 150), [200.0, 50.0, 300.0, 1.5, 2.0]);
+        assert_eq!(columns(&counters, 150), [200.0, 50.0, 300.0, 20.0, 80.0, 1.5, 2.0]);
     }
 }
