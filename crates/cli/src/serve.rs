@@ -39,6 +39,11 @@ pub struct ServeOptions {
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=64))]
     pub key_value: u16,
 
+    /// Share a block that repeats one written shortly before, instead of writing it: for file systems and databases that
+    /// write blocks twice
+    #[arg(long)]
+    pub remap_duplicates: bool,
+
     /// The name of the NVMe subsystem [default: derived from the image's path]
     #[arg(long, value_name = "NQN")]
     pub nqn: Option<String>,
@@ -79,6 +84,7 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
         pacing: options.time,
         block_bytes: options.block_size,
         name: options.nqn.clone(),
+        remap_duplicates: options.remap_duplicates,
     };
     // Refuse whatever can be refused before a drive is created or recovered.
     serve_options.check()?;

@@ -193,7 +193,8 @@ pub struct Reply {
 impl Drive {
     /// Executes a command at a client's time, as [`Drive::issue`] does. The answer is returned at once; the caller must
     /// hold it back until it is due. Where the drive allows it, bytes of reads and writes move while others have the
-    /// drive.
+    /// drive. A [`Request::Write`] becomes a share where it repeats a recent one; see
+    /// [`Locked::issue_or_share`](crate::Locked::issue_or_share).
     pub fn perform(&self, request: Request, when: impl Into<When>) -> Result<Reply, Status> {
         let when = when.into();
         match request {
@@ -227,7 +228,8 @@ impl Drive {
         // if there are none, the write reports why
         let fills = if is_whole { self.lock().fills(data.len() / UNIT_BYTES).ok().flatten() } else { None };
         let Some(mut fills) = fills else {
-            let completion = self.issue(Command::Write { lpn, data, fua: false }, when)?;
+            let write = Command::Write { lpn, data, fua: false };
+            let completion = self.lock().issue_or_share(write, when)?;
             return Ok(Reply { completion, ..Reply::default() });
         };
         let is_filled = fills.fill(data).is_ok();
@@ -236,7 +238,7 @@ impl Drive {
             true => Command::WriteFilled { lpn, data, fills: &mut fills },
             false => Command::Write { lpn, data, fua: false },
         };
-        let completion = drive.issue(command, when);
+        let completion = drive.issue_or_share(command, when);
         drive.skip_fills(&mut fills, usize::MAX);
         Ok(Reply { completion: completion?, ..Reply::default() })
     }
@@ -251,7 +253,9 @@ impl Drive {
                 read.resize(UNIT_BYTES, 0);
                 issue(Command::ReadWithMetadata { lpn, data: read, metadata: read_metadata })
             }
-            Request::Write { lpn, data, fua } => issue(Command::Write { lpn, data: &data, fua }),
+            Request::Write { lpn, data, fua } => {
+                self.lock().issue_or_share(Command::Write { lpn, data: &data, fua }, when)
+            }
             Request::WriteWithMetadata { lpn, data, metadata, fua } => {
                 issue(Command::WriteWithMetadata { lpn, data: &data, metadata: &metadata, fua })
             }

@@ -32,6 +32,8 @@ pub struct Options {
     pub block_bytes: u32,
     /// The subsystem's name; derived from the image's path if none is given.
     pub name: Option<String>,
+    /// Whether writes that repeat a recent one become shares.
+    pub remap_duplicates: bool,
 }
 
 /// Why an image could not be served, or could not be closed.
@@ -132,6 +134,10 @@ pub struct ServedReport {
     pub commands_failed: u64,
     /// Number of power losses.
     pub power_losses: u64,
+    /// Units that were shared with an equal one instead of being written.
+    pub units_remapped: u64,
+    /// Units that were written although duplicates are remapped.
+    pub units_without_duplicate: u64,
 }
 
 enum Event {
@@ -193,6 +199,7 @@ impl Served {
         let image = options.image.canonicalize().map_err(system)?;
         let answers = Answers::new(options.pacing, device.time_ns()).map_err(system)?;
         let drive = Drive::new(device);
+        drive.set_remap_duplicates(options.remap_duplicates);
         match serve(&drive, image, answers, options) {
             Ok(served) => Ok(served),
             Err(error) => {
@@ -344,7 +351,10 @@ impl Subject for Place {
 
     fn stat(&self) -> Result<serde_json::Value, String> {
         let subsystem = self.server.subsystem();
-        let drive = DriveReport::of(&subsystem.queue.drive().lock(), self.image.clone(), Some(self.pacing));
+        let device = subsystem.queue.drive().lock();
+        let drive = DriveReport::of(&device, self.image.clone(), Some(self.pacing));
+        let duplicates = device.duplicates();
+        drop(device);
         let served = ServedReport {
             address: self.server.address(),
             name: subsystem.settings.name.clone(),
@@ -354,6 +364,8 @@ impl Subject for Place {
             connections_accepted: self.server.accepted(),
             commands_failed: subsystem.errors.count(),
             power_losses: self.power_losses.load(Ordering::Relaxed),
+            units_remapped: duplicates.remapped,
+            units_without_duplicate: duplicates.without_duplicate,
         };
         Ok(serde_json::to_value(Report { drive, served }).expect("reports are plain data"))
     }
@@ -407,6 +419,7 @@ mod tests {
             pacing: Pacing::None,
             block_bytes: 4096,
             name: None,
+            remap_duplicates: false,
         };
         assert!(listen("127.0.0.1:4420").check().is_ok());
         assert!(listen("[::1]:4420").check().is_ok());
