@@ -189,7 +189,6 @@ impl Host<'_> {
 pub fn run(context: &Context, folder: &Path) -> Outcome {
     let guest = Guest::build(context)?;
     const REMAPPING: &[&str] = &["--remap-duplicates"];
-    const PROTECTED: &[&str] = &["--remap-duplicates", "--block-size", "512"];
     let seed = named("SEED", "1");
     let mut host = Host {
         plain: Served::create(context, folder, "plain.tant", "tlc-nvme", &["--key-value", "1"])?,
