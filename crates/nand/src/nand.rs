@@ -285,6 +285,7 @@ impl Nand {
     }
 
     /// When a plane could begin what a host's command programs, from `earliest_ns` on; on a block of it, if that is named.
+    #[inline]
     pub fn plane_ready_ns(
         &self,
         plane: PlaneId,
