@@ -12,6 +12,7 @@ mod error;
 mod faults;
 mod geometry;
 mod image;
+mod issued;
 mod nand;
 mod operations;
 mod power;
@@ -36,9 +37,9 @@ pub use geometry::*;
 pub use image::{
     Access, Examination, HostSync, ImageFinding, Life, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES,
 };
+pub use issued::{InFlight, LostProgram, Operation, Outcome};
 pub use nand::Nand;
 pub use operations::Source;
-pub use power::{InFlight, LostProgram, Operation, Outcome};
 pub use random::{SplitMix64, mix};
 pub use slots::Slot;
 pub use state::PageState;
