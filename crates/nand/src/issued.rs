@@ -7,9 +7,9 @@ use std::collections::VecDeque;
 
 use crate::geometry::{BlockId, MAX_UNITS_PER_PAGE, Nanoseconds, PageId, Ppn, UnitSpare};
 use crate::image::SavedRecords;
+use crate::schedule::Interval;
 use crate::slots::Slot;
 use crate::state::Block;
-use crate::time::Interval;
 
 /// Kinds of operations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

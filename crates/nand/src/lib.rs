@@ -21,6 +21,7 @@ mod random;
 mod random_cuts;
 mod read;
 mod resolve;
+mod schedule;
 mod slots;
 mod state;
 #[cfg(test)]
@@ -41,6 +42,7 @@ pub use issued::{InFlight, LostProgram, Operation, Outcome};
 pub use nand::Nand;
 pub use operations::Source;
 pub use random::{SplitMix64, mix};
+pub use schedule::Scheduling;
 pub use slots::Slot;
 pub use state::PageState;
 pub use time::Timing;

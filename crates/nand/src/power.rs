@@ -7,9 +7,9 @@ use crate::error::NandError;
 use crate::geometry::Nanoseconds;
 use crate::issued::{Change, Cut, InFlight, Issued, Progress};
 use crate::nand::Nand;
+use crate::schedule::Interval;
 use crate::slots::Slot;
 use crate::state::MOVED;
-use crate::time::Interval;
 
 impl Nand {
     /// Arms a cut: the Nth program or erase from now (1 is the next) finds no power. That call and all later ones
@@ -53,6 +53,7 @@ impl Nand {
             return;
         }
         self.power.now_ns = now_ns;
+        self.time.advance(now_ns);
         while self.power.issued.front().is_some_and(|issued| issued.interval.end_ns <= now_ns) {
             let issued = self.power.issued.pop_front().expect("there is a front");
             self.make_final(issued);
