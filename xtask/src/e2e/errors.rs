@@ -22,23 +22,7 @@ pub fn run(context: &Context, folder: &Path) -> Outcome {
     fs::write(folder.join("taken/file"), "")?;
     fs::write(folder.join("text"), "no drive")?;
     Shell::new(&context.tantalum).args(["create", "empty.tant", "--capacity", "64M"]).folder(folder).run()?;
-    let refused = |arguments: &[&str], wanted: &str| refused(context, folder, arguments, wanted);
-    refused(&["mount", "empty.tant", "mnt"], "already mounted on mnt")?;
-    refused(&["mount", "drive.tant", "other"], "in use")?;
-    refused(&["mount", "empty.tant", "taken"], "is not empty")?;
-    refused(&["mount", "empty.tant", "text"], "is not a folder")?;
-    refused(&["mount", "empty.tant", "nowhere"], "create the folder first")?;
-    refused(&["mount", "empty.tant", "other"], "holds no volume; add --format")?;
-    refused(&["mount", "empty.tant", "other", "--background"], "holds no volume; add --format")?;
-    refused(&["mount", "text", "other"], "text")?;
-    refused(&["mount", "missing.tant", "other"], "missing.tant")?;
-    refused(&["mount", "empty.tant", "other", "--create"], "exist")?;
-    refused(&["mount", "empty.tant", "other", "--time", "fast"], "\"real\" or \"none\"")?;
-    refused(&["mount", "empty.tant", "other", "--capacity", "1G"], "--create")?;
-    refused(&["unmount", "other"], "no Tantalum volume is mounted on")?;
-    refused(&["cut", "other"], "is neither a folder with a mounted volume nor an image that is served")?;
-    refused(&["cut", "mnt", "--after-flash-ops", "0"], "0")?;
-    refused(&["stat", "other"], "other")?;
+    refuse_all(context, folder)?;
     let held = fs::File::create(mounted.path("held"))?;
     let holder = format!("(process {})", std::process::id());
     refused(&["unmount", "mnt", "--wait", "0"], &holder)?;
@@ -57,6 +41,28 @@ pub fn run(context: &Context, folder: &Path) -> Outcome {
     ensure(fs::read(mounted.path("held"))? == b"still there", || "a file is lost".to_owned())?;
     mounted.unmount()?;
     Ok(Done::Passed)
+}
+
+/// Each mistake ends the command with a message that says what was wrong.
+fn refuse_all(context: &Context, folder: &Path) -> Result<(), Failure> {
+    let refused = |arguments: &[&str], wanted: &str| refused(context, folder, arguments, wanted);
+    refused(&["mount", "empty.tant", "mnt"], "already mounted on mnt")?;
+    refused(&["mount", "drive.tant", "other"], "in use")?;
+    refused(&["mount", "empty.tant", "taken"], "is not empty")?;
+    refused(&["mount", "empty.tant", "text"], "is not a folder")?;
+    refused(&["mount", "empty.tant", "nowhere"], "create the folder first")?;
+    refused(&["mount", "empty.tant", "other"], "holds no volume; add --format")?;
+    refused(&["mount", "empty.tant", "other", "--background"], "holds no volume; add --format")?;
+    refused(&["mount", "text", "other"], "text")?;
+    refused(&["mount", "missing.tant", "other"], "missing.tant")?;
+    refused(&["mount", "empty.tant", "other", "--create"], "exist")?;
+    refused(&["mount", "empty.tant", "other", "--time", "fast"], "\"real\" or \"none\"")?;
+    refused(&["mount", "empty.tant", "other", "--capacity", "1G"], "--create")?;
+    refused(&["unmount", "other"], "no Tantalum volume is mounted on")?;
+    refused(&["cut", "other"], "is neither a folder with a mounted volume nor an image that is served")?;
+    refused(&["cut", "mnt", "--after-flash-ops", "0"], "0")?;
+    refused(&["stat", "other"], "other")?;
+    Ok(())
 }
 
 /// One line on standard error that contains `wanted`, and exit code 2.
