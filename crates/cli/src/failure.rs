@@ -8,6 +8,7 @@ use tantalum::{DeviceError, InvalidField, ProfileError, Status};
 use tantalum_crash::CrashError;
 use tantalum_drive::control::ControlError;
 use tantalum_fuse::{MountError, MountPointError};
+use tantalum_nvme::authentication::HostsError;
 use tantalum_nvme::serve::ServeError;
 use tantalum_papers::ExperimentError;
 use tantalum_report::{Interrupted, InvalidSetting, ReportError};
@@ -117,6 +118,9 @@ pub enum Failure {
     /// An image could not be served or closed.
     #[error(transparent)]
     Serve(#[from] ServeError),
+    /// The hosts that may connect, or their secrets, could not be learned.
+    #[error(transparent)]
+    Hosts(HostsError),
     /// A key-value namespace could not be created.
     #[error("image {}: could not create a key-value namespace: {status}", path.display())]
     Namespace {

@@ -81,6 +81,8 @@ codes! {
     CONNECT_PARAMETER = 0x182,
     /// A host that may not connect.
     CONNECT_HOST = 0x184,
+    /// A queue whose host has not authenticated.
+    AUTHENTICATION_REQUIRED = 0x191,
     /// More blocks than one command may have.
     SIZE_LIMIT = 0x183,
     /// Flash could not be read.

@@ -14,6 +14,7 @@
 //! gives it a socket and a thread. [`wire`] has what goes over the wire.
 
 pub mod admin;
+pub mod authentication;
 pub mod client;
 pub mod controller;
 pub mod errors;

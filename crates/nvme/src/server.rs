@@ -210,6 +210,9 @@ impl Connection {
                 heard = self.hear()?;
             }
             self.session.take_mail();
+            if self.session.is_overdue() {
+                self.session.lose_patience();
+            }
             self.send()?;
             if self.session.is_ending() {
                 return Ok(());
@@ -249,11 +252,6 @@ impl Connection {
 
     /// Waits for the host, for a message, or for time to run out. Whether the host may have sent something.
     fn sleep(&mut self) -> io::Result<bool> {
-        let patience = self.session.patience();
-        if patience.is_some_and(|patience| patience.is_zero()) {
-            self.session.lose_patience();
-            return Ok(false);
-        }
         if !self.mailbox.may_sleep() {
             return Ok(false);
         }
@@ -262,7 +260,7 @@ impl Connection {
         wanted.set(PollFlags::POLLOUT, self.session.outbox.bytes() > 0);
         let mut waits =
             [PollFd::new(self.stream.as_fd(), wanted), PollFd::new(self.woken.as_fd(), PollFlags::POLLIN)];
-        let timeout = patience.map_or(PollTimeout::NONE, |patience| {
+        let timeout = self.session.patience().map_or(PollTimeout::NONE, |patience| {
             // rounded up, so that time has run out when this returns
             PollTimeout::try_from(patience + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
         });

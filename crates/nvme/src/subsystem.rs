@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 use tantalum::{Device, Plp};
 use tantalum_drive::Queue;
 
+use crate::authentication::Hosts;
 use crate::controller::{Controller, Kind};
 use crate::errors::ErrorLog;
 use crate::io::{BlockSpace, Namespaces};
@@ -34,6 +35,8 @@ pub struct Settings {
 pub struct Subsystem {
     /// What it is called.
     pub settings: Settings,
+    /// Who may connect.
+    pub hosts: Hosts,
     /// The way into the drive.
     pub queue: Queue,
     /// What there is on it. Namespaces neither come nor go while it is served.
@@ -65,7 +68,7 @@ struct Controllers {
 }
 
 impl Subsystem {
-    /// A subsystem of the drive that a queue leads to.
+    /// A subsystem of the drive that a queue leads to, for any host.
     pub fn new(settings: Settings, queue: Queue) -> Subsystem {
         let device = queue.drive().lock();
         let blocks = BlockSpace::new(settings.block_bytes, device.limits().capacity_units);
@@ -75,6 +78,7 @@ impl Subsystem {
         drop(device);
         Subsystem {
             settings,
+            hosts: Hosts::default(),
             queue,
             namespaces,
             errors: ErrorLog::default(),
@@ -84,6 +88,11 @@ impl Subsystem {
             controllers: Mutex::default(),
             made: Instant::now(),
         }
+    }
+
+    /// The same, for these hosts only.
+    pub fn for_hosts(self, hosts: Hosts) -> Subsystem {
+        Subsystem { hosts, ..self }
     }
 
     /// Whether what is written may be lost with power until it is flushed.

@@ -18,6 +18,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{Access, Device, Plp, Profile, check, mix};
 use tantalum_drive::Pacing;
 use tantalum_drive::control::Control;
+use tantalum_nvme::authentication::Hosts;
 use tantalum_nvme::client::{Client, Options as Way, block_command};
 use tantalum_nvme::serve::{Options, Served};
 use tantalum_nvme::wire::opcode::nvm;
@@ -148,6 +149,7 @@ fn cut_again_and_again(image: &Path, profile: &Profile, seed: u64, cuts: u64) {
         pacing: Pacing::None,
         block_bytes: 4096,
         name: Some(NQN.to_owned()),
+        hosts: Hosts::default(),
     };
     let served = Served::start(Device::create(image, profile).unwrap(), &options).unwrap();
     let (address, stopper) = (served.address(), served.stopper());

@@ -177,6 +177,7 @@ impl Session {
     }
 
     fn decode(&self, command: &Submission) -> Result<(Work, Transfer), Failure> {
+        self.check_authentication(command)?;
         let queue = self.queue.as_ref();
         if command.opcode == FABRICS {
             let fabrics = FabricsCommand::decode(command, queue.map(|queue| queue.id))?;

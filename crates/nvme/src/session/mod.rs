@@ -3,9 +3,10 @@
 //!
 //! - `receive.rs` takes PDUs apart; what is wrong with one ends the connection with a termination request.
 //! - `commands.rs` checks commands, gets their data (R2T) within the budget, and has them done.
-//! - `connect.rs` does the Fabrics commands.
+//! - `connect.rs` does the Fabrics commands, `authenticate.rs` those of an authentication.
 //! - `send.rs` makes PDUs.
 
+mod authenticate;
 mod commands;
 mod connect;
 mod receive;
@@ -18,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
 
+use crate::authentication::Exchange;
 use crate::controller::Controller;
 use crate::mailbox::{Mailbox, Message};
 use crate::outbox::Outbox;
@@ -38,7 +40,7 @@ const BUDGET_BYTES: usize = 4 << 20;
 /// Beyond so many bytes that wait to be sent no more is read from the connection.
 const UNSENT_BYTES: usize = BUDGET_BYTES + (256 << 10);
 
-/// A connection that has not connected to a queue after this time is ended.
+/// A connection that is not an authenticated queue after this time is ended.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 
 /// How far a connection is.
@@ -65,6 +67,8 @@ struct Queue {
     head: u16,
     /// Whether the host wants to know that.
     has_flow_control: bool,
+    /// The authentication of the host; none if its name is enough.
+    exchange: Option<Exchange>,
 }
 
 /// The protocol of one connection.
@@ -154,9 +158,17 @@ impl Session {
     pub fn patience(&self) -> Option<Duration> {
         match &self.queue {
             None => Some(CONNECT_TIME.saturating_sub(self.began.elapsed())),
+            Some(queue) if !queue.is_authenticated() => {
+                Some(CONNECT_TIME.saturating_sub(self.began.elapsed()))
+            }
             Some(queue) if queue.id == 0 => queue.controller.alive_for(),
             Some(_) => None,
         }
+    }
+
+    /// Whether it has gone on for too long.
+    pub fn is_overdue(&self) -> bool {
+        self.patience().is_some_and(|patience| patience.is_zero())
     }
 
     /// The host was not heard of for too long.
