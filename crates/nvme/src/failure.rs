@@ -65,6 +65,8 @@ codes! {
     RECORD_UNREADABLE = 0x088,
     /// A key that is there.
     KEY_EXISTS = 0x089,
+    /// More Aborts than there may be.
+    ABORT_LIMIT = 0x103,
     /// More Asynchronous Event Requests than there may be.
     EVENT_LIMIT = 0x105,
     /// No such log page.

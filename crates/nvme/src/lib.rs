@@ -18,6 +18,7 @@ pub mod authentication;
 pub mod client;
 pub mod controller;
 pub mod errors;
+pub mod events;
 pub mod failure;
 pub mod io;
 pub mod mailbox;

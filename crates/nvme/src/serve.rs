@@ -405,7 +405,10 @@ mod tests {
         assert!(listen("127.0.0.1:4420", &[]).is_ok());
         assert!(listen("[::1]:4420", &["nqn.b"]).is_ok());
         for hosts in [&[][..], &["nqn.b"], &["nqn.a", "nqn.b"]] {
-            assert!(matches!(listen("0.0.0.0:4420", hosts), Err(ServeError::NotLoopback { .. })), "{hosts:?}");
+            assert!(
+                matches!(listen("0.0.0.0:4420", hosts), Err(ServeError::NotLoopback { .. })),
+                "{hosts:?}"
+            );
         }
         assert!(listen("0.0.0.0:4420", &["nqn.a"]).is_ok());
     }

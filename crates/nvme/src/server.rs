@@ -1,4 +1,4 @@
-//! Sockets and threads: one thread takes connections, each connection has one.
+//! Sockets and threads: one thread takes connections and looks at the drive's health, each connection has one.
 
 use std::io::{self, ErrorKind, Read};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -26,6 +26,9 @@ const BUFFER_BYTES: usize = 64 << 10;
 
 /// How long a host has to take a termination request and hang up.
 const GOODBYE: Duration = Duration::from_secs(1);
+
+/// How often the drive's health is looked at.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// How long the connections' threads have to end.
 const MOST_WAIT: Duration = Duration::from_secs(10);
@@ -115,12 +118,18 @@ impl Drop for Server {
 
 fn accept(shared: &Arc<Shared>, listener: &TcpListener, stopped: &UnixStream) {
     let mut last_number = 0;
+    let mut looked = Instant::now();
     loop {
+        if looked.elapsed() >= LOOK {
+            shared.subsystem.look();
+            looked = Instant::now();
+        }
         let mut waits = [
             PollFd::new(listener.as_fd(), PollFlags::POLLIN),
             PollFd::new(stopped.as_fd(), PollFlags::POLLIN),
         ];
-        let _ = poll(&mut waits, PollTimeout::NONE);
+        let until_look = LOOK.saturating_sub(looked.elapsed()) + Duration::from_millis(1);
+        let _ = poll(&mut waits, PollTimeout::try_from(until_look).unwrap_or(PollTimeout::MAX));
         if waits[1].any().unwrap_or(false) {
             return;
         }

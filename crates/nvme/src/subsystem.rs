@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 use tantalum::{Device, Plp};
 use tantalum_drive::Queue;
 
+use crate::admin::log_page::critical_warning;
 use crate::authentication::Hosts;
 use crate::controller::{Controller, Kind};
 use crate::errors::ErrorLog;
@@ -124,12 +125,13 @@ impl Subsystem {
         keep_alive_ms: u32,
         admin: Arc<Mailbox>,
     ) -> Option<Arc<Controller>> {
+        let warnings = critical_warning(&self.queue.drive().lock().smart());
         let mut controllers = self.controllers.lock();
         if controllers.by_id.len() >= MOST_CONTROLLERS {
             return None;
         }
         let id = controllers.free_id();
-        let controller = Arc::new(Controller::new(id, kind, host, host_name, keep_alive_ms, admin));
+        let controller = Arc::new(Controller::new(id, kind, host, host_name, keep_alive_ms, admin, warnings));
         controllers.by_id.insert(id, Arc::clone(&controller));
         Some(controller)
     }
@@ -143,6 +145,19 @@ impl Subsystem {
     pub fn disconnect(&self, controller: &Controller) {
         self.controllers.lock().by_id.remove(&controller.id);
         controller.end();
+    }
+
+    /// Looks at the drive, and tells its hosts if something is to be told. Without power there is nothing to look at.
+    pub fn look(&self) {
+        let warnings = {
+            let device = self.queue.drive().lock();
+            if !device.has_power() {
+                return;
+            }
+            critical_warning(&device.smart())
+        };
+        let controllers = self.controllers.lock();
+        controllers.by_id.values().for_each(|controller| controller.warn(warnings));
     }
 
     /// How many controllers there are.

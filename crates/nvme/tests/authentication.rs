@@ -129,8 +129,7 @@ fn the_controller_proves_itself_with_its_own_secret_or_not_at_all() {
     let two = of_host("nqn.two");
     let (mut client, _) = connect(&server, 0, ANY_CONTROLLER, &two);
     let own = Secret::new(vec![2; 64], None).unwrap();
-    let asks =
-        Credentials { secret: own.clone(), controller_secret: Some(secret(9)), ..credentials() };
+    let asks = Credentials { secret: own.clone(), controller_secret: Some(secret(9)), ..credentials() };
     let refused = Authenticated::Refused(Reason::Failed as u8);
     assert_eq!(client.authenticate(&two, &asks).unwrap(), refused);
     let (mut client, _) = connect(&server, 0, ANY_CONTROLLER, &two);

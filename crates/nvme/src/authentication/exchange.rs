@@ -9,9 +9,7 @@ use super::group::{Group, Share};
 use super::hash::Hash;
 use super::hosts::Secrets;
 use super::proof::{Parties, Question};
-use crate::wire::authentication::{
-    Challenge, Failure, Head, Negotiate, Reason, Reply, Success1, id, kind,
-};
+use crate::wire::authentication::{Challenge, Failure, Head, Negotiate, Reason, Reply, Success1, id, kind};
 
 /// What host and controller agreed on, and what the host is asked.
 struct Agreed {
@@ -47,23 +45,19 @@ pub struct Exchange {
     secrets: Arc<Secrets>,
     step: Step,
     is_authenticated: bool,
-    /// Random bytes are a parameter, so that tests can be compared with known answers.
-    random: fn(&mut [u8]),
 }
 
 /// Random bytes of the system. There is nothing sound to be done without.
-fn random_of_system(bytes: &mut [u8]) {
-    getrandom::fill(bytes).expect("the system gives random bytes");
+fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).expect("the system gives random bytes");
+    bytes
 }
 
 impl Exchange {
     /// An authentication that has not begun.
     pub fn new(parties: Parties, secrets: Arc<Secrets>) -> Exchange {
-        Exchange::with_random(parties, secrets, random_of_system)
-    }
-
-    fn with_random(parties: Parties, secrets: Arc<Secrets>, random: fn(&mut [u8])) -> Exchange {
-        Exchange { parties, secrets, step: Step::Negotiate, is_authenticated: false, random }
+        Exchange { parties, secrets, step: Step::Negotiate, is_authenticated: false }
     }
 
     /// Whether the host has proved who it is.
@@ -82,9 +76,9 @@ impl Exchange {
         let transaction = head.transaction.get();
         let step = std::mem::replace(&mut self.step, Step::Over);
         let next = match (step, head.kind, head.id) {
-            (Step::Negotiate, kind::COMMON, id::NEGOTIATE) => self.negotiate(message),
+            (Step::Negotiate, kind::COMMON, id::NEGOTIATE) => negotiate(message),
             // a host may prove itself again
-            (Step::Over, kind::COMMON, id::NEGOTIATE) if self.is_authenticated => self.negotiate(message),
+            (Step::Over, kind::COMMON, id::NEGOTIATE) if self.is_authenticated => negotiate(message),
             (Step::Reply(agreed), kind::CHAP, id::REPLY) if transaction == agreed.transaction => {
                 self.check(&agreed, message)
             }
@@ -140,39 +134,6 @@ impl Exchange {
         self.step = Step::Failure1(transaction, reason);
     }
 
-    fn random(&self, bytes: usize) -> Vec<u8> {
-        let mut random = vec![0; bytes];
-        (self.random)(&mut random);
-        random
-    }
-
-    fn negotiate(&self, message: &[u8]) -> Result<Step, Reason> {
-        let (offer, _) = Negotiate::read_from_prefix(message).map_err(|_| Reason::Payload)?;
-        if offer.secure_channel != 0 {
-            return Err(Reason::SecureChannel);
-        }
-        if offer.protocols == 0 || offer.protocol != 1 {
-            return Err(Reason::Protocol);
-        }
-        let hashes = offer.hashes.get(..offer.hash_count.into()).ok_or(Reason::Payload)?;
-        let groups = offer.groups.get(..offer.group_count.into()).ok_or(Reason::Payload)?;
-        let hash = hashes.iter().find_map(|&id| Hash::of(id)).ok_or(Reason::Hash)?;
-        let group = Group::ALL.into_iter().find(|group| groups.contains(&group.id())).ok_or(Reason::Group)?;
-        let mut exponent = [0; 64];
-        (self.random)(&mut exponent);
-        let mut sequence = [0; 4];
-        (self.random)(&mut sequence);
-        Ok(Step::Challenge(Agreed {
-            transaction: offer.head.transaction.get(),
-            hash,
-            // 0 has a meaning of its own
-            sequence: u32::from_le_bytes(sequence).max(1),
-            challenge: self.random(hash.bytes()),
-            share: group.share(&exponent),
-            group,
-        }))
-    }
-
     /// Checks the host's proof, and proves that we know our secret if the host asks.
     fn check(&self, agreed: &Agreed, message: &[u8]) -> Result<Step, Reason> {
         let (reply, rest) = Reply::read_from_prefix(message).map_err(|_| Reason::Payload)?;
@@ -208,6 +169,30 @@ impl Exchange {
         let proof = question(challenge, reply.sequence.get()).controller_proof(&key_of_ours, &self.parties);
         Ok(Step::Success1(agreed.transaction, hash, Some(proof)))
     }
+}
+
+/// Chooses from what the host offers, and asks it something that nobody can have asked before.
+fn negotiate(message: &[u8]) -> Result<Step, Reason> {
+    let (offer, _) = Negotiate::read_from_prefix(message).map_err(|_| Reason::Payload)?;
+    if offer.secure_channel != 0 {
+        return Err(Reason::SecureChannel);
+    }
+    if offer.protocols == 0 || offer.protocol != 1 {
+        return Err(Reason::Protocol);
+    }
+    let hashes = offer.hashes.get(..offer.hash_count.into()).ok_or(Reason::Payload)?;
+    let groups = offer.groups.get(..offer.group_count.into()).ok_or(Reason::Payload)?;
+    let hash = hashes.iter().find_map(|&id| Hash::of(id)).ok_or(Reason::Hash)?;
+    let group = Group::ALL.into_iter().find(|group| groups.contains(&group.id())).ok_or(Reason::Group)?;
+    Ok(Step::Challenge(Agreed {
+        transaction: offer.head.transaction.get(),
+        hash,
+        // 0 has a meaning of its own
+        sequence: u32::from_le_bytes(random()).max(1),
+        challenge: random::<64>()[..hash.bytes()].to_vec(),
+        share: group.share(&random()),
+        group,
+    }))
 }
 
 fn failure(transaction: u16, reason: Reason) -> Vec<u8> {

@@ -125,8 +125,11 @@ impl Hosts {
         match &self.named {
             None => Some("any host"),
             Some(named) => {
-                let mut free: Vec<&str> =
-                    named.iter().filter(|(_, secrets)| secrets.is_none()).map(|(name, _)| &name[..]).collect();
+                let mut free: Vec<&str> = named
+                    .iter()
+                    .filter(|(_, secrets)| secrets.is_none())
+                    .map(|(name, _)| &name[..])
+                    .collect();
                 free.sort_unstable();
                 free.first().copied()
             }
@@ -219,7 +222,9 @@ mod tests {
         let text = format!("# ours\n\nnqn.a {} {}\n nqn.c  {}\n", secret(1), secret(2), secret(3));
         let (_folder, path) = file(&text, 0o600);
         let hosts = Hosts::named(&names(&["nqn.a", "nqn.b"]), Some(&path)).unwrap();
-        assert!(matches!(hosts.admit("nqn.a"), Admission::WithProof(secrets) if secrets.controller.is_some()));
+        assert!(
+            matches!(hosts.admit("nqn.a"), Admission::WithProof(secrets) if secrets.controller.is_some())
+        );
         assert!(matches!(hosts.admit("nqn.b"), Admission::Free));
         assert!(matches!(hosts.admit("nqn.c"), Admission::Refused), "a secret alone lets nobody in");
         assert_eq!(hosts.first_without_proof(), Some("nqn.b"));

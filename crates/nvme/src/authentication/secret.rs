@@ -74,7 +74,11 @@ impl Secret {
         let secret_bytes = bytes.len().saturating_sub(4);
         let crc = bytes.split_off(secret_bytes);
         let secret = Secret::new(bytes, transform)?;
-        if crc32(&secret.bytes).to_le_bytes()[..] == crc[..] { Ok(secret) } else { Err(SecretError::Checksum) }
+        if crc32(&secret.bytes).to_le_bytes()[..] == crc[..] {
+            Ok(secret)
+        } else {
+            Err(SecretError::Checksum)
+        }
     }
 
     /// The secret as text.

@@ -72,7 +72,8 @@ impl Credentials {
 
     /// Answers a challenge.
     pub fn answer(&self, challenge: &[u8], names: &Names) -> io::Result<Answered> {
-        let (header, rest) = Challenge::read_from_prefix(challenge).map_err(|_| broken("a short challenge"))?;
+        let (header, rest) =
+            Challenge::read_from_prefix(challenge).map_err(|_| broken("a short challenge"))?;
         let hash = Hash::of(header.hash).ok_or_else(|| broken("an unknown hash"))?;
         let group = Group::of(header.group).ok_or_else(|| broken("an unknown group"))?;
         let (hash_bytes, share_bytes) = (hash.bytes(), usize::from(header.share_bytes.get()));
@@ -152,8 +153,7 @@ impl Client {
             return Ok(Authenticated::Yes);
         };
         let proof = rest.get(..asked.hash.bytes()).unwrap_or_default();
-        let is_proof =
-            asked.is_proof_of_controller(&secret.key(&names.subsystem), &names.parties(), proof);
+        let is_proof = asked.is_proof_of_controller(&secret.key(&names.subsystem), &names.parties(), proof);
         if success.has_proof == 0 || !is_proof {
             self.send_message(Failure::new(id::FAILURE2, transaction, 1).as_bytes())?;
             return Ok(Authenticated::ControllerUnknown);

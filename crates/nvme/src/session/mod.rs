@@ -4,8 +4,10 @@
 //! - `receive.rs` takes PDUs apart; what is wrong with one ends the connection with a termination request.
 //! - `commands.rs` checks commands, gets their data (R2T) within the budget, and has them done.
 //! - `connect.rs` does the Fabrics commands, `authenticate.rs` those of an authentication.
+//! - `abort.rs` aborts commands that wait.
 //! - `send.rs` makes PDUs.
 
+mod abort;
 mod authenticate;
 mod commands;
 mod connect;
@@ -25,6 +27,7 @@ use crate::mailbox::{Mailbox, Message};
 use crate::outbox::Outbox;
 use crate::subsystem::Subsystem;
 
+pub use abort::ABORTS;
 use commands::{Pending, Transfers};
 use receive::Receiver;
 
@@ -96,6 +99,8 @@ pub struct Session {
     held: usize,
     /// Asynchronous Event Requests.
     events: Vec<u16>,
+    /// Aborts that another connection has to answer.
+    aborts: usize,
 }
 
 impl Session {
@@ -118,6 +123,7 @@ impl Session {
             waiting: VecDeque::new(),
             held: 0,
             events: Vec::new(),
+            aborts: 0,
         }
     }
 
@@ -141,6 +147,9 @@ impl Session {
         while let Some(message) = self.mailbox.take() {
             match message {
                 Message::Done { id, ended } => self.complete(id, ended),
+                Message::Abort { id, question } => question.answer(self.abort_here(id)),
+                Message::Aborted { id, is_aborted } => self.abort_answered(id, is_aborted),
+                Message::Event => self.tell_events(),
                 Message::End => self.phase = Phase::Ending,
             }
         }
