@@ -110,14 +110,16 @@ impl Hosts {
     /// Only hosts of these names, each with its secrets in the file if it has some there. Secrets of other hosts may be in it.
     pub fn named(names: &[String], file: Option<&Path>) -> Result<Hosts, HostsError> {
         let mut secrets = file.map(read).transpose()?.unwrap_or_default();
-        let mut named = FxHashMap::default();
-        for name in names {
-            if !is_qualified_name(name) {
-                return Err(HostsError::Name(name.clone()));
-            }
-            named.insert(name.clone(), secrets.remove(name).map(Arc::new));
+        if let Some(name) = names.iter().find(|name| !is_qualified_name(name)) {
+            return Err(HostsError::Name(name.clone()));
         }
-        Ok(Hosts { named: Some(named) })
+        Ok(Hosts::with_secrets(names.iter().map(|name| (name.clone(), secrets.remove(name)))))
+    }
+
+    /// Only these hosts; those with secrets must prove that they know them.
+    pub fn with_secrets(hosts: impl IntoIterator<Item = (String, Option<Secrets>)>) -> Hosts {
+        let named = hosts.into_iter().map(|(name, secrets)| (name, secrets.map(Arc::new))).collect();
+        Hosts { named: Some(named) }
     }
 
     /// Whether every host must prove who it is: the first that need not, or none. Any host may need not if none is named.
