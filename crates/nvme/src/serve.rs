@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 use tantalum::{Device, DeviceError, PowerLoss, RecoveryReport, Status, mix};
 use tantalum_drive::control::{self, End, Ended, Subject, socket_path};
@@ -262,6 +263,7 @@ impl Served {
 }
 
 fn serve(drive: &Drive, image: PathBuf, answers: Answers, options: &Options) -> Result<Served, ServeError> {
+    raise_file_limit();
     let identity = identity_of(&image);
     let settings = Settings {
         name: options.name.clone().unwrap_or_else(|| name_of(identity)),
@@ -290,6 +292,14 @@ fn serve(drive: &Drive, image: PathBuf, answers: Answers, options: &Options) -> 
     });
     control::serve(Arc::clone(&place)).map_err(|error| ServeError::Socket { image, error })?;
     Ok(Served { place, events })
+}
+
+/// Each connection has three descriptors, and the usual limit of 1024 is there for old programs only. Where it cannot be
+/// raised, there are fewer connections.
+fn raise_file_limit() {
+    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+    }
 }
 
 fn shut_down(drive: &Drive) -> Result<(), ServeError> {

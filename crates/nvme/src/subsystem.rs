@@ -1,7 +1,7 @@
 //! The subsystem: one drive, its controllers, and what all of them share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
@@ -18,6 +18,9 @@ use crate::mailbox::Mailbox;
 
 /// Controllers that there may be at once.
 const MOST_CONTROLLERS: usize = 1024;
+
+/// Bytes of data that commands of all connections may hold together, beside one command of each.
+const MOST_HELD_BYTES: usize = 256 << 20;
 
 /// What a subsystem is called, and what its blocks are.
 #[derive(Clone, Debug)]
@@ -50,6 +53,8 @@ pub struct Subsystem {
     /// Whether every write is on flash before it completes.
     is_write_through: AtomicBool,
     controllers: Mutex<Controllers>,
+    /// Bytes of data that commands of all connections hold.
+    held: AtomicUsize,
     made: Instant,
 }
 
@@ -87,6 +92,7 @@ impl Subsystem {
             has_volatile_cache,
             is_write_through: AtomicBool::new(false),
             controllers: Mutex::default(),
+            held: AtomicUsize::new(0),
             made: Instant::now(),
         }
     }
@@ -158,6 +164,27 @@ impl Subsystem {
         };
         let controllers = self.controllers.lock();
         controllers.by_id.values().for_each(|controller| controller.warn(warnings));
+    }
+
+    /// Whether commands may hold so many bytes more. A connection that holds none may always hold those of one command, or
+    /// it might wait for ever.
+    pub fn has_room(&self, bytes: usize) -> bool {
+        self.held.load(Ordering::Relaxed) + bytes <= MOST_HELD_BYTES
+    }
+
+    /// Commands hold so many bytes more.
+    pub fn hold(&self, bytes: usize) {
+        self.held.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Commands hold so many bytes less.
+    pub fn release(&self, bytes: usize) {
+        self.held.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes that commands hold.
+    pub fn held_bytes(&self) -> usize {
+        self.held.load(Ordering::Relaxed)
     }
 
     /// How many controllers there are.

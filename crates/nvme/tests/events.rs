@@ -127,16 +127,16 @@ fn what_is_never_sent_cannot_be_asked_for() {
 #[test]
 fn commands_on_an_io_queue_keep_the_controller_alive_and_the_timer_can_be_changed() {
     let server = serve(subsystem(4096));
-    let (mut silent, id) = Client::admin(server.address(), Options::default(), &names(), 400).unwrap();
+    let (mut silent, id) = Client::admin(server.address(), Options::default(), &names(), 2000).unwrap();
     let mut io = Client::io(server.address(), Options::default(), &names(), id, 1).unwrap();
-    for _ in 0..10 {
-        std::thread::sleep(Duration::from_millis(100));
+    for _ in 0..8 {
+        std::thread::sleep(Duration::from_millis(300));
         assert_eq!(io.command(block_command(nvm::FLUSH, 0, 1)).unwrap().code, 0);
     }
     assert_eq!(server.subsystem().controllers(), 1, "the admin queue was silent, the host was not");
     let off = command(admin::SET_FEATURES, 0, [0x0f, 0, 0, 0, 0, 0]);
     assert_eq!(silent.command(off).unwrap().code, 0);
-    std::thread::sleep(Duration::from_millis(900));
+    std::thread::sleep(Duration::from_millis(2300));
     assert_eq!(server.subsystem().controllers(), 1, "the timer is off");
     let soon = command(admin::SET_FEATURES, 0, [0x0f, 200, 0, 0, 0, 0]);
     assert_eq!(silent.command(soon).unwrap().code, 0);

@@ -4,7 +4,7 @@
 //! for them, or the drive. Commands without data do not wait.
 
 use super::connect::FabricsCommand;
-use super::{BUDGET_BYTES, Phase, Session};
+use super::{CAPSULE_BYTES, Phase, Session};
 use crate::admin::{self, Context, EVENT_REQUESTS};
 use crate::failure::Failure;
 use crate::io::{IoCommand, TRANSFER_BYTES, Transfer};
@@ -135,7 +135,7 @@ impl Session {
             }
         };
         let held = in_capsule.map_or(0, |(_, bytes)| bytes);
-        self.held += held;
+        self.hold(held);
         self.pending.insert(id, Pending { command, work, transfer, needed, held });
         match (transfer, in_capsule) {
             _ if is_damaged => self.complete(id, Err(Failure::TRANSIENT)),
@@ -178,7 +178,12 @@ impl Session {
         };
         // more than is needed may come: Linux sends 4 KiB with every Dataset Management
         let bytes = pointer.bytes.get();
-        if bytes < needed || bytes > TRANSFER_BYTES.max(needed) {
+        let most = match work {
+            // who has not said who it is holds little memory
+            Work::Fabrics(_) => CAPSULE_BYTES as u32,
+            Work::Admin | Work::Io(_) => TRANSFER_BYTES.max(needed),
+        };
+        if bytes < needed || bytes > most {
             return Err(Failure::SGL_LENGTH);
         }
         let transfer =
@@ -214,15 +219,18 @@ impl Session {
     /// Lets commands go on that wait for the budget.
     pub(super) fn admit(&mut self) {
         while let Some(&id) = self.waiting.front() {
-            let Some(pending) = self.pending.get_mut(&id) else { break };
+            let Some(pending) = self.pending.get(&id) else { break };
             let (Transfer::FromHost(bytes) | Transfer::ToHost(bytes)) = pending.transfer else { break };
-            if self.held > 0 && self.held + bytes as usize > BUDGET_BYTES {
+            let (held, transfer) = (bytes as usize, pending.transfer);
+            if !self.may_hold(held) {
                 break;
             }
             self.waiting.pop_front();
-            self.held += bytes as usize;
-            pending.held = bytes as usize;
-            match pending.transfer {
+            self.hold(held);
+            if let Some(pending) = self.pending.get_mut(&id) {
+                pending.held = held;
+            }
+            match transfer {
                 Transfer::FromHost(bytes) => {
                     let tag = self.transfers.open(id, bytes);
                     self.send_ready(id, tag, bytes);
@@ -242,7 +250,7 @@ impl Session {
         }
         if let Some(incoming) = self.transfers.close(tag) {
             if let Some(held) = incoming.drains {
-                self.held -= held;
+                self.release(held);
                 return self.admit();
             }
             match incoming.is_damaged {
@@ -308,7 +316,7 @@ impl Session {
         let Some(pending) = self.pending.remove(&id) else { return };
         match ended {
             Ok(answer) if answer.data.is_empty() => {
-                self.held -= pending.held;
+                self.release(pending.held);
                 self.send_response(id, answer.result, None);
             }
             Ok(answer) => {
@@ -321,7 +329,7 @@ impl Session {
                 }
             }
             Err(failure) => {
-                self.held -= pending.held;
+                self.release(pending.held);
                 self.refuse(&pending.command, failure);
             }
         }

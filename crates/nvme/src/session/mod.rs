@@ -158,9 +158,24 @@ impl Session {
     /// So many bytes of data have been sent.
     pub fn sent(&mut self, freed: usize) {
         if freed > 0 {
-            self.held -= freed;
+            self.release(freed);
             self.admit();
         }
+    }
+
+    /// Whether a command may hold so many bytes.
+    fn may_hold(&self, bytes: usize) -> bool {
+        self.held == 0 || self.held + bytes <= BUDGET_BYTES && self.subsystem.has_room(bytes)
+    }
+
+    fn hold(&mut self, bytes: usize) {
+        self.held += bytes;
+        self.subsystem.hold(bytes);
+    }
+
+    fn release(&mut self, bytes: usize) {
+        self.held -= bytes;
+        self.subsystem.release(bytes);
     }
 
     /// How long it may go on without hearing from the host; none for ever.
@@ -188,6 +203,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
+        self.release(self.held);
         match &self.queue {
             Some(queue) if queue.id == 0 => self.subsystem.disconnect(&queue.controller),
             Some(queue) => queue.controller.remove_queue(queue.id, &self.mailbox),

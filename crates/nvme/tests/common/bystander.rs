@@ -29,6 +29,7 @@ pub struct Bystander {
 impl Bystander {
     /// Attaches a host, and has it write and read until [`Bystander::finish`].
     pub fn start(server: &Server) -> Bystander {
+        let blocks = (UNIT as u32) / server.subsystem().settings.block_bytes;
         let mut host = attach(server, Options { data_digest: true, ..Options::default() });
         host.io.stream().set_read_timeout(Some(PATIENCE)).unwrap();
         let (is_over, rounds) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
@@ -41,15 +42,16 @@ impl Bystander {
             while !ends.load(Ordering::Relaxed) {
                 round += 1;
                 let at = round % UNITS;
+                let command = |opcode| block_command(opcode, (FIRST + at) * u64::from(blocks), blocks);
                 let began = Instant::now();
-                let read = host.io.read_command(block_command(nvm::READ, FIRST + at, 1), UNIT as u32);
+                let read = host.io.read_command(command(nvm::READ), UNIT as u32);
                 let read = read.expect("its connection is its own");
                 assert_eq!(read.code, 0);
                 if let Some(seed) = last[at as usize] {
                     assert!(read.data == pattern(seed, UNIT), "somebody changed unit {}", FIRST + at);
                 }
                 let data = pattern(1 << 20 | round, UNIT);
-                let wrote = host.io.write_command(block_command(nvm::WRITE, FIRST + at, 1), &data);
+                let wrote = host.io.write_command(command(nvm::WRITE), &data);
                 assert_eq!(wrote.expect("its connection is its own").code, 0);
                 last[at as usize] = Some(1 << 20 | round);
                 assert!(began.elapsed() < PATIENCE, "it was held up");

@@ -13,6 +13,7 @@ use tantalum_nvme::session::ABORTS;
 use tantalum_nvme::wire::command::{Completion, Pointer, Submission, TRANSPORT};
 use tantalum_nvme::wire::fabrics::{ANY_CONTROLLER, Property, property};
 use tantalum_nvme::wire::opcode::{admin, fabrics, nvm};
+use tantalum_nvme::wire::pdu::kind;
 use zerocopy::{FromBytes, IntoBytes};
 
 fn replay(target: &str, run: fn(&[u8])) {
@@ -107,4 +108,71 @@ fn more_aborts_than_there_may_be_are_refused() {
         1,
         "one of them aborted it: {answers:?}"
     );
+}
+
+/// What a session that has connected to an I/O queue of its own makes of some bytes: what it sends, and whether it goes on.
+fn io_session(subsystem: &Arc<tantalum_nvme::subsystem::Subsystem>, controller: u16) -> Side {
+    let mut io = Side::new(subsystem);
+    io.connect(1, controller);
+    io
+}
+
+/// Every byte of a header and of a command takes every value. Either there is one completion, or data, or an R2T, or a
+/// termination request with its reason and the end, or the session waits for the rest of a longer PDU.
+#[test]
+fn every_value_of_every_byte_of_a_command_is_answered_or_ends_the_connection() {
+    let subsystem = Arc::new(fuzzed::subsystem(4 << 20));
+    let mut host = Side::new(&subsystem);
+    let controller = host.connect(0, ANY_CONTROLLER);
+    let enable = Property::new(false, property::CONFIGURATION, 1);
+    host.give(&capsule(fabrics_command(fabrics::PROPERTY_SET, enable.as_bytes()), &[]));
+    let read = Submission {
+        opcode: nvm::READ,
+        flags: 0x40,
+        id: 3.into(),
+        namespace: 1.into(),
+        data: Pointer::new(512, TRANSPORT),
+        ..Submission::default()
+    };
+    let write = Submission { opcode: nvm::WRITE, ..read };
+    let in_capsule =
+        Submission { data: Pointer::new(512, tantalum_nvme::wire::command::IN_CAPSULE), ..write };
+    let (mut answered, mut ended, mut waited) = (0, 0, 0);
+    for pdu in [capsule(read, &[]), capsule(write, &[]), capsule(in_capsule, &[7; 512])] {
+        for at in 0..72 {
+            for value in 0..=255_u8 {
+                let mut changed = pdu.clone();
+                changed[at] = value;
+                let mut io = io_session(&subsystem, controller);
+                io.give(&changed);
+                let first = io.sent.first().copied();
+                match first {
+                    None => {
+                        assert!(io.session.is_ending() == (at == 0 && value == kind::H2C_TERM_REQ));
+                        waited += 1;
+                    }
+                    Some(kind::C2H_TERM_REQ) => {
+                        assert!(io.session.is_ending() && (1..=6).contains(&io.sent[8]), "{at} {value}");
+                        ended += 1;
+                    }
+                    Some(kind::CAPSULE_RESP) => {
+                        assert_eq!(io.sent.len(), 24, "byte {at} is {value}: more than one answer");
+                        answered += 1;
+                    }
+                    Some(kind::R2T) => {
+                        assert_eq!(io.sent.len(), 24, "byte {at} is {value}");
+                        answered += 1;
+                    }
+                    Some(kind::C2H_DATA) => {
+                        let data_bytes = u32::from_le_bytes(io.sent[4..8].try_into().unwrap()) as usize;
+                        assert_eq!(io.sent.len(), data_bytes + 24, "byte {at} is {value}");
+                        answered += 1;
+                    }
+                    Some(other) => panic!("byte {at} is {value}: a PDU of type {other}"),
+                }
+            }
+        }
+    }
+    println!("{answered} answered, {ended} ended, {waited} waited");
+    assert!(answered > 30_000 && ended > 5_000, "{answered} answered, {ended} ended");
 }
