@@ -15,6 +15,7 @@
 
 pub mod admin;
 pub mod authentication;
+pub mod bench;
 pub mod client;
 pub mod controller;
 pub mod errors;

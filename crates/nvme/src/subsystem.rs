@@ -47,6 +47,8 @@ pub struct Subsystem {
     pub namespaces: Namespaces,
     /// Commands that failed.
     pub errors: ErrorLog,
+    /// Whether commands are answered as if there were a drive: the limit of all that is not the drive.
+    pub is_without_drive: bool,
     /// What was counted since it was made.
     pub counts: Counts,
     has_volatile_cache: bool,
@@ -88,6 +90,7 @@ impl Subsystem {
             queue,
             namespaces,
             errors: ErrorLog::default(),
+            is_without_drive: false,
             counts: Counts::default(),
             has_volatile_cache,
             is_write_through: AtomicBool::new(false),
@@ -100,6 +103,11 @@ impl Subsystem {
     /// The same, for these hosts only.
     pub fn for_hosts(self, hosts: Hosts) -> Subsystem {
         Subsystem { hosts, ..self }
+    }
+
+    /// The same, but its I/O commands reach no drive. They are answered at once, reads with zeros.
+    pub fn without_drive(self) -> Subsystem {
+        Subsystem { is_without_drive: true, ..self }
     }
 
     /// Whether what is written may be lost with power until it is flushed.

@@ -156,7 +156,9 @@ fn every_value_of_every_byte_of_a_command_is_answered_or_ends_the_connection() {
                         ended += 1;
                     }
                     Some(kind::CAPSULE_RESP) => {
-                        assert_eq!(io.sent.len(), 24, "byte {at} is {value}: more than one answer");
+                        // what a shorter PDU leaves is taken for the next one
+                        let is_cut = (4..8).contains(&at) && io.session.is_ending();
+                        assert!(io.sent.len() == 24 || is_cut, "byte {at} is {value}: more than one answer");
                         answered += 1;
                     }
                     Some(kind::R2T) => {

@@ -1,6 +1,6 @@
 //! Giving commands, and waiting for them to be done.
 
-use std::io::{self, Write};
+use std::io;
 
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -27,7 +27,11 @@ impl Client {
             };
         }
         let pdu = self.encode(CommandCapsule::new(command).as_bytes(), &capsule);
-        self.send(&pdu)?;
+        if self.options.together {
+            self.send_soon(&pdu)?
+        } else {
+            self.send(&pdu)?
+        }
         Ok(id)
     }
 
@@ -110,7 +114,11 @@ impl Client {
             let header =
                 Data::new(kind::H2C_DATA, flags, id, ready.transfer.get(), offset as u32, piece.len() as u32);
             let pdu = self.encode(header.as_bytes(), piece);
-            self.stream.write_all(&pdu)?;
+            if self.options.together {
+                self.send_soon(&pdu)?
+            } else {
+                self.send(&pdu)?
+            }
             offset += piece.len();
         }
         self.outgoing.insert(id, data);

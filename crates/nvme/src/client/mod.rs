@@ -21,6 +21,8 @@ pub use commands::{block_command, command, fabrics};
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// So many bytes of commands are not held back to be sent together.
+const TOGETHER_BYTES: usize = 64 << 10;
 /// Data that go in the capsule rather than by way of an R2T.
 const CAPSULE_BYTES: usize = crate::session::CAPSULE_BYTES;
 
@@ -61,6 +63,8 @@ pub struct Options {
     pub no_capsule_data: bool,
     /// The queue's head is not asked for.
     pub no_flow_control: bool,
+    /// Commands are sent together, at the latest before the host waits for an answer.
+    pub together: bool,
 }
 
 /// A connection.
@@ -78,6 +82,8 @@ pub struct Client {
     pub data_bytes: usize,
     input: Vec<u8>,
     input_at: usize,
+    /// Commands that have not been sent.
+    output: Vec<u8>,
 }
 
 /// Who connects to what.
@@ -112,6 +118,7 @@ impl Client {
             data_bytes: 0,
             input: Vec::new(),
             input_at: 0,
+            output: Vec::new(),
         })
     }
 

@@ -5,13 +5,29 @@ use std::net::TcpStream;
 
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::{Client, Pdu, broken};
+use super::{Client, Pdu, TOGETHER_BYTES, broken};
 use crate::wire::pdu::{Common, DIGEST_BYTES, controller_header_bytes, flag, kind};
 
 impl Client {
-    /// Sends bytes as they are.
+    /// Sends bytes as they are, behind those that were given before.
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.flush()?;
         self.stream.write_all(bytes)
+    }
+
+    /// Sends bytes with the next ones, or before the host waits for an answer.
+    pub(super) fn send_soon(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.output.extend_from_slice(bytes);
+        if self.output.len() < TOGETHER_BYTES { Ok(()) } else { self.flush() }
+    }
+
+    /// Sends what was held back.
+    pub fn flush(&mut self) -> io::Result<()> {
+        if !self.output.is_empty() {
+            self.stream.write_all(&self.output)?;
+            self.output.clear();
+        }
+        Ok(())
     }
 
     /// The socket.
@@ -23,6 +39,7 @@ impl Client {
         let mut filled = 0;
         while filled < bytes.len() {
             if self.input_at == self.input.len() {
+                self.flush()?;
                 self.input.resize(64 << 10, 0);
                 let read = self.stream.read(&mut self.input)?;
                 self.input.truncate(read);
