@@ -22,6 +22,7 @@ fn drive(page_bytes: u32, cache: CacheMode, plp: Plp) -> DriveChoice {
         full: None,
         flash: None,
         medium: None,
+        scheduling: None,
     }
 }
 
