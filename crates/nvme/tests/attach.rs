@@ -36,7 +36,15 @@ fn every_way() -> Vec<Options> {
             [(false, true, 0), (true, false, 0), (true, true, 15)]
         {
             let (header_digest, data_digest) = (digests & 1 != 0, digests & 2 != 0);
-            ways.push(Options { header_digest, data_digest, alignment, no_capsule_data, no_flow_control });
+            let way = Options {
+                header_digest,
+                data_digest,
+                alignment,
+                no_capsule_data,
+                no_flow_control,
+                together: false,
+            };
+            ways.extend([way, Options { together: true, ..way }]);
         }
     }
     ways
