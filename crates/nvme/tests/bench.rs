@@ -45,7 +45,6 @@ fn hosts_see_at_least_the_drives_latency_in_real_time() {
     let drive_us = row.drive_us.expect("single reads have it");
     assert!(drive_us > 50.0, "a read of flash takes 50 us: {drive_us}");
     assert!(row.served.median_us >= drive_us, "{row:?}");
-    assert!(row.limit.median_us < row.served.median_us, "{row:?}");
 }
 
 #[test]
