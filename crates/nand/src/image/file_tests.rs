@@ -13,9 +13,9 @@ use super::{Access, ImageFinding, Life, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYT
 use crate::error::{HostError, MediumError, NandError};
 use crate::faults::Faults;
 use crate::geometry::{BlockId, Geometry, PageId, Ppn, UNIT_BYTES};
+use crate::issued::Outcome;
 use crate::nand::Nand;
 use crate::operations::Source;
-use crate::power::Outcome;
 use crate::slots::Slot;
 use crate::state::PageState;
 use crate::test_support::{GEOMETRY, TIMING, data, program, read_tag, spare};
@@ -246,7 +246,7 @@ fn other_files_versions_and_damaged_headers_are_told_apart() {
     assert!(matches!(Nand::open(&path), Err(MediumError::NotAnImage { .. })));
     write_at(&path, &header, 0);
     write_at(&path, &[2], 8);
-    assert!(matches!(Nand::open(&path), Err(MediumError::Version { found: 2, supported: 3, .. })));
+    assert!(matches!(Nand::open(&path), Err(MediumError::Version { found: 2, supported: 4, .. })));
     for byte in 12..88 {
         write_at(&path, &header, 0);
         write_at(&path, &[header[byte] ^ 0x81], byte as u64);
