@@ -333,10 +333,11 @@ mod tests {
     }
 
     #[test]
-    fn a_continuation_that_stays_keeps_its_slot() {
+    fn a_continuation_keeps_its_slot_until_it_is_replaced() {
         let profile = Profile { capacity_bytes: 64 << 20, ..Profile::load("tlc-nvme").unwrap() };
         let mut volume = Volume::format(Device::in_memory(&profile).unwrap(), 16 << 20).unwrap();
         let file = volume.create("pieces").unwrap();
+        let mut all: Option<usize> = None;
         for pieces in [0..1000, 1000..1001, 1001..1002] {
             write_pieces(&mut volume, file, pieces);
             volume.sync(file).unwrap();
@@ -345,6 +346,8 @@ mod tests {
                 slots.len() > 1 && slots.iter().all(|slot| !volume.free_slots.contains(slot)),
                 "{slots:?}"
             );
+            let all = *all.get_or_insert(slots.len() + volume.free_slots.len());
+            assert_eq!(slots.len() + volume.free_slots.len(), all, "what was replaced is free again");
         }
     }
 }

@@ -167,9 +167,17 @@ impl TenantFold for RecordsFold {
         // the first segment of a value comes before the others
         segments.sort_unstable_by_key(|(segment, _)| *segment);
         let by_key = || segments.chunk_by(|a, b| (a.0.0, a.0.1) == (b.0.0, b.0.1));
-        by_key().try_for_each(|of_key| over.take_copies(of_key))?;
+        // all that is over goes first: until then, every entry names what the checkpoint had there
+        let mut copies = Vec::new();
         for of_key in by_key() {
-            if let Some(tombstone) = over.take_new(of_key)? {
+            copies.extend(over.without_copied(of_key)?);
+        }
+        by_key().try_for_each(|of_key| over.without_replaced(of_key))?;
+        for (segment, best) in copies {
+            over.insert(segment, best);
+        }
+        for of_key in by_key() {
+            if let Some(tombstone) = over.insert_new(of_key) {
                 let (namespace, key, _) = of_key[0].0;
                 found.tombstones.insert((namespace, key), tombstone);
             }
@@ -194,61 +202,71 @@ impl Over<'_> {
         (is_new && self.namespaces.contains_key(&namespace)).then_some(head)
     }
 
-    /// Takes the copies of what the checkpoint has of a key. They come before anything new, because afterwards an entry
-    /// whose record nothing tells is that of a key with something new.
-    fn take_copies(&mut self, segments: &[(Segment, Best)]) -> Result<(), FtlError> {
+    /// Removes the entries of what the checkpoint has of a key and what was copied since. Returns the copies.
+    fn without_copied<'b>(
+        &mut self,
+        segments: &'b [(Segment, Best)],
+    ) -> Result<Vec<(&'b Segment, &'b Best)>, FtlError> {
         let (namespace, key, _) = segments[0].0;
+        let mut copies = Vec::new();
         if self.new_head(segments).is_some() || !self.namespaces.contains_key(&namespace) {
-            return Ok(());
+            return Ok(copies);
         }
         // A new segment belongs to a value whose first segment is missing: the value was replaced, and its replacement is
         // asserted elsewhere.
         let step = self.step;
-        for ((_, _, segment), best) in segments.iter().filter(|(_, best)| best.version <= step) {
-            if let Some(old) = self.find(namespace, &key, *segment, Some(best.continuations))? {
-                let namespace = self.namespaces.get_mut(&namespace).expect("it is there");
-                namespace.index.get_mut().relocate(old.hash, old.place, best.place);
+        for (segment, best) in segments.iter().filter(|(_, best)| best.version <= step) {
+            if let Some(old) = self.find(namespace, &key, segment.2, Some(best.continuations))? {
+                self.remove(namespace, old);
+                copies.push((segment, best));
             }
         }
-        Ok(())
+        Ok(copies)
     }
 
-    /// Takes what is newer of a key than the checkpoint, if anything is. Returns the place of a tombstone.
-    fn take_new(&mut self, segments: &[(Segment, Best)]) -> Result<Option<RecordPlace>, FtlError> {
-        let Some(head) = self.new_head(segments) else { return Ok(None) };
+    /// Removes what the checkpoint has of a key that has something newer.
+    fn without_replaced(&mut self, segments: &[(Segment, Best)]) -> Result<(), FtlError> {
         let (namespace, key, _) = segments[0].0;
-        self.forget(namespace, &key)?;
-        if head.tombstone {
-            return Ok(Some(head.place));
+        if self.new_head(segments).is_none() {
+            return Ok(());
         }
-        for ((_, _, segment), best) in segments.iter().filter(|(_, best)| best.version == head.version) {
-            self.insert(namespace, &key, *segment, best);
-        }
-        Ok(None)
-    }
-
-    fn insert(&mut self, namespace: NamespaceId, key: &Key, segment: u16, best: &Best) {
-        let namespace = self.namespaces.get_mut(&namespace).expect("it is there");
-        namespace.records += u64::from(segment == 0);
-        namespace.index.get_mut().insert(Entry::of(key, segment, best.continuations, best.place));
-    }
-
-    /// Removes a key's entries, if it has any.
-    fn forget(&mut self, namespace: NamespaceId, key: &Key) -> Result<(), FtlError> {
-        let Some(head) = self.find(namespace, key, 0, None)? else { return Ok(()) };
-        for segment in 0..=head.continuations {
-            if let Some(entry) = self.find(namespace, key, segment, Some(head.continuations))? {
-                let namespace = self.namespaces.get_mut(&namespace).expect("it is there");
-                namespace.index.get_mut().remove(entry.hash, entry.place);
+        let Some(head) = self.find(namespace, &key, 0, None)? else { return Ok(()) };
+        self.remove(namespace, head);
+        for segment in 1..=head.continuations {
+            if let Some(entry) = self.find(namespace, &key, segment, Some(head.continuations))? {
+                self.remove(namespace, entry);
             }
         }
         self.namespaces.get_mut(&namespace).expect("it is there").records -= 1;
         Ok(())
     }
 
-    /// The entry of a segment, of a value with this many continuations if that is known. Several keys may have the same
-    /// hash, and a record may be gone that tells whose entry names it: it was copied or replaced since, and so were the
-    /// others that are gone. So they may be taken for each other if they have as many segments.
+    /// Adds what is newer of a key than the checkpoint, if anything is. Returns the place of a tombstone.
+    fn insert_new(&mut self, segments: &[(Segment, Best)]) -> Option<RecordPlace> {
+        let head = self.new_head(segments)?;
+        if head.tombstone {
+            return Some(head.place);
+        }
+        for (segment, best) in segments.iter().filter(|(_, best)| best.version == head.version) {
+            self.insert(segment, best);
+        }
+        self.namespaces.get_mut(&segments[0].0.0).expect("it is there").records += 1;
+        None
+    }
+
+    fn insert(&mut self, (namespace, key, segment): &Segment, best: &Best) {
+        let namespace = self.namespaces.get_mut(namespace).expect("it is there");
+        namespace.index.get_mut().insert(Entry::of(key, *segment, best.continuations, best.place));
+    }
+
+    fn remove(&mut self, namespace: NamespaceId, entry: Entry) {
+        let namespace = self.namespaces.get_mut(&namespace).expect("it is there");
+        namespace.index.get_mut().remove(entry.hash, entry.place);
+    }
+
+    /// The checkpoint's entry of a segment, of a value with this many continuations if that is known. Several keys may have
+    /// the same hash, and the record may be gone that tells whose entry names it. It was copied or replaced then, and so
+    /// were the others that are gone: they may be taken for each other if they have as many segments.
     fn find(
         &mut self,
         namespace: NamespaceId,
@@ -266,7 +284,7 @@ impl Over<'_> {
         }
         let mut untold = None;
         for entry in candidates {
-            match read_header(self.reader, entry.place)? {
+            match read_header(self.reader, entry.place, self.step)? {
                 Some(found) if found.namespace == namespace && found.hash() == hash => {
                     if (found.key, found.segment) == (*key, segment) {
                         return Ok(Some(entry));
@@ -302,9 +320,13 @@ fn read_records(
     Ok(found)
 }
 
-/// What the record at a place in a checkpoint's index says about itself, if there still is one.
-fn read_header(reader: &mut Reader, place: RecordPlace) -> Result<Option<Header>, FtlError> {
+/// The header of a record that the checkpoint at `step` named; none if it cannot be read, or if its page was programmed
+/// again since.
+fn read_header(reader: &mut Reader, place: RecordPlace, step: Seq) -> Result<Option<Header>, FtlError> {
     if reader.nand.page_state(reader.nand.geometry().page_of(place.ppn)) != PageState::Programmed {
+        return Ok(None);
+    }
+    if Spare::decode(&reader.nand.spare(place.ppn)?).is_none_or(|spare| spare.step > step) {
         return Ok(None);
     }
     let mut unit = [0; UNIT_BYTES];

@@ -110,7 +110,12 @@ impl Drive {
         for ((namespace, key), value) in &self.model {
             let mut found = Vec::new();
             self.ftl.get(*namespace, key, &mut found, 0).unwrap();
-            assert_eq!(&found, value, "key {key} of namespace {namespace}");
+            assert!(
+                &found == value,
+                "key {key} of namespace {namespace}: {} bytes of {}",
+                found.len(),
+                value.len()
+            );
         }
     }
 
