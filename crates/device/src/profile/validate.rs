@@ -29,7 +29,8 @@ impl Profile {
         self.validate_capacity()?;
         self.validate_counts()?;
         self.validate_flash_size()?;
-        self.validate_power()
+        self.validate_power()?;
+        self.spu.validate()
     }
 
     fn validate_capacity(&self) -> Result<(), InvalidField> {
@@ -124,7 +125,11 @@ impl Profile {
     }
 }
 
-fn invalid(field: &'static str, value: impl ToString, expected: impl Into<String>) -> InvalidField {
+pub(super) fn invalid(
+    field: &'static str,
+    value: impl ToString,
+    expected: impl Into<String>,
+) -> InvalidField {
     InvalidField { field, value: value.to_string(), expected: expected.into() }
 }
 
