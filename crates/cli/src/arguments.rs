@@ -13,6 +13,7 @@ use tantalum_workloads::bench;
 use crate::crash_couch::CrashCouchOptions;
 use crate::crash_device::{
     CacheChoice, CutCount, FlashKind, HostKind, Indexes, MediumKind, PlpChoice, RecordLogs, Room,
+    SchedulingKind,
 };
 use crate::crash_sqlite::CrashSqliteOptions;
 use crate::cut::CutOptions;
@@ -20,7 +21,7 @@ use crate::drive::ProfileOptions;
 use crate::lab::LabAction;
 use crate::mount::MountOptions;
 use crate::recovery_cost::RecoveryCostOptions;
-use crate::seeds::Seeds;
+use crate::seeds::SeedOptions;
 use crate::serve::ServeOptions;
 use crate::stat::StatOptions;
 use crate::stop::StopOptions;
@@ -241,13 +242,8 @@ pub struct BenchOptions {
 /// `tantalum crash device`.
 #[derive(Args, Debug)]
 pub struct CrashDeviceOptions {
-    /// Run one seed; with --minutes, the first one
-    #[arg(long, value_name = "N", conflicts_with = "seeds")]
-    pub seed: Option<u64>,
-
-    /// Run seeds A to B-1, or the first COUNT seeds from 0 [default: 4]
-    #[arg(long, value_name = "A..B|COUNT")]
-    pub seeds: Option<Seeds>,
+    #[command(flatten)]
+    pub seeds: SeedOptions,
 
     /// Cut power at every program and erase of each command, in every variant, on copies of the drive; or N times at
     /// random in one long run
@@ -294,6 +290,10 @@ pub struct CrashDeviceOptions {
     /// Where the drive is: in memory with power cuts, or in an image whose process is killed instead [default: memory]
     #[arg(long, value_enum)]
     pub medium: Option<MediumKind>,
+
+    /// How the flash's operations follow each other [default: the seed chooses]
+    #[arg(long, value_enum)]
+    pub scheduling: Option<SchedulingKind>,
 
     /// Number of commands before the first cut, with --cuts all
     #[arg(long, value_name = "N", default_value_t = 1000)]

@@ -16,6 +16,7 @@ mod cut;
 mod drive;
 mod failure;
 mod info;
+mod info_nvm;
 mod interrupt;
 mod lab;
 mod log;

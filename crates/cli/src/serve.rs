@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
-use tantalum::{Command, Device, DeviceError, NamespaceAttributes, Size};
+use tantalum::{Command, Device, NamespaceAttributes};
 use tantalum_fuse::Pacing;
-use tantalum_nvme::serve::{Notice, Options, Served};
+use tantalum_nvme::serve::{Ending, Notice, Options, Served};
 
 use crate::background;
-use crate::drive::ProfileOptions;
+use crate::drive::ImageOptions;
 use crate::failure::Failure;
 use crate::log::{Log, log_path};
 use crate::output;
@@ -39,21 +39,17 @@ pub struct ServeOptions {
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=64))]
     pub key_value: u16,
 
+    /// Share a block that repeats one written shortly before, instead of writing it: for file systems and databases that
+    /// write blocks twice
+    #[arg(long)]
+    pub remap_duplicates: bool,
+
     /// The name of the NVMe subsystem [default: derived from the image's path]
     #[arg(long, value_name = "NQN")]
     pub nqn: Option<String>,
 
-    /// Create the image first; it must not exist
-    #[arg(long)]
-    pub create: bool,
-
-    /// The drive to create: a name that `tantalum create --help` lists, or a TOML file [default: tlc-nvme]
-    #[arg(long, value_name = "NAME|FILE", requires = "create")]
-    pub profile: Option<String>,
-
-    /// Its logical capacity, such as 512M, 1GiB or 1TiB [default: the profile's]
-    #[arg(long, value_name = "SIZE", requires = "create")]
-    pub capacity: Option<Size>,
+    #[command(flatten)]
+    pub made: ImageOptions,
 
     /// Return once hosts can attach, and continue in the background
     #[arg(long)]
@@ -88,6 +84,7 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
         pacing: options.time,
         block_bytes: options.block_size,
         name: options.nqn.clone(),
+        remap_duplicates: options.remap_duplicates,
     };
     // Refuse whatever can be refused before a drive is created or recovered.
     serve_options.check()?;
@@ -101,7 +98,7 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
         match &mut log {
             Some(log) => log.add(&line),
             // This command reports how it ended when it ends.
-            None if !matches!(notice, Notice::Ended(_)) => output::complain(&line),
+            None if !matches!(notice, Notice::Ended(Ok(Ending::Closed) | Err(_))) => output::complain(&line),
             None => {}
         }
     })?;
@@ -109,7 +106,7 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
 }
 
 fn device(options: &ServeOptions) -> Result<Device, Failure> {
-    let mut device = made_or_opened(options)?;
+    let mut device = options.made.device(&options.image)?;
     while device.namespaces().len() < usize::from(options.key_value) {
         let attributes = NamespaceAttributes::default();
         let now_ns = device.time_ns();
@@ -119,17 +116,6 @@ fn device(options: &ServeOptions) -> Result<Device, Failure> {
     Ok(device)
 }
 
-fn made_or_opened(options: &ServeOptions) -> Result<Device, Failure> {
-    let path = &options.image;
-    let image_failure = |error: DeviceError| Failure::Image { path: path.clone(), error };
-    if !options.create {
-        return Device::open(path).map_err(image_failure);
-    }
-    let profile = options.profile.clone().unwrap_or_else(|| "tlc-nvme".to_owned());
-    let profile = ProfileOptions { profile, capacity: options.capacity }.load(None, None)?;
-    Device::create(path, &profile).map_err(image_failure)
-}
-
 /// An event of a server, as text.
 fn line_of(notice: &Notice<'_>) -> String {
     match notice {
@@ -137,7 +123,10 @@ fn line_of(notice: &Notice<'_>) -> String {
         Notice::Recovered(report) => {
             format!("the drive has recovered: {} pages read; hosts may attach again", report.pages_read)
         }
-        Notice::Ended(Ok(())) => "stopped: everything is durable".to_owned(),
+        Notice::Ended(Ok(Ending::Closed)) => "stopped: everything is durable".to_owned(),
+        Notice::Ended(Ok(Ending::PowerLost)) => {
+            "stopped: the drive had lost power, so the next start recovers".to_owned()
+        }
         Notice::Ended(Err(error)) => format!("stopped: {error}; the next start recovers"),
     }
 }

@@ -30,6 +30,9 @@ pub struct Profile {
     pub cache: CacheProfile,
     /// What happens to DRAM when power goes.
     pub power: PowerProfile,
+    /// Byte-addressable memory that keeps its contents, of drives that have one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nvm: Option<NvmProfile>,
     /// The drive's limits for one step.
     pub limits: LimitsProfile,
     /// The FTL's settings.
@@ -61,11 +64,34 @@ pub struct FlashProfile {
     pub erase_ns: u64,
     /// Bytes per second between controller and register, for each channel.
     pub channel_bytes_per_second: u64,
+    /// How the operations of a plane follow each other.
+    #[serde(default)]
+    pub scheduling: FlashScheduling,
+    /// What an interruption costs a program or erase, in nanoseconds; only with `suspend`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suspend_ns: Option<u64>,
+    /// How often a program or erase can be interrupted; only with `suspend`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suspensions: Option<u32>,
     /// Rated program/erase cycles of a block.
     pub endurance_cycles: u32,
     /// Blocks that are bad from the factory, of those that make up capacity and over-provisioning.
     #[serde(default)]
     pub factory_bad_blocks: u32,
+}
+
+/// How the operations of a plane follow each other.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FlashScheduling {
+    /// First come, first served.
+    #[default]
+    Fifo,
+    /// A read goes ahead of programs and erases that have not begun, and so do programs for hosts of those of garbage
+    /// collection.
+    ReadFirst,
+    /// A read also interrupts a program or erase that has begun.
+    Suspend,
 }
 
 /// The link and the firmware of a profile.
@@ -108,6 +134,8 @@ pub enum Plp {
     None,
     /// A capacitor dumps up to `dump_bytes`.
     Capacitor,
+    /// DRAM is lost. The journal and the checkpoints are in non-volatile memory instead of on flash.
+    Nvm,
 }
 
 /// What happens when power goes.
@@ -118,6 +146,21 @@ pub struct PowerProfile {
     pub plp: Plp,
     /// Bytes that the capacitor can dump.
     pub dump_bytes: u64,
+}
+
+/// Byte-addressable memory that keeps its contents (NVM; Jin's thesis, chapter 4, calls it BAM).
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NvmProfile {
+    /// Its size.
+    pub bytes: u64,
+    /// Time of an access of no bytes, in nanoseconds.
+    pub latency_ns: u64,
+    /// Bytes per second beyond that.
+    pub bytes_per_second: u64,
+    /// Files that may have a list of what `fs_write` wrote to them; 0 for a drive without such lists.
+    #[serde(default)]
+    pub files: u32,
 }
 
 /// The drive's limits for one step.

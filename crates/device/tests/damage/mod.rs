@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use tantalum::check::{Check, Repair, check, repair};
 use tantalum::{
-    Access, CacheMode, CacheProfile, Command, Device, DeviceError, FlashProfile, FtlProfile, Hint,
-    LimitsProfile, LinkProfile, Lpn, METADATA_BYTES, Plp, PowerProfile, Profile, ShareRange, Status,
+    Access, CacheMode, CacheProfile, Command, Device, DeviceError, FlashProfile, FlashScheduling, FtlProfile,
+    Hint, LimitsProfile, LinkProfile, Lpn, METADATA_BYTES, Plp, PowerProfile, Profile, ShareRange, Status,
     UNIT_BYTES, VictimPolicy,
 };
 
@@ -76,11 +76,15 @@ fn profile() -> Profile {
             program_ns: 500_000,
             erase_ns: 3_000_000,
             channel_bytes_per_second: 400_000_000,
+            scheduling: FlashScheduling::default(),
+            suspend_ns: None,
+            suspensions: None,
             endurance_cycles: 3000,
             factory_bad_blocks: 0,
         },
         link: LinkProfile { bytes_per_second: 1_000_000_000, command_ns: 5_000 },
         cache: CacheProfile { mode: CacheMode::Volatile, bytes: 16 * UNIT_BYTES as u64 },
+        nvm: None,
         power: PowerProfile { plp: Plp::None, dump_bytes: 0 },
         limits: LimitsProfile {
             atomic_units: 16,

@@ -205,7 +205,7 @@ fn a_truncated_image_is_refused_at_any_length_and_never_panics() {
     let mut nand = folder.create();
     program(&mut nand, 0, [1, 2], 0);
     drop(nand);
-    let whole = Layout::new(&GEOMETRY, PROTECTED, super::redo_log::REDO_LOG_BYTES).bytes;
+    let whole = Layout::new(&GEOMETRY, PROTECTED, 0, super::redo_log::REDO_LOG_BYTES).bytes;
     let file = std::fs::File::options().write(true).open(&path).unwrap();
     let lengths =
         [whole - 1, whole / 2].into_iter().chain((120..75_000).rev().step_by(37)).chain((0..120).rev());
@@ -282,14 +282,14 @@ fn a_header_with_a_right_checksum_and_an_absurd_shape_allocates_nothing() {
         (GEOMETRY, u64::MAX),
     ];
     for (geometry, protected_bytes) in absurd {
-        let header = Header::new(&geometry, &TIMING, "a drive", protected_bytes);
+        let header = Header::new(&geometry, &TIMING, "a drive", protected_bytes, false);
         write_at(&path, header.as_bytes(), 0);
         assert!(matches!(Nand::open(&path), Err(MediumError::ImpossibleHeader { .. })));
     }
     let large = Geometry { blocks_per_plane: 1 << 20, ..GEOMETRY };
-    write_at(&path, Header::new(&large, &TIMING, "a drive", 0).as_bytes(), 0);
+    write_at(&path, Header::new(&large, &TIMING, "a drive", 0, false).as_bytes(), 0);
     assert!(matches!(Nand::open(&path), Err(MediumError::Truncated { .. })));
-    write_at(&path, Header::new(&GEOMETRY, &TIMING, "a drive", PROTECTED).as_bytes(), 0);
+    write_at(&path, Header::new(&GEOMETRY, &TIMING, "a drive", PROTECTED, false).as_bytes(), 0);
     write_at(&path, &[0xFF], 4096);
     assert!(matches!(Nand::open(&path), Err(MediumError::HeaderChecksum { .. })));
 }
@@ -305,7 +305,7 @@ fn three_pages(folder: &Folder) {
 }
 
 fn layout() -> Layout {
-    Layout::new(&GEOMETRY, PROTECTED, super::redo_log::REDO_LOG_BYTES)
+    Layout::new(&GEOMETRY, PROTECTED, 0, super::redo_log::REDO_LOG_BYTES)
 }
 
 fn stored_record(path: &Path, page: u32) -> Vec<u8> {

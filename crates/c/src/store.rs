@@ -1,0 +1,235 @@
+//! The key-value store. A transaction belongs to one thread at a time; a store can be shared by all. A transaction keeps its
+//! store alive.
+
+use std::ffi::c_char;
+
+use tantalum_kv::{Error, Namespace, Store, Sync, Transaction};
+
+use crate::call::{
+    Refusal, TANTALUM_DEADLOCK, TANTALUM_FORKED, TANTALUM_INVALID, TANTALUM_NO_NAMESPACE, TANTALUM_NOT_FOUND,
+    TANTALUM_REFUSED, TANTALUM_STOPPED, bytes_of, copy_out, null, run, text_of,
+};
+
+/// A store.
+#[allow(non_camel_case_types)]
+pub struct tantalum_store(Store);
+
+/// A transaction.
+#[allow(non_camel_case_types)]
+pub struct tantalum_tx(Transaction);
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Refusal {
+        let number = match &error {
+            Error::NoSuchKey { .. } => TANTALUM_NOT_FOUND,
+            Error::Deadlock => TANTALUM_DEADLOCK,
+            Error::NoSuchNamespace => TANTALUM_NO_NAMESPACE,
+            Error::Forked { .. } => TANTALUM_FORKED,
+            Error::Stopped { .. } => TANTALUM_STOPPED,
+            Error::Key(_)
+            | Error::ValueTooLarge { .. }
+            | Error::TransactionTooLarge { .. }
+            | Error::KeyExists { .. }
+            | Error::NotOfType { .. }
+            | Error::NotEncodable { .. }
+            | Error::Name { .. }
+            | Error::Option { .. }
+            | Error::Profile(_) => TANTALUM_INVALID,
+            Error::Catalog | Error::Drive(_) | Error::Device(_) | Error::Io { .. } => TANTALUM_REFUSED,
+        };
+        Refusal(number, error.to_string())
+    }
+}
+
+/// Opens the store in an image, which is created if it does not exist. `synced`: a commit survives the loss of the
+/// machine. `cache_bytes`: 0 for 64 MiB.
+///
+/// # Safety
+/// `path` ends with a zero; `store` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tantalum_open(
+    path: *const c_char,
+    synced: bool,
+    cache_bytes: usize,
+    store: *mut *mut tantalum_store,
+) -> i32 {
+    run(|| {
+        // SAFETY: the caller's promises are those of this function.
+        let (path, store) = unsafe { (text_of(path, "path")?, store.as_mut().ok_or(null("store"))?) };
+        *store = std::ptr::null_mut();
+        let mut options = Store::options().sync(if synced { Sync::Host } else { Sync::None });
+        if cache_bytes > 0 {
+            options = options.cache_bytes(cache_bytes);
+        }
+        *store = Box::into_raw(Box::new(tantalum_store(options.open(path)?)));
+        Ok(())
+    })
+}
+
+/// Closes a store; null is allowed. It is shut down when its transactions are gone as well.
+///
+/// # Safety
+/// `store` is from `tantalum_open`, and is not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tantalum_close(store: *mut tantalum_store) -> i32 {
+    run(|| match store.is_null() {
+        true => Ok(()),
+        // SAFETY: it was made by a Box, and nobody uses it again.
+        false => Ok(unsafe { Box::from_raw(store) }.0.close()?),
+    })
+}
+
+/// The namespace of that name, which is created if it does not exist.
+///
+/// # Safety
+/// `store` is open; `name` ends with a zero; `namespace_number` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tantalum_namespace(
+    store: *const tantalum_store,
+    name: *const c_char,
+    namespace_number: *mut u32,
+) -> i32 {
+    run(|| {
+        // SAFETY: the caller's promises are those of this function.
+        let (store, name, number) = unsafe {
+            (
+                store.as_ref().ok_or(null("store"))?,
+                text_of(name, "name")?,
+                namespace_number.as_mut().ok_or(null("namespace_number"))?,
+            )
+        };
+        *number = store.0.namespace(name)?.number();
+        Ok(())
+    })
+}
+
+/// Deletes a namespace with all its records.
+///
+/// # Safety
+/// `store` is open; `name` ends with a zero.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tantalum_delete_namespace(store: *const tantalum_store, name: *const c_char) -> i32 {
+    run(|| {
+        // SAFETY: the caller's promises are those of this function.
+        let (store, name) = unsafe { (store.as_ref().ok_or(null("store"))?, text_of(name, "name")?) };
+        Ok(store.0.delete_namespace(name)?)
+    })
+}
+
+/// Begins a transaction. It ends with `tantalum_commit` or `tantalum_abort`.
+///
+/// # Safety
+/// `store` is open; `tx` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tantalum_begin(store: *const tantalum_store, tx: *mut *mut tantalum_tx) -> i32 {
+    run(|| {
+        // SAFETY: the caller's promises are those of this function.
+        let (store, tx) = unsafe { (store.as_ref().ok_or(null("store"))?, tx.as_mut().ok_or(null("tx"))?) };
+        *tx = std::ptr::null_mut();
+        *tx = Box::into_raw(Box::new(tantalum_tx(store.0.begin()?)));
+        Ok(())
+    })
+}
+
+/// Reads a record into `value`, which has room for `capacity` bytes, and stores its length. With
+/// `TANTALUM_SHORT_BUFFER` only the length is stored.
+///
+/// # Safety
+/// `tx` is open; `key` has `key_bytes` bytes, `value` room for `capacity`; `value_bytes` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tantalum_read(
+    tx: *mut tantalum_tx,
+    namespace_number: u32,
+    key: *const u8,
+    key_bytes: usize,
+    value: *mut u8,
+    capacity: usize,
+    value_bytes: *mut usize,
+) -> i32 {
+    run(|| {
+        // SAFETY: the caller's promises are those of this function.
+        let (tx, key, value_bytes) = unsafe {
+            (
+                tx.as_mut().ok_or(null("tx"))?,
+                bytes_of(key, key_bytes, "key")?,
+                value_bytes.as_mut().ok_or(null("value_bytes"))?,
+            )
+        };
+        let found = tx.0.read(Namespace::from_number(namespace_number), key)?;
+        let found = found.ok_or(Refusal(TANTALUM_NOT_FOUND, "no such key".to_owned()))?;
+        // SAFETY: the caller's promises are those of this function.
+        unsafe { copy_out(&found, value, capacity, value_bytes) }
+    })
+}
+
+/// Changes or creates a record.
+///
+/// # Safety
+/// `tx` is open; `key` has `key_bytes` bytes and `value` has `value_bytes`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tantalum_put(
+    tx: *mut tantalum_tx,
+    namespace_number: u32,
+    key: *const u8,
+    key_bytes: usize,
+    value: *const u8,
+    value_bytes: usize,
+) -> i32 {
+    run(|| {
+        // SAFETY: the caller's promises are those of this function.
+        let (tx, key, value) = unsafe {
+            let tx = tx.as_mut().ok_or(null("tx"))?;
+            (tx, bytes_of(key, key_bytes, "key")?, bytes_of(value, value_bytes, "value")?)
+        };
+        Ok(tx.0.put(Namespace::from_number(namespace_number), key, value)?)
+    })
+}
+
+/// Deletes a record; `TANTALUM_NOT_FOUND` if it does not exist.
+///
+/// # Safety
+/// `tx` is open; `key` has `key_bytes` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tantalum_delete(
+    tx: *mut tantalum_tx,
+    namespace_number: u32,
+    key: *const u8,
+    key_bytes: usize,
+) -> i32 {
+    run(|| {
+        // SAFETY: the caller's promises are those of this function.
+        let (tx, key) = unsafe { (tx.as_mut().ok_or(null("tx"))?, bytes_of(key, key_bytes, "key")?) };
+        match tx.0.delete(Namespace::from_number(namespace_number), key)? {
+            true => Ok(()),
+            false => Err(Refusal(TANTALUM_NOT_FOUND, "no such key".to_owned())),
+        }
+    })
+}
+
+/// Makes a transaction's changes visible and durable, all or nothing. The transaction is gone, whatever the result.
+///
+/// # Safety
+/// `tx` is open, and is not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tantalum_commit(tx: *mut tantalum_tx) -> i32 {
+    run(|| match tx.is_null() {
+        true => Err(null("tx")),
+        // SAFETY: it was made by a Box, and nobody uses it again.
+        false => Ok(unsafe { Box::from_raw(tx) }.0.commit()?),
+    })
+}
+
+/// Discards a transaction's changes; null is allowed. The transaction is gone.
+///
+/// # Safety
+/// `tx` is open, and is not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tantalum_abort(tx: *mut tantalum_tx) -> i32 {
+    run(|| {
+        if !tx.is_null() {
+            // SAFETY: it was made by a Box, and nobody uses it again.
+            drop(unsafe { Box::from_raw(tx) });
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,26 @@
+#!/bin/busybox sh
+# The guest's first process: modules, the network, and then the scripts that it was made for.
+/bin/busybox --install -s /bin
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev
+mount -t tmpfs tmp /tmp
+mount -t tmpfs run /run
+while read -r module; do
+    insmod "/modules/$module" 2>/dev/null
+done < /modules/order
+ifconfig lo up
+ifconfig eth0 10.0.2.15 netmask 255.255.255.0 up
+ln -s /proc/self/mounts /etc/mtab
+id=11111111-2222-4333-8444-555555555555
+echo "nqn.2014-08.org.nvmexpress:uuid:$id" > /etc/nvme/hostnqn
+echo "$id" > /etc/nvme/hostid
+dmesg -n 1
+stty -echo
+. /parameters
+for script in $SCRIPTS; do
+    sh "/scripts/$script.sh"
+done
+echo "GUEST ended"
+poweroff -f
