@@ -169,8 +169,6 @@ static int32_t log_write(void)
 
 TL_HANDLER(0, logwrite)
 {
-    (void)source;
-    (void)length;
     tl_respond(log_write());
 }
 
@@ -204,8 +202,6 @@ static int32_t log_write_commit(void)
 
 TL_HANDLER(2, logwritecommit)
 {
-    (void)source;
-    (void)length;
     tl_respond(log_write_commit());
 }
 
@@ -213,8 +209,6 @@ TL_HANDLER(3, abort_transaction)
 {
     struct aw_commit request;
     uint32_t index;
-    (void)source;
-    (void)length;
     int32_t status = tl_receive(&request, sizeof request);
     if (status == TL_OK)
         status = find(request.transaction, &index);
@@ -309,8 +303,6 @@ TL_HANDLER(1, commit)
 {
     struct aw_commit request;
     uint32_t index;
-    (void)source;
-    (void)length;
     int32_t status = tl_receive(&request, sizeof request);
     if (status == TL_OK && !(request.participants & SELF_BIT))
         status = TL_BAD_ARGUMENT;
@@ -346,8 +338,6 @@ TL_HANDLER(8, prepare)
 {
     struct order order;
     uint32_t index;
-    (void)source;
-    (void)length;
     int32_t status = take_order(&order, &index);
     if (status == TL_OK) {
         struct slot *slot = &slots[index];
@@ -370,8 +360,6 @@ TL_HANDLER(9, play_order)
 {
     struct order order;
     uint32_t index;
-    (void)source;
-    (void)length;
     int32_t status = take_order(&order, &index);
     if (status == TL_OK) {
         struct slot *slot = &slots[index];
@@ -390,8 +378,6 @@ TL_HANDLER(10, forget_order)
 {
     struct order order;
     uint32_t index;
-    (void)source;
-    (void)length;
     int32_t status = take_order(&order, &index);
     if (status == TL_OK && slots[index].transaction == order.transaction &&
         (slots[index].state == OPEN || slots[index].state == PREPARED))
@@ -404,8 +390,6 @@ TL_HANDLER(10, forget_order)
 TL_HANDLER(11, query)
 {
     struct order order;
-    (void)source;
-    (void)length;
     int32_t status = tl_caller() == 0 ? TL_NOT_ALLOWED : tl_receive(&order, sizeof order);
     if (status == TL_OK) {
         struct slot *slot = &slots[order.transaction % AW_SLOTS];
@@ -417,8 +401,6 @@ TL_HANDLER(11, query)
 /* Reads what the slots were. */
 TL_HANDLER(16, scan)
 {
-    (void)source;
-    (void)length;
     int32_t status = tl_from_kernel() ? TL_OK : TL_NOT_ALLOWED;
     if (status == TL_OK)
         is_open = 0;
@@ -437,8 +419,6 @@ TL_HANDLER(16, scan)
 /* Asks the coordinators of what is prepared. */
 TL_HANDLER(17, resolve)
 {
-    (void)source;
-    (void)length;
     int32_t status = tl_from_kernel() ? TL_OK : TL_NOT_ALLOWED;
     for (uint32_t index = 0; index < AW_SLOTS && status == TL_OK; index++) {
         struct slot *slot = &slots[index];
@@ -465,8 +445,6 @@ TL_HANDLER(17, resolve)
 /* Everybody has resolved: what was decided here is not asked for any more. */
 TL_HANDLER(18, end_recovery)
 {
-    (void)source;
-    (void)length;
     int32_t status = tl_from_kernel() ? TL_OK : TL_NOT_ALLOWED;
     for (uint32_t index = 0; index < AW_SLOTS && status == TL_OK; index++)
         if (slots[index].state == COMMITTED)
@@ -479,8 +457,6 @@ TL_HANDLER(18, end_recovery)
 TL_HANDLER(19, assign)
 {
     struct aw_assign request;
-    (void)source;
-    (void)length;
     int32_t status = tl_from_kernel() ? tl_receive(&request, sizeof request) : TL_NOT_ALLOWED;
     if (status == TL_OK && request.slot >= AW_SLOTS)
         status = TL_BAD_ARGUMENT;

@@ -2,7 +2,7 @@
 #ifndef ATOMIC_WRITES_H
 #define ATOMIC_WRITES_H
 
-#include "tantalum.h"
+#include "tantalum_spu.h"
 
 enum {
     AW_LOGWRITE = 0,       /* struct aw_write, then the data: add a write to a transaction, or replace one of it */
@@ -21,7 +21,7 @@ enum {
     AW_ASSIGN = 19 /* struct aw_assign: to all processors */
 };
 
-/* Answers beside those of tantalum.h. */
+/* Answers beside those of tantalum_spu.h. */
 enum {
     AW_ABORTED = 1, /* the transaction was aborted; nothing of it remains */
     AW_BUSY = 2,    /* the slot works on something else */

@@ -7,7 +7,6 @@ TL_THREADS(4, 256)
 
 TL_HANDLER(0, read_block)
 {
-    (void)length;
     if (tl_from_kernel())
         io_read(source);
     else
@@ -16,8 +15,6 @@ TL_HANDLER(0, read_block)
 
 TL_HANDLER(1, write_block)
 {
-    (void)source;
-    (void)length;
     if (tl_from_kernel())
         io_write();
     else
@@ -26,7 +23,5 @@ TL_HANDLER(1, write_block)
 
 TL_HANDLER(2, flush)
 {
-    (void)source;
-    (void)length;
     tl_respond(tl_from_kernel() ? tl_nvm_flush() : TL_NOT_ALLOWED);
 }

@@ -8,20 +8,15 @@ TL_THREADS(4, 256)
 
 TL_HANDLER(0, read_extent)
 {
-    (void)length;
     io_read(source);
 }
 
 TL_HANDLER(1, write_extent)
 {
-    (void)source;
-    (void)length;
     io_write();
 }
 
 TL_HANDLER(2, flush)
 {
-    (void)source;
-    (void)length;
     tl_respond(tl_nvm_flush());
 }

@@ -2,7 +2,7 @@
 #ifndef IO_H
 #define IO_H
 
-#include "tantalum.h"
+#include "tantalum_spu.h"
 
 /* What a request begins with, and what the data of a read come back with. */
 struct io {

@@ -1,4 +1,4 @@
-//! The functions of `tantalum.h`, as the runtime offers them to programs.
+//! The functions of `tantalum_spu.h`, as the runtime offers them to programs.
 //!
 //! Invariants: a pointer outside a program's memory is a fault of that program; what a function costs is counted like
 //! instructions; what others could notice is not done here but handed to the system as an [`Op`].
@@ -392,7 +392,7 @@ impl Calling for Here<'_> {
 }
 
 fn outside() -> Error {
-    Error::new("a function of tantalum.h was called while the program was installed")
+    Error::new("a function of tantalum_spu.h was called while the program was installed")
 }
 
 fn range(address: u64, length: u32) -> Option<Range<u64>> {

@@ -139,7 +139,7 @@ impl AtomicWrites {
             asked.insert(ssd.send(kernel, spu, (self.program, handler), body.to_vec(), now_ns)?, spu);
         }
         while !asked.is_empty() {
-            match ssd.next_of(kernel) {
+            match ssd.next_event_of(kernel) {
                 Some(Event::Answer { request, status, .. }) => {
                     if let Some(spu) = asked.remove(&request)
                         && status != answer::OK
@@ -215,7 +215,7 @@ impl Transaction {
         let mut pieces: Vec<Piece> = Vec::new();
         let mut records: BTreeMap<SpuId, usize> = BTreeMap::new();
         for (home, data) in writes {
-            for (spu, range) in ssd.stripes().pieces(*home..*home + data.len() as u64) {
+            for (spu, range) in ssd.stripes().pieces(*home..home.saturating_add(data.len() as u64)) {
                 let record = records.entry(spu).or_default();
                 let part = (range.start - home) as usize..(range.end - home) as usize;
                 let data = data[part].to_vec();

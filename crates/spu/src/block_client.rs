@@ -99,7 +99,7 @@ impl BlockClient {
         let now_ns = ssd.now_ns();
         let request = ssd.send(self.endpoint, SpuId(0), (self.program, FLUSH), Vec::new(), now_ns)?;
         loop {
-            match ssd.next_of(self.endpoint) {
+            match ssd.next_event_of(self.endpoint) {
                 Some(Event::Answer { request: answered, status, .. }) if answered == request => {
                     return match status {
                         answer::OK => Ok(()),
@@ -148,7 +148,7 @@ impl BlockClient {
             if under_way.is_empty() && missing.is_empty() {
                 return Ok(());
             }
-            match ssd.next_of(self.endpoint) {
+            match ssd.next_event_of(self.endpoint) {
                 Some(Event::Answer { request, status, .. }) => {
                     let Some(mut piece) = under_way.remove(&request) else { continue };
                     let (start, end) = (piece.range.start, piece.range.end);

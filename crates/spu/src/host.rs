@@ -154,12 +154,12 @@ impl Host {
         self.outbox.push_back(event);
     }
 
-    pub fn next(&mut self) -> Option<Event> {
+    pub fn next_event(&mut self) -> Option<Event> {
         self.take(0)
     }
 
     /// The next event of an endpoint, or a loss of power.
-    pub fn next_of(&mut self, endpoint: EndpointId) -> Option<Event> {
+    pub fn next_event_of(&mut self, endpoint: EndpointId) -> Option<Event> {
         let is_its = |event: &Event| match event {
             Event::Answer { endpoint: whose, .. }
             | Event::Request { endpoint: whose, .. }

@@ -2,7 +2,7 @@
 //!
 //! A drive has storage processors, each with instruction and data memory of its own and a share of the drive's stripes.
 //! Ordinary users install programs: handlers for requests that the host's endpoints and other processors send. They run
-//! close to the data, and cannot harm what is not theirs. [docs/programs.md] is for those who write programs.
+//! close to the data, and cannot harm what is not theirs. `docs/programs.md` is for those who write programs.
 //!
 //! - [`Ssd`] is a drive with its processors in virtual time: endpoints, sending, and what comes back.
 //! - Programs are WebAssembly, run by an interpreter that counts instructions; so time is the same on every machine.
@@ -17,7 +17,25 @@
 //! | `permission.rs`, `stripes.rs`, `stage.rs` | who may access what; who owns what; stores that take effect together |
 //! | `host.rs` | endpoints, events, the driver's book |
 //!
-//! [docs/programs.md]: https://github.com/tantalum/tantalum/blob/main/docs/programs.md
+//! # Example
+//!
+//! ```
+//! use tantalum::{Device, Profile};
+//! use tantalum_drive::Drive;
+//! use tantalum_spu::{Event, InstallOptions, SpuId, Ssd, shipped};
+//!
+//! let profile = Profile { capacity_bytes: 64 << 20, ..Profile::load("tlc-nvme")? };
+//! let mut ssd = Ssd::new(Drive::new(Device::in_memory(&profile)?));
+//! let process = ssd.process();
+//! let endpoint = ssd.endpoint(process)?;
+//! let hits = ssd.install(process, shipped::HITS, InstallOptions::default())?;
+//! for count in 1..=3 {
+//!     let body = 7_u32.to_le_bytes().to_vec();
+//!     ssd.send(endpoint, SpuId(3), (hits, 0), body, ssd.now_ns())?;
+//!     assert!(matches!(ssd.next_event(), Some(Event::Answer { status, .. }) if status == count));
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod abi;
 mod activation;

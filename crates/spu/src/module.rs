@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use crate::abi;
 use wasmi::{CompilationMode, Config, CustomFuelCosts, Engine, Module};
-use wasmparser::{ExternalKind, Operator, Parser, Payload};
+use wasmparser::{DataKind, ExternalKind, Operator, Parser, Payload};
 
 /// The most bytes of a module that are looked at.
 const MOST_MODULE_BYTES: usize = 1 << 20;
@@ -38,7 +38,7 @@ pub enum ModuleError {
     #[error("not a valid module: {0}")]
     Malformed(String),
     /// It wants something that the drive does not offer.
-    #[error("the module imports {module}.{name}, which is not in tantalum.h")]
+    #[error("the module imports {module}.{name}, which is not in tantalum_spu.h")]
     UnknownImport {
         /// The module imported from.
         module: String,
@@ -188,7 +188,17 @@ impl Shape {
                         }
                     }
                 }
-                Payload::CodeSectionStart { size, .. } => shape.code_bytes = size.into(),
+                Payload::CodeSectionStart { size, .. } => shape.code_bytes += u64::from(size),
+                // what is copied to memory when the program begins takes no room afterwards; the rest stays
+                Payload::ElementSection(elements) => shape.code_bytes += elements.range().len() as u64,
+                Payload::DataSection(segments) => {
+                    for segment in segments {
+                        let segment = segment?;
+                        if let DataKind::Passive = segment.kind {
+                            shape.code_bytes += segment.data.len() as u64;
+                        }
+                    }
+                }
                 _ => {}
             }
         }
@@ -253,6 +263,17 @@ mod tests {
         assert_eq!(whole.data_bytes, 65_536);
         let none = load(r#"(module (table 10 funcref) (func (export "rpc_1") (param i32 i32)))"#).unwrap();
         assert_eq!(none.data_bytes, 40);
+    }
+
+    #[test]
+    fn constants_that_stay_beside_memory_take_room_as_well() {
+        let with = |data: &str| {
+            let text = format!(r#"(module (memory 1) {data} (func (export "rpc_0") (param i32 i32)))"#);
+            load(&text).unwrap().code_bytes
+        };
+        let plain = with("");
+        assert_eq!(with(r#"(data "0123456789")"#), plain + 10);
+        assert_eq!(with(r#"(data (i32.const 0) "0123456789")"#), plain);
     }
 
     #[test]

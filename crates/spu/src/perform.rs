@@ -136,15 +136,16 @@ impl Ssd {
         if !self.stripes.is_local(thread.spu, range) {
             return (answer::NOT_LOCAL, CHECK_INSTRUCTIONS);
         }
-        let endpoint = self.call_of(thread).message.origin.endpoint;
-        let process = endpoint.process();
+        let origin = on_behalf(&self.call_of(thread).message);
+        let process = origin.process();
         let (is_allowed, entries) = match self.is_own_region(thread.program, range) {
             Some(is_own) => (is_own, 0),
             None if process.is_kernel() => (true, 0),
             None => self.spus[thread.spu.0 as usize].permissions.check(process, range, rights),
         };
-        if !is_allowed {
-            let range = range.clone();
+        // asking counts as a request, so that nobody floods the driver
+        if !is_allowed && origin.spend() {
+            let (endpoint, range) = (origin.endpoint, range.clone());
             self.miss(Miss { endpoint, spu: thread.spu, range, rights });
         }
         let status = if is_allowed { answer::OK } else { answer::NO_PERMISSION };

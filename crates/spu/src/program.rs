@@ -92,13 +92,13 @@ pub(crate) struct Installed {
     /// Which handlers of which other programs it may call: its rows of the intercall table.
     pub may_call: BTreeMap<ProgramId, u64>,
     pub region: Option<Range<u64>>,
-    pub parts: Vec<Copy>,
+    pub parts: Vec<Resident>,
     code_bytes: u64,
     data_bytes: u64,
 }
 
 /// A program's copy on one processor.
-pub(crate) struct Copy {
+pub(crate) struct Resident {
     pub instance: Instance,
     pub queue: VecDeque<Message>,
     pub queued_bytes: usize,
@@ -171,7 +171,7 @@ impl Ssd {
             let instance = Instance::new(&program, &self.linker, place, self.profile.handler_instructions)
                 .map_err(InstallError::Start)?;
             let threads = vec![Thread::Idle; instance.threads()];
-            parts.push(Copy { instance, queue: VecDeque::new(), queued_bytes: 0, threads });
+            parts.push(Resident { instance, queue: VecDeque::new(), queued_bytes: 0, threads });
         }
         let id = ProgramId(self.next_program);
         self.next_program += 1;

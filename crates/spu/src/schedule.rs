@@ -13,7 +13,7 @@ use crate::answer;
 use crate::instance::{Fault, Run};
 use crate::message::{AnswerTo, Message, ThreadRef};
 use crate::names::{Party, ProgramId, SpuId};
-use crate::program::{Copy, Thread, Waiting};
+use crate::program::{Resident, Thread, Waiting};
 use crate::stage::{How, Stage};
 use crate::system::{Ssd, What};
 
@@ -81,7 +81,7 @@ impl Ssd {
             })
     }
 
-    pub(crate) fn copy_mut(&mut self, spu: SpuId, program: ProgramId) -> Option<&mut Copy> {
+    pub(crate) fn copy_mut(&mut self, spu: SpuId, program: ProgramId) -> Option<&mut Resident> {
         self.programs.get_mut(&program).map(|installed| &mut installed.parts[spu.0 as usize])
     }
 
@@ -199,12 +199,13 @@ impl Ssd {
 
     fn returns(&mut self, thread: ThreadRef, mut call: Activation) -> Result<(), Status> {
         let spu = thread.spu;
-        let done_ns = match call.stage.commit(&mut self.drive.lock(), How::Cached, self.now_ns) {
+        let (status, done_ns) = match call.stage.commit(&mut self.drive.lock(), How::Cached, self.now_ns) {
+            Ok(done_ns) => (answer::NO_ANSWER, done_ns),
             Err(Status::PowerLost) => return Err(Status::PowerLost),
-            result => result.unwrap_or(self.now_ns),
+            Err(_) => (answer::DRIVE, self.now_ns),
         };
         if !call.is_answered {
-            self.send_answer(spu, call.message.answer_to, answer::NO_ANSWER, done_ns);
+            self.send_answer(spu, call.message.answer_to, status, done_ns);
         }
         if let Some(copy) = self.copy_mut(spu, thread.program) {
             copy.threads[thread.thread] = Thread::Idle;
@@ -236,7 +237,7 @@ impl Ssd {
     }
 
     /// The thread, if it still waits in this call.
-    fn waiting(&mut self, thread: ThreadRef) -> Option<(&mut Copy, Waiting)> {
+    fn waiting(&mut self, thread: ThreadRef) -> Option<(&mut Resident, Waiting)> {
         let copy = self.copy_mut(thread.spu, thread.program)?;
         match &copy.threads[thread.thread] {
             Thread::Waiting(call, waiting) if *call == thread.call => {
@@ -281,6 +282,16 @@ impl Ssd {
         }
     }
 
+    /// Whether nobody waits for this any more.
+    pub(crate) fn is_stale(&mut self, what: &What) -> bool {
+        let What::Timeout { thread, ticket } = what else { return false };
+        match self.waiting(*thread) {
+            Some((_, Waiting::Ticket(waited))) => *ticket != Some(waited),
+            Some((_, Waiting::Call(_))) => ticket.is_some(),
+            Some((_, Waiting::Drive)) | None => true,
+        }
+    }
+
     pub(crate) fn time_out(&mut self, thread: ThreadRef, ticket: Option<usize>) {
         match ticket {
             Some(ticket) => self.ticket_answered(thread, ticket, answer::TIMEOUT),
@@ -304,7 +315,7 @@ impl Ssd {
     }
 }
 
-impl Copy {
+impl Resident {
     /// What this program would do next on its processor.
     fn turn(&self) -> Option<Turn> {
         let ready = self.threads.iter().enumerate().find_map(|(thread, state)| match state {

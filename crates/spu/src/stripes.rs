@@ -46,7 +46,7 @@ impl Stripes {
     pub fn pieces(self, range: Range<u64>) -> impl Iterator<Item = (SpuId, Range<u64>)> {
         let mut start = range.start;
         std::iter::from_fn(move || {
-            let end = (start - start % STRIPE_BYTES + STRIPE_BYTES).min(range.end);
+            let end = (start - start % STRIPE_BYTES).saturating_add(STRIPE_BYTES).min(range.end);
             let piece = start..end;
             start = end;
             (!piece.is_empty()).then(|| (self.owner(piece.start), piece))

@@ -251,7 +251,7 @@ impl Ssd {
     // -- the host's requests ------------------------------------------------------------------------------------
 
     /// Sends a request from an endpoint at `at_ns`, or now if that is past. Returns its number; its answer comes from
-    /// [`Ssd::next`].
+    /// [`Ssd::next_event`].
     pub fn send(
         &mut self,
         endpoint: EndpointId,
@@ -287,31 +287,23 @@ impl Ssd {
     }
 
     /// The next that the host is told. None if nothing is under way.
-    pub fn next(&mut self) -> Option<Event> {
+    pub fn next_event(&mut self) -> Option<Event> {
         loop {
-            if let Some(event) = self.host.next() {
+            if let Some(event) = self.host.next_event() {
                 return Some(event);
             }
-            let Reverse(next) = self.agenda.pop()?;
-            self.now_ns = next.at_ns;
-            if let Err(Status::PowerLost) = self.happen(next.what) {
-                self.lose_power();
-            }
+            self.advance()?;
         }
     }
 
     /// The next that an endpoint is told, or that power is lost. What others are told waits for them. None if nothing is under
     /// way.
-    pub fn next_of(&mut self, endpoint: EndpointId) -> Option<Event> {
+    pub fn next_event_of(&mut self, endpoint: EndpointId) -> Option<Event> {
         loop {
-            if let Some(event) = self.host.next_of(endpoint) {
+            if let Some(event) = self.host.next_event_of(endpoint) {
                 return Some(event);
             }
-            let Reverse(next) = self.agenda.pop()?;
-            self.now_ns = next.at_ns;
-            if let Err(Status::PowerLost) = self.happen(next.what) {
-                self.lose_power();
-            }
+            self.advance()?;
         }
     }
 
@@ -413,6 +405,18 @@ impl Ssd {
     pub(crate) fn next_call(&mut self) -> CallId {
         self.calls += 1;
         CallId(self.calls)
+    }
+
+    /// The next thing happens. None if nothing is arranged.
+    fn advance(&mut self) -> Option<()> {
+        let Reverse(next) = self.agenda.pop()?;
+        if !self.is_stale(&next.what) {
+            self.now_ns = next.at_ns;
+            if let Err(Status::PowerLost) = self.happen(next.what) {
+                self.lose_power();
+            }
+        }
+        Some(())
     }
 
     fn happen(&mut self, what: What) -> Result<(), Status> {

@@ -9,7 +9,7 @@ mod common;
 
 use std::ops::Range;
 
-use common::{KERNEL, OPEN, ask, profile, ssd_of};
+use common::{KERNEL, OPEN, ask, profile, seeds, ssd_of};
 use tantalum::{Outcome as Fate, PowerLoss, SplitMix64};
 use tantalum_spu::atomic_writes::{AtomicWrites, AtomicWritesError, Outcome, Transaction, last_region};
 use tantalum_spu::{BlockClient, EndpointId, Event, ProcessId, Rights, SpuError, Ssd, shipped};
@@ -137,7 +137,7 @@ impl Torture {
             self.begin(client)?;
         }
         while self.committed < until {
-            let Some(event) = self.ssd.next() else {
+            let Some(event) = self.ssd.next_event() else {
                 panic!("nothing is under way, and transactions are open")
             };
             let endpoint = match &event {
@@ -197,14 +197,14 @@ impl Torture {
                 }
             }
             self.ssd.power_on().unwrap();
-            while self.ssd.next().is_some() {}
+            while self.ssd.next_event().is_some() {}
             match self.set_up() {
                 Ok(()) => break,
                 Err(AtomicWritesError::Sending(SpuError::PowerLost)) => {}
                 Err(AtomicWritesError::Install(_)) if !self.ssd.drive().lock().has_power() => {}
                 Err(error) => panic!("{error}"),
             }
-            while self.ssd.next().is_some() {}
+            while self.ssd.next_event().is_some() {}
         }
         self.ssd.drive().lock().cut_after(None);
     }
@@ -248,20 +248,12 @@ fn torture(seed: u64, module: &'static [u8]) -> Result<(u64, u64), String> {
         torture.ssd.drive().lock().cut_after(Some(operations));
         if !torture.run(40).map_err(|error| format!("seed {seed}: {error}"))? {
             torture.ssd.cut_power();
-            while torture.ssd.next().is_some() {}
+            while torture.ssd.next_event().is_some() {}
         }
         torture.recover();
         torture.check().map_err(|error| format!("seed {seed}: {error}"))?;
     }
     Ok((torture.committed, torture.cuts))
-}
-
-fn seeds(default: u64) -> Range<u64> {
-    let number = |name: &str| std::env::var(name).ok().map(|value| value.parse::<u64>().expect("a number"));
-    match (number("SPU_SEED"), number("SPU_SEEDS")) {
-        (Some(seed), _) => seed..seed + 1,
-        (None, count) => 0..count.unwrap_or(default),
-    }
 }
 
 #[test]
@@ -291,7 +283,7 @@ fn a_cut_at_every_flash_operation_of_a_commit_leaves_all_or_nothing() {
             }
             torture.ssd.drive().lock().power_on(&mut PowerLoss::all(fate)).unwrap();
             torture.ssd.power_on().unwrap();
-            while torture.ssd.next().is_some() {}
+            while torture.ssd.next_event().is_some() {}
             torture.set_up().unwrap();
             torture.check().unwrap_or_else(|error| panic!("operation {operation}, {fate:?}: {error}"));
         }
@@ -334,7 +326,7 @@ fn a_process_reaches_no_transaction_of_another() {
             }
         }
     }
-    while let Some(event) = ssd.next() {
+    while let Some(event) = ssd.next_event() {
         outcome = outcome.or(transaction.take(ssd, &event).unwrap());
     }
     assert_eq!(outcome, Some(Outcome::Committed));

@@ -6,7 +6,7 @@ mod common;
 use std::fmt::Write as _;
 
 use arbitrary::Unstructured;
-use common::{KERNEL, OPEN, profile, ssd_of, wat};
+use common::{KERNEL, OPEN, profile, seeds, ssd_of, wat};
 use tantalum::SplitMix64;
 use tantalum_spu::{
     BlockClient, EndpointId, Event, InstallOptions, ProcessId, ProgramId, Rights, SpuId, Ssd, shipped,
@@ -16,7 +16,7 @@ use wasm_smith::{Config, Module};
 const VICTIM: std::ops::Range<u64> = 64 << 10..192 << 10;
 const OWN: std::ops::Range<u64> = 192 << 10..320 << 10;
 
-/// What tantalum.h offers, with the types of its parameters and results.
+/// What tantalum_spu.h offers, with the types of its parameters and results.
 const FUNCTIONS: &[(&str, &str, bool)] = &[
     ("receive", "ii", true),
     ("receive_nvm", "Ii", true),
@@ -106,7 +106,7 @@ impl Arena {
             self.ssd.send(self.endpoint, spu, (program, handler), body, at_ns).unwrap();
         }
         let (mut answers, mut ends) = (0, 0);
-        while let Some(event) = self.ssd.next() {
+        while let Some(event) = self.ssd.next_event() {
             match event {
                 Event::Answer { .. } => answers += 1,
                 Event::Ended { program: ended, .. } => {
@@ -119,7 +119,7 @@ impl Arena {
         assert_eq!(answers, requests, "each request is answered once");
         assert!(ends <= 1);
         let _ = self.ssd.uninstall(program);
-        while self.ssd.next().is_some() {}
+        while self.ssd.next_event().is_some() {}
         self.check();
         (true, ends)
     }
@@ -133,16 +133,8 @@ impl Arena {
         self.victim.read(&mut self.ssd, VICTIM.start, &mut data[..100]).unwrap();
         let now_ns = self.ssd.now_ns();
         let sent = self.ssd.send(self.kernel_endpoint, SpuId(1), (self.echo, 0), Vec::new(), now_ns).unwrap();
-        let answered = self.ssd.next_of(self.kernel_endpoint);
+        let answered = self.ssd.next_event_of(self.kernel_endpoint);
         assert!(matches!(answered, Some(Event::Answer { request, status: 0, .. }) if request == sent));
-    }
-}
-
-fn seeds(default: u64) -> std::ops::Range<u64> {
-    let number = |name: &str| std::env::var(name).ok().map(|value| value.parse::<u64>().expect("a number"));
-    match (number("SPU_SEED"), number("SPU_SEEDS")) {
-        (Some(seed), _) => seed..seed + 1,
-        (None, count) => 0..count.unwrap_or(default),
     }
 }
 

@@ -300,6 +300,18 @@ fn a_flooded_program_takes_no_room_and_little_time_from_others() {
     scene.assert_untouched();
 }
 
+#[test]
+fn a_program_cannot_flood_the_driver_with_permissions_that_it_has_not() {
+    let mut scene = Scene::new();
+    let id = scene.install(&["(loop (drop (call $read (i32.const 0) (i64.const 0) (i32.const 8))) (br 0))"]);
+    let (status, others) = scene.ask(id, 0);
+    assert_eq!(status, answer::ENDED);
+    let events = [others, rest(&mut scene.ssd)].concat();
+    let asked =
+        events.iter().filter(|event| matches!(event, Event::Permission { granted: false, .. })).count();
+    assert_eq!(asked, 4096);
+}
+
 // -- calls between programs -----------------------------------------------------------------------------------------
 
 #[test]

@@ -50,7 +50,7 @@ pub fn ask(
     let sent = ssd.send(endpoint, SpuId(spu), to, body.to_vec(), ssd.now_ns()).unwrap();
     let mut others = Vec::new();
     loop {
-        match ssd.next() {
+        match ssd.next_event() {
             Some(Event::Answer { request, status, .. }) if request == sent => return (status, others),
             Some(other) => others.push(other),
             None => panic!("request {sent} was not answered; {others:?}"),
@@ -60,5 +60,14 @@ pub fn ask(
 
 /// What is still under way.
 pub fn rest(ssd: &mut Ssd) -> Vec<Event> {
-    std::iter::from_fn(|| ssd.next()).collect()
+    std::iter::from_fn(|| ssd.next_event()).collect()
+}
+
+/// The seeds of a random test: `SPU_SEED` for one, `SPU_SEEDS` for as many, or the default.
+pub fn seeds(default: u64) -> std::ops::Range<u64> {
+    let number = |name: &str| std::env::var(name).ok().map(|value| value.parse::<u64>().expect("a number"));
+    match (number("SPU_SEED"), number("SPU_SEEDS")) {
+        (Some(seed), _) => seed..seed + 1,
+        (None, count) => 0..count.unwrap_or(default),
+    }
 }

@@ -5,8 +5,8 @@
  * processor has its own copy of the program with its own static variables. There is no heap and no standard library.
  * docs/programs.md explains the model; this file is the reference.
  */
-#ifndef TANTALUM_H
-#define TANTALUM_H
+#ifndef TANTALUM_SPU_H
+#define TANTALUM_SPU_H
 
 typedef unsigned char uint8_t;
 typedef signed char int8_t;
