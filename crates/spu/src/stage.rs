@@ -47,7 +47,7 @@ struct Staged {
 
 impl Staged {
     fn is_whole(&self) -> bool {
-        self.stored[..] == [0..UNIT_BYTES]
+        self.stored.first() == Some(&(0..UNIT_BYTES))
     }
 
     fn store(&mut self, part: Range<usize>, bytes: &[u8]) {
