@@ -177,14 +177,14 @@ const STEPS: &[Step] = &[
         run: servers::experiments,
     },
     Step {
-        name: "kv-c",
-        about: "the key-value store in C: the example is built with its header and library, and runs",
+        name: "c",
+        about: "the stores in C: the examples are built with their header and library, and run",
         packages: &[packages::GCC],
         run: key_value::c,
     },
     Step {
-        name: "kv-python",
-        about: "the key-value store in Python: pip installs it into an environment of its own, and its tests pass",
+        name: "python",
+        about: "the stores in Python: pip installs it into an environment of its own, and its tests pass",
         packages: &[],
         run: key_value::python,
     },
@@ -291,7 +291,7 @@ fn run_steps(steps: &[&Step], context: &Context) -> ExitCode {
 }
 
 /// Steps that mount nothing.
-const WITHOUT_MOUNT: &[&str] = &["kv-c", "kv-python", "nvme"];
+const WITHOUT_MOUNT: &[&str] = &["c", "python", "nvme"];
 
 fn run_step(step: &Step, context: &Context) -> Outcome {
     let mounts = !WITHOUT_MOUNT.contains(&step.name);

@@ -20,7 +20,7 @@ use crate::drive::ProfileOptions;
 use crate::lab::LabAction;
 use crate::mount::MountOptions;
 use crate::recovery_cost::RecoveryCostOptions;
-use crate::seeds::Seeds;
+use crate::seeds::SeedOptions;
 use crate::serve::ServeOptions;
 use crate::stat::StatOptions;
 use crate::stop::StopOptions;
@@ -241,13 +241,8 @@ pub struct BenchOptions {
 /// `tantalum crash device`.
 #[derive(Args, Debug)]
 pub struct CrashDeviceOptions {
-    /// Run one seed; with --minutes, the first one
-    #[arg(long, value_name = "N", conflicts_with = "seeds")]
-    pub seed: Option<u64>,
-
-    /// Run seeds A to B-1, or the first COUNT seeds from 0 [default: 4]
-    #[arg(long, value_name = "A..B|COUNT")]
-    pub seeds: Option<Seeds>,
+    #[command(flatten)]
+    pub seeds: SeedOptions,
 
     /// Cut power at every program and erase of each command, in every variant, on copies of the drive; or N times at
     /// random in one long run

@@ -17,5 +17,5 @@ pub fn run(options: &BenchOptions) -> Result<(), Failure> {
         seed: SEED,
     };
     let outcome = bench(&settings, &interrupt::monitor())?;
-    if options.json { output::print_json(&outcome) } else { output::print(&of_bench(&outcome)) }
+    output::report(&outcome, options.json, of_bench)
 }

@@ -2,12 +2,12 @@
 
 use clap::Args;
 use tantalum_couch::Way;
+use tantalum_crash::Cuts;
 use tantalum_crash::couch::{Settings, run as torture, way_name};
-use tantalum_crash::sqlite::Cuts;
 use tantalum_crash::summary;
 
 use crate::failure::Failure;
-use crate::seeds::Seeds;
+use crate::seeds::SeedOptions;
 use crate::{interrupt, output};
 
 /// `tantalum crash couch`.
@@ -17,13 +17,8 @@ pub struct CrashCouchOptions {
     #[arg(long, value_name = "WAY", default_value = "both", value_parser = parse_ways)]
     pub way: Ways,
 
-    /// One seed
-    #[arg(long, value_name = "N")]
-    pub seed: Option<u64>,
-
-    /// Several seeds: the first COUNT, or a range [default: 1]
-    #[arg(long, value_name = "A..B|COUNT", conflicts_with = "seed")]
-    pub seeds: Option<Seeds>,
+    #[command(flatten)]
+    pub seeds: SeedOptions,
 
     /// Power cuts in the life of a store; or all: at every flash operation of a short workload; or @N: at one
     #[arg(long, value_name = "N", default_value = "40")]
@@ -61,11 +56,7 @@ pub fn run(options: &CrashCouchOptions) -> Result<(), Failure> {
         Cuts::Random(_) => 60,
         Cuts::All | Cuts::At(_) => 12,
     };
-    let seeds = match (options.seed, &options.seeds) {
-        (Some(seed), _) => seed..seed.saturating_add(1),
-        (None, Some(seeds)) => seeds.0.clone(),
-        (None, None) => 0..1,
-    };
+    let seeds = options.seeds.range(1);
     let settings = Settings {
         ways: options.way.0.clone(),
         first_seed: seeds.start,
@@ -75,14 +66,6 @@ pub fn run(options: &CrashCouchOptions) -> Result<(), Failure> {
         minutes: options.minutes,
     };
     let outcome = torture(&settings, &interrupt::monitor())?;
-    if options.json {
-        output::print_json(&outcome)?;
-    } else {
-        output::print(&summary::of(&outcome))?;
-    }
-    if outcome.violations.is_empty() {
-        Ok(())
-    } else {
-        Err(Failure::Violations { violations: outcome.violations.len() })
-    }
+    output::report(&outcome, options.json, summary::of)?;
+    Failure::of_violations(&outcome)
 }

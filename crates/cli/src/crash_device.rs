@@ -117,24 +117,13 @@ const DEFAULT_SEEDS: u64 = 4;
 /// Runs the torture test and prints the results. Then a broken promise is a failure.
 pub fn run(options: &CrashDeviceOptions) -> Result<(), Failure> {
     let crash = torture(&settings(options), &interrupt::monitor())?;
-    if options.json {
-        output::print_json(&crash)?;
-    } else {
-        output::print(&of_device_crash(&crash))?;
-    }
-    match (crash.outcome.violations.len(), crash.interrupted) {
-        (0, true) => Err(Interrupted.into()),
-        (0, false) => Ok(()),
-        (violations, _) => Err(Failure::Violations { violations }),
-    }
+    output::report(&crash, options.json, of_device_crash)?;
+    Failure::of_violations(&crash.outcome)?;
+    if crash.interrupted { Err(Interrupted.into()) } else { Ok(()) }
 }
 
 fn settings(options: &CrashDeviceOptions) -> Settings {
-    let seeds = match (options.seed, &options.seeds) {
-        (Some(seed), _) => seed..seed.saturating_add(1),
-        (None, Some(seeds)) => seeds.0.clone(),
-        (None, None) => 0..DEFAULT_SEEDS,
-    };
+    let seeds = options.seeds.range(DEFAULT_SEEDS);
     let cuts = match (&options.at, options.cuts) {
         (Some(point), _) => Cuts::At(point.clone()),
         (None, CutCount::All) => Cuts::All,

@@ -1,12 +1,13 @@
 //! `tantalum crash sqlite`.
 
 use clap::Args;
-use tantalum_crash::sqlite::{Cuts, Settings, run as torture};
+use tantalum_crash::Cuts;
+use tantalum_crash::sqlite::{Settings, run as torture};
 use tantalum_crash::summary;
 use tantalum_sqlite::{Mode, Synchronous};
 
 use crate::failure::Failure;
-use crate::seeds::Seeds;
+use crate::seeds::SeedOptions;
 use crate::{interrupt, output};
 
 /// `tantalum crash sqlite`.
@@ -21,13 +22,8 @@ pub struct CrashSqliteOptions {
     #[arg(long, value_name = "SETTING", default_value = "both", value_parser = parse_synchronous)]
     pub synchronous: Synchronouses,
 
-    /// Run one seed
-    #[arg(long, value_name = "N")]
-    pub seed: Option<u64>,
-
-    /// Run several seeds: the first COUNT, or a range [default: 1]
-    #[arg(long, value_name = "A..B|COUNT", conflicts_with = "seed")]
-    pub seeds: Option<Seeds>,
+    #[command(flatten)]
+    pub seeds: SeedOptions,
 
     /// N power cuts in the life of a database; all: one at every flash operation of a short workload; @N: only at
     /// operation N of it
@@ -77,11 +73,7 @@ pub fn run(options: &CrashSqliteOptions) -> Result<(), Failure> {
         Cuts::Random(_) => 40,
         Cuts::All | Cuts::At(_) => 12,
     };
-    let seeds = match (options.seed, &options.seeds) {
-        (Some(seed), _) => seed..seed.saturating_add(1),
-        (None, Some(seeds)) => seeds.0.clone(),
-        (None, None) => 0..1,
-    };
+    let seeds = options.seeds.range(1);
     let settings = Settings {
         modes: options.mode.0.clone(),
         synchronous: options.synchronous.0.clone(),
@@ -92,14 +84,6 @@ pub fn run(options: &CrashSqliteOptions) -> Result<(), Failure> {
         minutes: options.minutes,
     };
     let outcome = torture(&settings, &interrupt::monitor())?;
-    if options.json {
-        output::print_json(&outcome)?;
-    } else {
-        output::print(&summary::of(&outcome))?;
-    }
-    if outcome.violations.is_empty() {
-        Ok(())
-    } else {
-        Err(Failure::Violations { violations: outcome.violations.len() })
-    }
+    output::report(&outcome, options.json, summary::of)?;
+    Failure::of_violations(&outcome)
 }

@@ -1,10 +1,11 @@
 //! Selects the drive: a profile, and the command line's changes to it.
 
+use std::path::Path;
+
 use clap::Args;
-use tantalum::Profile;
+use tantalum::{Device, DeviceError, Profile, Size};
 
 use crate::failure::Failure;
-use tantalum::Size;
 
 /// The options that select a drive's profile.
 #[derive(Args, Debug)]
@@ -35,6 +36,35 @@ impl ProfileOptions {
             check(&profile, "--over-provisioning-percent")?;
         }
         Ok(profile)
+    }
+}
+
+/// The options that create the image of a drive before it is used.
+#[derive(Args, Debug)]
+pub struct ImageOptions {
+    /// Create the image first; it must not exist
+    #[arg(long)]
+    pub create: bool,
+
+    /// The drive to create: a name that `tantalum create --help` lists, or a TOML file [default: tlc-nvme]
+    #[arg(long, value_name = "NAME|FILE", requires = "create")]
+    profile: Option<String>,
+
+    /// Its logical capacity, such as 512M, 1GiB or 1TiB [default: the profile's]
+    #[arg(long, value_name = "SIZE", requires = "create")]
+    capacity: Option<Size>,
+}
+
+impl ImageOptions {
+    /// The drive in the image file, created or opened.
+    pub fn device(&self, path: &Path) -> Result<Device, Failure> {
+        let image_failure = |error: DeviceError| Failure::Image { path: path.to_path_buf(), error };
+        if !self.create {
+            return Device::open(path).map_err(image_failure);
+        }
+        let profile = self.profile.clone().unwrap_or_else(|| "tlc-nvme".to_owned());
+        let profile = ProfileOptions { profile, capacity: self.capacity }.load(None, None)?;
+        Device::create(path, &profile).map_err(image_failure)
     }
 }
 

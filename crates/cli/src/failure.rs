@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use tantalum::{DeviceError, InvalidField, ProfileError, Status};
-use tantalum_crash::CrashError;
+use tantalum_crash::{CrashError, CrashOutcome};
 use tantalum_drive::control::ControlError;
 use tantalum_fuse::{MountError, MountPointError};
 use tantalum_nvme::serve::ServeError;
@@ -201,6 +201,14 @@ fn named(log: Option<&PathBuf>) -> String {
 }
 
 impl Failure {
+    /// Broken promises, if there are any.
+    pub fn of_violations(outcome: &CrashOutcome) -> Result<(), Failure> {
+        match outcome.violations.len() {
+            0 => Ok(()),
+            violations => Err(Failure::Violations { violations }),
+        }
+    }
+
     /// Prints the error to standard error and returns the exit code.
     pub fn report(&self) -> ExitCode {
         match self {

@@ -98,7 +98,7 @@ pub fn run(options: &InfoOptions) -> Result<(), Failure> {
     let info = Info::of(&device, path, started.elapsed().as_secs_f64());
     let now_ns = device.time_ns();
     device.shutdown(now_ns).map_err(|status| Failure::Shutdown { path: path.clone(), status })?;
-    if options.json { output::print_json(&info) } else { output::print(&info.text()) }
+    output::report(&info, options.json, Info::text)
 }
 
 impl Info {

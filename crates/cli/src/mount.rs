@@ -5,16 +5,15 @@ use std::thread;
 
 use clap::Args;
 use nix::unistd::{getegid, geteuid};
-use tantalum::{Device, DeviceError, Status};
+use tantalum::Status;
 use tantalum_fuse::{Ending, Mounted, Notice, Options, Pacing};
 use tantalum_volume::{FileId, MetadataChange, Volume};
 
 use crate::background;
-use crate::drive::ProfileOptions;
+use crate::drive::ImageOptions;
 use crate::failure::Failure;
 use crate::log::{Log, log_path};
 use crate::output;
-use tantalum::Size;
 
 /// Bytes of the volume's page cache: half of it may be writes that are not synced.
 const CACHE_BYTES: u64 = 256 << 20;
@@ -42,21 +41,12 @@ pub struct MountOptions {
     #[arg(long, value_name = "real|none", default_value = "real")]
     pub time: Pacing,
 
-    /// Create the image first; it must not exist
-    #[arg(long)]
-    pub create: bool,
-
     /// Create an empty volume on the drive; everything on the drive is lost
     #[arg(long)]
     pub format: bool,
 
-    /// The drive to create: a name that `tantalum create --help` lists, or a TOML file [default: tlc-nvme]
-    #[arg(long, value_name = "NAME|FILE", requires = "create")]
-    pub profile: Option<String>,
-
-    /// Its logical capacity, such as 512M, 1GiB or 1TiB [default: the profile's]
-    #[arg(long, value_name = "SIZE", requires = "create")]
-    pub capacity: Option<Size>,
+    #[command(flatten)]
+    pub made: ImageOptions,
 
     /// Write a block even if the same bytes were written shortly before, instead of sharing it
     #[arg(long)]
@@ -170,9 +160,9 @@ fn default_threads() -> usize {
 /// The drive and its volume, each created or opened.
 fn open(options: &MountOptions) -> Result<Volume, Failure> {
     let path = &options.image;
-    let mut device = device(options)?;
+    let mut device = options.made.device(path)?;
     let volume_failure = |error| Failure::Volume { path: path.clone(), error };
-    if options.create || options.format {
+    if options.made.create || options.format {
         let mut volume = Volume::format(device, CACHE_BYTES).map_err(volume_failure)?;
         // An ordinary user's mount is for that user alone.
         let (owner, group) = (Some(geteuid().as_raw()), Some(getegid().as_raw()));
@@ -186,17 +176,6 @@ fn open(options: &MountOptions) -> Result<Volume, Failure> {
         return Err(Failure::NoVolume { path: path.clone() });
     }
     Volume::mount(device, CACHE_BYTES).map_err(volume_failure)
-}
-
-fn device(options: &MountOptions) -> Result<Device, Failure> {
-    let path = &options.image;
-    let image_failure = |error: DeviceError| Failure::Image { path: path.clone(), error };
-    if !options.create {
-        return Device::open(path).map_err(image_failure);
-    }
-    let profile = options.profile.clone().unwrap_or_else(|| "tlc-nvme".to_owned());
-    let profile = ProfileOptions { profile, capacity: options.capacity }.load(None, None)?;
-    Device::create(path, &profile).map_err(image_failure)
 }
 
 fn shutdown_failure(path: &Path, status: Status) -> Failure {

@@ -18,6 +18,11 @@ pub fn print_json(outcome: &impl Serialize) -> Result<(), Failure> {
     print(&format!("{text}\n"))
 }
 
+/// Writes what came of a command to standard output: as one JSON object, or as text for people.
+pub fn report<T: Serialize>(outcome: &T, json: bool, text: impl FnOnce(&T) -> String) -> Result<(), Failure> {
+    if json { print_json(outcome) } else { print(&text(outcome)) }
+}
+
 /// Writes a line to standard error, ignoring failures.
 pub fn complain(line: &str) {
     let _ = writeln!(io::stderr().lock(), "{line}");

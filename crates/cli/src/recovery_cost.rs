@@ -57,5 +57,5 @@ pub fn run(options: &RecoveryCostOptions) -> Result<(), Failure> {
     if let Some(path) = &options.report {
         write_plots(&outcome, path)?;
     }
-    if options.json { output::print_json(&outcome) } else { output::print(&of_recovery_cost(&outcome)) }
+    output::report(&outcome, options.json, of_recovery_cost)
 }

@@ -3,6 +3,31 @@
 use std::ops::Range;
 use std::str::FromStr;
 
+use clap::Args;
+
+/// The options that choose seeds.
+#[derive(Args, Debug)]
+pub struct SeedOptions {
+    /// Run one seed; with --minutes, the first one
+    #[arg(long, value_name = "N", conflicts_with = "seeds")]
+    pub seed: Option<u64>,
+
+    /// Run seeds A to B-1, or the first COUNT seeds from 0 [default: a few]
+    #[arg(long, value_name = "A..B|COUNT")]
+    pub seeds: Option<Seeds>,
+}
+
+impl SeedOptions {
+    /// The seeds that were chosen; without a choice, the first `default`.
+    pub fn range(&self, default: u64) -> Range<u64> {
+        match (self.seed, &self.seeds) {
+            (Some(seed), _) => seed..seed.saturating_add(1),
+            (None, Some(seeds)) => seeds.0.clone(),
+            (None, None) => 0..default,
+        }
+    }
+}
+
 /// A range of seeds.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Seeds(pub Range<u64>);

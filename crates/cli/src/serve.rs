@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
-use tantalum::{Command, Device, DeviceError, NamespaceAttributes, Size};
+use tantalum::{Command, Device, NamespaceAttributes};
 use tantalum_fuse::Pacing;
 use tantalum_nvme::serve::{Notice, Options, Served};
 
 use crate::background;
-use crate::drive::ProfileOptions;
+use crate::drive::ImageOptions;
 use crate::failure::Failure;
 use crate::log::{Log, log_path};
 use crate::output;
@@ -43,17 +43,8 @@ pub struct ServeOptions {
     #[arg(long, value_name = "NQN")]
     pub nqn: Option<String>,
 
-    /// Create the image first; it must not exist
-    #[arg(long)]
-    pub create: bool,
-
-    /// The drive to create: a name that `tantalum create --help` lists, or a TOML file [default: tlc-nvme]
-    #[arg(long, value_name = "NAME|FILE", requires = "create")]
-    pub profile: Option<String>,
-
-    /// Its logical capacity, such as 512M, 1GiB or 1TiB [default: the profile's]
-    #[arg(long, value_name = "SIZE", requires = "create")]
-    pub capacity: Option<Size>,
+    #[command(flatten)]
+    pub made: ImageOptions,
 
     /// Return once hosts can attach, and continue in the background
     #[arg(long)]
@@ -109,7 +100,7 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
 }
 
 fn device(options: &ServeOptions) -> Result<Device, Failure> {
-    let mut device = made_or_opened(options)?;
+    let mut device = options.made.device(&options.image)?;
     while device.namespaces().len() < usize::from(options.key_value) {
         let attributes = NamespaceAttributes::default();
         let now_ns = device.time_ns();
@@ -117,17 +108,6 @@ fn device(options: &ServeOptions) -> Result<Device, Failure> {
         made.map_err(|status| Failure::Namespace { path: options.image.clone(), status })?;
     }
     Ok(device)
-}
-
-fn made_or_opened(options: &ServeOptions) -> Result<Device, Failure> {
-    let path = &options.image;
-    let image_failure = |error: DeviceError| Failure::Image { path: path.clone(), error };
-    if !options.create {
-        return Device::open(path).map_err(image_failure);
-    }
-    let profile = options.profile.clone().unwrap_or_else(|| "tlc-nvme".to_owned());
-    let profile = ProfileOptions { profile, capacity: options.capacity }.load(None, None)?;
-    Device::create(path, &profile).map_err(image_failure)
 }
 
 /// An event of a server, as text.

@@ -5,9 +5,11 @@ pub mod couch;
 pub mod device;
 mod error;
 mod outcome;
+mod program;
 mod small_flash;
 pub mod sqlite;
 pub mod summary;
 
 pub use error::CrashError;
 pub use outcome::{CrashOutcome, Violation};
+pub use program::Cuts;

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 
 use tantalum::canary::{Guard, take_out};
 use tantalum_couch::{Options, ShareRange, Shared, Storage, StorageFile, Store, Way};
+use tantalum_crash::Cuts;
 use tantalum_crash::couch::{Settings, run};
-use tantalum_crash::sqlite::Cuts;
 use tantalum_report::Monitor;
 
 /// Seeds within which the torture catches a guard that is missing.

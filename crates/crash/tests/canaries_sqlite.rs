@@ -5,7 +5,8 @@
 
 use tantalum::canary::{Guard, take_out};
 use tantalum::{Device, Outcome, PowerLoss, Profile, UNIT_BYTES};
-use tantalum_crash::sqlite::{Cuts, Settings, run};
+use tantalum_crash::Cuts;
+use tantalum_crash::sqlite::{Settings, run};
 use tantalum_report::Monitor;
 use tantalum_sqlite::Synchronous;
 use tantalum_sqlite::rusqlite::{Connection, Row};

@@ -1,8 +1,8 @@
 //! A slice of `tantalum crash couch`.
 
 use tantalum_couch::Way;
+use tantalum_crash::Cuts;
 use tantalum_crash::couch::{Settings, run};
-use tantalum_crash::sqlite::Cuts;
 use tantalum_report::Monitor;
 
 fn settings(cuts: Cuts, commits: u64, seeds: u64) -> Settings {

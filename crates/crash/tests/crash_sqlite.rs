@@ -1,7 +1,8 @@
 //! A slice of `tantalum crash sqlite`, of a few seconds. In one test: SQLite's random numbers are the process's.
 
 use tantalum_crash::CrashOutcome;
-use tantalum_crash::sqlite::{Cuts, Settings, run};
+use tantalum_crash::Cuts;
+use tantalum_crash::sqlite::{Settings, run};
 use tantalum_report::Monitor;
 use tantalum_sqlite::Mode;
 use tantalum_sqlite::Synchronous;

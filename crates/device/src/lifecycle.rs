@@ -74,6 +74,7 @@ impl Device {
 
     fn format(mut nand: Nand, profile: &Profile) -> Result<Device, DeviceError> {
         nand.retire_factory_bad(profile.flash.factory_bad_blocks, FACTORY_SEED)?;
+        nand.set_scheduling(profile.scheduling());
         let ftl = Ftl::format(nand, profile.ftl_config())?;
         let mut device = Device::without_power(profile.clone());
         device.come_up(ftl, RecoveryReport { clean: true, ..RecoveryReport::default() });
@@ -98,8 +99,9 @@ impl Device {
         Device::of_image(path, Nand::open_for(path, life)?)
     }
 
-    fn of_image(path: &Path, nand: Nand) -> Result<Device, DeviceError> {
+    fn of_image(path: &Path, mut nand: Nand) -> Result<Device, DeviceError> {
         let profile = Profile::from_toml(nand.description(), &path.display().to_string())?;
+        nand.set_scheduling(profile.scheduling());
         let (ftl, report) = Ftl::recover(nand, profile.ftl_config(), 0).map_err(|(_, error)| error)?;
         let mut device = Device::without_power(profile);
         device.come_up(ftl, report);

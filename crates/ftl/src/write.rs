@@ -22,8 +22,12 @@ impl Ftl {
         earliest_ns: Nanoseconds,
     ) -> Result<(PageId, Nanoseconds), FtlError> {
         let units = self.geometry.units_per_page() as usize;
+        let program = match target {
+            Target::Host | Target::Logs(_) => Nand::program,
+            Target::Collect | Target::LogCopies(_) => Nand::program_in_background,
+        };
         let programmed = self.program_with(target, step, page.marked, earliest_ns, |nand, place| {
-            nand.program(place, &page.sources[..units], &page.spares[..units], earliest_ns)
+            program(nand, place, &page.sources[..units], &page.spares[..units], earliest_ns)
         })?;
         self.counters.flash_units.padding += (units - page.used) as u64;
         Ok(programmed)

@@ -2,6 +2,7 @@
 
 mod engines;
 mod measure;
+mod meter;
 mod outcome;
 mod work;
 
@@ -11,11 +12,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{Parser, ValueEnum};
-use engines::{CacheSize, Failure, NAMES};
+use engines::{CacheSize, Failure, NAMES, usual};
 use measure::{Plan, cases};
 use outcome::Row;
 use tantalum_report::{check_place, save, write_figures, write_plots};
-use work::{Interrupted, Workload};
+use work::{Interrupted, USUAL_WORKLOADS, Workload};
 
 /// The exit code of a command that was interrupted: 128 and the number of SIGINT.
 const INTERRUPTED: u8 = 130;
@@ -24,11 +25,12 @@ const INTERRUPTED: u8 = 130;
 #[derive(Parser)]
 struct Arguments {
     /// Stores, separated by commas
-    #[arg(long, value_delimiter = ',', default_values_t = NAMES.iter().map(|name| name.to_string()))]
+    #[arg(long, value_delimiter = ',', default_values_t = usual().map(str::to_owned))]
     #[arg(value_parser = clap::builder::PossibleValuesParser::new(NAMES))]
     stores: Vec<String>,
-    /// Workloads: a, b, c, f (YCSB), and t: a transaction changes four records of 100 bytes
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Workload::value_variants().to_vec())]
+    /// Workloads: a, b, c, f (YCSB); t: a transaction changes four records of 100 bytes; u: a commit updates as many
+    /// records as --batch says
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = USUAL_WORKLOADS)]
     workloads: Vec<Workload>,
     /// Number of YCSB records; t has enough records for the same number of bytes
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(8..=100_000_000))]
@@ -36,6 +38,9 @@ struct Arguments {
     /// Size of a YCSB value in bytes
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(8..=1_000_000))]
     value_bytes: u32,
+    /// For u: numbers of records updated by one commit, separated by commas
+    #[arg(long, value_delimiter = ',', default_values_t = [1], value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    batch: Vec<u64>,
     /// Each store's own memory: all data fit, or a quarter of them
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = CacheSize::value_variants().to_vec())]
     cache: Vec<CacheSize>,
@@ -51,7 +56,8 @@ struct Arguments {
     /// Measure only synced (true) or only unsynced (false) commits
     #[arg(long)]
     synced: Option<bool>,
-    /// Where to create the stores; they are removed afterwards
+    /// Where to create the stores; they are removed afterwards. In a mounted Tantalum volume the drive tells what was
+    /// written
     #[arg(long, default_value = ".")]
     folder: PathBuf,
     /// Seed of all randomness
@@ -102,7 +108,7 @@ fn plan(a: &Arguments) -> Plan {
     let synced = a.synced.map_or(vec![true, false], |synced| vec![synced]);
     Plan {
         stores: a.stores.clone(),
-        cases: cases(&synced, &a.cache, &a.workloads, &a.threads),
+        cases: cases(&synced, &a.cache, &a.workloads, &a.batch, &a.threads),
         rounds: a.rounds,
         seconds: a.seconds,
         records: a.records,
@@ -132,13 +138,20 @@ fn write_files(arguments: &Arguments, rows: &[Row]) -> Result<(), Failure> {
         let lead = [
             command(),
             "The same work on each store, on this machine's disk; compare only within one run.".to_owned(),
-            "a, b, c, f: YCSB. t: a transaction changes four records of 100 bytes.".to_owned(),
+            "a, b, c, f: YCSB. t: a transaction changes four records of 100 bytes. u16: a commit updates 16 records."
+                .to_owned(),
             "Cache fits: a store's own memory holds all data. Quarter: a quarter of them.".to_owned(),
         ];
         let mut figures = rates.clone();
         figures.extend(outcome::figures(rows, "99th percentile: ", "us", |row| Some(row.p99_us)));
-        let written = |row: &Row| row.written_per_byte;
-        figures.extend(outcome::figures(rows, "sent to the disk: ", "bytes for each written", written));
+        let (sent, programmed) = (|row: &Row| row.written_per_byte, |row: &Row| row.programmed_per_byte);
+        figures.extend(outcome::figures(rows, "sent to the disk: ", "bytes for each written", sent));
+        figures.extend(outcome::figures(
+            rows,
+            "programmed into flash: ",
+            "bytes for each written",
+            programmed,
+        ));
         write_figures("Embedded key-value stores", &lead, &figures, path)?;
     }
     if let Some(path) = &arguments.plot {

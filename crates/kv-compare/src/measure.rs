@@ -9,7 +9,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use crate::engines::{CacheSize, Failure, Setting, open};
+use crate::engines::{CacheSize, Engine, Failure, Setting, open};
+use crate::meter::{Meter, Written};
 use crate::outcome::{Case, Row};
 use crate::work::{KEY_BYTES, Worker, Workload, check, value};
 
@@ -42,8 +43,8 @@ struct Turn {
     seconds: f64,
     /// Bytes of records written.
     written_bytes: u64,
-    /// Bytes sent to the disk for them.
-    disk_bytes: u64,
+    /// Bytes that the disk or drive was sent for them.
+    below: Written,
     space_per_byte: f64,
 }
 
@@ -88,42 +89,74 @@ impl Plan {
             (self.records * (KEY_BYTES + self.value_bytes as u64) / record_bytes).max(LEAST_RECORDS);
         let data_bytes = records * record_bytes;
         let setting = Setting { synced: case.synced, cache: case.cache, data_bytes };
+        let load = Load { records, value_bytes, seed: self.seed.wrapping_add(round << 32) };
         let engine = open(store, folder.path(), setting)?;
-        let seed = self.seed.wrapping_add(round << 32);
-        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-        for first in (0..records).step_by(LOADED_AT_ONCE as usize) {
-            check(stop)?;
-            let keys = first..records.min(first + LOADED_AT_ONCE);
-            let loaded: Vec<_> = keys.map(|key| (key, value(&mut random, value_bytes))).collect();
-            engine.write(&loaded)?;
-        }
+        load.fill(&*engine, stop)?;
         engine.loaded()?;
         engine.settle()?;
-        let (before, written, draws) = (written_bytes()?, AtomicU64::new(0), case.workload.draws(records));
-        let start = Instant::now();
+        let mut meter = Meter::for_folder(folder.path())?;
+        if meter.is_drive() {
+            sync_all(folder.path())?;
+        }
+        let (before, start) = (meter.read()?, Instant::now());
         let end = start + Duration::from_secs_f64(self.seconds);
+        let (latencies, written_bytes) = load.work(&*engine, case, end, stop)?;
+        let seconds = start.elapsed().as_secs_f64();
+        engine.settle()?;
+        drop(engine);
+        sync_all(folder.path())?;
+        Ok(Turn {
+            latencies,
+            seconds,
+            written_bytes,
+            below: meter.since(before)?,
+            space_per_byte: allocated_bytes(folder.path())? as f64 / data_bytes as f64,
+        })
+    }
+}
+
+/// What is in a store, and is done to it, in one turn.
+struct Load {
+    records: u64,
+    value_bytes: usize,
+    seed: u64,
+}
+
+impl Load {
+    /// Writes all records.
+    fn fill(&self, engine: &dyn Engine, stop: &AtomicBool) -> Result<(), Failure> {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(self.seed);
+        for first in (0..self.records).step_by(LOADED_AT_ONCE as usize) {
+            check(stop)?;
+            let keys = first..self.records.min(first + LOADED_AT_ONCE);
+            let loaded: Vec<_> = keys.map(|key| (key, value(&mut random, self.value_bytes))).collect();
+            engine.write(&loaded)?;
+        }
+        Ok(())
+    }
+
+    /// All threads of a case work until a time. Returns what operations took, and the bytes of records written.
+    fn work(
+        &self,
+        engine: &dyn Engine,
+        case: Case,
+        end: Instant,
+        stop: &AtomicBool,
+    ) -> Result<(Histogram<u64>, u64), Failure> {
+        let (written, draws) = (AtomicU64::new(0), case.workload.draws(self.records));
         let latencies = std::thread::scope(|scope| {
             let run = |thread| {
-                let random = Xoshiro256PlusPlus::seed_from_u64(seed << 8 | (thread + 1));
-                let (engine, draws, written) = (&*engine, draws.as_ref(), &written);
-                let worker = Worker { engine, records, draws, value_bytes, random, written };
+                let random = Xoshiro256PlusPlus::seed_from_u64(self.seed << 8 | (thread + 1));
+                let (draws, written, batch) = (draws.as_ref(), &written, case.batch);
+                let Load { records, value_bytes, .. } = *self;
+                let worker = Worker { engine, records, draws, batch, value_bytes, random, written };
                 scope.spawn(move || worker.work(end, stop))
             };
             let handles: Vec<_> = (0..case.threads).map(run).collect();
             let done = handles.into_iter().map(|handle| handle.join().expect("a thread ends well"));
             done.collect::<Result<Vec<_>, _>>()
         })?;
-        let seconds = start.elapsed().as_secs_f64();
-        engine.settle()?;
-        drop(engine);
-        sync_all(folder.path())?;
-        Ok(Turn {
-            latencies: sum(&latencies)?,
-            seconds,
-            written_bytes: written.into_inner(),
-            disk_bytes: written_bytes()? - before,
-            space_per_byte: allocated_bytes(folder.path())? as f64 / data_bytes as f64,
-        })
+        Ok((sum(&latencies)?, written.into_inner()))
     }
 }
 
@@ -141,7 +174,9 @@ fn row(store: &str, case: Case, mut turns: Vec<Turn>) -> Result<Row, Failure> {
     turns.sort_by(|a, b| a.per_second().total_cmp(&b.per_second()));
     let all = sum(turns.iter().map(|turn| &turn.latencies))?;
     let written: u64 = turns.iter().map(|turn| turn.written_bytes).sum();
-    let to_disk: u64 = turns.iter().map(|turn| turn.disk_bytes).sum();
+    let sent: u64 = turns.iter().map(|turn| turn.below.sent).sum();
+    let programmed: Option<u64> = turns.iter().map(|turn| turn.below.programmed).sum();
+    let per_byte = |bytes: u64| (written > 0).then(|| bytes as f64 / written as f64);
     let median = &turns[turns.len() / 2];
     Ok(Row {
         case,
@@ -153,16 +188,10 @@ fn row(store: &str, case: Case, mut turns: Vec<Turn>) -> Result<Row, Failure> {
         per_second_most: turns[turns.len() - 1].per_second(),
         p50_us: all.value_at_quantile(0.5) as f64 / 1000.0,
         p99_us: all.value_at_quantile(0.99) as f64 / 1000.0,
-        written_per_byte: (written > 0).then(|| to_disk as f64 / written as f64),
+        written_per_byte: per_byte(sent),
+        programmed_per_byte: programmed.and_then(per_byte),
         space_per_byte: median.space_per_byte,
     })
-}
-
-/// Bytes that this process has sent to the disk.
-fn written_bytes() -> Result<u64, Failure> {
-    let text = std::fs::read_to_string("/proc/self/io")?;
-    let line = text.lines().find_map(|line| line.strip_prefix("write_bytes: "));
-    Ok(line.ok_or("/proc/self/io says nothing of write_bytes")?.parse()?)
 }
 
 fn files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
@@ -183,13 +212,29 @@ fn allocated_bytes(folder: &Path) -> Result<u64, Failure> {
     files(folder)?.iter().try_fold(0, |sum, path| Ok(sum + std::fs::metadata(path)?.blocks() * 512))
 }
 
-/// All cases: synced ones first, then by cache, workload and threads.
-pub fn cases(synced: &[bool], caches: &[CacheSize], workloads: &[Workload], threads: &[u64]) -> Vec<Case> {
+/// All cases: synced ones first, then by cache, workload, batch and threads.
+pub fn cases(
+    synced: &[bool],
+    caches: &[CacheSize],
+    workloads: &[Workload],
+    batches: &[u64],
+    threads: &[u64],
+) -> Vec<Case> {
     let mut cases = Vec::new();
     for &synced in synced {
         for &cache in caches {
             for &workload in workloads {
-                cases.extend(threads.iter().map(|&threads| Case { workload, synced, cache, threads }));
+                // Others than U have one case for all batches.
+                let batches = if workload == Workload::U { batches } else { &batches[..1] };
+                for batch in batches.iter().map(|&batch| workload.batch(batch)) {
+                    cases.extend(threads.iter().map(|&threads| Case {
+                        workload,
+                        synced,
+                        cache,
+                        threads,
+                        batch,
+                    }));
+                }
             }
         }
     }
@@ -206,7 +251,7 @@ mod tests {
         use clap::ValueEnum;
         Plan {
             stores: NAMES.iter().map(|name| name.to_string()).collect(),
-            cases: cases(&[true, false], CacheSize::value_variants(), Workload::value_variants(), &[2]),
+            cases: cases(&[true, false], CacheSize::value_variants(), Workload::value_variants(), &[3], &[2]),
             rounds: 2,
             seconds: 0.01,
             records: 600,

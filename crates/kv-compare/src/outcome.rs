@@ -20,15 +20,23 @@ pub struct Case {
     pub cache: CacheSize,
     /// How many threads do it.
     pub threads: u64,
+    /// Records that a commit updates, of a workload that chooses.
+    pub batch: Option<u64>,
 }
 
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, {}", self.workload.name(), self.group())
+        write!(f, "{}, {}", self.work(), self.group())
     }
 }
 
 impl Case {
+    /// The workload, with the records of a commit.
+    fn work(&self) -> String {
+        let batch = self.batch.map_or(String::new(), |batch| batch.to_string());
+        format!("{}{batch}", self.workload.name())
+    }
+
     fn commits(&self) -> &'static str {
         if self.synced { "synced" } else { "unsynced" }
     }
@@ -64,14 +72,24 @@ pub struct Row {
     pub p99_us: f64,
     /// Bytes sent to the disk for each byte of keys and values written; none if nothing was written.
     pub written_per_byte: Option<f64>,
+    /// Bytes programmed into the flash of a Tantalum drive for them; none elsewhere.
+    pub programmed_per_byte: Option<f64>,
     /// Bytes on the disk for each byte of keys and values that are there.
     pub space_per_byte: f64,
 }
 
 impl Row {
     fn written(&self) -> String {
-        self.written_per_byte.map_or("-".to_owned(), |written| format!("{written:.2}"))
+        optional(self.written_per_byte)
     }
+
+    fn programmed(&self) -> String {
+        optional(self.programmed_per_byte)
+    }
+}
+
+fn optional(ratio: Option<f64>) -> String {
+    ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}"))
 }
 
 /// The table for a terminal.
@@ -89,11 +107,12 @@ pub fn text(rows: &[Row]) -> String {
         ("p50 us", right),
         ("p99 us", right),
         ("written/byte", right),
+        ("flash/byte", right),
         ("space/byte", right),
     ]);
     for row in rows {
         table.push(vec![
-            row.case.workload.name().to_owned(),
+            row.case.work(),
             row.case.commits().to_owned(),
             row.case.cache.name().to_owned(),
             row.case.threads.to_string(),
@@ -104,12 +123,14 @@ pub fn text(rows: &[Row]) -> String {
             format!("{:.1}", row.p50_us),
             format!("{:.1}", row.p99_us),
             row.written(),
+            row.programmed(),
             format!("{:.2}", row.space_per_byte),
         ]);
     }
     format!(
         "{}\nops/s: the median of the rounds; least and most: of the slowest and the quickest\n\
          written/byte: bytes sent to the disk for each byte of keys and values written\n\
+         flash/byte: bytes that a Tantalum drive below programmed for them, for whatever reason\n\
          space/byte: bytes on the disk for each byte of keys and values that are there\n",
         table.render()
     )
@@ -155,7 +176,7 @@ pub fn figures(
         Some(Figures {
             title: format!("{title}{}", first[0].case.group()),
             unit,
-            columns: cases.iter().map(|case| case[0].case.workload.name().to_owned()).collect(),
+            columns: cases.iter().map(|case| case[0].case.work()).collect(),
             rows: (0..first.len()).map(line).collect(),
         })
     };
@@ -184,6 +205,9 @@ pub fn markdown(rows: &[Row], command: &str, plot: Option<&str>) -> String {
         us => whole(us),
     });
     section(&mut page, rows, "Bytes sent to the disk for each byte written", Row::written);
+    if rows.iter().any(|row| row.programmed_per_byte.is_some()) {
+        section(&mut page, rows, "Bytes programmed into flash for each byte written", Row::programmed);
+    }
     section(&mut page, rows, "Bytes on the disk for each byte stored", |row| {
         format!("{:.2}", row.space_per_byte)
     });
@@ -198,9 +222,9 @@ fn section(page: &mut String, rows: &[Row], title: &str, cell: impl Fn(&Row) -> 
     write!(page, "\n## {title}\n\n| commits | cache | threads | work |{stores}\n|---|---|---|---|{rules}\n")
         .expect("writing to a String cannot fail");
     for case in by_case(rows) {
-        let Case { workload, cache, threads, .. } = case[0].case;
+        let Case { cache, threads, .. } = case[0].case;
         let cells: String = case.iter().map(|row| format!(" {} |", cell(row))).collect();
-        let (commits, cache, work) = (case[0].case.commits(), cache.name(), workload.name());
+        let (commits, cache, work) = (case[0].case.commits(), cache.name(), case[0].case.work());
         writeln!(page, "| {commits} | {cache} | {threads} | {work} |{cells}")
             .expect("writing to a String cannot fail");
     }
@@ -239,7 +263,8 @@ mod tests {
         for threads in [1, 2] {
             for (workload, rate) in [(Workload::A, 1000.0), (Workload::C, 4000.0)] {
                 for (store, factor) in [("ours", 1.0), ("other", 2.0)] {
-                    let case = Case { workload, synced: true, cache: CacheSize::Quarter, threads };
+                    let case =
+                        Case { workload, synced: true, cache: CacheSize::Quarter, threads, batch: None };
                     let per_second = rate * factor * threads as f64;
                     rows.push(Row {
                         case,
@@ -256,6 +281,7 @@ mod tests {
                         p50_us: 1.0,
                         p99_us: 2.5,
                         written_per_byte: (workload == Workload::A).then_some(3.0),
+                        programmed_per_byte: None,
                         space_per_byte: 1.5,
                     });
                 }

@@ -1,5 +1,7 @@
-//! The workloads: YCSB's A, B, C and F, and transfers that change four records in a transaction, as in TPC-B.
+//! The workloads: YCSB's A, B, C and F, transfers that change four records in a transaction, as in TPC-B, and commits that
+//! update several records.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -32,7 +34,12 @@ pub enum Workload {
     F,
     /// Four records of 100 bytes are read and written anew.
     T,
+    /// Several records are written anew by one commit, drawn like F's.
+    U,
 }
+
+/// The workloads that are measured unless others are named.
+pub const USUAL_WORKLOADS: [Workload; 5] = [Workload::A, Workload::B, Workload::C, Workload::F, Workload::T];
 
 impl Workload {
     /// What it is called.
@@ -43,6 +50,7 @@ impl Workload {
             Workload::C => "c",
             Workload::F => "f",
             Workload::T => "t",
+            Workload::U => "u",
         }
     }
 
@@ -57,9 +65,14 @@ impl Workload {
             Workload::A => Some(ycsb::Workload::A),
             Workload::B => Some(ycsb::Workload::B),
             Workload::C => Some(ycsb::Workload::C),
-            Workload::F => Some(ycsb::Workload::F),
+            Workload::F | Workload::U => Some(ycsb::Workload::F),
             Workload::T => None,
         }
+    }
+
+    /// Records that one commit updates: several only of U.
+    pub fn batch(self, batch: u64) -> Option<u64> {
+        (self == Workload::U).then_some(batch)
     }
 
     /// Draws its operations and records, of this many records; none for transfers.
@@ -86,6 +99,8 @@ pub struct Worker<'a> {
     pub records: u64,
     /// What it does of YCSB; transfers if none.
     pub draws: Option<&'a Draws>,
+    /// Updates of so many records in one commit, if it does nothing else.
+    pub batch: Option<u64>,
     /// Bytes of a value.
     pub value_bytes: usize,
     /// Where its random numbers come from.
@@ -113,9 +128,10 @@ impl Worker<'_> {
     }
 
     fn operation(&mut self) -> Result<(), Failure> {
-        match self.draws {
-            None => self.transfer(),
-            Some(draws) => {
+        match (self.draws, self.batch) {
+            (None, _) => self.transfer(),
+            (Some(draws), Some(batch)) => self.update(draws, batch),
+            (Some(draws), None) => {
                 let operation = draws.operation(&mut self.random);
                 let key = draws.record(self.records, &mut self.random);
                 self.ycsb(operation, key)
@@ -126,6 +142,19 @@ impl Worker<'_> {
     fn transfer(&mut self) -> Result<(), Failure> {
         self.engine.change(&four(self.records, &mut self.random), &add_one)?;
         self.has_written(4);
+        Ok(())
+    }
+
+    /// Different records, as a commit would write one of them once however often it was updated.
+    fn update(&mut self, draws: &Draws, batch: u64) -> Result<(), Failure> {
+        let mut keys = BTreeSet::new();
+        while (keys.len() as u64) < batch.min(self.records) {
+            keys.insert(draws.record(self.records, &mut self.random));
+        }
+        let fresh = |key| (key, value(&mut self.random, self.value_bytes));
+        let records: Vec<_> = keys.into_iter().map(fresh).collect();
+        self.engine.write(&records)?;
+        self.has_written(records.len() as u64);
         Ok(())
     }
 

@@ -20,6 +20,7 @@ mod random;
 mod random_cuts;
 mod read;
 mod resolve;
+mod schedule;
 mod slots;
 mod state;
 #[cfg(test)]
@@ -40,6 +41,7 @@ pub use nand::Nand;
 pub use operations::Source;
 pub use power::{InFlight, LostProgram, Operation, Outcome};
 pub use random::{SplitMix64, mix};
+pub use schedule::Scheduling;
 pub use slots::Slot;
 pub use state::PageState;
 pub use time::Timing;

@@ -35,6 +35,7 @@ use crate::image::{
     MAX_PROTECTED_BYTES, MemoryImage,
 };
 use crate::power::Power;
+use crate::schedule::Scheduling;
 use crate::slots::Slots;
 use crate::state::{Block, PageState};
 use crate::time::{Place, Resources, Timing};
@@ -222,6 +223,11 @@ impl Nand {
         self.time.timing()
     }
 
+    /// From now on operations follow each other like this. To be set before any is issued.
+    pub fn set_scheduling(&mut self, scheduling: Scheduling) {
+        self.time.set_scheduling(scheduling);
+    }
+
     /// When all programs issued so far are done.
     pub fn programs_done_ns(&self) -> Nanoseconds {
         self.time.programs_done_ns()
@@ -230,6 +236,11 @@ impl Nand {
     /// When a plane is done with what was issued to it.
     pub fn plane_idle_ns(&self, plane: PlaneId) -> Nanoseconds {
         self.time.plane_idle_ns(plane)
+    }
+
+    /// When a plane could begin what a host's command programs, from `earliest_ns` on.
+    pub fn plane_ready_ns(&self, plane: PlaneId, earliest_ns: Nanoseconds) -> Nanoseconds {
+        self.time.plane_ready_ns(plane, earliest_ns)
     }
 
     /// When all planes are done with what was issued to them.

@@ -10,9 +10,9 @@ use crate::error::NandError;
 use crate::geometry::{BlockId, MAX_UNITS_PER_PAGE, Nanoseconds, PageId, Ppn, UnitSpare};
 use crate::image::SavedRecords;
 use crate::nand::Nand;
+use crate::schedule::Interval;
 use crate::slots::Slot;
 use crate::state::{Block, MOVED};
-use crate::time::Interval;
 
 /// Kinds of operations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -192,6 +192,7 @@ impl Nand {
             return;
         }
         self.power.now_ns = now_ns;
+        self.time.advance(now_ns);
         while self.power.issued.front().is_some_and(|issued| issued.interval.end_ns <= now_ns) {
             let issued = self.power.issued.pop_front().expect("there is a front");
             self.make_final(issued);

@@ -1,30 +1,37 @@
-//! The key-value store as programs in C and Python have it.
+//! The stores as programs in C and Python have them.
 
 use std::path::Path;
 
-use super::failure::ensure;
+use super::failure::{Failure, ensure};
 use super::shell::Shell;
 use super::{Context, Done, Outcome};
 
 pub fn c(context: &Context, folder: &Path) -> Outcome {
     Shell::new("cargo")
-        .args(["build", "--release", "--package", "tantalum-kv-c"])
+        .args(["build", "--release", "--package", "tantalum-c"])
         .folder(&context.root)
         .with_output()
         .run()?;
-    let crate_folder = context.root.join("crates/kv-c");
-    let (libraries, program) = (context.target.join("release"), folder.join("transfer"));
-    Shell::new("cc")
-        .args(["-Wall", "-Wextra", "-Werror", "-I"])
-        .args([crate_folder.join("include"), crate_folder.join("examples/transfer.c")])
-        .args(["-L".into(), libraries.clone(), "-ltantalum_c".into(), "-o".into(), program.clone()])
-        .run()?;
     let image = folder.join("app.tant");
     for _ in ["a new image", "the same image"] {
-        let said = Shell::new(&program).args([&image]).variable("LD_LIBRARY_PATH", &libraries).run()?;
+        let said = compiled(context, folder, "transfer")?.args([&image]).run()?;
         ensure(said == "alice has 70\n", || said.clone())?;
     }
+    let said = compiled(context, folder, "documents")?.args([folder]).run()?;
+    ensure(said == "200 documents, then 199; 2 changes, 1 of them a deletion\n", || said.clone())?;
     Ok(Done::Passed)
+}
+
+/// Compiles an example with the header and the library.
+fn compiled(context: &Context, folder: &Path, name: &str) -> Result<Shell, Failure> {
+    let crate_folder = context.root.join("crates/c");
+    let (libraries, program) = (context.target.join("release"), folder.join(name));
+    Shell::new("cc")
+        .args(["-Wall", "-Wextra", "-Werror", "-I"])
+        .args([crate_folder.join("include"), crate_folder.join(format!("examples/{name}.c"))])
+        .args(["-L".into(), libraries.clone(), "-ltantalum_c".into(), "-o".into(), program.clone()])
+        .run()?;
+    Ok(Shell::new(&program).variable("LD_LIBRARY_PATH", &libraries))
 }
 
 pub fn python(context: &Context, _folder: &Path) -> Outcome {

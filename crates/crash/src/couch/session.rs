@@ -6,9 +6,13 @@ use rand::{Rng, RngExt, SeedableRng};
 use tantalum::UNIT_BYTES;
 use tantalum_couch::{Compaction, Error, Options, Snapshot, Store, VolumeStorage, Way};
 
+use super::Random;
 use super::contents::Contents;
-use super::volume::{OTHER_DATA, OTHER_UNITS};
-use super::{Broken, Random};
+use crate::program::drive::OTHER_DATA;
+use crate::program::{Broken, Stop};
+
+/// Units of [`OTHER_DATA`], of the volume's 4096.
+pub(super) const OTHER_UNITS: u64 = 2000;
 
 /// The store's file.
 const NAME: &str = "app.couch";
@@ -21,14 +25,6 @@ const MOST_FILE_BYTES: u64 = 500 * UNIT_BYTES as u64;
 
 /// Units of other data that one step overwrites.
 const OTHER_UNITS_WRITTEN: usize = 12;
-
-/// Why a step did not come to its end.
-pub(super) enum Stop {
-    /// Power went.
-    PowerLost,
-    /// A promise was broken.
-    Broken(Broken),
-}
 
 /// Which states the store may be in after a cut.
 #[derive(Clone, Default)]

@@ -1,10 +1,8 @@
 //! What is tortured, and how long.
 
 use tantalum_couch::Way;
-use tantalum_report::InvalidSetting;
 
-use crate::error::CrashError;
-use crate::sqlite::Cuts;
+use crate::program::Cuts;
 
 /// What a way is called on the command line.
 pub fn way_name(way: Way) -> &'static str {
@@ -29,18 +27,4 @@ pub struct Settings {
     pub commits: u64,
     /// Goes on with fresh seeds for so long instead of `seeds`.
     pub minutes: Option<u64>,
-}
-
-impl Settings {
-    /// Refuses settings with which nothing would be done.
-    pub(super) fn validate(&self) -> Result<(), CrashError> {
-        let zero =
-            [("--seeds", Some(self.seeds)), ("--commits", Some(self.commits)), ("--minutes", self.minutes)];
-        for (option, value) in zero {
-            if value == Some(0) {
-                return Err(InvalidSetting::new(option, 0, "give at least 1").into());
-            }
-        }
-        Ok(())
-    }
 }

@@ -4,6 +4,7 @@ use tantalum_sqlite::Mode;
 use tantalum_sqlite::Synchronous;
 
 use super::contents::Contents;
+use crate::program::Broken;
 
 /// SQLite's promise about acknowledged transactions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,21 +22,6 @@ fn promise(mode: Mode, synchronous: Synchronous) -> Promise {
         (Synchronous::Full, _) | (Synchronous::Normal, Mode::XFtl | Mode::Atomic) => Promise::All,
         (Synchronous::Normal, Mode::Rollback) => Promise::AllButTheLast,
         (Synchronous::Normal, Mode::Wal | Mode::Share | Mode::SwWal) => Promise::Prefix,
-    }
-}
-
-/// A broken promise.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Broken {
-    /// Which.
-    pub promise: &'static str,
-    /// What was found, and what would have been allowed.
-    pub detail: String,
-}
-
-impl Broken {
-    pub fn new(promise: &'static str, detail: impl Into<String>) -> Broken {
-        Broken { promise, detail: detail.into() }
     }
 }
 

@@ -8,9 +8,16 @@ use tantalum_sqlite::{Drive, Mode};
 
 use super::Random;
 use super::contents::{self, Contents};
-use super::history::{Broken, History};
+use super::history::History;
 use super::step::{READERS, Step, Transaction, WRITERS};
-use super::volume::{DATABASE, OTHER_DATA, OTHER_UNITS};
+use crate::program::drive::OTHER_DATA;
+use crate::program::{Broken, Stop};
+
+/// The database.
+pub(super) const DATABASE: &str = "app.db";
+
+/// Units of [`OTHER_DATA`], of the volume's 4096.
+pub(super) const OTHER_UNITS: u64 = 2200;
 
 /// SQLite's page cache, in pages: so few that transactions spill.
 const SMALL_CACHE_PAGES: u32 = 5;
@@ -26,15 +33,6 @@ const OTHER_UNITS_WRITTEN: usize = 12;
 
 /// Steps after which a reader closes its snapshot, as the log grows while it is open.
 const SNAPSHOT_STEPS: u64 = 15;
-
-/// Why a step was not completed.
-#[derive(Debug)]
-pub(super) enum Stop {
-    /// Power went.
-    PowerLost,
-    /// SQLite broke a promise.
-    Broken(Broken),
-}
 
 /// A connection that reads, and what it sees while its snapshot is open.
 struct Reader {

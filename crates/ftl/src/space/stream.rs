@@ -200,7 +200,7 @@ const PLANES_TRIED: usize = 4;
 fn first_idle<T>(nand: &Nand, at_ns: Nanoseconds, planes: impl Iterator<Item = (PlaneId, T)>) -> Option<T> {
     let mut best = None;
     for (plane, with) in planes.take(PLANES_TRIED) {
-        let idle_ns = nand.plane_idle_ns(plane);
+        let idle_ns = nand.plane_ready_ns(plane, at_ns);
         if idle_ns <= at_ns {
             return Some(with);
         }

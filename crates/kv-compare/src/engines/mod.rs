@@ -3,9 +3,10 @@
 //! - A change reads records and rewrites each of them, all or nothing, isolated from others.
 //! - Synced: a commit survives the loss of the machine. Unsynced: it survives the end of the process, because its
 //!   writes have reached the system. redb has no such commits; its unsynced ones survive only once a later one is
-//!   synced.
+//!   synced. The document store (`couch`) syncs every commit.
 //! - The records do not compress, so nothing is compressed.
 
+mod couch;
 mod fjall;
 mod lmdb;
 mod redb;
@@ -18,6 +19,7 @@ use std::path::Path;
 
 use clap::ValueEnum;
 use serde::Serialize;
+use tantalum_couch::Way;
 
 /// An error of any of them.
 pub type Failure = Box<dyn Error + Send + Sync>;
@@ -100,9 +102,17 @@ pub const NAMES: &[&str] = &[
     "redb",
     "fjall",
     "lmdb",
+    "couch",
+    "couch-original",
     #[cfg(feature = "rocksdb")]
     "rocksdb",
 ];
+
+/// The stores that are compared unless others are named. The document store keeps large documents, and has no commits
+/// without a sync.
+pub fn usual() -> impl Iterator<Item = &'static str> {
+    NAMES.iter().copied().filter(|name| !name.starts_with("couch"))
+}
 
 /// Opens a store in a folder.
 pub fn open(name: &str, folder: &Path, setting: Setting) -> Result<Box<dyn Engine>, Failure> {
@@ -111,6 +121,8 @@ pub fn open(name: &str, folder: &Path, setting: Setting) -> Result<Box<dyn Engin
         "redb" => Box::new(self::redb::Redb::open(folder, setting)?),
         "fjall" => Box::new(self::fjall::Fjall::open(folder, setting)?),
         "lmdb" => Box::new(self::lmdb::Lmdb::open(folder, setting)?),
+        "couch" => Box::new(self::couch::Couch::open(folder, setting, Way::Share)?),
+        "couch-original" => Box::new(self::couch::Couch::open(folder, setting, Way::Original)?),
         #[cfg(feature = "rocksdb")]
         "rocksdb" => Box::new(self::rocksdb::RocksDb::open(folder, setting)?),
         _ => return Err(format!("no store named {name}; use one of {}", NAMES.join(", ")).into()),

@@ -1,4 +1,4 @@
-//! The header is the one that is generated, and the example in C compiles and runs.
+//! The header is the one that is generated, and the examples in C compile and run.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,8 +8,10 @@ fn the_header_is_the_generated_one() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config = cbindgen::Config::from_file(folder.join("cbindgen.toml")).unwrap();
     let mut header = Vec::new();
-    let source = folder.join("src/lib.rs");
-    cbindgen::Builder::new().with_config(config).with_src(source).generate().unwrap().write(&mut header);
+    let sources = ["call", "store", "documents"].map(|part| folder.join(format!("src/{part}.rs")));
+    let builder =
+        sources.into_iter().fold(cbindgen::Builder::new().with_config(config), |b, s| b.with_src(s));
+    builder.generate().unwrap().write(&mut header);
     let (path, header) = (folder.join("include/tantalum.h"), String::from_utf8(header).unwrap());
     if std::env::var_os("UPDATE").is_some() {
         std::fs::write(&path, &header).unwrap();
@@ -17,19 +19,19 @@ fn the_header_is_the_generated_one() {
     assert_eq!(std::fs::read_to_string(&path).unwrap(), header, "UPDATE=1 writes it anew");
 }
 
-#[test]
-fn the_example_compiles_and_runs() {
+/// Compiles an example and runs it.
+fn example(name: &str, argument: &Path) -> String {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folder = tempfile::tempdir().unwrap();
     // the libraries lie beside the folder of the tests
     let libraries = std::env::current_exe().unwrap().parent().unwrap().to_owned();
     let shared = libraries.join("libtantalum_c.so");
     let libraries = if shared.exists() { libraries } else { libraries.parent().unwrap().to_owned() };
-    let program = folder.path().join("transfer");
+    let program = folder.path().join(name);
     let compiled = Command::new("cc")
         .args(["-Wall", "-Wextra", "-Werror", "-I"])
         .arg(manifest.join("include"))
-        .arg(manifest.join("examples/transfer.c"))
+        .arg(manifest.join(format!("examples/{name}.c")))
         .arg("-L")
         .arg(&libraries)
         .arg(format!("-Wl,-rpath,{}", libraries.display()))
@@ -38,7 +40,22 @@ fn the_example_compiles_and_runs() {
         .status()
         .unwrap();
     assert!(compiled.success());
-    let ran = Command::new(&program).arg(folder.path().join("app.tant")).output().unwrap();
+    let ran = Command::new(&program).arg(argument).output().unwrap();
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
-    assert_eq!(String::from_utf8_lossy(&ran.stdout), "alice has 70\n");
+    String::from_utf8(ran.stdout).unwrap()
+}
+
+#[test]
+fn the_example_of_the_key_value_store_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(example("transfer", &folder.path().join("app.tant")), "alice has 70\n");
+}
+
+#[test]
+fn the_example_of_the_document_store_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(
+        example("documents", folder.path()),
+        "200 documents, then 199; 2 changes, 1 of them a deletion\n"
+    );
 }

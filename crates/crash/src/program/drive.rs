@@ -1,5 +1,5 @@
-//! The drive and the volume that the torture works on: small, so that garbage is collected and checkpoints are taken all
-//! the time.
+//! The drive and the volume of the test: so small that garbage is collected, checkpoints are taken and every limit is
+//! reached within a short life.
 
 use rand::{Rng, SeedableRng};
 use tantalum::{
@@ -8,35 +8,29 @@ use tantalum::{
 };
 use tantalum_volume::Volume;
 
-use super::Random;
 use crate::error::CrashError;
 use crate::small_flash::small_flash;
 
-/// Data that are not the store's: what garbage collection has to move.
-pub(super) const OTHER_DATA: &str = "other-data";
+/// Other data, which garbage collection has to move.
+pub(crate) const OTHER_DATA: &str = "other-data";
 
-/// Units of [`OTHER_DATA`], of the volume's 4096.
-pub(super) const OTHER_UNITS: u64 = 2000;
+const UNIT: u64 = UNIT_BYTES as u64;
 
-/// The host's page cache.
-pub(super) const CACHE_BYTES: u64 = 64 * UNIT_BYTES as u64;
-
-/// One volume in four is on a drive with a capacitor.
-fn profile(seed: u64) -> Profile {
+/// A drive of 4096 units. One in four has a capacitor.
+pub(crate) fn profile(name: &str, page_bytes: u32, seed: u64) -> Profile {
     let has_capacitor = seed % 4 == 3;
-    let unit_bytes = UNIT_BYTES as u64;
     let (mode, plp, dump_bytes) = match has_capacitor {
-        true => (CacheMode::Durable, Plp::Capacitor, 128 * unit_bytes),
+        true => (CacheMode::Durable, Plp::Capacitor, 128 * UNIT),
         false => (CacheMode::Volatile, Plp::None, 0),
     };
     Profile {
-        name: "crash-couch".into(),
+        name: name.into(),
         description: "a drive so small that everything happens often".into(),
         capacity_bytes: 16 << 20,
         over_provisioning_percent: 40.0,
-        flash: small_flash(2, 16, [16384, 8192, 4096][(seed % 3) as usize]),
+        flash: small_flash(2, 16, page_bytes),
         link: LinkProfile { bytes_per_second: 1_000_000_000, command_ns: 5_000 },
-        cache: CacheProfile { mode, bytes: 48 * unit_bytes },
+        cache: CacheProfile { mode, bytes: 48 * UNIT },
         power: PowerProfile { plp, dump_bytes },
         limits: LimitsProfile {
             atomic_units: 16,
@@ -52,15 +46,20 @@ fn profile(seed: u64) -> Profile {
     }
 }
 
-/// A volume with other data.
-pub(super) fn prepare(seed: u64) -> Result<Volume, CrashError> {
-    let mut volume = Volume::format(Device::in_memory(&profile(seed))?, CACHE_BYTES)?;
+/// A volume on such a drive with this many units of [`OTHER_DATA`].
+pub(crate) fn volume(
+    profile: &Profile,
+    cache_bytes: u64,
+    units: u64,
+    seed: u64,
+) -> Result<Volume, CrashError> {
+    let mut volume = Volume::format(Device::in_memory(profile)?, cache_bytes)?;
     let other = volume.create(OTHER_DATA)?;
     let mut unit = [0; UNIT_BYTES];
-    let mut random = Random::seed_from_u64(seed);
-    for index in 0..OTHER_UNITS {
+    let mut random = rand_xoshiro::Xoshiro256PlusPlus::seed_from_u64(seed);
+    for index in 0..units {
         random.fill_bytes(&mut unit);
-        volume.write(other, index * UNIT_BYTES as u64, &unit)?;
+        volume.write(other, index * UNIT, &unit)?;
     }
     volume.sync_all()?;
     Ok(volume)

@@ -1,35 +1,14 @@
-//! The key-value store for C. `include/tantalum.h` is generated from this file.
-//!
-//! Every function checks its pointers, catches panics, and returns a `TANTALUM_` number; `tantalum_last_error` returns
-//! the error text of the calling thread. A transaction belongs to one thread at a time; a store can be shared by all. A
-//! transaction keeps its store alive.
+//! The key-value store. A transaction belongs to one thread at a time; a store can be shared by all. A transaction keeps its
+//! store alive.
 
-use std::cell::RefCell;
-use std::ffi::{CStr, CString, c_char};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ffi::c_char;
 
 use tantalum_kv::{Error, Namespace, Store, Sync, Transaction};
 
-/// Success.
-pub const TANTALUM_OK: i32 = 0;
-/// No such key.
-pub const TANTALUM_NOT_FOUND: i32 = 1;
-/// The buffer is too short; only the required length was stored.
-pub const TANTALUM_SHORT_BUFFER: i32 = 2;
-/// A null pointer, a text that is not UTF-8, or an invalid key, value or option.
-pub const TANTALUM_INVALID: i32 = 3;
-/// The transaction gave way to an older one: abort it and begin again.
-pub const TANTALUM_DEADLOCK: i32 = 4;
-/// No such namespace.
-pub const TANTALUM_NO_NAMESPACE: i32 = 5;
-/// The store was opened by another process: this one was forked.
-pub const TANTALUM_FORKED: i32 = 6;
-/// The store has stopped and must be reopened.
-pub const TANTALUM_STOPPED: i32 = 7;
-/// The drive or the host failed.
-pub const TANTALUM_REFUSED: i32 = 8;
-/// An internal error of this library.
-pub const TANTALUM_BUG: i32 = 9;
+use crate::call::{
+    Refusal, TANTALUM_DEADLOCK, TANTALUM_FORKED, TANTALUM_INVALID, TANTALUM_NO_NAMESPACE, TANTALUM_NOT_FOUND,
+    TANTALUM_REFUSED, TANTALUM_STOPPED, bytes_of, copy_out, null, run, text_of,
+};
 
 /// A store.
 #[allow(non_camel_case_types)]
@@ -38,13 +17,6 @@ pub struct tantalum_store(Store);
 /// A transaction.
 #[allow(non_camel_case_types)]
 pub struct tantalum_tx(Transaction);
-
-thread_local! {
-    static LAST_ERROR: RefCell<CString> = RefCell::default();
-}
-
-/// Why something failed: a number and a text.
-struct Refusal(i32, String);
 
 impl From<Error> for Refusal {
     fn from(error: Error) -> Refusal {
@@ -67,50 +39,6 @@ impl From<Error> for Refusal {
         };
         Refusal(number, error.to_string())
     }
-}
-
-fn null(what: &str) -> Refusal {
-    Refusal(TANTALUM_INVALID, format!("{what} is null"))
-}
-
-fn run(work: impl FnOnce() -> Result<(), Refusal>) -> i32 {
-    let (number, text) = match catch_unwind(AssertUnwindSafe(work)) {
-        Ok(Ok(())) => return TANTALUM_OK,
-        Ok(Err(Refusal(number, text))) => (number, text),
-        Err(_) => (TANTALUM_BUG, "internal error of the library".to_owned()),
-    };
-    LAST_ERROR.with_borrow_mut(|last| *last = CString::new(text.replace('\0', " ")).unwrap_or_default());
-    number
-}
-
-/// The caller's bytes; a null pointer is allowed if there are none.
-///
-/// # Safety
-/// If `data` is not null, `bytes` bytes can be read there, and do not change meanwhile.
-unsafe fn bytes_of<'a>(data: *const u8, bytes: usize, what: &str) -> Result<&'a [u8], Refusal> {
-    match (data.is_null(), bytes) {
-        (true, 0) => Ok(&[]),
-        (true, _) => Err(null(what)),
-        // SAFETY: by the caller's promise.
-        (false, bytes) => Ok(unsafe { std::slice::from_raw_parts(data, bytes) }),
-    }
-}
-
-/// # Safety
-/// If `text` is not null, it ends with a zero.
-unsafe fn text_of<'a>(text: *const c_char, what: &str) -> Result<&'a str, Refusal> {
-    if text.is_null() {
-        return Err(null(what));
-    }
-    // SAFETY: by the caller's promise.
-    let text = unsafe { CStr::from_ptr(text) };
-    text.to_str().map_err(|_| Refusal(TANTALUM_INVALID, format!("{what} is not UTF-8")))
-}
-
-/// The text of the last error in this thread; valid until the next call in this thread.
-#[unsafe(no_mangle)]
-pub extern "C" fn tantalum_last_error() -> *const c_char {
-    LAST_ERROR.with_borrow(|last| last.as_ptr())
 }
 
 /// Opens the store in an image, which is created if it does not exist. `synced`: a commit survives the loss of the
@@ -229,20 +157,8 @@ pub unsafe extern "C" fn tantalum_read(
         };
         let found = tx.0.read(Namespace::from_number(namespace_number), key)?;
         let found = found.ok_or(Refusal(TANTALUM_NOT_FOUND, "no such key".to_owned()))?;
-        *value_bytes = found.len();
-        if found.len() > capacity {
-            let text = format!("the value has {} bytes, but the buffer only {capacity}", found.len());
-            return Err(Refusal(TANTALUM_SHORT_BUFFER, text));
-        }
-        if found.is_empty() {
-            return Ok(());
-        }
-        if value.is_null() {
-            return Err(null("value"));
-        }
-        // SAFETY: there is room for `capacity` bytes, and the store's own are elsewhere.
-        unsafe { std::ptr::copy_nonoverlapping(found.as_ptr(), value, found.len()) };
-        Ok(())
+        // SAFETY: the caller's promises are those of this function.
+        unsafe { copy_out(&found, value, capacity, value_bytes) }
     })
 }
 

@@ -1,0 +1,8 @@
+//! The stores for C: the key-value store, and the document store. `include/tantalum.h` is generated from this crate.
+//!
+//! Every function checks its pointers, catches panics, and returns a `TANTALUM_` number; `tantalum_last_error` returns
+//! the error text of the calling thread.
+
+pub mod call;
+pub mod documents;
+pub mod store;

@@ -1,0 +1,94 @@
+//! Power comes back: the drive recovers, the volume is mounted, the program opens what is there, and that is checked against
+//! what is allowed. Now and then power goes once more on the way.
+
+use tantalum::{Device, PowerLoss};
+use tantalum_volume::Volume;
+
+use super::broken::Broken;
+use super::{Place, Program};
+use crate::CrashOutcome;
+
+/// One recovery in this many loses power again while the drive recovers, and as many while the program does.
+const SECOND_CUT_ONE_IN: u64 = 3;
+
+/// Times that power may fail in one recovery before something else must be wrong.
+const ATTEMPTS: u32 = 4;
+
+/// The recovery from one cut.
+pub(super) struct Recovery<'a, P> {
+    pub program: P,
+    /// Of what the program takes anew.
+    pub seed: u64,
+    /// Decides the outcome of operations in flight, and when power goes again.
+    pub loss: &'a mut PowerLoss,
+    pub outcome: &'a mut CrashOutcome,
+}
+
+impl<P: Program> Recovery<'_, P> {
+    /// Recovers, and checks.
+    pub fn recover(
+        &mut self,
+        place: P::Place,
+        expected: &P::Expected,
+    ) -> Result<(P::Place, P::Opened), Broken> {
+        let mut place = self.power_on(place, true)?;
+        if self.loss.random().is_multiple_of(SECOND_CUT_ONE_IN) {
+            place.cut_after(Some(1 + self.loss.random() % P::SECOND_CUT_OPERATIONS));
+            let opened = self.program.open_again(&place);
+            let lost_power = !place.has_power();
+            place.cut_after(None);
+            match opened {
+                Ok(opened) if !lost_power => return self.checked(place, opened, expected),
+                Err(broken) if !lost_power => return Err(broken),
+                // What is open is closed here: without power that does nothing to the drive.
+                _ => {}
+            }
+            self.outcome.second_cuts += 1;
+            place = self.power_on(place, false)?;
+        }
+        let opened = self.program.open_again(&place)?;
+        self.checked(place, opened, expected)
+    }
+
+    fn checked(
+        &mut self,
+        place: P::Place,
+        opened: P::Opened,
+        expected: &P::Expected,
+    ) -> Result<(P::Place, P::Opened), Broken> {
+        self.outcome.promises_checked += P::PROMISES;
+        P::check(expected, &opened)?;
+        Ok((place, opened))
+    }
+
+    /// Turns power on and mounts the volume. The first recovery after a cut may be cut again, which is counted.
+    fn power_on(&mut self, place: P::Place, first: bool) -> Result<P::Place, Broken> {
+        let volume = P::give_back(place)?;
+        let mut device = volume.into_client_without_sync().into_device().expect("nobody shares the drive");
+        if first && self.loss.random().is_multiple_of(SECOND_CUT_ONE_IN) {
+            device.cut_after(Some(1 + self.loss.random() % P::SECOND_CUT_OPERATIONS));
+        }
+        self.recover_drive(&mut device, first)?;
+        let volume = Volume::mount(device, P::CACHE_BYTES)
+            .map_err(|error| Broken::new("the volume mounts", error.to_string()))?;
+        Ok(self.program.take(volume, self.seed))
+    }
+
+    fn recover_drive(&mut self, device: &mut Device, counted: bool) -> Result<(), Broken> {
+        let mut reason = String::new();
+        for _ in 0..ATTEMPTS {
+            match device.power_on(self.loss) {
+                Ok(report) if device.has_power() => {
+                    device.cut_after(None);
+                    self.outcome.torn_pages_seen += report.torn_pages;
+                    self.outcome.dirty_recoveries += u64::from(counted && !report.clean);
+                    return Ok(());
+                }
+                Ok(_) => reason = "power went at the end of recovery".to_owned(),
+                Err(error) => reason = error.to_string(),
+            }
+            self.outcome.second_cuts += 1;
+        }
+        Err(Broken::new("the drive recovers", reason))
+    }
+}

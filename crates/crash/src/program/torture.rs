@@ -1,0 +1,171 @@
+//! Seeds one after another, and what is found, with the smallest command line that reproduces it.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use tantalum_report::{InvalidSetting, Monitor};
+use tantalum_volume::Volume;
+
+use super::broken::{Broken, Found, RunEnd};
+use super::{Cuts, Program, Run};
+use crate::error::CrashError;
+use crate::{CrashOutcome, Violation};
+
+/// What is tested, and for how long.
+pub(crate) struct Plan<P> {
+    /// In each of these settings, with each seed.
+    pub programs: Vec<P>,
+    pub first_seed: u64,
+    /// How many seeds, one after another.
+    pub seeds: u64,
+    pub cuts: Cuts,
+    /// The most work before a random cut; or that of the workload whose every flash operation is cut.
+    pub length: u64,
+    /// Continues with fresh seeds for this many minutes instead of `seeds`.
+    pub minutes: Option<u64>,
+}
+
+impl<P: Program> Plan<P> {
+    /// Refuses settings that would do nothing.
+    fn validate(&self) -> Result<(), CrashError> {
+        let settings = [
+            ("--seeds", Some(self.seeds)),
+            (P::LENGTH_OPTION, Some(self.length)),
+            ("--minutes", self.minutes),
+        ];
+        match settings.into_iter().find(|(_, value)| *value == Some(0)) {
+            Some((option, _)) => Err(InvalidSetting::new(option, 0, "use at least 1").into()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Runs the torture test. Broken promises are results, not errors.
+pub(crate) fn torture<P: Program>(plan: &Plan<P>, monitor: &Monitor) -> Result<CrashOutcome, CrashError> {
+    plan.validate()?;
+    let began = Instant::now();
+    let limit = plan.minutes.map(|minutes| Duration::from_secs(60 * minutes));
+    let bar = match limit {
+        Some(limit) => monitor.bar("crash", limit.as_secs()),
+        None => monitor.bar("crash", plan.seeds.saturating_mul(plan.programs.len() as u64)),
+    };
+    let mut outcome = CrashOutcome::default();
+    let mut seed = plan.first_seed;
+    loop {
+        let is_over = match limit {
+            Some(limit) => began.elapsed() >= limit,
+            None => outcome.seeds >= plan.seeds,
+        };
+        if is_over {
+            return Ok(outcome);
+        }
+        let before = began.elapsed().as_secs();
+        let done = run_seed(plan, seed, monitor, &mut outcome, &mut || match limit {
+            Some(_) => Ok(()),
+            None => Ok(bar.advance(1)?),
+        });
+        match done {
+            // A soak has no end of its own: what it found until it was stopped is its result.
+            Err(CrashError::Interrupted(_)) if limit.is_some() => return Ok(outcome),
+            done => done?,
+        }
+        outcome.seeds += 1;
+        seed = seed.wrapping_add(1);
+        bar.say(format!("{} cuts, {} violations", outcome.cuts, outcome.violations.len()));
+        if limit.is_some() && bar.advance(began.elapsed().as_secs() - before).is_err() {
+            return Ok(outcome);
+        }
+    }
+}
+
+/// Runs a seed in each setting.
+fn run_seed<P: Program>(
+    plan: &Plan<P>,
+    seed: u64,
+    monitor: &Monitor,
+    outcome: &mut CrashOutcome,
+    advance: &mut dyn FnMut() -> Result<(), CrashError>,
+) -> Result<(), CrashError> {
+    let prepared = P::prepare(seed)?;
+    for &program in &plan.programs {
+        let run = Run { program, seed, length: plan.length, monitor };
+        if let Some(found) = one_run(&run, plan.cuts, &prepared, outcome)? {
+            outcome.violations.push(violation(&run, plan.cuts, found, &prepared)?);
+        }
+        advance()?;
+    }
+    Ok(())
+}
+
+/// One run, up to the first violation.
+fn one_run<P: Program>(
+    run: &Run<'_, P>,
+    cuts: Cuts,
+    prepared: &Volume,
+    outcome: &mut CrashOutcome,
+) -> Result<Option<Found>, CrashError> {
+    let before = outcome.cuts;
+    let copy = || prepared.try_clone().expect("a drive in memory can be copied");
+    let result = catch_unwind(AssertUnwindSafe(|| -> Result<(), RunEnd> {
+        match cuts {
+            Cuts::Random(cuts) => run.random_cuts(copy(), cuts, outcome),
+            Cuts::At(operation) => run.cut_at(copy(), operation, outcome),
+            Cuts::All => {
+                let operations = run.count_operations(copy())?;
+                (1..=operations).try_for_each(|operation| run.cut_at(copy(), operation, outcome))
+            }
+        }
+    }));
+    match result {
+        Ok(Ok(())) => Ok(None),
+        Ok(Err(RunEnd::Found(found))) => Ok(Some(found)),
+        Ok(Err(RunEnd::Failed(error))) => Err(error),
+        Err(panic) => {
+            let cut = match cuts {
+                Cuts::At(operation) => operation,
+                Cuts::Random(_) | Cuts::All => outcome.cuts - before,
+            };
+            Ok(Some(Found { cut, broken: Broken::new("nothing panics", message(&*panic)) }))
+        }
+    }
+}
+
+fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without a message").to_owned()
+}
+
+/// Describes a finding, with the smallest command line that reproduces it.
+fn violation<P: Program>(
+    run: &Run<'_, P>,
+    cuts: Cuts,
+    found: Found,
+    prepared: &Volume,
+) -> Result<Violation, CrashError> {
+    let replayed = |found: &Found| match cuts {
+        Cuts::Random(_) => Cuts::Random(found.cut + 1),
+        Cuts::All | Cuts::At(_) => Cuts::At(found.cut),
+    };
+    let (mut smallest, mut length) = (found, run.length);
+    // With the cut at a given operation, less work changes nothing: nothing after the cut is executed.
+    if let Cuts::Random(_) = cuts {
+        for fewer in std::iter::successors(Some(1), |n| Some(n * 2)).take_while(|&n| n < run.length) {
+            let smaller = Run { length: fewer, ..*run };
+            let again = one_run(&smaller, replayed(&smallest), prepared, &mut CrashOutcome::default())?;
+            if let Some(found) = again.filter(|found| found.broken.promise == smallest.broken.promise) {
+                (smallest, length) = (found, fewer);
+                break;
+            }
+        }
+    }
+    let (program, seed, cuts) = (run.program, run.seed, replayed(&smallest));
+    let (command, option) = (program.command(), P::LENGTH_OPTION);
+    Ok(Violation {
+        seed,
+        cut: smallest.cut,
+        promise: smallest.broken.promise.to_owned(),
+        detail: format!("{}: {}", program.name(), smallest.broken.detail),
+        replay: format!("tantalum crash {command} --seed {seed} --cuts {cuts} {option} {length}"),
+    })
+}
