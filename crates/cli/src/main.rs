@@ -15,6 +15,7 @@ mod create;
 mod cut;
 mod drive;
 mod failure;
+mod file_system;
 mod info;
 mod interrupt;
 mod lab;

@@ -16,8 +16,8 @@ impl LogFs {
         let inode = &self.file(id)?.inode;
         let (is_folder, parent, links) = (inode.is_folder(), inode.parent, inode.metadata.links);
         self.write_back_file(id, usize::MAX)?;
-        if links == 0 {
-            return self.log.flush(); // gone after a crash anyway
+        if links == 0 && !self.since.renamed.contains(&id) {
+            return self.log.flush(); // gone after a crash anyway, unless the loss of its name was not durable
         }
         let is_new = self.since.new.contains(&id);
         let needs_checkpoint = is_folder

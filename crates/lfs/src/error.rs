@@ -78,6 +78,9 @@ pub enum Damage {
         /// As the node address table says.
         expected: u32,
     },
+    /// The table of segments does not count it.
+    #[error("{0}, as the table of segments counts")]
+    Miscounted(&'static str),
     /// A number is beyond what it may be.
     #[error("{what} is {value}, but at most {most} is possible")]
     Beyond {

@@ -215,8 +215,7 @@ impl Ranges for LogFs {
     }
 
     fn zero_range(&mut self, file: FileId, offset: u64, bytes: u64, keep_size: bool) -> Outcome<()> {
-        self.punch(file, offset, bytes)?;
-        Ok(self.allocate_range(file, offset, bytes, keep_size)?)
+        Ok(self.zero(file, offset, bytes, keep_size)?)
     }
 
     fn seek_data(&mut self, file: FileId, from: u64) -> Outcome<Option<u64>> {

@@ -21,8 +21,8 @@ const LEAST_FREE: u32 = 12;
 /// Segments that files never get, so that there is always something to gain by cleaning.
 pub(crate) const LEAST_RESERVE: u32 = 24;
 
-/// Units moved in one slice of the background.
-const SLICE_UNITS: usize = 64;
+/// Slices of the background in which a full segment is moved.
+const SLICES: u32 = 8;
 
 /// A segment that is being cleaned in slices.
 #[derive(Debug)]
@@ -85,7 +85,8 @@ impl LogFs {
         let Some(mut job) = self.job.take().map_or_else(|| self.next_job(), |job| Ok(Some(job)))? else {
             return Ok(false);
         };
-        let end = (job.done + SLICE_UNITS).min(job.residents.len());
+        let slice = (self.log.segments.units() / SLICES) as usize;
+        let end = (job.done + slice).min(job.residents.len());
         self.move_all(&job.residents[job.done..end], true)?;
         job.done = end;
         if job.done < job.residents.len() {

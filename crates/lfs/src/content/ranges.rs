@@ -28,6 +28,29 @@ impl LogFs {
         Ok(())
     }
 
+    /// Makes a range read as zeros and keeps space for it.
+    pub(crate) fn zero(&mut self, file: FileId, offset: u64, bytes: u64, keep_size: bool) -> Result<()> {
+        // What may be refused comes first.
+        self.allocate_range(file, offset, bytes, true)?;
+        let end = offset + bytes;
+        let (first, last) = (units_of(offset), end / UNIT);
+        if first > last {
+            self.zero_part(file, offset, end)?;
+        } else {
+            self.zero_part(file, offset, first * UNIT)?;
+            self.zero_part(file, last * UNIT, end)?;
+            self.pages.remove(file, first..last);
+            for unit in first..last {
+                self.index.set_slot(&mut self.log, file, unit as u32, Slot::Reserved)?;
+            }
+        }
+        if !keep_size && end > self.file(file)?.inode.metadata.size {
+            self.clear_tail(file)?;
+            self.grow_to(file, end)?;
+        }
+        Ok(())
+    }
+
     /// Makes a range read as zeros, and gives up its units.
     pub(crate) fn punch(&mut self, file: FileId, offset: u64, bytes: u64) -> Result<()> {
         self.settle()?;

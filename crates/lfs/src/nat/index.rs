@@ -74,10 +74,11 @@ impl Index for Nat {
         }
         match slot {
             Slot::Hole => {}
-            Slot::Reserved if self.is_recovering => log.segments.reserve_anyway(),
+            // A unit that gives up its place keeps its space.
+            Slot::Reserved if self.is_recovering || old != Slot::Hole => log.segments.reserve_anyway(),
             Slot::Reserved => log.segments.reserve()?,
             Slot::At(lpn) => {
-                log.segments.add(lpn);
+                log.segments.add(lpn)?;
                 if !self.is_recovering {
                     self.summaries.begin(log, lpn);
                 }
@@ -87,7 +88,7 @@ impl Index for Nat {
         match old {
             Slot::Hole => {}
             Slot::Reserved => log.segments.unreserve(),
-            Slot::At(lpn) => log.segments.release(lpn),
+            Slot::At(lpn) => log.segments.release(lpn)?,
         }
         self.node_mut(log, number)?.set_pointer(index, pointer_of(slot));
         Ok(())

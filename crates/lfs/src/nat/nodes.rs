@@ -163,7 +163,6 @@ impl Nat {
     ) -> Result<u32> {
         let number = self.free_number(log)?;
         self.use_number(log, number, file.unwrap_or(FileId(number)), first, level, is_folder)?;
-        self.last_node = number;
         Ok(number)
     }
 
@@ -182,6 +181,8 @@ impl Nat {
             false => log.segments.reserve()?,
         }
         self.places.set(log, number, [NEW, file.0])?;
+        // Numbers are given out in turn, so that one that was given up is not used again soon.
+        self.last_node = number;
         self.nodes_in_use += 1;
         self.nodes.insert(number, Node::new(number, file, first, level, is_folder), true);
         Ok(())
@@ -207,7 +208,7 @@ impl Nat {
         let [place, _] = self.entry(log, number)?;
         match place {
             NEW => log.segments.unreserve(),
-            lpn => log.segments.release(Lpn(lpn)),
+            lpn => log.segments.release(Lpn(lpn))?,
         }
         self.places.set(log, number, [0, 0])?;
         self.nodes_in_use -= 1;
@@ -235,9 +236,9 @@ impl Nat {
     pub(super) fn move_node(&mut self, log: &mut Log, number: u32, file: FileId, to: Lpn) -> Result<()> {
         match self.entry(log, number)?[0] {
             NEW => log.segments.unreserve(),
-            old => log.segments.release(Lpn(old)),
+            old => log.segments.release(Lpn(old))?,
         }
-        log.segments.add(to);
+        log.segments.add(to)?;
         self.places.set(log, number, [to.0, file.0])
     }
 }

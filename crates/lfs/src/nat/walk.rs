@@ -66,7 +66,7 @@ impl Nat {
             }
             let Some(child) = pointer.child else {
                 match slot_of(value) {
-                    Slot::At(lpn) => log.segments.release(lpn),
+                    Slot::At(lpn) => log.segments.release(lpn)?,
                     _ => log.segments.unreserve(),
                 }
                 self.node_mut(log, number)?.set_pointer(pointer.index, 0);

@@ -90,7 +90,7 @@ impl Log {
             Some(following) if entry.used == units => self.segments.first_lpn(following),
             _ => Lpn(lpn.0 + 1),
         };
-        self.segments.wrote(lpn);
+        self.segments.wrote(segment);
         Ok(Allocated { lpn, next })
     }
 

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use tantalum::Lpn;
 use tantalum_filesystem::Errno;
 
-use crate::error::{Result, refuse};
+use crate::error::{Damage, LfsError, Result, refuse};
 
 /// What a segment is used for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -104,8 +104,9 @@ impl Segments {
         (segment < self.count()).then_some(segment)
     }
 
-    fn of(&self, lpn: Lpn) -> u32 {
-        self.find(lpn).unwrap_or_else(|| panic!("unit {lpn} is none of the log"))
+    fn of(&self, lpn: Lpn) -> Result<u32> {
+        self.find(lpn)
+            .ok_or(LfsError::Damaged { lpn, damage: Damage::NotA { expected: "a unit of the log" } })
     }
 
     /// Units that files have been promised and that have no place yet.
@@ -165,39 +166,44 @@ impl Segments {
         }
     }
 
-    /// A unit was written.
-    pub fn wrote(&mut self, lpn: Lpn) {
+    /// A unit of a segment was written.
+    pub fn wrote(&mut self, segment: u32) {
         self.clock += 1;
-        let segment = self.of(lpn);
         self.table[segment as usize].written = self.clock;
         self.changed.insert(segment);
     }
 
     /// A unit lives from now on.
-    pub fn add(&mut self, lpn: Lpn) {
-        let segment = self.of(lpn);
+    pub fn add(&mut self, lpn: Lpn) -> Result<()> {
+        let segment = self.of(lpn)?;
         let (units, entry) = (self.units, &mut self.table[segment as usize]);
+        if entry.live == units {
+            return Err(miscounted(lpn, "its segment has no unit that is dead"));
+        }
         entry.live += 1;
-        assert!(entry.live <= units, "segment {segment} has {} living units of {units}", entry.live);
         if matches!(entry.state, State::Free | State::Waiting) {
             entry.state = State::Full; // recovery finds what was written after the checkpoint
             self.free.remove(&segment);
         }
         self.live += 1;
         self.changed.insert(segment);
+        Ok(())
     }
 
     /// A unit lives no more.
-    pub fn release(&mut self, lpn: Lpn) {
-        let segment = self.of(lpn);
+    pub fn release(&mut self, lpn: Lpn) -> Result<()> {
+        let segment = self.of(lpn)?;
         let entry = &mut self.table[segment as usize];
-        assert!(entry.live > 0, "unit {lpn} of segment {segment} is released, but none lives there");
+        if entry.live == 0 {
+            return Err(miscounted(lpn, "its segment has no unit that lives"));
+        }
         entry.live -= 1;
         if entry.live == 0 && entry.state == State::Full {
             entry.state = State::Waiting;
         }
         self.live -= 1;
         self.changed.insert(segment);
+        Ok(())
     }
 
     /// Promises a unit; `ENOSPC` if there is none.
@@ -216,8 +222,8 @@ impl Segments {
 
     /// Takes back a promise.
     pub fn unreserve(&mut self) {
-        assert!(self.reserved > 0, "a promise is taken back that was not given");
-        self.reserved -= 1;
+        // Only a damaged checkpoint counts fewer than there are; a check tells.
+        self.reserved = self.reserved.saturating_sub(1);
     }
 
     /// A checkpoint is durable: what waited is free. Returns those segments.
@@ -244,6 +250,11 @@ impl Segments {
     }
 }
 
+/// The table of segments is not what was written: damage that checksums do not tell.
+fn miscounted(lpn: Lpn, why: &'static str) -> LfsError {
+    LfsError::Damaged { lpn, damage: Damage::Miscounted(why) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -253,9 +264,9 @@ mod tests {
         let mut segments = Segments::new(Lpn(100), 8, 4, 20);
         let segment = segments.open().unwrap();
         let lpn = segments.first_lpn(segment);
-        segments.add(lpn);
+        segments.add(lpn).unwrap();
         segments.close(segment);
-        segments.release(lpn);
+        segments.release(lpn).unwrap();
         assert_eq!((segments.get(segment).state, segments.free_segments()), (State::Waiting, 3));
         assert_eq!(segments.checkpointed(), [segment]);
         assert_eq!(segments.free_segments(), 4);
@@ -269,9 +280,10 @@ mod tests {
     fn no_more_is_promised_than_there_is() {
         let mut segments = Segments::new(Lpn(0), 8, 4, 2);
         segments.reserve().unwrap();
-        segments.add(Lpn(3));
+        segments.add(Lpn(3)).unwrap();
         assert!(segments.reserve().is_err());
-        segments.release(Lpn(3));
+        segments.release(Lpn(3)).unwrap();
+        assert!(segments.release(Lpn(3)).is_err() && segments.add(Lpn(32)).is_err());
         segments.reserve().unwrap();
         assert_eq!((segments.reserved(), segments.available()), (2, 0));
     }

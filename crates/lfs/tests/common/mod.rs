@@ -1,6 +1,7 @@
 //! Small drives and file systems for the tests.
 #![allow(dead_code)] // Each test takes what it needs.
 
+pub mod cuts;
 pub mod model;
 pub mod run;
 

@@ -261,7 +261,7 @@ impl Model {
 
     /// Whether names are a state that a crash may leave: one of the history, with what was synced since. Returns it in
     /// the model's numbers.
-    pub fn find_names(&self, seen: &BTreeMap<Place, FileId>) -> Option<Names> {
+    pub fn find_names(&self, seen: &BTreeMap<Place, (FileId, FileKind)>) -> Option<Names> {
         for (index, names) in self.history.iter().enumerate().rev() {
             let later = self.synced.iter().filter(|synced| synced.created > index);
             let certain: Vec<&SyncedNew> = later.clone().filter(|synced| synced.is_certain).collect();
@@ -270,13 +270,25 @@ impl Model {
                 let mut state = names.clone();
                 let added = certain.iter().chain(maybe.iter().filter(|_| with_maybe));
                 state.extend(added.map(|synced| (synced.place.clone(), synced.file)));
-                let ids = state.iter().map(|(place, file)| (place.clone(), self.id(*file)));
-                if ids.eq(seen.iter().map(|(place, id)| (place.clone(), *id))) {
+                let files = state.iter().map(|(place, file)| (place, &self.files[file]));
+                if files
+                    .map(|(place, file)| (place, (file.id, file.kind)))
+                    .eq(seen.iter().map(|(place, file)| (place, *file)))
+                {
                     return Some(state);
                 }
             }
         }
         None
+    }
+
+    /// The states that a crash may leave, to be printed.
+    pub fn history_of_ids(&self) -> Vec<Vec<String>> {
+        let line = |(place, file): (&Place, &u32)| {
+            let f = &self.files[file];
+            format!("{}/{} is {file}: {} {:?}", place.0, place.1, f.id, f.kind)
+        };
+        self.history.iter().map(|names| names.iter().map(line).collect()).collect()
     }
 
     /// After a crash: what is there is all that there is.

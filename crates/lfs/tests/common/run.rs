@@ -37,6 +37,9 @@ pub struct Run {
     plan: Plan,
     model: Model,
     pub crashes: u32,
+    pub cuts: u32,
+    /// Power is cut at this flash operation of the drive.
+    cut_at: Option<u64>,
     pub second_cuts: u32,
     pub refusals: u32,
 }
@@ -55,6 +58,8 @@ impl Run {
             plan,
             model: Model::new(),
             crashes: 0,
+            cuts: 0,
+            cut_at: None,
             second_cuts: 0,
             refusals: 0,
         };
@@ -101,8 +106,8 @@ impl Run {
             83..86 => self.sync_folder(),
             86..89 => self.read(),
             89..91 => self.attributes(),
-            91..95 => self.clean(),
-            95..97 => self.write_back(),
+            91..96 => self.clean(),
+            96..97 => self.write_back(),
             97..98 => self.remount(),
             98..99 => self.crash(),
             _ => Ok(self.check_all()),
@@ -351,7 +356,7 @@ impl Run {
     }
 
     fn clean(&mut self) -> Step {
-        match self.rng.random_range(0..4) {
+        match self.rng.random_range(0..8) {
             0 => self.fs().clean_all().map(drop)?,
             _ => drop(self.fs().clean_slice()?),
         }
@@ -389,7 +394,19 @@ impl Run {
         Ok(())
     }
 
+    /// Cuts power once, after so many flash operations from now on.
+    pub fn cut_once(&mut self, operations: u64) {
+        self.cut_at = Some(self.drive.lock().flash_operations() + operations);
+        self.start_again();
+    }
+
+    /// Whether the drive came to the flash operation at which power is cut once.
+    pub fn came_to_cut(&self) -> bool {
+        self.cut_at.is_none_or(|at| self.cuts > 0 || self.drive.lock().flash_operations() >= at)
+    }
+
     fn power_comes_back(&mut self) {
+        self.cuts += 1;
         drop(self.fs.take());
         loop {
             let seed = self.rng.random();
@@ -442,12 +459,9 @@ impl Run {
         self.crashes += 1;
         sound(self.fs());
         let seen = self.see();
-        let ids = seen.iter().map(|(place, (id, _))| (place.clone(), *id)).collect();
-        let Some(names) = self.model.find_names(&ids) else {
-            panic!(
-                "after crash {} these names are none of the states:\n{ids:?}\n{:#?}",
-                self.crashes, self.model.names
-            );
+        let Some(names) = self.model.find_names(&seen) else {
+            let allowed = self.model.history_of_ids();
+            panic!("after crash {} names are\n{seen:#?}\nbut only these may be:\n{allowed:#?}", self.crashes);
         };
         let mut contents = BTreeMap::new();
         for number in names.values() {
@@ -469,6 +483,11 @@ impl Run {
         if let Some(within) = self.plan.cut_within {
             let operations = self.rng.random_range(1..=within);
             self.drive.lock().cut_after(Some(operations));
+        }
+        let mut drive = self.drive.lock();
+        let left = self.cut_at.and_then(|at| at.checked_sub(drive.flash_operations()));
+        if let Some(left) = left.filter(|_| self.cuts == 0) {
+            drive.cut_after(Some(left.max(1)));
         }
     }
 
@@ -505,7 +524,7 @@ impl Run {
         if !self.drive.lock().has_power() {
             self.power_comes_back();
         }
-        self.plan.cut_within = None;
+        (self.plan.cut_within, self.cut_at) = (None, None);
         self.drive.lock().cut_after(None);
         self.remount().unwrap();
         self.empty_folder(ROOT_FILE);
