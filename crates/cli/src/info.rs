@@ -10,6 +10,7 @@ use tantalum_report::table::{bytes, grouped};
 use crate::arguments::InfoOptions;
 use crate::check::last_shutdown;
 use crate::failure::Failure;
+use crate::info_nvm::NvmInfo;
 use crate::output;
 
 /// The information about an image.
@@ -25,6 +26,8 @@ struct Info {
     dram_bytes_per_unit: f64,
     last_shutdown: &'static str,
     recovery: RecoveryInfo,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nvm: Option<NvmInfo>,
     namespaces: Vec<Namespace>,
 }
 
@@ -74,6 +77,8 @@ struct GeometryInfo {
 #[derive(Serialize)]
 pub struct RecoveryInfo {
     pages_scanned: u64,
+    /// Loaded from non-volatile memory.
+    nvm_bytes_read: u64,
     torn_pages: u64,
     journal_records: u64,
     assertions: u64,
@@ -123,6 +128,7 @@ impl Info {
             dram_bytes_per_unit: device.dram_bytes_per_unit(),
             last_shutdown: last_shutdown(recovery),
             recovery: RecoveryInfo { wall_seconds: Some(wall_seconds), ..RecoveryInfo::of(recovery) },
+            nvm: NvmInfo::of(device),
             namespaces: device.namespaces().iter().map(Namespace::of).collect(),
             smart,
             profile,
@@ -140,7 +146,11 @@ impl Info {
         lines.extend(counted.map(|(name, count)| (name, grouped(count))));
         lines.extend(self.state());
         lines.extend(self.recovery.lines());
-        lines.iter().map(|(name, value)| format!("{name:<25}{value}\n")).collect()
+        let mut text: String = lines.iter().map(|(name, value)| format!("{name:<25}{value}\n")).collect();
+        if let Some(nvm) = &self.nvm {
+            text.push_str(&nvm.text());
+        }
+        text
     }
 
     /// What it is.
@@ -223,6 +233,7 @@ impl RecoveryInfo {
     pub fn of(report: &RecoveryReport) -> RecoveryInfo {
         RecoveryInfo {
             pages_scanned: report.pages_scanned,
+            nvm_bytes_read: report.nvm_bytes_read,
             torn_pages: report.torn_pages,
             journal_records: report.journal_records,
             assertions: report.assertions,

@@ -17,6 +17,7 @@ mod drive;
 mod failure;
 mod file_system;
 mod info;
+mod info_nvm;
 mod interrupt;
 mod lab;
 mod log;

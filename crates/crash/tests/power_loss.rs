@@ -22,6 +22,7 @@ fn drive(page_bytes: u32, cache: CacheMode, plp: Plp) -> DriveChoice {
         full: None,
         flash: None,
         medium: None,
+        scheduling: None,
     }
 }
 
@@ -30,8 +31,25 @@ fn random(drives: DriveChoice) -> Settings {
     Settings { seeds: 0..seeds(20), drives, plan, minutes: None, threads: 1 }
 }
 
+/// As [`check`], of drives whose metadata log is in memory: it programs no flash.
+fn check_nvm(settings: &Settings) -> DeviceCrash {
+    let crash = check_outcome(settings);
+    let reached = &crash.reached;
+    assert!(reached.collections.min(reached.checkpoints).min(reached.blocks_erased) > 0, "{reached:?}");
+    assert_eq!(reached.journal_pages, 0, "{reached:?}");
+    crash
+}
+
 /// Nothing is broken, and the torture reached what it is there for.
 fn check(settings: &Settings) -> DeviceCrash {
+    let crash = check_outcome(settings);
+    let reached = &crash.reached;
+    let least = reached.collections.min(reached.checkpoints).min(reached.journal_pages);
+    assert!(least.min(reached.blocks_erased) > 0, "{reached:?}");
+    crash
+}
+
+fn check_outcome(settings: &Settings) -> DeviceCrash {
     let crash = torture(settings, &Monitor::silent()).unwrap();
     let outcome = &crash.outcome;
     for violation in &outcome.violations {
@@ -41,10 +59,40 @@ fn check(settings: &Settings) -> DeviceCrash {
     assert_eq!(outcome.dirty_recoveries, outcome.cuts);
     assert!(outcome.cuts > 0 && outcome.torn_pages_seen > 0, "{outcome:?}");
     assert!(!settings.plan.second_cut || outcome.second_cuts > 0, "{outcome:?}");
-    let reached = &crash.reached;
-    let least = reached.collections.min(reached.checkpoints).min(reached.journal_pages);
-    assert!(least.min(reached.blocks_erased) > 0, "{reached:?}");
     crash
+}
+
+#[test]
+fn a_log_in_memory_keeps_its_promises_over_random_cuts() {
+    check_nvm(&random(drive(4096, CacheMode::Volatile, Plp::Nvm)));
+    check_nvm(&random(drive(16384, CacheMode::Off, Plp::Nvm)));
+}
+
+#[test]
+fn a_log_in_memory_survives_every_cut_of_some_commands_and_of_their_recoveries() {
+    let plan = Plan { second_cut: true, commands: 4, ..Plan::default() };
+    let drives = DriveChoice { plp: Some(Plp::Nvm), ..DriveChoice::default() };
+    let crash = check_nvm(&Settings { seeds: 0..seeds(3), drives, plan, minutes: None, threads: 1 });
+    assert_eq!(crash.drives.len(), 6, "two kinds of drives, three sizes of pages");
+}
+
+#[test]
+fn a_log_in_memory_survives_failing_flash_full_drives_and_swapped_indexes() {
+    let nvm = DriveChoice { plp: Some(Plp::Nvm), swaps: Some(true), ..DriveChoice::default() };
+    check_nvm(&Settings { seeds: 0..seeds(6), ..random(DriveChoice { flash: Some(Flash::Loses), ..nvm }) });
+    let crash =
+        check_nvm(&Settings { seeds: 0..seeds(6), ..random(DriveChoice { full: Some(true), ..nvm }) });
+    assert!(crash.reached.refused > 100, "{:?}", crash.reached);
+}
+
+#[test]
+fn a_log_in_the_memory_of_an_image_survives_the_end_of_its_process_between_any_two_stores() {
+    let drives = DriveChoice { plp: Some(Plp::Nvm), medium: Some(Medium::Image), ..DriveChoice::default() };
+    let crash = torture(&Settings { seeds: 0..seeds(7), ..random(drives) }, &Monitor::silent()).unwrap();
+    let outcome = &crash.outcome;
+    assert!(outcome.violations.is_empty(), "{:#?}", outcome.violations);
+    assert_eq!(outcome.dirty_recoveries, outcome.cuts);
+    assert!(outcome.cuts.min(outcome.second_cuts) > 30 && crash.reached.collections > 300, "{crash:?}");
 }
 
 #[test]
@@ -138,7 +186,7 @@ fn a_shutdown_whose_checkpoint_erases_part_of_a_batch_is_found_clean() {
 /// notice it when the journal is not flushed before such a copy (`canary::Guard::CopyBeforeJournal`).
 #[test]
 fn a_copyback_does_not_make_part_of_a_deferred_share_durable() {
-    let weights = "write=100,share=40,log=10,reopen=0,flush=1,atomic=0,remap=0,transaction=0,trim=2";
+    let weights = "write=100,share=40,log=10,reopen=0,flush=1,atomic=0,batch=0,remap=0,transaction=0,trim=2";
     check(&focused(50, drive(8192, CacheMode::Off, Plp::None), weights));
 }
 
@@ -147,6 +195,6 @@ fn a_copyback_does_not_make_part_of_a_deferred_share_durable() {
 /// noticed it.
 #[test]
 fn records_on_their_way_are_dumped_while_a_put_waits_for_room() {
-    let weights = "put=60,trim=60,write=40,log=0,transaction=0,share=0,remap=0,atomic=0,namespace=0";
+    let weights = "put=60,trim=60,write=40,log=0,transaction=0,share=0,remap=0,atomic=0,batch=0,namespace=0";
     check(&focused(9, drive(4096, CacheMode::Durable, Plp::Capacitor), weights));
 }

@@ -13,6 +13,7 @@ const BUILTIN: &[(&str, &str)] = &[
     ("openssd-barefoot", include_str!("../../../profiles/openssd-barefoot.toml")),
     ("durassd", include_str!("../../../profiles/durassd.toml")),
     ("kaml-board", include_str!("../../../profiles/kaml-board.toml")),
+    ("pebblessd", include_str!("../../../profiles/pebblessd.toml")),
 ];
 
 /// The built-in drives: name and TOML text.

@@ -76,6 +76,7 @@ pub type Watch<'a> = &'a mut dyn FnMut(u64, u64) -> ControlFlow<()>;
 
 const BLOCK_ENTRIES: &str = "block entries";
 const PAGE_RECORDS: &str = "page records";
+const NVM_LINES: &str = "lines of non-volatile memory";
 const RECOVERY: &str = "spare areas read by recovery";
 const PLACES: &str = "places in use";
 const OWNERS: &str = "owners of shared places";
@@ -108,9 +109,15 @@ impl Check {
         let mut check = Check { parts: Vec::new(), findings: Vec::new(), recovery: None };
         check.looked_at(BLOCK_ENTRIES, examination.block_entries);
         check.looked_at(PAGE_RECORDS, examination.page_records);
+        if examination.nvm_lines > 0 {
+            check.looked_at(NVM_LINES, examination.nvm_lines);
+        }
         for finding in &examination.findings {
-            let part =
-                if matches!(finding, ImageFinding::Block { .. }) { BLOCK_ENTRIES } else { PAGE_RECORDS };
+            let part = match finding {
+                ImageFinding::Block { .. } => BLOCK_ENTRIES,
+                ImageFinding::NvmLine { .. } => NVM_LINES,
+                _ => PAGE_RECORDS,
+            };
             let remedy = if finding.is_repairable() { Remedy::Repair } else { Remedy::None };
             check.found(part, finding, remedy);
         }
@@ -214,6 +221,9 @@ fn repaired(finding: &ImageFinding) -> String {
     match finding {
         ImageFinding::Page { page, .. } => {
             format!("page {page} is now uncorrectable: its units read as errors, never as old data")
+        }
+        ImageFinding::NvmLine { line } => {
+            format!("line {line} of the non-volatile memory, which the drive does not need, now holds zeros")
         }
         _ => "the tally was rebuilt from the block entries and page records".to_owned(),
     }

@@ -3,7 +3,8 @@
 //! Names follow NVMe where it has them. Data are whole units of 4 KiB.
 
 use tantalum_ftl::{
-    Generation, Hint, Key, KvRecord, Lpn, Metadata, NamespaceAttributes, NamespaceId, ShareRange, TxId,
+    FileEntry, FileId, Generation, Hint, Key, KvRecord, Lpn, Metadata, NamespaceAttributes, NamespaceId,
+    ShareRange, TxId,
 };
 use tantalum_nand::{Fetches, Fills, Nanoseconds};
 
@@ -102,6 +103,14 @@ pub enum Command<'a> {
         /// The units with their data, one unit each; no unit twice.
         writes: &'a [(Lpn, &'a [u8])],
     },
+    /// Writes scattered units, and stores and deletes records of any namespaces, all or nothing, durable when it
+    /// returns. It takes what `WriteAtomic` and `KvPut` take, and is one of these if it has no records or no units.
+    WriteBatch {
+        /// The units with their data, one unit each; no unit twice.
+        writes: &'a [(Lpn, &'a [u8])],
+        /// The records; no key of a namespace twice. A record without a value deletes its key, if it exists.
+        records: &'a [KvRecord<'a>],
+    },
     /// Opens a transaction (X-FTL). [`Completion::tx`] names it.
     Begin,
     /// Writes one unit within a transaction; others see the old unit until the commit.
@@ -144,6 +153,39 @@ pub enum Command<'a> {
         metadata: &'a Metadata,
         /// Its place in the log and its home.
         hint: Hint,
+    },
+    /// Writes units as `Write` with `fua` does, and appends them to the list of a file (PebbleSSD's `fs_write`; Jin's
+    /// thesis, section 4.2.2). When it completes, data and list are durable. After a cut all of the units are in the list
+    /// or none is; those that are hold what was written. A unit that was in a list before has left it.
+    ///
+    /// An entry stands until its list is cleared, or its unit is written by another `FsWrite`. Writing the unit in
+    /// another way, trimming or remapping it leaves the entry: a list says what `FsWrite` wrote.
+    FsWrite {
+        /// The first unit.
+        lpn: Lpn,
+        /// The data; a whole number of units.
+        data: &'a [u8],
+        /// The file.
+        file: FileId,
+        /// Where in the file the first unit belongs, in units.
+        offset: u32,
+    },
+    /// Reads a file's list, in the order of appending.
+    ReadFileList {
+        /// The file.
+        file: FileId,
+        /// Where the entries go; its old contents are discarded.
+        entries: &'a mut Vec<FileEntry>,
+    },
+    /// Reads the numbers of the files that have lists, in ascending order.
+    ListFiles {
+        /// Where they go; its old contents are discarded.
+        files: &'a mut Vec<FileId>,
+    },
+    /// Clears a file's list, or all of them; all or nothing, durable when it returns.
+    ClearFileLists {
+        /// The file; none clears all.
+        file: Option<FileId>,
     },
     /// Creates a key-value namespace. [`Completion::namespace`] names it; the number is never reused.
     CreateNamespace {
@@ -209,12 +251,15 @@ impl Command<'_> {
                 | Command::KvGet { .. }
                 | Command::KvExists { .. }
                 | Command::KvList { .. }
+                | Command::ReadFileList { .. }
+                | Command::ListFiles { .. }
         )
     }
 
     /// Whether it would change what units read as, or prepares for that; a read-only drive refuses it.
     pub(crate) fn changes_units(&self) -> bool {
-        !self.reads() && !matches!(self, Command::Flush | Command::Abort { .. })
+        !self.reads()
+            && !matches!(self, Command::Flush | Command::Abort { .. } | Command::ClearFileLists { .. })
     }
 }
 

@@ -249,8 +249,9 @@ impl Device {
         }
     }
 
-    /// Whether a unit is mapped and reads as `data`. It is not a command: it takes no time and counts nowhere. It lets
-    /// a host that remembers what it wrote do so without keeping the bytes a second time.
+    /// Whether a unit is what a plain write of `data` leaves: mapped, reading as `data`, without metadata. It is not a
+    /// command: it takes no time and counts nowhere. It lets a host that remembers what it wrote do so without keeping
+    /// the bytes a second time.
     pub fn holds(&self, lpn: Lpn, data: &[u8; UNIT_BYTES]) -> bool {
         self.check_range(lpn, 1).is_ok() && self.engine().is_some_and(|engine| engine.holds(lpn, data))
     }
@@ -260,9 +261,20 @@ impl Device {
         self.engine().is_some_and(|engine| engine.is_mapped(lpn))
     }
 
+    /// How many units are mapped, not counting those that wait in the cache for the first time; 0 without power.
+    pub fn mapped_units(&self) -> u64 {
+        self.ftl().map_or(0, |ftl| ftl.map().mapped_units().into())
+    }
+
     /// The key-value namespaces, in order of creation; none without power.
     pub fn namespaces(&self) -> Vec<NamespaceInfo> {
         self.ftl().map_or_else(Vec::new, |ftl| ftl.namespaces().collect())
+    }
+
+    /// Files that may have a list of what `fs_write` wrote, files that have one, and entries of all lists; zeros without
+    /// power, and for a drive without lists.
+    pub fn file_list_counts(&self) -> (u32, usize, usize) {
+        self.ftl().map_or((0, 0, 0), |ftl| ftl.file_list_counts())
     }
 
     /// Whether a `put` of these records would wait for a full page in DRAM that a capacitor protects. Then it takes no
@@ -288,6 +300,7 @@ impl Device {
             open_transactions: self.profile.limits.open_transactions,
             transaction_units: ftl.map_or(0, |ftl| ftl.layout().transaction_units_limit),
             hints: ftl.map_or(0, |ftl| ftl.layout().hints_limit),
+            files: ftl.map_or(0, |ftl| ftl.file_list_counts().0),
             key_value: KEY_VALUE_LIMITS,
         }
     }

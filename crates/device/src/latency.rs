@@ -29,11 +29,14 @@ impl Kind {
             Command::Read { .. }
             | Command::ReadLater { .. }
             | Command::ReadWithMetadata { .. }
+            | Command::ReadFileList { .. }
+            | Command::ListFiles { .. }
             | Command::TxRead { .. } => Kind::Read,
             Command::Write { .. }
             | Command::WriteFilled { .. }
             | Command::WriteWithMetadata { .. }
             | Command::WriteHinted { .. }
+            | Command::FsWrite { .. }
             | Command::TxWrite { .. } => Kind::Write,
             Command::KvPut { .. } | Command::KvDelete { .. } => Kind::Put,
             Command::KvGet { .. } | Command::KvExists { .. } | Command::KvList { .. } => Kind::Get,

@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use tantalum_ftl::canary::{self, Guard};
-use tantalum_ftl::{FormatError, Ftl, FtlError, Layout, LayoutError, RecoveryReport, protected_bytes};
+use tantalum_ftl::{
+    FormatError, Ftl, FtlError, Layout, LayoutError, NvmPlan, RecoveryReport, protected_bytes,
+};
 use tantalum_nand::{
     Access, Faults, HostSync, InFlight, Life, LostProgram, MediumError, Nand, NandError, Nanoseconds,
     Operation, Outcome, UNIT_BYTES,
@@ -52,7 +54,10 @@ impl Device {
     pub fn in_memory(profile: &Profile) -> Result<Device, DeviceError> {
         profile.validate()?;
         let geometry = profile.geometry().map_err(LayoutError::from).map_err(FormatError::from)?;
-        let nand = Nand::in_memory(geometry, profile.timing())?;
+        let mut nand = Nand::in_memory(geometry, profile.timing())?;
+        if let Some(shape) = profile.nvm_shape() {
+            nand = nand.with_nvm(shape)?;
+        }
         Device::format(nand, profile)
     }
 
@@ -65,10 +70,12 @@ impl Device {
         let layout =
             Layout::plan(&geometry, &config, profile.flash.factory_bad_blocks).map_err(FormatError::from)?;
         let protected = match profile.power.plp {
-            Plp::None => 0,
+            Plp::None | Plp::Nvm => 0,
             Plp::Capacitor => protected_bytes(&geometry, layout.dump_blocks, config.protected_units),
         };
-        let nand = Nand::create(path, geometry, profile.timing(), &profile.to_toml(), protected)?;
+        NvmPlan::plan(&geometry, &config, &layout).map_err(FormatError::from)?;
+        let (timing, nvm) = (profile.timing(), profile.nvm_shape());
+        let nand = Nand::create_with(path, geometry, timing, &profile.to_toml(), protected, nvm)?;
         Device::format(nand, profile)
     }
 
@@ -228,11 +235,11 @@ impl Device {
     }
 
     /// Power has gone and does not come back in this process. `loss` decides the outcome of operations in flight, and a
-    /// capacitor dumps what waited in DRAM. The image is then what such a power cut leaves; opening it recovers.
+    /// capacitor dumps what waited in DRAM. The image is then closed, and what such a power cut leaves; opening it
+    /// recovers.
     pub fn settle_power_loss(&mut self, loss: &mut PowerLoss) -> Result<(), DeviceError> {
         if let Power::On(engine) = std::mem::replace(&mut self.power, Power::Off(None)) {
-            let nand = self.settle(*engine, loss)?;
-            self.power = Power::Off(Some(Box::new(nand)));
+            self.settle(*engine, loss)?;
         }
         Ok(())
     }
@@ -309,7 +316,7 @@ impl Profile {
         };
         let units_per_page = u64::from(self.flash.page_bytes) / UNIT_BYTES as u64;
         let dumped = match self.power.plp {
-            Plp::None => u64::MAX,
+            Plp::None | Plp::Nvm => u64::MAX,
             _ if canary::out(Guard::DumpUnbounded) => u64::MAX,
             Plp::Capacitor => (self.power.dump_bytes / UNIT_BYTES as u64)
                 .saturating_sub(DUMP_RESERVE_PAGES * units_per_page),

@@ -1,7 +1,7 @@
 //! From a profile to a geometry: the number of blocks for capacity and over-provisioning.
 
-use tantalum_ftl::{CheckpointInterval, FtlConfig, VictimPolicy as FtlPolicy};
-use tantalum_nand::{Geometry, GeometryError, MAX_UNITS, Scheduling, Timing, UNIT_BYTES};
+use tantalum_ftl::{CheckpointInterval, FtlConfig, ListsPlan, VictimPolicy as FtlPolicy};
+use tantalum_nand::{Geometry, GeometryError, MAX_UNITS, NvmShape, Scheduling, Timing, UNIT_BYTES};
 
 use crate::profile::{FlashScheduling, Plp, Profile, VictimPolicy};
 
@@ -70,6 +70,21 @@ impl Profile {
         }
     }
 
+    /// The memory beside the flash.
+    pub fn nvm_shape(&self) -> Option<NvmShape> {
+        self.nvm.as_ref().map(|nvm| NvmShape {
+            bytes: nvm.bytes,
+            latency_ns: nvm.latency_ns,
+            bytes_per_second: nvm.bytes_per_second,
+        })
+    }
+
+    /// Bytes of that memory for lists of what is written to files; at its end.
+    pub(crate) fn file_list_bytes(&self) -> u64 {
+        let files = self.nvm.as_ref().map_or(0, |nvm| nvm.files);
+        if files == 0 { 0 } else { ListsPlan::bytes(files, self.capacity_units() as u32) }
+    }
+
     /// The FTL's configuration.
     pub(crate) fn ftl_config(&self) -> FtlConfig {
         FtlConfig {
@@ -80,13 +95,22 @@ impl Profile {
             },
             wear_spread: self.ftl.wear_spread,
             dump_units: match self.power.plp {
-                Plp::None => 0,
+                Plp::None | Plp::Nvm => 0,
                 Plp::Capacitor => (self.power.dump_bytes / UNIT_BYTES as u64) as u32,
             },
             protected_units: match self.power.plp {
-                Plp::None => 0,
+                Plp::None | Plp::Nvm => 0,
                 Plp::Capacitor => self.cache_units() as u32,
             },
+            nvm_log_bytes: match (self.power.plp, &self.nvm) {
+                (Plp::Nvm, Some(nvm)) => Some(nvm.bytes - self.file_list_bytes()),
+                _ => None,
+            },
+            file_lists: self.nvm.as_ref().filter(|nvm| nvm.files > 0).map(|nvm| ListsPlan {
+                at: nvm.bytes - self.file_list_bytes(),
+                files: nvm.files,
+                units: self.capacity_units() as u32,
+            }),
             shared_owners: self.limits.shared_owners,
             index_dram_bytes: self.limits.index_dram_bytes,
             checkpoint_interval: self

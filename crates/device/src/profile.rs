@@ -28,6 +28,9 @@ pub struct Profile {
     pub cache: CacheProfile,
     /// What happens to DRAM when power goes.
     pub power: PowerProfile,
+    /// Byte-addressable memory that keeps its contents, of drives that have one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nvm: Option<NvmProfile>,
     /// The drive's limits for one step.
     pub limits: LimitsProfile,
     /// The FTL's settings.
@@ -126,6 +129,8 @@ pub enum Plp {
     None,
     /// A capacitor dumps up to `dump_bytes`.
     Capacitor,
+    /// DRAM is lost. The journal and the checkpoints are in non-volatile memory instead of on flash.
+    Nvm,
 }
 
 /// What happens when power goes.
@@ -136,6 +141,21 @@ pub struct PowerProfile {
     pub plp: Plp,
     /// Bytes that the capacitor can dump.
     pub dump_bytes: u64,
+}
+
+/// Byte-addressable memory that keeps its contents (NVM; Jin's thesis, chapter 4, calls it BAM).
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NvmProfile {
+    /// Its size.
+    pub bytes: u64,
+    /// Time of an access of no bytes, in nanoseconds.
+    pub latency_ns: u64,
+    /// Bytes per second beyond that.
+    pub bytes_per_second: u64,
+    /// Files that may have a list of what `fs_write` wrote to them; 0 for a drive without such lists.
+    #[serde(default)]
+    pub files: u32,
 }
 
 /// The drive's limits for one step.

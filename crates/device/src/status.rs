@@ -1,6 +1,8 @@
 //! Why a command failed. Names follow NVMe's status codes where it has them.
 
-use tantalum_ftl::{Damage, FtlError, Generation, HintError, Key, Lpn, NamespaceId, ShareRefusal, TxId};
+use tantalum_ftl::{
+    Damage, FtlError, Generation, HintError, Key, ListRefusal, Lpn, NamespaceId, ShareRefusal, TxId,
+};
 use tantalum_nand::{HostError, NandError};
 
 /// Why a command failed. Nothing was changed unless the variant says so.
@@ -140,6 +142,18 @@ impl From<ShareRefusal> for Status {
             }
             ShareRefusal::TableFull { owners, limit } => {
                 Status::OverLimit { what: "owners of shared units", asked: owners, limit }
+            }
+            other => Status::InvalidField(other.to_string()),
+        }
+    }
+}
+
+impl From<ListRefusal> for Status {
+    fn from(refusal: ListRefusal) -> Status {
+        match refusal {
+            ListRefusal::TooManyFiles { limit } => {
+                let asked = u64::from(limit) + 1;
+                Status::OverLimit { what: "files with lists", asked, limit: limit.into() }
             }
             other => Status::InvalidField(other.to_string()),
         }

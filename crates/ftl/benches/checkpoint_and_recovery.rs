@@ -33,6 +33,8 @@ const CONFIG: FtlConfig = FtlConfig {
     shared_owners: 65536,
     checkpoint_interval: CheckpointInterval::DEFAULT,
     index_dram_bytes: None,
+    nvm_log_bytes: None,
+    file_lists: None,
 };
 
 /// Bytes of L2P.

@@ -16,6 +16,9 @@ impl Ftl {
 
     /// Makes sure that the next checkpoint has room for this many more owners whose versions no spare area records.
     pub(crate) fn ensure_owner_room(&mut self, owners: usize, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        if owners > 0 && !self.checkpoint_has_place(owners, 0) {
+            return Err(FtlError::CapacityExceeded);
+        }
         while owners > 0 && self.space.blocks.free() < self.system_blocks_with(owners) {
             if !self.collect_one(at_ns)? {
                 return Err(FtlError::CapacityExceeded);
@@ -25,7 +28,7 @@ impl Ftl {
     }
 
     fn system_blocks_with(&self, owners: usize) -> u32 {
-        if canary::out(Guard::SystemBlocksForgotten) {
+        if self.metadata.nvm().is_some() || canary::out(Guard::SystemBlocksForgotten) {
             return 0;
         }
         let journal = JOURNAL_RESERVE_BLOCKS.saturating_sub(self.metadata.journal_blocks());
@@ -41,7 +44,7 @@ impl Ftl {
     /// Blocks that a checkpoint takes beyond those that the layout reserves for it, with this many more entries.
     pub(crate) fn unplanned_blocks(&self, more_entries: u64) -> u32 {
         let bytes: u64 = TENANTS.iter().map(|tenant| tenant.unplanned_bytes(self, more_entries)).sum();
-        if bytes == 0 {
+        if bytes == 0 || self.metadata.nvm().is_some() {
             return 0;
         }
         let block_bytes = u64::from(self.geometry.units_per_block()) * UNIT_BYTES as u64;
@@ -75,7 +78,7 @@ impl Ftl {
                 }
                 Ok(false) => {}
                 Err(error) => {
-                    self.space.blocks.release(plane, block);
+                    self.space.blocks.release(plane, block, &self.nand);
                     return Err(error);
                 }
             }

@@ -88,6 +88,12 @@ pub enum Guard {
     TrimsOfUntouchedChunks,
     /// A unit of a `put` counts although others of it are not there.
     PutMembersCountAlone,
+    /// The units and the records of one batch are two batches.
+    BatchKindsApart,
+    /// A batch is acknowledged while it is in flight, as a `put` is for which protected DRAM has room.
+    BatchDoneInFlight,
+    /// A record waits in protected DRAM while a batch puts its key.
+    WaitingUnderBatch,
     /// Deleting a missing key completes before the deletion that removed it is durable.
     IdleDeleteDoesNotWait,
     /// A trim of units that a step has unmapped completes before that step is durable.
@@ -105,6 +111,22 @@ pub enum Guard {
     SwappedIndexNotCopied,
     /// What a step replaces is in protected DRAM, and the dump brings it back over the step.
     ReplacedNotSettled,
+    /// 24: an entry of the log in non-volatile memory is stored while pages that it names are still being programmed.
+    NvmBeforePrograms,
+    /// 24: an entry of that log counts although only some of its words are there.
+    NvmEntryInParts,
+    /// 24: the word that switches to a checkpoint is stored together with the checkpoint.
+    NvmSwitchedEarly,
+    /// 25: a checkpoint is stored in memory while pages that its L2P names are still being programmed.
+    NvmCheckpointBeforePrograms,
+    /// 24: a unit is in a file's list before its data are on flash.
+    ListBeforeData,
+    /// 24: a file's list names the first of some units together with the words that link them to each other.
+    ListLinkedEarly,
+    /// 17: clearing all lists clears one after the other.
+    ListsClearedInParts,
+    /// 10: a checkpoint in memory overwrites the one that counts.
+    NvmCheckpointInPlace,
     /// 23, in the document store: a header is believed although what its commit appended is not all there.
     HeaderAlone,
     /// 23, in the document store: a batch of updates is shared one by one.

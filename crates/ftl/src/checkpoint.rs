@@ -12,9 +12,12 @@ use crate::ftl::Ftl;
 use crate::metadata::{Attempt, Facts, NewCheckpoint, seal};
 use crate::page_image::PageImage;
 use crate::space::{BlockUse, CheckpointInterval};
-use crate::tenants::TENANTS;
 use crate::tenants::units::OWNER_BYTES;
+use crate::tenants::{TENANTS, Tenant};
 use crate::types::Seq;
+
+/// Bytes of a checkpoint beside what tenants count.
+const NOT_COUNTED_BYTES: u64 = 64 * 1024;
 
 impl Ftl {
     /// Whether recovery would have to read too much. Only flash operations change the answer, so the question is not
@@ -43,9 +46,17 @@ impl Ftl {
         };
         interval_over
             || self.metadata.checkpoint.wanted
-            || self.metadata.journal_blocks() > self.space.layout.journal_blocks
+            || self.journal_is_long()
             || self.space.blocks.free_unmarked() < self.system_blocks() + 2
                 && self.space.blocks.free() > self.system_blocks() + 2
+    }
+
+    /// Whether the journal has outgrown its blocks, or half of its memory.
+    fn journal_is_long(&self) -> bool {
+        match self.metadata.nvm() {
+            Some(nvm) => nvm.is_half_full(),
+            None => self.metadata.journal_blocks() > self.space.layout.journal_blocks,
+        }
     }
 
     /// Units that a checkpoint would take now, to within a page, with this many more owners.
@@ -58,29 +69,68 @@ impl Ftl {
 
     /// Takes a checkpoint and frees what it makes obsolete.
     pub fn take_checkpoint(&mut self, at_ns: Nanoseconds, clean: bool) -> Result<Nanoseconds, FtlError> {
-        self.flush_journal(at_ns)?;
+        self.flush_before_checkpoint(at_ns)?;
         self.counters.checkpoints += 1;
         let (bytes, read_ns) = self.checkpoint_bytes(clean, at_ns)?;
+        if self.metadata.nvm().is_some() {
+            return self.store_checkpoint(&bytes, at_ns.max(read_ns));
+        }
         if canary::out(Guard::CheckpointInPlace) {
             for block in self.metadata.give_up_checkpoint() {
                 self.nand.erase(block, at_ns)?;
-                self.space.blocks.release(self.geometry.plane_of(block), block);
+                self.space.blocks.release(self.geometry.plane_of(block), block, &self.nand);
             }
         }
         let mut blocks = Vec::new();
         let programmed = self.program_checkpoint(&bytes, &mut blocks, at_ns.max(read_ns));
         match programmed {
             Ok((step, pages, done_ns)) => {
-                self.retain_only(blocks, pages, step);
+                self.retain_only(blocks, pages, step, done_ns);
                 Ok(done_ns)
             }
             Err(error) => {
                 for block in blocks {
-                    self.space.blocks.release(self.geometry.plane_of(block), block);
+                    self.space.blocks.release(self.geometry.plane_of(block), block, &self.nand);
                 }
                 Err(error)
             }
         }
+    }
+
+    /// Makes what waits durable. If the memory of the log is full, the checkpoint covers it.
+    fn flush_before_checkpoint(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        match self.flush_journal(at_ns) {
+            Err(FtlError::CapacityExceeded) if self.metadata.nvm().is_some() => Ok(()),
+            flushed => flushed.map(drop),
+        }
+    }
+
+    /// Stores a checkpoint in memory.
+    fn store_checkpoint(&mut self, bytes: &[u8], at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
+        let step = self.next_seq();
+        TENANTS.iter().try_for_each(|tenant| tenant.is_kept_soon(self))?;
+        let nvm = self.metadata.nvm_mut().expect("the log is in memory");
+        if bytes.len() as u64 > nvm.checkpoint_limit() {
+            return Err(FtlError::CapacityExceeded);
+        }
+        let done_ns = nvm.store_checkpoint(&mut self.nand, bytes, step, at_ns)?;
+        self.retain_only(Vec::new(), Vec::new(), step, done_ns);
+        Ok(done_ns)
+    }
+
+    /// Whether the next checkpoint has a place in memory, with this many more owners and entries of indexes. On flash it
+    /// has blocks of its own.
+    pub(crate) fn checkpoint_has_place(&self, owners: usize, entries: u64) -> bool {
+        let Some(nvm) = self.metadata.nvm() else { return true };
+        let sum = |bytes: fn(&dyn Tenant, &Ftl, u64) -> u64, more| -> u64 {
+            TENANTS.iter().map(|tenant| bytes(*tenant, self, more)).sum()
+        };
+        let unplanned = |more| sum(|tenant, ftl, more| tenant.unplanned_bytes(ftl, more), more);
+        let kept = sum(|tenant, ftl, _| tenant.kept_bytes(ftl), 0) - unplanned(0);
+        let owners = (owners * OWNER_BYTES) as u64;
+        // what is not counted: facts, open blocks, open logs
+        let planned = (kept + owners + NOT_COUNTED_BYTES).max(self.space.layout.checkpoint_bytes);
+        planned + unplanned(entries) <= nvm.checkpoint_limit()
     }
 
     /// Opens `blocks` for the bytes and programs them. Returns the step, the pages, and when it is done.
@@ -163,11 +213,18 @@ impl Ftl {
         }
     }
 
-    /// The checkpoint at `step` stands: anything older may go.
-    pub(crate) fn retain_only(&mut self, blocks: Vec<BlockId>, pages: Vec<PageId>, step: Seq) {
+    /// The checkpoint at `step`, which will be there at `done_ns`, stands: anything older may go.
+    pub(crate) fn retain_only(
+        &mut self,
+        blocks: Vec<BlockId>,
+        pages: Vec<PageId>,
+        step: Seq,
+        done_ns: Nanoseconds,
+    ) {
         let host_units = self.counters.flash_units.host + self.counters.flash_units.key_value;
+        self.metadata.checkpoint.done_ns = done_ns;
         for block in self.metadata.stands(step, blocks, pages, host_units) {
-            self.space.blocks.release(self.geometry.plane_of(block), block);
+            self.space.blocks.release(self.geometry.plane_of(block), block, &self.nand);
         }
         TENANTS.iter().for_each(|tenant| tenant.is_kept(self));
         self.tenants.budget = 0;

@@ -2,6 +2,7 @@
 
 use tantalum_nand::{GeometryError, NandError, PageId, Ppn};
 
+use crate::file_lists::FileId;
 use crate::key::{Key, NamespaceId};
 use crate::types::{Lpn, Seq};
 
@@ -141,6 +142,24 @@ pub enum Damage {
         /// When the checkpoint was taken.
         step: Seq,
     },
+    /// The checkpoint in non-volatile memory that counts.
+    #[error("checkpoint {number} in the non-volatile memory")]
+    NvmCheckpoint {
+        /// Its number.
+        number: u64,
+    },
+    /// An entry of the log in non-volatile memory.
+    #[error("entry {index} of the log in the non-volatile memory")]
+    NvmEntry {
+        /// How many entries are before it.
+        index: u64,
+    },
+    /// A file's list in non-volatile memory.
+    #[error("the list of file {} in the non-volatile memory", file.0)]
+    FileList {
+        /// The file.
+        file: FileId,
+    },
     /// A part of the protected DRAM.
     #[error("the checksum of {part} in protected DRAM is wrong")]
     Protected {
@@ -172,5 +191,15 @@ pub enum LayoutError {
         logical_blocks: u32,
         /// Further blocks needed.
         needed_blocks: u32,
+    },
+    /// Too little non-volatile memory for what the drive keeps there.
+    #[error(
+        "{bytes} bytes of non-volatile memory beside the lists of files are too few: the log and two checkpoints of a drive of this capacity take at least {needed}; raise nvm.bytes or lower the capacity"
+    )]
+    TooLittleNvm {
+        /// Its size.
+        bytes: u64,
+        /// What would be enough.
+        needed: u64,
     },
 }

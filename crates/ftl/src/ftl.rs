@@ -8,6 +8,7 @@ use tantalum_nand::{BlockId, Fetches, Geometry, Nand, Nanoseconds, Ppn, SpareEnd
 use crate::batches::Batches;
 use crate::counters::Counters;
 use crate::error::FtlError;
+use crate::file_lists::FileLists;
 use crate::map::{HintError, Logs, Map, Transactions, TxPage, ValidUnit};
 use crate::space::{FtlConfig, Layout, Space};
 
@@ -48,6 +49,8 @@ pub struct Ftl {
     pub(crate) tenants: Tenants,
     pub(crate) seq: Seq,
     pub(crate) batches: Batches,
+    /// What `fs_write` wrote to each file, of a drive that keeps that.
+    pub(crate) file_lists: Option<FileLists>,
     /// Whether recovery would find the drive shut down, and so reuse numbers given since.
     pub(crate) shut_down: bool,
     pub(crate) counters: Counters,
@@ -209,6 +212,7 @@ impl Ftl {
             metadata: self.metadata.clone(),
             tenants: self.tenants.clone(),
             batches: self.batches.clone(),
+            file_lists: self.file_lists.clone(),
             seq: self.seq,
             shut_down: self.shut_down,
             counters: self.counters,

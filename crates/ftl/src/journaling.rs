@@ -30,17 +30,20 @@ impl Ftl {
 
     /// When what the records name is on flash.
     fn ready_ns(&self, records: &[Record]) -> Nanoseconds {
-        let names_places = records.iter().any(|record| {
-            !matches!(
-                record,
-                Record::Trim { .. }
-                    | Record::ClaimEnded { .. }
-                    | Record::NamespaceMade { .. }
-                    | Record::NamespaceDeleted { .. }
-                    | Record::PowerOn { .. }
-            )
-        });
-        if names_places { self.nand.programs_done_ns() } else { 0 }
+        let ready_ns = |record: &Record| match record {
+            Record::Trim { .. }
+            | Record::ClaimEnded { .. }
+            | Record::NamespaceMade { .. }
+            | Record::NamespaceDeleted { .. }
+            | Record::PowerOn { .. } => 0,
+            // Garbage collection may have issued the program, so it need not be one of those for hosts.
+            Record::Map { ppn, .. } | Record::MapInGroup { ppn, .. } => {
+                let named_ns = self.nand.programmed_ns(self.geometry.page_of(*ppn));
+                named_ns.max(self.nand.host_programs_done_ns())
+            }
+            _ => self.nand.host_programs_done_ns(),
+        };
+        records.iter().map(ready_ns).max().unwrap_or(0)
     }
 
     /// The same for records that a dump leaves out before `ready_ns`.
@@ -119,6 +122,9 @@ impl Ftl {
         if canary::out(Guard::JournalBlockMissing) {
             return Ok(());
         }
+        if let Some(nvm) = self.metadata.nvm() {
+            return if nvm.has_room(records) { Ok(()) } else { Err(FtlError::CapacityExceeded) };
+        }
         self.ensure_journal_block(at_ns)?;
         // waiting records may have to go first, and the step itself flushes the last page
         let pages = records.div_ceil(self.records_per_page()) as u32 + 2;
@@ -128,10 +134,10 @@ impl Ftl {
         Ok(())
     }
 
-    /// Programs the waiting records. Returns when everything issued so far is on flash.
+    /// Programs the waiting records. Returns when they, and everything issued for hosts so far, are on flash.
     pub fn flush_journal(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
         if self.metadata.nothing_waits() {
-            return Ok(at_ns.max(self.nand.programs_done_ns()));
+            return Ok(at_ns.max(self.nand.host_programs_done_ns()));
         }
         if canary::out(Guard::RecordTakesFlushStep) {
             let flushed = self.next_seq();
@@ -152,8 +158,10 @@ impl Ftl {
         };
         self.metadata.issued(&self.nand, page, done_ns);
         self.metadata.programmed(&mut self.nand, done_ns)?;
-        self.counters.flash_units.journal += u64::from(self.geometry.units_per_page());
-        self.prepare_journal_block(at_ns)?;
+        if self.metadata.nvm().is_none() {
+            self.counters.flash_units.journal += u64::from(self.geometry.units_per_page());
+            self.prepare_journal_block(at_ns)?;
+        }
         Ok(done_ns)
     }
 
@@ -163,6 +171,7 @@ impl Ftl {
             match attempt.inspect_err(|error| self.release_page(&page.image, error))? {
                 Attempt::Issued(done_ns) => return Ok(done_ns),
                 Attempt::Failed(block) => self.program_failed(block),
+                Attempt::NoBlock if self.metadata.nvm().is_some() => return Err(FtlError::CapacityExceeded),
                 Attempt::NoBlock => {
                     self.open_journal_block(at_ns).inspect_err(|_| self.give_up_page(&page.image))?
                 }

@@ -9,6 +9,7 @@
 
 mod allocate;
 mod audit;
+mod batch;
 mod batches;
 mod budget;
 pub mod canary;
@@ -18,6 +19,7 @@ mod counters;
 mod dump;
 mod erase;
 mod error;
+mod file_lists;
 mod findings;
 mod fold;
 #[cfg(test)]
@@ -30,6 +32,8 @@ mod maintain;
 mod map;
 mod metadata;
 mod page_image;
+#[cfg(test)]
+mod possible;
 mod reader;
 mod recovery;
 mod report;
@@ -48,17 +52,18 @@ mod write;
 
 pub use counters::{Counters, FlashUnits};
 pub use error::{Damage, FtlError, LayoutError};
+pub use file_lists::{FileEntry, FileId, ListRefusal, ListsPlan};
 pub use findings::{Audit, Finding};
 pub use ftl::{Ftl, PREFETCHED, Wear};
 pub use host_unit::HostUnit;
 pub use key::{KEY_BYTES, Key, KeyError, NamespaceAttributes, NamespaceId};
 pub use map::HintError;
-pub use metadata::protected_bytes;
+pub use metadata::{NvmPlan, protected_bytes};
 pub use recovery::FormatError;
 pub use report::RecoveryReport;
 pub use retire::SpareBlocks;
 pub use share::ShareRefusal;
 pub use space::OPEN_LOGS;
-pub use space::{BlockUse, CheckpointInterval, FtlConfig, Layout, VictimPolicy};
+pub use space::{BlockUse, CheckpointInterval, FtlConfig, Layout, VictimPolicy, map_bytes};
 pub use tenants::records::{KeyValueError, KvRecord, NAMESPACES, NamespaceInfo, VALUE_BYTES};
 pub use types::{Generation, Hint, Lpn, METADATA_BYTES, Metadata, Seq, ShareRange, TxId};

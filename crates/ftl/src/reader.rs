@@ -26,6 +26,8 @@ pub(crate) struct ReadCounts {
     pub torn_pages: u64,
     /// Pages of checkpoint and journal that were read.
     pub pages_read: u64,
+    /// Bytes of memory that were loaded.
+    pub nvm_bytes_read: u64,
 }
 
 /// A medium that is being read.

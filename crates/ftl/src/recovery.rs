@@ -19,10 +19,11 @@ use crate::batches::Batches;
 use crate::canary::{self, Guard};
 use crate::counters::Counters;
 use crate::error::{Damage, FtlError, LayoutError};
+use crate::file_lists::FileLists;
 use crate::ftl::{Ftl, Scratch};
 use crate::map::Logs;
 use crate::map::Map;
-use crate::metadata::{MetadataLog, Protected, dump_what_is_left};
+use crate::metadata::{MetadataLog, NvmPlan, Protected, dump_what_is_left};
 use crate::reader::Reader;
 use crate::report::RecoveryReport;
 use crate::scan::{Found, Scan};
@@ -38,8 +39,9 @@ impl Ftl {
     /// A new drive on an empty medium.
     pub fn format(nand: Nand, config: FtlConfig) -> Result<Ftl, FormatError> {
         let layout = Layout::plan(nand.geometry(), &config, bad_blocks(&nand))?;
+        let nvm = NvmPlan::plan(nand.geometry(), &config, &layout)?;
         let space = Space::new(&nand, layout, true);
-        let mut ftl = Ftl::assemble(nand, config, space);
+        let mut ftl = Ftl::assemble(nand, config, space, nvm);
         ftl.shut_down = true;
         ftl.take_checkpoint(0, true)?;
         ftl.reserve_dump_blocks(0)?;
@@ -54,9 +56,12 @@ impl Ftl {
         config: FtlConfig,
         at_ns: Nanoseconds,
     ) -> Result<(Ftl, RecoveryReport), (Box<Nand>, FormatError)> {
-        if let Err(error) = Layout::plan(nand.geometry(), &config, 0) {
-            return Err((Box::new(nand), error.into()));
-        }
+        let planned = Layout::plan(nand.geometry(), &config, 0)
+            .and_then(|layout| NvmPlan::plan(nand.geometry(), &config, &layout));
+        let nvm = match planned {
+            Ok(nvm) => nvm,
+            Err(error) => return Err((Box::new(nand), error.into())),
+        };
         // too few blocks for writes is no reason not to recover
         let good_blocks = nand.geometry().blocks() - bad_blocks(&nand);
         let layout = Layout::with_good_blocks(nand.geometry(), &config, good_blocks);
@@ -66,7 +71,7 @@ impl Ftl {
             Err(error) => return Err((Box::new(nand), error.into())),
         };
         let reader = Reader::new(nand, config.logical_units, at_ns);
-        let mut scan = Scan::new(reader, config);
+        let mut scan = Scan::new(reader, config, nvm);
         let found = match scan.find() {
             Ok(found) => found,
             Err(error) => return Err((Box::new(scan.reader.nand), error.into())),
@@ -74,7 +79,7 @@ impl Ftl {
         let (Reader { nand, done_ns, newest, .. }, mut report) = scan.into_parts(at_ns);
         report.units_restored = units_restored;
         let space = Space::new(&nand, layout, false);
-        let mut ftl = Ftl::assemble(nand, config, space);
+        let mut ftl = Ftl::assemble(nand, config, space, nvm);
         ftl.shut_down = found.clean;
         if let Err(error) = ftl.draw_beyond(newest) {
             return Err((Box::new(ftl.nand), error.into()));
@@ -101,7 +106,7 @@ impl Ftl {
         Ok(())
     }
 
-    fn assemble(nand: Nand, config: FtlConfig, space: Space) -> Ftl {
+    fn assemble(nand: Nand, config: FtlConfig, space: Space, nvm: Option<NvmPlan>) -> Ftl {
         let geometry = *nand.geometry();
         Ftl {
             map: Map::new(&geometry, config.logical_units),
@@ -109,9 +114,10 @@ impl Ftl {
             geometry,
             config,
             space,
-            metadata: MetadataLog::new(&geometry, config.dump_units > 0),
+            metadata: MetadataLog::new(&geometry, config.dump_units > 0, nvm),
             tenants: Tenants::default(),
             batches: Batches::default(),
+            file_lists: config.file_lists.map(FileLists::empty),
             seq: Seq(0),
             shut_down: false,
             counters: Counters::default(),
@@ -126,6 +132,7 @@ impl Ftl {
         mut report: RecoveryReport,
         at_ns: Nanoseconds,
     ) -> Result<RecoveryReport, FtlError> {
+        let at_ns = self.read_file_lists(at_ns)?;
         self.counters = found.facts.counters;
         self.space.exhausted = found.facts.exhausted;
         // an unmapping may have been lost that a transaction's version must not pass: all of them are over anyway
@@ -134,12 +141,15 @@ impl Ftl {
             tenant.restore(self, found.clean)?;
         }
         self.take_used_blocks(found.uses);
+        if let (Some(nvm), Some(found)) = (self.metadata.nvm_mut(), found.nvm) {
+            nvm.found(found);
+        }
         let checkpoint: Vec<BlockId> = self.space.blocks.with_use(BlockUse::Checkpoint).collect();
         let journal = self.space.blocks.with_use(BlockUse::Journal).collect();
         report.clean = found.clean;
         if found.clean {
             self.metadata.found(found.step, journal, Vec::new(), Vec::new());
-            self.retain_only(checkpoint, found.checkpoint_pages, found.step);
+            self.retain_only(checkpoint, found.checkpoint_pages, found.step, 0);
         } else {
             self.metadata.found(found.step, journal, checkpoint, found.checkpoint_pages);
             self.counters.unsafe_shutdowns += 1;
@@ -153,6 +163,14 @@ impl Ftl {
         let ready = rebased.and_then(|()| self.make_ready(at_ns));
         TENANTS.iter().for_each(|tenant| tenant.recovered(self));
         self.unless_at_its_end(ready).map(|()| report)
+    }
+
+    /// What `fs_write` wrote to each file, which memory has as it is.
+    fn read_file_lists(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
+        let Some(plan) = self.config.file_lists else { return Ok(at_ns) };
+        let (lists, done_ns) = FileLists::read(&mut self.nand, plan, at_ns)?;
+        self.file_lists = Some(lists);
+        Ok(done_ns)
     }
 
     /// A drive that has no room for what recovery does, and is at the end of its life, can still be read; every recovery finds
@@ -244,4 +262,57 @@ pub enum FormatError {
     /// The flash failed.
     #[error(transparent)]
     Ftl(#[from] FtlError),
+}
+
+#[cfg(test)]
+mod tests {
+    use tantalum_nand::UNIT_BYTES;
+
+    use super::*;
+    use crate::host_unit::HostUnit;
+    use crate::test_support::{CONFIG, GEOMETRY, TIMING};
+    use crate::types::Lpn;
+
+    fn recover(mut nand: Nand) -> (Ftl, RecoveryReport) {
+        let at_ns = nand.programs_done_ns().max(nand.idle_ns());
+        nand.advance(at_ns);
+        nand.lose_dram();
+        Ftl::recover(nand, CONFIG, at_ns).map_err(|(_, error)| error).unwrap()
+    }
+
+    /// A page of data alone says so: a drive that is taken for clean gives numbers again and forgets what was found.
+    #[test]
+    fn a_drive_with_a_page_written_since_its_shutdown_was_not_shut_down() {
+        let ftl = Ftl::format(Nand::in_memory(GEOMETRY, TIMING).unwrap(), CONFIG).unwrap();
+        let (mut ftl, report) = recover(ftl.into_nand());
+        assert!(report.clean);
+        let slot = ftl.nand_mut().stage(&[1; UNIT_BYTES]).unwrap();
+        let unit = HostUnit { slot, lpn: Lpn(1), version: ftl.next_seq(), metadata: [0; 24], hint: None };
+        ftl.write_page(&[unit], ftl.nand.now_ns()).unwrap();
+        let written = ftl.seq;
+        let (ftl, report) = recover(ftl.into_nand());
+        assert!(!report.clean && report.assertions == 1, "{report:?}");
+        assert!(ftl.seq.0 > written.0 + DRAWN_UNSEEN, "{} after {written}", ftl.seq);
+        assert_eq!(ftl.counters().unsafe_shutdowns, 1);
+    }
+
+    /// Nothing but a number was given since the shutdown, or a page besides that is still on its way.
+    #[test]
+    fn a_number_given_after_a_shutdown_is_not_given_again() {
+        for write in [false, true] {
+            let ftl = Ftl::format(Nand::in_memory(GEOMETRY, TIMING).unwrap(), CONFIG).unwrap();
+            let (mut ftl, _) = recover(ftl.into_nand());
+            let now_ns = ftl.nand.now_ns();
+            if write {
+                let slot = ftl.nand_mut().stage(&[1; UNIT_BYTES]).unwrap();
+                let (version, metadata) = (ftl.next_seq(), [0; 24]);
+                ftl.write_page(&[HostUnit { slot, lpn: Lpn(1), version, metadata, hint: None }], now_ns).unwrap();
+            }
+            let (tx, done_ns) = ftl.begin_transaction(now_ns).unwrap();
+            assert!(done_ns >= ftl.nand.programs_done_ns() && done_ns > now_ns, "the flash tells it by then");
+            let (mut ftl, _) = recover(ftl.into_nand());
+            let now_ns = ftl.nand.now_ns();
+            assert!(ftl.begin_transaction(now_ns).unwrap().0.0 > tx.0);
+        }
+    }
 }

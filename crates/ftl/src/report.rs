@@ -11,6 +11,8 @@ pub struct RecoveryReport {
     pub pages_scanned: u64,
     /// Pages of checkpoint and journal that were read.
     pub pages_read: u64,
+    /// Bytes of checkpoint and journal that were loaded from non-volatile memory.
+    pub nvm_bytes_read: u64,
     /// Pages that were uncorrectable.
     pub torn_pages: u64,
     /// Journal records found after the checkpoint.

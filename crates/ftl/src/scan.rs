@@ -6,7 +6,7 @@ use tantalum_nand::{BlockId, Nanoseconds, PageId, PageState};
 
 use crate::error::{Damage, FtlError};
 use crate::fold::Fold;
-use crate::metadata::{Facts, FoundCheckpoint, FoundJournal, find_checkpoint, find_journal};
+use crate::metadata::{Facts, FoundCheckpoint, FoundJournal, FoundNvm, MetadataScan, NvmPlan};
 use crate::reader::{FirstPage, Reader};
 use crate::report::RecoveryReport;
 use crate::space::{BlockUse, FtlConfig};
@@ -27,18 +27,22 @@ pub(crate) struct Found {
     pub uses: BTreeMap<BlockId, BlockUse>,
     /// The checkpoint's pages, in the order of its bytes.
     pub checkpoint_pages: Vec<PageId>,
+    /// Where the log in memory ends, if that is where it is.
+    pub nvm: Option<FoundNvm>,
 }
 
 /// The reading of a drive whose power came back.
 pub(crate) struct Scan {
     pub reader: Reader,
     config: FtlConfig,
+    /// Where the metadata log is, if not on flash.
+    nvm: Option<NvmPlan>,
     pub report: RecoveryReport,
 }
 
 impl Scan {
-    pub fn new(reader: Reader, config: FtlConfig) -> Scan {
-        Scan { reader, config, report: RecoveryReport::default() }
+    pub fn new(reader: Reader, config: FtlConfig, nvm: Option<NvmPlan>) -> Scan {
+        Scan { reader, config, nvm, report: RecoveryReport::default() }
     }
 
     /// The medium back, and what was done, from `at_ns` on.
@@ -47,6 +51,7 @@ impl Scan {
         report.read_ns = reader.done_ns - at_ns;
         report.pages_scanned = reader.counts.pages_scanned;
         report.pages_read = reader.counts.pages_read;
+        report.nvm_bytes_read = reader.counts.nvm_bytes_read;
         report.torn_pages = reader.counts.torn_pages;
         (reader, report)
     }
@@ -55,13 +60,14 @@ impl Scan {
     pub fn find(&mut self) -> Result<Found, FtlError> {
         let first = self.reader.first_pages()?;
         self.reader.wait();
-        let checkpoint = find_checkpoint(&mut self.reader, &first)?;
+        let mut metadata = MetadataScan::new(self.nvm);
+        let checkpoint = metadata.checkpoint(&mut self.reader, &first)?;
         let step = checkpoint.step;
         let (facts, mut fold) = self.decode(&checkpoint)?;
         self.reader.wait();
         self.check_damaged_pages(step)?;
         self.reader.newest = self.reader.newest.max(facts.seq).max(step);
-        let journal = find_journal(&mut self.reader, &first, step)?;
+        let journal = metadata.journal(&mut self.reader, &first, &checkpoint)?;
         self.report.journal_records = journal.records.len() as u64;
         self.reader.wait();
         let marked = self.data(&first, step, &facts.open_blocks, &mut fold)?;
@@ -73,7 +79,8 @@ impl Scan {
         let data = DataPlaces { reader: &self.reader, no_data: no_data(&uses, &first) };
         tenants.iter().try_for_each(|tenant| tenant.check(&data))?;
         let checkpoint_pages = checkpoint.pages;
-        Ok(Found { step, clean, facts, tenants, batches_dropped, marked, uses, checkpoint_pages })
+        let nvm = metadata.found;
+        Ok(Found { step, clean, facts, tenants, batches_dropped, marked, uses, checkpoint_pages, nvm })
     }
 
     /// The contents of the checkpoint's bytes.

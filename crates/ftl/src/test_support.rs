@@ -27,4 +27,6 @@ pub const CONFIG: FtlConfig = FtlConfig {
     shared_owners: 8,
     checkpoint_interval: CheckpointInterval::DEFAULT,
     index_dram_bytes: None,
+    nvm_log_bytes: None,
+    file_lists: None,
 };

@@ -16,6 +16,7 @@ use crate::key::{Key, NamespaceAttributes, NamespaceId};
 use crate::space::BlockUse;
 use crate::space::FtlConfig;
 use crate::space::Target;
+use crate::spare::{Mark, Spare};
 use crate::tenants::records::{KeyValueError, KvRecord};
 use crate::test_support::{CONFIG, GEOMETRY, TIMING};
 use crate::types::{Hint, Lpn, METADATA_BYTES, ShareRange};
@@ -129,7 +130,7 @@ fn copies_of_members_wait_for_the_rest_of_the_batch() {
     (0..8).for_each(|_| write(&mut ftl, 0, 1, 0));
     let start_ns = settle(&mut ftl);
     let units: Vec<HostUnit> = (0..2 * BATCH_PAGES).map(|lpn| unit(&mut ftl, lpn, 2)).collect();
-    ftl.write_batch(&units, start_ns).unwrap();
+    ftl.write_batch(&units, &[], start_ns).unwrap();
     let last = last_page(&ftl, Target::Host);
     collect_members(&mut ftl, last, start_ns);
     let mut ftl = cut(ftl, in_turn(start_ns, 2), last);
@@ -190,6 +191,38 @@ fn copies_wait_for_the_rest_of_their_put(logs: u32) {
     let mut ftl = cut(ftl, in_turn(start_ns, 2), last);
     let found: Vec<u8> = (0..records).map(|number| get(&mut ftl, namespace, number)).collect();
     assert_eq!(found, [&[1][..], &vec![0; records as usize - 1]].concat());
+}
+
+/// Writes units and puts records of one unit each, with as many keys, in one batch.
+fn both(
+    ftl: &mut Ftl,
+    namespace: NamespaceId,
+    lpns: std::ops::Range<u32>,
+    keys: u32,
+    at_ns: Nanoseconds,
+) -> Result<Nanoseconds, FtlError> {
+    let units: Vec<HostUnit> = lpns.map(|lpn| unit(ftl, lpn, 2)).collect();
+    let value = [2; VALUE_BYTES];
+    let record = |number| KvRecord { namespace, key: key(number), value: Some(&value) };
+    let records: Vec<KvRecord<'_>> = (0..keys).map(record).collect();
+    ftl.write_batch(&units, &records, at_ns)
+}
+
+/// The last page has records only, and units of blocks are copied.
+#[test]
+fn copies_of_members_wait_for_the_records_of_their_batch() {
+    let (mut ftl, namespace) = with_namespace(FOUR_PLANES, 0);
+    let at_ns = ftl.nand().now_ns();
+    (0..8).for_each(|_| write(&mut ftl, 0, 1, at_ns));
+    let start_ns = settle(&mut ftl);
+    let units = 2 * BATCH_PAGES - 2;
+    both(&mut ftl, namespace, 0..units, 2, start_ns).unwrap();
+    let last = last_page(&ftl, Target::Host);
+    collect_members(&mut ftl, last, start_ns);
+    let mut ftl = cut(ftl, in_turn(start_ns, 2), last);
+    let found: Vec<u8> = (0..units).map(|lpn| read(&mut ftl, lpn)).collect();
+    assert_eq!(found, [&[1][..], &vec![0; units as usize - 1]].concat());
+    assert_eq!([0, 1].map(|number| get(&mut ftl, namespace, number)), [0, 0]);
 }
 
 #[test]
@@ -279,12 +312,46 @@ fn a_batch_that_failed_half_way_stays_nothing_when_a_part_of_it_is_erased() {
     let (mut ftl, pages) = half_written(&ftl, |ftl| {
         let units: Vec<HostUnit> = (100..106).map(|lpn| unit(ftl, lpn, 2)).collect();
         let now_ns = ftl.nand().now_ns();
-        ftl.write_batch(&units, now_ns)
+        ftl.write_batch(&units, &[], now_ns)
     });
     erase_one(&mut ftl, pages);
     let mut ftl = cut_idle(ftl);
     let found: Vec<u8> = (100..106).map(|lpn| read(&mut ftl, lpn)).collect();
     assert_eq!(found, [0; 6]);
+}
+
+/// A buffer that was given back while flash has it would be the next unit's as well.
+#[test]
+fn a_batch_that_failed_half_way_keeps_the_buffers_of_its_programmed_pages() {
+    let mut ftl = format(GEOMETRY);
+    nearly_full(&mut ftl);
+    let buffers = std::cell::RefCell::default();
+    let (mut ftl, _) = half_written(&ftl, |ftl| {
+        let units: Vec<HostUnit> = (100..106).map(|lpn| unit(ftl, lpn, 2)).collect();
+        *buffers.borrow_mut() = units.iter().map(|unit| unit.slot).collect::<Vec<_>>();
+        let now_ns = ftl.nand().now_ns();
+        ftl.write_batch(&units, now_ns)
+    });
+    let buffers = buffers.into_inner();
+    let (programmed, refused) = buffers.split_at(4);
+    let next: Vec<_> = (0..6).map(|lpn| unit(&mut ftl, lpn, 3).slot).collect();
+    assert!(programmed.iter().all(|slot| !next.contains(slot)), "{programmed:?} are in use: {next:?}");
+    assert!(refused.iter().all(|slot| next.contains(slot)), "{refused:?} are free: {next:?}");
+}
+
+/// The first page has units, the second one records.
+#[test]
+fn a_batch_of_both_that_failed_half_way_stays_nothing_when_a_part_of_it_is_erased() {
+    let (mut ftl, namespace) = with_namespace(GEOMETRY, 0);
+    nearly_full(&mut ftl);
+    let (mut ftl, pages) = half_written(&ftl, |ftl| {
+        let now_ns = ftl.nand().now_ns();
+        both(ftl, namespace, 100..102, 4, now_ns)
+    });
+    erase_one(&mut ftl, pages);
+    let mut ftl = cut_idle(ftl);
+    let found = ([100, 101].map(|lpn| read(&mut ftl, lpn)), [0, 1].map(|key| get(&mut ftl, namespace, key)));
+    assert_eq!(found, ([0, 0], [0, 0]));
 }
 
 #[test]
@@ -363,5 +430,101 @@ fn a_commit_whose_records_take_two_pages_ends_claims_when_both_are_on_flash() {
         let mut ftl = cut_idle(ftl);
         let found = [0, 500].map(|lpn| read(&mut ftl, lpn));
         assert_eq!(found, if both { [2, 1] } else { [3, 3] });
+    }
+}
+
+/// A drive with a page of a log, unit 100, that is whole and claims its home.
+fn with_log_page() -> Ftl {
+    let mut ftl = format(GEOMETRY);
+    write(&mut ftl, 50, 1, 0);
+    let (generation, _) = ftl.begin_log(0).unwrap().expect("no log is open");
+    let hint = Hint { generation, attempt: 0, start: 1, first: 1, slot: 1, end: true, home: Some(Lpn(50)) };
+    let page = HostUnit { hint: Some(hint), ..unit(&mut ftl, 100, 3) };
+    ftl.write_page(&[page], 0).unwrap();
+    ftl.accept_hint(&hint);
+    ftl
+}
+
+/// Moves what is in the block of a unit, and returns its new block.
+fn move_block_of(ftl: &mut Ftl, lpn: u32) -> tantalum_nand::BlockId {
+    let block_of = |ftl: &Ftl| GEOMETRY.block_of_unit(ftl.map().lookup(Lpn(lpn)).unwrap());
+    let (from, now_ns) = (block_of(ftl), settle(ftl));
+    ftl.collect_block(from, now_ns).unwrap();
+    assert_ne!(block_of(ftl), from);
+    block_of(ftl)
+}
+
+/// Before it is erased, the journal must say how far the run was whole.
+#[test]
+fn a_block_with_a_copy_of_a_page_of_a_log_is_marked() {
+    let mut ftl = with_log_page();
+    let block = move_block_of(&mut ftl, 100);
+    assert!(ftl.space.blocks.is_marked(block));
+}
+
+/// A spare area names four owners. The page of the log is one of them, or its hint would say nothing.
+#[test]
+fn a_copy_of_a_page_of_a_log_names_the_page_before_its_other_owners() {
+    let mut ftl = with_log_page();
+    for dst in 1..=5 {
+        ftl.share(&[ShareRange { dst: Lpn(dst), src: Lpn(100), units: 1 }], 0).unwrap();
+    }
+    ftl.flush_journal(0).unwrap();
+    move_block_of(&mut ftl, 100);
+    let spare = ftl.nand().spare(ftl.map().lookup(Lpn(100)).unwrap()).unwrap();
+    let spare = Spare::decode(&spare).unwrap();
+    assert!(
+        matches!(spare.mark, Mark::Hint(_, Lpn(100))) && spare.version_of(Lpn(100)).is_some(),
+        "{spare:?}"
+    );
+}
+
+/// A drive to which nothing but metadata are written takes a checkpoint too, or its journal would take every block.
+#[test]
+fn a_journal_as_long_as_is_planned_asks_for_a_checkpoint() {
+    let mut ftl = format(GEOMETRY);
+    write(&mut ftl, 1, 1, 0);
+    let (limit, mut longest) = (ftl.layout().journal_blocks, 0);
+    for round in 0..40 * limit * GEOMETRY.pages_per_block {
+        let dst = Lpn(2 + round % 50);
+        ftl.trim(dst, 1, 0).unwrap();
+        ftl.share(&[ShareRange { dst, src: Lpn(1), units: 1 }], 0).unwrap();
+        ftl.flush_journal(0).unwrap();
+        longest = longest.max(ftl.metadata.journal_blocks());
+        ftl.maintain(0).unwrap();
+        assert!(ftl.metadata.journal_blocks() <= limit, "round {round}");
+    }
+    assert_eq!(longest, limit + 1, "it is as long as it may be");
+}
+
+/// The records of such a remap take two pages if it ends a claim. What unmaps the sources goes with the last of them.
+#[test]
+fn a_remap_whose_records_take_two_pages_is_nothing_until_both_are_on_flash() {
+    let geometry = Geometry { blocks_per_plane: 128, ..FOUR_PLANES };
+    let config = FtlConfig { logical_units: 1024, ..CONFIG };
+    for both in [false, true] {
+        let mut ftl = Ftl::format(Nand::in_memory(geometry, TIMING).unwrap(), config).unwrap();
+        let (units, dst) = (ftl.share_limit(), 500);
+        for lpn in 0..units {
+            write(&mut ftl, lpn, 2, 0);
+        }
+        let (generation, _) = ftl.begin_log(0).unwrap().expect("no log is open");
+        for slot in 1..=2 {
+            let (home, end) = (Some(Lpn(1000 + slot)), slot == 2);
+            let hint = Hint { generation, attempt: 0, start: 1, first: 1, slot, end, home };
+            let page = HostUnit { hint: Some(hint), ..unit(&mut ftl, dst + slot, 3) };
+            ftl.write_page(&[page], 0).unwrap();
+            ftl.accept_hint(&hint);
+        }
+        ftl.flush_journal(0).unwrap();
+        let now_ns = settle(&mut ftl);
+        ftl.remap(Lpn(0), Lpn(dst), units, now_ns).unwrap();
+        if both {
+            ftl.flush_journal(now_ns).unwrap();
+        }
+        settle(&mut ftl);
+        let mut ftl = cut_idle(ftl);
+        let found = [0, units - 1, dst, dst + 1, dst + units - 1].map(|lpn| read(&mut ftl, lpn));
+        assert_eq!(found, if both { [0, 0, 2, 2, 2] } else { [2, 2, 0, 3, 0] });
     }
 }

@@ -87,6 +87,18 @@ pub enum NandError {
         /// The size of the protected DRAM.
         size: u64,
     },
+    /// The image's bytes of non-volatile memory differ from those that were written.
+    #[error(
+        "line {line} of the non-volatile memory is damaged: its checksum is {stored:#010x}, but its contents give {computed:#010x}"
+    )]
+    NvmChecksum {
+        /// The line of 504 bytes, from 0.
+        line: u64,
+        /// The checksum as stored.
+        stored: u32,
+        /// The checksum of the actual contents.
+        computed: u32,
+    },
     /// The host failed; the data being stored may be there in part.
     #[error(transparent)]
     Host(#[from] HostError),

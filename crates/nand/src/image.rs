@@ -12,6 +12,9 @@ mod load;
 mod locked_file;
 mod mapped_file;
 mod memory;
+mod nvm_lines;
+#[cfg(test)]
+mod nvm_tests;
 mod open;
 mod ordered;
 mod past_cache;
@@ -83,8 +86,9 @@ pub(crate) enum SavedRecords {
     Buffer(spare_buffers::BufferId),
 }
 
-/// What keeps the medium's bytes: slots, records of pages and blocks, and protected DRAM; and what else it can do.
-pub(crate) trait Image: SlotStore + RecordStore + ProtectedDram + Send + Sync {
+/// What keeps the medium's bytes: slots, records of pages and blocks, protected DRAM, and memory beside the flash; and
+/// what else it can do.
+pub(crate) trait Image: SlotStore + RecordStore + ProtectedDram + NvmCells + Send + Sync {
     /// Whether it outlives the process.
     fn outlives_process(&self) -> bool;
 
@@ -205,6 +209,15 @@ pub(crate) trait ProtectedDram {
 
     /// Reads bytes; the range was checked.
     fn read_protected(&self, offset: u64, data: &mut [u8]) -> Result<(), NandError>;
+}
+
+/// Memory beside the flash that keeps its contents. Ranges were checked, and are whole words.
+pub(crate) trait NvmCells {
+    /// Writes words.
+    fn write_nvm(&mut self, at: u64, data: &[u8]) -> Result<(), NandError>;
+
+    /// Reads words; zeros where nothing was written.
+    fn read_nvm(&self, at: u64, data: &mut [u8]) -> Result<(), NandError>;
 }
 
 /// An image whose synced contents survive the loss of the machine.

@@ -2,7 +2,7 @@
 //! power, and the image that holds it all.
 //!
 //! [`Nand`] is the only entry point. It knows places ([`Ppn`], [`PageId`], [`BlockId`]) but no logical addresses. Its
-//! promises, M1 to M6, are at the head of the module `nand`; the image's layout is at the head of `image::layout`.
+//! promises, M1 to M7, are at the head of the module `nand`; the image's layout is at the head of `image::layout`.
 
 mod array;
 mod checksum;
@@ -13,6 +13,7 @@ mod faults;
 mod geometry;
 mod image;
 mod nand;
+mod nvm;
 mod operations;
 mod power;
 mod random;
@@ -38,6 +39,7 @@ pub use image::{
     Access, Examination, HostSync, ImageFinding, Life, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES,
 };
 pub use nand::Nand;
+pub use nvm::{MAX_NVM_BYTES, MAX_NVM_LATENCY_NS, NvmShape, WORD_BYTES};
 pub use operations::Source;
 pub use power::{InFlight, LostProgram, Operation, Outcome};
 pub use random::{SplitMix64, mix};

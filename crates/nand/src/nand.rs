@@ -10,9 +10,11 @@
 //! - **M5** DRAM is lost, unless the profile has PLP; then up to `dump_bytes` of it are saved, and no more.
 //! - **M6** Erases and programs may fail, and report it; injected faults make reads uncorrectable (`Nand::set_faults`). The
 //!   FTL retires the block and loses nothing that it could still read (`crates/ftl/src/retire.rs`).
+//! - **M7** Memory beside the flash, of a drive that has it, keeps its contents. It is stored to by words of 8 bytes, and a word is
+//!   stored as a whole. One store follows the other. Of the one in flight when power is lost, each word is there or not.
 //!
 //! M1 is kept by `operations`, M2 to M4 by `power` and `resolve`, M2 also by `image`, M5 by [`Nand::lose_dram`], the slots
-//! of [`crate::LostProgram`] and the protected DRAM, M6 by `faults`. ARCHITECTURE.md has the list in the same words.
+//! of [`crate::LostProgram`] and the protected DRAM, M6 by `faults`, M7 by `nvm`. ARCHITECTURE.md has the list in the same words.
 //!
 //! Each operation changes the state when it is issued, and returns the time at which it would be done. What a power cut
 //! may still undo is kept until the host's time has passed it ([`Nand::advance`]).
@@ -34,6 +36,7 @@ use crate::image::{
     Access, Contents, Damage, Examination, FileImage, HostSync, Image, Life, MAX_DESCRIPTION_BYTES,
     MAX_PROTECTED_BYTES, MemoryImage,
 };
+use crate::nvm::{Nvm, NvmShape};
 use crate::power::Power;
 use crate::schedule::Scheduling;
 use crate::slots::Slots;
@@ -53,6 +56,7 @@ pub struct Nand {
     pub(crate) slots: Slots,
     pub(crate) time: Resources,
     pub(crate) power: Power,
+    pub(crate) nvm: Option<Nvm>,
     pub(crate) faults: FaultGenerator,
     pub(crate) counters: Counters,
     pub(crate) operations: u64,
@@ -80,8 +84,23 @@ impl Nand {
         description: &str,
         protected_bytes: u64,
     ) -> Result<Nand, MediumError> {
+        Nand::create_with(path, geometry, timing, description, protected_bytes, None)
+    }
+
+    /// As [`Nand::create`], with memory beside the flash.
+    pub fn create_with(
+        path: &Path,
+        geometry: Geometry,
+        timing: Timing,
+        description: &str,
+        protected_bytes: u64,
+        nvm: Option<NvmShape>,
+    ) -> Result<Nand, MediumError> {
         geometry.validate()?;
         timing.validate()?;
+        if let Some(shape) = &nvm {
+            shape.validate()?;
+        }
         if description.len() > MAX_DESCRIPTION_BYTES {
             return Err(MediumError::DescriptionTooLong {
                 bytes: description.len(),
@@ -94,8 +113,11 @@ impl Nand {
                 limit: MAX_PROTECTED_BYTES,
             });
         }
-        let image = Box::new(FileImage::create(path, geometry, timing, description, protected_bytes)?);
-        Ok(Nand::assemble(geometry, timing, description.to_owned(), image, Contents::erased(&geometry)))
+        let image = FileImage::create(path, geometry, timing, description, protected_bytes, nvm)?;
+        let contents = Contents::erased(&geometry);
+        let mut nand = Nand::assemble(geometry, timing, description.to_owned(), Box::new(image), contents);
+        nand.nvm = nvm.map(Nvm::new);
+        Ok(nand)
     }
 
     /// Opens an image and locks it against other processes. If the previous process was killed, that is a power cut after
@@ -132,8 +154,13 @@ impl Nand {
         damage: Damage,
     ) -> Result<(Nand, Examination), MediumError> {
         let (mut image, timing, description) = FileImage::open(path, access, life)?;
-        let (contents, examination) = Contents::load(&mut image, damage)?;
+        let nvm = image.nvm().copied();
+        let (contents, mut examination) = Contents::load(&mut image, damage)?;
+        if damage == Damage::Note {
+            image.examine_nvm(access, &mut examination)?;
+        }
         let mut nand = Nand::assemble(*image.geometry(), timing, description, Box::new(image), contents);
+        nand.nvm = nvm.map(Nvm::new);
         nand.damaged = examination.damaged_pages().collect();
         if nand.image.synced().is_some() {
             nand.slots.keep();
@@ -163,6 +190,7 @@ impl Nand {
             slots: contents.slots,
             time: Resources::new(&geometry, timing),
             power: Power::default(),
+            nvm: None,
             faults: FaultGenerator::default(),
             counters: Counters::default(),
             operations: contents.operations,
@@ -182,6 +210,7 @@ impl Nand {
             slots: self.slots.clone(),
             time: self.time.clone(),
             power: self.power.clone(),
+            nvm: self.nvm,
             faults: self.faults.clone(),
             counters: self.counters,
             operations: self.operations,
@@ -228,7 +257,7 @@ impl Nand {
         self.time.set_scheduling(scheduling);
     }
 
-    /// When all programs issued so far are done.
+    /// When all programs, and stores to memory, issued so far are done.
     pub fn programs_done_ns(&self) -> Nanoseconds {
         self.time.programs_done_ns()
     }
@@ -238,14 +267,38 @@ impl Nand {
         self.time.plane_idle_ns(plane)
     }
 
-    /// When a plane could begin what a host's command programs, from `earliest_ns` on.
-    pub fn plane_ready_ns(&self, plane: PlaneId, earliest_ns: Nanoseconds) -> Nanoseconds {
-        self.time.plane_ready_ns(plane, earliest_ns)
+    /// When all programs for hosts issued so far are done; all programs, where it is first come, first served.
+    pub fn host_programs_done_ns(&self) -> Nanoseconds {
+        self.time.host_programs_done_ns()
     }
 
-    /// When all planes are done with what was issued to them.
+    /// When a page that was programmed is there; when all programs are done, where it is first come, first served.
+    pub fn programmed_ns(&self, page: PageId) -> Nanoseconds {
+        let block = self.geometry.block_of(page);
+        self.time.programmed_ns(self.geometry.plane_of(block), page, block)
+    }
+
+    /// Given when all programs issued by some time are done: that; when all programs are done, where it is first come, first
+    /// served.
+    pub fn released_ns(&self, then_ns: Nanoseconds) -> Nanoseconds {
+        self.time.released_ns(then_ns)
+    }
+
+    /// When a plane could begin what a host's command programs, from `earliest_ns` on; on a block of it, if that is named.
+    #[inline]
+    pub fn plane_ready_ns(
+        &self,
+        plane: PlaneId,
+        block: Option<BlockId>,
+        earliest_ns: Nanoseconds,
+    ) -> Nanoseconds {
+        self.time.plane_ready_ns(plane, block, earliest_ns)
+    }
+
+    /// When all planes, and the memory, are done with what was issued to them.
     pub fn idle_ns(&self) -> Nanoseconds {
-        (0..self.geometry.planes()).map(|plane| self.plane_idle_ns(PlaneId(plane))).max().unwrap_or(0)
+        let planes = (0..self.geometry.planes()).map(|plane| self.plane_idle_ns(PlaneId(plane)));
+        planes.chain(self.nvm.map(|nvm| nvm.free_ns)).max().unwrap_or(0)
     }
 
     /// What a page reads as.
@@ -363,7 +416,7 @@ mod tests {
             words.join(" ").split(" - **").map(str::to_owned).collect()
         };
         let here = promises(include_str!("nand.rs"));
-        assert_eq!(here.len(), 6);
+        assert_eq!(here.len(), 7);
         assert_eq!(here, promises(include_str!("../../../ARCHITECTURE.md")));
     }
 }

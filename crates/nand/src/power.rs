@@ -10,6 +10,7 @@ use crate::error::NandError;
 use crate::geometry::{BlockId, MAX_UNITS_PER_PAGE, Nanoseconds, PageId, Ppn, UnitSpare};
 use crate::image::SavedRecords;
 use crate::nand::Nand;
+use crate::nvm::Replaced;
 use crate::schedule::Interval;
 use crate::slots::Slot;
 use crate::state::{Block, MOVED};
@@ -21,6 +22,8 @@ pub enum Operation {
     Program(PageId),
     /// Erases a block.
     Erase(BlockId),
+    /// Stores words to memory that keeps them.
+    Store,
 }
 
 /// An operation that had started and was not done when power went.
@@ -40,7 +43,7 @@ pub enum Outcome {
     /// As if it had never been issued.
     NotStarted,
     /// A program leaves an uncorrectable page (M2). An erase leaves each page old, erased or uncorrectable (M3),
-    /// and the block must be erased before it is programmed.
+    /// and the block must be erased before it is programmed. A store leaves any of its words.
     Torn,
     /// As if it had completed in time.
     Completed,
@@ -83,6 +86,7 @@ pub(crate) struct ErasedBlock {
 pub(crate) enum Change {
     Program { page: PageId, origins: [Origin; MAX_UNITS_PER_PAGE] },
     Erase(Box<ErasedBlock>),
+    Store(Vec<Replaced>),
 }
 
 /// An operation that may still be undone.
@@ -98,6 +102,7 @@ impl Issued {
         let operation = match &self.change {
             Change::Program { page, .. } => Operation::Program(*page),
             Change::Erase(erased) => Operation::Erase(erased.block),
+            Change::Store(_) => Operation::Store,
         };
         InFlight { operation, start_ns: self.interval.start_ns, end_ns: self.interval.end_ns }
     }
@@ -151,7 +156,7 @@ impl Power {
 }
 
 impl Nand {
-    /// Arms a cut: the Nth program or erase from now (1 is the next) finds no power. That call and all later ones
+    /// Arms a cut: the Nth program, erase or store from now (1 is the next) finds no power. That call and all later ones
     /// return [`NandError::PowerLost`]. None disarms the cut.
     pub fn cut_after(&mut self, operations: Option<u64>) {
         self.power.armed = operations.map(|operations| operations.max(1));
@@ -209,7 +214,7 @@ impl Nand {
         let mut used = vec![0_u64; self.slots.watermark() as usize / 64 + 1];
         let kept = self.power.issued.iter().filter_map(|issued| match &issued.change {
             Change::Erase(erased) => Some(&erased.slot_of[..]),
-            Change::Program { .. } => None,
+            Change::Program { .. } | Change::Store(_) => None,
         });
         for &entry in kept.chain([&self.slot_of[..]]).flatten().filter(|entry| **entry & MOVED == 0) {
             used[entry as usize / 64] |= 1 << (entry % 64);

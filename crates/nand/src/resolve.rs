@@ -7,6 +7,7 @@ use crate::error::NandError;
 use crate::geometry::{BlockId, MAX_UNITS_PER_PAGE, Nanoseconds, PageId, Ppn, UNIT_SPARE_BYTES, UnitSpare};
 use crate::image::PageRecord;
 use crate::nand::Nand;
+use crate::nvm::undo_store;
 use crate::power::{Change, ErasedBlock, InFlight, Issued, LostProgram, Origin, Outcome, Progress};
 use crate::slots::Slot;
 use crate::state::{Block, MOVED, PageState};
@@ -51,6 +52,9 @@ impl Nand {
 
     fn restart(&mut self, at_ns: Nanoseconds) {
         self.time.restart(at_ns);
+        if let Some(nvm) = &mut self.nvm {
+            nvm.free_ns = nvm.free_ns.min(at_ns);
+        }
         self.power.now_ns = self.power.now_ns.max(at_ns);
         self.power.cut = None;
     }
@@ -69,6 +73,11 @@ impl Nand {
                 if torn {
                     self.tear_erase(block, random)?;
                 }
+                Ok(None)
+            }
+            Change::Store(replaced) => {
+                let random: Option<&mut dyn FnMut() -> u64> = if torn { Some(random) } else { None };
+                undo_store(&mut *self.image, &replaced, random)?;
                 Ok(None)
             }
         }

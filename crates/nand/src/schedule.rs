@@ -32,9 +32,9 @@ pub enum Scheduling {
 pub(crate) enum Priority {
     /// A read that a host waits for.
     Read,
-    /// What a host's command programs.
+    /// What a host's command programs, and erases: a block is erased when it is needed.
     Host,
-    /// Garbage collection, erases and checkpoints.
+    /// Garbage collection and checkpoints.
     Background,
 }
 
@@ -54,6 +54,22 @@ pub(crate) enum Subject {
 }
 
 impl Subject {
+    /// Whether it reads or changes a block.
+    pub fn is_about(self, block: BlockId) -> bool {
+        match self {
+            Subject::Read(_, other) | Subject::Program(_, other) | Subject::Erase(other) => other == block,
+            Subject::Transfer => false,
+        }
+    }
+
+    /// The block that it changes.
+    pub fn changed(self) -> Option<BlockId> {
+        match self {
+            Subject::Program(_, block) | Subject::Erase(block) => Some(block),
+            Subject::Read(..) | Subject::Transfer => None,
+        }
+    }
+
     /// Whether this cannot begin before another operation on the plane is done.
     fn needs(self, other: Subject) -> bool {
         match (self, other) {
@@ -102,6 +118,17 @@ impl Told {
     }
 }
 
+/// When an operation may begin.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct When {
+    /// The host's time: nothing is booked, and power does not go, before it.
+    pub now_ns: Nanoseconds,
+    /// It is asked for from this time on.
+    pub earliest_ns: Nanoseconds,
+    /// What it needs is done at this time. See [`Line::needed_ns`].
+    pub needed_ns: Nanoseconds,
+}
+
 /// The operations of a plane or a channel.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Line {
@@ -113,11 +140,13 @@ pub(crate) struct Line {
 
 impl Line {
     /// When all that was booked is over.
+    #[inline]
     pub fn free_ns(&self) -> Nanoseconds {
         self.free_ns[Priority::Background as usize]
     }
 
     /// When an operation could begin.
+    #[inline]
     pub fn ready_ns(
         &self,
         scheduling: Scheduling,
@@ -128,28 +157,45 @@ impl Line {
             Scheduling::Fifo => earliest_ns.max(self.free_ns()),
             _ => {
                 let free_ns = self.free_ns[priority as usize];
-                self.under_way(priority, earliest_ns)
-                    .map_or(earliest_ns.max(free_ns), |told| told.interval.end_ns)
+                match self.index_under_way(priority, earliest_ns) {
+                    Some((priority, index)) => self.told[priority][index].interval.end_ns,
+                    None => earliest_ns.max(free_ns),
+                }
             }
         }
     }
 
-    /// Books an operation. Nothing is booked, and power does not go, before `now_ns`.
+    /// Books an operation.
+    #[inline]
     pub fn book(
         &mut self,
         scheduling: Scheduling,
         priority: Priority,
         subject: Subject,
         duration_ns: Nanoseconds,
-        [now_ns, earliest_ns]: [Nanoseconds; 2],
+        when: When,
     ) -> Interval {
         if scheduling == Scheduling::Fifo {
-            let start_ns = earliest_ns.max(self.free_ns());
+            let start_ns = when.earliest_ns.max(self.free_ns());
             let end_ns = start_ns + duration_ns;
             self.free_ns = [end_ns; PRIORITIES];
             return Interval { start_ns, end_ns };
         }
+        self.book_by_priority(scheduling, priority, subject, duration_ns, when)
+    }
+
+    fn book_by_priority(
+        &mut self,
+        scheduling: Scheduling,
+        priority: Priority,
+        subject: Subject,
+        duration_ns: Nanoseconds,
+        When { now_ns, earliest_ns, needed_ns }: When,
+    ) -> Interval {
         self.forget(now_ns);
+        if self.free_ns() <= earliest_ns {
+            return self.book_idle(priority, subject, duration_ns, earliest_ns);
+        }
         let mut start_ns = earliest_ns.max(self.free_ns[priority as usize]);
         let mut interruption_ns = 0;
         if let Some(index) = self.index_under_way(priority, earliest_ns) {
@@ -159,8 +205,7 @@ impl Line {
                 None => start_ns = told.interval.end_ns,
             }
         }
-        let needed = self.told.iter().flatten().filter(|told| subject.needs(told.subject));
-        start_ns = needed.fold(start_ns, |start_ns, told| start_ns.max(told.interval.end_ns));
+        start_ns = start_ns.max(needed_ns);
         let interval = Interval { start_ns, end_ns: start_ns + duration_ns };
         self.displace(priority, interval, duration_ns + interruption_ns);
         if priority != Priority::Read {
@@ -169,10 +214,34 @@ impl Line {
         interval
     }
 
+    /// When everything on a plane that an operation needs is done. It looks at all that has been booked, so ask only if
+    /// something on the operation's block is not done.
+    pub fn needed_ns(&self, subject: Subject) -> Nanoseconds {
+        let needed = self.told.iter().flatten().filter(|told| subject.needs(told.subject));
+        needed.map(|told| told.interval.end_ns).max().unwrap_or(0)
+    }
+
     /// Power came back at `at_ns`: nothing is in flight.
     pub fn restart(&mut self, at_ns: Nanoseconds) {
         self.free_ns = [self.free_ns().min(at_ns); PRIORITIES];
         self.told.iter_mut().for_each(VecDeque::clear);
+    }
+
+    /// Books an operation while nothing else is going on.
+    #[inline]
+    fn book_idle(
+        &mut self,
+        priority: Priority,
+        subject: Subject,
+        duration_ns: Nanoseconds,
+        start_ns: Nanoseconds,
+    ) -> Interval {
+        let interval = Interval { start_ns, end_ns: start_ns + duration_ns };
+        self.free_ns[priority as usize..].fill(interval.end_ns);
+        if priority != Priority::Read {
+            self.told[priority as usize].push_back(Told { interval, subject, interrupted: 0 });
+        }
+        interval
     }
 
     fn forget(&mut self, now_ns: Nanoseconds) {
@@ -181,10 +250,6 @@ impl Line {
                 told.pop_front();
             }
         }
-    }
-
-    fn under_way(&self, priority: Priority, at_ns: Nanoseconds) -> Option<&Told> {
-        self.index_under_way(priority, at_ns).map(|(priority, index)| &self.told[priority][index])
     }
 
     /// The operation that has begun by a time, among those that would give way if it had not: the most urgent, as the others
@@ -231,8 +296,9 @@ mod tests {
         }
 
         fn book(&mut self, priority: Priority, subject: Subject, duration_ns: u64, at_ns: u64) -> (u64, u64) {
+            let when = When { now_ns: 0, earliest_ns: at_ns, needed_ns: self.line.needed_ns(subject) };
             let Interval { start_ns, end_ns } =
-                self.line.book(self.scheduling, priority, subject, duration_ns, [0, at_ns]);
+                self.line.book(self.scheduling, priority, subject, duration_ns, when);
             (start_ns, end_ns)
         }
 

@@ -8,7 +8,7 @@
 
 use crate::error::MediumError;
 use crate::geometry::{BlockId, ChannelId, Geometry, Nanoseconds, PageId, PlaneId};
-use crate::schedule::{Interval, Line, Priority, Scheduling, Subject};
+use crate::schedule::{Interval, Line, Priority, Scheduling, Subject, When};
 
 /// Duration of each part of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,7 +64,7 @@ struct Plane {
 /// What a plane read last.
 #[derive(Clone, Copy, Default, Debug)]
 struct Register {
-    page: Option<PageId>,
+    page: Option<(PageId, BlockId)>,
     /// When it arrives from the array.
     filled_ns: Nanoseconds,
     /// What is read later than this no longer finds it there.
@@ -79,8 +79,13 @@ pub(crate) struct Resources {
     planes: Vec<Plane>,
     channels: Vec<Line>,
     programs_done_ns: Nanoseconds,
+    /// Of those for hosts.
+    host_programs_done_ns: Nanoseconds,
     /// The host's time.
     now_ns: Nanoseconds,
+    /// When what was booked on each block is done; empty if it is first come, first served.
+    blocks_done_ns: Vec<Nanoseconds>,
+    blocks: usize,
 }
 
 impl Resources {
@@ -91,7 +96,10 @@ impl Resources {
             planes: vec![Plane::default(); geometry.planes() as usize],
             channels: vec![Line::default(); geometry.channels as usize],
             programs_done_ns: 0,
+            host_programs_done_ns: 0,
             now_ns: 0,
+            blocks_done_ns: Vec::new(),
+            blocks: geometry.blocks() as usize,
         }
     }
 
@@ -102,6 +110,8 @@ impl Resources {
     /// From now on operations follow each other like this. Nothing may have been booked.
     pub fn set_scheduling(&mut self, scheduling: Scheduling) {
         self.scheduling = scheduling;
+        let blocks = if scheduling == Scheduling::Fifo { 0 } else { self.blocks };
+        self.blocks_done_ns = vec![0; blocks];
     }
 
     /// Nothing is booked before this time.
@@ -113,16 +123,63 @@ impl Resources {
         self.programs_done_ns
     }
 
+    pub fn host_programs_done_ns(&self) -> Nanoseconds {
+        match self.scheduling {
+            Scheduling::Fifo => self.programs_done_ns,
+            _ => self.host_programs_done_ns,
+        }
+    }
+
+    pub fn programmed_ns(&self, plane: PlaneId, page: PageId, block: BlockId) -> Nanoseconds {
+        match self.scheduling {
+            Scheduling::Fifo => self.programs_done_ns,
+            _ => self.needed_ns(plane, Subject::Read(page, block)),
+        }
+    }
+
+    pub fn released_ns(&self, then_ns: Nanoseconds) -> Nanoseconds {
+        match self.scheduling {
+            Scheduling::Fifo => self.programs_done_ns,
+            _ => then_ns,
+        }
+    }
+
     /// When all that a plane has been given is done.
     pub fn plane_idle_ns(&self, plane: PlaneId) -> Nanoseconds {
         self.planes[plane.index()].line.free_ns()
     }
 
-    /// When a plane could begin what a host's command programs.
-    pub fn plane_ready_ns(&self, plane: PlaneId, earliest_ns: Nanoseconds) -> Nanoseconds {
-        self.planes[plane.index()].line.ready_ns(self.scheduling, Priority::Host, earliest_ns)
+    /// When a plane could begin what a host's command programs, on a block of it if that is named.
+    #[inline]
+    pub fn plane_ready_ns(
+        &self,
+        plane: PlaneId,
+        block: Option<BlockId>,
+        earliest_ns: Nanoseconds,
+    ) -> Nanoseconds {
+        let line = &self.planes[plane.index()].line;
+        let done_ns = block.map_or(0, |block| self.block_done_ns(block));
+        line.ready_ns(self.scheduling, Priority::Host, earliest_ns).max(done_ns)
     }
 
+    /// When what was booked on a block is done; 0 if it is first come, first served.
+    #[inline]
+    fn block_done_ns(&self, block: BlockId) -> Nanoseconds {
+        self.blocks_done_ns.get(block.index()).copied().unwrap_or(0)
+    }
+
+    /// When everything that an operation on a plane needs is done.
+    #[inline]
+    fn needed_ns(&self, plane: PlaneId, subject: Subject) -> Nanoseconds {
+        match subject {
+            Subject::Transfer => 0,
+            Subject::Program(_, block) | Subject::Erase(block) => self.block_done_ns(block),
+            Subject::Read(_, block) if self.block_done_ns(block) <= self.now_ns => 0,
+            Subject::Read(..) => self.planes[plane.index()].line.needed_ns(subject),
+        }
+    }
+
+    #[inline]
     fn transfer(
         &mut self,
         channel: ChannelId,
@@ -131,11 +188,12 @@ impl Resources {
         earliest_ns: Nanoseconds,
     ) -> Nanoseconds {
         let duration_ns = self.timing.transfer_ns(bytes);
-        let times = [self.now_ns, earliest_ns];
+        let when = When { now_ns: self.now_ns, earliest_ns, needed_ns: 0 };
         let line = &mut self.channels[channel.index()];
-        line.book(self.scheduling, priority, Subject::Transfer, duration_ns, times).end_ns
+        line.book(self.scheduling, priority, Subject::Transfer, duration_ns, when).end_ns
     }
 
+    #[inline]
     fn change(
         &mut self,
         plane: PlaneId,
@@ -144,16 +202,26 @@ impl Resources {
         duration_ns: Nanoseconds,
         earliest_ns: Nanoseconds,
     ) -> Interval {
+        let when = When { now_ns: self.now_ns, earliest_ns, needed_ns: self.needed_ns(plane, subject) };
         let Plane { line, register } = &mut self.planes[plane.index()];
-        let interval = line.book(self.scheduling, priority, subject, duration_ns, [self.now_ns, earliest_ns]);
-        match self.scheduling {
-            Scheduling::Fifo => register.page = None,
-            _ => register.until_ns = register.until_ns.min(interval.start_ns),
+        let interval = line.book(self.scheduling, priority, subject, duration_ns, when);
+        if let Some(block) = subject.changed()
+            && let Some(done_ns) = self.blocks_done_ns.get_mut(block.index())
+        {
+            *done_ns = interval.end_ns;
+        }
+        // Another block's page stays for reads that go ahead.
+        match register.page {
+            Some((_, block)) if self.scheduling != Scheduling::Fifo && !subject.is_about(block) => {
+                register.until_ns = register.until_ns.min(interval.start_ns);
+            }
+            _ => register.page = None,
         }
         interval
     }
 
     /// A program of a page; `bytes` cross the channel.
+    #[inline]
     pub fn program(
         &mut self,
         place: Place,
@@ -166,15 +234,25 @@ impl Resources {
         let subject = Subject::Program(page, block);
         let interval = self.change(place.plane, subject, priority, self.timing.program_ns, arrived_ns);
         self.programs_done_ns = self.programs_done_ns.max(interval.end_ns);
+        if priority == Priority::Host {
+            self.host_programs_done_ns = self.host_programs_done_ns.max(interval.end_ns);
+        }
         interval
+    }
+
+    /// A store to memory beside the flash is done at this time.
+    pub fn done(&mut self, at_ns: Nanoseconds) {
+        self.programs_done_ns = self.programs_done_ns.max(at_ns);
+        self.host_programs_done_ns = self.host_programs_done_ns.max(at_ns);
     }
 
     pub fn erase(&mut self, plane: PlaneId, block: BlockId, earliest_ns: Nanoseconds) -> Interval {
         let subject = Subject::Erase(block);
-        self.change(plane, subject, Priority::Background, self.timing.erase_ns, earliest_ns)
+        self.change(plane, subject, Priority::Host, self.timing.erase_ns, earliest_ns)
     }
 
     /// A read of a page; `bytes` cross the channel. Returns when they have.
+    #[inline]
     pub fn read(
         &mut self,
         place: Place,
@@ -188,6 +266,7 @@ impl Resources {
     }
 
     /// Has a page in its plane's register. Returns from when on.
+    #[inline]
     fn fill_register(
         &mut self,
         plane: PlaneId,
@@ -195,15 +274,17 @@ impl Resources {
         priority: Priority,
         earliest_ns: Nanoseconds,
     ) -> Nanoseconds {
-        let Plane { line, register } = &mut self.planes[plane.index()];
-        if register.page == Some(page) && earliest_ns <= register.until_ns {
-            return earliest_ns.max(register.filled_ns);
+        let Register { page: held, filled_ns, until_ns } = self.planes[plane.index()].register;
+        if held == Some((page, block)) && earliest_ns <= until_ns {
+            return earliest_ns.max(filled_ns);
         }
-        let (subject, times) = (Subject::Read(page, block), [self.now_ns, earliest_ns]);
-        let filled_ns = line.book(self.scheduling, priority, subject, self.timing.read_ns, times).end_ns;
+        let subject = Subject::Read(page, block);
+        let when = When { now_ns: self.now_ns, earliest_ns, needed_ns: self.needed_ns(plane, subject) };
+        let Plane { line, register } = &mut self.planes[plane.index()];
+        let filled_ns = line.book(self.scheduling, priority, subject, self.timing.read_ns, when).end_ns;
         // What waited goes on as soon as the page has arrived.
         let until_ns = if line.free_ns() > filled_ns { filled_ns } else { Nanoseconds::MAX };
-        *register = Register { page: Some(page), filled_ns, until_ns };
+        *register = Register { page: Some((page, block)), filled_ns, until_ns };
         filled_ns
     }
 
@@ -214,7 +295,9 @@ impl Resources {
             plane.register = Register::default();
         }
         self.channels.iter_mut().for_each(|line| line.restart(at_ns));
+        self.blocks_done_ns.fill(0);
         self.programs_done_ns = self.programs_done_ns.min(at_ns);
+        self.host_programs_done_ns = self.host_programs_done_ns.min(at_ns);
     }
 }
 

@@ -156,5 +156,5 @@ impl Controllers {
 
 /// Without power-loss protection data wait in the cache, or at least changes of the map do.
 fn has_volatile_cache(device: &Device) -> bool {
-    device.profile().power.plp == Plp::None
+    device.profile().power.plp != Plp::Capacitor
 }

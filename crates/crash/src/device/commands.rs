@@ -1,5 +1,6 @@
 //! The random host: it chooses the next command, and tells the oracle about it.
 
+mod batches;
 mod transactions;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,6 +42,7 @@ impl Run {
                 let count = rng.random_range(1..10);
                 self.atomic(&mut rng, count)
             }
+            Kind::Batch => self.batch(&mut rng),
             Kind::Flush => self.flush(),
             Kind::Read => self.spot_check(&mut rng),
             Kind::Hinted => self.hinted(&mut rng),
@@ -51,9 +53,15 @@ impl Run {
             Kind::Put => self.records.put(&mut self.host, &mut rng, Tide::at(index)),
             Kind::Delete => self.records.delete(&mut self.host, &mut rng),
             Kind::Namespace => self.records.replace(&mut self.host, &mut rng),
+            Kind::FsWrite if self.has_lists => self.fs_write(&mut rng),
+            Kind::FsWrite => self.write(&mut rng, true),
+            Kind::ClearLists if self.has_lists => self.clear_lists(&mut rng),
+            Kind::ClearLists => self.flush(),
         }?;
         self.host.pause(&mut rng)?;
         self.oracle.forget_before(self.host.now_ns);
+        self.lists.forget_before(self.host.now_ns);
+        self.batches.forget_before(self.host.now_ns);
         Ok(())
     }
 
@@ -273,6 +281,7 @@ impl Run {
         }
         self.tally.promises_checked += 2;
         self.records.check_running(&mut self.host)?;
+        self.check_lists()?;
         self.check_log()
     }
 
@@ -338,7 +347,7 @@ pub(super) fn lpn(rng: &mut Generator) -> Lpn {
 }
 
 /// Fewer than `limit` units, one after the other.
-fn range(rng: &mut Generator, limit: u32) -> std::ops::Range<u32> {
+pub(super) fn range(rng: &mut Generator, limit: u32) -> std::ops::Range<u32> {
     let first = lpn(rng).0;
     first..first + rng.random_range(1..limit).min(DIRECT.end - first)
 }

@@ -8,11 +8,12 @@ use std::fmt;
 use std::ops::Range;
 
 use tantalum::{
-    CacheMode, CacheProfile, Faults, FtlProfile, LimitsProfile, LinkProfile, Plp, PowerProfile, Profile,
-    UNIT_BYTES, VictimPolicy,
+    CacheMode, CacheProfile, Faults, FlashProfile, FlashScheduling, FtlProfile, LimitsProfile, LinkProfile,
+    NvmProfile, Plp, PowerProfile, Profile, UNIT_BYTES, VictimPolicy,
 };
 use tantalum_report::InvalidSetting;
 
+use super::lists::LISTS;
 use crate::error::CrashError;
 use crate::small_flash::small_flash;
 
@@ -32,6 +33,9 @@ const LOG_BLOCKS: u32 = 32;
 
 /// Bytes that the index of each namespace takes here.
 const INDEX_BYTES: u64 = 2048;
+
+/// Non-volatile memory.
+const NVM_BYTES: u64 = 448 << 10;
 
 /// Units that a capacitor can save.
 const DUMP_UNITS: u32 = 72;
@@ -84,6 +88,8 @@ pub struct Drive {
     pub flash: Flash,
     /// Where it is.
     pub medium: Medium,
+    /// How the flash's operations follow each other.
+    pub scheduling: FlashScheduling,
 }
 
 impl fmt::Display for Drive {
@@ -95,6 +101,7 @@ impl fmt::Display for Drive {
         write!(f, "--plp {plp} --cache {cache} --page-bytes {page_bytes}")?;
         write!(f, " --record-logs {logs} --indexes {indexes} --host {host}")?;
         write!(f, " --room {} --flash {}", if self.full { "full" } else { "ample" }, self.flash_name())?;
+        write!(f, " --scheduling {}", self.scheduling_name())?;
         match self.medium {
             Medium::Memory => Ok(()),
             Medium::Image => f.write_str(" --medium image"),
@@ -108,6 +115,7 @@ impl Drive {
         match self.plp {
             Plp::None => "none",
             Plp::Capacitor => "capacitor",
+            Plp::Nvm => "nvm",
         }
     }
 
@@ -126,6 +134,15 @@ impl Drive {
             Flash::Sound => "sound",
             Flash::Wears => "wears",
             Flash::Loses => "loses",
+        }
+    }
+
+    /// The scheduling, as the command line calls it.
+    pub fn scheduling_name(&self) -> &'static str {
+        match self.scheduling {
+            FlashScheduling::Fifo => "fifo",
+            FlashScheduling::ReadFirst => "read-first",
+            FlashScheduling::Suspend => "suspend",
         }
     }
 
@@ -156,7 +173,7 @@ impl Drive {
     fn over_provisioning_percent(&self) -> f64 {
         let units_per_block = self.units_per_block();
         let dump_blocks = match self.plp {
-            Plp::None => 0,
+            Plp::None | Plp::Nvm => 0,
             Plp::Capacitor => DUMP_UNITS.div_ceil(units_per_block) + 1,
         };
         let log_blocks = if self.own_logs { LOG_BLOCKS } else { 0 };
@@ -173,6 +190,16 @@ impl Drive {
         u64::from(units) * UNIT_BYTES as u64
     }
 
+    /// Memory that keeps the metadata log: little more than the least, so that the log fills and the drive takes
+    /// checkpoints for it; on some seeds several times as much. On half of the seeds a store is as slow as some programs,
+    /// so that power goes in the middle of it at a given time, too.
+    fn nvm(&self, seed: u64) -> Option<NvmProfile> {
+        let bytes = if seed % 4 == 3 { NVM_BYTES * 4 } else { NVM_BYTES };
+        let (latency_ns, bytes_per_second) =
+            if seed.is_multiple_of(2) { (500, 2_000_000_000) } else { (20_000, 200_000_000) };
+        (self.plp == Plp::Nvm).then_some(NvmProfile { bytes, latency_ns, bytes_per_second, files: LISTS })
+    }
+
     /// DRAM for indexes, if not all fit: for one, or for two of the three of namespaces with logs of their own.
     fn index_dram_bytes(&self) -> Option<u64> {
         let indexes = if self.own_logs { 2 } else { 1 };
@@ -182,21 +209,28 @@ impl Drive {
     /// The profile. Seeds differ in planes, victim policy, cache size and checkpoint interval.
     pub(super) fn profile(&self, seed: u64) -> Profile {
         let policy = if seed.is_multiple_of(3) { VictimPolicy::CostBenefit } else { VictimPolicy::Greedy };
-        let dump_units = if self.plp == Plp::None { 0 } else { DUMP_UNITS };
+        let dump_units = if self.plp == Plp::Capacitor { DUMP_UNITS } else { 0 };
         let checkpoint_interval_pages = match seed % 15 {
             1 | 6 | 11 => Some(12),
             2 => Some(1),
             7 => Some(1_000_000),
             _ => None,
         };
+        let suspends = self.scheduling == FlashScheduling::Suspend;
         Profile {
             name: "torture".into(),
             description: "a drive so small that everything happens often".into(),
             capacity_bytes: u64::from(UNITS) * UNIT_BYTES as u64,
             over_provisioning_percent: self.over_provisioning_percent(),
-            flash: small_flash(1 + (seed % 2) as u32, 8, self.page_bytes),
+            flash: FlashProfile {
+                scheduling: self.scheduling,
+                suspend_ns: suspends.then_some(20_000),
+                suspensions: suspends.then_some(2),
+                ..small_flash(1 + (seed % 2) as u32, 8, self.page_bytes)
+            },
             link: LinkProfile { bytes_per_second: 1_000_000_000, command_ns: 5_000 },
             cache: CacheProfile { mode: self.cache, bytes: self.cache_bytes(seed) },
+            nvm: self.nvm(seed),
             power: PowerProfile { plp: self.plp, dump_bytes: u64::from(dump_units) * UNIT_BYTES as u64 },
             limits: LimitsProfile {
                 atomic_units: 16,
@@ -230,6 +264,8 @@ pub struct DriveChoice {
     pub flash: Option<Flash>,
     /// Where the drive is; none for memory.
     pub medium: Option<Medium>,
+    /// How the flash's operations follow each other; none for the seed's choice.
+    pub scheduling: Option<FlashScheduling>,
 }
 
 impl DriveChoice {
@@ -262,15 +298,21 @@ impl DriveChoice {
         let full = self.full.unwrap_or(seed % 11 == 4);
         let flash = self.flash.unwrap_or(Flash::Sound);
         let medium = self.medium.unwrap_or(Medium::Memory);
+        let schedulings = [FlashScheduling::Fifo, FlashScheduling::ReadFirst, FlashScheduling::Suspend];
+        let scheduling = self.scheduling.unwrap_or(schedulings[(seed / 2 % 3) as usize]);
         let kinds = [
             (Plp::None, CacheMode::Volatile),
             (Plp::None, CacheMode::Off),
             (Plp::Capacitor, CacheMode::Durable),
+            (Plp::Nvm, CacheMode::Volatile),
+            (Plp::Nvm, CacheMode::Off),
         ];
-        // a capacitor without a cache, or with a volatile one, exists only on request
-        let asked = self.plp.zip(self.cache).filter(|kind| *kind != (Plp::None, CacheMode::Durable));
+        // a capacitor without a cache, or with a volatile one, exists only on request, and so does memory
+        let can_be = |(plp, cache)| plp == Plp::Capacitor || cache != CacheMode::Durable;
+        let asked = self.plp.zip(self.cache).filter(|kind| can_be(*kind));
         let chosen = kinds.into_iter().filter(|(plp, cache)| {
-            self.plp.is_none_or(|asked| asked == *plp) && self.cache.is_none_or(|asked| asked == *cache)
+            self.plp.map_or(*plp != Plp::Nvm, |asked| asked == *plp)
+                && self.cache.is_none_or(|asked| asked == *cache)
         });
         let mut chosen: Vec<_> = if self.plp.is_some() && self.cache.is_some() {
             asked.into_iter().collect()
@@ -290,6 +332,7 @@ impl DriveChoice {
                 full,
                 flash,
                 medium,
+                scheduling,
             })
             .collect()
     }
@@ -301,7 +344,7 @@ mod tests {
 
     #[test]
     fn every_drive_that_can_be_chosen_can_be_made() {
-        for plp in [Plp::None, Plp::Capacitor] {
+        for plp in [Plp::None, Plp::Capacitor, Plp::Nvm] {
             for cache in [CacheMode::Off, CacheMode::Volatile, CacheMode::Durable] {
                 for page_bytes in PAGE_BYTES {
                     let choice = DriveChoice {
@@ -314,10 +357,11 @@ mod tests {
                         full: Some(true),
                         flash: Some(Flash::Loses),
                         medium: None,
+                        scheduling: Some(FlashScheduling::Suspend),
                     };
                     assert_eq!(
                         choice.validate().is_ok(),
-                        (plp, cache) != (Plp::None, CacheMode::Durable),
+                        plp == Plp::Capacitor || cache != CacheMode::Durable,
                         "{choice:?}"
                     );
                     for drive in choice.drives(1) {

@@ -8,6 +8,7 @@
 //!   `minutes`.
 //! - A drive that panics or refuses a command has broken a promise too.
 
+mod batches;
 mod case;
 mod commands;
 mod compare;
@@ -20,6 +21,7 @@ mod hints;
 mod history;
 mod host;
 mod killed;
+mod lists;
 mod log_host;
 mod oracle;
 mod progress;

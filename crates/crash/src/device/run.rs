@@ -7,10 +7,12 @@ use tantalum::{
     CacheMode, Command, Counters, Faults, Generation, Lpn, Outcome, Plp, PowerLoss, TxId, UNIT_BYTES,
 };
 
+use super::batches::Batches;
 use super::case::Case;
 use super::drive::{Flash, LOG, Medium};
 use super::history::Stamp;
 use super::host::{Host, unit_of};
+use super::lists::ListHost;
 use super::log_host::LogHost;
 use super::oracle::Oracle;
 use super::record_host::RecordHost;
@@ -29,6 +31,11 @@ pub(super) struct Run {
     /// Whether the log that works like SQLite's exists: an unreadable page of it would end it.
     pub has_log: bool,
     pub records: RecordHost,
+    pub lists: ListHost,
+    /// Whether the drive keeps lists of files.
+    pub has_lists: bool,
+    /// What joins both.
+    pub batches: Batches,
     /// Units that no command uses.
     pub cold: Range<u32>,
     /// Units that are written and trimmed many at a time; none on most drives.
@@ -78,15 +85,19 @@ impl Run {
         host.device.set_faults(faults)?;
         host.trace = case.plan.trace;
         let counters = host.device.smart().counters;
+        let has_lists = host.device.limits().files > 0;
         Ok(Run {
             seed: case.seed,
-            weights: case.plan.weights.clone(),
+            weights: case.plan.weights.for_drive(has_lists),
             host,
             oracle: Oracle::default(),
             log,
             // a refusal would leave a transaction of it half done, too
             has_log: drive.flash == Flash::Sound && !drive.full,
             records,
+            lists: ListHost::default(),
+            has_lists,
+            batches: Batches::default(),
             cold,
             bulk: drive.bulk(),
             transactions: Vec::new(),
@@ -124,6 +135,8 @@ impl Run {
             oracle: self.oracle.clone(),
             log: self.log.clone(),
             records: self.records.clone(),
+            lists: self.lists.clone(),
+            batches: self.batches.clone(),
             cold: self.cold.clone(),
             bulk: self.bulk.clone(),
             transactions: self.transactions.clone(),

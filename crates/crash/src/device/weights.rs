@@ -18,6 +18,7 @@ pub(super) enum Kind {
     Remap,
     Transaction,
     Atomic,
+    Batch,
     Flush,
     Read,
     Hinted,
@@ -27,10 +28,12 @@ pub(super) enum Kind {
     Put,
     Delete,
     Namespace,
+    FsWrite,
+    ClearLists,
 }
 
 /// Every kind with its name and its default weight.
-const KINDS: [(Kind, &str, u32); 18] = [
+const KINDS: [(Kind, &str, u32); 21] = [
     (Kind::Write, "write", 22),
     (Kind::Fua, "fua", 3),
     (Kind::Bulk, "bulk", 2),
@@ -40,6 +43,7 @@ const KINDS: [(Kind, &str, u32); 18] = [
     (Kind::Remap, "remap", 3),
     (Kind::Transaction, "transaction", 10),
     (Kind::Atomic, "atomic", 5),
+    (Kind::Batch, "batch", 6),
     (Kind::Flush, "flush", 5),
     (Kind::Read, "read", 4),
     (Kind::Hinted, "hinted", 24),
@@ -49,6 +53,9 @@ const KINDS: [(Kind, &str, u32); 18] = [
     (Kind::Put, "put", 16),
     (Kind::Delete, "delete", 4),
     (Kind::Namespace, "namespace", 1),
+    // only on drives that keep lists of files
+    (Kind::FsWrite, "fs-write", 0),
+    (Kind::ClearLists, "clear-lists", 0),
 ];
 
 /// The weight of each kind of command.
@@ -82,7 +89,21 @@ impl Default for Weights {
     }
 }
 
+/// On drives that keep lists of files, unless others are given.
+const LIST_WEIGHTS: [u32; 2] = [18, 3];
+
 impl Weights {
+    /// The weights for a drive: commands on lists come on those that keep some.
+    pub(super) fn for_drive(&self, has_lists: bool) -> Weights {
+        let mut weights = self.clone();
+        if let [.., fs_write @ 0, clear @ 0] = &mut weights.0
+            && has_lists
+        {
+            [*fs_write, *clear] = LIST_WEIGHTS;
+        }
+        weights
+    }
+
     /// Draws a kind.
     pub(super) fn pick(&self, rng: &mut Xoshiro256PlusPlus) -> Kind {
         let total: u64 = self.0.iter().copied().map(u64::from).sum();

@@ -31,6 +31,7 @@ pub(crate) fn profile(name: &str, page_bytes: u32, seed: u64) -> Profile {
         flash: small_flash(2, 16, page_bytes),
         link: LinkProfile { bytes_per_second: 1_000_000_000, command_ns: 5_000 },
         cache: CacheProfile { mode, bytes: 48 * UNIT },
+        nvm: None,
         power: PowerProfile { plp, dump_bytes },
         limits: LimitsProfile {
             atomic_units: 16,

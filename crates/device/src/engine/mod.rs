@@ -4,7 +4,9 @@
 //! through a [`Port`] that the controller passes in. So a client inside the drive uses the same engine without paying
 //! for the link.
 
+mod batch;
 mod cache;
+mod file_lists;
 mod key_value;
 mod mapping;
 mod read;
@@ -120,7 +122,8 @@ impl Engine {
             Command::Flush => self.flush(at_ns),
             Command::Share { ranges, deferred } => self.share(ranges, deferred, at_ns),
             Command::Remap { src, dst, units } => self.remap(src, dst, units, at_ns),
-            Command::WriteAtomic { writes } => self.write_atomic(writes, port, at_ns),
+            Command::WriteAtomic { writes } => self.write_batch(writes, &[], port, at_ns),
+            Command::WriteBatch { writes, records } => self.write_batch(writes, records, port, at_ns),
             Command::Begin => {
                 let (tx, done_ns) = self.begin(at_ns)?;
                 completion.tx = Some(tx);
@@ -135,6 +138,12 @@ impl Engine {
                 completion.generation = Some(generation);
                 Ok(done_ns)
             }
+            Command::FsWrite { lpn, data, file, offset } => {
+                self.fs_write(lpn, data, file, offset, port, at_ns)
+            }
+            Command::ReadFileList { file, entries } => self.read_file_list(file, entries, port, at_ns),
+            Command::ListFiles { files } => self.list_files(files, port, at_ns),
+            Command::ClearFileLists { file } => self.clear_file_lists(file, at_ns),
             Command::CreateNamespace { attributes } => {
                 let (namespace, done_ns) = self.create_namespace(attributes, at_ns)?;
                 completion.namespace = Some(namespace);

@@ -1,6 +1,6 @@
 //! Constraints on a profile's figures that make a drive possible.
 
-use tantalum_nand::{MAX_UNITS, UNIT_BYTES};
+use tantalum_nand::{MAX_NVM_BYTES, MAX_NVM_LATENCY_NS, MAX_UNITS, UNIT_BYTES, WORD_BYTES};
 
 use super::{CacheMode, FlashScheduling, Plp, Profile};
 
@@ -29,7 +29,8 @@ impl Profile {
         self.validate_capacity()?;
         self.validate_counts()?;
         self.validate_flash_size()?;
-        self.validate_power()
+        self.validate_power()?;
+        self.validate_nvm()
     }
 
     fn validate_capacity(&self) -> Result<(), InvalidField> {
@@ -127,7 +128,7 @@ impl Profile {
             let expected = format!("it must hold at least one page, {} bytes", self.flash.page_bytes);
             return Err(invalid("cache.bytes", cache.bytes, expected));
         }
-        if cache.mode == CacheMode::Durable && power.plp == Plp::None {
+        if cache.mode == CacheMode::Durable && power.plp != Plp::Capacitor {
             return Err(invalid(
                 "cache.mode",
                 "\"durable\"",
@@ -138,8 +139,37 @@ impl Profile {
             let expected = format!("the capacitor must be able to save the cache, {} bytes", cache.bytes);
             return Err(invalid("power.dump_bytes", power.dump_bytes, expected));
         }
-        if power.plp == Plp::None && power.dump_bytes != 0 {
-            return Err(invalid("power.dump_bytes", power.dump_bytes, "without power.plp it must be 0"));
+        if power.plp != Plp::Capacitor && power.dump_bytes != 0 {
+            let expected = "without power.plp = \"capacitor\" it must be 0";
+            return Err(invalid("power.dump_bytes", power.dump_bytes, expected));
+        }
+        Ok(())
+    }
+}
+
+impl Profile {
+    fn validate_nvm(&self) -> Result<(), InvalidField> {
+        let Some(nvm) = &self.nvm else {
+            return match self.power.plp {
+                Plp::Nvm => Err(invalid("power.plp", "\"nvm\"", "it needs a section [nvm]")),
+                Plp::None | Plp::Capacitor => Ok(()),
+            };
+        };
+        if !(WORD_BYTES..=MAX_NVM_BYTES).contains(&nvm.bytes) || !nvm.bytes.is_multiple_of(WORD_BYTES) {
+            let expected = format!("it must be a multiple of 8, at least 8 and at most {MAX_NVM_BYTES}");
+            return Err(invalid("nvm.bytes", nvm.bytes, expected));
+        }
+        let lists = self.file_list_bytes();
+        if lists > nvm.bytes {
+            let expected = format!("the lists of {} files and this capacity take {lists}", nvm.files);
+            return Err(invalid("nvm.bytes", nvm.bytes, expected));
+        }
+        if nvm.latency_ns > MAX_NVM_LATENCY_NS {
+            let expected = format!("it must be at most {MAX_NVM_LATENCY_NS}");
+            return Err(invalid("nvm.latency_ns", nvm.latency_ns, expected));
+        }
+        if nvm.bytes_per_second == 0 {
+            return Err(invalid("nvm.bytes_per_second", 0, "it must be at least 1"));
         }
         Ok(())
     }
@@ -152,6 +182,7 @@ fn invalid(field: &'static str, value: impl ToString, expected: impl Into<String
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::profile::NvmProfile;
 
     fn rejected_field(change: impl FnOnce(&mut Profile)) -> &'static str {
         let mut profile = Profile::load("tlc-nvme").unwrap();
@@ -194,6 +225,23 @@ mod tests {
         assert_eq!(rejected_field(|p| p.cache.mode = CacheMode::Durable), "cache.mode");
         assert_eq!(rejected_field(|p| p.power.plp = Plp::Capacitor), "power.dump_bytes");
         assert_eq!(rejected_field(|p| p.power.dump_bytes = 1 << 20), "power.dump_bytes");
+    }
+
+    #[test]
+    fn memory_must_be_possible_and_there_if_it_protects() {
+        let nvm = |change: fn(&mut NvmProfile)| {
+            rejected_field(|p| {
+                let mut nvm =
+                    NvmProfile { bytes: 1 << 30, latency_ns: 100, bytes_per_second: 1 << 30, files: 0 };
+                change(&mut nvm);
+                p.nvm = Some(nvm);
+            })
+        };
+        assert_eq!(rejected_field(|p| p.power.plp = Plp::Nvm), "power.plp");
+        assert_eq!(nvm(|nvm| nvm.bytes = 0), "nvm.bytes");
+        assert_eq!(nvm(|nvm| nvm.bytes = 1001), "nvm.bytes");
+        assert_eq!(nvm(|nvm| nvm.latency_ns = u64::MAX), "nvm.latency_ns");
+        assert_eq!(nvm(|nvm| nvm.bytes_per_second = 0), "nvm.bytes_per_second");
     }
 
     #[test]

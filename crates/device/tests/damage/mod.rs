@@ -84,6 +84,7 @@ fn profile() -> Profile {
         },
         link: LinkProfile { bytes_per_second: 1_000_000_000, command_ns: 5_000 },
         cache: CacheProfile { mode: CacheMode::Volatile, bytes: 16 * UNIT_BYTES as u64 },
+        nvm: None,
         power: PowerProfile { plp: Plp::None, dump_bytes: 0 },
         limits: LimitsProfile {
             atomic_units: 16,

@@ -87,16 +87,16 @@ impl FlashLog {
         self.open
     }
 
-    /// Programs a journal page, after every program issued before it.
+    /// Programs a journal page, after every program for hosts issued before it, and `ready_ns`.
     pub fn program(
         &mut self,
         nand: &mut Nand,
         page: &PageImage,
-        at_ns: Nanoseconds,
+        [at_ns, ready_ns]: [Nanoseconds; 2],
     ) -> Result<Attempt, FtlError> {
         let geometry = *nand.geometry();
         let Some(block) = self.open else { return Ok(Attempt::NoBlock) };
-        let earliest_ns = at_ns.max(nand.programs_done_ns());
+        let earliest_ns = at_ns.max(ready_ns).max(nand.host_programs_done_ns());
         let place = geometry.page(block, nand.next_page(block));
         let (sources, spares) = page.parts(&geometry);
         let programmed = attempt(nand.program(place, sources, spares, earliest_ns), nand, place)?;

@@ -1,7 +1,7 @@
 //! The metadata log: it makes those parts of the map durable that spare areas do not record.
 //!
-//! It has a journal of [`Record`]s, and a checkpoint from which the journal continues. Its interface is narrow, so that
-//! it can be stored elsewhere than in NAND pages ([`flash`]):
+//! It has a journal of [`Record`]s, and a checkpoint from which the journal continues. Its interface is narrow, because
+//! there are two places where it may be stored: in NAND pages ([`flash`]), and in non-volatile memory ([`nvm`]):
 //!
 //! | | |
 //! |---|---|
@@ -18,6 +18,8 @@ mod dump_pages;
 mod facts;
 mod flash;
 mod left;
+mod nvm;
+mod nvm_plan;
 mod protected;
 mod protected_layout;
 mod record;
@@ -32,11 +34,13 @@ pub(crate) use self::facts::{Facts, narrow, put_list, seal, take, take_list, tak
 use self::flash::FlashLog;
 pub(crate) use self::flash::{Attempt, NewCheckpoint};
 pub(crate) use self::left::dump_what_is_left;
+pub(crate) use self::nvm::{FoundNvm, NvmLog};
+pub use self::nvm_plan::NvmPlan;
 pub(crate) use self::protected::Protected;
 pub use self::protected_layout::protected_bytes;
 pub(crate) use self::record::Record;
 use self::record::{encode_page, records_per_page, used_bytes};
-pub(crate) use self::scan::{FoundCheckpoint, FoundJournal, find_checkpoint, find_journal};
+pub(crate) use self::scan::{FoundCheckpoint, FoundJournal, MetadataScan};
 use self::steps::Steps;
 pub(crate) use self::under_way::UnderWay;
 use crate::error::FtlError;
@@ -57,6 +61,8 @@ struct Waiting {
 pub(crate) struct LastCheckpoint {
     /// Its step.
     pub step: Seq,
+    /// When it is there.
+    pub done_ns: Nanoseconds,
     /// Data pages programmed since, including copies.
     pub pages_since: u64,
     /// Units of host data that had been programmed when it was taken.
@@ -88,6 +94,8 @@ pub(crate) struct MetadataLog {
     /// Whether the next block is being prepared.
     preparing: bool,
     flash: FlashLog,
+    /// Where the log is, if not on flash.
+    nvm: Option<NvmLog>,
     /// The last checkpoint.
     pub checkpoint: LastCheckpoint,
     /// The image's copy of what a capacitor protects, if a file is to outlive the process.
@@ -101,7 +109,7 @@ pub(crate) struct MetadataLog {
 
 impl MetadataLog {
     /// An empty log. With a capacitor, records whose pages are on their way are kept for a dump.
-    pub fn new(geometry: &Geometry, has_plp: bool) -> MetadataLog {
+    pub fn new(geometry: &Geometry, has_plp: bool, nvm: Option<NvmPlan>) -> MetadataLog {
         MetadataLog {
             waiting: Vec::new(),
             under_way: UnderWay::default(),
@@ -110,6 +118,7 @@ impl MetadataLog {
             in_step: false,
             preparing: false,
             flash: FlashLog::default(),
+            nvm: nvm.map(NvmLog::new),
             checkpoint: LastCheckpoint::default(),
             protected: None,
             dump_blocks: Vec::new(),
@@ -165,8 +174,11 @@ impl MetadataLog {
         }
     }
 
-    /// Takes the waiting records as a page.
+    /// Takes the waiting records as a page; one that goes to memory needs no image.
     pub fn take_page(&mut self, nand: &mut Nand, step: Seq) -> Result<JournalPage, FtlError> {
+        if self.nvm.is_some() {
+            return Ok(JournalPage { records: std::mem::take(&mut self.waiting), image: PageImage::new() });
+        }
         encode_page(self.waiting.iter().map(|waiting| &waiting.record), &mut self.scratch);
         let bytes = &self.scratch[..used_bytes(self.waiting.len())];
         let image = PageImage::stage(nand, bytes, &Spare::new(Kind::Journal, step))?;
@@ -179,15 +191,20 @@ impl MetadataLog {
         self.waiting = page.records;
     }
 
-    /// Programs a page, after every program issued before it: a record never becomes durable before the units that it
-    /// names.
+    /// Programs a page, after every program for hosts issued before it, and whatever its records refer to: a record never
+    /// becomes durable before the units that it names.
     pub fn program(
         &mut self,
         nand: &mut Nand,
         page: &JournalPage,
         at_ns: Nanoseconds,
     ) -> Result<Attempt, FtlError> {
-        self.flash.program(nand, &page.image, at_ns)
+        let ready_ns = page.records.iter().map(|waiting| waiting.ready_ns).max().unwrap_or(0);
+        let times = [at_ns, ready_ns];
+        match &mut self.nvm {
+            Some(nvm) => nvm.append(nand, page.records.iter().map(|waiting| &waiting.record), times),
+            None => self.flash.program(nand, &page.image, times),
+        }
     }
 
     /// The page was issued and will be on flash at this time, or never if power went.
@@ -262,12 +279,12 @@ impl MetadataLog {
 
     /// Whether no journal block is open.
     pub fn wants_open(&self) -> bool {
-        !self.flash.has_open()
+        self.nvm.is_none() && !self.flash.has_open()
     }
 
     /// Whether the next journal block should be prepared.
     pub fn wants_next(&self, nand: &Nand) -> bool {
-        self.flash.is_half_full(nand) && !self.flash.has_next() && !self.preparing
+        self.nvm.is_none() && self.flash.is_half_full(nand) && !self.flash.has_next() && !self.preparing
     }
 
     /// Whether the next journal block is ready.
@@ -336,12 +353,25 @@ impl MetadataLog {
     ) -> Vec<BlockId> {
         self.checkpoint = LastCheckpoint {
             step,
+            done_ns: self.checkpoint.done_ns,
             pages_since: 0,
             host_units,
             wanted: false,
             not_due_at: self.checkpoint.not_due_at,
         };
         self.flash.stands(blocks, pages)
+    }
+
+    // -- in memory instead of on flash --------------------------------------------------------------------------
+
+    /// The log, if it is in memory.
+    pub fn nvm(&self) -> Option<&NvmLog> {
+        self.nvm.as_ref()
+    }
+
+    /// The same, to store a checkpoint.
+    pub fn nvm_mut(&mut self) -> Option<&mut NvmLog> {
+        self.nvm.as_mut()
     }
 
     /// What recovery found: the checkpoint's step, blocks and pages, and the journal's blocks.

@@ -1,9 +1,11 @@
-//! Finding the metadata log again: the newest whole checkpoint, and the journal after it.
+//! Finding the metadata log again, on flash or in memory: the newest whole checkpoint, and the journal after it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use tantalum_nand::{BlockId, NandError, PageId};
 
+use super::nvm::{self, FoundNvm};
+use super::nvm_plan::NvmPlan;
 use super::record::{Record, decode_page};
 use crate::error::{Damage, FtlError};
 use crate::reader::{FirstPage, Reader};
@@ -14,8 +16,10 @@ use crate::types::Seq;
 pub(crate) struct FoundCheckpoint {
     pub step: Seq,
     pub bytes: Vec<u8>,
-    /// Its pages, in the order of its bytes.
+    /// Its pages, in the order of its bytes; none of one in memory.
     pub pages: Vec<PageId>,
+    /// Its number, of one in memory.
+    pub number: u64,
 }
 
 /// The journal since a checkpoint.
@@ -25,8 +29,43 @@ pub(crate) struct FoundJournal {
     pub blocks: BTreeSet<BlockId>,
 }
 
+/// Reads the metadata log wherever it is.
+pub(crate) struct MetadataScan {
+    nvm: Option<NvmPlan>,
+    /// Where the log in memory ends.
+    pub found: Option<FoundNvm>,
+}
+
+impl MetadataScan {
+    /// Of a drive with this plan of its memory; without one the log is on flash.
+    pub fn new(nvm: Option<NvmPlan>) -> MetadataScan {
+        MetadataScan { nvm, found: None }
+    }
+
+    /// Finds the newest whole checkpoint.
+    pub fn checkpoint(&self, reader: &mut Reader, first: &[FirstPage]) -> Result<FoundCheckpoint, FtlError> {
+        match &self.nvm {
+            Some(plan) => nvm::find_checkpoint(reader, plan),
+            None => find_checkpoint(reader, first),
+        }
+    }
+
+    /// Reads the records that were made durable after it.
+    pub fn journal(
+        &mut self,
+        reader: &mut Reader,
+        first: &[FirstPage],
+        checkpoint: &FoundCheckpoint,
+    ) -> Result<FoundJournal, FtlError> {
+        let Some(plan) = &self.nvm else { return find_journal(reader, first, checkpoint.step) };
+        let (journal, found) = nvm::find_journal(reader, plan, checkpoint.number)?;
+        self.found = Some(found);
+        Ok(journal)
+    }
+}
+
 /// Finds the newest whole checkpoint.
-pub(crate) fn find_checkpoint(reader: &mut Reader, first: &[FirstPage]) -> Result<FoundCheckpoint, FtlError> {
+fn find_checkpoint(reader: &mut Reader, first: &[FirstPage]) -> Result<FoundCheckpoint, FtlError> {
     // a block whose first page is torn may hold the rest of a checkpoint that spans several blocks
     let mut found: BTreeMap<Seq, (u32, BTreeMap<u32, PageId>)> = BTreeMap::new();
     for (block, first) in first.iter().enumerate() {
@@ -52,17 +91,13 @@ pub(crate) fn find_checkpoint(reader: &mut Reader, first: &[FirstPage]) -> Resul
                 error => error,
             })?;
         }
-        return Ok(FoundCheckpoint { step, bytes, pages: parts.into_values().collect() });
+        return Ok(FoundCheckpoint { step, bytes, pages: parts.into_values().collect(), number: 0 });
     }
     Err(Damage::NoCheckpoint.into())
 }
 
 /// Reads the records that were programmed after `step`.
-pub(crate) fn find_journal(
-    reader: &mut Reader,
-    first: &[FirstPage],
-    step: Seq,
-) -> Result<FoundJournal, FtlError> {
+fn find_journal(reader: &mut Reader, first: &[FirstPage], step: Seq) -> Result<FoundJournal, FtlError> {
     let (mut records, mut blocks) = (Vec::new(), BTreeSet::new());
     for (block, first) in first.iter().enumerate() {
         if !matches!(first, FirstPage::Programmed(Kind::Journal, _) | FirstPage::Torn) {

@@ -7,6 +7,7 @@
 use tantalum_nand::{Geometry, UNIT_BYTES};
 
 use crate::error::LayoutError;
+use crate::file_lists::ListsPlan;
 
 /// Maximum number of open logs. Each takes a few bytes of every checkpoint.
 pub const OPEN_LOGS: usize = 256;
@@ -54,6 +55,10 @@ pub struct FtlConfig {
     pub protected_units: u32,
     /// Extra owners that the drive's DRAM holds; beyond that, moving a shared unit costs a read of the spilled table.
     pub shared_owners: u32,
+    /// Non-volatile memory for the metadata log, in bytes; none has it on flash.
+    pub nvm_log_bytes: Option<u64>,
+    /// Where non-volatile memory has lists of what was written to files, if it has.
+    pub file_lists: Option<ListsPlan>,
     /// When a checkpoint is due.
     pub checkpoint_interval: CheckpointInterval,
     /// DRAM for the indexes of key-value namespaces, in bytes; if all take more, the least recently used are on flash
@@ -68,7 +73,7 @@ pub struct Layout {
     pub least_blocks: u32,
     /// Bytes of the largest checkpoint, without indexes of key-value namespaces.
     pub checkpoint_bytes: u64,
-    /// Blocks that it fills.
+    /// Blocks that it fills; 0 if it is stored in memory.
     pub checkpoint_blocks: u32,
     /// Journal blocks after which a checkpoint is taken.
     pub journal_blocks: u32,
@@ -98,6 +103,14 @@ const HINT_BYTES: u64 = 72;
 const LOG_BYTES: u64 = 24;
 const FIXED_BYTES: u64 = 64 * 1024;
 
+/// Units that open transactions may hold in total if the log is in memory: a commit of all of them has to fit in it.
+const NVM_TRANSACTION_UNITS: u32 = 1 << 16;
+
+/// Bytes of the whole L2P in a checkpoint: chunks of 1,024 entries of four bytes, each with its number.
+pub fn map_bytes(logical_units: u32) -> u64 {
+    u64::from(logical_units).div_ceil(1024) * (4096 + 4)
+}
+
 impl Layout {
     /// Plans a new drive with `bad_blocks` bad blocks, or explains why there is too little flash.
     pub fn plan(geometry: &Geometry, config: &FtlConfig, bad_blocks: u32) -> Result<Layout, LayoutError> {
@@ -122,24 +135,26 @@ impl Layout {
         let logical = config.logical_units;
         let extra_owners_limit = (logical / 8).max(256);
         let hints_limit = (logical / 32).clamp(256, 1 << 20);
-        let checkpoint_bytes = u64::from(logical).div_ceil(1024) * (4096 + 4)
+        let checkpoint_bytes = map_bytes(logical)
             + u64::from(extra_owners_limit) * OWNER_BYTES
             + u64::from(hints_limit) * HINT_BYTES
             + OPEN_LOGS as u64 * LOG_BYTES
             + FIXED_BYTES.min(block_bytes)
             + u64::from(geometry.blocks()) / 8;
-        let checkpoint_blocks = checkpoint_bytes.div_ceil(block_bytes) as u32;
+        let on_flash = config.nvm_log_bytes.is_none();
+        let checkpoint_blocks = if on_flash { checkpoint_bytes.div_ceil(block_bytes) as u32 } else { 0 };
+        let journal_reserve = if on_flash { JOURNAL_RESERVE_BLOCKS } else { 0 };
         // one more for the journal page and for partly filled pages
         let dump_blocks = config.dump_units.div_ceil(units_per_block) + u32::from(config.dump_units > 0);
         let logical_blocks = logical.div_ceil(units_per_block);
-        let fixed = 2 * checkpoint_blocks + JOURNAL_RESERVE_BLOCKS + dump_blocks;
+        let fixed = 2 * checkpoint_blocks + journal_reserve + dump_blocks;
         // the minimum: one open block for each stream, a victim, and some slack in which garbage can accumulate
         let slack = (logical_blocks / 50).max(2);
         let least = fixed + slack + 5;
         let spare = good_blocks.saturating_sub(logical_blocks);
         let for_streams = spare.saturating_sub(fixed + slack + 3);
         let width = (for_streams / 4).clamp(1, geometry.planes());
-        let journal_blocks = (8 * checkpoint_blocks).min(spare / 12).max(JOURNAL_RESERVE_BLOCKS);
+        let journal_blocks = (8 * checkpoint_blocks).min(spare / 12).max(journal_reserve);
         Layout {
             least_blocks: logical_blocks + least,
             checkpoint_bytes,
@@ -151,7 +166,10 @@ impl Layout {
             log_blocks: for_streams.saturating_sub(4 * width + journal_blocks) / 2,
             extra_owners_limit,
             hints_limit,
-            transaction_units_limit: slack * units_per_block / 2,
+            transaction_units_limit: match on_flash {
+                true => slack * units_per_block / 2,
+                false => (slack * units_per_block / 2).min(NVM_TRANSACTION_UNITS),
+            },
         }
     }
 }

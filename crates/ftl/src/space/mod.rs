@@ -6,6 +6,8 @@ mod part;
 mod stream;
 
 pub use blocks::BlockUse;
-pub use layout::{CheckpointInterval, FtlConfig, JOURNAL_RESERVE_BLOCKS, Layout, OPEN_LOGS, VictimPolicy};
+pub use layout::{
+    CheckpointInterval, FtlConfig, JOURNAL_RESERVE_BLOCKS, Layout, OPEN_LOGS, VictimPolicy, map_bytes,
+};
 pub use part::{Space, bad_blocks};
 pub use stream::{Stream, Target};

@@ -9,15 +9,22 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use zerocopy::{FromBytes, IntoBytes};
+
 use super::layout::{Layout, PageHead, StoredPage};
 use super::life::Ended;
+use super::nvm_lines::{self, LINE_BYTES, Line};
 use super::ordered::Ordered;
 use super::store::Store;
 use super::tally::Sums;
-use super::{HostSync, Image, MappedFile, ProtectedDram, SlotStore, SlotsInFile, Synced};
+use super::{
+    Access, Examination, HostSync, Image, ImageFinding, MappedFile, NvmCells, ProtectedDram, SlotStore,
+    SlotsInFile, Synced,
+};
 use crate::checksum::checksum_of;
 use crate::error::{HostError, NandError};
 use crate::geometry::{BlockId, Geometry, PageId, UNIT_BYTES};
+use crate::nvm::NvmShape;
 use crate::slots::Slot;
 
 /// Bytes of records read at once.
@@ -30,6 +37,7 @@ pub(crate) struct FileImage {
     geometry: Geometry,
     pub(super) layout: Layout,
     protected_bytes: u64,
+    nvm: Option<NvmShape>,
     sums: Sums,
     /// CRC-32C of each slot's data.
     data_checksums: Vec<u32>,
@@ -53,6 +61,7 @@ impl FileImage {
         geometry: Geometry,
         layout: Layout,
         protected_bytes: u64,
+        nvm: Option<NvmShape>,
     ) -> FileImage {
         FileImage {
             path: path.to_owned(),
@@ -60,6 +69,7 @@ impl FileImage {
             geometry,
             layout,
             protected_bytes,
+            nvm,
             sums: Sums::new(&geometry),
             data_checksums: Vec::new(),
             tally_number: 0,
@@ -78,6 +88,54 @@ impl FileImage {
 
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
+    }
+
+    /// The shape of the memory beside the flash.
+    pub fn nvm(&self) -> Option<&NvmShape> {
+        self.nvm.as_ref()
+    }
+
+    /// Reads every line of that memory. With [`Access::Write`], damaged ones hold zeros from then on.
+    pub fn examine_nvm(&mut self, access: Access, examination: &mut Examination) -> Result<(), NandError> {
+        let count = self.nvm.map_or(0, |shape| nvm_lines::line_count(shape.bytes)) as u32;
+        let mut damaged = Vec::new();
+        self.visit_records(self.layout.nvm_at, count, LINE_BYTES as usize, |number, bytes| {
+            let line = Line::read_from_bytes(bytes).expect("the length is that of a line");
+            damaged.extend(line.damage(number.into()).map(|_| u64::from(number)));
+            Ok::<(), NandError>(())
+        })?;
+        examination.nvm_lines = count.into();
+        for line in damaged {
+            examination.findings.push(ImageFinding::NvmLine { line });
+            if access == Access::Write {
+                self.write_line(line, Line::fresh())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn read_line(&self, number: u64) -> Result<Line, NandError> {
+        let mut line = Line::fresh();
+        self.read(line.as_mut_bytes(), self.line_at(number), "read non-volatile memory")?;
+        Ok(line)
+    }
+
+    /// Reads a line, whose checksum must be right.
+    fn read_whole_line(&self, number: u64) -> Result<Line, NandError> {
+        let line = self.read_line(number)?;
+        match line.damage(number) {
+            None => Ok(line),
+            Some((stored, computed)) => Err(NandError::NvmChecksum { line: number, stored, computed }),
+        }
+    }
+
+    fn write_line(&mut self, number: u64, mut line: Line) -> Result<(), NandError> {
+        line.seal(number);
+        self.write(line.as_bytes(), self.line_at(number), "write non-volatile memory")
+    }
+
+    fn line_at(&self, number: u64) -> u64 {
+        self.layout.nvm_at + number * LINE_BYTES
     }
 
     /// Bytes of the file.
@@ -188,6 +246,30 @@ impl ProtectedDram for FileImage {
 
     fn read_protected(&self, offset: u64, data: &mut [u8]) -> Result<(), NandError> {
         self.read(data, self.layout.protected_at + offset, "read protected DRAM")
+    }
+}
+
+impl NvmCells for FileImage {
+    fn write_nvm(&mut self, at: u64, data: &[u8]) -> Result<(), NandError> {
+        let mut rest = data;
+        for (number, first, count) in nvm_lines::lines_of(at, data.len()) {
+            let (part, others) = rest.split_at(count);
+            let mut line = self.read_whole_line(number)?;
+            line.data[first..first + count].copy_from_slice(part);
+            self.write_line(number, line)?;
+            rest = others;
+        }
+        Ok(())
+    }
+
+    fn read_nvm(&self, at: u64, data: &mut [u8]) -> Result<(), NandError> {
+        let mut done = 0;
+        for (number, first, count) in nvm_lines::lines_of(at, data.len()) {
+            let line = self.read_whole_line(number)?;
+            data[done..done + count].copy_from_slice(&line.data[first..first + count]);
+            done += count;
+        }
+        Ok(())
     }
 }
 

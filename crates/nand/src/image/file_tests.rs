@@ -12,7 +12,7 @@ use super::tally::{self, Tally};
 use super::{Access, ImageFinding, Life, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES};
 use crate::error::{HostError, MediumError, NandError};
 use crate::faults::Faults;
-use crate::geometry::{BlockId, Geometry, PageId, Ppn};
+use crate::geometry::{BlockId, Geometry, PageId, Ppn, UNIT_BYTES};
 use crate::nand::Nand;
 use crate::operations::Source;
 use crate::power::Outcome;
@@ -205,7 +205,7 @@ fn a_truncated_image_is_refused_at_any_length_and_never_panics() {
     let mut nand = folder.create();
     program(&mut nand, 0, [1, 2], 0);
     drop(nand);
-    let whole = Layout::new(&GEOMETRY, PROTECTED, super::redo_log::REDO_LOG_BYTES).bytes;
+    let whole = Layout::new(&GEOMETRY, PROTECTED, 0, super::redo_log::REDO_LOG_BYTES).bytes;
     let file = std::fs::File::options().write(true).open(&path).unwrap();
     let lengths =
         [whole - 1, whole / 2].into_iter().chain((120..75_000).rev().step_by(37)).chain((0..120).rev());
@@ -246,7 +246,7 @@ fn other_files_versions_and_damaged_headers_are_told_apart() {
     assert!(matches!(Nand::open(&path), Err(MediumError::NotAnImage { .. })));
     write_at(&path, &header, 0);
     write_at(&path, &[2], 8);
-    assert!(matches!(Nand::open(&path), Err(MediumError::Version { found: 2, supported: 3, .. })));
+    assert!(matches!(Nand::open(&path), Err(MediumError::Version { found: 2, supported: 4, .. })));
     for byte in 12..88 {
         write_at(&path, &header, 0);
         write_at(&path, &[header[byte] ^ 0x81], byte as u64);
@@ -282,14 +282,14 @@ fn a_header_with_a_right_checksum_and_an_absurd_shape_allocates_nothing() {
         (GEOMETRY, u64::MAX),
     ];
     for (geometry, protected_bytes) in absurd {
-        let header = Header::new(&geometry, &TIMING, "a drive", protected_bytes);
+        let header = Header::new(&geometry, &TIMING, "a drive", protected_bytes, false);
         write_at(&path, header.as_bytes(), 0);
         assert!(matches!(Nand::open(&path), Err(MediumError::ImpossibleHeader { .. })));
     }
     let large = Geometry { blocks_per_plane: 1 << 20, ..GEOMETRY };
-    write_at(&path, Header::new(&large, &TIMING, "a drive", 0).as_bytes(), 0);
+    write_at(&path, Header::new(&large, &TIMING, "a drive", 0, false).as_bytes(), 0);
     assert!(matches!(Nand::open(&path), Err(MediumError::Truncated { .. })));
-    write_at(&path, Header::new(&GEOMETRY, &TIMING, "a drive", PROTECTED).as_bytes(), 0);
+    write_at(&path, Header::new(&GEOMETRY, &TIMING, "a drive", PROTECTED, false).as_bytes(), 0);
     write_at(&path, &[0xFF], 4096);
     assert!(matches!(Nand::open(&path), Err(MediumError::HeaderChecksum { .. })));
 }
@@ -305,7 +305,7 @@ fn three_pages(folder: &Folder) {
 }
 
 fn layout() -> Layout {
-    Layout::new(&GEOMETRY, PROTECTED, super::redo_log::REDO_LOG_BYTES)
+    Layout::new(&GEOMETRY, PROTECTED, 0, super::redo_log::REDO_LOG_BYTES)
 }
 
 fn stored_record(path: &Path, page: u32) -> Vec<u8> {
@@ -670,4 +670,19 @@ fn an_image_of_a_tebibyte_is_made_and_opened_in_no_time() {
     assert_eq!(read_tag(&mut nand, geometry.unit(last, 3).0), 3);
     println!("created in {created:?}, opened in {opened:?}");
     assert!(created.as_secs_f64() < 1.0 && opened.as_secs_f64() < 3.0, "{created:?} {opened:?}");
+}
+
+/// A host that is told that a unit has its bytes does not write them.
+#[test]
+fn a_buffer_holds_what_is_in_it_and_nothing_else() {
+    let folder = Folder::new();
+    let mut nand = folder.create();
+    for byte in [7, 0] {
+        let slot = nand.stage(&[byte; UNIT_BYTES]).unwrap();
+        assert!(nand.slot_holds(slot, &[byte; UNIT_BYTES]));
+        assert!(!nand.slot_holds(slot, &[byte ^ 7; UNIT_BYTES]));
+        let mut other = [byte; UNIT_BYTES];
+        other[UNIT_BYTES - 1] ^= 1;
+        assert!(!nand.slot_holds(slot, &other));
+    }
 }

@@ -3,11 +3,13 @@
 //! | at | what |
 //! |---|---|
 //! | 0 | [`Header`]; its checksum covers the description too |
+//! | 1024 | [`NvmHeader`], if there is non-volatile memory: version 4 |
 //! | 2048 | two places for the tally (`tally`) |
 //! | 4096 | the description, up to 64 KiB |
 //! | 68 KiB | a [`BlockEntry`] for each block |
 //! | then | a page record for each page: [`PageHead`] and its units' spare areas; none crosses a multiple of 4 KiB |
 //! | then, aligned | the protected DRAM |
+//! | then, aligned | the lines of the non-volatile memory ([`super::nvm_lines`]), if there is one |
 //! | then, aligned | the redo log of an image that survives the loss of the machine (`ordered`), 4 MiB |
 //! | then, aligned | the slots, 4 KiB each; staged units may grow the file beyond one slot for each unit |
 //!
@@ -20,10 +22,12 @@
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::nvm_lines;
 use super::redo_log::{REDO_LOG_BYTES, RedoPlace};
 use super::{MAX_DESCRIPTION_BYTES, PageRecord};
 use crate::checksum::{checksum_of, checksum_with};
 use crate::geometry::{BlockId, Geometry, MAX_UNITS_PER_PAGE, PageId, UNIT_BYTES, UNIT_SPARE_BYTES};
+use crate::nvm::NvmShape;
 use crate::slots::Slot;
 use crate::state::{Block, PageState};
 use crate::time::Timing;
@@ -31,8 +35,15 @@ use crate::time::Timing;
 /// The magic number of an image.
 pub(super) const MAGIC: [u8; 8] = *b"TANTALUM";
 
-/// The version that this module reads and writes.
+/// The version of an image, with everything but non-volatile memory.
 pub(super) const VERSION: u32 = 3;
+
+/// The version of an image with non-volatile memory: the newest that this module reads and writes. Images without one
+/// keep the older number, which older programs read.
+pub(super) const VERSION_WITH_NVM: u32 = 4;
+
+/// Position of the description of the non-volatile memory.
+pub(super) const NVM_HEADER_AT: u64 = 1024;
 
 /// Where the description starts.
 pub(super) const DESCRIPTION_AT: u64 = 4096;
@@ -64,10 +75,16 @@ pub(super) struct Header {
 }
 
 impl Header {
-    pub fn new(geometry: &Geometry, timing: &Timing, description: &str, protected_bytes: u64) -> Header {
+    pub fn new(
+        geometry: &Geometry,
+        timing: &Timing,
+        description: &str,
+        protected_bytes: u64,
+        has_nvm: bool,
+    ) -> Header {
         let mut header = Header {
             magic: MAGIC,
-            version: VERSION.into(),
+            version: if has_nvm { VERSION_WITH_NVM } else { VERSION }.into(),
             checksum: 0.into(),
             channels: geometry.channels.into(),
             dies_per_channel: geometry.dies_per_channel.into(),
@@ -109,6 +126,43 @@ impl Header {
             program_ns: self.program_ns.get(),
             erase_ns: self.erase_ns.get(),
             channel_bytes_per_second: self.channel_bytes_per_second.get(),
+        }
+    }
+}
+
+/// The non-volatile memory of an image that has one.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Debug, PartialEq)]
+#[repr(C)]
+pub(super) struct NvmHeader {
+    pub checksum: U32,
+    reserved: U32,
+    bytes: U64,
+    latency_ns: U64,
+    bytes_per_second: U64,
+}
+
+impl NvmHeader {
+    pub fn new(shape: &NvmShape) -> NvmHeader {
+        let mut header = NvmHeader {
+            checksum: 0.into(),
+            reserved: 0.into(),
+            bytes: shape.bytes.into(),
+            latency_ns: shape.latency_ns.into(),
+            bytes_per_second: shape.bytes_per_second.into(),
+        };
+        header.checksum = header.computed_checksum().into();
+        header
+    }
+
+    pub fn computed_checksum(&self) -> u32 {
+        checksum_of(&self.as_bytes()[size_of::<U32>()..])
+    }
+
+    pub fn shape(&self) -> NvmShape {
+        NvmShape {
+            bytes: self.bytes.get(),
+            latency_ns: self.latency_ns.get(),
+            bytes_per_second: self.bytes_per_second.get(),
         }
     }
 }
@@ -262,6 +316,8 @@ pub(super) struct Layout {
     /// Distance between page records: a power of two, so that none crosses a page of the host's cache.
     pub page_stride: usize,
     pub protected_at: u64,
+    /// Where the lines of non-volatile memory lie.
+    pub nvm_at: u64,
     /// Where the redo log lies, if there is one.
     pub log: Option<RedoPlace>,
     pub slots_at: u64,
@@ -270,18 +326,29 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    pub fn new(geometry: &Geometry, protected_bytes: u64, log_bytes: u64) -> Layout {
+    pub fn new(geometry: &Geometry, protected_bytes: u64, nvm_bytes: u64, log_bytes: u64) -> Layout {
         let aligned = |at: u64| at.next_multiple_of(UNIT_BYTES as u64);
         let page_record_bytes = size_of::<PageHead>() + geometry.units_per_page() as usize * UNIT_SPARE_BYTES;
         let page_stride = page_record_bytes.next_power_of_two();
         let blocks_at = DESCRIPTION_AT + MAX_DESCRIPTION_BYTES as u64;
         let pages_at = aligned(blocks_at + u64::from(geometry.blocks()) * size_of::<BlockEntry>() as u64);
         let protected_at = aligned(pages_at + u64::from(geometry.pages()) * page_stride as u64);
-        let log_at = aligned(protected_at + protected_bytes);
+        let nvm_at = aligned(protected_at + protected_bytes);
+        let log_at = aligned(nvm_at + nvm_lines::file_bytes(nvm_bytes));
         let slots_at = aligned(log_at + log_bytes);
         let log = (log_bytes > 0).then_some(RedoPlace { log_at, slots_at });
         let bytes = slots_at + u64::from(geometry.units()) * UNIT_BYTES as u64;
-        Layout { blocks_at, pages_at, page_record_bytes, page_stride, protected_at, log, slots_at, bytes }
+        Layout {
+            blocks_at,
+            pages_at,
+            page_record_bytes,
+            page_stride,
+            protected_at,
+            nvm_at,
+            log,
+            slots_at,
+            bytes,
+        }
     }
 
     pub fn block_at(&self, block: BlockId) -> u64 {
@@ -305,6 +372,9 @@ mod tests {
     #[test]
     fn sizes_on_the_image_are_fixed() {
         assert_eq!(size_of::<Header>(), 88);
+        assert_eq!(size_of::<NvmHeader>(), 32);
+        assert!(size_of::<Header>() as u64 <= NVM_HEADER_AT);
+        assert!(NVM_HEADER_AT + size_of::<NvmHeader>() as u64 <= TALLY_AT);
         assert_eq!(size_of::<BlockEntry>(), 32);
         assert_eq!(size_of::<PageHead>(), 56);
         assert_eq!(MAX_PAGE_RECORD_BYTES, 568);
@@ -314,7 +384,7 @@ mod tests {
     #[test]
     fn no_page_record_crosses_a_page_of_the_hosts_cache() {
         for page_bytes in [4096, 8192, 16384] {
-            let layout = Layout::new(&Geometry { page_bytes, ..crate::test_support::GEOMETRY }, 0, 0);
+            let layout = Layout::new(&Geometry { page_bytes, ..crate::test_support::GEOMETRY }, 0, 0, 0);
             for page in (0..200).map(PageId) {
                 let (first, last) =
                     (layout.page_at(page), layout.page_at(page) + layout.page_record_bytes as u64 - 1);
@@ -334,7 +404,7 @@ mod tests {
             page_bytes: 8192,
         };
         let timing = Timing { read_ns: 7, program_ns: 8, erase_ns: 9, channel_bytes_per_second: 10 };
-        let header = Header::new(&geometry, &timing, "text", 11);
+        let header = Header::new(&geometry, &timing, "text", 11, false);
         assert_eq!(header.geometry(), geometry);
         assert_eq!(header.timing(), timing);
         assert_eq!((header.protected_bytes.get(), header.description_bytes.get()), (11, 4));
@@ -347,6 +417,20 @@ mod tests {
             bytes[byte] ^= 0x10;
             let changed = Header::read_from_bytes(&bytes).unwrap();
             assert_ne!(changed.checksum_with(b"text"), stored, "byte {byte}");
+        }
+    }
+
+    #[test]
+    fn the_memorys_header_round_trips_and_any_damage_shows() {
+        let shape = NvmShape { bytes: 1 << 31, latency_ns: 300, bytes_per_second: 2_000_000_000 };
+        let header = NvmHeader::new(&shape);
+        assert_eq!((header.shape(), header.checksum.get()), (shape, header.computed_checksum()));
+        for byte in 0..size_of::<NvmHeader>() {
+            let mut bytes = [0; 32];
+            bytes.copy_from_slice(header.as_bytes());
+            bytes[byte] ^= 0x10;
+            let changed = NvmHeader::read_from_bytes(&bytes).unwrap();
+            assert_ne!(changed.checksum.get(), changed.computed_checksum(), "byte {byte}");
         }
     }
 

@@ -55,12 +55,19 @@ pub enum ImageFinding {
     /// The tally is damaged.
     #[error("the tally of block entries and page records is damaged")]
     Tally,
+    /// A line of non-volatile memory is damaged.
+    #[error("line {line} of the non-volatile memory is damaged: its 504 bytes are unknown")]
+    NvmLine {
+        /// The line, from 0.
+        line: u64,
+    },
 }
 
 impl ImageFinding {
-    /// Whether the rest is usable: then the page becomes uncorrectable, or a new tally is made.
+    /// Whether the rest is usable: then the page becomes uncorrectable, or a new tally is made, or the line holds zeros.
+    /// A drive does not recover from a line that it needs, so it needs none with which it recovered under an overlay.
     pub fn is_repairable(&self) -> bool {
-        matches!(self, ImageFinding::Page { .. } | ImageFinding::Tally)
+        matches!(self, ImageFinding::Page { .. } | ImageFinding::Tally | ImageFinding::NvmLine { .. })
     }
 }
 
@@ -71,6 +78,8 @@ pub struct Examination {
     pub block_entries: u64,
     /// Page records checked: those of blocks that were erased or programmed.
     pub page_records: u64,
+    /// Lines of non-volatile memory checked.
+    pub nvm_lines: u64,
     /// The findings.
     pub findings: Vec<ImageFinding>,
 }

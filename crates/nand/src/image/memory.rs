@@ -1,10 +1,14 @@
 //! An image in memory. Anything never written costs nothing; the size follows the live data.
 
+use std::collections::HashMap;
+use std::ops::Range;
 use std::path::Path;
 
 use super::past_cache::copy_past_cache;
 use super::spare_buffers::{BufferId, SpareBuffers};
-use super::{Image, MAX_PROTECTED_BYTES, PageRecord, ProtectedDram, RecordStore, SavedRecords, SlotStore};
+use super::{
+    Image, MAX_PROTECTED_BYTES, NvmCells, PageRecord, ProtectedDram, RecordStore, SavedRecords, SlotStore,
+};
 use memmap2::MmapMut;
 
 use crate::error::{HostError, NandError};
@@ -23,6 +27,9 @@ const CHUNK_SLOTS: usize = 1 << 14;
 /// instructions before it is done, so a read would not overlap the cache misses of the next one.
 const READ_BYTES: usize = 1024;
 
+/// Bytes of memory beside the flash that are allocated together.
+const NVM_PIECE: usize = 4096;
+
 /// Bytes of a cache line.
 const CACHE_LINE: usize = 64;
 
@@ -36,6 +43,7 @@ pub(crate) struct MemoryImage {
     spares: Vec<Option<BufferId>>,
     buffers: SpareBuffers,
     protected: Vec<u8>,
+    nvm: HashMap<u64, Box<[u8; NVM_PIECE]>>,
 }
 
 impl MemoryImage {
@@ -47,6 +55,7 @@ impl MemoryImage {
             spares: vec![None; geometry.blocks() as usize],
             buffers: SpareBuffers::new(geometry.blocks() as usize, geometry.units_per_block() as usize),
             protected: Vec::new(),
+            nvm: HashMap::new(),
         }
     }
 
@@ -227,6 +236,39 @@ impl ProtectedDram for MemoryImage {
     }
 }
 
+impl NvmCells for MemoryImage {
+    fn write_nvm(&mut self, at: u64, data: &[u8]) -> Result<(), NandError> {
+        for (number, first, range) in pieces(at, data.len()) {
+            let piece = self.nvm.entry(number).or_insert_with(|| Box::new([0; NVM_PIECE]));
+            piece[first..first + range.len()].copy_from_slice(&data[range]);
+        }
+        Ok(())
+    }
+
+    fn read_nvm(&self, at: u64, data: &mut [u8]) -> Result<(), NandError> {
+        for (number, first, range) in pieces(at, data.len()) {
+            match self.nvm.get(&number) {
+                Some(piece) => data[range.clone()].copy_from_slice(&piece[first..first + range.len()]),
+                None => data[range].fill(0),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The parts of a range in one piece each: its number, the first byte in it, and which bytes of the range.
+fn pieces(at: u64, bytes: usize) -> impl Iterator<Item = (u64, usize, Range<usize>)> {
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        let next = at + done as u64;
+        let first = (next % NVM_PIECE as u64) as usize;
+        let count = (NVM_PIECE - first).min(bytes - done);
+        let range = done..done + count;
+        done += count;
+        (count > 0).then_some((next / NVM_PIECE as u64, first, range))
+    })
+}
+
 impl Image for MemoryImage {
     fn outlives_process(&self) -> bool {
         false
@@ -249,6 +291,7 @@ impl Image for MemoryImage {
             spares: self.spares.clone(),
             buffers: self.buffers.clone(),
             protected: self.protected.clone(),
+            nvm: self.nvm.clone(),
         }))
     }
 }

@@ -8,7 +8,9 @@ use std::path::Path;
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::file::{FileImage, io_error};
-use super::layout::{DESCRIPTION_AT, Header, Layout, MAGIC, VERSION};
+use super::layout::{
+    DESCRIPTION_AT, Header, Layout, MAGIC, NVM_HEADER_AT, NvmHeader, VERSION, VERSION_WITH_NVM,
+};
 use super::life::Life;
 use super::locked_file::LockedFile;
 use super::redo_log::{REDO_LOG_BYTES, RedoPlace};
@@ -17,6 +19,7 @@ use super::tally::Tally;
 use super::{Access, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES};
 use crate::error::{MediumError, NandError};
 use crate::geometry::Geometry;
+use crate::nvm::NvmShape;
 use crate::time::Timing;
 
 impl FileImage {
@@ -27,6 +30,7 @@ impl FileImage {
         timing: Timing,
         description: &str,
         protected_bytes: u64,
+        nvm: Option<NvmShape>,
     ) -> Result<FileImage, MediumError> {
         let opened = OpenOptions::new().read(true).write(true).create_new(true).open(path);
         let file = opened.map_err(|error| match error.kind() {
@@ -34,15 +38,16 @@ impl FileImage {
             _ => io_error(path, "create the image")(error).into(),
         })?;
         let file = LockedFile::lock(file, path)?;
-        let layout = Layout::new(&geometry, protected_bytes, REDO_LOG_BYTES);
-        let header = Header::new(&geometry, &timing, description, protected_bytes);
-        let initialised = initialise(&file, path, layout.bytes, &header, description);
+        let nvm_bytes = nvm.map_or(0, |shape| shape.bytes);
+        let layout = Layout::new(&geometry, protected_bytes, nvm_bytes, REDO_LOG_BYTES);
+        let header = Header::new(&geometry, &timing, description, protected_bytes, nvm.is_some());
+        let initialised = initialise(&file, path, layout.bytes, &header, description, nvm);
         initialised.inspect_err(|_| {
             // The reported error matters more than a file that could not be removed.
             let _ = std::fs::remove_file(path);
         })?;
         let store = Store::file(file, None).map_err(io_error(path, "open the image a second time"))?;
-        Ok(FileImage::assemble(path, store, geometry, layout, protected_bytes))
+        Ok(FileImage::assemble(path, store, geometry, layout, protected_bytes, nvm))
     }
 
     /// Opens an image and checks its header and length. Also returns its times and description. Its records must still
@@ -75,10 +80,11 @@ impl FileImage {
                 expected: REDO_LOG_BYTES,
             });
         }
-        let layout = Layout::new(&geometry, protected_bytes, log_bytes);
+        let nvm = read_nvm_header(&file, path, &header)?;
+        let layout = Layout::new(&geometry, protected_bytes, nvm.map_or(0, |nvm| nvm.bytes), log_bytes);
         check_length(path, metadata.len(), layout.bytes)?;
         let store = open_store(file, path, access, life, layout.log)?;
-        let image = FileImage::assemble(path, store, geometry, layout, protected_bytes);
+        let image = FileImage::assemble(path, store, geometry, layout, protected_bytes, nvm);
         Ok((image, timing, description))
     }
 }
@@ -108,12 +114,17 @@ fn initialise(
     bytes: u64,
     header: &Header,
     description: &str,
+    nvm: Option<NvmShape>,
 ) -> Result<(), NandError> {
     file.set_len(bytes).map_err(io_error(path, "set the length of the image"))?;
     let write = |bytes: &[u8], at, action| file.write_all_at(bytes, at).map_err(io_error(path, action));
     write(description.as_bytes(), DESCRIPTION_AT, "write the description")?;
     let tally = Tally::new(0, 0, 0);
     write(tally.as_bytes(), tally.place(), "write the tally")?;
+    if let Some(shape) = nvm {
+        let header = NvmHeader::new(&shape);
+        write(header.as_bytes(), NVM_HEADER_AT, "write the header of the non-volatile memory")?;
+    }
     write(header.as_bytes(), 0, "write the header")
 }
 
@@ -126,11 +137,31 @@ fn read_header(file: &File, path: &Path, file_bytes: u64) -> Result<Header, Medi
         return Err(MediumError::NotAnImage { path: path.to_owned() });
     }
     check_length(path, file_bytes, size_of::<Header>() as u64)?;
-    if header.version.get() != VERSION {
+    if ![VERSION, VERSION_WITH_NVM].contains(&header.version.get()) {
         let found = header.version.get();
-        return Err(MediumError::Version { path: path.to_owned(), found, supported: VERSION });
+        return Err(MediumError::Version { path: path.to_owned(), found, supported: VERSION_WITH_NVM });
     }
     Ok(header)
+}
+
+/// The non-volatile memory, of an image whose version has it.
+fn read_nvm_header(file: &File, path: &Path, header: &Header) -> Result<Option<NvmShape>, MediumError> {
+    if header.version.get() != VERSION_WITH_NVM {
+        return Ok(None);
+    }
+    let mut nvm = NvmHeader::new_zeroed();
+    file.read_exact_at(nvm.as_mut_bytes(), NVM_HEADER_AT)
+        .map_err(io_error(path, "read the header of the non-volatile memory"))?;
+    let (stored, computed) = (nvm.checksum.get(), nvm.computed_checksum());
+    if stored != computed {
+        return Err(MediumError::HeaderChecksum { path: path.to_owned(), stored, computed });
+    }
+    let shape = nvm.shape();
+    shape.validate().map_err(|source| MediumError::ImpossibleHeader {
+        path: path.to_owned(),
+        source: Box::new(source),
+    })?;
+    Ok(Some(shape))
 }
 
 fn read_description(

@@ -18,10 +18,12 @@ mod kaml_rocks;
 mod kaml_scale;
 mod kaml_store;
 mod linkbench_rig;
+mod pebble;
 mod pgbench;
 mod printed;
 mod rig;
 mod share;
+mod share_ext4;
 mod swwal;
 mod tpcc;
 mod ycsb;
@@ -163,6 +165,14 @@ pub const ALL: &[Experiment] = &[
         run: pgbench::run,
     },
     Experiment {
+        name: "share-ext4",
+        about: "ext4 with data=journal on a drive that remaps duplicates (no paper's figure)",
+        needs: "QEMU",
+        scale: 1.0,
+        processors: None,
+        run: share_ext4::run,
+    },
+    Experiment {
         name: "durassd-table1",
         about: "random writes by the number of writes for each sync (DuraSSD, table 1)",
         needs: "",
@@ -291,6 +301,22 @@ pub const ALL: &[Experiment] = &[
         scale: 0.01,
         processors: None,
         run: kaml_scale::run,
+    },
+    Experiment {
+        name: "pebble-fig5",
+        about: "fs_write beside write (PebbleSSD, figure 4.5 of the thesis)",
+        needs: "",
+        scale: 1.0,
+        processors: None,
+        run: pebble::figure_5,
+    },
+    Experiment {
+        name: "pebble-fig6",
+        about: "MOVE by remap beside read and write (PebbleSSD, figure 4.6 of the thesis)",
+        needs: "",
+        scale: 1.0,
+        processors: None,
+        run: pebble::figure_6,
     },
     Experiment {
         name: "ycsb",

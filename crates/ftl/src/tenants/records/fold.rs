@@ -166,12 +166,11 @@ impl TenantFold for RecordsFold {
         let mut segments: Vec<(Segment, Best)> = self.best.into_iter().collect();
         // the first segment of a value comes before the others
         segments.sort_unstable_by_key(|(segment, _)| *segment);
-        for of_key in segments.chunk_by(|a, b| (a.0.0, a.0.1) == (b.0.0, b.0.1)) {
-            let (namespace, key, _) = of_key[0].0;
-            if !over.namespaces.contains_key(&namespace) {
-                continue;
-            }
-            if let Some(tombstone) = over.fold_key(namespace, &key, of_key)? {
+        let by_key = || segments.chunk_by(|a, b| (a.0.0, a.0.1) == (b.0.0, b.0.1));
+        by_key().try_for_each(|of_key| over.take_copies(of_key))?;
+        for of_key in by_key() {
+            if let Some(tombstone) = over.take_new(of_key)? {
+                let (namespace, key, _) = of_key[0].0;
                 found.tombstones.insert((namespace, key), tombstone);
             }
         }
@@ -188,33 +187,42 @@ struct Over<'a> {
 }
 
 impl Over<'_> {
-    /// Folds a key's segments over the index. Returns the place of its tombstone, if that wins.
-    fn fold_key(
-        &mut self,
-        namespace: NamespaceId,
-        key: &Key,
-        segments: &[(Segment, Best)],
-    ) -> Result<Option<RecordPlace>, FtlError> {
-        let head = segments.first().filter(|(segment, _)| segment.2 == 0).map(|(_, best)| *best);
-        if let Some(head) = head.filter(|head| head.version > self.step) {
-            self.forget(namespace, key)?;
-            if head.tombstone {
-                return Ok(Some(head.place));
-            }
-            let current = segments.iter().filter(|(_, best)| best.version == head.version);
-            for ((_, _, segment), best) in current {
-                self.insert(namespace, key, *segment, best);
-            }
-            return Ok(None);
+    /// The first segment of a key, if it and its namespace are there and it is newer than the checkpoint.
+    fn new_head(&self, segments: &[(Segment, Best)]) -> Option<Best> {
+        let ((namespace, _, segment), head) = *segments.first()?;
+        let is_new = segment == 0 && head.version > self.step;
+        (is_new && self.namespaces.contains_key(&namespace)).then_some(head)
+    }
+
+    /// Takes the copies of what the checkpoint has of a key. They come before anything new, because afterwards an entry
+    /// whose record nothing tells is that of a key with something new.
+    fn take_copies(&mut self, segments: &[(Segment, Best)]) -> Result<(), FtlError> {
+        let (namespace, key, _) = segments[0].0;
+        if self.new_head(segments).is_some() || !self.namespaces.contains_key(&namespace) {
+            return Ok(());
         }
-        // Copies of what the checkpoint has. A new segment belongs to a value whose first segment is missing: the value
-        // was replaced, and its replacement is asserted elsewhere.
+        // A new segment belongs to a value whose first segment is missing: the value was replaced, and its replacement is
+        // asserted elsewhere.
         let step = self.step;
         for ((_, _, segment), best) in segments.iter().filter(|(_, best)| best.version <= step) {
-            if let Some(old) = self.find(namespace, key, *segment)? {
+            if let Some(old) = self.find(namespace, &key, *segment, Some(best.continuations))? {
                 let namespace = self.namespaces.get_mut(&namespace).expect("it is there");
                 namespace.index.get_mut().relocate(old.hash, old.place, best.place);
             }
+        }
+        Ok(())
+    }
+
+    /// Takes what is newer of a key than the checkpoint, if anything is. Returns the place of a tombstone.
+    fn take_new(&mut self, segments: &[(Segment, Best)]) -> Result<Option<RecordPlace>, FtlError> {
+        let Some(head) = self.new_head(segments) else { return Ok(None) };
+        let (namespace, key, _) = segments[0].0;
+        self.forget(namespace, &key)?;
+        if head.tombstone {
+            return Ok(Some(head.place));
+        }
+        for ((_, _, segment), best) in segments.iter().filter(|(_, best)| best.version == head.version) {
+            self.insert(namespace, &key, *segment, best);
         }
         Ok(None)
     }
@@ -225,11 +233,11 @@ impl Over<'_> {
         namespace.index.get_mut().insert(Entry::of(key, segment, best.continuations, best.place));
     }
 
-    /// Removes the checkpoint's entries of a key.
+    /// Removes a key's entries, if it has any.
     fn forget(&mut self, namespace: NamespaceId, key: &Key) -> Result<(), FtlError> {
-        let Some(head) = self.find(namespace, key, 0)? else { return Ok(()) };
+        let Some(head) = self.find(namespace, key, 0, None)? else { return Ok(()) };
         for segment in 0..=head.continuations {
-            if let Some(entry) = self.find(namespace, key, segment)? {
+            if let Some(entry) = self.find(namespace, key, segment, Some(head.continuations))? {
                 let namespace = self.namespaces.get_mut(&namespace).expect("it is there");
                 namespace.index.get_mut().remove(entry.hash, entry.place);
             }
@@ -238,9 +246,16 @@ impl Over<'_> {
         Ok(())
     }
 
-    /// The checkpoint's entry of a segment. If only the record could tell, and there is no longer one of that hash, the
-    /// place was reused: a record of this key replaced or copied what the entry stood for.
-    fn find(&mut self, namespace: NamespaceId, key: &Key, segment: u16) -> Result<Option<Entry>, FtlError> {
+    /// The entry of a segment, of a value with this many continuations if that is known. Several keys may have the same
+    /// hash, and a record may be gone that tells whose entry names it: it was copied or replaced since, and so were the
+    /// others that are gone. So they may be taken for each other if they have as many segments.
+    fn find(
+        &mut self,
+        namespace: NamespaceId,
+        key: &Key,
+        segment: u16,
+        continuations: Option<u16>,
+    ) -> Result<Option<Entry>, FtlError> {
         let length = if segment == 0 { key.length() } else { 0 };
         let hash = key.segment_hash(segment);
         let index = self.namespaces[&namespace].index.get();
@@ -257,7 +272,12 @@ impl Over<'_> {
                         return Ok(Some(entry));
                     }
                 }
-                _ => untold = Some(entry),
+                _ => {
+                    let fits = continuations.is_none_or(|continuations| continuations == entry.continuations);
+                    if fits || untold.is_none() {
+                        untold = Some(entry);
+                    }
+                }
             }
         }
         Ok(untold)

@@ -157,6 +157,12 @@ impl Ftl {
         place: InCheckpoint,
         at_ns: Nanoseconds,
     ) -> Result<(IndexBytes, Nanoseconds), FtlError> {
+        if let Some(nvm) = self.metadata.nvm() {
+            let (bytes, done_ns) = nvm.load_checkpoint(&self.nand, place.bytes(), at_ns)?;
+            let bytes = IndexBytes(bytes);
+            self.check_index(namespace, place, &bytes)?;
+            return Ok((bytes, done_ns));
+        }
         let (mut done_ns, mut units) = (at_ns, 0);
         let nand = &mut self.nand;
         let bytes = bytes_at(place, &self.geometry, self.metadata.checkpoint_pages(), |ppn, unit| {
@@ -198,7 +204,10 @@ impl Ftl {
             return Some(Box::new(namespace.index.get().from(0)));
         };
         let read = |ppn, unit: &mut [u8]| Ok(self.nand.peek(ppn, unit)?);
-        let bytes = bytes_at(place, &self.geometry, self.metadata.checkpoint_pages(), read).ok()?;
+        let bytes = match self.metadata.nvm() {
+            Some(nvm) => IndexBytes(nvm.load_checkpoint(&self.nand, place.bytes(), 0).ok()?.0),
+            None => bytes_at(place, &self.geometry, self.metadata.checkpoint_pages(), read).ok()?,
+        };
         let entries: Vec<Entry> = bytes.entries().collect();
         (bytes.checksum() == place.checksum)
             .then(|| Box::new(entries.into_iter()) as Box<dyn Iterator<Item = Entry>>)

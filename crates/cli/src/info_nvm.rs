@@ -1,0 +1,69 @@
+//! What `tantalum info` says about non-volatile memory.
+
+use serde::Serialize;
+use tantalum::{Device, NvmUse, THESIS_PERCENT};
+use tantalum_report::table::{bytes, grouped};
+
+/// How the memory is used.
+#[derive(Serialize)]
+pub struct NvmInfo {
+    bytes: u64,
+    map_bytes: u64,
+    remap_bytes: u64,
+    list_bytes: u64,
+    /// In use: by the map alone, with `remap`, with `fs_write` as well.
+    percent: [f64; 3],
+    /// The same at the capacity with which the thesis computes, and in the thesis.
+    percent_at_512_gib: [f64; 3],
+    percent_in_thesis: [f64; 3],
+    files_with_lists: usize,
+    files_limit: u32,
+    list_entries: usize,
+}
+
+impl NvmInfo {
+    /// Of a drive that has such memory.
+    pub fn of(device: &Device) -> Option<NvmInfo> {
+        let profile = device.profile();
+        let used: NvmUse = profile.nvm_use().ok()??;
+        let at_512_gib = profile.nvm_use_in_thesis().ok()??;
+        let (files_limit, files_with_lists, list_entries) = device.file_list_counts();
+        Some(NvmInfo {
+            bytes: used.bytes,
+            map_bytes: used.map,
+            remap_bytes: used.remap,
+            list_bytes: used.lists,
+            percent: used.percent(),
+            percent_at_512_gib: at_512_gib.percent(),
+            percent_in_thesis: THESIS_PERCENT,
+            files_with_lists,
+            files_limit,
+            list_entries,
+        })
+    }
+
+    /// As text: what lists there are, and the table of section 4.4.5 of the thesis.
+    pub fn text(&self) -> String {
+        let lists = format!(
+            "{}; {} of {} files have lists, with {} entries",
+            bytes(self.bytes),
+            grouped(self.files_with_lists as u64),
+            grouped(self.files_limit.into()),
+            grouped(self.list_entries as u64)
+        );
+        let mut text = format!("{:<25}{lists}\n", "non-volatile memory");
+        text.push_str(&format!(
+            "{:<25}{:>12}{:>10}{:>12}{:>10}\n",
+            "  in use at most", "bytes", "here", "at 512 GiB", "thesis"
+        ));
+        let used = [self.map_bytes, self.map_bytes + self.remap_bytes];
+        let used = [used[0], used[1], used[1] + self.list_bytes];
+        for (row, name) in ["  map alone", "  with remap", "  with fs_write"].into_iter().enumerate() {
+            let [here, large, thesis] =
+                [self.percent, self.percent_at_512_gib, self.percent_in_thesis].map(|of| of[row]);
+            let bytes = bytes(used[row]);
+            text.push_str(&format!("{name:<25}{bytes:>12}{here:>8.1} %{large:>10.1} %{thesis:>8.0} %\n"));
+        }
+        text
+    }
+}

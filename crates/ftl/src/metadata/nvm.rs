@@ -1,0 +1,284 @@
+//! The metadata log in non-volatile memory (NVM) instead of on flash pages: `plp = "nvm"` of a profile.
+//!
+//! The rules are those of the log on flash; only the places differ, and no flash is programmed.
+//!
+//! - **An entry** has the records that are durable together, under a checksum. A store whose words arrived in part leaves
+//!   an entry whose checksum is wrong: there the log ends.
+//! - **No entry before what it names.** A store of records begins when every program issued before it is done (hazard 24
+//!   of ARCHITECTURE.md). Stores follow each other, so an entry is never there without those before it.
+//! - **A checkpoint** is stored in the place that the last one does not have, once every program is done (hazard 25):
+//!   its L2P may name pages that were in flight. The switch, one word, is stored when all of it is there. From then on the
+//!   log begins anew; an entry says after which checkpoint it comes, so what is left of the old log does not count.
+
+use tantalum_nand::{Nand, Nanoseconds, WORD_BYTES, checksum_of, checksum_with};
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::flash::Attempt;
+use super::nvm_plan::{NvmPlan, words};
+use super::record::{RECORD_BYTES, Record, decode_records, encode_record, records_per_page};
+use super::scan::{FoundCheckpoint, FoundJournal};
+use crate::canary::{self, Guard};
+use crate::error::{Damage, FtlError};
+use crate::reader::Reader;
+use crate::types::Seq;
+
+/// Where the switch is.
+const SWITCH_AT: u64 = 0;
+
+/// Before the records of an entry.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct EntryHead {
+    /// CRC-32C of the rest of the head, and of the records.
+    checksum: U32,
+    records: U32,
+    /// The number of the checkpoint that it comes after.
+    checkpoint: U64,
+    /// How many entries are before it.
+    index: U64,
+}
+
+/// Before the bytes of a checkpoint.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct CheckpointHead {
+    /// CRC-32C of the rest of the head. The bytes have one of their own.
+    checksum: U32,
+    reserved: U32,
+    number: U64,
+    step: U64,
+    bytes: U64,
+}
+
+/// Bytes of the head of an entry.
+pub(super) const ENTRY_HEAD_BYTES: u64 = size_of::<EntryHead>() as u64;
+
+/// Bytes of the head of a checkpoint.
+pub(super) const CHECKPOINT_HEAD_BYTES: u64 = size_of::<CheckpointHead>() as u64;
+
+const _: () = assert!(ENTRY_HEAD_BYTES == 24 && CHECKPOINT_HEAD_BYTES == 32);
+
+/// Position of the log and the checkpoint.
+#[derive(Clone, Debug)]
+pub(crate) struct NvmLog {
+    plan: NvmPlan,
+    /// The number of the checkpoint that counts; 0 on a drive that is being formatted.
+    number: u64,
+    /// Bytes of the log that have entries.
+    used: u64,
+    /// How many.
+    entries: u64,
+    scratch: Vec<u8>,
+}
+
+/// Where recovery found the end of the log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FoundNvm {
+    pub number: u64,
+    pub used: u64,
+    pub entries: u64,
+}
+
+impl NvmLog {
+    pub fn new(plan: NvmPlan) -> NvmLog {
+        NvmLog { plan, number: 0, used: 0, entries: 0, scratch: Vec::new() }
+    }
+
+    /// What recovery found.
+    pub fn found(&mut self, found: FoundNvm) {
+        (self.number, self.used, self.entries) = (found.number, found.used, found.entries);
+    }
+
+    /// Whether half of the log is full, so that a checkpoint is due.
+    pub fn is_half_full(&self) -> bool {
+        self.used > self.plan.log_bytes / 2
+    }
+
+    /// Whether this many records fit, whatever entries they come in, and a page of them that waits.
+    pub fn has_room(&self, records: usize) -> bool {
+        let per_entry = records_per_page(self.plan.units_per_page);
+        let entries = records.div_ceil(per_entry) as u64 + 2;
+        let bytes = (records + per_entry) as u64 * RECORD_BYTES as u64;
+        self.used + bytes + entries * (ENTRY_HEAD_BYTES + WORD_BYTES) <= self.plan.log_bytes
+    }
+
+    /// Bytes of the largest checkpoint that has a place.
+    pub fn checkpoint_limit(&self) -> u64 {
+        self.plan.place_bytes - CHECKPOINT_HEAD_BYTES
+    }
+
+    /// Stores records as an entry, after every program issued before it.
+    pub fn append<'a>(
+        &mut self,
+        nand: &mut Nand,
+        records: impl ExactSizeIterator<Item = &'a Record>,
+        [at_ns, ready_ns]: [Nanoseconds; 2],
+    ) -> Result<Attempt, FtlError> {
+        let mut head = EntryHead {
+            checksum: 0.into(),
+            records: (records.len() as u32).into(),
+            checkpoint: self.number.into(),
+            index: self.entries.into(),
+        };
+        self.scratch.clear();
+        self.scratch.extend_from_slice(head.as_bytes());
+        records.for_each(|record| encode_record(record, &mut self.scratch));
+        head.checksum = checksum_of(&self.scratch[size_of::<U32>()..]).into();
+        self.scratch[..ENTRY_HEAD_BYTES as usize].copy_from_slice(head.as_bytes());
+        self.scratch.resize(words(self.scratch.len() as u64) as usize, 0);
+        let bytes = self.scratch.len() as u64;
+        if self.used + bytes > self.plan.log_bytes {
+            return Ok(Attempt::NoBlock);
+        }
+        let programs_ns = match canary::out(Guard::NvmBeforePrograms) {
+            true => 0,
+            false => ready_ns.max(nand.host_programs_done_ns()),
+        };
+        let place = self.plan.log_at() + self.used;
+        let done_ns = nand.nvm_store(&[(place, &self.scratch)], at_ns.max(programs_ns))?;
+        self.used += bytes;
+        self.entries += 1;
+        Ok(Attempt::Issued(done_ns))
+    }
+
+    /// Stores a checkpoint, and switches to it. The log is empty then.
+    pub fn store_checkpoint(
+        &mut self,
+        nand: &mut Nand,
+        bytes: &[u8],
+        step: Seq,
+        at_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, FtlError> {
+        let number = self.number + 1;
+        let place = place_of(&self.plan, number);
+        let mut head = CheckpointHead {
+            checksum: 0.into(),
+            reserved: 0.into(),
+            number: number.into(),
+            step: step.0.into(),
+            bytes: (bytes.len() as u64).into(),
+        };
+        head.checksum = checksum_of(&head.as_bytes()[size_of::<U32>()..]).into();
+        let mut padded = bytes.to_vec();
+        padded.resize(words(bytes.len() as u64) as usize, 0);
+        let parts = [(place, head.as_bytes()), (place + CHECKPOINT_HEAD_BYTES, &padded[..])];
+        let switch = number.to_le_bytes();
+        let programs_ns =
+            if canary::out(Guard::NvmCheckpointBeforePrograms) { 0 } else { nand.programs_done_ns() };
+        let done_ns = if canary::out(Guard::NvmSwitchedEarly) {
+            nand.nvm_store(&[(SWITCH_AT, &switch[..]), parts[0], parts[1]], at_ns.max(programs_ns))?
+        } else {
+            let stored_ns = nand.nvm_store(&parts, at_ns.max(programs_ns))?;
+            nand.nvm_store(&[(SWITCH_AT, &switch)], stored_ns)?
+        };
+        (self.number, self.used, self.entries) = (number, 0, 0);
+        Ok(done_ns)
+    }
+
+    /// Loads a part of the checkpoint that counts.
+    pub fn load_checkpoint(
+        &self,
+        nand: &Nand,
+        range: std::ops::Range<u64>,
+        at_ns: Nanoseconds,
+    ) -> Result<(Vec<u8>, Nanoseconds), FtlError> {
+        let at = place_of(&self.plan, self.number) + CHECKPOINT_HEAD_BYTES;
+        let (first, end) = (range.start / WORD_BYTES * WORD_BYTES, words(range.end));
+        let mut bytes = vec![0; (end - first) as usize];
+        let done_ns = nand.nvm_load(at + first, &mut bytes, at_ns)?;
+        bytes.truncate((range.end - first) as usize);
+        bytes.drain(..(range.start - first) as usize);
+        Ok((bytes, done_ns))
+    }
+}
+
+/// Where the checkpoint of this number is.
+fn place_of(plan: &NvmPlan, number: u64) -> u64 {
+    plan.place_at(if canary::out(Guard::NvmCheckpointInPlace) { 0 } else { number })
+}
+
+/// Finds the checkpoint that counts.
+pub(crate) fn find_checkpoint(reader: &mut Reader, plan: &NvmPlan) -> Result<FoundCheckpoint, FtlError> {
+    let mut switch = [0; WORD_BYTES as usize];
+    load(reader, SWITCH_AT, &mut switch)?;
+    let number = u64::from_le_bytes(switch);
+    if number == 0 {
+        return Err(Damage::NoCheckpoint.into());
+    }
+    let damaged = || FtlError::from(Damage::NvmCheckpoint { number });
+    let place = place_of(plan, number);
+    let mut head = [0; CHECKPOINT_HEAD_BYTES as usize];
+    load(reader, place, &mut head)?;
+    let checksum = checksum_of(&head[size_of::<U32>()..]);
+    let head = CheckpointHead::read_from_bytes(&head).expect("the length is that of a head");
+    let fits = head.bytes.get() <= plan.place_bytes - CHECKPOINT_HEAD_BYTES;
+    if head.checksum.get() != checksum || head.number.get() != number || !fits {
+        return Err(damaged());
+    }
+    let mut bytes = vec![0; words(head.bytes.get()) as usize];
+    load(reader, place + CHECKPOINT_HEAD_BYTES, &mut bytes)?;
+    bytes.truncate(head.bytes.get() as usize);
+    Ok(FoundCheckpoint { step: Seq(head.step.get()), bytes, pages: Vec::new(), number })
+}
+
+/// Reads the records after it.
+pub(crate) fn find_journal(
+    reader: &mut Reader,
+    plan: &NvmPlan,
+    number: u64,
+) -> Result<(FoundJournal, FoundNvm), FtlError> {
+    let mut found = FoundNvm { number, used: 0, entries: 0 };
+    let mut records = Vec::new();
+    while let Some((entry, bytes)) = read_entry(reader, plan, &found)? {
+        let (units, geometry) = (reader.logical_units, reader.nand.geometry());
+        if !entry.iter().all(|record| record.is_possible(units, geometry)) {
+            return Err(Damage::NvmEntry { index: found.entries }.into());
+        }
+        records.extend(entry);
+        found.used += bytes;
+        found.entries += 1;
+    }
+    for record in &records {
+        reader.newest = reader.newest.max(record.newest_seq());
+    }
+    Ok((FoundJournal { records, blocks: Default::default() }, found))
+}
+
+/// The entry after those that were found, and its length. None if there is none that is whole.
+fn read_entry(
+    reader: &mut Reader,
+    plan: &NvmPlan,
+    found: &FoundNvm,
+) -> Result<Option<(Vec<Record>, u64)>, FtlError> {
+    let left = plan.log_bytes - found.used;
+    if left < ENTRY_HEAD_BYTES {
+        return Ok(None);
+    }
+    let at = plan.log_at() + found.used;
+    let mut bytes = [0; ENTRY_HEAD_BYTES as usize];
+    load(reader, at, &mut bytes)?;
+    let head = EntryHead::read_from_bytes(&bytes).expect("the length is that of a head");
+    let count = head.records.get() as usize;
+    let length = words(ENTRY_HEAD_BYTES + count as u64 * RECORD_BYTES as u64);
+    let comes_next = head.checkpoint.get() == found.number && head.index.get() == found.entries;
+    if !comes_next || count > records_per_page(plan.units_per_page) || length > left {
+        return Ok(None);
+    }
+    let mut rest = vec![0; (length - ENTRY_HEAD_BYTES) as usize];
+    load(reader, at + ENTRY_HEAD_BYTES, &mut rest)?;
+    rest.truncate(count * RECORD_BYTES);
+    let checksum = checksum_with(checksum_of(&bytes[size_of::<U32>()..]), &rest);
+    if head.checksum.get() != checksum && !canary::out(Guard::NvmEntryInParts) {
+        return Ok(None);
+    }
+    let records = decode_records(&rest).ok_or(Damage::NvmEntry { index: found.entries })?;
+    Ok(Some((records, length)))
+}
+
+fn load(reader: &mut Reader, at: u64, bytes: &mut [u8]) -> Result<(), FtlError> {
+    let done_ns = reader.nand.nvm_load(at, bytes, reader.at_ns)?;
+    reader.done_ns = reader.done_ns.max(done_ns);
+    reader.counts.nvm_bytes_read += bytes.len() as u64;
+    Ok(())
+}

@@ -1,0 +1,91 @@
+//! What lies where in non-volatile memory (NVM), planned once from its size and the drive's.
+//!
+//! | at | what |
+//! |---|---|
+//! | 0 | the switch: the number of the checkpoint that counts; one word, so that it changes as a whole |
+//! | 64 | the log |
+//! | then | two places for checkpoints; one of an odd number is in the second |
+//!
+//! The log is at least large enough for the largest step on each of its halves: a checkpoint is due once the first half
+//! is full. A place holds at least the largest checkpoint without indexes of key-value namespaces. What is left of the
+//! memory is shared out, so that these have room.
+
+use super::nvm::{CHECKPOINT_HEAD_BYTES, ENTRY_HEAD_BYTES};
+use super::record::{RECORD_BYTES, records_per_page};
+use crate::error::LayoutError;
+use crate::space::{FtlConfig, Layout};
+use tantalum_nand::{Geometry, WORD_BYTES};
+
+/// Bytes before the log.
+const HEAD_BYTES: u64 = 64;
+
+/// Of what is left, the log gets one part of this many.
+const LOG_SHARE: u64 = 4;
+
+/// See the head of this file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NvmPlan {
+    /// Bytes of the log.
+    pub log_bytes: u64,
+    /// Bytes of each place for a checkpoint.
+    pub place_bytes: u64,
+    /// Units of a page of the flash: they bound what one entry of the log holds.
+    pub(super) units_per_page: u32,
+}
+
+impl NvmPlan {
+    /// Plans the memory of a drive that keeps its metadata log there; none for others.
+    pub fn plan(
+        geometry: &Geometry,
+        config: &FtlConfig,
+        layout: &Layout,
+    ) -> Result<Option<NvmPlan>, LayoutError> {
+        let Some(bytes) = config.nvm_log_bytes else { return Ok(None) };
+        let (least_log, least_place) = (least_log_bytes(geometry, layout), least_place_bytes(layout));
+        let needed = NvmPlan::least_bytes(geometry, layout);
+        let Some(left) = bytes.checked_sub(needed) else {
+            return Err(LayoutError::TooLittleNvm { bytes, needed });
+        };
+        let for_log = left / LOG_SHARE / WORD_BYTES * WORD_BYTES;
+        let for_place = (left - for_log) / 2 / WORD_BYTES * WORD_BYTES;
+        Ok(Some(NvmPlan {
+            log_bytes: least_log + for_log,
+            place_bytes: least_place + for_place,
+            units_per_page: geometry.units_per_page(),
+        }))
+    }
+
+    /// The least memory of such a drive.
+    pub fn least_bytes(geometry: &Geometry, layout: &Layout) -> u64 {
+        HEAD_BYTES + least_log_bytes(geometry, layout) + 2 * least_place_bytes(layout)
+    }
+
+    /// Where the log begins.
+    pub(super) fn log_at(&self) -> u64 {
+        HEAD_BYTES
+    }
+
+    /// Where the checkpoint of this number begins.
+    pub(super) fn place_at(&self, number: u64) -> u64 {
+        HEAD_BYTES + self.log_bytes + number % 2 * self.place_bytes
+    }
+}
+
+/// Room for the largest checkpoint without indexes of key-value namespaces.
+fn least_place_bytes(layout: &Layout) -> u64 {
+    words(CHECKPOINT_HEAD_BYTES + layout.checkpoint_bytes)
+}
+
+/// Rounded up to words.
+pub(super) fn words(bytes: u64) -> u64 {
+    bytes.next_multiple_of(WORD_BYTES)
+}
+
+/// Room for the largest step twice: a commit of all units that transactions may hold, each of which may also end a
+/// claim; and pages of records around it.
+fn least_log_bytes(geometry: &Geometry, layout: &Layout) -> u64 {
+    let per_entry = records_per_page(geometry.units_per_page()) as u64;
+    let records = 2 * u64::from(layout.transaction_units_limit) + 4 * per_entry;
+    let entries = records.div_ceil(per_entry) + u64::from(geometry.units_per_block());
+    2 * words(records * RECORD_BYTES as u64 + entries * (ENTRY_HEAD_BYTES + WORD_BYTES))
+}
