@@ -130,15 +130,16 @@ pub fn mount(
     how: Use,
 ) -> Result<Box<dyn FileSystem>, Failure> {
     let path = path.to_path_buf();
-    Ok(match kind {
+    match kind {
         FileSystemKind::Volume => {
             let volume = Volume::mount(device, how.cache_bytes);
             let mut volume = volume.map_err(|error| Failure::Volume { path, error })?;
             volume.set_remap_duplicates(how.remap_duplicates);
-            Box::new(volume)
+            Ok(Box::new(volume))
         }
-        FileSystemKind::LfsNat => Box::new(
-            LogFs::mount(device, how.cache_bytes).map_err(|error| Failure::LogStructured { path, error })?,
-        ),
-    })
+        FileSystemKind::LfsNat => {
+            let fs = LogFs::mount(device, how.cache_bytes);
+            Ok(Box::new(fs.map_err(|error| Failure::LogStructured { path, error })?))
+        }
+    }
 }

@@ -55,6 +55,8 @@ pub struct LogFs {
     /// What the cleaner is doing in the background.
     pub(crate) job: Option<Job>,
     pub(crate) cleaned: crate::cleaner::CleanerCounters,
+    /// Files in memory beyond which those that are not needed are forgotten.
+    pub(crate) most_files: usize,
     /// The file whose pages were written back last because too many were dirty.
     pub(crate) written_back: FileId,
 }
@@ -89,13 +91,15 @@ impl LogFs {
 
     /// Bounds the files in memory.
     fn forget_some_files(&mut self) {
-        const MOST_FILES: usize = 100_000;
-        if self.files.len() < MOST_FILES {
+        const ENOUGH_FILES: usize = 100_000;
+        if self.files.len() < self.most_files.max(ENOUGH_FILES) {
             return;
         }
-        let LogFs { files, folders, since, .. } = self;
+        let LogFs { files, folders, since, most_files, .. } = self;
         files.retain(|id, file| file.opens > 0 || since.changed.contains(id) || since.times.contains(id));
         folders.retain(|id, _| files.contains_key(id));
+        // Open files stay, so that the next look pays only when there are many others again.
+        *most_files = 2 * files.len();
     }
 
     /// A file whose contents programs read and write.

@@ -78,6 +78,7 @@ impl LogFs {
             since: SinceCheckpoint::default(),
             job: None,
             cleaned: Default::default(),
+            most_files: 0,
             written_back: FileId(0),
         }
     }

@@ -46,7 +46,9 @@ fn a_checkpoint_before_what_it_names_is_noticed() {
 
 #[test]
 fn a_checkpoint_over_its_predecessor_is_noticed() {
-    first_failure(Guard::PackInPlace, 1, |_| drop(every_cut_of_a_large_checkpoint()));
+    first_failure(Guard::PackInPlace, 1, |_| {
+        every_cut_of_a_large_checkpoint();
+    });
 }
 
 #[test]
