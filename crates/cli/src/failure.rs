@@ -9,6 +9,8 @@ use tantalum_crash::{CrashError, CrashOutcome};
 use tantalum_drive::control::ControlError;
 use tantalum_fuse::{MountError, MountPointError};
 use tantalum_lfs::LfsError;
+use tantalum_nvme::authentication::HostsError;
+use tantalum_nvme::bench::BenchError;
 use tantalum_nvme::serve::ServeError;
 use tantalum_papers::ExperimentError;
 use tantalum_report::{Interrupted, InvalidSetting, ReportError};
@@ -147,6 +149,12 @@ pub enum Failure {
     /// An image could not be served or closed.
     #[error(transparent)]
     Serve(#[from] ServeError),
+    /// A served drive could not be measured.
+    #[error(transparent)]
+    ServedBench(BenchError),
+    /// The hosts that may connect, or their secrets, could not be learned.
+    #[error(transparent)]
+    Hosts(HostsError),
     /// A key-value namespace could not be created.
     #[error("image {}: could not create a key-value namespace: {status}", path.display())]
     Namespace {

@@ -6,6 +6,7 @@
 mod arguments;
 mod background;
 mod bench;
+mod bench_nvme;
 mod check;
 mod compare;
 mod crash_couch;

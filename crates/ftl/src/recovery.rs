@@ -306,7 +306,8 @@ mod tests {
             if write {
                 let slot = ftl.nand_mut().stage(&[1; UNIT_BYTES]).unwrap();
                 let (version, metadata) = (ftl.next_seq(), [0; 24]);
-                ftl.write_page(&[HostUnit { slot, lpn: Lpn(1), version, metadata, hint: None }], now_ns).unwrap();
+                ftl.write_page(&[HostUnit { slot, lpn: Lpn(1), version, metadata, hint: None }], now_ns)
+                    .unwrap();
             }
             let (tx, done_ns) = ftl.begin_transaction(now_ns).unwrap();
             assert!(done_ns >= ftl.nand.programs_done_ns() && done_ns > now_ns, "the flash tells it by then");

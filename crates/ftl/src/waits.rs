@@ -330,7 +330,7 @@ fn a_batch_that_failed_half_way_keeps_the_buffers_of_its_programmed_pages() {
         let units: Vec<HostUnit> = (100..106).map(|lpn| unit(ftl, lpn, 2)).collect();
         *buffers.borrow_mut() = units.iter().map(|unit| unit.slot).collect::<Vec<_>>();
         let now_ns = ftl.nand().now_ns();
-        ftl.write_batch(&units, now_ns)
+        ftl.write_batch(&units, &[], now_ns)
     });
     let buffers = buffers.into_inner();
     let (programmed, refused) = buffers.split_at(4);

@@ -2,7 +2,7 @@
 //!
 //! One batch holds one unit for each file or link: its inode or its name, or zeros where it was removed. The order
 //! around the batch keeps V3 and V4: data and new continuations, flush, batch, trim of what the batch gave up; only
-//! then is that free. A batch with a synced inode also carries all waiting names (see [`crate::tree`]).
+//! then is that free. A batch with a synced inode also carries all waiting names (see `tree`).
 
 use tantalum::canary::{self, Guard};
 use tantalum::{Command, Lpn, UNIT_BYTES};

@@ -13,9 +13,9 @@ use super::{Access, ImageFinding, Life, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYT
 use crate::error::{HostError, MediumError, NandError};
 use crate::faults::Faults;
 use crate::geometry::{BlockId, Geometry, PageId, Ppn, UNIT_BYTES};
+use crate::issued::Outcome;
 use crate::nand::Nand;
 use crate::operations::Source;
-use crate::power::Outcome;
 use crate::slots::Slot;
 use crate::state::PageState;
 use crate::test_support::{GEOMETRY, TIMING, data, program, read_tag, spare};
