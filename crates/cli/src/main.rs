@@ -16,6 +16,7 @@ mod create;
 mod cut;
 mod drive;
 mod failure;
+mod file_system;
 mod info;
 mod info_nvm;
 mod interrupt;
