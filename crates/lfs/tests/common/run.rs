@@ -110,7 +110,10 @@ impl Run {
             96..97 => self.write_back(),
             97..98 => self.remount(),
             98..99 => self.crash(),
-            _ => Ok(self.check_all()),
+            _ => {
+                self.check_all();
+                Ok(())
+            }
         };
         if !self.drive.lock().has_power() {
             return self.power_comes_back();
