@@ -70,7 +70,10 @@ fn units() -> Vec<u8> {
     data
 }
 
-fn records(of: &[(u32, &[u8], Option<&[u8]>)]) -> Vec<u8> {
+/// A namespace, a key, and a value or none.
+type Record<'a> = (u32, &'a [u8], Option<&'a [u8]>);
+
+fn records(of: &[Record<'_>]) -> Vec<u8> {
     let mut data = Vec::new();
     for (namespace, key, value) in of {
         data.extend(PutRecord::new(*namespace, key, value.map(|value| value.len() as u32)).as_bytes());
