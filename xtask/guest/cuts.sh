@@ -6,7 +6,7 @@
 SLOTS=40
 
 # Writes until it cannot: the sums of files that were synced are in /tmp/synced; /tmp/slotN is what slot N of the table
-# should hold, /tmp/slotN.next what else it may hold.
+# should hold, /tmp/slotN.next what else it may hold, /tmp/slotN.old what it held before.
 write_files() {
     number=0
     while [ "$number" -lt 2000 ]; do
@@ -26,6 +26,7 @@ write_files() {
 overwrite_slot() {
     head -c 16384 /dev/urandom > "/tmp/slot$1.next"
     dd if="/tmp/slot$1.next" of=/mnt/table bs=16k seek="$1" conv=notrunc,fsync 2> /dev/null || return 1
+    mv "/tmp/slot$1" "/tmp/slot$1.old"
     mv "/tmp/slot$1.next" "/tmp/slot$1"
 }
 
@@ -47,7 +48,10 @@ check_table() {
         dd if=/mnt/table of=/tmp/found bs=16k skip="$slot" count=1 2> /dev/null
         if ! cmp -s /tmp/found "/tmp/slot$slot"; then
             for unit in 0 1 2 3; do
-                unit_is "$unit" "/tmp/slot$slot" || unit_is "$unit" "/tmp/slot$slot.next" || return 1
+                unit_is "$unit" "/tmp/slot$slot" || unit_is "$unit" "/tmp/slot$slot.next" && continue
+                differs="unit $unit of slot $slot is something else"
+                unit_is "$unit" "/tmp/slot$slot.old" && differs="unit $unit of slot $slot is what it was before"
+                return 1
             done
         fi
         # what is there now is what the next round must find
@@ -81,7 +85,7 @@ cut_once() {
     if ! (cd /mnt/folder && md5sum -c /tmp/synced) > /tmp/said 2>&1; then
         fail "$1-cut $2: $(grep -v ': OK' /tmp/said | head -n 3 | tr '\n' ' ')"
     elif ! check_table; then
-        fail "$1-cut $2: slot $slot of the table is not what was synced"
+        fail "$1-cut $2: $differs, after $(wc -l < /tmp/synced) files"
     else
         pass "$1-cut $2: $(wc -l < /tmp/synced) files"
     fi

@@ -25,6 +25,10 @@ const REMAPPED_FILE_SYSTEMS: &str = "ext4-journal";
 /// Those whose server is killed.
 const KILLED_FILE_SYSTEMS: &str = "ext4 btrfs";
 
+/// Options of two of the drives.
+const REMAPPING: &[&str] = &["--remap-duplicates"];
+const PROTECTED: &[&str] = &["--remap-duplicates", "--block-size", "512"];
+
 /// Units of what `file_systems.sh` removes and trims, less what a file system may write elsewhere meanwhile.
 const TRIMMED_UNITS: u64 = 8_000_000 / 4096 * 9 / 10;
 
@@ -188,18 +192,11 @@ impl Host<'_> {
 
 pub fn run(context: &Context, folder: &Path) -> Outcome {
     let guest = Guest::build(context)?;
-    const REMAPPING: &[&str] = &["--remap-duplicates"];
     let seed = named("SEED", "1");
     let mut host = Host {
         plain: Served::create(context, folder, "plain.tant", "tlc-nvme", &["--key-value", "1"])?,
         remapping: Served::create(context, folder, "remapping.tant", "tlc-nvme", REMAPPING)?,
-        protected: Served::create(
-            context,
-            folder,
-            "protected.tant",
-            "tlc-nvme-plp",
-            &["--remap-duplicates"],
-        )?,
+        protected: Served::create(context, folder, "protected.tant", "tlc-nvme-plp", PROTECTED)?,
         cuts_remapping: false,
         mapped_units: 0,
         seed: seed.parse().map_err(|_| Failure::Wrong(format!("SEED={seed} is not a number")))?,
