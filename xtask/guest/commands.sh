@@ -2,12 +2,20 @@
 . /library.sh
 
 expect discover "subnqn: *$NQN" nvme discover -t tcp -a 10.0.2.2 -s "$PORT"
+expect discover-port "trsvcid: *$PORT" nvme discover -t tcp -a 10.0.2.2 -s "$PORT"
 attach || exit
 controller="/dev/$(controller)"
 expect id-ctrl "^mn *: Tantalum" nvme id-ctrl "$controller"
 expect id-ctrl-copy "^oncs *: 0x18d" nvme id-ctrl "$controller"
+expect id-ctrl-cache "^vwc *: 0x[0-9a-f]*[1357]$" nvme id-ctrl "$controller"
+expect id-ctrl-limits "^mdts *: 7" nvme id-ctrl "$controller"
+expect id-ctrl-name "^subnqn *: $NQN" nvme id-ctrl "$controller"
+expect list "Tantalum .*536.87 *MB" nvme list
+expect list-subsys "tcp traddr=10.0.2.2,trsvcid=$PORT.* live" nvme list-subsys
 expect id-ns "^nsze *: 0x20000$" nvme id-ns "$DEVICE"
-expect id-ns-blocks "lbads:12" nvme id-ns "$DEVICE"
+expect id-ns-blocks "lbads:12.*in use" nvme id-ns "$DEVICE"
+expect id-ns-atomic "^nawupf *: 0" nvme id-ns "$DEVICE"
+expect effects-log "ACS2.*Get Log Page" nvme effects-log -c 0 "$controller"
 expect list-ns "0x1" nvme list-ns "$controller"
 expect ns-descs "csi *: 0" nvme ns-descs "$DEVICE"
 expect smart-log "available_spare.*: 100%" nvme smart-log "$controller"
@@ -15,6 +23,11 @@ expect fw-log "afi *: 0x1" nvme fw-log "$controller"
 expect supported-log-pages "0x5" nvme supported-log-pages "$controller"
 expect get-feature-cache "0x0*1" nvme get-feature "$controller" -f 6
 expect get-feature-queues "Current value" nvme get-feature "$controller" -f 7
+check set-feature-cache nvme set-feature "$controller" -f 6 -v 0
+expect set-feature-cache-off "value:(0x)?0+$" nvme get-feature "$controller" -f 6
+check set-feature-cache-on nvme set-feature "$controller" -f 6 -v 1
+expect get-feature-keep-alive "Current value" nvme get-feature "$controller" -f 0xf
+refuse set-feature-unknown "INVALID_FIELD|Invalid Field" nvme set-feature "$controller" -f 0xc7 -v 1
 refuse get-feature-unknown "INVALID_FIELD|Invalid Field" nvme get-feature "$controller" -f 0xc7
 refuse format "INVALID_OPCODE|Invalid Command Opcode|not supported" nvme format "$DEVICE" --force
 
@@ -38,12 +51,38 @@ dd if=/tmp/b bs=4096 count=4 of=/tmp/b1 2>/dev/null
 dd if=/tmp/b bs=4096 skip=6 >> /tmp/b1 2>/dev/null
 check zeroes-same cmp /tmp/z /tmp/b1
 refuse read-beyond "LBA_RANGE|LBA Out of Range|range" nvme read "$DEVICE" -s 99999999 -c 0 -z 4096 -d /tmp/b
-expect error-log "error_count[[:space:]]*: [1-9]" nvme error-log "$controller"
+expect error-log "status_field[[:space:]]*: 0x4080\(LBA Out of Range" nvme error-log "$controller"
+expect error-log-block "^lba[[:space:]]*: 0x5f5e0ff" nvme error-log "$controller"
 # a remap: units 100 to 103 move to 200
 check remap nvme io-passthru "$DEVICE" --opcode=0x80 --namespace-id=1 --cdw10=100 --cdw11=200 --cdw12=4
 check read-remapped nvme read "$DEVICE" -s 200 -c 3 -z 16384 -d /tmp/r
 dd if=/tmp/a bs=4096 count=4 of=/tmp/a4 2>/dev/null
 check remapped-same cmp /tmp/a4 /tmp/r
+check read-moved nvme read "$DEVICE" -s 100 -c 3 -z 16384 -d /tmp/r
+head -c 16384 /dev/zero > /tmp/z4
+check moved-zeroes cmp /tmp/z4 /tmp/r
+# a share: units 200 to 203 at 300 too; to, from, units, 0
+printf '\054\001\000\000\310\000\000\000\004\000\000\000\000\000\000\000' > /tmp/ranges
+check share nvme io-passthru "$DEVICE" --opcode=0x81 --namespace-id=1 --data-len=16 --write --input-file=/tmp/ranges
+check read-shared nvme read "$DEVICE" -s 300 -c 3 -z 16384 -d /tmp/r
+check shared-same cmp /tmp/a4 /tmp/r
+# a transaction: what is written in it is there once it is committed
+nvme io-passthru "$DEVICE" --opcode=0x84 --namespace-id=1 > /tmp/said 2>&1
+tx="$(sed -n 's/.*result: *\(0x[0-9a-f]*\).*/\1/p' /tmp/said)"
+head -c 4096 /tmp/a > /tmp/a1
+check tx-write nvme io-passthru "$DEVICE" --opcode=0x89 --namespace-id=1 --cdw10=400 --cdw14="$tx" --data-len=4096 \
+    --write --input-file=/tmp/a1
+nvme read "$DEVICE" -s 400 -c 0 -z 4096 -d /tmp/t > /dev/null 2>&1
+head -c 4096 /dev/zero > /tmp/z1
+check tx-not-yet cmp /tmp/z1 /tmp/t
+check tx-commit nvme io-passthru "$DEVICE" --opcode=0x88 --namespace-id=1 --cdw14="$tx"
+nvme read "$DEVICE" -s 400 -c 0 -z 4096 -d /tmp/t > /dev/null 2>&1
+check tx-there cmp /tmp/a1 /tmp/t
+refuse tx-over "." nvme io-passthru "$DEVICE" --opcode=0x88 --namespace-id=1 --cdw14="$tx"
+refuse passthru-unknown "INVALID_OPCODE|Invalid Command Opcode|Invalid Opcode" \
+    nvme io-passthru "$DEVICE" --opcode=0xfd --namespace-id=1
+expect smart-log-counts "host_write_commands[[:space:]]*: [1-9]" nvme smart-log "$controller"
+expect smart-log-units "Data Units Written[[:space:]]*: [1-9]" nvme smart-log "$controller"
 # records, by way of the generic device of namespace 2
 generic="/dev/ng${controller#/dev/nvme}n2"
 if [ -c "$generic" ]; then
@@ -53,14 +92,21 @@ if [ -c "$generic" ]; then
     check kv-store nvme io-passthru "$generic" --opcode=0x01 $store --data-len=20 --write --input-file=/tmp/v
     check kv-exist nvme io-passthru "$generic" --opcode=0x14 --namespace-id=2 --cdw2=0x3179656b --cdw11=4
     expect kv-retrieve "a.value.of.a.rec" nvme io-passthru "$generic" --opcode=0x02 $store --data-len=20 --read
+    # a key of its own, and a value of a unit
+    printf '%04096d' 0 > /tmp/big
+    check kv-store-big nvme io-passthru "$generic" --opcode=0x01 --namespace-id=2 --cdw2=0x3279656b --cdw10=4096 \
+        --cdw11=4 --data-len=4096 --write --input-file=/tmp/big
+    refuse kv-store-exists "." nvme io-passthru "$generic" --opcode=0x01 --namespace-id=2 --cdw2=0x3279656b \
+        --cdw10=4096 --cdw11=0x204 --data-len=4096 --write --input-file=/tmp/big
+    expect kv-list "key1" nvme io-passthru "$generic" --opcode=0x06 --namespace-id=2 --cdw10=64 --data-len=64 --read
+    expect kv-list-both "y2\.\.\." nvme io-passthru "$generic" --opcode=0x06 --namespace-id=2 --cdw10=64 --data-len=64 --read
     check kv-delete nvme io-passthru "$generic" --opcode=0x10 --namespace-id=2 --cdw2=0x3179656b --cdw11=4
     refuse kv-gone "." nvme io-passthru "$generic" --opcode=0x14 --namespace-id=2 --cdw2=0x3179656b --cdw11=4
 else
     fail "kv: there is no $generic: $(ls /dev/ng* 2>/dev/null | tr '\n' ' ')"
 fi
-check fio fio --name=v --filename="$DEVICE" --direct=1 --rw=randwrite --bs=4k --size=2m --verify=crc32c \
-    --verify_fatal=1 --iodepth=16 --ioengine=libaio --numjobs=2 --offset_increment=16m
 check reset nvme reset "$controller"
 sleep 1
 expect id-ctrl-again "^mn *: Tantalum" nvme id-ctrl "$controller"
 expect disconnect "disconnected 1" nvme disconnect -n "$NQN"
+if [ -z "$(controller)" ]; then pass disconnected; else fail "disconnected: $(controller) is still there"; fi

@@ -13,6 +13,7 @@ use tantalum_workloads::bench;
 use crate::crash_couch::CrashCouchOptions;
 use crate::crash_device::{
     CacheChoice, CutCount, FlashKind, HostKind, Indexes, MediumKind, PlpChoice, RecordLogs, Room,
+    SchedulingKind,
 };
 use crate::crash_sqlite::CrashSqliteOptions;
 use crate::cut::CutOptions;
@@ -289,6 +290,10 @@ pub struct CrashDeviceOptions {
     /// Where the drive is: in memory with power cuts, or in an image whose process is killed instead [default: memory]
     #[arg(long, value_enum)]
     pub medium: Option<MediumKind>,
+
+    /// How the flash's operations follow each other [default: the seed chooses]
+    #[arg(long, value_enum)]
+    pub scheduling: Option<SchedulingKind>,
 
     /// Number of commands before the first cut, with --cuts all
     #[arg(long, value_name = "N", default_value_t = 1000)]

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use clap::ValueEnum;
-use tantalum::{CacheMode, Plp};
+use tantalum::{CacheMode, FlashScheduling, Plp};
 use tantalum_crash::device::{Cuts, DriveChoice, Flash, Medium, Plan, Settings, of_device_crash, torture};
 use tantalum_report::Interrupted;
 
@@ -113,6 +113,17 @@ pub enum MediumKind {
     Image,
 }
 
+/// `--scheduling`.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SchedulingKind {
+    /// First come, first served
+    Fifo,
+    /// Reads go ahead of what has not begun, and the host's programs of garbage collection's
+    ReadFirst,
+    /// Reads also interrupt programs and erases
+    Suspend,
+}
+
 /// Number of seeds if none are given.
 const DEFAULT_SEEDS: u64 = 4;
 
@@ -174,5 +185,21 @@ fn drives(options: &CrashDeviceOptions) -> DriveChoice {
         MediumKind::Memory => Medium::Memory,
         MediumKind::Image => Medium::Image,
     });
-    DriveChoice { plp, cache, page_bytes: options.page_bytes, own_logs, swaps, queues, full, flash, medium }
+    let scheduling = options.scheduling.map(|scheduling| match scheduling {
+        SchedulingKind::Fifo => FlashScheduling::Fifo,
+        SchedulingKind::ReadFirst => FlashScheduling::ReadFirst,
+        SchedulingKind::Suspend => FlashScheduling::Suspend,
+    });
+    DriveChoice {
+        plp,
+        cache,
+        page_bytes: options.page_bytes,
+        own_logs,
+        swaps,
+        queues,
+        full,
+        flash,
+        medium,
+        scheduling,
+    }
 }

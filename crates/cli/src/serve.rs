@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use tantalum::{Command, Device, NamespaceAttributes};
 use tantalum_fuse::Pacing;
-use tantalum_nvme::serve::{Notice, Options, Served};
+use tantalum_nvme::serve::{Ending, Notice, Options, Served};
 
 use crate::background;
 use crate::drive::ImageOptions;
@@ -38,6 +38,11 @@ pub struct ServeOptions {
     /// Create key-value namespaces until the drive has N; hosts see them as namespaces 2 to N + 1
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=64))]
     pub key_value: u16,
+
+    /// Share a block that repeats one written shortly before, instead of writing it: for file systems and databases that
+    /// write blocks twice
+    #[arg(long)]
+    pub remap_duplicates: bool,
 
     /// The name of the NVMe subsystem [default: derived from the image's path]
     #[arg(long, value_name = "NQN")]
@@ -79,6 +84,7 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
         pacing: options.time,
         block_bytes: options.block_size,
         name: options.nqn.clone(),
+        remap_duplicates: options.remap_duplicates,
     };
     // Refuse whatever can be refused before a drive is created or recovered.
     serve_options.check()?;
@@ -92,7 +98,7 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
         match &mut log {
             Some(log) => log.add(&line),
             // This command reports how it ended when it ends.
-            None if !matches!(notice, Notice::Ended(_)) => output::complain(&line),
+            None if !matches!(notice, Notice::Ended(Ok(Ending::Closed) | Err(_))) => output::complain(&line),
             None => {}
         }
     })?;
@@ -117,7 +123,10 @@ fn line_of(notice: &Notice<'_>) -> String {
         Notice::Recovered(report) => {
             format!("the drive has recovered: {} pages read; hosts may attach again", report.pages_read)
         }
-        Notice::Ended(Ok(())) => "stopped: everything is durable".to_owned(),
+        Notice::Ended(Ok(Ending::Closed)) => "stopped: everything is durable".to_owned(),
+        Notice::Ended(Ok(Ending::PowerLost)) => {
+            "stopped: the drive had lost power, so the next start recovers".to_owned()
+        }
         Notice::Ended(Err(error)) => format!("stopped: {error}; the next start recovers"),
     }
 }

@@ -178,6 +178,8 @@ fn counts(report: &Report) -> Vec<(String, u64)> {
             counts.push(named(("connections", report.served.connections_accepted)));
             counts.push(named(("commands that failed", report.served.commands_failed)));
             counts.push(named(("power cuts", report.served.power_losses)));
+            counts.push(named(("duplicates remapped", report.served.units_remapped)));
+            counts.push(named(("writes without duplicate", report.served.units_without_duplicate)));
         }
     }
     counts
@@ -199,6 +201,7 @@ fn levels(report: &Report) -> Vec<(&'static str, String)> {
         ("write amplification", format!("{:.2}", drive.write_amplification)),
         ("erases of a block", erases),
         ("bad blocks", grouped(smart.bad_blocks.into())),
+        ("units mapped", grouped(drive.mapped_units)),
     ];
     match report {
         Report::Mounted(report) => {

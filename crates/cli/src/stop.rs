@@ -7,6 +7,7 @@ use tantalum_drive::control::{Control, Ended};
 
 use crate::failure::Failure;
 use crate::log::log_path;
+use crate::output;
 
 /// `tantalum stop`.
 #[derive(Args, Debug)]
@@ -20,7 +21,11 @@ pub fn run(options: &StopOptions) -> Result<(), Failure> {
     let end = Control::connect(&options.image)?.watch_end()?;
     Control::connect(&options.image)?.stop()?;
     match end.wait()? {
-        Ended::Closed | Ended::PowerLost => Ok(()),
+        Ended::Closed => Ok(()),
+        Ended::PowerLost => {
+            output::complain("the drive had lost power; the next start recovers");
+            Ok(())
+        }
         Ended::Failed(message) => {
             let image = options.image.clone();
             let log = Some(log_path(&image)).filter(|log| log.is_file());

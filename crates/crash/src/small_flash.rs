@@ -1,6 +1,6 @@
 //! Flash so small that everything happens often, for the torture tests.
 
-use tantalum::FlashProfile;
+use tantalum::{FlashProfile, FlashScheduling};
 
 /// Two dies on two channels, with times that do not matter for the tests.
 pub(super) fn small_flash(planes_per_die: u32, pages_per_block: u32, page_bytes: u32) -> FlashProfile {
@@ -14,6 +14,9 @@ pub(super) fn small_flash(planes_per_die: u32, pages_per_block: u32, page_bytes:
         program_ns: 500_000,
         erase_ns: 3_000_000,
         channel_bytes_per_second: 400_000_000,
+        scheduling: FlashScheduling::default(),
+        suspend_ns: None,
+        suspensions: None,
         endurance_cycles: 3000,
         factory_bad_blocks: 0,
     }

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tantalum::canary::{Guard, take_out};
-use tantalum::{CacheMode, Plp};
+use tantalum::{CacheMode, FlashScheduling, Plp};
 use tantalum_crash::Violation;
 use tantalum_crash::device::{Cuts, DriveChoice, Flash, Plan, Settings, torture};
 use tantalum_report::Monitor;
@@ -31,6 +31,7 @@ const ANY: DriveChoice = DriveChoice {
     full: Some(false),
     flash: None,
     medium: None,
+    scheduling: Some(FlashScheduling::Fifo),
 };
 const UNPROTECTED: DriveChoice = DriveChoice { plp: Some(Plp::None), ..ANY };
 const PROTECTED: DriveChoice = DriveChoice { plp: Some(Plp::Capacitor), ..ANY };
@@ -44,42 +45,47 @@ const FULL: DriveChoice = DriveChoice { full: Some(true), ..ANY };
 const CACHED: DriveChoice = DriveChoice { cache: Some(CacheMode::Volatile), ..UNPROTECTED };
 
 /// What fills the cache, with a record in the journal and nothing that would wait for the flash.
-const STREAM: &str = "write=100,trim=10,fua=0,bulk=0,zeroes=0,share=0,remap=0,transaction=0,atomic=0,flush=0,read=0,hinted=0,\
+const STREAM: &str = "write=100,trim=10,fua=0,bulk=0,zeroes=0,share=0,remap=0,transaction=0,atomic=0,batch=0,flush=0,read=0,hinted=0,\
      log=0,lose=0,reopen=0,put=0,delete=0,namespace=0";
 
 /// Trims that wait, often as the only thing that frees a block, and are flushed when a block is erased.
-const TRIMS: &str = "write=60,trim=40,fua=0,bulk=0,zeroes=0,share=0,remap=0,transaction=0,atomic=0,flush=0,read=0,hinted=0,\
+const TRIMS: &str = "write=60,trim=40,fua=0,bulk=0,zeroes=0,share=0,remap=0,transaction=0,atomic=0,batch=0,flush=0,read=0,hinted=0,\
      log=0,lose=0,reopen=0,put=0,delete=0,namespace=0";
 
 /// What maps and unmaps without a spare area to tell.
 const MAPPINGS: &str = "trim=40,remap=30,share=30,transaction=10,write=10,log=5";
 
 /// The same, so that nothing else tells of a chunk of the map.
-const BARE_MAPPINGS: &str = "trim=60,remap=30,share=30,write=5,fua=0,bulk=0,zeroes=0,transaction=0,atomic=0,hinted=0,log=0,\
-     put=0,delete=0,namespace=0";
+const BARE_MAPPINGS: &str = "trim=60,remap=30,share=30,write=5,fua=0,bulk=0,zeroes=0,transaction=0,atomic=0,batch=0,hinted=0,\
+     log=0,put=0,delete=0,namespace=0";
 
 /// What fills the journal.
-const REMAPS: &str = "remap=80,share=20,log=0,put=0,delete=0";
+const REMAPS: &str = "remap=80,share=20,log=0,batch=0,put=0,delete=0";
 
 /// Records of key-value namespaces, with something beside them that makes garbage.
 const RECORDS: &str = "put=80,delete=30,namespace=0,write=20,log=5,transaction=0,share=0,remap=0";
 
+/// Batches of units and records, and what waits or is in flight for them.
+const BATCHES: &str = "batch=80,put=40,delete=20,namespace=0,log=5,transaction=0,share=0,remap=0";
+
 /// Pages of logs, and everything that writes their homes and their slots.
 const HINTS: &str =
-    "hinted=80,flush=8,share=15,trim=10,transaction=30,atomic=20,log=0,put=0,delete=0,namespace=0";
+    "hinted=80,flush=8,share=15,trim=10,transaction=30,atomic=20,batch=0,log=0,put=0,delete=0,namespace=0";
 
 /// Enough trims of single units to fill the journal's buffer.
 const BURSTS: &str =
-    "bulk=80,flush=1,log=0,share=0,remap=0,transaction=0,atomic=0,put=0,delete=0,namespace=0";
+    "bulk=80,flush=1,log=0,share=0,remap=0,transaction=0,atomic=0,batch=0,put=0,delete=0,namespace=0";
 
 /// Deletes of keys, many of which are not there.
-const DELETES: &str = "put=60,delete=60,hinted=0,log=0,share=0,remap=0,transaction=0,atomic=0,namespace=0";
+const DELETES: &str =
+    "put=60,delete=60,hinted=0,log=0,share=0,remap=0,transaction=0,atomic=0,batch=0,namespace=0";
 
 /// Lists of files, and what makes garbage.
 const LISTS: &str = "fs-write=80,clear-lists=8,write=20,log=0,put=0,delete=0,namespace=0";
 
 /// Deferred shares that wait while garbage is collected.
-const SHARES: &str = "write=100,share=40,log=10,reopen=0,flush=1,atomic=0,remap=0,transaction=0,trim=2";
+const SHARES: &str =
+    "write=100,share=40,log=10,reopen=0,flush=1,atomic=0,batch=0,remap=0,transaction=0,trim=2";
 
 fn random(weights: &str) -> Plan {
     let weights = weights.parse().expect("the table's weights are right");
@@ -98,9 +104,14 @@ fn canaries() -> Vec<Canary> {
         canary(Guard::ExtraOwnersForgotten, ANY, random("share=60,remap=0,reopen=0,log=5"), 50),
         canary(Guard::CopybackTakesNewVersion, ANY, random(""), 100),
         canary(Guard::RecordTakesFlushStep, ANY, random("share=30"), 200),
-        canary(Guard::AttemptsMixed, ANY, random("log=80,put=0,delete=0,namespace=0"), 400),
+        canary(Guard::AttemptsMixed, ANY, random("log=80,batch=0,put=0,delete=0,namespace=0"), 400),
         canary(Guard::CheckpointInPlace, ANY, random(""), 100),
-        canary(Guard::RecoveryErases, ANY, random("atomic=40,log=60,put=0,delete=0,namespace=0"), 100),
+        canary(
+            Guard::RecoveryErases,
+            ANY,
+            random("atomic=40,batch=0,log=60,put=0,delete=0,namespace=0"),
+            100,
+        ),
         canary(Guard::ProgramsNotDumped, PROTECTED, random(""), 100),
         canary(Guard::SystemBlocksForgotten, FULL, random(REMAPS), 100),
         canary(Guard::DumpUnbounded, PROTECTED, random(STREAM), 30),
@@ -109,6 +120,9 @@ fn canaries() -> Vec<Canary> {
         canary(Guard::ReplacedNotSettled, PROTECTED, random("write=60,share=20,atomic=20"), 20),
         canary(Guard::TrimsOfUntouchedChunks, ANY, random(BARE_MAPPINGS), 50),
         canary(Guard::PutMembersCountAlone, ANY, random(RECORDS), 50),
+        canary(Guard::BatchKindsApart, ANY, random(BATCHES), 50),
+        canary(Guard::BatchDoneInFlight, QUEUES, random(BATCHES), 50),
+        canary(Guard::WaitingUnderBatch, PROTECTED, random(BATCHES), 50),
         canary(Guard::TombstoneDropped, ANY, random(RECORDS), 100),
         canary(Guard::WaitingKeepsVersion, PROTECTED, random(RECORDS), 100),
         canary(Guard::RecordTakesNewVersion, ANY, random(RECORDS), 100),
@@ -182,6 +196,13 @@ fn replayed(line: &str) -> Settings {
                     "sound" => Flash::Sound,
                     "wears" => Flash::Wears,
                     _ => Flash::Loses,
+                });
+            }
+            "--scheduling" => {
+                settings.drives.scheduling = Some(match value {
+                    "fifo" => FlashScheduling::Fifo,
+                    "read-first" => FlashScheduling::ReadFirst,
+                    _ => FlashScheduling::Suspend,
                 });
             }
             "--record-logs" => settings.drives.own_logs = Some(value == "own"),

@@ -103,6 +103,14 @@ pub enum Command<'a> {
         /// The units with their data, one unit each; no unit twice.
         writes: &'a [(Lpn, &'a [u8])],
     },
+    /// Writes scattered units, and stores and deletes records of any namespaces, all or nothing, durable when it
+    /// returns. It takes what `WriteAtomic` and `KvPut` take, and is one of these if it has no records or no units.
+    WriteBatch {
+        /// The units with their data, one unit each; no unit twice.
+        writes: &'a [(Lpn, &'a [u8])],
+        /// The records; no key of a namespace twice. A record without a value deletes its key, if it exists.
+        records: &'a [KvRecord<'a>],
+    },
     /// Opens a transaction (X-FTL). [`Completion::tx`] names it.
     Begin,
     /// Writes one unit within a transaction; others see the old unit until the commit.

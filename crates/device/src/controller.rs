@@ -249,8 +249,9 @@ impl Device {
         }
     }
 
-    /// Whether a unit is mapped and reads as `data`. It is not a command: it takes no time and counts nowhere. It lets
-    /// a host that remembers what it wrote do so without keeping the bytes a second time.
+    /// Whether a unit is what a plain write of `data` leaves: mapped, reading as `data`, without metadata. It is not a
+    /// command: it takes no time and counts nowhere. It lets a host that remembers what it wrote do so without keeping
+    /// the bytes a second time.
     pub fn holds(&self, lpn: Lpn, data: &[u8; UNIT_BYTES]) -> bool {
         self.check_range(lpn, 1).is_ok() && self.engine().is_some_and(|engine| engine.holds(lpn, data))
     }
@@ -258,6 +259,11 @@ impl Device {
     /// Whether a unit is mapped or waits in the cache.
     pub fn is_mapped(&self, lpn: Lpn) -> bool {
         self.engine().is_some_and(|engine| engine.is_mapped(lpn))
+    }
+
+    /// How many units are mapped, not counting those that wait in the cache for the first time; 0 without power.
+    pub fn mapped_units(&self) -> u64 {
+        self.ftl().map_or(0, |ftl| ftl.map().mapped_units().into())
     }
 
     /// The key-value namespaces, in order of creation; none without power.

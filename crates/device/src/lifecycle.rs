@@ -81,6 +81,7 @@ impl Device {
 
     fn format(mut nand: Nand, profile: &Profile) -> Result<Device, DeviceError> {
         nand.retire_factory_bad(profile.flash.factory_bad_blocks, FACTORY_SEED)?;
+        nand.set_scheduling(profile.scheduling());
         let ftl = Ftl::format(nand, profile.ftl_config())?;
         let mut device = Device::without_power(profile.clone());
         device.come_up(ftl, RecoveryReport { clean: true, ..RecoveryReport::default() });
@@ -105,8 +106,9 @@ impl Device {
         Device::of_image(path, Nand::open_for(path, life)?)
     }
 
-    fn of_image(path: &Path, nand: Nand) -> Result<Device, DeviceError> {
+    fn of_image(path: &Path, mut nand: Nand) -> Result<Device, DeviceError> {
         let profile = Profile::from_toml(nand.description(), &path.display().to_string())?;
+        nand.set_scheduling(profile.scheduling());
         let (ftl, report) = Ftl::recover(nand, profile.ftl_config(), 0).map_err(|(_, error)| error)?;
         let mut device = Device::without_power(profile);
         device.come_up(ftl, report);
@@ -233,11 +235,11 @@ impl Device {
     }
 
     /// Power has gone and does not come back in this process. `loss` decides the outcome of operations in flight, and a
-    /// capacitor dumps what waited in DRAM. The image is then what such a power cut leaves; opening it recovers.
+    /// capacitor dumps what waited in DRAM. The image is then closed, and what such a power cut leaves; opening it
+    /// recovers.
     pub fn settle_power_loss(&mut self, loss: &mut PowerLoss) -> Result<(), DeviceError> {
         if let Power::On(engine) = std::mem::replace(&mut self.power, Power::Off(None)) {
-            let nand = self.settle(*engine, loss)?;
-            self.power = Power::Off(Some(Box::new(nand)));
+            self.settle(*engine, loss)?;
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ use crate::status::Status;
 pub struct Limits {
     /// Logical capacity in units.
     pub capacity_units: u64,
-    /// Units in one `write_atomic`.
+    /// Units in one atomic write or batch.
     pub atomic_units: u32,
     /// Units in one `share` or `remap`.
     pub share_units: u32,
@@ -69,8 +69,8 @@ impl Shape {
             Command::Remap { src, dst, units } => {
                 self.check_ranges(&[ShareRange { dst: *dst, src: *src, units: *units }])
             }
-            Command::WriteAtomic { writes } => self.check_atomic(writes),
             Command::FsWrite { lpn, data, .. } => self.check_units(*lpn, data.len()),
+            Command::WriteAtomic { writes } | Command::WriteBatch { writes, .. } => self.check_atomic(writes),
             Command::Flush
             | Command::ReadFileList { .. }
             | Command::ListFiles { .. }

@@ -1,9 +1,9 @@
 //! From a profile to a geometry: the number of blocks for capacity and over-provisioning.
 
 use tantalum_ftl::{CheckpointInterval, FtlConfig, ListsPlan, VictimPolicy as FtlPolicy};
-use tantalum_nand::{Geometry, GeometryError, MAX_UNITS, NvmShape, Timing, UNIT_BYTES};
+use tantalum_nand::{Geometry, GeometryError, MAX_UNITS, NvmShape, Scheduling, Timing, UNIT_BYTES};
 
-use crate::profile::{Plp, Profile, VictimPolicy};
+use crate::profile::{FlashScheduling, Plp, Profile, VictimPolicy};
 
 /// Blocks are never smaller than this.
 const LEAST_PAGES_PER_BLOCK: u32 = 8;
@@ -55,6 +55,18 @@ impl Profile {
             program_ns: self.flash.program_ns,
             erase_ns: self.flash.erase_ns,
             channel_bytes_per_second: self.flash.channel_bytes_per_second,
+        }
+    }
+
+    /// How the flash's operations follow each other.
+    pub fn scheduling(&self) -> Scheduling {
+        match self.flash.scheduling {
+            FlashScheduling::Fifo => Scheduling::Fifo,
+            FlashScheduling::ReadFirst => Scheduling::ReadFirst,
+            FlashScheduling::Suspend => Scheduling::Suspend {
+                cost_ns: self.flash.suspend_ns.unwrap_or(0),
+                times: self.flash.suspensions.unwrap_or(0),
+            },
         }
     }
 

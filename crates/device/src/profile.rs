@@ -59,11 +59,34 @@ pub struct FlashProfile {
     pub erase_ns: u64,
     /// Bytes per second between controller and register, for each channel.
     pub channel_bytes_per_second: u64,
+    /// How the operations of a plane follow each other.
+    #[serde(default)]
+    pub scheduling: FlashScheduling,
+    /// What an interruption costs a program or erase, in nanoseconds; only with `suspend`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suspend_ns: Option<u64>,
+    /// How often a program or erase can be interrupted; only with `suspend`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suspensions: Option<u32>,
     /// Rated program/erase cycles of a block.
     pub endurance_cycles: u32,
     /// Blocks that are bad from the factory, of those that make up capacity and over-provisioning.
     #[serde(default)]
     pub factory_bad_blocks: u32,
+}
+
+/// How the operations of a plane follow each other.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FlashScheduling {
+    /// First come, first served.
+    #[default]
+    Fifo,
+    /// A read goes ahead of programs and erases that have not begun, and so do programs for hosts of those of garbage
+    /// collection.
+    ReadFirst,
+    /// A read also interrupts a program or erase that has begun.
+    Suspend,
 }
 
 /// The link and the firmware of a profile.

@@ -131,9 +131,22 @@ impl Client {
 
     /// Issues a command now, without waiting for it.
     pub fn submit_queued(&mut self, command: Command<'_>) -> Result<Completion, Status> {
+        self.submit_with(|device, at_ns| device.issue(command, at_ns))
+    }
+
+    /// As [`Client::submit_queued`], for a write that becomes a share where it repeats a recent one; see
+    /// [`Locked::issue_or_share`].
+    pub fn submit_or_share(&mut self, command: Command<'_>) -> Result<Completion, Status> {
+        self.submit_with(|device, at_ns| device.issue_or_share(command, at_ns))
+    }
+
+    fn submit_with(
+        &mut self,
+        issue: impl FnOnce(&mut Locked<'_>, Nanoseconds) -> Result<Completion, Status>,
+    ) -> Result<Completion, Status> {
         self.check()?;
         let at_ns = self.clock.now_ns();
-        self.drive.issue(command, at_ns).inspect_err(|status| {
+        issue(&mut self.drive.lock(), at_ns).inspect_err(|status| {
             if status.is_end_of_drive() {
                 self.end = Some(status.clone());
             }

@@ -12,6 +12,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tantalum::{Command, Completion, Device, Nanoseconds, Status};
 
 use crate::client::Client;
+use crate::duplicates::Duplicates;
 
 /// A device and its clients' common time. A clone is the same drive.
 #[derive(Clone)]
@@ -23,8 +24,10 @@ struct Shared {
     holder: AtomicUsize,
 }
 
-struct State {
-    device: Device,
+pub(crate) struct State {
+    pub device: Device,
+    /// If writes that repeat a recent one become shares.
+    pub duplicates: Option<Box<Duplicates>>,
     on_power_loss: Vec<Box<dyn Fn() -> bool + Send>>,
     /// Whether they have been told of the last loss.
     is_told: bool,
@@ -48,7 +51,7 @@ impl From<Nanoseconds> for When {
 
 /// The device, while nobody else has it. When it is released, a power loss is announced.
 pub struct Locked<'a> {
-    state: MutexGuard<'a, State>,
+    pub(crate) state: MutexGuard<'a, State>,
     holder: &'a AtomicUsize,
 }
 
@@ -64,8 +67,12 @@ fn this_thread() -> usize {
 impl Drive {
     /// A drive without clients.
     pub fn new(device: Device) -> Drive {
+        Drive::with(device, None)
+    }
+
+    fn with(device: Device, duplicates: Option<Box<Duplicates>>) -> Drive {
         let is_told = !device.has_power();
-        let state = Mutex::new(State { device, on_power_loss: Vec::new(), is_told });
+        let state = Mutex::new(State { device, duplicates, on_power_loss: Vec::new(), is_told });
         Drive(Arc::new(Shared { state, holder: AtomicUsize::new(0) }))
     }
 
@@ -95,7 +102,7 @@ impl Drive {
     /// A separate drive with a copy of the device and no clients. None if the device cannot be copied.
     pub fn try_clone(&self) -> Option<Drive> {
         let locked = self.lock();
-        Some(Drive::new(locked.try_clone()?))
+        Some(Drive::with(locked.try_clone()?, locked.state.duplicates.clone()))
     }
 
     /// From now on `tell` is called when power goes, until it says that it is no longer needed. It must not ask for the
@@ -113,13 +120,25 @@ impl Drive {
 impl Locked<'_> {
     /// As [`Drive::issue`].
     pub fn issue(&mut self, command: Command<'_>, when: impl Into<When>) -> Result<Completion, Status> {
-        let at_ns = match when.into() {
+        let at_ns = self.start_ns(when);
+        issue(&mut self.state.device, command, at_ns)
+    }
+
+    pub(crate) fn start_ns(&self, when: impl Into<When>) -> Nanoseconds {
+        match when.into() {
             When::At(at_ns) => at_ns,
             When::AfterAll => self.time_ns(),
-        };
-        let at_ns = at_ns.max(self.issued_ns());
-        self.submit(command, at_ns)
+        }
     }
+}
+
+/// Issues a command at a client's time, or as soon afterwards as the last command allows.
+pub(crate) fn issue(
+    device: &mut Device,
+    command: Command<'_>,
+    at_ns: Nanoseconds,
+) -> Result<Completion, Status> {
+    device.submit(command, at_ns.max(device.issued_ns()))
 }
 
 impl Deref for Locked<'_> {

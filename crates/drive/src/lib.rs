@@ -4,6 +4,7 @@
 //!   and tells everybody when power goes.
 //! - A [`Client`] waits for each command. It has a clock, in virtual time or the machine's. Volumes are such clients.
 //! - A [`Queue`] takes commands with their data, and delivers each answer when it is due. Servers use queues.
+//! - Writes that repeat a recent one become shares, if [`Drive::set_remap_duplicates`] says so: below every client.
 //! - [`Answers`] are answers that are not due yet: of a queue, or of a client to somebody else.
 //! - [`control`] answers requests about a drive that is in use, and [`report`] is the drive's part of its statistics.
 //!
@@ -14,7 +15,9 @@ mod client;
 mod clock;
 pub mod control;
 mod drive;
+mod duplicates;
 mod queue;
+mod recent_writes;
 pub mod report;
 mod request;
 
@@ -22,5 +25,6 @@ pub use answers::{Answers, Delivery, Pacing, Ticket, UnknownPacing};
 pub use client::Client;
 pub use clock::Clock;
 pub use drive::{Drive, Locked, When};
+pub use duplicates::DuplicateCounts;
 pub use queue::Queue;
-pub use request::{Reply, Request};
+pub use request::{OwnedRecord, Reply, Request};

@@ -20,6 +20,8 @@ pub struct DriveReport {
     pub profile: String,
     /// Logical capacity in units of 4 KiB.
     pub capacity_units: u64,
+    /// Units that are mapped: written, and not trimmed since.
+    pub mapped_units: u64,
     /// The profile's rated erase cycles of a block.
     pub endurance_cycles: u32,
     /// The drive's own time, in seconds.
@@ -73,6 +75,7 @@ impl DriveReport {
             has_power: device.has_power(),
             profile: profile.name.clone(),
             capacity_units: device.limits().capacity_units,
+            mapped_units: device.mapped_units(),
             endurance_cycles: profile.flash.endurance_cycles,
             device_seconds: device.time_ns() as f64 / 1e9,
             write_amplification: smart.write_amplification(),

@@ -7,6 +7,9 @@ use tantalum::{
 
 use crate::drive::{Drive, When};
 
+/// A record that owns its value; one without a value is deleted.
+pub type OwnedRecord = (NamespaceId, Key, Option<Vec<u8>>);
+
 /// A command with its data. [`Command`] describes each.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Request {
@@ -90,6 +93,13 @@ pub enum Request {
         /// The units with their data.
         writes: Vec<(Lpn, Vec<u8>)>,
     },
+    /// [`Command::WriteBatch`].
+    WriteBatch {
+        /// The units with their data.
+        writes: Vec<(Lpn, Vec<u8>)>,
+        /// The records; those without a value are deleted.
+        records: Vec<OwnedRecord>,
+    },
     /// [`Command::Begin`].
     Begin,
     /// [`Command::TxWrite`].
@@ -133,7 +143,7 @@ pub enum Request {
     /// [`Command::KvPut`].
     KvPut {
         /// The records; those without a value are deleted.
-        records: Vec<(NamespaceId, Key, Option<Vec<u8>>)>,
+        records: Vec<OwnedRecord>,
     },
     /// [`Command::KvGet`].
     KvGet {
@@ -183,7 +193,8 @@ pub struct Reply {
 impl Drive {
     /// Executes a command at a client's time, as [`Drive::issue`] does. The answer is returned at once; the caller must
     /// hold it back until it is due. Where the drive allows it, bytes of reads and writes move while others have the
-    /// drive.
+    /// drive. A [`Request::Write`] becomes a share where it repeats a recent one; see
+    /// [`Locked::issue_or_share`](crate::Locked::issue_or_share).
     pub fn perform(&self, request: Request, when: impl Into<When>) -> Result<Reply, Status> {
         let when = when.into();
         match request {
@@ -217,7 +228,8 @@ impl Drive {
         // if there are none, the write reports why
         let fills = if is_whole { self.lock().fills(data.len() / UNIT_BYTES).ok().flatten() } else { None };
         let Some(mut fills) = fills else {
-            let completion = self.issue(Command::Write { lpn, data, fua: false }, when)?;
+            let write = Command::Write { lpn, data, fua: false };
+            let completion = self.lock().issue_or_share(write, when)?;
             return Ok(Reply { completion, ..Reply::default() });
         };
         let is_filled = fills.fill(data).is_ok();
@@ -226,7 +238,7 @@ impl Drive {
             true => Command::WriteFilled { lpn, data, fills: &mut fills },
             false => Command::Write { lpn, data, fua: false },
         };
-        let completion = drive.issue(command, when);
+        let completion = drive.issue_or_share(command, when);
         drive.skip_fills(&mut fills, usize::MAX);
         Ok(Reply { completion: completion?, ..Reply::default() })
     }
@@ -241,7 +253,9 @@ impl Drive {
                 read.resize(UNIT_BYTES, 0);
                 issue(Command::ReadWithMetadata { lpn, data: read, metadata: read_metadata })
             }
-            Request::Write { lpn, data, fua } => issue(Command::Write { lpn, data: &data, fua }),
+            Request::Write { lpn, data, fua } => {
+                self.lock().issue_or_share(Command::Write { lpn, data: &data, fua }, when)
+            }
             Request::WriteWithMetadata { lpn, data, metadata, fua } => {
                 issue(Command::WriteWithMetadata { lpn, data: &data, metadata: &metadata, fua })
             }
@@ -254,8 +268,11 @@ impl Drive {
             Request::Share { ranges, deferred } => issue(Command::Share { ranges: &ranges, deferred }),
             Request::Remap { src, dst, units } => issue(Command::Remap { src, dst, units }),
             Request::WriteAtomic { writes } => {
-                let writes: Vec<(Lpn, &[u8])> = writes.iter().map(|(lpn, data)| (*lpn, &data[..])).collect();
-                issue(Command::WriteAtomic { writes: &writes })
+                issue(Command::WriteAtomic { writes: &borrowed_units(&writes) })
+            }
+            Request::WriteBatch { writes, records } => {
+                let (writes, records) = (borrowed_units(&writes), borrowed_records(&records));
+                issue(Command::WriteBatch { writes: &writes, records: &records })
             }
             Request::Begin => issue(Command::Begin),
             Request::TxWrite { tx, lpn, data } => issue(Command::TxWrite { tx, lpn, data: &data }),
@@ -268,17 +285,7 @@ impl Drive {
             Request::BeginLog => issue(Command::BeginLog),
             Request::CreateNamespace { attributes } => issue(Command::CreateNamespace { attributes }),
             Request::DeleteNamespace { namespace } => issue(Command::DeleteNamespace { namespace }),
-            Request::KvPut { records } => {
-                let records: Vec<KvRecord<'_>> = records
-                    .iter()
-                    .map(|(namespace, key, value)| KvRecord {
-                        namespace: *namespace,
-                        key: *key,
-                        value: value.as_deref(),
-                    })
-                    .collect();
-                issue(Command::KvPut { records: &records })
-            }
+            Request::KvPut { records } => issue(Command::KvPut { records: &borrowed_records(&records) }),
             Request::KvGet { namespace, key } => issue(Command::KvGet { namespace, key, value: read }),
             Request::KvExists { namespace, key } => issue(Command::KvExists { namespace, key }),
             Request::KvDelete { namespace, key } => issue(Command::KvDelete { namespace, key }),
@@ -288,4 +295,15 @@ impl Drive {
         }?;
         Ok(Reply { completion, ..reply })
     }
+}
+
+fn borrowed_units(writes: &[(Lpn, Vec<u8>)]) -> Vec<(Lpn, &[u8])> {
+    writes.iter().map(|(lpn, data)| (*lpn, &data[..])).collect()
+}
+
+fn borrowed_records(records: &[OwnedRecord]) -> Vec<KvRecord<'_>> {
+    records
+        .iter()
+        .map(|(namespace, key, value)| KvRecord { namespace: *namespace, key: *key, value: value.as_deref() })
+        .collect()
 }

@@ -78,7 +78,7 @@ impl Ftl {
                 }
                 Ok(false) => {}
                 Err(error) => {
-                    self.space.blocks.release(plane, block);
+                    self.space.blocks.release(plane, block, &self.nand);
                     return Err(error);
                 }
             }

@@ -28,8 +28,13 @@ impl Ftl {
         if self.tenants.records.namespaces.is_empty() && self.map.packed_units() == 0 {
             return Ok(at_ns);
         }
+        self.admit_records(self.chunks_of_new(lpns), 0, waiting, at_ns)
+    }
+
+    /// Chunks that those of these logical pages take that have no data yet.
+    pub(crate) fn chunks_of_new(&self, lpns: impl Iterator<Item = Lpn>) -> u64 {
         let new = lpns.filter(|lpn| self.map.lookup(*lpn).is_none()).count();
-        self.admit_records(new as u64 * u64::from(UNIT_WEIGHT), 0, waiting, at_ns)
+        new as u64 * u64::from(UNIT_WEIGHT)
     }
 
     /// Ensures room for records of this weight and this many index entries. Returns when the room is guaranteed.

@@ -88,6 +88,12 @@ pub enum Guard {
     TrimsOfUntouchedChunks,
     /// A unit of a `put` counts although others of it are not there.
     PutMembersCountAlone,
+    /// The units and the records of one batch are two batches.
+    BatchKindsApart,
+    /// A batch is acknowledged while it is in flight, as a `put` is for which protected DRAM has room.
+    BatchDoneInFlight,
+    /// A record waits in protected DRAM while a batch puts its key.
+    WaitingUnderBatch,
     /// Deleting a missing key completes before the deletion that removed it is durable.
     IdleDeleteDoesNotWait,
     /// A trim of units that a step has unmapped completes before that step is durable.

@@ -78,19 +78,19 @@ impl Ftl {
         if canary::out(Guard::CheckpointInPlace) {
             for block in self.metadata.give_up_checkpoint() {
                 self.nand.erase(block, at_ns)?;
-                self.space.blocks.release(self.geometry.plane_of(block), block);
+                self.space.blocks.release(self.geometry.plane_of(block), block, &self.nand);
             }
         }
         let mut blocks = Vec::new();
         let programmed = self.program_checkpoint(&bytes, &mut blocks, at_ns.max(read_ns));
         match programmed {
             Ok((step, pages, done_ns)) => {
-                self.retain_only(blocks, pages, step);
+                self.retain_only(blocks, pages, step, done_ns);
                 Ok(done_ns)
             }
             Err(error) => {
                 for block in blocks {
-                    self.space.blocks.release(self.geometry.plane_of(block), block);
+                    self.space.blocks.release(self.geometry.plane_of(block), block, &self.nand);
                 }
                 Err(error)
             }
@@ -114,7 +114,7 @@ impl Ftl {
             return Err(FtlError::CapacityExceeded);
         }
         let done_ns = nvm.store_checkpoint(&mut self.nand, bytes, step, at_ns)?;
-        self.retain_only(Vec::new(), Vec::new(), step);
+        self.retain_only(Vec::new(), Vec::new(), step, done_ns);
         Ok(done_ns)
     }
 
@@ -213,11 +213,18 @@ impl Ftl {
         }
     }
 
-    /// The checkpoint at `step` stands: anything older may go.
-    pub(crate) fn retain_only(&mut self, blocks: Vec<BlockId>, pages: Vec<PageId>, step: Seq) {
+    /// The checkpoint at `step`, which will be there at `done_ns`, stands: anything older may go.
+    pub(crate) fn retain_only(
+        &mut self,
+        blocks: Vec<BlockId>,
+        pages: Vec<PageId>,
+        step: Seq,
+        done_ns: Nanoseconds,
+    ) {
         let host_units = self.counters.flash_units.host + self.counters.flash_units.key_value;
+        self.metadata.checkpoint.done_ns = done_ns;
         for block in self.metadata.stands(step, blocks, pages, host_units) {
-            self.space.blocks.release(self.geometry.plane_of(block), block);
+            self.space.blocks.release(self.geometry.plane_of(block), block, &self.nand);
         }
         TENANTS.iter().for_each(|tenant| tenant.is_kept(self));
         self.tenants.budget = 0;

@@ -6,7 +6,8 @@
 //!
 //! 1. memberships that only its spare areas prove are journaled (hazard 4),
 //! 2. the journal is flushed, so that what made its pages invalid is durable (hazard 2),
-//! 3. the erase starts when every program issued before it is done, including copies out of the block (hazard 3).
+//! 3. the erase starts when the programs are done that made the block free, copies out of it among them (hazard 3), and the
+//!    journal and the last checkpoint, which may have taken over what it proved.
 //!
 //! Recovery erases by the same rule before its own checkpoint stands: it records what it found to be whole, and first
 //! opens blocks that the last checkpoint covers, of which enough are kept free.
@@ -33,12 +34,16 @@ impl Ftl {
         if self.space.blocks.is_marked(block) {
             self.journal_memberships(block, at_ns)?;
         }
-        if !canary::out(Guard::EraseBeforeJournal) {
-            self.flush_journal(at_ns)?;
-        }
+        let journaled_ns = match canary::out(Guard::EraseBeforeJournal) {
+            true => 0,
+            false => self.flush_journal(at_ns)?.max(self.metadata.checkpoint.done_ns),
+        };
         self.space.blocks.clear_marks(block);
-        let copied_ns = if canary::out(Guard::EraseBeforeCopies) { 0 } else { self.nand.programs_done_ns() };
-        match self.nand.erase(block, at_ns.max(copied_ns)) {
+        let copied_ns = match canary::out(Guard::EraseBeforeCopies) {
+            true => 0,
+            false => self.nand.released_ns(self.space.blocks.released_ns(block)),
+        };
+        match self.nand.erase(block, at_ns.max(copied_ns).max(journaled_ns)) {
             Ok(_) => {
                 self.counters.blocks_erased += 1;
                 Ok(true)

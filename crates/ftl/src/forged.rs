@@ -56,7 +56,7 @@ fn write(ftl: &mut Ftl, lpn: u32, hint: Option<Hint>) {
 
 fn batch(ftl: &mut Ftl) {
     let units: Vec<HostUnit> = (64..70).map(|lpn| host_unit(ftl, lpn, None)).collect();
-    ftl.write_batch(&units, 0).unwrap();
+    ftl.write_batch(&units, &[], 0).unwrap();
 }
 
 fn transaction(ftl: &mut Ftl, round: u32) {

@@ -30,17 +30,20 @@ impl Ftl {
 
     /// When what the records name is on flash.
     fn ready_ns(&self, records: &[Record]) -> Nanoseconds {
-        let names_places = records.iter().any(|record| {
-            !matches!(
-                record,
-                Record::Trim { .. }
-                    | Record::ClaimEnded { .. }
-                    | Record::NamespaceMade { .. }
-                    | Record::NamespaceDeleted { .. }
-                    | Record::PowerOn { .. }
-            )
-        });
-        if names_places { self.nand.programs_done_ns() } else { 0 }
+        let ready_ns = |record: &Record| match record {
+            Record::Trim { .. }
+            | Record::ClaimEnded { .. }
+            | Record::NamespaceMade { .. }
+            | Record::NamespaceDeleted { .. }
+            | Record::PowerOn { .. } => 0,
+            // Garbage collection may have issued the program, so it need not be one of those for hosts.
+            Record::Map { ppn, .. } | Record::MapInGroup { ppn, .. } => {
+                let named_ns = self.nand.programmed_ns(self.geometry.page_of(*ppn));
+                named_ns.max(self.nand.host_programs_done_ns())
+            }
+            _ => self.nand.host_programs_done_ns(),
+        };
+        records.iter().map(ready_ns).max().unwrap_or(0)
     }
 
     /// The same for records that a dump leaves out before `ready_ns`.
@@ -131,10 +134,10 @@ impl Ftl {
         Ok(())
     }
 
-    /// Programs the waiting records. Returns when everything issued so far is on flash.
+    /// Programs the waiting records. Returns when they, and everything issued for hosts so far, are on flash.
     pub fn flush_journal(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
         if self.metadata.nothing_waits() {
-            return Ok(at_ns.max(self.nand.programs_done_ns()));
+            return Ok(at_ns.max(self.nand.host_programs_done_ns()));
         }
         if canary::out(Guard::RecordTakesFlushStep) {
             let flushed = self.next_seq();

@@ -9,6 +9,7 @@
 
 mod allocate;
 mod audit;
+mod batch;
 mod batches;
 mod budget;
 pub mod canary;

@@ -1,6 +1,6 @@
 //! A page on its way to flash: the source of each unit's data, and its spare area.
 
-use tantalum_nand::{MAX_UNITS_PER_PAGE, Nand, Source, UNIT_BYTES, UNIT_SPARE_BYTES, UnitSpare};
+use tantalum_nand::{Geometry, MAX_UNITS_PER_PAGE, Nand, Source, UNIT_BYTES, UNIT_SPARE_BYTES, UnitSpare};
 
 use crate::error::FtlError;
 use crate::spare::Spare;
@@ -38,6 +38,12 @@ impl PageImage {
         self.spares[..self.used].fill([0; UNIT_SPARE_BYTES]);
         self.used = 0;
         self.marked = false;
+    }
+
+    /// Sources and spare areas of a whole page.
+    pub fn parts(&self, geometry: &Geometry) -> (&[Source], &[UnitSpare]) {
+        let units = geometry.units_per_page() as usize;
+        (&self.sources[..units], &self.spares[..units])
     }
 
     /// Adds a unit with its spare area.

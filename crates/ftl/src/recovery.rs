@@ -149,7 +149,7 @@ impl Ftl {
         report.clean = found.clean;
         if found.clean {
             self.metadata.found(found.step, journal, Vec::new(), Vec::new());
-            self.retain_only(checkpoint, found.checkpoint_pages, found.step);
+            self.retain_only(checkpoint, found.checkpoint_pages, found.step, 0);
         } else {
             self.metadata.found(found.step, journal, checkpoint, found.checkpoint_pages);
             self.counters.unsafe_shutdowns += 1;

@@ -129,7 +129,7 @@ fn copies_of_members_wait_for_the_rest_of_the_batch() {
     (0..8).for_each(|_| write(&mut ftl, 0, 1, 0));
     let start_ns = settle(&mut ftl);
     let units: Vec<HostUnit> = (0..2 * BATCH_PAGES).map(|lpn| unit(&mut ftl, lpn, 2)).collect();
-    ftl.write_batch(&units, start_ns).unwrap();
+    ftl.write_batch(&units, &[], start_ns).unwrap();
     let last = last_page(&ftl, Target::Host);
     collect_members(&mut ftl, last, start_ns);
     let mut ftl = cut(ftl, in_turn(start_ns, 2), last);
@@ -190,6 +190,38 @@ fn copies_wait_for_the_rest_of_their_put(logs: u32) {
     let mut ftl = cut(ftl, in_turn(start_ns, 2), last);
     let found: Vec<u8> = (0..records).map(|number| get(&mut ftl, namespace, number)).collect();
     assert_eq!(found, [&[1][..], &vec![0; records as usize - 1]].concat());
+}
+
+/// Writes units and puts records of one unit each, with as many keys, in one batch.
+fn both(
+    ftl: &mut Ftl,
+    namespace: NamespaceId,
+    lpns: std::ops::Range<u32>,
+    keys: u32,
+    at_ns: Nanoseconds,
+) -> Result<Nanoseconds, FtlError> {
+    let units: Vec<HostUnit> = lpns.map(|lpn| unit(ftl, lpn, 2)).collect();
+    let value = [2; VALUE_BYTES];
+    let record = |number| KvRecord { namespace, key: key(number), value: Some(&value) };
+    let records: Vec<KvRecord<'_>> = (0..keys).map(record).collect();
+    ftl.write_batch(&units, &records, at_ns)
+}
+
+/// The last page has records only, and units of blocks are copied.
+#[test]
+fn copies_of_members_wait_for_the_records_of_their_batch() {
+    let (mut ftl, namespace) = with_namespace(FOUR_PLANES, 0);
+    let at_ns = ftl.nand().now_ns();
+    (0..8).for_each(|_| write(&mut ftl, 0, 1, at_ns));
+    let start_ns = settle(&mut ftl);
+    let units = 2 * BATCH_PAGES - 2;
+    both(&mut ftl, namespace, 0..units, 2, start_ns).unwrap();
+    let last = last_page(&ftl, Target::Host);
+    collect_members(&mut ftl, last, start_ns);
+    let mut ftl = cut(ftl, in_turn(start_ns, 2), last);
+    let found: Vec<u8> = (0..units).map(|lpn| read(&mut ftl, lpn)).collect();
+    assert_eq!(found, [&[1][..], &vec![0; units as usize - 1]].concat());
+    assert_eq!([0, 1].map(|number| get(&mut ftl, namespace, number)), [0, 0]);
 }
 
 #[test]
@@ -279,12 +311,27 @@ fn a_batch_that_failed_half_way_stays_nothing_when_a_part_of_it_is_erased() {
     let (mut ftl, pages) = half_written(&ftl, |ftl| {
         let units: Vec<HostUnit> = (100..106).map(|lpn| unit(ftl, lpn, 2)).collect();
         let now_ns = ftl.nand().now_ns();
-        ftl.write_batch(&units, now_ns)
+        ftl.write_batch(&units, &[], now_ns)
     });
     erase_one(&mut ftl, pages);
     let mut ftl = cut_idle(ftl);
     let found: Vec<u8> = (100..106).map(|lpn| read(&mut ftl, lpn)).collect();
     assert_eq!(found, [0; 6]);
+}
+
+/// The first page has units, the second one records.
+#[test]
+fn a_batch_of_both_that_failed_half_way_stays_nothing_when_a_part_of_it_is_erased() {
+    let (mut ftl, namespace) = with_namespace(GEOMETRY, 0);
+    nearly_full(&mut ftl);
+    let (mut ftl, pages) = half_written(&ftl, |ftl| {
+        let now_ns = ftl.nand().now_ns();
+        both(ftl, namespace, 100..102, 4, now_ns)
+    });
+    erase_one(&mut ftl, pages);
+    let mut ftl = cut_idle(ftl);
+    let found = ([100, 101].map(|lpn| read(&mut ftl, lpn)), [0, 1].map(|key| get(&mut ftl, namespace, key)));
+    assert_eq!(found, ([0, 0], [0, 0]));
 }
 
 #[test]

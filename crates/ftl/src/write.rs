@@ -1,4 +1,4 @@
-//! Programming pages: the host's writes, atomic batches and pages of open transactions.
+//! Programming pages: the host's writes, and pages of open transactions.
 
 use tantalum_nand::{Nand, NandError, Nanoseconds, PageId, Slot, Source};
 
@@ -9,7 +9,7 @@ use crate::map::TxPage;
 use crate::metadata::Record;
 use crate::page_image::PageImage;
 use crate::space::Target;
-use crate::spare::{BatchMark, Kind, Mark, Spare};
+use crate::spare::{Kind, Spare};
 use crate::types::{Lpn, Seq, TxId};
 
 impl Ftl {
@@ -22,8 +22,12 @@ impl Ftl {
         earliest_ns: Nanoseconds,
     ) -> Result<(PageId, Nanoseconds), FtlError> {
         let units = self.geometry.units_per_page() as usize;
+        let program = match target {
+            Target::Host | Target::Logs(_) => Nand::program,
+            Target::Collect | Target::LogCopies(_) => Nand::program_in_background,
+        };
         let programmed = self.program_with(target, step, page.marked, earliest_ns, |nand, place| {
-            nand.program(place, &page.sources[..units], &page.spares[..units], earliest_ns)
+            program(nand, place, &page.sources[..units], &page.spares[..units], earliest_ns)
         })?;
         self.counters.flash_units.padding += (units - page.used) as u64;
         Ok(programmed)
@@ -145,86 +149,6 @@ impl Ftl {
         self.map.lookup(lpn).into_iter().chain(on_page).any(names)
     }
 
-    /// Programs units so that after a cut all of them are there or none is. Returns when they are.
-    ///
-    /// The buffers no longer belong to the caller, even if this fails.
-    pub fn write_batch(&mut self, units: &[HostUnit], at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
-        let per_page = self.geometry.units_per_page() as usize;
-        let pages = units.len().div_ceil(per_page);
-        let room = self
-            .ensure_claim_room(units.len(), at_ns)
-            .and_then(|()| self.ensure_space(&[(Target::Host, pages as u32)], at_ns));
-        if let Err(error) = room {
-            self.give_back(units, &error);
-            return Err(error);
-        }
-        let id = self.next_seq();
-        let versions: Vec<Seq> = units.iter().map(|_| self.next_seq()).collect();
-        let mut places = Vec::with_capacity(pages);
-        self.batches.set_under_way(true);
-        let programmed = self.program_batch(units, &versions, id, &mut places, at_ns);
-        self.batches.set_under_way(false);
-        if let Err(error) = &programmed {
-            self.batches.abandon(id);
-            self.give_back(&units[places.len() * per_page..], error);
-        }
-        let done_ns = programmed?;
-        let mut ended = Vec::new();
-        for (index, (unit, version)) in units.iter().zip(versions).enumerate() {
-            ended.extend(self.superseded(unit.lpn, version));
-            let ppn = self.geometry.unit(places[index / per_page], (index % per_page) as u32);
-            self.map.map_plain(unit.lpn, ppn);
-        }
-        // a dump does not save a batch in flight, nor what ended with it
-        self.append_step_ready(ended, self.nand.programs_done_ns(), at_ns)?;
-        if pages > 1 {
-            self.batches.programmed(done_ns);
-        }
-        Ok(done_ns)
-    }
-
-    /// Programs the pages of a batch. Their units have no owner yet.
-    fn program_batch(
-        &mut self,
-        units: &[HostUnit],
-        versions: &[Seq],
-        id: Seq,
-        places: &mut Vec<PageId>,
-        at_ns: Nanoseconds,
-    ) -> Result<Nanoseconds, FtlError> {
-        let per_page = self.geometry.units_per_page() as usize;
-        let one_page = units.len() <= per_page;
-        let mut done_ns = at_ns;
-        for (chunk_index, chunk) in units.chunks(per_page).enumerate() {
-            let step = self.next_seq();
-            let mut page = PageImage::new();
-            for (index, unit) in chunk.iter().enumerate() {
-                let index = chunk_index * per_page + index;
-                let mut spare = Spare::with_owner(Kind::Data, step, unit.lpn, versions[index]);
-                spare.metadata = unit.metadata;
-                if !one_page {
-                    // one page is atomic by itself (M2)
-                    let count = units.len() as u32;
-                    spare.mark = Mark::Batch(BatchMark { id, index: index as u32, count });
-                    page.marked = true;
-                }
-                page.push(Source::Staged(unit.slot), spare.encode());
-            }
-            let (place, page_done_ns) = self.program(Target::Host, &page, step, at_ns)?;
-            self.counters.flash_units.host += chunk.len() as u64;
-            done_ns = done_ns.max(page_done_ns);
-            places.push(place);
-        }
-        Ok(done_ns)
-    }
-
-    /// Releases buffers that did not reach flash. Those in flight when power went belong to the medium.
-    fn give_back(&mut self, units: &[HostUnit], error: &FtlError) {
-        if !matches!(error, FtlError::Nand(NandError::PowerLost)) {
-            units.iter().for_each(|unit| self.nand.release(unit.slot));
-        }
-    }
-
     /// Programs up to a page of units of open transactions.
     pub fn write_transaction_page(
         &mut self,
@@ -249,43 +173,5 @@ impl Ftl {
             }
         }
         Ok(done_ns)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::HashSet;
-
-    use tantalum_nand::{Faults, Nand, UNIT_BYTES};
-
-    use super::*;
-    use crate::test_support::{CONFIG, GEOMETRY, TIMING};
-
-    fn stage(ftl: &mut Ftl) -> Vec<Slot> {
-        (0..6).map(|_| ftl.nand_mut().stage(&[1; UNIT_BYTES]).unwrap()).collect()
-    }
-
-    /// A drive that refused atomic writes for lack of blocks kept their buffers forever.
-    #[test]
-    fn a_refused_batch_keeps_no_buffer() {
-        let mut ftl = Ftl::format(Nand::in_memory(GEOMETRY, TIMING).unwrap(), CONFIG).unwrap();
-        ftl.nand_mut().set_faults(Faults { program_failure_ppm: 1_000_000, ..Faults::default() });
-        for _ in 0..3 {
-            let slots = stage(&mut ftl);
-            let units: Vec<HostUnit> = (0..)
-                .zip(&slots)
-                .map(|(lpn, &slot)| HostUnit {
-                    slot,
-                    lpn: Lpn(lpn),
-                    version: Seq(0),
-                    metadata: [0; 24],
-                    hint: None,
-                })
-                .collect();
-            assert!(matches!(ftl.write_batch(&units, 0), Err(FtlError::CapacityExceeded)));
-            let again = stage(&mut ftl);
-            assert_eq!(again.iter().collect::<HashSet<_>>(), slots.iter().collect());
-            again.into_iter().for_each(|slot| ftl.nand_mut().release(slot));
-        }
     }
 }

@@ -21,6 +21,7 @@ mod random;
 mod random_cuts;
 mod read;
 mod resolve;
+mod schedule;
 mod slots;
 mod state;
 #[cfg(test)]
@@ -42,6 +43,7 @@ pub use nvm::{MAX_NVM_BYTES, MAX_NVM_LATENCY_NS, NvmShape, WORD_BYTES};
 pub use operations::Source;
 pub use power::{InFlight, LostProgram, Operation, Outcome};
 pub use random::{SplitMix64, mix};
+pub use schedule::Scheduling;
 pub use slots::Slot;
 pub use state::PageState;
 pub use time::Timing;

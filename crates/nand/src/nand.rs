@@ -38,6 +38,7 @@ use crate::image::{
 };
 use crate::nvm::{Nvm, NvmShape};
 use crate::power::Power;
+use crate::schedule::Scheduling;
 use crate::slots::Slots;
 use crate::state::{Block, PageState};
 use crate::time::{Place, Resources, Timing};
@@ -251,6 +252,11 @@ impl Nand {
         self.time.timing()
     }
 
+    /// From now on operations follow each other like this. To be set before any is issued.
+    pub fn set_scheduling(&mut self, scheduling: Scheduling) {
+        self.time.set_scheduling(scheduling);
+    }
+
     /// When all programs, and stores to memory, issued so far are done.
     pub fn programs_done_ns(&self) -> Nanoseconds {
         self.time.programs_done_ns()
@@ -259,6 +265,33 @@ impl Nand {
     /// When a plane is done with what was issued to it.
     pub fn plane_idle_ns(&self, plane: PlaneId) -> Nanoseconds {
         self.time.plane_idle_ns(plane)
+    }
+
+    /// When all programs for hosts issued so far are done; all programs, where it is first come, first served.
+    pub fn host_programs_done_ns(&self) -> Nanoseconds {
+        self.time.host_programs_done_ns()
+    }
+
+    /// When a page that was programmed is there; when all programs are done, where it is first come, first served.
+    pub fn programmed_ns(&self, page: PageId) -> Nanoseconds {
+        let block = self.geometry.block_of(page);
+        self.time.programmed_ns(self.geometry.plane_of(block), page, block)
+    }
+
+    /// Given when all programs issued by some time are done: that; when all programs are done, where it is first come, first
+    /// served.
+    pub fn released_ns(&self, then_ns: Nanoseconds) -> Nanoseconds {
+        self.time.released_ns(then_ns)
+    }
+
+    /// When a plane could begin what a host's command programs, from `earliest_ns` on; on a block of it, if that is named.
+    pub fn plane_ready_ns(
+        &self,
+        plane: PlaneId,
+        block: Option<BlockId>,
+        earliest_ns: Nanoseconds,
+    ) -> Nanoseconds {
+        self.time.plane_ready_ns(plane, block, earliest_ns)
     }
 
     /// When all planes, and the memory, are done with what was issued to them.

@@ -13,7 +13,7 @@ use crate::geometry::Nanoseconds;
 use crate::image::Image;
 use crate::nand::Nand;
 use crate::power::{Change, Issued};
-use crate::time::Interval;
+use crate::schedule::Interval;
 
 /// Bytes of a word, the unit of atomicity.
 pub const WORD_BYTES: u64 = 8;

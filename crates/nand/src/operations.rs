@@ -11,6 +11,7 @@ use crate::image::{Image, PageRecord, SavedRecords};
 use crate::nand::Nand;
 use crate::power::{Change, ErasedBlock, Issued, Origin};
 use crate::read::as_uncorrectable;
+use crate::schedule::Priority;
 use crate::slots::Slot;
 use crate::state::{Block, MOVED, PageState};
 
@@ -35,7 +36,7 @@ struct Gathered {
 impl Nand {
     // -- program ----------------------------------------------------------------------------------------------
 
-    /// Programs a page, data and spare areas together (M2). `sources` and `spares` have one entry for each unit.
+    /// Programs a page for a host, data and spare areas together (M2). `sources` and `spares` have one entry for each unit.
     /// Returns when it is done, ns.
     ///
     /// The page takes ownership of staged buffers. On an error they stay the caller's, except if power goes at this very
@@ -49,14 +50,38 @@ impl Nand {
         spares: &[UnitSpare],
         earliest_ns: Nanoseconds,
     ) -> Result<Nanoseconds, NandError> {
+        self.program_for(Priority::Host, page, sources, spares, earliest_ns)
+    }
+
+    /// As [`Nand::program`], for garbage collection or a checkpoint: it gives way to hosts ([`Scheduling`]).
+    ///
+    /// [`Scheduling`]: crate::Scheduling
+    pub fn program_in_background(
+        &mut self,
+        page: PageId,
+        sources: &[Source],
+        spares: &[UnitSpare],
+        earliest_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, NandError> {
+        self.program_for(Priority::Background, page, sources, spares, earliest_ns)
+    }
+
+    fn program_for(
+        &mut self,
+        priority: Priority,
+        page: PageId,
+        sources: &[Source],
+        spares: &[UnitSpare],
+        earliest_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, NandError> {
         assert_eq!(spares.len(), sources.len(), "each unit has a spare area");
         let gather = |nand: &mut Nand| nand.gather(sources);
-        self.program_with(page, sources.len(), earliest_ns, gather, |image, record| {
+        self.program_with(page, sources.len(), (priority, earliest_ns), gather, |image, record| {
             image.write_page(page, &PageRecord { spares, ..*record })
         })
     }
 
-    /// Programs a page of copies, one of each place. Their spare areas are those of the originals, except that they begin
+    /// Programs a page of copies in the background, one of each place. Their spare areas are those of the originals, except that they begin
     /// with `head`. Otherwise like [`Nand::program`] with [`Source::Copy`].
     pub fn program_moved(
         &mut self,
@@ -66,19 +91,19 @@ impl Nand {
         earliest_ns: Nanoseconds,
     ) -> Result<Nanoseconds, NandError> {
         let gather = |nand: &mut Nand| nand.gather_with(from, Nand::take_copy);
-        self.program_with(page, from.len(), earliest_ns, gather, |image, record| {
+        self.program_with(page, from.len(), (Priority::Background, earliest_ns), gather, |image, record| {
             image.write_moved_page(page, record, from, head)
         })
     }
 
-    /// The common part of all programs. `gather` takes ownership of the bytes; `write` stores the record, which is
+    /// The common part of all programs, which have a priority and do not begin before a time. `gather` takes ownership of the bytes; `write` stores the record, which is
     /// complete except for the spare areas.
     #[inline]
     fn program_with(
         &mut self,
         page: PageId,
         units: usize,
-        earliest_ns: Nanoseconds,
+        when: (Priority, Nanoseconds),
         gather: impl FnOnce(&mut Nand) -> Result<Gathered, NandError>,
         write: impl FnOnce(&mut dyn Image, &PageRecord) -> Result<(), NandError>,
     ) -> Result<Nanoseconds, NandError> {
@@ -86,7 +111,7 @@ impl Nand {
         let block = self.geometry.block_of(page);
         self.assert_programmable(page, block, units);
         if !self.power.goes_next() && self.faults.program_fails() {
-            return self.fail_program(page, block, earliest_ns);
+            return self.fail_program(page, block, when);
         }
         let gathered = gather(self)?;
         let slots = &gathered.slots[..units];
@@ -97,7 +122,7 @@ impl Nand {
         let places = self.units_of(page);
         self.slot_of[places].copy_from_slice(slots);
         let bytes = self.count_program(&gathered.origins[..units]) * UNIT_BYTES as u32;
-        let interval = self.time.program(self.place(block), bytes, earliest_ns);
+        let interval = self.time.program(self.place(block), (page, block), bytes, when.0, when.1);
         self.issue(Issued { interval, change: Change::Program { page, origins: gathered.origins } })
     }
 
@@ -223,13 +248,14 @@ impl Nand {
         &mut self,
         page: PageId,
         block: BlockId,
-        earliest_ns: Nanoseconds,
+        (priority, earliest_ns): (Priority, Nanoseconds),
     ) -> Result<Nanoseconds, NandError> {
         let slots = &[0; MAX_UNITS_PER_PAGE][..self.geometry.units_per_page() as usize];
         self.write_record(page, block, PageState::Uncorrectable, slots, |image, record| {
             image.write_page(page, record)
         })?;
-        let interval = self.time.program(self.place(block), self.geometry.page_bytes, earliest_ns);
+        let (place, bytes) = (self.place(block), self.geometry.page_bytes);
+        let interval = self.time.program(place, (page, block), bytes, priority, earliest_ns);
         self.counters.program_failures += 1;
         let origins = [Origin::Padding; MAX_UNITS_PER_PAGE];
         let done_ns = self.issue(Issued { interval, change: Change::Program { page, origins } })?;
@@ -265,7 +291,7 @@ impl Nand {
             let pages = self.pages_of(block);
             self.page_states[pages].fill(PageState::Uncorrectable as u8);
         }
-        let interval = self.time.erase(self.geometry.plane_of(block), earliest_ns);
+        let interval = self.time.erase(self.geometry.plane_of(block), block, earliest_ns);
         self.counters.blocks_erased += 1;
         let done_ns = self.issue(Issued { interval, change: Change::Erase(erased) })?;
         if failed {

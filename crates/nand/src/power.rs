@@ -11,9 +11,9 @@ use crate::geometry::{BlockId, MAX_UNITS_PER_PAGE, Nanoseconds, PageId, Ppn, Uni
 use crate::image::SavedRecords;
 use crate::nand::Nand;
 use crate::nvm::Replaced;
+use crate::schedule::Interval;
 use crate::slots::Slot;
 use crate::state::{Block, MOVED};
-use crate::time::Interval;
 
 /// Kinds of operations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -197,6 +197,7 @@ impl Nand {
             return;
         }
         self.power.now_ns = now_ns;
+        self.time.advance(now_ns);
         while self.power.issued.front().is_some_and(|issued| issued.interval.end_ns <= now_ns) {
             let issued = self.power.issued.pop_front().expect("there is a front");
             self.make_final(issued);

@@ -10,6 +10,7 @@ use crate::nand::Nand;
 use crate::operations::Source;
 use crate::power::{InFlight, Operation, Outcome};
 use crate::random::SplitMix64;
+use crate::schedule::Scheduling;
 use crate::state::{MOVED, PageState};
 use crate::test_support::{GEOMETRY, TIMING, data, nand, read_tag, spare};
 
@@ -79,6 +80,9 @@ impl Model {
         } else {
             self.program(nand, block, earliest_ns);
         }
+        if nand.has_power() && self.random.below(2) == 0 {
+            self.read(nand, earliest_ns);
+        }
         if nand.has_power() && self.random.below(3) == 0 {
             self.now_ns += self.random.below(2_000);
             nand.advance(self.now_ns);
@@ -88,6 +92,24 @@ impl Model {
                 Self::apply(&mut self.settled, &issued);
             }
         }
+    }
+
+    /// A read tells what is there, and not before it is.
+    fn read(&mut self, nand: &mut Nand, earliest_ns: u64) {
+        let ppn = Ppn(self.random.below(u64::from(GEOMETRY.units())) as u32);
+        let (page, current) = (GEOMETRY.page_of(ppn), self.current());
+        let Page::Programmed(tags, _) = &current[page.index()] else { return };
+        if !is_defined(nand, &current, ppn) {
+            return;
+        }
+        let mut unit = data(0);
+        let done_ns = nand.read(ppn, &mut unit, earliest_ns).unwrap();
+        assert_eq!(unit, data(tags[ppn.index() % UNITS].unwrap_or(0)), "unit {ppn}");
+        let programmed = self.issued.iter().rfind(|issued| issued.operation == Operation::Program(page));
+        assert!(
+            programmed.is_none_or(|issued| issued.end_ns < done_ns),
+            "{page} was read before it was there"
+        );
     }
 
     fn program(&mut self, nand: &mut Nand, block: BlockId, earliest_ns: u64) {
@@ -114,7 +136,10 @@ impl Model {
                 }
             }
         });
-        let result = nand.program(page, &sources, &spares, earliest_ns);
+        let result = match self.random.below(2) {
+            0 => nand.program(page, &sources, &spares, earliest_ns),
+            _ => nand.program_in_background(page, &sources, &spares, earliest_ns),
+        };
         let failed = matches!(result, Err(NandError::ProgramFailed { .. }));
         let programmed = if failed { Page::Uncorrectable } else { Page::Programmed(tags, Box::new(spares)) };
         self.issue(Operation::Program(page), programmed, &result);
@@ -266,6 +291,9 @@ fn assert_no_slot_is_lost(nand: &Nand) {
 fn run(seed: u64, mut nand: Nand, rounds: u64, faults: Faults, reopen: impl Fn(Nand) -> Nand) {
     println!("seed {seed}");
     let mut model = Model::new(seed);
+    let suspend = Scheduling::Suspend { cost_ns: 30, times: 2 };
+    let scheduling = [Scheduling::Fifo, Scheduling::ReadFirst, suspend][(seed % 3) as usize];
+    nand.set_scheduling(scheduling);
     for _ in 0..rounds {
         nand.set_faults(Faults { seed: model.random.next_u64(), ..faults });
         let operations = 1 + model.random.below(60);
@@ -284,6 +312,7 @@ fn run(seed: u64, mut nand: Nand, rounds: u64, faults: Faults, reopen: impl Fn(N
         assert_no_slot_is_lost(&nand);
         forget_undefined(&mut model, &nand);
         nand = reopen(nand);
+        nand.set_scheduling(scheduling);
         model.assert_same(&mut nand);
         assert_no_slot_is_lost(&nand);
     }

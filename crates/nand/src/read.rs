@@ -5,6 +5,7 @@ use crate::geometry::{
     BlockId, Nanoseconds, PageId, Ppn, SpareEnds, UNIT_BYTES, UNIT_SPARE_BYTES, UnitSpare,
 };
 use crate::nand::Nand;
+use crate::schedule::Priority;
 use crate::slots::Slot;
 use crate::state::{MOVED, PageState};
 
@@ -43,7 +44,8 @@ impl Nand {
         earliest_ns: Nanoseconds,
     ) -> Result<(Option<Slot>, Nanoseconds), NandError> {
         self.draw_read_failure(ppn)?;
-        let done_ns = self.charge_read(self.geometry.page_of(ppn), UNIT_BYTES as u32, earliest_ns);
+        let page = self.geometry.page_of(ppn);
+        let done_ns = self.charge(Priority::Read, page, UNIT_BYTES as u32, earliest_ns);
         let slot = self.slot_at(ppn);
         Ok((self.counting_lost(slot)?, done_ns))
     }
@@ -70,10 +72,30 @@ impl Nand {
         data: &mut [u8],
         earliest_ns: Nanoseconds,
     ) -> Result<Nanoseconds, NandError> {
+        self.read_for(Priority::Read, ppn, data, earliest_ns)
+    }
+
+    /// As [`Nand::read_retrying`], for garbage collection: it gives way to hosts ([`crate::Scheduling`]).
+    pub fn read_in_background(
+        &mut self,
+        ppn: Ppn,
+        data: &mut [u8],
+        earliest_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, NandError> {
+        self.read_for(Priority::Background, ppn, data, earliest_ns)
+    }
+
+    fn read_for(
+        &mut self,
+        priority: Priority,
+        ppn: Ppn,
+        data: &mut [u8],
+        earliest_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, NandError> {
         assert_eq!(data.len(), UNIT_BYTES, "a unit has 4096 bytes");
         self.powered()?;
         let page = self.geometry.page_of(ppn);
-        let done_ns = self.charge_read(page, UNIT_BYTES as u32, earliest_ns);
+        let done_ns = self.charge(priority, page, UNIT_BYTES as u32, earliest_ns);
         let read = self.fetch(ppn, data);
         self.counting_lost(read)?;
         Ok(done_ns)
@@ -172,11 +194,21 @@ impl Nand {
         self.image.block_spare_ends(block, scratch)
     }
 
-    /// Charges a read of a page of which `bytes` are transferred. Returns when they are there, ns.
+    /// Charges a read of a page of which `bytes` are transferred, for garbage collection. Returns when they are there, ns.
     pub fn charge_read(&mut self, page: PageId, bytes: u32, earliest_ns: Nanoseconds) -> Nanoseconds {
+        self.charge(Priority::Background, page, bytes, earliest_ns)
+    }
+
+    fn charge(
+        &mut self,
+        priority: Priority,
+        page: PageId,
+        bytes: u32,
+        earliest_ns: Nanoseconds,
+    ) -> Nanoseconds {
         self.counters.reads += 1;
-        let place = self.place(self.geometry.block_of(page));
-        self.time.read(place, page, bytes, earliest_ns)
+        let block = self.geometry.block_of(page);
+        self.time.read(self.place(block), (page, block), bytes, priority, earliest_ns)
     }
 
     /// Fails unless a unit can be read.

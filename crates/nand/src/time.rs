@@ -1,13 +1,14 @@
-//! When operations take place: planes and channels as resources with a next-free time.
+//! When operations take place.
 //!
-//! - A plane does one read, program or erase at a time. A channel does one transfer at a time.
+//! - A plane does one read, program or erase at a time. A channel does one transfer at a time. `schedule` says in which order.
 //! - A program's data first cross the channel into the plane's cache register, which may overlap the plane's previous
 //!   operation. An operation's interval is the plane's: until the array starts, nothing has changed on flash.
 //! - The page read last stays in the plane's register until the plane does something else; reading it again costs only
 //!   the transfer.
 
 use crate::error::MediumError;
-use crate::geometry::{ChannelId, Geometry, Nanoseconds, PageId, PlaneId};
+use crate::geometry::{BlockId, ChannelId, Geometry, Nanoseconds, PageId, PlaneId};
+use crate::schedule::{Interval, Line, Priority, Scheduling, Subject};
 
 /// Duration of each part of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,35 +55,46 @@ pub(crate) struct Place {
     pub channel: ChannelId,
 }
 
-/// When an operation has the plane: from `start_ns` until just before `end_ns`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Interval {
-    pub start_ns: Nanoseconds,
-    pub end_ns: Nanoseconds,
-}
-
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Clone, Default, Debug)]
 struct Plane {
-    free_ns: Nanoseconds,
-    register: Option<PageId>,
+    line: Line,
+    register: Register,
 }
 
-/// Planes and channels with their next-free times.
+/// What a plane read last.
+#[derive(Clone, Copy, Default, Debug)]
+struct Register {
+    page: Option<(PageId, BlockId)>,
+    /// When it arrives from the array.
+    filled_ns: Nanoseconds,
+    /// What is read later than this no longer finds it there.
+    until_ns: Nanoseconds,
+}
+
+/// Planes and channels, and what has been booked on them.
 #[derive(Clone, Debug)]
 pub(crate) struct Resources {
     timing: Timing,
+    scheduling: Scheduling,
     planes: Vec<Plane>,
-    channels_free_ns: Vec<Nanoseconds>,
+    channels: Vec<Line>,
     programs_done_ns: Nanoseconds,
+    /// Of those for hosts.
+    host_programs_done_ns: Nanoseconds,
+    /// The host's time.
+    now_ns: Nanoseconds,
 }
 
 impl Resources {
     pub fn new(geometry: &Geometry, timing: Timing) -> Resources {
         Resources {
             timing,
+            scheduling: Scheduling::default(),
             planes: vec![Plane::default(); geometry.planes() as usize],
-            channels_free_ns: vec![0; geometry.channels as usize],
+            channels: vec![Line::default(); geometry.channels as usize],
             programs_done_ns: 0,
+            host_programs_done_ns: 0,
+            now_ns: 0,
         }
     }
 
@@ -90,65 +102,161 @@ impl Resources {
         &self.timing
     }
 
+    /// From now on operations follow each other like this. Nothing may have been booked.
+    pub fn set_scheduling(&mut self, scheduling: Scheduling) {
+        self.scheduling = scheduling;
+    }
+
+    /// Nothing is booked before this time.
+    pub fn advance(&mut self, now_ns: Nanoseconds) {
+        self.now_ns = now_ns;
+    }
+
     pub fn programs_done_ns(&self) -> Nanoseconds {
         self.programs_done_ns
     }
 
+    pub fn host_programs_done_ns(&self) -> Nanoseconds {
+        match self.scheduling {
+            Scheduling::Fifo => self.programs_done_ns,
+            _ => self.host_programs_done_ns,
+        }
+    }
+
+    pub fn programmed_ns(&self, plane: PlaneId, page: PageId, block: BlockId) -> Nanoseconds {
+        match self.scheduling {
+            Scheduling::Fifo => self.programs_done_ns,
+            _ => self.planes[plane.index()].line.programmed_ns(page, block),
+        }
+    }
+
+    pub fn released_ns(&self, then_ns: Nanoseconds) -> Nanoseconds {
+        match self.scheduling {
+            Scheduling::Fifo => self.programs_done_ns,
+            _ => then_ns,
+        }
+    }
+
+    /// When all that a plane has been given is done.
     pub fn plane_idle_ns(&self, plane: PlaneId) -> Nanoseconds {
-        self.planes[plane.index()].free_ns
+        self.planes[plane.index()].line.free_ns()
     }
 
-    fn transfer(&mut self, channel: ChannelId, bytes: u32, earliest_ns: Nanoseconds) -> Nanoseconds {
-        let free_ns = &mut self.channels_free_ns[channel.index()];
-        *free_ns = earliest_ns.max(*free_ns) + self.timing.transfer_ns(bytes);
-        *free_ns
+    /// When a plane could begin what a host's command programs, on a block of it if that is named.
+    pub fn plane_ready_ns(
+        &self,
+        plane: PlaneId,
+        block: Option<BlockId>,
+        earliest_ns: Nanoseconds,
+    ) -> Nanoseconds {
+        self.planes[plane.index()].line.ready_ns(self.scheduling, Priority::Host, block, earliest_ns)
     }
 
-    fn change(&mut self, plane: PlaneId, duration_ns: Nanoseconds, earliest_ns: Nanoseconds) -> Interval {
-        let plane = &mut self.planes[plane.index()];
-        let start_ns = earliest_ns.max(plane.free_ns);
-        let end_ns = start_ns + duration_ns;
-        *plane = Plane { free_ns: end_ns, register: None };
-        Interval { start_ns, end_ns }
+    fn transfer(
+        &mut self,
+        channel: ChannelId,
+        bytes: u32,
+        priority: Priority,
+        earliest_ns: Nanoseconds,
+    ) -> Nanoseconds {
+        let duration_ns = self.timing.transfer_ns(bytes);
+        let times = [self.now_ns, earliest_ns];
+        let line = &mut self.channels[channel.index()];
+        line.book(self.scheduling, priority, Subject::Transfer, duration_ns, times).end_ns
+    }
+
+    fn change(
+        &mut self,
+        plane: PlaneId,
+        subject: Subject,
+        priority: Priority,
+        duration_ns: Nanoseconds,
+        earliest_ns: Nanoseconds,
+    ) -> Interval {
+        let Plane { line, register } = &mut self.planes[plane.index()];
+        let interval = line.book(self.scheduling, priority, subject, duration_ns, [self.now_ns, earliest_ns]);
+        // Another block's page stays for reads that go ahead.
+        match register.page {
+            Some((_, block)) if self.scheduling != Scheduling::Fifo && !subject.is_about(block) => {
+                register.until_ns = register.until_ns.min(interval.start_ns);
+            }
+            _ => register.page = None,
+        }
+        interval
     }
 
     /// A program of a page; `bytes` cross the channel.
-    pub fn program(&mut self, place: Place, bytes: u32, earliest_ns: Nanoseconds) -> Interval {
-        let arrived_ns = self.transfer(place.channel, bytes, earliest_ns);
-        let interval = self.change(place.plane, self.timing.program_ns, arrived_ns);
+    pub fn program(
+        &mut self,
+        place: Place,
+        (page, block): (PageId, BlockId),
+        bytes: u32,
+        priority: Priority,
+        earliest_ns: Nanoseconds,
+    ) -> Interval {
+        let arrived_ns = self.transfer(place.channel, bytes, priority, earliest_ns);
+        let subject = Subject::Program(page, block);
+        let interval = self.change(place.plane, subject, priority, self.timing.program_ns, arrived_ns);
         self.programs_done_ns = self.programs_done_ns.max(interval.end_ns);
+        if priority == Priority::Host {
+            self.host_programs_done_ns = self.host_programs_done_ns.max(interval.end_ns);
+        }
         interval
     }
 
     /// A store to memory beside the flash is done at this time.
     pub fn done(&mut self, at_ns: Nanoseconds) {
         self.programs_done_ns = self.programs_done_ns.max(at_ns);
+        self.host_programs_done_ns = self.host_programs_done_ns.max(at_ns);
     }
 
-    pub fn erase(&mut self, plane: PlaneId, earliest_ns: Nanoseconds) -> Interval {
-        self.change(plane, self.timing.erase_ns, earliest_ns)
+    pub fn erase(&mut self, plane: PlaneId, block: BlockId, earliest_ns: Nanoseconds) -> Interval {
+        let subject = Subject::Erase(block);
+        self.change(plane, subject, Priority::Host, self.timing.erase_ns, earliest_ns)
     }
 
     /// A read of a page; `bytes` cross the channel. Returns when they have.
-    pub fn read(&mut self, place: Place, page: PageId, bytes: u32, earliest_ns: Nanoseconds) -> Nanoseconds {
-        let plane = &mut self.planes[place.plane.index()];
-        let mut ready_ns = earliest_ns.max(plane.free_ns);
-        if plane.register != Some(page) {
-            ready_ns += self.timing.read_ns;
-            *plane = Plane { free_ns: ready_ns, register: Some(page) };
+    pub fn read(
+        &mut self,
+        place: Place,
+        (page, block): (PageId, BlockId),
+        bytes: u32,
+        priority: Priority,
+        earliest_ns: Nanoseconds,
+    ) -> Nanoseconds {
+        let ready_ns = self.fill_register(place.plane, (page, block), priority, earliest_ns);
+        if bytes == 0 { ready_ns } else { self.transfer(place.channel, bytes, priority, ready_ns) }
+    }
+
+    /// Has a page in its plane's register. Returns from when on.
+    fn fill_register(
+        &mut self,
+        plane: PlaneId,
+        (page, block): (PageId, BlockId),
+        priority: Priority,
+        earliest_ns: Nanoseconds,
+    ) -> Nanoseconds {
+        let Plane { line, register } = &mut self.planes[plane.index()];
+        if register.page == Some((page, block)) && earliest_ns <= register.until_ns {
+            return earliest_ns.max(register.filled_ns);
         }
-        if bytes == 0 { ready_ns } else { self.transfer(place.channel, bytes, ready_ns) }
+        let (subject, times) = (Subject::Read(page, block), [self.now_ns, earliest_ns]);
+        let filled_ns = line.book(self.scheduling, priority, subject, self.timing.read_ns, times).end_ns;
+        // What waited goes on as soon as the page has arrived.
+        let until_ns = if line.free_ns() > filled_ns { filled_ns } else { Nanoseconds::MAX };
+        *register = Register { page: Some((page, block)), filled_ns, until_ns };
+        filled_ns
     }
 
     /// Power came back at `at_ns`: nothing is in flight.
     pub fn restart(&mut self, at_ns: Nanoseconds) {
         for plane in &mut self.planes {
-            *plane = Plane { free_ns: plane.free_ns.min(at_ns), register: None };
+            plane.line.restart(at_ns);
+            plane.register = Register::default();
         }
-        for free_ns in &mut self.channels_free_ns {
-            *free_ns = at_ns.min(*free_ns);
-        }
+        self.channels.iter_mut().for_each(|line| line.restart(at_ns));
         self.programs_done_ns = self.programs_done_ns.min(at_ns);
+        self.host_programs_done_ns = self.host_programs_done_ns.min(at_ns);
     }
 }
 
@@ -166,40 +274,61 @@ mod tests {
         Place { plane: PlaneId(plane), channel: ChannelId(plane % 2) }
     }
 
+    fn program(resources: &mut Resources, plane: u32, bytes: u32, at_ns: Nanoseconds) -> Interval {
+        resources.program(place(plane), (PageId(9), BlockId(9)), bytes, Priority::Host, at_ns)
+    }
+
+    fn read(resources: &mut Resources, page: u32, bytes: u32, at_ns: Nanoseconds) -> Nanoseconds {
+        resources.read(place(0), (PageId(page), BlockId(1)), bytes, Priority::Read, at_ns)
+    }
+
     #[test]
     fn planes_work_at_the_same_time_and_share_their_channel() {
         let mut resources = resources();
-        assert_eq!(resources.program(place(0), 8192, 0), Interval { start_ns: 20, end_ns: 1_020 });
-        assert_eq!(resources.program(place(2), 8192, 0), Interval { start_ns: 40, end_ns: 1_040 });
-        assert_eq!(resources.program(place(1), 4096, 0), Interval { start_ns: 10, end_ns: 1_010 });
+        assert_eq!(program(&mut resources, 0, 8192, 0), Interval { start_ns: 20, end_ns: 1_020 });
+        assert_eq!(program(&mut resources, 2, 8192, 0), Interval { start_ns: 40, end_ns: 1_040 });
+        assert_eq!(program(&mut resources, 1, 4096, 0), Interval { start_ns: 10, end_ns: 1_010 });
         assert_eq!(resources.programs_done_ns(), 1_040);
     }
 
     #[test]
     fn a_transfer_overlaps_the_program_before_it() {
         let mut resources = resources();
-        resources.program(place(0), 8192, 0);
-        assert_eq!(resources.program(place(0), 8192, 0), Interval { start_ns: 1_020, end_ns: 2_020 });
-        assert_eq!(resources.erase(PlaneId(0), 5), Interval { start_ns: 2_020, end_ns: 12_020 });
+        program(&mut resources, 0, 8192, 0);
+        assert_eq!(program(&mut resources, 0, 8192, 0), Interval { start_ns: 1_020, end_ns: 2_020 });
+        assert_eq!(resources.erase(PlaneId(0), BlockId(0), 5), Interval { start_ns: 2_020, end_ns: 12_020 });
         assert_eq!(resources.plane_idle_ns(PlaneId(0)), 12_020);
     }
 
     #[test]
     fn the_page_in_the_register_is_read_once() {
         let mut resources = resources();
-        assert_eq!(resources.read(place(0), PageId(3), 4096, 0), 110);
-        assert_eq!(resources.read(place(0), PageId(3), 4096, 0), 120);
-        assert_eq!(resources.read(place(0), PageId(4), 0, 0), 200);
-        assert_eq!(resources.read(place(0), PageId(4), 4096, 0), 210);
-        resources.erase(PlaneId(0), 0);
-        assert_eq!(resources.read(place(0), PageId(4), 0, 0), 10_300);
+        assert_eq!(read(&mut resources, 3, 4096, 0), 110);
+        assert_eq!(read(&mut resources, 3, 4096, 0), 120);
+        assert_eq!(read(&mut resources, 4, 0, 0), 200);
+        assert_eq!(read(&mut resources, 4, 4096, 0), 210);
+        resources.erase(PlaneId(0), BlockId(0), 0);
+        assert_eq!(read(&mut resources, 4, 0, 0), 10_300);
+    }
+
+    #[test]
+    fn a_register_keeps_its_page_while_reads_go_ahead_until_something_else_begins() {
+        let mut resources = resources();
+        resources.set_scheduling(Scheduling::ReadFirst);
+        program(&mut resources, 0, 8192, 0);
+        program(&mut resources, 0, 8192, 0);
+        assert_eq!(read(&mut resources, 3, 4096, 500), 1_130, "behind the first program");
+        assert_eq!(read(&mut resources, 3, 4096, 500), 1_140, "a command that reads it whole");
+        assert_eq!(read(&mut resources, 3, 4096, 1_200), 2_130, "the second program has begun");
+        assert_eq!(read(&mut resources, 3, 4096, 9_000), 9_110, "the program was in the register");
+        assert_eq!(read(&mut resources, 3, 4096, 9_200), 9_210, "nothing else since");
     }
 
     #[test]
     fn after_a_restart_nothing_is_going_on() {
         let mut resources = resources();
-        resources.program(place(0), 8192, 0);
-        resources.erase(PlaneId(1), 0);
+        program(&mut resources, 0, 8192, 0);
+        resources.erase(PlaneId(1), BlockId(0), 0);
         resources.restart(500);
         assert_eq!(resources.plane_idle_ns(PlaneId(0)), 500);
         assert_eq!(resources.plane_idle_ns(PlaneId(1)), 500);

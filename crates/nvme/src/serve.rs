@@ -32,6 +32,8 @@ pub struct Options {
     pub block_bytes: u32,
     /// The subsystem's name; derived from the image's path if none is given.
     pub name: Option<String>,
+    /// Whether writes that repeat a recent one become shares.
+    pub remap_duplicates: bool,
 }
 
 /// Why an image could not be served, or could not be closed.
@@ -72,6 +74,9 @@ pub enum ServeError {
     /// The drive could not be shut down.
     #[error("the drive could not be shut down: {0}")]
     Shutdown(Status),
+    /// The image of a drive that lost power could not be closed in that state.
+    #[error("the image of the drive without power could not be closed: {0}")]
+    PowerLoss(DeviceError),
     /// The drive did not recover after a power loss.
     #[error("the drive did not recover: {0}")]
     Recovery(DeviceError),
@@ -88,7 +93,16 @@ pub enum Notice<'a> {
     /// The drive has power again.
     Recovered(&'a RecoveryReport),
     /// The image is closed, or could not be.
-    Ended(&'a Result<(), ServeError>),
+    Ended(&'a Result<Ending, ServeError>),
+}
+
+/// How serving an image ended well.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ending {
+    /// Everything is durable and the drive is shut down.
+    Closed,
+    /// The drive had lost power: the next start recovers.
+    PowerLost,
 }
 
 /// Statistics of a served image: the answer to `tantalum stat`.
@@ -120,6 +134,10 @@ pub struct ServedReport {
     pub commands_failed: u64,
     /// Number of power losses.
     pub power_losses: u64,
+    /// Units that were shared with an equal one instead of being written.
+    pub units_remapped: u64,
+    /// Units that were written although duplicates are remapped.
+    pub units_without_duplicate: u64,
 }
 
 enum Event {
@@ -181,10 +199,11 @@ impl Served {
         let image = options.image.canonicalize().map_err(system)?;
         let answers = Answers::new(options.pacing, device.time_ns()).map_err(system)?;
         let drive = Drive::new(device);
+        drive.set_remap_duplicates(options.remap_duplicates);
         match serve(&drive, image, answers, options) {
             Ok(served) => Ok(served),
             Err(error) => {
-                shut_down(&drive)?;
+                shut_down(&drive, 0)?;
                 Err(error)
             }
         }
@@ -205,17 +224,21 @@ impl Served {
         self.place.stopper.clone()
     }
 
-    /// Serves until it is stopped, and shuts the drive down. `notice` is told of events before anybody at the control
-    /// socket is.
-    pub fn wait(self, mut notice: impl FnMut(Notice<'_>)) -> Result<(), ServeError> {
+    /// Serves until it is stopped, and shuts the drive down, or leaves it as a power loss did that came before. `notice`
+    /// is told of events before anybody at the control socket is.
+    pub fn wait(self, mut notice: impl FnMut(Notice<'_>)) -> Result<Ending, ServeError> {
         let ended = self.serve(&mut notice);
         let drive = self.place.server.subsystem().queue.drive();
         let is_idle = self.place.server.close();
-        let ended = ended.and_then(|()| if is_idle { shut_down(drive) } else { Err(ServeError::Stuck) });
+        let ended = ended.and_then(|()| match is_idle {
+            true => shut_down(drive, self.place.loss_seed()),
+            false => Err(ServeError::Stuck),
+        });
         let _ = std::fs::remove_file(socket_path(&self.place.image));
         notice(Notice::Ended(&ended));
         self.place.end.come(match &ended {
-            Ok(()) => Ended::Closed,
+            Ok(Ending::Closed) => Ended::Closed,
+            Ok(Ending::PowerLost) => Ended::PowerLost,
             Err(error) => Ended::Failed(error.to_string()),
         });
         ended
@@ -241,14 +264,21 @@ impl Served {
         if !place.server.close() {
             return Err(ServeError::Stuck);
         }
-        let losses = place.power_losses.fetch_add(1, Ordering::Relaxed);
-        let seed = mix(place.seed.load(Ordering::Relaxed) ^ losses);
+        let seed = place.loss_seed();
+        place.power_losses.fetch_add(1, Ordering::Relaxed);
         let subsystem = place.server.subsystem();
         let report = subsystem.queue.drive().lock().power_on(&mut PowerLoss::seeded(seed));
         let report = report.map_err(ServeError::Recovery)?;
         subsystem.set_write_through(false);
         place.server.open();
         Ok(report)
+    }
+}
+
+impl Place {
+    /// The seed of the outcome of the next power loss.
+    fn loss_seed(&self) -> u64 {
+        mix(self.seed.load(Ordering::Relaxed) ^ self.power_losses.load(Ordering::Relaxed))
     }
 }
 
@@ -280,10 +310,18 @@ fn serve(drive: &Drive, image: PathBuf, answers: Answers, options: &Options) -> 
     Ok(Served { place, events })
 }
 
-fn shut_down(drive: &Drive) -> Result<(), ServeError> {
+/// Shuts a drive down. If its power has gone, or goes on the way, the image becomes what that leaves.
+fn shut_down(drive: &Drive, seed: u64) -> Result<Ending, ServeError> {
     let mut device = drive.lock();
     let now_ns = device.time_ns();
-    device.put_away(now_ns).map_err(ServeError::Shutdown)
+    match device.put_away(now_ns) {
+        Ok(()) => Ok(Ending::Closed),
+        Err(Status::PowerLost) => {
+            let settled = device.settle_power_loss(&mut PowerLoss::seeded(seed));
+            settled.map(|()| Ending::PowerLost).map_err(ServeError::PowerLoss)
+        }
+        Err(status) => Err(ServeError::Shutdown(status)),
+    }
 }
 
 /// A number that is the same each time the image is served.
@@ -313,7 +351,10 @@ impl Subject for Place {
 
     fn stat(&self) -> Result<serde_json::Value, String> {
         let subsystem = self.server.subsystem();
-        let drive = DriveReport::of(&subsystem.queue.drive().lock(), self.image.clone(), Some(self.pacing));
+        let device = subsystem.queue.drive().lock();
+        let drive = DriveReport::of(&device, self.image.clone(), Some(self.pacing));
+        let duplicates = device.duplicates();
+        drop(device);
         let served = ServedReport {
             address: self.server.address(),
             name: subsystem.settings.name.clone(),
@@ -323,6 +364,8 @@ impl Subject for Place {
             connections_accepted: self.server.accepted(),
             commands_failed: subsystem.errors.count(),
             power_losses: self.power_losses.load(Ordering::Relaxed),
+            units_remapped: duplicates.remapped,
+            units_without_duplicate: duplicates.without_duplicate,
         };
         Ok(serde_json::to_value(Report { drive, served }).expect("reports are plain data"))
     }
@@ -376,6 +419,7 @@ mod tests {
             pacing: Pacing::None,
             block_bytes: 4096,
             name: None,
+            remap_duplicates: false,
         };
         assert!(listen("127.0.0.1:4420").check().is_ok());
         assert!(listen("[::1]:4420").check().is_ok());

@@ -148,6 +148,7 @@ fn cut_again_and_again(image: &Path, profile: &Profile, seed: u64, cuts: u64) {
         pacing: Pacing::None,
         block_bytes: 4096,
         name: Some(NQN.to_owned()),
+        remap_duplicates: false,
     };
     let served = Served::start(Device::create(image, profile).unwrap(), &options).unwrap();
     let (address, stopper) = (served.address(), served.stopper());

@@ -49,7 +49,6 @@ mod orphans;
 mod properties;
 mod ranges;
 mod read_write;
-mod remap_duplicates;
 mod root;
 mod share;
 mod slots;

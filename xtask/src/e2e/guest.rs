@@ -2,7 +2,7 @@
 //! is 10.0.2.2 there. What it has to say it prints on its serial line.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -10,13 +10,24 @@ use super::Context;
 use super::failure::{Failure, ensure};
 use super::shell::Shell;
 
+/// What the guest has of this machine.
+const PROGRAMS: &str = "nvme fio mkfs.ext4 e2fsck mkfs.xfs xfs_repair mkfs.btrfs btrfs mkfs.f2fs fsck.f2fs mkfs.nilfs2 sync fstrim";
+const MODULES: &str =
+    "nvme-tcp virtio_net virtio_pci ext4 xfs btrfs f2fs nilfs2 crc32c_generic crc32_generic";
+
+/// How long a guest may run.
+const MOST_SECONDS: &str = "14400";
+
 /// The guest's kernel and its root.
 pub struct Guest {
     folder: PathBuf,
+    /// How it is made and booted.
+    base: PathBuf,
+    /// What it runs.
     scripts: PathBuf,
 }
 
-/// What a script said of its checks.
+/// What scripts said of their checks.
 #[derive(Default)]
 pub struct Said {
     /// How many passed.
@@ -29,62 +40,55 @@ pub struct Said {
 impl Guest {
     /// Makes the root, and fetches the kernel if it is not there from last time.
     pub fn build(context: &Context) -> Result<Guest, Failure> {
-        let scripts = context.root.join("xtask/guest");
+        let base = context.root.join("crates/papers/guest");
         let folder = context.target.join("guest");
-        Shell::new("sh").args([scripts.join("build.sh").as_os_str(), folder.as_os_str()]).run()?;
-        Ok(Guest { folder, scripts })
+        let build = [base.join("build.sh").as_os_str(), folder.as_os_str()].map(ToOwned::to_owned);
+        Shell::new("sh").args(build).args([PROGRAMS, MODULES]).run()?;
+        Ok(Guest { folder, base, scripts: context.root.join("xtask/guest") })
     }
 
-    /// Boots, runs a script with these parameters, and gives what it said. `on_line` is given each line meant for the host.
+    /// Boots, and runs scripts one after the other with these parameters. Each line for the host goes to `on_line`; the
+    /// guest waits until that has returned.
     pub fn run(
         &self,
         folder: &Path,
-        script: &str,
+        scripts: &str,
         parameters: &str,
         mut on_line: impl FnMut(&str) -> Result<(), Failure>,
     ) -> Result<Said, Failure> {
-        let image = self.image(folder, script, parameters)?;
-        let mut running = Running(self.boot(&image)?);
+        let mut running = Running(self.boot(folder, scripts, parameters)?);
         let serial = running.0.stdout.take().expect("a pipe was asked for");
-        let (mut said, mut log) = (Said::default(), String::new());
+        let mut answers = running.0.stdin.take().expect("a pipe was asked for");
+        let kept = self.folder.join("guest.log");
+        let (mut said, mut log) = (Said::default(), fs::File::create(&kept)?);
         for line in BufReader::new(serial).split(b'\n') {
             let line = String::from_utf8_lossy(&line?).trim_end().to_owned();
-            log.push_str(&line);
-            log.push('\n');
+            writeln!(log, "{line}")?;
             said.hear(&line);
-            if let Some(text) = line.strip_prefix("GUEST ") {
+            if let Some(text) = line.strip_prefix("GUEST ").filter(|text| *text != "ended") {
                 on_line(text)?;
+                answers.write_all(b"\n")?;
             }
         }
-        let kept = self.folder.join(format!("{script}.log"));
-        fs::write(&kept, log)?;
         ensure(said.has_ended, || {
-            format!("the guest stopped before its script did; see {}", kept.display())
+            format!("the guest stopped before its scripts did; see {}", kept.display())
         })?;
         Ok(said)
     }
 
-    /// The root as the kernel wants it, with the script.
-    fn image(&self, folder: &Path, script: &str, parameters: &str) -> Result<PathBuf, Failure> {
+    fn boot(&self, folder: &Path, scripts: &str, parameters: &str) -> Result<Child, Failure> {
         let root = self.folder.join("root");
-        fs::copy(self.scripts.join(format!("{script}.sh")), root.join("test.sh"))?;
-        fs::write(root.join("parameters"), parameters)?;
-        let image = folder.join("initrd");
-        let pack = "cd \"$0\" && find . | cpio -o -H newc --quiet > \"$1\"";
-        Shell::new("sh").args(["-c".as_ref(), pack.as_ref(), root.as_os_str(), image.as_os_str()]).run()?;
-        Ok(image)
-    }
-
-    fn boot(&self, image: &Path) -> Result<Child, Failure> {
-        let child = Command::new("timeout")
-            .args(["7200", "qemu-system-x86_64", "-accel", "tcg", "-cpu", "max", "-m", "1024", "-nographic"])
-            .args(["-no-reboot", "-netdev", "user,id=n0", "-device", "virtio-net-pci,netdev=n0"])
-            .arg("-kernel")
-            .arg(self.folder.join("vmlinuz"))
-            .arg("-initrd")
-            .arg(image)
-            .args(["-append", "console=ttyS0 quiet panic=-1 no_timer_check nvme_core.multipath=N"])
-            .stdin(Stdio::null())
+        for script in scripts.split_whitespace() {
+            let name = format!("{script}.sh");
+            fs::copy(self.scripts.join(&name), root.join("scripts").join(&name))?;
+        }
+        fs::write(root.join("parameters"), format!("SCRIPTS='{scripts}'\n{parameters}"))?;
+        let child = Command::new("sh")
+            .arg(self.base.join("boot.sh"))
+            .arg(&self.folder)
+            .arg(folder.join("initrd"))
+            .arg(MOST_SECONDS)
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()?;

@@ -1,4 +1,4 @@
-//! Linux attaches a served drive: nvme-cli, file systems, power cuts under them.
+//! Linux attaches served drives: nvme-cli, file systems, fio, a server that is killed, power cuts. One guest does it all.
 
 use std::path::Path;
 
@@ -8,7 +8,10 @@ use super::shell::Shell;
 use super::{Context, Done, Outcome};
 
 /// Power cuts for each file system; `TANTALUM_NVME_CUTS` asks for more, or fewer.
-const CUTS: u64 = 20;
+const CUTS: u64 = 2;
+
+/// What the guest does; `TANTALUM_NVME_SCRIPTS` names fewer.
+const SCRIPTS: &str = "commands file_systems fio killed cuts";
 
 /// File systems; `TANTALUM_NVME_FILE_SYSTEMS` names fewer.
 const FILE_SYSTEMS: &str = "ext4 xfs btrfs f2fs nilfs2";
@@ -16,31 +19,85 @@ const FILE_SYSTEMS: &str = "ext4 xfs btrfs f2fs nilfs2";
 /// Those whose power is cut.
 const CUT_FILE_SYSTEMS: &str = "ext4 xfs btrfs f2fs";
 
+/// Those whose power is cut on a drive that remaps duplicates: ext4 with `data=journal`.
+const REMAPPED_FILE_SYSTEMS: &str = "ext4-journal";
+
+/// Those whose server is killed.
+const KILLED_FILE_SYSTEMS: &str = "ext4 btrfs";
+
+/// Units of what `file_systems.sh` removes and trims, less what a file system may write elsewhere meanwhile.
+const TRIMMED_UNITS: u64 = 8_000_000 / 4096 * 9 / 10;
+
 /// A served drive, which ends with its test.
 struct Served<'a> {
     context: &'a Context,
     folder: &'a Path,
-    parameters: String,
+    image: &'static str,
+    options: &'static [&'static str],
+    process: String,
+    port: String,
+    name: String,
 }
 
 impl<'a> Served<'a> {
-    fn start(context: &'a Context, folder: &'a Path) -> Result<Served<'a>, Failure> {
-        let said = Shell::new(&context.tantalum)
-            .args(["serve", "drive.tant", "--create", "--capacity", "512M", "--time", "none"])
-            .args(["--key-value", "1", "--listen", "127.0.0.1:0", "--background"])
-            .folder(folder)
+    fn create(
+        context: &'a Context,
+        folder: &'a Path,
+        image: &'static str,
+        profile: &str,
+        options: &'static [&'static str],
+    ) -> Result<Served<'a>, Failure> {
+        let none = String::new;
+        let mut served =
+            Served { context, folder, image, options, process: none(), port: none(), name: none() };
+        served.start("127.0.0.1:0", &["--create", "--capacity", "512M", "--profile", profile])?;
+        Ok(served)
+    }
+
+    fn start(&mut self, listen: &str, more: &[&str]) -> Result<(), Failure> {
+        let said = Shell::new(&self.context.tantalum)
+            .args(["serve", self.image, "--time", "none", "--background", "--listen", listen])
+            .args(self.options)
+            .args(more)
+            .folder(self.folder)
             .run()?;
-        let word = |flag: &str| said.split(flag).nth(1).and_then(|rest| rest.split_whitespace().next());
-        let (Some(port), Some(name)) = (word(" -s "), word(" -n ")) else {
+        let word = |before: &str| said.split(before).nth(1).and_then(|rest| rest.split_whitespace().next());
+        let (Some(process), Some(port), Some(name)) = (word(" process "), word(" -s "), word(" -n ")) else {
             return Err(Failure::Wrong(format!("serve said {said:?}")));
         };
-        let parameters = format!("PORT={port}\nNQN={name}\n");
-        Ok(Served { context, folder, parameters })
+        (self.process, self.port, self.name) = (process.to_owned(), port.to_owned(), name.to_owned());
+        Ok(())
+    }
+
+    /// The process dies, and another serves the image at the same place.
+    fn kill(&mut self) -> Result<(), Failure> {
+        Shell::new("kill").args(["-9", &self.process]).run()?;
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        let (listen, name) = (format!("127.0.0.1:{}", self.port), self.name.clone());
+        self.start(&listen, &[])?;
+        ensure(self.name == name, || format!("{name} is {} when it is served again", self.name))
+    }
+
+    /// Power goes at a flash operation from now on.
+    fn cut(&self, operations: u64, seed: u64) -> Result<(), Failure> {
+        let (operations, seed) = (operations.to_string(), seed.to_string());
+        self.run("cut", &["--after-flash-ops", &operations, "--seed", &seed]).map(drop)
+    }
+
+    fn stat(&self) -> Result<serde_json::Value, Failure> {
+        let text = self.run("stat", &["--json"])?;
+        serde_json::from_str(&text).map_err(|error| Failure::Wrong(format!("stat: {error}: {text}")))
     }
 
     fn run(&self, command: &str, arguments: &[&str]) -> Result<String, Failure> {
-        let shell = Shell::new(&self.context.tantalum).args([command, "drive.tant"]).args(arguments);
+        let shell = Shell::new(&self.context.tantalum).args([command, self.image]).args(arguments);
         shell.folder(self.folder).run()
+    }
+
+    /// It is closed properly, and its audit finds nothing.
+    fn close(&self) -> Result<(), Failure> {
+        self.run("stop", &[])?;
+        self.run("check", &[]).map(drop)
     }
 }
 
@@ -54,44 +111,145 @@ fn named(variable: &str, default: &str) -> String {
     std::env::var(variable).unwrap_or_else(|_| default.to_owned())
 }
 
-pub fn run(context: &Context, folder: &Path) -> Outcome {
-    let guest = Guest::build(context)?;
-    let served = Served::start(context, folder)?;
-    let nothing = |_: &str| Ok(());
-    let commands = guest.run(folder, "commands", &served.parameters, nothing)?;
-    commands.expect(40)?;
-    let systems = named("TANTALUM_NVME_FILE_SYSTEMS", FILE_SYSTEMS);
-    let parameters = format!("{}FILE_SYSTEMS='{systems}'\n", served.parameters);
-    let files = guest.run(folder, "file_systems", &parameters, nothing)?;
-    files.expect(systems.split_whitespace().count() * 6)?;
-    let cuts = cut(&guest, &served, folder)?;
-    served.run("stop", &[])?;
-    served.run("check", &[])?;
-    Ok(Done::Said(format!(
-        "nvme-cli: {} checks; {systems}: {} checks; {cuts} power cuts",
-        commands.passed, files.passed
-    )))
+/// The three drives, and what the guest has asked for so far.
+struct Host<'a> {
+    plain: Served<'a>,
+    remapping: Served<'a>,
+    /// With capacitors, and blocks of 512 bytes.
+    protected: Served<'a>,
+    /// Whether the drive that is cut is the one that remaps.
+    cuts_remapping: bool,
+    mapped_units: u64,
+    seed: u64,
+    cuts: u64,
+    kills: u64,
 }
 
-/// Cuts power while the guest writes.
-fn cut(guest: &Guest, served: &Served<'_>, folder: &Path) -> Result<u64, Failure> {
-    let cuts = named("TANTALUM_NVME_CUTS", &CUTS.to_string()).parse().unwrap_or(CUTS);
-    let systems = named("TANTALUM_NVME_FILE_SYSTEMS", CUT_FILE_SYSTEMS).replace("nilfs2", "");
-    let parameters = format!("{}FILE_SYSTEMS='{systems}'\nCUTS={cuts}\n", served.parameters);
-    let mut seed: u64 = named("SEED", "1").parse().unwrap_or(1);
-    let mut done = 0;
-    let said = guest.run(folder, "cuts", &parameters, |line| {
-        if line == "cut" {
-            done += 1;
-            // operations from now until power goes
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let operations = (1 + (seed >> 33) % 400).to_string();
-            served.run("cut", &["--after-flash-ops", &operations, "--seed", &seed.to_string()])?;
+impl Host<'_> {
+    fn asked(&mut self, question: &str) -> Result<(), Failure> {
+        match question.split_whitespace().collect::<Vec<_>>()[..] {
+            ["mapped", _] => self.mapped_units = self.mapped()?,
+            ["trimmed", system] => {
+                let (before, now) = (self.mapped_units, self.mapped()?);
+                ensure(now + TRIMMED_UNITS <= before, || {
+                    format!("{system}: {before} units were mapped, and {now} are after the trim")
+                })?;
+            }
+            ["drive", port] => self.cuts_remapping = port == self.remapping.port,
+            ["cut"] => self.cut()?,
+            ["kill"] => {
+                self.kills += 1;
+                self.protected.kill()?;
+            }
+            _ => return Err(Failure::Wrong(format!("the guest asks for {question:?}"))),
         }
         Ok(())
-    })?;
-    let expected = systems.split_whitespace().count() as u64 * cuts;
-    said.expect(expected as usize * 2)?;
-    ensure(done == expected, || format!("{done} cuts, not {expected}"))?;
-    Ok(done)
+    }
+
+    fn mapped(&self) -> Result<u64, Failure> {
+        let report = self.plain.stat()?;
+        let mapped = report["mapped_units"].as_u64();
+        mapped.ok_or_else(|| Failure::Wrong(format!("no mapped_units in {report}")))
+    }
+
+    fn cut(&mut self) -> Result<(), Failure> {
+        self.cuts += 1;
+        self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        // operations from now until power goes
+        let operations = 1 + (self.seed >> 33) % 400;
+        let drive = if self.cuts_remapping { &self.remapping } else { &self.plain };
+        drive.cut(operations, self.seed)
+    }
+
+    /// What the guest's scripts are given.
+    fn parameters(&self, systems: &str, cuts: u64) -> String {
+        let Host { plain, remapping, protected, .. } = self;
+        let wanted = |list: &str| {
+            let is_wanted = |system: &&str| systems.split_whitespace().any(|wanted| wanted == *system);
+            list.split_whitespace().filter(is_wanted).collect::<Vec<_>>().join(" ")
+        };
+        format!(
+            "PORT={}\nNQN={}\nREMAPPING_PORT={}\nREMAPPING_NQN={}\nPROTECTED_PORT={}\nPROTECTED_NQN={}\n\
+             FILE_SYSTEMS='{}'\nCUT_FILE_SYSTEMS='{}'\nREMAPPED_FILE_SYSTEMS='{}'\nKILLED_FILE_SYSTEMS='{}'\n\
+             CUTS={cuts}\n",
+            plain.port,
+            plain.name,
+            remapping.port,
+            remapping.name,
+            protected.port,
+            protected.name,
+            wanted(FILE_SYSTEMS),
+            wanted(CUT_FILE_SYSTEMS),
+            wanted(REMAPPED_FILE_SYSTEMS),
+            wanted(KILLED_FILE_SYSTEMS),
+        )
+    }
+}
+
+pub fn run(context: &Context, folder: &Path) -> Outcome {
+    let guest = Guest::build(context)?;
+    const REMAPPING: &[&str] = &["--remap-duplicates"];
+    let seed = named("SEED", "1");
+    let mut host = Host {
+        plain: Served::create(context, folder, "plain.tant", "tlc-nvme", &["--key-value", "1"])?,
+        remapping: Served::create(context, folder, "remapping.tant", "tlc-nvme", REMAPPING)?,
+        protected: Served::create(
+            context,
+            folder,
+            "protected.tant",
+            "tlc-nvme-plp",
+            &["--remap-duplicates"],
+        )?,
+        cuts_remapping: false,
+        mapped_units: 0,
+        seed: seed.parse().map_err(|_| Failure::Wrong(format!("SEED={seed} is not a number")))?,
+        cuts: 0,
+        kills: 0,
+    };
+    let cuts = named("TANTALUM_NVME_CUTS", &CUTS.to_string());
+    let cuts =
+        cuts.parse().map_err(|_| Failure::Wrong(format!("TANTALUM_NVME_CUTS={cuts} is not a number")))?;
+    let scripts = named("TANTALUM_NVME_SCRIPTS", SCRIPTS);
+    let systems = named("TANTALUM_NVME_FILE_SYSTEMS", &format!("{FILE_SYSTEMS} {REMAPPED_FILE_SYSTEMS}"));
+    let parameters = host.parameters(&systems, cuts);
+    let said = guest.run(folder, &scripts, &parameters, |question| host.asked(question))?;
+    said.expect(1)?;
+    check_complete(&host, &scripts, &systems, cuts, said.passed)?;
+    [&host.plain, &host.remapping, &host.protected].into_iter().try_for_each(Served::close)?;
+    Ok(Done::Said(format!("{} checks, {} power cuts, {} kills", said.passed, host.cuts, host.kills)))
+}
+
+/// Nothing was left out: a script that ended early would fail no check.
+fn check_complete(
+    host: &Host<'_>,
+    scripts: &str,
+    systems: &str,
+    cuts: u64,
+    passed: usize,
+) -> Result<(), Failure> {
+    let count = |list: &str| {
+        let wanted = systems.split_whitespace().collect::<Vec<_>>();
+        list.split_whitespace().filter(|system| wanted.contains(system)).count()
+    };
+    let runs = |script: &str| scripts.split_whitespace().any(|name| name == script);
+    let cut_systems = count(CUT_FILE_SYSTEMS) + count(REMAPPED_FILE_SYSTEMS);
+    let expected_cuts = if runs("cuts") { cut_systems as u64 * cuts } else { 0 };
+    let expected_kills = if runs("killed") { 2 * count(KILLED_FILE_SYSTEMS) } else { 0 };
+    let least = [
+        ("commands", 60),
+        ("file_systems", 7 * count(FILE_SYSTEMS)),
+        ("fio", 5),
+        ("killed", 8 * count(KILLED_FILE_SYSTEMS)),
+        ("cuts", cut_systems * (1 + 2 * cuts as usize)),
+    ];
+    let expected: usize = least.into_iter().filter(|(name, _)| runs(name)).map(|(_, checks)| checks).sum();
+    ensure(host.cuts == expected_cuts, || format!("{} cuts, not {expected_cuts}", host.cuts))?;
+    ensure(host.kills == expected_kills as u64, || format!("{} kills, not {expected_kills}", host.kills))?;
+    ensure(passed >= expected, || format!("only {passed} checks passed, of {expected}"))?;
+    if runs("cuts") && count(REMAPPED_FILE_SYSTEMS) > 0 && cuts > 0 {
+        let report = host.remapping.stat()?;
+        let remapped = report["served"]["units_remapped"].as_u64().unwrap_or(0);
+        ensure(remapped > 0, || "no duplicate was remapped: the cuts have tested nothing".to_owned())?;
+    }
+    Ok(())
 }

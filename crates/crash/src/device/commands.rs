@@ -1,5 +1,6 @@
 //! The random host: it chooses the next command, and tells the oracle about it.
 
+mod batches;
 mod transactions;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,6 +42,7 @@ impl Run {
                 let count = rng.random_range(1..10);
                 self.atomic(&mut rng, count)
             }
+            Kind::Batch => self.batch(&mut rng),
             Kind::Flush => self.flush(),
             Kind::Read => self.spot_check(&mut rng),
             Kind::Hinted => self.hinted(&mut rng),
@@ -59,6 +61,7 @@ impl Run {
         self.host.pause(&mut rng)?;
         self.oracle.forget_before(self.host.now_ns);
         self.lists.forget_before(self.host.now_ns);
+        self.batches.forget_before(self.host.now_ns);
         Ok(())
     }
 

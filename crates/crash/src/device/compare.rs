@@ -26,7 +26,8 @@ impl Run {
         for (lpn, candidates) in &candidates {
             found.insert(*lpn, self.compare_unit(*lpn, candidates)?);
         }
-        let torn = self.oracle.torn_steps(&Findings::new(&candidates, &found));
+        let findings = Findings::new(&candidates, &found);
+        let torn = self.oracle.torn_steps(&findings);
         self.tally.promises_checked += self.oracle.step_count();
         if let Some(torn) = torn.into_iter().next() {
             return Err(Stop::broken("D3", torn));
@@ -34,7 +35,12 @@ impl Run {
         self.oracle.settle(&found);
         self.logs.clear();
         self.compare_cold("D1")?;
-        self.records.compare(&mut self.host, self.cut_ns)?;
+        let orders = self.records.compare(&mut self.host, self.cut_ns)?;
+        self.tally.promises_checked += self.batches.count();
+        if let Some(torn) = self.batches.torn(&findings, &orders) {
+            return Err(Stop::broken("D3", torn));
+        }
+        self.batches.clear();
         if self.has_log {
             self.log.recover(&mut self.host, self.cut_ns)?;
         }

@@ -8,8 +8,8 @@ use std::fmt;
 use std::ops::Range;
 
 use tantalum::{
-    CacheMode, CacheProfile, Faults, FtlProfile, LimitsProfile, LinkProfile, NvmProfile, Plp, PowerProfile,
-    Profile, UNIT_BYTES, VictimPolicy,
+    CacheMode, CacheProfile, Faults, FlashProfile, FlashScheduling, FtlProfile, LimitsProfile, LinkProfile,
+    NvmProfile, Plp, PowerProfile, Profile, UNIT_BYTES, VictimPolicy,
 };
 use tantalum_report::InvalidSetting;
 
@@ -88,6 +88,8 @@ pub struct Drive {
     pub flash: Flash,
     /// Where it is.
     pub medium: Medium,
+    /// How the flash's operations follow each other.
+    pub scheduling: FlashScheduling,
 }
 
 impl fmt::Display for Drive {
@@ -99,6 +101,7 @@ impl fmt::Display for Drive {
         write!(f, "--plp {plp} --cache {cache} --page-bytes {page_bytes}")?;
         write!(f, " --record-logs {logs} --indexes {indexes} --host {host}")?;
         write!(f, " --room {} --flash {}", if self.full { "full" } else { "ample" }, self.flash_name())?;
+        write!(f, " --scheduling {}", self.scheduling_name())?;
         match self.medium {
             Medium::Memory => Ok(()),
             Medium::Image => f.write_str(" --medium image"),
@@ -131,6 +134,15 @@ impl Drive {
             Flash::Sound => "sound",
             Flash::Wears => "wears",
             Flash::Loses => "loses",
+        }
+    }
+
+    /// The scheduling, as the command line calls it.
+    pub fn scheduling_name(&self) -> &'static str {
+        match self.scheduling {
+            FlashScheduling::Fifo => "fifo",
+            FlashScheduling::ReadFirst => "read-first",
+            FlashScheduling::Suspend => "suspend",
         }
     }
 
@@ -204,12 +216,18 @@ impl Drive {
             7 => Some(1_000_000),
             _ => None,
         };
+        let suspends = self.scheduling == FlashScheduling::Suspend;
         Profile {
             name: "torture".into(),
             description: "a drive so small that everything happens often".into(),
             capacity_bytes: u64::from(UNITS) * UNIT_BYTES as u64,
             over_provisioning_percent: self.over_provisioning_percent(),
-            flash: small_flash(1 + (seed % 2) as u32, 8, self.page_bytes),
+            flash: FlashProfile {
+                scheduling: self.scheduling,
+                suspend_ns: suspends.then_some(20_000),
+                suspensions: suspends.then_some(2),
+                ..small_flash(1 + (seed % 2) as u32, 8, self.page_bytes)
+            },
             link: LinkProfile { bytes_per_second: 1_000_000_000, command_ns: 5_000 },
             cache: CacheProfile { mode: self.cache, bytes: self.cache_bytes(seed) },
             nvm: self.nvm(seed),
@@ -246,6 +264,8 @@ pub struct DriveChoice {
     pub flash: Option<Flash>,
     /// Where the drive is; none for memory.
     pub medium: Option<Medium>,
+    /// How the flash's operations follow each other; none for the seed's choice.
+    pub scheduling: Option<FlashScheduling>,
 }
 
 impl DriveChoice {
@@ -278,6 +298,8 @@ impl DriveChoice {
         let full = self.full.unwrap_or(seed % 11 == 4);
         let flash = self.flash.unwrap_or(Flash::Sound);
         let medium = self.medium.unwrap_or(Medium::Memory);
+        let schedulings = [FlashScheduling::Fifo, FlashScheduling::ReadFirst, FlashScheduling::Suspend];
+        let scheduling = self.scheduling.unwrap_or(schedulings[(seed / 2 % 3) as usize]);
         let kinds = [
             (Plp::None, CacheMode::Volatile),
             (Plp::None, CacheMode::Off),
@@ -310,6 +332,7 @@ impl DriveChoice {
                 full,
                 flash,
                 medium,
+                scheduling,
             })
             .collect()
     }
@@ -334,6 +357,7 @@ mod tests {
                         full: Some(true),
                         flash: Some(Flash::Loses),
                         medium: None,
+                        scheduling: Some(FlashScheduling::Suspend),
                     };
                     assert_eq!(
                         choice.validate().is_ok(),

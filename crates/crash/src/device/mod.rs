@@ -8,6 +8,7 @@
 //!   `minutes`.
 //! - A drive that panics or refuses a command has broken a promise too.
 
+mod batches;
 mod case;
 mod commands;
 mod compare;

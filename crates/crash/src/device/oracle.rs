@@ -102,7 +102,7 @@ impl Oracle {
     /// The steps and log transactions that, by what was found, are neither done nor undone; and transactions that came
     /// home although earlier ones of their log did not.
     pub fn torn_steps(&self, found: &Findings) -> Vec<String> {
-        let matching = |lpn: &Lpn| found.0.get(lpn).map(Vec::as_slice);
+        let matching = |lpn: &Lpn| found.of(*lpn);
         let mut torn = Vec::new();
         for (step, _) in &self.steps {
             let shown = step.shown(matching);
@@ -156,6 +156,11 @@ impl Oracle {
 }
 
 impl Findings {
+    /// The orders of the commands that a unit may show; none if it says nothing.
+    pub fn of(&self, lpn: Lpn) -> Option<&[Order]> {
+        self.0.get(&lpn).map(Vec::as_slice)
+    }
+
     /// What was found, and what it may be. Lost units say nothing about steps.
     pub fn new(candidates: &[(Lpn, Vec<Candidate>)], found: &BTreeMap<Lpn, Stamp>) -> Findings {
         let told = candidates.iter().filter(|(lpn, _)| found[lpn] != LOST);

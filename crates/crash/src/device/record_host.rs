@@ -8,16 +8,22 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use tantalum::{Command, Completion, Key, KvRecord, NamespaceAttributes, NamespaceId, Status};
+use tantalum::{Command, Completion, Key, KvRecord, NamespaceAttributes, NamespaceId, Nanoseconds, Status};
 
 use super::drive::{Drive, Flash};
-use super::history::Stamp;
+use super::history::{Order, Stamp};
 use super::host::Host;
 use super::records::{Place, Records, Thing};
 use super::stop::Stop;
 use super::tide::Tide;
 
 type Generator = Xoshiro256PlusPlus;
+
+/// New values of records, 0 for those to be deleted.
+pub(super) type NewRecords = BTreeMap<Place, Stamp>;
+
+/// Records with their values.
+type Values = Vec<(Place, Option<Vec<u8>>)>;
 
 /// Keys of each namespace. The first few have values of several units.
 const KEYS: u64 = 24;
@@ -104,6 +110,14 @@ impl RecordHost {
         if self.full && rng.random_ratio(1, if tide == Tide::Records { 1 } else { 4 }) {
             return self.fill(host, rng);
         }
+        match self.draw(host, rng)? {
+            Some(new) => self.submit_put(host, &new),
+            None => Ok(()),
+        }
+    }
+
+    /// Some records with new values, 0 for those to be deleted. None if a namespace was missing, which has been created.
+    pub fn draw(&mut self, host: &mut Host, rng: &mut Generator) -> Result<Option<NewRecords>, Stop> {
         let most = if rng.random_ratio(1, 4) { 12 } else { 3 };
         let (mut new, mut slots) = (BTreeMap::new(), BTreeSet::new());
         for _ in 0..rng.random_range(1..=most) {
@@ -115,11 +129,10 @@ impl RecordHost {
             new.insert((slot, rng.random_range(0..self.keys_of(slot))), stamp);
         }
         if let Some(slot) = slots.into_iter().find(|slot| self.slots[*slot].is_none()) {
-            return self.create(host, slot);
+            return self.create(host, slot).map(|()| None);
         }
         let place = |slot: usize, number| (self.slots[slot].expect("it is there").namespace, number);
-        let new = new.into_iter().map(|((slot, number), stamp)| (place(slot, number), stamp)).collect();
-        self.submit_put(host, &new)
+        Ok(Some(new.into_iter().map(|((slot, number), stamp)| (place(slot, number), stamp)).collect()))
     }
 
     /// Puts many records into the namespace that fills the drive.
@@ -135,31 +148,47 @@ impl RecordHost {
         self.submit_put(host, &new)
     }
 
-    fn submit_put(&mut self, host: &mut Host, new: &BTreeMap<Place, Stamp>) -> Result<(), Stop> {
-        let data: Vec<(Place, Option<Vec<u8>>)> =
-            new.iter().map(|(place, stamp)| (*place, self.value_of(*place, *stamp))).collect();
-        let records: Vec<KvRecord<'_>> = data
-            .iter()
-            .map(|((namespace, number), value)| KvRecord {
-                namespace: *namespace,
-                key: key_of(*number),
-                value: value.as_deref(),
-            })
-            .collect();
-        let things: BTreeMap<Thing, Stamp> =
-            new.iter().map(|(place, stamp)| (Thing::Record(*place), *stamp)).collect();
-        let order = self.records.issue(&things);
-        match host.submit(Command::KvPut { records: &records }) {
-            Ok(put) => self.records.acknowledge(order, put.done_ns),
+    fn submit_put(&mut self, host: &mut Host, new: &NewRecords) -> Result<(), Stop> {
+        let values = self.values_of(new);
+        let order = self.issue(new);
+        let answer = host.submit(Command::KvPut { records: &records_of(&values) });
+        self.answered(host, order, new, answer.map(|put| put.done_ns))
+    }
+
+    /// The values of records.
+    pub fn values_of(&self, new: &NewRecords) -> Values {
+        new.iter().map(|(place, stamp)| (*place, self.value_of(*place, *stamp))).collect()
+    }
+
+    /// A command that gives these records their values is submitted.
+    pub fn issue(&mut self, new: &NewRecords) -> Order {
+        self.records.issue(&new.iter().map(|(place, stamp)| (Thing::Record(*place), *stamp)).collect())
+    }
+
+    /// Its answer: when it is done, or why it was refused, and then it has changed nothing.
+    pub fn answered(
+        &mut self,
+        host: &mut Host,
+        order: Order,
+        new: &NewRecords,
+        answer: Result<Nanoseconds, Status>,
+    ) -> Result<(), Stop> {
+        match answer {
+            Ok(done_ns) => self.records.acknowledge(order, done_ns),
             Err(status) => {
                 let frees = new.values().all(|stamp| *stamp == 0);
                 self.may_refuse(&status, frees)?;
-                self.records.refuse(order);
-                new.keys().try_for_each(|place| self.check(host, *place, "running drive"))?;
+                self.refuse(host, order, new)?;
             }
         }
         self.records.forget_before(host.now_ns);
         Ok(())
+    }
+
+    /// A command was refused for a good reason: its records are what they were.
+    pub fn refuse(&mut self, host: &mut Host, order: Order, new: &NewRecords) -> Result<(), Stop> {
+        self.records.refuse(order);
+        new.keys().try_for_each(|place| self.check(host, *place, "running drive"))
     }
 
     /// Whether the drive may refuse a command in this way.
@@ -265,6 +294,18 @@ impl RecordHost {
         };
         Some(stamp.to_le_bytes().into_iter().cycle().take(bytes as usize).collect())
     }
+}
+
+/// Records of a command.
+pub(super) fn records_of(values: &[(Place, Option<Vec<u8>>)]) -> Vec<KvRecord<'_>> {
+    values
+        .iter()
+        .map(|((namespace, number), value)| KvRecord {
+            namespace: *namespace,
+            key: key_of(*number),
+            value: value.as_deref(),
+        })
+        .collect()
 }
 
 /// Keys of up to eight bytes, and longer ones.

@@ -11,6 +11,9 @@ use super::history::{Candidate, History, LOST, NEVER, Order, Stamp, Step};
 /// A key of a namespace.
 pub(super) type Place = (NamespaceId, u64);
 
+/// The orders of the commands that each thing may show.
+pub(super) type Orders = BTreeMap<Thing, Vec<Order>>;
+
 /// What a step may change.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Thing {
@@ -94,21 +97,25 @@ impl Records {
         })
     }
 
-    /// The steps that, by what was found, are neither done nor undone. Anything gone with its namespace says nothing.
-    /// `is` says whether what was found may be what a stamp stands for, because two stamps may stand for the same
-    /// value.
-    pub fn torn_steps(
+    /// By what was found, the orders of the commands that each thing may show. What is lost says nothing. `is` says
+    /// whether what was found may be what a stamp stands for, because two stamps may stand for the same value.
+    pub fn orders(
         &self,
         found: &BTreeMap<Thing, Stamp>,
         cut_ns: u64,
         is: impl Fn(Thing, Stamp, Stamp) -> bool,
-    ) -> Vec<String> {
-        let mut orders: BTreeMap<Thing, Vec<Order>> = BTreeMap::new();
+    ) -> Orders {
+        let mut orders = Orders::new();
         for (thing, stamp) in found.iter().filter(|(_, stamp)| **stamp != LOST) {
             let candidates = self.candidates(*thing, cut_ns);
             let same = candidates.iter().filter(|candidate| is(*thing, candidate.stamp, *stamp));
             orders.insert(*thing, same.map(|candidate| candidate.order).collect());
         }
+        orders
+    }
+
+    /// The steps that, by what was found, are neither done nor undone. Anything gone with its namespace says nothing.
+    pub fn torn_steps(&self, found: &BTreeMap<Thing, Stamp>, cut_ns: u64, orders: &Orders) -> Vec<String> {
         let torn = self.steps.iter().filter(|(step, _)| {
             let shown = step.shown(|thing| orders.get(thing).map(Vec::as_slice));
             !shown.done && !shown.undone

@@ -7,6 +7,7 @@ use tantalum::{
     CacheMode, Command, Counters, Faults, Generation, Lpn, Outcome, Plp, PowerLoss, TxId, UNIT_BYTES,
 };
 
+use super::batches::Batches;
 use super::case::Case;
 use super::drive::{Flash, LOG, Medium};
 use super::history::Stamp;
@@ -33,6 +34,8 @@ pub(super) struct Run {
     pub lists: ListHost,
     /// Whether the drive keeps lists of files.
     pub has_lists: bool,
+    /// What joins both.
+    pub batches: Batches,
     /// Units that no command uses.
     pub cold: Range<u32>,
     /// Units that are written and trimmed many at a time; none on most drives.
@@ -94,6 +97,7 @@ impl Run {
             records,
             lists: ListHost::default(),
             has_lists,
+            batches: Batches::default(),
             cold,
             bulk: drive.bulk(),
             transactions: Vec::new(),
@@ -132,6 +136,7 @@ impl Run {
             log: self.log.clone(),
             records: self.records.clone(),
             lists: self.lists.clone(),
+            batches: self.batches.clone(),
             cold: self.cold.clone(),
             bulk: self.bulk.clone(),
             transactions: self.transactions.clone(),

@@ -13,6 +13,8 @@ pub struct Reached {
     pub collections: u64,
     /// Checkpoints taken.
     pub checkpoints: u64,
+    /// Batches of units and records.
+    pub batches: u64,
     /// Journal pages programmed.
     pub journal_pages: u64,
     /// Blocks erased.
@@ -32,6 +34,7 @@ impl Reached {
             commands: 0,
             collections: counted.collections,
             checkpoints: counted.checkpoints,
+            batches: counted.batches_with_records,
             journal_pages: counted.flash_units.journal / units_per_page,
             blocks_erased: counted.blocks_erased,
             refused: 0,
@@ -44,6 +47,7 @@ impl Reached {
         self.commands += other.commands;
         self.collections += other.collections;
         self.checkpoints += other.checkpoints;
+        self.batches += other.batches;
         self.journal_pages += other.journal_pages;
         self.blocks_erased += other.blocks_erased;
         self.refused += other.refused;

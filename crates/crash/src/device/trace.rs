@@ -1,10 +1,9 @@
 //! The actions of a run, line by line on standard error, for understanding a finding.
 
-use tantalum::{Command, Completion, DeviceError, InFlight, Lpn, RecoveryReport, Status};
+use tantalum::{Command, Completion, DeviceError, InFlight, KvRecord, Lpn, RecoveryReport, Status};
 
 /// A command as one line, data as their first stamps; none of commands that only read.
 pub(super) fn of(command: &Command<'_>) -> Option<String> {
-    let stamp = |data: &[u8]| data.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
     let units = |data: &[u8]| data.len() / tantalum::UNIT_BYTES;
     let written = |lpn: &Lpn, data: &[u8], fua: bool| {
         let fua = if fua { " fua" } else { "" };
@@ -26,28 +25,15 @@ pub(super) fn of(command: &Command<'_>) -> Option<String> {
                 if hint.end { " end" } else { "" },
             )
         }
-        Command::WriteAtomic { writes } => {
-            let writes: Vec<String> =
-                writes.iter().map(|(lpn, data)| format!("{lpn} = {}", stamp(data))).collect();
-            format!("atomic {}", writes.join(", "))
+        Command::WriteAtomic { writes } => format!("atomic {}", units_of(writes)),
+        Command::WriteBatch { writes, records } => {
+            format!("batch {}, {}", units_of(writes), records_of(records))
         }
         Command::FsWrite { lpn, data, file, offset } => {
             written(lpn, data, true) + &format!(" at {offset} of file {}", file.0)
         }
         Command::TxWrite { tx, lpn, data } => format!("in {tx}: {lpn} = {}", stamp(data)),
-        Command::KvPut { records } => {
-            let records: Vec<String> = records
-                .iter()
-                .map(|record| {
-                    let value = record.value.map_or_else(
-                        || "nothing".to_owned(),
-                        |value| format!("{} in {} bytes", stamp(value), value.len()),
-                    );
-                    format!("{} {} = {value}", record.namespace, record.key)
-                })
-                .collect();
-            format!("put {}", records.join(", "))
-        }
+        Command::KvPut { records } => format!("put {}", records_of(records)),
         Command::Share { ranges, deferred } => {
             let ranges: Vec<String> =
                 ranges.iter().map(|range| format!("{} from {}", range.dst, range.src)).collect();
@@ -64,6 +50,26 @@ pub(super) fn of(command: &Command<'_>) -> Option<String> {
         | Command::ListFiles { .. } => return None,
         other => format!("{other:?}"),
     })
+}
+
+/// The stamp that data begin with.
+fn stamp(data: &[u8]) -> u64 {
+    data.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
+
+fn units_of(writes: &[(Lpn, &[u8])]) -> String {
+    let units = writes.iter().map(|(lpn, data)| format!("{lpn} = {}", stamp(data)));
+    units.collect::<Vec<_>>().join(", ")
+}
+
+fn records_of(records: &[KvRecord<'_>]) -> String {
+    let value_of = |record: &KvRecord<'_>| match record.value {
+        None => "nothing".to_owned(),
+        Some(value) => format!("{} in {} bytes", stamp(value), value.len()),
+    };
+    let records =
+        records.iter().map(|record| format!("{} {} = {}", record.namespace, record.key, value_of(record)));
+    records.collect::<Vec<_>>().join(", ")
 }
 
 /// A command with its answer.

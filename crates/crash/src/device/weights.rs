@@ -18,6 +18,7 @@ pub(super) enum Kind {
     Remap,
     Transaction,
     Atomic,
+    Batch,
     Flush,
     Read,
     Hinted,
@@ -32,7 +33,7 @@ pub(super) enum Kind {
 }
 
 /// Every kind with its name and its default weight.
-const KINDS: [(Kind, &str, u32); 20] = [
+const KINDS: [(Kind, &str, u32); 21] = [
     (Kind::Write, "write", 22),
     (Kind::Fua, "fua", 3),
     (Kind::Bulk, "bulk", 2),
@@ -42,6 +43,7 @@ const KINDS: [(Kind, &str, u32); 20] = [
     (Kind::Remap, "remap", 3),
     (Kind::Transaction, "transaction", 10),
     (Kind::Atomic, "atomic", 5),
+    (Kind::Batch, "batch", 6),
     (Kind::Flush, "flush", 5),
     (Kind::Read, "read", 4),
     (Kind::Hinted, "hinted", 24),

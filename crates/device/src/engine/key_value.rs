@@ -66,6 +66,17 @@ impl Engine {
         port: &mut impl Port,
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, Status> {
+        let bytes = self.check_records(records)?;
+        if records.is_empty() {
+            return Ok(at_ns);
+        }
+        self.maintain(at_ns)?;
+        let arrived_ns = port.transfer(at_ns, bytes);
+        self.put_records(records, arrived_ns)
+    }
+
+    /// Checks the records of one step. Returns the bytes of their keys and values.
+    pub(super) fn check_records(&self, records: &[KvRecord<'_>]) -> Result<usize, Status> {
         let over = |what, asked, limit| Err(Status::OverLimit { what, asked, limit });
         if records.len() > PUT_RECORDS as usize {
             return over("records in a put", records.len() as u64, PUT_RECORDS.into());
@@ -76,13 +87,7 @@ impl Engine {
         if values > VALUE_BYTES {
             return over("bytes of values in a put", values as u64, VALUE_BYTES as u64);
         }
-        if records.is_empty() {
-            return Ok(at_ns);
-        }
-        self.maintain(at_ns)?;
-        let keys: usize = records.iter().map(|record| record.key.as_bytes().len()).sum();
-        let arrived_ns = port.transfer(at_ns, keys + values);
-        self.put_records(records, arrived_ns)
+        Ok(values + records.iter().map(|record| record.key.as_bytes().len()).sum::<usize>())
     }
 
     /// With a capacitor, a put is done when there is room for it: units on their way to flash still hold theirs.
@@ -118,7 +123,7 @@ impl Engine {
         Ok(done_ns)
     }
 
-    fn count_programmed_records(&mut self) -> Result<(), Status> {
+    pub(super) fn count_programmed_records(&mut self) -> Result<(), Status> {
         let ftl = &mut self.ftl;
         for (units, done_ns) in ftl.take_programmed_records() {
             self.cache.programmed(units, done_ns);

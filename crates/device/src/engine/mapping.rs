@@ -1,11 +1,10 @@
-//! Commands that are one step of the map: trim, share, remap and atomic write.
+//! Commands that are one step of the map: trim, share and remap.
 
 use tantalum_ftl::canary::{self, Guard};
-use tantalum_ftl::{HostUnit, Lpn, Seq, ShareRange};
+use tantalum_ftl::{Lpn, ShareRange};
 use tantalum_nand::Nanoseconds;
 
-use super::write::release_all;
-use super::{Engine, Port};
+use super::Engine;
 use crate::status::Status;
 
 impl Engine {
@@ -111,44 +110,6 @@ impl Engine {
             return Ok(at_ns.max(ftl.nand().programs_done_ns()));
         }
         ftl.flush_journal(at_ns).map_err(Status::from)
-    }
-
-    pub(super) fn write_atomic(
-        &mut self,
-        writes: &[(Lpn, &[u8])],
-        port: &mut impl Port,
-        at_ns: Nanoseconds,
-    ) -> Result<Nanoseconds, Status> {
-        if writes.is_empty() {
-            return Ok(at_ns);
-        }
-        self.maintain(at_ns)?;
-        let at_ns = self.admit(writes.iter().map(|(lpn, _)| *lpn), at_ns)?;
-        self.settle_replaced(writes.iter().map(|(lpn, _)| lpn.0), at_ns)?;
-        let ftl = &mut self.ftl;
-        let ends_claims = writes.iter().any(|(lpn, _)| ftl.is_claiming_page(*lpn));
-        let mut units = Vec::with_capacity(writes.len());
-        let mut arrived_ns = at_ns;
-        for (lpn, data) in writes {
-            arrived_ns = port.transfer(at_ns, data.len());
-            let ftl = &mut self.ftl;
-            match ftl.nand_mut().stage(data) {
-                Ok(slot) => {
-                    units.push(HostUnit { slot, lpn: *lpn, version: Seq(0), metadata: [0; 24], hint: None });
-                }
-                Err(error) => {
-                    release_all(ftl, &units);
-                    return Err(error.into());
-                }
-            }
-        }
-        let written = self.ftl.write_batch(&units, arrived_ns);
-        let done_ns = written?;
-        for (lpn, _) in writes {
-            self.forget_cached(*lpn)?;
-        }
-        self.ftl.counters_mut().host_units_written += writes.len() as u64;
-        self.claims_end(ends_claims, done_ns, at_ns)
     }
 }
 

@@ -4,6 +4,7 @@
 //! through a [`Port`] that the controller passes in. So a client inside the drive uses the same engine without paying
 //! for the link.
 
+mod batch;
 mod cache;
 mod file_lists;
 mod key_value;
@@ -121,7 +122,8 @@ impl Engine {
             Command::Flush => self.flush(at_ns),
             Command::Share { ranges, deferred } => self.share(ranges, deferred, at_ns),
             Command::Remap { src, dst, units } => self.remap(src, dst, units, at_ns),
-            Command::WriteAtomic { writes } => self.write_atomic(writes, port, at_ns),
+            Command::WriteAtomic { writes } => self.write_batch(writes, &[], port, at_ns),
+            Command::WriteBatch { writes, records } => self.write_batch(writes, records, port, at_ns),
             Command::Begin => {
                 let (tx, done_ns) = self.begin(at_ns)?;
                 completion.tx = Some(tx);

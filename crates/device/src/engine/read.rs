@@ -54,11 +54,16 @@ impl Engine {
         self.ftl.prefetch(lpns.filter(|lpn| lpn.0 < self.ftl.map().logical_units()));
     }
 
-    /// Whether a unit is mapped and reads as `data`.
+    /// Whether a unit is mapped, reads as `data`, and has no metadata.
     pub fn holds(&self, lpn: Lpn, data: &[u8; UNIT_BYTES]) -> bool {
+        let is_empty = |metadata| metadata == Metadata::default();
+        let ftl = &self.ftl;
         match self.cache.get(lpn) {
-            Some(unit) => self.ftl.nand().slot_holds(unit.slot, data),
-            None => self.ftl.map().lookup(lpn).is_some_and(|ppn| self.ftl.nand().holds(ppn, data)),
+            Some(unit) => ftl.nand().slot_holds(unit.slot, data) && is_empty(unit.metadata),
+            None => {
+                ftl.map().lookup(lpn).is_some_and(|ppn| ftl.nand().holds(ppn, data))
+                    && ftl.metadata(lpn).is_ok_and(is_empty)
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 
 use tantalum_nand::{MAX_NVM_BYTES, MAX_NVM_LATENCY_NS, MAX_UNITS, UNIT_BYTES, WORD_BYTES};
 
-use super::{CacheMode, Plp, Profile};
+use super::{CacheMode, FlashScheduling, Plp, Profile};
 
 /// The minimum capacity of a drive.
 const LEAST_CAPACITY_BYTES: u64 = 1 << 20;
@@ -75,8 +75,29 @@ impl Profile {
         ];
         match counts.iter().find(|(_, count)| *count == 0) {
             Some((field, count)) => Err(invalid(field, count, "it must be at least 1")),
-            None => Ok(()),
+            None => self.validate_scheduling(),
         }
+    }
+
+    fn validate_scheduling(&self) -> Result<(), InvalidField> {
+        let suspends = self.flash.scheduling == FlashScheduling::Suspend;
+        let settings = [
+            ("flash.suspend_ns", self.flash.suspend_ns),
+            ("flash.suspensions", self.flash.suspensions.map(u64::from)),
+        ];
+        for (field, value) in settings {
+            match value {
+                None if suspends => {
+                    return Err(invalid(field, "missing", "scheduling = \"suspend\" needs it"));
+                }
+                Some(value) if !suspends => {
+                    let expected = "it is only for scheduling = \"suspend\"; leave it out";
+                    return Err(invalid(field, value, expected));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     fn validate_flash_size(&self) -> Result<(), InvalidField> {

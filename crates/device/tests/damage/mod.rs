@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use tantalum::check::{Check, Repair, check, repair};
 use tantalum::{
-    Access, CacheMode, CacheProfile, Command, Device, DeviceError, FlashProfile, FtlProfile, Hint,
-    LimitsProfile, LinkProfile, Lpn, METADATA_BYTES, Plp, PowerProfile, Profile, ShareRange, Status,
+    Access, CacheMode, CacheProfile, Command, Device, DeviceError, FlashProfile, FlashScheduling, FtlProfile,
+    Hint, LimitsProfile, LinkProfile, Lpn, METADATA_BYTES, Plp, PowerProfile, Profile, ShareRange, Status,
     UNIT_BYTES, VictimPolicy,
 };
 
@@ -76,6 +76,9 @@ fn profile() -> Profile {
             program_ns: 500_000,
             erase_ns: 3_000_000,
             channel_bytes_per_second: 400_000_000,
+            scheduling: FlashScheduling::default(),
+            suspend_ns: None,
+            suspensions: None,
             endurance_cycles: 3000,
             factory_bad_blocks: 0,
         },

@@ -134,7 +134,7 @@ impl Ftl {
 
     fn free_block(&mut self, block: BlockId) {
         self.counters.collections += 1;
-        self.space.blocks.release(self.geometry.plane_of(block), block);
+        self.space.blocks.release(self.geometry.plane_of(block), block, &self.nand);
     }
 
     /// Releases the victims. One that is not empty keeps units that could not be moved: it stays closed if there was no

@@ -25,7 +25,7 @@ pub(crate) struct Facts {
     pub open_blocks: Vec<BlockId>,
 }
 
-const MAGIC: [u8; 8] = *b"TANTCKP7";
+const MAGIC: [u8; 8] = *b"TANTCKP8";
 
 /// Bytes before everything else.
 const HEAD_BYTES: usize = size_of::<Head>();

@@ -87,18 +87,19 @@ impl FlashLog {
         self.open
     }
 
-    /// Programs a journal page, after every program issued before it.
+    /// Programs a journal page, after every program for hosts issued before it, and `ready_ns`.
     pub fn program(
         &mut self,
         nand: &mut Nand,
         page: &PageImage,
-        at_ns: Nanoseconds,
+        [at_ns, ready_ns]: [Nanoseconds; 2],
     ) -> Result<Attempt, FtlError> {
         let geometry = *nand.geometry();
         let Some(block) = self.open else { return Ok(Attempt::NoBlock) };
-        let earliest_ns = at_ns.max(nand.programs_done_ns());
+        let earliest_ns = at_ns.max(ready_ns).max(nand.host_programs_done_ns());
         let place = geometry.page(block, nand.next_page(block));
-        let programmed = program(nand, place, page, earliest_ns)?;
+        let (sources, spares) = page.parts(&geometry);
+        let programmed = attempt(nand.program(place, sources, spares, earliest_ns), nand, place)?;
         // The rest of a block that failed serves until the next one is prepared: a block erased now could be one that
         // only the records of this page make invalid.
         let is_full = nand.next_page(block) == geometry.pages_per_block;
@@ -180,7 +181,9 @@ impl NewCheckpoint {
         earliest_ns: Nanoseconds,
     ) -> Result<Attempt, FtlError> {
         let Some(place) = self.next_place(nand, failing) else { return Ok(Attempt::NoBlock) };
-        let programmed = program(nand, place, page, earliest_ns)?;
+        let (sources, spares) = page.parts(nand.geometry());
+        let programmed = nand.program_in_background(place, sources, spares, earliest_ns);
+        let programmed = attempt(programmed, nand, place)?;
         if let Attempt::Issued(_) = programmed {
             self.pages.push(place);
         }
@@ -200,14 +203,12 @@ impl NewCheckpoint {
     }
 }
 
-fn program(
-    nand: &mut Nand,
+fn attempt(
+    programmed: Result<Nanoseconds, NandError>,
+    nand: &Nand,
     place: PageId,
-    page: &PageImage,
-    earliest_ns: Nanoseconds,
 ) -> Result<Attempt, FtlError> {
-    let units = nand.geometry().units_per_page() as usize;
-    match nand.program(place, &page.sources[..units], &page.spares[..units], earliest_ns) {
+    match programmed {
         Ok(done_ns) => Ok(Attempt::Issued(done_ns)),
         Err(NandError::ProgramFailed { .. }) => Ok(Attempt::Failed(nand.geometry().block_of(place))),
         Err(error) => Err(error.into()),

@@ -61,6 +61,8 @@ struct Waiting {
 pub(crate) struct LastCheckpoint {
     /// Its step.
     pub step: Seq,
+    /// When it is there.
+    pub done_ns: Nanoseconds,
     /// Data pages programmed since, including copies.
     pub pages_since: u64,
     /// Units of host data that had been programmed when it was taken.
@@ -189,17 +191,19 @@ impl MetadataLog {
         self.waiting = page.records;
     }
 
-    /// Programs a page, after every program issued before it: a record never becomes durable before the units that it
-    /// names.
+    /// Programs a page, after every program for hosts issued before it, and whatever its records refer to: a record never
+    /// becomes durable before the units that it names.
     pub fn program(
         &mut self,
         nand: &mut Nand,
         page: &JournalPage,
         at_ns: Nanoseconds,
     ) -> Result<Attempt, FtlError> {
+        let ready_ns = page.records.iter().map(|waiting| waiting.ready_ns).max().unwrap_or(0);
+        let times = [at_ns, ready_ns];
         match &mut self.nvm {
-            Some(nvm) => nvm.append(nand, page.records.iter().map(|waiting| &waiting.record), at_ns),
-            None => self.flash.program(nand, &page.image, at_ns),
+            Some(nvm) => nvm.append(nand, page.records.iter().map(|waiting| &waiting.record), times),
+            None => self.flash.program(nand, &page.image, times),
         }
     }
 
@@ -349,6 +353,7 @@ impl MetadataLog {
     ) -> Vec<BlockId> {
         self.checkpoint = LastCheckpoint {
             step,
+            done_ns: self.checkpoint.done_ns,
             pages_since: 0,
             host_units,
             wanted: false,

@@ -113,7 +113,7 @@ impl NvmLog {
         &mut self,
         nand: &mut Nand,
         records: impl ExactSizeIterator<Item = &'a Record>,
-        at_ns: Nanoseconds,
+        [at_ns, ready_ns]: [Nanoseconds; 2],
     ) -> Result<Attempt, FtlError> {
         let mut head = EntryHead {
             checksum: 0.into(),
@@ -131,7 +131,10 @@ impl NvmLog {
         if self.used + bytes > self.plan.log_bytes {
             return Ok(Attempt::NoBlock);
         }
-        let programs_ns = if canary::out(Guard::NvmBeforePrograms) { 0 } else { nand.programs_done_ns() };
+        let programs_ns = match canary::out(Guard::NvmBeforePrograms) {
+            true => 0,
+            false => ready_ns.max(nand.host_programs_done_ns()),
+        };
         let place = self.plan.log_at() + self.used;
         let done_ns = nand.nvm_store(&[(place, &self.scratch)], at_ns.max(programs_ns))?;
         self.used += bytes;

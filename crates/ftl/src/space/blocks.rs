@@ -2,7 +2,7 @@
 //!
 //! A free block may still hold old pages: it is erased when it is opened, never before (see `erase.rs`).
 
-use tantalum_nand::{BlockId, Geometry, Nand, PlaneId};
+use tantalum_nand::{BlockId, Geometry, Nand, Nanoseconds, PlaneId};
 
 use crate::types::Seq;
 
@@ -33,6 +33,9 @@ pub struct Blocks {
     erased: Vec<bool>,
     /// Whether the block has batch or hint marks that no checkpoint covers.
     marked: Vec<bool>,
+    /// When all programs that had been issued are done, when a block was released: copies of what it held, and what
+    /// replaced it.
+    released_ns: Vec<Nanoseconds>,
     /// The last step programmed into a block: its age for cost-benefit.
     last_step: Vec<Seq>,
     free_of_plane: Vec<Vec<BlockId>>,
@@ -51,6 +54,7 @@ impl Blocks {
             uses: vec![BlockUse::Bad; count],
             erased: vec![false; count],
             marked: vec![false; count],
+            released_ns: vec![0; count],
             last_step: vec![Seq(0); count],
             free_of_plane: vec![Vec::new(); geometry.planes() as usize],
             free: 0,
@@ -60,7 +64,7 @@ impl Blocks {
         // the lowest numbers are taken first
         for block in (0..geometry.blocks()).rev().map(BlockId) {
             if !nand.is_bad(block) {
-                blocks.release(geometry.plane_of(block), block);
+                blocks.release(geometry.plane_of(block), block, nand);
                 blocks.erased[block.index()] = erased;
             }
         }
@@ -142,13 +146,19 @@ impl Blocks {
     }
 
     /// Returns a block. It is erased when it is opened.
-    pub fn release(&mut self, plane: PlaneId, block: BlockId) {
+    pub fn release(&mut self, plane: PlaneId, block: BlockId, nand: &Nand) {
         debug_assert_ne!(self.uses[block.index()], BlockUse::Free, "block {block} is free already");
         self.uses[block.index()] = BlockUse::Free;
         self.erased[block.index()] = false;
+        self.released_ns[block.index()] = nand.programs_done_ns();
         self.free_of_plane[plane.index()].push(block);
         self.free += 1;
         self.free_marked += u32::from(self.marked[block.index()]);
+    }
+
+    /// When all programs issued before a block was released are done.
+    pub fn released_ns(&self, block: BlockId) -> Nanoseconds {
+        self.released_ns[block.index()]
     }
 
     /// Whether a block is known to be erased.

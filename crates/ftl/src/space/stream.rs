@@ -115,7 +115,7 @@ impl Stream {
         in_turn: impl Iterator<Item = PlaneId>,
     ) -> Option<PlaneId> {
         let can_open = in_turn.filter(|plane| self.position(*plane).is_err() && has_free(*plane));
-        first_idle(nand, at_ns, can_open.map(|plane| (plane, plane)))
+        first_idle(nand, at_ns, can_open.map(|plane| (plane, None, plane)))
     }
 
     /// Takes an erased block.
@@ -133,7 +133,7 @@ impl Stream {
     ) -> Option<(PlaneId, PageId)> {
         let turn = self.open.partition_point(|(plane, _)| plane.0 < self.cursor);
         let in_turn = self.open[turn..].iter().chain(&self.open[..turn]);
-        let (plane, block) = first_idle(nand, at_ns, in_turn.map(|open| (open.0, *open)))?;
+        let (plane, block) = first_idle(nand, at_ns, in_turn.map(|open| (open.0, Some(open.1), *open)))?;
         self.cursor = if plane.0 + 1 == self.planes { 0 } else { plane.0 + 1 };
         Some((plane, geometry.page(block, nand.next_page(block))))
     }
@@ -197,10 +197,14 @@ impl Streams {
 const PLANES_TRIED: usize = 4;
 
 /// Among the next planes in turn, the first that is idle at `at_ns`, or else the one that is idle first.
-fn first_idle<T>(nand: &Nand, at_ns: Nanoseconds, planes: impl Iterator<Item = (PlaneId, T)>) -> Option<T> {
+fn first_idle<T>(
+    nand: &Nand,
+    at_ns: Nanoseconds,
+    planes: impl Iterator<Item = (PlaneId, Option<BlockId>, T)>,
+) -> Option<T> {
     let mut best = None;
-    for (plane, with) in planes.take(PLANES_TRIED) {
-        let idle_ns = nand.plane_idle_ns(plane);
+    for (plane, block, with) in planes.take(PLANES_TRIED) {
+        let idle_ns = nand.plane_ready_ns(plane, block, at_ns);
         if idle_ns <= at_ns {
             return Some(with);
         }

@@ -23,7 +23,7 @@ const PAGES: [u8; 7] =
     [id::SUPPORTED, id::ERRORS, id::SMART, id::FIRMWARE, id::CHANGED_NAMESPACES, id::EFFECTS, id::FEATURES];
 
 /// I/O commands on blocks, and whether they change some.
-const NVM_COMMANDS: [(u8, bool); 18] = [
+const NVM_COMMANDS: [(u8, bool); 19] = [
     (nvm::FLUSH, false),
     (nvm::WRITE, true),
     (nvm::READ, false),
@@ -42,6 +42,7 @@ const NVM_COMMANDS: [(u8, bool); 18] = [
     (vendor::ABORT, false),
     (vendor::BEGIN_LOG, false),
     (vendor::WRITE_HINTED, true),
+    (vendor::WRITE_BATCH, true),
 ];
 
 /// I/O commands on records, and whether they change some.

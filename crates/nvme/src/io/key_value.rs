@@ -2,7 +2,7 @@
 //! records, of any namespaces, all or nothing.
 
 use tantalum::{Command, Key, KvRecord, NamespaceId};
-use tantalum_drive::{Drive, Request, When};
+use tantalum_drive::{Drive, OwnedRecord, Request, When};
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -219,9 +219,8 @@ fn list(drive: &Drive, when: When, namespace: NamespaceId, from: Option<Key>, by
     Ok((Answer { data: list, result: count.into() }, reply.completion.done_ns))
 }
 
-type Record = (NamespaceId, Key, Option<Vec<u8>>);
-
-fn records_of(mut data: &[u8]) -> Result<Vec<Record>, Failure> {
+/// The records that [`PutRecord`]s with their values describe.
+pub(super) fn records_of(mut data: &[u8]) -> Result<Vec<OwnedRecord>, Failure> {
     let mut records = Vec::new();
     while !data.is_empty() {
         let (record, rest) = PutRecord::ref_from_prefix(data).map_err(|_| Failure::INVALID_FIELD)?;

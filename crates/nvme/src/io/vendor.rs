@@ -7,6 +7,7 @@ use tantalum_drive::{Drive, Reply, Request, When};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::key_value::records_of;
 use super::{TRANSFER_BYTES, Transfer, Worked};
 use crate::failure::Failure;
 use crate::mailbox::Answer;
@@ -77,6 +78,8 @@ pub enum VendorCommand {
     BeginLog,
     /// A page of a hinted log.
     WriteHinted(u32),
+    /// So many scattered units, and records: so many bytes in all. All or nothing.
+    WriteBatch(u32, u32),
 }
 
 impl Range {
@@ -130,7 +133,7 @@ impl VendorCommand {
             }
             opcode::REMAP => VendorCommand::Remap(unit, command.dword(11), command.dword(12)),
             opcode::WRITE_ATOMIC => {
-                fits((count + 1).saturating_mul(UNIT))?;
+                fits(unit_bytes(count))?;
                 VendorCommand::WriteAtomic(count)
             }
             opcode::BEGIN => VendorCommand::Begin,
@@ -140,6 +143,14 @@ impl VendorCommand {
             opcode::ABORT => VendorCommand::Abort(transaction),
             opcode::BEGIN_LOG => VendorCommand::BeginLog,
             opcode::WRITE_HINTED => VendorCommand::WriteHinted(unit),
+            opcode::WRITE_BATCH => {
+                let bytes = command.dword(10);
+                fits(bytes)?;
+                if bytes < unit_bytes(count) {
+                    return Err(Failure::INVALID_FIELD);
+                }
+                VendorCommand::WriteBatch(count, bytes)
+            }
             _ => return Err(Failure::INVALID_OPCODE),
         };
         Ok(decoded)
@@ -149,7 +160,8 @@ impl VendorCommand {
     pub fn transfer(&self) -> Transfer {
         match *self {
             VendorCommand::Share(count, _) => Transfer::FromHost(count * size_of::<Range>() as u32),
-            VendorCommand::WriteAtomic(count) => Transfer::FromHost((count + 1) * UNIT),
+            VendorCommand::WriteAtomic(count) => Transfer::FromHost(unit_bytes(count)),
+            VendorCommand::WriteBatch(_, bytes) => Transfer::FromHost(bytes),
             VendorCommand::TxWrite(..) => Transfer::FromHost(UNIT),
             VendorCommand::TxRead(..) => Transfer::ToHost(UNIT),
             VendorCommand::WriteHinted(_) => Transfer::FromHost(size_of::<HintedPage>() as u32 + UNIT),
@@ -163,6 +175,10 @@ impl VendorCommand {
             VendorCommand::Share(_, deferred) => Request::Share { ranges: ranges_of(&data)?, deferred },
             VendorCommand::Remap(from, to, units) => Request::Remap { src: Lpn(from), dst: Lpn(to), units },
             VendorCommand::WriteAtomic(count) => Request::WriteAtomic { writes: writes_of(count, &data)? },
+            VendorCommand::WriteBatch(count, _) => {
+                let (units, records) = data.split_at(unit_bytes(count) as usize);
+                Request::WriteBatch { writes: writes_of(count, units)?, records: records_of(records)? }
+            }
             VendorCommand::Begin => Request::Begin,
             VendorCommand::TxWrite(unit, tx) => Request::TxWrite { tx: TxId(tx), lpn: Lpn(unit), data },
             VendorCommand::TxRead(unit, tx) => Request::TxRead { tx: TxId(tx), lpn: Lpn(unit) },
@@ -193,6 +209,11 @@ fn ranges_of(data: &[u8]) -> Result<Vec<ShareRange>, Failure> {
         units: range.units.get(),
     };
     Ok(ranges.iter().map(range).collect())
+}
+
+/// The bytes of so many scattered units, with those that name them.
+fn unit_bytes(count: u32) -> u32 {
+    (count + 1) * UNIT
 }
 
 /// The first 4 KiB name the units, in four bytes each; their data follow.

@@ -39,7 +39,8 @@ pub fn write(
     buffer[units.before..units.before + data.len()].copy_from_slice(&data);
     let mut device = drive.lock();
     let read_ns = surround(&mut device, when, units, &mut buffer)?;
-    let completion = device.issue(Command::Write { lpn: units.first, data: &buffer, fua }, when)?;
+    let write = Command::Write { lpn: units.first, data: &buffer, fua };
+    let completion = device.issue_or_share(write, when)?;
     Ok((Answer::default(), completion.done_ns.max(read_ns)))
 }
 

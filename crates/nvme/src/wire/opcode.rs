@@ -76,6 +76,8 @@ pub mod vendor {
     pub const WRITE_HINTED: u8 = 0x91;
     /// Records of any namespaces are put, all or nothing.
     pub const PUT: u8 = 0xa1;
+    /// Scattered units are written and records put, all or nothing.
+    pub const WRITE_BATCH: u8 = 0xa5;
 }
 
 /// All commands of fabrics (Base, section 6).

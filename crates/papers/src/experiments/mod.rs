@@ -23,6 +23,7 @@ mod pgbench;
 mod printed;
 mod rig;
 mod share;
+mod share_ext4;
 mod swwal;
 mod tpcc;
 mod ycsb;
@@ -162,6 +163,14 @@ pub const ALL: &[Experiment] = &[
         scale: 0.1,
         processors: Some(2),
         run: pgbench::run,
+    },
+    Experiment {
+        name: "share-ext4",
+        about: "ext4 with data=journal on a drive that remaps duplicates (no paper's figure)",
+        needs: "QEMU",
+        scale: 1.0,
+        processors: None,
+        run: share_ext4::run,
     },
     Experiment {
         name: "durassd-table1",

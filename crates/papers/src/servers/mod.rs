@@ -1,4 +1,5 @@
-//! Private database servers from the system's packages, on a folder or on a mounted drive.
+//! Private database servers from the system's packages, on a folder or on a mounted drive; and a guest with its own kernel,
+//! on served drives.
 //!
 //! - No system service, configuration file or port is touched: each server has its own data, its own Unix socket and
 //!   only options from its command line.
@@ -8,15 +9,19 @@
 
 mod daemon;
 mod error;
+mod guest;
 mod mariadb;
 mod mount;
 mod place;
 mod postgresql;
+mod served;
 mod user;
 
 pub use error::ServerError;
+pub use guest::{Guest, Said};
 pub(crate) use mariadb::LEAST_BUFFER_BYTES;
 pub use mariadb::{MariaDb, MariaDbOptions};
 pub use mount::{Mount, MountOptions};
 pub use place::{Place, PlainFolder, copy_tree};
 pub use postgresql::{Postgresql, PostgresqlOptions};
+pub use served::Served;

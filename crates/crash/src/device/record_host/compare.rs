@@ -7,7 +7,7 @@ use tantalum::{Command, Key, NamespaceId, Status};
 use super::{Made, RecordHost, key_of};
 use crate::device::history::{LOST, Stamp};
 use crate::device::host::Host;
-use crate::device::records::{Place, Thing};
+use crate::device::records::{Orders, Place, Thing};
 use crate::device::stop::Stop;
 
 /// What a record was found to hold.
@@ -19,7 +19,8 @@ enum Found {
 
 impl RecordHost {
     /// After a cut at a given time: everything has an allowed value, and every put is there completely or not at all.
-    pub fn compare(&mut self, host: &mut Host, cut_ns: u64) -> Result<(), Stop> {
+    /// Returns what each thing may be.
+    pub fn compare(&mut self, host: &mut Host, cut_ns: u64) -> Result<Orders, Stop> {
         let mut found = BTreeMap::new();
         self.compare_namespaces(host, cut_ns, &mut found)?;
         for thing in self.records.things() {
@@ -46,12 +47,14 @@ impl RecordHost {
             Thing::Record(place) => self.value_of(place, one) == self.value_of(place, other),
             Thing::Namespace(_) => one == other,
         };
-        if let Some(torn) = self.records.torn_steps(&found, cut_ns, is).into_iter().next() {
+        let orders = self.records.orders(&found, cut_ns, is);
+        if let Some(torn) = self.records.torn_steps(&found, cut_ns, &orders).into_iter().next() {
             return Err(Stop::broken("D3", torn));
         }
         self.promises_checked += self.records.step_count();
         self.records.settle(&found);
-        self.compare_all(host, "D1")
+        self.compare_all(host, "D1")?;
+        Ok(orders)
     }
 
     /// Finds out which namespaces exist.

@@ -28,7 +28,7 @@ use crate::types::Seq;
 impl Ftl {
     /// Whether a `put` of these records would wait.
     pub fn put_waits(&self, records: &[KvRecord<'_>]) -> bool {
-        self.can_wait(&Plan::new(records, |namespace| self.logs_of(namespace)))
+        self.can_wait(&self.plan_of(records))
     }
 
     /// Whether a `put` can wait: there is a capacitor, and the `put` fits in a unit.
@@ -83,7 +83,7 @@ impl Ftl {
 
     /// A `put` that goes to flash at once replaces these, and may be lost until there is room for it or it is there.
     /// Records that wait for their keys were acknowledged as durable, so they go to flash first.
-    pub(super) fn settle_waiting(
+    pub(crate) fn settle_waiting(
         &mut self,
         records: &[KvRecord<'_>],
         at_ns: Nanoseconds,

@@ -117,7 +117,7 @@ impl Ftl {
         at_ns: Nanoseconds,
     ) -> Result<Vec<RecordsUnit>, FtlError> {
         let mut unit = [0; UNIT_BYTES];
-        let read_ns = match self.nand.read_retrying(ppn, &mut unit, at_ns) {
+        let read_ns = match self.nand.read_in_background(ppn, &mut unit, at_ns) {
             Ok(read_ns) => read_ns,
             // they are lost, and stay where they are
             Err(NandError::Uncorrectable { .. }) => return Ok(Vec::new()),

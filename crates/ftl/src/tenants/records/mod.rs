@@ -31,6 +31,8 @@ mod tenant;
 mod waiting;
 
 pub use namespace::NAMESPACES;
+pub(crate) use plan::Plan;
+pub(crate) use put::ProgrammedUnits;
 pub use record::VALUE_BYTES;
 #[cfg(test)]
 pub(crate) use record::{CHUNK_BYTES, UnitImage, spare as record_spare};

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::record::{SEGMENT_BYTES, UNIT_CHUNKS, chunks_of};
+use super::record::{SEGMENT_BYTES, UNIT_CHUNKS, chunks_of, weight};
 
 use super::{KvRecord, NamespaceId};
 use crate::space::Target;
@@ -12,7 +12,7 @@ const OPEN_UNITS: usize = 4;
 
 /// A record as it will be stored: a value, a segment of one, or a tombstone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Piece {
+pub(crate) struct Piece {
     /// The record's number in the `put`.
     pub record: usize,
     pub segment: u16,
@@ -22,8 +22,8 @@ pub(super) struct Piece {
 }
 
 /// Pieces in the order of their units, and the destination of each unit.
-pub(super) struct Plan {
-    pub pieces: Vec<Piece>,
+pub(crate) struct Plan {
+    pub(super) pieces: Vec<Piece>,
     /// The stream of each unit. Units of one stream are adjacent.
     pub targets: Vec<Target>,
 }
@@ -38,7 +38,7 @@ impl Plan {
     /// A plan for records whose namespaces have these streams.
     pub fn new(records: &[KvRecord<'_>], target_of: impl Fn(NamespaceId) -> Target) -> Plan {
         let mut plan = Plan { pieces: Vec::with_capacity(records.len()), targets: Vec::new() };
-        let mut open: Vec<OpenUnit> = Vec::with_capacity(OPEN_UNITS + 1);
+        let mut open: Vec<OpenUnit> = Vec::new();
         for (index, record) in records.iter().enumerate() {
             let target = target_of(record.namespace);
             for segment in 0..=continuations(record) {
@@ -97,8 +97,17 @@ impl Plan {
         pages
     }
 
+    /// The chunks and index entries that the records take. Deletes alone take none: they make room.
+    pub fn room(&self, records: &[KvRecord<'_>]) -> (u64, u64) {
+        if records.iter().all(|record| record.value.is_none()) {
+            return (0, 0);
+        }
+        let chunks = self.pieces.iter().map(|piece| u64::from(weight(piece.chunks))).sum();
+        (chunks, self.pieces.len() as u64)
+    }
+
     /// The pieces of each unit.
-    pub fn by_unit(&self) -> impl Iterator<Item = &[Piece]> {
+    pub(super) fn by_unit(&self) -> impl Iterator<Item = &[Piece]> {
         self.pieces.chunk_by(|a, b| a.unit == b.unit)
     }
 }

@@ -1,7 +1,6 @@
 //! `put`: records are packed into units and programmed, and only then do the indexes name them.
 
 use std::collections::BTreeSet;
-use std::ops::Range;
 
 use tantalum_nand::{Nanoseconds, Ppn, Source};
 
@@ -10,24 +9,23 @@ use super::plan::{Piece, Plan, continuations, segment_of};
 use super::record::RecordPlace;
 use super::record::{Header, TENANT, UnitImage, spare, weight};
 use super::{KeyValueError, KvRecord, VALUE_BYTES};
+use crate::batch::Marks;
 use crate::canary::{self, Guard};
 use crate::error::FtlError;
 use crate::ftl::Ftl;
 use crate::key::{Key, NamespaceId};
 use crate::page_image::PageImage;
-use crate::space::Target;
-use crate::spare::BatchMark;
 use crate::types::Seq;
 
 /// The units of a `put` on flash.
 #[derive(Default)]
-struct ProgrammedUnits {
+pub(crate) struct ProgrammedUnits {
     /// Pieces with their first chunks.
     pieces: Vec<(Piece, u8)>,
     /// The place of each unit.
     places: Vec<Ppn>,
     /// The number of units on each page, and when it is done.
-    pages: Vec<(u32, Nanoseconds)>,
+    pub pages: Vec<(u32, Nanoseconds)>,
 }
 
 /// When there is room in protected DRAM for this many more units; none if there never is.
@@ -62,23 +60,15 @@ impl Ftl {
         at_ns: Nanoseconds,
         room_ns: RoomNs<'_>,
     ) -> Result<Nanoseconds, FtlError> {
-        let mut at_ns = self.use_indexes(records.iter().map(|record| record.namespace), at_ns)?;
+        let at_ns = self.use_indexes(records.iter().map(|record| record.namespace), at_ns)?;
         let (needed, found_ns) = self.without_idle_deletes(records, at_ns)?;
-        // a key may be missing because of a put that is not durable yet
-        let durable_ns = match canary::out(Guard::IdleDeleteDoesNotWait) {
-            true => 0,
-            false => self.tenants.records.durable_ns,
-        };
         if needed.is_empty() {
-            return Ok(found_ns.max(durable_ns));
+            return Ok(found_ns.max(self.puts_durable_ns()));
         }
-        // then the delete is part of the step like the others: the two may not become durable in this order
-        let records = if durable_ns <= self.nand.now_ns() { needed } else { records.to_vec() };
-        let plan = Plan::new(&records, |namespace| self.logs_of(namespace));
-        if records.iter().any(|record| record.value.is_some()) {
-            let chunks = plan.pieces.iter().map(|piece| u64::from(weight(piece.chunks))).sum();
-            at_ns = self.admit_records(chunks, plan.pieces.len() as u64, waiting, at_ns)?;
-        }
+        let records = self.with_unsettled_deletes(needed, records);
+        let plan = self.plan_of(&records);
+        let (chunks, entries) = plan.room(&records);
+        let at_ns = self.admit_records(chunks, entries, waiting, at_ns)?;
         let done_ns = if self.can_wait(&plan) {
             let room_ns = self.wait_for_room(1, at_ns, room_ns).unwrap_or(at_ns);
             self.put_waiting(&records, &plan, room_ns)?;
@@ -89,6 +79,38 @@ impl Ftl {
         };
         records.iter().for_each(|record| self.count_put(record));
         Ok(done_ns.max(found_ns))
+    }
+
+    /// The units that records are packed into.
+    pub(crate) fn plan_of(&self, records: &[KvRecord<'_>]) -> Plan {
+        Plan::new(records, |namespace| self.logs_of(namespace))
+    }
+
+    /// The records that a batch needs, of those that it was given, and when that is known. Their indexes are in DRAM
+    /// then.
+    pub(crate) fn needed_records<'a>(
+        &mut self,
+        records: &[KvRecord<'a>],
+        at_ns: Nanoseconds,
+    ) -> Result<(Vec<KvRecord<'a>>, Nanoseconds), FtlError> {
+        let at_ns = self.use_indexes(records.iter().map(|record| record.namespace), at_ns)?;
+        let (needed, found_ns) = self.without_idle_deletes(records, at_ns)?;
+        Ok((self.with_unsettled_deletes(needed, records), found_ns))
+    }
+
+    /// When everything put is durable: a key may be missing because of a put that is not durable yet.
+    fn puts_durable_ns(&self) -> Nanoseconds {
+        if canary::out(Guard::IdleDeleteDoesNotWait) { 0 } else { self.tenants.records.durable_ns }
+    }
+
+    /// The `needed` records, or all of them if the deletes of missing keys must be part of the step like the others: it and
+    /// what removed the keys may not become durable in this order.
+    fn with_unsettled_deletes<'a>(
+        &self,
+        needed: Vec<KvRecord<'a>>,
+        all: &[KvRecord<'a>],
+    ) -> Vec<KvRecord<'a>> {
+        if self.puts_durable_ns() <= self.nand.now_ns() { needed } else { all.to_vec() }
     }
 
     /// When there is room in protected DRAM, if there ever is. The drive has the records from then on, and power does
@@ -115,44 +137,30 @@ impl Ftl {
         at_ns: Nanoseconds,
         room_ns: RoomNs<'_>,
     ) -> Result<Nanoseconds, FtlError> {
-        let pages = plan.pages(self.geometry.units_per_page() as usize);
-        let count_of = |of: &[(Target, Range<usize>)]| (of[0].0, of.len() as u32);
-        let counts: Vec<(Target, u32)> = pages.chunk_by(|a, b| a.0 == b.0).map(count_of).collect();
-        self.ensure_space(&counts, at_ns)?;
-        let version = self.next_seq();
-        self.batches.set_under_way(true);
-        let programmed = self.program_records(records, plan, &pages, version, at_ns);
-        self.batches.set_under_way(false);
-        if programmed.is_err() {
-            self.batches.abandon(version);
-        }
-        let programmed = programmed?;
-        let on_flash_ns = programmed.pages.iter().map(|(_, done_ns)| *done_ns).fold(at_ns, Nanoseconds::max);
-        if pages.len() > 1 {
-            self.batches.programmed(on_flash_ns);
-        }
+        let batch = self.program_batch(&[], records, plan, at_ns)?;
+        let on_flash_ns = batch.done_ns;
         let room_ns = self.wait_for_room(plan.targets.len(), at_ns, room_ns);
         if room_ns.is_none() {
-            self.tenants.records.durable_ns = self.tenants.records.durable_ns.max(on_flash_ns);
+            self.tenants.records.is_durable_at(on_flash_ns);
         }
         if room_ns.is_some() {
-            self.tenants.records.acknowledged.issued(self.nand.now_ns(), on_flash_ns, version);
-            self.tenants.records.buffer.programmed.extend(programmed.pages);
+            self.tenants.records.acknowledged.issued(self.nand.now_ns(), on_flash_ns, batch.id);
+            self.tenants.records.buffer.programmed.extend(&batch.records.pages);
         }
-        self.counters.flash_units.key_value += plan.targets.len() as u64;
-        let named_ns = self.name_programmed(records, programmed.pieces, &programmed.places, at_ns)?;
+        let named_ns = self.name_programmed(records, batch.records, at_ns)?;
         // index lookups are not waited for if the records are already safe
         Ok(room_ns.unwrap_or(on_flash_ns.max(named_ns)))
     }
 
     /// The indexes name programmed records instead of what they had for their keys. Returns when that was known.
-    fn name_programmed(
+    pub(crate) fn name_programmed(
         &mut self,
         records: &[KvRecord<'_>],
-        pieces: Vec<(Piece, u8)>,
-        places: &[Ppn],
+        programmed: ProgrammedUnits,
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, FtlError> {
+        let ProgrammedUnits { pieces, places, .. } = programmed;
+        self.counters.flash_units.key_value += places.len() as u64;
         let mut done_ns = at_ns;
         for record in records {
             done_ns = done_ns.max(self.forget(record.namespace, &record.key, at_ns)?);
@@ -186,29 +194,24 @@ impl Ftl {
         Ok((needed, done_ns))
     }
 
-    /// Programs the units of a `put`. Their records have no owner yet.
-    fn program_records(
+    /// Programs the units of a batch that records at this version are packed into. The records have no owner yet.
+    pub(crate) fn program_records(
         &mut self,
         records: &[KvRecord<'_>],
         plan: &Plan,
-        pages: &[(Target, Range<usize>)],
-        version: Seq,
+        (version, marks): (Seq, Marks),
         at_ns: Nanoseconds,
     ) -> Result<ProgrammedUnits, FtlError> {
-        // A single page is atomic (M2). With a capacitor it still carries the mark, which tells the dump what was
-        // acknowledged and so has room.
-        let marked = pages.len() > 1 || self.has_plp();
         let mut pieces = plan.by_unit();
         let mut image = UnitImage::new();
         let mut programmed = ProgrammedUnits::default();
-        for (target, units) in pages {
+        for (target, units) in plan.pages(self.geometry.units_per_page() as usize) {
             let step = self.next_seq();
             let mut page = PageImage::new();
-            page.marked = marked;
+            page.marked = marks.are_needed();
             for (index, pieces) in units.clone().zip(&mut pieces) {
                 image.clear();
                 fill(&mut image, records, pieces, version, &mut programmed.pieces);
-                let batch = BatchMark { id: version, index: index as u32, count: plan.targets.len() as u32 };
                 let slot = match self.nand.stage(&image.bytes) {
                     Ok(slot) => slot,
                     Err(error) => {
@@ -216,10 +219,10 @@ impl Ftl {
                         return Err(error.into());
                     }
                 };
-                let spare = spare(step, image.ends, marked.then_some(batch), false);
+                let spare = spare(step, image.ends, marks.of(index), false);
                 page.push(Source::Staged(slot), spare.encode());
             }
-            let issued = self.program(*target, &page, step, at_ns);
+            let issued = self.program(target, &page, step, at_ns);
             let (place, done_ns) = issued.inspect_err(|error| self.release_page(&page, error))?;
             programmed.places.extend((0..units.len() as u32).map(|unit| self.geometry.unit(place, unit)));
             programmed.pages.push((units.len() as u32, done_ns));
@@ -276,7 +279,7 @@ impl Ftl {
         namespace.index.get_mut().insert(Entry::of(key, segment, continuations, place));
     }
 
-    fn count_put(&mut self, record: &KvRecord<'_>) {
+    pub(crate) fn count_put(&mut self, record: &KvRecord<'_>) {
         let counters = &mut self.counters;
         match record.value {
             Some(value) => {

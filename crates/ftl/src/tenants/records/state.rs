@@ -61,6 +61,11 @@ impl KeyValue {
 }
 
 impl KeyValue {
+    /// What was put just now is durable only then.
+    pub fn is_durable_at(&mut self, durable_ns: Nanoseconds) {
+        self.durable_ns = self.durable_ns.max(durable_ns);
+    }
+
     /// The last checkpoint has the indexes at these positions.
     pub fn are_in_checkpoint(&mut self, indexes: &[(NamespaceId, InCheckpoint)]) {
         for (id, place) in indexes {

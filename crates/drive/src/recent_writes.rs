@@ -1,5 +1,4 @@
-//! Writes that repeat an earlier one become shares (SHARE, section 2.1): databases write pages twice so that none is
-//! torn, and the second copy needs no flash.
+//! Where recent writes went, by their checksums: candidates for a share.
 //!
 //! Remembered are the checksum of the bytes, and where they were written. That finds a candidate but proves nothing: a
 //! write becomes a share only if all of its bytes equal the candidate's unit at that moment
@@ -39,14 +38,12 @@ struct Bucket([Entry; BUCKET_ENTRIES]);
 #[derive(Clone, Debug)]
 pub(crate) struct RecentWrites {
     buckets: Box<[Bucket]>,
-    pub units_remapped: u64,
-    pub units_without_duplicate: u64,
 }
 
 impl Default for RecentWrites {
     fn default() -> RecentWrites {
         let buckets = vec![Bucket([NONE; BUCKET_ENTRIES]); BUCKETS].into_boxed_slice();
-        RecentWrites { buckets, units_remapped: 0, units_without_duplicate: 0 }
+        RecentWrites { buckets }
     }
 }
 

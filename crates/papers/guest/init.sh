@@ -1,5 +1,5 @@
 #!/bin/busybox sh
-# The guest's first process: modules, the network, and then the script that it was made for.
+# The guest's first process: modules, the network, and then the scripts that it was made for.
 /bin/busybox --install -s /bin
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
 mount -t proc proc /proc
@@ -17,6 +17,10 @@ id=11111111-2222-4333-8444-555555555555
 echo "nqn.2014-08.org.nvmexpress:uuid:$id" > /etc/nvme/hostnqn
 echo "$id" > /etc/nvme/hostid
 dmesg -n 1
-sh /test.sh
+stty -echo
+. /parameters
+for script in $SCRIPTS; do
+    sh "/scripts/$script.sh"
+done
 echo "GUEST ended"
 poweroff -f

@@ -1,11 +1,15 @@
 #!/bin/sh
-# build.sh FOLDER: Debian's kernel and a root in memory for a guest, from packages of this machine. FOLDER/root is the root,
-# FOLDER/vmlinuz the kernel. Both stay from one time to the next.
+# build.sh FOLDER PROGRAMS MODULES: Debian's kernel and a root in memory for a guest, from packages of this machine.
+# FOLDER/root is the root, FOLDER/vmlinuz the kernel, which is fetched if it is not there from last time.
 set -e
-scripts="$(cd "$(dirname "$0")" && pwd)"
+here="$(cd "$(dirname "$0")" && pwd)"
 mkdir -p "$1"
 cd "$1"
 package="$(apt-cache depends linux-image-amd64 | sed -n 's/^ *Depends: \(linux-image-[0-9].*\)/\1/p' | head -n 1)"
+if [ -z "$package" ]; then
+    echo "apt knows no package linux-image-amd64; as root: apt-get update" >&2
+    exit 1
+fi
 version="${package#linux-image-}"
 if [ ! -e "kernel/boot/vmlinuz-$version" ]; then
     rm -rf kernel
@@ -18,10 +22,10 @@ cp "kernel/boot/vmlinuz-$version" vmlinuz
 
 rm -rf root
 mkdir -p root/bin root/sbin root/usr/bin root/usr/sbin root/lib root/lib64 root/proc root/sys root/dev root/tmp root/mnt \
-    root/etc/nvme root/run root/modules
-cp "$(command -v busybox)" root/bin/busybox
+    root/etc/nvme root/run root/modules root/scripts
 PATH="$PATH:/usr/sbin:/sbin"
-for name in nvme fio mkfs.ext4 e2fsck mkfs.xfs xfs_repair mkfs.btrfs btrfs mkfs.f2fs fsck.f2fs mkfs.nilfs2 sync fstrim; do
+cp "$(command -v busybox)" root/bin/busybox
+for name in $2; do
     file="$(readlink -f "$(command -v "$name")")"
     cp "$file" "root/usr/sbin/$name"
     ldd "$file" | grep -o '/[^ ]*' | while read -r library; do
@@ -30,12 +34,12 @@ for name in nvme fio mkfs.ext4 e2fsck mkfs.xfs xfs_repair mkfs.btrfs btrfs mkfs.
     done
 done
 cp /etc/mke2fs.conf root/etc/
-for module in nvme-tcp virtio_net virtio_pci ext4 xfs btrfs f2fs nilfs2 crc32c_generic crc32_generic; do
+for module in $3; do
     modprobe -d "$PWD/kernel" -S "$version" --show-depends "$module" | sed -n 's/^insmod \([^ ]*\).*/\1/p'
 done | awk '!seen[$0]++' | while read -r module; do
     cp "$module" root/modules/
     basename "$module" >> root/modules/order
 done
-cp "$scripts/init.sh" root/init
+cp "$here/init.sh" root/init
 chmod +x root/init
-cp "$scripts/library.sh" root/library.sh
+cp "$here/library.sh" root/library.sh

@@ -4,6 +4,12 @@
 pass() { echo "PASS $*"; }
 fail() { echo "FAIL $*"; }
 
+# ask WHAT...: tells the host, and waits until it has done what it is to do.
+ask() {
+    echo "GUEST $*"
+    read -r answer
+}
+
 # check NAME COMMAND...: it must end well.
 check() {
     name="$1"
@@ -47,7 +53,8 @@ controller() {
 attach() {
     tries=0
     while [ "$tries" -lt 60 ]; do
-        nvme connect -t tcp -a 10.0.2.2 -s "$PORT" -n "$NQN" "$@" > /tmp/said 2>&1
+        # a busy machine is slow to keep a controller alive
+        nvme connect -t tcp -a 10.0.2.2 -s "$PORT" -n "$NQN" --keep-alive-tmo=60 "$@" > /tmp/said 2>&1
         live="$(controller)"
         if [ -n "$live" ] && [ -b "/dev/${live}n1" ]; then
             DEVICE="/dev/${live}n1"
@@ -62,9 +69,10 @@ attach() {
 
 detach() { nvme disconnect -n "$NQN" > /tmp/said 2>&1; }
 
+# ext4-journal is ext4 that writes data to its journal first.
 make_fs() {
     case "$1" in
-        ext4) mkfs.ext4 -q -F "$2" ;;
+        ext4 | ext4-journal) mkfs.ext4 -q -F "$2" ;;
         xfs) mkfs.xfs -q -f "$2" ;;
         btrfs) mkfs.btrfs -q -f "$2" ;;
         f2fs) mkfs.f2fs -q -f "$2" ;;
@@ -72,10 +80,17 @@ make_fs() {
     esac
 }
 
+mount_fs() {
+    case "$1" in
+        ext4-journal) mount -t ext4 -o data=journal "$2" /mnt ;;
+        *) mount -t "$1" "$2" /mnt ;;
+    esac
+}
+
 # The file system's own check, which changes nothing. nilfs2 has none.
 check_fs() {
     case "$1" in
-        ext4) e2fsck -fn "$2" ;;
+        ext4 | ext4-journal) e2fsck -fn "$2" ;;
         xfs) xfs_repair -n "$2" ;;
         btrfs) btrfs check --readonly "$2" ;;
         f2fs) fsck.f2fs --dry-run "$2" ;;

@@ -1,0 +1,107 @@
+//! Batches of units and records: a step of either oracle, and both are done or neither is.
+
+use tantalum::Lpn;
+
+use super::history::{NEVER, Order, Step};
+use super::oracle::Findings;
+use super::records::{Orders, Thing};
+
+/// One batch.
+#[derive(Clone, Debug)]
+struct Batch {
+    units: Step<Lpn>,
+    records: Step<Thing>,
+    /// When it is durable.
+    durable_ns: u64,
+}
+
+/// Those that a cut may still undo.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Batches(Vec<Batch>);
+
+impl Batches {
+    /// One is submitted, with its order among the commands on units and that among those on records.
+    pub fn issue(
+        &mut self,
+        units: (Order, impl Iterator<Item = Lpn>),
+        records: (Order, impl Iterator<Item = Thing>),
+    ) {
+        let units = Step { members: units.1.map(|lpn| (lpn, units.0)).collect() };
+        let records = Step { members: records.1.map(|thing| (thing, records.0)).collect() };
+        self.0.push(Batch { units, records, durable_ns: NEVER });
+    }
+
+    /// The last one was refused.
+    pub fn refuse(&mut self) {
+        self.0.pop();
+    }
+
+    /// The last one is done.
+    pub fn acknowledge(&mut self, done_ns: u64) {
+        if let Some(last) = self.0.last_mut() {
+            last.durable_ns = done_ns;
+        }
+    }
+
+    /// Power does not go before this time.
+    pub fn forget_before(&mut self, now_ns: u64) {
+        self.0.retain(|batch| batch.durable_ns > now_ns);
+    }
+
+    /// Power has gone and everything was judged.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// How many are judged.
+    pub fn count(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    /// One of which a part was done, by what was found.
+    pub fn torn(&self, units: &Findings, records: &Orders) -> Option<String> {
+        let torn = self.0.iter().find(|batch| {
+            let of_units = batch.units.shown(|lpn| units.of(*lpn));
+            let of_records = batch.records.shown(|thing| records.get(thing).map(Vec::as_slice));
+            let done = of_units.done && of_records.done;
+            let undone = of_units.undone && of_records.undone;
+            !done && !undone
+        })?;
+        let found: Vec<_> = torn.units.members.iter().map(|(lpn, _)| units.of(*lpn)).collect();
+        let found_records: Vec<_> =
+            torn.records.members.iter().map(|(thing, _)| records.get(thing)).collect();
+        let Batch { units, records, .. } = torn;
+        Some(format!(
+            "some of the batch {:?} with {:?} was done: found are {found:?} and {found_records:?}",
+            units.members, records.members
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use tantalum::NamespaceId;
+
+    use super::*;
+    use crate::device::history::Candidate;
+
+    /// What a batch of unit 1 (order 5) and a record (order 8) shows if they are found as of these orders.
+    fn torn(unit: Order, record: Order) -> bool {
+        let thing = Thing::Record((NamespaceId(1), 3));
+        let mut batches = Batches::default();
+        batches.issue((5, [Lpn(1)].into_iter()), (8, [thing].into_iter()));
+        let candidate = Candidate { order: unit, stamp: 1, certain: true };
+        let units = Findings::new(&[(Lpn(1), vec![candidate])], &BTreeMap::from([(Lpn(1), 1)]));
+        batches.torn(&units, &Orders::from([(thing, vec![record])])).is_some()
+    }
+
+    #[test]
+    fn one_kind_without_the_other_is_half_a_batch() {
+        assert!(!torn(5, 8) && !torn(2, 3), "all, and nothing");
+        assert!(torn(5, 3) && torn(2, 8));
+        assert!(!torn(6, 3), "the unit was given something newer, and says nothing");
+        assert!(torn(5, 7), "the record is older than the batch");
+    }
+}

@@ -1,0 +1,195 @@
+//! Writes that repeat an earlier one become shares (SHARE, section 2.1): databases and journaling file systems write
+//! blocks twice so that none is torn, and the second copy needs no flash. It works for all clients of a drive together.
+//!
+//! Invariants:
+//! - A write becomes a share only of a unit that holds all of its bytes, and no metadata, while nobody else can have the
+//!   device: a source cannot change between the comparison and the share.
+//! - A share is as durable as the write would have been: with the next flush, or at once if the write is forced.
+//! - What the drive refuses to share is written.
+
+use tantalum::{
+    Command, Completion, Device, Fills, Lpn, Nanoseconds, ShareRange, Status, UNIT_BYTES, checksum_of,
+};
+
+use crate::drive::{Drive, Locked, State, When, issue};
+use crate::recent_writes::RecentWrites;
+
+/// What became of the writes of a drive that remaps duplicates, in units.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DuplicateCounts {
+    /// Shared with an equal unit instead of being written.
+    pub remapped: u64,
+    /// Written.
+    pub without_duplicate: u64,
+}
+
+/// Recent writes, and what became of them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Duplicates {
+    recent: RecentWrites,
+    counts: DuplicateCounts,
+    /// For each unit of the current write, what it is shared with instead, if anything.
+    sources: Vec<Option<Lpn>>,
+    /// Of the current share.
+    ranges: Vec<ShareRange>,
+}
+
+/// A write of whole units, all of them in range.
+struct Write<'a> {
+    lpn: Lpn,
+    units: &'a [[u8; UNIT_BYTES]],
+    /// They hold the same units already.
+    fills: Option<&'a mut Fills>,
+    fua: bool,
+    at_ns: Nanoseconds,
+}
+
+impl Drive {
+    /// Whether writes that repeat a recent one become shares: those of [`Locked::issue_or_share`],
+    /// [`Client::submit_or_share`](crate::Client::submit_or_share) and [`Request::Write`](crate::Request::Write). Off in
+    /// a new drive.
+    pub fn set_remap_duplicates(&self, on: bool) {
+        let duplicates = &mut self.lock().state.duplicates;
+        match on {
+            true => drop(duplicates.get_or_insert_with(Box::default)),
+            false => *duplicates = None,
+        }
+    }
+}
+
+impl Locked<'_> {
+    /// What became of writes; zeros if duplicates are not remapped.
+    pub fn duplicates(&self) -> DuplicateCounts {
+        self.state.duplicates.as_ref().map_or_else(DuplicateCounts::default, |duplicates| duplicates.counts)
+    }
+
+    /// As [`Locked::issue`]; but if the drive remaps duplicates, units of a [`Command::Write`] or
+    /// [`Command::WriteFilled`] that repeat a recent write become shares. If it fails, some units may have been written.
+    pub fn issue_or_share(
+        &mut self,
+        command: Command<'_>,
+        when: impl Into<When>,
+    ) -> Result<Completion, Status> {
+        let at_ns = self.start_ns(when);
+        let State { device, duplicates: Some(duplicates), .. } = &mut *self.state else {
+            return self.issue(command, at_ns);
+        };
+        let (lpn, data, fills, fua) = match command {
+            Command::Write { lpn, data, fua } => (lpn, data, None, fua),
+            Command::WriteFilled { lpn, data, fills } => (lpn, data, Some(fills), false),
+            other => return self.issue(other, at_ns),
+        };
+        let (units, rest) = data.as_chunks::<UNIT_BYTES>();
+        let is_valid = rest.is_empty() && device.check_range(lpn, units.len() as u64).is_ok();
+        if !is_valid || units.is_empty() {
+            // The drive says what is wrong.
+            return self.issue(write_command(lpn, data, fills, fua), at_ns);
+        }
+        duplicates.write(device, Write { lpn, units, fills, fua, at_ns })
+    }
+}
+
+impl Duplicates {
+    fn write(&mut self, device: &mut Device, mut write: Write<'_>) -> Result<Completion, Status> {
+        let mut sources = std::mem::take(&mut self.sources);
+        self.find(device, &write, &mut sources);
+        let mut completion = Completion::default();
+        for run in sources.chunk_by(|a, b| a.is_some() == b.is_some()) {
+            let (mut part, rest) = write.split(run.len());
+            let part_ns = match run[0] {
+                Some(_) => self.share_run(device, &mut part, run)?,
+                None => self.write_run(device, &mut part)?,
+            };
+            completion.done_ns = completion.done_ns.max(part_ns);
+            (write.lpn, write.units) = rest;
+        }
+        self.sources = sources;
+        Ok(completion)
+    }
+
+    /// Looks for a source of each unit.
+    fn find(&mut self, device: &Device, write: &Write<'_>, sources: &mut Vec<Option<Lpn>>) {
+        let all = write.lpn.0..write.lpn.0 + write.units.len() as u32;
+        sources.clear();
+        for (number, (unit, lpn)) in write.units.iter().zip(all.clone()).enumerate() {
+            let known = write.fills.as_deref().and_then(|fills| fills.checksum(number));
+            let checksum = known.unwrap_or_else(|| checksum_of(unit));
+            let is_equal = |source| device.holds(source, unit);
+            sources.push(self.recent.find_or_remember(checksum, Lpn(lpn), &all, is_equal));
+        }
+    }
+
+    fn write_run(&mut self, device: &mut Device, write: &mut Write<'_>) -> Result<Nanoseconds, Status> {
+        let Write { lpn, units, fua, at_ns, .. } = *write;
+        let command = write_command(lpn, units.as_flattened(), write.fills.as_deref_mut(), fua);
+        let completion = issue(device, command, at_ns)?;
+        self.counts.without_duplicate += units.len() as u64;
+        Ok(completion.done_ns)
+    }
+
+    /// Shares units with others that hold the same, as many at once as the drive allows.
+    fn share_run(
+        &mut self,
+        device: &mut Device,
+        write: &mut Write<'_>,
+        sources: &[Option<Lpn>],
+    ) -> Result<Nanoseconds, Status> {
+        let limit = device.limits().share_units.max(1) as usize;
+        let mut done_ns = 0;
+        for sources in sources.chunks(limit) {
+            let (mut part, rest) = write.split(sources.len());
+            done_ns = done_ns.max(self.share(device, &mut part, sources)?);
+            (write.lpn, write.units) = rest;
+        }
+        Ok(done_ns)
+    }
+
+    fn share(
+        &mut self,
+        device: &mut Device,
+        write: &mut Write<'_>,
+        sources: &[Option<Lpn>],
+    ) -> Result<Nanoseconds, Status> {
+        collect_ranges(&mut self.ranges, write.lpn, sources);
+        let share = Command::Share { ranges: &self.ranges, deferred: !write.fua };
+        match issue(device, share, write.at_ns) {
+            Ok(completion) => {
+                self.counts.remapped += write.units.len() as u64;
+                if let Some(fills) = write.fills.as_deref_mut() {
+                    device.skip_fills(fills, write.units.len());
+                }
+                Ok(completion.done_ns)
+            }
+            Err(status) if status.is_end_of_drive() => Err(status),
+            Err(_) => self.write_run(device, write),
+        }
+    }
+}
+
+impl<'a> Write<'a> {
+    /// The first units, and where the rest begins.
+    fn split(&mut self, units: usize) -> (Write<'_>, (Lpn, &'a [[u8; UNIT_BYTES]])) {
+        let (first, rest) = self.units.split_at(units);
+        let Write { lpn, fua, at_ns, .. } = *self;
+        let part = Write { lpn, units: first, fills: self.fills.as_deref_mut(), fua, at_ns };
+        (part, (Lpn(lpn.0 + units as u32), rest))
+    }
+}
+
+fn write_command<'a>(lpn: Lpn, data: &'a [u8], fills: Option<&'a mut Fills>, fua: bool) -> Command<'a> {
+    match fills {
+        Some(fills) => Command::WriteFilled { lpn, data, fills },
+        None => Command::Write { lpn, data, fua },
+    }
+}
+
+/// Adjacent units with adjacent sources become one range.
+fn collect_ranges(ranges: &mut Vec<ShareRange>, lpn: Lpn, sources: &[Option<Lpn>]) {
+    ranges.clear();
+    for (dst, &src) in (lpn.0..).zip(sources.iter().flatten()) {
+        match ranges.last_mut().filter(|range| range.src.0 + range.units == src.0) {
+            Some(range) => range.units += 1,
+            None => ranges.push(ShareRange { dst: Lpn(dst), src, units: 1 }),
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! Who goes first on a plane or a channel.
+//!
+//! An end that was told stays told. What goes ahead of an operation is paid for by those that are booked after it: they
+//! start later by as much. So the told intervals of two operations of different priority may overlap; those of one priority,
+//! of one block, and of a page's program and its read never do.
+
+use std::collections::VecDeque;
+
+use crate::geometry::{BlockId, Nanoseconds, PageId};
+
+/// How the operations of a plane follow each other.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Scheduling {
+    /// First come, first served.
+    #[default]
+    Fifo,
+    /// By [`Priority`]: a read goes ahead of programs and erases that have not begun, and so do the host's programs of
+    /// those of garbage collection.
+    ReadFirst,
+    /// The same, and a read interrupts a program or an erase that has begun, and that at most `times` times. Each costs it
+    /// `cost_ns` more, which the read waits for.
+    Suspend {
+        /// Of an interruption.
+        cost_ns: Nanoseconds,
+        /// The most interruptions of one operation.
+        times: u32,
+    },
+}
+
+/// Whose operation it is; the most urgent is the least.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Priority {
+    /// A read that a host waits for.
+    Read,
+    /// What a host's command programs, and erases: a block is erased when it is needed.
+    Host,
+    /// Garbage collection and checkpoints.
+    Background,
+}
+
+const PRIORITIES: usize = 3;
+
+/// What an operation is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Subject {
+    /// A page is read.
+    Read(PageId, BlockId),
+    /// A page is programmed.
+    Program(PageId, BlockId),
+    /// A block is erased.
+    Erase(BlockId),
+    /// Bytes cross a channel.
+    Transfer,
+}
+
+impl Subject {
+    /// Whether it reads or changes a block.
+    pub fn is_about(self, block: BlockId) -> bool {
+        match self {
+            Subject::Read(_, other) | Subject::Program(_, other) | Subject::Erase(other) => other == block,
+            Subject::Transfer => false,
+        }
+    }
+
+    /// Whether this cannot begin before another operation on the plane is done.
+    fn needs(self, other: Subject) -> bool {
+        match (self, other) {
+            (Subject::Read(page, _), Subject::Program(programmed, _)) => page == programmed,
+            (
+                Subject::Read(_, block) | Subject::Program(_, block) | Subject::Erase(block),
+                Subject::Program(_, other) | Subject::Erase(other),
+            ) => block == other,
+            _ => false,
+        }
+    }
+}
+
+/// When an operation has the plane or channel: from `start_ns` until just before `end_ns`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Interval {
+    pub start_ns: Nanoseconds,
+    pub end_ns: Nanoseconds,
+}
+
+/// An operation whose end was told.
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    interval: Interval,
+    subject: Subject,
+    interrupted: u32,
+}
+
+impl Told {
+    /// Interrupts it for a read, if that is possible and gains time. Returns what it costs.
+    fn interrupt(
+        &mut self,
+        scheduling: Scheduling,
+        priority: Priority,
+        subject: Subject,
+        at_ns: Nanoseconds,
+    ) -> Option<Nanoseconds> {
+        let Scheduling::Suspend { cost_ns, times } = scheduling else { return None };
+        let is_read = priority == Priority::Read && subject != Subject::Transfer;
+        let gains = at_ns + cost_ns < self.interval.end_ns;
+        if !is_read || !gains || self.interrupted == times || subject.needs(self.subject) {
+            return None;
+        }
+        self.interrupted += 1;
+        Some(cost_ns)
+    }
+}
+
+/// The operations of a plane or a channel.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Line {
+    /// By priority: when an operation can begin for all that has been booked and would not give way to it.
+    free_ns: [Nanoseconds; PRIORITIES],
+    /// Those that may not be over, by priority, each in the order of time. Empty if it is first come, first served.
+    told: [VecDeque<Told>; PRIORITIES],
+}
+
+impl Line {
+    /// When all that was booked is over.
+    pub fn free_ns(&self) -> Nanoseconds {
+        self.free_ns[Priority::Background as usize]
+    }
+
+    /// When an operation could begin; one on a block, if it is named, behind what was booked on that.
+    pub fn ready_ns(
+        &self,
+        scheduling: Scheduling,
+        priority: Priority,
+        block: Option<BlockId>,
+        earliest_ns: Nanoseconds,
+    ) -> Nanoseconds {
+        match scheduling {
+            Scheduling::Fifo => earliest_ns.max(self.free_ns()),
+            _ => {
+                let free_ns = self.free_ns[priority as usize];
+                let under_way = self.index_under_way(priority, earliest_ns);
+                let ready_ns = match under_way {
+                    Some((priority, index)) => self.told[priority][index].interval.end_ns,
+                    None => earliest_ns.max(free_ns),
+                };
+                block.map_or(ready_ns, |block| ready_ns.max(self.needed_ns(Subject::Erase(block))))
+            }
+        }
+    }
+
+    /// Books an operation. Nothing is booked, and power does not go, before `now_ns`.
+    pub fn book(
+        &mut self,
+        scheduling: Scheduling,
+        priority: Priority,
+        subject: Subject,
+        duration_ns: Nanoseconds,
+        [now_ns, earliest_ns]: [Nanoseconds; 2],
+    ) -> Interval {
+        if scheduling == Scheduling::Fifo {
+            let start_ns = earliest_ns.max(self.free_ns());
+            let end_ns = start_ns + duration_ns;
+            self.free_ns = [end_ns; PRIORITIES];
+            return Interval { start_ns, end_ns };
+        }
+        self.forget(now_ns);
+        let mut start_ns = earliest_ns.max(self.free_ns[priority as usize]);
+        let mut interruption_ns = 0;
+        if let Some(index) = self.index_under_way(priority, earliest_ns) {
+            let told = &mut self.told[index.0][index.1];
+            match told.interrupt(scheduling, priority, subject, earliest_ns) {
+                Some(cost_ns) => (start_ns, interruption_ns) = (earliest_ns + cost_ns, cost_ns),
+                None => start_ns = told.interval.end_ns,
+            }
+        }
+        start_ns = start_ns.max(self.needed_ns(subject));
+        let interval = Interval { start_ns, end_ns: start_ns + duration_ns };
+        self.displace(priority, interval, duration_ns + interruption_ns);
+        if priority != Priority::Read {
+            self.told[priority as usize].push_back(Told { interval, subject, interrupted: 0 });
+        }
+        interval
+    }
+
+    /// When everything that an operation needs is done.
+    fn needed_ns(&self, subject: Subject) -> Nanoseconds {
+        let needed = self.told.iter().flatten().filter(|told| subject.needs(told.subject));
+        needed.map(|told| told.interval.end_ns).max().unwrap_or(0)
+    }
+
+    /// When a page is there; 0 if that is past, or it is first come, first served.
+    pub fn programmed_ns(&self, page: PageId, block: BlockId) -> Nanoseconds {
+        self.needed_ns(Subject::Read(page, block))
+    }
+
+    /// Power came back at `at_ns`: nothing is in flight.
+    pub fn restart(&mut self, at_ns: Nanoseconds) {
+        self.free_ns = [self.free_ns().min(at_ns); PRIORITIES];
+        self.told.iter_mut().for_each(VecDeque::clear);
+    }
+
+    fn forget(&mut self, now_ns: Nanoseconds) {
+        for told in &mut self.told {
+            while told.front().is_some_and(|told| told.interval.end_ns <= now_ns) {
+                told.pop_front();
+            }
+        }
+    }
+
+    /// The operation that has begun by a time, among those that would give way if it had not: the most urgent, as the others
+    /// were displaced by it. None has while something as urgent is still going on.
+    fn index_under_way(&self, priority: Priority, at_ns: Nanoseconds) -> Option<(usize, usize)> {
+        if at_ns < self.free_ns[priority as usize] {
+            return None;
+        }
+        (priority as usize + 1..PRIORITIES).find_map(|less_urgent| {
+            let told = &self.told[less_urgent];
+            let past = told.partition_point(|told| told.interval.end_ns <= at_ns);
+            told.get(past).filter(|told| told.interval.start_ns < at_ns).map(|_| (less_urgent, past))
+        })
+    }
+
+    /// Whatever is booked later and is not more urgent starts behind an operation; what is less urgent, by as much later as
+    /// it takes.
+    fn displace(&mut self, priority: Priority, interval: Interval, duration_ns: Nanoseconds) {
+        for free_ns in &mut self.free_ns[priority as usize..] {
+            *free_ns = interval.end_ns.max(match *free_ns > interval.start_ns {
+                true => *free_ns + duration_ns,
+                false => 0,
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SUSPEND: Scheduling = Scheduling::Suspend { cost_ns: 20, times: 2 };
+    const BLOCK: BlockId = BlockId(1);
+    const OTHER: BlockId = BlockId(2);
+
+    struct Plane {
+        line: Line,
+        scheduling: Scheduling,
+    }
+
+    impl Plane {
+        fn new(scheduling: Scheduling) -> Plane {
+            Plane { line: Line::default(), scheduling }
+        }
+
+        fn book(&mut self, priority: Priority, subject: Subject, duration_ns: u64, at_ns: u64) -> (u64, u64) {
+            let Interval { start_ns, end_ns } =
+                self.line.book(self.scheduling, priority, subject, duration_ns, [0, at_ns]);
+            (start_ns, end_ns)
+        }
+
+        fn program(&mut self, page: u32, at_ns: u64) -> (u64, u64) {
+            self.book(Priority::Host, Subject::Program(PageId(page), BLOCK), 1000, at_ns)
+        }
+
+        fn copy(&mut self, page: u32, at_ns: u64) -> (u64, u64) {
+            self.book(Priority::Background, Subject::Program(PageId(page), OTHER), 1000, at_ns)
+        }
+
+        fn read(&mut self, page: u32, at_ns: u64) -> (u64, u64) {
+            self.book(Priority::Read, Subject::Read(PageId(page), BlockId(9)), 100, at_ns)
+        }
+    }
+
+    #[test]
+    fn first_come_is_first_served() {
+        let mut plane = Plane::new(Scheduling::Fifo);
+        assert_eq!(plane.copy(0, 0), (0, 1000));
+        assert_eq!(plane.program(1, 10), (1000, 2000));
+        assert_eq!(plane.read(90, 20), (2000, 2100));
+    }
+
+    #[test]
+    fn a_read_goes_ahead_of_what_has_not_begun_and_later_programs_pay() {
+        let mut plane = Plane::new(Scheduling::ReadFirst);
+        assert_eq!(plane.program(1, 0), (0, 1000));
+        assert_eq!(plane.program(2, 0), (1000, 2000));
+        assert_eq!(plane.read(90, 500), (1000, 1100), "behind the one under way");
+        assert_eq!(plane.read(91, 500), (1100, 1200), "behind the read before it");
+        assert_eq!(plane.program(3, 500), (2200, 3200), "behind all, and what went ahead");
+        assert_eq!(plane.read(92, 5000), (5000, 5100), "an idle plane");
+        assert_eq!(plane.program(4, 0), (5100, 6100));
+    }
+
+    #[test]
+    fn a_hosts_program_goes_ahead_of_copies_that_have_not_begun() {
+        let mut plane = Plane::new(Scheduling::ReadFirst);
+        assert_eq!(
+            [plane.copy(1, 0), plane.copy(2, 0), plane.copy(3, 0)].map(|told| told.1),
+            [1000, 2000, 3000]
+        );
+        assert_eq!(plane.program(11, 100), (1000, 2000));
+        assert_eq!(plane.copy(4, 100), (4000, 5000), "copies pay");
+        assert_eq!(plane.line.ready_ns(plane.scheduling, Priority::Host, None, 0), 2000);
+        assert_eq!(plane.line.ready_ns(plane.scheduling, Priority::Host, Some(OTHER), 0), 5000);
+        assert_eq!(plane.line.free_ns(), 5000);
+    }
+
+    #[test]
+    fn nothing_goes_ahead_of_what_it_needs() {
+        let mut plane = Plane::new(SUSPEND);
+        assert_eq!(plane.copy(1, 0), (0, 1000));
+        let erased = plane.book(Priority::Background, Subject::Erase(BLOCK), 5000, 0);
+        assert_eq!(erased, (1000, 6000));
+        assert_eq!(plane.program(1, 0), (6000, 7000), "the block's erase");
+        assert_eq!(plane.read(1, 0).0, 7000, "the page's program");
+        assert_eq!(plane.read(90, 0).0, 7100, "reads follow each other");
+        let mut plane = Plane::new(SUSPEND);
+        plane.program(1, 0);
+        assert_eq!(plane.read(1, 500).0, 1000, "a program is not interrupted for what it programs");
+    }
+
+    #[test]
+    fn a_read_interrupts_what_is_under_way_so_many_times() {
+        let mut plane = Plane::new(SUSPEND);
+        assert_eq!(plane.program(1, 0), (0, 1000));
+        assert_eq!(plane.read(90, 100), (120, 220));
+        assert_eq!(plane.read(91, 300), (320, 420));
+        assert_eq!(plane.read(92, 500), (1000, 1100), "twice is enough");
+        assert_eq!(plane.program(2, 500), (1340, 2340), "three reads and two interruptions");
+        assert_eq!(plane.read(93, 2330), (2340, 2440), "it is nearly done");
+    }
+
+    #[test]
+    fn the_plane_is_never_promised_more_time_than_there_is() {
+        let mut plane = Plane::new(SUSPEND);
+        let mut at_ns = 0;
+        let mut busy_ns = 0;
+        for round in 0..10_000_u32 {
+            at_ns += u64::from(round % 7) * 90;
+            busy_ns += match round % 3 {
+                0 => plane.read(1_000_000 + round, at_ns).1 - plane.read(2_000_000 + round, at_ns).0 + 200,
+                1 => plane.program(round, at_ns).1.min(1000),
+                _ => plane.copy(round, at_ns).1.min(1000),
+            };
+        }
+        assert!(plane.line.free_ns() >= busy_ns - 10_000, "{} {busy_ns}", plane.line.free_ns());
+    }
+
+    #[test]
+    fn after_a_restart_nothing_is_going_on() {
+        let mut plane = Plane::new(SUSPEND);
+        plane.program(1, 0);
+        plane.copy(2, 0);
+        plane.line.restart(500);
+        assert_eq!((plane.line.free_ns(), plane.read(1, 0)), (500, (500, 600)));
+    }
+}
