@@ -159,6 +159,12 @@ const STEPS: &[Step] = &[
         run: suites::pjdfstest,
     },
     Step {
+        name: "log-structured",
+        about: "both suites on a log-structured file system",
+        packages: &[packages::ACL],
+        run: suites::log_structured,
+    },
+    Step {
         name: "in-memory",
         about: "both suites on a file system that is no volume, mounted the same way",
         packages: &[packages::ACL],

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use tantalum::Size;
 use tantalum_crash::device::{CutPoint, Skip, Weights};
+use tantalum_fuse::Pacing;
 use tantalum_papers::compare::Pattern;
 use tantalum_sqlite::Mode;
 use tantalum_sqlite::Synchronous;
@@ -220,8 +221,24 @@ pub struct CheckOptions {
 #[derive(Args, Debug)]
 pub struct BenchOptions {
     /// Access pattern: seqwrite, randwrite, randread, or mixed (70 % reads, 30 % writes)
-    #[arg(long, value_name = "PATTERN")]
-    pub pattern: bench::Pattern,
+    #[arg(long, value_name = "PATTERN", required_unless_present = "nvme", conflicts_with = "nvme")]
+    pub pattern: Option<bench::Pattern>,
+
+    /// Measure the drive as `tantalum serve` serves it, beside the same server without a drive
+    #[arg(long)]
+    pub nvme: bool,
+
+    /// With --nvme: measure the drive in this file as well, which must not exist and is removed afterwards
+    #[arg(long, value_name = "FILE", requires = "nvme")]
+    pub image: Option<PathBuf>,
+
+    /// With --nvme: whether hosts see the drive's latencies [default: none]
+    #[arg(long, value_name = "real|none", requires = "nvme")]
+    pub time: Option<Pacing>,
+
+    /// With --nvme: the seconds that a case is measured, in turns with its limit
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    pub seconds: u32,
 
     #[command(flatten)]
     pub drive: ProfileOptions,

@@ -4,15 +4,16 @@ use tantalum_workloads::bench::{Settings, bench, of_bench};
 
 use crate::arguments::BenchOptions;
 use crate::failure::Failure;
-use crate::{interrupt, output};
+use crate::{bench_nvme, interrupt, output};
 
 const SEED: u64 = 1;
 
 /// Measures and prints the outcome.
 pub fn run(options: &BenchOptions) -> Result<(), Failure> {
+    let Some(pattern) = options.pattern else { return bench_nvme::run(options) };
     let settings = Settings {
         profile: options.drive.load(None, options.over_provisioning_percent)?,
-        pattern: options.pattern,
+        pattern,
         operations: options.operations,
         seed: SEED,
     };

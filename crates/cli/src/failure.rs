@@ -8,11 +8,16 @@ use tantalum::{DeviceError, InvalidField, ProfileError, Status};
 use tantalum_crash::{CrashError, CrashOutcome};
 use tantalum_drive::control::ControlError;
 use tantalum_fuse::{MountError, MountPointError};
+use tantalum_lfs::LfsError;
+use tantalum_nvme::authentication::HostsError;
+use tantalum_nvme::bench::BenchError;
 use tantalum_nvme::serve::ServeError;
 use tantalum_papers::ExperimentError;
 use tantalum_report::{Interrupted, InvalidSetting, ReportError};
 use tantalum_volume::VolumeError;
 use tantalum_workloads::WorkloadError;
+
+use crate::file_system::FileSystemKind;
 
 /// Why the command failed.
 #[derive(Debug, thiserror::Error)]
@@ -111,12 +116,45 @@ pub enum Failure {
         /// Why.
         error: VolumeError,
     },
+    /// A log-structured file system could not be created or opened.
+    #[error("image {}: {error}", path.display())]
+    LogStructured {
+        /// The image.
+        path: PathBuf,
+        /// Why.
+        error: LfsError,
+    },
+    /// The drive holds another file system than was asked for.
+    #[error(
+        "image {} holds {found}, not {wanted}; leave --file-system out, or add --format to create one (everything on the \
+         drive is lost)",
+        path.display()
+    )]
+    OtherFileSystem {
+        /// The image.
+        path: PathBuf,
+        /// What it holds.
+        found: FileSystemKind,
+        /// What was asked for.
+        wanted: FileSystemKind,
+    },
+    /// A way of cleaning for something that is not made, or has no cleaner.
+    #[error(
+        "--cleaning is chosen when a log-structured file system is created: add --file-system lfs-nat and --create or --format"
+    )]
+    CleaningNotChosen,
     /// A volume could not be mounted or closed.
     #[error(transparent)]
     Mount(#[from] MountError),
     /// An image could not be served or closed.
     #[error(transparent)]
     Serve(#[from] ServeError),
+    /// A served drive could not be measured.
+    #[error(transparent)]
+    ServedBench(BenchError),
+    /// The hosts that may connect, or their secrets, could not be learned.
+    #[error(transparent)]
+    Hosts(HostsError),
     /// A key-value namespace could not be created.
     #[error("image {}: could not create a key-value namespace: {status}", path.display())]
     Namespace {

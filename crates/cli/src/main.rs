@@ -6,6 +6,7 @@
 mod arguments;
 mod background;
 mod bench;
+mod bench_nvme;
 mod check;
 mod compare;
 mod crash_couch;
@@ -15,6 +16,7 @@ mod create;
 mod cut;
 mod drive;
 mod failure;
+mod file_system;
 mod info;
 mod info_nvm;
 mod interrupt;

@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use clap::Args;
-use nix::unistd::{getegid, geteuid};
 use tantalum::Status;
+use tantalum_filesystem::FileSystem;
 use tantalum_fuse::{Ending, Mounted, Notice, Options, Pacing};
-use tantalum_volume::{FileId, MetadataChange, Volume};
 
 use crate::background;
 use crate::drive::ImageOptions;
 use crate::failure::Failure;
+use crate::file_system::{self, FileSystemOptions, Use};
 use crate::log::{Log, log_path};
 use crate::output;
 
@@ -41,12 +41,15 @@ pub struct MountOptions {
     #[arg(long, value_name = "real|none", default_value = "real")]
     pub time: Pacing,
 
-    /// Create an empty volume on the drive; everything on the drive is lost
+    /// Create an empty volume, or file system, on the drive; everything on the drive is lost
     #[arg(long)]
     pub format: bool,
 
     #[command(flatten)]
     pub made: ImageOptions,
+
+    #[command(flatten)]
+    pub kind: FileSystemOptions,
 
     /// Write a block even if the same bytes were written shortly before, instead of sharing it
     #[arg(long)]
@@ -90,9 +93,8 @@ pub fn run(options: &MountOptions) -> Result<(), Failure> {
     };
     // Refuse whatever can be refused before a drive is created or recovered.
     mount_options.check()?;
-    let mut volume = open(options)?;
-    volume.set_remap_duplicates(!options.no_remap_duplicates);
-    let mounted = Mounted::mount(Box::new(volume), &mount_options)?;
+    options.kind.check(options.made.create || options.format)?;
+    let mounted = Mounted::mount(open(options)?, &mount_options)?;
     let stopper = mounted.stopper();
     // Without a handler a signal ends the process, and the next mount recovers.
     let _ = ctrlc::set_handler(move || stopper.stop());
@@ -157,25 +159,20 @@ fn default_threads() -> usize {
     thread::available_parallelism().map_or(2, usize::from).clamp(2, MOST_THREADS)
 }
 
-/// The drive and its volume, each created or opened.
-fn open(options: &MountOptions) -> Result<Volume, Failure> {
+/// The drive and its file system, each created or opened.
+fn open(options: &MountOptions) -> Result<Box<dyn FileSystem>, Failure> {
     let path = &options.image;
     let mut device = options.made.device(path)?;
-    let volume_failure = |error| Failure::Volume { path: path.clone(), error };
+    let how = Use { cache_bytes: CACHE_BYTES, remap_duplicates: !options.no_remap_duplicates };
     if options.made.create || options.format {
-        let mut volume = Volume::format(device, CACHE_BYTES).map_err(volume_failure)?;
-        // An ordinary user's mount is for that user alone.
-        let (owner, group) = (Some(geteuid().as_raw()), Some(getegid().as_raw()));
-        let mine = MetadataChange { owner, group, ..MetadataChange::default() };
-        volume.change_metadata(FileId::ROOT, &mine).map_err(volume_failure)?;
-        return Ok(volume);
+        return options.kind.make(path, device, how);
     }
-    if !Volume::is_formatted(&mut device).map_err(volume_failure)? {
+    let Some(kind) = options.kind.recognise(path, &mut device)? else {
         let now_ns = device.time_ns();
         device.shutdown(now_ns).map_err(|status| shutdown_failure(path, status))?;
         return Err(Failure::NoVolume { path: path.clone() });
-    }
-    Volume::mount(device, CACHE_BYTES).map_err(volume_failure)
+    };
+    file_system::mount(kind, path, device, how)
 }
 
 fn shutdown_failure(path: &Path, status: Status) -> Failure {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use tantalum::{Command, Device, NamespaceAttributes};
 use tantalum_fuse::Pacing;
+use tantalum_nvme::authentication::Hosts;
 use tantalum_nvme::serve::{Ending, Notice, Options, Served};
 
 use crate::background;
@@ -23,9 +24,18 @@ pub struct ServeOptions {
     /// The image file of the drive
     pub image: PathBuf,
 
-    /// Address and port to listen on; it must be a loopback address, because there is no authentication yet
+    /// Address and port to listen on; an address that other machines reach needs hosts with secrets
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:4420")]
     pub listen: SocketAddr,
+
+    /// Let only hosts of these names connect [default: any]
+    #[arg(long, value_name = "NQN,...", value_delimiter = ',')]
+    pub allow_host: Vec<String>,
+
+    /// Secrets of hosts, which these must prove to know: a line for each with its NQN, its secret as `nvme gen-dhchap-key`
+    /// prints it, and optionally the subsystem's secret. The file must not be readable by others
+    #[arg(long, value_name = "FILE", requires = "allow_host")]
+    pub host_secrets: Option<PathBuf>,
 
     /// Whether hosts see the drive's latencies: real, or none to answer as fast as this machine can
     #[arg(long, value_name = "real|none", default_value = "real")]
@@ -85,6 +95,7 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
         block_bytes: options.block_size,
         name: options.nqn.clone(),
         remap_duplicates: options.remap_duplicates,
+        hosts: hosts(options)?,
     };
     // Refuse whatever can be refused before a drive is created or recovered.
     serve_options.check()?;
@@ -103,6 +114,13 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
         }
     })?;
     Ok(())
+}
+
+fn hosts(options: &ServeOptions) -> Result<Hosts, Failure> {
+    if options.allow_host.is_empty() {
+        return Ok(Hosts::default());
+    }
+    Hosts::named(&options.allow_host, options.host_secrets.as_deref()).map_err(Failure::Hosts)
 }
 
 fn device(options: &ServeOptions) -> Result<Device, Failure> {

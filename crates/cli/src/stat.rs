@@ -13,9 +13,9 @@ use tantalum_fuse::image_mounted_on;
 use tantalum_fuse::report::Report as Mounted;
 use tantalum_nvme::serve::Report as Served;
 use tantalum_report::table::{Align, Table, bytes, grouped};
-use tantalum_volume::Volume;
 
 use crate::failure::Failure;
+use crate::file_system::{self, Use};
 use crate::output;
 
 /// Bytes of the page cache of a volume that is only inspected.
@@ -85,12 +85,12 @@ fn unmounted(image: &Path) -> Result<Report, Failure> {
     let path = image.to_path_buf();
     let device = Device::open_as(image, Access::Overlay);
     let mut device = device.map_err(|error| Failure::Image { path: path.clone(), error })?;
-    let failed = |error| Failure::Volume { path: path.clone(), error };
-    if !Volume::is_formatted(&mut device).map_err(failed)? {
+    let Some(kind) = file_system::recognise(&path, &mut device)? else {
         return Err(Failure::NothingToShow { path });
-    }
-    let volume = Volume::mount(device, CACHE_BYTES).map_err(failed)?;
-    Ok(Report::Mounted(Box::new(Mounted::of(&volume, path))))
+    };
+    let how = Use { cache_bytes: CACHE_BYTES, remap_duplicates: false };
+    let mounted = file_system::mount(kind, &path, device, how)?;
+    Ok(Report::Mounted(Box::new(Mounted::of(&*mounted, path))))
 }
 
 fn watch(control: &mut Control) -> Result<(), Failure> {

@@ -1,5 +1,6 @@
 //! A served drive from the command line: serve, stat, cut, stop, and what is refused.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
@@ -118,6 +119,19 @@ fn other_addresses_and_bad_names_are_refused_before_an_image_is_created() {
             );
         }
     }
+    let open = [&create[..], &["--listen", "0.0.0.0:4420", "--allow-host", "nqn.a"]].concat();
+    let message = refused(dir.path(), &open);
+    assert!(message.contains("nqn.a may connect without a secret"), "{message}");
+    let secrets = dir.path().join("secrets");
+    std::fs::write(&secrets, "nqn.a DHHC-1:00:AAAA:\n").unwrap();
+    let with_file = [&open[..], &["--host-secrets", "secrets"]].concat();
+    for (mode, expected) in [(0o640, "chmod 600 secrets"), (0o600, "secrets, line 1: 0 bytes")] {
+        std::fs::set_permissions(&secrets, std::fs::Permissions::from_mode(mode)).unwrap();
+        let message = refused(dir.path(), &with_file);
+        assert!(message.contains(expected), "{message}");
+    }
+    let message = refused(dir.path(), &[&create[..], &["--allow-host", "drive"]].concat());
+    assert!(message.contains("\"drive\" is not an NVMe qualified name"), "{message}");
     let message = refused(dir.path(), &[&create[..], &["--nqn", "drive"]].concat());
     assert!(message.contains("\"drive\" is not an NVMe qualified name"), "{message}");
     assert!(!dir.path().join(IMAGE).exists());

@@ -253,8 +253,7 @@ impl<S: Storage> Inner<S> {
         header.seq = changes.last().map_or(version.seq, |planned| planned.change.seq);
         // documents may be shared over while this is the last header
         header.covers_from = if shares { nodes_from } else { appended.start };
-        let covered = &appended.buffer[(header.covers_from - appended.start) as usize..];
-        header.covers_crc = tantalum::checksum_of(covered);
+        header.covers_crc = appended.checksum_from(header.covers_from);
         header.offset = appended.end();
         Ok(Written { header, places })
     }

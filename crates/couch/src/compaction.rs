@@ -22,6 +22,7 @@ use crate::commit::{Planned, seq_key};
 use crate::data_file::{DataFile, Pointer};
 use crate::document::{Change, Document, pad, whole_units};
 use crate::error::Error;
+use crate::header::Header;
 use crate::node::Entry;
 use crate::recovery;
 use crate::snapshot::Snapshot;
@@ -231,6 +232,11 @@ impl<S: Storage> Compaction<S> {
         header.offset = self.appended.end();
         (header.covers_from, header.covers_crc) = (header.offset, 0);
         (header.seq_before, header.seq) = (snapshot.seq(), snapshot.seq());
+        self.write_header(header)
+    }
+
+    /// Ends the new file with a header, which is then its state.
+    fn write_header(&mut self, header: Header) -> Result<(), Error> {
         self.version.file.reserve(header.end())?;
         self.version.file.file.write(header.offset, &header.encode()[..])?;
         (self.version.header, self.version.seq) = (header, header.seq);

@@ -45,6 +45,11 @@ impl Appended {
         self.start + self.buffer.len() as u64
     }
 
+    /// The checksum of everything from this place on.
+    pub fn checksum_from(&self, from: u64) -> u32 {
+        tantalum::checksum_of(&self.buffer[(from - self.start) as usize..])
+    }
+
     /// Appends a node, whole units being before it.
     fn push(&mut self, node: Node) -> u64 {
         debug_assert!(self.buffer.len().is_multiple_of(UNIT_BYTES));

@@ -1,11 +1,13 @@
 //! A drive described by a TOML file.
 
 mod parse;
+mod spu;
 mod validate;
 
 use serde::{Deserialize, Serialize};
 
 pub use parse::ProfileError;
+pub use spu::SpuProfile;
 pub use validate::InvalidField;
 
 /// Everything that makes one drive differ from another.
@@ -35,6 +37,9 @@ pub struct Profile {
     pub limits: LimitsProfile,
     /// The FTL's settings.
     pub ftl: FtlProfile,
+    /// The processors for programs in the drive.
+    #[serde(default, skip_serializing_if = "SpuProfile::is_default")]
+    pub spu: SpuProfile,
 }
 
 /// The flash of a profile. Blocks per plane follow from capacity and over-provisioning.

@@ -8,7 +8,7 @@ mod small_drive;
 
 use host::{Host, hint};
 use small_drive::profiles;
-use tantalum::{Command, Generation, Hint, Lpn, Plp, Profile, Status, UNIT_BYTES};
+use tantalum::{Command, Generation, Hint, Lpn, Plp, Profile, ShareRange, Status, UNIT_BYTES};
 
 fn volatile() -> Profile {
     let [mut volatile, ..] = profiles();
@@ -311,4 +311,18 @@ fn numbers_are_never_given_again() {
             }
         }
     }
+}
+
+/// A flush of protected DRAM waits for nothing, so there a share that is done must not be undone by a cut, deferred or not.
+#[test]
+fn a_deferred_share_in_protected_dram_is_durable_when_it_is_done() {
+    let [.., profile] = profiles();
+    assert_eq!(profile.power.plp, Plp::Capacitor);
+    let mut host = Host::new(&profile);
+    host.write(10, 1);
+    let ranges = [ShareRange { dst: Lpn(20), src: Lpn(10), units: 1 }];
+    host.submit(Command::Share { ranges: &ranges, deferred: true }).unwrap();
+    host.flush();
+    host.cut();
+    assert_eq!(host.read_all([10, 20]), [1, 1]);
 }

@@ -67,12 +67,15 @@ pub struct Client {
     end: Option<Status>,
 }
 
-impl Client {
-    pub(crate) fn new(drive: Drive) -> Client {
-        let clock = Clock::virtual_from(drive.lock().time_ns());
-        Client { drive, clock, end: None }
+impl Drive {
+    /// A client in virtual time, which starts when everything submitted to the drive so far is done.
+    pub fn client(&self) -> Client {
+        let clock = Clock::virtual_from(self.lock().time_ns());
+        Client { drive: self.clone(), clock, end: None }
     }
+}
 
+impl Client {
     /// The client of a copy of the drive, at the same time. None if the drive cannot be copied.
     pub fn try_clone(&self) -> Option<Client> {
         Some(Client { drive: self.drive.try_clone()?, clock: self.clock, end: self.end.clone() })

@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::{Mutex, MutexGuard};
 use tantalum::{Command, Completion, Device, Nanoseconds, Status};
 
-use crate::client::Client;
 use crate::duplicates::Duplicates;
 
 /// A device and its clients' common time. A clone is the same drive.
@@ -74,11 +73,6 @@ impl Drive {
         let is_told = !device.has_power();
         let state = Mutex::new(State { device, duplicates, on_power_loss: Vec::new(), is_told });
         Drive(Arc::new(Shared { state, holder: AtomicUsize::new(0) }))
-    }
-
-    /// A client in virtual time, which starts when everything submitted to the drive so far is done.
-    pub fn client(&self) -> Client {
-        Client::new(self.clone())
     }
 
     /// The device itself, for what is not a command of a client. Waits until no other thread has it.

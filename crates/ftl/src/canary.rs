@@ -139,6 +139,14 @@ pub enum Guard {
     CompactedNotSynced,
     /// 23, in the document store: commits go to the compacted file before its name is durable.
     SwitchNotDurable,
+    /// In a log-structured file system: a checkpoint names tables and nodes that are not durable.
+    PackBeforeTables,
+    /// In a log-structured file system: a checkpoint overwrites its predecessor.
+    PackInPlace,
+    /// 18, in a log-structured file system: a node of a sync is written before the data to which it points are durable.
+    NodeBeforeData,
+    /// 18, in a log-structured file system: the cleaner moves what was written elsewhere since it looked.
+    StaleMove,
 }
 
 #[cfg(feature = "canaries")]

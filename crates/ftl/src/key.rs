@@ -173,6 +173,17 @@ impl Default for NamespaceAttributes {
 }
 
 #[cfg(test)]
+impl Key {
+    /// Another key with the hash of this one, which has 16 bytes.
+    pub(crate) fn colliding(&self, other: u64) -> Key {
+        let (low, high) = self.halves();
+        let (other, length) = (low.wrapping_add(other), u64::from(self.length));
+        let other_high = mix(low ^ length) ^ high ^ mix(other ^ length);
+        Key::new(&[other.to_le_bytes(), other_high.to_le_bytes()].concat()).expect("it has 16 bytes")
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -32,6 +32,8 @@ mod maintain;
 mod map;
 mod metadata;
 mod page_image;
+#[cfg(test)]
+mod possible;
 mod reader;
 mod recovery;
 mod report;

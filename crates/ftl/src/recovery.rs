@@ -263,3 +263,57 @@ pub enum FormatError {
     #[error(transparent)]
     Ftl(#[from] FtlError),
 }
+
+#[cfg(test)]
+mod tests {
+    use tantalum_nand::UNIT_BYTES;
+
+    use super::*;
+    use crate::host_unit::HostUnit;
+    use crate::test_support::{CONFIG, GEOMETRY, TIMING};
+    use crate::types::Lpn;
+
+    fn recover(mut nand: Nand) -> (Ftl, RecoveryReport) {
+        let at_ns = nand.programs_done_ns().max(nand.idle_ns());
+        nand.advance(at_ns);
+        nand.lose_dram();
+        Ftl::recover(nand, CONFIG, at_ns).map_err(|(_, error)| error).unwrap()
+    }
+
+    /// A page of data alone says so: a drive that is taken for clean gives numbers again and forgets what was found.
+    #[test]
+    fn a_drive_with_a_page_written_since_its_shutdown_was_not_shut_down() {
+        let ftl = Ftl::format(Nand::in_memory(GEOMETRY, TIMING).unwrap(), CONFIG).unwrap();
+        let (mut ftl, report) = recover(ftl.into_nand());
+        assert!(report.clean);
+        let slot = ftl.nand_mut().stage(&[1; UNIT_BYTES]).unwrap();
+        let unit = HostUnit { slot, lpn: Lpn(1), version: ftl.next_seq(), metadata: [0; 24], hint: None };
+        ftl.write_page(&[unit], ftl.nand.now_ns()).unwrap();
+        let written = ftl.seq;
+        let (ftl, report) = recover(ftl.into_nand());
+        assert!(!report.clean && report.assertions == 1, "{report:?}");
+        assert!(ftl.seq.0 > written.0 + DRAWN_UNSEEN, "{} after {written}", ftl.seq);
+        assert_eq!(ftl.counters().unsafe_shutdowns, 1);
+    }
+
+    /// Nothing but a number was given since the shutdown, or a page besides that is still on its way.
+    #[test]
+    fn a_number_given_after_a_shutdown_is_not_given_again() {
+        for write in [false, true] {
+            let ftl = Ftl::format(Nand::in_memory(GEOMETRY, TIMING).unwrap(), CONFIG).unwrap();
+            let (mut ftl, _) = recover(ftl.into_nand());
+            let now_ns = ftl.nand.now_ns();
+            if write {
+                let slot = ftl.nand_mut().stage(&[1; UNIT_BYTES]).unwrap();
+                let (version, metadata) = (ftl.next_seq(), [0; 24]);
+                ftl.write_page(&[HostUnit { slot, lpn: Lpn(1), version, metadata, hint: None }], now_ns)
+                    .unwrap();
+            }
+            let (tx, done_ns) = ftl.begin_transaction(now_ns).unwrap();
+            assert!(done_ns >= ftl.nand.programs_done_ns() && done_ns > now_ns, "the flash tells it by then");
+            let (mut ftl, _) = recover(ftl.into_nand());
+            let now_ns = ftl.nand.now_ns();
+            assert!(ftl.begin_transaction(now_ns).unwrap().0.0 > tx.0);
+        }
+    }
+}

@@ -162,8 +162,11 @@ mod tests {
     use tantalum_nand::{Faults, Geometry, Nand, Timing};
 
     use super::*;
+    use crate::host_unit::HostUnit;
+    use crate::key::{Key, NamespaceAttributes};
     use crate::metadata::Record;
     use crate::space::FtlConfig;
+    use crate::tenants::records::KvRecord;
     use crate::test_support::CONFIG;
     use crate::types::{Lpn, Seq};
 
@@ -250,5 +253,45 @@ mod tests {
         ftl.space.blocks.programmed(block, Seq(ftl.metadata.checkpoint.step.0 + 1), false);
         ftl.note_loss_in(block);
         assert!(ftl.checkpoint_due());
+    }
+
+    /// The buffer that the next unit would get.
+    fn next_buffer(ftl: &mut Ftl) -> tantalum_nand::Slot {
+        let slot = ftl.nand_mut().stage(&[1; tantalum_nand::UNIT_BYTES]).unwrap();
+        ftl.nand_mut().release(slot);
+        slot
+    }
+
+    /// What cannot be programmed is tried again and again; a buffer kept each time would be missing in the end.
+    #[test]
+    fn pages_that_find_no_room_keep_no_buffer() {
+        let mut ftl = ftl();
+        let namespace = ftl.create_namespace(NamespaceAttributes::default(), 0).unwrap();
+        ftl.flush_journal(0).unwrap();
+        let before = next_buffer(&mut ftl);
+        record(&mut ftl);
+        fail_programs(&mut ftl, 1_000_000);
+        let key = Key::new(b"key").unwrap();
+        for _ in 0..3 {
+            assert!(matches!(ftl.flush_journal(0), Err(FtlError::CapacityExceeded)));
+            assert_eq!(next_buffer(&mut ftl), before, "after a page of the journal");
+            let put = ftl.put(&[KvRecord { namespace, key, value: Some(b"value") }], 0, 0, &mut |_| None);
+            assert!(matches!(put, Err(FtlError::CapacityExceeded)), "{put:?}");
+            assert_eq!(next_buffer(&mut ftl), before, "after a page of records");
+            assert!(matches!(ftl.take_checkpoint(0, false), Err(FtlError::CapacityExceeded)));
+            assert_eq!(next_buffer(&mut ftl), before, "after a page of a checkpoint");
+        }
+    }
+
+    #[test]
+    fn a_block_that_could_not_be_emptied_for_lack_of_room_stays_in_use() {
+        let mut ftl = ftl();
+        let slot = ftl.nand_mut().stage(&[1; tantalum_nand::UNIT_BYTES]).unwrap();
+        let (version, metadata) = (ftl.next_seq(), [0; 24]);
+        ftl.write_page(&[HostUnit { slot, lpn: Lpn(1), version, metadata, hint: None }], 0).unwrap();
+        let block = ftl.geometry.block_of_unit(ftl.map.lookup(Lpn(1)).unwrap());
+        fail_programs(&mut ftl, 1_000_000);
+        assert!(matches!(ftl.collect_block(block, 0), Err(FtlError::CapacityExceeded)));
+        assert_eq!(ftl.space.blocks.block_use(block), BlockUse::Closed, "its unit can be read");
     }
 }

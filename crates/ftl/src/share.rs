@@ -310,24 +310,30 @@ fn pairs(range: &ShareRange) -> impl Iterator<Item = (Lpn, Lpn)> + use<> {
 
 #[cfg(test)]
 mod tests {
-    use tantalum_nand::{Nand, UNIT_BYTES};
+    use tantalum_nand::{Geometry, Nand, UNIT_BYTES};
 
     use super::*;
     use crate::host_unit::HostUnit;
+    use crate::space::FtlConfig;
     use crate::test_support::{CONFIG, GEOMETRY, TIMING};
+    use crate::types::Hint;
 
     const LPN: Lpn = Lpn(3);
 
-    fn write(ftl: &mut Ftl, byte: u8) {
-        let slot = ftl.nand_mut().stage(&[byte; UNIT_BYTES]).unwrap();
-        let version = ftl.next_seq();
-        ftl.write_page(&[HostUnit { slot, lpn: LPN, version, metadata: [0; 24], hint: None }], 0).unwrap();
+    fn unit(ftl: &mut Ftl, lpn: Lpn) -> HostUnit {
+        let slot = ftl.nand_mut().stage(&[1; UNIT_BYTES]).unwrap();
+        HostUnit { slot, lpn, version: ftl.next_seq(), metadata: [0; 24], hint: None }
+    }
+
+    fn write(ftl: &mut Ftl) {
+        let unit = unit(ftl, LPN);
+        ftl.write_page(&[unit], 0).unwrap();
     }
 
     /// A drive with a unit, and a transaction that has written it anew.
     fn with_transaction() -> (Ftl, TxId) {
         let mut ftl = Ftl::format(Nand::in_memory(GEOMETRY, TIMING).unwrap(), CONFIG).unwrap();
-        write(&mut ftl, 1);
+        write(&mut ftl);
         let (tx, _) = ftl.begin_transaction(0).unwrap();
         let slot = ftl.nand_mut().stage(&[2; UNIT_BYTES]).unwrap();
         ftl.write_transaction_page(&[(tx, LPN, slot)], 0).unwrap();
@@ -344,7 +350,7 @@ mod tests {
         assert!(is_newest(&ftl, tx));
         ftl.share(&[ShareRange { dst: Lpn(9), src: LPN, units: 1 }], 0).unwrap();
         assert!(is_newest(&ftl, tx), "it has another owner, and is where it was");
-        write(&mut ftl, 3);
+        write(&mut ftl);
         assert!(!is_newest(&ftl, tx));
     }
 
@@ -371,5 +377,46 @@ mod tests {
         page.over = Some((ppn, erases + 1));
         assert!(!ftl.is_newest(LPN, &page));
         ftl.abort(tx);
+    }
+
+    /// A trim takes several steps if ending claims may take more than a journal page. The last one ends where the trim does.
+    #[test]
+    fn a_trim_in_several_steps_ends_where_it_was_told() {
+        let geometry = Geometry { blocks_per_plane: 256, page_bytes: 4096, ..GEOMETRY };
+        let config = FtlConfig { logical_units: 1024, ..CONFIG };
+        let mut ftl = Ftl::format(Nand::in_memory(geometry, TIMING).unwrap(), config).unwrap();
+        let most = ftl.records_per_page() as u32;
+        let (generation, _) = ftl.begin_log(0).unwrap().expect("no log is open");
+        for slot in 1..=most {
+            let home = Some(Lpn(1000));
+            let hint = Hint { generation, attempt: 0, start: 1, first: 1, slot, end: false, home };
+            let unit = HostUnit { hint: Some(hint), ..unit(&mut ftl, Lpn(slot)) };
+            ftl.write_page(&[unit], 0).unwrap();
+            ftl.accept_hint(&hint);
+        }
+        let (first, units) = (Lpn(400), most + 10);
+        let beyond = Lpn(first.0 + units);
+        for lpn in [Lpn(first.0 - 1), first, Lpn(beyond.0 - 1), beyond] {
+            let unit = unit(&mut ftl, lpn);
+            ftl.write_page(&[unit], 0).unwrap();
+        }
+        ftl.trim(first, units, 0).unwrap();
+        let mapped =
+            [first.0 - 1, first.0, beyond.0 - 1, beyond.0].map(|lpn| ftl.map.lookup(Lpn(lpn)).is_some());
+        assert_eq!(mapped, [true, false, false, true]);
+    }
+
+    #[test]
+    fn the_table_of_shared_units_takes_as_many_owners_as_are_planned() {
+        let geometry = Geometry { blocks_per_plane: 256, ..GEOMETRY };
+        let config = FtlConfig { logical_units: 1024, ..CONFIG };
+        let ftl = Ftl::format(Nand::in_memory(geometry, TIMING).unwrap(), config).unwrap();
+        let limit = ftl.layout().extra_owners_limit;
+        let check = |units| ftl.check_share(&[ShareRange { dst: Lpn(500), src: LPN, units }]);
+        assert_eq!(check(limit), Err(ShareRefusal::Unmapped(LPN)), "that many fit");
+        let (owners, limit) = (u64::from(limit) + 1, limit.into());
+        assert_eq!(check(owners as u32), Err(ShareRefusal::TableFull { owners, limit }));
+        let (units, limit) = (u64::from(ftl.share_limit()) + 1, ftl.share_limit().into());
+        assert_eq!(check(units as u32), Err(ShareRefusal::TooMany { units, limit }));
     }
 }

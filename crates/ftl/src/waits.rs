@@ -16,6 +16,7 @@ use crate::key::{Key, NamespaceAttributes, NamespaceId};
 use crate::space::BlockUse;
 use crate::space::FtlConfig;
 use crate::space::Target;
+use crate::spare::{Mark, Spare};
 use crate::tenants::records::{KeyValueError, KvRecord};
 use crate::test_support::{CONFIG, GEOMETRY, TIMING};
 use crate::types::{Hint, Lpn, METADATA_BYTES, ShareRange};
@@ -319,6 +320,25 @@ fn a_batch_that_failed_half_way_stays_nothing_when_a_part_of_it_is_erased() {
     assert_eq!(found, [0; 6]);
 }
 
+/// A buffer that was given back while flash has it would be the next unit's as well.
+#[test]
+fn a_batch_that_failed_half_way_keeps_the_buffers_of_its_programmed_pages() {
+    let mut ftl = format(GEOMETRY);
+    nearly_full(&mut ftl);
+    let buffers = std::cell::RefCell::default();
+    let (mut ftl, _) = half_written(&ftl, |ftl| {
+        let units: Vec<HostUnit> = (100..106).map(|lpn| unit(ftl, lpn, 2)).collect();
+        *buffers.borrow_mut() = units.iter().map(|unit| unit.slot).collect::<Vec<_>>();
+        let now_ns = ftl.nand().now_ns();
+        ftl.write_batch(&units, &[], now_ns)
+    });
+    let buffers = buffers.into_inner();
+    let (programmed, refused) = buffers.split_at(4);
+    let next: Vec<_> = (0..6).map(|lpn| unit(&mut ftl, lpn, 3).slot).collect();
+    assert!(programmed.iter().all(|slot| !next.contains(slot)), "{programmed:?} are in use: {next:?}");
+    assert!(refused.iter().all(|slot| next.contains(slot)), "{refused:?} are free: {next:?}");
+}
+
 /// The first page has units, the second one records.
 #[test]
 fn a_batch_of_both_that_failed_half_way_stays_nothing_when_a_part_of_it_is_erased() {
@@ -410,5 +430,105 @@ fn a_commit_whose_records_take_two_pages_ends_claims_when_both_are_on_flash() {
         let mut ftl = cut_idle(ftl);
         let found = [0, 500].map(|lpn| read(&mut ftl, lpn));
         assert_eq!(found, if both { [2, 1] } else { [3, 3] });
+    }
+}
+
+/// A drive with a page of a log, unit 100, that is whole and claims its home.
+fn with_log_page() -> Ftl {
+    let mut ftl = format(GEOMETRY);
+    write(&mut ftl, 50, 1, 0);
+    let (generation, _) = ftl.begin_log(0).unwrap().expect("no log is open");
+    let hint = Hint { generation, attempt: 0, start: 1, first: 1, slot: 1, end: true, home: Some(Lpn(50)) };
+    let page = HostUnit { hint: Some(hint), ..unit(&mut ftl, 100, 3) };
+    ftl.write_page(&[page], 0).unwrap();
+    ftl.accept_hint(&hint);
+    ftl
+}
+
+/// Moves what is in the block of a unit, and returns its new block.
+fn move_block_of(ftl: &mut Ftl, lpn: u32) -> tantalum_nand::BlockId {
+    let block_of = |ftl: &Ftl| GEOMETRY.block_of_unit(ftl.map().lookup(Lpn(lpn)).unwrap());
+    let (from, now_ns) = (block_of(ftl), settle(ftl));
+    ftl.collect_block(from, now_ns).unwrap();
+    assert_ne!(block_of(ftl), from);
+    block_of(ftl)
+}
+
+/// Before it is erased, the journal must say how far the run was whole.
+#[test]
+fn a_block_with_a_copy_of_a_page_of_a_log_is_marked() {
+    let mut ftl = with_log_page();
+    let block = move_block_of(&mut ftl, 100);
+    assert!(ftl.space.blocks.is_marked(block));
+}
+
+/// A spare area names four owners. The page of the log is one of them, or its hint would say nothing.
+#[test]
+fn a_copy_of_a_page_of_a_log_names_the_page_before_its_other_owners() {
+    let mut ftl = with_log_page();
+    for dst in 1..=5 {
+        ftl.share(&[ShareRange { dst: Lpn(dst), src: Lpn(100), units: 1 }], 0).unwrap();
+    }
+    ftl.flush_journal(0).unwrap();
+    move_block_of(&mut ftl, 100);
+    let spare = ftl.nand().spare(ftl.map().lookup(Lpn(100)).unwrap()).unwrap();
+    let spare = Spare::decode(&spare).unwrap();
+    assert!(
+        matches!(spare.mark, Mark::Hint(_, Lpn(100))) && spare.version_of(Lpn(100)).is_some(),
+        "{spare:?}"
+    );
+}
+
+/// A drive to which nothing but metadata are written takes a checkpoint too, or its journal would take every block.
+#[test]
+fn a_journal_as_long_as_is_planned_asks_for_a_checkpoint() {
+    let mut ftl = format(GEOMETRY);
+    write(&mut ftl, 1, 1, 0);
+    let (limit, mut longest) = (ftl.layout().journal_blocks, 0);
+    for round in 0..40 * limit * GEOMETRY.pages_per_block {
+        let dst = Lpn(2 + round % 50);
+        ftl.trim(dst, 1, 0).unwrap();
+        ftl.share(&[ShareRange { dst, src: Lpn(1), units: 1 }], 0).unwrap();
+        ftl.flush_journal(0).unwrap();
+        longest = longest.max(ftl.metadata.journal_blocks());
+        ftl.maintain(0).unwrap();
+        assert!(ftl.metadata.journal_blocks() <= limit, "round {round}");
+    }
+    assert_eq!(longest, limit + 1, "it is as long as it may be");
+}
+
+/// The records of a remap take several pages if it ends claims. What unmaps the sources counts with the last of them; here it
+/// would be the last record that fits on a page before that.
+#[test]
+fn a_remap_whose_records_take_several_pages_is_nothing_until_all_are_on_flash() {
+    let geometry = Geometry { blocks_per_plane: 192, ..FOUR_PLANES };
+    let config = FtlConfig { logical_units: 1024, ..CONFIG };
+    for all in [false, true] {
+        let mut ftl = Ftl::format(Nand::in_memory(geometry, TIMING).unwrap(), config).unwrap();
+        let (units, dst) = (ftl.share_limit(), 500);
+        for lpn in 0..units {
+            write(&mut ftl, lpn, 2, 0);
+        }
+        // pages of a log on all destinations and on the first source
+        let (generation, _) = ftl.begin_log(0).unwrap().expect("no log is open");
+        for slot in 1..=units + 1 {
+            let (lpn, end) = if slot > units { (0, true) } else { (dst + slot - 1, false) };
+            let home = Some(Lpn(1000));
+            let hint = Hint { generation, attempt: 0, start: 1, first: 1, slot, end, home };
+            let page = HostUnit { hint: Some(hint), ..unit(&mut ftl, lpn, 3) };
+            ftl.write_page(&[page], 0).unwrap();
+            ftl.accept_hint(&hint);
+        }
+        ftl.flush_journal(0).unwrap();
+        let now_ns = settle(&mut ftl);
+        assert_eq!(2 * units + 2, 2 * ftl.records_per_page() as u32, "mappings, claims, and the sources");
+        ftl.remap(Lpn(0), Lpn(dst), units, now_ns).unwrap();
+        if all {
+            ftl.flush_journal(now_ns).unwrap();
+        }
+        settle(&mut ftl);
+        let mut ftl = cut_idle(ftl);
+        let found = [0, units - 1, dst, dst + 1, dst + units - 1].map(|lpn| read(&mut ftl, lpn));
+        assert_eq!(found, if all { [0, 0, 3, 2, 2] } else { [3, 2, 3, 3, 3] });
     }
 }

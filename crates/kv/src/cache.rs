@@ -7,18 +7,14 @@ use std::collections::VecDeque;
 
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
-use tantalum::{Key, NamespaceId};
 
-use crate::transaction::Value;
+use crate::record::{Name, Value};
 
 /// Memory of a record besides its value.
 const OVERHEAD_BYTES: usize = 128;
 
 /// A ring this short is not tidied.
 const LEAST_RING: usize = 64;
-
-/// A record's name.
-pub(crate) type Name = (NamespaceId, Key);
 
 struct Cached {
     value: Value,
@@ -103,6 +99,8 @@ fn cost(value: &Value) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use tantalum::{Key, NamespaceId};
+
     use super::*;
 
     fn name(number: u8) -> Name {

@@ -9,9 +9,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tantalum::{Command, Device, KvRecord, Nanoseconds, Status};
 
-use crate::cache::Name;
 use crate::error::Error;
-use crate::transaction::Value;
+use crate::record::{Name, Value};
 
 /// Records of one transaction, and the result of its commit.
 pub(crate) struct Pending {

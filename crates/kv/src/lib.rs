@@ -32,6 +32,8 @@ mod commit;
 mod error;
 mod locks;
 mod options;
+mod record;
+mod shared;
 mod store;
 mod transaction;
 #[cfg(feature = "serde")]
@@ -39,6 +41,7 @@ mod typed;
 
 pub use error::Error;
 pub use options::{Options, Sync};
-pub use store::{Counters, Namespace, Store};
+pub use record::{Namespace, Value};
+pub use store::{Counters, Store};
 pub use tantalum::{Key, KeyError};
-pub use transaction::{Transaction, Value};
+pub use transaction::Transaction;

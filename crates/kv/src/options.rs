@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use tantalum::{Access, Device, Profile};
 
 use crate::error::Error;
-use crate::store::Store;
 
 /// What a commit survives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,7 +16,7 @@ pub enum Sync {
     None,
 }
 
-/// Options for opening a store; [`Store::options`] creates them.
+/// Options for opening a store; [`crate::Store::options`] creates them.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub(crate) profile: Option<String>,
@@ -75,9 +74,8 @@ impl Options {
         self
     }
 
-    /// Opens a store; creates its image if there is none.
-    pub fn open(self, path: impl AsRef<Path>) -> Result<Store, Error> {
-        let path = path.as_ref();
+    /// Opens the drive of a store; creates its image if there is none.
+    pub(crate) fn open_drive(&self, path: &Path) -> Result<Device, Error> {
         self.check()?;
         if !path.exists() {
             self.create(path)?;
@@ -86,7 +84,7 @@ impl Options {
             Sync::Host => Access::Ordered,
             Sync::None => Access::Write,
         };
-        Store::over(Device::open_as(path, access)?, self)
+        Ok(Device::open_as(path, access)?)
     }
 
     pub(crate) fn check(&self) -> Result<(), Error> {

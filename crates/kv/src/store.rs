@@ -1,36 +1,17 @@
-//! The store: a drive, its names, the cache and the locks, shared by all threads.
+//! The store, as its users see it: opening and closing, namespaces, and running transactions.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::{Mutex, RwLock};
-use tantalum::{Command, Device, Key, KeyValueLimits, NamespaceId, Nanoseconds, Status};
+use tantalum::{Command, Device, Key, Nanoseconds};
 
-use crate::cache::{Cache, Name};
 use crate::catalog::{Catalog, check_name};
-use crate::commit::{Commits, Failure, PutLimits};
 use crate::error::Error;
-use crate::locks::{Age, Locks};
+use crate::locks::Age;
 use crate::options::Options;
-use crate::transaction::{Transaction, Value};
-
-/// A namespace of a store.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Namespace(pub(crate) NamespaceId);
-
-impl Namespace {
-    /// Its number, for callers that cannot hold a `Namespace`.
-    pub fn number(self) -> u32 {
-        self.0.0
-    }
-
-    /// The namespace of a number. Using one that does not exist fails.
-    pub fn from_number(number: u32) -> Namespace {
-        Namespace(NamespaceId(number))
-    }
-}
+use crate::record::Namespace;
+use crate::shared::Shared;
+use crate::transaction::Transaction;
 
 /// Counters of a store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -46,26 +27,14 @@ pub struct Counters {
 /// A store. Clones are the same store; the drive is shut down when the last clone and its transactions are gone.
 #[derive(Clone)]
 pub struct Store {
-    pub(crate) shared: Arc<Shared>,
+    shared: Arc<Shared>,
 }
 
-pub(crate) struct Shared {
-    /// Taken out when the store is closed.
-    device: Option<Mutex<Device>>,
-    pub options: Options,
-    pub limits: KeyValueLimits,
-    pub cache: Cache,
-    pub locks: Locks,
-    commits: Commits,
-    catalog: Mutex<Catalog>,
-    /// The existing namespaces: the cache may have records of a deleted one.
-    live: RwLock<BTreeSet<NamespaceId>>,
-    next_age: AtomicU64,
-    /// The process that opened it.
-    process: u32,
-    /// Why it stopped.
-    stopped: Mutex<Option<String>>,
-    is_stopped: std::sync::atomic::AtomicBool,
+impl Options {
+    /// Opens a store; creates its image if there is none.
+    pub fn open(self, path: impl AsRef<Path>) -> Result<Store, Error> {
+        Store::over(self.open_drive(path.as_ref())?, self)
+    }
 }
 
 impl Store {
@@ -84,21 +53,7 @@ impl Store {
     pub fn over(mut device: Device, options: Options) -> Result<Store, Error> {
         options.check()?;
         let catalog = Catalog::open(&mut device)?;
-        let shared = Shared {
-            limits: device.limits().key_value,
-            device: Some(Mutex::new(device)),
-            cache: Cache::new(options.cache_bytes),
-            options,
-            locks: Locks::default(),
-            commits: Commits::default(),
-            live: RwLock::new(catalog.names.values().copied().collect()),
-            catalog: Mutex::new(catalog),
-            next_age: AtomicU64::new(0),
-            process: std::process::id(),
-            stopped: Mutex::new(None),
-            is_stopped: false.into(),
-        };
-        shared.commits.alone(shared.device(), |_| Ok(()))?;
+        let shared = Shared::open(device, catalog, options)?;
         Ok(Store { shared: Arc::new(shared) })
     }
 
@@ -152,7 +107,7 @@ impl Store {
 
     /// Begins a transaction. Dropping it aborts it.
     pub fn begin(&self) -> Result<Transaction, Error> {
-        self.begin_at(self.new_age())
+        self.begin_at(self.shared.new_age())
     }
 
     /// Begins a transaction of a client that lives in the drive's time, as in an experiment: its commands are issued at
@@ -161,10 +116,6 @@ impl Store {
         let mut tx = self.begin()?;
         tx.wait_until(now_ns);
         Ok(tx)
-    }
-
-    fn new_age(&self) -> Age {
-        Age(self.shared.next_age.fetch_add(1, Ordering::Relaxed))
     }
 
     fn begin_at(&self, age: Age) -> Result<Transaction, Error> {
@@ -178,7 +129,7 @@ impl Store {
         &self,
         mut work: impl FnMut(&mut Transaction) -> Result<T, E>,
     ) -> Result<T, E> {
-        let age = self.new_age();
+        let age = self.shared.new_age();
         loop {
             let mut tx = self.begin_at(age)?;
             let done = work(&mut tx);
@@ -208,111 +159,6 @@ impl Store {
     /// Returns the drive as it is; none if there are other clones or open transactions.
     pub fn into_drive(self) -> Option<Device> {
         let mut shared = Arc::into_inner(self.shared).filter(|shared| shared.check_process().is_ok())?;
-        shared.device.take().map(Mutex::into_inner)
-    }
-}
-
-impl Shared {
-    fn device(&self) -> &Mutex<Device> {
-        self.device.as_ref().expect("the drive is there until the store is gone")
-    }
-
-    fn check_process(&self) -> Result<(), Error> {
-        match std::process::id() {
-            used if used != self.process => Err(Error::Forked { opened: self.process, used }),
-            _ => Ok(()),
-        }
-    }
-
-    /// Fails in a forked process, and after the store has stopped.
-    pub fn check(&self) -> Result<(), Error> {
-        self.check_process()?;
-        if self.is_stopped.load(Ordering::Acquire) {
-            let reason = self.stopped.lock().clone().unwrap_or_default();
-            return Err(Error::Stopped { reason });
-        }
-        Ok(())
-    }
-
-    /// Fails as [`Shared::check`] does, and if there is no such namespace.
-    pub fn check_namespace(&self, namespace: NamespaceId) -> Result<(), Error> {
-        self.check()?;
-        if self.live.read().contains(&namespace) { Ok(()) } else { Err(Error::NoSuchNamespace) }
-    }
-
-    fn submit(&self, command: Command<'_>) -> Result<(), Error> {
-        let mut device = self.device().lock();
-        let at_ns = device.time_ns();
-        match device.submit(command, at_ns) {
-            Ok(_) => Ok(()),
-            Err(status) => Err(self.failed(Failure::Drive(status))),
-        }
-    }
-
-    /// The drive's contents of a record.
-    pub fn get(
-        &self,
-        (namespace, key): Name,
-        now_ns: &mut Option<Nanoseconds>,
-    ) -> Result<Option<Value>, Error> {
-        let mut value = Vec::new();
-        let mut device = self.device().lock();
-        let at_ns = now_ns.unwrap_or(device.time_ns());
-        match device.submit(Command::KvGet { namespace, key, value: &mut value }, at_ns) {
-            Ok(done) => {
-                *now_ns = now_ns.map(|_| done.done_ns);
-                Ok(Some(value.into()))
-            }
-            Err(Status::NoSuchKey { .. }) => Ok(None),
-            Err(status) => Err(self.failed(Failure::Drive(status))),
-        }
-    }
-
-    /// Puts a transaction's records.
-    pub fn put(
-        &self,
-        records: Vec<(Name, Option<Value>)>,
-        at_ns: Option<Nanoseconds>,
-    ) -> Result<Nanoseconds, Error> {
-        let limits = self.put_limits();
-        self.commits.commit(self.device(), limits, records, at_ns).map_err(|failure| self.failed(failure))
-    }
-
-    pub fn put_limits(&self) -> PutLimits {
-        PutLimits { records: self.limits.put_records as usize, bytes: self.limits.put_bytes as usize }
-    }
-
-    fn alone<T>(&self, work: impl FnOnce(&mut Device) -> Result<T, Status>) -> Result<T, Error> {
-        self.commits.alone(self.device(), work).map_err(|failure| self.failed(failure))
-    }
-
-    /// Stops the store if it is unknown what is on the drive (K4).
-    fn failed(&self, failure: Failure) -> Error {
-        if let Some(reason) = failure.stops() {
-            self.stopped.lock().get_or_insert(reason);
-            self.is_stopped.store(true, Ordering::Release);
-        }
-        failure.into()
-    }
-
-    fn shut_down(&mut self) -> Result<(), Error> {
-        let Some(device) = self.device.take() else { return Ok(()) };
-        let device = device.into_inner();
-        let now_ns = device.time_ns();
-        Ok(device.shutdown(now_ns)?)
-    }
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        if self.check_process().is_err() {
-            // the image is the parent's; nothing of it may be written or unlocked here
-            std::mem::forget(self.device.take());
-            return;
-        }
-        if self.check().is_ok() {
-            // There is nobody to report to, and nothing to lose: every commit is on flash.
-            let _ = self.shut_down();
-        }
+        shared.take_device()
     }
 }

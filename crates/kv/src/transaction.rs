@@ -5,13 +5,10 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use tantalum::{Key, Nanoseconds};
 
-use crate::cache::Name;
 use crate::error::Error;
 use crate::locks::{Age, LockId, Mode};
-use crate::store::{Namespace, Shared};
-
-/// A record's value.
-pub type Value = Arc<[u8]>;
+use crate::record::{Name, Namespace, Value};
+use crate::shared::Shared;
 
 /// A transaction. Dropping it without [`Transaction::commit`] aborts it.
 pub struct Transaction {

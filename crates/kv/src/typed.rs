@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use tantalum::Key;
 
 use crate::error::Error;
-use crate::store::Namespace;
+use crate::record::Namespace;
 use crate::transaction::Transaction;
 
 impl Transaction {

@@ -1,13 +1,9 @@
 //! Injected faults: programs, erases and reads that fail, and blocks that are bad from the factory (M6).
 //!
-//! Random read failures occur only when a host reads a unit ([`Nand::read`]). Firmware reads spare areas, journal and
+//! Random read failures occur only when a host reads a unit ([`crate::Nand::read`]). Firmware reads spare areas, journal and
 //! checkpoints with as many retries as it takes; a page that is already uncorrectable stays so for firmware too.
 
-use crate::error::NandError;
-use crate::geometry::{BlockId, PageId};
-use crate::nand::Nand;
 use crate::random::SplitMix64;
-use crate::state::PageState;
 
 /// Failure rates. By default nothing fails.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -32,7 +28,7 @@ pub(crate) struct FaultGenerator {
 }
 
 impl FaultGenerator {
-    fn new(faults: Faults) -> FaultGenerator {
+    pub fn new(faults: Faults) -> FaultGenerator {
         FaultGenerator { faults, random: SplitMix64(faults.seed) }
     }
 
@@ -54,38 +50,13 @@ impl FaultGenerator {
     }
 }
 
-impl Nand {
-    /// From now on operations fail according to `faults`.
-    pub fn set_faults(&mut self, faults: Faults) {
-        self.faults = FaultGenerator::new(faults);
-    }
-
-    /// Retires `count` blocks (or all, if there are fewer) as bad from the factory. They are drawn from `seed`, so they
-    /// are always the same ones.
-    pub fn retire_factory_bad(&mut self, count: u32, seed: u64) -> Result<(), NandError> {
-        let mut random = SplitMix64(seed);
-        let mut good: Vec<BlockId> = (0..self.geometry.blocks()).map(BlockId).collect();
-        for _ in 0..count.min(self.geometry.blocks()) {
-            let drawn = random.below(good.len() as u64) as usize;
-            self.retire(good.swap_remove(drawn))?;
-        }
-        Ok(())
-    }
-
-    /// Makes a programmed page uncorrectable until its block is erased. Other pages are not affected.
-    pub fn mark_uncorrectable(&mut self, page: PageId) -> Result<(), NandError> {
-        if self.page_state(page) != PageState::Programmed {
-            return Ok(());
-        }
-        self.spoil(page)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::geometry::{BlockId, Ppn};
+    use crate::error::NandError;
+    use crate::geometry::{BlockId, PageId, Ppn};
     use crate::operations::Source;
+    use crate::state::PageState;
     use crate::test_support::{data, nand, program, read_tag, spare};
 
     #[test]

@@ -1,6 +1,6 @@
 //! Where the medium's bytes are: in memory or in a sparse file. There is a trait for each thing that an image can do.
 //!
-//! The image stores what it is told and enforces no rules; [`crate::nand`] does. A page's record says what the page
+//! The image stores what it is told and enforces no rules; [`crate::Nand`] does. A page's record says what the page
 //! holds and is valid only if it carries the erase count of its block, so one small write erases a block.
 
 mod file;
@@ -17,6 +17,7 @@ mod nvm_lines;
 mod nvm_tests;
 mod open;
 mod ordered;
+mod overlay;
 mod past_cache;
 mod ranges;
 mod redo_file;

@@ -12,6 +12,7 @@ mod error;
 mod faults;
 mod geometry;
 mod image;
+mod issued;
 mod nand;
 mod nvm;
 mod operations;
@@ -38,10 +39,10 @@ pub use geometry::*;
 pub use image::{
     Access, Examination, HostSync, ImageFinding, Life, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES,
 };
+pub use issued::{InFlight, LostProgram, Operation, Outcome};
 pub use nand::Nand;
 pub use nvm::{MAX_NVM_BYTES, MAX_NVM_LATENCY_NS, NvmShape, WORD_BYTES};
 pub use operations::Source;
-pub use power::{InFlight, LostProgram, Operation, Outcome};
 pub use random::{SplitMix64, mix};
 pub use schedule::Scheduling;
 pub use slots::Slot;

@@ -11,8 +11,8 @@
 use crate::error::{MediumError, NandError};
 use crate::geometry::Nanoseconds;
 use crate::image::Image;
+use crate::issued::{Change, Issued};
 use crate::nand::Nand;
-use crate::power::{Change, Issued};
 use crate::schedule::Interval;
 
 /// Bytes of a word, the unit of atomicity.
@@ -166,7 +166,7 @@ pub(crate) fn undo_store(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::power::{Operation, Outcome};
+    use crate::issued::{Operation, Outcome};
     use crate::test_support::{nand, program};
 
     const SHAPE: NvmShape = NvmShape { bytes: 1 << 16, latency_ns: 100, bytes_per_second: 1_000_000_000 };

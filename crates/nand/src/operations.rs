@@ -8,8 +8,8 @@ use crate::geometry::{
     BlockId, MAX_UNITS_PER_PAGE, Nanoseconds, PageId, Ppn, SpareHead, UNIT_BYTES, UnitSpare,
 };
 use crate::image::{Image, PageRecord, SavedRecords};
+use crate::issued::{Change, ErasedBlock, Issued, Origin};
 use crate::nand::Nand;
-use crate::power::{Change, ErasedBlock, Issued, Origin};
 use crate::read::as_uncorrectable;
 use crate::schedule::Priority;
 use crate::slots::Slot;

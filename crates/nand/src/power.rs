@@ -1,159 +1,15 @@
-//! Power: what has been issued and may not be done, and when power goes.
+//! When power goes, and what can no longer be undone because the host's time has passed it.
 //!
-//! State changes at issue. The queue of issued operations keeps what is needed to undo each of them until the host's
-//! time has passed its end. Power can go at an armed operation, just after it started, or at a given time. Then
-//! `resolve` settles the operations in flight.
-
-use std::collections::VecDeque;
+//! Power can go at an armed operation, just after it started, or at a given time. Then `resolve` settles the operations in
+//! flight.
 
 use crate::error::NandError;
-use crate::geometry::{BlockId, MAX_UNITS_PER_PAGE, Nanoseconds, PageId, Ppn, UnitSpare};
-use crate::image::SavedRecords;
+use crate::geometry::Nanoseconds;
+use crate::issued::{Change, Cut, InFlight, Issued, Progress};
 use crate::nand::Nand;
-use crate::nvm::Replaced;
 use crate::schedule::Interval;
 use crate::slots::Slot;
-use crate::state::{Block, MOVED};
-
-/// Kinds of operations.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Operation {
-    /// Programs a page.
-    Program(PageId),
-    /// Erases a block.
-    Erase(BlockId),
-    /// Stores words to memory that keeps them.
-    Store,
-}
-
-/// An operation that had started and was not done when power went.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct InFlight {
-    /// What it does.
-    pub operation: Operation,
-    /// When the array started, ns.
-    pub start_ns: Nanoseconds,
-    /// When it would have been done, ns.
-    pub end_ns: Nanoseconds,
-}
-
-/// The outcome of an operation that was in flight.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Outcome {
-    /// As if it had never been issued.
-    NotStarted,
-    /// A program leaves an uncorrectable page (M2). An erase leaves each page old, erased or uncorrectable (M3),
-    /// and the block must be erased before it is programmed. A store leaves any of its words.
-    Torn,
-    /// As if it had completed in time.
-    Completed,
-}
-
-/// A program that did not complete, with its staged units, which a capacitor can still save.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct LostProgram {
-    /// Where it was to go.
-    pub page: PageId,
-    /// The staged units and their spare areas. The slots are the caller's, to program or to release.
-    pub units: Vec<(Slot, UnitSpare)>,
-}
-
-/// Where a unit's slot came from, and where it returns if the program is undone.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Origin {
-    /// There is no slot.
-    Padding,
-    /// The caller's.
-    Staged,
-    /// That place's; the place carries the mark `MOVED` since.
-    Moved(Ppn),
-    /// Created for this copy.
-    Duplicated,
-}
-
-/// What a block held before it was erased.
-#[derive(Clone)]
-pub(crate) struct ErasedBlock {
-    pub block: BlockId,
-    pub old: Block,
-    pub states: Box<[u8]>,
-    pub slot_of: Box<[u32]>,
-    pub records: SavedRecords,
-}
-
-/// What an operation changed.
-#[derive(Clone)]
-pub(crate) enum Change {
-    Program { page: PageId, origins: [Origin; MAX_UNITS_PER_PAGE] },
-    Erase(Box<ErasedBlock>),
-    Store(Vec<Replaced>),
-}
-
-/// An operation that may still be undone.
-#[derive(Clone)]
-pub(crate) struct Issued {
-    pub interval: Interval,
-    pub change: Change,
-}
-
-impl Issued {
-    /// The operation as the caller knows it.
-    pub fn in_flight(&self) -> InFlight {
-        let operation = match &self.change {
-            Change::Program { page, .. } => Operation::Program(*page),
-            Change::Erase(erased) => Operation::Erase(erased.block),
-            Change::Store(_) => Operation::Store,
-        };
-        InFlight { operation, start_ns: self.interval.start_ns, end_ns: self.interval.end_ns }
-    }
-}
-
-/// When power went.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Cut {
-    pub at_ns: Nanoseconds,
-    /// Whether the last operation issued counts as in flight whatever its times.
-    pub at_last: bool,
-}
-
-/// Where an operation stood when power went.
-pub(crate) enum Progress {
-    Queued,
-    OnItsWay(InFlight),
-    Done,
-}
-
-/// The state of the power supply.
-#[derive(Clone, Default)]
-pub(crate) struct Power {
-    /// Operations until power goes, including the last one.
-    armed: Option<u64>,
-    pub cut: Option<Cut>,
-    /// In the order of issue.
-    pub issued: VecDeque<Issued>,
-    pub now_ns: Nanoseconds,
-}
-
-impl Power {
-    /// Whether power goes at the next operation.
-    pub fn goes_next(&self) -> bool {
-        self.armed == Some(1)
-    }
-
-    /// The state of the issued operation `index` at the cut.
-    pub fn progress(&self, cut: Cut, index: usize) -> Progress {
-        let issued = &self.issued[index];
-        if cut.at_last && index + 1 == self.issued.len() {
-            Progress::OnItsWay(issued.in_flight())
-        } else if issued.interval.end_ns <= cut.at_ns {
-            Progress::Done
-        } else if issued.interval.start_ns >= cut.at_ns {
-            Progress::Queued
-        } else {
-            Progress::OnItsWay(issued.in_flight())
-        }
-    }
-}
+use crate::state::MOVED;
 
 impl Nand {
     /// Arms a cut: the Nth program, erase or store from now (1 is the next) finds no power. That call and all later ones
@@ -257,7 +113,8 @@ impl Nand {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::geometry::UNIT_SPARE_BYTES;
+    use crate::geometry::{BlockId, PageId, Ppn, UNIT_SPARE_BYTES};
+    use crate::issued::{Operation, Outcome};
     use crate::operations::Source;
     use crate::test_support::{data, nand, program};
 

@@ -6,9 +6,9 @@
 use crate::error::NandError;
 use crate::faults::Faults;
 use crate::geometry::{BlockId, PageId, Ppn, UNIT_SPARE_BYTES, UnitSpare};
+use crate::issued::{InFlight, Operation, Outcome};
 use crate::nand::Nand;
 use crate::operations::Source;
-use crate::power::{InFlight, Operation, Outcome};
 use crate::random::SplitMix64;
 use crate::schedule::Scheduling;
 use crate::state::{MOVED, PageState};
@@ -152,7 +152,7 @@ impl Model {
 
     fn cut(&mut self, nand: &mut Nand) {
         let in_flight: Vec<InFlight> = nand.in_flight().collect();
-        let issued: Vec<InFlight> = nand.power.issued.iter().map(crate::power::Issued::in_flight).collect();
+        let issued: Vec<InFlight> = nand.power.issued.iter().map(crate::issued::Issued::in_flight).collect();
         assert_eq!(issued.len(), self.issued.len(), "the medium keeps what may be undone, and no more");
         let cut = nand.power.cut.unwrap();
         let mut outcomes = Vec::new();

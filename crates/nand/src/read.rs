@@ -195,10 +195,12 @@ impl Nand {
     }
 
     /// Charges a read of a page of which `bytes` are transferred, for garbage collection. Returns when they are there, ns.
+    #[inline]
     pub fn charge_read(&mut self, page: PageId, bytes: u32, earliest_ns: Nanoseconds) -> Nanoseconds {
         self.charge(Priority::Background, page, bytes, earliest_ns)
     }
 
+    #[inline]
     fn charge(
         &mut self,
         priority: Priority,

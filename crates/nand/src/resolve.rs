@@ -6,9 +6,9 @@
 use crate::error::NandError;
 use crate::geometry::{BlockId, MAX_UNITS_PER_PAGE, Nanoseconds, PageId, Ppn, UNIT_SPARE_BYTES, UnitSpare};
 use crate::image::PageRecord;
+use crate::issued::{Change, ErasedBlock, InFlight, Issued, LostProgram, Origin, Outcome, Progress};
 use crate::nand::Nand;
 use crate::nvm::undo_store;
-use crate::power::{Change, ErasedBlock, InFlight, Issued, LostProgram, Origin, Outcome, Progress};
 use crate::slots::Slot;
 use crate::state::{Block, MOVED, PageState};
 
@@ -263,7 +263,7 @@ mod tests {
             },
             &mut || 0,
         );
-        assert_eq!(asked, [crate::power::Operation::Program(PageId(1))]);
+        assert_eq!(asked, [crate::issued::Operation::Program(PageId(1))]);
         assert_eq!(lost.unwrap().iter().map(|lost| lost.page).collect::<Vec<_>>(), [PageId(2), PageId(12)]);
         assert_eq!(nand.plane_idle_ns(PlaneId(0)), done_ns + 1, "time goes on from the cut");
         assert_eq!((read_tag(&mut nand, 0), read_tag(&mut nand, 3)), (1, 4));

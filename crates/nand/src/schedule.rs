@@ -62,6 +62,14 @@ impl Subject {
         }
     }
 
+    /// The block that it changes.
+    pub fn changed(self) -> Option<BlockId> {
+        match self {
+            Subject::Program(_, block) | Subject::Erase(block) => Some(block),
+            Subject::Read(..) | Subject::Transfer => None,
+        }
+    }
+
     /// Whether this cannot begin before another operation on the plane is done.
     fn needs(self, other: Subject) -> bool {
         match (self, other) {
@@ -110,6 +118,17 @@ impl Told {
     }
 }
 
+/// When an operation may begin.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct When {
+    /// The host's time: nothing is booked, and power does not go, before it.
+    pub now_ns: Nanoseconds,
+    /// It is asked for from this time on.
+    pub earliest_ns: Nanoseconds,
+    /// What it needs is done at this time. See [`Line::needed_ns`].
+    pub needed_ns: Nanoseconds,
+}
+
 /// The operations of a plane or a channel.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Line {
@@ -121,48 +140,62 @@ pub(crate) struct Line {
 
 impl Line {
     /// When all that was booked is over.
+    #[inline]
     pub fn free_ns(&self) -> Nanoseconds {
         self.free_ns[Priority::Background as usize]
     }
 
-    /// When an operation could begin; one on a block, if it is named, behind what was booked on that.
+    /// When an operation could begin.
+    #[inline]
     pub fn ready_ns(
         &self,
         scheduling: Scheduling,
         priority: Priority,
-        block: Option<BlockId>,
         earliest_ns: Nanoseconds,
     ) -> Nanoseconds {
         match scheduling {
             Scheduling::Fifo => earliest_ns.max(self.free_ns()),
             _ => {
                 let free_ns = self.free_ns[priority as usize];
-                let under_way = self.index_under_way(priority, earliest_ns);
-                let ready_ns = match under_way {
+                match self.index_under_way(priority, earliest_ns) {
                     Some((priority, index)) => self.told[priority][index].interval.end_ns,
                     None => earliest_ns.max(free_ns),
-                };
-                block.map_or(ready_ns, |block| ready_ns.max(self.needed_ns(Subject::Erase(block))))
+                }
             }
         }
     }
 
-    /// Books an operation. Nothing is booked, and power does not go, before `now_ns`.
+    /// Books an operation.
+    #[inline]
     pub fn book(
         &mut self,
         scheduling: Scheduling,
         priority: Priority,
         subject: Subject,
         duration_ns: Nanoseconds,
-        [now_ns, earliest_ns]: [Nanoseconds; 2],
+        when: When,
     ) -> Interval {
         if scheduling == Scheduling::Fifo {
-            let start_ns = earliest_ns.max(self.free_ns());
+            let start_ns = when.earliest_ns.max(self.free_ns());
             let end_ns = start_ns + duration_ns;
             self.free_ns = [end_ns; PRIORITIES];
             return Interval { start_ns, end_ns };
         }
+        self.book_by_priority(scheduling, priority, subject, duration_ns, when)
+    }
+
+    fn book_by_priority(
+        &mut self,
+        scheduling: Scheduling,
+        priority: Priority,
+        subject: Subject,
+        duration_ns: Nanoseconds,
+        When { now_ns, earliest_ns, needed_ns }: When,
+    ) -> Interval {
         self.forget(now_ns);
+        if self.free_ns() <= earliest_ns {
+            return self.book_idle(priority, subject, duration_ns, earliest_ns);
+        }
         let mut start_ns = earliest_ns.max(self.free_ns[priority as usize]);
         let mut interruption_ns = 0;
         if let Some(index) = self.index_under_way(priority, earliest_ns) {
@@ -172,7 +205,7 @@ impl Line {
                 None => start_ns = told.interval.end_ns,
             }
         }
-        start_ns = start_ns.max(self.needed_ns(subject));
+        start_ns = start_ns.max(needed_ns);
         let interval = Interval { start_ns, end_ns: start_ns + duration_ns };
         self.displace(priority, interval, duration_ns + interruption_ns);
         if priority != Priority::Read {
@@ -181,21 +214,34 @@ impl Line {
         interval
     }
 
-    /// When everything that an operation needs is done.
-    fn needed_ns(&self, subject: Subject) -> Nanoseconds {
+    /// When everything on a plane that an operation needs is done. It looks at all that has been booked, so ask only if
+    /// something on the operation's block is not done.
+    pub fn needed_ns(&self, subject: Subject) -> Nanoseconds {
         let needed = self.told.iter().flatten().filter(|told| subject.needs(told.subject));
         needed.map(|told| told.interval.end_ns).max().unwrap_or(0)
-    }
-
-    /// When a page is there; 0 if that is past, or it is first come, first served.
-    pub fn programmed_ns(&self, page: PageId, block: BlockId) -> Nanoseconds {
-        self.needed_ns(Subject::Read(page, block))
     }
 
     /// Power came back at `at_ns`: nothing is in flight.
     pub fn restart(&mut self, at_ns: Nanoseconds) {
         self.free_ns = [self.free_ns().min(at_ns); PRIORITIES];
         self.told.iter_mut().for_each(VecDeque::clear);
+    }
+
+    /// Books an operation while nothing else is going on.
+    #[inline]
+    fn book_idle(
+        &mut self,
+        priority: Priority,
+        subject: Subject,
+        duration_ns: Nanoseconds,
+        start_ns: Nanoseconds,
+    ) -> Interval {
+        let interval = Interval { start_ns, end_ns: start_ns + duration_ns };
+        self.free_ns[priority as usize..].fill(interval.end_ns);
+        if priority != Priority::Read {
+            self.told[priority as usize].push_back(Told { interval, subject, interrupted: 0 });
+        }
+        interval
     }
 
     fn forget(&mut self, now_ns: Nanoseconds) {
@@ -250,8 +296,9 @@ mod tests {
         }
 
         fn book(&mut self, priority: Priority, subject: Subject, duration_ns: u64, at_ns: u64) -> (u64, u64) {
+            let when = When { now_ns: 0, earliest_ns: at_ns, needed_ns: self.line.needed_ns(subject) };
             let Interval { start_ns, end_ns } =
-                self.line.book(self.scheduling, priority, subject, duration_ns, [0, at_ns]);
+                self.line.book(self.scheduling, priority, subject, duration_ns, when);
             (start_ns, end_ns)
         }
 
@@ -297,8 +344,7 @@ mod tests {
         );
         assert_eq!(plane.program(11, 100), (1000, 2000));
         assert_eq!(plane.copy(4, 100), (4000, 5000), "copies pay");
-        assert_eq!(plane.line.ready_ns(plane.scheduling, Priority::Host, None, 0), 2000);
-        assert_eq!(plane.line.ready_ns(plane.scheduling, Priority::Host, Some(OTHER), 0), 5000);
+        assert_eq!(plane.line.ready_ns(plane.scheduling, Priority::Host, 0), 2000);
         assert_eq!(plane.line.free_ns(), 5000);
     }
 

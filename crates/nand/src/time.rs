@@ -8,7 +8,7 @@
 
 use crate::error::MediumError;
 use crate::geometry::{BlockId, ChannelId, Geometry, Nanoseconds, PageId, PlaneId};
-use crate::schedule::{Interval, Line, Priority, Scheduling, Subject};
+use crate::schedule::{Interval, Line, Priority, Scheduling, Subject, When};
 
 /// Duration of each part of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -83,6 +83,9 @@ pub(crate) struct Resources {
     host_programs_done_ns: Nanoseconds,
     /// The host's time.
     now_ns: Nanoseconds,
+    /// When what was booked on each block is done; empty if it is first come, first served.
+    blocks_done_ns: Vec<Nanoseconds>,
+    blocks: usize,
 }
 
 impl Resources {
@@ -95,6 +98,8 @@ impl Resources {
             programs_done_ns: 0,
             host_programs_done_ns: 0,
             now_ns: 0,
+            blocks_done_ns: Vec::new(),
+            blocks: geometry.blocks() as usize,
         }
     }
 
@@ -105,6 +110,8 @@ impl Resources {
     /// From now on operations follow each other like this. Nothing may have been booked.
     pub fn set_scheduling(&mut self, scheduling: Scheduling) {
         self.scheduling = scheduling;
+        let blocks = if scheduling == Scheduling::Fifo { 0 } else { self.blocks };
+        self.blocks_done_ns = vec![0; blocks];
     }
 
     /// Nothing is booked before this time.
@@ -126,7 +133,7 @@ impl Resources {
     pub fn programmed_ns(&self, plane: PlaneId, page: PageId, block: BlockId) -> Nanoseconds {
         match self.scheduling {
             Scheduling::Fifo => self.programs_done_ns,
-            _ => self.planes[plane.index()].line.programmed_ns(page, block),
+            _ => self.needed_ns(plane, Subject::Read(page, block)),
         }
     }
 
@@ -143,15 +150,36 @@ impl Resources {
     }
 
     /// When a plane could begin what a host's command programs, on a block of it if that is named.
+    #[inline]
     pub fn plane_ready_ns(
         &self,
         plane: PlaneId,
         block: Option<BlockId>,
         earliest_ns: Nanoseconds,
     ) -> Nanoseconds {
-        self.planes[plane.index()].line.ready_ns(self.scheduling, Priority::Host, block, earliest_ns)
+        let line = &self.planes[plane.index()].line;
+        let done_ns = block.map_or(0, |block| self.block_done_ns(block));
+        line.ready_ns(self.scheduling, Priority::Host, earliest_ns).max(done_ns)
     }
 
+    /// When what was booked on a block is done; 0 if it is first come, first served.
+    #[inline]
+    fn block_done_ns(&self, block: BlockId) -> Nanoseconds {
+        self.blocks_done_ns.get(block.index()).copied().unwrap_or(0)
+    }
+
+    /// When everything that an operation on a plane needs is done.
+    #[inline]
+    fn needed_ns(&self, plane: PlaneId, subject: Subject) -> Nanoseconds {
+        match subject {
+            Subject::Transfer => 0,
+            Subject::Program(_, block) | Subject::Erase(block) => self.block_done_ns(block),
+            Subject::Read(_, block) if self.block_done_ns(block) <= self.now_ns => 0,
+            Subject::Read(..) => self.planes[plane.index()].line.needed_ns(subject),
+        }
+    }
+
+    #[inline]
     fn transfer(
         &mut self,
         channel: ChannelId,
@@ -160,11 +188,12 @@ impl Resources {
         earliest_ns: Nanoseconds,
     ) -> Nanoseconds {
         let duration_ns = self.timing.transfer_ns(bytes);
-        let times = [self.now_ns, earliest_ns];
+        let when = When { now_ns: self.now_ns, earliest_ns, needed_ns: 0 };
         let line = &mut self.channels[channel.index()];
-        line.book(self.scheduling, priority, Subject::Transfer, duration_ns, times).end_ns
+        line.book(self.scheduling, priority, Subject::Transfer, duration_ns, when).end_ns
     }
 
+    #[inline]
     fn change(
         &mut self,
         plane: PlaneId,
@@ -173,8 +202,14 @@ impl Resources {
         duration_ns: Nanoseconds,
         earliest_ns: Nanoseconds,
     ) -> Interval {
+        let when = When { now_ns: self.now_ns, earliest_ns, needed_ns: self.needed_ns(plane, subject) };
         let Plane { line, register } = &mut self.planes[plane.index()];
-        let interval = line.book(self.scheduling, priority, subject, duration_ns, [self.now_ns, earliest_ns]);
+        let interval = line.book(self.scheduling, priority, subject, duration_ns, when);
+        if let Some(block) = subject.changed()
+            && let Some(done_ns) = self.blocks_done_ns.get_mut(block.index())
+        {
+            *done_ns = interval.end_ns;
+        }
         // Another block's page stays for reads that go ahead.
         match register.page {
             Some((_, block)) if self.scheduling != Scheduling::Fifo && !subject.is_about(block) => {
@@ -186,6 +221,7 @@ impl Resources {
     }
 
     /// A program of a page; `bytes` cross the channel.
+    #[inline]
     pub fn program(
         &mut self,
         place: Place,
@@ -216,6 +252,7 @@ impl Resources {
     }
 
     /// A read of a page; `bytes` cross the channel. Returns when they have.
+    #[inline]
     pub fn read(
         &mut self,
         place: Place,
@@ -229,6 +266,7 @@ impl Resources {
     }
 
     /// Has a page in its plane's register. Returns from when on.
+    #[inline]
     fn fill_register(
         &mut self,
         plane: PlaneId,
@@ -236,12 +274,14 @@ impl Resources {
         priority: Priority,
         earliest_ns: Nanoseconds,
     ) -> Nanoseconds {
-        let Plane { line, register } = &mut self.planes[plane.index()];
-        if register.page == Some((page, block)) && earliest_ns <= register.until_ns {
-            return earliest_ns.max(register.filled_ns);
+        let Register { page: held, filled_ns, until_ns } = self.planes[plane.index()].register;
+        if held == Some((page, block)) && earliest_ns <= until_ns {
+            return earliest_ns.max(filled_ns);
         }
-        let (subject, times) = (Subject::Read(page, block), [self.now_ns, earliest_ns]);
-        let filled_ns = line.book(self.scheduling, priority, subject, self.timing.read_ns, times).end_ns;
+        let subject = Subject::Read(page, block);
+        let when = When { now_ns: self.now_ns, earliest_ns, needed_ns: self.needed_ns(plane, subject) };
+        let Plane { line, register } = &mut self.planes[plane.index()];
+        let filled_ns = line.book(self.scheduling, priority, subject, self.timing.read_ns, when).end_ns;
         // What waited goes on as soon as the page has arrived.
         let until_ns = if line.free_ns() > filled_ns { filled_ns } else { Nanoseconds::MAX };
         *register = Register { page: Some((page, block)), filled_ns, until_ns };
@@ -255,6 +295,7 @@ impl Resources {
             plane.register = Register::default();
         }
         self.channels.iter_mut().for_each(|line| line.restart(at_ns));
+        self.blocks_done_ns.fill(0);
         self.programs_done_ns = self.programs_done_ns.min(at_ns);
         self.host_programs_done_ns = self.host_programs_done_ns.min(at_ns);
     }

@@ -9,8 +9,8 @@ use super::*;
 use crate::error::MediumError;
 use crate::geometry::{BlockId, PageId};
 use crate::image::Access;
+use crate::issued::Outcome;
 use crate::operations::Source;
-use crate::power::Outcome;
 use crate::test_support::{GEOMETRY, TIMING, data, program, read_tag, spare};
 
 fn folder() -> TempDir {

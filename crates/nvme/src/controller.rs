@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
+use crate::admin::features::id;
+use crate::events::{Event, Events};
 use crate::mailbox::{Mailbox, Message};
 use crate::wire::fabrics::property;
 
@@ -61,6 +63,8 @@ pub struct State {
     pub features: FxHashMap<u8, u32>,
     /// I/O queues that the host asked for and was granted.
     pub io_queues: Option<u16>,
+    /// What it is told without asking.
+    pub events: Events,
     /// Its connections by queue.
     connections: FxHashMap<u16, Arc<Mailbox>>,
     has_ended: bool,
@@ -91,7 +95,7 @@ pub enum Change {
 }
 
 impl Controller {
-    /// A controller with its admin queue.
+    /// A controller with its admin queue, of a drive that has these critical warnings.
     pub fn new(
         id: u16,
         kind: Kind,
@@ -99,9 +103,11 @@ impl Controller {
         host_name: String,
         keep_alive_ms: u32,
         admin: Arc<Mailbox>,
+        warnings: u8,
     ) -> Controller {
         let connections = FxHashMap::from_iter([(0, admin)]);
-        let state = Mutex::new(State { keep_alive_ms, connections, ..State::default() });
+        let events = Events::new(warnings);
+        let state = Mutex::new(State { keep_alive_ms, events, connections, ..State::default() });
         Controller { id, kind, host, host_name, state, heard_ms: AtomicU64::new(0), made: Instant::now() }
     }
 
@@ -145,6 +151,29 @@ impl Controller {
         if state.connections.get(&queue).is_some_and(|there| Arc::ptr_eq(there, mailbox)) {
             state.connections.remove(&queue);
         }
+    }
+
+    /// The connection of a queue.
+    pub fn connection(&self, queue: u16) -> Option<Arc<Mailbox>> {
+        self.state.lock().connections.get(&queue).cloned()
+    }
+
+    /// The drive has these critical warnings now: the host is told if it asked.
+    pub fn warn(&self, warnings: u8) {
+        let mut state = self.state.lock();
+        if self.kind == Kind::Io
+            && state.events.warn(warnings)
+            && let Some(admin) = state.connections.get(&0)
+        {
+            admin.post(Message::Event);
+        }
+    }
+
+    /// Takes an event that the host asked for and that may be told.
+    pub fn next_event(&self) -> Option<Event> {
+        let mut state = self.state.lock();
+        let asked = state.features.get(&id::EVENTS).copied().unwrap_or(0);
+        state.events.next(asked)
     }
 
     /// Ends all its connections.
@@ -229,7 +258,7 @@ mod tests {
 
     fn controller() -> (Controller, Arc<Mailbox>) {
         let admin = Arc::new(Mailbox::new(|| ()));
-        (Controller::new(1, Kind::Io, [1; 16], "host".to_owned(), 0, Arc::clone(&admin)), admin)
+        (Controller::new(1, Kind::Io, [1; 16], "host".to_owned(), 0, Arc::clone(&admin), 0), admin)
     }
 
     #[test]

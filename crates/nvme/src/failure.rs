@@ -65,6 +65,8 @@ codes! {
     RECORD_UNREADABLE = 0x088,
     /// A key that is there.
     KEY_EXISTS = 0x089,
+    /// More Aborts than there may be.
+    ABORT_LIMIT = 0x103,
     /// More Asynchronous Event Requests than there may be.
     EVENT_LIMIT = 0x105,
     /// No such log page.
@@ -81,6 +83,8 @@ codes! {
     CONNECT_PARAMETER = 0x182,
     /// A host that may not connect.
     CONNECT_HOST = 0x184,
+    /// A queue whose host has not authenticated.
+    AUTHENTICATION_REQUIRED = 0x191,
     /// More blocks than one command may have.
     SIZE_LIMIT = 0x183,
     /// Flash could not be read.

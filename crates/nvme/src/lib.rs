@@ -14,9 +14,12 @@
 //! gives it a socket and a thread. [`wire`] has what goes over the wire.
 
 pub mod admin;
+pub mod authentication;
+pub mod bench;
 pub mod client;
 pub mod controller;
 pub mod errors;
+pub mod events;
 pub mod failure;
 pub mod io;
 pub mod mailbox;

@@ -1,6 +1,8 @@
-//! What other threads have to say to the thread of a connection: answers of the drive, and that it is to end.
+//! What other threads have to say to the thread of a connection: answers of the drive, questions and answers of other
+//! connections, and that it is to end.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
@@ -38,8 +40,55 @@ pub enum Message {
         /// How it ended.
         ended: Result<Answer, Failure>,
     },
+    /// A command of this connection is to be aborted if it waits.
+    Abort {
+        /// The host's name for it.
+        id: u16,
+        /// Who wants to know whether it was.
+        question: Question,
+    },
+    /// Another connection has answered an Abort.
+    Aborted {
+        /// The host's name for the Abort.
+        id: u16,
+        /// Whether the command was aborted.
+        is_aborted: bool,
+    },
+    /// There may be an event to tell.
+    Event,
     /// The connection is to end.
     End,
+}
+
+/// A question of another connection, answered even if nobody takes it.
+pub struct Question {
+    asker: Arc<Mailbox>,
+    id: u16,
+    is_aborted: bool,
+}
+
+impl Question {
+    /// Asks whether the command that the Abort `id` of this connection names was aborted.
+    pub fn new(asker: &Arc<Mailbox>, id: u16) -> Question {
+        Question { asker: Arc::clone(asker), id, is_aborted: false }
+    }
+
+    /// Answers it.
+    pub fn answer(mut self, is_aborted: bool) {
+        self.is_aborted = is_aborted;
+    }
+}
+
+impl Drop for Question {
+    fn drop(&mut self) {
+        self.asker.post(Message::Aborted { id: self.id, is_aborted: self.is_aborted });
+    }
+}
+
+impl std::fmt::Debug for Question {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "Question({})", self.id)
+    }
 }
 
 /// Where messages wait.
@@ -87,10 +136,22 @@ impl Mailbox {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::sync::atomic::AtomicU32;
 
     use super::*;
+
+    #[test]
+    fn a_question_that_nobody_takes_is_answered_with_no() {
+        let (asker, asked) = (Arc::new(Mailbox::new(|| ())), Mailbox::new(|| ()));
+        for id in [1, 2] {
+            asked.post(Message::Abort { id: 9, question: Question::new(&asker, id) });
+        }
+        let Some(Message::Abort { question, .. }) = asked.take() else { panic!("it was posted") };
+        question.answer(true);
+        assert!(matches!(asker.take(), Some(Message::Aborted { id: 1, is_aborted: true })));
+        drop(asked);
+        assert!(matches!(asker.take(), Some(Message::Aborted { id: 2, is_aborted: false })));
+    }
 
     #[test]
     fn only_a_sleeper_is_woken_and_nobody_sleeps_over_a_message() {

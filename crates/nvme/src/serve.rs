@@ -10,12 +10,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 use tantalum::{Device, DeviceError, PowerLoss, RecoveryReport, Status, mix};
 use tantalum_drive::control::{self, End, Ended, Subject, socket_path};
 use tantalum_drive::report::DriveReport;
 use tantalum_drive::{Answers, Drive, Pacing, Queue};
 
+use crate::authentication::Hosts;
+use crate::authentication::hosts::is_qualified_name;
 use crate::server::Server;
 use crate::subsystem::{Settings, Subsystem};
 
@@ -34,16 +37,23 @@ pub struct Options {
     pub name: Option<String>,
     /// Whether writes that repeat a recent one become shares.
     pub remap_duplicates: bool,
+    /// Who may connect.
+    pub hosts: Hosts,
 }
 
 /// Why an image could not be served, or could not be closed.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The address is not a loopback address.
+    /// The address is not a loopback address, and a host may connect without a proof.
     #[error(
-        "{0} can be reached from other machines, and nothing is encrypted or authenticated: listen on 127.0.0.1 or [::1]"
+        "{address} can be reached from other machines, and {host} may connect without a secret: listen on 127.0.0.1 or [::1], or name each host with --allow-host and give its secret with --host-secrets"
     )]
-    NotLoopback(SocketAddr),
+    NotLoopback {
+        /// The address.
+        address: SocketAddr,
+        /// The host.
+        host: String,
+    },
     /// Listening on the address failed.
     #[error("{address}: {error}")]
     Listen {
@@ -179,13 +189,13 @@ impl Stopper {
 impl Options {
     /// Checks whether an image can be served like this, before it is opened for it.
     pub fn check(&self) -> Result<(), ServeError> {
-        if !self.listen.ip().is_loopback() {
-            return Err(ServeError::NotLoopback(self.listen));
+        if !self.listen.ip().is_loopback()
+            && let Some(host) = self.hosts.first_without_proof()
+        {
+            return Err(ServeError::NotLoopback { address: self.listen, host: host.to_owned() });
         }
         match &self.name {
-            Some(name) if !name.starts_with("nqn.") || name.len() > 223 => {
-                Err(ServeError::Name(name.clone()))
-            }
+            Some(name) if !is_qualified_name(name) => Err(ServeError::Name(name.clone())),
             _ => Ok(()),
         }
     }
@@ -283,6 +293,7 @@ impl Place {
 }
 
 fn serve(drive: &Drive, image: PathBuf, answers: Answers, options: &Options) -> Result<Served, ServeError> {
+    raise_file_limit();
     let identity = identity_of(&image);
     let settings = Settings {
         name: options.name.clone().unwrap_or_else(|| name_of(identity)),
@@ -291,7 +302,10 @@ fn serve(drive: &Drive, image: PathBuf, answers: Answers, options: &Options) -> 
         block_bytes: options.block_bytes,
     };
     let queue = Queue::new(drive.clone(), answers.clone());
-    let server = Server::start(Arc::new(Subsystem::new(settings, queue)), options.listen);
+    let server = Server::start(
+        Arc::new(Subsystem::new(settings, queue).for_hosts(options.hosts.clone())),
+        options.listen,
+    );
     let server = server.map_err(|error| ServeError::Listen { address: options.listen, error })?;
     let (sender, events) = mpsc::channel();
     let losses = sender.clone();
@@ -308,6 +322,14 @@ fn serve(drive: &Drive, image: PathBuf, answers: Answers, options: &Options) -> 
     });
     control::serve(Arc::clone(&place)).map_err(|error| ServeError::Socket { image, error })?;
     Ok(Served { place, events })
+}
+
+/// Each connection has three descriptors, and the usual limit of 1024 is there for old programs only. Where it cannot be
+/// raised, there are fewer connections.
+fn raise_file_limit() {
+    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+    }
 }
 
 /// Shuts a drive down. If its power has gone, or goes on the way, the image becomes what that leaves.
@@ -400,6 +422,8 @@ impl Subject for Place {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -413,16 +437,33 @@ mod tests {
 
     #[test]
     fn other_machines_are_kept_out() {
-        let listen = |address: &str| Options {
-            image: "drive.tant".into(),
-            listen: address.parse().unwrap(),
-            pacing: Pacing::None,
-            block_bytes: 4096,
-            name: None,
-            remap_duplicates: false,
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("secrets");
+        let secret = crate::authentication::Secret::new(vec![1; 32], None).unwrap();
+        std::fs::write(&file, format!("nqn.a {}\n", secret.text())).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let listen = |address: &str, hosts: &[&str]| {
+            let names: Vec<String> = hosts.iter().map(|&host| host.to_owned()).collect();
+            let hosts = Hosts::named(&names, Some(&file)).unwrap();
+            Options {
+                image: "drive.tant".into(),
+                listen: address.parse().unwrap(),
+                pacing: Pacing::None,
+                block_bytes: 4096,
+                name: None,
+                remap_duplicates: false,
+                hosts: if names.is_empty() { Hosts::default() } else { hosts },
+            }
+            .check()
         };
-        assert!(listen("127.0.0.1:4420").check().is_ok());
-        assert!(listen("[::1]:4420").check().is_ok());
-        assert!(matches!(listen("0.0.0.0:4420").check(), Err(ServeError::NotLoopback(_))));
+        assert!(listen("127.0.0.1:4420", &[]).is_ok());
+        assert!(listen("[::1]:4420", &["nqn.b"]).is_ok());
+        for hosts in [&[][..], &["nqn.b"], &["nqn.a", "nqn.b"]] {
+            assert!(
+                matches!(listen("0.0.0.0:4420", hosts), Err(ServeError::NotLoopback { .. })),
+                "{hosts:?}"
+            );
+        }
+        assert!(listen("0.0.0.0:4420", &["nqn.a"]).is_ok());
     }
 }

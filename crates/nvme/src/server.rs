@@ -1,4 +1,4 @@
-//! Sockets and threads: one thread takes connections, each connection has one.
+//! Sockets and threads: one thread takes connections and looks at the drive's health, each connection has one.
 
 use std::io::{self, ErrorKind, Read};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -26,6 +26,9 @@ const BUFFER_BYTES: usize = 64 << 10;
 
 /// How long a host has to take a termination request and hang up.
 const GOODBYE: Duration = Duration::from_secs(1);
+
+/// How often the drive's health is looked at.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// How long the connections' threads have to end.
 const MOST_WAIT: Duration = Duration::from_secs(10);
@@ -115,12 +118,18 @@ impl Drop for Server {
 
 fn accept(shared: &Arc<Shared>, listener: &TcpListener, stopped: &UnixStream) {
     let mut last_number = 0;
+    let mut looked = Instant::now();
     loop {
+        if looked.elapsed() >= LOOK {
+            shared.subsystem.look();
+            looked = Instant::now();
+        }
         let mut waits = [
             PollFd::new(listener.as_fd(), PollFlags::POLLIN),
             PollFd::new(stopped.as_fd(), PollFlags::POLLIN),
         ];
-        let _ = poll(&mut waits, PollTimeout::NONE);
+        let until_look = LOOK.saturating_sub(looked.elapsed()) + Duration::from_millis(1);
+        let _ = poll(&mut waits, PollTimeout::try_from(until_look).unwrap_or(PollTimeout::MAX));
         if waits[1].any().unwrap_or(false) {
             return;
         }
@@ -210,6 +219,9 @@ impl Connection {
                 heard = self.hear()?;
             }
             self.session.take_mail();
+            if self.session.is_overdue() {
+                self.session.lose_patience();
+            }
             self.send()?;
             if self.session.is_ending() {
                 return Ok(());
@@ -249,11 +261,6 @@ impl Connection {
 
     /// Waits for the host, for a message, or for time to run out. Whether the host may have sent something.
     fn sleep(&mut self) -> io::Result<bool> {
-        let patience = self.session.patience();
-        if patience.is_some_and(|patience| patience.is_zero()) {
-            self.session.lose_patience();
-            return Ok(false);
-        }
         if !self.mailbox.may_sleep() {
             return Ok(false);
         }
@@ -262,7 +269,7 @@ impl Connection {
         wanted.set(PollFlags::POLLOUT, self.session.outbox.bytes() > 0);
         let mut waits =
             [PollFd::new(self.stream.as_fd(), wanted), PollFd::new(self.woken.as_fd(), PollFlags::POLLIN)];
-        let timeout = patience.map_or(PollTimeout::NONE, |patience| {
+        let timeout = self.session.patience().map_or(PollTimeout::NONE, |patience| {
             // rounded up, so that time has run out when this returns
             PollTimeout::try_from(patience + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
         });

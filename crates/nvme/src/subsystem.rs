@@ -1,7 +1,7 @@
 //! The subsystem: one drive, its controllers, and what all of them share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
@@ -9,6 +9,8 @@ use rustc_hash::FxHashMap;
 use tantalum::{Device, Plp};
 use tantalum_drive::Queue;
 
+use crate::admin::log_page::critical_warning;
+use crate::authentication::Hosts;
 use crate::controller::{Controller, Kind};
 use crate::errors::ErrorLog;
 use crate::io::{BlockSpace, Namespaces};
@@ -16,6 +18,9 @@ use crate::mailbox::Mailbox;
 
 /// Controllers that there may be at once.
 const MOST_CONTROLLERS: usize = 1024;
+
+/// Bytes of data that commands of all connections may hold together, beside one command of each.
+const MOST_HELD_BYTES: usize = 256 << 20;
 
 /// What a subsystem is called, and what its blocks are.
 #[derive(Clone, Debug)]
@@ -34,18 +39,24 @@ pub struct Settings {
 pub struct Subsystem {
     /// What it is called.
     pub settings: Settings,
+    /// Who may connect.
+    pub hosts: Hosts,
     /// The way into the drive.
     pub queue: Queue,
     /// What there is on it. Namespaces neither come nor go while it is served.
     pub namespaces: Namespaces,
     /// Commands that failed.
     pub errors: ErrorLog,
+    /// Whether commands are answered as if there were a drive: the limit of all that is not the drive.
+    pub is_without_drive: bool,
     /// What was counted since it was made.
     pub counts: Counts,
     has_volatile_cache: bool,
     /// Whether every write is on flash before it completes.
     is_write_through: AtomicBool,
     controllers: Mutex<Controllers>,
+    /// Bytes of data that commands of all connections hold.
+    held: AtomicUsize,
     made: Instant,
 }
 
@@ -65,7 +76,7 @@ struct Controllers {
 }
 
 impl Subsystem {
-    /// A subsystem of the drive that a queue leads to.
+    /// A subsystem of the drive that a queue leads to, for any host.
     pub fn new(settings: Settings, queue: Queue) -> Subsystem {
         let device = queue.drive().lock();
         let blocks = BlockSpace::new(settings.block_bytes, device.limits().capacity_units);
@@ -75,15 +86,28 @@ impl Subsystem {
         drop(device);
         Subsystem {
             settings,
+            hosts: Hosts::default(),
             queue,
             namespaces,
             errors: ErrorLog::default(),
+            is_without_drive: false,
             counts: Counts::default(),
             has_volatile_cache,
             is_write_through: AtomicBool::new(false),
             controllers: Mutex::default(),
+            held: AtomicUsize::new(0),
             made: Instant::now(),
         }
+    }
+
+    /// The same, for these hosts only.
+    pub fn for_hosts(self, hosts: Hosts) -> Subsystem {
+        Subsystem { hosts, ..self }
+    }
+
+    /// The same, but its I/O commands reach no drive. They are answered at once, reads with zeros.
+    pub fn without_drive(self) -> Subsystem {
+        Subsystem { is_without_drive: true, ..self }
     }
 
     /// Whether what is written may be lost with power until it is flushed.
@@ -115,12 +139,13 @@ impl Subsystem {
         keep_alive_ms: u32,
         admin: Arc<Mailbox>,
     ) -> Option<Arc<Controller>> {
+        let warnings = critical_warning(&self.queue.drive().lock().smart());
         let mut controllers = self.controllers.lock();
         if controllers.by_id.len() >= MOST_CONTROLLERS {
             return None;
         }
         let id = controllers.free_id();
-        let controller = Arc::new(Controller::new(id, kind, host, host_name, keep_alive_ms, admin));
+        let controller = Arc::new(Controller::new(id, kind, host, host_name, keep_alive_ms, admin, warnings));
         controllers.by_id.insert(id, Arc::clone(&controller));
         Some(controller)
     }
@@ -134,6 +159,40 @@ impl Subsystem {
     pub fn disconnect(&self, controller: &Controller) {
         self.controllers.lock().by_id.remove(&controller.id);
         controller.end();
+    }
+
+    /// Looks at the drive, and tells its hosts if something is to be told. Without power there is nothing to look at.
+    pub fn look(&self) {
+        let warnings = {
+            let device = self.queue.drive().lock();
+            if !device.has_power() {
+                return;
+            }
+            critical_warning(&device.smart())
+        };
+        let controllers = self.controllers.lock();
+        controllers.by_id.values().for_each(|controller| controller.warn(warnings));
+    }
+
+    /// Whether commands may hold so many bytes more. A connection that holds none may always hold those of one command, or
+    /// it might wait for ever.
+    pub fn has_room(&self, bytes: usize) -> bool {
+        self.held.load(Ordering::Relaxed) + bytes <= MOST_HELD_BYTES
+    }
+
+    /// Commands hold so many bytes more.
+    pub fn hold(&self, bytes: usize) {
+        self.held.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Commands hold so many bytes less.
+    pub fn release(&self, bytes: usize) {
+        self.held.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes that commands hold.
+    pub fn held_bytes(&self) -> usize {
+        self.held.load(Ordering::Relaxed)
     }
 
     /// How many controllers there are.

@@ -36,7 +36,15 @@ fn every_way() -> Vec<Options> {
             [(false, true, 0), (true, false, 0), (true, true, 15)]
         {
             let (header_digest, data_digest) = (digests & 1 != 0, digests & 2 != 0);
-            ways.push(Options { header_digest, data_digest, alignment, no_capsule_data, no_flow_control });
+            let way = Options {
+                header_digest,
+                data_digest,
+                alignment,
+                no_capsule_data,
+                no_flow_control,
+                together: false,
+            };
+            ways.extend([way, Options { together: true, ..way }]);
         }
     }
     ways
@@ -324,10 +332,10 @@ fn the_discovery_and_io_controllers_end_with_their_admin_connection() {
 #[test]
 fn a_silent_host_loses_its_controller_and_one_that_is_heard_of_does_not() {
     let server = serve(subsystem(4096));
-    let (silent, _) = Client::admin(server.address(), Options::default(), &names(), 300).unwrap();
-    let (mut alive, _) = Client::admin(server.address(), Options::default(), &names(), 300).unwrap();
+    let (silent, _) = Client::admin(server.address(), Options::default(), &names(), 1500).unwrap();
+    let (mut alive, _) = Client::admin(server.address(), Options::default(), &names(), 1500).unwrap();
     for _ in 0..10 {
-        std::thread::sleep(std::time::Duration::from_millis(80));
+        std::thread::sleep(std::time::Duration::from_millis(200));
         assert_eq!(alive.command(command(admin::KEEP_ALIVE, 0, [0; 6])).unwrap().code, 0);
     }
     assert_eq!(server.subsystem().controllers(), 1);

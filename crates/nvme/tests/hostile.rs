@@ -4,8 +4,9 @@
 mod common;
 
 use std::io::Read;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use common::bystander::Bystander;
 use common::{Host, UNIT, attach, names, pattern, serve, subsystem};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -50,6 +51,7 @@ fn capsule(command: Submission) -> Vec<u8> {
 #[test]
 fn headers_that_cannot_be_end_the_connection_with_their_reason() {
     let server = serve(subsystem(4096));
+    let bystander = Bystander::start(&server);
     let flush = capsule(block_command(nvm::FLUSH, 0, 1));
     let changed = |at: usize, byte: u8| {
         let mut pdu = flush.clone();
@@ -88,6 +90,7 @@ fn headers_that_cannot_be_end_the_connection_with_their_reason() {
         assert_eq!(reason(&mut client), expected, "{:02x?}", &pdu[..8]);
     }
     all_is_well(&server);
+    bystander.finish();
 }
 
 #[test]
@@ -110,6 +113,7 @@ fn the_first_pdu_must_be_the_first() {
 #[test]
 fn digests_that_do_not_match_are_noticed() {
     let server = serve(subsystem(4096));
+    let bystander = Bystander::start(&server);
     let options = Options { header_digest: true, data_digest: true, ..Options::default() };
     // a header's ends the connection
     let mut client = Client::open(server.address(), options).unwrap();
@@ -141,6 +145,7 @@ fn digests_that_do_not_match_are_noticed() {
     host.io.send(&pdu).unwrap();
     assert_eq!(host.io.reap().unwrap().code, Failure::TRANSIENT.code());
     assert!(host.read(0, UNIT, 1) == pattern(1, UNIT));
+    bystander.finish();
 }
 
 /// Opens a transfer of two units and gives its R2T.
@@ -158,6 +163,7 @@ fn asked_for(host: &mut Host) -> Data {
 #[test]
 fn data_that_were_not_asked_for_end_the_connection() {
     let server = serve(subsystem(4096));
+    let bystander = Bystander::start(&server);
     let (unit, both) = (UNIT as u32, 2 * UNIT as u32);
     // command, tag (of the one that was given), flags, offset, bytes
     for (id, tag, flags, offset, bytes, expected) in [
@@ -188,6 +194,7 @@ fn data_that_were_not_asked_for_end_the_connection() {
     host.io.send(&pdu).unwrap();
     assert_eq!(reason(&mut host.io), (1, 10));
     all_is_well(&server);
+    bystander.finish();
 }
 
 #[test]
@@ -315,6 +322,7 @@ fn one_name_for_two_commands_fails_the_second() {
 #[test]
 fn more_commands_than_the_queue_has_entries_end_the_connection() {
     let server = serve(subsystem(4096));
+    let bystander = Bystander::start(&server);
     let mut host = attach(&server, Options::default());
     let write = block_command(nvm::WRITE, 0, 16);
     for id in 0..200_u16 {
@@ -329,11 +337,13 @@ fn more_commands_than_the_queue_has_entries_end_the_connection() {
     }
     assert_eq!(reason(&mut host.io).0, 2);
     all_is_well(&server);
+    bystander.finish();
 }
 
 #[test]
 fn memory_is_asked_for_within_the_budget_and_all_commands_are_done_in_the_end() {
     let server = serve(subsystem(4096));
+    let bystander = Bystander::start(&server);
     let mut host = attach(&server, Options::default());
     let data = pattern(5, 512 << 10);
     for index in 0..100_u64 {
@@ -349,11 +359,13 @@ fn memory_is_asked_for_within_the_budget_and_all_commands_are_done_in_the_end() 
         asked += 1;
     }
     assert_eq!(asked, 8);
+    bystander.finish();
 }
 
 #[test]
 fn reads_that_nobody_takes_stop_the_connection_and_no_other() {
     let server = serve(subsystem(4096));
+    let bystander = Bystander::start(&server);
     let mut host = attach(&server, Options::default());
     for _ in 0..100 {
         host.io.submit(block_command(nvm::READ, 0, 128), Vec::new(), 512 << 10).unwrap();
@@ -363,11 +375,13 @@ fn reads_that_nobody_takes_stop_the_connection_and_no_other() {
         let ended = host.io.reap().unwrap();
         assert_eq!((ended.code, ended.data.len()), (0, 512 << 10));
     }
+    bystander.finish();
 }
 
 #[test]
 fn a_byte_at_a_time_is_as_good() {
     let server = serve(subsystem(4096));
+    let bystander = Bystander::start(&server);
     let options = Options { header_digest: true, data_digest: true, ..Options::default() };
     let mut host = attach(&server, options);
     let mut write = block_command(nvm::WRITE, 3, 1);
@@ -384,26 +398,7 @@ fn a_byte_at_a_time_is_as_good() {
     let ended = host.io.reap().unwrap();
     assert_eq!((ended.id, ended.code), (44, 0));
     assert!(host.read(3, UNIT, 1) == pattern(8, UNIT));
-}
-
-#[test]
-fn many_connections_and_silent_ones() {
-    let server = serve(subsystem(4096));
-    let silent: Vec<Client> =
-        (0..300).map(|_| Client::dial(server.address(), Options::default()).unwrap()).collect();
-    let half: Vec<Client> = (0..300).map(|_| plain(&server)).collect();
-    all_is_well(&server);
-    let admins: Vec<(Client, u16)> =
-        (0..300).map(|_| Client::admin(server.address(), Options::default(), &names(), 0).unwrap()).collect();
-    all_is_well(&server);
-    assert!(server.connections() >= 900, "{} connections", server.connections());
-    drop((silent, half, admins));
-    let until = Instant::now() + Duration::from_secs(20);
-    while server.connections() > 0 {
-        assert!(Instant::now() < until, "{} connections are left", server.connections());
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    assert_eq!(server.subsystem().controllers(), 0);
+    bystander.finish();
 }
 
 /// Commands with random fields on both queues, and PDUs with random bytes changed. The seed is printed; `SEED` chooses.
@@ -413,6 +408,7 @@ fn random_commands_and_damaged_pdus_harm_nobody() {
     println!("SEED={seed}");
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let server = serve(subsystem(512));
+    let bystander = Bystander::start(&server);
     let (mut sent, mut answer_bytes) = (0, 0);
     for round in 0..150 {
         let options =
@@ -454,4 +450,5 @@ fn random_commands_and_damaged_pdus_harm_nobody() {
     assert!(answer_bytes > 1000, "{answer_bytes} bytes: next to nothing was answered");
     assert!(sent > 1000, "{sent}: the connections ended too early");
     all_is_well(&server);
+    bystander.finish();
 }

@@ -9,6 +9,7 @@ use common::{NQN, UNIT, names, pattern, small};
 use tantalum::{Device, Plp, Profile, UNIT_BYTES};
 use tantalum_drive::Pacing;
 use tantalum_drive::control::{Control, Ended};
+use tantalum_nvme::authentication::Hosts;
 use tantalum_nvme::client::{Client, Options as Way, block_command};
 use tantalum_nvme::serve::{Ending, Options, Served};
 use tantalum_nvme::wire::opcode::nvm;
@@ -21,6 +22,7 @@ fn served(image: &Path, profile: &Profile) -> Served {
         block_bytes: 4096,
         name: Some(NQN.to_owned()),
         remap_duplicates: false,
+        hosts: Hosts::default(),
     };
     Served::start(Device::create(image, profile).unwrap(), &options).unwrap()
 }

@@ -10,7 +10,7 @@ use rusqlite::{Connection, OpenFlags};
 use crate::api::Api;
 use crate::drive::{Drive, DriveError};
 use crate::ffi;
-use crate::vfs::Registration;
+use crate::registration::Registration;
 
 unsafe extern "C" fn vfs_find(name: *const c_char) -> *mut ffi::Vfs {
     // SAFETY: the caller keeps to SQLite's terms, and the structures are the same, see the tests of `ffi`.

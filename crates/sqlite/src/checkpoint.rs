@@ -10,30 +10,6 @@ use tantalum_volume::{Volume, VolumeError};
 use crate::framed_log::FramedLog;
 use crate::share_queue::{GoesHome, Issued};
 
-/// Number of remembered frames: other connections may read between a checkpoint's read and its write.
-const RECENT: usize = 8;
-
-/// The frames read last.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct RecentFrames {
-    frames: [u32; RECENT],
-    next: usize,
-}
-
-impl RecentFrames {
-    /// A frame was read.
-    pub fn note(&mut self, frame: u32) {
-        self.frames[self.next] = frame;
-        self.next = (self.next + 1) % RECENT;
-    }
-
-    /// The remembered frames, most recent first.
-    fn latest(&self) -> impl Iterator<Item = u32> {
-        let order = (1..=RECENT).map(|back| (self.next + RECENT - back) % RECENT);
-        order.map(|index| self.frames[index]).filter(|&frame| frame != 0)
-    }
-}
-
 impl FramedLog {
     /// Handles a write to the database file if a share does the same. Returns whether it did.
     pub fn take_home(&mut self, volume: &mut Volume, offset: u64, data: &[u8]) -> Result<bool, VolumeError> {
@@ -117,20 +93,5 @@ impl FramedLog {
     /// Before the database file is truncated: homes beyond its new end are gone.
     pub fn database_cut(&mut self, bytes: u64) {
         self.home_bytes = self.home_bytes.min(bytes);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_frame_read_last_comes_first() {
-        let mut recent = RecentFrames::default();
-        assert_eq!(recent.latest().next(), None);
-        for frame in 1..=10 {
-            recent.note(frame);
-        }
-        assert_eq!(recent.latest().collect::<Vec<_>>(), [10, 9, 8, 7, 6, 5, 4, 3]);
     }
 }

@@ -10,7 +10,7 @@ use crate::entropy::Entropy;
 use crate::host::{Host, HostRef};
 use crate::hosts::Hosts;
 use crate::mode::Mode;
-use crate::vfs::Registration;
+use crate::registration::Registration;
 
 /// One mounted volume, shared by connections.
 ///

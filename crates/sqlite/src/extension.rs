@@ -12,7 +12,7 @@ use crate::api::{Api, ApiRoutines};
 use crate::entropy::Entropy;
 use crate::hosts::Hosts;
 use crate::image::Images;
-use crate::vfs::Registration;
+use crate::registration::Registration;
 
 /// The name of the extension's VFS, for `vfs=` in URIs.
 pub const EXTENSION_VFS: &str = "tantalum";

@@ -7,7 +7,7 @@ use tantalum_volume::VolumeError;
 
 use crate::batch::BatchError;
 use crate::ffi;
-use crate::image::ImageError;
+use crate::image_error::ImageError;
 
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]

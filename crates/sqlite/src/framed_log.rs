@@ -12,9 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use tantalum::{Command, Generation, UNIT_BYTES};
 use tantalum_volume::{FileId, Volume, VolumeError};
 
-use crate::checkpoint::RecentFrames;
 use crate::frame::{FrameHeader, LOG_HEADER_BYTES, Layout, LogHeader, Part, Place};
 use crate::numbering::Numbering;
+use crate::recent_frames::RecentFrames;
 use crate::share_queue::ShareQueue;
 
 /// Bytes of pages beyond which frames are sent before SQLite asks: about what a system's write-back leaves unwritten.

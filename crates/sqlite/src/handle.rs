@@ -1,25 +1,15 @@
 //! An open file on a volume: SQLite's requests, without its C interface.
 
-use tantalum_volume::{FileId, Volume};
+use tantalum_volume::Volume;
 
 use crate::batch::Batch;
 use crate::fault::Fault;
-use crate::host::{DatabaseId, Host, HostRef};
+use crate::ffi;
+use crate::host::{DatabaseId, Host, HostRef, Target};
 use crate::lock::{HandleId, LockLevel};
 use crate::mode::Mode;
 use crate::shm::ShmHeld;
 use crate::transaction::Transaction;
-
-/// The kind of file that a handle is open on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Target {
-    /// A file without special meaning, such as a rollback journal.
-    Plain(FileId),
-    /// A database file.
-    Database(DatabaseId),
-    /// The write-ahead log of a database.
-    Log(DatabaseId),
-}
 
 /// One open file, of one connection.
 #[derive(Debug)]
@@ -40,9 +30,12 @@ pub(crate) struct Handle {
 }
 
 impl Handle {
-    pub fn new(host: HostRef, id: HandleId, target: Target, delete_on_close: Option<String>) -> Handle {
-        Handle {
-            host,
+    /// Opens a file of a host's volume, with SQLite's `SQLITE_OPEN_` flags.
+    pub fn open(host: &HostRef, name: &str, flags: i32) -> Result<Handle, Fault> {
+        let (id, target) = host.lock().open(name, flags)?;
+        let delete_on_close = (flags & ffi::SQLITE_OPEN_DELETEONCLOSE != 0).then(|| name.to_owned());
+        Ok(Handle {
+            host: host.clone(),
             id,
             target,
             delete_on_close,
@@ -53,7 +46,7 @@ impl Handle {
             transaction: None,
             batch: None,
             journal_is_unsynced: false,
-        }
+        })
     }
 
     /// Reads; fewer bytes than requested at the end of the file.

@@ -4,8 +4,8 @@ use std::ffi::c_void;
 use std::ops::Range;
 
 use crate::fault::Fault;
-use crate::handle::{Handle, Target};
-use crate::host::DatabaseId;
+use crate::handle::Handle;
+use crate::host::{DatabaseId, Target};
 use crate::lock::LockLevel;
 
 impl Handle {

@@ -10,13 +10,23 @@ use tantalum_volume::{FileId, Volume};
 use crate::database::Database;
 use crate::fault::Fault;
 use crate::ffi;
-use crate::handle::{Handle, Target};
 use crate::lock::HandleId;
 use crate::mode::Mode;
 
 /// Identifies one open database.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct DatabaseId(u64);
+
+/// The kind of file that a handle is open on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Target {
+    /// A file without special meaning, such as a rollback journal.
+    Plain(FileId),
+    /// A database file.
+    Database(DatabaseId),
+    /// The write-ahead log of a database.
+    Log(DatabaseId),
+}
 
 /// A volume and what is open on it.
 #[derive(Debug)]
@@ -60,18 +70,6 @@ impl HostRef {
         let mutex = Arc::try_unwrap(self.0).map_err(HostRef)?;
         Ok(mutex.into_inner().unwrap_or_else(PoisonError::into_inner).volume)
     }
-
-    /// Opens a file of the volume, with SQLite's `SQLITE_OPEN_` flags.
-    pub fn open(&self, name: &str, flags: i32) -> Result<Handle, Fault> {
-        let mut host = self.lock();
-        let file = host.find_or_create(name, flags)?;
-        let target = host.target(name, file, flags)?;
-        host.handles += 1;
-        let id = HandleId(host.next_id());
-        let delete_on_close = (flags & ffi::SQLITE_OPEN_DELETEONCLOSE != 0).then(|| name.to_owned());
-        drop(host);
-        Ok(Handle::new(self.clone(), id, target, delete_on_close))
-    }
 }
 
 impl Host {
@@ -87,6 +85,14 @@ impl Host {
         if database.handles == 0 && !database.has_log() {
             self.databases.remove(&id);
         }
+    }
+
+    /// Opens a file of the volume for one more handle, with SQLite's `SQLITE_OPEN_` flags.
+    pub fn open(&mut self, name: &str, flags: i32) -> Result<(HandleId, Target), Fault> {
+        let file = self.find_or_create(name, flags)?;
+        let target = self.target(name, file, flags)?;
+        self.handles += 1;
+        Ok((HandleId(self.next_id()), target))
     }
 
     fn next_id(&mut self) -> u64 {

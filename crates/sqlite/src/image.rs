@@ -8,10 +8,11 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use tantalum::{Device, DeviceError, Profile, ProfileError, Size, SizeError, Status};
+use tantalum::{Device, Profile, Size, Status};
 use tantalum_volume::{Volume, VolumeError};
 
 use crate::host::HostRef;
+use crate::image_error::ImageError;
 use crate::mode::{Mode, UnknownMode};
 
 /// Host memory of an image's page cache.
@@ -22,38 +23,6 @@ const DEFAULT_IMAGE: &str = "tantalum.tant";
 
 /// The default drive of a new image, without `profile=`.
 const DEFAULT_PROFILE: &str = "tlc-nvme";
-
-/// Why an image could not be opened or closed.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ImageError {
-    /// The image or its drive failed.
-    #[error("image {path}: {error}", path = path.display())]
-    Device { path: PathBuf, error: Box<DeviceError> },
-    /// The volume on it failed.
-    #[error("image {path}: {error}", path = path.display())]
-    Volume { path: PathBuf, error: VolumeError },
-    /// It could not be shut down.
-    #[error("image {path}: {error}", path = path.display())]
-    Shutdown { path: PathBuf, error: Status },
-    /// `profile=` is invalid.
-    #[error(transparent)]
-    Profile(#[from] ProfileError),
-    /// `capacity=` is invalid.
-    #[error("capacity={text}: {error}")]
-    Capacity { text: String, error: SizeError },
-    /// `interface=` is invalid.
-    #[error("interface: {0}")]
-    Mode(#[from] UnknownMode),
-    /// `time=` is invalid.
-    #[error("time: {0:?} is neither `none` (answer at once) nor `real` (keep the drive's latencies)")]
-    Time(String),
-    /// Another `interface=` than that of the open image.
-    #[error("image {path} is already open with interface {open}; it cannot be opened with {asked}", path = path.display())]
-    OtherMode { path: PathBuf, open: Mode, asked: Mode },
-    /// The name is taken.
-    #[error("{name:?} is open from image {path}; close it first, or use another name", path = path.display())]
-    OtherImage { name: String, path: PathBuf },
-}
 
 /// The contents of a database's URI.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -215,6 +184,7 @@ fn open_volume(path: &Path, parameters: &Parameters) -> Result<Volume, ImageErro
 mod tests {
     use super::*;
     use crate::ffi::{SQLITE_OPEN_CREATE, SQLITE_OPEN_MAIN_DB};
+    use crate::handle::Handle;
 
     fn parameters(image: &Path) -> Parameters {
         Parameters {
@@ -231,7 +201,7 @@ mod tests {
         let images = Images::default();
         for _ in 0..2 {
             let host = images.for_database("app.db", &wanted).unwrap();
-            let handle = host.open("app.db", SQLITE_OPEN_CREATE | SQLITE_OPEN_MAIN_DB).unwrap();
+            let handle = Handle::open(&host, "app.db", SQLITE_OPEN_CREATE | SQLITE_OPEN_MAIN_DB).unwrap();
             drop(host);
             assert!(images.for_name("app.db-wal").is_some());
             assert!(images.for_name("app.dbx").is_none());

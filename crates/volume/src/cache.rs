@@ -1,4 +1,4 @@
-//! The host's page cache: copies of file units in memory, written back by [`crate::write_back`].
+//! The host's page cache: copies of file units in memory, written back by `write_back`.
 //!
 //! Invariants:
 //! - A dirty page is in `dirty_by_place` and `dirty_by_age`; no other page is.

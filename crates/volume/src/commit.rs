@@ -2,7 +2,7 @@
 //!
 //! One batch holds one unit for each file or link: its inode or its name, or zeros where it was removed. The order
 //! around the batch keeps V3 and V4: data and new continuations, flush, batch, trim of what the batch gave up; only
-//! then is that free. A batch with a synced inode also carries all waiting names (see [`crate::tree`]).
+//! then is that free. A batch with a synced inode also carries all waiting names (see `tree`).
 
 use tantalum::canary::{self, Guard};
 use tantalum::{Command, Lpn, UNIT_BYTES};
@@ -321,5 +321,33 @@ mod tests {
         assert!(slots.iter().all(|slot| !volume.free_slots.contains(slot)));
         volume.abandon(changes);
         assert_eq!(volume.free_slots, free);
+    }
+
+    /// What is merged by mistake is another file's, and would be trimmed.
+    #[test]
+    fn only_ranges_that_touch_are_merged() {
+        let range = |(lpn, units)| LpnRange { lpn: Lpn(lpn), units };
+        let mut ranges = [(100, 2), (102, 3), (105, 1), (200, 5), (400, 2), (403, 1)].map(range).to_vec();
+        merge(&mut ranges);
+        assert_eq!(ranges, [(100, 6), (200, 5), (400, 2), (403, 1)].map(range));
+    }
+
+    #[test]
+    fn a_continuation_keeps_its_slot_until_it_is_replaced() {
+        let profile = Profile { capacity_bytes: 64 << 20, ..Profile::load("tlc-nvme").unwrap() };
+        let mut volume = Volume::format(Device::in_memory(&profile).unwrap(), 16 << 20).unwrap();
+        let file = volume.create("pieces").unwrap();
+        let mut all: Option<usize> = None;
+        for pieces in [0..1000, 1000..1001, 1001..1002] {
+            write_pieces(&mut volume, file, pieces);
+            volume.sync(file).unwrap();
+            let slots: Vec<u32> = volume.file(file).unwrap().continuations.iter().map(|c| c.slot).collect();
+            assert!(
+                slots.len() > 1 && slots.iter().all(|slot| !volume.free_slots.contains(slot)),
+                "{slots:?}"
+            );
+            let all = *all.get_or_insert(slots.len() + volume.free_slots.len());
+            assert_eq!(slots.len() + volume.free_slots.len(), all, "what was replaced is free again");
+        }
     }
 }

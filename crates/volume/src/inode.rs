@@ -18,7 +18,7 @@ use crate::error::Damage;
 use crate::extent_record::{EXTENT_BYTES, check_count, insert_records, records_of};
 use crate::extents::ExtentMap;
 use crate::name::{Name, is_valid_name};
-use crate::properties::Properties;
+use crate::properties::{MOST_PROPERTY_BYTES, Properties};
 
 /// Bytes of a file's attributes, which belong to the program using the volume.
 pub const ATTRIBUTE_BYTES: usize = 64;
@@ -32,9 +32,9 @@ pub(crate) const MOST_EXTENTS: usize = (CONTINUATIONS - PROPERTY_CONTINUATIONS) 
 /// Bytes in the inode's own unit for extents, from the front, and for properties, from the back.
 const BODY_BYTES: usize = 3164;
 /// Properties larger than this are stored in continuations.
-pub(crate) const INLINE_PROPERTY_BYTES: usize = BODY_BYTES / 2;
+const INLINE_PROPERTY_BYTES: usize = BODY_BYTES / 2;
 const CONTINUATIONS: usize = 128;
-const PROPERTY_CONTINUATIONS: usize = crate::properties::MOST_PROPERTY_BYTES.div_ceil(CONTINUATION_BYTES);
+const PROPERTY_CONTINUATIONS: usize = MOST_PROPERTY_BYTES.div_ceil(CONTINUATION_BYTES);
 
 pub(crate) const INODE_MAGIC: [u8; 4] = *b"INOD";
 
@@ -241,6 +241,11 @@ impl Inode {
             extents: ExtentMap::default(),
             ..*self
         }
+    }
+
+    /// Whether its properties are too large for its own unit.
+    pub fn has_properties_outside(&self) -> bool {
+        self.properties.encoded_bytes() > INLINE_PROPERTY_BYTES
     }
 
     /// Whether its times are those of `other`.

@@ -45,6 +45,7 @@ mod link;
 mod metadata_changes;
 mod mount;
 mod name;
+mod open_transaction;
 mod orphans;
 mod properties;
 mod ranges;

@@ -94,7 +94,7 @@ impl Volume {
             return Err(VolumeError::BadTarget { bytes, most: MOST_TARGET_BYTES });
         }
         let link = self.make_file(folder, name, FileKind::SymbolicLink, target, new)?;
-        if self.file(link)?.inode.properties.are_outside()
+        if self.file(link)?.inode.has_properties_outside()
             && let Err(error) = self.commit(&[link], false)
         {
             // Names alone would store it without the continuation that has its target.

@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 
 use crate::error::Damage;
-use crate::inode::INLINE_PROPERTY_BYTES;
 
 /// Bytes that the properties of one file may take on the drive.
 pub(crate) const MOST_PROPERTY_BYTES: usize = 64 * 1024;
@@ -31,11 +30,6 @@ impl Properties {
     /// Bytes that they take on the drive.
     pub fn encoded_bytes(&self) -> usize {
         self.entries().map(|(name, value)| ENTRY_BYTES + name.len() + value.len()).sum()
-    }
-
-    /// Whether they are too large for the inode's own unit.
-    pub fn are_outside(&self) -> bool {
-        self.encoded_bytes() > INLINE_PROPERTY_BYTES
     }
 
     /// The properties as they are stored on the drive.

@@ -25,7 +25,7 @@ pub(crate) const SUPERBLOCK: Lpn = Lpn(0);
 /// Units of the smallest drive for a volume.
 pub(crate) const LEAST_UNITS: u64 = 64;
 
-/// Half a batch must hold the name changes of one operation; see [`crate::tree`].
+/// Half a batch must hold the name changes of one operation; see `tree`.
 pub(crate) const LEAST_ATOMIC_UNITS: u32 = 8;
 
 const MAGIC: [u8; 8] = *b"TANTVOL\n";

@@ -13,28 +13,16 @@ use crate::atomic::check_units;
 use crate::cache::{FrameId, PageKey};
 use crate::commit::InodeChange;
 use crate::error::VolumeError;
+use crate::open_transaction::OpenTransaction;
 use crate::read_write::pieces;
 use crate::volume::Volume;
-
-/// An open transaction.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Transaction {
-    /// What it has written.
-    units: BTreeSet<(FileId, u32)>,
-}
-
-impl Transaction {
-    fn units_of(&self, file: FileId) -> impl DoubleEndedIterator<Item = u32> {
-        self.units.range((file, 0)..=(file, u32::MAX)).map(|&(_, unit)| unit)
-    }
-}
 
 impl Volume {
     /// Opens a transaction.
     pub fn tx_begin(&mut self) -> Result<TxId, VolumeError> {
         let completion = self.drive.submit(Command::Begin)?;
         let tx = completion.tx.expect("Begin names the transaction it opened");
-        self.transactions.insert(tx, Transaction::default());
+        self.transactions.insert(tx, OpenTransaction::default());
         Ok(tx)
     }
 
@@ -141,7 +129,7 @@ impl Volume {
         Ok(())
     }
 
-    fn transaction(&self, tx: TxId) -> Result<&Transaction, VolumeError> {
+    fn transaction(&self, tx: TxId) -> Result<&OpenTransaction, VolumeError> {
         self.transactions.get(&tx).ok_or(VolumeError::UnknownTransaction(tx))
     }
 

@@ -14,9 +14,9 @@ use crate::extents::LpnRange;
 use crate::file::{File, RemovedSlot};
 use crate::inode::ATTRIBUTE_BYTES;
 use crate::link::Link;
+use crate::open_transaction::OpenTransaction;
 use crate::space::FreeSpace;
 use crate::superblock::Superblock;
-use crate::transaction::Transaction;
 
 /// A mounted volume.
 ///
@@ -45,7 +45,7 @@ pub struct Volume {
     pub(crate) orphans: BTreeSet<FileId>,
     /// No durable inode names these any more; they are to be trimmed, and are then free.
     pub(crate) untrimmed: Vec<LpnRange>,
-    pub(crate) transactions: BTreeMap<TxId, Transaction>,
+    pub(crate) transactions: BTreeMap<TxId, OpenTransaction>,
     /// When the write-back in flight is done.
     pub(crate) write_back_done_ns: Nanoseconds,
     /// Trims or continuations were sent but not flushed: an inode must not become durable before them.

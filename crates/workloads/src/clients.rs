@@ -74,10 +74,31 @@ pub fn drive<E: From<Interrupted> + Send>(
     bar: &Bar,
     kill: impl FnOnce(),
 ) -> Result<Measured, E> {
+    let (start, before) = (Instant::now(), ProcessorTime::now());
+    let done = drive_all(clients, operations_each, kinds, bar, kill);
+    let seconds = start.elapsed().as_secs_f64();
+    let busy_percent = ProcessorTime::now().busy_percent_since(before);
+    bar.check()?;
+    let mut latencies = vec![histogram(); kinds];
+    for of_client in done {
+        for (sum, part) in latencies.iter_mut().zip(of_client?) {
+            sum.add(part).expect("all histograms have one range");
+        }
+    }
+    Ok(Measured { seconds, latencies, busy_percent })
+}
+
+/// Runs each client on a thread of its own, until all have ended. Calls `kill` when the user interrupts.
+fn drive_all<E: From<Interrupted> + Send>(
+    clients: &mut [Box<dyn Client<Error = E> + '_>],
+    operations_each: u64,
+    kinds: usize,
+    bar: &Bar,
+    kill: impl FnOnce(),
+) -> Vec<Latencies<E>> {
     let failed = AtomicBool::new(false);
     let (working, ended) = mpsc::channel::<()>();
-    let (start, before) = (Instant::now(), ProcessorTime::now());
-    let done: Vec<_> = thread::scope(|scope| {
+    thread::scope(|scope| {
         let run = |client| {
             let (failed, working) = (&failed, working.clone());
             scope.spawn(move || {
@@ -101,18 +122,11 @@ pub fn drive<E: From<Interrupted> + Send>(
             .into_iter()
             .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
             .collect()
-    });
-    let seconds = start.elapsed().as_secs_f64();
-    let busy_percent = ProcessorTime::now().busy_percent_since(before);
-    bar.check()?;
-    let mut latencies = vec![histogram(); kinds];
-    for of_client in done {
-        for (sum, part) in latencies.iter_mut().zip(of_client?) {
-            sum.add(part).expect("all histograms have one range");
-        }
-    }
-    Ok(Measured { seconds, latencies, busy_percent })
+    })
 }
+
+/// A client's latencies, by kind of operation.
+type Latencies<E> = Result<Vec<Histogram<u64>>, E>;
 
 fn drive_one<E: From<Interrupted> + Send>(
     client: &mut Box<dyn Client<Error = E> + '_>,
@@ -120,7 +134,7 @@ fn drive_one<E: From<Interrupted> + Send>(
     kinds: usize,
     bar: &Bar,
     failed: &AtomicBool,
-) -> Result<Vec<Histogram<u64>>, E> {
+) -> Latencies<E> {
     let mut latencies = vec![histogram(); kinds];
     for number in 0..operations {
         if number % OPERATIONS_PER_STEP == 0 {

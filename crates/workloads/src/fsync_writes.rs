@@ -80,23 +80,17 @@ impl FsyncWrites {
         while done < self.operations {
             let Reverse((at_ns, number)) = queue.pop().expect("there is at least one job");
             let job = &mut jobs[number];
-            let sync = match self.action {
-                Action::Write { writes_per_sync: Some(limit), sync } if job.writes_since_sync >= limit => {
-                    Some(sync)
+            let sync = self.take_due_sync(job);
+            let command = match sync {
+                Some(Sync::NoBarrier { sync_ns }) => {
+                    queue.push(Reverse((at_ns + sync_ns, number)));
+                    continue;
                 }
-                _ => None,
-            };
-            if sync.is_some() {
-                job.writes_since_sync = 0;
-            }
-            let command = if let Some(Sync::NoBarrier { sync_ns }) = sync {
-                queue.push(Reverse((at_ns + sync_ns, number)));
-                continue;
-            } else if sync.is_some() {
-                Command::Flush
-            } else {
-                let lpn = Lpn(job.random.random_range(0..slots) * self.units);
-                self.command(lpn, job, &mut buffer)
+                Some(Sync::Flushes) => Command::Flush,
+                None => {
+                    let lpn = Lpn(job.random.random_range(0..slots) * self.units);
+                    self.command(lpn, job, &mut buffer)
+                }
             };
             let done_ns = device.submit(command, at_ns)?.done_ns;
             end_ns = end_ns.max(done_ns);
@@ -109,6 +103,16 @@ impl FsyncWrites {
             }
         }
         Ok(self.operations as f64 * 1e9 / (end_ns - start_ns) as f64)
+    }
+
+    /// The sync that a job does next, if it has written enough since its last one.
+    fn take_due_sync(&self, job: &mut Job) -> Option<Sync> {
+        let Action::Write { writes_per_sync: Some(limit), sync } = self.action else { return None };
+        if job.writes_since_sync < limit {
+            return None;
+        }
+        job.writes_since_sync = 0;
+        Some(sync)
     }
 
     fn command<'a>(&self, lpn: Lpn, job: &mut Job, buffer: &'a mut [u8]) -> Command<'a> {

@@ -22,6 +22,29 @@ pub fn run(context: &Context, folder: &Path) -> Outcome {
     fs::write(folder.join("taken/file"), "")?;
     fs::write(folder.join("text"), "no drive")?;
     Shell::new(&context.tantalum).args(["create", "empty.tant", "--capacity", "64M"]).folder(folder).run()?;
+    refuse_all(context, folder)?;
+    let held = fs::File::create(mounted.path("held"))?;
+    let holder = format!("(process {})", std::process::id());
+    refused(context, folder, &["unmount", "mnt", "--wait", "0"], &holder)?;
+    held.write_all_at(b"still there", 0)?;
+    let closer = std::thread::spawn(move || {
+        std::thread::sleep(HELD);
+        drop(held);
+    });
+    let long = mounted.path(&"n".repeat(256));
+    let error = fs::write(long, "").expect_err("a name of 256 bytes");
+    ensure(error.raw_os_error() == Some(nix::errno::Errno::ENAMETOOLONG as i32), || error.to_string())?;
+    ensure(!closer.is_finished(), || "this machine is too slow to have a file open meanwhile".to_owned())?;
+    // It waits for the file to be closed.
+    mounted.remount(&["--time", "none"])?;
+    closer.join().expect("who closes a file does not panic");
+    ensure(fs::read(mounted.path("held"))? == b"still there", || "a file is lost".to_owned())?;
+    mounted.unmount()?;
+    Ok(Done::Passed)
+}
+
+/// Each mistake ends the command with a message that says what was wrong.
+fn refuse_all(context: &Context, folder: &Path) -> Result<(), Failure> {
     let refused = |arguments: &[&str], wanted: &str| refused(context, folder, arguments, wanted);
     refused(&["mount", "empty.tant", "mnt"], "already mounted on mnt")?;
     refused(&["mount", "drive.tant", "other"], "in use")?;
@@ -39,24 +62,7 @@ pub fn run(context: &Context, folder: &Path) -> Outcome {
     refused(&["cut", "other"], "is neither a folder with a mounted volume nor an image that is served")?;
     refused(&["cut", "mnt", "--after-flash-ops", "0"], "0")?;
     refused(&["stat", "other"], "other")?;
-    let held = fs::File::create(mounted.path("held"))?;
-    let holder = format!("(process {})", std::process::id());
-    refused(&["unmount", "mnt", "--wait", "0"], &holder)?;
-    held.write_all_at(b"still there", 0)?;
-    let closer = std::thread::spawn(move || {
-        std::thread::sleep(HELD);
-        drop(held);
-    });
-    let long = mounted.path(&"n".repeat(256));
-    let error = fs::write(long, "").expect_err("a name of 256 bytes");
-    ensure(error.raw_os_error() == Some(nix::errno::Errno::ENAMETOOLONG as i32), || error.to_string())?;
-    ensure(!closer.is_finished(), || "this machine is too slow to have a file open meanwhile".to_owned())?;
-    // It waits for the file to be closed.
-    mounted.remount(&["--time", "none"])?;
-    closer.join().expect("who closes a file does not panic");
-    ensure(fs::read(mounted.path("held"))? == b"still there", || "a file is lost".to_owned())?;
-    mounted.unmount()?;
-    Ok(Done::Passed)
+    Ok(())
 }
 
 /// One line on standard error that contains `wanted`, and exit code 2.

@@ -105,6 +105,23 @@ pub fn in_memory(context: &Context, folder: &Path) -> Outcome {
     Ok(Done::Said(format!("{fsx}\n{pjdfstest}")))
 }
 
+/// A log-structured file system, which is recognised when it is mounted again.
+pub fn log_structured(context: &Context, folder: &Path) -> Outcome {
+    if !geteuid().is_root() {
+        return Ok(Done::LeftOut(NO_ROOT.to_owned()));
+    }
+    let options = ["--time", "none", "--file-system", "lfs-nat", "--cleaning", "remap"];
+    let mut mounted = Mounted::create(context, folder, "256M", &options)?;
+    let fsx = run_fsx(context, folder, &mounted.folder, &[FSX_CONFIGURATION, FSX_HOLES].concat())?;
+    let pjdfstest = run_pjdfstest(context, folder, &mounted.folder)?;
+    let file = mounted.path("kept");
+    fs::write(&file, "as it was")?;
+    mounted.remount(&["--time", "none"])?;
+    ensure(fs::read_to_string(&file)? == "as it was", || "a file is lost".to_owned())?;
+    mounted.unmount()?;
+    Ok(Done::Said(format!("{fsx}\n{pjdfstest}")))
+}
+
 /// Runs fsx in a mounted folder, with files of its own in `folder`. What to print.
 fn run_fsx(context: &Context, folder: &Path, mounted: &Path, configuration: &str) -> Result<String, Failure> {
     let fsx = program(context, FSX)?;

@@ -9,7 +9,7 @@ use tantalum::{
 
 use super::batches::Batches;
 use super::case::Case;
-use super::drive::{Flash, LOG, Medium};
+use super::drive::{Drive, Flash, LOG, Medium};
 use super::history::Stamp;
 use super::host::{Host, unit_of};
 use super::lists::ListHost;
@@ -74,14 +74,10 @@ impl Run {
     pub fn new(case: &Case) -> Result<Run, Stop> {
         let drive = &case.drive;
         let protected = drive.plp == Plp::Capacitor;
-        let mut host = Host::new(drive, case.seed)?;
-        let cold = drive.cold();
-        fill(&mut host, cold.clone())?;
         let durable_writes = protected || drive.cache == CacheMode::Off;
-        let log = LogHost::new(&mut host, Lpn(LOG), durable_writes)?;
-        let records = RecordHost::new(&mut host, drive)?;
-        host.wait()?;
-        let faults = drive.faults(case.seed);
+        let (cold, faults) = (drive.cold(), drive.faults(case.seed));
+        let mut host = Host::new(drive, case.seed)?;
+        let (log, records) = begin(&mut host, drive, cold.clone(), durable_writes)?;
         host.device.set_faults(faults)?;
         host.trace = case.plan.trace;
         let counters = host.device.smart().counters;
@@ -202,6 +198,20 @@ impl Run {
     pub fn log_begun(&self) -> Option<Generation> {
         self.logs.iter().copied().find(|log| self.oracle.hints.has_begun(*log, self.cut_ns))
     }
+}
+
+/// Puts on the drive what a run begins with: cold data, a log and records.
+fn begin(
+    host: &mut Host,
+    drive: &Drive,
+    cold: std::ops::Range<u32>,
+    durable_writes: bool,
+) -> Result<(LogHost, RecordHost), Stop> {
+    fill(host, cold)?;
+    let log = LogHost::new(host, Lpn(LOG), durable_writes)?;
+    let records = RecordHost::new(host, drive)?;
+    host.wait()?;
+    Ok((log, records))
 }
 
 /// Fills the cold units, and waits until they are on flash.

@@ -205,7 +205,7 @@ impl Cache {
 
 #[cfg(test)]
 mod tests {
-    use tantalum_ftl::Seq;
+    use tantalum_ftl::{Generation, Hint, Seq};
     use tantalum_nand::{Geometry, Nand, Timing};
 
     use super::*;
@@ -285,5 +285,48 @@ mod tests {
         assert_eq!(cache.room_ns(1, 100), Some(100));
         assert_eq!(cache.room_ns(2, 100), Some(300));
         assert_eq!(cache.room_ns(7, 100), Some(500));
+    }
+
+    #[test]
+    fn half_of_the_cache_may_wait() {
+        let mut nand = nand();
+        let mut cache = Cache::new(9);
+        for lpn in 0..4 {
+            cache.insert(unit(&mut nand, lpn));
+            assert!(!cache.is_high(), "{} wait", cache.len());
+        }
+        cache.insert(unit(&mut nand, 4));
+        assert!(cache.is_high());
+        cache.set_capacity(6);
+        assert!(cache.is_high(), "more than half wait when it becomes smaller");
+        cache.set_capacity(10);
+        assert!(!cache.is_high());
+    }
+
+    #[test]
+    fn it_is_known_whether_a_page_of_a_log_waits() {
+        let mut nand = nand();
+        let mut cache = Cache::new(8);
+        let hint = Hint {
+            generation: Generation(1),
+            attempt: 0,
+            start: 1,
+            first: 1,
+            slot: 1,
+            end: true,
+            home: None,
+        };
+        let page = HostUnit { hint: Some(hint), ..unit(&mut nand, 5) };
+        assert!(!cache.has_hinted());
+        cache.insert(page);
+        assert!(cache.has_hinted());
+        cache.insert(unit(&mut nand, 5));
+        assert!(!cache.has_hinted(), "another unit replaced it");
+        cache.insert(page);
+        cache.insert(unit(&mut nand, 6));
+        cache.remove(Lpn(5)).unwrap();
+        assert!(!cache.has_hinted());
+        cache.clear();
+        assert_eq!((cache.len(), cache.has_hinted()), (0, false));
     }
 }

@@ -30,7 +30,8 @@ impl Profile {
         self.validate_counts()?;
         self.validate_flash_size()?;
         self.validate_power()?;
-        self.validate_nvm()
+        self.validate_nvm()?;
+        self.spu.validate()
     }
 
     fn validate_capacity(&self) -> Result<(), InvalidField> {
@@ -175,7 +176,11 @@ impl Profile {
     }
 }
 
-fn invalid(field: &'static str, value: impl ToString, expected: impl Into<String>) -> InvalidField {
+pub(super) fn invalid(
+    field: &'static str,
+    value: impl ToString,
+    expected: impl Into<String>,
+) -> InvalidField {
     InvalidField { field, value: value.to_string(), expected: expected.into() }
 }
 

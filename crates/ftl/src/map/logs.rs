@@ -388,6 +388,7 @@ impl Logs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_support::GEOMETRY;
 
     fn attempt(start: u32, pages: &[(u32, u32, bool)]) -> Attempt {
         Attempt {
@@ -460,5 +461,53 @@ mod tests {
         accept(&mut logs, hint(1, 3, 3, 3));
         assert!(logs.check(&hint(0, 1, 3, 4)).is_err(), "an earlier attempt is over");
         accept(&mut logs, hint(1, 3, 3, 4));
+    }
+
+    const LOG: Generation = Generation(5);
+
+    fn page(slot: u32, end: bool, home: Option<u32>) -> Hint {
+        Hint { generation: LOG, attempt: 0, start: 1, first: 1, slot, end, home: home.map(Lpn) }
+    }
+
+    fn opened() -> (Logs, Map) {
+        let mut logs = Logs::default();
+        logs.begin(LOG);
+        (logs, Map::new(&GEOMETRY, 128))
+    }
+
+    /// A claim that outlived its page would keep room for its home, and in time no page could claim anything.
+    #[test]
+    fn nothing_is_left_of_a_page_that_no_longer_waits() {
+        let (mut logs, mut map) = opened();
+        logs.waits(&mut map, Lpn(50), page(1, true, Some(10)), Seq(7));
+        logs.programmed(&mut map, Lpn(60), page(2, true, Some(11)), Seq(8));
+        assert_eq!((logs.count(), logs.newest_claim(Lpn(10))), (2, Some(Seq(7))));
+        assert!(logs.claims(Lpn(10), Lpn(50), Seq(7)) && !logs.claims(Lpn(10), Lpn(50), Seq(8)));
+        assert!(map.is_hinted(Lpn(10)));
+        logs.no_longer_waits(&mut map, Lpn(50));
+        assert_eq!((logs.count(), logs.newest_claim(Lpn(10))), (1, None));
+        assert!(!logs.is_claimed(Lpn(10)) && !map.is_hinted(Lpn(10)));
+    }
+
+    #[test]
+    fn nothing_is_left_of_a_whole_page_whose_home_was_written() {
+        let (mut logs, mut map) = opened();
+        logs.programmed(&mut map, Lpn(50), page(1, true, Some(10)), Seq(7));
+        assert_eq!(logs.whole_run(LOG), [(0, 1)]);
+        assert_eq!(logs.superseded(&mut map, Lpn(10), Seq(8)), None);
+        assert!(!logs.is_claimed(Lpn(10)) && !map.is_hinted(Lpn(10)) && !map.is_hinted(Lpn(50)));
+        assert_eq!(logs.count(), 0);
+    }
+
+    #[test]
+    fn pages_without_homes_are_forgotten_when_the_run_has_them() {
+        let (mut logs, mut map) = opened();
+        logs.programmed(&mut map, Lpn(50), page(1, false, None), Seq(7));
+        logs.forget_needless(&mut map);
+        assert_eq!((logs.count(), logs.whole_run(LOG)), (1, vec![(0, 0)]), "the transaction may not end");
+        logs.programmed(&mut map, Lpn(51), page(2, true, None), Seq(8));
+        logs.forget_needless(&mut map);
+        assert_eq!((logs.count(), logs.whole_run(LOG)), (0, vec![(0, 2)]));
+        assert!(!map.is_hinted(Lpn(50)) && !map.is_hinted(Lpn(51)));
     }
 }

@@ -20,7 +20,7 @@ pub(super) struct Left {
     dump_blocks: Vec<BlockId>,
     checkpoint_step: Seq,
     pub units: Vec<(UnitSpare, Vec<u8>)>,
-    records: Vec<Record>,
+    pub records: Vec<Record>,
 }
 
 impl Left {
@@ -137,7 +137,7 @@ pub(crate) fn dump_what_is_left(
 
 impl Left {
     /// A step after everything that is left and after the checkpoint.
-    fn next_step(&self) -> Seq {
+    pub fn next_step(&self) -> Seq {
         let versions = self.units.iter().filter_map(|(bytes, _)| Spare::decode(bytes));
         let units = versions.map(|spare| spare.step);
         let newest = units.chain(self.records.iter().map(Record::newest_seq)).chain([self.checkpoint_step]);

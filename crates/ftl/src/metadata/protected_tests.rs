@@ -1,8 +1,12 @@
 //! A process killed between any two writes leaves each unit in its old or its new state.
 
+use tantalum_nand::UNIT_BYTES;
+
 use super::*;
+use crate::metadata::dump_what_is_left;
 use crate::metadata::left::Left;
-use crate::metadata::protected_layout::protected_bytes;
+use crate::metadata::protected_layout::{damaged, protected_bytes};
+use crate::metadata::record::records_per_page;
 use crate::tenants::filled_bytes;
 use crate::tenants::records::{CHUNK_BYTES, UnitImage, record_spare};
 use crate::test_support::{GEOMETRY, TIMING};
@@ -10,13 +14,35 @@ use crate::test_support::{GEOMETRY, TIMING};
 const CACHE_UNITS: u32 = 2;
 
 fn medium() -> (tempfile::TempDir, Nand, Protected, Places) {
+    medium_with(&[BlockId(0)])
+}
+
+fn medium_with(dump_blocks: &[BlockId]) -> (tempfile::TempDir, Nand, Protected, Places) {
     let folder = tempfile::tempdir().unwrap();
-    let bytes = protected_bytes(&GEOMETRY, 1, CACHE_UNITS);
+    let count = dump_blocks.len() as u32;
+    let bytes = protected_bytes(&GEOMETRY, count, CACHE_UNITS);
     let path = folder.path().join("image");
     let mut nand = Nand::create(&path, GEOMETRY, TIMING, "", bytes).unwrap();
-    let mut protected = Protected::new(&nand, 1, CACHE_UNITS).unwrap().unwrap();
-    protected.restart(&mut nand, &[BlockId(0)]).unwrap();
-    (folder, nand, protected, Places::new(&GEOMETRY, 1, CACHE_UNITS))
+    let mut protected = Protected::new(&nand, count, CACHE_UNITS).unwrap().unwrap();
+    protected.restart(&mut nand, dump_blocks).unwrap();
+    (folder, nand, protected, Places::new(&GEOMETRY, count, CACHE_UNITS))
+}
+
+/// A unit enters the cache.
+fn cache(nand: &mut Nand, protected: &mut Protected, lpn: u32, version: u64) {
+    let data = [lpn as u8; UNIT_BYTES];
+    let (slot, version) = (nand.stage(&data).unwrap(), Seq(version));
+    let unit = HostUnit { slot, lpn: Lpn(lpn), version, metadata: [0; 24], hint: None };
+    protected.cached(nand, &unit, &data).unwrap();
+    nand.release(slot);
+}
+
+fn records(count: usize) -> Vec<Record> {
+    (1..=count as u64).map(|group| Record::GroupWhole { group: Seq(group) }).collect()
+}
+
+fn is_damaged(read: Result<Option<Left>, FtlError>) -> bool {
+    matches!(read, Err(FtlError::Damaged(_)))
 }
 
 /// A unit with records of this many chunks, its spare area, and its bytes in use.
@@ -73,4 +99,86 @@ fn damage_to_what_is_in_use_is_noticed() {
     let place = places.unit(protected.unit_of[&Stored::Records(0)]);
     nand.write_protected(place + filled as u64 - 1, &[9]).unwrap();
     assert!(matches!(Left::read(&nand, &places, filled_bytes), Err(FtlError::Damaged(_))));
+}
+
+#[test]
+fn damage_to_a_head_is_noticed_at_each_byte() {
+    let (_folder, mut nand, mut protected, places) = medium();
+    cache(&mut nand, &mut protected, 5, 7);
+    protected.recorded(&mut nand, records(2).iter()).unwrap();
+    let unit = places.head(protected.unit_of[&Stored::Cached(Lpn(5))]);
+    let heads =
+        [(0, size_of::<Header>()), (places.journal, size_of::<JournalHead>()), (unit, size_of::<UnitHead>())];
+    for at in heads.iter().flat_map(|&(at, bytes)| at..at + bytes as u64) {
+        let mut byte = [0];
+        nand.read_protected(at, &mut byte).unwrap();
+        nand.write_protected(at, &[byte[0] ^ 4]).unwrap();
+        assert!(is_damaged(Left::read(&nand, &places, filled_bytes)), "byte {at}");
+        nand.write_protected(at, &byte).unwrap();
+    }
+    assert_eq!(left(&nand, &places).len(), 1);
+}
+
+#[test]
+fn a_full_page_of_records_is_left_and_nothing_of_the_page_before() {
+    let (_folder, mut nand, mut protected, places) = medium();
+    let most = records_per_page(GEOMETRY.units_per_page());
+    let left = |nand: &Nand| Left::read(nand, &places, filled_bytes).unwrap().unwrap().records;
+    for count in [3, most, 1] {
+        protected.recorded(&mut nand, records(count).iter()).unwrap();
+        assert_eq!(left(&nand), records(count));
+        protected.journaled(&mut nand).unwrap();
+        assert_eq!(left(&nand), []);
+    }
+}
+
+#[test]
+fn there_are_no_more_dump_blocks_than_the_list_has_room_for() {
+    let (_folder, mut nand, mut protected, places) = medium_with(&[BlockId(0); 1024]);
+    assert_eq!(places.list_bytes, 4 * 1024);
+    assert_eq!(left(&nand, &places), []);
+    protected.header.dump_blocks = 1025.into();
+    protected.write_header(&mut nand).unwrap();
+    let error = Left::read(&nand, &places, filled_bytes).err().unwrap();
+    assert_eq!(error.to_string(), damaged("the number of dump blocks").to_string());
+}
+
+/// The process is killed before the header names the new list.
+#[test]
+fn a_new_list_of_dump_blocks_is_not_stored_over_the_old_one() {
+    let (_folder, mut nand, mut protected, places) = medium();
+    for _ in 0..3 {
+        protected.restart(&mut nand, &[BlockId(1)]).unwrap();
+        cache(&mut nand, &mut protected, 5, 7);
+        let next = places.list(protected.header.epoch.get() + 1);
+        nand.write_protected(next, &[9; 4]).unwrap();
+        assert_eq!(left(&nand, &places).len(), 1);
+    }
+}
+
+/// Recovery ignores what is not newer than the checkpoint. Units that waited when it was taken are.
+#[test]
+fn what_is_dumped_is_newer_than_the_checkpoint() {
+    let (_folder, mut nand, mut protected, places) = medium();
+    cache(&mut nand, &mut protected, 5, 7);
+    let next_step = |nand: &Nand| Left::read(nand, &places, filled_bytes).unwrap().unwrap().next_step();
+    assert_eq!(next_step(&nand), Seq(8));
+    protected.checkpoint(&mut nand, Seq(50)).unwrap();
+    assert_eq!(next_step(&nand), Seq(51));
+    protected.recorded(&mut nand, [Record::GroupWhole { group: Seq(60) }].iter()).unwrap();
+    assert_eq!(next_step(&nand), Seq(61));
+}
+
+/// The process is killed again while the image is opened.
+#[test]
+fn what_was_dumped_already_is_not_dumped_again_and_the_rest_is() {
+    let (_folder, mut nand, mut protected, _) = medium_with(&[BlockId(0), BlockId(1)]);
+    let dump = |nand: &mut Nand| dump_what_is_left(nand, 2, CACHE_UNITS, filled_bytes).unwrap();
+    let pages = |nand: &Nand| [0, 1].map(|block| nand.next_page(BlockId(block)));
+    cache(&mut nand, &mut protected, 5, 7);
+    assert_eq!((dump(&mut nand), pages(&nand)), (1, [1, 0]));
+    protected.recorded(&mut nand, records(2).iter()).unwrap();
+    cache(&mut nand, &mut protected, 6, 8);
+    assert_eq!((dump(&mut nand), pages(&nand)), (2, [2, 1]), "the other unit, and the records");
+    assert_eq!((dump(&mut nand), pages(&nand)), (2, [2, 1]), "there would be no block for the records");
 }

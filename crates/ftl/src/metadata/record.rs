@@ -367,4 +367,15 @@ mod tests {
         page[HEADER_BYTES] = 99;
         assert_eq!(decode_page(&page), None, "an unknown kind");
     }
+
+    #[test]
+    fn a_page_has_no_more_records_than_fit() {
+        let most = records_per_page(1);
+        let mut page = vec![0; UNIT_BYTES];
+        let record = Record::GroupWhole { group: Seq(1) };
+        encode_page(vec![record; most].iter(), &mut page);
+        assert_eq!(decode_page(&page), Some(vec![record; most]));
+        page[4..8].copy_from_slice(&(most as u32 + 1).to_le_bytes());
+        assert_eq!(decode_page(&page), None);
+    }
 }

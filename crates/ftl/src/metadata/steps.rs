@@ -72,4 +72,12 @@ mod tests {
         assert!(!steps.is_under_way(Ppn(1), 100) && steps.is_under_way(Ppn(2), 199));
         assert!(!steps.is_under_way(Ppn(2), 200) && !steps.is_under_way(Ppn(3), 0));
     }
+
+    #[test]
+    fn all_steps_are_done_when_the_last_one_is() {
+        let mut steps = Steps::default();
+        steps.programmed(200);
+        steps.programmed(100);
+        assert_eq!(steps.done_ns(), 200);
+    }
 }

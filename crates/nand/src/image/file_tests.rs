@@ -12,10 +12,10 @@ use super::tally::{self, Tally};
 use super::{Access, ImageFinding, Life, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES};
 use crate::error::{HostError, MediumError, NandError};
 use crate::faults::Faults;
-use crate::geometry::{BlockId, Geometry, PageId, Ppn};
+use crate::geometry::{BlockId, Geometry, PageId, Ppn, UNIT_BYTES};
+use crate::issued::Outcome;
 use crate::nand::Nand;
 use crate::operations::Source;
-use crate::power::Outcome;
 use crate::slots::Slot;
 use crate::state::PageState;
 use crate::test_support::{GEOMETRY, TIMING, data, program, read_tag, spare};
@@ -246,7 +246,7 @@ fn other_files_versions_and_damaged_headers_are_told_apart() {
     assert!(matches!(Nand::open(&path), Err(MediumError::NotAnImage { .. })));
     write_at(&path, &header, 0);
     write_at(&path, &[2], 8);
-    assert!(matches!(Nand::open(&path), Err(MediumError::Version { found: 2, supported: 3, .. })));
+    assert!(matches!(Nand::open(&path), Err(MediumError::Version { found: 2, supported: 4, .. })));
     for byte in 12..88 {
         write_at(&path, &header, 0);
         write_at(&path, &[header[byte] ^ 0x81], byte as u64);
@@ -670,4 +670,19 @@ fn an_image_of_a_tebibyte_is_made_and_opened_in_no_time() {
     assert_eq!(read_tag(&mut nand, geometry.unit(last, 3).0), 3);
     println!("created in {created:?}, opened in {opened:?}");
     assert!(created.as_secs_f64() < 1.0 && opened.as_secs_f64() < 3.0, "{created:?} {opened:?}");
+}
+
+/// A host that is told that a unit has its bytes does not write them.
+#[test]
+fn a_buffer_holds_what_is_in_it_and_nothing_else() {
+    let folder = Folder::new();
+    let mut nand = folder.create();
+    for byte in [7, 0] {
+        let slot = nand.stage(&[byte; UNIT_BYTES]).unwrap();
+        assert!(nand.slot_holds(slot, &[byte; UNIT_BYTES]));
+        assert!(!nand.slot_holds(slot, &[byte ^ 7; UNIT_BYTES]));
+        let mut other = [byte; UNIT_BYTES];
+        other[UNIT_BYTES - 1] ^= 1;
+        assert!(!nand.slot_holds(slot, &other));
+    }
 }

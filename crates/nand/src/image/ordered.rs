@@ -32,10 +32,10 @@ use std::sync::Arc;
 
 use zerocopy::IntoBytes;
 
+use super::overlay::Overlay;
 use super::ranges::Ranges;
 use super::redo_file::{HostSync, RedoFile, SECTOR, Sectors};
 use super::redo_log::{EntryHead, Group, REDO_LOG_BYTES, REDO_LOG_FULL, RedoPlace, SlotSum, encode, fill};
-use super::store::Overlay;
 
 /// A group that grows beyond this is made durable without being asked.
 const GROUP_BYTES: u64 = 1 << 20;

@@ -1,21 +1,14 @@
 //! The bytes of an image: a file, a file that is only read under changes that stay in memory, or a file with a redo log.
-//!
-//! The second kind is for looking at an image without touching it: recovery changes the flash like any other work, and
-//! its changes then vanish with the store. It costs memory for the changes, whatever the size of the file.
 
-use std::collections::BTreeMap;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use super::life::Life;
 use super::locked_file::LockedFile;
 use super::mapped_file::MappedFile;
 use super::ordered::Ordered;
+use super::overlay::{Overlay, PIECE};
 use super::redo_log::{self, RedoPlace};
-
-/// Bytes that the overlay allocates at once.
-const PIECE: usize = 4096;
 
 /// Where the bytes are.
 pub(super) enum Store {
@@ -35,14 +28,6 @@ pub(super) struct InFile {
     mapped: Arc<MappedFile>,
 }
 
-/// A file that is only read, and the changes.
-pub(super) struct Overlay {
-    file: LockedFile,
-    /// Bytes of the image; writes may have made it longer than the file.
-    length: u64,
-    changed: BTreeMap<u64, Box<[u8; PIECE]>>,
-}
-
 impl Store {
     /// Changes go to the file. The redo log, if any, is replayed first.
     pub fn file(file: LockedFile, log: Option<RedoPlace>) -> io::Result<Store> {
@@ -58,7 +43,7 @@ impl Store {
     pub fn overlay(file: LockedFile, log: Option<RedoPlace>) -> io::Result<Store> {
         let mut overlay = Overlay::new(file)?;
         if let Some(log) = log {
-            let file = overlay.file.try_clone()?;
+            let file = overlay.file().try_clone()?;
             redo_log::replay(&file, log, |data, at| overlay.write(data, at))?;
         }
         Ok(Store::Overlay(overlay))
@@ -96,7 +81,7 @@ impl Store {
     pub fn length(&self) -> io::Result<u64> {
         match self {
             Store::File(file) | Store::Mortal(file, _) => file.mapped.length(),
-            Store::Overlay(overlay) => Ok(overlay.length),
+            Store::Overlay(overlay) => Ok(overlay.length()),
             Store::Ordered(ordered) => ordered.length(),
         }
     }
@@ -181,118 +166,5 @@ impl InFile {
             return Err(ended.into());
         }
         self.mapped.write_in_parts(data, at)
-    }
-}
-
-impl Overlay {
-    fn new(file: LockedFile) -> io::Result<Overlay> {
-        let length = file.metadata()?.len();
-        Ok(Overlay { file, length, changed: BTreeMap::new() })
-    }
-
-    /// The changes, piece by piece, with their places.
-    pub fn changed(&self) -> impl Iterator<Item = (u64, &[u8])> {
-        self.changed.iter().map(|(number, piece)| (number * PIECE as u64, &piece[..]))
-    }
-
-    /// The file has the changes.
-    pub fn forget(&mut self) {
-        self.changed.clear();
-    }
-
-    pub fn read(&self, data: &mut [u8], at: u64) -> io::Result<()> {
-        let end = at + data.len() as u64;
-        if end > self.length {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        let mut done = at;
-        for (&number, piece) in self.changed.range(at / PIECE as u64..end.div_ceil(PIECE as u64)) {
-            let start = number * PIECE as u64;
-            let (from, to) = (start.max(at), (start + PIECE as u64).min(end));
-            self.read_file(&mut data[(done - at) as usize..(from - at) as usize], done)?;
-            let source = &piece[(from - start) as usize..(to - start) as usize];
-            data[(from - at) as usize..(to - at) as usize].copy_from_slice(source);
-            done = to;
-        }
-        self.read_file(&mut data[(done - at) as usize..], done)
-    }
-
-    /// Reads from the file; beyond its end there are zeros.
-    fn read_file(&self, data: &mut [u8], at: u64) -> io::Result<()> {
-        let mut done = 0;
-        while done < data.len() {
-            match self.file.read_at(&mut data[done..], at + done as u64) {
-                Ok(0) => break,
-                Ok(bytes) => done += bytes,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        data[done..].fill(0);
-        Ok(())
-    }
-
-    pub fn write(&mut self, data: &[u8], at: u64) -> io::Result<()> {
-        let mut done = 0;
-        while done < data.len() {
-            let (number, offset) =
-                ((at + done as u64) / PIECE as u64, ((at + done as u64) % PIECE as u64) as usize);
-            let bytes = (PIECE - offset).min(data.len() - done);
-            if !self.changed.contains_key(&number) {
-                let mut piece = Box::new([0; PIECE]);
-                self.read_file(&mut piece[..], number * PIECE as u64)?;
-                self.changed.insert(number, piece);
-            }
-            let piece = self.changed.get_mut(&number).expect("it was just put there");
-            piece[offset..offset + bytes].copy_from_slice(&data[done..done + bytes]);
-            done += bytes;
-        }
-        self.length = self.length.max(at + data.len() as u64);
-        Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fs::File;
-    use std::io::Write;
-    use std::path::Path;
-
-    fn overlay(contents: &[u8]) -> (Store, File) {
-        let mut file = tempfile::tempfile().unwrap();
-        file.write_all(contents).unwrap();
-        let again = file.try_clone().unwrap();
-        let locked = LockedFile::lock(file, Path::new("a file without a name")).unwrap();
-        (Store::overlay(locked, None).unwrap(), again)
-    }
-
-    #[test]
-    fn an_overlay_reads_what_was_written_and_leaves_the_file() {
-        let contents: Vec<u8> = (0..20_000_u32).map(|byte| (byte % 251) as u8).collect();
-        let (mut store, file) = overlay(&contents);
-        store.write(&[7; 5000], 4000).unwrap();
-        let mut expected = contents.clone();
-        expected[4000..9000].fill(7);
-        for (at, bytes) in [(0, 20_000), (3999, 3), (4096, 4096), (8999, 2), (12_000, 100)] {
-            let mut found = vec![0; bytes];
-            store.read(&mut found, at as u64).unwrap();
-            assert_eq!(found, expected[at..at + bytes], "{bytes} bytes at {at}");
-        }
-        let mut stored = vec![0; 20_000];
-        file.read_exact_at(&mut stored, 0).unwrap();
-        assert_eq!(stored, contents);
-    }
-
-    #[test]
-    fn an_overlay_grows_and_ends_where_the_image_ends() {
-        let (mut store, _file) = overlay(&[1; 100]);
-        assert!(store.read(&mut [0; 101], 0).is_err());
-        store.write(&[2; 10], 9000).unwrap();
-        assert_eq!(store.length().unwrap(), 9010);
-        let mut found = [9; 110];
-        store.read(&mut found, 8900).unwrap();
-        assert_eq!((found[99], found[100], found[109]), (0, 2, 2));
-        assert!(store.read(&mut [0; 2], 9009).is_err());
     }
 }

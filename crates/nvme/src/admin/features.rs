@@ -2,6 +2,7 @@
 
 use super::Context;
 use crate::controller::{IO_QUEUES, Kind};
+use crate::events::CONFIGURABLE;
 use crate::failure::Failure;
 use crate::io::Transfer;
 use crate::mailbox::Answer;
@@ -188,6 +189,8 @@ pub fn set(context: &Context<'_>, command: &Submission, data: &[u8]) -> Result<A
         }
         id::POWER if value & 0x1f == 0 => {}
         id::POWER => return Err(Failure::INVALID_FIELD),
+        // what is never sent cannot be asked for
+        id::EVENTS if value & !CONFIGURABLE != 0 => return Err(Failure::INVALID_FIELD),
         id::ARBITRATION | id::ATOMICITY | id::EVENTS => {
             state.features.insert(feature, value);
         }

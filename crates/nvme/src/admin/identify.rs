@@ -5,11 +5,12 @@ use tantalum::{Device, UNIT_BYTES};
 use super::{Context, EVENT_REQUESTS};
 use crate::controller::{Kind, QUEUE_ENTRIES, VERSION};
 use crate::errors::ERROR_ENTRIES;
+use crate::events::NAMESPACE_NOTICES;
 use crate::failure::Failure;
 use crate::io::{
     ALL_NAMESPACES, BLOCK_NAMESPACE, COPY_BLOCKS_BYTES, COPY_RANGES, TRANSFER_BYTES, TRANSFER_LIMIT_LOG2,
 };
-use crate::session::CAPSULE_BYTES;
+use crate::session::{ABORTS, CAPSULE_BYTES};
 use crate::subsystem::Subsystem;
 use crate::wire::command::Submission;
 use crate::wire::fabrics::DISCOVERY_NQN;
@@ -108,13 +109,13 @@ fn tell_of_io(told: &mut Controller, subsystem: &Subsystem) {
     told.subsystem_name = text(&subsystem.settings.name, 0);
     // several controllers
     told.sharing = 1 << 1;
-    // namespaces' changes are told
-    told.events = (1 << 8).into();
+    // changes of namespaces' attributes are told
+    told.events = NAMESPACE_NOTICES.into();
     // commands and their effects are told
     told.log_attributes |= 1 << 1;
     // one slot, read-only
     told.firmware_updates = 1 << 1 | 1;
-    told.abort_limit = 3;
+    told.abort_limit = ABORTS as u8 - 1;
     told.temperatures = [343.into(), 353.into()];
     told.capacity[0] = (device.limits().capacity_units * UNIT_BYTES as u64).into();
     told.submission_bytes = 6 << 4 | 6;

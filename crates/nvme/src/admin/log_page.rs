@@ -9,6 +9,7 @@ use zerocopy::little_endian::U64;
 
 use super::{Context, features};
 use crate::controller::{Kind, QUEUE_ENTRIES};
+use crate::events::warning;
 use crate::failure::Failure;
 use crate::io::{ALL_NAMESPACES, TRANSFER_BYTES};
 use crate::subsystem::Subsystem;
@@ -73,6 +74,10 @@ pub fn answer(context: &Context<'_>, command: &Submission) -> Result<Vec<u8>, Fa
     }
     let mut data = page[offset as usize..].to_vec();
     data.resize(bytes, 0);
+    let retains_event = command.bit(10, 15);
+    if !retains_event {
+        context.controller.state.lock().events.was_read(command.dword(10) as u8);
+    }
     Ok(data)
 }
 
@@ -91,8 +96,7 @@ fn page(context: &Context<'_>, command: &Submission) -> Result<Vec<u8>, Failure>
         id::SMART if !matches!(command.namespace.get(), 0 | ALL_NAMESPACES) => Err(Failure::INVALID_FIELD),
         id::SMART => Ok(smart(subsystem)),
         id::FIRMWARE => Ok(firmware()),
-        // namespaces neither come nor go while there is a controller
-        id::CHANGED_NAMESPACES => Ok(vec![0; 4096]),
+        id::CHANGED_NAMESPACES => Ok(changed_namespaces(context)),
         id::EFFECTS => match (command.dword(14) >> 24) as u8 {
             command_set::NVM => Ok(effects(&NVM_COMMANDS)),
             command_set::KEY_VALUE => Ok(effects(&KEY_VALUE_COMMANDS)),
@@ -101,6 +105,16 @@ fn page(context: &Context<'_>, command: &Submission) -> Result<Vec<u8>, Failure>
         id::FEATURES => Ok(feature_effects()),
         _ => Err(Failure::INVALID_LOG_PAGE),
     }
+}
+
+/// Namespaces neither come nor go while there is a controller; all of them change when the drive takes no more writes.
+fn changed_namespaces(context: &Context<'_>) -> Vec<u8> {
+    let mut log = Vec::new();
+    if context.controller.state.lock().events.have_namespaces_changed() {
+        log.extend(context.subsystem.namespaces.numbers().flat_map(u32::to_le_bytes));
+    }
+    log.resize(4096, 0);
+    log
 }
 
 /// Four bytes for each page, bit 0 if there is one.
@@ -139,9 +153,10 @@ fn low(value: u64) -> [U64; 2] {
     [value.into(), 0.into()]
 }
 
-fn critical_warning(smart: &Smart) -> u8 {
+/// The warnings of the SMART log page.
+pub fn critical_warning(smart: &Smart) -> u8 {
     let is_low = smart.available_spare_percent < smart.available_spare_threshold_percent;
-    u8::from(is_low) | u8::from(smart.read_only) << 3
+    (u8::from(is_low) * warning::SPARE_LOW) | (u8::from(smart.read_only) * warning::READ_ONLY)
 }
 
 /// One slot, which is active.

@@ -4,7 +4,7 @@
 //! for them, or the drive. Commands without data do not wait.
 
 use super::connect::FabricsCommand;
-use super::{BUDGET_BYTES, Phase, Session};
+use super::{CAPSULE_BYTES, Phase, Session};
 use crate::admin::{self, Context, EVENT_REQUESTS};
 use crate::failure::Failure;
 use crate::io::{IoCommand, TRANSFER_BYTES, Transfer};
@@ -33,7 +33,7 @@ pub struct Pending {
     /// Bytes that it needs of those that come from the host.
     needed: usize,
     /// Bytes of the budget that it holds.
-    held: usize,
+    pub(super) held: usize,
 }
 
 /// What [`Session::check`] finds.
@@ -50,6 +50,8 @@ pub struct Incoming {
     pub received: usize,
     /// Whether some did not match their digest.
     is_damaged: bool,
+    /// Bytes of the budget that are free when the data of an aborted command have come.
+    drains: Option<usize>,
 }
 
 /// Transfers that the host was asked for, by their tags.
@@ -74,7 +76,8 @@ impl Transfers {
     }
 
     fn open(&mut self, command: u16, bytes: u32) -> u16 {
-        let incoming = Incoming { command, data: vec![0; bytes as usize], received: 0, is_damaged: false };
+        let incoming =
+            Incoming { command, data: vec![0; bytes as usize], received: 0, is_damaged: false, drains: None };
         let free = self.0.iter().position(Option::is_none);
         let tag = free.unwrap_or_else(|| {
             self.0.push(None);
@@ -82,6 +85,19 @@ impl Transfers {
         });
         self.0[tag] = Some(incoming);
         tag as u16
+    }
+
+    /// The data of this command are to go nowhere when they have come. False if none are to come.
+    pub(super) fn drain(&mut self, command: u16) -> bool {
+        let is_its = |incoming: &&mut Incoming| incoming.command == command && incoming.drains.is_none();
+        let Some(incoming) = self.0.iter_mut().flatten().find(is_its) else { return false };
+        incoming.drains = Some(incoming.data.len());
+        true
+    }
+
+    /// Transfers whose data go nowhere.
+    pub(super) fn drained(&self) -> usize {
+        self.0.iter().flatten().filter(|incoming| incoming.drains.is_some()).count()
     }
 
     fn close(&mut self, tag: u16) -> Option<Incoming> {
@@ -119,7 +135,7 @@ impl Session {
             }
         };
         let held = in_capsule.map_or(0, |(_, bytes)| bytes);
-        self.held += held;
+        self.hold(held);
         self.pending.insert(id, Pending { command, work, transfer, needed, held });
         match (transfer, in_capsule) {
             _ if is_damaged => self.complete(id, Err(Failure::TRANSIENT)),
@@ -162,7 +178,12 @@ impl Session {
         };
         // more than is needed may come: Linux sends 4 KiB with every Dataset Management
         let bytes = pointer.bytes.get();
-        if bytes < needed || bytes > TRANSFER_BYTES.max(needed) {
+        let most = match work {
+            // who has not said who it is holds little memory
+            Work::Fabrics(_) => CAPSULE_BYTES as u32,
+            Work::Admin | Work::Io(_) => TRANSFER_BYTES.max(needed),
+        };
+        if bytes < needed || bytes > most {
             return Err(Failure::SGL_LENGTH);
         }
         let transfer =
@@ -177,6 +198,7 @@ impl Session {
     }
 
     fn decode(&self, command: &Submission) -> Result<(Work, Transfer), Failure> {
+        self.check_authentication(command)?;
         let queue = self.queue.as_ref();
         if command.opcode == FABRICS {
             let fabrics = FabricsCommand::decode(command, queue.map(|queue| queue.id))?;
@@ -197,15 +219,18 @@ impl Session {
     /// Lets commands go on that wait for the budget.
     pub(super) fn admit(&mut self) {
         while let Some(&id) = self.waiting.front() {
-            let Some(pending) = self.pending.get_mut(&id) else { break };
+            let Some(pending) = self.pending.get(&id) else { break };
             let (Transfer::FromHost(bytes) | Transfer::ToHost(bytes)) = pending.transfer else { break };
-            if self.held > 0 && self.held + bytes as usize > BUDGET_BYTES {
+            let (held, transfer) = (bytes as usize, pending.transfer);
+            if !self.may_hold(held) {
                 break;
             }
             self.waiting.pop_front();
-            self.held += bytes as usize;
-            pending.held = bytes as usize;
-            match pending.transfer {
+            self.hold(held);
+            if let Some(pending) = self.pending.get_mut(&id) {
+                pending.held = held;
+            }
+            match transfer {
                 Transfer::FromHost(bytes) => {
                     let tag = self.transfers.open(id, bytes);
                     self.send_ready(id, tag, bytes);
@@ -224,6 +249,10 @@ impl Session {
             return;
         }
         if let Some(incoming) = self.transfers.close(tag) {
+            if let Some(held) = incoming.drains {
+                self.release(held);
+                return self.admit();
+            }
             match incoming.is_damaged {
                 true => self.complete(incoming.command, Err(Failure::TRANSIENT)),
                 false => self.execute(incoming.command, incoming.data),
@@ -245,13 +274,12 @@ impl Session {
                 }
             }
             Work::Admin if command.opcode == opcode::ASYNC_EVENT => self.await_event(id),
-            Work::Admin if command.opcode == opcode::ABORT => {
-                let result = self.abort(&command);
-                self.complete(id, Ok(Answer::result(result)));
-            }
+            Work::Admin if command.opcode == opcode::ABORT => self.abort(id, &command),
             Work::Admin => {
                 let ended = self.administer(&command, &data);
                 self.complete(id, ended);
+                // other events may have been asked for, or a log page was read
+                self.tell_events();
             }
         }
     }
@@ -269,16 +297,18 @@ impl Session {
             return self.complete(id, Err(Failure::EVENT_LIMIT));
         }
         self.events.push(id);
+        self.tell_events();
     }
 
-    /// Ends an Asynchronous Event Request of this queue, the one kind of command that may wait for long. 1 if the command
-    /// is none: it will be done (Base, section 5.1).
-    fn abort(&mut self, command: &Submission) -> u64 {
-        let (queue, id) = (command.dword(10) & 0xffff, (command.dword(10) >> 16) as u16);
-        let Some(at) = self.events.iter().position(|&event| queue == 0 && event == id) else { return 1 };
-        self.events.remove(at);
-        self.complete(id, Err(Failure::ABORTED));
-        0
+    /// Tells what there is to tell to as many requests as there are.
+    pub(super) fn tell_events(&mut self) {
+        while !self.events.is_empty()
+            && let Some(queue) = &self.queue
+            && let Some(event) = queue.controller.next_event()
+        {
+            let id = self.events.remove(0);
+            self.complete(id, Ok(Answer::result(event.result())));
+        }
     }
 
     /// A command is done: its data and its completion go out.
@@ -286,7 +316,7 @@ impl Session {
         let Some(pending) = self.pending.remove(&id) else { return };
         match ended {
             Ok(answer) if answer.data.is_empty() => {
-                self.held -= pending.held;
+                self.release(pending.held);
                 self.send_response(id, answer.result, None);
             }
             Ok(answer) => {
@@ -299,7 +329,7 @@ impl Session {
                 }
             }
             Err(failure) => {
-                self.held -= pending.held;
+                self.release(pending.held);
                 self.refuse(&pending.command, failure);
             }
         }

@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use zerocopy::FromBytes;
 
+use super::authenticate::message_bytes;
 use super::{Queue, Session};
+use crate::authentication::proof::Parties;
+use crate::authentication::{Admission, Exchange};
 use crate::controller::{Change, Controller, Kind, QUEUE_ENTRIES, QueueRefusal};
 use crate::failure::Failure;
 use crate::io::{Transfer, durable};
@@ -19,6 +22,9 @@ use crate::wire::text_of;
 
 /// Where the fields of Connect are in a command.
 const FIELDS: u16 = 40;
+
+/// The bit in the answer of Connect that asks for an authentication (`ATR`).
+const AUTHENTICATE: u32 = 17;
 
 /// A Fabrics command whose fields have been checked as far as they stand alone.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +47,10 @@ pub enum FabricsCommand {
     },
     /// The queue is given up.
     Disconnect,
+    /// The host sends a message of an authentication, of so many bytes.
+    Send(u32),
+    /// The host receives one, of up to so many bytes.
+    Receive(u32),
 }
 
 impl FabricsCommand {
@@ -69,6 +79,10 @@ impl FabricsCommand {
                 (FabricsCommand::Set { offset, value }, queue == Some(0))
             }
             kind::DISCONNECT => (FabricsCommand::Disconnect, queue.is_some_and(|queue| queue != 0)),
+            kind::AUTHENTICATION_SEND => (FabricsCommand::Send(message_bytes(command)?), queue.is_some()),
+            kind::AUTHENTICATION_RECEIVE => {
+                (FabricsCommand::Receive(message_bytes(command)?), queue.is_some())
+            }
             _ => return Err(Failure::INVALID_OPCODE),
         };
         if belongs { Ok(decoded) } else { Err(Failure::SEQUENCE) }
@@ -78,6 +92,8 @@ impl FabricsCommand {
     pub fn transfer(&self) -> Transfer {
         match self {
             FabricsCommand::Connect(_) => Transfer::FromHost(CONNECT_DATA_BYTES as u32),
+            FabricsCommand::Send(bytes) => Transfer::FromHost(*bytes),
+            FabricsCommand::Receive(bytes) => Transfer::ToHost(*bytes),
             _ => Transfer::None,
         }
     }
@@ -107,6 +123,8 @@ impl Session {
             }
             FabricsCommand::Set { offset, value } => self.set_property(offset, value),
             FabricsCommand::Disconnect => Ok(Answer::default()),
+            FabricsCommand::Send(_) => self.take_message(data),
+            FabricsCommand::Receive(bytes) => self.give_message(bytes),
         }
     }
 
@@ -129,7 +147,8 @@ impl Session {
         Ok(Answer::default())
     }
 
-    /// The connection becomes a queue (Base, section 6.3). The answer has the controller's number.
+    /// The connection becomes a queue (Base, section 6.3). The answer has the controller's number, and whether the
+    /// host must authenticate.
     fn connect(&mut self, fields: &Connect, data: &[u8]) -> Result<Answer, Failure> {
         let data = ConnectData::ref_from_bytes(data).map_err(|_| Failure::INVALID_FIELD)?;
         if fields.format.get() != 0 {
@@ -146,6 +165,7 @@ impl Session {
         };
         let host_name = text_of(&data.host_name).filter(|name| name.starts_with("nqn."));
         let host_name = host_name.ok_or_else(|| bad_data(offset_of!(ConnectData, host_name)))?;
+        let exchange = self.admit_host(kind, host_name)?;
         let controller = match queue {
             0 => self.connect_admin(kind, fields, data, host_name)?,
             queue => self.connect_io(kind, queue, data, host_name)?,
@@ -154,8 +174,23 @@ impl Session {
         let id = controller.id;
         let has_flow_control = fields.attributes & 1 << 2 == 0;
         // the Connect itself is the first command of the queue
-        self.queue = Some(Queue { controller, id: queue, entries: entries + 1, head: 1, has_flow_control });
-        Ok(Answer::result(id.into()))
+        let must_authenticate = u64::from(exchange.is_some());
+        let entries = entries + 1;
+        self.queue = Some(Queue { controller, id: queue, entries, head: 1, has_flow_control, exchange });
+        Ok(Answer::result(u64::from(id) | must_authenticate << AUTHENTICATE))
+    }
+
+    /// Whether a host may connect, and the authentication that it has to go through. Where subsystems are is no secret: of
+    /// discovery only the name is asked.
+    fn admit_host(&self, kind: Kind, host: &str) -> Result<Option<Exchange>, Failure> {
+        match self.subsystem.hosts.admit(host) {
+            Admission::Refused => Err(Failure::CONNECT_HOST),
+            Admission::WithProof(secrets) if kind == Kind::Io => {
+                let subsystem = self.subsystem.settings.name.clone();
+                Ok(Some(Exchange::new(Parties { host: host.to_owned(), subsystem }, secrets)))
+            }
+            Admission::WithProof(_) | Admission::Free => Ok(None),
+        }
     }
 
     fn connect_admin(

@@ -3,9 +3,12 @@
 //!
 //! - `receive.rs` takes PDUs apart; what is wrong with one ends the connection with a termination request.
 //! - `commands.rs` checks commands, gets their data (R2T) within the budget, and has them done.
-//! - `connect.rs` does the Fabrics commands.
+//! - `connect.rs` does the Fabrics commands, `authenticate.rs` those of an authentication.
+//! - `abort.rs` aborts commands that wait.
 //! - `send.rs` makes PDUs.
 
+mod abort;
+mod authenticate;
 mod commands;
 mod connect;
 mod receive;
@@ -18,11 +21,13 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
 
+use crate::authentication::Exchange;
 use crate::controller::Controller;
 use crate::mailbox::{Mailbox, Message};
 use crate::outbox::Outbox;
 use crate::subsystem::Subsystem;
 
+pub use abort::ABORTS;
 use commands::{Pending, Transfers};
 use receive::Receiver;
 
@@ -38,7 +43,7 @@ const BUDGET_BYTES: usize = 4 << 20;
 /// Beyond so many bytes that wait to be sent no more is read from the connection.
 const UNSENT_BYTES: usize = BUDGET_BYTES + (256 << 10);
 
-/// A connection that has not connected to a queue after this time is ended.
+/// A connection that is not an authenticated queue after this time is ended.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 
 /// How far a connection is.
@@ -65,6 +70,8 @@ struct Queue {
     head: u16,
     /// Whether the host wants to know that.
     has_flow_control: bool,
+    /// The authentication of the host; none if its name is enough.
+    exchange: Option<Exchange>,
 }
 
 /// The protocol of one connection.
@@ -92,6 +99,8 @@ pub struct Session {
     held: usize,
     /// Asynchronous Event Requests.
     events: Vec<u16>,
+    /// Aborts that another connection has to answer.
+    aborts: usize,
 }
 
 impl Session {
@@ -114,6 +123,7 @@ impl Session {
             waiting: VecDeque::new(),
             held: 0,
             events: Vec::new(),
+            aborts: 0,
         }
     }
 
@@ -137,6 +147,9 @@ impl Session {
         while let Some(message) = self.mailbox.take() {
             match message {
                 Message::Done { id, ended } => self.complete(id, ended),
+                Message::Abort { id, question } => question.answer(self.abort_here(id)),
+                Message::Aborted { id, is_aborted } => self.abort_answered(id, is_aborted),
+                Message::Event => self.tell_events(),
                 Message::End => self.phase = Phase::Ending,
             }
         }
@@ -145,18 +158,41 @@ impl Session {
     /// So many bytes of data have been sent.
     pub fn sent(&mut self, freed: usize) {
         if freed > 0 {
-            self.held -= freed;
+            self.release(freed);
             self.admit();
         }
+    }
+
+    /// Whether a command may hold so many bytes.
+    fn may_hold(&self, bytes: usize) -> bool {
+        self.held == 0 || self.held + bytes <= BUDGET_BYTES && self.subsystem.has_room(bytes)
+    }
+
+    fn hold(&mut self, bytes: usize) {
+        self.held += bytes;
+        self.subsystem.hold(bytes);
+    }
+
+    fn release(&mut self, bytes: usize) {
+        self.held -= bytes;
+        self.subsystem.release(bytes);
     }
 
     /// How long it may go on without hearing from the host; none for ever.
     pub fn patience(&self) -> Option<Duration> {
         match &self.queue {
             None => Some(CONNECT_TIME.saturating_sub(self.began.elapsed())),
+            Some(queue) if !queue.is_authenticated() => {
+                Some(CONNECT_TIME.saturating_sub(self.began.elapsed()))
+            }
             Some(queue) if queue.id == 0 => queue.controller.alive_for(),
             Some(_) => None,
         }
+    }
+
+    /// Whether it has gone on for too long.
+    pub fn is_overdue(&self) -> bool {
+        self.patience().is_some_and(|patience| patience.is_zero())
     }
 
     /// The host was not heard of for too long.
@@ -167,6 +203,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
+        self.release(self.held);
         match &self.queue {
             Some(queue) if queue.id == 0 => self.subsystem.disconnect(&queue.controller),
             Some(queue) => queue.controller.remove_queue(queue.id, &self.mailbox),

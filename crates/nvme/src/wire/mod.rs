@@ -4,6 +4,7 @@
 //! *Base* is the Base Specification 2.0, *TCP* the TCP Transport Specification 1.0, *NVM* and *KV* the command set
 //! specifications 1.0. Sizes and the offsets of fields that matter are pinned by tests.
 
+pub mod authentication;
 pub mod command;
 pub mod fabrics;
 pub mod identify;

@@ -1,6 +1,10 @@
 //! A drive in memory with a server, and hosts for it.
 #![allow(dead_code, reason = "each test uses some of it")]
 
+pub mod bystander;
+pub mod proxy;
+pub mod witness;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 

@@ -3,20 +3,18 @@
 //! One table maps a 16-byte key to a value; each transaction replaces one row. All of it follows from the seed, so the
 //! expected contents are computed, and the database is never asked for them.
 
-use std::str::FromStr;
-
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rusqlite::{Connection, params};
-use serde::Serialize;
 use tantalum_report::InvalidSetting;
 use tantalum_sqlite::Mode;
 use tantalum_volume::Volume;
 
 use super::outcome::WorkloadOutcome;
+use super::pattern::Pattern;
 use super::session::Session;
-use super::working_drive::WorkingDrive;
-use super::workload::{DATABASE, Workload};
+use super::working_drive::{DATABASE, WorkingDrive};
+use super::workload::Workload;
 use crate::error::ExperimentError;
 
 /// SQLite's default page size, and one unit.
@@ -30,28 +28,6 @@ const WARM_UP_PERCENT: u64 = 20;
 const TRANSACTIONS_PER_STEP: u64 = 64;
 
 const REPLACE: &str = "REPLACE INTO test (key, value) VALUES (?1, ?2)";
-
-/// The order in which rows are updated.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Pattern {
-    /// Every row is as likely as any other.
-    Random,
-    /// By key, from the first again after the last.
-    Sequential,
-}
-
-impl FromStr for Pattern {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Pattern, String> {
-        match name {
-            "random" => Ok(Pattern::Random),
-            "sequential" => Ok(Pattern::Sequential),
-            _ => Err("use one of random, sequential".to_owned()),
-        }
-    }
-}
 
 /// The workload's size and shape.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -7,9 +7,8 @@ use tantalum_report::LatencyUs;
 use tantalum_sqlite::{Mode, Synchronous};
 use tantalum_workloads::ageing::Ageing;
 
-use super::key_value::Pattern;
-use super::session::{AUTOCHECKPOINT_PAGES, HOST_NS_PER_STATEMENT, Mark, SQLITE_CACHE_KIB};
-use super::workload::PAGE_CACHE_BYTES;
+use super::pattern::Pattern;
+use super::session::{AUTOCHECKPOINT_PAGES, HOST_NS_PER_STATEMENT, Mark, PAGE_CACHE_BYTES, SQLITE_CACHE_KIB};
 
 /// The results of one `tantalum compare sqlite`.
 #[derive(Clone, Debug, Serialize)]

@@ -21,6 +21,30 @@ pub fn write_report(comparison: &Comparison, path: &Path) -> Result<(), ReportEr
 
 /// The whole page.
 fn render(comparison: &Comparison) -> Result<String, ReportError> {
+    let contents = format!(
+        "{table}\n<div class=\"plots\">\n{figures}</div>\n<h2>Configuration</h2>\n{configuration}\n\
+         <h2>How to read this</h2>\n{METHOD}\n",
+        table = table(&comparison.runs),
+        figures = figures(comparison)?,
+        configuration = configuration(comparison),
+    );
+    let name = &comparison.profile.name;
+    let lead = escaped(&summary::circumstances(comparison)).replace('\n', "<br>\n");
+    Ok(page(&format!("tantalum compare sqlite: {name}"), &format!("SQLite on {name}"), &lead, &contents))
+}
+
+const METHOD: &str = "<p>The same workload ran in each mode on its own copy of one drive, which had been filled \
+and overwritten at random until garbage collection was steady. Time is the drive's, computed from the \
+latencies of its flash, plus a constant for the host; it does not depend on the machine that ran this. \
+Each measurement starts and ends with a checkpoint and a flush. After it, power was cut, the drive \
+recovered, and all of the database was compared with what had been written.</p>\n\
+<p><strong>rollback</strong>: SQLite's rollback journal. <strong>wal</strong>: its write-ahead log, the baseline. \
+<strong>x-ftl</strong>: the drive's transactions. <strong>atomic</strong>: SQLite's batch-atomic writes. \
+<strong>share</strong>: log frames shared with the database by a checkpoint. \
+<strong>sw-wal</strong>: the same with hinted log frames, which need no record of it.</p>";
+
+/// All plots, each with its caption.
+fn figures(comparison: &Comparison) -> Result<String, ReportError> {
     let runs = &comparison.runs;
     let figures = [
         figure(
@@ -54,27 +78,8 @@ fn render(comparison: &Comparison) -> Result<String, ReportError> {
             lifetime(comparison)?,
         ),
     ];
-    let contents = format!(
-        "{table}\n<div class=\"plots\">\n{figures}</div>\n<h2>Configuration</h2>\n{configuration}\n\
-         <h2>How to read this</h2>\n{METHOD}\n",
-        table = table(runs),
-        figures = figures.concat(),
-        configuration = configuration(comparison),
-    );
-    let name = &comparison.profile.name;
-    let lead = escaped(&summary::circumstances(comparison)).replace('\n', "<br>\n");
-    Ok(page(&format!("tantalum compare sqlite: {name}"), &format!("SQLite on {name}"), &lead, &contents))
+    Ok(figures.concat())
 }
-
-const METHOD: &str = "<p>The same workload ran in each mode on its own copy of one drive, which had been filled \
-and overwritten at random until garbage collection was steady. Time is the drive's, computed from the \
-latencies of its flash, plus a constant for the host; it does not depend on the machine that ran this. \
-Each measurement starts and ends with a checkpoint and a flush. After it, power was cut, the drive \
-recovered, and all of the database was compared with what had been written.</p>\n\
-<p><strong>rollback</strong>: SQLite's rollback journal. <strong>wal</strong>: its write-ahead log, the baseline. \
-<strong>x-ftl</strong>: the drive's transactions. <strong>atomic</strong>: SQLite's batch-atomic writes. \
-<strong>share</strong>: log frames shared with the database by a checkpoint. \
-<strong>sw-wal</strong>: the same with hinted log frames, which need no record of it.</p>";
 
 fn figure(class: &str, title: &str, caption: &str, legend: &str, svg: String) -> String {
     format!(

@@ -14,9 +14,9 @@ use tantalum_workloads::ageing::{Ageing, age};
 use tantalum_workloads::memory;
 
 use super::outcome::{Comparison, Run, WorkloadOutcome, relate_to_baseline};
-use super::session::Session;
+use super::session::{PAGE_CACHE_BYTES, Session};
 use super::working_drive::WorkingDrive;
-use super::workload::{PAGE_CACHE_BYTES, Workload};
+use super::workload::Workload;
 use crate::error::ExperimentError;
 
 /// Concurrent runs. Each has its own drive, so the results do not depend on this.
@@ -183,7 +183,8 @@ fn inspect(
 mod tests {
     use tantalum_report::Interrupted;
 
-    use super::super::key_value::{KeyValue, Pattern};
+    use super::super::key_value::KeyValue;
+    use super::super::pattern::Pattern;
     use super::*;
 
     const SMALL: KeyValue =

@@ -9,6 +9,10 @@ use tantalum_sqlite::{Drive, Synchronous};
 
 use crate::error::ExperimentError;
 
+/// The volume's page cache in an experiment: the part of the host's memory for files. Less than the default database,
+/// so that reads reach the drive as well.
+pub(crate) const PAGE_CACHE_BYTES: u64 = 64 << 20;
+
 /// The host time assumed for one statement: parsing, searching the tree, locks. A constant, so that figures do not
 /// depend on the machine; 20 us is what SQLite needs for a small update on a current core.
 pub const HOST_NS_PER_STATEMENT: Nanoseconds = 20_000;

@@ -19,9 +19,9 @@ use super::confined::Refusal;
 use super::contents::Contents;
 use super::database_copy::one_file;
 use super::outcome::WorkloadOutcome;
-use super::session::Session;
-use super::working_drive::WorkingDrive;
-use super::workload::{DATABASE, PAGE_CACHE_BYTES, Workload};
+use super::session::{PAGE_CACHE_BYTES, Session};
+use super::working_drive::{DATABASE, WorkingDrive};
+use super::workload::Workload;
 use crate::error::ExperimentError;
 
 /// Characters of a statement shown in errors.

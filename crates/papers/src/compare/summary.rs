@@ -5,8 +5,8 @@ use std::fmt::Write;
 use tantalum_report::table::{Align, Table, bytes, grouped};
 use tantalum_sqlite::Mode;
 
-use super::key_value::Pattern;
 use super::outcome::{Comparison, INTACT, Run, WorkloadOutcome};
+use super::pattern::Pattern;
 
 /// A comparison: the workload, the table, and what is wrong, if anything.
 pub fn of_comparison(comparison: &Comparison) -> String {

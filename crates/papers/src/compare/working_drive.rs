@@ -7,8 +7,10 @@ use tantalum_sqlite::{Drive, Mode, Registration};
 use tantalum_volume::Volume;
 
 use super::confined::{Refusal, confine};
-use super::workload::DATABASE;
 use crate::error::ExperimentError;
+
+/// The database's file on the volume.
+pub(crate) const DATABASE: &str = "test.db";
 
 /// A drive that SQLite uses, under a name of its own.
 pub(crate) struct WorkingDrive {

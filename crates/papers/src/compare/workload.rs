@@ -7,13 +7,6 @@ use super::outcome::WorkloadOutcome;
 use super::session::Session;
 use crate::error::ExperimentError;
 
-/// The database's file on the volume.
-pub(crate) const DATABASE: &str = "test.db";
-
-/// The volume's page cache in an experiment: the part of the host's memory for files. Less than the default database,
-/// so that reads reach the drive as well.
-pub(crate) const PAGE_CACHE_BYTES: u64 = 64 << 20;
-
 /// A workload: the same work whatever mode serves it, and a way to check its result.
 pub trait Workload: Sync {
     /// Puts the database on a fresh volume, before the drive is aged.

@@ -100,16 +100,7 @@ fn measure(
         }
         results.push(of_way);
     }
-    let operations = grouped(run.scaled((DOCUMENTS as f64 * OPERATIONS) as u64, 100));
-    let setup = vec![
-        format!("{}, aged", drive_of(&profile)),
-        format!(
-            "{} documents of 4 KiB with their keys, one client, {operations} operations",
-            documents_text(run)
-        ),
-        "batch: updates for each sync".to_owned(),
-    ];
-    let mut outcome = Outcome::new(title, source, Time::Virtual, setup);
+    let mut outcome = Outcome::new(title, source, Time::Virtual, setup_of(run, &profile));
     outcome.figures = all_figures(load, &results);
     let columns = |of: fn(&Measured) -> f64, way: usize| results[way].iter().map(of).collect::<Vec<f64>>();
     let rates = |way| columns(|measured| measured.per_second, way);
@@ -157,11 +148,24 @@ fn rows(results: &[Vec<Measured>], figure: &dyn Fn(&Measured) -> f64) -> Vec<Row
     WAYS.iter().zip(results).map(row).collect()
 }
 
+/// What measurements of batches were done on.
+fn setup_of(run: &Run<'_>, profile: &Profile) -> Vec<String> {
+    let operations = grouped(run.scaled((DOCUMENTS as f64 * OPERATIONS) as u64, 100));
+    vec![
+        format!("{}, aged", drive_of(profile)),
+        format!(
+            "{} documents of 4 KiB with their keys, one client, {operations} operations",
+            documents_text(run)
+        ),
+        "batch: updates for each sync".to_owned(),
+    ]
+}
+
 /// Table 2: compaction.
 pub(super) fn table_2(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     // the drive keeps as many shared units as an eighth of its capacity, and compaction shares all documents
     let profile = profile(run, DOCUMENTS * UNIT_BYTES as u64 * 10)?;
-    let mut rows = Vec::new();
+    let mut rows: Vec<CompactionRow> = Vec::new();
     let printed = &PRINTED.table_2;
     let paper = [printed.original, printed.share];
     for ((name, way), paper) in WAYS.into_iter().zip(paper) {
@@ -180,23 +184,10 @@ pub(super) fn table_2(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     ];
     let title = "compaction of a document store";
     let mut outcome = Outcome::new(title, &printed.source, Time::Virtual, setup);
-    let figures = |title: &str, unit, column: usize| Figures {
-        title: title.to_owned(),
-        unit,
-        columns: vec!["compaction".to_owned()],
-        rows: rows
-            .iter()
-            .map(|(name, ours, paper)| Row {
-                name: (*name).to_owned(),
-                ours: vec![ours[column]],
-                paper: paper.get(column).map(|figure| vec![*figure]),
-            })
-            .collect(),
-    };
     outcome.figures = vec![
-        figures("elapsed", "s", 0),
-        figures("written", "MB", 1),
-        figures("programmed to flash", "MB", 2),
+        compaction_figures(&rows, "elapsed", "s", 0),
+        compaction_figures(&rows, "written", "MB", 1),
+        compaction_figures(&rows, "programmed to flash", "MB", 2),
     ];
     let ratio = |column: usize| Span::one(rows[0].1[column] / rows[1].1[column]);
     outcome.claims = vec![printed.elapsed.beside(ratio(0)), printed.written.beside(ratio(1))];
@@ -213,4 +204,22 @@ fn profile(run: &Run<'_>, capacity_bytes: u64) -> Result<Profile, ExperimentErro
     profile.capacity_bytes = run.scaled(capacity_bytes, 64 << 20).next_multiple_of(1 << 20);
     profile.validate()?;
     Ok(profile)
+}
+
+/// A way, what its compaction took, and what the paper has of that.
+type CompactionRow = (&'static str, [f64; 3], [f64; 2]);
+
+/// One column of the rows as figures.
+fn compaction_figures(rows: &[CompactionRow], title: &str, unit: &'static str, column: usize) -> Figures {
+    let row = |(name, ours, paper): &CompactionRow| Row {
+        name: (*name).to_owned(),
+        ours: vec![ours[column]],
+        paper: paper.get(column).map(|figure| vec![*figure]),
+    };
+    Figures {
+        title: title.to_owned(),
+        unit,
+        columns: vec!["compaction".to_owned()],
+        rows: rows.iter().map(row).collect(),
+    }
 }

@@ -113,6 +113,39 @@ fn load(data: &std::path::Path, folder: &PlainFolder, branches: u64) -> Result<(
     Ok(())
 }
 
+/// Mounts an image, and starts a server on a copy of the loaded database there.
+fn start(
+    run: &Run<'_>,
+    folder: &PlainFolder,
+    image: &std::path::Path,
+    loaded: &std::path::Path,
+    line: Line,
+) -> Result<(Mount, Postgresql), ExperimentError> {
+    let mount_options =
+        MountOptions { real_time: true, remap_duplicates: true, atomic_writes: line.atomic_writes };
+    let mount = Mount::new(run.program, image, &folder.folder().join("mount"), mount_options)?;
+    let data = mount.folder().join("data");
+    copy_tree(loaded, &data)?;
+    let buffer_bytes = run.scaled(BUFFER_BYTES, 2 << 20);
+    let options = PostgresqlOptions { buffer_bytes, ..options(line.full_page_writes) };
+    let server = Postgresql::start(&data, folder.folder(), &options)?;
+    Ok((mount, server))
+}
+
+/// The clients of a server whose tables have this many branches.
+fn clients(
+    run: &Run<'_>,
+    server: &Postgresql,
+    branches: u64,
+) -> Result<Vec<Box<dyn Client<Error = WorkloadError>>>, ExperimentError> {
+    let mut clients: Vec<Box<dyn Client<Error = WorkloadError>>> = Vec::new();
+    for number in 0..CLIENTS {
+        let seed = run.seed.wrapping_mul(1_000_003).wrapping_add(number);
+        clients.push(Box::new(tpcb::TpcbClient::new(server.connect("postgres")?, branches as i64, seed)?));
+    }
+    Ok(clients)
+}
+
 fn measure(
     run: &Run<'_>,
     folder: &PlainFolder,
@@ -121,19 +154,8 @@ fn measure(
     line: Line,
     branches: u64,
 ) -> Result<[f64; 3], ExperimentError> {
-    let mount_options =
-        MountOptions { real_time: true, remap_duplicates: true, atomic_writes: line.atomic_writes };
-    let mount = Mount::new(run.program, image, &folder.folder().join("mount"), mount_options)?;
-    let data = mount.folder().join("data");
-    copy_tree(loaded, &data)?;
-    let mut options = options(line.full_page_writes);
-    options.buffer_bytes = run.scaled(BUFFER_BYTES, 2 << 20);
-    let server = Postgresql::start(&data, folder.folder(), &options)?;
-    let mut clients: Vec<Box<dyn Client<Error = WorkloadError>>> = Vec::new();
-    for number in 0..CLIENTS {
-        let seed = run.seed.wrapping_mul(1_000_003).wrapping_add(number);
-        clients.push(Box::new(tpcb::TpcbClient::new(server.connect("postgres")?, branches as i64, seed)?));
-    }
+    let (mount, server) = start(run, folder, image, loaded, line)?;
+    let mut clients = clients(run, &server, branches)?;
     let each = run.scaled(OPERATIONS_EACH, 10);
     let warm_up = (each as f64 * WARM_UP) as u64;
     let bar = |label, each| run.monitor.bar(label, CLIENTS * each);

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use tantalum::Profile;
 use tantalum_report::table::{bytes, grouped};
 use tantalum_report::{Figures, Outcome, Row, Time};
 use tantalum_workloads::WorkloadError;
@@ -63,14 +64,7 @@ pub(super) fn run(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
         cases.advance(1)?;
         rows.push(Row { name: name.to_owned(), ours, paper: None });
     }
-    let setup = vec![
-        format!("drive {}, {}, aged", profile.name, bytes(profile.capacity_bytes)),
-        format!(
-            "MariaDB, pages of 4 KiB, {} records of 1 KB, {CLIENTS} clients, {} operations each",
-            grouped(records),
-            run.scaled(OPERATIONS_EACH, 10)
-        ),
-    ];
+    let setup = setup_of(run, &profile, records);
     let mut outcome = Outcome::new("YCSB on MariaDB", "no paper's figure", Time::Real, setup);
     outcome.figures.push(Figures {
         title: "throughput by workload".to_owned(),
@@ -79,6 +73,18 @@ pub(super) fn run(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
         rows,
     });
     Ok(outcome)
+}
+
+/// What it was measured on.
+fn setup_of(run: &Run<'_>, profile: &Profile, records: u64) -> Vec<String> {
+    vec![
+        format!("drive {}, {}, aged", profile.name, bytes(profile.capacity_bytes)),
+        format!(
+            "MariaDB, pages of 4 KiB, {} records of 1 KB, {CLIENTS} clients, {} operations each",
+            grouped(records),
+            run.scaled(OPERATIONS_EACH, 10)
+        ),
+    ]
 }
 
 fn name(workload: Workload) -> String {

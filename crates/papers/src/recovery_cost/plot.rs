@@ -10,7 +10,7 @@ use tantalum_report::plots::colours::{INK, SERIES};
 use tantalum_report::table::bytes;
 use tantalum_report::{ReportError, save};
 
-use super::{Growth, Outcome, interval_name};
+use super::{Growth, Interval, Outcome, interval_name};
 
 const SIZE: (u32, u32) = (1000, 440);
 const FONT: (&str, i32) = ("sans-serif", 15);
@@ -89,13 +89,14 @@ fn growth(area: &Area<'_>, points: &[Growth]) -> Drawn {
     Ok(())
 }
 
+/// What recovery takes after an interval, in ms, and what its checkpoints take of the host's writes, in percent.
+fn point_of(interval: &Interval) -> (f64, f64) {
+    (interval.recovery.device_ns as f64 / 1e6, 100.0 * interval.checkpoint_share)
+}
+
 /// What checkpoints cost over what recovery takes, a point for each interval.
 fn intervals(area: &Area<'_>, outcome: &Outcome) -> Drawn {
-    let points: Vec<(f64, f64)> = outcome
-        .intervals
-        .iter()
-        .map(|interval| (interval.recovery.device_ns as f64 / 1e6, 100.0 * interval.checkpoint_share))
-        .collect();
+    let points: Vec<(f64, f64)> = outcome.intervals.iter().map(point_of).collect();
     let milliseconds = range(points.iter().map(|point| point.0), 1.15, 1.9);
     let percents = points.iter().map(|point| point.1).chain([ALLOWED_SHARE_PERCENT]);
     let title = format!("{}, full, random overwrite", bytes(outcome.interval_capacity_bytes));

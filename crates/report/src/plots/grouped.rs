@@ -77,17 +77,45 @@ fn legend(area: &Area<'_>, figures: &Figures) -> Drawn {
     Ok(())
 }
 
+/// How high a figure is drawn. A logarithmic axis is drawn as a linear one of logarithms.
+struct Scale {
+    highest: f64,
+    lowest: f64,
+    /// The logarithm at the foot of a logarithmic axis.
+    floor: Option<f64>,
+}
+
+impl Scale {
+    /// One for all figures; logarithmic if they are far apart.
+    fn of(figures: &Figures) -> Scale {
+        let shown = || figures.rows.iter().flat_map(|row| &row.ours).copied().filter(|figure| *figure > 0.0);
+        let highest = shown().fold(f64::MIN_POSITIVE, f64::max);
+        let lowest = shown().fold(highest, f64::min);
+        let floor = (highest / lowest > LINEAR_UP_TO).then(|| lowest.log10().floor());
+        Scale { highest, lowest, floor }
+    }
+
+    fn height(&self, figure: f64) -> f64 {
+        match self.floor {
+            Some(floor) => (figure.max(self.lowest).log10() - floor).max(0.0),
+            None => figure.max(0.0),
+        }
+    }
+
+    /// The corners of a figure's bar: that of row `number` of `rows`, in the group of its column.
+    fn bar(&self, column: usize, number: usize, rows: usize, figure: f64) -> [(f64, f64); 2] {
+        let width = GROUP_WIDTH / rows.max(1) as f64;
+        let left = column as f64 + (1.0 - GROUP_WIDTH) / 2.0 + number as f64 * width;
+        [(left, 0.0), (left + width * 0.94, self.height(figure))]
+    }
+
+    fn figure_at(&self, height: f64) -> f64 {
+        self.floor.map_or(height, |floor| 10f64.powf(height + floor))
+    }
+}
+
 fn draw_into(area: &Area<'_>, figures: &Figures, titled: bool) -> Drawn {
-    let shown = || figures.rows.iter().flat_map(|row| &row.ours).copied().filter(|figure| *figure > 0.0);
-    let highest = shown().fold(f64::MIN_POSITIVE, f64::max);
-    let lowest = shown().fold(highest, f64::min);
-    let logarithmic = highest / lowest > LINEAR_UP_TO;
-    // a logarithmic axis is drawn as a linear one of logarithms
-    let floor = if logarithmic { lowest.log10().floor() } else { 0.0 };
-    let height = move |figure: f64| match logarithmic {
-        true => (figure.max(lowest).log10() - floor).max(0.0),
-        false => figure.max(0.0),
-    };
+    let scale = Scale::of(figures);
     let mut builder = ChartBuilder::on(area);
     if titled {
         builder.caption(&figures.title, FONT.into_font().color(&INK));
@@ -96,8 +124,8 @@ fn draw_into(area: &Area<'_>, figures: &Figures, titled: bool) -> Drawn {
         .margin(6)
         .set_label_area_size(LabelAreaPosition::Bottom, 30)
         .set_label_area_size(LabelAreaPosition::Left, 54)
-        .build_cartesian_2d(0.0..figures.columns.len() as f64, 0.0..height(highest) * 1.08)?;
-    let figure_at = |y: &f64| short(if logarithmic { 10f64.powf(y + floor) } else { *y });
+        .build_cartesian_2d(0.0..figures.columns.len() as f64, 0.0..scale.height(scale.highest) * 1.08)?;
+    let figure_at = |y: &f64| short(scale.figure_at(*y));
     chart
         .configure_mesh()
         .disable_x_mesh()
@@ -110,12 +138,9 @@ fn draw_into(area: &Area<'_>, figures: &Figures, titled: bool) -> Drawn {
         .bold_line_style(INK.mix(0.25))
         .light_line_style(TRANSPARENT)
         .draw()?;
-    let width = GROUP_WIDTH / figures.rows.len().max(1) as f64;
     for (number, row) in figures.rows.iter().enumerate() {
-        let bar = |(column, figure): (usize, &f64)| {
-            let left = column as f64 + (1.0 - GROUP_WIDTH) / 2.0 + number as f64 * width;
-            Rectangle::new([(left, 0.0), (left + width * 0.94, height(*figure))], colour(number).filled())
-        };
+        let corners = |column, figure: &f64| scale.bar(column, number, figures.rows.len(), *figure);
+        let bar = |(column, figure)| Rectangle::new(corners(column, figure), colour(number).filled());
         chart.draw_series(row.ours.iter().enumerate().map(bar))?;
     }
     let style = FONT.into_font().color(&INK).pos(Pos::new(HPos::Center, VPos::Top));

@@ -94,6 +94,15 @@ pub struct Settings {
     pub seed: u64,
 }
 
+impl Settings {
+    fn validate(&self) -> Result<(), InvalidSetting> {
+        match self.operations {
+            0 => Err(InvalidSetting::new("--operations", 0, "it must be at least 1")),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// The results of one `tantalum bench`.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Outcome {
@@ -131,9 +140,7 @@ pub struct Outcome {
 
 /// Measures the drive.
 pub fn bench(settings: &Settings, monitor: &Monitor) -> Result<Outcome, WorkloadError> {
-    if settings.operations == 0 {
-        return Err(InvalidSetting::new("--operations", 0, "it must be at least 1").into());
-    }
+    settings.validate()?;
     let profile = &settings.profile;
     let mut copies = Copies::new(profile.capacity_bytes, settings.seed, monitor)?;
     memory::require(flash_bytes(profile))?;
@@ -142,17 +149,7 @@ pub fn bench(settings: &Settings, monitor: &Monitor) -> Result<Outcome, Workload
     let before = host.device.smart();
     let start_ns = host.queue.drained_ns();
     let latencies_before = host.latencies();
-    let bar = monitor.bar("measuring", settings.operations);
-    // by turns, so that whatever else the machine does falls on both
-    let mut taken = Duration::ZERO;
-    for turn in 0..TURNS {
-        let operations = settings.operations * (turn + 1) / TURNS - settings.operations * turn / TURNS;
-        copies.copy(operations);
-        let start = Instant::now();
-        host.run(settings.pattern, operations, &bar)?;
-        taken += start.elapsed();
-    }
-    let wall_seconds = taken.as_secs_f64();
+    let wall_seconds = measure(&mut host, &mut copies, settings, monitor)?.as_secs_f64();
     let memcpy_units_per_second = copies.per_second();
     let mut latencies = host.latencies();
     latencies.subtract(latencies_before).expect("it was part of them");
@@ -177,6 +174,26 @@ pub fn bench(settings: &Settings, monitor: &Monitor) -> Result<Outcome, Workload
         latency_us: LatencyUs::of(&latencies),
         steady,
     })
+}
+
+/// Runs the operations, and copies as many units of memory. Returns what the operations took.
+fn measure(
+    host: &mut Host,
+    copies: &mut Copies,
+    settings: &Settings,
+    monitor: &Monitor,
+) -> Result<Duration, WorkloadError> {
+    let bar = monitor.bar("measuring", settings.operations);
+    // by turns, so that whatever else the machine does falls on both
+    let mut taken = Duration::ZERO;
+    for turn in 0..TURNS {
+        let operations = settings.operations * (turn + 1) / TURNS - settings.operations * turn / TURNS;
+        copies.copy(operations);
+        let start = Instant::now();
+        host.run(settings.pattern, operations, &bar)?;
+        taken += start.elapsed();
+    }
+    Ok(taken)
 }
 
 /// A drive whose first `units` are written, and overwritten at random until its garbage collection is steady.

@@ -32,42 +32,11 @@ impl Terminal {
         let (warehouse, tables, random) = (self.warehouse, self.tables, &mut self.random);
         let district = random.random_range(1..=DISTRICTS);
         let customer = customer(random, &tables);
-        let mut lines = Vec::new();
-        for _ in 0..random.random_range(5..=15) {
-            let supplier = if random.random_range(0..100) == 0 {
-                another(random, warehouse, tables.warehouses)
-            } else {
-                warehouse
-            };
-            lines.push(Line { item: item(random, &tables), supplier, quantity: random.random_range(1..=10) });
-        }
-        if random.random_range(0..100) == 0 {
-            lines.last_mut().expect("there are lines").item = tables.items + 1;
-        }
-        // in one order, so that two orders do not wait for each other's stock
-        lines.sort_by_key(|line| (line.supplier, line.item));
+        let lines = order_lines(random, warehouse, &tables);
         let info = text(random, 24);
 
         let mut tx = self.connection.start_transaction(TxOpts::default())?;
-        tx.exec_drop("SELECT w_tax FROM warehouse WHERE w_id = ?", (warehouse,))?;
-        let order: u64 = first(
-            &mut tx,
-            "SELECT d_next_o_id FROM district WHERE d_w_id = ? AND d_id = ? FOR UPDATE",
-            (warehouse, district),
-        )?;
-        tx.exec_drop(
-            "UPDATE district SET d_next_o_id = d_next_o_id + 1 WHERE d_w_id = ? AND d_id = ?",
-            (warehouse, district),
-        )?;
-        tx.exec_drop(
-            "SELECT c_discount, c_last, c_credit FROM customer WHERE c_w_id = ? AND c_d_id = ? AND c_id = ?",
-            (warehouse, district, customer),
-        )?;
-        tx.exec_drop(
-            "INSERT INTO orders VALUES (?, ?, ?, ?, NOW(), NULL, ?)",
-            (warehouse, district, order, customer, lines.len()),
-        )?;
-        tx.exec_drop("INSERT INTO new_order VALUES (?, ?, ?)", (warehouse, district, order))?;
+        let order = insert_order(&mut tx, (warehouse, district, customer), lines.len())?;
         for (number, line) in (1u64..).zip(&lines) {
             let price: Option<f64> =
                 tx.exec_first("SELECT i_price FROM item WHERE i_id = ?", (line.item,))?;
@@ -212,6 +181,53 @@ impl Asked {
             }
         }
     }
+}
+
+/// The lines of a new order: mostly of the own warehouse, and one order of a hundred with an item that does not exist.
+fn order_lines(random: &mut Xoshiro256PlusPlus, warehouse: u64, tables: &Tables) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for _ in 0..random.random_range(5..=15) {
+        let supplier = if random.random_range(0..100) == 0 {
+            another(random, warehouse, tables.warehouses)
+        } else {
+            warehouse
+        };
+        lines.push(Line { item: item(random, tables), supplier, quantity: random.random_range(1..=10) });
+    }
+    if random.random_range(0..100) == 0 {
+        lines.last_mut().expect("there are lines").item = tables.items + 1;
+    }
+    // in one order, so that two orders do not wait for each other's stock
+    lines.sort_by_key(|line| (line.supplier, line.item));
+    lines
+}
+
+/// Gives an order of a customer its number and inserts it, without its lines. Returns the number.
+fn insert_order(
+    tx: &mut Transaction<'_>,
+    (warehouse, district, customer): (u64, u64, u64),
+    lines: usize,
+) -> Result<u64, mysql::Error> {
+    tx.exec_drop("SELECT w_tax FROM warehouse WHERE w_id = ?", (warehouse,))?;
+    let order: u64 = first(
+        tx,
+        "SELECT d_next_o_id FROM district WHERE d_w_id = ? AND d_id = ? FOR UPDATE",
+        (warehouse, district),
+    )?;
+    tx.exec_drop(
+        "UPDATE district SET d_next_o_id = d_next_o_id + 1 WHERE d_w_id = ? AND d_id = ?",
+        (warehouse, district),
+    )?;
+    tx.exec_drop(
+        "SELECT c_discount, c_last, c_credit FROM customer WHERE c_w_id = ? AND c_d_id = ? AND c_id = ?",
+        (warehouse, district, customer),
+    )?;
+    tx.exec_drop(
+        "INSERT INTO orders VALUES (?, ?, ?, ?, NOW(), NULL, ?)",
+        (warehouse, district, order, customer, lines),
+    )?;
+    tx.exec_drop("INSERT INTO new_order VALUES (?, ?, ?)", (warehouse, district, order))?;
+    Ok(order)
 }
 
 fn take_from_stock(tx: &mut Transaction<'_>, line: &Line, warehouse: u64) -> Done {

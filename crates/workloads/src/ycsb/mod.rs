@@ -1,7 +1,7 @@
 //! YCSB's core workloads A to F (Cooper et al., SoCC 2010): what is done how often, and to which record.
 //!
 //! Keys follow Zipf's distribution with the exponent 0.99, spread over the records, or prefer the latest (D). This is
-//! the one place that knows it: [`MariaDbClient`] does the operations over MariaDB's protocol, [`crate::kaml`] turns them
+//! the one place that knows it: [`MariaDbClient`] does the operations over MariaDB's protocol, `kaml` turns them
 //! into accesses to records, and the comparison of embedded stores does them on each store.
 
 mod mariadb;

@@ -195,4 +195,41 @@ mod tests {
             assert_eq!(checksum_of(entries), place.checksum);
         }
     }
+
+    #[test]
+    fn only_what_a_drive_can_have_had_is_decoded() {
+        let sample = |namespace| NamespaceContents::sample(NamespaceId(namespace), 3);
+        let encoded = |last_namespace, namespaces| {
+            let mut bytes = Vec::new();
+            RecordsKept { last_namespace, namespaces }.encode(&mut bytes);
+            bytes
+        };
+        let is_decoded = |last_namespace, namespaces| decode(&encoded(last_namespace, namespaces)).is_some();
+        assert!(is_decoded(3, vec![sample(1), sample(3)]));
+        assert!(!is_decoded(2, vec![sample(1), sample(3)]), "a namespace above the last one");
+        assert!(!is_decoded(3, vec![sample(0)]));
+        assert!(!is_decoded(3, vec![sample(3), sample(1)]) && !is_decoded(3, vec![sample(1), sample(1)]));
+        let too_full = NamespaceAttributes { load_factor_percent: 96, ..NamespaceAttributes::default() };
+        assert!(!is_decoded(1, vec![NamespaceContents { attributes: too_full, ..sample(1) }]));
+        let with = |entries: &[Entry]| {
+            is_decoded(
+                1,
+                vec![NamespaceContents { entries: IndexBytes::of(entries.iter().copied()), ..sample(1) }],
+            )
+        };
+        let at = |hash, ppn, chunk, chunks| Entry {
+            hash,
+            place: RecordPlace { ppn: Ppn(ppn), chunk, chunks },
+            continuations: 0,
+            key_length: 16,
+        };
+        let last = GEOMETRY.units() - 1;
+        assert!(with(&[at(1, last, 63, 1), at(1, 0, 0, 64)]));
+        assert!(!with(&[at(2, 0, 0, 1), at(1, 0, 1, 1)]), "out of order");
+        assert!(!with(&[at(1, last + 1, 0, 1)]));
+        assert!(!with(&[at(1, 0, 63, 2)]), "beyond the unit");
+        let mut bytes = encoded(1, vec![sample(1)]);
+        bytes[8..16].copy_from_slice(&u64::MAX.to_le_bytes());
+        assert_eq!(decode(&bytes), None, "more namespaces than bytes");
+    }
 }

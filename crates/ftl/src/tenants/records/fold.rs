@@ -166,12 +166,19 @@ impl TenantFold for RecordsFold {
         let mut segments: Vec<(Segment, Best)> = self.best.into_iter().collect();
         // the first segment of a value comes before the others
         segments.sort_unstable_by_key(|(segment, _)| *segment);
-        for of_key in segments.chunk_by(|a, b| (a.0.0, a.0.1) == (b.0.0, b.0.1)) {
-            let (namespace, key, _) = of_key[0].0;
-            if !over.namespaces.contains_key(&namespace) {
-                continue;
-            }
-            if let Some(tombstone) = over.fold_key(namespace, &key, of_key)? {
+        let by_key = || segments.chunk_by(|a, b| (a.0.0, a.0.1) == (b.0.0, b.0.1));
+        // all that is over goes first: until then, every entry names what the checkpoint had there
+        let mut copies = Vec::new();
+        for of_key in by_key() {
+            copies.extend(over.without_copied(of_key)?);
+        }
+        by_key().try_for_each(|of_key| over.without_replaced(of_key))?;
+        for (segment, best) in copies {
+            over.insert(segment, best);
+        }
+        for of_key in by_key() {
+            if let Some(tombstone) = over.insert_new(of_key) {
+                let (namespace, key, _) = of_key[0].0;
                 found.tombstones.insert((namespace, key), tombstone);
             }
         }
@@ -188,59 +195,85 @@ struct Over<'a> {
 }
 
 impl Over<'_> {
-    /// Folds a key's segments over the index. Returns the place of its tombstone, if that wins.
-    fn fold_key(
+    /// The first segment of a key, if it and its namespace are there and it is newer than the checkpoint.
+    fn new_head(&self, segments: &[(Segment, Best)]) -> Option<Best> {
+        let ((namespace, _, segment), head) = *segments.first()?;
+        let is_new = segment == 0 && head.version > self.step;
+        (is_new && self.namespaces.contains_key(&namespace)).then_some(head)
+    }
+
+    /// Removes the entries of what the checkpoint has of a key and what was copied since. Returns the copies.
+    fn without_copied<'b>(
         &mut self,
-        namespace: NamespaceId,
-        key: &Key,
-        segments: &[(Segment, Best)],
-    ) -> Result<Option<RecordPlace>, FtlError> {
-        let head = segments.first().filter(|(segment, _)| segment.2 == 0).map(|(_, best)| *best);
-        if let Some(head) = head.filter(|head| head.version > self.step) {
-            self.forget(namespace, key)?;
-            if head.tombstone {
-                return Ok(Some(head.place));
-            }
-            let current = segments.iter().filter(|(_, best)| best.version == head.version);
-            for ((_, _, segment), best) in current {
-                self.insert(namespace, key, *segment, best);
-            }
-            return Ok(None);
+        segments: &'b [(Segment, Best)],
+    ) -> Result<Vec<(&'b Segment, &'b Best)>, FtlError> {
+        let (namespace, key, _) = segments[0].0;
+        let mut copies = Vec::new();
+        if self.new_head(segments).is_some() || !self.namespaces.contains_key(&namespace) {
+            return Ok(copies);
         }
-        // Copies of what the checkpoint has. A new segment belongs to a value whose first segment is missing: the value
-        // was replaced, and its replacement is asserted elsewhere.
+        // A new segment belongs to a value whose first segment is missing: the value was replaced, and its replacement is
+        // asserted elsewhere.
         let step = self.step;
-        for ((_, _, segment), best) in segments.iter().filter(|(_, best)| best.version <= step) {
-            if let Some(old) = self.find(namespace, key, *segment)? {
-                let namespace = self.namespaces.get_mut(&namespace).expect("it is there");
-                namespace.index.get_mut().relocate(old.hash, old.place, best.place);
+        for (segment, best) in segments.iter().filter(|(_, best)| best.version <= step) {
+            if let Some(old) = self.find(namespace, &key, segment.2, Some(best.continuations))? {
+                self.remove(namespace, old);
+                copies.push((segment, best));
             }
         }
-        Ok(None)
+        Ok(copies)
     }
 
-    fn insert(&mut self, namespace: NamespaceId, key: &Key, segment: u16, best: &Best) {
-        let namespace = self.namespaces.get_mut(&namespace).expect("it is there");
-        namespace.records += u64::from(segment == 0);
-        namespace.index.get_mut().insert(Entry::of(key, segment, best.continuations, best.place));
-    }
-
-    /// Removes the checkpoint's entries of a key.
-    fn forget(&mut self, namespace: NamespaceId, key: &Key) -> Result<(), FtlError> {
-        let Some(head) = self.find(namespace, key, 0)? else { return Ok(()) };
-        for segment in 0..=head.continuations {
-            if let Some(entry) = self.find(namespace, key, segment)? {
-                let namespace = self.namespaces.get_mut(&namespace).expect("it is there");
-                namespace.index.get_mut().remove(entry.hash, entry.place);
+    /// Removes what the checkpoint has of a key that has something newer.
+    fn without_replaced(&mut self, segments: &[(Segment, Best)]) -> Result<(), FtlError> {
+        let (namespace, key, _) = segments[0].0;
+        if self.new_head(segments).is_none() {
+            return Ok(());
+        }
+        let Some(head) = self.find(namespace, &key, 0, None)? else { return Ok(()) };
+        self.remove(namespace, head);
+        for segment in 1..=head.continuations {
+            if let Some(entry) = self.find(namespace, &key, segment, Some(head.continuations))? {
+                self.remove(namespace, entry);
             }
         }
         self.namespaces.get_mut(&namespace).expect("it is there").records -= 1;
         Ok(())
     }
 
-    /// The checkpoint's entry of a segment. If only the record could tell, and there is no longer one of that hash, the
-    /// place was reused: a record of this key replaced or copied what the entry stood for.
-    fn find(&mut self, namespace: NamespaceId, key: &Key, segment: u16) -> Result<Option<Entry>, FtlError> {
+    /// Adds what is newer of a key than the checkpoint, if anything is. Returns the place of a tombstone.
+    fn insert_new(&mut self, segments: &[(Segment, Best)]) -> Option<RecordPlace> {
+        let head = self.new_head(segments)?;
+        if head.tombstone {
+            return Some(head.place);
+        }
+        for (segment, best) in segments.iter().filter(|(_, best)| best.version == head.version) {
+            self.insert(segment, best);
+        }
+        self.namespaces.get_mut(&segments[0].0.0).expect("it is there").records += 1;
+        None
+    }
+
+    fn insert(&mut self, (namespace, key, segment): &Segment, best: &Best) {
+        let namespace = self.namespaces.get_mut(namespace).expect("it is there");
+        namespace.index.get_mut().insert(Entry::of(key, *segment, best.continuations, best.place));
+    }
+
+    fn remove(&mut self, namespace: NamespaceId, entry: Entry) {
+        let namespace = self.namespaces.get_mut(&namespace).expect("it is there");
+        namespace.index.get_mut().remove(entry.hash, entry.place);
+    }
+
+    /// The checkpoint's entry of a segment, of a value with this many continuations if that is known. Several keys may have
+    /// the same hash, and the record may be gone that tells whose entry names it. It was copied or replaced then, and so
+    /// were the others that are gone: they may be taken for each other if they have as many segments.
+    fn find(
+        &mut self,
+        namespace: NamespaceId,
+        key: &Key,
+        segment: u16,
+        continuations: Option<u16>,
+    ) -> Result<Option<Entry>, FtlError> {
         let length = if segment == 0 { key.length() } else { 0 };
         let hash = key.segment_hash(segment);
         let index = self.namespaces[&namespace].index.get();
@@ -251,13 +284,18 @@ impl Over<'_> {
         }
         let mut untold = None;
         for entry in candidates {
-            match read_header(self.reader, entry.place)? {
+            match read_header(self.reader, entry.place, self.step)? {
                 Some(found) if found.namespace == namespace && found.hash() == hash => {
                     if (found.key, found.segment) == (*key, segment) {
                         return Ok(Some(entry));
                     }
                 }
-                _ => untold = Some(entry),
+                _ => {
+                    let fits = continuations.is_none_or(|continuations| continuations == entry.continuations);
+                    if fits || untold.is_none() {
+                        untold = Some(entry);
+                    }
+                }
             }
         }
         Ok(untold)
@@ -282,9 +320,13 @@ fn read_records(
     Ok(found)
 }
 
-/// What the record at a place in a checkpoint's index says about itself, if there still is one.
-fn read_header(reader: &mut Reader, place: RecordPlace) -> Result<Option<Header>, FtlError> {
+/// The header of a record that the checkpoint at `step` named; none if it cannot be read, or if its page was programmed
+/// again since.
+fn read_header(reader: &mut Reader, place: RecordPlace, step: Seq) -> Result<Option<Header>, FtlError> {
     if reader.nand.page_state(reader.nand.geometry().page_of(place.ppn)) != PageState::Programmed {
+        return Ok(None);
+    }
+    if Spare::decode(&reader.nand.spare(place.ppn)?).is_none_or(|spare| spare.step > step) {
         return Ok(None);
     }
     let mut unit = [0; UNIT_BYTES];

@@ -279,4 +279,17 @@ mod tests {
         let weights = [1, 2, 16, 17, 21, 22, 32, 33, 64].map(weight);
         assert_eq!(weights, [1, 2, 16, 22, 22, 32, 32, 64, 64]);
     }
+
+    #[test]
+    fn segments_beyond_the_largest_value_are_no_records() {
+        let most = (VALUE_BYTES / SEGMENT_BYTES) as u16;
+        for (segment, continuations, is_read) in
+            [(most, most, true), (0, most + 1, false), (2, 1, false), (1, 1, true)]
+        {
+            let mut unit = UnitImage::new();
+            let header = Header { segment, continuations, ..header(b"key", b"value") };
+            header.write(b"value", unit.push(1).1);
+            assert_eq!(Header::read(&unit.bytes).is_some(), is_read, "segment {segment} of {continuations}");
+        }
+    }
 }

@@ -1,0 +1,145 @@
+//! The file systems that a drive can hold: making one, recognising it, opening it.
+
+use std::fmt;
+use std::path::Path;
+
+use clap::{Args, ValueEnum};
+use nix::unistd::{getegid, geteuid};
+use tantalum::Device;
+use tantalum_filesystem::{Attributes, FileSystem};
+use tantalum_lfs::{Cleaning, Kind, LfsError, LogFs};
+use tantalum_volume::{FileId, MetadataChange, Volume};
+
+use crate::failure::Failure;
+
+/// A file system, as the command line names it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
+pub enum FileSystemKind {
+    /// Files by extents; metadata change in atomic batches of the drive
+    #[default]
+    Volume,
+    /// A log-structured file system of F2FS's kind
+    LfsNat,
+}
+
+/// How the cleaner of a log-structured file system moves what lives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
+pub enum CleaningKind {
+    /// Read and write it
+    #[default]
+    Copy,
+    /// Let the drive map it elsewhere, without programming flash
+    Remap,
+}
+
+impl fmt::Display for FileSystemKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            FileSystemKind::Volume => "volume",
+            FileSystemKind::LfsNat => "lfs-nat",
+        })
+    }
+}
+
+/// How a file system is used while it is open.
+#[derive(Clone, Copy, Debug)]
+pub struct Use {
+    /// Bytes of its page cache.
+    pub cache_bytes: u64,
+    /// Of a volume: share what was written shortly before instead of writing it again.
+    pub remap_duplicates: bool,
+}
+
+/// Which file system is made, with `--create` or `--format`.
+#[derive(Args, Debug)]
+pub struct FileSystemOptions {
+    /// The file system to create [default: volume]; an existing one is recognised
+    #[arg(long, value_enum)]
+    pub file_system: Option<FileSystemKind>,
+
+    /// How the cleaner of a log-structured file system moves what lives, chosen when it is created [default: copy]
+    #[arg(long, value_enum)]
+    pub cleaning: Option<CleaningKind>,
+}
+
+impl FileSystemOptions {
+    /// Refuses options that contradict each other.
+    pub fn check(&self, is_made: bool) -> Result<(), Failure> {
+        let has_cleaner = self.file_system.is_some_and(|kind| kind != FileSystemKind::Volume);
+        match self.cleaning {
+            Some(_) if !is_made || !has_cleaner => Err(Failure::CleaningNotChosen),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes the file system; everything on the drive is lost.
+    pub fn make(&self, path: &Path, device: Device, how: Use) -> Result<Box<dyn FileSystem>, Failure> {
+        // An ordinary user's mount is for that user alone.
+        let (owner, group) = (Some(geteuid().as_raw()), Some(getegid().as_raw()));
+        let mine = MetadataChange { owner, group, ..MetadataChange::default() };
+        match self.file_system.unwrap_or_default() {
+            FileSystemKind::Volume => {
+                let failure = |error| Failure::Volume { path: path.to_path_buf(), error };
+                let mut volume = Volume::format(device, how.cache_bytes).map_err(failure)?;
+                volume.change_metadata(FileId::ROOT, &mine).map_err(failure)?;
+                volume.set_remap_duplicates(how.remap_duplicates);
+                Ok(Box::new(volume))
+            }
+            FileSystemKind::LfsNat => {
+                let failure = |error| Failure::LogStructured { path: path.to_path_buf(), error };
+                let cleaning = match self.cleaning.unwrap_or_default() {
+                    CleaningKind::Copy => Cleaning::Copy,
+                    CleaningKind::Remap => Cleaning::Remap,
+                };
+                let mut fs = LogFs::format(device, Kind::Nat, cleaning, how.cache_bytes).map_err(failure)?;
+                let changed = Attributes::change_metadata(&mut fs, FileId::ROOT, &mine);
+                changed.map_err(|errno| failure(LfsError::Refused(errno)))?;
+                Ok(Box::new(fs))
+            }
+        }
+    }
+
+    /// The file system that a drive holds, if any; refused if another one was asked for.
+    pub fn recognise(&self, path: &Path, device: &mut Device) -> Result<Option<FileSystemKind>, Failure> {
+        let found = recognise(path, device)?;
+        match (found, self.file_system) {
+            (Some(found), Some(wanted)) if found != wanted => {
+                Err(Failure::OtherFileSystem { path: path.to_path_buf(), found, wanted })
+            }
+            _ => Ok(found),
+        }
+    }
+}
+
+/// The file system that a drive holds, whole or damaged; none if there is none.
+pub fn recognise(path: &Path, device: &mut Device) -> Result<Option<FileSystemKind>, Failure> {
+    let path = path.to_path_buf();
+    let log_structured = LogFs::is_formatted(device);
+    if log_structured.map_err(|error| Failure::LogStructured { path: path.clone(), error })? {
+        return Ok(Some(FileSystemKind::LfsNat));
+    }
+    let is_volume = Volume::is_formatted(device).map_err(|error| Failure::Volume { path, error })?;
+    Ok(is_volume.then_some(FileSystemKind::Volume))
+}
+
+/// Mounts the file system of that kind which a drive holds.
+pub fn mount(
+    kind: FileSystemKind,
+    path: &Path,
+    device: Device,
+    how: Use,
+) -> Result<Box<dyn FileSystem>, Failure> {
+    let path = path.to_path_buf();
+    match kind {
+        FileSystemKind::Volume => {
+            let volume = Volume::mount(device, how.cache_bytes);
+            let mut volume = volume.map_err(|error| Failure::Volume { path, error })?;
+            volume.set_remap_duplicates(how.remap_duplicates);
+            Ok(Box::new(volume))
+        }
+        FileSystemKind::LfsNat => {
+            let fs = LogFs::mount(device, how.cache_bytes);
+            Ok(Box::new(fs.map_err(|error| Failure::LogStructured { path, error })?))
+        }
+    }
+}

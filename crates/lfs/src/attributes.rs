@@ -1,0 +1,81 @@
+//! Metadata and extended attributes.
+
+use tantalum_filesystem::{Errno, FileId, Metadata, MetadataChange, NAME_BYTES, SetMode};
+
+use crate::error::{Result, refuse};
+use crate::fs::LogFs;
+use crate::inode::{ATTRIBUTE_BYTES, Inode};
+
+impl LogFs {
+    pub(crate) fn metadata_of(&mut self, file: FileId) -> Result<Metadata> {
+        Ok(self.file(file)?.inode.metadata)
+    }
+
+    pub(crate) fn change_metadata_of(&mut self, file: FileId, change: &MetadataChange) -> Result<()> {
+        self.log.check()?;
+        if let Some(size) = change.size {
+            self.set_size(file, size)?;
+        }
+        let m = &mut self.file(file)?.inode.metadata;
+        let before = *m;
+        m.permissions = change.permissions.map_or(m.permissions, |bits| bits & 0o7777);
+        m.owner = change.owner.unwrap_or(m.owner);
+        m.group = change.group.unwrap_or(m.group);
+        let has_changed =
+            (m.permissions, m.owner, m.group) != (before.permissions, before.owner, before.group);
+        m.accessed = change.accessed.unwrap_or(m.accessed);
+        m.modified = change.modified.unwrap_or(m.modified);
+        m.changed = change.changed.unwrap_or(m.changed);
+        if has_changed {
+            self.since.changed.insert(file);
+        }
+        self.since.times.insert(file);
+        Ok(())
+    }
+
+    pub(crate) fn attribute(&mut self, file: FileId, name: &[u8]) -> Result<Vec<u8>> {
+        let inode = &self.file(file)?.inode;
+        let found = inode.attributes.iter().find(|(other, _)| &other[..] == name);
+        found.map_or_else(|| refuse(Errno::ENODATA), |(_, value)| Ok(value.to_vec()))
+    }
+
+    pub(crate) fn attribute_names(&mut self, file: FileId) -> Result<Vec<Vec<u8>>> {
+        Ok(self.file(file)?.inode.attributes.iter().map(|(name, _)| name.to_vec()).collect())
+    }
+
+    pub(crate) fn set_attribute(
+        &mut self,
+        file: FileId,
+        name: &[u8],
+        value: &[u8],
+        mode: SetMode,
+    ) -> Result<()> {
+        self.settle()?;
+        if name.is_empty() || name.len() > NAME_BYTES {
+            return refuse(Errno::ERANGE);
+        }
+        let mut attributes = self.file(file)?.inode.attributes.clone();
+        let position = attributes.iter().position(|(other, _)| &other[..] == name);
+        match (position, mode) {
+            (Some(_), SetMode::Create) => return refuse(Errno::EEXIST),
+            (None, SetMode::Replace) => return refuse(Errno::ENODATA),
+            (Some(position), _) => attributes[position].1 = value.into(),
+            (None, _) => attributes.push((name.into(), value.into())),
+        }
+        if Inode::attribute_bytes(&attributes) > ATTRIBUTE_BYTES {
+            return refuse(Errno::ENOSPC);
+        }
+        self.change_inode(file)?.attributes = attributes;
+        Ok(())
+    }
+
+    pub(crate) fn remove_attribute(&mut self, file: FileId, name: &[u8]) -> Result<()> {
+        self.settle()?;
+        let attributes = &self.file(file)?.inode.attributes;
+        let Some(position) = attributes.iter().position(|(other, _)| &other[..] == name) else {
+            return refuse(Errno::ENODATA);
+        };
+        self.change_inode(file)?.attributes.remove(position);
+        Ok(())
+    }
+}

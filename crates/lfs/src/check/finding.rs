@@ -1,0 +1,102 @@
+//! What a check finds.
+
+use std::fmt;
+
+use tantalum::Lpn;
+use tantalum_filesystem::FileId;
+
+/// Something that is wrong with a file system.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Finding {
+    /// A node of a file cannot be read, or is not the one that should be there.
+    BadNode {
+        /// The file.
+        file: FileId,
+        /// The node.
+        number: u32,
+        /// What is wrong.
+        why: String,
+    },
+    /// A node is counted that no file has, or the other way round.
+    NodeCount {
+        /// Who counts.
+        what: &'static str,
+        /// How many it counts.
+        counted: u64,
+        /// How many the files have.
+        reachable: u64,
+    },
+    /// Two owners have the same unit of the drive.
+    SharedUnit {
+        /// The unit.
+        lpn: Lpn,
+        /// One owner.
+        file: FileId,
+    },
+    /// A file has a unit outside of the log.
+    OutsideLog {
+        /// The unit.
+        lpn: Lpn,
+        /// The file.
+        file: FileId,
+    },
+    /// Units that nobody has count as living in a segment, or the other way round.
+    LiveUnits {
+        /// The segment.
+        segment: u32,
+        /// How many count as living.
+        counted: u32,
+        /// How many have owners.
+        owned: u32,
+    },
+    /// Promised units that no file has, or the other way round.
+    Promised {
+        /// How many count as promised.
+        counted: u64,
+        /// How many files have.
+        owned: u64,
+    },
+    /// A file's inode is wrong.
+    BadInode {
+        /// The file.
+        file: FileId,
+        /// What is wrong.
+        why: String,
+    },
+    /// A folder's contents are wrong.
+    BadFolder {
+        /// The folder.
+        folder: FileId,
+        /// What is wrong.
+        why: String,
+    },
+    /// A file has no name and is not open.
+    Nameless {
+        /// The file.
+        file: FileId,
+    },
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Finding::BadNode { file, number, why } => write!(f, "node {number} of file {file}: {why}"),
+            Finding::NodeCount { what, counted, reachable } => {
+                write!(f, "{what} counts {counted} nodes, but files have {reachable}")
+            }
+            Finding::SharedUnit { lpn, file } => {
+                write!(f, "unit {lpn} belongs to file {file} and to something else")
+            }
+            Finding::OutsideLog { lpn, file } => write!(f, "unit {lpn} of file {file} is outside of the log"),
+            Finding::LiveUnits { segment, counted, owned } => {
+                write!(f, "segment {segment} counts {counted} living units, but {owned} have owners")
+            }
+            Finding::Promised { counted, owned } => {
+                write!(f, "{counted} units count as promised, but files have {owned}")
+            }
+            Finding::BadInode { file, why } => write!(f, "file {file}: {why}"),
+            Finding::BadFolder { folder, why } => write!(f, "folder {folder}: {why}"),
+            Finding::Nameless { file } => write!(f, "file {file} has no name and is not open"),
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! The cleaner: moves what lives in a segment elsewhere, so that the segment can be written again.
+//!
+//! In the foreground it cleans when free segments run out, and a checkpoint then frees what it emptied. In the
+//! background it works in slices. What it moves is read and written, or shared by the drive without programming flash
+//! ([`crate::Cleaning`]); the old place is given up after the next checkpoint, because the last one still names it.
+//!
+//! Invariant: a unit is moved only if it still lives where the cleaner saw it, and what is dirty is written from memory
+//! (hazard 18).
+
+mod moving;
+mod victim;
+
+use crate::error::Result;
+use crate::fs::LogFs;
+use crate::index::Resident;
+use victim::Policy;
+
+/// Segments below which the foreground cleans: what a checkpoint may write, and a segment begun by each head.
+const LEAST_FREE: u32 = 12;
+
+/// Segments that files never get, so that there is always something to gain by cleaning.
+pub(crate) const LEAST_RESERVE: u32 = 24;
+
+/// Slices of the background in which a full segment is moved.
+const SLICES: u32 = 8;
+
+/// A segment that is being cleaned in slices.
+#[derive(Debug)]
+pub(crate) struct Job {
+    segment: u32,
+    residents: Vec<Resident>,
+    done: usize,
+}
+
+/// What the cleaner has done since the file system was mounted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CleanerCounters {
+    /// Segments cleaned.
+    pub segments: u64,
+    /// Units read and written again, besides those that were to be written anyway.
+    pub copied_units: u64,
+    /// Units moved by the drive.
+    pub remapped_units: u64,
+}
+
+impl LogFs {
+    /// What the cleaner has done.
+    pub fn cleaner(&self) -> CleanerCounters {
+        self.cleaned
+    }
+
+    /// Cleans until there are free segments for `units` more, and for a checkpoint.
+    pub(crate) fn make_room(&mut self, units: u64) -> Result<()> {
+        let wanted = LEAST_FREE + units.div_ceil(u64::from(self.log.segments.units())) as u32;
+        let mut cleaned = std::collections::BTreeSet::new();
+        while self.log.segments.free_segments() < wanted {
+            let (free, waiting) = (self.log.segments.free_segments(), self.log.segments.waiting_segments());
+            let is_short =
+                free < LEAST_FREE - 4 || self.index.changed_units() > u64::from(self.log.segments.units());
+            if waiting > 0 && (is_short || free + waiting > wanted) {
+                self.write_checkpoint(false)?;
+                continue;
+            }
+            let victim = victim::choose(&self.log.segments, Policy::Greedy, &cleaned);
+            match victim {
+                Some(victim) => {
+                    cleaned.insert(victim);
+                    self.clean_segment(victim)?;
+                }
+                None if waiting > 0 => self.write_checkpoint(false)?,
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    fn clean_segment(&mut self, segment: u32) -> Result<()> {
+        let residents = self.index.residents(&mut self.log, segment)?;
+        self.cleaned.segments += 1;
+        self.move_all(&residents, false)
+    }
+
+    /// Does a slice of cleaning in the background, if that pays. Returns whether it did anything.
+    pub fn clean_slice(&mut self) -> Result<bool> {
+        let Some(mut job) = self.job.take().map_or_else(|| self.next_job(), |job| Ok(Some(job)))? else {
+            return Ok(false);
+        };
+        let slice = (self.log.segments.units() / SLICES) as usize;
+        let end = (job.done + slice).min(job.residents.len());
+        self.move_all(&job.residents[job.done..end], true)?;
+        job.done = end;
+        if job.done < job.residents.len() {
+            self.job = Some(job);
+        } else {
+            self.cleaned.segments += 1;
+        }
+        Ok(true)
+    }
+
+    fn next_job(&mut self) -> Result<Option<Job>> {
+        self.make_room(0)?;
+        let segments = &self.log.segments;
+        let free = segments.free_segments() + segments.waiting_segments();
+        if free > segments.count() / 4 {
+            return Ok(None);
+        }
+        let Some(segment) = victim::choose(segments, Policy::CostBenefit, &Default::default()) else {
+            return Ok(None);
+        };
+        // A segment that is nearly full costs more than it gives.
+        if segments.get(segment).live > segments.units() / 8 * 7 {
+            return Ok(None);
+        }
+        let residents = self.index.residents(&mut self.log, segment)?;
+        Ok(Some(Job { segment, residents, done: 0 }))
+    }
+
+    /// The segment that is being cleaned in the background.
+    pub fn cleaning(&self) -> Option<u32> {
+        self.job.as_ref().map(|job| job.segment)
+    }
+
+    /// Cleans until no segment is worth it, as the experiments of PebbleSSD do (section 4.4.3), and takes a checkpoint.
+    /// Returns how many segments it cleaned.
+    pub fn clean_all(&mut self) -> Result<u64> {
+        let before = self.cleaned.segments;
+        let mut cleaned = std::collections::BTreeSet::new();
+        self.sync_all(false)?;
+        while let Some(victim) = victim::choose(&self.log.segments, Policy::Greedy, &cleaned) {
+            cleaned.insert(victim);
+            self.make_room(2 * u64::from(self.log.segments.units()))?;
+            self.clean_segment(victim)?;
+        }
+        self.sync_all(false)?;
+        Ok(self.cleaned.segments - before)
+    }
+}

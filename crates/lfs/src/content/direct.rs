@@ -1,0 +1,116 @@
+//! Reads and writes of whole units that bypass the page cache.
+
+use tantalum::{Fetches, Nanoseconds, UNIT_BYTES};
+use tantalum_filesystem::{Errno, FileId, is_whole_units};
+
+use super::UNIT;
+use super::read_write::check_end;
+use crate::bytes::Page;
+use crate::error::{Result, refuse};
+use crate::fs::LogFs;
+use crate::index::{Purpose, Slot};
+
+impl LogFs {
+    /// Appends whole units to the log and waits for the drive.
+    pub(crate) fn write_units(&mut self, file: FileId, offset: u64, data: &[u8]) -> Result<()> {
+        self.settle()?;
+        let size = self.content_file(file)?.inode.metadata.size;
+        if data.is_empty() {
+            return Ok(());
+        }
+        if !is_whole_units(offset, data.len()) {
+            return refuse(Errno::EINVAL);
+        }
+        let end = check_end(offset, data.len() as u64)?;
+        self.reserve_range(file, offset, data.len() as u64)?;
+        if offset > size {
+            self.clear_tail(file)?;
+        }
+        let (pages, _) = data.as_chunks::<UNIT_BYTES>();
+        let first = (offset / UNIT) as u32;
+        for (index, page) in pages.iter().enumerate() {
+            if index.is_multiple_of(self.log.segments.units() as usize) {
+                self.make_room(u64::from(self.log.segments.units()))?;
+            }
+            let unit = first + index as u32;
+            self.append(file, unit, Purpose::Content, page)?;
+            self.pages.remove(file, u64::from(unit)..u64::from(unit) + 1);
+        }
+        self.log.wait()?;
+        self.grow_to(file, end)
+    }
+
+    /// Appends a unit to the log; the index knows it from now on.
+    pub(crate) fn append(&mut self, file: FileId, unit: u32, purpose: Purpose, page: &Page) -> Result<()> {
+        let head = self.index.head(purpose);
+        let place = self.log.allocate(head)?;
+        self.log.fill(head, place.lpn, page)?;
+        self.index.set_slot(&mut self.log, file, unit, Slot::At(place.lpn))
+    }
+
+    /// Reads whole units, and returns how many bytes there were. With `fetches`, what is in the file of the drive's
+    /// image may be fetched later.
+    pub(crate) fn read_units(
+        &mut self,
+        file: FileId,
+        offset: u64,
+        data: &mut [u8],
+        mut fetches: Option<&mut Fetches>,
+    ) -> Result<usize> {
+        self.log.check()?;
+        let size = self.content_file(file)?.inode.metadata.size;
+        let bytes = size.saturating_sub(offset).min(data.len() as u64) as usize;
+        if bytes == 0 {
+            return Ok(0);
+        }
+        let first = offset / UNIT;
+        let (units, rest) = data.split_at_mut(bytes.next_multiple_of(UNIT_BYTES));
+        rest.fill(0);
+        let mut done_ns = self.log.client.now_ns();
+        let mut at = 0;
+        while at < units.len() {
+            let unit = (first + (at / UNIT_BYTES) as u64) as u32;
+            if let Some(fetches) = fetches.as_deref_mut() {
+                fetches.go_to(at);
+            }
+            let (read, part_ns) = self.read_run(file, unit, &mut units[at..], fetches.as_deref_mut())?;
+            done_ns = done_ns.max(part_ns);
+            at += read;
+        }
+        self.log.client.wait_until(done_ns);
+        if fetches.is_none() {
+            units[bytes..].fill(0);
+        }
+        Ok(bytes)
+    }
+
+    /// Reads units from `unit` on that are in one place, at least one. Returns their bytes, and when they are there.
+    fn read_run(
+        &mut self,
+        file: FileId,
+        unit: u32,
+        data: &mut [u8],
+        fetches: Option<&mut Fetches>,
+    ) -> Result<(usize, Nanoseconds)> {
+        let now_ns = self.log.client.now_ns();
+        if let Some(page) = self.pages.find((file, unit)) {
+            data[..UNIT_BYTES].copy_from_slice(page);
+            return Ok((UNIT_BYTES, now_ns));
+        }
+        let Slot::At(lpn) = self.index.slot(&mut self.log, file, unit)? else {
+            data[..UNIT_BYTES].fill(0);
+            return Ok((UNIT_BYTES, now_ns));
+        };
+        let mut units = 1;
+        while units < data.len() / UNIT_BYTES {
+            let next = unit + units as u32;
+            let adjacent = Slot::At(tantalum::Lpn(lpn.0 + units as u32));
+            if self.pages.contains((file, next)) || self.index.slot(&mut self.log, file, next)? != adjacent {
+                break;
+            }
+            units += 1;
+        }
+        let bytes = units * UNIT_BYTES;
+        Ok((bytes, self.log.read_queued(lpn, &mut data[..bytes], fetches)?))
+    }
+}

@@ -1,0 +1,14 @@
+//! The contents of files: through the page cache, past it, and ranges.
+
+mod direct;
+mod pages;
+mod ranges;
+mod read_write;
+
+/// Bytes of one unit.
+pub(crate) const UNIT: u64 = tantalum::UNIT_BYTES as u64;
+
+/// Units that hold so many bytes.
+pub(crate) fn units_of(bytes: u64) -> u64 {
+    bytes.div_ceil(UNIT)
+}

@@ -1,0 +1,64 @@
+//! Pages of files: loading, changing and giving up.
+
+use std::ops::Range;
+
+use tantalum_filesystem::FileId;
+
+use crate::bytes::{Page, zeros};
+use crate::error::Result;
+use crate::fs::LogFs;
+use crate::index::Slot;
+
+impl LogFs {
+    /// The page of a unit; none if it is a hole and not in memory.
+    pub(crate) fn page(&mut self, file: FileId, unit: u32) -> Result<Option<&Page>> {
+        let key = (file, unit);
+        if !self.pages.contains(key) {
+            let Slot::At(lpn) = self.index.slot(&mut self.log, file, unit)? else { return Ok(None) };
+            let mut page = zeros();
+            self.log.read(lpn, &mut page[..])?;
+            self.pages.insert(key, page);
+        }
+        Ok(self.pages.find(key))
+    }
+
+    /// The page of a unit, to be changed; there is space for it. Its contents are void if it will be overwritten whole.
+    pub(crate) fn change_page(&mut self, file: FileId, unit: u32, is_whole: bool) -> Result<&mut Page> {
+        let key = (file, unit);
+        if !self.pages.is_dirty(key) {
+            let slot = self.index.slot(&mut self.log, file, unit)?;
+            let mut page = None;
+            if !self.pages.contains(key) {
+                let mut data = zeros();
+                if let (Slot::At(lpn), false) = (slot, is_whole) {
+                    self.log.read(lpn, &mut data[..])?;
+                }
+                page = Some(data);
+            }
+            self.reserve_unit(file, unit, slot)?;
+            if let Some(page) = page {
+                self.pages.insert(key, page);
+            }
+        }
+        Ok(self.pages.change(key).expect("the page is in memory"))
+    }
+
+    /// Makes sure that there is space for a unit.
+    pub(crate) fn reserve_unit(&mut self, file: FileId, unit: u32, slot: Slot) -> Result<()> {
+        if slot == Slot::Hole {
+            self.index.set_slot(&mut self.log, file, unit, Slot::Reserved)?;
+            self.change_inode(file)?.metadata.units += 1;
+        }
+        Ok(())
+    }
+
+    /// Makes holes of a range of units.
+    pub(crate) fn give_up_units(&mut self, file: FileId, units: Range<u64>) -> Result<()> {
+        self.pages.remove(file, units.clone());
+        let given_up = self.index.clear(&mut self.log, file, units)?;
+        if given_up > 0 {
+            self.change_inode(file)?.metadata.units -= given_up;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,116 @@
+//! Space and holes.
+
+use tantalum_filesystem::FileId;
+
+use super::read_write::check_end;
+use super::{UNIT, units_of};
+use crate::error::Result;
+use crate::fs::LogFs;
+use crate::index::Slot;
+
+impl LogFs {
+    /// Makes sure that there is space for a range.
+    pub(crate) fn allocate_range(
+        &mut self,
+        file: FileId,
+        offset: u64,
+        bytes: u64,
+        keep_size: bool,
+    ) -> Result<()> {
+        self.settle()?;
+        self.content_file(file)?;
+        let end = check_end(offset, bytes)?;
+        self.reserve_range(file, offset, bytes)?;
+        if !keep_size && end > self.file(file)?.inode.metadata.size {
+            self.clear_tail(file)?;
+            self.grow_to(file, end)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a range read as zeros and keeps space for it.
+    pub(crate) fn zero(&mut self, file: FileId, offset: u64, bytes: u64, keep_size: bool) -> Result<()> {
+        // What may be refused comes first.
+        self.allocate_range(file, offset, bytes, true)?;
+        let end = offset + bytes;
+        let (first, last) = (units_of(offset), end / UNIT);
+        if first > last {
+            self.zero_part(file, offset, end)?;
+        } else {
+            self.zero_part(file, offset, first * UNIT)?;
+            self.zero_part(file, last * UNIT, end)?;
+            self.pages.remove(file, first..last);
+            for unit in first..last {
+                self.index.set_slot(&mut self.log, file, unit as u32, Slot::Reserved)?;
+            }
+        }
+        if !keep_size && end > self.file(file)?.inode.metadata.size {
+            self.clear_tail(file)?;
+            self.grow_to(file, end)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a range read as zeros, and gives up its units.
+    pub(crate) fn punch(&mut self, file: FileId, offset: u64, bytes: u64) -> Result<()> {
+        self.settle()?;
+        self.content_file(file)?;
+        let end = check_end(offset, bytes)?;
+        let (first, last) = (units_of(offset), end / UNIT);
+        if first > last {
+            return self.zero_part(file, offset, end);
+        }
+        self.zero_part(file, offset, first * UNIT)?;
+        self.zero_part(file, last * UNIT, end)?;
+        self.give_up_units(file, first..last)
+    }
+
+    /// Zeroes a part of one unit.
+    fn zero_part(&mut self, file: FileId, from: u64, to: u64) -> Result<()> {
+        if from >= to {
+            return Ok(());
+        }
+        let unit = (from / UNIT) as u32;
+        if self.page(file, unit)?.is_some() {
+            let part = (from % UNIT) as usize..(from % UNIT + to - from) as usize;
+            self.change_page(file, unit, false)?[part].fill(0);
+        }
+        Ok(())
+    }
+
+    /// The first data from `from` on. What is promised and not written counts as a hole.
+    pub(crate) fn find_data(&mut self, file: FileId, from: u64) -> Result<Option<u64>> {
+        let size = self.content_file(file)?.inode.metadata.size;
+        let mut unit = from / UNIT;
+        while unit < units_of(size) {
+            let Some(used) = self.index.next_used(&mut self.log, file, unit as u32)? else { return Ok(None) };
+            let found = u64::from(used) * UNIT;
+            if found >= size {
+                return Ok(None);
+            }
+            if self.has_data(file, used)? {
+                return Ok(Some(found.max(from)));
+            }
+            unit = u64::from(used) + 1;
+        }
+        Ok(None)
+    }
+
+    /// The first hole from `from` on, which may be the file's end.
+    pub(crate) fn find_hole(&mut self, file: FileId, from: u64) -> Result<Option<u64>> {
+        let size = self.content_file(file)?.inode.metadata.size;
+        if from >= size {
+            return Ok(None);
+        }
+        let mut unit = from / UNIT;
+        while unit < units_of(size) && self.has_data(file, unit as u32)? {
+            unit += 1;
+        }
+        Ok(Some((unit * UNIT).clamp(from, size)))
+    }
+
+    fn has_data(&mut self, file: FileId, unit: u32) -> Result<bool> {
+        let is_there = matches!(self.index.slot(&mut self.log, file, unit)?, Slot::At(_));
+        Ok(is_there || self.pages.is_dirty((file, unit)))
+    }
+}

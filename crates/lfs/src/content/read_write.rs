@@ -1,0 +1,143 @@
+//! Reads and writes through the page cache, and changes of size.
+
+use tantalum::UNIT_BYTES;
+use tantalum_filesystem::{Errno, FileId};
+
+use super::{UNIT, units_of};
+use crate::error::{Result, refuse};
+use crate::fs::LogFs;
+
+/// The largest file: 2^32 units.
+pub(crate) const MOST_BYTES: u64 = UNIT << 32;
+
+/// Fails if a file cannot be so large.
+pub(crate) fn check_end(offset: u64, bytes: u64) -> Result<u64> {
+    match offset.checked_add(bytes) {
+        Some(end) if end <= MOST_BYTES => Ok(end),
+        _ => refuse(Errno::EFBIG),
+    }
+}
+
+/// The parts of `offset..offset + bytes` within single units: the unit, and the part's position in it.
+fn pieces(offset: u64, bytes: usize) -> impl Iterator<Item = (u32, std::ops::Range<usize>)> {
+    let end = offset + bytes as u64;
+    (offset / UNIT..units_of(end).max(offset / UNIT)).map(move |unit| {
+        let start = offset.max(unit * UNIT) - unit * UNIT;
+        let stop = end.min((unit + 1) * UNIT) - unit * UNIT;
+        (unit as u32, start as usize..stop as usize)
+    })
+}
+
+impl LogFs {
+    pub(crate) fn read_bytes(&mut self, file: FileId, offset: u64, data: &mut [u8]) -> Result<usize> {
+        self.log.check()?;
+        let size = self.content_file(file)?.inode.metadata.size;
+        let bytes = size.saturating_sub(offset).min(data.len() as u64) as usize;
+        let mut done = 0;
+        for (unit, part) in pieces(offset.min(size), bytes) {
+            let to = &mut data[done..done + part.len()];
+            done += part.len();
+            match self.page(file, unit)? {
+                Some(page) => to.copy_from_slice(&page[part]),
+                None => to.fill(0),
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Writes into the page cache.
+    pub(crate) fn write_bytes(&mut self, file: FileId, offset: u64, data: &[u8]) -> Result<()> {
+        self.settle()?;
+        let size = self.content_file(file)?.inode.metadata.size;
+        if data.is_empty() {
+            return Ok(());
+        }
+        check_end(offset, data.len() as u64)?;
+        self.reserve_range(file, offset, data.len() as u64)?;
+        if offset > size {
+            self.clear_tail(file)?;
+        }
+        let mut done = 0;
+        for (unit, part) in pieces(offset, data.len()) {
+            let from = &data[done..done + part.len()];
+            done += part.len();
+            self.change_page(file, unit, from.len() == UNIT_BYTES)?[part].copy_from_slice(from);
+            self.grow_to(file, offset + done as u64)?;
+            self.limit_dirty_pages()?;
+        }
+        Ok(())
+    }
+
+    /// Makes sure that there is space for a range, so that a write is refused before it changes anything.
+    pub(crate) fn reserve_range(&mut self, file: FileId, offset: u64, bytes: u64) -> Result<()> {
+        for unit in offset / UNIT..units_of(offset + bytes) {
+            let unit = unit as u32;
+            if !self.pages.is_dirty((file, unit)) {
+                let slot = self.index.slot(&mut self.log, file, unit)?;
+                self.reserve_unit(file, unit, slot)?;
+            }
+            if unit.is_multiple_of(1024) {
+                self.settle()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Truncates the file, or lets it grow with zeros.
+    pub(crate) fn set_size(&mut self, file: FileId, size: u64) -> Result<()> {
+        self.settle()?;
+        check_end(size, 0)?;
+        let old_size = self.content_file(file)?.inode.metadata.size;
+        if size > old_size {
+            self.clear_tail(file)?;
+            return self.grow_to(file, size);
+        }
+        if size < old_size {
+            self.give_up_units(file, units_of(size)..1 << 32)?;
+            self.change_inode(file)?.metadata.size = size;
+            self.clear_tail(file)?;
+        }
+        Ok(())
+    }
+
+    /// Grows the file, if `size` is larger.
+    pub(crate) fn grow_to(&mut self, file: FileId, size: u64) -> Result<()> {
+        if size > self.file(file)?.inode.metadata.size {
+            self.change_inode(file)?.metadata.size = size;
+        }
+        Ok(())
+    }
+
+    /// Zeroes what is behind the file's end in its last unit. It is done when the file shrinks, and again when it grows:
+    /// a crash in between may have kept the end and lost the zeros.
+    pub(crate) fn clear_tail(&mut self, file: FileId) -> Result<()> {
+        let size = self.file(file)?.inode.metadata.size;
+        let (unit, tail) = ((size / UNIT) as u32, (size % UNIT) as usize);
+        if tail == 0 {
+            return Ok(());
+        }
+        let is_clear = match self.page(file, unit)? {
+            Some(page) => page[tail..].iter().all(|byte| *byte == 0),
+            None => true,
+        };
+        if !is_clear {
+            self.change_page(file, unit, false)?[tail..].fill(0);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_cut_at_units() {
+        let list = |offset, bytes| pieces(offset, bytes).collect::<Vec<_>>();
+        assert_eq!(list(4096, 0), []);
+        assert_eq!(list(4000, 200), [(0, 4000..4096), (1, 0..104)]);
+        assert_eq!(list(MOST_BYTES - 1, 1), [(u32::MAX, 4095..4096)]);
+        assert!(check_end(MOST_BYTES - 1, 1).is_ok() && check_end(MOST_BYTES, 1).is_err());
+        assert!(check_end(u64::MAX, 2).is_err());
+    }
+}

@@ -1,0 +1,113 @@
+//! Why the file system refuses, or cannot be used.
+
+use tantalum::{Lpn, Status};
+use tantalum_filesystem::Errno;
+
+/// Why an operation failed.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum LfsError {
+    /// The drive refused a command, or has come to its end.
+    #[error(transparent)]
+    Device(#[from] Status),
+    /// A refusal as programs know it.
+    #[error("{}", .0.desc())]
+    Refused(Errno),
+    /// No log-structured file system is on the drive.
+    #[error(
+        "the drive holds no log-structured file system; make one with `tantalum mount --format --file-system lfs-nat`"
+    )]
+    NotFormatted,
+    /// The layout is of another version of this program.
+    #[error("the file system has layout version {found}; this program reads version {supported}")]
+    OtherVersion {
+        /// The version on the drive.
+        found: u32,
+        /// The version of this program.
+        supported: u32,
+    },
+    /// The file system was made on a drive of another capacity.
+    #[error("the file system was made for {formatted_units} units of 4 KiB, but the drive has {drive_units}")]
+    OtherCapacity {
+        /// When it was made.
+        formatted_units: u64,
+        /// Now.
+        drive_units: u64,
+    },
+    /// The drive is too small, or too large.
+    #[error("the drive has {units} units of 4 KiB; a log-structured file system takes {least} to {most}")]
+    WrongSize {
+        /// Units of the drive.
+        units: u64,
+        /// The smallest.
+        least: u64,
+        /// The largest.
+        most: u64,
+    },
+    /// What the drive holds is not what was written.
+    #[error("unit {lpn} is damaged: {damage}")]
+    Damaged {
+        /// The unit.
+        lpn: Lpn,
+        /// What is wrong with it.
+        damage: Damage,
+    },
+}
+
+/// What is wrong with a unit of metadata.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Damage {
+    /// The checksum does not match.
+    #[error("its checksum is {found:#010x}, but its contents have {computed:#010x}")]
+    Checksum {
+        /// As stored.
+        found: u32,
+        /// Of the contents.
+        computed: u32,
+    },
+    /// It is not what its place is for.
+    #[error("{expected} was expected")]
+    NotA {
+        /// What should be there.
+        expected: &'static str,
+    },
+    /// It is another node than the one whose place this is.
+    #[error("it holds node {found}, but node {expected} was expected")]
+    OtherNode {
+        /// As stored.
+        found: u32,
+        /// As the node address table says.
+        expected: u32,
+    },
+    /// The table of segments does not count it.
+    #[error("{0}, as the table of segments counts")]
+    Miscounted(&'static str),
+    /// A number is beyond what it may be.
+    #[error("{what} is {value}, but at most {most} is possible")]
+    Beyond {
+        /// Which number.
+        what: &'static str,
+        /// As stored.
+        value: u64,
+        /// The largest.
+        most: u64,
+    },
+}
+
+/// The result of an operation.
+pub(crate) type Result<T> = std::result::Result<T, LfsError>;
+
+/// A refusal.
+pub(crate) fn refuse<T>(errno: Errno) -> Result<T> {
+    Err(LfsError::Refused(errno))
+}
+
+impl From<LfsError> for Errno {
+    fn from(error: LfsError) -> Errno {
+        match error {
+            LfsError::Refused(errno) => errno,
+            LfsError::Device(Status::CapacityExceeded) => Errno::ENOSPC,
+            LfsError::Device(Status::ReadOnly) => Errno::EROFS,
+            _ => Errno::EIO,
+        }
+    }
+}

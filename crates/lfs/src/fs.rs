@@ -1,0 +1,134 @@
+//! A mounted file system: its parts, and files in memory.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use rustc_hash::FxHashMap;
+use tantalum_filesystem::{Errno, FileId, FileKind, Timestamp};
+
+use crate::cleaner::Job;
+use crate::error::{Result, refuse};
+use crate::index::Index;
+use crate::inode::Inode;
+use crate::names::Folder;
+use crate::pages::Pages;
+use crate::segments::Log;
+use crate::superblock::{Kind, Superblock};
+
+/// A file in memory.
+#[derive(Debug)]
+pub(crate) struct File {
+    pub inode: Inode,
+    pub opens: u32,
+}
+
+/// What happened since the last checkpoint, as far as a sync must know.
+#[derive(Debug, Default)]
+pub(crate) struct SinceCheckpoint {
+    /// Files whose inode in memory differs from the index's in more than times.
+    pub changed: BTreeSet<FileId>,
+    /// Files whose times differ.
+    pub times: BTreeSet<FileId>,
+    /// Files that no checkpoint has.
+    pub new: BTreeSet<FileId>,
+    /// Files that got or lost a name, other than with their creation.
+    pub renamed: BTreeSet<FileId>,
+    /// A name went, or a file: the chain of synced nodes must not bring others back in its place.
+    pub is_name_lost: bool,
+    /// Changes of blocks of folders that were not written back.
+    pub block_changes: u32,
+}
+
+/// A mounted log-structured file system.
+///
+/// Dropping it without unmounting is a crash of the host: what was not synced is lost.
+pub struct LogFs {
+    pub(crate) superblock: Superblock,
+    pub(crate) log: Log,
+    pub(crate) index: Box<dyn Index>,
+    pub(crate) pages: Pages,
+    pub(crate) files: FxHashMap<FileId, File>,
+    pub(crate) folders: FxHashMap<FileId, Folder>,
+    /// Files that have no name and are open.
+    pub(crate) orphans: BTreeSet<FileId>,
+    pub(crate) since: SinceCheckpoint,
+    /// What the cleaner is doing in the background.
+    pub(crate) job: Option<Job>,
+    pub(crate) cleaned: crate::cleaner::CleanerCounters,
+    /// Files in memory beyond which those that are not needed are forgotten.
+    pub(crate) most_files: usize,
+    /// The file whose pages were written back last because too many were dirty.
+    pub(crate) written_back: FileId,
+}
+
+impl fmt::Debug for LogFs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LogFs")
+            .field("kind", &self.superblock.kind)
+            .field("files", &self.index.file_count())
+            .field("free_segments", &self.log.segments.free_segments())
+            .field("dirty_pages", &self.pages.dirty_pages())
+            .finish_non_exhaustive()
+    }
+}
+
+impl LogFs {
+    /// How files are indexed.
+    pub fn kind(&self) -> Kind {
+        self.superblock.kind
+    }
+
+    /// A file; `ESTALE` if there is none.
+    pub(crate) fn file(&mut self, id: FileId) -> Result<&mut File> {
+        if !self.files.contains_key(&id) {
+            self.log.check()?;
+            let Some(inode) = self.index.inode(&mut self.log, id)? else { return refuse(Errno::ESTALE) };
+            self.forget_some_files();
+            self.files.insert(id, File { inode, opens: 0 });
+        }
+        Ok(self.files.get_mut(&id).expect("it is in memory"))
+    }
+
+    /// Bounds the files in memory.
+    fn forget_some_files(&mut self) {
+        const ENOUGH_FILES: usize = 100_000;
+        if self.files.len() < self.most_files.max(ENOUGH_FILES) {
+            return;
+        }
+        let LogFs { files, folders, since, most_files, .. } = self;
+        files.retain(|id, file| file.opens > 0 || since.changed.contains(id) || since.times.contains(id));
+        folders.retain(|id, _| files.contains_key(id));
+        // Open files stay, so that the next look pays only when there are many others again.
+        *most_files = 2 * files.len();
+    }
+
+    /// A file whose contents programs read and write.
+    pub(crate) fn content_file(&mut self, id: FileId) -> Result<&mut File> {
+        let file = self.file(id)?;
+        match file.inode.metadata.kind {
+            FileKind::File => Ok(self.file(id)?),
+            FileKind::Folder => refuse(Errno::EISDIR),
+            _ => refuse(Errno::EINVAL),
+        }
+    }
+
+    /// The inode of a file in memory, to be changed in more than its times.
+    pub(crate) fn change_inode(&mut self, id: FileId) -> Result<&mut Inode> {
+        self.file(id)?;
+        self.since.changed.insert(id);
+        Ok(&mut self.file(id)?.inode)
+    }
+
+    /// The file's contents or a folder's entries changed.
+    pub(crate) fn modified(&mut self, id: FileId, now: Timestamp) -> Result<()> {
+        self.file(id)?.inode.metadata.modified = now;
+        self.status_changed(id, now)
+    }
+
+    /// The file's metadata or names changed.
+    pub(crate) fn status_changed(&mut self, id: FileId, now: Timestamp) -> Result<()> {
+        self.file(id)?.inode.metadata.changed = now;
+        self.since.times.insert(id);
+        Ok(())
+    }
+}

@@ -1,0 +1,113 @@
+//! Making, mounting and unmounting a file system.
+
+use std::collections::BTreeSet;
+
+use rustc_hash::FxHashMap;
+use tantalum::{Device, Lpn};
+use tantalum_drive::Client;
+use tantalum_filesystem::{FileId, FileKind, NewFile};
+
+use crate::error::{LfsError, Result};
+use crate::fs::{LogFs, SinceCheckpoint};
+use crate::inode::Inode;
+use crate::nat::{Nat, Opened};
+use crate::pages::Pages;
+use crate::superblock::{Cleaning, Kind, PLACES, Superblock};
+
+impl LogFs {
+    /// Makes an empty file system; everything on the drive is lost. Reads and writes go through a page cache of
+    /// `cache_bytes`.
+    pub fn format(
+        drive: impl Into<Client>,
+        kind: Kind,
+        cleaning: Cleaning,
+        cache_bytes: u64,
+    ) -> Result<LogFs> {
+        let client: Client = drive.into();
+        let capacity_units = client.device().limits().capacity_units;
+        let superblock = Superblock { capacity_units, kind, cleaning };
+        let root = NewFile { kind: FileKind::Folder, permissions: 0o755, ..NewFile::default() };
+        // Refuse a drive of the wrong size before anything is lost.
+        let Kind::Nat = kind;
+        let mut opened = Nat::format(client, &Inode::new(&root, FileId::ROOT, b""))?;
+        opened.log.trim(Lpn(0), capacity_units as u32)?;
+        let mut fs = LogFs::new(superblock, opened, cache_bytes);
+        fs.write_checkpoint(false)?;
+        for lpn in PLACES {
+            fs.log.write(lpn, &superblock.encode()[..], true)?;
+        }
+        fs.log.flush()?;
+        Ok(fs)
+    }
+
+    /// Whether the drive claims to have a log-structured file system, whole or damaged.
+    pub fn is_formatted(device: &mut Device) -> Result<bool> {
+        Superblock::is_there(device)
+    }
+
+    /// Mounts the file system of a drive, and recovers it if it was not unmounted.
+    pub fn mount(drive: impl Into<Client>, cache_bytes: u64) -> Result<LogFs> {
+        let client: Client = drive.into();
+        let superblock = Superblock::read(&mut client.device())?;
+        let Kind::Nat = superblock.kind;
+        let opened = Nat::open(client)?;
+        let (orphans, nameless) = (opened.orphans.clone(), opened.nameless.clone());
+        let mut fs = LogFs::new(superblock, opened, cache_bytes);
+        for file in nameless {
+            fs.name_again(file)?;
+        }
+        for file in orphans {
+            if fs.index.inode(&mut fs.log, file)?.is_some() {
+                fs.forget(file)?;
+            }
+        }
+        // From now on, what the pack and the chain named may be overwritten only after this checkpoint.
+        fs.write_checkpoint(false)?;
+        Ok(fs)
+    }
+
+    fn new(superblock: Superblock, opened: Opened, cache_bytes: u64) -> LogFs {
+        LogFs {
+            superblock,
+            log: opened.log,
+            index: Box::new(opened.index),
+            pages: Pages::new(cache_bytes),
+            files: FxHashMap::default(),
+            folders: FxHashMap::default(),
+            orphans: BTreeSet::new(),
+            since: SinceCheckpoint::default(),
+            job: None,
+            cleaned: Default::default(),
+            most_files: 0,
+            written_back: FileId(0),
+        }
+    }
+
+    /// Gives a file that recovery found the name under which it was created. Its folder is in the checkpoint, and the
+    /// name is free: otherwise its sync would have taken a checkpoint.
+    fn name_again(&mut self, id: FileId) -> Result<()> {
+        let inode = self.file(id)?.inode.clone();
+        let is_free = match self.folder(inode.parent) {
+            Ok(folder) => folder.get(&inode.name).is_none(),
+            Err(LfsError::Refused(_)) => false,
+            Err(error) => return Err(error),
+        };
+        if !is_free || inode.metadata.links != 1 {
+            return self.forget(id);
+        }
+        self.add_entry(inode.parent, &inode.name, id, inode.metadata.kind)
+    }
+
+    /// Makes everything durable and returns the drive. If that fails, what was not synced is lost.
+    pub fn unmount(mut self) -> std::result::Result<Client, Box<(Client, LfsError)>> {
+        match self.sync_all(true) {
+            Ok(()) => Ok(self.log.client),
+            Err(error) => Err(Box::new((self.log.client, error))),
+        }
+    }
+
+    /// Returns the drive as after a crash of the host: what was not synced is lost.
+    pub fn into_client_without_sync(self) -> Client {
+        self.log.client
+    }
+}

@@ -1,0 +1,297 @@
+//! The node address table as an [`Index`].
+
+use std::ops::Range;
+
+use tantalum::Lpn;
+use tantalum::canary::{Guard, out};
+use tantalum_filesystem::FileId;
+
+use super::node::{Level, pointer_of, pointer_to, slot_of};
+use super::nodes::NEW;
+use super::summary::NODE;
+use super::{COLD_DATA, COLD_NODES, FILE_DATA, FILE_NODES, FOLDER_DATA, Nat};
+use crate::check::Finding;
+use crate::error::{LfsError, Result};
+use crate::index::{Index, Owner, Purpose, Resident, Slot, Synced};
+use crate::inode::Inode;
+use crate::segments::Log;
+
+impl Index for Nat {
+    fn head(&self, purpose: Purpose) -> usize {
+        match purpose {
+            Purpose::Folder => FOLDER_DATA,
+            Purpose::Content => FILE_DATA,
+            Purpose::MovedContent => COLD_DATA,
+            // Not where nodes are chained: a moved node says that another place follows it.
+            Purpose::MovedIndex => COLD_NODES,
+        }
+    }
+
+    fn inode(&mut self, log: &mut Log, file: FileId) -> Result<Option<Inode>> {
+        if file.0 == 0 || file.0 >= self.layout.nodes {
+            return Ok(None);
+        }
+        let [place, owner] = self.entry(log, file.0)?;
+        if place == 0 || owner != file.0 {
+            return Ok(None);
+        }
+        let node = self.node(log, file.0)?;
+        if node.level() != Level::Inode {
+            return Ok(None);
+        }
+        let inode = Inode::read_from(&node.page[..]);
+        inode.map(Some).map_err(|damage| LfsError::Damaged { lpn: Lpn(place), damage })
+    }
+
+    fn set_inode(&mut self, log: &mut Log, file: FileId, inode: &Inode) -> Result<()> {
+        inode.write_to(&mut self.node_mut(log, file.0)?.page[..]);
+        Ok(())
+    }
+
+    fn new_file(&mut self, log: &mut Log, inode: &Inode) -> Result<FileId> {
+        let file = FileId(self.new_node(log, None, 0, Level::Inode, inode.is_folder())?);
+        self.files += 1;
+        self.set_inode(log, file, inode)?;
+        Ok(file)
+    }
+
+    fn remove_file(&mut self, log: &mut Log, file: FileId) -> Result<()> {
+        self.free_node(log, file.0)?;
+        self.files -= 1;
+        Ok(())
+    }
+
+    fn slot(&mut self, log: &mut Log, file: FileId, unit: u32) -> Result<Slot> {
+        let Some((number, index)) = self.find(log, file, unit, false)? else { return Ok(Slot::Hole) };
+        Ok(slot_of(self.node(log, number)?.pointer(index)))
+    }
+
+    fn set_slot(&mut self, log: &mut Log, file: FileId, unit: u32, slot: Slot) -> Result<()> {
+        let Some((number, index)) = self.find(log, file, unit, slot != Slot::Hole)? else { return Ok(()) };
+        let old = slot_of(self.node(log, number)?.pointer(index));
+        if old == slot {
+            return Ok(());
+        }
+        match slot {
+            Slot::Hole => {}
+            // A unit that gives up its place keeps its space.
+            Slot::Reserved if self.is_recovering || old != Slot::Hole => log.segments.reserve_anyway(),
+            Slot::Reserved => log.segments.reserve()?,
+            Slot::At(lpn) => {
+                log.segments.add(lpn)?;
+                if !self.is_recovering {
+                    self.summaries.begin(log, lpn);
+                }
+                self.summaries.set(log, lpn, (number, index as u16))?;
+            }
+        }
+        match old {
+            Slot::Hole => {}
+            Slot::Reserved => log.segments.unreserve(),
+            Slot::At(lpn) => log.segments.release(lpn)?,
+        }
+        self.node_mut(log, number)?.set_pointer(index, pointer_of(slot));
+        Ok(())
+    }
+
+    fn clear(&mut self, log: &mut Log, file: FileId, units: Range<u64>) -> Result<u64> {
+        self.clear_range(log, file, units)
+    }
+
+    fn next_used(&mut self, log: &mut Log, file: FileId, from: u32) -> Result<Option<u32>> {
+        Ok(self.next_used_unit(log, file, u64::from(from))?.map(|unit| unit as u32))
+    }
+
+    /// Writes the changed nodes that the chain needs: the inode first, so that recovery has it before what it reaches.
+    fn sync_file(&mut self, log: &mut Log, file: FileId) -> Result<Synced> {
+        if self.lost_nodes.contains(&file) {
+            return Ok(Synced::NeedsCheckpoint);
+        }
+        let mut chained = Vec::new();
+        for number in self.nodes.changed_of(file) {
+            match self.node(log, number)?.level() {
+                Level::Inode => chained.insert(0, number),
+                Level::Direct => chained.push(number),
+                // Recovery makes them anew from the direct nodes.
+                Level::Indirect | Level::DoubleIndirect => {}
+            }
+        }
+        if out(Guard::NodeBeforeData) && !chained.is_empty() {
+            log.wait()?;
+        } else {
+            log.flush()?;
+        }
+        let Some((last, others)) = chained.split_last() else { return Ok(Synced::Yes) };
+        for number in others {
+            self.append_node(log, *number, false)?;
+        }
+        self.append_node(log, *last, true)?;
+        log.write_buffer_durably(FILE_NODES)?;
+        Ok(Synced::Yes)
+    }
+
+    fn changed_units(&self) -> u64 {
+        self.nodes.changed_count() as u64
+    }
+
+    fn checkpoint(&mut self, log: &mut Log, orphans: &[FileId], is_last: bool) -> Result<()> {
+        self.take_checkpoint(log, orphans, is_last)
+    }
+
+    fn residents(&mut self, log: &mut Log, segment: u32) -> Result<Vec<Resident>> {
+        let first = log.segments.first_lpn(segment).0;
+        let mut residents = Vec::new();
+        let entries = self.summaries.entries(log, segment)?;
+        for ((number, slot), lpn) in entries.into_iter().zip((first..).map(Lpn)) {
+            if number == 0 || number >= self.layout.nodes || self.entry(log, number)?[0] == 0 {
+                continue;
+            }
+            if slot == NODE {
+                residents.push(Resident { lpn, owner: Owner::Index(number) });
+                continue;
+            }
+            let node = self.node(log, number)?;
+            let index = usize::from(slot);
+            if node.unit_pointers().contains(&index) && node.pointer(index) == lpn.0 {
+                let owner = Owner::Content { file: node.file(), unit: node.unit_of(index) };
+                residents.push(Resident { lpn, owner });
+            }
+        }
+        Ok(residents)
+    }
+
+    fn lives_at(&mut self, log: &mut Log, resident: &Resident) -> Result<bool> {
+        match resident.owner {
+            Owner::Index(number) => Ok(self.entry(log, number)?[0] == resident.lpn.0),
+            Owner::Content { file, unit } => {
+                let is_file = self.entry(log, file.0)?[1] == file.0;
+                Ok(is_file && self.slot(log, file, unit)? == Slot::At(resident.lpn))
+            }
+        }
+    }
+
+    fn is_changed(&self, unit: u32) -> bool {
+        self.nodes.is_changed(unit)
+    }
+
+    fn rewrite(&mut self, log: &mut Log, unit: u32) -> Result<()> {
+        self.node_mut(log, unit).map(drop)
+    }
+
+    fn moved(&mut self, log: &mut Log, unit: u32, to: Lpn) -> Result<()> {
+        let file = FileId(self.entry(log, unit)?[1]);
+        self.summaries.begin(log, to);
+        self.summaries.set(log, to, (unit, NODE))?;
+        self.move_node(log, unit, file, to)
+    }
+
+    fn files(&mut self, log: &mut Log) -> Result<Vec<FileId>> {
+        let mut files = Vec::new();
+        for number in 1..self.layout.nodes {
+            if self.entry(log, number)?[1] == number {
+                files.push(FileId(number));
+            }
+        }
+        Ok(files)
+    }
+
+    fn free_files(&self) -> u64 {
+        u64::from(self.layout.nodes - 1 - self.nodes_in_use)
+    }
+
+    fn file_count(&self) -> u64 {
+        u64::from(self.files)
+    }
+
+    fn audit_file(
+        &mut self,
+        log: &mut Log,
+        file: FileId,
+        visit: &mut dyn FnMut(Owner, Option<Lpn>),
+        findings: &mut Vec<Finding>,
+    ) -> Result<()> {
+        self.audit_node(log, file, (file.0, Level::Inode, 0), visit, findings)
+    }
+
+    fn audit(&mut self, log: &mut Log, nodes: u64, findings: &mut Vec<Finding>) -> Result<()> {
+        let mut in_table = 0;
+        for number in 1..self.layout.nodes {
+            in_table += u64::from(self.entry(log, number)? != [0, 0]);
+        }
+        for (what, counted) in
+            [("the node address table", in_table), ("the checkpoint", self.nodes_in_use.into())]
+        {
+            if counted != nodes {
+                findings.push(Finding::NodeCount { what, counted, reachable: nodes });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Nat {
+    fn audit_node(
+        &mut self,
+        log: &mut Log,
+        file: FileId,
+        (number, level, first): (u32, Level, u64),
+        visit: &mut dyn FnMut(Owner, Option<Lpn>),
+        findings: &mut Vec<Finding>,
+    ) -> Result<()> {
+        let [place, owner] = match self.entry(log, number) {
+            Ok(entry) => entry,
+            Err(LfsError::Damaged { damage, .. }) => {
+                findings.push(Finding::BadNode { file, number, why: damage.to_string() });
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        let node = match self.node(log, number) {
+            Ok(node) => node.clone(),
+            Err(error @ LfsError::Damaged { .. }) => {
+                findings.push(Finding::BadNode { file, number, why: error.to_string() });
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        if (owner, node.file(), node.level(), node.first()) != (file.0, file, level, first) {
+            let why = format!("it is one of file {}, at unit {}", node.file(), node.first());
+            findings.push(Finding::BadNode { file, number, why });
+            return Ok(());
+        }
+        visit(Owner::Index(number), (place != NEW).then_some(Lpn(place)));
+        for index in 0..node.pointers() {
+            let value = node.pointer(index);
+            let children = node.unit_pointers();
+            if value == 0 {
+                continue;
+            }
+            if children.contains(&index) {
+                let place = match slot_of(value) {
+                    Slot::At(lpn) => Some(lpn),
+                    _ => None,
+                };
+                visit(Owner::Content { file, unit: node.unit_of(index) }, place);
+                continue;
+            }
+            let reached = child_of(level, first, index);
+            self.audit_node(log, file, (value, reached.0, reached.1), visit, findings)?;
+        }
+        Ok(())
+    }
+}
+
+/// The level of the node to which a pointer points, and the first unit that it reaches.
+fn child_of(level: Level, first: u64, index: usize) -> (Level, u64) {
+    let mut unit = first;
+    if level == Level::Inode {
+        unit = super::node::INODE_UNITS as u64;
+        for _ in 0..index {
+            unit += pointer_to(level, first, unit).units;
+        }
+    } else {
+        unit += index as u64 * pointer_to(level, first, first).units;
+    }
+    let pointer = pointer_to(level, first, unit);
+    (pointer.child.expect("a pointer to a node"), pointer.first)
+}

@@ -1,0 +1,90 @@
+//! Rolling forward: what files were synced since the last checkpoint.
+//!
+//! Nodes of files are chained: each says where the next one was to be written. The chain ends where no whole node of
+//! the same checkpoint is. Of each file, the nodes up to the last one that ended a sync count.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tantalum_filesystem::FileId;
+
+use super::node::{Level, Node, OF_FOLDER, SYNCED, slot_of};
+use super::nodes::read_node;
+use super::pack::Pack;
+use super::{FILE_NODES, Nat};
+use crate::error::{LfsError, Result};
+use crate::index::{Index, Slot};
+use crate::inode::INODE_BYTES;
+use crate::segments::Log;
+
+impl Nat {
+    /// Applies the chain behind a pack. Returns the files that the pack does not have.
+    pub(super) fn roll_forward(&mut self, log: &mut Log, pack: &Pack) -> Result<Vec<FileId>> {
+        self.is_recovering = true;
+        let chain = self.read_chain(log, pack)?;
+        let mut ends = BTreeMap::new();
+        for (index, node) in chain.iter().enumerate().filter(|(_, node)| node.flags() & SYNCED != 0) {
+            ends.insert(node.file(), index);
+        }
+        let mut nameless = BTreeSet::new();
+        for (index, node) in chain.iter().enumerate() {
+            if ends.get(&node.file()).is_some_and(|end| index <= *end) {
+                self.apply(log, node, &mut nameless)?;
+            }
+        }
+        Ok(nameless.into_iter().collect())
+    }
+
+    fn read_chain(&mut self, log: &mut Log, pack: &Pack) -> Result<Vec<Node>> {
+        let position = pack.heads[FILE_NODES];
+        let units = log.segments.units();
+        let segment = if position.used < units { position.segment } else { position.following };
+        let used = if position.used < units { position.used } else { 0 };
+        let mut chain = Vec::new();
+        let Some(segment) = segment else { return Ok(chain) };
+        let mut lpn = tantalum::Lpn(log.segments.first_lpn(segment).0 + used);
+        let most = u64::from(units) * u64::from(log.segments.count());
+        while let Some(segment) = log.segments.find(lpn).filter(|_| (chain.len() as u64) < most) {
+            // A second recovery reads the same chain, so that this one must not write there.
+            log.segments.hold(segment);
+            let node = match read_node(log, lpn) {
+                Ok(node) => node,
+                Err(LfsError::Damaged { .. }) => break,
+                Err(error) => return Err(error),
+            };
+            let is_known = (1..self.layout().nodes).contains(&node.file().0);
+            if node.version() != pack.version || !is_known {
+                break;
+            }
+            lpn = node.next();
+            chain.push(node);
+        }
+        Ok(chain)
+    }
+
+    fn apply(&mut self, log: &mut Log, node: &Node, nameless: &mut BTreeSet<FileId>) -> Result<()> {
+        let file = node.file();
+        if self.entry(log, file.0)? == [0, 0] {
+            if node.level() != Level::Inode {
+                return Ok(()); // its inode comes later in the chain, and a later sync wrote this node again
+            }
+            self.use_number(log, file.0, file, 0, Level::Inode, node.flags() & OF_FOLDER != 0)?;
+            self.files += 1;
+            nameless.insert(file);
+        }
+        if node.level() == Level::Inode {
+            let inode = self.node_mut(log, file.0)?;
+            inode.page[..INODE_BYTES].copy_from_slice(&node.page[..INODE_BYTES]);
+        }
+        for index in node.unit_pointers() {
+            let (unit, slot) = (node.unit_of(index), slot_of(node.pointer(index)));
+            let in_log = match slot {
+                Slot::At(lpn) => log.segments.find(lpn).is_some(),
+                _ => true,
+            };
+            if in_log && self.slot(log, file, unit)? != slot {
+                self.set_slot(log, file, unit, slot)?;
+            }
+        }
+        Ok(())
+    }
+}

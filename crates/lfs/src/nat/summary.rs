@@ -1,0 +1,99 @@
+//! Segment summaries: for each unit of a segment, what it was written for. The cleaner asks the index whether that is
+//! still so, so an entry may be old but never missing for a unit that lives.
+//!
+//! Layout: checksum, segment (4 each), then for each unit a node number (4) and a slot of that node (2); the slot
+//! [`NODE`] means the node itself.
+
+use std::collections::BTreeMap;
+
+use tantalum::Lpn;
+
+use crate::bytes::{Page, get16, get32, put16, put32, seal, verify, zeros};
+use crate::error::Result;
+use crate::segments::{Log, State};
+
+/// The slot that stands for the node itself.
+pub(super) const NODE: u16 = u16::MAX;
+
+/// Summaries in memory beyond which those of full segments are stored.
+const MOST_IN_MEMORY: usize = 32;
+
+/// What a unit was written for: a node, and its slot.
+pub(super) type Entry = (u32, u16);
+
+#[derive(Debug)]
+struct Summary {
+    page: Box<Page>,
+    is_changed: bool,
+}
+
+/// The summaries of all segments.
+#[derive(Debug)]
+pub(super) struct Summaries {
+    first: Lpn,
+    in_memory: BTreeMap<u32, Summary>,
+}
+
+impl Summaries {
+    pub fn new(first: Lpn) -> Summaries {
+        Summaries { first, in_memory: BTreeMap::new() }
+    }
+
+    fn place(&self, segment: u32) -> Lpn {
+        Lpn(self.first.0 + segment)
+    }
+
+    fn load(&mut self, log: &mut Log, segment: u32) -> Result<&mut Summary> {
+        if !self.in_memory.contains_key(&segment) {
+            let mut page = zeros();
+            log.read(self.place(segment), &mut page[..])?;
+            if verify(&page[..]).is_err() || get32(&page[..], 4) != segment {
+                page = zeros();
+            }
+            self.in_memory.insert(segment, Summary { page, is_changed: false });
+        }
+        Ok(self.in_memory.get_mut(&segment).expect("it is loaded"))
+    }
+
+    /// A head begins a segment: what its summary said is void.
+    pub fn begin(&mut self, log: &Log, lpn: Lpn) {
+        let segment = log.segments.find(lpn).expect("a unit of the log");
+        if log.segments.first_lpn(segment) == lpn {
+            self.in_memory.insert(segment, Summary { page: zeros(), is_changed: true });
+        }
+    }
+
+    /// What a unit is written for.
+    pub fn set(&mut self, log: &mut Log, lpn: Lpn, (node, slot): Entry) -> Result<()> {
+        let segment = log.segments.find(lpn).expect("a unit of the log");
+        let at = 8 + 6 * (lpn.0 - log.segments.first_lpn(segment).0) as usize;
+        let summary = self.load(log, segment)?;
+        put32(&mut summary.page[..], at, node);
+        put16(&mut summary.page[..], at + 4, slot);
+        summary.is_changed = true;
+        if self.in_memory.len() > MOST_IN_MEMORY {
+            self.store(log)?;
+        }
+        Ok(())
+    }
+
+    /// What the units of a segment were written for.
+    pub fn entries(&mut self, log: &mut Log, segment: u32) -> Result<Vec<Entry>> {
+        let units = log.segments.units() as usize;
+        let page = &self.load(log, segment)?.page;
+        let entry = |unit: usize| (get32(&page[..], 8 + 6 * unit), get16(&page[..], 12 + 6 * unit));
+        Ok((0..units).map(entry).collect())
+    }
+
+    /// Writes all that changed, and forgets those to which no head writes.
+    pub fn store(&mut self, log: &mut Log) -> Result<()> {
+        for (segment, summary) in self.in_memory.iter_mut().filter(|(_, summary)| summary.is_changed) {
+            put32(&mut summary.page[..], 4, *segment);
+            seal(&mut summary.page[..]);
+            log.write(Lpn(self.first.0 + segment), &summary.page[..], false)?;
+            summary.is_changed = false;
+        }
+        self.in_memory.retain(|segment, _| log.segments.get(*segment).state == State::Open);
+        Ok(())
+    }
+}

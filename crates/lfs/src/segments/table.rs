@@ -1,0 +1,290 @@
+//! The segments of the log and how much of each lives.
+//!
+//! Invariants:
+//! - A segment is reused only after a checkpoint that no longer names anything in it: until then it waits.
+//! - `live + reserved` never exceeds the capacity that files may use, so that cleaning always finds something to gain.
+
+use std::collections::BTreeSet;
+
+use tantalum::Lpn;
+use tantalum_filesystem::Errno;
+
+use crate::error::{Damage, LfsError, Result, refuse};
+
+/// What a segment is used for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum State {
+    /// Nothing durable names anything in it.
+    Free,
+    /// A log head writes there.
+    Open,
+    /// Written.
+    Full,
+    /// Nothing in it lives, but the last checkpoint may name something there.
+    Waiting,
+}
+
+/// One segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Segment {
+    /// Units that live.
+    pub live: u32,
+    /// When something was last written there, in units written by the file system.
+    pub written: u64,
+    pub state: State,
+}
+
+/// All segments.
+#[derive(Clone, Debug)]
+pub(crate) struct Segments {
+    first: u32,
+    units: u32,
+    table: Vec<Segment>,
+    free: BTreeSet<u32>,
+    live: u64,
+    reserved: u64,
+    capacity: u64,
+    clock: u64,
+    /// Segments that changed since the table was last stored.
+    changed: BTreeSet<u32>,
+}
+
+impl Segments {
+    /// `count` free segments of `units` each, from `first` on. Files may use `capacity` units.
+    pub fn new(first: Lpn, units: u32, count: u32, capacity: u64) -> Segments {
+        let free = Segment { live: 0, written: 0, state: State::Free };
+        Segments {
+            first: first.0,
+            units,
+            table: vec![free; count as usize],
+            free: (0..count).collect(),
+            live: 0,
+            reserved: 0,
+            capacity,
+            clock: 0,
+            changed: BTreeSet::new(),
+        }
+    }
+
+    /// What a checkpoint knows of a segment. Every one with living units is full.
+    pub fn load(&mut self, segment: u32, live: u32, written: u64) {
+        let state = if live > 0 { State::Full } else { State::Free };
+        self.table[segment as usize] = Segment { live, written, state };
+        self.live += u64::from(live);
+        if live > 0 {
+            self.free.remove(&segment);
+        }
+    }
+
+    /// Continues the clock of a checkpoint.
+    pub fn load_clock(&mut self, clock: u64, reserved: u64) {
+        (self.clock, self.reserved) = (clock, reserved);
+    }
+
+    pub fn count(&self) -> u32 {
+        self.table.len() as u32
+    }
+
+    /// Units of a segment.
+    pub fn units(&self) -> u32 {
+        self.units
+    }
+
+    pub fn get(&self, segment: u32) -> Segment {
+        self.table[segment as usize]
+    }
+
+    pub fn first_lpn(&self, segment: u32) -> Lpn {
+        Lpn(self.first + segment * self.units)
+    }
+
+    /// The segment of a unit of the log; none if the unit is none of the log.
+    pub fn find(&self, lpn: Lpn) -> Option<u32> {
+        let segment = lpn.0.checked_sub(self.first)? / self.units;
+        (segment < self.count()).then_some(segment)
+    }
+
+    fn of(&self, lpn: Lpn) -> Result<u32> {
+        self.find(lpn)
+            .ok_or(LfsError::Damaged { lpn, damage: Damage::NotA { expected: "a unit of the log" } })
+    }
+
+    /// Units that files have been promised and that have no place yet.
+    pub fn reserved(&self) -> u64 {
+        self.reserved
+    }
+
+    /// Units that files and their index may use.
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// Units that are still to be had.
+    pub fn available(&self) -> u64 {
+        self.capacity.saturating_sub(self.live + self.reserved)
+    }
+
+    pub fn free_segments(&self) -> u32 {
+        self.free.len() as u32
+    }
+
+    /// Whether a checkpoint would free segments.
+    pub fn waiting_segments(&self) -> u32 {
+        self.table.iter().filter(|segment| segment.state == State::Waiting).count() as u32
+    }
+
+    /// Units written so far: the clock of ages.
+    pub fn clock(&self) -> u64 {
+        self.clock
+    }
+
+    /// Takes a free segment for a log head.
+    pub fn open(&mut self) -> Result<u32> {
+        let Some(segment) = self.free.pop_first() else { return refuse(Errno::ENOSPC) };
+        self.table[segment as usize].state = State::Open;
+        self.changed.insert(segment);
+        Ok(segment)
+    }
+
+    /// Takes a certain segment for a log head, as the checkpoint has it.
+    pub fn open_again(&mut self, segment: u32) {
+        self.free.remove(&segment);
+        self.table[segment as usize].state = State::Open;
+    }
+
+    /// A log head is done with a segment.
+    pub fn close(&mut self, segment: u32) {
+        let entry = &mut self.table[segment as usize];
+        assert_eq!(entry.state, State::Open, "only an open segment is closed");
+        entry.state = if entry.live > 0 { State::Full } else { State::Waiting };
+    }
+
+    /// A segment must not be reused before the next checkpoint, because recovery may read it.
+    pub fn hold(&mut self, segment: u32) {
+        if self.free.remove(&segment) {
+            self.table[segment as usize].state = State::Waiting;
+        }
+    }
+
+    /// A unit of a segment was written.
+    pub fn wrote(&mut self, segment: u32) {
+        self.clock += 1;
+        self.table[segment as usize].written = self.clock;
+        self.changed.insert(segment);
+    }
+
+    /// A unit lives from now on.
+    pub fn add(&mut self, lpn: Lpn) -> Result<()> {
+        let segment = self.of(lpn)?;
+        let (units, entry) = (self.units, &mut self.table[segment as usize]);
+        if entry.live == units {
+            return Err(miscounted(lpn, "its segment has no unit that is dead"));
+        }
+        entry.live += 1;
+        if matches!(entry.state, State::Free | State::Waiting) {
+            entry.state = State::Full; // recovery finds what was written after the checkpoint
+            self.free.remove(&segment);
+        }
+        self.live += 1;
+        self.changed.insert(segment);
+        Ok(())
+    }
+
+    /// A unit lives no more.
+    pub fn release(&mut self, lpn: Lpn) -> Result<()> {
+        let segment = self.of(lpn)?;
+        let entry = &mut self.table[segment as usize];
+        if entry.live == 0 {
+            return Err(miscounted(lpn, "its segment has no unit that lives"));
+        }
+        entry.live -= 1;
+        if entry.live == 0 && entry.state == State::Full {
+            entry.state = State::Waiting;
+        }
+        self.live -= 1;
+        self.changed.insert(segment);
+        Ok(())
+    }
+
+    /// Promises a unit; `ENOSPC` if there is none.
+    pub fn reserve(&mut self) -> Result<()> {
+        if self.live + self.reserved >= self.capacity {
+            return refuse(Errno::ENOSPC);
+        }
+        self.reserved += 1;
+        Ok(())
+    }
+
+    /// Promises a unit that something durable already has.
+    pub fn reserve_anyway(&mut self) {
+        self.reserved += 1;
+    }
+
+    /// Takes back a promise.
+    pub fn unreserve(&mut self) {
+        // Only a damaged checkpoint counts fewer than there are; a check tells.
+        self.reserved = self.reserved.saturating_sub(1);
+    }
+
+    /// A checkpoint is durable: what waited is free. Returns those segments.
+    pub fn checkpointed(&mut self) -> Vec<u32> {
+        let waiting = |segment: &u32| self.table[*segment as usize].state == State::Waiting;
+        let freed: Vec<u32> = (0..self.count()).filter(waiting).collect();
+        for segment in &freed {
+            self.table[*segment as usize].state = State::Free;
+        }
+        self.free.extend(&freed);
+        freed
+    }
+
+    /// The segments that changed since this was last asked.
+    pub fn take_changed(&mut self) -> BTreeSet<u32> {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// Counts the same as an audit that found `live` units in each segment; otherwise the first difference.
+    pub fn differs_from(&self, live: &[u32]) -> Option<(u32, u32, u32)> {
+        let pairs = self.table.iter().zip(live).enumerate();
+        let mut different = pairs.filter(|(_, (segment, live))| segment.live != **live);
+        different.next().map(|(number, (segment, live))| (number as u32, segment.live, *live))
+    }
+}
+
+/// The table of segments is not what was written: damage that checksums do not tell.
+fn miscounted(lpn: Lpn, why: &'static str) -> LfsError {
+    LfsError::Damaged { lpn, damage: Damage::Miscounted(why) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_emptied_segment_waits_for_a_checkpoint() {
+        let mut segments = Segments::new(Lpn(100), 8, 4, 20);
+        let segment = segments.open().unwrap();
+        let lpn = segments.first_lpn(segment);
+        segments.add(lpn).unwrap();
+        segments.close(segment);
+        segments.release(lpn).unwrap();
+        assert_eq!((segments.get(segment).state, segments.free_segments()), (State::Waiting, 3));
+        assert_eq!(segments.checkpointed(), [segment]);
+        assert_eq!(segments.free_segments(), 4);
+        assert_eq!(
+            (segments.find(Lpn(99)), segments.find(Lpn(131)), segments.find(Lpn(132))),
+            (None, Some(3), None)
+        );
+    }
+
+    #[test]
+    fn no_more_is_promised_than_there_is() {
+        let mut segments = Segments::new(Lpn(0), 8, 4, 2);
+        segments.reserve().unwrap();
+        segments.add(Lpn(3)).unwrap();
+        assert!(segments.reserve().is_err());
+        segments.release(Lpn(3)).unwrap();
+        assert!(segments.release(Lpn(3)).is_err() && segments.add(Lpn(32)).is_err());
+        segments.reserve().unwrap();
+        assert_eq!((segments.reserved(), segments.available()), (2, 0));
+    }
+}

@@ -1,0 +1,133 @@
+//! The superblock: that the drive has a log-structured file system, and of which kind. Unit 0, with a copy in unit 1.
+//!
+//! Layout, little-endian: checksum, version (4 each), magic (8), capacity in units (8), kind (1), cleaning (1).
+
+use tantalum::{Command, Device, Lpn, UNIT_BYTES};
+
+use crate::bytes::{Page, get32, get64, put32, put64, seal, verify, zeros};
+use crate::error::{Damage, LfsError, Result};
+
+const MAGIC: [u8; 8] = *b"TANTLFS\n";
+
+/// The layout version of this program.
+const VERSION: u32 = 1;
+
+/// Where the superblock and its copy are.
+pub(crate) const PLACES: [Lpn; 2] = [Lpn(0), Lpn(1)];
+
+/// How files are indexed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Nodes addressed by number, as in F2FS.
+    Nat,
+}
+
+/// How the cleaner moves what lives in a segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Cleaning {
+    /// It reads and writes.
+    #[default]
+    Copy,
+    /// The drive maps the new place to the same flash page, and gives up the old place after the next checkpoint.
+    Remap,
+}
+
+/// What the superblock says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Superblock {
+    pub capacity_units: u64,
+    pub kind: Kind,
+    pub cleaning: Cleaning,
+}
+
+impl Superblock {
+    pub fn encode(&self) -> Box<Page> {
+        let mut page = zeros();
+        put32(&mut page[..], 4, VERSION);
+        page[8..16].copy_from_slice(&MAGIC);
+        put64(&mut page[..], 16, self.capacity_units);
+        page[24] = match self.kind {
+            Kind::Nat => 0,
+        };
+        page[25] = match self.cleaning {
+            Cleaning::Copy => 0,
+            Cleaning::Remap => 1,
+        };
+        seal(&mut page[..]);
+        page
+    }
+
+    fn decode(lpn: Lpn, page: &Page, drive_units: u64) -> Result<Superblock> {
+        if page[8..16] != MAGIC {
+            return Err(LfsError::NotFormatted);
+        }
+        let damaged = |damage| LfsError::Damaged { lpn, damage };
+        verify(page).map_err(damaged)?;
+        let found = get32(page, 4);
+        if found != VERSION {
+            return Err(LfsError::OtherVersion { found, supported: VERSION });
+        }
+        let formatted_units = get64(page, 16);
+        if formatted_units != drive_units {
+            return Err(LfsError::OtherCapacity { formatted_units, drive_units });
+        }
+        let kind = match page[24] {
+            0 => Kind::Nat,
+            _ => return Err(damaged(Damage::NotA { expected: "a known kind of index" })),
+        };
+        let cleaning = match page[25] {
+            0 => Cleaning::Copy,
+            1 => Cleaning::Remap,
+            _ => return Err(damaged(Damage::NotA { expected: "a known way of cleaning" })),
+        };
+        Ok(Superblock { capacity_units: formatted_units, kind, cleaning })
+    }
+
+    /// Reads the superblock, or its copy if that is damaged.
+    pub fn read(device: &mut Device) -> Result<Superblock> {
+        let drive_units = device.limits().capacity_units;
+        let [first, copy] = PLACES.map(|lpn| {
+            let page = read_unit(device, lpn)?;
+            Superblock::decode(lpn, &page, drive_units)
+        });
+        match first {
+            Err(LfsError::Damaged { .. } | LfsError::NotFormatted) => copy.or(first),
+            first => first,
+        }
+    }
+
+    /// Whether the drive claims to have such a file system, whole or damaged.
+    pub fn is_there(device: &mut Device) -> Result<bool> {
+        for lpn in PLACES {
+            if read_unit(device, lpn)?[8..16] == MAGIC {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+fn read_unit(device: &mut Device, lpn: Lpn) -> Result<Box<Page>> {
+    let mut page = Box::new([0; UNIT_BYTES]);
+    let at_ns = device.time_ns();
+    device.submit(Command::Read { lpn, data: &mut page[..] }, at_ns)?;
+    Ok(page)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_layout_is_pinned_and_reads_back() {
+        let superblock = Superblock { capacity_units: 0x1234, kind: Kind::Nat, cleaning: Cleaning::Remap };
+        let mut page = superblock.encode();
+        assert_eq!(page[4..26], *b"\x01\0\0\0TANTLFS\n\x34\x12\0\0\0\0\0\0\0\x01");
+        let read = |page: &Page, units| Superblock::decode(Lpn(0), page, units);
+        assert_eq!(read(&page, 0x1234), Ok(superblock));
+        assert_eq!(read(&page, 9), Err(LfsError::OtherCapacity { formatted_units: 0x1234, drive_units: 9 }));
+        page[99] = 1;
+        assert!(matches!(read(&page, 0x1234), Err(LfsError::Damaged { .. })));
+        assert_eq!(read(&[0; UNIT_BYTES], 9), Err(LfsError::NotFormatted));
+    }
+}

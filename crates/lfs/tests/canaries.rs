@@ -1,0 +1,62 @@
+//! The tests of the file system can fail: each of its guards, taken out, is noticed.
+//!
+//! `cargo test --profile canary -p tantalum-lfs --features canaries --test canaries -- --nocapture` prints the seeds.
+
+mod common;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use common::cuts::every_cut_of_a_large_checkpoint;
+use common::run::{Plan, Run};
+use tantalum::canary::{Guard, take_out};
+use tantalum_lfs::Cleaning;
+
+const CUTS: Plan = Plan {
+    capacity_mib: 32,
+    cache_bytes: 1 << 20,
+    cleaning: Cleaning::Copy,
+    cut_within: Some(30),
+    most_bytes: 400_000,
+    ballast_units: 0,
+};
+
+const FULL: Plan = Plan { capacity_mib: 8, cache_bytes: 0, cut_within: None, ballast_units: 1380, ..CUTS };
+
+/// The first seed with which a run panics.
+fn first_failure(guard: Guard, seeds: u64, work: impl Fn(u64)) {
+    std::panic::set_hook(Box::new(|_| {}));
+    take_out(Some(guard));
+    let fails = |seed: &u64| catch_unwind(AssertUnwindSafe(|| work(*seed))).is_err();
+    let found = (0..seeds).find(fails);
+    take_out(None);
+    println!("{guard:?}: {}", found.map_or("not noticed".to_owned(), |seed| format!("seed {seed}")));
+    assert!(found.is_some(), "nothing noticed within {seeds} seeds that {guard:?} was taken out");
+}
+
+fn run(plan: Plan, seed: u64) {
+    let mut run = Run::new(seed, plan);
+    (0..300).for_each(|_| run.step());
+    run.finish();
+}
+
+#[test]
+fn a_checkpoint_before_what_it_names_is_noticed() {
+    first_failure(Guard::PackBeforeTables, 40, |seed| run(CUTS, seed));
+}
+
+#[test]
+fn a_checkpoint_over_its_predecessor_is_noticed() {
+    first_failure(Guard::PackInPlace, 1, |_| {
+        every_cut_of_a_large_checkpoint();
+    });
+}
+
+#[test]
+fn a_node_before_its_data_is_noticed() {
+    first_failure(Guard::NodeBeforeData, 40, |seed| run(CUTS, seed));
+}
+
+#[test]
+fn a_move_of_what_is_elsewhere_is_noticed() {
+    first_failure(Guard::StaleMove, 40, |seed| run(Plan { cleaning: Cleaning::Remap, ..FULL }, seed));
+}

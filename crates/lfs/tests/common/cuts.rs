@@ -1,0 +1,77 @@
+//! Every cut of short programs.
+
+use tantalum::PowerLoss;
+use tantalum_drive::Drive;
+use tantalum_filesystem::{FileKind, Names};
+use tantalum_lfs::{Cleaning, Kind, LogFs};
+
+use super::run::{Plan, Run};
+use super::{LARGE_CACHE, NOW, ROOT, device, new, sound};
+
+/// Runs a random program of so many steps again and again, with power cut at the first, second and so on flash
+/// operation, until it ends without a cut. Returns how many cuts there were.
+pub fn every_cut_of(seed: u64, steps: u32, cleaning: Cleaning) -> u32 {
+    let plan = Plan {
+        capacity_mib: 16,
+        cache_bytes: 1 << 20,
+        cleaning,
+        cut_within: None,
+        most_bytes: 200_000,
+        ballast_units: 0,
+    };
+    let mut cuts = 0;
+    for operations in 1.. {
+        let mut run = Run::new(seed, plan);
+        run.cut_once(operations);
+        for _ in 0..steps {
+            run.step();
+            if run.cuts > 0 {
+                break;
+            }
+        }
+        let is_end = !run.came_to_cut();
+        cuts += run.finish().cuts;
+        if is_end {
+            return cuts;
+        }
+    }
+    unreachable!("a program ends")
+}
+
+/// So many files without names are open that a checkpoint pack takes more than a flash page; power is cut at each flash operation of
+/// one. Returns how many cuts there were.
+pub fn every_cut_of_a_large_checkpoint() -> u64 {
+    for operations in 1.. {
+        let drive = Drive::new(device(64));
+        let mut fs = LogFs::format(drive.client(), Kind::Nat, Cleaning::Copy, LARGE_CACHE).unwrap();
+        let mut first = None;
+        for number in 0..4090 {
+            let name = format!("{number}");
+            let file = fs.create_in(ROOT, name.as_bytes(), &new(FileKind::File)).unwrap();
+            fs.open(file).unwrap();
+            fs.unlink(ROOT, name.as_bytes(), NOW).unwrap();
+            first.get_or_insert(file);
+        }
+        fs.create_in(ROOT, b"before", &new(FileKind::File)).unwrap();
+        fs.sync_folder(ROOT).unwrap();
+        fs.create_in(ROOT, b"after", &new(FileKind::File)).unwrap();
+        // All numbers move up in the pack, so that no part of it is as before.
+        fs.close(first.expect("there are files")).unwrap();
+        drive.lock().cut_after(Some(operations));
+        let result = fs.sync_folder(ROOT);
+        let has_power = drive.lock().has_power();
+        drop(fs);
+        if has_power {
+            result.unwrap();
+            return operations - 1;
+        }
+        for seed in 0..8 {
+            let drive = drive.try_clone().expect("a drive in memory can be copied");
+            drive.lock().power_on(&mut PowerLoss::seeded(seed)).unwrap();
+            let mut fs = LogFs::mount(drive.client(), LARGE_CACHE).expect("one of two packs is whole");
+            fs.lookup(ROOT, b"before").expect("what was durable is there");
+            sound(&mut fs);
+        }
+    }
+    unreachable!("a checkpoint ends")
+}

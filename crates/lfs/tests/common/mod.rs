@@ -1,0 +1,54 @@
+//! Small drives and file systems for the tests.
+#![allow(dead_code)] // Each test takes what it needs.
+
+pub mod cuts;
+pub mod model;
+pub mod run;
+
+use tantalum::{Device, Profile};
+use tantalum_drive::Drive;
+use tantalum_filesystem::{FileId, FileKind, NewFile, Timestamp};
+use tantalum_lfs::{Cleaning, Kind, LogFs};
+
+/// A page cache of the smallest size: what is not touched for a while is written back or evicted.
+pub const SMALL_CACHE: u64 = 0;
+
+/// A page cache that holds everything.
+pub const LARGE_CACHE: u64 = 64 << 20;
+
+pub const ROOT: FileId = FileId::ROOT;
+
+pub const NOW: Timestamp = Timestamp { seconds: 1, nanoseconds: 2 };
+
+pub fn device(capacity_mib: u64) -> Device {
+    let text = include_str!("../../../../profiles/tlc-nvme.toml");
+    let mut profile: Profile = toml::from_str(text).expect("the profile is valid");
+    profile.capacity_bytes = capacity_mib << 20;
+    Device::in_memory(&profile).expect("the profile is valid")
+}
+
+pub fn fs(capacity_mib: u64, cleaning: Cleaning, cache_bytes: u64) -> LogFs {
+    let drive = Drive::new(device(capacity_mib));
+    LogFs::format(drive.client(), Kind::Nat, cleaning, cache_bytes).expect("the drive is large enough")
+}
+
+/// The properties of a new file.
+pub fn new(kind: FileKind) -> NewFile {
+    NewFile { kind, permissions: 0o644, now: NOW, ..NewFile::default() }
+}
+
+pub fn sound(fs: &mut LogFs) {
+    let findings: Vec<String> = fs.check().expect("a check reads").iter().map(|f| f.to_string()).collect();
+    assert!(findings.is_empty(), "the check finds:\n{}", findings.join("\n"));
+}
+
+/// The host crashes and starts again.
+pub fn crash(fs: LogFs, cache_bytes: u64) -> LogFs {
+    LogFs::mount(fs.into_client_without_sync(), cache_bytes).expect("a crashed file system mounts")
+}
+
+/// The host shuts down and starts again.
+pub fn remount(fs: LogFs, cache_bytes: u64) -> LogFs {
+    let client = fs.unmount().map_err(|failed| failed.1).expect("a file system unmounts");
+    LogFs::mount(client, cache_bytes).expect("an unmounted file system mounts")
+}

@@ -1,0 +1,600 @@
+//! A random program on a file system, beside a model of it; crashes, power cuts and second cuts in recovery.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use rand::{Rng, RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use tantalum::PowerLoss;
+use tantalum_drive::Drive;
+use tantalum_filesystem::{
+    Attributes, Content, Errno, FileId, FileKind, FileSystem, MetadataChange, Names, Outcome, Ranges,
+    RenameMode,
+};
+use tantalum_lfs::{Cleaning, Kind, LogFs};
+
+use super::model::{Model, Place, ROOT_FILE, UNIT};
+use super::{NOW, device, new, sound};
+
+/// What a run does.
+#[derive(Clone, Copy)]
+pub struct Plan {
+    pub capacity_mib: u64,
+    pub cache_bytes: u64,
+    pub cleaning: Cleaning,
+    /// Power is cut after up to so many flash operations, again and again; none if never.
+    pub cut_within: Option<u64>,
+    /// A file's content is cut off here.
+    pub most_bytes: usize,
+    /// A file before all others that takes so many units.
+    pub ballast_units: usize,
+}
+
+pub struct Run {
+    pub fs: Option<LogFs>,
+    drive: Drive,
+    rng: Xoshiro256PlusPlus,
+    plan: Plan,
+    model: Model,
+    pub crashes: u32,
+    pub cuts: u32,
+    /// Power is cut at this flash operation of the drive.
+    cut_at: Option<u64>,
+    pub second_cuts: u32,
+    pub refusals: u32,
+}
+
+type Step = Outcome<()>;
+
+impl Run {
+    pub fn new(seed: u64, plan: Plan) -> Run {
+        let drive = Drive::new(device(plan.capacity_mib));
+        let fs = LogFs::format(drive.client(), Kind::Nat, plan.cleaning, plan.cache_bytes).unwrap();
+        let rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let mut run = Run {
+            fs: Some(fs),
+            drive,
+            rng,
+            plan,
+            model: Model::new(),
+            crashes: 0,
+            cuts: 0,
+            cut_at: None,
+            second_cuts: 0,
+            refusals: 0,
+        };
+        if plan.ballast_units > 0 {
+            run.fill(plan.ballast_units).expect("there is space for the ballast");
+        }
+        run.start_again();
+        run
+    }
+
+    fn fs(&mut self) -> &mut LogFs {
+        self.fs.as_mut().expect("it is mounted")
+    }
+
+    fn fill(&mut self, units: usize) -> Step {
+        let file = self.fs().create_in(FileId::ROOT, b"ballast", &new(FileKind::File))?;
+        for unit in 0..units {
+            self.fs().write_direct(file, (unit * UNIT) as u64, &[unit as u8; UNIT], None)?;
+        }
+        self.fs().sync_folder(FileId::ROOT)?;
+        self.model.create(&(FileId::ROOT, "ballast".into()), FileKind::File, file, b"");
+        for unit in 0..units {
+            self.model.file(1).data.extend([unit as u8; UNIT]);
+        }
+        self.model.all_synced();
+        Ok(())
+    }
+
+    /// One operation, and what follows from it.
+    pub fn step(&mut self) {
+        let before = self.model.clone();
+        let result = match self.rng.random_range(0..100) {
+            0..10 => self.create(),
+            10..13 => self.symbolic_link(),
+            13..16 => self.link(),
+            16..22 => self.unlink(),
+            22..29 => self.rename(),
+            29..50 => self.write(false),
+            50..60 => self.write(true),
+            60..64 => self.set_size(),
+            64..69 => self.empty_range(),
+            69..71 => self.open_or_close(),
+            71..83 => self.sync(),
+            83..86 => self.sync_folder(),
+            86..89 => self.read(),
+            89..91 => self.attributes(),
+            91..96 => self.clean(),
+            96..97 => self.write_back(),
+            97..98 => self.remount(),
+            98..99 => self.crash(),
+            _ => {
+                self.check_all();
+                Ok(())
+            }
+        };
+        if !self.drive.lock().has_power() {
+            return self.power_comes_back();
+        }
+        match result {
+            Ok(()) => {}
+            Err(Errno::ENOSPC) => {
+                self.refusals += 1;
+                self.model = before;
+                self.check_all();
+            }
+            Err(error) => panic!("an operation failed: {error}"),
+        }
+    }
+
+    // -- choosing ---------------------------------------------------------------------------------------------------
+
+    fn name(&mut self) -> String {
+        let number = self.rng.random_range(0..12);
+        if number == 0 { "long".repeat(60) } else { format!("name{number}") }
+    }
+
+    fn place(&mut self) -> Place {
+        let folders = self.model.folders();
+        let folder = folders[self.rng.random_range(0..folders.len())];
+        (self.model.id(folder), self.name())
+    }
+
+    fn taken(&mut self) -> Option<(Place, u32)> {
+        let count = self.model.names.len();
+        let index = self.rng.random_range(0..count.max(1));
+        self.model.names.iter().nth(index).map(|(place, number)| (place.clone(), *number))
+    }
+
+    fn content_file(&mut self) -> Option<u32> {
+        let usable = |number: &u32| {
+            let file = &self.model.files[number];
+            file.kind == FileKind::File && (file.opens > 0 || self.model.names.values().any(|n| n == number))
+        };
+        let files: Vec<u32> = self.model.files.keys().copied().filter(usable).collect();
+        (!files.is_empty()).then(|| files[self.rng.random_range(0..files.len())])
+    }
+
+    fn data(&mut self, bytes: usize) -> Vec<u8> {
+        let mut data = vec![0; bytes];
+        self.rng.fill_bytes(&mut data);
+        data
+    }
+
+    // -- names ------------------------------------------------------------------------------------------------------
+
+    fn create(&mut self) -> Step {
+        let place = self.place();
+        let kind = if self.rng.random_bool(0.3) { FileKind::Folder } else { FileKind::File };
+        let result = self.fs().create_in(place.0, place.1.as_bytes(), &new(kind));
+        if self.model.names.contains_key(&place) {
+            return expect(result.map(drop), Errno::EEXIST);
+        }
+        self.model.create(&place, kind, result?, b"");
+        Ok(())
+    }
+
+    fn symbolic_link(&mut self) -> Step {
+        let place = self.place();
+        let bytes = self.rng.random_range(1..4096);
+        let target = vec![b't'; bytes];
+        let result =
+            self.fs().create_symbolic_link(place.0, place.1.as_bytes(), &target, &new(FileKind::File));
+        if self.model.names.contains_key(&place) {
+            return expect(result.map(drop), Errno::EEXIST);
+        }
+        self.model.create(&place, FileKind::SymbolicLink, result?, &target);
+        Ok(())
+    }
+
+    fn link(&mut self) -> Step {
+        let (Some((_, number)), place) = (self.taken(), self.place()) else { return Ok(()) };
+        let id = self.model.id(number);
+        let result = self.fs().link(id, place.0, place.1.as_bytes(), NOW);
+        if self.model.is_folder(number) {
+            return expect(result, Errno::EPERM);
+        }
+        if self.model.names.contains_key(&place) {
+            return expect(result, Errno::EEXIST);
+        }
+        self.model.link(&place, number);
+        result
+    }
+
+    fn unlink(&mut self) -> Step {
+        let Some((place, number)) = self.taken() else { return Ok(()) };
+        if self.plan.ballast_units > 0 && number == 1 {
+            return Ok(());
+        }
+        let (folder, name) = (place.0, place.1.as_bytes());
+        if !self.model.is_folder(number) {
+            expect(self.fs().remove_folder(folder, name, NOW), Errno::ENOTDIR)?;
+            self.model.unlink(&place);
+            return self.fs().unlink(folder, name, NOW);
+        }
+        expect(self.fs().unlink(folder, name, NOW), Errno::EISDIR)?;
+        let result = self.fs().remove_folder(folder, name, NOW);
+        if !self.model.is_empty(number) {
+            return expect(result, Errno::ENOTEMPTY);
+        }
+        self.model.unlink(&place);
+        result
+    }
+
+    fn rename(&mut self) -> Step {
+        let (Some((from, number)), mut to) = (self.taken(), self.place()) else { return Ok(()) };
+        if let Some((other, _)) = self.taken().filter(|_| self.rng.random_bool(0.4)) {
+            to = other;
+        }
+        if self.plan.ballast_units > 0 && self.model.names.get(&to).is_some_and(|number| *number == 1) {
+            return Ok(());
+        }
+        let _ = number;
+        let mode = match self.rng.random_range(0..4) {
+            0 => RenameMode::NoReplace,
+            1 => RenameMode::Exchange,
+            _ => RenameMode::Replace,
+        };
+        let allowed = self.model.may_rename(&from, &to, mode);
+        if allowed == Ok(true) {
+            self.model.rename(&from, &to, mode);
+        }
+        let result = self.fs().rename_in(from.0, from.1.as_bytes(), to.0, to.1.as_bytes(), mode, NOW);
+        match allowed {
+            Ok(_) => result,
+            Err(()) => match result {
+                Ok(()) => panic!("what the model refuses was done"),
+                Err(Errno::EIO) => Err(Errno::EIO),
+                Err(_) => Ok(()),
+            },
+        }
+    }
+
+    fn open_or_close(&mut self) -> Step {
+        let Some(number) = self.content_file() else { return Ok(()) };
+        let id = self.model.id(number);
+        if self.model.files[&number].opens > 0 {
+            self.model.file(number).opens -= 1;
+            return self.fs().close(id);
+        }
+        self.model.file(number).opens += 1;
+        self.fs().open(id)
+    }
+
+    // -- contents ---------------------------------------------------------------------------------------------------
+
+    fn write(&mut self, direct: bool) -> Step {
+        let Some(number) = self.content_file() else { return Ok(()) };
+        let (size, most) = (self.model.files[&number].data.len(), self.plan.most_bytes);
+        let mut offset = self.rng.random_range(0..=(size + 30_000).min(most - UNIT));
+        let mut bytes = self.rng.random_range(1..40_000).min(most - offset);
+        if direct || self.rng.random_bool(0.3) {
+            offset = offset / UNIT * UNIT;
+            bytes = bytes.next_multiple_of(UNIT).min((most - offset) / UNIT * UNIT);
+        }
+        let data = self.data(bytes);
+        self.model.file(number).write(offset, &data);
+        let id = self.model.id(number);
+        match direct {
+            true => self.fs().write_direct(id, offset as u64, &data, None),
+            false => self.fs().write(id, offset as u64, &data),
+        }
+    }
+
+    fn set_size(&mut self) -> Step {
+        let Some(number) = self.content_file() else { return Ok(()) };
+        let size = self.rng.random_range(0..=self.plan.most_bytes);
+        self.model.file(number).set_size(size);
+        let (id, change) =
+            (self.model.id(number), MetadataChange { size: Some(size as u64), ..Default::default() });
+        self.fs().change_metadata(id, &change)
+    }
+
+    fn empty_range(&mut self) -> Step {
+        let Some(number) = self.content_file() else { return Ok(()) };
+        let (size, most) = (self.model.files[&number].data.len(), self.plan.most_bytes);
+        let offset = self.rng.random_range(0..most);
+        let bytes = self.rng.random_range(1..=(most - offset).min(60_000));
+        let how = self.rng.random_range(0..4);
+        let file = self.model.file(number);
+        if how < 3 && offset < size {
+            file.write(offset, &vec![0; size.min(offset + bytes) - offset]);
+        }
+        if how >= 2 && offset + bytes > size {
+            file.set_size(offset + bytes);
+        }
+        let (id, offset, bytes) = (file.id, offset as u64, bytes as u64);
+        match how {
+            0..2 => self.fs().punch_hole(id, offset, bytes),
+            2 => self.fs().zero_range(id, offset, bytes, false),
+            _ => self.fs().allocate(id, offset, bytes, false),
+        }
+    }
+
+    fn read(&mut self) -> Step {
+        let Some(number) = self.content_file() else { return Ok(()) };
+        let expected = self.model.files[&number].data.clone();
+        let mut offset = self.rng.random_range(0..=expected.len());
+        let mut data = vec![0xee; self.rng.random_range(1..60_000)];
+        if self.rng.random_bool(0.5) {
+            offset = offset / UNIT * UNIT;
+            data.resize(data.len().next_multiple_of(UNIT), 0xee);
+        }
+        let id = self.model.id(number);
+        let bytes = self.fs().read(id, offset as u64, &mut data, None)?;
+        let end = expected.len().min(offset + data.len());
+        assert!(data[..bytes] == expected[offset.min(end)..end], "read at {offset} of file {number}");
+        Ok(())
+    }
+
+    fn attributes(&mut self) -> Step {
+        let Some((_, number)) = self.taken() else { return Ok(()) };
+        let (id, value) = (self.model.id(number), vec![7; self.rng.random_range(0..900)]);
+        match self.fs().set_extended_attribute(id, b"user.x", &value, tantalum_filesystem::SetMode::Any) {
+            Ok(()) => assert_eq!(self.fs().extended_attribute(id, b"user.x")?, value),
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Step {
+        let Some(number) = self.content_file() else { return Ok(()) };
+        self.model.syncs(number, false);
+        let id = self.model.id(number);
+        match self.rng.random_bool(0.5) {
+            true => self.fs().sync(id)?,
+            false => self.fs().sync_data(id)?,
+        }
+        self.model.syncs(number, true);
+        Ok(())
+    }
+
+    fn sync_folder(&mut self) -> Step {
+        let folder = self.place().0;
+        self.fs().sync_folder(folder)?;
+        self.model.names_are_durable();
+        Ok(())
+    }
+
+    fn clean(&mut self) -> Step {
+        match self.rng.random_range(0..8) {
+            0 => self.fs().clean_all().map(drop)?,
+            _ => drop(self.fs().clean_slice()?),
+        }
+        Ok(())
+    }
+
+    fn write_back(&mut self) -> Step {
+        self.fs().write_back()?;
+        self.model.all_synced();
+        Ok(())
+    }
+
+    // -- crashes ----------------------------------------------------------------------------------------------------
+
+    fn remount(&mut self) -> Step {
+        self.drive.lock().cut_after(None);
+        let fs = self.fs.take().expect("it is mounted");
+        match fs.unmount() {
+            Ok(client) => drop(client),
+            Err(failed) => panic!("{}", failed.1),
+        }
+        self.model.all_synced();
+        self.model.files.values_mut().for_each(|file| file.opens = 0);
+        self.fs = Some(LogFs::mount(self.drive.client(), self.plan.cache_bytes).expect("it mounts"));
+        self.model.all_synced();
+        self.start_again();
+        Ok(())
+    }
+
+    fn crash(&mut self) -> Step {
+        self.drive.lock().cut_after(None);
+        drop(self.fs.take());
+        self.fs = Some(LogFs::mount(self.drive.client(), self.plan.cache_bytes).expect("it mounts"));
+        self.find_what_is_left();
+        Ok(())
+    }
+
+    /// Cuts power once, after so many flash operations from now on.
+    pub fn cut_once(&mut self, operations: u64) {
+        self.cut_at = Some(self.drive.lock().flash_operations() + operations);
+        self.start_again();
+    }
+
+    /// Whether the drive came to the flash operation at which power is cut once.
+    pub fn came_to_cut(&self) -> bool {
+        self.cut_at.is_none_or(|at| self.cuts > 0 || self.drive.lock().flash_operations() >= at)
+    }
+
+    fn power_comes_back(&mut self) {
+        self.cuts += 1;
+        drop(self.fs.take());
+        loop {
+            let seed = self.rng.random();
+            self.drive.lock().power_on(&mut PowerLoss::seeded(seed)).expect("the drive recovers");
+            let again = self.rng.random_bool(0.6).then(|| self.rng.random_range(1..8));
+            self.drive.lock().cut_after(again);
+            match LogFs::mount(self.drive.client(), self.plan.cache_bytes) {
+                Ok(fs) if self.drive.lock().has_power() => {
+                    self.fs = Some(fs);
+                    break;
+                }
+                Err(error) if self.drive.lock().has_power() => panic!("it does not mount: {error}"),
+                _ => self.second_cuts += 1,
+            }
+        }
+        self.drive.lock().cut_after(None);
+        self.find_what_is_left();
+    }
+
+    fn see(&mut self) -> BTreeMap<Place, (FileId, FileKind)> {
+        let mut seen = BTreeMap::new();
+        let mut folders = vec![FileId::ROOT];
+        while let Some(folder) = folders.pop() {
+            let mut found = Vec::new();
+            let mut take = |entry: tantalum_filesystem::FolderEntry<'_>| {
+                found.push((String::from_utf8(entry.name.to_vec()).unwrap(), entry.file, entry.kind));
+                ControlFlow::Continue(())
+            };
+            self.fs().read_folder(folder, 0, &mut take).unwrap();
+            for (name, file, kind) in found {
+                seen.insert((folder, name), (file, kind));
+                if kind == FileKind::Folder {
+                    folders.push(file);
+                }
+            }
+        }
+        seen
+    }
+
+    fn content(&mut self, id: FileId) -> Vec<u8> {
+        let size = self.fs().metadata(id).unwrap().size as usize;
+        let mut data = vec![0xee; size + 100];
+        let bytes = self.fs().read(id, 0, &mut data, None).unwrap();
+        assert_eq!(bytes, size);
+        data.truncate(bytes);
+        data
+    }
+
+    fn find_what_is_left(&mut self) {
+        self.crashes += 1;
+        sound(self.fs());
+        let seen = self.see();
+        let Some(names) = self.model.find_names(&seen) else {
+            let allowed = self.model.history_of_ids();
+            panic!("after crash {} names are\n{seen:#?}\nbut only these may be:\n{allowed:#?}", self.crashes);
+        };
+        let mut contents = BTreeMap::new();
+        for number in names.values() {
+            let file = self.model.files[number].clone();
+            if file.kind == FileKind::File {
+                let data = self.content(file.id);
+                if let Some(why) = file.forbids(&data) {
+                    panic!("after crash {} file {number} ({}) has {why}", self.crashes, file.id);
+                }
+                contents.insert(*number, data);
+            }
+        }
+        self.model.continue_with(names, contents);
+        self.start_again();
+    }
+
+    fn start_again(&mut self) {
+        self.check_all();
+        if let Some(within) = self.plan.cut_within {
+            let operations = self.rng.random_range(1..=within);
+            self.drive.lock().cut_after(Some(operations));
+        }
+        let mut drive = self.drive.lock();
+        let left = self.cut_at.and_then(|at| at.checked_sub(drive.flash_operations()));
+        if let Some(left) = left.filter(|_| self.cuts == 0) {
+            drive.cut_after(Some(left.max(1)));
+        }
+    }
+
+    pub fn check_all(&mut self) {
+        let seen = self.see();
+        let ids: BTreeMap<Place, FileId> = seen.iter().map(|(place, (id, _))| (place.clone(), *id)).collect();
+        let expected = self.model.names.iter().map(|(place, file)| (place.clone(), self.model.id(*file)));
+        assert_eq!(ids, expected.collect());
+        for number in self.model.names.clone().into_values() {
+            let file = self.model.files[&number].clone();
+            let metadata = self.fs().metadata(file.id).unwrap();
+            assert_eq!(
+                (metadata.kind, metadata.links),
+                (file.kind, self.model.links(number)),
+                "file {number}"
+            );
+            match file.kind {
+                FileKind::File => {
+                    let data = self.content(file.id);
+                    let difference = data.iter().zip(&file.data).position(|(a, b)| a != b);
+                    assert_eq!((data.len(), difference), (file.data.len(), None), "content of file {number}");
+                }
+                FileKind::SymbolicLink => {
+                    assert_eq!(self.fs().read_symbolic_link(file.id).unwrap(), file.target);
+                }
+                _ => {}
+            }
+        }
+        sound(self.fs());
+    }
+
+    /// Without files, all space is free again.
+    pub fn finish(mut self) -> Run {
+        if !self.drive.lock().has_power() {
+            self.power_comes_back();
+        }
+        (self.plan.cut_within, self.cut_at) = (None, None);
+        self.drive.lock().cut_after(None);
+        self.remount().unwrap();
+        self.empty_folder(ROOT_FILE);
+        self.fs().sync_folder(FileId::ROOT).unwrap();
+        sound(self.fs());
+        let statistics = self.fs().statistics();
+        assert_eq!((statistics.files, statistics.units - statistics.free_units), (1, 1), "{statistics:?}");
+        self
+    }
+
+    fn empty_folder(&mut self, number: u32) {
+        let id = self.model.id(number);
+        let inside: Vec<(Place, u32)> = self
+            .model
+            .names
+            .iter()
+            .filter(|(place, _)| place.0 == id)
+            .map(|(p, n)| (p.clone(), *n))
+            .collect();
+        for (place, file) in inside {
+            let name = place.1.as_bytes();
+            if self.model.is_folder(file) {
+                self.empty_folder(file);
+                self.fs().remove_folder(id, name, NOW).unwrap();
+            } else {
+                self.fs().unlink(id, name, NOW).unwrap();
+            }
+        }
+    }
+}
+
+/// What the model refuses, the file system refuses with the same error, unless power is gone.
+fn expect(result: Step, errno: Errno) -> Step {
+    match result {
+        Err(Errno::EIO) => Err(Errno::EIO),
+        Err(found) => {
+            assert_eq!(found, errno);
+            Ok(())
+        }
+        Ok(()) => panic!("what the model refuses with {errno} was done"),
+    }
+}
+
+/// Runs seeds of a plan.
+pub fn run_seeds(seeds: u64, steps: u32, plan: impl Fn(u64) -> Plan) -> (u32, u32, u32) {
+    let number = |name| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
+    let one: Option<u64> = number("LFS_SEED");
+    let seeds = number("LFS_SEEDS").unwrap_or(seeds);
+    let mut total = (0, 0, 0);
+    for seed in one.map_or(0..seeds, |seed| seed..seed + 1) {
+        let failed = FailedSeed(seed);
+        let mut run = Run::new(seed, plan(seed));
+        for _ in 0..steps {
+            run.step();
+        }
+        let run = run.finish();
+        total = (total.0 + run.crashes, total.1 + run.second_cuts, total.2 + run.refusals);
+        std::mem::forget(failed);
+    }
+    total
+}
+
+/// Names the seed if the run panics.
+struct FailedSeed(u64);
+
+impl Drop for FailedSeed {
+    fn drop(&mut self) {
+        eprintln!("failed with LFS_SEED={}", self.0);
+    }
+}

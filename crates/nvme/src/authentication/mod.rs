@@ -1,0 +1,24 @@
+//! In-band authentication of hosts: DH-HMAC-CHAP (Base, section 8.13).
+//!
+//! Host and controller share a secret. Each side proves that it knows the secret by keying an HMAC with it over a random
+//! challenge of the other side; the secret itself never goes over the wire. With a Diffie-Hellman group the challenge is
+//! also bound to a key that both sides agree on, so that who listens cannot test guesses of a weak secret.
+//!
+//! - [`secret`]: secrets as `nvme gen-dhchap-key` writes them.
+//! - [`hosts`]: which hosts may connect, and their secrets.
+//! - [`hash`], [`group`]: hash functions and Diffie-Hellman groups.
+//! - [`proof`]: what the two sides compute.
+//! - [`exchange`]: the controller's side of the messages.
+//!
+//! Only connections are authenticated, and only when they are made: what follows is neither encrypted nor signed.
+
+pub mod exchange;
+pub mod group;
+pub mod hash;
+pub mod hosts;
+pub mod proof;
+pub mod secret;
+
+pub use exchange::Exchange;
+pub use hosts::{Admission, Hosts, HostsError};
+pub use secret::{Secret, SecretError};

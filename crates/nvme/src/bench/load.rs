@@ -1,0 +1,134 @@
+//! A host that keeps its queues full.
+
+use std::io;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use tantalum::UNIT_BYTES;
+
+use super::Case;
+use crate::client::{Client, block_command};
+use crate::wire::opcode::nvm;
+
+/// Commands whose names are told apart: more than a queue has entries.
+const NAMES: usize = 256;
+
+/// A round.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Measured {
+    /// Commands in a second.
+    pub per_second: f64,
+    /// The median of their latencies, in microseconds.
+    pub median_us: f64,
+}
+
+impl Measured {
+    /// The round in the middle.
+    pub fn middle(mut rounds: Vec<Measured>) -> Measured {
+        rounds.sort_by(|a, b| a.per_second.total_cmp(&b.per_second));
+        rounds[rounds.len() / 2]
+    }
+}
+
+/// The median of some nanoseconds, in microseconds.
+pub fn median_us(latencies_ns: &mut [u64]) -> f64 {
+    if latencies_ns.is_empty() {
+        return 0.0;
+    }
+    let middle = latencies_ns.len() / 2;
+    *latencies_ns.select_nth_unstable(middle).1 as f64 / 1e3
+}
+
+/// A queue that is kept full.
+struct Worker {
+    client: Client,
+    case: Case,
+    units: u64,
+    /// The number of the next command.
+    next: u64,
+    began: Vec<Instant>,
+}
+
+/// A host.
+pub struct Load {
+    /// While it is there, there is a controller.
+    _admin: Client,
+    workers: Vec<Worker>,
+}
+
+impl Load {
+    /// Of connections to a drive of so many units.
+    pub fn new(admin: Client, queues: Vec<Client>, case: Case, units: u64) -> Load {
+        let worker = |(index, client): (usize, Client)| Worker {
+            client,
+            case,
+            units,
+            next: (index as u64) << 40,
+            began: vec![Instant::now(); NAMES],
+        };
+        Load { _admin: admin, workers: queues.into_iter().enumerate().map(worker).collect() }
+    }
+
+    /// Keeps all queues full for a while.
+    pub fn run(&mut self, time: Duration) -> io::Result<Measured> {
+        let began = Instant::now();
+        let until = began + time;
+        let counted: Vec<io::Result<Vec<u64>>> = thread::scope(|scope| {
+            let threads: Vec<_> =
+                self.workers.iter_mut().map(|worker| scope.spawn(move || worker.run(until))).collect();
+            threads.into_iter().map(|thread| thread.join().expect("a worker does not panic")).collect()
+        });
+        let seconds = began.elapsed().as_secs_f64();
+        let mut latencies = Vec::new();
+        for counted in counted {
+            latencies.extend(counted?);
+        }
+        Ok(Measured { per_second: latencies.len() as f64 / seconds, median_us: median_us(&mut latencies) })
+    }
+}
+
+impl Worker {
+    /// The latencies of all commands that were done.
+    fn run(&mut self, until: Instant) -> io::Result<Vec<u64>> {
+        let mut latencies = Vec::with_capacity(1 << 16);
+        for _ in 0..self.case.depth {
+            self.submit()?;
+        }
+        let mut under_way = self.case.depth;
+        while under_way > 0 {
+            let completed = self.client.reap()?;
+            under_way -= 1;
+            let expected = if self.case.is_write { 0 } else { self.case.units as usize * UNIT_BYTES };
+            if completed.code != 0 || completed.data.len() != expected {
+                let (code, bytes) = (completed.code, completed.data.len());
+                return Err(io::Error::other(format!("a command ended with {code:#x} and {bytes} bytes")));
+            }
+            let now = Instant::now();
+            let began = self.began[usize::from(completed.id) % NAMES];
+            latencies.push((now - began).as_nanos() as u64);
+            if now < until {
+                self.submit()?;
+                under_way += 1;
+            }
+        }
+        Ok(latencies)
+    }
+
+    fn submit(&mut self) -> io::Result<()> {
+        let case = &self.case;
+        let places = self.units / u64::from(case.units);
+        let place = if case.is_sequential { self.next } else { tantalum::mix(self.next) } % places;
+        self.next += 1;
+        let bytes = case.units as usize * UNIT_BYTES;
+        let first = place * u64::from(case.units);
+        let id = if case.is_write {
+            let data = vec![self.next as u8; bytes];
+            self.client.submit_write(block_command(nvm::WRITE, first, case.units), data)?
+        } else {
+            self.client.submit(block_command(nvm::READ, first, case.units), Vec::new(), bytes as u32)?
+        };
+        self.began[usize::from(id) % NAMES] = Instant::now();
+        Ok(())
+    }
+}

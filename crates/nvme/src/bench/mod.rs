@@ -1,0 +1,250 @@
+//! How fast a drive is served: commands over loopback connections, beside the limit in the same run. The limit is the same
+//! server and the same hosts with no drive behind: it answers the same bytes.
+//!
+//! Machine time is noisy, so drive and limit are measured in turns, and the middle of the rounds counts.
+
+mod load;
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use tantalum::{Command, Device, DeviceError, Lpn, Profile, Status, UNIT_BYTES};
+use tantalum_drive::{Answers, Drive, Pacing, Queue};
+
+use crate::client::{Client, Names, Options};
+use crate::server::Server;
+use crate::subsystem::{Settings as Naming, Subsystem};
+use load::Load;
+pub use load::Measured;
+
+const NAME: &str = "nqn.2014-08.org.nvmexpress:tantalum-bench";
+
+/// What is to be measured.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The drive.
+    pub profile: Profile,
+    /// A file in which it is measured as well; it must not exist, and is removed afterwards.
+    pub image: Option<PathBuf>,
+    /// Whether hosts see the drive's latencies.
+    pub pacing: Pacing,
+    /// How long a round takes.
+    pub round: Duration,
+    /// Rounds of each case.
+    pub rounds: usize,
+}
+
+/// Commands that are measured.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Case {
+    /// What it is called.
+    pub name: &'static str,
+    /// Whether it writes.
+    pub is_write: bool,
+    /// Whether places follow each other.
+    pub is_sequential: bool,
+    /// Units of a command.
+    pub units: u32,
+    /// Connections, each with an I/O queue.
+    pub connections: u16,
+    /// Commands under way on each.
+    pub depth: usize,
+}
+
+const fn random(name: &'static str, is_write: bool, connections: u16, depth: usize) -> Case {
+    Case { name, is_write, is_sequential: false, units: 1, connections, depth }
+}
+
+const fn sequential(name: &'static str, is_write: bool) -> Case {
+    Case { name, is_write, is_sequential: true, units: 32, connections: 1, depth: 8 }
+}
+
+/// All cases.
+pub const CASES: [Case; 8] = [
+    random("4 KiB reads, 1", false, 1, 1),
+    random("4 KiB reads, 32", false, 1, 32),
+    random("4 KiB reads, 4 x 32", false, 4, 32),
+    random("4 KiB writes, 1", true, 1, 1),
+    random("4 KiB writes, 32", true, 1, 32),
+    random("4 KiB writes, 4 x 32", true, 4, 32),
+    sequential("128 KiB reads, 8", false),
+    sequential("128 KiB writes, 8", true),
+];
+
+/// A case on a drive, and its limit.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// The commands.
+    pub case: Case,
+    /// The drive.
+    pub served: Measured,
+    /// The same server without one.
+    pub limit: Measured,
+    /// Commands in a second, as a part of the limit: the middle of the rounds' quotients.
+    pub of_limit: f64,
+    /// The drive's own latency in its own time, if hosts see it: the median of single reads, in microseconds.
+    pub drive_us: Option<f64>,
+}
+
+/// All cases on one drive.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outcome {
+    /// Where the drive is: `memory` or `file`.
+    pub drive: &'static str,
+    /// Its cases.
+    pub rows: Vec<Row>,
+}
+
+/// Why nothing was measured.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// The drive could not be made.
+    #[error("the drive could not be made: {0}")]
+    Device(#[from] DeviceError),
+    /// The drive failed.
+    #[error("the drive failed: {0}")]
+    Drive(Status),
+    /// A connection failed.
+    #[error("a connection failed: {0}")]
+    Network(#[from] io::Error),
+    /// It was interrupted.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// Removes the file that was named for this.
+struct Removed<'a>(&'a PathBuf);
+
+impl Drop for Removed<'_> {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(self.0);
+    }
+}
+
+/// Measures all cases. `tell` is told of each before it is measured, and says whether to go on.
+pub fn bench(
+    settings: &Settings,
+    tell: &mut impl FnMut(&str, &Case) -> bool,
+) -> Result<Vec<Outcome>, BenchError> {
+    let limit = server_of(Device::in_memory(&settings.profile)?, Pacing::None, true)?;
+    let in_memory = Device::in_memory(&settings.profile)?;
+    let mut outcomes = vec![measure("memory", in_memory, &limit, settings, tell)?];
+    if let Some(image) = &settings.image {
+        let device = Device::create(image, &settings.profile)?;
+        let _removed = Removed(image);
+        outcomes.push(measure("file", device, &limit, settings, tell)?);
+    }
+    Ok(outcomes)
+}
+
+fn server_of(device: Device, pacing: Pacing, is_limit: bool) -> io::Result<Server> {
+    let answers = Answers::new(pacing, device.time_ns())?;
+    let naming = Naming {
+        name: NAME.to_owned(),
+        serial: "BENCH".to_owned(),
+        identity: 1,
+        block_bytes: UNIT_BYTES as u32,
+    };
+    let subsystem = Subsystem::new(naming, Queue::new(Drive::new(device), answers));
+    let subsystem = if is_limit { subsystem.without_drive() } else { subsystem };
+    Server::start(Arc::new(subsystem), SocketAddr::from(([127, 0, 0, 1], 0)))
+}
+
+fn measure(
+    name: &'static str,
+    mut device: Device,
+    limit: &Server,
+    settings: &Settings,
+    tell: &mut impl FnMut(&str, &Case) -> bool,
+) -> Result<Outcome, BenchError> {
+    fill(&mut device).map_err(BenchError::Drive)?;
+    let drive_us = match settings.pacing {
+        Pacing::Real => Some(read_us(&mut device).map_err(BenchError::Drive)?),
+        Pacing::None => None,
+    };
+    let units = device.limits().capacity_units;
+    let server = server_of(device, settings.pacing, false)?;
+    let mut rows = Vec::new();
+    for case in CASES {
+        if !tell(name, &case) {
+            return Err(BenchError::Interrupted);
+        }
+        let drive_us = drive_us.filter(|_| case.depth == 1 && !case.is_write);
+        rows.push(rounds(case, [server.address(), limit.address()], units, settings, drive_us)?);
+    }
+    Ok(Outcome { drive: name, rows })
+}
+
+/// Every unit is written once: what is not mapped is read too fast.
+fn fill(device: &mut Device) -> Result<(), Status> {
+    let (units, at_once) = (device.limits().capacity_units as u32, 128);
+    let data: Vec<u8> = (0..at_once as usize * UNIT_BYTES).map(|at| (at / 7) as u8).collect();
+    for lpn in (0..units).step_by(at_once as usize) {
+        let now_ns = device.time_ns();
+        let bytes = at_once.min(units - lpn) as usize * UNIT_BYTES;
+        device.submit(Command::Write { lpn: Lpn(lpn), data: &data[..bytes], fua: false }, now_ns)?;
+    }
+    let now_ns = device.time_ns();
+    device.submit(Command::Flush, now_ns).map(drop)
+}
+
+/// What single random reads take in the drive's own time: the median, in microseconds.
+fn read_us(device: &mut Device) -> Result<f64, Status> {
+    let units = device.limits().capacity_units;
+    let mut data = vec![0; UNIT_BYTES];
+    let mut latencies = Vec::new();
+    for number in 0..2000 {
+        let now_ns = device.time_ns();
+        let lpn = Lpn((tantalum::mix(number) % units) as u32);
+        let completion = device.submit(Command::Read { lpn, data: &mut data }, now_ns)?;
+        latencies.push(completion.done_ns - now_ns);
+    }
+    Ok(load::median_us(&mut latencies))
+}
+
+/// Drive and limit in turns.
+fn rounds(
+    case: Case,
+    addresses: [SocketAddr; 2],
+    units: u64,
+    settings: &Settings,
+    drive_us: Option<f64>,
+) -> Result<Row, BenchError> {
+    let mut loads = Vec::new();
+    for address in addresses {
+        loads.push(attach(address, &case, units)?);
+    }
+    let mut measured = [Vec::new(), Vec::new()];
+    for _ in 0..settings.rounds.max(1) {
+        for (load, measured) in loads.iter_mut().zip(&mut measured) {
+            measured.push(load.run(settings.round)?);
+        }
+    }
+    let [served, limit] = measured;
+    let quotient = |(served, limit): (&Measured, &Measured)| served.per_second / limit.per_second;
+    let mut quotients: Vec<f64> = served.iter().zip(&limit).map(quotient).collect();
+    quotients.sort_by(f64::total_cmp);
+    let of_limit = quotients[quotients.len() / 2];
+    Ok(Row { case, served: Measured::middle(served), limit: Measured::middle(limit), of_limit, drive_us })
+}
+
+/// A host with its connections.
+fn attach(address: SocketAddr, case: &Case, units: u64) -> io::Result<Load> {
+    let names = Names {
+        subsystem: NAME.to_owned(),
+        host: "nqn.2014-08.org.nvmexpress:host".to_owned(),
+        host_id: [1; 16],
+    };
+    // as Linux does it: no flow control, so that a read's data say that it has succeeded
+    let options = Options { no_flow_control: true, together: true, ..Options::default() };
+    let (admin, controller) = Client::admin(address, options, &names, 0)?;
+    let mut queues = Vec::new();
+    for queue in 1..=case.connections {
+        queues.push(Client::io(address, options, &names, controller, queue)?);
+    }
+    Ok(Load::new(admin, queues, *case, units))
+}

@@ -1,0 +1,138 @@
+//! A small initiator: what measures and tests the server from the other side of the wire. Tests also send with it what no
+//! sound host does.
+
+mod attach;
+mod authenticate;
+mod commands;
+mod wire;
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use rustc_hash::FxHashMap;
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::wire::pdu::{Initialize, kind};
+
+pub use authenticate::{Answered, Authenticated, Credentials, refusal};
+pub use commands::{block_command, command, fabrics};
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// So many bytes of commands are not held back to be sent together.
+const TOGETHER_BYTES: usize = 64 << 10;
+/// Data that go in the capsule rather than by way of an R2T.
+const CAPSULE_BYTES: usize = crate::session::CAPSULE_BYTES;
+
+/// A PDU that came, without its digests.
+#[derive(Clone, Debug)]
+pub struct Pdu {
+    /// Its header.
+    pub header: Vec<u8>,
+    /// Its data.
+    pub data: Vec<u8>,
+}
+
+/// How a command ended.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Completed {
+    /// The host's name for it.
+    pub id: u16,
+    /// Type and code; 0 for success.
+    pub code: u16,
+    /// Dwords 0 and 1.
+    pub result: u64,
+    /// What was read.
+    pub data: Vec<u8>,
+    /// How far the queue was read; none if there was no response but data alone.
+    pub queue_head: Option<u16>,
+}
+
+/// What a connection asks for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Digests of headers.
+    pub header_digest: bool,
+    /// Digests of data.
+    pub data_digest: bool,
+    /// How data to the host are aligned, in dwords less one.
+    pub alignment: u8,
+    /// Data always go by way of an R2T.
+    pub no_capsule_data: bool,
+    /// The queue's head is not asked for.
+    pub no_flow_control: bool,
+    /// Commands are sent together, at the latest before the host waits for an answer.
+    pub together: bool,
+}
+
+/// A connection.
+#[derive(Debug)]
+pub struct Client {
+    stream: TcpStream,
+    options: Options,
+    last_id: u16,
+    /// Data of commands that write, until they are asked for.
+    outgoing: FxHashMap<u16, Vec<u8>>,
+    /// Data of commands that read, until those are done.
+    incoming: FxHashMap<u16, Vec<u8>>,
+    done: VecDeque<Completed>,
+    /// Bytes of one data PDU to the controller.
+    pub data_bytes: usize,
+    input: Vec<u8>,
+    input_at: usize,
+    /// Commands that have not been sent.
+    output: Vec<u8>,
+}
+
+/// Who connects to what.
+#[derive(Clone, Debug)]
+pub struct Names {
+    /// The subsystem.
+    pub subsystem: String,
+    /// The host.
+    pub host: String,
+    /// The host's identifier.
+    pub host_id: [u8; 16],
+}
+
+fn broken(message: impl Into<String>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, message.into())
+}
+
+impl Client {
+    /// Opens a connection without a word.
+    pub fn dial(address: SocketAddr, options: Options) -> io::Result<Client> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        Ok(Client {
+            stream,
+            options,
+            last_id: 0,
+            outgoing: FxHashMap::default(),
+            incoming: FxHashMap::default(),
+            done: VecDeque::new(),
+            data_bytes: 0,
+            input: Vec::new(),
+            input_at: 0,
+            output: Vec::new(),
+        })
+    }
+
+    /// Opens a connection and agrees on digests.
+    pub fn open(address: SocketAddr, options: Options) -> io::Result<Client> {
+        let mut client = Client::dial(address, options)?;
+        let digests = u8::from(options.header_digest) | u8::from(options.data_digest) << 1;
+        client.send(Initialize::new(kind::IC_REQ, options.alignment, digests, 0).as_bytes())?;
+        let pdu = client.receive()?;
+        let response = Initialize::read_from_bytes(&pdu.header).map_err(|_| broken("no ICResp"))?;
+        if response.digests != digests {
+            return Err(broken(format!("asked for digests {digests}, got {}", response.digests)));
+        }
+        client.data_bytes = response.limit.get() as usize;
+        Ok(client)
+    }
+}

@@ -1,0 +1,187 @@
+//! Asynchronous events of a controller (Base, section 5.2).
+//!
+//! An event waits until the host has asked for events of its kind (Set Features) and has an Asynchronous Event Request under
+//! way. Once one has been told, further ones of its type wait until the host has read the log page that it names. None is
+//! forgotten meanwhile.
+
+use crate::wire::log_page::id;
+
+/// What a host may be told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// The drive takes no more writes.
+    ReadOnly,
+    /// Fewer spare blocks are left than the threshold.
+    SpareLow,
+    /// Attributes of namespaces have changed: they can only be read.
+    Namespaces,
+}
+
+/// Bits of the critical warning in the SMART log page, which are also those that ask for its events.
+pub mod warning {
+    /// Fewer spare blocks are left than the threshold.
+    pub const SPARE_LOW: u8 = 1 << 0;
+    /// The drive takes no more writes.
+    pub const READ_ONLY: u8 = 1 << 3;
+}
+
+/// The bit that asks for notices of namespaces, in the feature and in Identify (`OAES`).
+pub const NAMESPACE_NOTICES: u32 = 1 << 8;
+
+/// Values that the feature may have: critical warnings, also those that never come, and the notices that there are.
+pub const CONFIGURABLE: u32 = 0xff | NAMESPACE_NOTICES;
+
+impl Event {
+    const ALL: [Event; 3] = [Event::ReadOnly, Event::SpareLow, Event::Namespaces];
+
+    /// The log page that tells more, and whose reading lets the next event of this type be told.
+    fn log_page(self) -> u8 {
+        match self {
+            Event::ReadOnly | Event::SpareLow => id::SMART,
+            Event::Namespaces => id::CHANGED_NAMESPACES,
+        }
+    }
+
+    /// The bit of the feature that asks for it.
+    fn asked_with(self) -> u32 {
+        match self {
+            Event::ReadOnly => warning::READ_ONLY.into(),
+            Event::SpareLow => warning::SPARE_LOW.into(),
+            Event::Namespaces => NAMESPACE_NOTICES,
+        }
+    }
+
+    /// Dword 0 of the completion: the type in bits 2:0, which event in bits 15:8, the log page in bits 23:16.
+    pub fn result(self) -> u64 {
+        let (kind, which) = match self {
+            Event::ReadOnly => (1, 0),
+            Event::SpareLow => (1, 2),
+            Event::Namespaces => (2, 0),
+        };
+        kind | which << 8 | u64::from(self.log_page()) << 16
+    }
+}
+
+/// Events of one controller.
+#[derive(Debug, Default)]
+pub struct Events {
+    /// Those that have not been told.
+    due: Vec<Event>,
+    /// Log pages that are to be read before more is told of them.
+    unread: Vec<u8>,
+    /// Warnings as they were last.
+    warnings: u8,
+    /// Whether the namespaces have changed since the host read which did.
+    have_namespaces_changed: bool,
+}
+
+impl Events {
+    /// Those of a host that comes when these warnings are there already. It is told of them; what its namespaces are like it
+    /// learns by itself.
+    pub fn new(warnings: u8) -> Events {
+        let mut events = Events::default();
+        events.warn(warnings);
+        events.due.retain(|&event| event != Event::Namespaces);
+        events.have_namespaces_changed = false;
+        events
+    }
+
+    /// These are the warnings now. Whether there is something new to tell.
+    pub fn warn(&mut self, warnings: u8) -> bool {
+        let new = warnings & !self.warnings;
+        let changed = warnings ^ self.warnings;
+        self.warnings = warnings;
+        let before = self.due.len();
+        if new & warning::READ_ONLY != 0 {
+            self.add(Event::ReadOnly);
+        }
+        if new & warning::SPARE_LOW != 0 {
+            self.add(Event::SpareLow);
+        }
+        if changed & warning::READ_ONLY != 0 {
+            self.have_namespaces_changed = true;
+            self.add(Event::Namespaces);
+        }
+        self.due.len() > before
+    }
+
+    fn add(&mut self, event: Event) {
+        if !self.due.contains(&event) {
+            self.due.push(event);
+        }
+    }
+
+    /// Takes an event that may be told to a host that asked for these.
+    pub fn next(&mut self, asked: u32) -> Option<Event> {
+        let may = |event: &Event| asked & event.asked_with() != 0 && !self.unread.contains(&event.log_page());
+        let event = Event::ALL.into_iter().filter(|event| self.due.contains(event)).find(may)?;
+        self.due.retain(|&due| due != event);
+        self.unread.push(event.log_page());
+        Some(event)
+    }
+
+    /// The host has read a log page, and not asked to retain its event.
+    pub fn was_read(&mut self, log_page: u8) {
+        self.unread.retain(|&unread| unread != log_page);
+        if log_page == id::CHANGED_NAMESPACES {
+            self.have_namespaces_changed = false;
+        }
+    }
+
+    /// Whether namespaces have changed since the host read which did.
+    pub fn have_namespaces_changed(&self) -> bool {
+        self.have_namespaces_changed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: u32 = CONFIGURABLE;
+
+    #[test]
+    fn an_event_is_told_once_and_the_next_of_its_type_when_the_log_was_read() {
+        let mut events = Events::new(0);
+        assert_eq!(events.next(ALL), None);
+        assert!(events.warn(warning::SPARE_LOW));
+        assert!(!events.warn(warning::SPARE_LOW), "nothing new");
+        assert_eq!(events.next(ALL), Some(Event::SpareLow));
+        assert!(events.warn(warning::SPARE_LOW | warning::READ_ONLY));
+        assert_eq!(events.next(ALL), Some(Event::Namespaces), "of another type");
+        assert_eq!(events.next(ALL), None, "masked");
+        events.was_read(id::SMART);
+        assert_eq!(events.next(ALL), Some(Event::ReadOnly));
+        assert!(events.have_namespaces_changed());
+        events.was_read(id::CHANGED_NAMESPACES);
+        assert!(!events.have_namespaces_changed());
+        assert_eq!(events.next(ALL), None);
+    }
+
+    #[test]
+    fn only_what_was_asked_for_is_told() {
+        let mut events = Events::new(0);
+        events.warn(warning::READ_ONLY | warning::SPARE_LOW);
+        assert_eq!(events.next(0), None);
+        assert_eq!(events.next(warning::SPARE_LOW.into()), Some(Event::SpareLow));
+        events.was_read(id::SMART);
+        assert_eq!(events.next(NAMESPACE_NOTICES), Some(Event::Namespaces));
+        assert_eq!(events.next(warning::READ_ONLY.into()), Some(Event::ReadOnly));
+    }
+
+    #[test]
+    fn who_comes_late_is_warned_and_knows_its_namespaces() {
+        let mut events = Events::new(warning::READ_ONLY);
+        assert!(!events.have_namespaces_changed());
+        assert_eq!(events.next(ALL), Some(Event::ReadOnly));
+        events.was_read(id::SMART);
+        assert_eq!(events.next(ALL), None);
+    }
+
+    #[test]
+    fn results_are_the_standards() {
+        assert_eq!(Event::ReadOnly.result(), 0x02_0001);
+        assert_eq!(Event::SpareLow.result(), 0x02_0201);
+        assert_eq!(Event::Namespaces.result(), 0x04_0002);
+    }
+}

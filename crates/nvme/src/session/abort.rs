@@ -1,0 +1,73 @@
+//! Abort: a command that waits here is aborted; one that the drive has been given is not.
+//!
+//! The Abort comes on the admin queue, and what it names is known to another connection, so it is asked there, and its answer
+//! comes back by mailbox. If that connection ends first, nothing was aborted.
+
+use super::Session;
+use crate::failure::Failure;
+use crate::mailbox::{Answer, Message, Question};
+use crate::wire::command::Submission;
+
+/// Aborts that may be under way at once (`ACL` is one less).
+pub const ABORTS: usize = 4;
+
+/// Aborted commands whose data may still come.
+const DRAINED: usize = crate::controller::QUEUE_ENTRIES as usize;
+
+/// Bit 0 of the answer is set if the command was not aborted (Base, section 5.1).
+fn answer(is_aborted: bool) -> Answer {
+    Answer::result((!is_aborted).into())
+}
+
+impl Session {
+    /// Has a command aborted, of this queue or another.
+    pub(super) fn abort(&mut self, id: u16, command: &Submission) {
+        let (queue, victim) = (command.dword(10) as u16, (command.dword(10) >> 16) as u16);
+        if queue == 0 {
+            let is_aborted = self.abort_here(victim);
+            return self.complete(id, Ok(answer(is_aborted)));
+        }
+        if self.aborts >= ABORTS {
+            return self.complete(id, Err(Failure::ABORT_LIMIT));
+        }
+        let controller = self.queue.as_ref().map(|queue| &queue.controller);
+        match controller.and_then(|controller| controller.connection(queue)) {
+            None => self.complete(id, Ok(answer(false))),
+            Some(mailbox) => {
+                self.aborts += 1;
+                mailbox.post(Message::Abort { id: victim, question: Question::new(&self.mailbox, id) });
+            }
+        }
+    }
+
+    /// The other connection has answered an Abort.
+    pub(super) fn abort_answered(&mut self, id: u16, is_aborted: bool) {
+        self.aborts -= 1;
+        self.complete(id, Ok(answer(is_aborted)));
+    }
+
+    /// Aborts a command of this queue if it waits: for an event, for the budget, or for its data. It is completed before the
+    /// Abort is.
+    pub(super) fn abort_here(&mut self, victim: u16) -> bool {
+        if let Some(at) = self.events.iter().position(|&event| event == victim) {
+            self.events.remove(at);
+        } else if let Some(at) = self.waiting.iter().position(|&waiting| waiting == victim) {
+            self.waiting.remove(at);
+        } else if !self.drain(victim) {
+            return false;
+        }
+        self.complete(victim, Err(Failure::ABORTED));
+        true
+    }
+
+    /// The data that a command still gets are to go nowhere; they keep its part of the budget until they have come. False if
+    /// it waits for none.
+    fn drain(&mut self, victim: u16) -> bool {
+        let Some(pending) = self.pending.get_mut(&victim) else { return false };
+        if self.transfers.drained() >= DRAINED || !self.transfers.drain(victim) {
+            return false;
+        }
+        pending.held = 0;
+        true
+    }
+}

@@ -1,0 +1,73 @@
+//! Authentication Send and Authentication Receive: a queue that must be authenticated takes no other command before.
+
+use zerocopy::FromBytes;
+
+use super::{Phase, Queue, Session};
+use crate::authentication::Exchange;
+use crate::failure::Failure;
+use crate::mailbox::Answer;
+use crate::wire::authentication::{PROTOCOL, Transport};
+use crate::wire::command::Submission;
+use crate::wire::opcode::{FABRICS, fabrics};
+
+/// Bytes that a message may have: the largest has less than 700.
+const MESSAGE_BYTES: u32 = 4096;
+
+/// Whether a command is part of an authentication.
+fn is_authentication(command: &Submission) -> bool {
+    let kind = command.namespace.get() as u8;
+    command.opcode == FABRICS
+        && matches!(kind, fabrics::AUTHENTICATION_SEND | fabrics::AUTHENTICATION_RECEIVE)
+}
+
+/// Bytes of the message, or of the room for it.
+pub fn message_bytes(command: &Submission) -> Result<u32, Failure> {
+    let fields = Transport::read_from_bytes(command.tail()).expect("they are as long");
+    let bytes = fields.bytes.get();
+    let is_sound = fields.protocol == PROTOCOL && fields.specific == [1, 1];
+    if is_sound && (1..=MESSAGE_BYTES).contains(&bytes) { Ok(bytes) } else { Err(Failure::INVALID_FIELD) }
+}
+
+impl Queue {
+    /// Whether it takes any command.
+    pub(super) fn is_authenticated(&self) -> bool {
+        self.exchange.as_ref().is_none_or(Exchange::is_authenticated)
+    }
+}
+
+impl Session {
+    /// Refuses everything but an authentication on a queue that is not authenticated.
+    pub(super) fn check_authentication(&self, command: &Submission) -> Result<(), Failure> {
+        let may = |queue: &Queue| queue.is_authenticated() || is_authentication(command);
+        if self.queue.as_ref().is_none_or(may) { Ok(()) } else { Err(Failure::AUTHENTICATION_REQUIRED) }
+    }
+
+    fn exchange(&mut self) -> Result<&mut Exchange, Failure> {
+        // a host without a secret has nothing to prove
+        self.queue.as_mut().and_then(|queue| queue.exchange.as_mut()).ok_or(Failure::SEQUENCE)
+    }
+
+    pub(super) fn take_message(&mut self, message: &[u8]) -> Result<Answer, Failure> {
+        let exchange = self.exchange()?;
+        exchange.take(message);
+        self.end_if_refused();
+        Ok(Answer::default())
+    }
+
+    pub(super) fn give_message(&mut self, bytes: u32) -> Result<Answer, Failure> {
+        let mut message = self.exchange()?.give();
+        self.end_if_refused();
+        if message.len() > bytes as usize {
+            return Err(Failure::INVALID_FIELD);
+        }
+        message.resize(bytes as usize, 0);
+        Ok(Answer::data(message))
+    }
+
+    /// Who has not proved what it claims is told so, and the connection ends.
+    fn end_if_refused(&mut self) {
+        if self.queue.as_ref().and_then(|queue| queue.exchange.as_ref()).is_some_and(Exchange::has_failed) {
+            self.phase = Phase::Goodbye;
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! The host's side: processes with their endpoints, what they are told, and the driver's book of who may do what.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
+
+use tantalum::{NamespaceId, Nanoseconds};
+
+use crate::instance::Fault;
+use crate::names::{EndpointId, ProcessId, ProgramId, SpuId};
+use crate::permission::{PermissionTable, Rights};
+
+/// Requests of programs that an endpoint's queue holds; further ones are not delivered.
+pub const ENDPOINT_QUEUE: usize = 64;
+
+/// What the host is told, and when.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Event {
+    /// The answer to a request of the host.
+    Answer {
+        /// The endpoint that sent the request.
+        endpoint: EndpointId,
+        /// The request, as [`crate::Ssd::send`] returned it.
+        request: u64,
+        /// The handler's status, or one of [`crate::answer`].
+        status: i32,
+        /// When the host has it.
+        at_ns: Nanoseconds,
+    },
+    /// A request of a program to an endpoint.
+    Request {
+        /// The endpoint.
+        endpoint: EndpointId,
+        /// The processor that sent it.
+        spu: SpuId,
+        /// The program.
+        program: ProgramId,
+        /// Which handler of the host it is for.
+        handler: u32,
+        /// Its body.
+        body: Vec<u8>,
+        /// When the host has it.
+        at_ns: Nanoseconds,
+    },
+    /// A processor asked for a permission, and the driver decided. If it was granted, the request that failed with
+    /// [`crate::answer::NO_PERMISSION`] can be sent again.
+    Permission {
+        /// The endpoint on whose behalf the range was accessed.
+        endpoint: EndpointId,
+        /// The processor.
+        spu: SpuId,
+        /// The range.
+        range: Range<u64>,
+        /// Whether the processor has the permission now.
+        granted: bool,
+        /// When the host knows.
+        at_ns: Nanoseconds,
+    },
+    /// A program was ended. Its unanswered requests are answered with [`crate::answer::ENDED`].
+    Ended {
+        /// The program.
+        program: ProgramId,
+        /// Its owner.
+        owner: ProcessId,
+        /// The processor where it happened.
+        spu: SpuId,
+        /// The handler.
+        handler: u32,
+        /// What happened.
+        fault: Fault,
+        /// When the host is told.
+        at_ns: Nanoseconds,
+    },
+    /// The drive lost power: nothing is installed, and requests under way are not answered.
+    PowerLost {
+        /// When the host is told.
+        at_ns: Nanoseconds,
+    },
+}
+
+impl Event {
+    /// When the host has it.
+    pub fn at_ns(&self) -> Nanoseconds {
+        match self {
+            Event::Answer { at_ns, .. }
+            | Event::Request { at_ns, .. }
+            | Event::Permission { at_ns, .. }
+            | Event::Ended { at_ns, .. }
+            | Event::PowerLost { at_ns } => *at_ns,
+        }
+    }
+}
+
+/// Processes, endpoints, and what the driver granted.
+#[derive(Debug)]
+pub(crate) struct Host {
+    queue_pairs: u32,
+    next_process: u32,
+    endpoints: BTreeMap<EndpointId, usize>,
+    outbox: VecDeque<Event>,
+    pub book: PermissionTable,
+    pub namespaces: BTreeSet<(ProcessId, NamespaceId)>,
+}
+
+impl Host {
+    pub fn new(queue_pairs: u32) -> Host {
+        Host {
+            queue_pairs,
+            next_process: 1,
+            endpoints: BTreeMap::new(),
+            outbox: VecDeque::new(),
+            book: PermissionTable::new(usize::MAX),
+            namespaces: BTreeSet::new(),
+        }
+    }
+
+    pub fn process(&mut self) -> ProcessId {
+        self.next_process += 1;
+        ProcessId::user(self.next_process - 1)
+    }
+
+    /// A new endpoint of a process, if there is a queue pair for it.
+    pub fn endpoint(&mut self, process: ProcessId) -> Option<EndpointId> {
+        if self.endpoints.len() >= self.queue_pairs as usize {
+            return None;
+        }
+        let free = (0..self.queue_pairs).map(|queue| process.endpoint(queue));
+        let endpoint = free.into_iter().find(|endpoint| !self.endpoints.contains_key(endpoint))?;
+        self.endpoints.insert(endpoint, 0);
+        Some(endpoint)
+    }
+
+    pub fn close(&mut self, endpoint: EndpointId) {
+        self.endpoints.remove(&endpoint);
+    }
+
+    pub fn has(&self, endpoint: EndpointId) -> bool {
+        self.endpoints.contains_key(&endpoint)
+    }
+
+    /// Delivers a request of a program; false if the endpoint's queue is full.
+    pub fn deliver(&mut self, endpoint: EndpointId, event: Event) -> bool {
+        match self.endpoints.get_mut(&endpoint) {
+            Some(queued) if *queued < ENDPOINT_QUEUE => {
+                *queued += 1;
+                self.outbox.push_back(event);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Tells the host what it is told in any case.
+    pub fn tell(&mut self, event: Event) {
+        self.outbox.push_back(event);
+    }
+
+    pub fn next_event(&mut self) -> Option<Event> {
+        self.take(0)
+    }
+
+    /// The next event of an endpoint, or a loss of power.
+    pub fn next_event_of(&mut self, endpoint: EndpointId) -> Option<Event> {
+        let is_its = |event: &Event| match event {
+            Event::Answer { endpoint: whose, .. }
+            | Event::Request { endpoint: whose, .. }
+            | Event::Permission { endpoint: whose, .. } => *whose == endpoint,
+            Event::PowerLost { .. } => true,
+            Event::Ended { .. } => false,
+        };
+        let at = self.outbox.iter().position(is_its)?;
+        self.take(at)
+    }
+
+    fn take(&mut self, at: usize) -> Option<Event> {
+        let event = self.outbox.remove(at)?;
+        if let Event::Request { endpoint, .. } = &event
+            && let Some(queued) = self.endpoints.get_mut(endpoint)
+        {
+            *queued -= 1;
+        }
+        Some(event)
+    }
+
+    /// The driver's answer to a miss: the extent to install, or none.
+    pub fn resolve(
+        &mut self,
+        process: ProcessId,
+        range: &Range<u64>,
+        rights: Rights,
+    ) -> Option<(Range<u64>, Rights)> {
+        let (allowed, _) = self.book.check(process, range, rights);
+        if allowed { self.book.extent(process, range.start) } else { None }
+    }
+}

@@ -1,0 +1,239 @@
+//! A program's copy on one processor: its memory, and the threads that run its handlers.
+//!
+//! Invariants: at most one thread runs at a time, and they change only where a handler asks the system for something; each
+//! thread has a stack of its own; no memory is added after the copy was made.
+
+use wasmi::{Extern, Global, Linker, Memory, Store, TrapCode, TypedFunc, TypedResumableCall, Val};
+
+use crate::abi::{COUNTERS, Context};
+use crate::activation::{Activation, Op, Place, Room};
+use crate::answer;
+use crate::module::{HANDLERS, Program, handler_number};
+
+/// Threads of a program on a processor.
+pub const THREADS: u32 = 16;
+/// Instructions that finding out a program's stacks may take.
+const INSTALL_FUEL: u64 = 100_000;
+
+type Handler = TypedFunc<(u32, u32), ()>;
+type Stopped = wasmi::TypedResumableCallHostTrap<()>;
+
+/// Why a program was ended.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Fault {
+    /// The module trapped: an access beyond its memory, a stack that is full, a division by zero, and so on.
+    #[error("{0}")]
+    Trap(String),
+    /// One call of a handler took more instructions than a profile allows.
+    #[error("it executed {limit} instructions in one call, the most that are allowed")]
+    Endless {
+        /// The limit.
+        limit: u64,
+    },
+    /// It sent more requests on behalf of one request of the host than are allowed.
+    #[error("it sent too many requests for one of the host's")]
+    Flood,
+    /// A processor could not be given its copy.
+    #[error("its copy could not be made: {0}")]
+    Install(String),
+}
+
+/// What a thread did.
+#[derive(Debug)]
+pub(crate) enum Run {
+    /// It asks the system for something, and waits.
+    Asks(Op),
+    /// Its handler returned.
+    Returns,
+    /// The program must be ended.
+    Faults(Fault),
+}
+
+pub(crate) struct Instance {
+    store: Store<Context>,
+    memory: Option<Memory>,
+    stack_pointer: Option<Global>,
+    handlers: Vec<Option<Handler>>,
+    threads: Vec<Thread>,
+    handler_instructions: u64,
+}
+
+/// A thread, which may have stopped in the middle of a handler.
+struct Thread {
+    /// Where its stack begins; the linker's own for a program with one thread.
+    stack_top: Option<i32>,
+    stack_now: i32,
+    stopped: Option<(Stopped, Activation)>,
+}
+
+impl Instance {
+    pub fn new(
+        program: &Program,
+        linker: &Linker<Context>,
+        place: Place,
+        handler_instructions: u64,
+    ) -> Result<Instance, Fault> {
+        let failed = |error: wasmi::Error| Fault::Install(error.to_string());
+        let context = Context {
+            memory: None,
+            place,
+            activation: None,
+            op: None,
+            serial: Vec::new(),
+            counters: [0; COUNTERS],
+        };
+        let mut store = Store::new(program.module.engine(), context);
+        store.set_fuel(INSTALL_FUEL).map_err(failed)?;
+        let instance = linker.instantiate_and_start(&mut store, &program.module).map_err(failed)?;
+        let memory = instance.exports(&store).find_map(|export| export.into_memory());
+        store.data_mut().memory = memory;
+        let mut handlers = vec![None; HANDLERS as usize];
+        for export in program.module.exports() {
+            if let Some(number) = handler_number(export.name()) {
+                let typed = instance.get_typed_func(&store, export.name()).map_err(failed)?;
+                handlers[number as usize] = Some(typed);
+            }
+        }
+        let is_pointer = |global: &Global| {
+            let ty = global.ty(&store);
+            ty.content() == wasmi::ValType::I32 && ty.mutability().is_mut()
+        };
+        let stack_pointer = instance.get_export(&store, "__stack_pointer");
+        let stack_pointer = stack_pointer.and_then(Extern::into_global).filter(is_pointer);
+        let mut made =
+            Instance { store, memory, stack_pointer, handlers, threads: Vec::new(), handler_instructions };
+        made.find_stacks(&instance).map_err(failed)?;
+        Ok(made)
+    }
+
+    fn find_stacks(&mut self, instance: &wasmi::Instance) -> Result<(), wasmi::Error> {
+        let stack_now = self.stack_now();
+        if let Ok(stack) = instance.get_typed_func::<u32, i32>(&self.store, "tl_stack") {
+            for thread in 0..THREADS {
+                let top = stack.call(&mut self.store, thread)?;
+                if top == 0 {
+                    break;
+                }
+                self.threads.push(Thread { stack_top: Some(top), stack_now: top, stopped: None });
+            }
+        }
+        if self.threads.is_empty() || self.stack_pointer.is_none() {
+            self.threads = vec![Thread { stack_top: None, stack_now, stopped: None }];
+        }
+        Ok(())
+    }
+
+    fn stack_now(&self) -> i32 {
+        match self.stack_pointer.map(|global| global.get(&self.store)) {
+            Some(Val::I32(value)) => value,
+            _ => 0,
+        }
+    }
+
+    pub fn threads(&self) -> usize {
+        self.threads.len()
+    }
+
+    pub fn has_handler(&self, number: u32) -> bool {
+        self.handlers.get(number as usize).is_some_and(Option::is_some)
+    }
+
+    /// Calls a handler that there is. Returns what it did, and the instructions that took.
+    pub fn start(&mut self, thread: usize, activation: Activation) -> (Run, Option<Activation>, u64) {
+        let message = &activation.message;
+        let arguments = (message.source.number(), message.body.len() as u32);
+        let handler = self.handlers[message.handler as usize].expect("the system asked whether it exists");
+        if let Some(top) = self.threads[thread].stack_top {
+            self.threads[thread].stack_now = top;
+        }
+        self.enter(thread, activation);
+        let result = handler.call_resumable(&mut self.store, arguments);
+        self.leave(thread, result)
+    }
+
+    /// Continues a stopped handler with an answer to what it asked for.
+    pub fn resume(&mut self, thread: usize, value: i32) -> (Run, Option<Activation>, u64) {
+        let stopped = self.threads[thread].stopped.take();
+        let (stopped, activation) = stopped.expect("the system resumes what has stopped");
+        self.enter(thread, activation);
+        let result = stopped.resume(&mut self.store, &[Val::I32(value)]);
+        self.leave(thread, result)
+    }
+
+    fn enter(&mut self, thread: usize, activation: Activation) {
+        let fuel = activation.fuel;
+        self.store.set_fuel(fuel).expect("the runtime counts instructions");
+        if let Some(pointer) = self.stack_pointer {
+            let value = Val::I32(self.threads[thread].stack_now);
+            pointer.set(&mut self.store, value).expect("the stack pointer is a mutable i32");
+        }
+        self.store.data_mut().activation = Some(activation);
+    }
+
+    fn leave(
+        &mut self,
+        thread: usize,
+        result: Result<TypedResumableCall<()>, wasmi::Error>,
+    ) -> (Run, Option<Activation>, u64) {
+        let mut activation = self.store.data_mut().activation.take().expect("a thread has a call");
+        let left = self.store.get_fuel().expect("the runtime counts instructions");
+        let used = activation.fuel - left;
+        activation.fuel = left;
+        self.threads[thread].stack_now = self.stack_now();
+        let run = match result {
+            Ok(TypedResumableCall::Finished(())) => Run::Returns,
+            Ok(TypedResumableCall::HostTrap(stopped)) => match self.store.data_mut().op.take() {
+                Some(op) => {
+                    self.threads[thread].stopped = Some((stopped, activation));
+                    return (Run::Asks(op), None, used);
+                }
+                None => Run::Faults(self.fault(stopped.host_error())),
+            },
+            Ok(TypedResumableCall::OutOfFuel(_)) => Run::Faults(self.endless()),
+            Err(error) => Run::Faults(self.fault(&error)),
+        };
+        (run, Some(activation), used)
+    }
+
+    fn endless(&self) -> Fault {
+        Fault::Endless { limit: self.handler_instructions }
+    }
+
+    fn fault(&self, error: &wasmi::Error) -> Fault {
+        match error.as_trap_code() {
+            Some(TrapCode::OutOfFuel) => self.endless(),
+            _ => Fault::Trap(error.to_string()),
+        }
+    }
+
+    /// The call that a stopped thread makes.
+    pub fn stopped(&mut self, thread: usize) -> Option<&mut Activation> {
+        self.threads.get_mut(thread)?.stopped.as_mut().map(|(_, activation)| activation)
+    }
+
+    /// Ends all calls.
+    pub fn take_stopped(&mut self) -> Vec<Activation> {
+        self.threads.iter_mut().filter_map(|thread| Some(thread.stopped.take()?.1)).collect()
+    }
+
+    /// Copies bytes to where a handler has room for them. Returns `otherwise` if they do not fit.
+    pub fn fill(&mut self, room: Room, bytes: &[u8], otherwise: Option<i32>) -> i32 {
+        if let (Some(status), true) = (otherwise, bytes.len() > room.bytes as usize) {
+            return status;
+        }
+        let bytes = &bytes[..bytes.len().min(room.bytes as usize)];
+        if let Some(memory) = self.memory {
+            let data = memory.data_mut(&mut self.store);
+            // the room was checked when the handler named it, and memory does not shrink
+            data[room.at as usize..][..bytes.len()].copy_from_slice(bytes);
+            if room.length_at != 0 {
+                data[room.length_at as usize..][..4].copy_from_slice(&(bytes.len() as u32).to_le_bytes());
+            }
+        }
+        answer::OK
+    }
+
+    pub fn context(&self) -> &Context {
+        self.store.data()
+    }
+}

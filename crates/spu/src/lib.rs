@@ -1,0 +1,71 @@
+//! Programs inside the drive (Willow; Jin's thesis, chapter 5).
+//!
+//! A drive has storage processors, each with instruction and data memory of its own and a share of the drive's stripes.
+//! Ordinary users install programs: handlers for requests that the host's endpoints and other processors send. They run
+//! close to the data, and cannot harm what is not theirs. `docs/programs.md` is for those who write programs.
+//!
+//! - [`Ssd`] is a drive with its processors in virtual time: endpoints, sending, and what comes back.
+//! - Programs are WebAssembly, run by an interpreter that counts instructions; so time is the same on every machine.
+//! - Below, programs use the drive as a client inside it: its cache, its FTL and its promises, without the link.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `system.rs` | the drive, and the order of events in it; ring and link |
+//! | `schedule.rs` | which handler a processor works on |
+//! | `perform.rs` | what is done for a handler: memory, answers, requests; all checks of rights |
+//! | `program.rs`, `module.rs`, `instance.rs`, `abi.rs` | installing, checking a module, its copies, its functions |
+//! | `permission.rs`, `stripes.rs`, `stage.rs` | who may access what; who owns what; stores that take effect together |
+//! | `host.rs` | endpoints, events, the driver's book |
+//!
+//! # Example
+//!
+//! ```
+//! use tantalum::{Device, Profile};
+//! use tantalum_drive::Drive;
+//! use tantalum_spu::{Event, InstallOptions, SpuId, Ssd, shipped};
+//!
+//! let profile = Profile { capacity_bytes: 64 << 20, ..Profile::load("tlc-nvme")? };
+//! let mut ssd = Ssd::new(Drive::new(Device::in_memory(&profile)?));
+//! let process = ssd.process();
+//! let endpoint = ssd.endpoint(process)?;
+//! let hits = ssd.install(process, shipped::HITS, InstallOptions::default())?;
+//! for count in 1..=3 {
+//!     let body = 7_u32.to_le_bytes().to_vec();
+//!     ssd.send(endpoint, SpuId(3), (hits, 0), body, ssd.now_ns())?;
+//!     assert!(matches!(ssd.next_event(), Some(Event::Answer { status, .. }) if status == count));
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod abi;
+mod activation;
+pub mod answer;
+pub mod atomic_writes;
+mod block_client;
+mod host;
+mod instance;
+mod message;
+mod module;
+mod names;
+mod perform;
+mod permission;
+mod program;
+mod schedule;
+pub mod shipped;
+mod stage;
+mod stripes;
+mod system;
+mod wire;
+
+pub use abi::COUNTERS;
+pub use block_client::{BlockClient, IoError};
+pub use host::{ENDPOINT_QUEUE, Event};
+pub use instance::{Fault, THREADS};
+pub use message::BODY_BYTES;
+pub use module::ModuleError;
+pub use names::{EndpointId, ProcessId, ProgramId, SpuId};
+pub use permission::Rights;
+pub use program::{InstallError, InstallOptions, Output};
+pub use stage::STAGE_UNITS;
+pub use stripes::{STRIPE_BYTES, Stripes};
+pub use system::{SpuError, Ssd, WAIT_NS};

@@ -1,0 +1,296 @@
+//! A program's module: checked, measured, and given the memory that it needs and no more.
+//!
+//! WebAssembly's memory comes in pages of 64 KiB, twice what a processor has. A module that exports `__heap_base`, as the
+//! linker writes it, says where its static variables and stacks end. Its memory is declared anew as that many pages of one
+//! byte, which may not grow: an access beyond them faults, as it would beyond a segment.
+//!
+//! Programs compute with integers, as the processors do; so nothing depends on how a machine rounds.
+
+use std::ops::Range;
+
+use crate::abi;
+use wasmi::{CompilationMode, Config, CustomFuelCosts, Engine, Module};
+use wasmparser::{DataKind, ExternalKind, Operator, Parser, Payload};
+
+/// The most bytes of a module that are looked at.
+const MOST_MODULE_BYTES: usize = 1 << 20;
+/// Calls within calls.
+const CALL_DEPTH: usize = 128;
+/// What the runtime keeps of the calls of one handler, in bytes. Processors have registers for this.
+const OPERAND_STACK_BYTES: usize = 64 << 10;
+/// Data memory for one entry of a table of functions.
+const TABLE_ENTRY_BYTES: u64 = 4;
+/// Data memory for one global variable.
+const GLOBAL_BYTES: u64 = 8;
+/// Globals that the linker makes: the stack pointer and the end of the data. They are registers.
+const LINKER_GLOBALS: u64 = 2;
+
+/// Why a module cannot be a program.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ModuleError {
+    /// Larger than any that could fit.
+    #[error("the module has {bytes} bytes, and at most {MOST_MODULE_BYTES} are looked at")]
+    TooLong {
+        /// Its bytes.
+        bytes: usize,
+    },
+    /// It is not a valid module of integer WebAssembly.
+    #[error("not a valid module: {0}")]
+    Malformed(String),
+    /// It wants something that the drive does not offer.
+    #[error("the module imports {module}.{name}, which is not in tantalum_spu.h")]
+    UnknownImport {
+        /// The module imported from.
+        module: String,
+        /// The name.
+        name: String,
+    },
+    /// It has no handler.
+    #[error("the module exports no handler: define one with TL_HANDLER(number, name), number 0 to 63")]
+    NoHandler,
+    /// Its memory is outside the module, or there is more than one.
+    #[error("the module must define its own memory, and at most one")]
+    Memory,
+    /// `__heap_base` is beyond the module's memory.
+    #[error("__heap_base is {bytes}, beyond the module's memory")]
+    HeapBase {
+        /// Its value.
+        bytes: u64,
+    },
+}
+
+/// A module that can be installed.
+#[derive(Clone)]
+pub(crate) struct Program {
+    pub module: Module,
+    /// Instruction memory that it needs.
+    pub code_bytes: u64,
+    /// Data memory that it needs.
+    pub data_bytes: u64,
+}
+
+/// What a module says about its memory.
+#[derive(Default)]
+struct Shape {
+    code_bytes: u64,
+    memories: Vec<u64>,
+    memory_section: Option<Range<usize>>,
+    table_entries: u64,
+    globals: Vec<Option<u64>>,
+    heap_base: Option<usize>,
+}
+
+/// The runtime that all programs of a drive share.
+pub(crate) fn engine() -> Engine {
+    let mut config = Config::default();
+    config
+        .consume_fuel(true)
+        .fuel_cost(CustomFuelCosts {
+            bytes_copied_per_fuel: 4,
+            fuel_per_bytes_translated: 0,
+            fuel_per_bytes_validated: 0,
+        })
+        .compilation_mode(CompilationMode::Eager)
+        .ignore_custom_sections(true)
+        .allow_start_fn(false)
+        .floats(false)
+        .wasm_multi_memory(false)
+        .wasm_reference_types(false)
+        .wasm_tail_call(false)
+        .wasm_custom_page_sizes(true)
+        .set_max_recursion_depth(CALL_DEPTH)
+        .set_min_stack_height(1 << 10)
+        .set_max_stack_height(OPERAND_STACK_BYTES);
+    Engine::new(&config)
+}
+
+impl Program {
+    /// Checks a module, and measures what it needs.
+    pub fn load(engine: &Engine, bytes: &[u8]) -> Result<Program, ModuleError> {
+        if bytes.len() > MOST_MODULE_BYTES {
+            return Err(ModuleError::TooLong { bytes: bytes.len() });
+        }
+        let malformed = |error: wasmi::Error| ModuleError::Malformed(error.to_string());
+        // the runtime's own check comes first: what follows may rely on a valid module
+        Module::validate(engine, bytes).map_err(malformed)?;
+        let shape = Shape::of(bytes).map_err(|error| ModuleError::Malformed(error.to_string()))?;
+        let (bytes, memory_bytes) = shape.trimmed(bytes)?;
+        let module = Module::new(engine, &bytes).map_err(malformed)?;
+        for import in module.imports() {
+            if !abi::is_known(import.module(), import.name()) {
+                let (module, name) = (import.module().to_owned(), import.name().to_owned());
+                return Err(ModuleError::UnknownImport { module, name });
+            }
+        }
+        if !module.exports().any(|export| handler_number(export.name()).is_some()) {
+            return Err(ModuleError::NoHandler);
+        }
+        let globals = (shape.globals.len() as u64).saturating_sub(LINKER_GLOBALS);
+        let data_bytes = memory_bytes
+            .saturating_add(shape.table_entries.saturating_mul(TABLE_ENTRY_BYTES))
+            .saturating_add(globals * GLOBAL_BYTES);
+        Ok(Program { module, code_bytes: shape.code_bytes, data_bytes })
+    }
+}
+
+/// The number of the handler that an export is, if it is one.
+pub(crate) fn handler_number(export: &str) -> Option<u32> {
+    let digits = export.strip_prefix("rpc_")?;
+    let number: u32 = digits.parse().ok()?;
+    (number < HANDLERS && digits == number.to_string()).then_some(number)
+}
+
+/// Handlers of a program.
+pub(crate) const HANDLERS: u32 = 64;
+
+impl Shape {
+    fn of(bytes: &[u8]) -> Result<Shape, wasmparser::BinaryReaderError> {
+        let mut shape = Shape::default();
+        for payload in Parser::new(0).parse_all(bytes) {
+            match payload? {
+                Payload::ImportSection(imports) => {
+                    for import in imports {
+                        match import?.ty {
+                            wasmparser::TypeRef::Global(_) => shape.globals.push(None),
+                            // counted, so that it is refused
+                            wasmparser::TypeRef::Memory(_) => shape.memories.push(0),
+                            _ => {}
+                        }
+                    }
+                }
+                Payload::MemorySection(memories) => {
+                    shape.memory_section = Some(memories.range());
+                    for memory in memories {
+                        let memory = memory?;
+                        let page = 1_u64 << memory.page_size_log2.unwrap_or(16);
+                        shape.memories.push(memory.initial.saturating_mul(page));
+                    }
+                }
+                Payload::TableSection(tables) => {
+                    for table in tables {
+                        shape.table_entries = shape.table_entries.saturating_add(table?.ty.initial);
+                    }
+                }
+                Payload::GlobalSection(globals) => {
+                    for global in globals {
+                        let mut value = global?.init_expr.get_operators_reader();
+                        shape.globals.push(match value.read()? {
+                            Operator::I32Const { value } => Some(u64::from(value as u32)),
+                            _ => None,
+                        });
+                    }
+                }
+                Payload::ExportSection(exports) => {
+                    for export in exports {
+                        let export = export?;
+                        if export.kind == ExternalKind::Global && export.name == "__heap_base" {
+                            shape.heap_base = Some(export.index as usize);
+                        }
+                    }
+                }
+                Payload::CodeSectionStart { size, .. } => shape.code_bytes += u64::from(size),
+                // what is copied to memory when the program begins takes no room afterwards; the rest stays
+                Payload::ElementSection(elements) => shape.code_bytes += elements.range().len() as u64,
+                Payload::DataSection(segments) => {
+                    for segment in segments {
+                        let segment = segment?;
+                        if let DataKind::Passive = segment.kind {
+                            shape.code_bytes += segment.data.len() as u64;
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(shape)
+    }
+
+    /// The module with its memory as large as it needs to be, and that size.
+    fn trimmed(&self, bytes: &[u8]) -> Result<(Vec<u8>, u64), ModuleError> {
+        let Some(section) = &self.memory_section else {
+            let is_without = self.memories.is_empty();
+            return if is_without { Ok((bytes.to_vec(), 0)) } else { Err(ModuleError::Memory) };
+        };
+        let [declared] = self.memories[..] else { return Err(ModuleError::Memory) };
+        let value = self.heap_base.and_then(|index| *self.globals.get(index)?);
+        let memory_bytes = value.unwrap_or(declared);
+        if memory_bytes > declared {
+            return Err(ModuleError::HeapBase { bytes: memory_bytes });
+        }
+        // one memory; flags: a maximum, and a page size, which is 2 to the power of 0
+        let mut body = vec![1, 0x09];
+        push_leb(&mut body, memory_bytes);
+        push_leb(&mut body, memory_bytes);
+        body.push(0);
+        // the section's number and length stand before its contents
+        let mut head = section.start - 1;
+        while bytes[head - 1] & 0x80 != 0 {
+            head -= 1;
+        }
+        let mut trimmed = bytes[..head].to_vec();
+        push_leb(&mut trimmed, body.len() as u64);
+        trimmed.extend(body);
+        trimmed.extend(&bytes[section.end..]);
+        Ok((trimmed, memory_bytes))
+    }
+}
+
+fn push_leb(to: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        to.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    to.push(value as u8);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(text: &str) -> Result<Program, ModuleError> {
+        let bytes = wat::parse_str(text).unwrap();
+        Program::load(&engine(), &bytes)
+    }
+
+    #[test]
+    fn a_module_takes_what_its_statics_take_and_not_whole_pages() {
+        let text = r#"(module (memory (export "memory") 1)
+            (global (export "__heap_base") i32 (i32.const 1500))
+            (func (export "rpc_0") (param i32 i32)))"#;
+        let program = load(text).unwrap();
+        assert_eq!((program.data_bytes, program.code_bytes), (1500, 3));
+        let whole = load(r#"(module (memory 1) (func (export "rpc_63") (param i32 i32)))"#).unwrap();
+        assert_eq!(whole.data_bytes, 65_536);
+        let none = load(r#"(module (table 10 funcref) (func (export "rpc_1") (param i32 i32)))"#).unwrap();
+        assert_eq!(none.data_bytes, 40);
+    }
+
+    #[test]
+    fn constants_that_stay_beside_memory_take_room_as_well() {
+        let with = |data: &str| {
+            let text = format!(r#"(module (memory 1) {data} (func (export "rpc_0") (param i32 i32)))"#);
+            load(&text).unwrap().code_bytes
+        };
+        let plain = with("");
+        assert_eq!(with(r#"(data "0123456789")"#), plain + 10);
+        assert_eq!(with(r#"(data (i32.const 0) "0123456789")"#), plain);
+    }
+
+    #[test]
+    fn what_cannot_be_a_program_is_refused_with_the_reason() {
+        let refusal = |text: &str| load(text).err().unwrap();
+        assert_eq!(refusal(r#"(module (func (export "rpc_64")))"#), ModuleError::NoHandler);
+        assert_eq!(refusal(r#"(module (func (export "rpc_007")))"#), ModuleError::NoHandler);
+        let import = refusal(r#"(module (import "wasi" "exit" (func)) (func (export "rpc_0")))"#);
+        assert!(matches!(import, ModuleError::UnknownImport { name, .. } if name == "exit"));
+        let imported = refusal(r#"(module (import "a" "m" (memory 1)) (func (export "rpc_0")))"#);
+        assert_eq!(imported, ModuleError::Memory);
+        let floats = refusal(r#"(module (func (export "rpc_0") (drop (f32.const 1))))"#);
+        assert!(matches!(floats, ModuleError::Malformed(_)));
+        let start = r#"(module (func $s) (start $s) (func (export "rpc_0")))"#;
+        assert!(matches!(refusal(start), ModuleError::Malformed(_)));
+        let beyond = r#"(module (memory 1) (global (export "__heap_base") i32 (i32.const -1))
+            (func (export "rpc_0")))"#;
+        assert_eq!(refusal(beyond), ModuleError::HeapBase { bytes: u64::from(u32::MAX) });
+    }
+}

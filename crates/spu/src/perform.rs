@@ -1,0 +1,418 @@
+//! What the system does for a handler that asks for something, at the handler's time.
+//!
+//! Invariants:
+//! - Non-volatile memory is accessed only within one stripe of the processor, and only where the originating process has
+//!   the right, or in the program's own region. The kernel has all rights; nobody reaches another program's region.
+//! - Nothing that a handler tells others runs ahead of its stores: they are committed before an answer or a request leaves.
+
+use std::ops::Range;
+
+use tantalum::{Command, Device, Key, NamespaceId, Nanoseconds, Status};
+
+use crate::activation::{Activation, Draft, Op, Part, Room};
+use crate::answer;
+use crate::instance::Fault;
+use crate::message::{AnswerTo, Message, ThreadRef};
+use crate::names::{Party, ProgramId, SpuId};
+use crate::permission::Rights;
+use crate::program::{Waiting, is_power_loss};
+use crate::stage::{How, Stage, flush, submit};
+use crate::system::{Load, Miss, Ssd, WAIT_NS, What, on_behalf};
+
+/// Instructions to look at one entry of the permission table, and to begin.
+const CHECK_INSTRUCTIONS: u64 = 20;
+const ENTRY_INSTRUCTIONS: u64 = 12;
+/// Instructions to hand a request or an answer to the network.
+const SEND_INSTRUCTIONS: u64 = 30;
+/// Bytes of requests that wait for the ring on one processor.
+const OUTGOING_BYTES: usize = 256 << 10;
+
+/// How far something got.
+enum Done {
+    /// The handler goes on now, after so many of the system's instructions.
+    Now(i32, u64),
+    /// It goes on when this is done.
+    At(i32, Nanoseconds),
+    /// It waits.
+    Waits(Waiting),
+    /// The program has to be ended.
+    Fault(Fault),
+}
+
+impl Ssd {
+    pub(crate) fn perform(&mut self, thread: ThreadRef, op: Op) -> Result<(), Status> {
+        let done = match self.execute(thread, op) {
+            Err(status) if is_power_loss(&status) => return Err(status),
+            Err(_) => Done::Now(answer::DRIVE, 0),
+            Ok(done) => done,
+        };
+        match done {
+            Done::Now(status, instructions) => {
+                let overhead_ns = self.instructions_ns(instructions);
+                self.resume(thread.spu, thread.program, thread.thread, status, overhead_ns);
+            }
+            Done::At(status, done_ns) if done_ns <= self.now_ns => {
+                self.resume(thread.spu, thread.program, thread.thread, status, 0);
+            }
+            Done::At(status, done_ns) => {
+                self.arrange(done_ns, What::Wake { thread, status });
+                self.wait(thread, Waiting::Drive);
+            }
+            Done::Waits(waiting) => {
+                let ticket = if let Waiting::Ticket(ticket) = waiting { Some(ticket) } else { None };
+                self.arrange(self.now_ns + WAIT_NS, What::Timeout { thread, ticket });
+                self.wait(thread, waiting);
+            }
+            Done::Fault(fault) => {
+                let copy = self.copy_mut(thread.spu, thread.program);
+                if let Some(call) = copy.and_then(|copy| copy.instance.stopped(thread.thread)) {
+                    let handler = call.message.handler;
+                    self.end_program(thread.program, (thread.spu, handler), fault);
+                }
+                self.yield_processor(thread.spu);
+            }
+        }
+        Ok(())
+    }
+
+    fn execute(&mut self, thread: ThreadRef, op: Op) -> Result<Done, Status> {
+        match op {
+            Op::NvmRead { to, range } => self.nvm_read(thread, to, &range),
+            Op::NvmWrite { range, bytes } => {
+                let (status, instructions) = self.nvm_write(thread, &range, &bytes);
+                Ok(Done::Now(status, instructions))
+            }
+            Op::NvmCopy { to, from } => self.nvm_copy(thread, &to, &from),
+            Op::Commit(how) => {
+                let done_ns =
+                    self.on_stage(thread, |stage, device, at_ns| stage.commit(device, how, at_ns))?;
+                Ok(Done::At(answer::OK, done_ns))
+            }
+            Op::Flush => {
+                let done_ns = flush(&mut self.drive.lock(), self.now_ns)?;
+                Ok(Done::At(answer::OK, done_ns))
+            }
+            Op::Check { range, bits } => {
+                let Some(rights) = Rights::from_bits(bits) else {
+                    return Ok(Done::Now(answer::BAD_ARGUMENT, 0));
+                };
+                let (status, instructions) = self.check(thread, &range, rights);
+                Ok(Done::Now(status, instructions))
+            }
+            Op::Respond(status) => self.respond(thread, status),
+            Op::Finish(draft) => self.finish(thread, draft),
+            Op::Wait(ticket) => Ok(match self.call_of(thread).tickets[ticket] {
+                Some(status) => Done::Now(status, 0),
+                None => Done::Waits(Waiting::Ticket(ticket)),
+            }),
+            Op::Call { program, handler, body, out } => Ok(self.call(thread, (program, handler), body, out)),
+            Op::KvGet { namespace, key, to } => self.kv_get(thread, NamespaceId(namespace), &key, to),
+            Op::KvNext { namespace, key, to } => self.kv_next(thread, NamespaceId(namespace), &key, to),
+        }
+    }
+
+    /// The call of a thread that has asked for something.
+    fn call_of(&mut self, thread: ThreadRef) -> &mut Activation {
+        let copy = self.copy_mut(thread.spu, thread.program).expect("the program asked for something");
+        copy.instance.stopped(thread.thread).expect("the thread stopped to ask")
+    }
+
+    fn on_stage(
+        &mut self,
+        thread: ThreadRef,
+        work: impl FnOnce(&mut Stage, &mut Device, Nanoseconds) -> Result<Nanoseconds, Status>,
+    ) -> Result<Nanoseconds, Status> {
+        let at_ns = self.now_ns;
+        let mut stage = std::mem::take(&mut self.call_of(thread).stage);
+        let result = work(&mut stage, &mut self.drive.lock(), at_ns);
+        self.call_of(thread).stage = stage;
+        result
+    }
+
+    // -- non-volatile memory ------------------------------------------------------------------------------------
+
+    /// Whether the call may do this, and the instructions to find out. A missing permission is asked for.
+    fn check(&mut self, thread: ThreadRef, range: &Range<u64>, rights: Rights) -> (i32, u64) {
+        if !self.stripes.is_local(thread.spu, range) {
+            return (answer::NOT_LOCAL, CHECK_INSTRUCTIONS);
+        }
+        let origin = on_behalf(&self.call_of(thread).message);
+        let process = origin.process();
+        let (is_allowed, entries) = match self.is_own_region(thread.program, range) {
+            Some(is_own) => (is_own, 0),
+            None if process.is_kernel() => (true, 0),
+            None => self.spus[thread.spu.0 as usize].permissions.check(process, range, rights),
+        };
+        // asking counts as a request, so that nobody floods the driver
+        if !is_allowed && origin.spend() {
+            let (endpoint, range) = (origin.endpoint, range.clone());
+            self.miss(Miss { endpoint, spu: thread.spu, range, rights });
+        }
+        let status = if is_allowed { answer::OK } else { answer::NO_PERMISSION };
+        (status, CHECK_INSTRUCTIONS + entries * ENTRY_INSTRUCTIONS)
+    }
+
+    /// Whether a range in a program's region is in this program's own; none if it is in no region.
+    fn is_own_region(&self, program: ProgramId, range: &Range<u64>) -> Option<bool> {
+        let regions = self.programs.iter().filter_map(|(id, program)| Some((*id, program.region.as_ref()?)));
+        let mut overlapping =
+            regions.filter(|(_, region)| region.start < range.end && range.start < region.end);
+        let (owner, region) = overlapping.next()?;
+        Some(owner == program && region.start <= range.start && range.end <= region.end)
+    }
+
+    fn nvm_read(&mut self, thread: ThreadRef, to: u32, range: &Range<u64>) -> Result<Done, Status> {
+        let (status, instructions) = self.check(thread, range, Rights::READ);
+        if status != answer::OK {
+            return Ok(Done::Now(status, instructions));
+        }
+        let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
+        let done_ns =
+            self.on_stage(thread, |stage, device, at_ns| stage.read(device, range, &mut bytes, at_ns))?;
+        let room = Room { at: to, bytes: bytes.len() as u32, length_at: 0 };
+        let copy = self.copy_mut(thread.spu, thread.program).expect("the program asked for something");
+        copy.instance.fill(room, &bytes, None);
+        Ok(self.later(answer::OK, done_ns, instructions))
+    }
+
+    fn nvm_write(&mut self, thread: ThreadRef, range: &Range<u64>, bytes: &[u8]) -> (i32, u64) {
+        let (status, instructions) = self.check(thread, range, Rights::WRITE);
+        if status != answer::OK {
+            return (status, instructions);
+        }
+        let stage = &mut self.call_of(thread).stage;
+        if stage.is_full_for(range) {
+            return (answer::NO_ROOM, instructions);
+        }
+        stage.write(range, bytes);
+        (answer::OK, instructions)
+    }
+
+    fn nvm_copy(&mut self, thread: ThreadRef, to: &Range<u64>, from: &Range<u64>) -> Result<Done, Status> {
+        let (status, read_cost) = self.check(thread, from, Rights::READ);
+        if status != answer::OK {
+            return Ok(Done::Now(status, read_cost));
+        }
+        let mut bytes = Vec::with_capacity((from.end - from.start) as usize);
+        let read_ns =
+            self.on_stage(thread, |stage, device, at_ns| stage.read(device, from, &mut bytes, at_ns))?;
+        let (status, cost) = self.nvm_write(thread, to, &bytes);
+        Ok(self.later(status, read_ns, read_cost + cost))
+    }
+
+    /// The handler goes on when the drive is done, and the system's instructions are too.
+    fn later(&self, status: i32, done_ns: Nanoseconds, instructions: u64) -> Done {
+        match done_ns <= self.now_ns {
+            true => Done::Now(status, instructions),
+            false => Done::At(status, done_ns + self.instructions_ns(instructions)),
+        }
+    }
+
+    // -- records ------------------------------------------------------------------------------------------------
+
+    fn may_read(&mut self, thread: ThreadRef, namespace: NamespaceId) -> bool {
+        let process = self.call_of(thread).message.origin.process();
+        process.is_kernel() || self.host.namespaces.contains(&(process, namespace))
+    }
+
+    fn kv_get(
+        &mut self,
+        thread: ThreadRef,
+        namespace: NamespaceId,
+        key: &[u8],
+        to: Room,
+    ) -> Result<Done, Status> {
+        if !self.may_read(thread, namespace) {
+            return Ok(Done::Now(answer::NO_PERMISSION, CHECK_INSTRUCTIONS));
+        }
+        let Ok(key) = Key::new(key) else { return Ok(Done::Now(answer::BAD_ARGUMENT, 0)) };
+        let mut value = Vec::new();
+        let at_ns = self.now_ns;
+        let got = submit(&mut self.drive.lock(), Command::KvGet { namespace, key, value: &mut value }, at_ns);
+        match got {
+            Err(Status::NoSuchKey { .. } | Status::NoSuchNamespace { .. }) => {
+                Ok(Done::Now(answer::NO_PROGRAM, CHECK_INSTRUCTIONS))
+            }
+            Err(status) => Err(status),
+            Ok(done_ns) => Ok(self.deliver(thread, to, &value, done_ns)),
+        }
+    }
+
+    fn kv_next(
+        &mut self,
+        thread: ThreadRef,
+        namespace: NamespaceId,
+        key: &[u8],
+        to: Room,
+    ) -> Result<Done, Status> {
+        if !self.may_read(thread, namespace) {
+            return Ok(Done::Now(answer::NO_PERMISSION, CHECK_INSTRUCTIONS));
+        }
+        let from = match key {
+            [] => None,
+            bytes => match Key::new(bytes) {
+                Ok(key) => Some(key),
+                Err(_) => return Ok(Done::Now(answer::BAD_ARGUMENT, 0)),
+            },
+        };
+        let mut keys = Vec::new();
+        let list = Command::KvList { namespace, from: from.as_ref(), keys: &mut keys, limit: 2 };
+        let at_ns = self.now_ns;
+        let done_ns = match submit(&mut self.drive.lock(), list, at_ns) {
+            Err(Status::NoSuchNamespace { .. }) => {
+                return Ok(Done::Now(answer::NO_PROGRAM, CHECK_INSTRUCTIONS));
+            }
+            listed => listed?,
+        };
+        let next = keys.into_iter().find(|next| Some(*next) != from);
+        let bytes = next.as_ref().map_or(&[][..], |next| next.as_bytes());
+        Ok(self.deliver(thread, to, bytes, done_ns))
+    }
+
+    /// Bytes for the handler's memory; the answer is their number.
+    fn deliver(&mut self, thread: ThreadRef, to: Room, bytes: &[u8], done_ns: Nanoseconds) -> Done {
+        let copy = self.copy_mut(thread.spu, thread.program).expect("the program asked for something");
+        let status = match copy.instance.fill(to, bytes, Some(answer::SHORT)) {
+            answer::OK => bytes.len() as i32,
+            status => status,
+        };
+        self.later(status, done_ns, CHECK_INSTRUCTIONS)
+    }
+
+    // -- answers and requests -----------------------------------------------------------------------------------
+
+    fn respond(&mut self, thread: ThreadRef, status: i32) -> Result<Done, Status> {
+        let done_ns =
+            self.on_stage(thread, |stage, device, at_ns| stage.commit(device, How::Cached, at_ns))?;
+        let call = self.call_of(thread);
+        call.is_answered = true;
+        let (to, bytes) = (call.message.answer_to, std::mem::take(&mut call.reply));
+        self.answer(thread.spu, to, status, bytes, done_ns);
+        Ok(Done::Now(answer::OK, SEND_INSTRUCTIONS))
+    }
+
+    fn finish(&mut self, thread: ThreadRef, draft: Draft) -> Result<Done, Status> {
+        let spu = thread.spu;
+        let party = Party::from_number(draft.destination, self.profile.count);
+        let target = if draft.program == 0 { thread.program } else { ProgramId(draft.program) };
+        let refusal = match party {
+            None => Some(answer::NO_PROGRAM),
+            Some(Party::Endpoint(_)) => self.endpoint_refusal(thread, party),
+            Some(Party::Spu(_)) => {
+                (!self.may_call(thread.program, target, draft.handler)).then_some(answer::NOT_ALLOWED)
+            }
+        };
+        let (Some(party), None) = (party, refusal) else {
+            return Ok(Done::Now(refusal.unwrap_or(answer::NO_PROGRAM), SEND_INSTRUCTIONS));
+        };
+        let mut cost = SEND_INSTRUCTIONS;
+        for part in &draft.parts {
+            if let Part::Nvm(range) = part {
+                let (status, instructions) = self.check(thread, range, Rights::READ);
+                cost += instructions;
+                if status != answer::OK {
+                    return Ok(Done::Now(status, cost));
+                }
+            }
+        }
+        let is_remote = party != Party::Spu(spu);
+        if is_remote && self.spus[spu.0 as usize].outgoing_bytes + draft.bytes > OUTGOING_BYTES {
+            return Ok(Done::Now(answer::NO_ROOM, cost));
+        }
+        let origin = on_behalf(&self.call_of(thread).message);
+        if !origin.spend() {
+            return Ok(Done::Fault(Fault::Flood));
+        }
+        let (body, ready_ns) = self.assemble(thread, draft.parts)?;
+        let call = self.call_of(thread);
+        let ticket = call.tickets.len();
+        call.tickets.push(None);
+        let message = Message {
+            origin,
+            source: Party::Spu(spu),
+            caller: Some(thread.program),
+            program: target,
+            handler: draft.handler,
+            body,
+            answer_to: AnswerTo::Ticket { thread, ticket },
+        };
+        self.send_from(spu, party, message, ready_ns);
+        Ok(Done::Now(ticket as i32, cost))
+    }
+
+    /// Why a request to an endpoint is refused: a program reaches its originating process and its owner, and nobody else.
+    fn endpoint_refusal(&mut self, thread: ThreadRef, party: Option<Party>) -> Option<i32> {
+        let Some(Party::Endpoint(endpoint)) = party else { return None };
+        let origin = self.call_of(thread).message.origin.process();
+        let owner = self.programs.get(&thread.program).map(|program| program.owner);
+        let process = endpoint.process();
+        if process != origin && Some(process) != owner {
+            Some(answer::NOT_ALLOWED)
+        } else if !self.host.has(endpoint) {
+            Some(answer::NO_PROGRAM)
+        } else {
+            None
+        }
+    }
+
+    /// The body of a request, after the stores that it may speak of; and when it is together.
+    fn assemble(&mut self, thread: ThreadRef, parts: Vec<Part>) -> Result<(Vec<u8>, Nanoseconds), Status> {
+        let mut body = Vec::new();
+        let ready_ns = self.on_stage(thread, |stage, device, at_ns| {
+            let mut ready_ns = stage.commit(device, How::Cached, at_ns)?;
+            for part in parts {
+                match part {
+                    Part::Local(bytes) => body.extend(bytes),
+                    Part::Nvm(range) => {
+                        ready_ns = ready_ns.max(stage.read(device, &range, &mut body, at_ns)?)
+                    }
+                }
+            }
+            Ok(ready_ns)
+        })?;
+        Ok((body, ready_ns))
+    }
+
+    fn send_from(&mut self, spu: SpuId, to: Party, message: Message, ready_ns: Nanoseconds) {
+        let bytes = message.bytes();
+        match to {
+            Party::Spu(target) if target == spu => self.arrange_local(spu, message, ready_ns),
+            Party::Spu(target) => {
+                self.spus[spu.0 as usize].outgoing_bytes += message.body.len();
+                self.dispatch_packet(Some(spu), Some(target), bytes, Load::Request(message), ready_ns);
+            }
+            Party::Endpoint(endpoint) => {
+                self.spus[spu.0 as usize].outgoing_bytes += message.body.len();
+                self.dispatch_packet(Some(spu), None, bytes, Load::ToEndpoint(endpoint, message), ready_ns);
+            }
+        }
+    }
+
+    /// Calls a handler of another program on the same processor.
+    fn call(
+        &mut self,
+        thread: ThreadRef,
+        (program, handler): (ProgramId, u32),
+        body: Vec<u8>,
+        out: Room,
+    ) -> Done {
+        if program == thread.program || !self.may_call(thread.program, program, handler) {
+            return Done::Now(answer::NOT_ALLOWED, SEND_INSTRUCTIONS);
+        }
+        let origin = on_behalf(&self.call_of(thread).message);
+        if !origin.spend() {
+            return Done::Fault(Fault::Flood);
+        }
+        let message = Message {
+            origin,
+            source: Party::Spu(thread.spu),
+            caller: Some(thread.program),
+            program,
+            handler,
+            body,
+            answer_to: AnswerTo::Call(thread),
+        };
+        self.arrange_local(thread.spu, message, self.now_ns);
+        Done::Waits(Waiting::Call(out))
+    }
+}

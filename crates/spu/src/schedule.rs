@@ -1,0 +1,343 @@
+//! Which handler a processor works on: requests are admitted, threads take turns, answers wake them.
+//!
+//! Invariants:
+//! - Programs take turns, so none keeps another from the processor for longer than one run of instructions.
+//! - Each program has a queue of its own on each processor: flooding one leaves the others'.
+//! - Of several threads one is kept for requests of the same program. So its handlers on different processors that wait for
+//!   each other do not all wait for a thread.
+
+use tantalum::{Nanoseconds, Status};
+
+use crate::activation::Activation;
+use crate::answer;
+use crate::instance::{Fault, Run};
+use crate::message::{AnswerTo, Message, ThreadRef};
+use crate::names::{Party, ProgramId, SpuId};
+use crate::program::{Resident, Thread, Waiting};
+use crate::stage::{How, Stage};
+use crate::system::{Ssd, What};
+
+/// Requests that wait for a program on a processor.
+const QUEUE_REQUESTS: usize = 64;
+/// Bytes of their bodies.
+const QUEUE_BYTES: usize = 256 << 10;
+/// Instructions to take up a request: reading its header, finding its handler, setting the segments.
+const DISPATCH_INSTRUCTIONS: u64 = 60;
+/// Instructions to change to a thread that can go on.
+const SWITCH_INSTRUCTIONS: u64 = 20;
+
+/// What a processor does next.
+enum Turn {
+    Resume { thread: usize, status: i32 },
+    Start { thread: usize, message: usize },
+}
+
+impl Ssd {
+    // -- requests arrive ----------------------------------------------------------------------------------------
+
+    /// A request arrives at a processor: whole, or not at all.
+    pub(crate) fn admit(&mut self, spu: SpuId, message: Message) {
+        let (program, answer_to) = (message.program, message.answer_to);
+        match self.refusal(spu, &message) {
+            Some(status) => self.send_answer(spu, answer_to, status, self.now_ns),
+            None => {
+                let copy = self.copy_mut(spu, program).expect("the program was found");
+                copy.queued_bytes += message.body.len();
+                copy.queue.push_back(message);
+                self.take_turns(spu);
+            }
+        }
+    }
+
+    /// Why a processor does not take a request.
+    fn refusal(&mut self, spu: SpuId, message: &Message) -> Option<i32> {
+        let Some(installed) = self.programs.get(&message.program) else { return Some(answer::NO_PROGRAM) };
+        let is_allowed = match (message.source, message.caller) {
+            (_, Some(caller)) => self.may_call(caller, message.program, message.handler),
+            (Party::Endpoint(endpoint), None) => {
+                let process = endpoint.process();
+                installed.is_open || process == installed.owner || process.is_kernel()
+            }
+            (Party::Spu(_), None) => false,
+        };
+        let copy = &installed.parts[spu.0 as usize];
+        if !is_allowed {
+            Some(answer::NOT_ALLOWED)
+        } else if !copy.instance.has_handler(message.handler) {
+            Some(answer::NO_HANDLER)
+        } else if copy.queue.len() >= QUEUE_REQUESTS || copy.queued_bytes + message.body.len() > QUEUE_BYTES {
+            Some(answer::NOT_DELIVERED)
+        } else {
+            None
+        }
+    }
+
+    /// Whether the intercall table lets a program use a handler of another.
+    pub(crate) fn may_call(&self, from: ProgramId, to: ProgramId, handler: u32) -> bool {
+        from == to
+            || self.programs.get(&from).is_some_and(|caller| {
+                let mask = caller.may_call.get(&to).copied().unwrap_or(0);
+                handler < 64 && mask & 1 << handler != 0
+            })
+    }
+
+    pub(crate) fn copy_mut(&mut self, spu: SpuId, program: ProgramId) -> Option<&mut Resident> {
+        self.programs.get_mut(&program).map(|installed| &mut installed.parts[spu.0 as usize])
+    }
+
+    // -- turns --------------------------------------------------------------------------------------------------
+
+    /// If a processor is free, it goes on with what it has to do.
+    pub(crate) fn take_turns(&mut self, spu: SpuId) {
+        let processor = &self.spus[spu.0 as usize];
+        if processor.is_running {
+            return;
+        }
+        let after = processor.last.0 + 1;
+        let later = self.programs.range(ProgramId(after)..);
+        let in_turn = later.chain(self.programs.range(..ProgramId(after)));
+        let next = in_turn
+            .into_iter()
+            .find_map(|(&id, installed)| Some((id, installed.parts[spu.0 as usize].turn()?)));
+        let Some((program, turn)) = next else { return };
+        self.spus[spu.0 as usize].last = program;
+        match turn {
+            Turn::Resume { thread, status } => {
+                let overhead = self.instructions_ns(SWITCH_INSTRUCTIONS);
+                self.resume(spu, program, thread, status, overhead);
+            }
+            Turn::Start { thread, message } => self.start(spu, program, thread, message),
+        }
+    }
+
+    fn start(&mut self, spu: SpuId, program: ProgramId, thread: usize, message: usize) {
+        let (id, fuel) = (self.next_call(), self.profile.handler_instructions);
+        self.spus[spu.0 as usize].requests += 1;
+        let copy = self.copy_mut(spu, program).expect("its turn was found");
+        let message = copy.queue.remove(message).expect("the turn names a request that waits");
+        copy.queued_bytes -= message.body.len();
+        let call = Activation {
+            id,
+            message,
+            received: 0,
+            is_answered: false,
+            stage: Stage::default(),
+            draft: None,
+            tickets: Vec::new(),
+            reply: Vec::new(),
+            fuel,
+        };
+        copy.threads[thread] = Thread::Running(id);
+        let (run, call, instructions) = copy.instance.start(thread, call);
+        let of = ThreadRef { spu, program, thread, call: id };
+        self.occupy(of, run, call, instructions + DISPATCH_INSTRUCTIONS, 0);
+    }
+
+    /// A thread goes on with the result of what it asked for.
+    pub(crate) fn resume(
+        &mut self,
+        spu: SpuId,
+        program: ProgramId,
+        thread: usize,
+        status: i32,
+        overhead_ns: Nanoseconds,
+    ) {
+        let copy = self.copy_mut(spu, program).expect("its turn was found");
+        let call = copy.threads[thread].call().expect("an idle thread does not go on");
+        copy.threads[thread] = Thread::Running(call);
+        let (run, ended, instructions) = copy.instance.resume(thread, status);
+        let of = ThreadRef { spu, program, thread, call };
+        self.occupy(of, run, ended, instructions, overhead_ns);
+    }
+
+    fn occupy(
+        &mut self,
+        thread: ThreadRef,
+        run: Run,
+        call: Option<Activation>,
+        instructions: u64,
+        overhead_ns: Nanoseconds,
+    ) {
+        let duration_ns = self.instructions_ns(instructions) + overhead_ns;
+        let spu = &mut self.spus[thread.spu.0 as usize];
+        spu.is_running = true;
+        spu.busy_ns += duration_ns;
+        self.arrange(self.now_ns + duration_ns, What::Step { thread, run, call });
+    }
+
+    // -- what came of a run -------------------------------------------------------------------------------------
+
+    /// A thread has executed its instructions.
+    pub(crate) fn step(
+        &mut self,
+        thread: ThreadRef,
+        run: Run,
+        call: Option<Activation>,
+    ) -> Result<(), Status> {
+        let (spu, program) = (thread.spu, thread.program);
+        if !self.programs.contains_key(&program) {
+            // the program was ended meanwhile, and its stopped calls were answered then
+            if let Some(call) = call {
+                self.give_up(spu, &call);
+            }
+            self.yield_processor(spu);
+            return Ok(());
+        }
+        match run {
+            Run::Asks(op) => self.perform(thread, op),
+            Run::Returns => {
+                let call = call.expect("a call that returns comes with its state");
+                self.returns(thread, call)
+            }
+            Run::Faults(fault) => {
+                let call = call.expect("a call that faults comes with its state");
+                self.fault(thread, call, fault);
+                Ok(())
+            }
+        }
+    }
+
+    fn returns(&mut self, thread: ThreadRef, mut call: Activation) -> Result<(), Status> {
+        let spu = thread.spu;
+        let (status, done_ns) = match call.stage.commit(&mut self.drive.lock(), How::Cached, self.now_ns) {
+            Ok(done_ns) => (answer::NO_ANSWER, done_ns),
+            Err(Status::PowerLost) => return Err(Status::PowerLost),
+            Err(_) => (answer::DRIVE, self.now_ns),
+        };
+        if !call.is_answered {
+            self.send_answer(spu, call.message.answer_to, status, done_ns);
+        }
+        if let Some(copy) = self.copy_mut(spu, thread.program) {
+            copy.threads[thread.thread] = Thread::Idle;
+        }
+        self.yield_processor(spu);
+        Ok(())
+    }
+
+    /// Ends the program of a call that faulted. Its stores that were not committed are gone (hazard 22).
+    pub(crate) fn fault(&mut self, thread: ThreadRef, call: Activation, fault: Fault) {
+        self.give_up(thread.spu, &call);
+        self.end_program(thread.program, (thread.spu, call.message.handler), fault);
+        self.yield_processor(thread.spu);
+    }
+
+    pub(crate) fn yield_processor(&mut self, spu: SpuId) {
+        self.spus[spu.0 as usize].is_running = false;
+        self.take_turns(spu);
+    }
+
+    // -- waking -------------------------------------------------------------------------------------------------
+
+    /// A thread waits, and its processor goes on with other work.
+    pub(crate) fn wait(&mut self, thread: ThreadRef, waiting: Waiting) {
+        if let Some(copy) = self.copy_mut(thread.spu, thread.program) {
+            copy.threads[thread.thread] = Thread::Waiting(thread.call, waiting);
+        }
+        self.yield_processor(thread.spu);
+    }
+
+    /// The thread, if it still waits in this call.
+    fn waiting(&mut self, thread: ThreadRef) -> Option<(&mut Resident, Waiting)> {
+        let copy = self.copy_mut(thread.spu, thread.program)?;
+        match &copy.threads[thread.thread] {
+            Thread::Waiting(call, waiting) if *call == thread.call => {
+                let waiting = waiting.clone();
+                Some((copy, waiting))
+            }
+            _ => None,
+        }
+    }
+
+    fn make_ready(&mut self, thread: ThreadRef, status: i32) {
+        if let Some(copy) = self.copy_mut(thread.spu, thread.program) {
+            copy.threads[thread.thread] = Thread::Ready(thread.call, status);
+            self.take_turns(thread.spu);
+        }
+    }
+
+    pub(crate) fn wake(&mut self, thread: ThreadRef, status: i32) {
+        if let Some((_, Waiting::Drive)) = self.waiting(thread) {
+            self.make_ready(thread, status);
+        }
+    }
+
+    pub(crate) fn ticket_answered(&mut self, thread: ThreadRef, ticket: usize, status: i32) {
+        let Some(copy) = self.copy_mut(thread.spu, thread.program) else { return };
+        if let Some(call) = copy.instance.stopped(thread.thread).filter(|call| call.id == thread.call)
+            && call.tickets[ticket].is_none()
+        {
+            call.tickets[ticket] = Some(status);
+            if let Some((_, Waiting::Ticket(waited))) = self.waiting(thread)
+                && waited == ticket
+            {
+                self.make_ready(thread, status);
+            }
+        }
+    }
+
+    pub(crate) fn call_answered(&mut self, thread: ThreadRef, status: i32, bytes: &[u8]) {
+        if let Some((copy, Waiting::Call(room))) = self.waiting(thread) {
+            copy.instance.fill(room, bytes, None);
+            self.make_ready(thread, status);
+        }
+    }
+
+    /// Whether nobody waits for this any more.
+    pub(crate) fn is_stale(&mut self, what: &What) -> bool {
+        let What::Timeout { thread, ticket } = what else { return false };
+        match self.waiting(*thread) {
+            Some((_, Waiting::Ticket(waited))) => *ticket != Some(waited),
+            Some((_, Waiting::Call(_))) => ticket.is_some(),
+            Some((_, Waiting::Drive)) | None => true,
+        }
+    }
+
+    pub(crate) fn time_out(&mut self, thread: ThreadRef, ticket: Option<usize>) {
+        match ticket {
+            Some(ticket) => self.ticket_answered(thread, ticket, answer::TIMEOUT),
+            None => self.call_answered(thread, answer::TIMEOUT, &[]),
+        }
+    }
+
+    /// The answer to a request, with what a call between programs gets back.
+    pub(crate) fn answer(
+        &mut self,
+        spu: SpuId,
+        to: AnswerTo,
+        status: i32,
+        bytes: Vec<u8>,
+        at_ns: Nanoseconds,
+    ) {
+        match to {
+            AnswerTo::Call(thread) => self.arrange(at_ns, What::CallAnswered { thread, status, bytes }),
+            to => self.send_answer(spu, to, status, at_ns),
+        }
+    }
+}
+
+impl Resident {
+    /// What this program would do next on its processor.
+    fn turn(&self) -> Option<Turn> {
+        let ready = self.threads.iter().enumerate().find_map(|(thread, state)| match state {
+            Thread::Ready(_, status) => Some(Turn::Resume { thread, status: *status }),
+            _ => None,
+        });
+        ready.or_else(|| {
+            let thread = self.threads.iter().position(Thread::is_idle)?;
+            let idle = self.threads.iter().filter(|thread| thread.is_idle()).count();
+            let is_kept = idle == 1 && self.threads.len() > 1;
+            let may_start = |message: &Message| !is_kept || message.caller == Some(message.program);
+            let message = self.queue.iter().position(may_start)?;
+            Some(Turn::Start { thread, message })
+        })
+    }
+}
+
+impl Thread {
+    fn call(&self) -> Option<crate::message::CallId> {
+        match self {
+            Thread::Idle => None,
+            Thread::Running(call) | Thread::Ready(call, _) | Thread::Waiting(call, _) => Some(*call),
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! The programs that come with the drive, built from `programs/` by `programs/build`.
+
+/// Answers every request at once.
+pub const ECHO: &[u8] = include_bytes!("../modules/echo.wasm");
+/// The drive's reads and writes, for the host's kernel.
+pub const BASE_IO: &[u8] = include_bytes!("../modules/base_io.wasm");
+/// Reads and writes of the extents that a process has rights to.
+pub const DIRECT_IO: &[u8] = include_bytes!("../modules/direct_io.wasm");
+/// Editable atomic writes.
+pub const ATOMIC_WRITES: &[u8] = include_bytes!("../modules/atomic_writes.wasm");
+/// Walks a B+tree.
+pub const TREE_WALK: &[u8] = include_bytes!("../modules/tree_walk.wasm");
+/// Filters and adds up the records of a key-value namespace.
+pub const FILTER_SUM: &[u8] = include_bytes!("../modules/filter_sum.wasm");
+/// Append with a returned offset.
+pub const APPEND: &[u8] = include_bytes!("../modules/append.wasm");
+/// A counter, by way of Atomic-Writes.
+pub const FETCH_ADD: &[u8] = include_bytes!("../modules/fetch_add.wasm");
+/// Counts requests for pages: the tutorial of docs/programs.md.
+pub const HITS: &[u8] = include_bytes!("../modules/hits.wasm");

@@ -1,0 +1,19 @@
+//! What the volume knows of an open transaction of the drive.
+
+use std::collections::BTreeSet;
+
+use tantalum_filesystem::FileId;
+
+/// An open transaction.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OpenTransaction {
+    /// What it has written.
+    pub units: BTreeSet<(FileId, u32)>,
+}
+
+impl OpenTransaction {
+    /// Its units of one file, in order.
+    pub fn units_of(&self, file: FileId) -> impl DoubleEndedIterator<Item = u32> {
+        self.units.range((file, 0)..=(file, u32::MAX)).map(|&(_, unit)| unit)
+    }
+}
