@@ -112,10 +112,11 @@ fn a_batch_that_is_refused_has_changed_nothing() {
     assert_eq!(code(write(data.len() as u32, 2)), Failure::INVALID_FIELD.code());
     assert_eq!(code(write((512 << 10) + 4, 1)), Failure::INVALID_FIELD.code());
     // records that do not fit in the bytes
-    assert_eq!(
-        host.io.write_command(write(data.len() as u32 - 8, 1), &data[..data.len() - 8]).unwrap().code,
-        0x185
-    );
+    for (missing, failure) in [(8, Failure::INVALID_FIELD), (4, Failure::VALUE_SIZE)] {
+        let data = &data[..data.len() - missing];
+        let cut = host.io.write_command(write(data.len() as u32, 1), data).unwrap();
+        assert_eq!(cut.code, failure.code());
+    }
     let elsewhere = command(vendor::WRITE_BATCH, 2, [data.len() as u32, 0, 0, 0, 0, 0]);
     assert_eq!(host.io.write_command(elsewhere, &data).unwrap().code, Failure::INVALID_OPCODE.code());
     assert!(host.read(5, UNIT, 1) == pattern(1, UNIT));

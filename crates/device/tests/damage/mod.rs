@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use tantalum::check::{Check, Repair, check, repair};
 use tantalum::{
     Access, CacheMode, CacheProfile, Command, Device, DeviceError, FlashProfile, FlashScheduling, FtlProfile,
-    Hint, LimitsProfile, LinkProfile, Lpn, METADATA_BYTES, Plp, PowerProfile, Profile, ShareRange, Status,
-    SpuProfile, UNIT_BYTES, VictimPolicy,
+    Hint, LimitsProfile, LinkProfile, Lpn, METADATA_BYTES, Plp, PowerProfile, Profile, ShareRange,
+    SpuProfile, Status, UNIT_BYTES, VictimPolicy,
 };
 
 const UNITS: u32 = 256;
