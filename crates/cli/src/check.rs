@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use serde::Serialize;
+use tantalum::DeviceError;
 use tantalum::check::{Check, CheckFinding, CheckedPart, Remedy};
-use tantalum::{DeviceError, RecoveryReport};
 use tantalum_report::Interrupted;
 use tantalum_report::table::{Align, Table, grouped};
 
 use crate::arguments::CheckOptions;
 use crate::failure::Failure;
-use crate::info::RecoveryInfo;
+use crate::recovery_info::{RecoveryInfo, last_shutdown};
 use crate::{interrupt, output, watched};
 
 /// Findings of one part that are listed in the text output; `--json` has them all.
@@ -131,11 +131,6 @@ impl Outcome {
         }
         text
     }
-}
-
-/// How the drive was last shut down.
-pub fn last_shutdown(recovery: &RecoveryReport) -> &'static str {
-    if recovery.clean { "clean" } else { "power was lost" }
 }
 
 fn count(number: usize, what: &str) -> String {

@@ -2,14 +2,109 @@
 
 use std::str::FromStr;
 
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 use tantalum::{CacheMode, FlashScheduling, Plp};
-use tantalum_crash::device::{Cuts, DriveChoice, Flash, Medium, Plan, Settings, of_device_crash, torture};
+use tantalum_crash::device::{
+    CutPoint, Cuts, DriveChoice, Flash, Medium, Plan, Settings, Skip, Weights, of_device_crash, torture,
+};
 use tantalum_report::Interrupted;
 
-use crate::arguments::CrashDeviceOptions;
 use crate::failure::Failure;
+use crate::seeds::SeedOptions;
 use crate::{interrupt, output};
+
+/// `tantalum crash device`.
+#[derive(Args, Debug)]
+pub struct CrashDeviceOptions {
+    #[command(flatten)]
+    pub seeds: SeedOptions,
+
+    /// Cut power at every program and erase of each command, in every variant, on copies of the drive; or N times at
+    /// random in one long run
+    #[arg(long, value_name = "all|N", default_value = "all")]
+    pub cuts: CutCount,
+
+    /// Also cut power during recovery: at every operation of each recovery, or at random
+    #[arg(long)]
+    pub second_cut: bool,
+
+    /// What happens to the drive's DRAM when power goes
+    #[arg(long, value_enum, default_value = "all")]
+    pub plp: PlpChoice,
+
+    /// Where writes are cached
+    #[arg(long, value_enum, default_value = "all")]
+    pub cache: CacheChoice,
+
+    /// Size of a flash page in bytes: 4096, 8192 or 16384 [default: the seed chooses]
+    #[arg(long, value_name = "N")]
+    pub page_bytes: Option<u32>,
+
+    /// Whether key-value namespaces share the drive's log, or some have logs of their own [default: the seed chooses]
+    #[arg(long, value_enum)]
+    pub record_logs: Option<RecordLogs>,
+
+    /// Whether the indexes of all key-value namespaces fit in DRAM, or are constantly swapped out to flash [default: the
+    /// seed chooses]
+    #[arg(long, value_enum)]
+    pub indexes: Option<Indexes>,
+
+    /// Whether the host waits for each command, or submits others while it is in flight [default: the seed chooses]
+    #[arg(long, value_enum)]
+    pub host: Option<HostKind>,
+
+    /// Whether the host asks for more space than there is [default: the seed chooses]
+    #[arg(long, value_enum)]
+    pub room: Option<Room>,
+
+    /// Whether flash programs, erases and reads fail [default: sound]
+    #[arg(long, value_enum)]
+    pub flash: Option<FlashKind>,
+
+    /// Where the drive is: in memory with power cuts, or in an image whose process is killed instead [default: memory]
+    #[arg(long, value_enum)]
+    pub medium: Option<MediumKind>,
+
+    /// How the flash's operations follow each other [default: the seed chooses]
+    #[arg(long, value_enum)]
+    pub scheduling: Option<SchedulingKind>,
+
+    /// Number of commands before the first cut, with --cuts all
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub age: u64,
+
+    /// Number of commands in which power is cut, with --cuts all
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub commands: u64,
+
+    /// Relative frequency of commands, such as write=24,trim=5,reopen=0; the others keep their weight
+    #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true)]
+    pub weights: Weights,
+
+    /// Run fresh seeds for N minutes
+    #[arg(long, value_name = "N", conflicts_with_all = ["seeds", "at"])]
+    pub minutes: Option<u64>,
+
+    /// Number of threads
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub threads: usize,
+
+    /// Run only this cut, as printed with a violation
+    #[arg(long, value_name = "CUT", requires = "seed", conflicts_with = "cuts")]
+    pub at: Option<CutPoint>,
+
+    /// Commands to leave out, as printed with a violation
+    #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true)]
+    pub skip: Skip,
+
+    /// Print every command, cut and recovery on standard error
+    #[arg(long, requires = "seed")]
+    pub trace: bool,
+
+    /// Print one JSON object instead of a table
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// `--cuts`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

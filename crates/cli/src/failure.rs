@@ -2,7 +2,6 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use tantalum::{DeviceError, InvalidField, ProfileError, Status};
 use tantalum_crash::{CrashError, CrashOutcome};
@@ -245,17 +244,5 @@ impl Failure {
             0 => Ok(()),
             violations => Err(Failure::Violations { violations }),
         }
-    }
-
-    /// Prints the error to standard error and returns the exit code.
-    pub fn report(&self) -> ExitCode {
-        match self {
-            Failure::OutputClosed => return ExitCode::SUCCESS,
-            Failure::Interrupted(_) => return ExitCode::from(130),
-            Failure::BackgroundEnded { message } => crate::output::complain(message),
-            other => crate::output::complain(&format!("error: {other}")),
-        }
-        let found = matches!(self, Failure::Mismatch | Failure::Damaged { .. } | Failure::Violations { .. });
-        ExitCode::from(if found { 1 } else { 2 })
     }
 }

@@ -25,6 +25,7 @@ mod log;
 mod mount;
 mod output;
 mod recovery_cost;
+mod recovery_info;
 mod seeds;
 mod serve;
 mod stat;

@@ -72,14 +72,7 @@ pub struct MountOptions {
 /// Mounts the volume and runs until it is unmounted.
 pub fn run(options: &MountOptions) -> Result<(), Failure> {
     if options.background {
-        let started = background::start(MOUNTED)?;
-        return output::print(&format!(
-            "{} is mounted on {} by process {}{}\n",
-            options.image.display(),
-            options.folder.display(),
-            started.process,
-            started.warning
-        ));
+        return start_in_background(options);
     }
     if options.detached {
         background::detach();
@@ -111,6 +104,17 @@ pub fn run(options: &MountOptions) -> Result<(), Failure> {
         }
     })?;
     Ok(())
+}
+
+fn start_in_background(options: &MountOptions) -> Result<(), Failure> {
+    let started = background::start(MOUNTED)?;
+    output::print(&format!(
+        "{} is mounted on {} by process {}{}\n",
+        options.image.display(),
+        options.folder.display(),
+        started.process,
+        started.warning
+    ))
 }
 
 /// An event of a mount, as text.

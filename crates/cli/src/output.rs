@@ -1,6 +1,7 @@
 //! Output to the terminal, which never panics, even if the reader is gone.
 
 use std::io::{self, Write};
+use std::process::ExitCode;
 
 use serde::Serialize;
 
@@ -26,6 +27,20 @@ pub fn report<T: Serialize>(outcome: &T, json: bool, text: impl FnOnce(&T) -> St
 /// Writes a line to standard error, ignoring failures.
 pub fn complain(line: &str) {
     let _ = writeln!(io::stderr().lock(), "{line}");
+}
+
+impl Failure {
+    /// Prints the error to standard error and returns the exit code.
+    pub fn report(&self) -> ExitCode {
+        match self {
+            Failure::OutputClosed => return ExitCode::SUCCESS,
+            Failure::Interrupted(_) => return ExitCode::from(130),
+            Failure::BackgroundEnded { message } => complain(message),
+            other => complain(&format!("error: {other}")),
+        }
+        let found = matches!(self, Failure::Mismatch | Failure::Damaged { .. } | Failure::Violations { .. });
+        ExitCode::from(if found { 1 } else { 2 })
+    }
 }
 
 fn failure(error: io::Error) -> Failure {

@@ -1,4 +1,4 @@
-//! Nodes of the index in memory, within a budget. A node that was looked at since the hand last came by gets a second
+//! Nodes of the index in memory, within a budget. A node that was used since the clock hand last passed gets a second
 //! chance (CLOCK). Nodes are written once, so no copy is ever stale.
 
 use std::collections::VecDeque;
@@ -32,7 +32,7 @@ pub(crate) struct NodeCache {
 
 impl NodeCache {
     pub fn new(bytes: usize) -> NodeCache {
-        // a path to a leaf of each tree at least
+        // at least a path to a leaf of each tree
         NodeCache { most: (bytes / UNIT_BYTES).max(8), nodes: Mutex::default() }
     }
 

@@ -1,16 +1,16 @@
-//! A commit, in either way.
+//! Commits, of either kind.
 //!
 //! - **Appended**: documents, then the nodes of both trees that change, then a header, in one write and one sync. The
-//!   header tells the checksum of what is before it, so it counts only if all of that is there.
-//! - **Shared**: updates go to the staging area, and are then shared over the documents that they replace, all of them in
-//!   one step, which is the commit. The index by key stays true as it is. The tree by number of change learns of it with the
-//!   next header, at the latest when the staging area is full.
-//! - **Both**: where a batch also makes, enlarges or deletes documents, these are appended with nodes, made durable, and the
-//!   header is one of the units that are shared into their places. So one step commits all.
+//!   header has the checksum of what precedes it, so it is valid only if all of that is there.
+//! - **Shared**: updates are written to the staging area and then shared over the documents that they replace, all in one
+//!   step, which is the commit. The index by key remains correct as it is. The tree by change number is updated with the next
+//!   header, at the latest when the staging area is full.
+//! - **Both**: if a batch also creates, enlarges or deletes documents, these are appended with their nodes and made durable,
+//!   and the header is one of the units that are shared into place. So one step commits everything.
 //!
-//! A document is shared over only if no snapshot sees it: its place was taken since the last snapshot was opened, or none
-//! is open. Else it is appended. What lies in the staging area is needed until the next header is durable; after that the
-//! area starts anew, so that few units of the drive are shared at any time.
+//! A document is shared over only if no snapshot sees it: either no snapshot is open, or its place was taken after the last
+//! one was opened. Otherwise the update is appended. The staging area is needed until the next header is durable; then it is
+//! reused from its start, so that few units of the drive are shared at any time.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -37,12 +37,12 @@ pub(crate) struct Planned<'a> {
     pub shared: bool,
 }
 
-/// What a batch comes to.
+/// How a batch will be committed.
 struct Plan<'a> {
     changes: Vec<Planned<'a>>,
     /// Units of the staging area that the shared documents take.
     stage_units: u32,
-    /// Snapshots that had been opened when it was decided what is shared.
+    /// How many snapshots had been opened when this was decided.
     opened: u64,
 }
 
@@ -75,7 +75,7 @@ impl<S: Storage> Inner<S> {
         }
     }
 
-    /// Decides what becomes of each change.
+    /// Decides how each change is committed.
     fn plan<'a>(&self, writer: &mut Writer, batch: &'a Batch, may_share: bool) -> Result<Plan<'a>, Error> {
         let (version, opened) = {
             let state = self.state.read();
@@ -124,7 +124,7 @@ impl<S: Storage> Inner<S> {
         }
     }
 
-    /// Writes a header that tells of all that was shared, so that the staging area can be used from its start again.
+    /// Writes a header that includes everything shared so far, so that the staging area can be reused from its start.
     pub(crate) fn start_stage_anew(&self, writer: &mut Writer) -> Result<(), Error> {
         if canary::out(Guard::StageReused) {
             writer.stage_used = 0;
@@ -134,7 +134,7 @@ impl<S: Storage> Inner<S> {
         self.append(writer, &plan).map(drop)
     }
 
-    /// Commits updates alone, by sharing. False if that was not to be, and nothing was changed.
+    /// Commits a batch of updates by sharing. False if that was not possible; then nothing has changed.
     fn share(&self, writer: &mut Writer, plan: &Plan<'_>) -> Result<bool, Error> {
         let version = Arc::clone(&self.state.read().version);
         let (stage, ranges) = stage_of(&version.header, writer, plan, None);
@@ -155,7 +155,7 @@ impl<S: Storage> Inner<S> {
         Ok(true)
     }
 
-    /// Commits with a header; what is to be shared is, together with the header. False if that was not to be.
+    /// Commits with a header; updates that can be shared are shared together with it. False if that was not possible.
     fn append(&self, writer: &mut Writer, plan: &Plan<'_>) -> Result<bool, Error> {
         let (version, pending) = {
             let state = self.state.read();
@@ -216,7 +216,7 @@ impl<S: Storage> Inner<S> {
         self.counters.headers_written.fetch_add(1, Relaxed);
     }
 
-    /// Appends documents and nodes, and makes the header that ends them.
+    /// Appends documents and nodes, and makes the header that follows them.
     pub(crate) fn write_index(
         &self,
         version: &Version<S::File>,
@@ -266,7 +266,7 @@ pub(crate) struct Written {
     pub places: Vec<u64>,
 }
 
-/// A key of the tree by number of change.
+/// A key of the tree by change number.
 pub(crate) fn seq_key(seq: u64) -> Box<[u8]> {
     seq.to_be_bytes().into()
 }
@@ -276,8 +276,8 @@ fn pending(planned: &Planned<'_>) -> Pending {
     Pending { seq: planned.change.seq, place }
 }
 
-/// Entries of the tree by number of change for what was shared since the last header: one for each place, as what was there
-/// in between is gone.
+/// Entries of the tree by change number for what was shared since the last header: one for each place, because earlier
+/// versions there are gone.
 fn shared_since(pending_updates: &[Pending], changes: &[Planned<'_>]) -> Vec<KeyChange> {
     let moved = changes.iter().filter(|planned| !planned.shared).filter_map(|planned| planned.old);
     let mut done: rustc_hash::FxHashSet<u64> = moved.map(|old| old.offset).collect();
@@ -287,7 +287,7 @@ fn shared_since(pending_updates: &[Pending], changes: &[Planned<'_>]) -> Vec<Key
     latest.map(|update| (seq_key(update.seq), Some(update.place.encode_place()))).collect()
 }
 
-/// Appends a record, on a unit of its own in a file that shares.
+/// Appends a record; in a file that shares, it begins on a unit.
 fn append_document(change: &Change<'_>, shares: bool, appended: &mut Appended) -> Pointer {
     if shares {
         pad(&mut appended.buffer);
@@ -298,7 +298,7 @@ fn append_document(change: &Change<'_>, shares: bool, appended: &mut Appended) -
     Pointer { offset, bytes, seq: change.seq, deleted: change.value.is_none() }
 }
 
-/// The staged records of what is shared, the header behind them, and where each goes.
+/// The staged records of the shared updates, followed by the header, and the place of each.
 fn stage_of(
     current: &Header,
     writer: &Writer,
@@ -342,7 +342,7 @@ fn share_all<F: StorageFile>(file: &F, ranges: &[ShareRange]) -> std::io::Result
     file.share(ranges)
 }
 
-/// What was asked of the file is undone by no one: if it failed, nobody knows what is there.
+/// A failed request to the file cannot be undone: its contents are unknown.
 fn or_stop<T>(writer: &mut Writer, result: std::io::Result<T>) -> Result<T, Error> {
     writer.stopped |= result.is_err();
     Ok(result?)

@@ -1,14 +1,14 @@
-//! Writing what a store holds to a file without garbage, while others read and write.
+//! Copies a store's contents to a file without garbage, while others read and write.
 //!
-//! 1. A snapshot says what is copied. Documents go over in the order in which they lie, so that they are read in long runs:
-//!    copied, or, where both files share, shared unit by unit, which writes nothing.
-//! 2. The index is built anew, of full nodes.
-//! 3. What was changed meanwhile is carried over, round by round, as fewer changes are left after each.
-//! 4. The writer waits, the last changes go over, and the new file is made durable. Then it takes the name, and that is
-//!    made durable too, before anything is committed to it.
+//! 1. A snapshot determines what is copied. Documents are taken in the order of their places, so that they are read in long
+//!    runs. They are copied, or, if both files share, shared unit by unit, which writes nothing.
+//! 2. A new index is built, of full nodes.
+//! 3. Changes made meanwhile are carried over in rounds; each leaves fewer of them.
+//! 4. The writer waits while the last changes are carried over and the new file is made durable. Then the file takes the
+//!    name, and that is made durable too before anything is committed to it.
 //!
-//! Power may go at any time: until the name is taken the old file is all there is, and the next open removes the other. Who
-//! has a snapshot of the old file keeps it.
+//! Power may fail at any time: until the name is taken, only the old file counts, and the next open removes the other.
+//! Snapshots of the old file remain valid.
 //!
 //! It takes 40 bytes of memory for each document.
 
@@ -32,22 +32,22 @@ use crate::tree_write::{Appended, Builder};
 
 const UNIT: u64 = UNIT_BYTES as u64;
 
-/// Bytes that are read, and written, at once.
+/// Bytes that are read or written at once.
 const RUN_BYTES: u64 = 256 * UNIT;
 
-/// Garbage between two documents that is read with them rather than skipped.
+/// Garbage between two documents up to this size is read with them rather than skipped.
 const GAP_BYTES: u64 = 8 * UNIT;
 
-/// Changes that are carried over at once.
+/// Changes carried over at once.
 const CHANGES_AT_ONCE: usize = 256;
 
-/// So few changes are left to the last round, for which the writer waits.
+/// When at most this many changes are left, the writer waits for the last round.
 const FEW_CHANGES: u64 = 64;
 
-/// Rounds after which the writer waits in any case.
+/// After this many rounds, the writer waits in any case.
 const MOST_ROUNDS: u32 = 8;
 
-/// A document on its way.
+/// A document being moved.
 struct Moved {
     from: u64,
     to: u64,
@@ -56,14 +56,14 @@ struct Moved {
     deleted: bool,
 }
 
-/// A compaction under way. Dropped before [`Compaction::finish`], it leaves the store as it is.
+/// A compaction in progress. If it is dropped before [`Compaction::finish`], the store stays as it is.
 pub struct Compaction<S: Storage> {
     inner: Arc<Inner<S>>,
     /// Until the index is built.
     snapshot: Option<Arc<Snapshot<S>>>,
     /// The new file.
     version: Version<S::File>,
-    /// In the order of where they lie.
+    /// In the order of their places.
     documents: Vec<Moved>,
     done: usize,
     appended: Appended,
@@ -90,7 +90,7 @@ impl<S: Storage> Compaction<S> {
     }
 
     fn begin_alone(inner: &Arc<Inner<S>>, forget_deletions_to: u64) -> Result<Compaction<S>, Error> {
-        // units that a file removed earlier still shares count against what the drive shares
+        // units still shared by a file removed earlier count against the drive's limit
         inner.storage.sync_names()?;
         let snapshot = Snapshot::open(inner);
         let file = recovery::create(&inner.storage, &compact_name(&inner.name), &inner.options)?;
@@ -108,12 +108,12 @@ impl<S: Storage> Compaction<S> {
         })
     }
 
-    /// Documents that are to be copied or shared, and how many of them are.
+    /// Documents to be copied or shared, and how many are done.
     pub fn progress(&self) -> (u64, u64) {
         (self.documents.len() as u64, self.done as u64)
     }
 
-    /// Takes so many documents over. False once all are.
+    /// Moves this many more documents. False once all have been moved.
     pub fn step(&mut self, documents: usize) -> Result<bool, Error> {
         let end = self.documents.len().min(self.done.saturating_add(documents));
         let Some(snapshot) = self.snapshot.clone() else { return Ok(false) };
@@ -125,7 +125,7 @@ impl<S: Storage> Compaction<S> {
         Ok(self.done < self.documents.len())
     }
 
-    /// Shares documents that lie one after another; returns how many.
+    /// Shares adjacent documents; returns how many.
     fn share_run(&mut self, snapshot: &Snapshot<S>, end: usize) -> Result<usize, Error> {
         let to = self.appended.end();
         let from = self.documents[self.done].from;
@@ -145,7 +145,7 @@ impl<S: Storage> Compaction<S> {
         Ok(run)
     }
 
-    /// Copies documents that lie near each other; returns how many.
+    /// Copies documents that are close to each other; returns how many.
     fn copy_run(&mut self, snapshot: &Snapshot<S>, end: usize) -> Result<usize, Error> {
         let start = self.documents[self.done].from / UNIT * UNIT;
         let end_of = |document: &Moved| whole_units(document.from + u64::from(document.bytes));
@@ -175,7 +175,7 @@ impl<S: Storage> Compaction<S> {
         Ok(run)
     }
 
-    /// Builds the index, carries over what was changed meanwhile, and puts the new file into the old one's place.
+    /// Builds the index, carries over what changed meanwhile, and replaces the old file with the new one.
     pub fn finish(mut self) -> Result<(), Error> {
         while self.step(1024)? {}
         self.build_index()?;
@@ -197,7 +197,7 @@ impl<S: Storage> Compaction<S> {
     }
 
     fn build_index(&mut self) -> Result<(), Error> {
-        // when it is dropped at the end, updates may be shared again
+        // once it is dropped at the end, updates can be shared again
         let snapshot = self.snapshot.take().expect("it is kept until the index is built");
         pad(&mut self.appended.buffer);
         let mut header = self.version.header;
@@ -243,7 +243,7 @@ impl<S: Storage> Compaction<S> {
         Ok(())
     }
 
-    /// Writes the nodes that wait, if they are so many bytes; returns how many were.
+    /// Writes the waiting nodes if they have at least this many bytes; returns how many there were.
     fn flush_nodes(&mut self, least: u64) -> Result<u64, Error> {
         if self.appended.buffer.is_empty() || (self.appended.buffer.len() as u64) < least {
             return Ok(0);
@@ -257,7 +257,7 @@ impl<S: Storage> Compaction<S> {
         Ok(written)
     }
 
-    /// Carries over what was changed since; returns how many changes that were.
+    /// Carries over later changes; returns how many there were.
     fn catch_up(&mut self, snapshot: &Snapshot<S>) -> Result<u64, Error> {
         let mut carried = 0;
         let mut changes = snapshot.changes(self.version.seq)?;
@@ -291,7 +291,7 @@ impl<S: Storage> Compaction<S> {
         Ok(())
     }
 
-    /// Gives the new file the name, and everybody the new file.
+    /// Gives the new file the store's name, and switches everyone to it.
     fn switch(&mut self, writer: &mut Writer) -> Result<(), Error> {
         let inner = &self.inner;
         let renamed = inner.storage.rename(&compact_name(&inner.name), &inner.name);
@@ -301,7 +301,7 @@ impl<S: Storage> Compaction<S> {
         });
         self.switched = true;
         if let Err(error) = durable {
-            // the old file may be one without a name by now
+            // the old file may have no name by now
             writer.stopped = true;
             return Err(error.into());
         }
@@ -322,7 +322,7 @@ impl<S: Storage> Compaction<S> {
 impl<S: Storage> Drop for Compaction<S> {
     fn drop(&mut self) {
         if !self.switched {
-            // the next open removes what cannot be removed now
+            // if it cannot be removed now, the next open does
             let _ = self.inner.storage.remove(&compact_name(&self.inner.name));
         }
         self.inner.compacting.store(false, Ordering::Release);
@@ -336,7 +336,7 @@ impl Moved {
 }
 
 impl Appended {
-    /// Writes the whole units that wait, if they are so many bytes.
+    /// Writes the waiting whole units if they have at least this many bytes.
     fn flush<F: StorageFile>(&mut self, file: &DataFile<F>, least: u64) -> Result<(), Error> {
         if (self.buffer.len() as u64) < least {
             return Ok(());
@@ -355,7 +355,7 @@ fn change_of(document: &Document) -> Change<'_> {
     Change { seq: document.seq(), key: document.key(), value }
 }
 
-/// What a snapshot sees, in the order of where it lies, each document with its last change.
+/// The documents that a snapshot sees, in the order of their places, each with its last change.
 fn documents_of<S: Storage>(snapshot: &Snapshot<S>, forget_deletions_to: u64) -> Result<Vec<Moved>, Error> {
     let mut documents = Vec::with_capacity(snapshot.len() as usize);
     let by_key = snapshot.inner.by_key(&snapshot.version);
@@ -367,7 +367,7 @@ fn documents_of<S: Storage>(snapshot: &Snapshot<S>, forget_deletions_to: u64) ->
         }
     }
     documents.sort_unstable_by_key(|moved| moved.from);
-    // what was shared since its entry was written has a later change, of which only the other tree tells
+    // a document shared over since its entry was written has a later change, which only the other tree knows
     let mut update = |place: Pointer| {
         if let Ok(index) = documents.binary_search_by_key(&place.offset, |moved| moved.from) {
             documents[index].seq = documents[index].seq.max(place.seq);

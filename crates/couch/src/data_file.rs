@@ -1,4 +1,4 @@
-//! One file of a store: reading what lies in it, and where things lie.
+//! One file of a store: where things are in it, and reading them.
 
 use std::sync::Arc;
 
@@ -9,24 +9,24 @@ use crate::storage::{StorageFile, UNIT_BYTES};
 
 const UNIT: u64 = UNIT_BYTES as u64;
 
-/// Bytes by which a file grows: an eighth of it, within these. A file that grows seldom has its metadata written seldom.
+/// Bytes by which a file grows: an eighth of its size, within these bounds. Fewer steps mean fewer writes of its metadata.
 const GROWTH: std::ops::RangeInclusive<u64> = 64 * UNIT..=4096 * UNIT;
 
 /// An open file.
 pub(crate) struct DataFile<F> {
-    /// What tells it from others, in its headers and in the cache.
+    /// Identifies it in its headers and in the cache.
     pub id: u64,
     pub name: Arc<str>,
     pub file: F,
 }
 
-/// Where a document lies, and what its index entry says of it.
+/// The place of a document, and what else its index entry says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Pointer {
     pub offset: u64,
-    /// Bytes of its record. The record that lies there now may be shorter, if it was shared.
+    /// Bytes of its record. If the document was shared over, the current record may be shorter.
     pub bytes: u32,
-    /// The change that the entry was made for; those that were shared since are not in it.
+    /// The change that the entry was made for; changes shared since are not included.
     pub seq: u64,
     pub deleted: bool,
 }
@@ -45,7 +45,7 @@ impl Pointer {
         value.into()
     }
 
-    /// As an entry of the tree by number of change.
+    /// As an entry of the tree by change number.
     pub fn encode_place(&self) -> Box<[u8]> {
         self.encode()[..12].into()
     }
@@ -56,7 +56,7 @@ impl Pointer {
         Pointer::decode_place(place, u64::from_le_bytes(seq.try_into().ok()?))
     }
 
-    /// An entry of the tree by number of change.
+    /// An entry of the tree by change number.
     pub fn decode_place(value: &[u8], seq: u64) -> Option<Pointer> {
         let (offset, bytes) = value.split_at_checked(8)?;
         let bytes = u32::from_le_bytes(bytes.try_into().ok()?);
@@ -64,14 +64,14 @@ impl Pointer {
         Some(Pointer { offset, bytes: bytes & !DELETED, seq, deleted: bytes & DELETED != 0 })
     }
 
-    /// What the document takes of a file: whole units if it shares.
+    /// Bytes that the document takes in a file: whole units if the file shares.
     pub fn room_bytes(&self, shares: bool) -> u64 {
         if shares { whole_units(self.bytes.into()) } else { self.bytes.into() }
     }
 }
 
 impl<F: StorageFile> DataFile<F> {
-    /// An error that tells of damage.
+    /// An error that reports damage.
     pub fn damaged(&self, offset: u64, what: &'static str) -> Error {
         Error::Damaged { name: self.name.to_string(), offset, what }
     }
@@ -100,7 +100,7 @@ impl<F: StorageFile> DataFile<F> {
             .map_err(|what| self.damaged(pointer.offset, what))
     }
 
-    /// Sees to it that the file reaches to `end`, and takes some more ahead.
+    /// Ensures that the file reaches `end`, with some room ahead.
     pub fn reserve(&self, end: u64) -> Result<(), Error> {
         let size = self.file.size()?;
         if end <= size {

@@ -1,9 +1,9 @@
-//! Documents as they lie in a file.
+//! Documents as they are stored in a file.
 //!
 //! A record is a header of 32 bytes, the key, and the value. In a file that shares, each record begins on a unit and
-//! has its units to itself; else records follow one another without gaps. A deletion is a record without a value.
+//! has its units to itself; otherwise records follow one another without gaps. A deletion is a record without a value.
 //!
-//! An update that is to be shared is written to the staging area first, with the place that it goes to in `home`.
+//! An update that will be shared is first written to the staging area; `home` names the place that it will take.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -11,25 +11,25 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::error::Error;
 use crate::storage::UNIT_BYTES;
 
-/// The longest key. A node of the index holds at least seven.
+/// The longest key; a node of the index holds at least seven of them.
 pub const MOST_KEY_BYTES: usize = 512;
 
 /// The longest value.
 pub const MOST_VALUE_BYTES: usize = 64 << 20;
 
-/// Bytes of a record beside its key and value. A record of one unit has `4096 - 32` bytes of key and value.
+/// Bytes of a record besides its key and value. A record of one unit has `4096 - 32` bytes of key and value.
 pub const RECORD_HEADER_BYTES: usize = size_of::<RecordHeader>();
 
 const MAGIC: [u8; 4] = *b"TCD1";
 const DELETED: u8 = 1;
 const UNIT: u64 = UNIT_BYTES as u64;
 
-/// What a record begins with.
+/// The head of a record.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RecordHeader {
     magic: [u8; 4],
-    /// Of all that follows, key and value included.
+    /// Checksum of everything that follows, including key and value.
     crc: U32,
     seq: U64,
     home: U64,
@@ -39,7 +39,7 @@ struct RecordHeader {
     zero: u8,
 }
 
-/// A document: a key, a value, and the number of the change that it stems from.
+/// A document: a key, a value, and the number of the change that wrote it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Document {
     seq: u64,
@@ -73,18 +73,18 @@ impl Document {
         self.seq
     }
 
-    /// Whether the change was a deletion: only changes tell, as reading by key does not find such a document.
+    /// Whether the change was a deletion. Only [`crate::Snapshot::changes`] returns such documents.
     pub fn is_deleted(&self) -> bool {
         self.deleted
     }
 
-    /// The value without the rest.
+    /// The value alone.
     pub fn into_value(mut self) -> Vec<u8> {
         self.bytes.drain(..self.key_bytes);
         self.bytes
     }
 
-    /// Where a staged record goes.
+    /// The place that a staged record will take.
     pub(crate) fn home(&self) -> u64 {
         self.home
     }
@@ -122,19 +122,19 @@ fn checksum(header: &RecordHeader, content: &[u8]) -> u32 {
     tantalum::checksum_with(tantalum::checksum_of(&header.as_bytes()[8..]), content)
 }
 
-/// Bytes of the record that begins here, if one does; its checksum is not looked at.
+/// Bytes of the record that begins here, if one does; its checksum is not checked.
 pub(crate) fn record_bytes(bytes: &[u8]) -> Option<usize> {
     let (header, _) = split_header(bytes)?;
     let content = usize::from(header.key_bytes.get()) + header.value_bytes.get() as usize;
     Some(RECORD_HEADER_BYTES + content)
 }
 
-/// A change that is to be written.
+/// A change to be written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Change<'a> {
     pub seq: u64,
     pub key: &'a [u8],
-    /// None is a deletion.
+    /// None for a deletion.
     pub value: Option<&'a [u8]>,
 }
 
@@ -166,7 +166,7 @@ impl Change<'_> {
     }
 }
 
-/// Refuses keys and values that no record holds.
+/// Refuses keys and values that do not fit in a record.
 pub(crate) fn check(key: &[u8], value: &[u8]) -> Result<(), Error> {
     if key.is_empty() || key.len() > MOST_KEY_BYTES {
         return Err(Error::BadKey { bytes: key.len(), limit: MOST_KEY_BYTES });
@@ -177,7 +177,7 @@ pub(crate) fn check(key: &[u8], value: &[u8]) -> Result<(), Error> {
     Ok(())
 }
 
-/// So many bytes as whole units.
+/// This many bytes, rounded up to whole units.
 pub(crate) fn whole_units(bytes: u64) -> u64 {
     bytes.next_multiple_of(UNIT)
 }

@@ -2,23 +2,23 @@
 
 use std::io;
 
-/// Why something was not done. Nothing was changed, unless the variant says so.
+/// Why an operation failed. Nothing has changed unless the variant says so.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A key without bytes, or with too many.
+    /// An empty key, or one that is too long.
     #[error("a key has 1 to {limit} bytes, this one has {bytes}")]
     BadKey {
-        /// How many it has.
+        /// Its length in bytes.
         bytes: usize,
-        /// The most that would do.
+        /// The limit.
         limit: usize,
     },
-    /// A value with too many bytes.
+    /// A value that is too long.
     #[error("the value has {bytes} bytes, {limit} is the most")]
     ValueTooLarge {
-        /// How many it has.
+        /// Its length in bytes.
         bytes: usize,
-        /// The most that would do.
+        /// The limit.
         limit: usize,
     },
     /// A file without any whole header.
@@ -27,17 +27,17 @@ pub enum Error {
         /// The file.
         name: String,
     },
-    /// A file of a program with another layout.
+    /// A file with another layout version.
     #[error("{name} has layout version {found}, this program reads version {supported}")]
     OtherVersion {
         /// The file.
         name: String,
-        /// What its header says.
+        /// Its version.
         found: u32,
-        /// What would be right.
+        /// The supported version.
         supported: u32,
     },
-    /// Something in the file does not have the checksum that it was written with, or is not what points there expects.
+    /// Something in the file has a wrong checksum, or is not what the reference to it expects.
     #[error("{name} is damaged at byte {offset}: {what}")]
     Damaged {
         /// The file.
@@ -47,13 +47,14 @@ pub enum Error {
         /// What is wrong.
         what: &'static str,
     },
-    /// A commit failed in a way that leaves open whether it is there.
+    /// A commit failed, and it is unknown whether it took effect.
     #[error("a commit failed, and whether it is there is not known: open the store again")]
     Stopped,
-    /// A second compaction at the same time.
+    /// Another compaction is in progress.
     #[error("the store is being compacted already")]
     CompactionUnderWay,
-    /// The file system refused. If a commit returns this, the store stops ([`Error::Stopped`]), unless no room was left.
+    /// The file system refused. If a commit returns this, the store stops ([`Error::Stopped`]), unless
+    /// it was full.
     #[error(transparent)]
     Io(#[from] io::Error),
 }

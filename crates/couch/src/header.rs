@@ -1,9 +1,10 @@
-//! What ends a commit: a unit that says where everything is.
+//! The header that ends a commit: a unit that says where everything is.
 //!
-//! The last whole header of a file is its state. A header is whole if its own checksum is right, if it lies where it says,
-//! if it is of this file, and if all that its commit appended is there: so one sync makes a commit durable, in whatever
-//! order its units reach the medium. For nodes a checksum tells. So it does for documents in a file that does not share; in
-//! one that does they may have been shared over since, and each is looked at: it must be of its change or a later one.
+//! The last whole header of a file is its state. A header is whole if its own checksum is right, if it is at the
+//! place that it names, if it belongs to this file, and if everything that its commit appended is there. So one sync makes a
+//! commit durable, in whatever order its units reach the medium. Nodes are covered by a checksum, and so are documents in a
+//! file that does not share. In one that shares, documents may have been shared over since, so each is checked: it must
+//! belong to its change or a later one.
 
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -21,7 +22,7 @@ const NONE: u64 = u64::MAX;
 /// Documents begin on units, and may be replaced by sharing.
 const SHARES: u32 = 1;
 
-/// A header as it lies in the file.
+/// A header as it is stored.
 #[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct Encoded {
@@ -48,40 +49,40 @@ struct Encoded {
 /// The state of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Header {
-    /// What tells this file from others: no document can hold a header of it by chance.
+    /// Identifies this file: no document can contain one of its headers by chance.
     pub file: u64,
-    /// Where the header lies.
+    /// The place of the header.
     pub offset: u64,
     /// The last change.
     pub seq: u64,
-    /// The last change before the commit, whose own documents are those of later changes.
+    /// The last change before the commit; the commit's own documents have later ones.
     pub seq_before: u64,
     /// The root of the tree by key.
     pub by_key: Option<u64>,
-    /// The root of the tree by number of change.
+    /// The root of the tree by change number.
     pub by_seq: Option<u64>,
-    /// Documents that are there.
+    /// Number of existing documents.
     pub documents: u64,
-    /// What the documents take, and the deletions that are remembered.
+    /// Bytes of the documents, including remembered deletions.
     pub live_bytes: u64,
     /// Nodes of both trees.
     pub live_nodes: u64,
-    /// What lies between this and the header has this checksum.
+    /// The checksum covers what lies between this place and the header.
     pub covers_from: u64,
     pub covers_crc: u32,
     /// Whether documents begin on units.
     pub shares: bool,
-    /// Where updates are staged that are shared later.
+    /// The staging area for updates that are shared.
     pub stage_offset: u64,
     pub stage_units: u32,
 }
 
-/// Why a unit is no header.
+/// Why a unit is not a valid header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NoHeader {
     /// It is something else.
     Other,
-    /// It is one of another layout.
+    /// It has another layout version.
     Version(u32),
 }
 

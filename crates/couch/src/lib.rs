@@ -1,15 +1,15 @@
 //! An append-only document store that shares instead of writing twice (SHARE, sections 2.2, 3.3 and 4.3).
 //!
 //! Documents are found by key, in a B+tree whose nodes are written once: a commit appends documents, every node on the
-//! way to them, and a header that ends it. A second tree has them by the number of their last change. On a drive that shares,
-//! an update of a document writes the document alone, and has the drive map it to the old one's place. What it keeps:
+//! path to them, and a final header. A second tree orders them by the number of their last change. On a drive that shares,
+//! updating a document writes only the document, and the drive maps it to the old one's place. Promises:
 //! - **C1** A commit is all or nothing, and durable when it returns.
-//! - **C2** Commits are one after another; what a reader gets is what one of them left.
-//! - **C3** A [`Snapshot`] stays what it was until it is dropped, whatever is committed, shared or compacted meanwhile.
-//! - **C4** After a power cut all commits are there that had returned, and perhaps the one under way. That holds during
-//!   compaction and the switch of files as well.
-//! - **C5** [`Snapshot::changes`] tells the last change of every document that was changed after a number, each once.
-//! - **C6** Damage is told and not passed on: whatever is read has a checksum.
+//! - **C2** Commits are serial; a reader sees the state that one of them left.
+//! - **C3** A [`Snapshot`] does not change until it is dropped, whatever is committed, shared or compacted meanwhile.
+//! - **C4** After a power cut, every commit that had returned is there, and possibly the one in progress. This also holds
+//!   during compaction and the switch of files.
+//! - **C5** [`Snapshot::changes`] returns the last change of every document that changed after a given number, each once.
+//! - **C6** Damage is reported and never passed on: everything read has a checksum.
 //!
 //! ```
 //! # fn main() -> Result<(), tantalum_couch::Error> {

@@ -1,8 +1,8 @@
 //! Nodes of the index: units that are written once.
 //!
-//! A node has entries in the order of their keys. In a leaf, what belongs to a key; in an inner node, for each child its first
-//! key and where it lies. Slots behind the header say where the entries begin, and the last two bytes where they end, so that
-//! a key is found without unpacking anything.
+//! A node has entries in the order of their keys. In a leaf, an entry has a key's value; in an inner node, a child's first key
+//! and its place. Slots after the header say where the entries begin, and the last two bytes where they end, so that a key is
+//! found without unpacking anything.
 
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -19,7 +19,7 @@ const ENTRY_BYTES: usize = 4;
 #[repr(C)]
 struct NodeHeader {
     magic: [u8; 4],
-    /// Of all that follows.
+    /// Checksum of everything that follows.
     crc: U32,
     /// 0 for leaves.
     level: u8,
@@ -27,7 +27,7 @@ struct NodeHeader {
     entries: U16,
 }
 
-/// A node that was read, or is about to be written.
+/// A node that was read or is about to be written.
 #[derive(Debug)]
 pub(crate) struct Node {
     unit: Box<[u8; UNIT_BYTES]>,
@@ -36,7 +36,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Checks and takes a unit that was read.
+    /// Checks a unit that was read.
     pub fn decode(unit: Box<[u8; UNIT_BYTES]>) -> Result<Node, &'static str> {
         let (header, _) = NodeHeader::read_from_prefix(&unit[..]).map_err(|_| "no node")?;
         if header.magic != MAGIC {
@@ -49,7 +49,7 @@ impl Node {
         if node.is_sound() { Ok(node) } else { Err("a node's entries are not in order") }
     }
 
-    /// Whether all entries lie within the node, in the order of their keys.
+    /// Whether all entries are within the node and in the order of their keys.
     fn is_sound(&self) -> bool {
         let slots_end = HEADER_BYTES + 2 * self.entries;
         let is_inside = |index: usize| {
@@ -98,7 +98,7 @@ impl Node {
         self.level
     }
 
-    /// How many entries it has; never none.
+    /// Number of entries; at least one.
     pub fn len(&self) -> usize {
         self.entries
     }
@@ -132,19 +132,19 @@ impl Node {
         &self.unit[start + 2..start + 2 + self.key_bytes(start)]
     }
 
-    /// What belongs to a key.
+    /// The value of a key.
     pub fn value(&self, index: usize) -> &[u8] {
         let start = self.start(index);
         &self.unit[start + 2 + self.key_bytes(start)..self.end(index)]
     }
 
-    /// Where a child lies.
+    /// The place of a child.
     pub fn child(&self, index: usize) -> Result<u64, &'static str> {
         let bytes = self.value(index).try_into().map_err(|_| "an inner node's entry is no place")?;
         Ok(u64::from_le_bytes(bytes))
     }
 
-    /// The entry of that key, or where it would be.
+    /// The entry of a key, or where it would be.
     pub fn find(&self, key: &[u8]) -> Result<usize, usize> {
         let (mut low, mut high) = (0, self.entries);
         while low < high {
@@ -158,7 +158,7 @@ impl Node {
         Err(low)
     }
 
-    /// The child in whose range the key lies: the last that does not begin behind it, or the first.
+    /// The child whose range contains the key: the last one that does not begin after it, or the first.
     pub fn child_of(&self, key: &[u8]) -> usize {
         match self.find(key) {
             Ok(index) => index,
@@ -166,13 +166,13 @@ impl Node {
         }
     }
 
-    /// All entries, to make others of them.
+    /// All entries, to build other nodes from.
     pub fn entries(&self) -> impl Iterator<Item = Entry> {
         (0..self.entries).map(|index| Entry::new(self.key(index), self.value(index)))
     }
 }
 
-/// A key and what belongs to it.
+/// A key and its value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Entry {
     pub key: Box<[u8]>,
@@ -189,13 +189,13 @@ impl Entry {
         Entry::new(first_key, &offset.to_le_bytes())
     }
 
-    /// What it takes of a node.
+    /// Bytes that it takes in a node.
     pub fn bytes(&self) -> usize {
         ENTRY_BYTES + self.key.len() + self.value.len()
     }
 }
 
-/// Bytes of a node that entries can take.
+/// Bytes of a node available to entries.
 pub(crate) const CAPACITY_BYTES: usize = UNIT_BYTES - HEADER_BYTES - 2;
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! Making a file, and finding out what one holds.
+//! Creating a file, and finding what one contains.
 //!
 //! 1. The header in the first unit, which is never overwritten, says which file this is.
-//! 2. The last whole header is found backwards from the file's end. Behind it may lie what a commit did not end.
-//! 3. Updates that were shared since have left their records in the staging area, with consecutive numbers from that of
-//!    the header on. One was committed if what lies at its home is that change or a later one.
+//! 2. The last whole header is found by searching backwards from the end of the file. An unfinished commit may follow it.
+//! 3. Updates shared since then have left their records in the staging area, numbered consecutively from the header's number.
+//!    Such an update was committed if its home has that change or a later one.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ const UNIT: u64 = UNIT_BYTES as u64;
 /// Bytes read at once.
 const READ_BYTES: u64 = 64 * UNIT;
 
-/// What a file holds.
+/// What a file contains.
 pub(crate) struct Found<F> {
     pub file: DataFile<F>,
     pub header: Header,
@@ -33,7 +33,7 @@ pub(crate) struct Found<F> {
     pub stage_used: u32,
 }
 
-/// Makes a file that holds nothing. It must still be synced.
+/// Creates an empty file. It must still be synced.
 pub(crate) fn create<S: Storage>(storage: &S, name: &str, options: &Options) -> Result<S::File, Error> {
     let file = storage.create(name)?;
     let shares = options.way == Way::Share && file.share_units() > 1;
@@ -48,13 +48,13 @@ pub(crate) fn create<S: Storage>(storage: &S, name: &str, options: &Options) -> 
     Ok(file)
 }
 
-/// A number that no other file has.
+/// A number unique to this file.
 fn new_id() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one("a file of a document store")
 }
 
-/// Finds out what a file holds.
+/// Finds what a file contains.
 pub(crate) fn recover<F: StorageFile>(
     file: F,
     name: &Arc<str>,
@@ -97,7 +97,7 @@ fn last_header<F: StorageFile>(file: &DataFile<F>) -> Result<Header, Error> {
     Err(Error::NotAStore { name: file.name.to_string() })
 }
 
-/// Whether what the header's commit appended is all there.
+/// Whether everything that the header's commit appended is there.
 fn is_whole<F: StorageFile>(file: &DataFile<F>, header: &Header) -> Result<bool, Error> {
     if canary::out(Guard::HeaderAlone) {
         return Ok(true);
@@ -105,9 +105,9 @@ fn is_whole<F: StorageFile>(file: &DataFile<F>, header: &Header) -> Result<bool,
     Ok(is_covered(file, header)? && (!header.shares || has_documents(file, header)?))
 }
 
-/// Whether the documents of the header's commit are there, or what was shared over them.
+/// Whether the documents of the header's commit, or later ones shared over them, are there.
 fn has_documents<F: StorageFile>(file: &DataFile<F>, header: &Header) -> Result<bool, Error> {
-    // nodes of a commit that was not whole must not be known later
+    // nodes of an incomplete commit must not stay in the cache
     let cache = NodeCache::new(0);
     let by_seq = Tree { file, cache: &cache, root: header.by_seq };
     let mut cursor = by_seq.cursor(Bound::Excluded(&seq_key(header.seq_before)))?;
@@ -134,7 +134,7 @@ fn is_covered<F: StorageFile>(file: &DataFile<F>, header: &Header) -> Result<boo
     Ok(crc == header.covers_crc)
 }
 
-/// The updates that were shared since the header, and the units of the staging area that they take.
+/// The updates shared since the header, and the units of the staging area that they take.
 fn staged<F: StorageFile>(
     file: &DataFile<F>,
     header: &Header,
@@ -156,7 +156,7 @@ fn staged<F: StorageFile>(
     Ok((pending, ((at - header.stage_offset) / UNIT) as u32))
 }
 
-/// The record that begins at a unit of the staging area, if a whole one does.
+/// The record that begins at a unit of the staging area, if it is whole.
 fn staged_record<F: StorageFile>(
     file: &DataFile<F>,
     header: &Header,

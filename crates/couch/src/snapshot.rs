@@ -1,7 +1,7 @@
 //! A store as it was at one moment.
 //!
-//! What a snapshot sees lies where nobody writes: nodes are written once, and documents are shared over only where no open
-//! snapshot sees them (see `commit`).
+//! Nobody writes where a snapshot reads: nodes are written once, and a document is shared over only if no open snapshot sees
+//! it (see `commit`).
 
 use std::collections::VecDeque;
 use std::ops::{Bound, RangeBounds};
@@ -18,7 +18,7 @@ use crate::tree::{Cursor, Tree};
 /// An entry of the tree by key.
 pub(crate) type KeyEntry = (Box<[u8]>, Pointer);
 
-/// A store as it was when the snapshot was opened, also while others write and compact.
+/// A store as it was when the snapshot was opened, even while others write and compact.
 pub struct Snapshot<S: Storage> {
     pub(crate) inner: Arc<Inner<S>>,
     pub(crate) version: Arc<Version<S::File>>,
@@ -49,12 +49,12 @@ impl<S: Storage> Snapshot<S> {
         self.version.seq
     }
 
-    /// Documents that are there.
+    /// Number of documents.
     pub fn len(&self) -> u64 {
         self.version.header.documents
     }
 
-    /// Whether there is none.
+    /// Whether there are no documents.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -64,7 +64,7 @@ impl<S: Storage> Snapshot<S> {
         self.inner.get(&self.version, key)
     }
 
-    /// All documents whose keys are in a range, in the order of their keys.
+    /// All documents whose keys are in a range, in key order.
     pub fn range<K: AsRef<[u8]>, R: RangeBounds<K>>(&self, keys: R) -> Result<Range<'_, S>, Error> {
         let tree = self.inner.by_key(&self.version);
         let cursor = tree.cursor(keys.start_bound().map(K::as_ref))?;
@@ -72,12 +72,12 @@ impl<S: Storage> Snapshot<S> {
         Ok(Range { snapshot: self, tree, cursor, end })
     }
 
-    /// All documents, in the order of their keys.
+    /// All documents, in key order.
     pub fn iter(&self) -> Result<Range<'_, S>, Error> {
         self.range::<&[u8], _>(..)
     }
 
-    /// The last change of each document that was changed after `since`, in the order of the changes; deletions too.
+    /// The last change of each document that changed after `since`, in the order of changes, including deletions.
     pub fn changes(&self, since: u64) -> Result<Changes<'_, S>, Error> {
         let tree = self.inner.by_seq(&self.version);
         let cursor = tree.cursor(Bound::Excluded(&seq_key(since)))?;
@@ -85,7 +85,7 @@ impl<S: Storage> Snapshot<S> {
         Ok(Changes { snapshot: self, tree, cursor, pending })
     }
 
-    /// Reads all nodes of the index into memory, as far as [`crate::Options::cache_bytes`] goes.
+    /// Reads the nodes of the index into memory, up to [`crate::Options::cache_bytes`].
     pub fn load_index(&self) -> Result<(), Error> {
         for tree in [self.inner.by_key(&self.version), self.inner.by_seq(&self.version)] {
             let mut cursor = tree.cursor(Bound::Unbounded)?;
@@ -106,7 +106,7 @@ impl<S: Storage> Snapshot<S> {
         Ok(Some((key, pointer.ok_or_else(bad)?)))
     }
 
-    /// The next change of a cursor in the tree by number of change; it may be one that was replaced since.
+    /// The next change of a cursor in the tree by change number; it may have been replaced since.
     pub(crate) fn next_change(
         &self,
         tree: &Tree<'_, S::File>,
@@ -123,7 +123,7 @@ impl<S: Storage> Snapshot<S> {
 impl<S: Storage> Drop for Snapshot<S> {
     fn drop(&mut self) {
         let mut state = self.inner.state.write();
-        // of a file that was replaced by compaction, nobody counts them any more
+        // once compaction has replaced the file, its snapshots no longer count
         if state.version.file.id == self.version.file.id {
             state.snapshots -= 1;
             if state.snapshots == 0 {
@@ -133,7 +133,7 @@ impl<S: Storage> Drop for Snapshot<S> {
     }
 }
 
-/// Documents in the order of their keys.
+/// Documents in key order.
 pub struct Range<'a, S: Storage> {
     snapshot: &'a Snapshot<S>,
     tree: Tree<'a, S::File>,
@@ -174,12 +174,12 @@ impl<S: Storage> Iterator for Range<'_, S> {
     }
 }
 
-/// Changes in their order.
+/// Changes in order.
 pub struct Changes<'a, S: Storage> {
     snapshot: &'a Snapshot<S>,
     tree: Tree<'a, S::File>,
     cursor: Cursor,
-    /// What the tree does not tell of yet.
+    /// Changes that are not in the tree yet.
     pending: VecDeque<Pending>,
 }
 
@@ -201,7 +201,7 @@ impl<S: Storage> Changes<'_, S> {
             };
             let version = &self.snapshot.version;
             let document = version.file.read_document(place)?;
-            // an update that was shared leaves the entry of the one before it
+            // a shared update leaves the entry of its predecessor
             if document.seq() != place.seq {
                 continue;
             }

@@ -21,21 +21,21 @@ use crate::tree::Tree;
 /// How updates and compaction are done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Way {
-    /// By sharing where the storage shares.
+    /// By sharing, if the storage can share.
     #[default]
     Share,
-    /// By appending only, as on any file system: documents without gaps, and the path to the root for each commit.
+    /// By appending only, as on any file system: documents without gaps, and the path to the root with each commit.
     Original,
 }
 
 /// How a store is opened.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// How updates are done. A file that was made the original way is updated so until it is compacted.
+    /// How updates are done. A file created the original way is updated that way until it is compacted.
     pub way: Way,
-    /// Nodes of the index in memory.
+    /// Bytes of index nodes kept in memory.
     pub cache_bytes: usize,
-    /// Units of the staging area of a file that shares: so many shared updates go by between two headers. At least 4.
+    /// Units of the staging area of a file that shares, which limits the shared updates between two headers. At least 4.
     pub stage_units: u32,
 }
 
@@ -45,31 +45,31 @@ impl Default for Options {
     }
 }
 
-/// Counts since the store was opened, and what its file holds.
+/// Counters since the store was opened, and what its file contains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Statistics {
-    /// Documents that are there.
+    /// Number of documents.
     pub documents: u64,
     /// The last change.
     pub seq: u64,
     /// Bytes of the file up to its last header.
     pub file_bytes: u64,
-    /// Of them: documents and nodes that the last header reaches, and the staging area.
+    /// Bytes of these that the last header reaches (documents and nodes), and the staging area.
     pub live_bytes: u64,
-    /// Documents that were appended, deletions included.
+    /// Documents appended, including deletions.
     pub documents_appended: u64,
-    /// Documents that were shared over the place of the one before.
+    /// Documents shared over their predecessors.
     pub documents_shared: u64,
-    /// Nodes of the index that were written.
+    /// Nodes of the index written.
     pub nodes_written: u64,
-    /// Headers that were written.
+    /// Headers written.
     pub headers_written: u64,
-    /// Commits, of whatever kind.
+    /// Commits of any kind.
     pub commits: u64,
 }
 
 impl Statistics {
-    /// The part of the file that a compaction would give back, in percent.
+    /// The share of the file that a compaction would free, in percent.
     pub fn garbage_percent(&self) -> f64 {
         100.0 * (1.0 - self.live_bytes as f64 / self.file_bytes.max(1) as f64)
     }
@@ -79,11 +79,11 @@ impl Statistics {
 pub(crate) struct Version<F> {
     pub file: Arc<DataFile<F>>,
     pub header: Header,
-    /// The last change: the header's, or one that was shared since.
+    /// The last change: the header's, or one shared since.
     pub seq: u64,
 }
 
-/// An update that was shared after the last header.
+/// An update shared after the last header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Pending {
     pub seq: u64,
@@ -95,20 +95,20 @@ pub(crate) struct State<F> {
     pub version: Arc<Version<F>>,
     /// In the order of changes.
     pub pending: Vec<Pending>,
-    /// Snapshots of the file that are open.
+    /// Open snapshots of the file.
     pub snapshots: usize,
-    /// Snapshots that were opened, ever.
+    /// Snapshots opened so far.
     pub opened: u64,
-    /// Places that no open snapshot sees: they were taken since the last was opened.
+    /// Places that no open snapshot sees, because they were taken after the last one was opened.
     pub unseen: FxHashSet<u64>,
 }
 
-/// What only the writer knows.
+/// The writer's state.
 #[derive(Default)]
 pub(crate) struct Writer {
     /// Units of the staging area in use.
     pub stage_used: u32,
-    /// A commit failed, and whether it is there is not known.
+    /// A commit failed, and it is unknown whether it took effect.
     pub stopped: bool,
 }
 
@@ -128,13 +128,13 @@ pub(crate) struct Inner<S: Storage> {
     pub cache: NodeCache,
     /// Taken before `state`.
     pub writer: Mutex<Writer>,
-    /// Held for reading while a document is read by way of the index, and for writing while one is shared over.
+    /// Held for reading while a document is read through the index, and for writing while one is shared over.
     pub state: RwLock<State<S::File>>,
     pub compacting: AtomicBool,
     pub counters: Counters,
 }
 
-/// A store of documents. Clones are the same store; any thread may read and write, one commit is done at a time.
+/// A document store. Clones are the same store. Any thread may read and write; commits are serial.
 pub struct Store<S: Storage> {
     pub(crate) inner: Arc<Inner<S>>,
 }
@@ -152,7 +152,7 @@ impl<S: Storage> std::fmt::Debug for Store<S> {
 }
 
 impl<S: Storage> Store<S> {
-    /// Opens the store in the file `name`, or makes one. What a compaction that was cut short left behind is removed.
+    /// Opens the store in the file `name`, or creates it. Leftovers of an interrupted compaction are removed.
     pub fn open(storage: S, name: &str, options: Options) -> Result<Store<S>, Error> {
         let options = Options { stage_units: options.stage_units.max(4), ..options };
         storage.remove(&compact_name(name))?;
@@ -193,21 +193,21 @@ impl<S: Storage> Store<S> {
         self.inner.get(&state.version, key)
     }
 
-    /// Makes or replaces a document: a commit of one change. Returns its number.
+    /// Creates or replaces a document, as a commit of one change. Returns its number.
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<u64, Error> {
         let mut batch = Batch::new();
         batch.put(key, value)?;
         self.commit(&batch)
     }
 
-    /// Deletes a document: a commit of one change. Returns the number of the last change.
+    /// Deletes a document, as a commit of one change. Returns the number of the last change.
     pub fn delete(&self, key: &[u8]) -> Result<u64, Error> {
         let mut batch = Batch::new();
         batch.delete(key)?;
         self.commit(&batch)
     }
 
-    /// Makes all changes of a batch, or none; they are durable when it returns. Returns the number of the last change.
+    /// Makes all changes of a batch, or none; on return they are durable. Returns the number of the last change.
     pub fn commit(&self, batch: &Batch) -> Result<u64, Error> {
         self.inner.commit(batch)
     }
@@ -218,21 +218,21 @@ impl<S: Storage> Store<S> {
         Snapshot::open(&self.inner)
     }
 
-    /// Writes what the store holds to a file without garbage, which takes the place of the one there is. Others read and
-    /// write meanwhile, but for the moment of the switch.
+    /// Copies the store's contents to a file without garbage, which replaces the current one. Others can read and write
+    /// meanwhile, except during the switch.
     pub fn compact(&self) -> Result<(), Error> {
         let mut compaction = self.compaction(0)?;
         while compaction.step(1024)? {}
         compaction.finish()
     }
 
-    /// A compaction that is done step by step. Deletions up to the change `forget_deletions_to`, `u64::MAX` for all, are
-    /// forgotten: [`Snapshot::changes`] does not tell of them any more. [`Store::compact`] forgets none.
+    /// A compaction in steps. Deletions up to the change `forget_deletions_to` (`u64::MAX` for all) are forgotten:
+    /// [`Snapshot::changes`] no longer returns them. [`Store::compact`] forgets none.
     pub fn compaction(&self, forget_deletions_to: u64) -> Result<Compaction<S>, Error> {
         Compaction::begin(&self.inner, forget_deletions_to)
     }
 
-    /// Counts, and what the file holds.
+    /// Counters, and what the file contains.
     pub fn statistics(&self) -> Statistics {
         self.inner.statistics()
     }
@@ -243,7 +243,7 @@ impl<S: Storage> Store<S> {
     }
 }
 
-/// The file that is going to take the place of `name`.
+/// The file that will replace `name`.
 pub(crate) fn compact_name(name: &str) -> String {
     format!("{name}.compact")
 }
@@ -304,7 +304,7 @@ impl<S: Storage> Inner<S> {
         }
     }
 
-    /// Whether the file's updates are to be shared, and how many units at once.
+    /// Whether the file's updates can be shared, and how many units at once.
     pub fn share_units(&self, version: &Version<S::File>) -> u32 {
         match (self.options.way, version.header.shares) {
             (Way::Share, true) => version.file.file.share_units().min(version.header.stage_units),

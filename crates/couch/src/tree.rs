@@ -1,4 +1,4 @@
-//! Reading a tree: looking a key up, and going through entries in order.
+//! Reading a tree: looking up keys, and iterating over entries in order.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::node::Node;
 use crate::storage::StorageFile;
 
-/// A tree in a file. Whoever reads it sees what its root saw.
+/// A tree in a file, as of its root.
 pub(crate) struct Tree<'a, F> {
     pub file: &'a DataFile<F>,
     pub cache: &'a NodeCache,
@@ -23,7 +23,7 @@ impl<F> Clone for Tree<'_, F> {
 }
 
 impl<F: StorageFile> Tree<'_, F> {
-    /// The node at a place, which should be of that level, if one is known.
+    /// The node at a place; it must be of this level, if one is given.
     pub fn node(&self, offset: u64, level: Option<u8>) -> Result<Arc<Node>, Error> {
         let place = (self.file.id, offset);
         let node = match self.cache.get(place) {
@@ -42,13 +42,13 @@ impl<F: StorageFile> Tree<'_, F> {
         }
     }
 
-    /// Where a child of the node at `offset` lies, and its level.
+    /// The place of a child of the node at `offset`, and the child's level.
     pub fn child(&self, node: &Node, offset: u64, index: usize) -> Result<(u64, Option<u8>), Error> {
         let child = node.child(index).map_err(|what| self.file.damaged(offset, what))?;
         Ok((child, Some(node.level() - 1)))
     }
 
-    /// What belongs to a key.
+    /// The value of a key.
     pub fn get<T>(&self, key: &[u8], read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>, Error> {
         let Some(mut offset) = self.root else { return Ok(None) };
         let mut level = None;
@@ -94,13 +94,13 @@ struct Step {
     index: usize,
 }
 
-/// Where one is in a tree: the nodes from the root to a leaf.
+/// A position in a tree: the nodes from the root to a leaf.
 pub(crate) struct Cursor {
     path: Vec<Step>,
 }
 
 impl Cursor {
-    /// The next entry. The tree must be the one that the cursor is of.
+    /// The next entry. The tree must be the cursor's own.
     pub fn next<T, F: StorageFile>(
         &mut self,
         tree: &Tree<'_, F>,

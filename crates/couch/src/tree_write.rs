@@ -1,7 +1,7 @@
-//! Writing trees: nodes are never changed, so a change writes the leaf anew and every node above it.
+//! Writing trees: nodes are never changed, so a change writes a new leaf and new nodes up to the root.
 //!
-//! New nodes are appended to what the commit under way is to write. A node that loses entries is not joined with its
-//! neighbours: compaction does that.
+//! New nodes are appended to what the current commit will write. A node that loses entries is not merged with its
+//! neighbours; compaction does that.
 
 use std::sync::Arc;
 
@@ -10,37 +10,37 @@ use crate::node::{CAPACITY_BYTES, Entry, Node};
 use crate::storage::{StorageFile, UNIT_BYTES};
 use crate::tree::Tree;
 
-/// What is to become of a key: a new value, or none.
+/// A change of a key: its new value, or none.
 pub(crate) type KeyChange = (Box<[u8]>, Option<Box<[u8]>>);
 
-/// How entries that are too many for a node are divided.
+/// How entries are divided if a node cannot hold them all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Split {
-    /// Evenly, so that there is room for more everywhere.
+    /// Evenly, so that every node has room for more.
     Even,
-    /// Full nodes and a rest: what comes next comes at the end.
+    /// Into full nodes and a rest, because new entries come at the end.
     Full,
 }
 
 /// What a commit appends to a file.
 #[derive(Default)]
 pub(crate) struct Appended {
-    /// Where the buffer goes.
+    /// The buffer's place in the file.
     pub start: u64,
     pub buffer: Vec<u8>,
-    /// The nodes among it, for the cache.
+    /// The nodes in it, for the cache.
     pub nodes: Vec<(u64, Arc<Node>)>,
-    /// Nodes that are needed no more.
+    /// Nodes no longer needed.
     pub replaced_nodes: u64,
 }
 
 impl Appended {
-    /// Nothing yet, behind `start`.
+    /// Nothing yet; it will be at `start`.
     pub fn at(start: u64) -> Appended {
         Appended { start, ..Appended::default() }
     }
 
-    /// Where what comes next goes.
+    /// Where the next bytes go.
     pub fn end(&self) -> u64 {
         self.start + self.buffer.len() as u64
     }
@@ -50,7 +50,7 @@ impl Appended {
         tantalum::checksum_of(&self.buffer[(from - self.start) as usize..])
     }
 
-    /// Appends a node, whole units being before it.
+    /// Appends a node; only whole units may precede it.
     fn push(&mut self, node: Node) -> u64 {
         debug_assert!(self.buffer.len().is_multiple_of(UNIT_BYTES));
         let offset = self.end();
@@ -78,7 +78,7 @@ impl Appended {
         parents
     }
 
-    /// Puts a root above entries of that level.
+    /// Adds a root above entries of this level.
     fn root(&mut self, mut level: u8, mut entries: Vec<Entry>, split: Split) -> Option<u64> {
         while entries.len() > 1 {
             level += 1;
@@ -88,7 +88,7 @@ impl Appended {
     }
 }
 
-/// How many entries make up `goal` bytes, or just exceed that if they fit, and their bytes.
+/// How many entries reach `goal` bytes, or just exceed it if they fit, and their bytes.
 fn prefix(entries: &[Entry], goal: usize) -> (usize, usize) {
     let (mut count, mut bytes) = (0, 0);
     for entry in entries {
@@ -102,7 +102,7 @@ fn prefix(entries: &[Entry], goal: usize) -> (usize, usize) {
 }
 
 impl<F: StorageFile> Tree<'_, F> {
-    /// Applies changes, which are in the order of their keys and of different keys; returns the new root.
+    /// Applies changes, whose keys must be different and in order; returns the new root.
     pub fn change(
         &self,
         changes: &[KeyChange],
@@ -120,7 +120,7 @@ impl<F: StorageFile> Tree<'_, F> {
         let level = self.node(root, None)?.level();
         let entries = self.change_node(root, None, changes, split, appended)?;
         let Some(mut root) = appended.root(level, entries, split) else { return Ok(None) };
-        // an inner root with one child is none
+        // an inner root with one child is not needed
         loop {
             let written = appended.nodes.iter().rev().find(|(offset, _)| *offset == root);
             let node = match written {
@@ -135,7 +135,7 @@ impl<F: StorageFile> Tree<'_, F> {
         }
     }
 
-    /// Writes the node and what is below it anew; returns what its parent says instead of it.
+    /// Writes a node and what changes below it; returns the parent's new entries for it.
     fn change_node(
         &self,
         offset: u64,
@@ -168,7 +168,7 @@ impl<F: StorageFile> Tree<'_, F> {
     }
 }
 
-/// A leaf's entries with changes, in order.
+/// A leaf's entries with the changes applied, in order.
 fn merge(entries: impl Iterator<Item = Entry>, changes: &[KeyChange]) -> Vec<Entry> {
     let mut merged = Vec::new();
     let mut changes = changes.iter().peekable();
@@ -188,9 +188,9 @@ fn merge(entries: impl Iterator<Item = Entry>, changes: &[KeyChange]) -> Vec<Ent
     merged
 }
 
-/// Builds a whole tree of entries that come in order.
+/// Builds a whole tree from entries in order.
 pub(crate) struct Builder {
-    /// Entries that wait for their node to be full, level by level.
+    /// Entries whose node is not full yet, by level.
     levels: Vec<(Vec<Entry>, usize)>,
 }
 
@@ -199,7 +199,7 @@ impl Builder {
         Builder { levels: Vec::new() }
     }
 
-    /// Takes the next entry; full nodes are appended.
+    /// Adds the next entry; full nodes are appended.
     pub fn push(&mut self, entry: Entry, appended: &mut Appended) {
         self.push_at(0, entry, appended);
     }
@@ -219,7 +219,7 @@ impl Builder {
         *used += bytes;
     }
 
-    /// Appends what waits, and returns the root.
+    /// Appends the remaining nodes, and returns the root.
     pub fn finish(mut self, appended: &mut Appended) -> Option<u64> {
         let mut level = 0;
         loop {

@@ -187,6 +187,7 @@ impl Device {
             }
             self.ended_badly(status, read_only)
         })?;
+        assert!(done_ns >= start_ns, "a command begun at {start_ns} ns was done at {done_ns} ns");
         self.done_ns = self.done_ns.max(done_ns);
         Ok(Completion { done_ns, ..completion })
     }

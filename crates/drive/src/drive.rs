@@ -12,6 +12,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tantalum::{Command, Completion, Device, Nanoseconds, Status};
 
 use crate::duplicates::Duplicates;
+use crate::issue::issue;
 
 /// A device and its clients' common time. A clone is the same drive.
 #[derive(Clone)]
@@ -124,15 +125,6 @@ impl Locked<'_> {
             When::AfterAll => self.time_ns(),
         }
     }
-}
-
-/// Issues a command at a client's time, or as soon afterwards as the last command allows.
-pub(crate) fn issue(
-    device: &mut Device,
-    command: Command<'_>,
-    at_ns: Nanoseconds,
-) -> Result<Completion, Status> {
-    device.submit(command, at_ns.max(device.issued_ns()))
 }
 
 impl Deref for Locked<'_> {

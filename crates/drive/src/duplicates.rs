@@ -11,7 +11,7 @@ use tantalum::{
     Command, Completion, Device, Fills, Lpn, Nanoseconds, ShareRange, Status, UNIT_BYTES, checksum_of,
 };
 
-use crate::drive::{Drive, Locked, State, When, issue};
+use crate::issue::issue;
 use crate::recent_writes::RecentWrites;
 
 /// What became of the writes of a drive that remaps duplicates, in units.
@@ -27,7 +27,7 @@ pub struct DuplicateCounts {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Duplicates {
     recent: RecentWrites,
-    counts: DuplicateCounts,
+    pub counts: DuplicateCounts,
     /// For each unit of the current write, what it is shared with instead, if anything.
     sources: Vec<Option<Lpn>>,
     /// Of the current share.
@@ -35,62 +35,18 @@ pub(crate) struct Duplicates {
 }
 
 /// A write of whole units, all of them in range.
-struct Write<'a> {
-    lpn: Lpn,
-    units: &'a [[u8; UNIT_BYTES]],
+pub(crate) struct Write<'a> {
+    pub lpn: Lpn,
+    pub units: &'a [[u8; UNIT_BYTES]],
     /// They hold the same units already.
-    fills: Option<&'a mut Fills>,
-    fua: bool,
-    at_ns: Nanoseconds,
-}
-
-impl Drive {
-    /// Whether writes that repeat a recent one become shares: those of [`Locked::issue_or_share`],
-    /// [`Client::submit_or_share`](crate::Client::submit_or_share) and [`Request::Write`](crate::Request::Write). Off in
-    /// a new drive.
-    pub fn set_remap_duplicates(&self, on: bool) {
-        let duplicates = &mut self.lock().state.duplicates;
-        match on {
-            true => drop(duplicates.get_or_insert_with(Box::default)),
-            false => *duplicates = None,
-        }
-    }
-}
-
-impl Locked<'_> {
-    /// What became of writes; zeros if duplicates are not remapped.
-    pub fn duplicates(&self) -> DuplicateCounts {
-        self.state.duplicates.as_ref().map_or_else(DuplicateCounts::default, |duplicates| duplicates.counts)
-    }
-
-    /// As [`Locked::issue`]; but if the drive remaps duplicates, units of a [`Command::Write`] or
-    /// [`Command::WriteFilled`] that repeat a recent write become shares. If it fails, some units may have been written.
-    pub fn issue_or_share(
-        &mut self,
-        command: Command<'_>,
-        when: impl Into<When>,
-    ) -> Result<Completion, Status> {
-        let at_ns = self.start_ns(when);
-        let State { device, duplicates: Some(duplicates), .. } = &mut *self.state else {
-            return self.issue(command, at_ns);
-        };
-        let (lpn, data, fills, fua) = match command {
-            Command::Write { lpn, data, fua } => (lpn, data, None, fua),
-            Command::WriteFilled { lpn, data, fills } => (lpn, data, Some(fills), false),
-            other => return self.issue(other, at_ns),
-        };
-        let (units, rest) = data.as_chunks::<UNIT_BYTES>();
-        let is_valid = rest.is_empty() && device.check_range(lpn, units.len() as u64).is_ok();
-        if !is_valid || units.is_empty() {
-            // The drive says what is wrong.
-            return self.issue(write_command(lpn, data, fills, fua), at_ns);
-        }
-        duplicates.write(device, Write { lpn, units, fills, fua, at_ns })
-    }
+    pub fills: Option<&'a mut Fills>,
+    pub fua: bool,
+    pub at_ns: Nanoseconds,
 }
 
 impl Duplicates {
-    fn write(&mut self, device: &mut Device, mut write: Write<'_>) -> Result<Completion, Status> {
+    /// Writes units, or shares them with equal ones.
+    pub fn write(&mut self, device: &mut Device, mut write: Write<'_>) -> Result<Completion, Status> {
         let mut sources = std::mem::take(&mut self.sources);
         self.find(device, &write, &mut sources);
         let mut completion = Completion::default();
@@ -176,7 +132,13 @@ impl<'a> Write<'a> {
     }
 }
 
-fn write_command<'a>(lpn: Lpn, data: &'a [u8], fills: Option<&'a mut Fills>, fua: bool) -> Command<'a> {
+/// The command that writes these units.
+pub(crate) fn write_command<'a>(
+    lpn: Lpn,
+    data: &'a [u8],
+    fills: Option<&'a mut Fills>,
+    fua: bool,
+) -> Command<'a> {
     match fills {
         Some(fills) => Command::WriteFilled { lpn, data, fills },
         None => Command::Write { lpn, data, fua },

@@ -16,8 +16,10 @@ mod clock;
 pub mod control;
 mod drive;
 mod duplicates;
+mod issue;
 mod queue;
 mod recent_writes;
+mod remapping;
 pub mod report;
 mod request;
 

@@ -18,7 +18,7 @@ use crate::metadata::{MetadataLog, Record};
 
 use crate::spare;
 use crate::tenants::state::Tenants;
-use crate::types::{Generation, Hint, Lpn, Metadata, Seq, TxId};
+use crate::types::{Generation, Hint, Lpn, Metadata, SEQ_LIMIT, Seq, TxId};
 
 /// Units prefetched into the processor's cache together: few enough to stay there, and enough for their misses to
 /// overlap.
@@ -230,6 +230,7 @@ impl Ftl {
     #[inline]
     pub fn next_seq(&mut self) -> Seq {
         self.seq.0 += 1;
+        debug_assert!(self.seq < SEQ_LIMIT, "recovery would refuse the number {}", self.seq);
         self.seq
     }
 

@@ -9,6 +9,7 @@ mod checksum;
 mod counters;
 mod dram;
 mod error;
+mod failures;
 mod faults;
 mod geometry;
 mod image;
@@ -25,6 +26,7 @@ mod resolve;
 mod schedule;
 mod slots;
 mod state;
+mod stores;
 #[cfg(test)]
 mod test_support;
 mod time;

@@ -30,7 +30,7 @@ use std::path::Path;
 use crate::array::Array;
 use crate::counters::Counters;
 use crate::error::{MediumError, NandError};
-use crate::faults::{FaultGenerator, Faults};
+use crate::faults::FaultGenerator;
 use crate::geometry::{BlockId, Geometry, Nanoseconds, PageId, PlaneId, Ppn};
 use crate::image::{
     Access, Contents, Damage, Examination, FileImage, HostSync, Image, Life, MAX_DESCRIPTION_BYTES,
@@ -38,7 +38,6 @@ use crate::image::{
 };
 use crate::issued::Power;
 use crate::nvm::{Nvm, NvmShape};
-use crate::random::SplitMix64;
 use crate::schedule::Scheduling;
 use crate::slots::Slots;
 use crate::state::{Block, PageState};
@@ -347,42 +346,6 @@ impl Nand {
     /// Slots that hold bytes: staged, programmed, or kept while an erase may be undone.
     pub fn slots_in_use(&self) -> u32 {
         self.slots.in_use()
-    }
-
-    // -- faults -----------------------------------------------------------------------------------------------
-
-    /// From now on operations fail according to `faults`.
-    pub fn set_faults(&mut self, faults: Faults) {
-        self.faults = FaultGenerator::new(faults);
-    }
-
-    /// Marks a block as permanently bad. Its contents can still be read.
-    pub fn retire(&mut self, block: BlockId) -> Result<(), NandError> {
-        self.powered()?;
-        let record = Block { bad: true, ..self.blocks[block.index()] };
-        self.image.write_block(block, &record)?;
-        self.blocks[block.index()] = record;
-        Ok(())
-    }
-
-    /// Retires `count` blocks (or all, if there are fewer) as bad from the factory. They are drawn from `seed`, so they
-    /// are always the same ones.
-    pub fn retire_factory_bad(&mut self, count: u32, seed: u64) -> Result<(), NandError> {
-        let mut random = SplitMix64(seed);
-        let mut good: Vec<BlockId> = (0..self.geometry.blocks()).map(BlockId).collect();
-        for _ in 0..count.min(self.geometry.blocks()) {
-            let drawn = random.below(good.len() as u64) as usize;
-            self.retire(good.swap_remove(drawn))?;
-        }
-        Ok(())
-    }
-
-    /// Makes a programmed page uncorrectable until its block is erased. Other pages are not affected.
-    pub fn mark_uncorrectable(&mut self, page: PageId) -> Result<(), NandError> {
-        if self.page_state(page) != PageState::Programmed {
-            return Ok(());
-        }
-        self.spoil(page)
     }
 
     // -- for the operations -----------------------------------------------------------------------------------

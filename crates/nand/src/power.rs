@@ -73,7 +73,9 @@ impl Nand {
             Change::Program { .. } | Change::Store(_) => None,
         });
         for &entry in kept.chain([&self.slot_of[..]]).flatten().filter(|entry| **entry & MOVED == 0) {
-            used[entry as usize / 64] |= 1 << (entry % 64);
+            let (word, bit) = (&mut used[entry as usize / 64], 1 << (entry % 64));
+            assert!(entry == 0 || *word & bit == 0, "slot {entry} has two owners");
+            *word |= bit;
         }
         used[0] &= !1;
         self.slots.retain(&used);

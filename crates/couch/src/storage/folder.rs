@@ -1,7 +1,7 @@
 //! Files of a folder of any file system.
 //!
-//! On a mounted Tantalum volume ranges are shared by its ioctl (docs/mounting.md); elsewhere nothing is, and the store
-//! takes the original way. Compaction copies with `copy_file_range`, which file systems with reflinks share by.
+//! On a mounted Tantalum volume, ranges are shared with its ioctl (docs/mounting.md). Elsewhere nothing is shared, and the
+//! store works the original way. Compaction copies with `copy_file_range`, which file systems with reflinks turn into sharing.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -13,7 +13,7 @@ use nix::fcntl::copy_file_range;
 
 use super::{ShareRange, Shared, Storage, StorageFile, UNIT_BYTES, ioctl};
 
-/// The file whose lock says that a process has the folder.
+/// The file whose lock marks the folder as in use.
 const LOCK: &str = ".couch-lock";
 
 /// A folder, for one process at a time.
@@ -28,12 +28,12 @@ pub struct Folder {
 #[derive(Debug)]
 pub struct FolderFile {
     file: File,
-    /// What a mounted Tantalum volume calls it; none elsewhere.
+    /// Its token on a mounted Tantalum volume; none elsewhere.
     token: Option<u64>,
 }
 
 impl Folder {
-    /// A folder that is there. Refused while another process, or another `Folder`, has it.
+    /// Opens an existing folder. Refused while another process, or another `Folder`, has it.
     pub fn new(path: impl AsRef<Path>) -> io::Result<Folder> {
         let path = path.as_ref().to_owned();
         let lock = OpenOptions::new().create(true).truncate(false).write(true).open(path.join(LOCK))?;

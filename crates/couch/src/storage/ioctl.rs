@@ -31,7 +31,7 @@ const fn request(direction: u64, number: u64, bytes: usize) -> u64 {
     direction << 30 | (bytes as u64) << 16 | (b't' as u64) << 8 | number
 }
 
-/// What the volume calls the file; none if this is no file of a mounted volume.
+/// The volume's token for the file; none if this is not a file of a mounted volume.
 #[allow(unsafe_code)]
 pub(super) fn token(file: &File) -> Option<u64> {
     let mut token = 0_u64;
@@ -40,7 +40,7 @@ pub(super) fn token(file: &File) -> Option<u64> {
     (result == 0).then_some(token)
 }
 
-/// Has ranges of a file read as others of it, all or nothing.
+/// Makes ranges of a file read as others of it do, all or nothing.
 #[allow(unsafe_code)]
 pub(super) fn commit(file: &File, token: u64, ranges: &[ShareRange]) -> Result<(), Errno> {
     if ranges.len() > MOST_RANGES as usize {

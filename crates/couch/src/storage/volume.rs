@@ -9,7 +9,7 @@ use tantalum_volume::{FileId, RangeCommit, Volume, VolumeError};
 
 use super::{ShareRange, Shared, Storage, StorageFile};
 
-/// A volume; clones are the same one. Time is the volume's: each request waits for the drive.
+/// A volume; clones are the same one. Requests take the volume's time: each waits for the drive.
 #[derive(Clone, Debug)]
 pub struct VolumeStorage(Arc<Mutex<Volume>>);
 
@@ -33,12 +33,12 @@ impl VolumeStorage {
         VolumeStorage(Arc::new(Mutex::new(volume)))
     }
 
-    /// The volume. Stores on it wait while somebody has it.
+    /// The volume. Stores on it wait while the caller holds it.
     pub fn volume(&self) -> MutexGuard<'_, Volume> {
         self.0.lock()
     }
 
-    /// The volume back, once no store has files of it open; else the storage.
+    /// Returns the volume once no store has its files open, and the storage otherwise.
     pub fn into_volume(self) -> Result<Volume, VolumeStorage> {
         Arc::try_unwrap(self.0).map(Mutex::into_inner).map_err(VolumeStorage)
     }
@@ -140,7 +140,7 @@ impl StorageFile for VolumeFile {
 
 impl Drop for VolumeFile {
     fn drop(&mut self) {
-        // after the end of the drive there is nothing to close
+        // once the drive has ended there is nothing to close
         let _ = self.volume.lock().close(self.id);
     }
 }

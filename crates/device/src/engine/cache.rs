@@ -156,6 +156,7 @@ impl Cache {
         let queue = std::mem::take(&mut self.queue);
         let units = queue.into_iter().filter(|&(entry, turn)| self.turns[entry as usize] == turn);
         let units: Vec<HostUnit> = units.filter_map(|(entry, _)| self.entries[entry as usize]).collect();
+        assert_eq!(units.len(), self.len(), "each waiting unit has one turn");
         self.clear();
         units
     }

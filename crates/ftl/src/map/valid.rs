@@ -90,6 +90,12 @@ impl ValidCounts {
     #[inline]
     pub fn increase_by(&mut self, block: u32, units: u32) {
         self.valid[block as usize] += units;
+        debug_assert!(
+            self.valid[block as usize] <= self.units_per_block,
+            "block {block} has {} units in use, of {}",
+            self.valid[block as usize],
+            self.units_per_block
+        );
         // the last page of a block is mapped after the block is closed
         self.recount(block);
     }

@@ -242,6 +242,7 @@ impl MetadataLog {
 
     /// All records of the step are appended.
     pub fn end_step(&mut self) {
+        debug_assert!(self.in_step, "no step has begun");
         self.in_step = false;
     }
 
@@ -351,6 +352,8 @@ impl MetadataLog {
         pages: Vec<PageId>,
         host_units: u64,
     ) -> Vec<BlockId> {
+        let last = self.checkpoint.step;
+        debug_assert!(step >= last, "a checkpoint of step {step} would replace that of step {last}");
         self.checkpoint = LastCheckpoint {
             step,
             done_ns: self.checkpoint.done_ns,

@@ -50,7 +50,7 @@ impl Ftl {
             if of_target().count() == self.geometry.units_per_page() as usize {
                 self.program_waiting_for(target, at_ns)?;
             }
-            self.tenants.records.buffer.begin(target);
+            self.tenants.records.buffer.begin(target, self.geometry.units_per_page());
         }
         let indexed = self.indexed(records, at_ns)?;
         let version = self.next_seq();
@@ -210,7 +210,8 @@ impl Ftl {
         }
         let old = std::mem::take(&mut self.tenants.records.buffer.units);
         for old_unit in &old {
-            let number = self.tenants.records.buffer.begin(old_unit.target).number;
+            let number =
+                self.tenants.records.buffer.begin(old_unit.target, self.geometry.units_per_page()).number;
             for waiting in &old_unit.records {
                 if !self.tenants.records.buffer.is_latest(waiting) {
                     continue;

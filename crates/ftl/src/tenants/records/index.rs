@@ -211,6 +211,15 @@ impl Index {
         self.slots.copy_within(at..end, at + 1);
         self.slots[at] = Slot { hash: entry.hash, rest: entry.pack() };
         self.entries += 1;
+        debug_assert!(self.is_in_order(at), "entry {at} of hash {:x} is out of order", entry.hash);
+    }
+
+    /// Whether an entry is at or after its home, and between lesser and greater hashes with no free slot before it.
+    fn is_in_order(&self, at: usize) -> bool {
+        let (hash, home) = (self.slots[at].hash, self.home(self.slots[at].hash));
+        let filled = |at: usize| self.slots.get(at).filter(|slot| slot.rest != 0);
+        let before = at == home || filled(at - 1).is_some_and(|slot| slot.hash <= hash);
+        home <= at && before && filled(at + 1).is_none_or(|slot| slot.hash >= hash)
     }
 
     fn position(&self, hash: u64, place: RecordPlace) -> usize {
@@ -232,6 +241,7 @@ impl Index {
         self.slots.copy_within(at + 1..end, at);
         self.slots[end - 1] = FREE;
         self.entries -= 1;
+        debug_assert!(self.slots[at].rest == 0 || self.is_in_order(at), "entry {at} lost its order");
     }
 
     /// A record was copied.

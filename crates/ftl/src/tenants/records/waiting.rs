@@ -68,8 +68,13 @@ impl Buffer {
         self.units.iter().find(|unit| unit.number == number).expect("what waits is in a unit")
     }
 
-    /// Begins a unit.
-    pub fn begin(&mut self, target: Target) -> &mut WaitingUnit {
+    /// Begins a unit for a stream, whose page holds `page_units`.
+    pub fn begin(&mut self, target: Target, page_units: u32) -> &mut WaitingUnit {
+        let waiting = self.units.iter().filter(|unit| unit.target == target).count();
+        debug_assert!(
+            waiting < page_units as usize,
+            "{waiting} units wait already, for a page of {page_units}"
+        );
         self.units.push(WaitingUnit {
             number: self.next,
             target,

@@ -1,0 +1,103 @@
+//! What recovery did, as `info` and `check` show it.
+
+use serde::Serialize;
+use tantalum::RecoveryReport;
+use tantalum_report::table::grouped;
+
+/// What recovery did when the image was opened.
+#[derive(Serialize)]
+pub struct RecoveryInfo {
+    pages_scanned: u64,
+    /// Loaded from non-volatile memory.
+    nvm_bytes_read: u64,
+    torn_pages: u64,
+    journal_records: u64,
+    assertions: u64,
+    transactions_completed: u64,
+    transaction_units_dropped: u64,
+    units_restored: u64,
+    batches_completed: u64,
+    batches_dropped: u64,
+    log_pages_completed: u64,
+    log_pages_dropped: u64,
+    device_seconds: f64,
+    /// What it took on this machine; only known where the image was opened for it alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wall_seconds: Option<f64>,
+}
+
+/// How the drive was last shut down.
+pub fn last_shutdown(recovery: &RecoveryReport) -> &'static str {
+    if recovery.clean { "clean" } else { "power was lost" }
+}
+
+impl RecoveryInfo {
+    /// What a report says.
+    pub fn of(report: &RecoveryReport) -> RecoveryInfo {
+        RecoveryInfo {
+            pages_scanned: report.pages_scanned,
+            nvm_bytes_read: report.nvm_bytes_read,
+            torn_pages: report.torn_pages,
+            journal_records: report.journal_records,
+            assertions: report.assertions,
+            transactions_completed: report.transactions_completed,
+            transaction_units_dropped: report.transaction_units_dropped,
+            units_restored: report.units_restored,
+            batches_completed: report.batches_whole,
+            batches_dropped: report.batches_dropped,
+            log_pages_completed: report.hints_whole,
+            log_pages_dropped: report.hints_dropped,
+            device_seconds: report.device_ns as f64 / 1e9,
+            wall_seconds: None,
+        }
+    }
+
+    /// The same where it is known what it took on this machine.
+    pub fn taking(self, wall_seconds: f64) -> RecoveryInfo {
+        RecoveryInfo { wall_seconds: Some(wall_seconds), ..self }
+    }
+
+    /// Lines of text: name and value.
+    pub fn lines(&self) -> Vec<(&'static str, String)> {
+        let took = format!(
+            "{:.3} s of the drive's time, {:.3} s on this machine",
+            self.device_seconds,
+            self.wall_seconds.unwrap_or(0.0)
+        );
+        vec![
+            ("recovery", self.read()),
+            ("completed", self.completed()),
+            ("dropped", self.dropped()),
+            ("recovery took", took),
+        ]
+    }
+
+    fn read(&self) -> String {
+        format!(
+            "spare areas of {} pages read, {} torn; {} journal records, {} assertions folded",
+            grouped(self.pages_scanned),
+            grouped(self.torn_pages),
+            grouped(self.journal_records),
+            grouped(self.assertions)
+        )
+    }
+
+    fn completed(&self) -> String {
+        format!(
+            "{} units from protected DRAM, {} transactions, {} atomic batches, {} pages of hinted logs",
+            grouped(self.units_restored),
+            grouped(self.transactions_completed),
+            grouped(self.batches_completed),
+            grouped(self.log_pages_completed)
+        )
+    }
+
+    fn dropped(&self) -> String {
+        format!(
+            "{} units of open transactions, {} atomic batches, {} pages of hinted logs",
+            grouped(self.transaction_units_dropped),
+            grouped(self.batches_dropped),
+            grouped(self.log_pages_dropped)
+        )
+    }
+}
