@@ -53,7 +53,7 @@ const TRIMS: &str = "write=60,trim=40,fua=0,bulk=0,zeroes=0,share=0,remap=0,tran
      log=0,lose=0,reopen=0,put=0,delete=0,namespace=0";
 
 /// What maps and unmaps without a spare area to tell.
-const MAPPINGS: &str = "trim=40,remap=30,share=30,transaction=10,write=10,log=5";
+const MAPPINGS: &str = "trim=40,remap=30,share=30,transaction=10,write=10,batch=0,log=5";
 
 /// The same, so that nothing else tells of a chunk of the map.
 const BARE_MAPPINGS: &str = "trim=60,remap=30,share=30,write=5,fua=0,bulk=0,zeroes=0,transaction=0,atomic=0,batch=0,hinted=0,\
