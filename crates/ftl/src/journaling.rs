@@ -122,8 +122,8 @@ impl Ftl {
         if canary::out(Guard::JournalBlockMissing) {
             return Ok(());
         }
-        if let Some(nvm) = self.metadata.nvm() {
-            return if nvm.has_room(records) { Ok(()) } else { Err(FtlError::CapacityExceeded) };
+        if self.metadata.nvm().is_some() {
+            return self.ensure_memory_room(records, at_ns);
         }
         self.ensure_journal_block(at_ns)?;
         // waiting records may have to go first, and the step itself flushes the last page
@@ -132,6 +132,15 @@ impl Ftl {
             self.take_next_journal_block(at_ns)?;
         }
         Ok(())
+    }
+
+    /// The same for a log in memory, which a checkpoint empties.
+    fn ensure_memory_room(&mut self, records: usize, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        let has_room = |ftl: &Ftl| ftl.metadata.nvm().is_none_or(|nvm| nvm.has_room(records));
+        if !has_room(self) && !self.metadata.is_in_step() {
+            self.take_checkpoint(at_ns, false)?;
+        }
+        if has_room(self) { Ok(()) } else { Err(FtlError::CapacityExceeded) }
     }
 
     /// Programs the waiting records. Returns when they, and everything issued for hosts so far, are on flash.
