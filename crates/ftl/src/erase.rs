@@ -39,11 +39,11 @@ impl Ftl {
             false => self.flush_journal(at_ns)?.max(self.metadata.checkpoint.done_ns),
         };
         self.space.blocks.clear_marks(block);
-        let copied_ns = match canary::out(Guard::EraseBeforeCopies) {
+        let done_ns = match canary::out(Guard::EraseBeforeCopies) {
             true => 0,
-            false => self.nand.released_ns(self.space.blocks.released_ns(block)),
+            false => self.nand.released_ns(self.space.blocks.released_ns(block)).max(journaled_ns),
         };
-        match self.nand.erase(block, at_ns.max(copied_ns).max(journaled_ns)) {
+        match self.nand.erase(block, at_ns.max(done_ns)) {
             Ok(_) => {
                 self.counters.blocks_erased += 1;
                 Ok(true)
