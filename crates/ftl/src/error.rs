@@ -2,9 +2,8 @@
 
 use tantalum_nand::{GeometryError, NandError, PageId, Ppn};
 
-use crate::file_lists::FileId;
 use crate::key::{Key, NamespaceId};
-use crate::types::{Lpn, Seq};
+use crate::types::{FileId, Lpn, Seq};
 
 /// Why an operation of the FTL failed.
 #[derive(Debug, thiserror::Error)]

@@ -24,6 +24,7 @@ mod findings;
 mod fold;
 #[cfg(test)]
 mod forged;
+mod fs_write;
 mod ftl;
 mod host_unit;
 mod journaling;
@@ -52,7 +53,7 @@ mod write;
 
 pub use counters::{Counters, FlashUnits};
 pub use error::{Damage, FtlError, LayoutError};
-pub use file_lists::{FileEntry, FileId, ListRefusal, ListsPlan};
+pub use file_lists::{ListRefusal, ListsPlan};
 pub use findings::{Audit, Finding};
 pub use ftl::{Ftl, PREFETCHED, Wear};
 pub use host_unit::HostUnit;
@@ -66,4 +67,4 @@ pub use share::ShareRefusal;
 pub use space::OPEN_LOGS;
 pub use space::{BlockUse, CheckpointInterval, FtlConfig, Layout, VictimPolicy, map_bytes};
 pub use tenants::records::{KeyValueError, KvRecord, NAMESPACES, NamespaceInfo, VALUE_BYTES};
-pub use types::{Generation, Hint, Lpn, METADATA_BYTES, Metadata, Seq, ShareRange, TxId};
+pub use types::{FileEntry, FileId, Generation, Hint, Lpn, METADATA_BYTES, Metadata, Seq, ShareRange, TxId};

@@ -118,3 +118,16 @@ pub struct ShareRange {
     /// Units in the range.
     pub units: u32,
 }
+
+/// A file's number, chosen by the file system: 1 and above.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct FileId(pub u32);
+
+/// An entry of a file's list.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct FileEntry {
+    /// The unit that was written.
+    pub lpn: Lpn,
+    /// Where in the file it belongs, in units.
+    pub offset: u32,
+}

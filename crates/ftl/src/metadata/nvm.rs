@@ -11,13 +11,13 @@
 //!   log begins anew; an entry says after which checkpoint it comes, so what is left of the old log does not count.
 
 use tantalum_nand::{Nand, Nanoseconds, WORD_BYTES, checksum_of, checksum_with};
-use zerocopy::little_endian::{U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::little_endian::U32;
+use zerocopy::{FromBytes, IntoBytes};
 
 use super::flash::Attempt;
-use super::nvm_plan::{NvmPlan, words};
+use super::found::{FoundCheckpoint, FoundJournal};
+use super::nvm_plan::{CHECKPOINT_HEAD_BYTES, CheckpointHead, ENTRY_HEAD_BYTES, EntryHead, NvmPlan, words};
 use super::record::{RECORD_BYTES, Record, decode_records, encode_record, records_per_page};
-use super::scan::{FoundCheckpoint, FoundJournal};
 use crate::canary::{self, Guard};
 use crate::error::{Damage, FtlError};
 use crate::reader::Reader;
@@ -25,39 +25,6 @@ use crate::types::Seq;
 
 /// Where the switch is.
 const SWITCH_AT: u64 = 0;
-
-/// Before the records of an entry.
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-struct EntryHead {
-    /// CRC-32C of the rest of the head, and of the records.
-    checksum: U32,
-    records: U32,
-    /// The number of the checkpoint that it comes after.
-    checkpoint: U64,
-    /// How many entries are before it.
-    index: U64,
-}
-
-/// Before the bytes of a checkpoint.
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-struct CheckpointHead {
-    /// CRC-32C of the rest of the head. The bytes have one of their own.
-    checksum: U32,
-    reserved: U32,
-    number: U64,
-    step: U64,
-    bytes: U64,
-}
-
-/// Bytes of the head of an entry.
-pub(super) const ENTRY_HEAD_BYTES: u64 = size_of::<EntryHead>() as u64;
-
-/// Bytes of the head of a checkpoint.
-pub(super) const CHECKPOINT_HEAD_BYTES: u64 = size_of::<CheckpointHead>() as u64;
-
-const _: () = assert!(ENTRY_HEAD_BYTES == 24 && CHECKPOINT_HEAD_BYTES == 32);
 
 /// Position of the log and the checkpoint.
 #[derive(Clone, Debug)]

@@ -10,11 +10,45 @@
 //! is full. A place holds at least the largest checkpoint without indexes of key-value namespaces. What is left of the
 //! memory is shared out, so that these have room.
 
-use super::nvm::{CHECKPOINT_HEAD_BYTES, ENTRY_HEAD_BYTES};
 use super::record::{RECORD_BYTES, records_per_page};
 use crate::error::LayoutError;
 use crate::space::{FtlConfig, Layout};
 use tantalum_nand::{Geometry, WORD_BYTES};
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Before the records of an entry.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(super) struct EntryHead {
+    /// CRC-32C of the rest of the head, and of the records.
+    pub checksum: U32,
+    pub records: U32,
+    /// The number of the checkpoint that it comes after.
+    pub checkpoint: U64,
+    /// How many entries are before it.
+    pub index: U64,
+}
+
+/// Before the bytes of a checkpoint.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(super) struct CheckpointHead {
+    /// CRC-32C of the rest of the head. The bytes have one of their own.
+    pub checksum: U32,
+    pub reserved: U32,
+    pub number: U64,
+    pub step: U64,
+    pub bytes: U64,
+}
+
+/// Bytes of the head of an entry.
+pub(super) const ENTRY_HEAD_BYTES: u64 = size_of::<EntryHead>() as u64;
+
+/// Bytes of the head of a checkpoint.
+pub(super) const CHECKPOINT_HEAD_BYTES: u64 = size_of::<CheckpointHead>() as u64;
+
+const _: () = assert!(ENTRY_HEAD_BYTES == 24 && CHECKPOINT_HEAD_BYTES == 32);
 
 /// Bytes before the log.
 const HEAD_BYTES: u64 = 64;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tantalum_nand::{BlockId, NandError, PageId};
 
+use super::found::{FoundCheckpoint, FoundJournal};
 use super::nvm::{self, FoundNvm};
 use super::nvm_plan::NvmPlan;
 use super::record::{Record, decode_page};
@@ -11,23 +12,6 @@ use crate::error::{Damage, FtlError};
 use crate::reader::{FirstPage, Reader};
 use crate::spare::{Kind, Mark, Spare};
 use crate::types::Seq;
-
-/// A whole checkpoint.
-pub(crate) struct FoundCheckpoint {
-    pub step: Seq,
-    pub bytes: Vec<u8>,
-    /// Its pages, in the order of its bytes; none of one in memory.
-    pub pages: Vec<PageId>,
-    /// Its number, of one in memory.
-    pub number: u64,
-}
-
-/// The journal since a checkpoint.
-pub(crate) struct FoundJournal {
-    pub records: Vec<Record>,
-    /// The blocks that hold them.
-    pub blocks: BTreeSet<BlockId>,
-}
 
 /// Reads the metadata log wherever it is.
 pub(crate) struct MetadataScan {

@@ -1,0 +1,25 @@
+//! What recovery finds of the metadata log.
+
+use std::collections::BTreeSet;
+
+use tantalum_nand::{BlockId, PageId};
+
+use super::record::Record;
+use crate::types::Seq;
+
+/// A whole checkpoint.
+pub(crate) struct FoundCheckpoint {
+    pub step: Seq,
+    pub bytes: Vec<u8>,
+    /// Its pages, in the order of its bytes; none of one in memory.
+    pub pages: Vec<PageId>,
+    /// Its number, of one in memory.
+    pub number: u64,
+}
+
+/// The journal since a checkpoint.
+pub(crate) struct FoundJournal {
+    pub records: Vec<Record>,
+    /// The blocks that hold them.
+    pub blocks: BTreeSet<BlockId>,
+}
