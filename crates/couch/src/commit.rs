@@ -172,10 +172,13 @@ impl<S: Storage> Inner<S> {
             or_stop(writer, file.file.write(ranges[0].from, &stage))?;
             or_stop(writer, file.file.sync())?;
             let mut state = self.state.write();
-            if state.opened != plan.opened && !canary::out(Guard::SharedOverSnapshot) {
-                return Ok(false);
-            }
-            if or_stop(writer, share_all(&file.file, &ranges))? == Shared::Refused {
+            let is_decided = state.opened == plan.opened || canary::out(Guard::SharedOverSnapshot);
+            if !is_decided || or_stop(writer, share_all(&file.file, &ranges))? == Shared::Refused {
+                drop(state);
+                // the next attempt goes to the same place, and must not take these documents for its own
+                appended.buffer.fill(0);
+                or_stop(writer, file.file.write(appended.start, &appended.buffer))?;
+                or_stop(writer, file.file.sync())?;
                 return Ok(false);
             }
             self.publish(writer, &mut state, &version, &written);

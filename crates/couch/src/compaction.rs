@@ -56,7 +56,9 @@ struct Moved {
     deleted: bool,
 }
 
-/// A compaction in progress. If it is dropped before [`Compaction::finish`], the store stays as it is.
+/// A compaction in progress. If it is dropped before [`Compaction::finish`], the store stays as it is. Until then the store
+/// is open: finish or drop it before the store is opened again. ([`crate::Folder`] ensures that by its lock; other storage
+/// does not.)
 pub struct Compaction<S: Storage> {
     inner: Arc<Inner<S>>,
     /// Until the index is built.

@@ -88,8 +88,15 @@ fn last_header<F: StorageFile>(file: &DataFile<F>) -> Result<Header, Error> {
         for (index, unit) in units.chunks(UNIT_BYTES).enumerate().rev() {
             let offset = start + index as u64 * UNIT;
             let Ok(header) = Header::decode(unit, offset) else { continue };
-            if header.file == file.id && is_whole(file, &header)? {
+            if header.file != file.id {
+                continue;
+            }
+            if is_whole(file, &header)? {
                 return Ok(header);
+            }
+            // it had returned, if anything was shared after it; what is missing is not unfinished but damaged
+            if is_covered(file, &header)? && !staged(file, &header, &NodeCache::new(0))?.0.is_empty() {
+                return Err(file.damaged(offset, "a document of the last header's commit is damaged"));
             }
         }
         end = start;
@@ -119,6 +126,29 @@ fn has_documents<F: StorageFile>(file: &DataFile<F>, header: &Header) -> Result<
         }
     }
     Ok(true)
+}
+
+/// Overwrites with zeros what an unfinished commit left behind the last header. Otherwise its nodes and header might count
+/// once later commits have written documents in the place of those that it lacked, or its documents might be taken
+/// for those that a later unfinished commit lacks.
+pub(crate) fn clear_unfinished<F: StorageFile>(file: &F, header: &Header) -> Result<(), Error> {
+    let (mut offset, end) = (header.end(), file.size()? / UNIT * UNIT);
+    let mut buffer = vec![0; READ_BYTES as usize];
+    let mut cleared = false;
+    while offset < end {
+        let part = &mut buffer[..(end - offset).min(READ_BYTES) as usize];
+        file.read(offset, part)?;
+        if part.iter().any(|byte| *byte != 0) {
+            part.fill(0);
+            file.write(offset, part)?;
+            cleared = true;
+        }
+        offset += part.len() as u64;
+    }
+    if cleared {
+        file.sync()?;
+    }
+    Ok(())
 }
 
 fn is_covered<F: StorageFile>(file: &DataFile<F>, header: &Header) -> Result<bool, Error> {

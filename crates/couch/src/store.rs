@@ -83,6 +83,17 @@ pub(crate) struct Version<F> {
     pub seq: u64,
 }
 
+impl<F: StorageFile> Version<F> {
+    /// Refuses a document that was shared over after the last change: the header that tells of it was lost, or a share
+    /// took effect although it was reported as failed.
+    pub fn is_known(&self, document: &Document, place: Pointer) -> Result<(), Error> {
+        match document.seq() > self.seq {
+            true => Err(self.file.damaged(place.offset, "a document is later than the last change")),
+            false => Ok(()),
+        }
+    }
+}
+
 /// An update shared after the last header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Pending {
@@ -155,6 +166,10 @@ impl<S: Storage> Store<S> {
     /// Opens the store in the file `name`, or creates it. Leftovers of an interrupted compaction are removed.
     pub fn open(storage: S, name: &str, options: Options) -> Result<Store<S>, Error> {
         let options = Options { stage_units: options.stage_units.max(4), ..options };
+        if name.ends_with(&compact_name("")) {
+            let why = "a name that ends so is a compaction's";
+            return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, why).into());
+        }
         storage.remove(&compact_name(name))?;
         let name: Arc<str> = name.into();
         let file = match storage.open(&name)? {
@@ -167,8 +182,12 @@ impl<S: Storage> Store<S> {
                 made
             }
         };
+        // a process that was killed may have left a commit, or a compacted file's name, that is visible and not durable
+        storage.sync_names()?;
+        file.sync()?;
         let cache = NodeCache::new(options.cache_bytes);
         let found = recovery::recover(file, &name, &cache)?;
+        recovery::clear_unfinished(&found.file.file, &found.header)?;
         let seq = found.pending.last().map_or(found.header.seq, |last| last.seq);
         let version = Arc::new(Version { file: Arc::new(found.file), header: found.header, seq });
         let state =
@@ -283,6 +302,7 @@ impl<S: Storage> Inner<S> {
         if document.key() != key {
             return Err(version.file.damaged(pointer.offset, "the document of another key is here"));
         }
+        version.is_known(&document, pointer)?;
         Ok(document)
     }
 
