@@ -24,6 +24,7 @@ pub mod failure;
 pub mod io;
 pub mod mailbox;
 pub mod outbox;
+pub mod programs;
 pub mod serve;
 pub mod server;
 pub mod session;

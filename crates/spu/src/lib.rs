@@ -16,6 +16,7 @@
 //! | `program.rs`, `module.rs`, `instance.rs`, `abi.rs` | installing, checking a module, its copies, its functions |
 //! | `permission.rs`, `stripes.rs`, `stage.rs` | who may access what; who owns what; stores that take effect together |
 //! | `host.rs` | endpoints, events, the driver's book |
+//! | `shared.rs` | the same for clients on several threads, in the machine's time or none |
 //!
 //! # Example
 //!
@@ -51,6 +52,7 @@ mod perform;
 mod permission;
 mod program;
 mod schedule;
+pub mod shared;
 pub mod shipped;
 mod stage;
 mod stripes;
@@ -59,13 +61,13 @@ mod wire;
 
 pub use abi::COUNTERS;
 pub use block_client::{BlockClient, IoError};
-pub use host::{ENDPOINT_QUEUE, Event};
+pub use host::{ENDPOINT_QUEUE, ENDPOINT_QUEUE_BYTES, Event};
 pub use instance::{Fault, THREADS};
 pub use message::BODY_BYTES;
 pub use module::ModuleError;
 pub use names::{EndpointId, ProcessId, ProgramId, SpuId};
 pub use permission::Rights;
-pub use program::{InstallError, InstallOptions, Output};
+pub use program::{InstallError, InstallOptions, Output, PROGRAMS};
 pub use stage::STAGE_UNITS;
 pub use stripes::{STRIPE_BYTES, Stripes};
 pub use system::{SpuError, Ssd, WAIT_NS};

@@ -19,8 +19,8 @@ impl Rights {
     /// Write it.
     pub const WRITE: Rights = Rights(2);
 
-    /// Rights as programs name them; other bits name none.
-    pub(crate) fn from_bits(bits: u32) -> Option<Rights> {
+    /// Rights as programs name them: 1 to read, 2 to write; other bits name none.
+    pub fn from_bits(bits: u32) -> Option<Rights> {
         (bits <= 3).then_some(Rights(bits as u8))
     }
 
@@ -87,6 +87,11 @@ impl PermissionTable {
             let entry = Entry { end: range.end, rights, used: self.uses };
             self.insert((process, range.start), entry);
         }
+    }
+
+    /// Takes all rights of a process away.
+    pub fn remove_process(&mut self, process: ProcessId) {
+        self.entries.retain(|(whose, _), _| *whose != process);
     }
 
     fn remove(&mut self, process: ProcessId, range: &Range<u64>) {

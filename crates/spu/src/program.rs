@@ -1,7 +1,8 @@
 //! Installing programs, and ending them.
 //!
 //! Invariants: instruction and data memory of every processor hold all that is installed, and each program's share is set
-//! aside when it is installed; a program has a copy on every processor or on none; ending one touches no other.
+//! aside when it is installed; a program has a copy on every processor or on none; ending one touches no other. Each has a
+//! runtime of its own, since a runtime keeps the translation of every module that it ever had.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -13,11 +14,14 @@ use crate::activation::{Activation, Place};
 use crate::answer;
 use crate::instance::{Fault, Instance};
 use crate::message::{CallId, Message};
-use crate::module::{ModuleError, Program};
+use crate::module::{self, ModuleError, Program};
 use crate::names::{EndpointId, ProcessId, ProgramId, SpuId};
 use crate::permission::Rights;
 use crate::stripes::STRIPE_BYTES;
 use crate::system::{Load, SpuError, Ssd};
+
+/// Programs that may be installed at once.
+pub const PROGRAMS: usize = 64;
 
 /// How a program is installed.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -54,6 +58,15 @@ pub enum InstallError {
         total: u64,
         /// What other programs take, and the permission table as program 0.
         used: Vec<(ProgramId, u64)>,
+    },
+    /// The endpoint of who installs it was closed.
+    #[error("endpoint {0:#x} is closed")]
+    NoEndpoint(u32),
+    /// There are as many as there may be.
+    #[error("{limit} programs are installed, the most that there may be: remove one first")]
+    TooMany {
+        /// The limit.
+        limit: usize,
     },
     /// A region that cannot be given.
     #[error("the region {start:#x} to {end:#x} cannot be given: {reason}")]
@@ -138,6 +151,20 @@ impl Ssd {
         self.host.process()
     }
 
+    /// Ends a process: its endpoints are closed, its programs removed, its rights taken away at once. The kernel does not
+    /// end, but its endpoints and programs go the same way.
+    pub fn end_process(&mut self, process: ProcessId) {
+        let owned = self.programs.iter().filter(|(_, program)| program.owner == process);
+        let owned: Vec<ProgramId> = owned.map(|(&id, _)| id).collect();
+        for program in owned {
+            self.remove(program);
+        }
+        self.host.end(process);
+        for spu in &mut self.spus {
+            spu.permissions.remove_process(process);
+        }
+    }
+
     /// An endpoint for a process: one queue pair.
     pub fn endpoint(&mut self, process: ProcessId) -> Result<EndpointId, SpuError> {
         let queue_pairs = self.profile.queue_pairs;
@@ -157,7 +184,12 @@ impl Ssd {
         options: InstallOptions,
     ) -> Result<ProgramId, InstallError> {
         self.check_power().map_err(|_| InstallError::PowerLost)?;
-        let program = Program::load(&self.engine, module)?;
+        if self.programs.len() >= PROGRAMS {
+            return Err(InstallError::TooMany { limit: PROGRAMS });
+        }
+        let engine = module::engine();
+        let linker = abi::linker(&engine);
+        let program = Program::load(&engine, module)?;
         self.check_fit("instruction", program.code_bytes, self.profile.instruction_bytes, |other| {
             other.code_bytes
         })?;
@@ -168,7 +200,7 @@ impl Ssd {
         let mut parts = Vec::new();
         for spu in 0..self.profile.count {
             let place = self.place(SpuId(spu), options.region.as_ref());
-            let instance = Instance::new(&program, &self.linker, place, self.profile.handler_instructions)
+            let instance = Instance::new(&program, &linker, place, self.profile.handler_instructions)
                 .map_err(InstallError::Start)?;
             let threads = vec![Thread::Idle; instance.threads()];
             parts.push(Resident { instance, queue: VecDeque::new(), queued_bytes: 0, threads });
@@ -248,6 +280,12 @@ impl Ssd {
         }
     }
 
+    /// The process that installed a program, and whether every process may send it requests.
+    pub fn owner(&self, program: ProgramId) -> Result<(ProcessId, bool), SpuError> {
+        let installed = self.programs.get(&program).ok_or(SpuError::NoProgram(program))?;
+        Ok((installed.owner, installed.is_open))
+    }
+
     /// Removes a program. Its unanswered requests are answered with [`answer::ENDED`].
     pub fn uninstall(&mut self, program: ProgramId) -> Result<(), SpuError> {
         match self.programs.contains_key(&program) {
@@ -309,6 +347,8 @@ impl Ssd {
         let overlaps = |region: &Range<u64>| region.start < range.end && range.start < region.end;
         let reason = if process.is_kernel() {
             Some("the kernel has all rights")
+        } else if !self.host.is_alive(process) {
+            Some("there is no such process")
         } else if range.is_empty() || range.end > self.stripes.capacity_bytes() {
             Some("it is empty, or ends beyond the drive")
         } else if self.programs.values().filter_map(|program| program.region.as_ref()).any(overlaps) {
@@ -326,7 +366,9 @@ impl Ssd {
 
     /// Lets a process read a key-value namespace.
     pub fn grant_namespace(&mut self, process: ProcessId, namespace: NamespaceId) {
-        self.host.namespaces.insert((process, namespace));
+        if self.host.is_alive(process) {
+            self.host.namespaces.insert((process, namespace));
+        }
     }
 
     /// What a program wrote to its serial ports, and its counters.

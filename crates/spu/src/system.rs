@@ -14,15 +14,12 @@ use std::sync::Arc;
 
 use tantalum::{Nanoseconds, SpuProfile, Status};
 use tantalum_drive::Drive;
-use wasmi::{Engine, Linker};
 
-use crate::abi::{self, Context};
 use crate::activation::Activation;
 use crate::answer;
 use crate::host::{Event, Host};
 use crate::instance::{Fault, Run};
 use crate::message::{ANSWER_BYTES, AnswerTo, CallId, HEADER_BYTES, Message, Origin, ThreadRef};
-use crate::module;
 use crate::names::{EndpointId, Party, ProcessId, ProgramId, SpuId};
 use crate::permission::{PermissionTable, Rights};
 use crate::program::Installed;
@@ -41,8 +38,6 @@ pub struct Ssd {
     pub(crate) drive: Drive,
     pub(crate) profile: SpuProfile,
     pub(crate) stripes: Stripes,
-    pub(crate) engine: Engine,
-    pub(crate) linker: Linker<Context>,
     pub(crate) spus: Vec<Spu>,
     pub(crate) programs: BTreeMap<ProgramId, Installed>,
     pub(crate) next_program: u32,
@@ -223,11 +218,8 @@ impl Ssd {
             let device = drive.lock();
             (device.profile().spu.clone(), device.profile().capacity_bytes, device.time_ns())
         };
-        let engine = module::engine();
         Ssd {
             stripes: Stripes::new(profile.count, capacity_bytes),
-            linker: abi::linker(&engine),
-            engine,
             spus: (0..profile.count).map(|_| Spu::new(&profile)).collect(),
             programs: BTreeMap::new(),
             next_program: 1,
@@ -363,7 +355,8 @@ impl Ssd {
         self.lose_power();
     }
 
-    fn lose_power(&mut self) {
+    /// The processors stop, as when the drive loses power: nothing is installed, and nothing under way is answered.
+    pub(crate) fn lose_power(&mut self) {
         if self.is_down {
             return;
         }
@@ -407,8 +400,13 @@ impl Ssd {
         CallId(self.calls)
     }
 
+    /// When the next thing happens.
+    pub(crate) fn next_ns(&self) -> Option<Nanoseconds> {
+        self.agenda.peek().map(|Reverse(next)| next.at_ns)
+    }
+
     /// The next thing happens. None if nothing is arranged.
-    fn advance(&mut self) -> Option<()> {
+    pub(crate) fn advance(&mut self) -> Option<()> {
         let Reverse(next) = self.agenda.pop()?;
         if !self.is_stale(&next.what) {
             self.now_ns = next.at_ns;
@@ -490,7 +488,10 @@ impl Ssd {
             }
             (Load::Miss(miss), _) => self.arrange(at_ns + DRIVER_NS, What::Decide(miss)),
             (Load::Permission { process, range, rights, answers }, Some(spu)) => {
-                self.spus[spu.0 as usize].permissions.install(process, range, rights);
+                // it may have ended while the permission was on its way
+                if self.host.is_alive(process) {
+                    self.spus[spu.0 as usize].permissions.install(process, range, rights);
+                }
                 if let Some(miss) = answers {
                     let told = miss.told(true, at_ns);
                     self.dispatch_packet(Some(spu), None, ANSWER_BYTES, Load::Tell(told), at_ns);
