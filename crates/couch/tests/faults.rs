@@ -87,6 +87,11 @@ impl Mem {
 
 impl Storage for Mem {
     type File = MemFile;
+    type Lock = ();
+
+    fn lock(&self, _name: &str) -> io::Result<()> {
+        Ok(())
+    }
 
     fn open(&self, name: &str) -> io::Result<Option<MemFile>> {
         Ok(self.state().names.get(name).map(|id| MemFile(self.clone(), *id)))
