@@ -7,16 +7,16 @@
 //!   controller are closed when that ends.
 //! - Only hosts that the server was told to trust with it open endpoints of the kernel.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
+use tantalum_drive::Queue;
 use tantalum_spu::shared::SharedSsd;
 use tantalum_spu::{EndpointId, ProcessId, SpuError};
 
 use crate::controller::Controller;
 use crate::failure::Failure;
-use crate::subsystem::Subsystem;
 
 /// Endpoints that a controller may have.
 pub const ENDPOINTS: usize = 64;
@@ -49,8 +49,7 @@ pub enum Owner {
 }
 
 impl Programs {
-    fn start(&self, subsystem: &Subsystem) -> Result<&SharedSsd, Failure> {
-        let queue = &subsystem.queue;
+    fn start(&self, queue: &Queue) -> Result<&SharedSsd, Failure> {
         let start = || SharedSsd::start(queue.drive().clone(), queue.answers().clone()).ok();
         self.ssd.get_or_init(start).as_ref().ok_or(Failure::INTERNAL)
     }
@@ -60,30 +59,27 @@ impl Programs {
         self.ssd.get().and_then(Option::as_ref).ok_or(Failure::UNKNOWN_ENDPOINT)
     }
 
-    /// Opens an endpoint for a controller: its key and its number.
+    /// Opens an endpoint for a controller: its key and its number. `has_ended` says whether the controller has ended.
     pub fn open(
         &self,
-        subsystem: &Subsystem,
-        controller: &Arc<Controller>,
+        queue: &Queue,
+        controller: &Controller,
         owner: Owner,
+        has_ended: impl Fn() -> bool,
     ) -> Result<(u64, EndpointId), Failure> {
-        if owner == Owner::Kernel && !subsystem.hosts.is_kernel(&controller.host_name) {
-            return Err(Failure::NOT_ALLOWED);
-        }
         let process = match owner {
             Owner::New => None,
             Owner::SameAs(key) => Some(self.endpoint(controller, key)?.process()),
             Owner::Kernel => Some(ProcessId::KERNEL),
         };
-        let ssd = self.start(subsystem)?;
+        let ssd = self.start(queue)?;
         let mut endpoints = self.endpoints.lock();
         let open = endpoints.values().filter(|endpoint| endpoint.controller == controller.id).count();
         if open >= ENDPOINTS {
             return Err(Failure::NO_QUEUE_PAIR);
         }
-        // looked at under the lock: who ends the controller sees this endpoint, or it sees that the controller has ended
-        let there = subsystem.controller(controller.id);
-        if !there.is_some_and(|there| Arc::ptr_eq(&there, controller)) {
+        // asked under the lock: who ends the controller sees this endpoint, or this sees that the controller has ended
+        if has_ended() {
             return Err(Failure::SEQUENCE);
         }
         let id = ssd.open(process).map_err(failure_of)?;

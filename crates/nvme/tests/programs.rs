@@ -5,7 +5,7 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{Host, NQN, attach, names, pattern, small, subsystem_on};
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{Device, PowerLoss};
 use tantalum_drive::{Answers, Drive, Pacing, Queue};
@@ -67,11 +67,7 @@ fn open_as(host: &mut Host, is_kernel: bool, key: u64) -> Result<Endpoint, u16> 
     let opened = Opened::read_from_bytes(&opened.data).unwrap();
     assert_eq!((opened.processors.get(), opened.stripe_bytes.get()), (8, 8192));
     assert_eq!((opened.capacity_bytes.get(), opened.body_bytes.get()), (64 << 20, 64 << 10));
-    Ok(Endpoint {
-        key: opened.key.get(),
-        number: opened.endpoint.get(),
-        process: opened.process.get(),
-    })
+    Ok(Endpoint { key: opened.key.get(), number: opened.endpoint.get(), process: opened.process.get() })
 }
 
 fn open(host: &mut Host) -> Endpoint {
@@ -135,7 +131,13 @@ fn io_head(address: u64, bytes: u32, tag: u32) -> Vec<u8> {
     [&address.to_le_bytes()[..], &bytes.to_le_bytes(), &tag.to_le_bytes()].concat()
 }
 
-fn read_direct(host: &mut Host, endpoint: Endpoint, program: u32, address: u64, bytes: u32) -> Result<Vec<u8>, i32> {
+fn read_direct(
+    host: &mut Host,
+    endpoint: Endpoint,
+    program: u32,
+    address: u64,
+    bytes: u32,
+) -> Result<Vec<u8>, i32> {
     let spu = (address / 8192 % 8) as u32;
     match send(host, endpoint, spu, (program, 0), &io_head(address, bytes, 7)) {
         answer::OK => {
@@ -198,7 +200,11 @@ fn a_program_is_installed_and_answers_in_the_drive_s_time_and_without() {
         for count in 1..=3 {
             assert_eq!(send(&mut host, endpoint, 3, (hits, 0), &7_u32.to_le_bytes()), count);
         }
-        assert_eq!(send(&mut host, endpoint, 4, (hits, 0), &7_u32.to_le_bytes()), 1, "a processor of its own");
+        assert_eq!(
+            send(&mut host, endpoint, 4, (hits, 0), &7_u32.to_le_bytes()),
+            1,
+            "a processor of its own"
+        );
         assert_eq!(send(&mut host, endpoint, 3, (hits, 0), &64_u32.to_le_bytes()), answer::BAD_ARGUMENT);
         assert_eq!(send(&mut host, endpoint, 3, (hits, 1), &[]), answer::NO_HANDLER);
         assert_eq!(send(&mut host, endpoint, 3, (hits + 1, 0), &[]), answer::NO_PROGRAM);
@@ -438,7 +444,10 @@ fn what_does_not_fit_is_refused_with_the_figures_and_what_is_bounded_stays_so() 
     let mut other = stranger(&server);
     let hers = open(&mut other);
     let head = Installation::default();
-    assert_eq!(install_as(&mut other, hers, shipped::ATOMIC_WRITES, head).code, Failure::NOT_INSTALLED.code());
+    assert_eq!(
+        install_as(&mut other, hers, shipped::ATOMIC_WRITES, head).code,
+        Failure::NOT_INSTALLED.code()
+    );
     // all is given back when the controller ends
     drop(host);
     let began = Instant::now();
@@ -510,7 +519,8 @@ fn wrong_fields_get_a_status_and_nothing_else() {
             2 => 1 << 31,
             _ => random.random_range(0..100),
         };
-        let (dwords, key) = ([dword(), dword(), dword(), dword()], if dword() < 50 { endpoint.key } else { 9 });
+        let (dwords, key) =
+            ([dword(), dword(), dword(), dword()], if dword() < 50 { endpoint.key } else { 9 });
         // no long waits
         let dwords = if code == opcode::RECEIVE { [dwords[0], dwords[1] | 1 << 20, 0, 0] } else { dwords };
         let is_to_host = code & 3 == 2;
@@ -519,7 +529,11 @@ fn wrong_fields_get_a_status_and_nothing_else() {
         let data = if is_to_host || code & 3 == 0 { &[][..] } else { &data };
         let completed = give(&mut host, code, key, dwords, data, if is_to_host { bytes } else { 0 });
         failed += u32::from(completed.code != 0);
-        assert_ne!(completed.code, Failure::INTERNAL.code(), "seed {seed}, round {round}: {code:#x} {dwords:x?}");
+        assert_ne!(
+            completed.code,
+            Failure::INTERNAL.code(),
+            "seed {seed}, round {round}: {code:#x} {dwords:x?}"
+        );
     }
     assert!(failed > 300, "{failed} of 400 failed");
     assert_eq!(send(&mut host, endpoint, 3, (hits, 0), &7_u32.to_le_bytes()), 1, "seed {seed}");

@@ -22,10 +22,11 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use tantalum_drive::{Answers, Drive};
 
 use crate::answer;
+use crate::error::SpuError;
 use crate::host::Event;
+use crate::install::{InstallError, InstallOptions};
 use crate::names::{EndpointId, ProcessId, ProgramId, SpuId};
-use crate::program::{InstallError, InstallOptions};
-use crate::system::{SpuError, Ssd};
+use crate::system::Ssd;
 
 /// How long a request may take in the machine's time. A later answer goes to nobody.
 pub const PATIENCE: Duration = Duration::from_secs(10);
@@ -141,9 +142,15 @@ impl SharedSsd {
         result
     }
 
-    /// Opens an endpoint of a process, or of a new process.
+    /// Opens a further endpoint of a process, or the first one of a new process. The kernel needs no first one.
     pub fn open(&self, process: Option<ProcessId>) -> Result<EndpointId, SpuError> {
         let mut state = self.0.state.lock();
+        if let Some(process) = process
+            && !process.is_kernel()
+            && !state.has_endpoint(process)
+        {
+            return Err(SpuError::NoEndpoint(process.number()));
+        }
         let owner = process.unwrap_or_else(|| state.ssd.process());
         let opened = state.ssd.endpoint(owner);
         match &opened {
@@ -168,9 +175,8 @@ impl SharedSsd {
             state.answer(request, Err(closed.clone()));
         }
         state.ssd.close(endpoint);
-        let process = endpoint.process();
-        if !state.inboxes.keys().any(|other| other.process() == process) {
-            state.ssd.end_process(process);
+        if !state.has_endpoint(endpoint.process()) {
+            state.ssd.end_process(endpoint.process());
         }
         self.0.changed.notify_one();
     }
@@ -318,6 +324,10 @@ impl Inner {
 }
 
 impl State {
+    fn has_endpoint(&self, process: ProcessId) -> bool {
+        self.inboxes.keys().any(|endpoint| endpoint.process() == process)
+    }
+
     fn deadline(&mut self, after: Duration, due: Due) -> Deadline {
         self.last_deadline += 1;
         let deadline = (Instant::now() + after, self.last_deadline);

@@ -13,10 +13,11 @@ use tantalum_spu::{
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::{BLOCK_NAMESPACE, TRANSFER_BYTES, Transfer};
+use super::{TRANSFER_BYTES, Transfer};
 use crate::controller::Controller;
 use crate::failure::Failure;
 use crate::mailbox::{Answer, Mailbox, Message};
+use crate::namespaces::BLOCK_NAMESPACE;
 use crate::programs::{Owner, failure_of};
 use crate::subsystem::Subsystem;
 use crate::wire::command::Submission;
@@ -198,9 +199,10 @@ impl Addressed {
                 let bytes = within(first, 0, BODY_BYTES as u32)?;
                 ProgramCommand::Send { spu: SpuId(second), program: program(third), handler: fourth, bytes }
             }
-            opcode::RECEIVE => {
-                ProgramCommand::Receive(within(first, TOLD, TRANSFER_BYTES)?, within(second, 0, MOST_WAIT_MS)?)
-            }
+            opcode::RECEIVE => ProgramCommand::Receive(
+                within(first, TOLD, TRANSFER_BYTES)?,
+                within(second, 0, MOST_WAIT_MS)?,
+            ),
             opcode::OUTPUT => {
                 let bytes = within(first, OUTPUT_HEAD, TRANSFER_BYTES)?;
                 ProgramCommand::Output(program(third), SpuId(second), bytes)
@@ -235,7 +237,7 @@ impl Addressed {
     fn give(self, caller: &Caller<'_>, mut data: Vec<u8>) -> Result<(), Failure> {
         let programs = &caller.subsystem.programs;
         if let ProgramCommand::Open(owner) = self.command {
-            let opened = programs.open(caller.subsystem, caller.controller, owner)?;
+            let opened = caller.open(owner)?;
             return Ok(caller.answer(Ok(Answer::data(opened_data(programs.ssd()?, opened)))));
         }
         let endpoint = programs.endpoint(caller.controller, self.key)?;
@@ -296,8 +298,7 @@ impl Addressed {
                 let ((calling, _), (offering, is_open)) = (owner(calls)?, owner(called)?);
                 // who offers handlers decides who calls them; what is open to all is open to programs
                 allowed(may(offering) || is_open && may(calling))?;
-                let handlers: Vec<u32> =
-                    (0..64).filter(|&handler| handlers >> handler & 1 != 0).collect();
+                let handlers: Vec<u32> = (0..64).filter(|&handler| handlers >> handler & 1 != 0).collect();
                 ssd.with(|ssd| ssd.allow_calls(calls, called, &handlers)).map_err(failure_of)?;
             }
             ProgramCommand::Grant => {
@@ -326,6 +327,18 @@ impl Addressed {
 impl Caller<'_> {
     fn answer(&self, ended: Result<Answer, Failure>) {
         self.mailbox.post(Message::Done { id: self.id, ended });
+    }
+
+    fn open(&self, owner: Owner) -> Result<(u64, EndpointId), Failure> {
+        let (subsystem, controller) = (self.subsystem, self.controller);
+        if owner == Owner::Kernel && !subsystem.hosts.is_kernel(&controller.host_name) {
+            return Err(Failure::NOT_ALLOWED);
+        }
+        let has_ended = || match subsystem.controller(controller.id) {
+            Some(there) => !Arc::ptr_eq(&there, controller),
+            None => true,
+        };
+        subsystem.programs.open(&subsystem.queue, controller, owner, has_ended)
     }
 
     /// A function that answers later.
