@@ -97,7 +97,7 @@ fn rights_end_before_the_place_is_another_file_s() {
         host.write(at, &[5; STRIPE]).unwrap();
         match how {
             "truncate" => {
-                host.volume.truncate(file, 0).unwrap();
+                host.volume.set_size(file, 0).unwrap();
                 host.volume.sync(file).unwrap();
             }
             "remove" => {
@@ -162,7 +162,7 @@ fn a_store_that_was_checked_before_the_right_went_does_not_happen() {
     // written by the volume, which the handler would write over
     host.volume.write(file, 0, &[2; STRIPE]).unwrap();
     host.volume.sync(file).unwrap();
-    host.volume.truncate(file, 0).unwrap();
+    host.volume.set_size(file, 0).unwrap();
     host.volume.sync(file).unwrap();
     let new = host.create("new", 9, 24 << 20);
     let mut ssd = host.ssd.lock().unwrap();
