@@ -12,6 +12,7 @@ use tantalum_workloads::bench;
 
 use crate::crash_couch::CrashCouchOptions;
 use crate::crash_device::CrashDeviceOptions;
+use crate::crash_run::CrashRunOptions;
 use crate::crash_sqlite::CrashSqliteOptions;
 use crate::cut::CutOptions;
 use crate::drive::ProfileOptions;
@@ -102,6 +103,14 @@ pub enum CrashTarget {
     ///
     /// Everything follows from the seed: a violation comes with the command line that shows it again.
     Couch(CrashCouchOptions),
+    /// Any program: does it survive power loss?
+    ///
+    /// The program runs once, in a folder on a mounted drive, and everything that it does there is recorded. Then power is
+    /// cut after each of its operations, in every way that can make a difference, and --check runs on what is left: 0 says
+    /// that it is well. Lines `ack ...` that the program prints, or writes to $TANTALUM_ACK, are in the file $TANTALUM_ACKS of
+    /// the check, up to the cut. The exit code is 1 if a check failed.
+    #[command(after_help = "Example:\n  tantalum crash run --check ./verify.sh -- ./my-program --data {}")]
+    Run(CrashRunOptions),
 }
 
 /// What is compared.
