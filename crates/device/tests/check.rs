@@ -54,7 +54,12 @@ fn a_check_names_each_part_once_with_how_many_it_looked_at() {
         checked.parts.iter().find(|part| part.part.starts_with(name)).map_or(0, |part| part.checked)
     };
     assert_eq!(of("mapped unit"), 12, "{:?}", checked.parts);
-    assert_eq!(of("places"), 12, "one of these units is shared, and the records take one: {:?}", checked.parts);
+    assert_eq!(
+        of("places"),
+        12,
+        "one of these units is shared, and the records take one: {:?}",
+        checked.parts
+    );
     assert_eq!(of("records"), 3, "{:?}", checked.parts);
     for name in ["block entries", "page records", "spare areas", "blocks"] {
         assert!(of(name) > 0, "{name}: {:?}", checked.parts);

@@ -7,7 +7,9 @@ use std::path::Path;
 
 use host::Host;
 use small_drive::small_drive;
-use tantalum::{Access, CacheMode, Command, Device, Lpn, Outcome, Plp, PowerLoss, Profile, Status, UNIT_BYTES};
+use tantalum::{
+    Access, CacheMode, Command, Device, Lpn, Outcome, Plp, PowerLoss, Profile, Status, UNIT_BYTES,
+};
 
 const ONES: [u8; UNIT_BYTES] = [1; UNIT_BYTES];
 

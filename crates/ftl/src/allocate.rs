@@ -234,7 +234,8 @@ mod tests {
     /// Takes blocks out of use until this many are free.
     fn leave(ftl: &mut Ftl, free: u32) {
         while ftl.space.blocks.free() > free {
-            let plane = PlaneId((0..2).max_by_key(|plane| ftl.space.blocks.free_in(PlaneId(*plane))).unwrap());
+            let plane =
+                PlaneId((0..2).max_by_key(|plane| ftl.space.blocks.free_in(PlaneId(*plane))).unwrap());
             ftl.space.blocks.take(plane, BlockUse::Bad, &ftl.nand).unwrap();
         }
     }
@@ -243,7 +244,8 @@ mod tests {
     fn blocks_for_the_journal_and_two_checkpoints_are_kept() {
         let ftl = ftl();
         // the map's chunk, 256 owners, 256 hints, 256 logs, and so on, in blocks of 32 KiB
-        let (planned, used) = (ftl.space.layout.checkpoint_blocks, ftl.metadata.checkpoint_blocks().len() as u32);
+        let (planned, used) =
+            (ftl.space.layout.checkpoint_blocks, ftl.metadata.checkpoint_blocks().len() as u32);
         assert_eq!((planned, used, ftl.metadata.journal_blocks()), (3, 1, 0));
         assert_eq!(ftl.system_blocks(), 2 + (2 * 3 - 1));
         // 10,000 owners of 16 bytes take 20 pages, four to a block, and a block more may be begun

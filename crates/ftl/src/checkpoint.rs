@@ -253,7 +253,8 @@ mod tests {
     fn write(ftl: &mut Ftl, lpn: u32) {
         let slot = ftl.nand_mut().stage(&[1; UNIT_BYTES]).unwrap();
         let (lpn, version) = (Lpn(lpn), ftl.next_seq());
-        ftl.write_page(&[HostUnit { slot, lpn, version, metadata: [0; METADATA_BYTES], hint: None }], 0).unwrap();
+        ftl.write_page(&[HostUnit { slot, lpn, version, metadata: [0; METADATA_BYTES], hint: None }], 0)
+            .unwrap();
     }
 
     /// Units that the next checkpoint takes, as reckoned and in fact.
@@ -276,7 +277,10 @@ mod tests {
             ftl.put(&[KvRecord { namespace, key, value: Some(&value) }], 0, 0, &mut |_| None).unwrap();
         }
         let (reckoned, more) = next_checkpoint(&mut ftl);
-        assert!(more >= taken + 6 && more.abs_diff(reckoned) <= 2, "and records: {more} units, reckoned {reckoned}");
+        assert!(
+            more >= taken + 6 && more.abs_diff(reckoned) <= 2,
+            "and records: {more} units, reckoned {reckoned}"
+        );
         let owners = ftl.checkpoint_units(1000) - ftl.checkpoint_units(0);
         assert!((4..=6).contains(&owners), "1,000 owners of 16 bytes take two pages, not {owners} units");
     }

@@ -141,7 +141,8 @@ mod tests {
 
     #[test]
     fn an_option_leaves_the_others_as_they_were() {
-        let options = Options::default().records_per_lock(7).cache_bytes(5).capacity_bytes(9).sync(Sync::None);
+        let options =
+            Options::default().records_per_lock(7).cache_bytes(5).capacity_bytes(9).sync(Sync::None);
         assert_eq!((options.records_per_lock, options.cache_bytes), (7, 5));
         assert_eq!((options.capacity_bytes, options.sync), (Some(9), Sync::None));
     }
@@ -155,6 +156,9 @@ mod tests {
         publish(&unfinished, &taken).unwrap();
         assert_eq!(std::fs::read(&taken).unwrap(), b"theirs");
         let elsewhere = folder.path().join("missing").join("app.tant");
-        assert!(matches!(publish(&unfinished, &elsewhere), Err(Error::Io { .. })), "no other failure is taken for it");
+        assert!(
+            matches!(publish(&unfinished, &elsewhere), Err(Error::Io { .. })),
+            "no other failure is taken for it"
+        );
     }
 }

@@ -111,7 +111,9 @@ mod tests {
         let mut batch = Batch::begin(&volume, file).unwrap();
         assert_eq!(batch.size(), 3 * UNIT);
         let mut expected = vec![1; 3 * UNIT_BYTES];
-        for (at, bytes, byte) in [(100, 2 * UNIT_BYTES, 2), (UNIT_BYTES + 5, 50, 3), (3 * UNIT_BYTES - 7, 10, 4)] {
+        for (at, bytes, byte) in
+            [(100, 2 * UNIT_BYTES, 2), (UNIT_BYTES + 5, 50, 3), (3 * UNIT_BYTES - 7, 10, 4)]
+        {
             let data: Vec<u8> = (0..bytes).map(|index| byte + (index % 100) as u8).collect();
             batch.write(&mut volume, at as u64, &data).unwrap();
             expected.resize(expected.len().max(at + bytes), 0);

@@ -325,6 +325,8 @@ mod tests {
         assert!(before.iter().all(|byte| *byte == 3));
         let mut log = vec![0; REDO_LOG_FULL as usize];
         file.read_exact_at(&mut log, PLACE.log_at).unwrap();
-        assert!(log[..SECTOR].iter().all(|byte| *byte == 0) && log[SECTOR..].iter().all(|byte| *byte == UNUSED));
+        assert!(
+            log[..SECTOR].iter().all(|byte| *byte == 0) && log[SECTOR..].iter().all(|byte| *byte == UNUSED)
+        );
     }
 }
