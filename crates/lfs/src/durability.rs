@@ -70,11 +70,8 @@ impl LogFs {
             return Ok(());
         }
         let purpose = if self.file(id)?.inode.is_folder() { Purpose::Folder } else { Purpose::Content };
-        let head = self.index.head(purpose);
-        let place = self.log.allocate(head)?;
         let page = self.pages.find((id, unit)).expect("a dirty page is in memory");
-        self.log.fill(head, place.lpn, page)?;
-        self.index.set_slot(&mut self.log, id, unit, crate::index::Slot::At(place.lpn))?;
+        self.index.append(&mut self.log, purpose, id, unit, page)?;
         self.pages.mark_clean((id, unit));
         Ok(())
     }
@@ -106,7 +103,7 @@ impl LogFs {
     }
 
     fn limit_changes(&mut self) -> Result<()> {
-        if self.index.changed_units() > 2 * u64::from(self.log.segments.units()) {
+        if self.index.is_checkpoint_due(&self.log) {
             self.checkpoint()?;
         }
         Ok(())

@@ -9,8 +9,9 @@ use tantalum_filesystem::{FileId, FileKind, NewFile};
 
 use crate::error::{LfsError, Result};
 use crate::fs::{LogFs, SinceCheckpoint};
+use crate::index::Opened;
 use crate::inode::Inode;
-use crate::nat::{Nat, Opened};
+use crate::nat::Nat;
 use crate::pages::Pages;
 use crate::superblock::{Cleaning, Kind, PLACES, Superblock};
 
@@ -70,7 +71,7 @@ impl LogFs {
         LogFs {
             superblock,
             log: opened.log,
-            index: Box::new(opened.index),
+            index: opened.index,
             pages: Pages::new(cache_bytes),
             files: FxHashMap::default(),
             folders: FxHashMap::default(),

@@ -48,8 +48,16 @@ impl LogFs {
                 walk.findings.push(Finding::Nameless { file });
             }
         }
-        let Walk { live, promised, nodes, mut findings, .. } = walk;
-        self.index.audit(&mut self.log, nodes, &mut findings)?;
+        let Walk { mut places, mut live, mut promised, nodes, mut findings, .. } = walk;
+        let segments = self.log.segments.clone();
+        let mut visit = |place: Option<Lpn>| match place {
+            None => promised += 1,
+            Some(lpn) if places.insert(lpn) => {
+                live[segments.find(lpn).expect("the index knows only units of the log") as usize] += 1;
+            }
+            Some(_) => {}
+        };
+        self.index.audit(&mut self.log, nodes, &mut visit, &mut findings)?;
         if let Some((segment, counted, owned)) = self.log.segments.differs_from(&live) {
             findings.push(Finding::LiveUnits { segment, counted, owned });
         }

@@ -41,7 +41,7 @@ impl LogFs {
             self.zero_part(file, last * UNIT, end)?;
             self.pages.remove(file, first..last);
             for unit in first..last {
-                self.index.set_slot(&mut self.log, file, unit as u32, Slot::Reserved)?;
+                self.index.reserve(&mut self.log, file, unit as u32)?;
             }
         }
         if !keep_size && end > self.file(file)?.inode.metadata.size {

@@ -3,9 +3,10 @@
 
 use tantalum::{Lpn, UNIT_BYTES};
 
-use super::pack::{FIXED_PACK_BYTES, MOST_ORPHANS};
+use super::pack::FIXED_PACK_BYTES;
 use super::table::entries_per_unit;
 use crate::error::{LfsError, Result};
+use crate::index::MOST_ORPHANS;
 
 /// The smallest drive, in units.
 const LEAST_UNITS: u64 = 2048;
