@@ -14,7 +14,7 @@ pub enum LfsError {
     Refused(Errno),
     /// No log-structured file system is on the drive.
     #[error(
-        "the drive holds no log-structured file system; make one with `tantalum mount --format --file-system lfs-nat`"
+        "the drive holds no log-structured file system; make one with `tantalum mount --format --file-system lfs-nat` or `lfs-tree`"
     )]
     NotFormatted,
     /// The layout is of another version of this program.
@@ -77,6 +77,12 @@ pub enum Damage {
         found: u32,
         /// As the node address table says.
         expected: u32,
+    },
+    /// Something stands for a unit or a file that is not there.
+    #[error("the table has no unit or file {number}, to which something points")]
+    NoUnit {
+        /// Its number.
+        number: u32,
     },
     /// The table of segments does not count it.
     #[error("{0}, as the table of segments counts")]

@@ -9,9 +9,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use common::cuts::every_cut_of_a_large_checkpoint;
 use common::run::{Plan, Run};
 use tantalum::canary::{Guard, take_out};
-use tantalum_lfs::Cleaning;
+use tantalum_lfs::{Cleaning, Kind};
 
 const CUTS: Plan = Plan {
+    kind: Kind::Nat,
     capacity_mib: 32,
     cache_bytes: 1 << 20,
     cleaning: Cleaning::Copy,
@@ -47,7 +48,7 @@ fn a_checkpoint_before_what_it_names_is_noticed() {
 #[test]
 fn a_checkpoint_over_its_predecessor_is_noticed() {
     first_failure(Guard::PackInPlace, 1, |_| {
-        every_cut_of_a_large_checkpoint();
+        every_cut_of_a_large_checkpoint(Kind::Nat);
     });
 }
 

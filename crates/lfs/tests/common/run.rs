@@ -19,6 +19,7 @@ use super::{NOW, device, new, sound};
 /// What a run does.
 #[derive(Clone, Copy)]
 pub struct Plan {
+    pub kind: Kind,
     pub capacity_mib: u64,
     pub cache_bytes: u64,
     pub cleaning: Cleaning,
@@ -49,7 +50,7 @@ type Step = Outcome<()>;
 impl Run {
     pub fn new(seed: u64, plan: Plan) -> Run {
         let drive = Drive::new(device(plan.capacity_mib));
-        let fs = LogFs::format(drive.client(), Kind::Nat, plan.cleaning, plan.cache_bytes).unwrap();
+        let fs = LogFs::format(drive.client(), plan.kind, plan.cleaning, plan.cache_bytes).unwrap();
         let rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         let mut run = Run {
             fs: Some(fs),
@@ -534,7 +535,8 @@ impl Run {
         self.fs().sync_folder(FileId::ROOT).unwrap();
         sound(self.fs());
         let statistics = self.fs().statistics();
-        assert_eq!((statistics.files, statistics.units - statistics.free_units), (1, 1), "{statistics:?}");
+        let used = statistics.units - statistics.free_units;
+        assert_eq!((statistics.files, used), (1, super::units_when_empty(self.plan.kind)), "{statistics:?}");
         self
     }
 
@@ -572,14 +574,14 @@ fn expect(result: Step, errno: Errno) -> Step {
 }
 
 /// Runs seeds of a plan.
-pub fn run_seeds(seeds: u64, steps: u32, plan: impl Fn(u64) -> Plan) -> (u32, u32, u32) {
+pub fn run_seeds(kind: Kind, seeds: u64, steps: u32, plan: impl Fn(u64) -> Plan) -> (u32, u32, u32) {
     let number = |name| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
     let one: Option<u64> = number("LFS_SEED");
     let seeds = number("LFS_SEEDS").unwrap_or(seeds);
     let mut total = (0, 0, 0);
     for seed in one.map_or(0..seeds, |seed| seed..seed + 1) {
-        let failed = FailedSeed(seed);
-        let mut run = Run::new(seed, plan(seed));
+        let failed = FailedSeed(kind, seed);
+        let mut run = Run::new(seed, Plan { kind, ..plan(seed) });
         for _ in 0..steps {
             run.step();
         }
@@ -591,10 +593,10 @@ pub fn run_seeds(seeds: u64, steps: u32, plan: impl Fn(u64) -> Plan) -> (u32, u3
 }
 
 /// Names the seed if the run panics.
-struct FailedSeed(u64);
+struct FailedSeed(Kind, u64);
 
 impl Drop for FailedSeed {
     fn drop(&mut self) {
-        eprintln!("failed with LFS_SEED={}", self.0);
+        eprintln!("{:?} failed with LFS_SEED={}", self.0, self.1);
     }
 }
