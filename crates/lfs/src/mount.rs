@@ -50,6 +50,11 @@ impl LogFs {
         Superblock::is_there(device)
     }
 
+    /// How the log-structured file system of a drive indexes its files; none if the drive claims to have none.
+    pub fn kind_on(device: &mut Device) -> Result<Option<Kind>> {
+        Superblock::kind_on(device)
+    }
+
     /// Mounts the file system of a drive, and recovers it if it was not unmounted.
     pub fn mount(drive: impl Into<Client>, cache_bytes: u64) -> Result<LogFs> {
         let client: Client = drive.into();

@@ -100,6 +100,14 @@ impl Superblock {
         }
     }
 
+    /// The kind of the file system that a drive has; none if it claims to have none.
+    pub fn kind_on(device: &mut Device) -> Result<Option<Kind>> {
+        match Superblock::is_there(device)? {
+            true => Ok(Some(Superblock::read(device)?.kind)),
+            false => Ok(None),
+        }
+    }
+
     /// Whether the drive claims to have such a file system, whole or damaged.
     pub fn is_there(device: &mut Device) -> Result<bool> {
         for lpn in PLACES {

@@ -18,10 +18,10 @@ const CUTS: Plan = Plan {
     cleaning: Cleaning::Copy,
     cut_within: Some(30),
     most_bytes: 400_000,
-    ballast_units: 0,
+    left_units: None,
 };
 
-const FULL: Plan = Plan { capacity_mib: 8, cache_bytes: 0, cut_within: None, ballast_units: 1380, ..CUTS };
+const FULL: Plan = Plan { capacity_mib: 8, cache_bytes: 0, cut_within: None, left_units: Some(137), ..CUTS };
 
 /// The first seed with which a run panics.
 fn first_failure(guard: Guard, seeds: u64, work: impl Fn(u64)) {

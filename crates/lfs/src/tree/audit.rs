@@ -8,7 +8,7 @@ use tantalum_filesystem::FileId;
 use super::Tree;
 use super::files::FILES;
 use super::node::RESERVED;
-use super::translation::Number;
+use super::translation::{Number, Translation};
 use crate::check::Finding;
 use crate::error::{LfsError, Result};
 use crate::index::Owner;
@@ -40,15 +40,20 @@ impl Tree {
                 Met::Value(unit, value) => (Owner::Content { file, unit }, Number(value)),
             };
             match self.find_translation(log, number)? {
-                Some(unit) if unit.death.is_none() => visit(owner, unit.place),
+                Some(unit) if self.has(&unit) => visit(owner, unit.place),
                 _ => findings.push(Finding::BadNode {
                     file,
                     number: number.0,
-                    why: "the table does not have it in the present".to_owned(),
+                    why: "the table does not have it".to_owned(),
                 }),
             }
         }
         Ok(())
+    }
+
+    /// Whether a unit is of the present, or of the snapshot that is mounted.
+    fn has(&self, unit: &Translation) -> bool {
+        self.mounted_snapshot.map_or(unit.death.is_none(), |snapshot| unit.is_seen_by(snapshot))
     }
 
     /// Everything that a tree has, as far as it can be read.
@@ -167,10 +172,8 @@ impl Tree {
                     Met::Node(number) => number,
                     Met::Value(_, value) => Number(value),
                 };
-                let lives = |birth: u32, death: u32| (birth..death).contains(&snapshot);
-                let is_there = self.find_translation(log, number)?.is_some_and(|unit| {
-                    lives(unit.birth, unit.death.unwrap_or(u32::MAX)) && unit.place.is_some()
-                });
+                let unit = self.find_translation(log, number)?;
+                let is_there = unit.is_some_and(|unit| unit.is_seen_by(snapshot) && unit.place.is_some());
                 if !is_there || !seen.insert(number) {
                     findings.push(Finding::BadSnapshot { snapshot, file, number: number.0 });
                 }

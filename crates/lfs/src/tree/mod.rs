@@ -82,6 +82,8 @@ pub(crate) struct Tree {
     /// Grows with each snapshot: the number of the next one.
     epoch: u32,
     snapshots: Vec<Frozen>,
+    /// The snapshot that is mounted instead of the present.
+    mounted_snapshot: Option<u32>,
     last_file: u32,
     files: u32,
     /// The virtual number given out last.
@@ -112,6 +114,7 @@ impl Tree {
             roots: FxHashMap::default(),
             epoch: 1,
             snapshots: Vec::new(),
+            mounted_snapshot: None,
             last_file: 0,
             files: 0,
             last_number: 0,

@@ -71,6 +71,7 @@ impl Tree {
             return refuse(Errno::ENOENT);
         };
         (tree.files_root, tree.files) = (one.root, one.snapshot.files);
+        tree.mounted_snapshot = Some(number);
         Ok(Opened { log, index: Box::new(tree), orphans: Vec::new(), nameless: Vec::new() })
     }
 

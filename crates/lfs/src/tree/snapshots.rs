@@ -64,8 +64,7 @@ impl Tree {
         let Some(unit) = self.find_translation(log, number)?.filter(|unit| unit.death.is_some()) else {
             return Ok(());
         };
-        let life = unit.birth..unit.death.unwrap_or(self.epoch);
-        let is_seen = self.snapshots.iter().any(|one| !one.is_going && life.contains(&one.snapshot.number));
+        let is_seen = self.snapshots.iter().any(|one| !one.is_going && unit.is_seen_by(one.snapshot.number));
         if is_seen { Ok(()) } else { self.erase(log, number, unit) }
     }
 

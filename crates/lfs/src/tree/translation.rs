@@ -58,6 +58,13 @@ impl Translation {
     }
 }
 
+impl Translation {
+    /// Whether a snapshot sees it.
+    pub fn is_seen_by(&self, snapshot: u32) -> bool {
+        self.birth <= snapshot && self.death.is_none_or(|death| snapshot < death)
+    }
+}
+
 impl Tree {
     /// What is known of a number; none if it is not in use.
     pub(super) fn find_translation(&mut self, log: &mut Log, number: Number) -> Result<Option<Translation>> {
@@ -83,7 +90,6 @@ impl Tree {
         LfsError::Damaged { lpn: Lpn(self.table.branches()[0]), damage }
     }
 
-    /// The epoch of the present.
     fn set(&mut self, log: &mut Log, number: Number, translation: Translation) -> Result<()> {
         self.table.set(log, number.0, translation.words())
     }
@@ -153,8 +159,7 @@ impl Tree {
 
     /// Whether a snapshot sees a unit that the present gave up, or would if the present did.
     pub(super) fn is_seen(&self, unit: &Translation) -> bool {
-        let life = unit.birth..unit.death.unwrap_or(self.epoch);
-        self.snapshots.iter().any(|one| life.contains(&one.snapshot.number))
+        self.snapshots.iter().any(|one| unit.is_seen_by(one.snapshot.number))
     }
 
     /// Whether a snapshot sees a unit of the present, so that it must not change.

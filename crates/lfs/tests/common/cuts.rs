@@ -18,7 +18,7 @@ pub fn every_cut_of(kind: Kind, seed: u64, steps: u32, cleaning: Cleaning) -> u3
         cleaning,
         cut_within: None,
         most_bytes: 200_000,
-        ballast_units: 0,
+        left_units: None,
     };
     let mut cuts = 0;
     for operations in 1.. {
