@@ -43,6 +43,21 @@ pub enum LfsError {
         /// The largest.
         most: u64,
     },
+    /// There is no such snapshot.
+    #[error("there is no snapshot {number}")]
+    NoSnapshot {
+        /// Its number.
+        number: u32,
+    },
+    /// The kind of index keeps no snapshots.
+    #[error("a file system of the kind lfs-nat keeps no snapshots; lfs-tree does")]
+    KeepsNoSnapshots,
+    /// There are as many snapshots as there may be.
+    #[error("there are {most} snapshots already, which is the most; delete one first")]
+    TooManySnapshots {
+        /// The most.
+        most: usize,
+    },
     /// What the drive holds is not what was written.
     #[error("unit {lpn} is damaged: {damage}")]
     Damaged {
@@ -112,6 +127,9 @@ impl From<LfsError> for Errno {
         match error {
             LfsError::Refused(errno) => errno,
             LfsError::Device(Status::CapacityExceeded) => Errno::ENOSPC,
+            LfsError::NoSnapshot { .. } => Errno::ENOENT,
+            LfsError::KeepsNoSnapshots => Errno::EOPNOTSUPP,
+            LfsError::TooManySnapshots { .. } => Errno::EMFILE,
             LfsError::Device(Status::ReadOnly) => Errno::EROFS,
             _ => Errno::EIO,
         }

@@ -6,11 +6,11 @@
 use std::ops::Range;
 
 use tantalum::Lpn;
-use tantalum_filesystem::{Errno, FileId, Timestamp};
+use tantalum_filesystem::{FileId, Timestamp};
 
 use crate::bytes::Page;
 use crate::check::Finding;
-use crate::error::{Result, refuse};
+use crate::error::{LfsError, Result};
 use crate::inode::Inode;
 use crate::segments::Log;
 
@@ -178,12 +178,12 @@ pub(crate) trait Index: Send {
 
     /// A snapshot of the present, right after a checkpoint and durable with the next one. Returns its number.
     fn create_snapshot(&mut self, _log: &mut Log, _now: Timestamp) -> Result<u32> {
-        refuse(Errno::EOPNOTSUPP)
+        Err(LfsError::KeepsNoSnapshots)
     }
 
     /// From the next checkpoint on, a snapshot cannot be read any more.
     fn begin_deletion(&mut self, _number: u32) -> Result<()> {
-        refuse(Errno::ENOENT)
+        Err(LfsError::KeepsNoSnapshots)
     }
 
     /// Gives up what only snapshots being deleted see, from a place of the index on; a checkpoint follows. Returns where

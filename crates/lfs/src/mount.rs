@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use rustc_hash::FxHashMap;
 use tantalum::{Device, Lpn};
 use tantalum_drive::Client;
-use tantalum_filesystem::{Errno, FileId, FileKind, NewFile};
+use tantalum_filesystem::{FileId, FileKind, NewFile};
 
-use crate::error::{LfsError, Result, refuse};
+use crate::error::{LfsError, Result};
 use crate::fs::{LogFs, SinceCheckpoint};
 use crate::index::Opened;
 use crate::inode::Inode;
@@ -98,12 +98,12 @@ impl LogFs {
     }
 
     /// Mounts a snapshot: everything that would change it is refused with `EROFS`, and nothing is written to the drive.
-    /// `ENOENT` if there is no such snapshot.
+    /// Fails if there is no such snapshot.
     pub fn mount_snapshot(drive: impl Into<Client>, number: u32, cache_bytes: u64) -> Result<LogFs> {
         let client: Client = drive.into();
         let superblock = Superblock::read(&mut client.device())?;
         if superblock.kind != Kind::Tree {
-            return refuse(Errno::ENOENT);
+            return Err(LfsError::KeepsNoSnapshots);
         }
         let opened = Tree::open_snapshot(client, number)?;
         Ok(LogFs { is_snapshot: true, ..LogFs::new(superblock, opened, cache_bytes) })

@@ -12,8 +12,8 @@ impl LogFs {
         self.index.snapshots()
     }
 
-    /// Makes everything durable, and keeps it readable as it is now. Returns the snapshot's number. `EOPNOTSUPP` if the
-    /// index keeps none, `EMFILE` if there are 64, `ENOSPC` if there is no space for copies of all nodes.
+    /// Makes everything durable, and keeps it readable as it is now. Returns the snapshot's number. Fails if the
+    /// index keeps none, if there are 64, and with `ENOSPC` if there is no space for copies of all nodes.
     pub fn create_snapshot(&mut self, now: Timestamp) -> Result<u32> {
         self.check_writable()?;
         self.sync_all(false)?;
@@ -22,7 +22,7 @@ impl LogFs {
         Ok(number)
     }
 
-    /// Deletes a snapshot; its space comes back. `ENOENT` if there is none of that number. If a crash interrupts it, the
+    /// Deletes a snapshot; its space comes back. Fails if there is none of that number. If a crash interrupts it, the
     /// snapshot cannot be read any more, and the next mount goes on.
     pub fn delete_snapshot(&mut self, number: u32) -> Result<()> {
         self.check_writable()?;

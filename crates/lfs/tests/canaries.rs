@@ -61,3 +61,33 @@ fn a_node_before_its_data_is_noticed() {
 fn a_move_of_what_is_elsewhere_is_noticed() {
     first_failure(Guard::StaleMove, 40, |seed| run(Plan { cleaning: Cleaning::Remap, ..FULL }, seed));
 }
+
+const TREE_CUTS: Plan = Plan { kind: Kind::Tree, ..CUTS };
+
+const TREE_FULL: Plan = Plan { kind: Kind::Tree, cleaning: Cleaning::Remap, ..FULL };
+
+#[test]
+fn an_anchor_before_its_super_root_is_noticed() {
+    first_failure(Guard::AnchorBeforeSuperRoot, 40, |seed| run(TREE_CUTS, seed));
+}
+
+#[test]
+fn a_partial_segment_that_is_not_whole_is_noticed() {
+    first_failure(Guard::PartialUnchecked, 40, |seed| run(TREE_CUTS, seed));
+}
+
+#[test]
+fn a_summary_of_moves_that_are_not_durable_is_noticed() {
+    let plan = Plan { cut_within: Some(40), ..TREE_FULL };
+    first_failure(Guard::SummaryBeforeMoves, 40, |seed| run(plan, seed));
+}
+
+#[test]
+fn a_snapshot_whose_units_are_given_up_is_noticed() {
+    first_failure(Guard::SnapshotHolds, 40, |seed| run(Plan { cut_within: None, ..TREE_CUTS }, seed));
+}
+
+#[test]
+fn a_move_in_trees_of_what_is_elsewhere_is_noticed() {
+    first_failure(Guard::StaleMove, 40, |seed| run(TREE_FULL, seed));
+}

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use tantalum::canary::{Guard, out};
 use tantalum::{Lpn, UNIT_BYTES, checksum_with};
 use tantalum_drive::Client;
-use tantalum_filesystem::{Errno, FileId};
+use tantalum_filesystem::FileId;
 
 use super::layout::{ANCHORS, Layout};
 use super::partial::Partial;
@@ -17,7 +17,7 @@ use super::super_root::{Anchor, SuperRoot};
 use super::translation::Number;
 use super::{HEAD, Tree};
 use crate::bytes::{Page, get32, zeros};
-use crate::error::{Damage, LfsError, Result, refuse};
+use crate::error::{Damage, LfsError, Result};
 use crate::index::Opened;
 use crate::inode::INODE_BYTES;
 use crate::segments::Log;
@@ -68,7 +68,7 @@ impl Tree {
         tree.load_super_root(&mut log, found.root)?;
         let mut readable = tree.snapshots.iter().filter(|one| !one.is_going);
         let Some(one) = readable.find(|one| one.snapshot.number == number) else {
-            return refuse(Errno::ENOENT);
+            return Err(LfsError::NoSnapshot { number });
         };
         (tree.files_root, tree.files) = (one.root, one.snapshot.files);
         tree.mounted_snapshot = Some(number);

@@ -1,12 +1,12 @@
 //! Snapshots: making one, and giving up what only a deleted one saw.
 
-use tantalum_filesystem::{Errno, Timestamp};
+use tantalum_filesystem::Timestamp;
 
 use super::Tree;
 use super::super_root::{Frozen, MOST_SNAPSHOTS};
 use super::table::LEAF_ENTRIES;
 use super::translation::Number;
-use crate::error::{Result, refuse};
+use crate::error::{LfsError, Result};
 use crate::index::Snapshot;
 use crate::segments::Log;
 
@@ -19,7 +19,7 @@ impl Tree {
     /// there is none.
     pub(super) fn freeze(&mut self, log: &mut Log, now: Timestamp) -> Result<u32> {
         if self.snapshots.len() == MOST_SNAPSHOTS {
-            return refuse(Errno::EMFILE);
+            return Err(LfsError::TooManySnapshots { most: MOST_SNAPSHOTS });
         }
         log.segments.reserve_many(u64::from(self.node_count - self.shared_nodes))?;
         self.shared_nodes = self.node_count;
@@ -35,7 +35,7 @@ impl Tree {
         let one = self.snapshots.iter_mut().find(|one| one.snapshot.number == number);
         match one {
             Some(one) => one.is_going = true,
-            None => return refuse(Errno::ENOENT),
+            None => return Err(LfsError::NoSnapshot { number }),
         }
         Ok(())
     }
