@@ -28,9 +28,9 @@ pub(super) struct Partial {
 }
 
 impl Partial {
-    /// Continues behind a summary.
-    pub fn after(previous: u32) -> Partial {
-        Partial { previous, ..Partial::default() }
+    /// Continues behind a summary, so many segments behind the one that an anchor names.
+    pub fn after(previous: u32, segments_begun: u32) -> Partial {
+        Partial { previous, segments_begun, ..Partial::default() }
     }
 
     pub fn segments_begun(&self) -> u32 {

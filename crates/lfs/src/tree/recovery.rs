@@ -53,7 +53,7 @@ impl Tree {
         found.segments.iter().for_each(|segment| log.segments.hold(*segment));
         tree.roll_forward(&mut log, &found.behind)?;
         let (previous, next) = found.end;
-        tree.partial = Partial::after(previous);
+        tree.partial = Partial::after(previous, found.segments.len() as u32 - 1);
         let segment = log.segments.find(next).ok_or(LfsError::Damaged { lpn: next, damage: NO_SUMMARY })?;
         let used = next.0 - log.segments.first_lpn(segment).0;
         log.continue_head(HEAD, Some(segment), used, None);
@@ -90,6 +90,7 @@ impl Tree {
             let Some(whole) = next_partial(log, found.end)? else { break };
             let place = Lpn(whole.summary.start.0 + whole.summary.entries.len() as u32);
             found.segments.extend(log.segments.find(place));
+            found.segments.dedup();
             found.end = (whole.checksum, whole.summary.next);
             if whole.summary.has_super_root() {
                 found.root = SuperRoot::decode(&whole.last, &self.layout).map_err(at(place))?;
@@ -99,6 +100,7 @@ impl Tree {
             }
         }
         found.segments.extend(log.segments.find(found.end.1));
+        found.segments.dedup();
         Ok(found)
     }
 

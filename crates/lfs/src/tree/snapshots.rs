@@ -50,10 +50,13 @@ impl Tree {
         while number < self.layout.numbers {
             self.thaw(log, Number(number))?;
             number += 1;
-            let is_enough = self.table.changed_count() as u32 >= log.segments.units();
-            if is_enough && number.is_multiple_of(LEAF_ENTRIES) {
+            if !number.is_multiple_of(LEAF_ENTRIES) {
+                continue;
+            }
+            if self.table.changed_count() as u32 >= log.segments.units() {
                 return Ok(Some(number));
             }
+            self.table.forget_some();
         }
         self.snapshots.retain(|one| !one.is_going);
         self.count_shared_nodes(log)?;
@@ -73,6 +76,9 @@ impl Tree {
         let mut shared = 0;
         if let Some(newest) = self.snapshots.iter().map(|one| one.snapshot.number).max() {
             for number in 1..self.layout.numbers {
+                if number.is_multiple_of(LEAF_ENTRIES) {
+                    self.table.forget_some();
+                }
                 let unit = self.find_translation(log, Number(number))?;
                 shared += u32::from(
                     unit.is_some_and(|unit| unit.is_node && unit.death.is_none() && unit.birth <= newest),

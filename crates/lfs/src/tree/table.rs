@@ -24,7 +24,7 @@ pub(super) const LEAF_ENTRIES: u32 = ((UNIT_BYTES - HEADER_BYTES) / (4 * WORDS))
 /// Leaves to which a branch points.
 pub(super) const BRANCH_POINTERS: u32 = ((UNIT_BYTES - HEADER_BYTES) / 4) as u32;
 
-/// Leaves in memory beyond which unchanged ones are forgotten after a checkpoint.
+/// Leaves in memory beyond which unchanged ones are forgotten from time to time.
 const MOST_LEAVES: usize = 16 << 10;
 
 /// An entry.
@@ -191,11 +191,13 @@ impl Table {
         page
     }
 
-    /// Bounds what is in memory. Everything is unchanged.
+    /// Bounds what is in memory: if it is too much, unchanged leaves are forgotten.
     pub fn forget_some(&mut self) {
         if self.in_memory > MOST_LEAVES {
-            self.leaves.iter_mut().for_each(|leaf| *leaf = None);
-            self.in_memory = 0;
+            let changed = &self.changed;
+            let unchanged = (0..).zip(&mut self.leaves).filter(|(number, _)| !changed.contains(number));
+            unchanged.for_each(|(_, leaf)| *leaf = None);
+            self.in_memory = self.leaves.iter().flatten().count();
         }
     }
 }
