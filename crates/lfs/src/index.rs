@@ -153,7 +153,7 @@ pub(crate) trait Index: Send {
     fn rewrite(&mut self, log: &mut Log, unit: u32) -> Result<()>;
 
     /// How many places for units that the drive is to move can be given out before [`Index::moved`] of the first, at
-    /// least one.
+    /// least one. Nothing else is appended in between.
     fn moves_at_once(&mut self, log: &mut Log) -> Result<usize>;
 
     /// A place for a unit that the drive is to move.

@@ -55,10 +55,11 @@ impl LogFs {
         let segments = self.log.segments.clone();
         let mut visit = |place: Option<Lpn>| match place {
             None => promised += 1,
-            Some(lpn) if places.insert(lpn) => {
-                live[segments.find(lpn).expect("the index knows only units of the log") as usize] += 1;
+            Some(lpn) => {
+                if let Some(segment) = segments.find(lpn).filter(|_| places.insert(lpn)) {
+                    live[segment as usize] += 1;
+                }
             }
-            Some(_) => {}
         };
         self.index.audit(&mut self.log, nodes, &mut visit, &mut findings)?;
         if let Some((segment, counted, owned)) = self.log.segments.differs_from(&live) {

@@ -8,7 +8,7 @@ use tantalum_filesystem::Errno;
 
 use super::Tree;
 use super::translation::Number;
-use crate::error::{Result, refuse};
+use crate::error::{Damage, LfsError, Result, refuse};
 use crate::segments::Log;
 
 impl Tree {
@@ -149,8 +149,12 @@ impl Tree {
             return Ok(Vec::new());
         };
         let path = self.own_path(log, root, first)?;
-        let leaf = self.change(log, path[path.len() - 1])?;
-        let start = leaf.search(first).expect("the key is in its leaf");
+        let number = path[path.len() - 1];
+        let Ok(start) = self.node(log, number)?.search(first) else {
+            let lpn = self.place_of(log, number)?;
+            return Err(LfsError::Damaged { lpn, damage: Damage::NotA { expected: "a leaf with a key" } });
+        };
+        let leaf = self.change(log, number)?;
         let end = (start..leaf.len()).find(|index| u64::from(leaf.key(*index)) >= range.end);
         let taken = leaf.take(start..end.unwrap_or(leaf.len()));
         self.prune(log, path)?;

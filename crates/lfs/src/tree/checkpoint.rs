@@ -87,7 +87,7 @@ impl Tree {
             number: self.number + 1,
             clock: log.segments.clock(),
             // What is promised for contents in memory goes with them.
-            reserved: log.segments.reserved() - self.promised.len() as u64,
+            reserved: log.segments.reserved().saturating_sub(self.promised.len() as u64),
             root: self.files_root,
             epoch: self.epoch,
             last_file: self.last_file,

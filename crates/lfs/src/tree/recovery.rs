@@ -160,6 +160,9 @@ impl Tree {
     }
 }
 
+/// Units that are read at once where a partial segment begins.
+const LEAST_READ: usize = 8;
+
 const NO_SUMMARY: Damage = Damage::NotA { expected: "a summary of a partial segment with a super root" };
 
 fn newest_anchor(log: &mut Log) -> Result<Option<Anchor>> {
@@ -190,23 +193,33 @@ fn anchored(log: &mut Log, anchor: Anchor) -> Result<(Summary, u32, Box<Page>)> 
 /// The partial segment that begins where the last one said, behind that; none if it is not whole.
 fn next_partial(log: &mut Log, (previous, start): (u32, Lpn)) -> Result<Option<Whole>> {
     let Some(segment) = log.segments.find(start) else { return Ok(None) };
-    let end = log.segments.first_lpn(segment).0 + log.segments.units();
-    let mut data = vec![0; (end - start.0) as usize * UNIT_BYTES];
-    log.read(start, &mut data)?;
-    let (pages, _) = data.as_chunks::<UNIT_BYTES>();
-    for (index, page) in pages.iter().enumerate() {
-        let found = Summary::at(Lpn(start.0 + index as u32), page);
-        let follows = |(summary, _): &(Summary, u32)| summary.previous == previous && summary.start == start;
-        let Some((summary, checksum)) = found.filter(follows) else { continue };
-        let written = summary.entries.iter().zip(pages).filter(|(entry, _)| !entry.is_shared);
-        let computed = written.fold(0, |checksum, (_, page)| checksum_with(checksum, page));
-        if computed != summary.checksum && !out(Guard::PartialUnchecked) {
-            return Ok(None);
+    let left = (log.segments.first_lpn(segment).0 + log.segments.units() - start.0) as usize;
+    let (mut data, mut searched) = (Vec::new(), 0);
+    while searched < left {
+        // Most partial segments are short.
+        let end = (2 * searched).max(LEAST_READ).min(left);
+        data.resize(end * UNIT_BYTES, 0);
+        log.read(Lpn(start.0 + searched as u32), &mut data[searched * UNIT_BYTES..])?;
+        let (pages, _) = data.as_chunks::<UNIT_BYTES>();
+        for index in searched..end {
+            let found = Summary::at(Lpn(start.0 + index as u32), &pages[index]);
+            let follows =
+                |(summary, _): &(Summary, u32)| summary.previous == previous && summary.start == start;
+            if let Some((summary, checksum)) = found.filter(follows) {
+                let last = Box::new(pages[index.saturating_sub(1)]);
+                let is_whole = is_whole(&summary, pages) || out(Guard::PartialUnchecked);
+                return Ok(is_whole.then_some(Whole { summary, checksum, last }));
+            }
         }
-        let last = Box::new(pages[index.saturating_sub(1)]);
-        return Ok(Some(Whole { summary, checksum, last }));
+        searched = end;
     }
     Ok(None)
+}
+
+/// Whether all units are there that a summary describes.
+fn is_whole(summary: &Summary, pages: &[Page]) -> bool {
+    let written = summary.entries.iter().zip(pages).filter(|(entry, _)| !entry.is_shared);
+    summary.checksum == written.fold(0, |checksum, (_, page)| checksum_with(checksum, page))
 }
 
 fn read_orphans(log: &mut Log, root: &SuperRoot) -> Result<Vec<FileId>> {

@@ -21,7 +21,7 @@ impl Tree {
         if self.snapshots.len() == MOST_SNAPSHOTS {
             return Err(LfsError::TooManySnapshots { most: MOST_SNAPSHOTS });
         }
-        log.segments.reserve_many(u64::from(self.node_count - self.shared_nodes))?;
+        log.segments.reserve_many(u64::from(self.node_count.saturating_sub(self.shared_nodes)))?;
         self.shared_nodes = self.node_count;
         let number = self.epoch;
         let snapshot = Snapshot { number, files: self.files, created: now };
