@@ -20,6 +20,7 @@ use crate::lab::LabAction;
 use crate::mount::MountOptions;
 use crate::recovery_cost::RecoveryCostOptions;
 use crate::serve::ServeOptions;
+use crate::snapshot::SnapshotAction;
 use crate::stat::StatOptions;
 use crate::stop::StopOptions;
 use crate::unmount::UnmountOptions;
@@ -50,6 +51,13 @@ pub enum Command {
     ///
     /// Without --background it runs until the volume is unmounted, or until Ctrl-C or SIGTERM, which unmount it.
     Mount(MountOptions),
+    /// List, make or delete snapshots of a file system of the kind lfs-tree that is not mounted
+    ///
+    /// `tantalum mount --snapshot N` mounts one, to be read only.
+    Snapshot {
+        #[command(subcommand)]
+        action: SnapshotAction,
+    },
     /// Unmount a volume and wait until its image is closed
     Unmount(UnmountOptions),
     /// Show the counters of a drive and its volume, even while it is mounted or served

@@ -151,9 +151,15 @@ pub enum Failure {
     },
     /// A way of cleaning for something that is not made, or has no cleaner.
     #[error(
-        "--cleaning is chosen when a log-structured file system is created: add --file-system lfs-nat and --create or --format"
+        "--cleaning is chosen when a log-structured file system is created: add --file-system lfs-nat or lfs-tree, and --create or --format"
     )]
     CleaningNotChosen,
+    /// Snapshots of a file system that keeps none.
+    #[error("image {} holds a volume, which keeps no snapshots; a file system of the kind lfs-tree does", path.display())]
+    NoSnapshots {
+        /// The image.
+        path: PathBuf,
+    },
     /// A volume could not be mounted or closed.
     #[error(transparent)]
     Mount(#[from] MountError),

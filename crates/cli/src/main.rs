@@ -29,6 +29,7 @@ mod recovery_cost;
 mod recovery_info;
 mod seeds;
 mod serve;
+mod snapshot;
 mod stat;
 mod stop;
 mod unmount;
@@ -57,6 +58,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Check(options) => check::run(&options),
         Command::Mount(options) => mount::run(&options),
         Command::Unmount(options) => unmount::run(&options),
+        Command::Snapshot { action } => snapshot::run(&action),
         Command::Stat(options) => stat::run(&options),
         Command::Cut(options) => cut::run(&options),
         Command::Serve(options) => serve::run(&options),
