@@ -22,6 +22,7 @@ mod shell;
 mod speed;
 mod stopped;
 mod suites;
+mod tap;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -205,6 +206,7 @@ const STEPS: &[Step] = &[
         name: "nvme",
         about: "a guest with Debian's kernel attaches a served drive: nvme-cli, file systems, power cuts",
         packages: &[
+            packages::GCC,
             packages::QEMU,
             packages::NVME_CLI,
             packages::BUSYBOX,
@@ -265,6 +267,7 @@ fn prepare(steps: &[&Step]) -> Result<Context, Failure> {
         .args(["build", "--release", "--package", "tantalum-cli", "--bin", "tantalum"])
         .args(["--package", "tantalum-fuse", "--example", "passthrough", "--example", "memory"])
         .args(["--package", "tantalum-couch", "--example", "updates"])
+        .args(["--package", "tantalum-nvme", "--example", "tap"])
         .folder(&root)
         .with_output()
         .run()?;
