@@ -281,7 +281,9 @@ mod tests {
     #[test]
     fn garbage_is_collected_before_a_stream_runs_out() {
         let mut ftl = ftl();
-        (0..64).for_each(|lpn| drop(write(&mut ftl, lpn).unwrap()));
+        for lpn in 0..64 {
+            write(&mut ftl, lpn).unwrap();
+        }
         let kept = ftl.system_blocks() + ftl.collection_reserve();
         leave(&mut ftl, kept + 4);
         for round in 0..2000 {

@@ -14,7 +14,7 @@ use crate::agenda::What;
 use crate::answer;
 use crate::instance::Fault;
 use crate::message::ThreadRef;
-use crate::names::ProgramId;
+use crate::names::{ProcessId, ProgramId};
 use crate::packet::Miss;
 use crate::permission::Rights;
 use crate::program::Waiting;
