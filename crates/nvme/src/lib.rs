@@ -32,4 +32,5 @@ pub mod serve;
 pub mod server;
 pub mod session;
 pub mod subsystem;
+pub mod tap;
 pub mod wire;

@@ -110,7 +110,7 @@ impl Subsystem {
         Subsystem { hosts, ..self }
     }
 
-    /// The same, but its I/O commands reach no drive. They are answered at once, reads with zeros.
+    /// The same, but its I/O commands reach no drive. They are answered at once, reads with any bytes.
     pub fn without_drive(self) -> Subsystem {
         Subsystem { is_without_drive: true, ..self }
     }

@@ -312,7 +312,7 @@ impl Addressed {
             ProgramCommand::Output(ProgramId(0), _, bytes) => {
                 let mut text = caller.subsystem.programs.refusal(self.key).into_bytes();
                 text.truncate(bytes as usize);
-                return Ok(Answer { result: text.len() as u64, data: text });
+                return Ok(Answer { result: text.len() as u64, data: text, ..Answer::default() });
             }
             ProgramCommand::Output(program, spu, bytes) => {
                 allowed(may(owner(program)?.0))?;
@@ -421,7 +421,7 @@ fn told(received: Result<Option<Event>, ReceiveError>, room: usize) -> Result<An
     }
     head.bytes = (rest.len() as u32).into();
     let data = [head.as_bytes(), &rest].concat();
-    Ok(Answer { result: data.len() as u64, data })
+    Ok(Answer { result: data.len() as u64, data, ..Answer::default() })
 }
 
 fn output(ssd: &SharedSsd, program: ProgramId, spu: SpuId, bytes: u32) -> Result<Answer, Failure> {
@@ -430,7 +430,7 @@ fn output(ssd: &SharedSsd, program: ProgramId, spu: SpuId, bytes: u32) -> Result
     let counters = output.counters.iter().flat_map(|counter| counter.to_le_bytes());
     let mut data: Vec<u8> = counters.chain(serial.iter().copied()).collect();
     data.truncate(bytes as usize);
-    Ok(Answer { result: data.len() as u64, data })
+    Ok(Answer { result: data.len() as u64, data, ..Answer::default() })
 }
 
 #[cfg(test)]

@@ -79,9 +79,9 @@ impl Transfers {
         self.get(tag).map(|incoming| &incoming.data[..])
     }
 
-    fn open(&mut self, command: u16, bytes: u32) -> u16 {
-        let incoming =
-            Incoming { command, data: vec![0; bytes as usize], received: 0, is_damaged: false, drains: None };
+    /// Opens one for data that come to a buffer.
+    fn open(&mut self, command: u16, data: Vec<u8>) -> u16 {
+        let incoming = Incoming { command, data, received: 0, is_damaged: false, drains: None };
         let free = self.0.iter().position(Option::is_none);
         let tag = free.unwrap_or_else(|| {
             self.0.push(None);
@@ -231,6 +231,7 @@ impl Session {
             let Some(pending) = self.pending.get(&id) else { break };
             let (Transfer::FromHost(bytes) | Transfer::ToHost(bytes)) = pending.transfer else { break };
             let (held, transfer) = (bytes as usize, pending.transfer);
+            let is_read = matches!(pending.work, Work::Io(IoCommand::Read(_)));
             if !self.may_hold(held) {
                 break;
             }
@@ -241,10 +242,13 @@ impl Session {
             }
             match transfer {
                 Transfer::FromHost(bytes) => {
-                    let tag = self.transfers.open(id, bytes);
+                    let tag = self.transfers.open(id, self.spares.take(held));
                     self.send_ready(id, tag, bytes);
                 }
-                _ => self.execute(id, Vec::new()),
+                _ => {
+                    let buffer = if is_read { self.spares.take(held) } else { Vec::new() };
+                    self.execute(id, buffer);
+                }
             }
         }
     }
@@ -331,6 +335,7 @@ impl Session {
         let Some(pending) = self.pending.remove(&id) else { return };
         match ended {
             Ok(answer) if answer.data.is_empty() => {
+                self.spares.give(answer.spare, self.held);
                 self.release(pending.held);
                 self.send_response(id, answer.result, None);
             }
@@ -342,6 +347,7 @@ impl Session {
                 if !is_silent {
                     self.send_response(id, answer.result, None);
                 }
+                self.reclaim();
             }
             Err(failure) => {
                 self.release(pending.held);
