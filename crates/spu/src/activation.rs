@@ -17,6 +17,8 @@ pub(crate) struct Activation {
     /// Bytes of the body that were received.
     pub received: usize,
     pub is_answered: bool,
+    /// How often the processor had taken rights away when the first store of the stage was checked.
+    pub revocations: u32,
     pub stage: Stage,
     pub draft: Option<Draft>,
     /// The answers to this call's requests; none yet for those under way.

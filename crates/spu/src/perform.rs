@@ -167,22 +167,24 @@ impl Ssd {
     /// the stores happens: their place may be somebody else's by now (hazard 27).
     pub(crate) fn keep_rights(&mut self, thread: ThreadRef) -> bool {
         let call = self.call_of(thread);
-        let (process, mut stage) = (call.message.origin.process(), std::mem::take(&mut call.stage));
-        let keeps = self.stage_keeps_rights(thread, process, &mut stage);
+        let (process, revocations) = (call.message.origin.process(), call.revocations);
+        let mut stage = std::mem::take(&mut call.stage);
+        let keeps = self.stage_keeps_rights(thread, (process, revocations), &mut stage);
         self.call_of(thread).stage = stage;
         keeps
     }
 
-    /// The same for the stores of a call that has returned.
+    /// The same for the stores of a call that has returned. The process is the origin's, with how often rights had been taken
+    /// away when the first store was checked.
     pub(crate) fn stage_keeps_rights(
         &mut self,
         thread: ThreadRef,
-        process: ProcessId,
+        (process, before): (ProcessId, u32),
         stage: &mut Stage,
     ) -> bool {
         let revocations = self.spus[thread.spu.0 as usize].permissions.revocations;
         let keeps = stage.is_empty()
-            || stage.revocations == revocations
+            || before == revocations
             || stage.stored().all(|range| self.is_allowed(thread, process, &range, Rights::WRITE).0);
         if !keeps {
             stage.discard();
@@ -219,14 +221,14 @@ impl Ssd {
             return (status, instructions);
         }
         let revocations = self.spus[thread.spu.0 as usize].permissions.revocations;
-        let stage = &mut self.call_of(thread).stage;
-        if stage.is_full_for(range) {
+        let call = self.call_of(thread);
+        if call.stage.is_full_for(range) {
             return (answer::NO_ROOM, instructions);
         }
-        if stage.is_empty() {
-            stage.revocations = revocations;
+        if call.stage.is_empty() {
+            call.revocations = revocations;
         }
-        stage.write(range, bytes);
+        call.stage.write(range, bytes);
         (answer::OK, instructions)
     }
 

@@ -52,7 +52,7 @@ pub(crate) struct PermissionTable {
     limit: usize,
     uses: u64,
     /// How often rights were taken away from a process. Eviction takes none away: the driver gives them again.
-    pub revocations: u64,
+    pub revocations: u32,
     /// Entries evicted for want of room.
     pub evicted: u64,
 }
@@ -85,7 +85,7 @@ impl PermissionTable {
     pub fn install(&mut self, process: ProcessId, range: Range<u64>, rights: Rights) {
         self.remove(process, &range);
         if !rights.allow(Rights::READ | Rights::WRITE) {
-            self.revocations += 1;
+            self.revocations = self.revocations.wrapping_add(1);
         }
         if rights != Rights::NONE && !range.is_empty() {
             self.uses += 1;
@@ -110,7 +110,7 @@ impl PermissionTable {
 
     /// Takes all rights of a process away.
     pub fn remove_process(&mut self, process: ProcessId) {
-        self.revocations += 1;
+        self.revocations = self.revocations.wrapping_add(1);
         self.entries.retain(|(whose, _), _| *whose != process);
     }
 

@@ -122,6 +122,7 @@ impl Ssd {
             message,
             received: 0,
             is_answered: false,
+            revocations: 0,
             stage: Stage::default(),
             draft: None,
             tickets: Vec::new(),
@@ -200,8 +201,8 @@ impl Ssd {
 
     fn returns(&mut self, thread: ThreadRef, mut call: Activation) -> Result<(), Status> {
         let spu = thread.spu;
-        let process = call.message.origin.process();
-        let otherwise = match self.stage_keeps_rights(thread, process, &mut call.stage) {
+        let origin = (call.message.origin.process(), call.revocations);
+        let otherwise = match self.stage_keeps_rights(thread, origin, &mut call.stage) {
             true => answer::NO_ANSWER,
             false => answer::NO_PERMISSION,
         };

@@ -33,8 +33,6 @@ impl How {
 #[derive(Default, Debug)]
 pub(crate) struct Stage {
     units: Vec<Staged>,
-    /// How often the processor had taken rights away when the first of these stores was checked.
-    pub revocations: u64,
 }
 
 /// A unit that was stored to, in whole or in part. What was not stored is taken from the drive when it is committed, because
