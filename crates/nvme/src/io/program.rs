@@ -238,7 +238,8 @@ impl Addressed {
         let programs = &caller.subsystem.programs;
         if let ProgramCommand::Open(owner) = self.command {
             let opened = caller.open(owner)?;
-            return Ok(caller.answer(Ok(Answer::data(opened_data(programs.ssd()?, opened)))));
+            caller.answer(Ok(Answer::data(opened_data(programs.ssd()?, opened))));
+            return Ok(());
         }
         let endpoint = programs.endpoint(caller.controller, self.key)?;
         let ssd = programs.ssd()?;
