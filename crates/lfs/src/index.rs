@@ -88,7 +88,7 @@ pub(crate) trait Index: Send {
     /// Makes holes of units of a file. Returns how many were none.
     fn clear(&mut self, log: &mut Log, file: FileId, units: Range<u64>) -> Result<u64>;
 
-    /// The first unit from `from` on that is no hole.
+    /// The first unit from `from` on that is not a hole.
     fn next_used(&mut self, log: &mut Log, file: FileId, from: u32) -> Result<Option<u32>>;
 
     /// Makes a file durable whose contents were appended and whose inode was set.
@@ -134,6 +134,6 @@ pub(crate) trait Index: Send {
         findings: &mut Vec<Finding>,
     ) -> Result<()>;
 
-    /// Tells what is wrong with the index as a whole, of which files reach so many units.
+    /// Tells what is wrong with the index as a whole, given how many units files reach.
     fn audit(&mut self, log: &mut Log, reachable: u64, findings: &mut Vec<Finding>) -> Result<()>;
 }
