@@ -16,6 +16,7 @@ use crate::errors::ErrorLog;
 use crate::events::critical_warning;
 use crate::mailbox::Mailbox;
 use crate::namespaces::Namespaces;
+use crate::programs::Programs;
 
 /// Controllers that there may be at once.
 const MOST_CONTROLLERS: usize = 1024;
@@ -46,6 +47,8 @@ pub struct Subsystem {
     pub queue: Queue,
     /// What there is on it. Namespaces neither come nor go while it is served.
     pub namespaces: Namespaces,
+    /// Programs in the drive, and who uses them.
+    pub programs: Programs,
     /// Commands that failed.
     pub errors: ErrorLog,
     /// Whether I/O commands are answered without reaching a drive, to measure everything but the drive.
@@ -90,6 +93,7 @@ impl Subsystem {
             hosts: Hosts::default(),
             queue,
             namespaces,
+            programs: Programs::default(),
             errors: ErrorLog::default(),
             is_without_drive: false,
             counts: Counts::default(),
@@ -106,7 +110,7 @@ impl Subsystem {
         Subsystem { hosts, ..self }
     }
 
-    /// The same, but its I/O commands reach no drive. They are answered at once, reads with zeros.
+    /// The same, but its I/O commands reach no drive. They are answered at once, reads with any bytes.
     pub fn without_drive(self) -> Subsystem {
         Subsystem { is_without_drive: true, ..self }
     }
@@ -160,6 +164,7 @@ impl Subsystem {
     pub fn disconnect(&self, controller: &Controller) {
         self.controllers.lock().by_id.remove(&controller.id);
         controller.end();
+        self.programs.end(controller);
     }
 
     /// Checks the drive's health, and tells hosts of new warnings. Does nothing while the drive has no power.

@@ -7,6 +7,7 @@ mod copy;
 mod deallocate;
 pub mod key_value;
 mod partial;
+pub mod program;
 mod read;
 pub mod vendor;
 mod write;
@@ -140,7 +141,8 @@ impl IoCommand {
         }
     }
 
-    /// Gives it to the drive, with the data that came from the host. The answer goes to `mailbox`.
+    /// Gives it to the drive, with the data that came from the host, or for Read a buffer of as many bytes. The answer goes to
+    /// `mailbox`.
     pub fn start(self, subsystem: &Arc<Subsystem>, id: u16, data: Vec<u8>, mailbox: &Arc<Mailbox>) {
         let counts = &subsystem.counts;
         match self.transfer(&subsystem.namespaces.blocks) {
@@ -149,7 +151,7 @@ impl IoCommand {
             Transfer::None => 0,
         };
         if subsystem.is_without_drive {
-            let ended = Ok(self.answer_without_drive(&subsystem.namespaces.blocks));
+            let ended = Ok(self.answer_without_drive(&subsystem.namespaces.blocks, data));
             return mailbox.post(Message::Done { id, ended });
         }
         let mailbox = Arc::clone(mailbox);
@@ -161,10 +163,13 @@ impl IoCommand {
     }
 
     /// What the drive might say.
-    fn answer_without_drive(self, space: &BlockSpace) -> Answer {
+    fn answer_without_drive(self, space: &BlockSpace, mut buffer: Vec<u8>) -> Answer {
         match self.transfer(space) {
-            Transfer::ToHost(bytes) => Answer::data(vec![0; bytes as usize]),
-            Transfer::None | Transfer::FromHost(_) => Answer::default(),
+            Transfer::ToHost(bytes) => {
+                buffer.resize(bytes as usize, 0);
+                Answer::data(buffer)
+            }
+            Transfer::None | Transfer::FromHost(_) => Answer::spare(buffer),
         }
     }
 
@@ -173,7 +178,7 @@ impl IoCommand {
         let force = |force: Force| Force(force.0 || subsystem.is_write_through());
         match self {
             IoCommand::Flush => write::flush(drive, when),
-            IoCommand::Read(blocks) => read::read(drive, when, space, blocks),
+            IoCommand::Read(blocks) => read::read(drive, when, space, blocks, data),
             IoCommand::Write(blocks, fua) => write::write(drive, when, space, blocks, data, force(fua)),
             IoCommand::Compare(blocks) => read::compare(drive, when, space, blocks, &data),
             IoCommand::WriteZeroes(blocks, fua) => {

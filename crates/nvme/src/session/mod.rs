@@ -5,7 +5,7 @@
 //! - `commands.rs` checks commands, requests their data (R2T) within the budget, and executes them.
 //! - `connect.rs` executes the Fabrics commands, `authenticate.rs` those of an authentication.
 //! - `abort.rs` aborts commands that wait.
-//! - `send.rs` builds PDUs.
+//! - `send.rs` builds PDUs; `spares.rs` keeps buffers for the next commands.
 
 mod abort;
 mod authenticate;
@@ -13,6 +13,7 @@ mod commands;
 mod connect;
 mod receive;
 mod send;
+mod spares;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -29,6 +30,7 @@ use crate::subsystem::Subsystem;
 
 use commands::{Pending, Transfers};
 use receive::Receiver;
+use spares::Spares;
 
 /// Bytes of data that a command capsule may carry.
 pub const CAPSULE_BYTES: usize = crate::wire::pdu::ADMIN_CAPSULE_BYTES;
@@ -100,6 +102,7 @@ pub struct Session {
     /// Commands under way.
     pending: FxHashMap<u16, Pending>,
     transfers: Transfers,
+    spares: Spares,
     /// Commands that wait for the budget.
     waiting: VecDeque<u16>,
     /// Bytes of the budget that are in use.
@@ -127,6 +130,7 @@ impl Session {
             queue: None,
             pending: FxHashMap::default(),
             transfers: Transfers::default(),
+            spares: Spares::default(),
             waiting: VecDeque::new(),
             held: 0,
             events: Vec::new(),
@@ -166,8 +170,21 @@ impl Session {
     pub fn sent(&mut self, freed: usize) {
         if freed > 0 {
             self.release(freed);
+            self.reclaim();
             self.admit();
         }
+    }
+
+    /// Keeps buffers whose data have been sent.
+    fn reclaim(&mut self) {
+        while let Some(buffer) = self.outbox.emptied() {
+            self.spares.give(buffer, self.held);
+        }
+    }
+
+    /// There is nothing to do now.
+    pub fn rest(&mut self) {
+        self.spares.shrink(self.held);
     }
 
     /// Whether a command may hold this many bytes.
