@@ -254,7 +254,7 @@ impl Nand {
 
     /// From now on operations follow each other like this. To be set before any is issued.
     pub fn set_scheduling(&mut self, scheduling: Scheduling) {
-        self.time.set_scheduling(scheduling);
+        self.time.set_scheduling(scheduling, self.geometry.blocks());
     }
 
     /// When all programs, and stores to memory, issued so far are done.

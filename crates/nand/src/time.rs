@@ -85,7 +85,6 @@ pub(crate) struct Resources {
     now_ns: Nanoseconds,
     /// When what was booked on each block is done; empty if it is first come, first served.
     blocks_done_ns: Vec<Nanoseconds>,
-    blocks: usize,
 }
 
 impl Resources {
@@ -99,7 +98,6 @@ impl Resources {
             host_programs_done_ns: 0,
             now_ns: 0,
             blocks_done_ns: Vec::new(),
-            blocks: geometry.blocks() as usize,
         }
     }
 
@@ -107,16 +105,21 @@ impl Resources {
         &self.timing
     }
 
-    /// From now on operations follow each other like this. Nothing may have been booked.
-    pub fn set_scheduling(&mut self, scheduling: Scheduling) {
+    /// From now on operations on these blocks follow each other like this. Nothing may have been booked.
+    pub fn set_scheduling(&mut self, scheduling: Scheduling, blocks: u32) {
         self.scheduling = scheduling;
-        let blocks = if scheduling == Scheduling::Fifo { 0 } else { self.blocks };
+        let blocks = if scheduling == Scheduling::Fifo { 0 } else { blocks as usize };
         self.blocks_done_ns = vec![0; blocks];
     }
 
     /// Nothing is booked before this time.
     pub fn advance(&mut self, now_ns: Nanoseconds) {
         self.now_ns = now_ns;
+    }
+
+    /// The host's time.
+    pub fn now_ns(&self) -> Nanoseconds {
+        self.now_ns
     }
 
     pub fn programs_done_ns(&self) -> Nanoseconds {
@@ -290,6 +293,7 @@ impl Resources {
 
     /// Power came back at `at_ns`: nothing is in flight.
     pub fn restart(&mut self, at_ns: Nanoseconds) {
+        self.now_ns = self.now_ns.max(at_ns);
         for plane in &mut self.planes {
             plane.line.restart(at_ns);
             plane.register = Register::default();
@@ -355,7 +359,7 @@ mod tests {
     #[test]
     fn a_register_keeps_its_page_while_reads_go_ahead_until_something_else_begins() {
         let mut resources = resources();
-        resources.set_scheduling(Scheduling::ReadFirst);
+        resources.set_scheduling(Scheduling::ReadFirst, GEOMETRY.blocks());
         program(&mut resources, 0, 8192, 0);
         program(&mut resources, 0, 8192, 0);
         assert_eq!(read(&mut resources, 3, 4096, 500), 1_130, "behind the first program");

@@ -58,7 +58,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Of connections to a drive of so many units.
+    /// For connections to a drive with a given number of units.
     pub fn new(admin: Client, queues: Vec<Client>, case: Case, units: u64) -> Load {
         let worker = |(index, client): (usize, Client)| Worker {
             client,
