@@ -194,7 +194,7 @@ impl Ftl {
     }
 
     /// Blocks that this many pages take beyond the open ones of their stream.
-    fn missing_blocks(&self, target: Target, pages: u32) -> u32 {
+    pub(crate) fn missing_blocks(&self, target: Target, pages: u32) -> u32 {
         let left = |block| self.geometry.pages_per_block - self.nand.next_page(block);
         let open: u32 = self.space.streams.of(target).blocks().map(left).sum();
         pages.saturating_sub(open).div_ceil(self.geometry.pages_per_block)
@@ -281,7 +281,9 @@ mod tests {
     #[test]
     fn garbage_is_collected_before_a_stream_runs_out() {
         let mut ftl = ftl();
-        (0..64).for_each(|lpn| drop(write(&mut ftl, lpn).unwrap()));
+        for lpn in 0..64 {
+            write(&mut ftl, lpn).unwrap();
+        }
         let kept = ftl.system_blocks() + ftl.collection_reserve();
         leave(&mut ftl, kept + 4);
         for round in 0..2000 {
