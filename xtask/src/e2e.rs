@@ -5,6 +5,7 @@
 
 mod copies;
 mod couch;
+mod crash_run;
 mod cuts;
 mod errors;
 mod example;
@@ -145,6 +146,12 @@ const STEPS: &[Step] = &[
         about: "a document store in a folder of the mount shares its updates",
         packages: &[],
         run: couch::run,
+    },
+    Step {
+        name: "crash-run",
+        about: "programs that lose what they said is durable are found, and right ones are not",
+        packages: &[],
+        run: crash_run::run,
     },
     Step {
         name: "loops",

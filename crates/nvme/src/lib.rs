@@ -27,6 +27,7 @@ pub mod limits;
 pub mod mailbox;
 pub mod namespaces;
 pub mod outbox;
+pub mod programs;
 pub mod serve;
 pub mod server;
 pub mod session;

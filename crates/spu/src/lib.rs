@@ -18,6 +18,7 @@
 //! | `module.rs`, `instance.rs`, `abi/` | checking a module, its copies, its functions |
 //! | `permission.rs`, `stripes.rs`, `stage.rs` | who may access what; who owns what; stores that take effect together |
 //! | `host.rs`, `driver.rs` | endpoints, events, the driver's book; what the driver decides |
+//! | `shared.rs` | the same for clients on several threads, in the machine's time or none |
 //!
 //! # Example
 //!
@@ -60,6 +61,7 @@ mod permission;
 mod program;
 mod schedule;
 mod sending;
+pub mod shared;
 pub mod shipped;
 mod stage;
 mod stripes;
@@ -69,8 +71,8 @@ mod wire;
 pub use abi::COUNTERS;
 pub use block_client::{BlockClient, IoError};
 pub use error::SpuError;
-pub use host::{ENDPOINT_QUEUE, Event};
-pub use install::{InstallError, InstallOptions, Output};
+pub use host::{ENDPOINT_QUEUE, ENDPOINT_QUEUE_BYTES, Event};
+pub use install::{InstallError, InstallOptions, Output, PROGRAMS};
 pub use instance::{Fault, THREADS};
 pub use message::BODY_BYTES;
 pub use module::ModuleError;

@@ -14,7 +14,7 @@ use crate::agenda::What;
 use crate::answer;
 use crate::instance::Fault;
 use crate::message::ThreadRef;
-use crate::names::ProgramId;
+use crate::names::{ProcessId, ProgramId};
 use crate::packet::Miss;
 use crate::permission::Rights;
 use crate::program::Waiting;
@@ -82,6 +82,9 @@ impl Ssd {
             }
             Op::NvmCopy { to, from } => self.nvm_copy(thread, &to, &from),
             Op::Commit(how) => {
+                if !self.keep_rights(thread) {
+                    return Ok(Done::Now(answer::NO_PERMISSION, CHECK_INSTRUCTIONS));
+                }
                 let done_ns =
                     self.on_stage(thread, |stage, device, at_ns| stage.commit(device, how, at_ns))?;
                 Ok(Done::At(answer::OK, done_ns))
@@ -135,12 +138,7 @@ impl Ssd {
             return (answer::NOT_LOCAL, CHECK_INSTRUCTIONS);
         }
         let origin = Arc::clone(&self.call_of(thread).message.origin);
-        let process = origin.process();
-        let (is_allowed, entries) = match self.is_own_region(thread.program, range) {
-            Some(is_own) => (is_own, 0),
-            None if process.is_kernel() => (true, 0),
-            None => self.spus[thread.spu.0 as usize].permissions.check(process, range, rights),
-        };
+        let (is_allowed, entries) = self.is_allowed(thread, origin.process(), range, rights);
         // asking counts as a request, so that nobody floods the driver
         if !is_allowed && origin.spend() {
             let (endpoint, range) = (origin.endpoint, range.clone());
@@ -148,6 +146,48 @@ impl Ssd {
         }
         let status = if is_allowed { answer::OK } else { answer::NO_PERMISSION };
         (status, CHECK_INSTRUCTIONS + entries * ENTRY_INSTRUCTIONS)
+    }
+
+    /// Whether a process may do this by way of a program, and the entries looked at.
+    fn is_allowed(
+        &mut self,
+        thread: ThreadRef,
+        process: ProcessId,
+        range: &Range<u64>,
+        rights: Rights,
+    ) -> (bool, u64) {
+        match self.is_own_region(thread.program, range) {
+            Some(is_own) => (is_own, 0),
+            None if process.is_kernel() => (true, 0),
+            None => self.spus[thread.spu.0 as usize].permissions.check(process, range, rights),
+        }
+    }
+
+    /// Whether a handler still has the rights to what it stored and did not commit. If the driver took one away since, none of
+    /// the stores happens: their place may be somebody else's by now (hazard 27).
+    pub(crate) fn keep_rights(&mut self, thread: ThreadRef) -> bool {
+        let call = self.call_of(thread);
+        let (process, mut stage) = (call.message.origin.process(), std::mem::take(&mut call.stage));
+        let keeps = self.stage_keeps_rights(thread, process, &mut stage);
+        self.call_of(thread).stage = stage;
+        keeps
+    }
+
+    /// The same for the stores of a call that has returned.
+    pub(crate) fn stage_keeps_rights(
+        &mut self,
+        thread: ThreadRef,
+        process: ProcessId,
+        stage: &mut Stage,
+    ) -> bool {
+        let revocations = self.spus[thread.spu.0 as usize].permissions.revocations;
+        let keeps = stage.is_empty()
+            || stage.revocations == revocations
+            || stage.stored().all(|range| self.is_allowed(thread, process, &range, Rights::WRITE).0);
+        if !keeps {
+            stage.discard();
+        }
+        keeps
     }
 
     /// Whether a range in a program's region is in this program's own; none if it is in no region.
@@ -178,9 +218,13 @@ impl Ssd {
         if status != answer::OK {
             return (status, instructions);
         }
+        let revocations = self.spus[thread.spu.0 as usize].permissions.revocations;
         let stage = &mut self.call_of(thread).stage;
         if stage.is_full_for(range) {
             return (answer::NO_ROOM, instructions);
+        }
+        if stage.is_empty() {
+            stage.revocations = revocations;
         }
         stage.write(range, bytes);
         (answer::OK, instructions)
@@ -208,9 +252,21 @@ impl Ssd {
 
     // -- records ------------------------------------------------------------------------------------------------
 
-    fn may_read(&mut self, thread: ThreadRef, namespace: NamespaceId) -> bool {
+    /// The key that a handler names in a namespace, none for no bytes; or why it may not.
+    fn readable(
+        &mut self,
+        thread: ThreadRef,
+        namespace: NamespaceId,
+        key: &[u8],
+    ) -> Result<Option<Key>, Done> {
         let process = self.call_of(thread).message.origin.process();
-        process.is_kernel() || self.host.namespaces.contains(&(process, namespace))
+        if !process.is_kernel() && !self.host.namespaces.contains(&(process, namespace)) {
+            return Err(Done::Now(answer::NO_PERMISSION, CHECK_INSTRUCTIONS));
+        }
+        match key {
+            [] => Ok(None),
+            bytes => Key::new(bytes).map(Some).map_err(|_| Done::Now(answer::BAD_ARGUMENT, 0)),
+        }
     }
 
     fn kv_get(
@@ -220,10 +276,11 @@ impl Ssd {
         key: &[u8],
         to: Room,
     ) -> Result<Done, Status> {
-        if !self.may_read(thread, namespace) {
-            return Ok(Done::Now(answer::NO_PERMISSION, CHECK_INSTRUCTIONS));
-        }
-        let Ok(key) = Key::new(key) else { return Ok(Done::Now(answer::BAD_ARGUMENT, 0)) };
+        let key = match self.readable(thread, namespace, key) {
+            Ok(Some(key)) => key,
+            Ok(None) => return Ok(Done::Now(answer::BAD_ARGUMENT, 0)),
+            Err(refused) => return Ok(refused),
+        };
         let mut value = Vec::new();
         let at_ns = self.now_ns;
         let got = submit(&mut self.drive.lock(), Command::KvGet { namespace, key, value: &mut value }, at_ns);
@@ -243,15 +300,9 @@ impl Ssd {
         key: &[u8],
         to: Room,
     ) -> Result<Done, Status> {
-        if !self.may_read(thread, namespace) {
-            return Ok(Done::Now(answer::NO_PERMISSION, CHECK_INSTRUCTIONS));
-        }
-        let from = match key {
-            [] => None,
-            bytes => match Key::new(bytes) {
-                Ok(key) => Some(key),
-                Err(_) => return Ok(Done::Now(answer::BAD_ARGUMENT, 0)),
-            },
+        let from = match self.readable(thread, namespace, key) {
+            Ok(from) => from,
+            Err(refused) => return Ok(refused),
         };
         let mut keys = Vec::new();
         let list = Command::KvList { namespace, from: from.as_ref(), keys: &mut keys, limit: 2 };

@@ -7,6 +7,7 @@ mod copy;
 mod deallocate;
 pub mod key_value;
 mod partial;
+pub mod program;
 mod read;
 pub mod vendor;
 mod write;

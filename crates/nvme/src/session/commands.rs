@@ -7,6 +7,7 @@ use super::connect::FabricsCommand;
 use super::{CAPSULE_BYTES, Phase, Session};
 use crate::admin::{self, Context};
 use crate::failure::Failure;
+use crate::io::program::{Addressed, Caller, is_program};
 use crate::io::{IoCommand, TRANSFER_BYTES, Transfer};
 use crate::limits::EVENT_REQUESTS;
 use crate::mailbox::Answer;
@@ -23,6 +24,8 @@ pub enum Work {
     Admin,
     /// About blocks.
     Io(IoCommand),
+    /// About programs in the drive.
+    Program(Addressed),
 }
 
 /// A command under way.
@@ -183,7 +186,7 @@ impl Session {
         let most = match work {
             // who has not said who it is holds little memory
             Work::Fabrics(_) => CAPSULE_BYTES as u32,
-            Work::Admin | Work::Io(_) => TRANSFER_BYTES.max(needed),
+            Work::Admin | Work::Io(_) | Work::Program(_) => TRANSFER_BYTES.max(needed),
         };
         if bytes < needed || bytes > most {
             return Err(Failure::SGL_LENGTH);
@@ -212,6 +215,10 @@ impl Session {
         }
         if queue.id == 0 {
             return Ok((Work::Admin, admin::transfer(command, queue.controller.kind)?));
+        }
+        if is_program(command) {
+            let program = Addressed::decode(command)?;
+            return Ok((Work::Program(program), program.transfer()));
         }
         let namespaces = &self.subsystem.namespaces;
         let io = IoCommand::decode(command, namespaces)?;
@@ -272,6 +279,12 @@ impl Session {
         data.truncate(pending.needed);
         match work {
             Work::Io(io) => io.start(&self.subsystem, id, data, &self.mailbox),
+            Work::Program(program) => {
+                let Some(queue) = &self.queue else { return };
+                let (subsystem, mailbox) = (&self.subsystem, &self.mailbox);
+                let caller = Caller { subsystem, controller: &queue.controller, mailbox, id };
+                program.start(&caller, data);
+            }
             Work::Fabrics(fabrics) => {
                 let ended = self.fabrics(fabrics, &data);
                 self.complete(id, ended);
