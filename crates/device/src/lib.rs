@@ -19,6 +19,7 @@ mod profile;
 mod size;
 mod smart;
 mod status;
+mod usage;
 
 pub use builtin::builtin;
 pub use command::{Command, Completion};
@@ -33,6 +34,7 @@ pub use profile::*;
 pub use size::{Size, SizeError};
 pub use smart::{AVAILABLE_SPARE_THRESHOLD_PERCENT, Smart};
 pub use status::Status;
+pub use usage::Usage;
 pub use tantalum_ftl::canary;
 pub use tantalum_ftl::{Counters, FlashUnits};
 pub use tantalum_ftl::{FileEntry, FileId};
