@@ -129,7 +129,7 @@ impl Device {
     pub fn submit(&mut self, command: Command<'_>, at_ns: Nanoseconds) -> Result<Completion, Status> {
         self.note_issue(at_ns)?;
         let kind = Kind::of(&command);
-        let work_ns = self.work_ns(&command, at_ns);
+        let work_ns = self.work_ns(&command, kind, at_ns);
         let from_ns = if self.goes_alone(kind) { self.time_ns() } else { self.ready_ns };
         let start_ns = self.link.command(at_ns.max(from_ns), work_ns);
         let mut completion = self.perform(command, Client::Host, start_ns)?;
@@ -146,12 +146,13 @@ impl Device {
         kind == Kind::Flush && !self.profile.firmware.queued_flush
     }
 
-    /// Firmware's work for records.
-    fn work_ns(&mut self, command: &Command<'_>, at_ns: Nanoseconds) -> Nanoseconds {
-        let FirmwareProfile { record_ns, insert_ns, .. } = self.profile.firmware;
+    /// Firmware's work for units and records.
+    fn work_ns(&mut self, command: &Command<'_>, kind: Kind, at_ns: Nanoseconds) -> Nanoseconds {
+        let FirmwareProfile { range_ns, record_ns, insert_ns, .. } = self.profile.firmware;
         let put = match command {
             Command::KvGet { .. } | Command::KvExists { .. } | Command::KvDelete { .. } => return record_ns,
             Command::KvPut { records } | Command::WriteBatch { records, .. } => *records,
+            _ if matches!(kind, Kind::Read | Kind::Write) => return range_ns,
             _ => return 0,
         };
         let inserts = insert_ns > 0 && put.iter().any(|record| self.is_new(record, at_ns));

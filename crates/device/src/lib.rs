@@ -34,7 +34,6 @@ pub use profile::*;
 pub use size::{Size, SizeError};
 pub use smart::{AVAILABLE_SPARE_THRESHOLD_PERCENT, Smart};
 pub use status::Status;
-pub use usage::Usage;
 pub use tantalum_ftl::canary;
 pub use tantalum_ftl::{Counters, FlashUnits};
 pub use tantalum_ftl::{FileEntry, FileId};
@@ -45,3 +44,4 @@ pub use tantalum_nand::{
     Access, Faults, Fetches, Fills, HostError, HostSync, InFlight, Life, MediumError, NandError, Nanoseconds,
     Operation, Outcome, SplitMix64, UNIT_BYTES, checksum_of, checksum_with, mix,
 };
+pub use usage::Usage;

@@ -8,8 +8,8 @@ use std::fmt;
 use std::ops::Range;
 
 use tantalum::{
-    CacheMode, CacheProfile, Faults, FirmwareProfile, FlashProfile, FlashScheduling, FtlProfile, LimitsProfile, LinkProfile,
-    NvmProfile, Plp, PowerProfile, Profile, SpuProfile, UNIT_BYTES, VictimPolicy,
+    CacheMode, CacheProfile, Faults, FirmwareProfile, FlashProfile, FlashScheduling, FtlProfile,
+    LimitsProfile, LinkProfile, NvmProfile, Plp, PowerProfile, Profile, SpuProfile, UNIT_BYTES, VictimPolicy,
 };
 use tantalum_report::InvalidSetting;
 

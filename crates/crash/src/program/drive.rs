@@ -3,8 +3,8 @@
 
 use rand::{Rng, SeedableRng};
 use tantalum::{
-    CacheMode, CacheProfile, Device, FirmwareProfile, FtlProfile, LimitsProfile, LinkProfile, Plp, PowerProfile, Profile,
-    SpuProfile, UNIT_BYTES, VictimPolicy,
+    CacheMode, CacheProfile, Device, FirmwareProfile, FtlProfile, LimitsProfile, LinkProfile, Plp,
+    PowerProfile, Profile, SpuProfile, UNIT_BYTES, VictimPolicy,
 };
 use tantalum_volume::Volume;
 

@@ -21,6 +21,8 @@ pub struct FirmwareProfile {
     pub queued_flush: bool,
     /// What a flush takes, beyond what it programs, if DRAM is lost with power; in nanoseconds.
     pub flush_ns: u64,
+    /// For a read or write of units, which locks their range.
+    pub range_ns: u64,
     /// For each record that is put or got.
     pub record_ns: u64,
     /// For a put with a key that is new.
@@ -29,7 +31,7 @@ pub struct FirmwareProfile {
 
 impl Default for FirmwareProfile {
     fn default() -> FirmwareProfile {
-        FirmwareProfile { cores: 1, queued_flush: true, flush_ns: 0, record_ns: 0, insert_ns: 0 }
+        FirmwareProfile { cores: 1, queued_flush: true, flush_ns: 0, range_ns: 0, record_ns: 0, insert_ns: 0 }
     }
 }
 
@@ -44,6 +46,7 @@ impl FirmwareProfile {
         }
         let times = [
             ("firmware.flush_ns", self.flush_ns),
+            ("firmware.range_ns", self.range_ns),
             ("firmware.record_ns", self.record_ns),
             ("firmware.insert_ns", self.insert_ns),
         ];

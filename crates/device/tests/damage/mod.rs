@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 
 use tantalum::check::{Check, Repair, check, repair};
 use tantalum::{
-    Access, CacheMode, CacheProfile, Command, Device, DeviceError, FirmwareProfile, FlashProfile, FlashScheduling, FtlProfile,
-    Hint, LimitsProfile, LinkProfile, Lpn, METADATA_BYTES, Plp, PowerProfile, Profile, ShareRange,
-    SpuProfile, Status, UNIT_BYTES, VictimPolicy,
+    Access, CacheMode, CacheProfile, Command, Device, DeviceError, FirmwareProfile, FlashProfile,
+    FlashScheduling, FtlProfile, Hint, LimitsProfile, LinkProfile, Lpn, METADATA_BYTES, Plp, PowerProfile,
+    Profile, ShareRange, SpuProfile, Status, UNIT_BYTES, VictimPolicy,
 };
 
 const UNITS: u32 = 256;

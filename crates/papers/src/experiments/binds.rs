@@ -13,6 +13,14 @@ pub(super) struct Phase {
     pub elapsed_ns: Nanoseconds,
 }
 
+impl Phase {
+    /// Between two readings of a mounted drive: usage and seconds.
+    pub(super) fn between(before: &(Usage, f64), after: &(Usage, f64)) -> Phase {
+        let elapsed_ns = ((after.1 - before.1) * 1e9) as Nanoseconds;
+        Phase { usage: after.0.since(&before.0), elapsed_ns }
+    }
+}
+
 /// The beginning of a phase.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Beginning {
@@ -67,13 +75,7 @@ fn planes_ns(usage: &Usage) -> Nanoseconds {
     usage.plane_reads_ns + usage.plane_programs_ns + usage.plane_background_ns + usage.plane_erases_ns
 }
 
-fn table(
-    title: &str,
-    unit: &'static str,
-    whole: f64,
-    parts: &[Part],
-    phases: &[(String, Phase)],
-) -> Figures {
+fn table(title: &str, unit: &'static str, whole: f64, parts: &[Part], phases: &[(String, Phase)]) -> Figures {
     let row = |&(name, of, number): &Part| Row {
         name: name.to_owned(),
         ours: phases

@@ -27,7 +27,10 @@ pub(super) fn summary(parts: &[(&str, Vec<f64>)]) -> Figures {
 /// The factors by which a table's cells differ from the paper's, 1 or more each.
 pub(super) fn of_figures(figures: &Figures) -> Vec<f64> {
     let with_paper = figures.rows.iter().filter_map(|row| Some((&row.ours, row.paper.as_ref()?)));
-    with_paper.flat_map(|(ours, paper)| ours.iter().zip(paper)).map(|(ours, paper)| apart(*ours, *paper)).collect()
+    with_paper
+        .flat_map(|(ours, paper)| ours.iter().zip(paper))
+        .map(|(ours, paper)| apart(*ours, *paper))
+        .collect()
 }
 
 /// The same of claims: by how much what was measured lies outside of what is claimed.

@@ -11,8 +11,8 @@ use tantalum_report::{Claim, Figures, Outcome, Row, Span, Time};
 use tantalum_workloads::bench;
 use tantalum_workloads::fsync_writes::{Action, FsyncWrites, Sync};
 
-use super::printed::{self, PrintedClaim};
 use super::binds::{self, Beginning, Phase};
+use super::printed::{self, PrintedClaim};
 use super::{Run, calibration, drive_of, smaller};
 use crate::error::ExperimentError;
 
@@ -172,8 +172,8 @@ pub(super) fn calibrate(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     let (first, second) = (table_1(run)?, table_2(run)?);
     let source = "DuraSSD (SIGMOD 2014), tables 1 and 2";
     let mut outcome = outcome(run, "the drive alone, cell by cell", source)?;
-    let parts =
-        [("table 1", &first), ("table 2", &second)].map(|(name, table)| (name, calibration::of_figures(&table.figures[0])));
+    let parts = [("table 1", &first), ("table 2", &second)]
+        .map(|(name, table)| (name, calibration::of_figures(&table.figures[0])));
     outcome.figures = vec![calibration::summary(&parts)];
     for table in [first, second] {
         outcome.figures.extend(table.figures);

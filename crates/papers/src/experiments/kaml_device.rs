@@ -12,8 +12,8 @@ use tantalum_workloads::bench;
 use tantalum_workloads::closed_loop::Served;
 
 use self::target::{CACHE_BYTES, OTHER_PERCENT, Target, Work, other_units};
-use super::printed::{self, PrintedClaim};
 use super::binds::{self, Beginning, Phase};
+use super::printed::{self, PrintedClaim};
 use super::{Run, calibration, drive_of, smaller};
 use crate::error::ExperimentError;
 
@@ -313,10 +313,16 @@ pub(super) fn figure_8(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
 
 /// All four figures, and how far ours are from what the paper says.
 pub(super) fn calibrate(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
-    let figures = [("figure 5", figure_5(run)?), ("figure 6", figure_6(run)?), ("figure 7", figure_7(run)?), ("figure 8", figure_8(run)?)];
+    let figures = [
+        ("figure 5", figure_5(run)?),
+        ("figure 6", figure_6(run)?),
+        ("figure 7", figure_7(run)?),
+        ("figure 8", figure_8(run)?),
+    ];
     let mut outcome = outcome(run, "the board alone, claim by claim", "KAML (HPCA 2017), figures 5 to 8")?;
-    outcome.figures =
-        vec![calibration::summary(&figures.each_ref().map(|(name, figure)| (*name, calibration::of_claims(&figure.claims))))];
+    outcome.figures = vec![calibration::summary(
+        &figures.each_ref().map(|(name, figure)| (*name, calibration::of_claims(&figure.claims))),
+    )];
     for (name, figure) in figures {
         let named = |table: Figures| Figures { title: format!("{name}: {}", table.title), ..table };
         outcome.figures.extend(figure.figures.into_iter().map(named));

@@ -27,6 +27,7 @@ mod printed;
 mod rig;
 mod share;
 mod share_ext4;
+mod suspend;
 mod swwal;
 mod tpcc;
 mod ycsb;
@@ -346,6 +347,14 @@ pub const ALL: &[Experiment] = &[
         run: pebble::figure_6,
     },
     Experiment {
+        name: "suspend-wuhe",
+        about: "latencies of reads and writes by who goes first on a plane (Wu and He, FAST 2012)",
+        needs: "",
+        scale: 1.0,
+        processors: None,
+        run: suspend::run,
+    },
+    Experiment {
         name: "ycsb",
         about: "YCSB A to F on MariaDB, doublewrite and remapped (no paper's figure)",
         needs: "MariaDB",
@@ -412,7 +421,8 @@ fn smaller(mut profile: Profile, capacity_bytes: u64) -> Result<Profile, Experim
     profile.capacity_bytes = capacity_bytes;
     profile.validate()?;
     let pages_per_block = profile.geometry().expect("a valid profile has a geometry").pages_per_block;
-    profile.flash.erase_ns = profile.flash.erase_ns * u64::from(pages_per_block) / u64::from(profile.flash.pages_per_block);
+    profile.flash.erase_ns =
+        profile.flash.erase_ns * u64::from(pages_per_block) / u64::from(profile.flash.pages_per_block);
     profile.flash.pages_per_block = pages_per_block;
     Ok(profile)
 }
