@@ -43,16 +43,16 @@ impl Beginning {
 /// What is counted of a usage, and how many of it there are at once.
 type Part = (&'static str, fn(&Usage) -> Nanoseconds, u32);
 
-/// Two tables, with a column for each phase: how busy, in percent; how many commands.
+/// Two tables, with a row for each phase: how busy, in percent; how many commands.
 pub(super) fn figures(profile: &Profile, phases: &[(String, Phase)]) -> Vec<Figures> {
     let flash = &profile.flash;
     let planes = flash.channels * flash.dies_per_channel * flash.planes_per_die;
     let busy: [Part; 8] = [
-        ("planes, all", |usage| planes_ns(usage), planes),
-        ("planes, reads", |usage| usage.plane_reads_ns, planes),
-        ("planes, programs for hosts", |usage| usage.plane_programs_ns, planes),
-        ("planes, collection and checkpoints", |usage| usage.plane_background_ns, planes),
-        ("planes, erases", |usage| usage.plane_erases_ns, planes),
+        ("planes", |usage| planes_ns(usage), planes),
+        ("by reads", |usage| usage.plane_reads_ns, planes),
+        ("by programs for hosts", |usage| usage.plane_programs_ns, planes),
+        ("by collection", |usage| usage.plane_background_ns, planes),
+        ("by erases", |usage| usage.plane_erases_ns, planes),
         ("channels", |usage| usage.channels_ns, flash.channels),
         ("firmware", |usage| usage.firmware_ns, profile.firmware.cores),
         ("link", |usage| usage.link_ns, 1),
@@ -62,12 +62,12 @@ pub(super) fn figures(profile: &Profile, phases: &[(String, Phase)]) -> Vec<Figu
         ("writes", |usage| usage.writes_ns, 1),
         ("flushes", |usage| usage.flushes_ns, 1),
         ("others", |usage| usage.others_ns, 1),
-        ("of them, waiting for firmware", |usage| usage.firmware_waited_ns, 1),
-        ("of them, waiting for the link", |usage| usage.link_waited_ns, 1),
+        ("for firmware", |usage| usage.firmware_waited_ns, 1),
+        ("for the link", |usage| usage.link_waited_ns, 1),
     ];
     vec![
         table("what binds: how busy the drive was", "percent", 100.0, &busy, phases),
-        table("what binds: commands under way, on average", "commands", 1.0, &under_way, phases),
+        table("what binds: commands under way on average, and of them those that wait", "commands", 1.0, &under_way, phases),
     ]
 }
 
@@ -76,21 +76,19 @@ fn planes_ns(usage: &Usage) -> Nanoseconds {
 }
 
 fn table(title: &str, unit: &'static str, whole: f64, parts: &[Part], phases: &[(String, Phase)]) -> Figures {
-    let row = |&(name, of, number): &Part| Row {
-        name: name.to_owned(),
-        ours: phases
-            .iter()
-            .map(|(_, phase)| {
-                of(&phase.usage) as f64 * whole / f64::from(number) / phase.elapsed_ns.max(1) as f64
-            })
-            .collect(),
+    let share = |phase: &Phase, &(_, of, number): &Part| {
+        of(&phase.usage) as f64 * whole / f64::from(number) / phase.elapsed_ns.max(1) as f64
+    };
+    let row = |(name, phase): &(String, Phase)| Row {
+        name: name.clone(),
+        ours: parts.iter().map(|part| share(phase, part)).collect(),
         paper: None,
     };
     Figures {
         title: title.to_owned(),
         unit,
-        columns: phases.iter().map(|(name, _)| name.clone()).collect(),
-        rows: parts.iter().map(row).collect(),
+        columns: parts.iter().map(|(name, ..)| (*name).to_owned()).collect(),
+        rows: phases.iter().map(row).collect(),
     }
 }
 
@@ -113,11 +111,15 @@ mod tests {
         let phase = beginning.until(&device);
         let tables = figures(&profile, &[("writes".to_owned(), phase)]);
         // a program of 500 us, 10 us of firmware and two transfers, of which a plane of eight does the first
-        let busy = |name: &str| tables[0].row(name)[0];
+        let cell = |table: usize, name: &str| {
+            let columns = &tables[table].columns;
+            tables[table].row("writes")[columns.iter().position(|column| column == name).unwrap()]
+        };
+        let busy = |name: &str| cell(0, name);
         let programs = 100.0 * 500.0 / 510.8 / 8.0;
-        assert!((busy("planes, programs for hosts") - programs).abs() < 0.1, "{tables:?}");
+        assert!((busy("by programs for hosts") - programs).abs() < 0.1, "{tables:?}");
         assert!((busy("firmware") - 100.0 * 10.0 / 510.8).abs() < 0.1, "{tables:?}");
-        assert!((tables[1].row("writes")[0] - 1.0).abs() < 0.001, "{tables:?}");
-        assert_eq!((busy("planes, reads"), tables[1].row("of them, waiting for firmware")[0]), (0.0, 0.0));
+        assert!((cell(1, "writes") - 1.0).abs() < 0.001, "{tables:?}");
+        assert_eq!((busy("by reads"), cell(1, "for firmware")), (0.0, 0.0));
     }
 }
