@@ -27,7 +27,6 @@ mod printed;
 mod rig;
 mod share;
 mod share_ext4;
-mod suspend;
 mod swwal;
 mod tpcc;
 mod ycsb;
@@ -345,14 +344,6 @@ pub const ALL: &[Experiment] = &[
         scale: 1.0,
         processors: None,
         run: pebble::figure_6,
-    },
-    Experiment {
-        name: "suspend-wuhe",
-        about: "latencies of reads and writes by who goes first on a plane (Wu and He, FAST 2012)",
-        needs: "",
-        scale: 1.0,
-        processors: None,
-        run: suspend::run,
     },
     Experiment {
         name: "ycsb",
