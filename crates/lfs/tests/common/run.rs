@@ -11,7 +11,7 @@ use tantalum_filesystem::{
     Attributes, Content, Errno, FileId, FileKind, FileSystem, MetadataChange, Names, Outcome, Ranges,
     RenameMode,
 };
-use tantalum_lfs::{Cleaning, Kind, LogFs};
+use tantalum_lfs::{Cleaning, Indexing, Kind, LogFs, SyncCounters};
 
 use super::model::{Model, Place, ROOT_FILE, UNIT};
 use super::{NOW, device, new, sound};
@@ -22,6 +22,7 @@ pub struct Plan {
     pub capacity_mib: u64,
     pub cache_bytes: u64,
     pub cleaning: Cleaning,
+    pub indexing: Indexing,
     /// Power is cut after up to so many flash operations, again and again; none if never.
     pub cut_within: Option<u64>,
     /// A file's content is cut off here.
@@ -42,6 +43,8 @@ pub struct Run {
     cut_at: Option<u64>,
     pub second_cuts: u32,
     pub refusals: u32,
+    /// Of all mounts.
+    pub syncs: SyncCounters,
 }
 
 type Step = Outcome<()>;
@@ -49,25 +52,37 @@ type Step = Outcome<()>;
 impl Run {
     pub fn new(seed: u64, plan: Plan) -> Run {
         let drive = Drive::new(device(plan.capacity_mib));
-        let fs = LogFs::format(drive.client(), Kind::Nat, plan.cleaning, plan.cache_bytes).unwrap();
+        let Plan { cleaning, indexing, cache_bytes, .. } = plan;
+        let fs = LogFs::format_indexed(drive.client(), Kind::Nat, cleaning, indexing, cache_bytes).unwrap();
         let rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         let mut run = Run {
             fs: Some(fs),
             drive,
             rng,
             plan,
-            model: Model::new(),
+            model: Model::new(plan.indexing == Indexing::Nvm),
             crashes: 0,
             cuts: 0,
             cut_at: None,
             second_cuts: 0,
             refusals: 0,
+            syncs: SyncCounters::default(),
         };
         if plan.ballast_units > 0 {
             run.fill(plan.ballast_units).expect("there is space for the ballast");
         }
         run.start_again();
         run
+    }
+
+    fn end_mount(&mut self) -> LogFs {
+        let fs = self.fs.take().expect("it is mounted");
+        let synced = fs.syncs();
+        self.syncs.listed += synced.listed;
+        self.syncs.indexed += synced.indexed;
+        self.syncs.checkpoints += synced.checkpoints;
+        self.syncs.refused += synced.refused;
+        fs
     }
 
     fn fs(&mut self) -> &mut LogFs {
@@ -376,8 +391,7 @@ impl Run {
 
     fn remount(&mut self) -> Step {
         self.drive.lock().cut_after(None);
-        let fs = self.fs.take().expect("it is mounted");
-        match fs.unmount() {
+        match self.end_mount().unmount() {
             Ok(client) => drop(client),
             Err(failed) => panic!("{}", failed.1),
         }
@@ -391,7 +405,7 @@ impl Run {
 
     fn crash(&mut self) -> Step {
         self.drive.lock().cut_after(None);
-        drop(self.fs.take());
+        drop(self.end_mount());
         self.fs = Some(LogFs::mount(self.drive.client(), self.plan.cache_bytes).expect("it mounts"));
         self.find_what_is_left();
         Ok(())
@@ -410,7 +424,7 @@ impl Run {
 
     fn power_comes_back(&mut self) {
         self.cuts += 1;
-        drop(self.fs.take());
+        drop(self.end_mount());
         loop {
             let seed = self.rng.random();
             self.drive.lock().power_on(&mut PowerLoss::seeded(seed)).expect("the drive recovers");
@@ -571,12 +585,24 @@ fn expect(result: Step, errno: Errno) -> Step {
     }
 }
 
+/// What the runs of some seeds came to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Total {
+    pub crashes: u32,
+    pub second_cuts: u32,
+    /// Operations that found no space.
+    pub refusals: u32,
+    pub listed_syncs: u64,
+    /// Syncs of files that the drive refused to list.
+    pub refused_lists: u64,
+}
+
 /// Runs seeds of a plan.
-pub fn run_seeds(seeds: u64, steps: u32, plan: impl Fn(u64) -> Plan) -> (u32, u32, u32) {
+pub fn run_seeds(seeds: u64, steps: u32, plan: impl Fn(u64) -> Plan) -> Total {
     let number = |name| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
     let one: Option<u64> = number("LFS_SEED");
     let seeds = number("LFS_SEEDS").unwrap_or(seeds);
-    let mut total = (0, 0, 0);
+    let mut total = Total::default();
     for seed in one.map_or(0..seeds, |seed| seed..seed + 1) {
         let failed = FailedSeed(seed);
         let mut run = Run::new(seed, plan(seed));
@@ -584,7 +610,11 @@ pub fn run_seeds(seeds: u64, steps: u32, plan: impl Fn(u64) -> Plan) -> (u32, u3
             run.step();
         }
         let run = run.finish();
-        total = (total.0 + run.crashes, total.1 + run.second_cuts, total.2 + run.refusals);
+        total.crashes += run.crashes;
+        total.second_cuts += run.second_cuts;
+        total.refusals += run.refusals;
+        total.listed_syncs += run.syncs.listed;
+        total.refused_lists += run.syncs.refused;
         std::mem::forget(failed);
     }
     total
