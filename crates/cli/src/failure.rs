@@ -137,11 +137,14 @@ pub enum Failure {
         /// What was asked for.
         wanted: FileSystemKind,
     },
-    /// A way of cleaning for something that is not made, or has no cleaner.
+    /// An option of log-structured file systems for something that is not made, or is none.
     #[error(
-        "--cleaning is chosen when a log-structured file system is created: add --file-system lfs-nat and --create or --format"
+        "{option} is chosen when a log-structured file system is created: add --file-system lfs-nat and --create or --format"
     )]
-    CleaningNotChosen,
+    OptionOfLogs {
+        /// The option.
+        option: &'static str,
+    },
     /// A volume could not be mounted or closed.
     #[error(transparent)]
     Mount(#[from] MountError),
