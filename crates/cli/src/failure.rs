@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use tantalum::{DeviceError, InvalidField, ProfileError, Status};
 use tantalum_crash::{CrashError, CrashOutcome};
+use tantalum_crash_run::RunError;
 use tantalum_drive::control::ControlError;
 use tantalum_fuse::{MountError, MountPointError};
 use tantalum_lfs::LfsError;
@@ -53,6 +54,17 @@ pub enum Failure {
     /// An experiment or a comparison failed.
     #[error(transparent)]
     Experiment(ExperimentError),
+    /// A program does not survive power loss. The findings have been printed.
+    #[error("the check failed for {failed} of {checked} outcomes; see the findings above")]
+    FailedChecks {
+        /// Outcomes in which it failed.
+        failed: u64,
+        /// Outcomes checked.
+        checked: u64,
+    },
+    /// A program's run was not completed.
+    #[error(transparent)]
+    Run(RunError),
     /// A torture failed.
     #[error(transparent)]
     Crash(CrashError),
@@ -139,11 +151,17 @@ pub enum Failure {
     },
     /// An option of log-structured file systems for something that is not made, or is none.
     #[error(
-        "{option} is chosen when a log-structured file system is created: add --file-system lfs-nat and --create or --format"
+        "{option} is chosen when a log-structured file system is created: add --file-system lfs-nat or lfs-tree, and --create or --format"
     )]
     OptionOfLogs {
         /// The option.
         option: &'static str,
+    },
+    /// Snapshots of a file system that keeps none.
+    #[error("image {} holds a volume, which keeps no snapshots; a file system of the kind lfs-tree does", path.display())]
+    NoSnapshots {
+        /// The image.
+        path: PathBuf,
     },
     /// A volume could not be mounted or closed.
     #[error(transparent)]
@@ -214,6 +232,15 @@ impl From<ExperimentError> for Failure {
         match error {
             ExperimentError::Interrupted(interrupted) => interrupted.into(),
             error => Failure::Experiment(error),
+        }
+    }
+}
+
+impl From<RunError> for Failure {
+    fn from(error: RunError) -> Failure {
+        match error {
+            RunError::Interrupted(interrupted) => interrupted.into(),
+            error => Failure::Run(error),
         }
     }
 }

@@ -20,6 +20,8 @@ pub enum FileSystemKind {
     Volume,
     /// A log-structured file system of F2FS's kind
     LfsNat,
+    /// A log-structured file system of NILFS2's kind, with snapshots
+    LfsTree,
 }
 
 /// How the cleaner of a log-structured file system moves what lives.
@@ -47,6 +49,7 @@ impl fmt::Display for FileSystemKind {
         f.write_str(match self {
             FileSystemKind::Volume => "volume",
             FileSystemKind::LfsNat => "lfs-nat",
+            FileSystemKind::LfsTree => "lfs-tree",
         })
     }
 }
@@ -56,6 +59,8 @@ impl fmt::Display for FileSystemKind {
 pub struct Use {
     /// Bytes of its page cache.
     pub cache_bytes: u64,
+    /// The snapshot to mount instead of the present.
+    pub snapshot: Option<u32>,
     /// Of a volume: share what was written shortly before instead of writing it again.
     pub remap_duplicates: bool,
 }
@@ -101,23 +106,33 @@ impl FileSystemOptions {
                 volume.set_remap_duplicates(how.remap_duplicates);
                 Ok(Box::new(volume))
             }
-            FileSystemKind::LfsNat => {
-                let failure = |error| Failure::LogStructured { path: path.to_path_buf(), error };
-                let cleaning = match self.cleaning.unwrap_or_default() {
-                    CleaningKind::Copy => Cleaning::Copy,
-                    CleaningKind::Remap => Cleaning::Remap,
-                };
-                let indexing = match self.index.unwrap_or_default() {
-                    IndexKind::Conventional => Indexing::Conventional,
-                    IndexKind::Nvm => Indexing::Nvm,
-                };
-                let made = LogFs::format_indexed(device, Kind::Nat, cleaning, indexing, how.cache_bytes);
-                let mut fs = made.map_err(failure)?;
-                let changed = Attributes::change_metadata(&mut fs, FileId::ROOT, &mine);
-                changed.map_err(|errno| failure(LfsError::Refused(errno)))?;
-                Ok(Box::new(fs))
-            }
+            FileSystemKind::LfsNat => self.make_log_structured(path, device, Kind::Nat, how, &mine),
+            FileSystemKind::LfsTree => self.make_log_structured(path, device, Kind::Tree, how, &mine),
         }
+    }
+
+    fn make_log_structured(
+        &self,
+        path: &Path,
+        device: Device,
+        kind: Kind,
+        how: Use,
+        mine: &MetadataChange,
+    ) -> Result<Box<dyn FileSystem>, Failure> {
+        let failure = |error| Failure::LogStructured { path: path.to_path_buf(), error };
+        let cleaning = match self.cleaning.unwrap_or_default() {
+            CleaningKind::Copy => Cleaning::Copy,
+            CleaningKind::Remap => Cleaning::Remap,
+        };
+        let indexing = match self.index.unwrap_or_default() {
+            IndexKind::Conventional => Indexing::Conventional,
+            IndexKind::Nvm => Indexing::Nvm,
+        };
+        let made = LogFs::format_indexed(device, kind, cleaning, indexing, how.cache_bytes);
+        let mut fs = made.map_err(failure)?;
+        let changed = Attributes::change_metadata(&mut fs, FileId::ROOT, mine);
+        changed.map_err(|errno| failure(LfsError::Refused(errno)))?;
+        Ok(Box::new(fs))
     }
 
     /// The file system that a drive holds, if any; refused if another one was asked for.
@@ -132,12 +147,14 @@ impl FileSystemOptions {
     }
 }
 
-/// The file system that a drive holds, whole or damaged; none if there is none.
+/// The file system that a drive holds; none if there is none.
 pub fn recognise(path: &Path, device: &mut Device) -> Result<Option<FileSystemKind>, Failure> {
     let path = path.to_path_buf();
-    let log_structured = LogFs::is_formatted(device);
-    if log_structured.map_err(|error| Failure::LogStructured { path: path.clone(), error })? {
-        return Ok(Some(FileSystemKind::LfsNat));
+    let log_structured = LogFs::kind_on(device);
+    match log_structured.map_err(|error| Failure::LogStructured { path: path.clone(), error })? {
+        Some(Kind::Nat) => return Ok(Some(FileSystemKind::LfsNat)),
+        Some(Kind::Tree) => return Ok(Some(FileSystemKind::LfsTree)),
+        None => {}
     }
     let is_volume = Volume::is_formatted(device).map_err(|error| Failure::Volume { path, error })?;
     Ok(is_volume.then_some(FileSystemKind::Volume))
@@ -152,14 +169,18 @@ pub fn mount(
 ) -> Result<Box<dyn FileSystem>, Failure> {
     let path = path.to_path_buf();
     match kind {
+        FileSystemKind::Volume if how.snapshot.is_some() => Err(Failure::NoSnapshots { path }),
         FileSystemKind::Volume => {
             let volume = Volume::mount(device, how.cache_bytes);
             let mut volume = volume.map_err(|error| Failure::Volume { path, error })?;
             volume.set_remap_duplicates(how.remap_duplicates);
             Ok(Box::new(volume))
         }
-        FileSystemKind::LfsNat => {
-            let fs = LogFs::mount(device, how.cache_bytes);
+        FileSystemKind::LfsNat | FileSystemKind::LfsTree => {
+            let fs = match how.snapshot {
+                Some(number) => LogFs::mount_snapshot(device, number, how.cache_bytes),
+                None => LogFs::mount(device, how.cache_bytes),
+            };
             Ok(Box::new(fs.map_err(|error| Failure::LogStructured { path, error })?))
         }
     }

@@ -51,6 +51,10 @@ pub struct MountOptions {
     #[command(flatten)]
     pub kind: FileSystemOptions,
 
+    /// Mount a snapshot of an lfs-tree file system, to be read only (`tantalum snapshot list` shows their numbers)
+    #[arg(long, value_name = "N", conflicts_with_all = ["create", "format"])]
+    pub snapshot: Option<u32>,
+
     /// Write a block even if the same bytes were written shortly before, instead of sharing it
     #[arg(long)]
     pub no_remap_duplicates: bool,
@@ -167,7 +171,8 @@ fn default_threads() -> usize {
 fn open(options: &MountOptions) -> Result<Box<dyn FileSystem>, Failure> {
     let path = &options.image;
     let mut device = options.made.device(path)?;
-    let how = Use { cache_bytes: CACHE_BYTES, remap_duplicates: !options.no_remap_duplicates };
+    let remap_duplicates = !options.no_remap_duplicates;
+    let how = Use { cache_bytes: CACHE_BYTES, snapshot: options.snapshot, remap_duplicates };
     if options.made.create || options.format {
         return options.kind.make(path, device, how);
     }

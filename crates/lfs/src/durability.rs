@@ -26,6 +26,9 @@ const BATCH_PAGES: usize = 1024;
 impl LogFs {
     /// Makes a file durable: with its times, or only if something else changed.
     pub(crate) fn sync_file(&mut self, id: FileId, with_times: bool) -> Result<()> {
+        if self.is_snapshot {
+            return Ok(());
+        }
         self.settle()?;
         let inode = &self.file(id)?.inode;
         let (is_folder, parent, links) = (inode.is_folder(), inode.parent, inode.metadata.links);
@@ -132,7 +135,7 @@ impl LogFs {
 
     /// Before an operation changes anything: keeps what a checkpoint would write below what is kept free for it.
     pub(crate) fn settle(&mut self) -> Result<()> {
-        self.log.check()?;
+        self.check_writable()?;
         if self.since.block_changes > 2 * self.log.segments.units() {
             self.write_back_folders(true)?;
         }

@@ -90,6 +90,8 @@ pub struct LogFs {
     /// Units of contents of files that were sent to the drive, without what the cleaner moved.
     pub(crate) content_units: u64,
     pub(crate) synced: SyncCounters,
+    /// It is a snapshot: nothing may change.
+    pub(crate) is_snapshot: bool,
     /// The file whose pages were written back last because too many were dirty.
     pub(crate) written_back: FileId,
 }
@@ -120,6 +122,14 @@ impl LogFs {
     /// of file data by which the thesis divides what is written (section 4.4.4).
     pub fn content_units_written(&self) -> u64 {
         self.content_units
+    }
+
+    /// Fails if nothing may change, or the drive has come to its end.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if self.is_snapshot {
+            return refuse(Errno::EROFS);
+        }
+        self.log.check()
     }
 
     /// A file; `ESTALE` if there is none.

@@ -6,11 +6,11 @@
 use std::ops::Range;
 
 use tantalum::Lpn;
-use tantalum_filesystem::{Errno, FileId};
+use tantalum_filesystem::{Errno, FileId, Timestamp};
 
 use crate::bytes::Page;
 use crate::check::Finding;
-use crate::error::{Result, refuse};
+use crate::error::{LfsError, Result, refuse};
 use crate::inode::Inode;
 use crate::segments::Log;
 
@@ -69,6 +69,17 @@ pub(crate) enum Synced {
     Yes,
     /// Only a checkpoint makes it so.
     NeedsCheckpoint,
+}
+
+/// The file system as it was at one moment, which stays readable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Snapshot {
+    /// Its number, from 1 on; never used again.
+    pub number: u32,
+    /// Files that it has.
+    pub files: u32,
+    /// When it was made.
+    pub created: Timestamp,
 }
 
 /// An index and its log, as a mount found them.
@@ -158,7 +169,7 @@ pub(crate) trait Index: Send {
     fn rewrite(&mut self, log: &mut Log, unit: u32) -> Result<()>;
 
     /// How many places for units that the drive is to move can be given out before [`Index::moved`] of the first, at
-    /// least one.
+    /// least one. Nothing else is appended in between.
     fn moves_at_once(&mut self, log: &mut Log) -> Result<usize>;
 
     /// A place for a unit that the drive is to move.
@@ -175,6 +186,27 @@ pub(crate) trait Index: Send {
 
     /// Files that exist.
     fn file_count(&self) -> u64;
+
+    /// Snapshots that can be read.
+    fn snapshots(&self) -> Vec<Snapshot> {
+        Vec::new()
+    }
+
+    /// A snapshot of the present, right after a checkpoint and durable with the next one. Returns its number.
+    fn create_snapshot(&mut self, _log: &mut Log, _now: Timestamp) -> Result<u32> {
+        Err(LfsError::KeepsNoSnapshots)
+    }
+
+    /// From the next checkpoint on, a snapshot cannot be read any more.
+    fn begin_deletion(&mut self, _number: u32) -> Result<()> {
+        Err(LfsError::KeepsNoSnapshots)
+    }
+
+    /// Gives up what only snapshots being deleted see, from a place of the index on; a checkpoint follows. Returns where
+    /// it goes on; none at the end.
+    fn delete_some(&mut self, _log: &mut Log, _from: u32) -> Result<Option<u32>> {
+        Ok(None)
+    }
 
     /// Visits every unit that the index has for a file, with its place unless it is only promised, and tells what is
     /// wrong with its part of the index.

@@ -1,9 +1,9 @@
 //! Log-structured file systems on a Tantalum drive.
 //!
 //! A [`LogFs`] writes everything to the ends of logs, in segments that a cleaner empties. [`Kind`] says how it finds units
-//! again: `Nat` is F2FS's way, nodes addressed by number. Segments, log heads, cleaner, folders and the page cache are
-//! the same for every kind; an index implements one trait. [`Indexing`] says whether a sync writes the index, or leaves it
-//! to lists in the drive's memory.
+//! again: `Nat` is F2FS's way, nodes addressed by number; `Tree` is NILFS2's, trees behind a super root, which keep
+//! snapshots. Segments, log heads, cleaner, folders and the page cache are the same for every kind; an index implements
+//! one trait. [`Indexing`] says whether a sync writes the index, or leaves it to lists in the drive's memory.
 //!
 //! Promises, on a drive that keeps its own promises D1 to D5:
 //!
@@ -36,11 +36,14 @@ mod names;
 mod nat;
 mod pages;
 mod segments;
+mod snapshots;
 mod superblock;
+mod tree;
 
 pub use check::Finding;
 pub use cleaner::CleanerCounters;
 pub use durability::SyncCounters;
 pub use error::{Damage, LfsError};
 pub use fs::LogFs;
+pub use index::Snapshot;
 pub use superblock::{Cleaning, Indexing, Kind};

@@ -16,17 +16,24 @@ pub struct Answer {
     pub data: Vec<u8>,
     /// Dwords 0 and 1 of the completion.
     pub result: u64,
+    /// The buffer of what came from the host, to be used again.
+    pub spare: Vec<u8>,
 }
 
 impl Answer {
     /// Data for the host, and nothing else.
     pub fn data(data: Vec<u8>) -> Answer {
-        Answer { data, result: 0 }
+        Answer { data, ..Answer::default() }
+    }
+
+    /// Nothing for the host; the buffer of what came from it can be used again.
+    pub fn spare(spare: Vec<u8>) -> Answer {
+        Answer { spare, ..Answer::default() }
     }
 
     /// A number for the host, and nothing else.
     pub fn result(result: u64) -> Answer {
-        Answer { data: Vec::new(), result }
+        Answer { result, ..Answer::default() }
     }
 }
 

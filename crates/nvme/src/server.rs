@@ -261,6 +261,7 @@ impl Connection {
 
     /// Waits for the host, for a message, or for time to run out. Whether the host may have sent something.
     fn sleep(&mut self) -> io::Result<bool> {
+        self.session.rest();
         if !self.mailbox.may_sleep() {
             return Ok(false);
         }

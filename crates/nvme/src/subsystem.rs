@@ -9,12 +9,14 @@ use rustc_hash::FxHashMap;
 use tantalum::{Device, Plp};
 use tantalum_drive::Queue;
 
-use crate::admin::log_page::critical_warning;
 use crate::authentication::Hosts;
+use crate::blocks::BlockSpace;
 use crate::controller::{Controller, Kind};
 use crate::errors::ErrorLog;
-use crate::io::{BlockSpace, Namespaces};
+use crate::events::critical_warning;
 use crate::mailbox::Mailbox;
+use crate::namespaces::Namespaces;
+use crate::programs::Programs;
 
 /// Controllers that there may be at once.
 const MOST_CONTROLLERS: usize = 1024;
@@ -45,6 +47,8 @@ pub struct Subsystem {
     pub queue: Queue,
     /// What there is on it. Namespaces neither come nor go while it is served.
     pub namespaces: Namespaces,
+    /// Programs in the drive, and who uses them.
+    pub programs: Programs,
     /// Commands that failed.
     pub errors: ErrorLog,
     /// Whether commands are answered as if there were a drive: the limit of all that is not the drive.
@@ -89,6 +93,7 @@ impl Subsystem {
             hosts: Hosts::default(),
             queue,
             namespaces,
+            programs: Programs::default(),
             errors: ErrorLog::default(),
             is_without_drive: false,
             counts: Counts::default(),
@@ -105,7 +110,7 @@ impl Subsystem {
         Subsystem { hosts, ..self }
     }
 
-    /// The same, but its I/O commands reach no drive. They are answered at once, reads with zeros.
+    /// The same, but its I/O commands reach no drive. They are answered at once, reads with any bytes.
     pub fn without_drive(self) -> Subsystem {
         Subsystem { is_without_drive: true, ..self }
     }
@@ -159,6 +164,7 @@ impl Subsystem {
     pub fn disconnect(&self, controller: &Controller) {
         self.controllers.lock().by_id.remove(&controller.id);
         controller.end();
+        self.programs.end(controller);
     }
 
     /// Looks at the drive, and tells its hosts if something is to be told. Without power there is nothing to look at.

@@ -3,33 +3,31 @@
 //! Invariants:
 //! - Non-volatile memory is accessed only within one stripe of the processor, and only where the originating process has
 //!   the right, or in the program's own region. The kernel has all rights; nobody reaches another program's region.
-//! - Nothing that a handler tells others runs ahead of its stores: they are committed before an answer or a request leaves.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use tantalum::{Command, Device, Key, NamespaceId, Nanoseconds, Status};
 
-use crate::activation::{Activation, Draft, Op, Part, Room};
+use crate::activation::{Activation, Op, Room};
+use crate::agenda::What;
 use crate::answer;
 use crate::instance::Fault;
-use crate::message::{AnswerTo, Message, ThreadRef};
-use crate::names::{Party, ProgramId, SpuId};
+use crate::message::ThreadRef;
+use crate::names::{ProcessId, ProgramId};
+use crate::packet::Miss;
 use crate::permission::Rights;
-use crate::program::{Waiting, is_power_loss};
-use crate::stage::{How, Stage, flush, submit};
-use crate::system::{Load, Miss, Ssd, WAIT_NS, What, on_behalf};
+use crate::program::Waiting;
+use crate::stage::{Stage, flush, submit};
+use crate::system::{Ssd, WAIT_NS};
 
 /// Instructions to look at one entry of the permission table, and to begin.
 const CHECK_INSTRUCTIONS: u64 = 20;
 const ENTRY_INSTRUCTIONS: u64 = 12;
-/// Instructions to hand a request or an answer to the network.
-const SEND_INSTRUCTIONS: u64 = 30;
-/// Bytes of requests that wait for the ring on one processor.
-const OUTGOING_BYTES: usize = 256 << 10;
 
 /// How far something got.
-enum Done {
-    /// The handler goes on now, after so many of the system's instructions.
+pub(crate) enum Done {
+    /// The handler goes on now, after this number of the system's instructions.
     Now(i32, u64),
     /// It goes on when this is done.
     At(i32, Nanoseconds),
@@ -42,7 +40,7 @@ enum Done {
 impl Ssd {
     pub(crate) fn perform(&mut self, thread: ThreadRef, op: Op) -> Result<(), Status> {
         let done = match self.execute(thread, op) {
-            Err(status) if is_power_loss(&status) => return Err(status),
+            Err(Status::PowerLost) => return Err(Status::PowerLost),
             Err(_) => Done::Now(answer::DRIVE, 0),
             Ok(done) => done,
         };
@@ -84,6 +82,9 @@ impl Ssd {
             }
             Op::NvmCopy { to, from } => self.nvm_copy(thread, &to, &from),
             Op::Commit(how) => {
+                if !self.keep_rights(thread) {
+                    return Ok(Done::Now(answer::NO_PERMISSION, CHECK_INSTRUCTIONS));
+                }
                 let done_ns =
                     self.on_stage(thread, |stage, device, at_ns| stage.commit(device, how, at_ns))?;
                 Ok(Done::At(answer::OK, done_ns))
@@ -112,12 +113,12 @@ impl Ssd {
     }
 
     /// The call of a thread that has asked for something.
-    fn call_of(&mut self, thread: ThreadRef) -> &mut Activation {
+    pub(crate) fn call_of(&mut self, thread: ThreadRef) -> &mut Activation {
         let copy = self.copy_mut(thread.spu, thread.program).expect("the program asked for something");
         copy.instance.stopped(thread.thread).expect("the thread stopped to ask")
     }
 
-    fn on_stage(
+    pub(crate) fn on_stage(
         &mut self,
         thread: ThreadRef,
         work: impl FnOnce(&mut Stage, &mut Device, Nanoseconds) -> Result<Nanoseconds, Status>,
@@ -132,17 +133,12 @@ impl Ssd {
     // -- non-volatile memory ------------------------------------------------------------------------------------
 
     /// Whether the call may do this, and the instructions to find out. A missing permission is asked for.
-    fn check(&mut self, thread: ThreadRef, range: &Range<u64>, rights: Rights) -> (i32, u64) {
+    pub(crate) fn check(&mut self, thread: ThreadRef, range: &Range<u64>, rights: Rights) -> (i32, u64) {
         if !self.stripes.is_local(thread.spu, range) {
             return (answer::NOT_LOCAL, CHECK_INSTRUCTIONS);
         }
-        let origin = on_behalf(&self.call_of(thread).message);
-        let process = origin.process();
-        let (is_allowed, entries) = match self.is_own_region(thread.program, range) {
-            Some(is_own) => (is_own, 0),
-            None if process.is_kernel() => (true, 0),
-            None => self.spus[thread.spu.0 as usize].permissions.check(process, range, rights),
-        };
+        let origin = Arc::clone(&self.call_of(thread).message.origin);
+        let (is_allowed, entries) = self.is_allowed(thread, origin.process(), range, rights);
         // asking counts as a request, so that nobody floods the driver
         if !is_allowed && origin.spend() {
             let (endpoint, range) = (origin.endpoint, range.clone());
@@ -150,6 +146,48 @@ impl Ssd {
         }
         let status = if is_allowed { answer::OK } else { answer::NO_PERMISSION };
         (status, CHECK_INSTRUCTIONS + entries * ENTRY_INSTRUCTIONS)
+    }
+
+    /// Whether a process may do this by way of a program, and the entries looked at.
+    fn is_allowed(
+        &mut self,
+        thread: ThreadRef,
+        process: ProcessId,
+        range: &Range<u64>,
+        rights: Rights,
+    ) -> (bool, u64) {
+        match self.is_own_region(thread.program, range) {
+            Some(is_own) => (is_own, 0),
+            None if process.is_kernel() => (true, 0),
+            None => self.spus[thread.spu.0 as usize].permissions.check(process, range, rights),
+        }
+    }
+
+    /// Whether a handler still has the rights to what it stored and did not commit. If the driver took one away since, none of
+    /// the stores happens: their place may be somebody else's by now (hazard 27).
+    pub(crate) fn keep_rights(&mut self, thread: ThreadRef) -> bool {
+        let call = self.call_of(thread);
+        let (process, mut stage) = (call.message.origin.process(), std::mem::take(&mut call.stage));
+        let keeps = self.stage_keeps_rights(thread, process, &mut stage);
+        self.call_of(thread).stage = stage;
+        keeps
+    }
+
+    /// The same for the stores of a call that has returned.
+    pub(crate) fn stage_keeps_rights(
+        &mut self,
+        thread: ThreadRef,
+        process: ProcessId,
+        stage: &mut Stage,
+    ) -> bool {
+        let revocations = self.spus[thread.spu.0 as usize].permissions.revocations;
+        let keeps = stage.is_empty()
+            || stage.revocations == revocations
+            || stage.stored().all(|range| self.is_allowed(thread, process, &range, Rights::WRITE).0);
+        if !keeps {
+            stage.discard();
+        }
+        keeps
     }
 
     /// Whether a range in a program's region is in this program's own; none if it is in no region.
@@ -180,9 +218,13 @@ impl Ssd {
         if status != answer::OK {
             return (status, instructions);
         }
+        let revocations = self.spus[thread.spu.0 as usize].permissions.revocations;
         let stage = &mut self.call_of(thread).stage;
         if stage.is_full_for(range) {
             return (answer::NO_ROOM, instructions);
+        }
+        if stage.is_empty() {
+            stage.revocations = revocations;
         }
         stage.write(range, bytes);
         (answer::OK, instructions)
@@ -210,9 +252,21 @@ impl Ssd {
 
     // -- records ------------------------------------------------------------------------------------------------
 
-    fn may_read(&mut self, thread: ThreadRef, namespace: NamespaceId) -> bool {
+    /// The key that a handler names in a namespace, none for no bytes; or why it may not.
+    fn readable(
+        &mut self,
+        thread: ThreadRef,
+        namespace: NamespaceId,
+        key: &[u8],
+    ) -> Result<Option<Key>, Done> {
         let process = self.call_of(thread).message.origin.process();
-        process.is_kernel() || self.host.namespaces.contains(&(process, namespace))
+        if !process.is_kernel() && !self.host.namespaces.contains(&(process, namespace)) {
+            return Err(Done::Now(answer::NO_PERMISSION, CHECK_INSTRUCTIONS));
+        }
+        match key {
+            [] => Ok(None),
+            bytes => Key::new(bytes).map(Some).map_err(|_| Done::Now(answer::BAD_ARGUMENT, 0)),
+        }
     }
 
     fn kv_get(
@@ -222,10 +276,11 @@ impl Ssd {
         key: &[u8],
         to: Room,
     ) -> Result<Done, Status> {
-        if !self.may_read(thread, namespace) {
-            return Ok(Done::Now(answer::NO_PERMISSION, CHECK_INSTRUCTIONS));
-        }
-        let Ok(key) = Key::new(key) else { return Ok(Done::Now(answer::BAD_ARGUMENT, 0)) };
+        let key = match self.readable(thread, namespace, key) {
+            Ok(Some(key)) => key,
+            Ok(None) => return Ok(Done::Now(answer::BAD_ARGUMENT, 0)),
+            Err(refused) => return Ok(refused),
+        };
         let mut value = Vec::new();
         let at_ns = self.now_ns;
         let got = submit(&mut self.drive.lock(), Command::KvGet { namespace, key, value: &mut value }, at_ns);
@@ -245,15 +300,9 @@ impl Ssd {
         key: &[u8],
         to: Room,
     ) -> Result<Done, Status> {
-        if !self.may_read(thread, namespace) {
-            return Ok(Done::Now(answer::NO_PERMISSION, CHECK_INSTRUCTIONS));
-        }
-        let from = match key {
-            [] => None,
-            bytes => match Key::new(bytes) {
-                Ok(key) => Some(key),
-                Err(_) => return Ok(Done::Now(answer::BAD_ARGUMENT, 0)),
-            },
+        let from = match self.readable(thread, namespace, key) {
+            Ok(from) => from,
+            Err(refused) => return Ok(refused),
         };
         let mut keys = Vec::new();
         let list = Command::KvList { namespace, from: from.as_ref(), keys: &mut keys, limit: 2 };
@@ -277,142 +326,5 @@ impl Ssd {
             status => status,
         };
         self.later(status, done_ns, CHECK_INSTRUCTIONS)
-    }
-
-    // -- answers and requests -----------------------------------------------------------------------------------
-
-    fn respond(&mut self, thread: ThreadRef, status: i32) -> Result<Done, Status> {
-        let done_ns =
-            self.on_stage(thread, |stage, device, at_ns| stage.commit(device, How::Cached, at_ns))?;
-        let call = self.call_of(thread);
-        call.is_answered = true;
-        let (to, bytes) = (call.message.answer_to, std::mem::take(&mut call.reply));
-        self.answer(thread.spu, to, status, bytes, done_ns);
-        Ok(Done::Now(answer::OK, SEND_INSTRUCTIONS))
-    }
-
-    fn finish(&mut self, thread: ThreadRef, draft: Draft) -> Result<Done, Status> {
-        let spu = thread.spu;
-        let party = Party::from_number(draft.destination, self.profile.count);
-        let target = if draft.program == 0 { thread.program } else { ProgramId(draft.program) };
-        let refusal = match party {
-            None => Some(answer::NO_PROGRAM),
-            Some(Party::Endpoint(_)) => self.endpoint_refusal(thread, party),
-            Some(Party::Spu(_)) => {
-                (!self.may_call(thread.program, target, draft.handler)).then_some(answer::NOT_ALLOWED)
-            }
-        };
-        let (Some(party), None) = (party, refusal) else {
-            return Ok(Done::Now(refusal.unwrap_or(answer::NO_PROGRAM), SEND_INSTRUCTIONS));
-        };
-        let mut cost = SEND_INSTRUCTIONS;
-        for part in &draft.parts {
-            if let Part::Nvm(range) = part {
-                let (status, instructions) = self.check(thread, range, Rights::READ);
-                cost += instructions;
-                if status != answer::OK {
-                    return Ok(Done::Now(status, cost));
-                }
-            }
-        }
-        let is_remote = party != Party::Spu(spu);
-        if is_remote && self.spus[spu.0 as usize].outgoing_bytes + draft.bytes > OUTGOING_BYTES {
-            return Ok(Done::Now(answer::NO_ROOM, cost));
-        }
-        let origin = on_behalf(&self.call_of(thread).message);
-        if !origin.spend() {
-            return Ok(Done::Fault(Fault::Flood));
-        }
-        let (body, ready_ns) = self.assemble(thread, draft.parts)?;
-        let call = self.call_of(thread);
-        let ticket = call.tickets.len();
-        call.tickets.push(None);
-        let message = Message {
-            origin,
-            source: Party::Spu(spu),
-            caller: Some(thread.program),
-            program: target,
-            handler: draft.handler,
-            body,
-            answer_to: AnswerTo::Ticket { thread, ticket },
-        };
-        self.send_from(spu, party, message, ready_ns);
-        Ok(Done::Now(ticket as i32, cost))
-    }
-
-    /// Why a request to an endpoint is refused: a program reaches its originating process and its owner, and nobody else.
-    fn endpoint_refusal(&mut self, thread: ThreadRef, party: Option<Party>) -> Option<i32> {
-        let Some(Party::Endpoint(endpoint)) = party else { return None };
-        let origin = self.call_of(thread).message.origin.process();
-        let owner = self.programs.get(&thread.program).map(|program| program.owner);
-        let process = endpoint.process();
-        if process != origin && Some(process) != owner {
-            Some(answer::NOT_ALLOWED)
-        } else if !self.host.has(endpoint) {
-            Some(answer::NO_PROGRAM)
-        } else {
-            None
-        }
-    }
-
-    /// The body of a request, after the stores that it may speak of; and when it is together.
-    fn assemble(&mut self, thread: ThreadRef, parts: Vec<Part>) -> Result<(Vec<u8>, Nanoseconds), Status> {
-        let mut body = Vec::new();
-        let ready_ns = self.on_stage(thread, |stage, device, at_ns| {
-            let mut ready_ns = stage.commit(device, How::Cached, at_ns)?;
-            for part in parts {
-                match part {
-                    Part::Local(bytes) => body.extend(bytes),
-                    Part::Nvm(range) => {
-                        ready_ns = ready_ns.max(stage.read(device, &range, &mut body, at_ns)?)
-                    }
-                }
-            }
-            Ok(ready_ns)
-        })?;
-        Ok((body, ready_ns))
-    }
-
-    fn send_from(&mut self, spu: SpuId, to: Party, message: Message, ready_ns: Nanoseconds) {
-        let bytes = message.bytes();
-        match to {
-            Party::Spu(target) if target == spu => self.arrange_local(spu, message, ready_ns),
-            Party::Spu(target) => {
-                self.spus[spu.0 as usize].outgoing_bytes += message.body.len();
-                self.dispatch_packet(Some(spu), Some(target), bytes, Load::Request(message), ready_ns);
-            }
-            Party::Endpoint(endpoint) => {
-                self.spus[spu.0 as usize].outgoing_bytes += message.body.len();
-                self.dispatch_packet(Some(spu), None, bytes, Load::ToEndpoint(endpoint, message), ready_ns);
-            }
-        }
-    }
-
-    /// Calls a handler of another program on the same processor.
-    fn call(
-        &mut self,
-        thread: ThreadRef,
-        (program, handler): (ProgramId, u32),
-        body: Vec<u8>,
-        out: Room,
-    ) -> Done {
-        if program == thread.program || !self.may_call(thread.program, program, handler) {
-            return Done::Now(answer::NOT_ALLOWED, SEND_INSTRUCTIONS);
-        }
-        let origin = on_behalf(&self.call_of(thread).message);
-        if !origin.spend() {
-            return Done::Fault(Fault::Flood);
-        }
-        let message = Message {
-            origin,
-            source: Party::Spu(thread.spu),
-            caller: Some(thread.program),
-            program,
-            handler,
-            body,
-            answer_to: AnswerTo::Call(thread),
-        };
-        self.arrange_local(thread.spu, message, self.now_ns);
-        Done::Waits(Waiting::Call(out))
     }
 }

@@ -9,13 +9,14 @@
 use tantalum::{Nanoseconds, Status};
 
 use crate::activation::Activation;
+use crate::agenda::What;
 use crate::answer;
 use crate::instance::{Fault, Run};
 use crate::message::{AnswerTo, Message, ThreadRef};
 use crate::names::{Party, ProgramId, SpuId};
 use crate::program::{Resident, Thread, Waiting};
 use crate::stage::{How, Stage};
-use crate::system::{Ssd, What};
+use crate::system::Ssd;
 
 /// Requests that wait for a program on a processor.
 const QUEUE_REQUESTS: usize = 64;
@@ -199,8 +200,13 @@ impl Ssd {
 
     fn returns(&mut self, thread: ThreadRef, mut call: Activation) -> Result<(), Status> {
         let spu = thread.spu;
+        let process = call.message.origin.process();
+        let otherwise = match self.stage_keeps_rights(thread, process, &mut call.stage) {
+            true => answer::NO_ANSWER,
+            false => answer::NO_PERMISSION,
+        };
         let (status, done_ns) = match call.stage.commit(&mut self.drive.lock(), How::Cached, self.now_ns) {
-            Ok(done_ns) => (answer::NO_ANSWER, done_ns),
+            Ok(done_ns) => (otherwise, done_ns),
             Err(Status::PowerLost) => return Err(Status::PowerLost),
             Err(_) => (answer::DRIVE, self.now_ns),
         };

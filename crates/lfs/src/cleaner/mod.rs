@@ -84,6 +84,9 @@ impl LogFs {
 
     /// Does a slice of cleaning in the background, if that pays. Returns whether it did anything.
     pub fn clean_slice(&mut self) -> Result<bool> {
+        if self.is_snapshot {
+            return Ok(false);
+        }
         let Some(mut job) = self.job.take().map_or_else(|| self.next_job(), |job| Ok(Some(job)))? else {
             return Ok(false);
         };
@@ -125,6 +128,7 @@ impl LogFs {
     /// Cleans until no segment is worth it, as the experiments of PebbleSSD do (section 4.4.3), and takes a checkpoint.
     /// Returns how many segments it cleaned.
     pub fn clean_all(&mut self) -> Result<u64> {
+        self.check_writable()?;
         let before = self.cleaned.segments;
         let mut cleaned = std::collections::BTreeSet::new();
         self.sync_all(false)?;

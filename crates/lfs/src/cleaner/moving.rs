@@ -27,7 +27,7 @@ impl LogFs {
             if !is_unchecked && !self.index.lives_at(&mut self.log, resident)? {
                 continue;
             }
-            if self.is_written_anyway(resident)? {
+            if self.is_written_anyway(resident, &mut moves)? {
                 continue;
             }
             match self.superblock.cleaning {
@@ -49,9 +49,11 @@ impl LogFs {
     }
 
     /// What differs in memory is written from there: now if it is content, with the checkpoint if it is of the index.
-    fn is_written_anyway(&mut self, resident: &Resident) -> Result<bool> {
+    fn is_written_anyway(&mut self, resident: &Resident, moves: &mut Vec<Move>) -> Result<bool> {
         match resident.owner {
             Owner::Content { file, unit } if self.pages.is_dirty((file, unit)) => {
+                // Nothing is appended while places that were given out are empty.
+                self.remap(&std::mem::take(moves))?;
                 self.write_back_page(file, unit, false)?;
                 Ok(true)
             }

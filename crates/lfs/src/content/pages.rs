@@ -53,6 +53,17 @@ impl LogFs {
         Ok(())
     }
 
+    /// Makes sure that a unit that is there can be changed.
+    pub(crate) fn promise_unit(&mut self, file: FileId, unit: u32) -> Result<()> {
+        if self.pages.is_dirty((file, unit)) {
+            return Ok(());
+        }
+        match self.index.slot(&mut self.log, file, unit)? {
+            Slot::Hole => Ok(()),
+            _ => self.index.promise(&mut self.log, file, unit),
+        }
+    }
+
     /// Makes holes of a range of units.
     pub(crate) fn give_up_units(&mut self, file: FileId, units: Range<u64>) -> Result<()> {
         self.pages.remove(file, units.clone());

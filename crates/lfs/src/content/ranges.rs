@@ -61,6 +61,10 @@ impl LogFs {
         if first > last {
             return self.zero_part(file, offset, end);
         }
+        // What may be refused comes first.
+        for at in [offset, end].into_iter().filter(|at| at % UNIT > 0) {
+            self.promise_unit(file, (at / UNIT) as u32)?;
+        }
         self.zero_part(file, offset, first * UNIT)?;
         self.zero_part(file, last * UNIT, end)?;
         self.give_up_units(file, first..last)

@@ -6,9 +6,9 @@ use tantalum_drive::{Drive, Request, When};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
-use super::blocks::{BlockSpace, Blocks, Units};
 use super::write::{flush_if, write};
 use super::{Force, IoCommand, Worked, read};
+use crate::blocks::{BlockSpace, Blocks, Units};
 use crate::failure::Failure;
 use crate::wire::command::Submission;
 
@@ -69,7 +69,7 @@ fn copy_range(drive: &Drive, when: When, space: &BlockSpace, source: Blocks, tar
     if from.are_whole() && onto.are_whole() && !overlap(from, onto) {
         return share(drive, when, from, onto);
     }
-    let (answer, read_ns) = read::read(drive, when, space, source)?;
+    let (answer, read_ns) = read::read(drive, when, space, source, Vec::new())?;
     let (answer, written_ns) = write(drive, when, space, target, answer.data, Force(false))
         .map(|(_, written_ns)| (Default::default(), written_ns))?;
     Ok((answer, written_ns.max(read_ns)))

@@ -9,11 +9,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use super::{TRANSFER_BYTES, Transfer, Worked};
 use crate::failure::Failure;
 use crate::mailbox::Answer;
+use crate::namespaces::namespace_of;
 use crate::wire::command::Submission;
 use crate::wire::opcode::{key_value as opcode, vendor};
-
-/// The first namespace with records has this number; the drive counts its own from 1.
-const FIRST_NAMESPACE: u32 = super::BLOCK_NAMESPACE + 1;
 
 /// A command about records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,16 +54,6 @@ pub struct PutRecord {
     reserved: [u8; 6],
     /// The key, with zeros behind it.
     pub key: [u8; 16],
-}
-
-/// The namespace of the drive that a host calls `namespace`.
-pub fn namespace_of(namespace: u32) -> Option<NamespaceId> {
-    namespace.checked_sub(FIRST_NAMESPACE - 1).filter(|&number| number > 0).map(NamespaceId)
-}
-
-/// What hosts call a namespace of the drive.
-pub fn number_of(namespace: NamespaceId) -> u32 {
-    namespace.0 + FIRST_NAMESPACE - 1
 }
 
 impl PutRecord {
@@ -163,7 +151,7 @@ impl KeyValueCommand {
                 let mut value = reply.data;
                 let result = value.len() as u64;
                 value.truncate(bytes as usize);
-                Ok((Answer { data: value, result }, reply.completion.done_ns))
+                Ok((Answer { data: value, result, ..Answer::default() }, reply.completion.done_ns))
             }
             KeyValueCommand::List(namespace, from, bytes) => list(drive, when, namespace, from, bytes),
             KeyValueCommand::Delete(namespace, key) => nothing(Request::KvDelete { namespace, key }),
@@ -216,7 +204,7 @@ fn list(drive: &Drive, when: When, namespace: NamespaceId, from: Option<Key>, by
     }
     list[..4].copy_from_slice(&count.to_le_bytes());
     list.resize(bytes as usize, 0);
-    Ok((Answer { data: list, result: count.into() }, reply.completion.done_ns))
+    Ok((Answer { data: list, result: count.into(), ..Answer::default() }, reply.completion.done_ns))
 }
 
 /// The records that [`PutRecord`]s with their values describe.

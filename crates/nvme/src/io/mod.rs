@@ -3,11 +3,11 @@
 //! A command is checked as a whole before any of its data move. What it asks of the drive is given by the thread of its
 //! connection and answered by way of its mailbox, when the drive is done.
 
-mod blocks;
 mod copy;
 mod deallocate;
 pub mod key_value;
 mod partial;
+pub mod program;
 mod read;
 pub mod vendor;
 mod write;
@@ -15,14 +15,15 @@ mod write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tantalum::{NamespaceId, Nanoseconds};
+use tantalum::Nanoseconds;
 use tantalum_drive::{Drive, When};
 
-pub use blocks::{BlockSpace, Blocks};
 pub use copy::{COPY_BLOCKS_BYTES, COPY_RANGES};
 
+use crate::blocks::{BlockSpace, Blocks};
 use crate::failure::Failure;
 use crate::mailbox::{Answer, Mailbox, Message};
+use crate::namespaces::{ALL_NAMESPACES, BLOCK_NAMESPACE, Namespaces};
 use crate::subsystem::Subsystem;
 use crate::wire::command::Submission;
 use crate::wire::opcode::nvm;
@@ -33,33 +34,6 @@ use vendor::VendorCommand;
 pub const TRANSFER_LIMIT_LOG2: u8 = 7;
 /// The same in bytes.
 pub const TRANSFER_BYTES: u32 = 4096 << TRANSFER_LIMIT_LOG2;
-
-/// The namespace with the drive's blocks.
-pub const BLOCK_NAMESPACE: u32 = 1;
-/// All namespaces.
-pub const ALL_NAMESPACES: u32 = 0xffff_ffff;
-
-/// The namespaces that there are.
-#[derive(Clone, Debug)]
-pub struct Namespaces {
-    /// The drive's blocks.
-    pub blocks: BlockSpace,
-    /// The drive's namespaces with records.
-    pub key_value: Vec<NamespaceId>,
-}
-
-impl Namespaces {
-    /// The namespace with records that a host calls `namespace`.
-    pub fn key_value(&self, namespace: u32) -> Option<NamespaceId> {
-        key_value::namespace_of(namespace).filter(|namespace| self.key_value.contains(namespace))
-    }
-
-    /// What hosts call all of them, in order.
-    pub fn numbers(&self) -> impl Iterator<Item = u32> {
-        let key_value = self.key_value.iter().map(|&namespace| key_value::number_of(namespace));
-        std::iter::once(BLOCK_NAMESPACE).chain(key_value)
-    }
-}
 
 /// Data that a command moves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -167,7 +141,8 @@ impl IoCommand {
         }
     }
 
-    /// Gives it to the drive, with the data that came from the host. The answer goes to `mailbox`.
+    /// Gives it to the drive, with the data that came from the host, or for Read a buffer of as many bytes. The answer goes to
+    /// `mailbox`.
     pub fn start(self, subsystem: &Arc<Subsystem>, id: u16, data: Vec<u8>, mailbox: &Arc<Mailbox>) {
         let counts = &subsystem.counts;
         match self.transfer(&subsystem.namespaces.blocks) {
@@ -176,7 +151,7 @@ impl IoCommand {
             Transfer::None => 0,
         };
         if subsystem.is_without_drive {
-            let ended = Ok(self.answer_without_drive(&subsystem.namespaces.blocks));
+            let ended = Ok(self.answer_without_drive(&subsystem.namespaces.blocks, data));
             return mailbox.post(Message::Done { id, ended });
         }
         let mailbox = Arc::clone(mailbox);
@@ -188,10 +163,13 @@ impl IoCommand {
     }
 
     /// What the drive might say.
-    fn answer_without_drive(self, space: &BlockSpace) -> Answer {
+    fn answer_without_drive(self, space: &BlockSpace, mut buffer: Vec<u8>) -> Answer {
         match self.transfer(space) {
-            Transfer::ToHost(bytes) => Answer::data(vec![0; bytes as usize]),
-            Transfer::None | Transfer::FromHost(_) => Answer::default(),
+            Transfer::ToHost(bytes) => {
+                buffer.resize(bytes as usize, 0);
+                Answer::data(buffer)
+            }
+            Transfer::None | Transfer::FromHost(_) => Answer::spare(buffer),
         }
     }
 
@@ -200,7 +178,7 @@ impl IoCommand {
         let force = |force: Force| Force(force.0 || subsystem.is_write_through());
         match self {
             IoCommand::Flush => write::flush(drive, when),
-            IoCommand::Read(blocks) => read::read(drive, when, space, blocks),
+            IoCommand::Read(blocks) => read::read(drive, when, space, blocks, data),
             IoCommand::Write(blocks, fua) => write::write(drive, when, space, blocks, data, force(fua)),
             IoCommand::Compare(blocks) => read::compare(drive, when, space, blocks, &data),
             IoCommand::WriteZeroes(blocks, fua) => {

@@ -197,7 +197,7 @@ impl VendorCommand {
         };
         let Reply { completion, data, .. } = drive.perform(request, when)?;
         let named = completion.tx.map(|tx| tx.0).or(completion.generation.map(|generation| generation.0));
-        Ok((Answer { data, result: named.unwrap_or(0) }, completion.done_ns))
+        Ok((Answer { data, result: named.unwrap_or(0), ..Answer::default() }, completion.done_ns))
     }
 }
 

@@ -5,9 +5,11 @@
 
 use super::connect::FabricsCommand;
 use super::{CAPSULE_BYTES, Phase, Session};
-use crate::admin::{self, Context, EVENT_REQUESTS};
+use crate::admin::{self, Context};
 use crate::failure::Failure;
+use crate::io::program::{Addressed, Caller, is_program};
 use crate::io::{IoCommand, TRANSFER_BYTES, Transfer};
+use crate::limits::EVENT_REQUESTS;
 use crate::mailbox::Answer;
 use crate::wire::command::{IN_CAPSULE, Submission, TRANSPORT};
 use crate::wire::opcode::{FABRICS, admin as opcode};
@@ -22,6 +24,8 @@ pub enum Work {
     Admin,
     /// About blocks.
     Io(IoCommand),
+    /// About programs in the drive.
+    Program(Addressed),
 }
 
 /// A command under way.
@@ -75,9 +79,9 @@ impl Transfers {
         self.get(tag).map(|incoming| &incoming.data[..])
     }
 
-    fn open(&mut self, command: u16, bytes: u32) -> u16 {
-        let incoming =
-            Incoming { command, data: vec![0; bytes as usize], received: 0, is_damaged: false, drains: None };
+    /// Opens one for data that come to a buffer.
+    fn open(&mut self, command: u16, data: Vec<u8>) -> u16 {
+        let incoming = Incoming { command, data, received: 0, is_damaged: false, drains: None };
         let free = self.0.iter().position(Option::is_none);
         let tag = free.unwrap_or_else(|| {
             self.0.push(None);
@@ -119,21 +123,23 @@ impl Session {
             return Err(Fatal::Sequence);
         }
         if let Some(queue) = &mut self.queue {
-            queue.head = if queue.head + 1 >= queue.entries { 0 } else { queue.head + 1 };
-            queue.controller.hear();
+            queue.advance();
         }
         if self.pending.contains_key(&id) {
             self.send_response(id, 0, Some(Failure::ID_CONFLICT));
             return Ok(());
         }
-        let checked = self.check(&command, capsule.len());
-        let (work, needed, transfer, in_capsule) = match checked {
-            Ok(checked) => checked,
-            Err(failure) => {
-                self.refuse(&command, failure);
-                return Ok(());
-            }
-        };
+        match self.check(&command, capsule.len()) {
+            Ok(checked) => self.accept(command, checked, capsule, is_damaged),
+            Err(failure) => self.refuse(&command, failure),
+        }
+        Ok(())
+    }
+
+    /// Executes a command, or queues it until its data have room.
+    fn accept(&mut self, command: Submission, checked: Checked, capsule: Vec<u8>, is_damaged: bool) {
+        let id = command.id.get();
+        let (work, needed, transfer, in_capsule) = checked;
         let held = in_capsule.map_or(0, |(_, bytes)| bytes);
         self.hold(held);
         self.pending.insert(id, Pending { command, work, transfer, needed, held });
@@ -151,7 +157,6 @@ impl Session {
                 self.admit();
             }
         }
-        Ok(())
     }
 
     /// What a command is to do, how many bytes of data it needs, what data move, and where in the capsule they are if they
@@ -181,7 +186,7 @@ impl Session {
         let most = match work {
             // who has not said who it is holds little memory
             Work::Fabrics(_) => CAPSULE_BYTES as u32,
-            Work::Admin | Work::Io(_) => TRANSFER_BYTES.max(needed),
+            Work::Admin | Work::Io(_) | Work::Program(_) => TRANSFER_BYTES.max(needed),
         };
         if bytes < needed || bytes > most {
             return Err(Failure::SGL_LENGTH);
@@ -211,6 +216,10 @@ impl Session {
         if queue.id == 0 {
             return Ok((Work::Admin, admin::transfer(command, queue.controller.kind)?));
         }
+        if is_program(command) {
+            let program = Addressed::decode(command)?;
+            return Ok((Work::Program(program), program.transfer()));
+        }
         let namespaces = &self.subsystem.namespaces;
         let io = IoCommand::decode(command, namespaces)?;
         Ok((Work::Io(io), io.transfer(&namespaces.blocks)))
@@ -222,6 +231,7 @@ impl Session {
             let Some(pending) = self.pending.get(&id) else { break };
             let (Transfer::FromHost(bytes) | Transfer::ToHost(bytes)) = pending.transfer else { break };
             let (held, transfer) = (bytes as usize, pending.transfer);
+            let is_read = matches!(pending.work, Work::Io(IoCommand::Read(_)));
             if !self.may_hold(held) {
                 break;
             }
@@ -232,10 +242,13 @@ impl Session {
             }
             match transfer {
                 Transfer::FromHost(bytes) => {
-                    let tag = self.transfers.open(id, bytes);
+                    let tag = self.transfers.open(id, self.spares.take(held));
                     self.send_ready(id, tag, bytes);
                 }
-                _ => self.execute(id, Vec::new()),
+                _ => {
+                    let buffer = if is_read { self.spares.take(held) } else { Vec::new() };
+                    self.execute(id, buffer);
+                }
             }
         }
     }
@@ -266,6 +279,12 @@ impl Session {
         data.truncate(pending.needed);
         match work {
             Work::Io(io) => io.start(&self.subsystem, id, data, &self.mailbox),
+            Work::Program(program) => {
+                let Some(queue) = &self.queue else { return };
+                let (subsystem, mailbox) = (&self.subsystem, &self.mailbox);
+                let caller = Caller { subsystem, controller: &queue.controller, mailbox, id };
+                program.start(&caller, data);
+            }
             Work::Fabrics(fabrics) => {
                 let ended = self.fabrics(fabrics, &data);
                 self.complete(id, ended);
@@ -316,6 +335,7 @@ impl Session {
         let Some(pending) = self.pending.remove(&id) else { return };
         match ended {
             Ok(answer) if answer.data.is_empty() => {
+                self.spares.give(answer.spare, self.held);
                 self.release(pending.held);
                 self.send_response(id, answer.result, None);
             }
@@ -327,6 +347,7 @@ impl Session {
                 if !is_silent {
                     self.send_response(id, answer.result, None);
                 }
+                self.reclaim();
             }
             Err(failure) => {
                 self.release(pending.held);

@@ -5,7 +5,7 @@
 //! - `commands.rs` checks commands, gets their data (R2T) within the budget, and has them done.
 //! - `connect.rs` does the Fabrics commands, `authenticate.rs` those of an authentication.
 //! - `abort.rs` aborts commands that wait.
-//! - `send.rs` makes PDUs.
+//! - `send.rs` makes PDUs; `spares.rs` keeps buffers for the next commands.
 
 mod abort;
 mod authenticate;
@@ -13,6 +13,7 @@ mod commands;
 mod connect;
 mod receive;
 mod send;
+mod spares;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -27,9 +28,9 @@ use crate::mailbox::{Mailbox, Message};
 use crate::outbox::Outbox;
 use crate::subsystem::Subsystem;
 
-pub use abort::ABORTS;
 use commands::{Pending, Transfers};
 use receive::Receiver;
+use spares::Spares;
 
 /// Bytes of data that a command capsule may carry.
 pub const CAPSULE_BYTES: usize = crate::wire::pdu::ADMIN_CAPSULE_BYTES;
@@ -74,6 +75,14 @@ struct Queue {
     exchange: Option<Exchange>,
 }
 
+impl Queue {
+    /// A command was taken from the queue: its host is alive.
+    fn advance(&mut self) {
+        self.head = if self.head + 1 >= self.entries { 0 } else { self.head + 1 };
+        self.controller.hear();
+    }
+}
+
 /// The protocol of one connection.
 pub struct Session {
     subsystem: Arc<Subsystem>,
@@ -93,6 +102,7 @@ pub struct Session {
     /// Commands under way.
     pending: FxHashMap<u16, Pending>,
     transfers: Transfers,
+    spares: Spares,
     /// Commands that wait for the budget.
     waiting: VecDeque<u16>,
     /// Bytes of the budget that are in use.
@@ -120,6 +130,7 @@ impl Session {
             queue: None,
             pending: FxHashMap::default(),
             transfers: Transfers::default(),
+            spares: Spares::default(),
             waiting: VecDeque::new(),
             held: 0,
             events: Vec::new(),
@@ -159,8 +170,21 @@ impl Session {
     pub fn sent(&mut self, freed: usize) {
         if freed > 0 {
             self.release(freed);
+            self.reclaim();
             self.admit();
         }
+    }
+
+    /// Keeps buffers whose data have been sent.
+    fn reclaim(&mut self) {
+        while let Some(buffer) = self.outbox.emptied() {
+            self.spares.give(buffer, self.held);
+        }
+    }
+
+    /// There is nothing to do now.
+    pub fn rest(&mut self) {
+        self.spares.shrink(self.held);
     }
 
     /// Whether a command may hold so many bytes.

@@ -282,7 +282,11 @@ impl Session {
         match common.kind {
             kind::IC_REQ => return self.initialize(),
             kind::H2C_DATA => self.receiver.target = self.place_data()?,
-            _ => self.receiver.target = Target::Capsule(Vec::with_capacity(self.receiver.data_bytes)),
+            _ if self.receiver.data_bytes == 0 => {}
+            _ => {
+                let buffer = self.spares.take_empty(self.receiver.data_bytes);
+                self.receiver.target = Target::Capsule(buffer);
+            }
         }
         if self.receiver.data_bytes == 0 {
             return self.end_pdu(false);

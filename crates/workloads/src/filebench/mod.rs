@@ -221,7 +221,7 @@ fn create(fs: &mut dyn FileSystem, name: &[u8]) -> Outcome<tantalum_filesystem::
 
 /// Writes `bytes` at an offset, at most [`IO_BYTES`] at once.
 fn write(fs: &mut dyn FileSystem, file: tantalum_filesystem::FileId, offset: u64, bytes: u64) -> Outcome<()> {
-    const DATA: [u8; IO_BYTES] = [0x5a; IO_BYTES];
+    static DATA: [u8; IO_BYTES] = [0x5a; IO_BYTES];
     let mut done = 0;
     while done < bytes {
         let part = (bytes - done).min(IO_BYTES as u64);

@@ -56,12 +56,10 @@ impl Thread {
     /// Does the thread's next operation, or the first part of one that waits for the drive in between.
     pub fn step(&mut self, fs: &mut dyn FileSystem, set: &mut FileSet, log: Option<FileId>) -> Outcome<Turn> {
         let step = self.steps[self.next];
-        if step == Sync && !self.is_sent {
-            if let Some(entry) = self.open {
-                fs.write_out(set.file(entry))?;
-                self.is_sent = true;
-                return Ok(Turn::Next(0));
-            }
+        if let (Sync, false, Some(entry)) = (step, self.is_sent, self.open) {
+            fs.write_out(set.file(entry))?;
+            self.is_sent = true;
+            return Ok(Turn::Next(0));
         }
         self.is_sent = false;
         self.next = (self.next + 1) % self.steps.len();
