@@ -17,8 +17,6 @@ use tantalum_report::{Interrupted, InvalidSetting, ReportError};
 use tantalum_volume::VolumeError;
 use tantalum_workloads::WorkloadError;
 
-use crate::file_system::FileSystemKind;
-
 /// Why the command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
@@ -145,15 +143,18 @@ pub enum Failure {
         /// The image.
         path: PathBuf,
         /// What it holds.
-        found: FileSystemKind,
+        found: String,
         /// What was asked for.
-        wanted: FileSystemKind,
+        wanted: String,
     },
-    /// A way of cleaning for something that is not made, or has no cleaner.
+    /// An option of log-structured file systems for something that is not made, or is none.
     #[error(
-        "--cleaning is chosen when a log-structured file system is created: add --file-system lfs-nat or lfs-tree, and --create or --format"
+        "{option} is chosen when a log-structured file system is created: add --file-system lfs-nat or lfs-tree, and --create or --format"
     )]
-    CleaningNotChosen,
+    OptionOfLogs {
+        /// The option.
+        option: &'static str,
+    },
     /// Snapshots of a file system that keeps none.
     #[error("image {} holds a volume, which keeps no snapshots; a file system of the kind lfs-tree does", path.display())]
     NoSnapshots {

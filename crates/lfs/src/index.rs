@@ -6,11 +6,11 @@
 use std::ops::Range;
 
 use tantalum::Lpn;
-use tantalum_filesystem::{FileId, Timestamp};
+use tantalum_filesystem::{Errno, FileId, Timestamp};
 
 use crate::bytes::Page;
 use crate::check::Finding;
-use crate::error::{LfsError, Result};
+use crate::error::{LfsError, Result, refuse};
 use crate::inode::Inode;
 use crate::segments::Log;
 
@@ -122,11 +122,27 @@ pub(crate) trait Index: Send {
     /// Makes holes of units of a file. Returns how many were none.
     fn clear(&mut self, log: &mut Log, file: FileId, units: Range<u64>) -> Result<u64>;
 
-    /// The first unit from `from` on that is no hole.
+    /// The first unit from `from` on that is not a hole.
     fn next_used(&mut self, log: &mut Log, file: FileId, from: u32) -> Result<Option<u32>>;
 
     /// Makes a file durable whose contents were appended and whose inode was set.
     fn sync_file(&mut self, log: &mut Log, file: FileId) -> Result<Synced>;
+
+    /// Checkpoints so far: each one counts one more, and a mount continues from the last durable one. None if the drive's
+    /// lists cannot complete such an index; otherwise files have numbers below 2^31 (see [`crate::lists`]).
+    fn checkpoints(&self) -> Option<u64> {
+        None
+    }
+
+    /// As [`Index::append`] of contents, which the drive lists; a sync leaves the index of them in memory.
+    fn append_listed(&mut self, _log: &mut Log, _file: FileId, _unit: u32, _page: &Page) -> Result<()> {
+        refuse(Errno::EOPNOTSUPP)
+    }
+
+    /// A unit of a file was found in a list, after a crash: it is there from now on.
+    fn follow(&mut self, _log: &mut Log, _file: FileId, _unit: u32, _lpn: Lpn) -> Result<()> {
+        refuse(Errno::EOPNOTSUPP)
+    }
 
     /// Units that a checkpoint would append now.
     fn changed_units(&self) -> u64;
@@ -203,7 +219,7 @@ pub(crate) trait Index: Send {
     ) -> Result<()>;
 
     /// Visits every unit that counts as living and belongs to no file, or is promised to none, and tells what is wrong
-    /// with the index as a whole, of which files reach so many units.
+    /// with the index as a whole, given how many units files reach.
     fn audit(
         &mut self,
         log: &mut Log,
