@@ -7,7 +7,7 @@ mod validate;
 use serde::{Deserialize, Serialize};
 
 pub use parse::ProfileError;
-pub use spu::SpuProfile;
+pub use spu::{STRIPE_BYTES, SpuMemoryProfile, SpuProfile};
 pub use validate::InvalidField;
 
 /// Everything that makes one drive differ from another.
