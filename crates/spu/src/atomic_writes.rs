@@ -15,7 +15,7 @@ use crate::stripes::{STRIPE_BYTES, Stripes};
 use crate::system::{SpuError, Ssd};
 
 /// Transactions at once. Transaction `t` is in slot `t % SLOTS`.
-pub const SLOTS: u64 = 8;
+pub const SLOTS: u64 = 16;
 /// Writes of a transaction on one processor.
 pub const RECORDS: usize = 8;
 

@@ -307,6 +307,21 @@ impl Ssd {
         }
     }
 
+    /// The next that the host is told by `at_ns`; none if nothing happens until then. For a host that does something of its own
+    /// at that time.
+    pub fn next_event_until(&mut self, at_ns: Nanoseconds) -> Option<Event> {
+        loop {
+            if let Some(event) = self.host.next_event() {
+                return Some(event);
+            }
+            let Reverse(next) = self.agenda.peek()?;
+            if next.at_ns > at_ns {
+                return None;
+            }
+            self.advance()?;
+        }
+    }
+
     /// Whether the drive has power, as far as programs noticed.
     pub(crate) fn check_power(&self) -> Result<(), SpuError> {
         if self.is_down { Err(SpuError::PowerLost) } else { Ok(()) }
@@ -335,6 +350,11 @@ impl Ssd {
     /// Bytes that the link has carried to the drive, and to the host.
     pub fn link_bytes(&self) -> (u64, u64) {
         (self.wires.down.bytes, self.wires.up.bytes)
+    }
+
+    /// Bytes that the ring has carried.
+    pub fn ring_bytes(&self) -> u64 {
+        self.wires.ring.bytes
     }
 
     /// How long a processor's instructions have occupied it.
