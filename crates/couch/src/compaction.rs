@@ -57,8 +57,7 @@ struct Moved {
 }
 
 /// A compaction in progress. If it is dropped before [`Compaction::finish`], the store stays as it is. Until then the store
-/// is open: finish or drop it before the store is opened again. ([`crate::Folder`] ensures that by its lock; other storage
-/// does not.)
+/// is open, and cannot be opened again.
 pub struct Compaction<S: Storage> {
     inner: Arc<Inner<S>>,
     /// Until the index is built.

@@ -39,6 +39,12 @@ pub enum Shared {
 pub trait Storage: Send + Sync {
     /// An open file.
     type File: StorageFile;
+    /// Marks a store as open until it is dropped.
+    type Lock: Send + Sync;
+
+    /// Marks the store of that name as open; refused while it is. What holds the lock is the store, with its clones,
+    /// snapshots and compactions.
+    fn lock(&self, name: &str) -> io::Result<Self::Lock>;
 
     /// Opens the file of that name; none if there is none.
     fn open(&self, name: &str) -> io::Result<Option<Self::File>>;

@@ -143,6 +143,8 @@ pub(crate) struct Inner<S: Storage> {
     pub state: RwLock<State<S::File>>,
     pub compacting: AtomicBool,
     pub counters: Counters,
+    /// Held until the files above are closed.
+    _lock: S::Lock,
 }
 
 /// A document store. Clones are the same store. Any thread may read and write; commits are serial.
@@ -163,13 +165,15 @@ impl<S: Storage> std::fmt::Debug for Store<S> {
 }
 
 impl<S: Storage> Store<S> {
-    /// Opens the store in the file `name`, or creates it. Leftovers of an interrupted compaction are removed.
+    /// Opens the store in the file `name`, or creates it. Leftovers of an interrupted compaction are removed. Refused while
+    /// it is open already.
     pub fn open(storage: S, name: &str, options: Options) -> Result<Store<S>, Error> {
         let options = Options { stage_units: options.stage_units.max(4), ..options };
         if name.ends_with(&compact_name("")) {
             let why = "a name that ends so is a compaction's";
             return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, why).into());
         }
+        let lock = storage.lock(name)?;
         storage.remove(&compact_name(name))?;
         let name: Arc<str> = name.into();
         let file = match storage.open(&name)? {
@@ -202,6 +206,7 @@ impl<S: Storage> Store<S> {
                 state: RwLock::new(state),
                 compacting: AtomicBool::new(false),
                 counters: Counters::default(),
+                _lock: lock,
             }),
         })
     }

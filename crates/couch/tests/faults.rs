@@ -5,9 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use rand::{Rng, RngExt, SeedableRng};
 use tantalum_couch::{
     Batch, Error, Options, ShareRange, Shared, Storage, StorageFile, Store, UNIT_BYTES, Way,
 };
+
+type Random = rand_xoshiro::Xoshiro256PlusPlus;
 
 const NAME: &str = "docs.couch";
 
@@ -47,12 +50,17 @@ impl Mem {
 
     /// Power is cut: of what was not synced, the units stay that `keep` names, by their place in the file of the store.
     fn cut(&self, keep: impl Fn(u64) -> bool) {
+        self.cut_pieces(UNIT_BYTES, keep);
+    }
+
+    /// The same for pieces of this many bytes: a disk may tear a unit.
+    fn cut_pieces(&self, bytes: usize, keep: impl Fn(u64) -> bool) {
         let state = &mut *self.state();
         for disk in &mut state.files {
             disk.durable.resize(disk.live.len(), 0);
-            let units = disk.live.chunks(UNIT_BYTES).zip(disk.durable.chunks_mut(UNIT_BYTES));
-            for (unit, (live, durable)) in units.enumerate() {
-                if live != durable && keep(unit as u64) {
+            let pieces = disk.live.chunks(bytes).zip(disk.durable.chunks_mut(bytes));
+            for (piece, (live, durable)) in pieces.enumerate() {
+                if live != durable && keep(piece as u64) {
                     durable.copy_from_slice(live);
                 }
             }
@@ -81,12 +89,39 @@ impl Mem {
     }
 
     fn open(&self, way: Way) -> Store<Mem> {
-        Store::open(self.clone(), NAME, Options { way, stage_units: 16, ..Options::default() }).unwrap()
+        self.try_open(way).unwrap()
+    }
+
+    fn try_open(&self, way: Way) -> Result<Store<Mem>, Error> {
+        Store::open(self.clone(), NAME, Options { way, stage_units: 16, ..Options::default() })
+    }
+
+    /// Power is cut; of what was not synced some stays, by chance, and so do the names or not.
+    fn cut_by_chance(&self, random: &mut Random) {
+        let (salt, most) = (random.next_u64() | 1, [0, 5, 9, 10][random.random_range(0..4)]);
+        let names = self.state().names.clone();
+        let bytes = if self.state().share_units == 0 {
+            [512, UNIT_BYTES][random.random_range(0..2)]
+        } else {
+            UNIT_BYTES
+        };
+        self.cut_pieces(bytes, |piece| {
+            (piece + 1).wrapping_mul(salt) >> 32 & 0xffff_ffff < most * 0x1999_9999
+        });
+        if random.random_bool(0.5) && names.contains_key(NAME) {
+            self.state().names = names.clone();
+            self.state().durable_names = names;
+        }
     }
 }
 
 impl Storage for Mem {
     type File = MemFile;
+    type Lock = ();
+
+    fn lock(&self, _name: &str) -> io::Result<()> {
+        Ok(())
+    }
 
     fn open(&self, name: &str) -> io::Result<Option<MemFile>> {
         Ok(self.state().names.get(name).map(|id| MemFile(self.clone(), *id)))
@@ -205,10 +240,10 @@ fn value(store: &Store<Mem>, key: &str) -> Option<Vec<u8>> {
     store.get(key.as_bytes()).unwrap().map(tantalum_couch::Document::into_value)
 }
 
-/// All documents, and the keys of all changes.
 /// Documents by key, and the keys of which changes tell.
 type Told = (BTreeMap<String, Vec<u8>>, BTreeSet<String>);
 
+/// All documents, and the keys of all changes.
 fn all(store: &Store<Mem>) -> Result<Told, Error> {
     let text = |key: &[u8]| String::from_utf8(key.to_vec()).unwrap();
     let snapshot = store.snapshot();
@@ -468,20 +503,33 @@ fn contents(store: &Store<Mem>) -> Model {
     changed
 }
 
+/// A key of up to 400 bytes, so that trees have several levels.
+fn random_key(number: u32, keys: u32) -> String {
+    format!("k{number:03}{}", "-".repeat(if keys > 9 { 40 * (number % 10) as usize } else { 0 }))
+}
+
 /// Random lives of a store, each ended by a kill or a cut, at a failed sync, a failed share, a share whose answer is lost, or
-/// between commits; what was not synced reaches the medium unit by unit, by chance.
+/// between commits; what was not synced reaches the medium piece by piece, by chance. Opening is cut as well.
 #[test]
 fn random_lives_hold_what_returned() {
-    use rand::{Rng, RngExt, SeedableRng};
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     let first = number("COUCH_SEED").unwrap_or(0);
     for seed in first..first + number("COUCH_SEEDS").unwrap_or(60) {
         println!("seed {seed}");
-        let mut random = rand_xoshiro::Xoshiro256PlusPlus::seed_from_u64(seed);
+        let mut random = Random::seed_from_u64(seed);
+        let keys = [9, 300][random.random_range(0..2)];
         let mem = Mem::new([0, 8, 64][random.random_range(0..3)]);
         let mut models = vec![Model::new()];
         for life in 0..12 {
             let way = if random.random_bool(0.8) { Way::Share } else { Way::Original };
+            while random.random_bool(0.2) {
+                mem.state().fail_sync = random.random_range(1..4);
+                drop(mem.try_open(way));
+                mem.calm();
+                if random.random_bool(0.7) {
+                    mem.cut_by_chance(&mut random);
+                }
+            }
             let store = mem.open(way);
             let found = contents(&store);
             assert!(models.contains(&found), "seed {seed}, life {life}: neither before nor after");
@@ -519,9 +567,11 @@ fn random_lives_hold_what_returned() {
                 }
                 let mut batch = Batch::new();
                 let mut after = model.clone();
-                for _ in 0..random.random_range(1..5) {
-                    let key = format!("k{}", random.random_range(0..9));
-                    let bytes = [0, 100, 3000, 5000, 20_000, 40_000][random.random_range(0..6)];
+                let large = random.random_bool(0.1);
+                for _ in 0..random.random_range(1..if large { 40 } else { 5 }) {
+                    let key = random_key(random.random_range(0..keys), keys);
+                    let bytes = [0, 100, 3000, 5000, 20_000, 40_000]
+                        [random.random_range(0..if large { 2 } else { 6 })];
                     let mut value = vec![0; bytes];
                     random.fill_bytes(&mut value);
                     if random.random_bool(0.2) {
@@ -530,8 +580,7 @@ fn random_lives_hold_what_returned() {
                         batch.put(key.as_bytes(), &value).unwrap();
                     }
                 }
-                for number in 0..9 {
-                    let key = format!("k{number}");
+                for key in (0..keys).map(|number| random_key(number, keys)) {
                     let Some(value) = batch.get(key.as_bytes()) else { continue };
                     if value.is_some() || after.get(&key).is_some_and(Option::is_some) {
                         after.insert(key, value.map(<[u8]>::to_vec));
@@ -556,14 +605,7 @@ fn random_lives_hold_what_returned() {
             drop(store);
             mem.calm();
             if random.random_bool(0.7) {
-                let (salt, most) = (random.next_u64() | 1, [0, 5, 9, 10][random.random_range(0..4)]);
-                let names = mem.state().names.clone();
-                let keep_names = random.random_bool(0.5);
-                mem.cut(|unit| (unit + 1).wrapping_mul(salt) >> 32 & 0xffff_ffff < most * 0x1999_9999);
-                if keep_names && names.contains_key(NAME) {
-                    mem.state().names = names.clone();
-                    mem.state().durable_names = names;
-                }
+                mem.cut_by_chance(&mut random);
             }
         }
     }

@@ -166,7 +166,7 @@ fn damage_is_told() {
     let path = folder.path().join(NAME);
     let whole = std::fs::read(&path).unwrap();
     let mut told = 0;
-    for place in (0..used).step_by(97) {
+    for place in (0..used).step_by(997) {
         let mut content = whole.clone();
         content[place] ^= 0x21;
         std::fs::write(&path, &content).unwrap();
@@ -225,4 +225,24 @@ fn readers_and_compaction_go_on_while_one_writes() {
         assert!(snapshot.iter().unwrap().all(|document| document.unwrap().value()[0] == 19));
         assert_eq!(snapshot.changes(0).unwrap().count(), 500);
     }
+}
+
+/// A compaction that is left over would give its file the name of a store that was opened after it.
+#[test]
+fn a_store_on_a_volume_is_open_once() {
+    let store = loaded(Way::Share, 10);
+    let storage = store.storage().clone();
+    let open = |name: &str| Store::open(storage.clone(), name, Options::default());
+    let compaction = store.compaction(0).unwrap();
+    let snapshot = store.snapshot();
+    drop(store);
+    for _ in 0..2 {
+        let error = open(NAME).expect_err("its compaction is under way").to_string();
+        assert!(error.contains("the store docs.couch is open"), "{error}");
+    }
+    open("other.couch").unwrap();
+    drop(compaction);
+    open(NAME).expect_err("a snapshot is open");
+    drop(snapshot);
+    assert_eq!(open(NAME).unwrap().snapshot().len(), 10);
 }

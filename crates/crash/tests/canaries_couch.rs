@@ -99,6 +99,11 @@ impl StrictFolder {
 
 impl Storage for StrictFolder {
     type File = StrictFile;
+    type Lock = ();
+
+    fn lock(&self, _name: &str) -> io::Result<()> {
+        Ok(())
+    }
 
     fn open(&self, name: &str) -> io::Result<Option<StrictFile>> {
         Ok(self.0.lock().unwrap().now.get(name).cloned())

@@ -194,7 +194,7 @@ impl Ftl {
     }
 
     /// Blocks that this many pages take beyond the open ones of their stream.
-    fn missing_blocks(&self, target: Target, pages: u32) -> u32 {
+    pub(crate) fn missing_blocks(&self, target: Target, pages: u32) -> u32 {
         let left = |block| self.geometry.pages_per_block - self.nand.next_page(block);
         let open: u32 = self.space.streams.of(target).blocks().map(left).sum();
         pages.saturating_sub(open).div_ceil(self.geometry.pages_per_block)

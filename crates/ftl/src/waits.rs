@@ -279,8 +279,8 @@ fn erase_one(ftl: &mut Ftl, pages: [PageId; 2]) {
     let erases = |ftl: &Ftl| pages.map(|page| ftl.nand().erase_count(GEOMETRY.block_of(page)));
     let before = erases(ftl);
     let now_ns = settle(ftl);
-    // there is no block to move anything to, and what is empty is returned
-    assert!(matches!(ftl.collect_garbage(now_ns), Err(FtlError::CapacityExceeded)));
+    // there was no free block; what is empty is returned
+    ftl.collect_garbage(now_ns).unwrap();
     assert!(ftl.space.blocks.free() > 0);
     for round in 0.. {
         let now = erases(ftl);

@@ -40,6 +40,16 @@ pub(crate) enum Priority {
 
 const PRIORITIES: usize = 3;
 
+impl Priority {
+    /// Those that others may go ahead of, the most urgent first: all but reads.
+    const YIELDING: usize = PRIORITIES - 1;
+
+    /// Its index among those; none for a read.
+    fn yielding(self) -> Option<usize> {
+        (self as usize).checked_sub(1)
+    }
+}
+
 /// What an operation is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Subject {
@@ -134,8 +144,9 @@ pub(crate) struct When {
 pub(crate) struct Line {
     /// By priority: when an operation can begin for all that has been booked and would not give way to it.
     free_ns: [Nanoseconds; PRIORITIES],
-    /// Those that may not be over, by priority, each in the order of time. Empty if it is first come, first served.
-    told: [VecDeque<Told>; PRIORITIES],
+    /// Those that may not be over, by priority except reads, each in the order of time. Empty if it is first come, first
+    /// served.
+    told: [VecDeque<Told>; Priority::YIELDING],
 }
 
 impl Line {
@@ -158,7 +169,7 @@ impl Line {
             _ => {
                 let free_ns = self.free_ns[priority as usize];
                 match self.index_under_way(priority, earliest_ns) {
-                    Some((priority, index)) => self.told[priority][index].interval.end_ns,
+                    Some((queue, index)) => self.told[queue][index].interval.end_ns,
                     None => earliest_ns.max(free_ns),
                 }
             }
@@ -208,9 +219,7 @@ impl Line {
         start_ns = start_ns.max(needed_ns);
         let interval = Interval { start_ns, end_ns: start_ns + duration_ns };
         self.displace(priority, interval, duration_ns + interruption_ns);
-        if priority != Priority::Read {
-            self.told[priority as usize].push_back(Told { interval, subject, interrupted: 0 });
-        }
+        self.note(priority, interval, subject);
         interval
     }
 
@@ -238,12 +247,19 @@ impl Line {
     ) -> Interval {
         let interval = Interval { start_ns, end_ns: start_ns + duration_ns };
         self.free_ns[priority as usize..].fill(interval.end_ns);
-        if priority != Priority::Read {
-            self.told[priority as usize].push_back(Told { interval, subject, interrupted: 0 });
-        }
+        self.note(priority, interval, subject);
         interval
     }
 
+    /// Nothing goes ahead of reads, so they are not kept.
+    #[inline]
+    fn note(&mut self, priority: Priority, interval: Interval, subject: Subject) {
+        if let Some(queue) = priority.yielding() {
+            self.told[queue].push_back(Told { interval, subject, interrupted: 0 });
+        }
+    }
+
+    #[inline]
     fn forget(&mut self, now_ns: Nanoseconds) {
         for told in &mut self.told {
             while told.front().is_some_and(|told| told.interval.end_ns <= now_ns) {
@@ -258,10 +274,16 @@ impl Line {
         if at_ns < self.free_ns[priority as usize] {
             return None;
         }
-        (priority as usize + 1..PRIORITIES).find_map(|less_urgent| {
-            let told = &self.told[less_urgent];
-            let past = told.partition_point(|told| told.interval.end_ns <= at_ns);
-            told.get(past).filter(|told| told.interval.start_ns < at_ns).map(|_| (less_urgent, past))
+        // the queue of the next priority has this one's number
+        (priority as usize..Priority::YIELDING).find_map(|queue| {
+            let told = &self.told[queue];
+            // nearly always the first or none: what is over by the host's time has been forgotten
+            let past = match told.front()?.interval.end_ns > at_ns {
+                true => 0,
+                false if told.back()?.interval.end_ns <= at_ns => return None,
+                false => told.partition_point(|told| told.interval.end_ns <= at_ns),
+            };
+            (told[past].interval.start_ns < at_ns).then_some((queue, past))
         })
     }
 

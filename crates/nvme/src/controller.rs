@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
-use crate::admin::features::id;
 use crate::events::{Event, Events};
 use crate::mailbox::{Mailbox, Message};
 use crate::wire::fabrics::property;
+use crate::wire::feature;
 
 /// Entries that a queue may have (`MQES` is one less).
 pub const QUEUE_ENTRIES: u16 = 128;
@@ -172,7 +172,7 @@ impl Controller {
     /// Takes an event that the host asked for and that may be told.
     pub fn next_event(&self) -> Option<Event> {
         let mut state = self.state.lock();
-        let asked = state.features.get(&id::EVENTS).copied().unwrap_or(0);
+        let asked = state.features.get(&feature::EVENTS).copied().unwrap_or(0);
         state.events.next(asked)
     }
 

@@ -4,6 +4,8 @@
 //! way. Once one has been told, further ones of its type wait until the host has read the log page that it names. None is
 //! forgotten meanwhile.
 
+use tantalum::Smart;
+
 use crate::wire::log_page::id;
 
 /// What a host may be told.
@@ -23,6 +25,12 @@ pub mod warning {
     pub const SPARE_LOW: u8 = 1 << 0;
     /// The drive takes no more writes.
     pub const READ_ONLY: u8 = 1 << 3;
+}
+
+/// The warnings of the SMART log page.
+pub fn critical_warning(smart: &Smart) -> u8 {
+    let is_low = smart.available_spare_percent < smart.available_spare_threshold_percent;
+    (u8::from(is_low) * warning::SPARE_LOW) | (u8::from(smart.read_only) * warning::READ_ONLY)
 }
 
 /// The bit that asks for notices of namespaces, in the feature and in Identify (`OAES`).

@@ -16,13 +16,16 @@
 pub mod admin;
 pub mod authentication;
 pub mod bench;
+pub mod blocks;
 pub mod client;
 pub mod controller;
 pub mod errors;
 pub mod events;
 pub mod failure;
 pub mod io;
+pub mod limits;
 pub mod mailbox;
+pub mod namespaces;
 pub mod outbox;
 pub mod serve;
 pub mod server;

@@ -3,7 +3,9 @@
 //! When power goes, every connection ends. Once no thread issues commands any more, the drive recovers, and hosts can
 //! attach again.
 
-use std::io;
+mod error;
+mod identity;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,7 +14,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
-use tantalum::{Device, DeviceError, PowerLoss, RecoveryReport, Status, mix};
+use tantalum::{Device, PowerLoss, RecoveryReport, Status, mix};
 use tantalum_drive::control::{self, End, Ended, Subject, socket_path};
 use tantalum_drive::report::DriveReport;
 use tantalum_drive::{Answers, Drive, Pacing, Queue};
@@ -21,6 +23,9 @@ use crate::authentication::Hosts;
 use crate::authentication::hosts::is_qualified_name;
 use crate::server::Server;
 use crate::subsystem::{Settings, Subsystem};
+use identity::{identity_of, name_of};
+
+pub use error::ServeError;
 
 /// Options for serving an image.
 #[derive(Clone, Debug)]
@@ -39,60 +44,6 @@ pub struct Options {
     pub remap_duplicates: bool,
     /// Who may connect.
     pub hosts: Hosts,
-}
-
-/// Why an image could not be served, or could not be closed.
-#[derive(Debug, thiserror::Error)]
-pub enum ServeError {
-    /// The address is not a loopback address, and a host may connect without a proof.
-    #[error(
-        "{address} can be reached from other machines, and {host} may connect without a secret: listen on 127.0.0.1 or [::1], or name each host with --allow-host and give its secret with --host-secrets"
-    )]
-    NotLoopback {
-        /// The address.
-        address: SocketAddr,
-        /// The host.
-        host: String,
-    },
-    /// Listening on the address failed.
-    #[error("{address}: {error}")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// Why.
-        error: io::Error,
-    },
-    /// The system refused.
-    #[error("{}: {error}", image.display())]
-    System {
-        /// The image.
-        image: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
-    /// The control socket could not be created.
-    #[error("{}: {error}", socket_path(image).display())]
-    Socket {
-        /// The image.
-        image: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
-    /// An invalid name.
-    #[error("{0:?} is not an NVMe qualified name: one begins with \"nqn.\" and has at most 223 bytes")]
-    Name(String),
-    /// The drive could not be shut down.
-    #[error("the drive could not be shut down: {0}")]
-    Shutdown(Status),
-    /// The image of a drive that lost power could not be closed in that state.
-    #[error("the image of the drive without power could not be closed: {0}")]
-    PowerLoss(DeviceError),
-    /// The drive did not recover after a power loss.
-    #[error("the drive did not recover: {0}")]
-    Recovery(DeviceError),
-    /// Connections did not end.
-    #[error("connections did not end, so the image was left as by a killed process")]
-    Stuck,
 }
 
 /// An event that whoever serves the image should know of.
@@ -346,26 +297,6 @@ fn shut_down(drive: &Drive, seed: u64) -> Result<Ending, ServeError> {
     }
 }
 
-/// A number that is the same each time the image is served.
-fn identity_of(image: &Path) -> u64 {
-    image.as_os_str().as_encoded_bytes().iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
-}
-
-/// A name made of a UUID of the free form, version 8.
-fn name_of(identity: u64) -> String {
-    let (high, low) = (mix(identity), mix(!identity));
-    format!(
-        "nqn.2014-08.org.nvmexpress:uuid:{:08x}-{:04x}-8{:03x}-8{:03x}-{:012x}",
-        high >> 32,
-        high >> 16 & 0xffff,
-        high & 0xfff,
-        low >> 48 & 0xfff,
-        low & 0xffff_ffff_ffff
-    )
-}
-
 impl Subject for Place {
     fn image(&self) -> &Path {
         &self.image
@@ -425,15 +356,6 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-
-    #[test]
-    fn a_name_is_a_uuid_of_version_8() {
-        let name = name_of(identity_of(Path::new("/tmp/drive.tant")));
-        let uuid = name.strip_prefix("nqn.2014-08.org.nvmexpress:uuid:").unwrap();
-        assert_eq!(uuid.split('-').map(str::len).collect::<Vec<_>>(), [8, 4, 4, 4, 12]);
-        assert_eq!((&uuid[14..15], &uuid[19..20]), ("8", "8"));
-        assert_ne!(name, name_of(identity_of(Path::new("/tmp/drive2.tant"))));
-    }
 
     #[test]
     fn other_machines_are_kept_out() {

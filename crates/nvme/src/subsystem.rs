@@ -9,12 +9,13 @@ use rustc_hash::FxHashMap;
 use tantalum::{Device, Plp};
 use tantalum_drive::Queue;
 
-use crate::admin::log_page::critical_warning;
 use crate::authentication::Hosts;
+use crate::blocks::BlockSpace;
 use crate::controller::{Controller, Kind};
 use crate::errors::ErrorLog;
-use crate::io::{BlockSpace, Namespaces};
+use crate::events::critical_warning;
 use crate::mailbox::Mailbox;
+use crate::namespaces::Namespaces;
 
 /// Controllers that there may be at once.
 const MOST_CONTROLLERS: usize = 1024;

@@ -9,7 +9,7 @@ use fuzzed::{Side, capsule, fabrics_command};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum_nvme::failure::Failure;
-use tantalum_nvme::session::ABORTS;
+use tantalum_nvme::limits::ABORTS;
 use tantalum_nvme::wire::command::{Completion, Pointer, Submission, TRANSPORT};
 use tantalum_nvme::wire::fabrics::{ANY_CONTROLLER, Property, property};
 use tantalum_nvme::wire::opcode::{admin, fabrics, nvm};

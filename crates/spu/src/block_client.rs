@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::answer;
+use crate::error::SpuError;
 use crate::host::Event;
 use crate::names::{EndpointId, ProgramId, SpuId};
-use crate::system::{SpuError, Ssd};
+use crate::system::Ssd;
 
 const READ: u32 = 0;
 const WRITE: u32 = 1;
@@ -71,27 +72,12 @@ impl BlockClient {
 
     /// Reads bytes.
     pub fn read(self, ssd: &mut Ssd, address: u64, to: &mut [u8]) -> Result<(), IoError> {
-        let end = address.saturating_add(to.len() as u64);
-        self.run(
-            ssd,
-            READ,
-            address..end,
-            |_| &[],
-            |range, bytes| {
-                let at = (range.start - address) as usize;
-                to[at..at + bytes.len()].copy_from_slice(bytes);
-            },
-        )
+        Transfer::new(self, address, Bytes::To(to)).run(ssd)
     }
 
     /// Writes bytes. They are durable when a flush says so.
     pub fn write(self, ssd: &mut Ssd, address: u64, from: &[u8]) -> Result<(), IoError> {
-        let end = address.saturating_add(from.len() as u64);
-        let data = |range: &Range<u64>| {
-            let at = (range.start - address) as usize;
-            &from[at..at + (range.end - range.start) as usize]
-        };
-        self.run(ssd, WRITE, address..end, data, |_, _| {})
+        Transfer::new(self, address, Bytes::From(from)).run(ssd)
     }
 
     /// Makes durable what was acknowledged.
@@ -112,88 +98,125 @@ impl BlockClient {
             }
         }
     }
+}
 
-    fn send(self, ssd: &mut Ssd, handler: u32, piece: &Piece, data: &[u8]) -> Result<u64, SpuError> {
-        let mut body = Vec::with_capacity(HEAD_BYTES + data.len());
-        body.extend(piece.range.start.to_le_bytes());
-        body.extend(((piece.range.end - piece.range.start) as u32).to_le_bytes());
-        body.extend(piece.tag.to_le_bytes());
-        body.extend(data);
-        let now_ns = ssd.now_ns();
-        ssd.send(self.endpoint, piece.spu, (self.program, handler), body, now_ns)
+/// Where bytes are read to, or written from.
+enum Bytes<'a> {
+    To(&'a mut [u8]),
+    From(&'a [u8]),
+}
+
+/// A read or a write under way.
+struct Transfer<'a> {
+    client: BlockClient,
+    address: u64,
+    bytes: Bytes<'a>,
+    under_way: BTreeMap<u64, Piece>,
+    /// Pieces whose permission the driver is being asked for.
+    missing: Vec<Piece>,
+}
+
+impl<'a> Transfer<'a> {
+    fn new(client: BlockClient, address: u64, bytes: Bytes<'a>) -> Transfer<'a> {
+        Transfer { client, address, bytes, under_way: BTreeMap::new(), missing: Vec::new() }
     }
 
-    fn run<'a>(
-        self,
-        ssd: &mut Ssd,
-        handler: u32,
-        range: Range<u64>,
-        data: impl Fn(&Range<u64>) -> &'a [u8],
-        mut take: impl FnMut(&Range<u64>, &[u8]),
-    ) -> Result<(), IoError> {
-        let mut pieces = ssd.stripes().pieces(range);
-        let mut under_way: BTreeMap<u64, Piece> = BTreeMap::new();
-        // pieces whose permission the driver is being asked for
-        let mut missing: Vec<Piece> = Vec::new();
+    fn run(mut self, ssd: &mut Ssd) -> Result<(), IoError> {
+        let (length, is_read) = match &self.bytes {
+            Bytes::To(to) => (to.len(), true),
+            Bytes::From(from) => (from.len(), false),
+        };
+        let mut pieces = ssd.stripes().pieces(self.address..self.address.saturating_add(length as u64));
         let mut tag = 0;
         loop {
-            while under_way.len() + missing.len() < UNDER_WAY
+            while self.under_way.len() + self.missing.len() < UNDER_WAY
                 && let Some((spu, range)) = pieces.next()
             {
                 tag += 1;
-                let piece = Piece { spu, range, tag, is_answered: false, has_data: handler != READ };
-                let request = self.send(ssd, handler, &piece, data(&piece.range))?;
-                under_way.insert(request, piece);
+                self.send(ssd, Piece { spu, range, tag, is_answered: false, has_data: !is_read })?;
             }
-            if under_way.is_empty() && missing.is_empty() {
+            if self.under_way.is_empty() && self.missing.is_empty() {
                 return Ok(());
             }
-            match ssd.next_event_of(self.endpoint) {
-                Some(Event::Answer { request, status, .. }) => {
-                    let Some(mut piece) = under_way.remove(&request) else { continue };
-                    let (start, end) = (piece.range.start, piece.range.end);
-                    match status {
-                        answer::OK => {
-                            piece.is_answered = true;
-                            if !piece.has_data {
-                                under_way.insert(request, piece);
-                            }
-                        }
-                        answer::NO_PERMISSION => missing.push(piece),
-                        answer::NOT_DELIVERED | answer::NO_ROOM => {
-                            let again = self.send(ssd, handler, &piece, data(&piece.range))?;
-                            under_way.insert(again, piece);
-                        }
-                        status => return Err(IoError::Refused { start, end, status }),
-                    }
-                }
-                Some(Event::Request { body, .. }) if body.len() >= HEAD_BYTES => {
-                    let tag = u32::from_le_bytes(body[12..16].try_into().expect("four bytes"));
-                    let found = under_way.iter_mut().find(|(_, piece)| piece.tag == tag && !piece.has_data);
-                    if let Some((&request, piece)) = found {
-                        take(&piece.range, &body[HEAD_BYTES..]);
-                        piece.has_data = true;
-                        if piece.is_answered {
-                            under_way.remove(&request);
-                        }
-                    }
-                }
+            match ssd.next_event_of(self.client.endpoint) {
+                Some(Event::Answer { request, status, .. }) => self.answered(ssd, request, status)?,
+                Some(Event::Request { body, .. }) => self.arrived(&body),
                 Some(Event::Permission { spu, range, granted, .. }) => {
-                    let Some(at) = missing.iter().position(|piece| piece.spu == spu && piece.range == range)
-                    else {
-                        continue;
-                    };
-                    let piece = missing.remove(at);
-                    if !granted {
-                        return Err(IoError::NoPermission { start: range.start, end: range.end });
-                    }
-                    let request = self.send(ssd, handler, &piece, data(&piece.range))?;
-                    under_way.insert(request, piece);
+                    self.decided(ssd, spu, range, granted)?;
                 }
                 Some(Event::PowerLost { .. }) => return Err(SpuError::PowerLost.into()),
                 None => return Err(IoError::NoData),
                 Some(_) => {}
             }
         }
+    }
+
+    fn send(&mut self, ssd: &mut Ssd, piece: Piece) -> Result<(), SpuError> {
+        let length = (piece.range.end - piece.range.start) as usize;
+        let (handler, data) = match &self.bytes {
+            Bytes::To(_) => (READ, &[][..]),
+            Bytes::From(from) => (WRITE, &from[(piece.range.start - self.address) as usize..][..length]),
+        };
+        let mut body = Vec::with_capacity(HEAD_BYTES + data.len());
+        body.extend(piece.range.start.to_le_bytes());
+        body.extend((length as u32).to_le_bytes());
+        body.extend(piece.tag.to_le_bytes());
+        body.extend(data);
+        let (client, now_ns) = (self.client, ssd.now_ns());
+        let request = ssd.send(client.endpoint, piece.spu, (client.program, handler), body, now_ns)?;
+        self.under_way.insert(request, piece);
+        Ok(())
+    }
+
+    fn answered(&mut self, ssd: &mut Ssd, request: u64, status: i32) -> Result<(), IoError> {
+        let Some(mut piece) = self.under_way.remove(&request) else { return Ok(()) };
+        match status {
+            answer::OK => {
+                piece.is_answered = true;
+                if !piece.has_data {
+                    self.under_way.insert(request, piece);
+                }
+            }
+            answer::NO_PERMISSION => self.missing.push(piece),
+            answer::NOT_DELIVERED | answer::NO_ROOM => self.send(ssd, piece)?,
+            status => {
+                let Range { start, end } = piece.range;
+                return Err(IoError::Refused { start, end, status });
+            }
+        }
+        Ok(())
+    }
+
+    /// Data of a read has come, before the answer or after it.
+    fn arrived(&mut self, body: &[u8]) {
+        if body.len() < HEAD_BYTES {
+            return;
+        }
+        let tag = u32::from_le_bytes(body[12..16].try_into().expect("four bytes"));
+        let found = self.under_way.iter_mut().find(|(_, piece)| piece.tag == tag && !piece.has_data);
+        if let (Some((&request, piece)), Bytes::To(to)) = (found, &mut self.bytes) {
+            let data = &body[HEAD_BYTES..];
+            to[(piece.range.start - self.address) as usize..][..data.len()].copy_from_slice(data);
+            piece.has_data = true;
+            if piece.is_answered {
+                self.under_way.remove(&request);
+            }
+        }
+    }
+
+    fn decided(
+        &mut self,
+        ssd: &mut Ssd,
+        spu: SpuId,
+        range: Range<u64>,
+        granted: bool,
+    ) -> Result<(), IoError> {
+        let asked = self.missing.iter().position(|piece| piece.spu == spu && piece.range == range);
+        let Some(at) = asked else { return Ok(()) };
+        let piece = self.missing.remove(at);
+        if !granted {
+            return Err(IoError::NoPermission { start: range.start, end: range.end });
+        }
+        Ok(self.send(ssd, piece)?)
     }
 }

@@ -88,6 +88,18 @@ impl Event {
             | Event::PowerLost { at_ns } => *at_ns,
         }
     }
+
+    /// The event, told at another time.
+    pub(crate) fn at(mut self, now_ns: Nanoseconds) -> Event {
+        match &mut self {
+            Event::Answer { at_ns, .. }
+            | Event::Request { at_ns, .. }
+            | Event::Permission { at_ns, .. }
+            | Event::Ended { at_ns, .. }
+            | Event::PowerLost { at_ns } => *at_ns = now_ns,
+        }
+        self
+    }
 }
 
 /// Processes, endpoints, and what the driver granted.

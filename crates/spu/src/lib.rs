@@ -10,12 +10,14 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `system.rs` | the drive, and the order of events in it; ring and link |
+//! | `system.rs`, `agenda.rs` | the drive, and the order of events in it |
+//! | `network.rs`, `packet.rs`, `wire.rs` | ring and link, and what goes over them |
 //! | `schedule.rs` | which handler a processor works on |
-//! | `perform.rs` | what is done for a handler: memory, answers, requests; all checks of rights |
-//! | `program.rs`, `module.rs`, `instance.rs`, `abi.rs` | installing, checking a module, its copies, its functions |
+//! | `perform.rs`, `sending.rs` | what is done for a handler: memory and records with all checks of rights; answers and requests |
+//! | `install.rs`, `program.rs` | installing and ending programs; what is installed |
+//! | `module.rs`, `instance.rs`, `abi/` | checking a module, its copies, its functions |
 //! | `permission.rs`, `stripes.rs`, `stage.rs` | who may access what; who owns what; stores that take effect together |
-//! | `host.rs` | endpoints, events, the driver's book |
+//! | `host.rs`, `driver.rs` | endpoints, events, the driver's book; what the driver decides |
 //!
 //! # Example
 //!
@@ -39,18 +41,25 @@
 
 mod abi;
 mod activation;
+mod agenda;
 pub mod answer;
 pub mod atomic_writes;
 mod block_client;
+mod driver;
+mod error;
 mod host;
+mod install;
 mod instance;
 mod message;
 mod module;
 mod names;
+mod network;
+mod packet;
 mod perform;
 mod permission;
 mod program;
 mod schedule;
+mod sending;
 pub mod shipped;
 mod stage;
 mod stripes;
@@ -59,13 +68,14 @@ mod wire;
 
 pub use abi::COUNTERS;
 pub use block_client::{BlockClient, IoError};
+pub use error::SpuError;
 pub use host::{ENDPOINT_QUEUE, Event};
+pub use install::{InstallError, InstallOptions, Output};
 pub use instance::{Fault, THREADS};
 pub use message::BODY_BYTES;
 pub use module::ModuleError;
 pub use names::{EndpointId, ProcessId, ProgramId, SpuId};
 pub use permission::Rights;
-pub use program::{InstallError, InstallOptions, Output};
 pub use stage::STAGE_UNITS;
 pub use stripes::{STRIPE_BYTES, Stripes};
-pub use system::{SpuError, Ssd, WAIT_NS};
+pub use system::{Ssd, WAIT_NS};

@@ -10,7 +10,10 @@ use std::ops::Range;
 
 use crate::abi;
 use wasmi::{CompilationMode, Config, CustomFuelCosts, Engine, Module};
-use wasmparser::{DataKind, ExternalKind, Operator, Parser, Payload};
+use wasmparser::{
+    BinaryReaderError, DataKind, DataSectionReader, ExportSectionReader, ExternalKind, GlobalSectionReader,
+    ImportSectionReader, MemorySectionReader, Operator, Parser, Payload, TypeRef,
+};
 
 /// The most bytes of a module that are looked at.
 const MOST_MODULE_BYTES: usize = 1 << 20;
@@ -144,65 +147,80 @@ pub(crate) fn handler_number(export: &str) -> Option<u32> {
 pub(crate) const HANDLERS: u32 = 64;
 
 impl Shape {
-    fn of(bytes: &[u8]) -> Result<Shape, wasmparser::BinaryReaderError> {
+    fn of(bytes: &[u8]) -> Result<Shape, BinaryReaderError> {
         let mut shape = Shape::default();
         for payload in Parser::new(0).parse_all(bytes) {
             match payload? {
-                Payload::ImportSection(imports) => {
-                    for import in imports {
-                        match import?.ty {
-                            wasmparser::TypeRef::Global(_) => shape.globals.push(None),
-                            // counted, so that it is refused
-                            wasmparser::TypeRef::Memory(_) => shape.memories.push(0),
-                            _ => {}
-                        }
-                    }
-                }
-                Payload::MemorySection(memories) => {
-                    shape.memory_section = Some(memories.range());
-                    for memory in memories {
-                        let memory = memory?;
-                        let page = 1_u64 << memory.page_size_log2.unwrap_or(16);
-                        shape.memories.push(memory.initial.saturating_mul(page));
-                    }
-                }
+                Payload::ImportSection(imports) => shape.count_imports(imports)?,
+                Payload::MemorySection(memories) => shape.count_memories(memories)?,
                 Payload::TableSection(tables) => {
                     for table in tables {
                         shape.table_entries = shape.table_entries.saturating_add(table?.ty.initial);
                     }
                 }
-                Payload::GlobalSection(globals) => {
-                    for global in globals {
-                        let mut value = global?.init_expr.get_operators_reader();
-                        shape.globals.push(match value.read()? {
-                            Operator::I32Const { value } => Some(u64::from(value as u32)),
-                            _ => None,
-                        });
-                    }
-                }
-                Payload::ExportSection(exports) => {
-                    for export in exports {
-                        let export = export?;
-                        if export.kind == ExternalKind::Global && export.name == "__heap_base" {
-                            shape.heap_base = Some(export.index as usize);
-                        }
-                    }
-                }
+                Payload::GlobalSection(globals) => shape.note_globals(globals)?,
+                Payload::ExportSection(exports) => shape.find_heap_base(exports)?,
                 Payload::CodeSectionStart { size, .. } => shape.code_bytes += u64::from(size),
                 // what is copied to memory when the program begins takes no room afterwards; the rest stays
                 Payload::ElementSection(elements) => shape.code_bytes += elements.range().len() as u64,
-                Payload::DataSection(segments) => {
-                    for segment in segments {
-                        let segment = segment?;
-                        if let DataKind::Passive = segment.kind {
-                            shape.code_bytes += segment.data.len() as u64;
-                        }
-                    }
-                }
+                Payload::DataSection(segments) => shape.count_data(segments)?,
                 _ => {}
             }
         }
         Ok(shape)
+    }
+
+    fn count_imports(&mut self, imports: ImportSectionReader<'_>) -> Result<(), BinaryReaderError> {
+        for import in imports {
+            match import?.ty {
+                TypeRef::Global(_) => self.globals.push(None),
+                // counted, so that it is refused
+                TypeRef::Memory(_) => self.memories.push(0),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn count_memories(&mut self, memories: MemorySectionReader<'_>) -> Result<(), BinaryReaderError> {
+        self.memory_section = Some(memories.range());
+        for memory in memories {
+            let memory = memory?;
+            let page = 1_u64 << memory.page_size_log2.unwrap_or(16);
+            self.memories.push(memory.initial.saturating_mul(page));
+        }
+        Ok(())
+    }
+
+    fn note_globals(&mut self, globals: GlobalSectionReader<'_>) -> Result<(), BinaryReaderError> {
+        for global in globals {
+            let mut value = global?.init_expr.get_operators_reader();
+            self.globals.push(match value.read()? {
+                Operator::I32Const { value } => Some(u64::from(value as u32)),
+                _ => None,
+            });
+        }
+        Ok(())
+    }
+
+    fn find_heap_base(&mut self, exports: ExportSectionReader<'_>) -> Result<(), BinaryReaderError> {
+        for export in exports {
+            let export = export?;
+            if export.kind == ExternalKind::Global && export.name == "__heap_base" {
+                self.heap_base = Some(export.index as usize);
+            }
+        }
+        Ok(())
+    }
+
+    fn count_data(&mut self, segments: DataSectionReader<'_>) -> Result<(), BinaryReaderError> {
+        for segment in segments {
+            let segment = segment?;
+            if let DataKind::Passive = segment.kind {
+                self.code_bytes += segment.data.len() as u64;
+            }
+        }
+        Ok(())
     }
 
     /// The module with its memory as large as it needs to be, and that size.

@@ -3,33 +3,31 @@
 //! Invariants:
 //! - Non-volatile memory is accessed only within one stripe of the processor, and only where the originating process has
 //!   the right, or in the program's own region. The kernel has all rights; nobody reaches another program's region.
-//! - Nothing that a handler tells others runs ahead of its stores: they are committed before an answer or a request leaves.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use tantalum::{Command, Device, Key, NamespaceId, Nanoseconds, Status};
 
-use crate::activation::{Activation, Draft, Op, Part, Room};
+use crate::activation::{Activation, Op, Room};
+use crate::agenda::What;
 use crate::answer;
 use crate::instance::Fault;
-use crate::message::{AnswerTo, Message, ThreadRef};
-use crate::names::{Party, ProgramId, SpuId};
+use crate::message::ThreadRef;
+use crate::names::ProgramId;
+use crate::packet::Miss;
 use crate::permission::Rights;
-use crate::program::{Waiting, is_power_loss};
-use crate::stage::{How, Stage, flush, submit};
-use crate::system::{Load, Miss, Ssd, WAIT_NS, What, on_behalf};
+use crate::program::Waiting;
+use crate::stage::{Stage, flush, submit};
+use crate::system::{Ssd, WAIT_NS};
 
 /// Instructions to look at one entry of the permission table, and to begin.
 const CHECK_INSTRUCTIONS: u64 = 20;
 const ENTRY_INSTRUCTIONS: u64 = 12;
-/// Instructions to hand a request or an answer to the network.
-const SEND_INSTRUCTIONS: u64 = 30;
-/// Bytes of requests that wait for the ring on one processor.
-const OUTGOING_BYTES: usize = 256 << 10;
 
 /// How far something got.
-enum Done {
-    /// The handler goes on now, after so many of the system's instructions.
+pub(crate) enum Done {
+    /// The handler goes on now, after this number of the system's instructions.
     Now(i32, u64),
     /// It goes on when this is done.
     At(i32, Nanoseconds),
@@ -42,7 +40,7 @@ enum Done {
 impl Ssd {
     pub(crate) fn perform(&mut self, thread: ThreadRef, op: Op) -> Result<(), Status> {
         let done = match self.execute(thread, op) {
-            Err(status) if is_power_loss(&status) => return Err(status),
+            Err(Status::PowerLost) => return Err(Status::PowerLost),
             Err(_) => Done::Now(answer::DRIVE, 0),
             Ok(done) => done,
         };
@@ -112,12 +110,12 @@ impl Ssd {
     }
 
     /// The call of a thread that has asked for something.
-    fn call_of(&mut self, thread: ThreadRef) -> &mut Activation {
+    pub(crate) fn call_of(&mut self, thread: ThreadRef) -> &mut Activation {
         let copy = self.copy_mut(thread.spu, thread.program).expect("the program asked for something");
         copy.instance.stopped(thread.thread).expect("the thread stopped to ask")
     }
 
-    fn on_stage(
+    pub(crate) fn on_stage(
         &mut self,
         thread: ThreadRef,
         work: impl FnOnce(&mut Stage, &mut Device, Nanoseconds) -> Result<Nanoseconds, Status>,
@@ -132,11 +130,11 @@ impl Ssd {
     // -- non-volatile memory ------------------------------------------------------------------------------------
 
     /// Whether the call may do this, and the instructions to find out. A missing permission is asked for.
-    fn check(&mut self, thread: ThreadRef, range: &Range<u64>, rights: Rights) -> (i32, u64) {
+    pub(crate) fn check(&mut self, thread: ThreadRef, range: &Range<u64>, rights: Rights) -> (i32, u64) {
         if !self.stripes.is_local(thread.spu, range) {
             return (answer::NOT_LOCAL, CHECK_INSTRUCTIONS);
         }
-        let origin = on_behalf(&self.call_of(thread).message);
+        let origin = Arc::clone(&self.call_of(thread).message.origin);
         let process = origin.process();
         let (is_allowed, entries) = match self.is_own_region(thread.program, range) {
             Some(is_own) => (is_own, 0),
@@ -277,142 +275,5 @@ impl Ssd {
             status => status,
         };
         self.later(status, done_ns, CHECK_INSTRUCTIONS)
-    }
-
-    // -- answers and requests -----------------------------------------------------------------------------------
-
-    fn respond(&mut self, thread: ThreadRef, status: i32) -> Result<Done, Status> {
-        let done_ns =
-            self.on_stage(thread, |stage, device, at_ns| stage.commit(device, How::Cached, at_ns))?;
-        let call = self.call_of(thread);
-        call.is_answered = true;
-        let (to, bytes) = (call.message.answer_to, std::mem::take(&mut call.reply));
-        self.answer(thread.spu, to, status, bytes, done_ns);
-        Ok(Done::Now(answer::OK, SEND_INSTRUCTIONS))
-    }
-
-    fn finish(&mut self, thread: ThreadRef, draft: Draft) -> Result<Done, Status> {
-        let spu = thread.spu;
-        let party = Party::from_number(draft.destination, self.profile.count);
-        let target = if draft.program == 0 { thread.program } else { ProgramId(draft.program) };
-        let refusal = match party {
-            None => Some(answer::NO_PROGRAM),
-            Some(Party::Endpoint(_)) => self.endpoint_refusal(thread, party),
-            Some(Party::Spu(_)) => {
-                (!self.may_call(thread.program, target, draft.handler)).then_some(answer::NOT_ALLOWED)
-            }
-        };
-        let (Some(party), None) = (party, refusal) else {
-            return Ok(Done::Now(refusal.unwrap_or(answer::NO_PROGRAM), SEND_INSTRUCTIONS));
-        };
-        let mut cost = SEND_INSTRUCTIONS;
-        for part in &draft.parts {
-            if let Part::Nvm(range) = part {
-                let (status, instructions) = self.check(thread, range, Rights::READ);
-                cost += instructions;
-                if status != answer::OK {
-                    return Ok(Done::Now(status, cost));
-                }
-            }
-        }
-        let is_remote = party != Party::Spu(spu);
-        if is_remote && self.spus[spu.0 as usize].outgoing_bytes + draft.bytes > OUTGOING_BYTES {
-            return Ok(Done::Now(answer::NO_ROOM, cost));
-        }
-        let origin = on_behalf(&self.call_of(thread).message);
-        if !origin.spend() {
-            return Ok(Done::Fault(Fault::Flood));
-        }
-        let (body, ready_ns) = self.assemble(thread, draft.parts)?;
-        let call = self.call_of(thread);
-        let ticket = call.tickets.len();
-        call.tickets.push(None);
-        let message = Message {
-            origin,
-            source: Party::Spu(spu),
-            caller: Some(thread.program),
-            program: target,
-            handler: draft.handler,
-            body,
-            answer_to: AnswerTo::Ticket { thread, ticket },
-        };
-        self.send_from(spu, party, message, ready_ns);
-        Ok(Done::Now(ticket as i32, cost))
-    }
-
-    /// Why a request to an endpoint is refused: a program reaches its originating process and its owner, and nobody else.
-    fn endpoint_refusal(&mut self, thread: ThreadRef, party: Option<Party>) -> Option<i32> {
-        let Some(Party::Endpoint(endpoint)) = party else { return None };
-        let origin = self.call_of(thread).message.origin.process();
-        let owner = self.programs.get(&thread.program).map(|program| program.owner);
-        let process = endpoint.process();
-        if process != origin && Some(process) != owner {
-            Some(answer::NOT_ALLOWED)
-        } else if !self.host.has(endpoint) {
-            Some(answer::NO_PROGRAM)
-        } else {
-            None
-        }
-    }
-
-    /// The body of a request, after the stores that it may speak of; and when it is together.
-    fn assemble(&mut self, thread: ThreadRef, parts: Vec<Part>) -> Result<(Vec<u8>, Nanoseconds), Status> {
-        let mut body = Vec::new();
-        let ready_ns = self.on_stage(thread, |stage, device, at_ns| {
-            let mut ready_ns = stage.commit(device, How::Cached, at_ns)?;
-            for part in parts {
-                match part {
-                    Part::Local(bytes) => body.extend(bytes),
-                    Part::Nvm(range) => {
-                        ready_ns = ready_ns.max(stage.read(device, &range, &mut body, at_ns)?)
-                    }
-                }
-            }
-            Ok(ready_ns)
-        })?;
-        Ok((body, ready_ns))
-    }
-
-    fn send_from(&mut self, spu: SpuId, to: Party, message: Message, ready_ns: Nanoseconds) {
-        let bytes = message.bytes();
-        match to {
-            Party::Spu(target) if target == spu => self.arrange_local(spu, message, ready_ns),
-            Party::Spu(target) => {
-                self.spus[spu.0 as usize].outgoing_bytes += message.body.len();
-                self.dispatch_packet(Some(spu), Some(target), bytes, Load::Request(message), ready_ns);
-            }
-            Party::Endpoint(endpoint) => {
-                self.spus[spu.0 as usize].outgoing_bytes += message.body.len();
-                self.dispatch_packet(Some(spu), None, bytes, Load::ToEndpoint(endpoint, message), ready_ns);
-            }
-        }
-    }
-
-    /// Calls a handler of another program on the same processor.
-    fn call(
-        &mut self,
-        thread: ThreadRef,
-        (program, handler): (ProgramId, u32),
-        body: Vec<u8>,
-        out: Room,
-    ) -> Done {
-        if program == thread.program || !self.may_call(thread.program, program, handler) {
-            return Done::Now(answer::NOT_ALLOWED, SEND_INSTRUCTIONS);
-        }
-        let origin = on_behalf(&self.call_of(thread).message);
-        if !origin.spend() {
-            return Done::Fault(Fault::Flood);
-        }
-        let message = Message {
-            origin,
-            source: Party::Spu(thread.spu),
-            caller: Some(thread.program),
-            program,
-            handler,
-            body,
-            answer_to: AnswerTo::Call(thread),
-        };
-        self.arrange_local(thread.spu, message, self.now_ns);
-        Done::Waits(Waiting::Call(out))
     }
 }

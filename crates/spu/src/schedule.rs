@@ -9,13 +9,14 @@
 use tantalum::{Nanoseconds, Status};
 
 use crate::activation::Activation;
+use crate::agenda::What;
 use crate::answer;
 use crate::instance::{Fault, Run};
 use crate::message::{AnswerTo, Message, ThreadRef};
 use crate::names::{Party, ProgramId, SpuId};
 use crate::program::{Resident, Thread, Waiting};
 use crate::stage::{How, Stage};
-use crate::system::{Ssd, What};
+use crate::system::Ssd;
 
 /// Requests that wait for a program on a processor.
 const QUEUE_REQUESTS: usize = 64;

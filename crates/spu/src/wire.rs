@@ -1,7 +1,25 @@
-//! A path that carries one transfer at a time: the ring between the processors, and each direction of the host's link.
+//! Paths that carry one transfer at a time: the ring between the processors, and each direction of the host's link.
 
-use tantalum::Nanoseconds;
+use tantalum::{Nanoseconds, SpuProfile};
 
+/// The ring, and the link's two directions.
+pub struct Wires {
+    pub ring: Wire,
+    pub up: Wire,
+    pub down: Wire,
+}
+
+impl Wires {
+    pub fn new(profile: &SpuProfile) -> Wires {
+        Wires {
+            ring: Wire::new(profile.ring_bytes_per_second),
+            up: Wire::new(profile.host_bytes_per_second),
+            down: Wire::new(profile.host_bytes_per_second),
+        }
+    }
+}
+
+/// One of them.
 #[derive(Clone, Debug)]
 pub struct Wire {
     bytes_per_second: u64,

@@ -59,6 +59,12 @@ fn opened(file: File) -> FolderFile {
 
 impl Storage for Folder {
     type File = FolderFile;
+    type Lock = ();
+
+    /// The folder, which has one store, is locked itself.
+    fn lock(&self, _name: &str) -> io::Result<()> {
+        Ok(())
+    }
 
     fn open(&self, name: &str) -> io::Result<Option<FolderFile>> {
         match OpenOptions::new().read(true).write(true).open(self.path(name)) {

@@ -1,5 +1,6 @@
 //! Files of a volume in this process, past its page cache (as with O_DIRECT).
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
@@ -11,7 +12,24 @@ use super::{ShareRange, Shared, Storage, StorageFile};
 
 /// A volume; clones are the same one. Requests take the volume's time: each waits for the drive.
 #[derive(Clone, Debug)]
-pub struct VolumeStorage(Arc<Mutex<Volume>>);
+pub struct VolumeStorage {
+    volume: Arc<Mutex<Volume>>,
+    /// The stores that are open.
+    locked: Arc<Mutex<BTreeSet<String>>>,
+}
+
+/// Marks a store as open until it is dropped.
+#[derive(Debug)]
+pub struct VolumeLock {
+    locked: Arc<Mutex<BTreeSet<String>>>,
+    name: String,
+}
+
+impl Drop for VolumeLock {
+    fn drop(&mut self) {
+        self.locked.lock().remove(&self.name);
+    }
+}
 
 /// A file of a volume.
 #[derive(Debug)]
@@ -30,27 +48,37 @@ fn error(error: VolumeError) -> io::Error {
 impl VolumeStorage {
     /// Files of the root folder of that volume.
     pub fn new(volume: Volume) -> VolumeStorage {
-        VolumeStorage(Arc::new(Mutex::new(volume)))
+        VolumeStorage { volume: Arc::new(Mutex::new(volume)), locked: Arc::default() }
     }
 
     /// The volume. Stores on it wait while the caller holds it.
     pub fn volume(&self) -> MutexGuard<'_, Volume> {
-        self.0.lock()
+        self.volume.lock()
     }
 
     /// Returns the volume once no store has its files open, and the storage otherwise.
     pub fn into_volume(self) -> Result<Volume, VolumeStorage> {
-        Arc::try_unwrap(self.0).map(Mutex::into_inner).map_err(VolumeStorage)
+        let VolumeStorage { volume, locked } = self;
+        Arc::try_unwrap(volume).map(Mutex::into_inner).map_err(|volume| VolumeStorage { volume, locked })
     }
 
     fn file(&self, volume: &mut Volume, id: FileId) -> io::Result<VolumeFile> {
         volume.open(id).map_err(error)?;
-        Ok(VolumeFile { volume: Arc::clone(&self.0), id })
+        Ok(VolumeFile { volume: Arc::clone(&self.volume), id })
     }
 }
 
 impl Storage for VolumeStorage {
     type File = VolumeFile;
+    type Lock = VolumeLock;
+
+    fn lock(&self, name: &str) -> io::Result<VolumeLock> {
+        if !self.locked.lock().insert(name.to_owned()) {
+            let why = format!("the store {name} is open: drop it, its snapshots and its compaction first");
+            return Err(io::Error::new(io::ErrorKind::ResourceBusy, why));
+        }
+        Ok(VolumeLock { locked: Arc::clone(&self.locked), name: name.to_owned() })
+    }
 
     fn open(&self, name: &str) -> io::Result<Option<VolumeFile>> {
         let mut volume = self.volume();

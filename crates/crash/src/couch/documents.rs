@@ -1,5 +1,7 @@
 //! The document store as a program under test.
 
+use std::ops::Deref;
+
 use tantalum::UNIT_BYTES;
 use tantalum_couch::{Error, Store, VolumeStorage, Way};
 use tantalum_volume::Volume;
@@ -18,16 +20,8 @@ pub(super) struct Documents {
 }
 
 impl Place for VolumeStorage {
-    fn flash_operations(&self) -> u64 {
-        self.volume().device().flash_operations()
-    }
-
-    fn has_power(&self) -> bool {
-        self.volume().device().has_power()
-    }
-
-    fn cut_after(&self, operations: Option<u64>) {
-        self.volume().device().cut_after(operations);
+    fn volume(&self) -> impl Deref<Target = Volume> {
+        VolumeStorage::volume(self)
     }
 }
 

@@ -12,6 +12,8 @@ mod recovery;
 mod run;
 mod torture;
 
+use std::ops::Deref;
+
 use tantalum_report::Monitor;
 use tantalum_volume::Volume;
 
@@ -77,16 +79,25 @@ pub(crate) trait Program: Copy {
     const LENGTH_OPTION: &str;
 }
 
-/// The drive below a program.
+/// The volume that a program works on.
 pub(crate) trait Place {
+    /// The volume, while nobody else uses it.
+    fn volume(&self) -> impl Deref<Target = Volume>;
+
     /// Flash operations so far.
-    fn flash_operations(&self) -> u64;
+    fn flash_operations(&self) -> u64 {
+        self.volume().device().flash_operations()
+    }
 
     /// Whether there is power.
-    fn has_power(&self) -> bool;
+    fn has_power(&self) -> bool {
+        self.volume().device().has_power()
+    }
 
     /// Cuts power after that many flash operations; or no longer.
-    fn cut_after(&self, operations: Option<u64>);
+    fn cut_after(&self, operations: Option<u64>) {
+        self.volume().device().cut_after(operations);
+    }
 }
 
 /// One number from three, so that the seeds of a run's parts do not overlap.

@@ -1,5 +1,7 @@
 //! SQLite as a program under test.
 
+use std::ops::Deref;
+
 use rusqlite::Connection;
 use tantalum::UNIT_BYTES;
 use tantalum_sqlite::{Drive, Mode, Synchronous};
@@ -21,16 +23,8 @@ pub(super) struct Database {
 }
 
 impl Place for Drive {
-    fn flash_operations(&self) -> u64 {
-        self.volume().device().flash_operations()
-    }
-
-    fn has_power(&self) -> bool {
-        self.volume().device().has_power()
-    }
-
-    fn cut_after(&self, operations: Option<u64>) {
-        self.volume().device().cut_after(operations);
+    fn volume(&self) -> impl Deref<Target = Volume> {
+        Drive::volume(self)
     }
 }
 

@@ -41,6 +41,12 @@ impl Collection {
         });
         &mut self.moving_to_logs[index]
     }
+
+    /// The most pages that the units in transit take.
+    fn waiting_pages(&self) -> u32 {
+        let packed: usize = self.packers.iter().flatten().map(|packer| packer.open_units()).sum();
+        (packed + self.moving_to_logs.len() + 1) as u32
+    }
 }
 
 impl Ftl {
@@ -95,6 +101,7 @@ impl Ftl {
         victim: BlockId,
         at_ns: Nanoseconds,
     ) -> Result<(), FtlError> {
+        self.finish_if_short(collection, at_ns)?;
         // not a victim again while its last units wait for a full page
         self.space.blocks.set_use(victim, BlockUse::Open);
         self.map.valid_counts_mut().remove_candidate(victim);
@@ -108,6 +115,18 @@ impl Ftl {
             self.release_victims(collection);
         }
         moved
+    }
+
+    /// Programs what waits if there is no room for one more victim and for that. A packed unit that takes a little of
+    /// each victim keeps them all from becoming free, while their other units take up blocks.
+    fn finish_if_short(&mut self, collection: &mut Collection, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        let pages = self.geometry.pages_per_block + collection.waiting_pages();
+        if collection.victims.is_empty() || self.missing_blocks(Target::Collect, pages) <= self.spare_blocks()
+        {
+            return Ok(());
+        }
+        let waiting = std::mem::replace(collection, self.new_collection(at_ns));
+        self.finish_collection(waiting, at_ns)
     }
 
     fn finish_collection(&mut self, mut collection: Collection, at_ns: Nanoseconds) -> Result<(), FtlError> {
@@ -162,6 +181,62 @@ impl Ftl {
             moving_to_logs: Vec::new(),
             packers: Default::default(),
             victims: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tantalum_nand::{Geometry, Nand, UNIT_BYTES};
+
+    use super::*;
+    use crate::host_unit::HostUnit;
+    use crate::key::{Key, NamespaceAttributes};
+    use crate::space::FtlConfig;
+    use crate::tenants::records::KvRecord;
+    use crate::test_support::{CONFIG, GEOMETRY, TIMING};
+    use crate::types::{Lpn, METADATA_BYTES};
+
+    const UNITS_PER_PAGE: u32 = 2;
+
+    fn write_page(ftl: &mut Ftl, lpn: u32) -> Result<(), FtlError> {
+        let units: Vec<HostUnit> = (lpn..lpn + UNITS_PER_PAGE)
+            .map(|lpn| HostUnit {
+                slot: ftl.nand_mut().stage(&[1; UNIT_BYTES]).unwrap(),
+                lpn: Lpn(lpn),
+                version: ftl.next_seq(),
+                metadata: [0; METADATA_BYTES],
+                hint: None,
+            })
+            .collect();
+        let at_ns = ftl.nand().programs_done_ns();
+        ftl.write_page(&units, at_ns).map(|_| ())
+    }
+
+    #[test]
+    fn a_packed_unit_that_takes_a_little_of_each_victim_does_not_keep_them_all() {
+        const BLOCKS: u32 = 40;
+        const PAGES: u32 = 8;
+        let geometry = Geometry { channels: 1, blocks_per_plane: 64, pages_per_block: PAGES, ..GEOMETRY };
+        let config = FtlConfig { logical_units: 800, ..CONFIG };
+        let mut ftl = Ftl::format(Nand::in_memory(geometry, TIMING).unwrap(), config).unwrap();
+        let namespace = ftl.create_namespace(NamespaceAttributes::default(), 0).unwrap();
+        // each block has a page with one small record, and pages of units
+        for block in 0..BLOCKS {
+            let key = Key::new(&block.to_be_bytes()).unwrap();
+            let record = KvRecord { namespace, key, value: Some(&[1; 50]) };
+            let at_ns = ftl.nand().programs_done_ns();
+            ftl.put(&[record], 0, at_ns, &mut |_| None).unwrap();
+            for page in 1..PAGES {
+                write_page(&mut ftl, UNITS_PER_PAGE * (block * PAGES + page)).unwrap();
+            }
+        }
+        // one of those pages is written again, so that every block has the same room
+        for round in 0..14 {
+            for block in 0..BLOCKS {
+                write_page(&mut ftl, UNITS_PER_PAGE * (block * PAGES + 1 + round % (PAGES - 1))).unwrap();
+                assert!(ftl.space.blocks.free() > 0, "in round {round}, block {block}");
+            }
         }
     }
 }

@@ -101,6 +101,9 @@ pub(crate) trait Packer {
         at_ns: Nanoseconds,
     ) -> Result<Vec<Box<dyn PackedUnit>>, FtlError>;
 
+    /// How many units are partly filled.
+    fn open_units(&self) -> usize;
+
     /// The partly filled units.
     fn take_open(&mut self) -> Vec<Box<dyn PackedUnit>>;
 }

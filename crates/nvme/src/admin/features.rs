@@ -1,38 +1,13 @@
 //! Get Features and Set Features (Base, section 5.27.1).
 
 use super::Context;
-use crate::controller::{IO_QUEUES, Kind};
+use crate::controller::{IO_QUEUES, Kind, State};
 use crate::events::CONFIGURABLE;
 use crate::failure::Failure;
 use crate::io::Transfer;
 use crate::mailbox::Answer;
 use crate::wire::command::Submission;
-
-/// Feature identifiers.
-pub mod id {
-    /// Arbitration.
-    pub const ARBITRATION: u8 = 0x01;
-    /// Power management.
-    pub const POWER: u8 = 0x02;
-    /// Temperature threshold.
-    pub const TEMPERATURE: u8 = 0x04;
-    /// Error recovery.
-    pub const ERROR_RECOVERY: u8 = 0x05;
-    /// Volatile write cache.
-    pub const WRITE_CACHE: u8 = 0x06;
-    /// Number of queues.
-    pub const QUEUES: u8 = 0x07;
-    /// Write atomicity.
-    pub const ATOMICITY: u8 = 0x0a;
-    /// Asynchronous events.
-    pub const EVENTS: u8 = 0x0b;
-    /// Keep-alive timer.
-    pub const KEEP_ALIVE: u8 = 0x0f;
-    /// Host behaviour.
-    pub const HOST_BEHAVIOUR: u8 = 0x16;
-    /// Host identifier.
-    pub const HOST: u8 = 0x81;
-}
+use crate::wire::feature as id;
 
 /// Features that there are.
 pub const FEATURES: [u8; 11] = [
@@ -126,15 +101,9 @@ pub fn get(context: &Context<'_>, command: &Submission) -> Result<Answer, Failur
         id::QUEUES => queues(state.io_queues.unwrap_or(IO_QUEUES)),
         id::TEMPERATURE => THRESHOLD,
         id::KEEP_ALIVE if is_current => state.keep_alive_ms.into(),
-        id::HOST => {
-            // the identifier has 16 bytes
-            let extended = command.bit(11, 0);
-            return if extended {
-                Ok(Answer::data(context.controller.host.to_vec()))
-            } else {
-                Err(Failure::INVALID_FIELD)
-            };
-        }
+        // the identifier has 16 bytes, which is the extended form
+        id::HOST if !command.bit(11, 0) => return Err(Failure::INVALID_FIELD),
+        id::HOST => return Ok(Answer::data(context.controller.host.to_vec())),
         id::HOST_BEHAVIOUR => {
             let mut data = vec![0; HOST_BEHAVIOUR_BYTES as usize];
             data[..3].copy_from_slice(&(set(0) as u32).to_le_bytes()[..3]);
@@ -169,19 +138,7 @@ pub fn set(context: &Context<'_>, command: &Submission, data: &[u8]) -> Result<A
             }
             context.subsystem.set_write_through(value & 1 == 0);
         }
-        id::QUEUES => {
-            let (submission, completion) = (value & 0xffff, value >> 16);
-            if submission == 0xffff || completion == 0xffff {
-                return Err(Failure::INVALID_FIELD);
-            }
-            if state.has_io_connections() {
-                return Err(Failure::SEQUENCE);
-            }
-            let asked = submission.min(completion) as u16 + 1;
-            let granted = asked.min(IO_QUEUES);
-            state.io_queues = Some(granted);
-            return Ok(Answer::result(queues(granted)));
-        }
+        id::QUEUES => return grant_queues(&mut state, value),
         id::KEEP_ALIVE => state.keep_alive_ms = value,
         id::HOST_BEHAVIOUR => {
             let behaviour = u32::from_le_bytes([data[0], data[1], data[2], 0]);
@@ -197,4 +154,19 @@ pub fn set(context: &Context<'_>, command: &Submission, data: &[u8]) -> Result<A
         _ => return Err(Failure::NOT_CHANGEABLE),
     }
     Ok(Answer::default())
+}
+
+/// Grants I/O queues: as many submission queues as completion queues.
+fn grant_queues(state: &mut State, value: u32) -> Result<Answer, Failure> {
+    let (submission, completion) = (value & 0xffff, value >> 16);
+    if submission == 0xffff || completion == 0xffff {
+        return Err(Failure::INVALID_FIELD);
+    }
+    if state.has_io_connections() {
+        return Err(Failure::SEQUENCE);
+    }
+    let asked = submission.min(completion) as u16 + 1;
+    let granted = asked.min(IO_QUEUES);
+    state.io_queues = Some(granted);
+    Ok(Answer::result(queues(granted)))
 }

@@ -2,15 +2,14 @@
 
 use tantalum::{Device, UNIT_BYTES};
 
-use super::{Context, EVENT_REQUESTS};
+use super::Context;
 use crate::controller::{Kind, QUEUE_ENTRIES, VERSION};
 use crate::errors::ERROR_ENTRIES;
 use crate::events::NAMESPACE_NOTICES;
 use crate::failure::Failure;
-use crate::io::{
-    ALL_NAMESPACES, BLOCK_NAMESPACE, COPY_BLOCKS_BYTES, COPY_RANGES, TRANSFER_BYTES, TRANSFER_LIMIT_LOG2,
-};
-use crate::session::{ABORTS, CAPSULE_BYTES};
+use crate::io::{COPY_BLOCKS_BYTES, COPY_RANGES, TRANSFER_BYTES, TRANSFER_LIMIT_LOG2};
+use crate::limits::{ABORTS, EVENT_REQUESTS};
+use crate::namespaces::{ALL_NAMESPACES, BLOCK_NAMESPACE};
 use crate::subsystem::Subsystem;
 use crate::wire::command::Submission;
 use crate::wire::fabrics::DISCOVERY_NQN;
@@ -18,6 +17,7 @@ use crate::wire::identify::{
     BlockFormat, CommonNamespace, Controller, IDENTIFY_BYTES, KeyValueNamespace, Namespace, NvmController,
     bytes_of, cns, command_set, empty,
 };
+use crate::wire::pdu::ADMIN_CAPSULE_BYTES;
 use crate::wire::text;
 
 /// The keep-alive timer is kept to this, in 100 ms.
@@ -132,7 +132,7 @@ fn tell_of_io(told: &mut Controller, subsystem: &Subsystem) {
     told.atomic = 0.into();
     told.atomic_power_fail = 0.into();
     told.vendor_io = 1;
-    told.command_capsule = ((64 + CAPSULE_BYTES as u32) / 16).into();
+    told.command_capsule = ((64 + ADMIN_CAPSULE_BYTES as u32) / 16).into();
     told.response_capsule = 1.into();
     told.sgl_descriptors = 1;
 }

@@ -3,15 +3,17 @@
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 
-use tantalum::{Smart, UNIT_BYTES};
+use tantalum::UNIT_BYTES;
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::U64;
 
-use super::{Context, features};
+use super::Context;
+use super::features::FEATURES;
 use crate::controller::{Kind, QUEUE_ENTRIES};
-use crate::events::warning;
+use crate::events::critical_warning;
 use crate::failure::Failure;
-use crate::io::{ALL_NAMESPACES, TRANSFER_BYTES};
+use crate::io::TRANSFER_BYTES;
+use crate::namespaces::ALL_NAMESPACES;
 use crate::subsystem::Subsystem;
 use crate::wire::command::Submission;
 use crate::wire::identify::{command_set, empty};
@@ -153,12 +155,6 @@ fn low(value: u64) -> [U64; 2] {
     [value.into(), 0.into()]
 }
 
-/// The warnings of the SMART log page.
-pub fn critical_warning(smart: &Smart) -> u8 {
-    let is_low = smart.available_spare_percent < smart.available_spare_threshold_percent;
-    (u8::from(is_low) * warning::SPARE_LOW) | (u8::from(smart.read_only) * warning::READ_ONLY)
-}
-
 /// One slot, which is active.
 fn firmware() -> Vec<u8> {
     let mut log = vec![0; 512];
@@ -192,7 +188,7 @@ fn effects(commands: &[(u8, bool)]) -> Vec<u8> {
 /// Four bytes for each feature: bit 0 if there is one, bit 20 if it is the controller's.
 fn feature_effects() -> Vec<u8> {
     let mut log = vec![0; 1024];
-    for feature in features::FEATURES {
+    for feature in FEATURES {
         let effects: u32 = 1 | 1 << 20;
         log[usize::from(feature) * 4..usize::from(feature) * 4 + 4].copy_from_slice(&effects.to_le_bytes());
     }

@@ -14,9 +14,6 @@ use crate::wire::command::Submission;
 use crate::wire::identify::IDENTIFY_BYTES;
 use crate::wire::opcode::admin;
 
-/// Asynchronous Event Requests that may wait at once.
-pub const EVENT_REQUESTS: usize = 4;
-
 /// Whose command it is: what the answer depends on.
 pub struct Context<'a> {
     /// The subsystem.

@@ -163,7 +163,12 @@ pub fn fabrics(kind: u8, fields: &[u8]) -> Submission {
 /// An I/O command on the blocks from `first` on.
 pub fn block_command(opcode: u8, first: u64, count: u32) -> Submission {
     let dword10 = [first as u32, (first >> 32) as u32, count.wrapping_sub(1), 0, 0, 0].map(Into::into);
-    Submission { opcode, namespace: crate::io::BLOCK_NAMESPACE.into(), dword10, ..Submission::default() }
+    Submission {
+        opcode,
+        namespace: crate::namespaces::BLOCK_NAMESPACE.into(),
+        dword10,
+        ..Submission::default()
+    }
 }
 
 /// A command with these dwords 10 to 15.

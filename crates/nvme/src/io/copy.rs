@@ -6,9 +6,9 @@ use tantalum_drive::{Drive, Request, When};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
-use super::blocks::{BlockSpace, Blocks, Units};
 use super::write::{flush_if, write};
 use super::{Force, IoCommand, Worked, read};
+use crate::blocks::{BlockSpace, Blocks, Units};
 use crate::failure::Failure;
 use crate::wire::command::Submission;
 

@@ -9,11 +9,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use super::{TRANSFER_BYTES, Transfer, Worked};
 use crate::failure::Failure;
 use crate::mailbox::Answer;
+use crate::namespaces::namespace_of;
 use crate::wire::command::Submission;
 use crate::wire::opcode::{key_value as opcode, vendor};
-
-/// The first namespace with records has this number; the drive counts its own from 1.
-const FIRST_NAMESPACE: u32 = super::BLOCK_NAMESPACE + 1;
 
 /// A command about records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,16 +54,6 @@ pub struct PutRecord {
     reserved: [u8; 6],
     /// The key, with zeros behind it.
     pub key: [u8; 16],
-}
-
-/// The namespace of the drive that a host calls `namespace`.
-pub fn namespace_of(namespace: u32) -> Option<NamespaceId> {
-    namespace.checked_sub(FIRST_NAMESPACE - 1).filter(|&number| number > 0).map(NamespaceId)
-}
-
-/// What hosts call a namespace of the drive.
-pub fn number_of(namespace: NamespaceId) -> u32 {
-    namespace.0 + FIRST_NAMESPACE - 1
 }
 
 impl PutRecord {

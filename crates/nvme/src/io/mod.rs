@@ -3,7 +3,6 @@
 //! A command is checked as a whole before any of its data move. What it asks of the drive is given by the thread of its
 //! connection and answered by way of its mailbox, when the drive is done.
 
-mod blocks;
 mod copy;
 mod deallocate;
 pub mod key_value;
@@ -15,14 +14,15 @@ mod write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tantalum::{NamespaceId, Nanoseconds};
+use tantalum::Nanoseconds;
 use tantalum_drive::{Drive, When};
 
-pub use blocks::{BlockSpace, Blocks};
 pub use copy::{COPY_BLOCKS_BYTES, COPY_RANGES};
 
+use crate::blocks::{BlockSpace, Blocks};
 use crate::failure::Failure;
 use crate::mailbox::{Answer, Mailbox, Message};
+use crate::namespaces::{ALL_NAMESPACES, BLOCK_NAMESPACE, Namespaces};
 use crate::subsystem::Subsystem;
 use crate::wire::command::Submission;
 use crate::wire::opcode::nvm;
@@ -33,33 +33,6 @@ use vendor::VendorCommand;
 pub const TRANSFER_LIMIT_LOG2: u8 = 7;
 /// The same in bytes.
 pub const TRANSFER_BYTES: u32 = 4096 << TRANSFER_LIMIT_LOG2;
-
-/// The namespace with the drive's blocks.
-pub const BLOCK_NAMESPACE: u32 = 1;
-/// All namespaces.
-pub const ALL_NAMESPACES: u32 = 0xffff_ffff;
-
-/// The namespaces that there are.
-#[derive(Clone, Debug)]
-pub struct Namespaces {
-    /// The drive's blocks.
-    pub blocks: BlockSpace,
-    /// The drive's namespaces with records.
-    pub key_value: Vec<NamespaceId>,
-}
-
-impl Namespaces {
-    /// The namespace with records that a host calls `namespace`.
-    pub fn key_value(&self, namespace: u32) -> Option<NamespaceId> {
-        key_value::namespace_of(namespace).filter(|namespace| self.key_value.contains(namespace))
-    }
-
-    /// What hosts call all of them, in order.
-    pub fn numbers(&self) -> impl Iterator<Item = u32> {
-        let key_value = self.key_value.iter().map(|&namespace| key_value::number_of(namespace));
-        std::iter::once(BLOCK_NAMESPACE).chain(key_value)
-    }
-}
 
 /// Data that a command moves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,7 +4,7 @@
 use tantalum::{Command, Lpn, Nanoseconds, UNIT_BYTES};
 use tantalum_drive::{Locked, When};
 
-use super::blocks::Units;
+use crate::blocks::Units;
 use crate::failure::Failure;
 
 /// Fills in what the units hold before and behind the blocks that are to be written.

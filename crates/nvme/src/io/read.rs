@@ -4,7 +4,7 @@ use tantalum::UNIT_BYTES;
 use tantalum_drive::{Drive, Request, When};
 
 use super::Worked;
-use super::blocks::{BlockSpace, Blocks};
+use crate::blocks::{BlockSpace, Blocks};
 use crate::failure::Failure;
 use crate::mailbox::Answer;
 

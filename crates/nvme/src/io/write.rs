@@ -3,9 +3,9 @@
 use tantalum::{Command, Lpn, Nanoseconds, UNIT_BYTES};
 use tantalum_drive::{Drive, Locked, Request, When};
 
-use super::blocks::{BlockSpace, Blocks, Units};
 use super::partial::surround;
 use super::{Force, Worked};
+use crate::blocks::{BlockSpace, Blocks, Units};
 use crate::failure::Failure;
 use crate::mailbox::Answer;
 

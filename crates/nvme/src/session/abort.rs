@@ -5,11 +5,9 @@
 
 use super::Session;
 use crate::failure::Failure;
+use crate::limits::ABORTS;
 use crate::mailbox::{Answer, Message, Question};
 use crate::wire::command::Submission;
-
-/// Aborts that may be under way at once (`ACL` is one less).
-pub const ABORTS: usize = 4;
 
 /// Aborted commands whose data may still come.
 const DRAINED: usize = crate::controller::QUEUE_ENTRIES as usize;

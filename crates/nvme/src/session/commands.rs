@@ -5,9 +5,10 @@
 
 use super::connect::FabricsCommand;
 use super::{CAPSULE_BYTES, Phase, Session};
-use crate::admin::{self, Context, EVENT_REQUESTS};
+use crate::admin::{self, Context};
 use crate::failure::Failure;
 use crate::io::{IoCommand, TRANSFER_BYTES, Transfer};
+use crate::limits::EVENT_REQUESTS;
 use crate::mailbox::Answer;
 use crate::wire::command::{IN_CAPSULE, Submission, TRANSPORT};
 use crate::wire::opcode::{FABRICS, admin as opcode};
@@ -119,21 +120,23 @@ impl Session {
             return Err(Fatal::Sequence);
         }
         if let Some(queue) = &mut self.queue {
-            queue.head = if queue.head + 1 >= queue.entries { 0 } else { queue.head + 1 };
-            queue.controller.hear();
+            queue.advance();
         }
         if self.pending.contains_key(&id) {
             self.send_response(id, 0, Some(Failure::ID_CONFLICT));
             return Ok(());
         }
-        let checked = self.check(&command, capsule.len());
-        let (work, needed, transfer, in_capsule) = match checked {
-            Ok(checked) => checked,
-            Err(failure) => {
-                self.refuse(&command, failure);
-                return Ok(());
-            }
-        };
+        match self.check(&command, capsule.len()) {
+            Ok(checked) => self.accept(command, checked, capsule, is_damaged),
+            Err(failure) => self.refuse(&command, failure),
+        }
+        Ok(())
+    }
+
+    /// Executes a command, or queues it until its data have room.
+    fn accept(&mut self, command: Submission, checked: Checked, capsule: Vec<u8>, is_damaged: bool) {
+        let id = command.id.get();
+        let (work, needed, transfer, in_capsule) = checked;
         let held = in_capsule.map_or(0, |(_, bytes)| bytes);
         self.hold(held);
         self.pending.insert(id, Pending { command, work, transfer, needed, held });
@@ -151,7 +154,6 @@ impl Session {
                 self.admit();
             }
         }
-        Ok(())
     }
 
     /// What a command is to do, how many bytes of data it needs, what data move, and where in the capsule they are if they

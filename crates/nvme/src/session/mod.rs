@@ -27,7 +27,6 @@ use crate::mailbox::{Mailbox, Message};
 use crate::outbox::Outbox;
 use crate::subsystem::Subsystem;
 
-pub use abort::ABORTS;
 use commands::{Pending, Transfers};
 use receive::Receiver;
 
@@ -72,6 +71,14 @@ struct Queue {
     has_flow_control: bool,
     /// The authentication of the host; none if its name is enough.
     exchange: Option<Exchange>,
+}
+
+impl Queue {
+    /// A command was taken from the queue: its host is alive.
+    fn advance(&mut self) {
+        self.head = if self.head + 1 >= self.entries { 0 } else { self.head + 1 };
+        self.controller.hear();
+    }
 }
 
 /// The protocol of one connection.

@@ -7,6 +7,7 @@
 pub mod authentication;
 pub mod command;
 pub mod fabrics;
+pub mod feature;
 pub mod identify;
 pub mod log_page;
 pub mod opcode;

@@ -99,6 +99,10 @@ impl Packer for Packing {
         Ok(boxed(ftl.pack_records(ppn, self, at_ns)?))
     }
 
+    fn open_units(&self) -> usize {
+        self.open.len()
+    }
+
     fn take_open(&mut self) -> Vec<Box<dyn PackedUnit>> {
         boxed(std::mem::take(&mut self.open))
     }

@@ -1,0 +1,62 @@
+//! Why an image could not be served, or could not be closed.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use tantalum::{DeviceError, Status};
+use tantalum_drive::control::socket_path;
+
+/// Why an image could not be served, or could not be closed.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The address is not a loopback address, and a host may connect without a proof.
+    #[error(
+        "{address} can be reached from other machines, and {host} may connect without a secret: listen on 127.0.0.1 or [::1], or name each host with --allow-host and give its secret with --host-secrets"
+    )]
+    NotLoopback {
+        /// The address.
+        address: SocketAddr,
+        /// The host.
+        host: String,
+    },
+    /// Listening on the address failed.
+    #[error("{address}: {error}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        error: io::Error,
+    },
+    /// The system refused.
+    #[error("{}: {error}", image.display())]
+    System {
+        /// The image.
+        image: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// The control socket could not be created.
+    #[error("{}: {error}", socket_path(image).display())]
+    Socket {
+        /// The image.
+        image: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// An invalid name.
+    #[error("{0:?} is not an NVMe qualified name: one begins with \"nqn.\" and has at most 223 bytes")]
+    Name(String),
+    /// The drive could not be shut down.
+    #[error("the drive could not be shut down: {0}")]
+    Shutdown(Status),
+    /// The image of a drive that lost power could not be closed in that state.
+    #[error("the image of the drive without power could not be closed: {0}")]
+    PowerLoss(DeviceError),
+    /// The drive did not recover after a power loss.
+    #[error("the drive did not recover: {0}")]
+    Recovery(DeviceError),
+    /// Connections did not end.
+    #[error("connections did not end, so the image was left as by a killed process")]
+    Stuck,
+}

@@ -1,0 +1,24 @@
+//! Feature identifiers (Base, section 5.27.1).
+
+/// Arbitration.
+pub const ARBITRATION: u8 = 0x01;
+/// Power management.
+pub const POWER: u8 = 0x02;
+/// Temperature threshold.
+pub const TEMPERATURE: u8 = 0x04;
+/// Error recovery.
+pub const ERROR_RECOVERY: u8 = 0x05;
+/// Volatile write cache.
+pub const WRITE_CACHE: u8 = 0x06;
+/// Number of queues.
+pub const QUEUES: u8 = 0x07;
+/// Write atomicity.
+pub const ATOMICITY: u8 = 0x0a;
+/// Asynchronous events.
+pub const EVENTS: u8 = 0x0b;
+/// Keep-alive timer.
+pub const KEEP_ALIVE: u8 = 0x0f;
+/// Host behaviour.
+pub const HOST_BEHAVIOUR: u8 = 0x16;
+/// Host identifier.
+pub const HOST: u8 = 0x81;

@@ -1,0 +1,38 @@
+//! Reading key-value namespaces.
+
+use wasmi::{Error, Linker};
+
+use super::calling::{Calling, Context, DMA_COST, Here, MODULE, room, slice};
+use crate::activation::Op;
+
+/// Room for a key in `kv_next`: the longest that the drive has.
+const KEY_ROOM: u32 = 16;
+
+/// Links these functions.
+pub(super) fn link(linker: &mut Linker<Context>) -> Result<(), wasmi::errors::LinkerError> {
+    linker.func_wrap(MODULE, "kv_get", kv_get)?.func_wrap(MODULE, "kv_next", kv_next)?;
+    Ok(())
+}
+
+fn kv_get(
+    mut here: Here<'_>,
+    namespace: u32,
+    key: u32,
+    key_bytes: u32,
+    at: u32,
+    bytes: u32,
+) -> Result<i32, Error> {
+    here.pay(DMA_COST, 0)?;
+    let (memory, _) = here.parts()?;
+    let to = room(memory, at, bytes, 0)?;
+    let key = slice(memory, key, key_bytes)?.to_vec();
+    here.ask(Op::KvGet { namespace, key, to })
+}
+
+fn kv_next(mut here: Here<'_>, namespace: u32, key: u32, key_bytes: u32, at: u32) -> Result<i32, Error> {
+    here.pay(DMA_COST, 0)?;
+    let (memory, _) = here.parts()?;
+    let to = room(memory, at, KEY_ROOM, 0)?;
+    let key = slice(memory, key, key_bytes)?.to_vec();
+    here.ask(Op::KvNext { namespace, key, to })
+}

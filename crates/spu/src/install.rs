@@ -1,0 +1,302 @@
+//! Installing programs, and ending them.
+//!
+//! Invariants: instruction and data memory of every processor hold all that is installed, and each program's share is set
+//! aside when it is installed; a program has a copy on every processor or on none; ending one touches no other.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+
+use crate::abi;
+use crate::activation::{Activation, Place};
+use crate::answer;
+use crate::error::SpuError;
+use crate::host::Event;
+use crate::instance::{Fault, Instance};
+use crate::message::HEADER_BYTES;
+use crate::module::{ModuleError, Program};
+use crate::names::{EndpointId, ProcessId, ProgramId, SpuId};
+use crate::packet::Load;
+use crate::program::{Installed, Resident, Thread};
+use crate::stripes::STRIPE_BYTES;
+use crate::system::Ssd;
+
+/// How a program is installed.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct InstallOptions {
+    /// Whether every process may send it requests, or only its owner and the kernel.
+    pub is_open: bool,
+    /// A part of the drive that only this program reaches, whoever's request it works on. Whole rows of stripes; only the
+    /// kernel may give one.
+    pub region: Option<Range<u64>>,
+}
+
+/// Why a program was not installed.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum InstallError {
+    /// The module cannot be a program.
+    #[error(transparent)]
+    Module(#[from] ModuleError),
+    /// The drive has no power.
+    #[error("the drive has no power")]
+    PowerLost,
+    /// It does not fit.
+    #[error(
+        "the program needs {needed} bytes of {memory} memory, and {free} of {total} are free{}",
+        Users(.used)
+    )]
+    DoesNotFit {
+        /// Which memory: instruction or data.
+        memory: &'static str,
+        /// What it needs.
+        needed: u64,
+        /// What is free on each processor.
+        free: u64,
+        /// What each processor has.
+        total: u64,
+        /// What other programs take, and the permission table as program 0.
+        used: Vec<(ProgramId, u64)>,
+    },
+    /// A region that cannot be given.
+    #[error("the region {start:#x} to {end:#x} cannot be given: {reason}")]
+    Region {
+        /// Its first byte.
+        start: u64,
+        /// The byte after its last.
+        end: u64,
+        /// Why.
+        reason: &'static str,
+    },
+    /// A copy could not be made.
+    #[error("the program cannot start: {0}")]
+    Start(Fault),
+}
+
+struct Users<'a>(&'a [(ProgramId, u64)]);
+
+impl std::fmt::Display for Users<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (at, (program, bytes)) in self.0.iter().enumerate() {
+            let lead = if at == 0 { ": " } else { ", " };
+            match program.0 {
+                0 => write!(f, "{lead}permissions take {bytes}")?,
+                number => write!(f, "{lead}program {number} takes {bytes}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a program has told its host.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Output {
+    /// The serial ports of its copies, processor by processor: the last 4 KiB of each.
+    pub serial: Vec<Vec<u8>>,
+    /// Its counters, over all processors.
+    pub counters: [u64; abi::COUNTERS],
+}
+
+impl Ssd {
+    /// A new process of the host, which has no permissions.
+    pub fn process(&mut self) -> ProcessId {
+        self.host.process()
+    }
+
+    /// An endpoint for a process: one queue pair.
+    pub fn endpoint(&mut self, process: ProcessId) -> Result<EndpointId, SpuError> {
+        let queue_pairs = self.profile.queue_pairs;
+        self.host.endpoint(process).ok_or(SpuError::NoQueuePair { queue_pairs })
+    }
+
+    /// Gives an endpoint's queue pair back.
+    pub fn close(&mut self, endpoint: EndpointId) {
+        self.host.close(endpoint);
+    }
+
+    /// Installs a module for a process, on all processors.
+    pub fn install(
+        &mut self,
+        owner: ProcessId,
+        module: &[u8],
+        options: InstallOptions,
+    ) -> Result<ProgramId, InstallError> {
+        self.check_power().map_err(|_| InstallError::PowerLost)?;
+        let program = Program::load(&self.engine, module)?;
+        self.check_fit("instruction", program.code_bytes, self.profile.instruction_bytes, |other| {
+            other.code_bytes
+        })?;
+        self.check_fit("data", program.data_bytes, self.profile.data_bytes, |other| other.data_bytes)?;
+        if let Some(region) = &options.region {
+            self.check_region(owner, region)?;
+        }
+        let parts = self.copies(&program, options.region.as_ref())?;
+        let id = ProgramId(self.next_program);
+        self.next_program += 1;
+        let installed = Installed {
+            owner,
+            is_open: options.is_open,
+            may_call: BTreeMap::new(),
+            region: options.region,
+            parts,
+            code_bytes: program.code_bytes,
+            data_bytes: program.data_bytes,
+        };
+        self.programs.insert(id, installed);
+        for spu in 0..self.profile.count {
+            let bytes = module.len() as u64;
+            self.dispatch_packet(None, Some(SpuId(spu)), bytes, Load::Bulk, self.now_ns);
+        }
+        Ok(id)
+    }
+
+    /// A copy of a program for each processor.
+    fn copies(&self, program: &Program, region: Option<&Range<u64>>) -> Result<Vec<Resident>, InstallError> {
+        let copy = |spu| {
+            let place = self.place(SpuId(spu), region);
+            let instance = Instance::new(program, &self.linker, place, self.profile.handler_instructions)
+                .map_err(InstallError::Start)?;
+            let threads = vec![Thread::Idle; instance.threads()];
+            Ok(Resident { instance, queue: VecDeque::new(), queued_bytes: 0, threads })
+        };
+        (0..self.profile.count).map(copy).collect()
+    }
+
+    fn check_fit(
+        &self,
+        memory: &'static str,
+        needed: u64,
+        total: u32,
+        share: impl Fn(&Installed) -> u64,
+    ) -> Result<(), InstallError> {
+        let table = match memory {
+            "data" => u64::from(self.profile.table_bytes()),
+            _ => 0,
+        };
+        let others = self.programs.iter().map(|(&id, other)| (id, share(other)));
+        let used: Vec<(ProgramId, u64)> =
+            [(ProgramId(0), table)].into_iter().chain(others).filter(|(_, bytes)| *bytes > 0).collect();
+        let total = u64::from(total);
+        let free = total.saturating_sub(used.iter().map(|(_, bytes)| bytes).sum());
+        if needed > free {
+            return Err(InstallError::DoesNotFit { memory, needed, free, total, used });
+        }
+        Ok(())
+    }
+
+    fn check_region(&self, owner: ProcessId, region: &Range<u64>) -> Result<(), InstallError> {
+        let row = self.stripes.row_bytes();
+        let overlaps = |other: &Range<u64>| other.start < region.end && region.start < other.end;
+        let reason = if !owner.is_kernel() {
+            "only the kernel gives a part of the drive to a program"
+        } else if region.is_empty() || !region.start.is_multiple_of(row) || !region.end.is_multiple_of(row) {
+            "it must be whole rows of stripes, one of 8 KiB for each processor"
+        } else if region.end > self.stripes.capacity_bytes() {
+            "it ends beyond the drive"
+        } else if self.host.book.overlaps(region) {
+            "a process has rights to a part of it"
+        } else if self.programs.values().filter_map(|other| other.region.as_ref()).any(overlaps) {
+            "a part of it is another program's"
+        } else {
+            return Ok(());
+        };
+        Err(InstallError::Region { start: region.start, end: region.end, reason })
+    }
+
+    fn place(&self, spu: SpuId, region: Option<&Range<u64>>) -> Place {
+        let row = self.stripes.row_bytes();
+        Place {
+            spu,
+            processors: self.profile.count,
+            region: region.map(|region| {
+                let stripes = (region.end - region.start) / row;
+                (region.start + u64::from(spu.0) * STRIPE_BYTES, stripes as u32)
+            }),
+            bytes_per_instruction: (self.profile.ring_bytes_per_second
+                / self.profile.instructions_per_second)
+                .max(1),
+        }
+    }
+
+    /// Removes a program. Its unanswered requests are answered with [`answer::ENDED`].
+    pub fn uninstall(&mut self, program: ProgramId) -> Result<(), SpuError> {
+        match self.programs.contains_key(&program) {
+            true => {
+                self.remove(program);
+                Ok(())
+            }
+            false => Err(SpuError::NoProgram(program)),
+        }
+    }
+
+    /// Ends a program that did what no program may.
+    pub(crate) fn end_program(&mut self, program: ProgramId, at: (SpuId, u32), fault: Fault) {
+        if let Some(owner) = self.programs.get(&program).map(|installed| installed.owner) {
+            self.remove(program);
+            self.tell_end(program, owner, at, fault);
+        }
+    }
+
+    /// The host learns that a program was ended.
+    fn tell_end(&mut self, program: ProgramId, owner: ProcessId, at: (SpuId, u32), fault: Fault) {
+        let (spu, handler) = at;
+        let event = Event::Ended { program, owner, spu, handler, fault, at_ns: self.now_ns };
+        self.dispatch_packet(Some(spu), None, HEADER_BYTES, Load::Tell(event), self.now_ns);
+    }
+
+    fn remove(&mut self, program: ProgramId) {
+        let Some(installed) = self.programs.remove(&program) else { return };
+        for (spu, mut copy) in installed.parts.into_iter().enumerate() {
+            let spu = SpuId(spu as u32);
+            for message in copy.queue.drain(..) {
+                self.send_answer(spu, message.answer_to, answer::ENDED, self.now_ns);
+            }
+            for call in copy.instance.take_stopped() {
+                self.give_up(spu, &call);
+            }
+        }
+        for other in self.programs.values_mut() {
+            other.may_call.remove(&program);
+        }
+    }
+
+    /// Answers the request of a call that will not be finished.
+    pub(crate) fn give_up(&mut self, spu: SpuId, call: &Activation) {
+        if !call.is_answered {
+            self.send_answer(spu, call.message.answer_to, answer::ENDED, self.now_ns);
+        }
+    }
+
+    /// Lets one program call handlers of another on the same processor, and send requests to them.
+    pub fn allow_calls(&mut self, from: ProgramId, to: ProgramId, handlers: &[u32]) -> Result<(), SpuError> {
+        if !self.programs.contains_key(&to) {
+            return Err(SpuError::NoProgram(to));
+        }
+        let caller = self.programs.get_mut(&from).ok_or(SpuError::NoProgram(from))?;
+        let mask =
+            handlers.iter().filter(|&&handler| handler < 64).fold(0, |mask, handler| mask | 1 << handler);
+        *caller.may_call.entry(to).or_default() |= mask;
+        Ok(())
+    }
+
+    /// What a program wrote to its serial ports, and its counters.
+    pub fn output(&self, program: ProgramId) -> Result<Output, SpuError> {
+        let installed = self.programs.get(&program).ok_or(SpuError::NoProgram(program))?;
+        let mut output = Output::default();
+        for copy in &installed.parts {
+            let context = copy.instance.context();
+            output.serial.push(context.serial.clone());
+            for (sum, count) in output.counters.iter_mut().zip(context.counters) {
+                *sum += count;
+            }
+        }
+        Ok(output)
+    }
+
+    /// Data memory that is free on each processor, and instruction memory, in bytes.
+    pub fn free_memory(&self) -> (u64, u64) {
+        let data: u64 = self.programs.values().map(|program| program.data_bytes).sum();
+        let code: u64 = self.programs.values().map(|program| program.code_bytes).sum();
+        let profile = &self.profile;
+        let data_total = u64::from(profile.data_bytes - profile.table_bytes());
+        (data_total - data, u64::from(profile.instruction_bytes) - code)
+    }
+}

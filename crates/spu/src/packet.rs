@@ -1,0 +1,53 @@
+//! What goes between processors and host, over the ring and the link.
+
+use std::ops::Range;
+
+use tantalum::Nanoseconds;
+
+use crate::host::Event;
+use crate::message::{AnswerTo, Message};
+use crate::names::{EndpointId, ProcessId, SpuId};
+use crate::permission::Rights;
+
+/// Something on its way between processors and host.
+pub(crate) struct Packet {
+    pub from: Option<SpuId>,
+    pub to: Option<SpuId>,
+    pub bytes: u64,
+    pub load: Load,
+}
+
+pub(crate) enum Load {
+    Request(Message),
+    /// A request of a program to an endpoint.
+    ToEndpoint(EndpointId, Message),
+    Answer(AnswerTo, i32),
+    Miss(Miss),
+    Permission {
+        process: ProcessId,
+        range: Range<u64>,
+        rights: Rights,
+        answers: Option<Miss>,
+    },
+    /// An event that only passes the link.
+    Tell(Event),
+    /// Bytes that nobody waits for.
+    Bulk,
+}
+
+/// A permission that a processor asked for.
+#[derive(Clone)]
+pub(crate) struct Miss {
+    pub endpoint: EndpointId,
+    pub spu: SpuId,
+    pub range: Range<u64>,
+    pub rights: Rights,
+}
+
+impl Miss {
+    /// What the host is told of the driver's decision.
+    pub fn told(&self, granted: bool, at_ns: Nanoseconds) -> Event {
+        let (endpoint, spu, range) = (self.endpoint, self.spu, self.range.clone());
+        Event::Permission { endpoint, spu, range, granted, at_ns }
+    }
+}
