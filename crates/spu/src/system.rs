@@ -17,6 +17,7 @@ use crate::abi::{self, Context};
 use crate::agenda::{Agenda, What};
 use crate::error::SpuError;
 use crate::host::{Event, Host};
+use crate::install::Output;
 use crate::message::{AnswerTo, BODY_BYTES, CallId, Message, Origin};
 use crate::module;
 use crate::names::{EndpointId, Party, ProgramId, SpuId};
@@ -39,6 +40,8 @@ pub struct Ssd {
     pub(crate) spus: Vec<Spu>,
     pub(crate) programs: BTreeMap<ProgramId, Installed>,
     pub(crate) next_program: u32,
+    /// The program that faulted last, with what it had told its host.
+    pub(crate) faulted: Option<(ProgramId, Output)>,
     pub(crate) host: Host,
     pub(crate) wires: Wires,
     agenda: Agenda,
@@ -77,6 +80,7 @@ impl Ssd {
             spus: (0..profile.count).map(|_| Spu::new(&profile)).collect(),
             programs: BTreeMap::new(),
             next_program: 1,
+            faulted: None,
             host: Host::new(profile.queue_pairs),
             wires: Wires::new(&profile),
             agenda: Agenda::default(),
