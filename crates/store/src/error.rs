@@ -59,6 +59,12 @@ pub enum StoreError {
     /// The log's checkpoint cannot be found, so nothing can be recovered.
     #[error("no checkpoint at the place where the log has it")]
     NoCheckpoint,
+    /// A record that recovery needs is not in the log.
+    #[error("the log has no record at {lsn}, where recovery needs one")]
+    BrokenLog {
+        /// The position.
+        lsn: u64,
+    },
     /// Every task waits for another.
     #[error("at {at_ns} ns all {tasks} tasks wait and nothing is under way")]
     Stuck {

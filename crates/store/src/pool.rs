@@ -162,11 +162,11 @@ impl Pool {
         let mut frames = self.frames.borrow_mut();
         let frame = frames.of.get_mut(&page).expect("a page that is written stays");
         frame.is_writing = false;
-        // what changed meanwhile did so after what was written
+        // what changed meanwhile did so after what was written; redo begins at a record, so it begins with that one
         let is_newer = read_i64(&frame.bytes, 0) as Lsn != written;
-        frame.changed_since = is_newer.then_some(written + 1);
+        frame.changed_since = is_newer.then_some(written);
         if is_newer {
-            frames.dirty.insert((written + 1, page));
+            frames.dirty.insert((written, page));
         }
         debug_assert!(since <= written);
         Ok(())

@@ -171,7 +171,7 @@ impl Recovery<'_> {
         let mut lsn = changed.values().copied().min().unwrap_or(end);
         let mut next_transaction = 1;
         while lsn < end {
-            let Some((record, next)) = self.record(lsn) else { break };
+            let (record, next) = self.record(lsn).ok_or(StoreError::BrokenLog { lsn })?;
             next_transaction = next_transaction.max(record.transaction + 1);
             if let Body::Update { place, after, .. } | Body::Undone { place, after, .. } = record.body
                 && changed.get(&place.page).is_some_and(|since| *since <= lsn)
@@ -191,7 +191,7 @@ impl Recovery<'_> {
         let mut last: BTreeMap<u64, Lsn> = losers.clone();
         let mut todo: BTreeMap<Lsn, u64> = losers.iter().map(|(&loser, &lsn)| (lsn, loser)).collect();
         while let Some((lsn, loser)) = todo.pop_last() {
-            let (record, _) = self.record(lsn).ok_or(StoreError::NoCheckpoint)?;
+            let (record, _) = self.record(lsn).ok_or(StoreError::BrokenLog { lsn })?;
             let next = match record.body {
                 Body::Update { place, before, .. } => {
                     let next = record.previous;

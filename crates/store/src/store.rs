@@ -362,26 +362,37 @@ impl Store {
     /// Power comes back: programs are installed again, and the store is recovered. False if power went again on the way.
     pub fn power_on(&mut self, loss: &mut PowerLoss) -> Result<bool, StoreError> {
         let ssd = self.ssd.as_mut().expect("the store does not run");
-        // what was still under way at the cut
-        while ssd.next_event().is_some() {}
-        if !ssd.drive().lock().has_power() {
-            let came = ssd.drive().lock().power_on(loss);
-            if came.is_err() && !ssd.drive().lock().has_power() {
-                return Ok(false);
-            }
-            came?;
+        if ssd.drive().lock().has_power() {
+            // the host alone begins anew
+            return self.recovered();
         }
+        // programs may not have noticed yet
+        ssd.cut_power();
+        while ssd.next_event().is_some() {}
+        let came = ssd.drive().lock().power_on(loss);
+        if came.is_err() && !ssd.drive().lock().has_power() {
+            return Ok(false);
+        }
+        came?;
         ssd.power_on()?;
-        let recovered =
-            install(ssd, self.kernel, self.process, self.scheme, &self.layout).and_then(|programs| {
-                self.programs = programs;
-                self.recover()
-            });
-        let ssd = self.ssd.as_ref().expect("the store does not run");
-        match recovered {
-            Err(_) if !ssd.drive().lock().has_power() => Ok(false),
+        match install(ssd, self.kernel, self.process, self.scheme, &self.layout) {
+            Ok(programs) => self.programs = programs,
+            Err(_) if !self.has_power() => return Ok(false),
+            Err(error) => return Err(error),
+        }
+        self.recovered()
+    }
+
+    /// Recovers; false if power goes on the way.
+    fn recovered(&mut self) -> Result<bool, StoreError> {
+        match self.recover() {
+            Err(_) if !self.has_power() => Ok(false),
             recovered => recovered.map(|()| true),
         }
+    }
+
+    fn has_power(&self) -> bool {
+        self.ssd.as_ref().expect("the store does not run").drive().lock().has_power()
     }
 
     /// Checks that every balance agrees with the history. Returns the lines that each client has in it.
