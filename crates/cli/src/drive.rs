@@ -10,7 +10,7 @@ use crate::failure::Failure;
 /// The options that select a drive's profile.
 #[derive(Args, Debug)]
 pub struct ProfileOptions {
-    /// The drive: tlc-nvme, tlc-nvme-plp, femu-2021, openssd-barefoot, durassd, kaml-board, pebblessd, or a TOML file
+    /// The drive: tlc-nvme, tlc-nvme-plp, femu-2021, openssd-barefoot, durassd, kaml-board, pebblessd, willow, or a TOML file
     #[arg(long, value_name = "NAME|FILE", default_value = "tlc-nvme")]
     pub profile: String,
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use serde::Serialize;
-use tantalum::{Device, NamespaceInfo, Profile, Smart, UNIT_BYTES};
+use tantalum::{Device, NamespaceInfo, Profile, Smart, SpuMemoryProfile, SpuProfile, UNIT_BYTES};
 use tantalum_report::table::{bytes, grouped};
 
 use crate::arguments::InfoOptions;
@@ -149,12 +149,15 @@ impl Info {
             geometry.pages_per_block,
             bytes(geometry.page_bytes.into())
         );
-        vec![
+        let mut lines = vec![
             ("image", self.image.clone()),
             ("profile", format!("{}: {}", profile.name, profile.description)),
             ("capacity", capacity),
             ("geometry", geometry),
-        ]
+            ("processors", processors(&profile.spu)),
+        ];
+        lines.extend(profile.spu.memory.map(|memory| ("processors' memory", memory_of(&memory))));
+        lines
     }
 
     /// How it is.
@@ -193,6 +196,28 @@ impl Info {
             grouped(of.iter().filter(|namespace| namespace.swapped_out).count() as u64)
         )
     }
+}
+
+/// The processors that run programs.
+fn processors(spu: &SpuProfile) -> String {
+    format!(
+        "{} of {} MHz, each with {} for instructions and {} for data",
+        spu.count,
+        spu.instructions_per_second / 1_000_000,
+        bytes(spu.instruction_bytes.into()),
+        bytes(spu.data_bytes.into())
+    )
+}
+
+/// Their own memory, which has the drive's capacity.
+fn memory_of(memory: &SpuMemoryProfile) -> String {
+    format!(
+        "a bank each; a load {} ns, a store {} ns, {}/s; start-gap moves a line each {} stores",
+        memory.load_ns,
+        memory.store_ns,
+        bytes(memory.bytes_per_second),
+        memory.gap_stores
+    )
 }
 
 /// How far the drive is from the end of its life.

@@ -33,7 +33,7 @@ fn unknown_profile_lists_the_known_ones() {
     assert_eq!(
         message,
         "error: no profile named \"fast\"; use tlc-nvme, tlc-nvme-plp, femu-2021, openssd-barefoot, \
-         durassd, kaml-board, pebblessd, or the path of a TOML file\n"
+         durassd, kaml-board, pebblessd, willow, or the path of a TOML file\n"
     );
 }
 

@@ -14,6 +14,7 @@ const BUILTIN: &[(&str, &str)] = &[
     ("durassd", include_str!("../../../profiles/durassd.toml")),
     ("kaml-board", include_str!("../../../profiles/kaml-board.toml")),
     ("pebblessd", include_str!("../../../profiles/pebblessd.toml")),
+    ("willow", include_str!("../../../profiles/willow.toml")),
 ];
 
 /// The built-in drives: name and TOML text.

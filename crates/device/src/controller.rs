@@ -17,6 +17,7 @@ use crate::limits::{Limits, Shape};
 use crate::link::Link;
 use crate::profile::{FirmwareProfile, Plp, Profile};
 use crate::smart::{AVAILABLE_SPARE_THRESHOLD_PERCENT, Smart, available_spare_percent};
+use crate::spu_memory::SpuMemory;
 use crate::status::Status;
 use crate::usage::{Usage, Waited};
 
@@ -33,9 +34,9 @@ pub struct Device {
     /// Units saved by the capacitor that are not recovered yet.
     pub(crate) dumped_units: u64,
     /// When the last command was issued.
-    issued_ns: Nanoseconds,
+    pub(crate) issued_ns: Nanoseconds,
     /// The latest completion time given so far.
-    done_ns: Nanoseconds,
+    pub(crate) done_ns: Nanoseconds,
     /// When the drive is ready for commands: recovery takes time, and so do the erases for the dump area.
     pub(crate) ready_ns: Nanoseconds,
     /// A cut armed for the next recovery.
@@ -44,6 +45,8 @@ pub struct Device {
     pub(crate) settled_read_only: bool,
     /// The status of a command that may have been done in part. Nothing is built on that.
     pub(crate) doubt: Option<Box<Status>>,
+    /// The banks of the processors' memory, once they have been used since power came on.
+    pub(crate) spu_memory: Option<SpuMemory>,
 }
 
 /// Whether the drive has power.
@@ -83,6 +86,7 @@ impl Device {
             next_cut: None,
             settled_read_only: false,
             doubt: None,
+            spu_memory: None,
         }
     }
 
@@ -98,6 +102,7 @@ impl Device {
             link: self.link.clone(),
             latencies: self.latencies.clone(),
             doubt: self.doubt.clone(),
+            spu_memory: self.spu_memory.clone(),
             ..*self
         })
     }

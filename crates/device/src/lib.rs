@@ -18,6 +18,9 @@ mod power;
 mod profile;
 mod size;
 mod smart;
+mod spu_banks;
+mod spu_memory;
+mod start_gap;
 mod status;
 mod usage;
 
@@ -33,6 +36,7 @@ pub use power::PowerLoss;
 pub use profile::*;
 pub use size::{Size, SizeError};
 pub use smart::{AVAILABLE_SPARE_THRESHOLD_PERCENT, Smart};
+pub use spu_memory::SpuMemoryCounters;
 pub use status::Status;
 pub use tantalum_ftl::canary;
 pub use tantalum_ftl::{Counters, FlashUnits};

@@ -70,8 +70,16 @@ impl Profile {
         }
     }
 
-    /// The memory beside the flash.
+    /// The memory beside the flash: the controller's, or that of the processors.
     pub fn nvm_shape(&self) -> Option<NvmShape> {
+        if let Some(banks) = self.spu_banks() {
+            let memory = banks.memory;
+            return Some(NvmShape {
+                bytes: banks.bytes(),
+                latency_ns: memory.load_ns,
+                bytes_per_second: memory.bytes_per_second,
+            });
+        }
         self.nvm.as_ref().map(|nvm| NvmShape {
             bytes: nvm.bytes,
             latency_ns: nvm.latency_ns,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 pub use firmware::FirmwareProfile;
 pub use parse::ProfileError;
-pub use spu::SpuProfile;
+pub use spu::{STRIPE_BYTES, SpuMemoryProfile, SpuProfile};
 pub use validate::InvalidField;
 
 /// Everything that makes one drive differ from another.

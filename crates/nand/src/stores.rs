@@ -35,19 +35,35 @@ impl Nand {
         earliest_ns: Nanoseconds,
     ) -> Result<Nanoseconds, NandError> {
         self.powered()?;
+        let nvm = self.nvm.as_ref().expect("a medium with such a memory");
+        let bytes = parts.iter().map(|(_, data)| data.len() as u64).sum();
+        let start_ns = earliest_ns.max(nvm.free_ns);
+        let end_ns = start_ns + nvm.shape.takes_ns(bytes);
+        self.nvm_store_during(parts, start_ns, end_ns)
+    }
+
+    /// Stores each part at its place in a bank of the memory, which is busy with it from `start_ns` to `end_ns`. The caller
+    /// keeps the banks' times: stores of one bank follow each other, and those of different banks need not. Returns `end_ns`.
+    ///
+    /// # Panics
+    /// As [`Nand::nvm_store`].
+    pub fn nvm_store_during(
+        &mut self,
+        parts: &[(u64, &[u8])],
+        start_ns: Nanoseconds,
+        end_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, NandError> {
+        self.powered()?;
         let nvm = self.nvm.as_mut().expect("a medium with such a memory");
-        let (mut replaced, mut bytes) = (Vec::with_capacity(parts.len()), 0);
+        let mut replaced = Vec::with_capacity(parts.len());
         for &(at, data) in parts {
             assert_words(&nvm.shape, at, data.len());
             let mut old = vec![0; data.len()].into_boxed_slice();
             self.image.read_nvm(at, &mut old)?;
             self.image.write_nvm(at, data)?;
             replaced.push(Replaced { at, bytes: old });
-            bytes += data.len() as u64;
         }
-        let start_ns = earliest_ns.max(nvm.free_ns);
-        let end_ns = start_ns + nvm.shape.takes_ns(bytes);
-        nvm.free_ns = end_ns;
+        nvm.free_ns = nvm.free_ns.max(end_ns);
         self.time.done(end_ns);
         self.issue(Issued { interval: Interval { start_ns, end_ns }, change: Change::Store(replaced) })
     }
@@ -134,6 +150,20 @@ mod tests {
             assert_eq!(word(&nand, 8), expected);
             assert!(put(&mut nand, 8, 4, 0).is_ok());
         }
+    }
+
+    #[test]
+    fn stores_to_different_banks_may_be_in_flight_together() {
+        let mut nand = medium();
+        let one = 1_u64.to_le_bytes();
+        assert_eq!(nand.nvm_store_during(&[(0, &one)], 100, 300).unwrap(), 300);
+        nand.nvm_store_during(&[(4096, &one)], 120, 220).unwrap();
+        nand.nvm_store_during(&[(4104, &one)], 220, 320).unwrap();
+        assert_eq!(nand.nvm_done_ns(), 320);
+        nand.power_fail(210);
+        assert_eq!(nand.in_flight().count(), 2, "the third waits for its bank");
+        nand.resolve(&mut |_| Outcome::Completed, &mut || 0).unwrap();
+        assert_eq!([0, 4096, 4104].map(|at| word(&nand, at)), [1, 1, 0]);
     }
 
     #[test]

@@ -58,7 +58,7 @@ enum {
 
 /* Lets `count` requests be in progress at once, each with a stack of `bytes`. Without it, there is one, on the stack that
    the linker lays out. With two or more, one is kept for requests of other processors. They change only while one of
-   them waits: in tl_wait, tl_call, tl_kv_get, and in accesses to non-volatile memory. */
+   them waits: in tl_wait, tl_call, tl_kv_get, tl_kv_next, tl_kv_scan, and in accesses to non-volatile memory. */
 #define TL_THREADS(count, bytes)                                                                      \
     static char tl_stacks_[count][bytes] __attribute__((aligned(16)));                                \
     __attribute__((export_name("tl_stack"))) uint32_t tl_stack_(uint32_t thread)                      \
@@ -151,6 +151,17 @@ int32_t tl_kv_get(uint32_t name_space, const void *key, uint32_t key_length, voi
    length, 0 after the last. */
 TL_IMPORT(kv_next)
 int32_t tl_kv_next(uint32_t name_space, const void *key, uint32_t key_length, void *next);
+
+/* A record of tl_kv_scan. After it come the first `most` bytes of its value, padded to a multiple of 8. */
+struct tl_record {
+    uint32_t key_length;
+    uint32_t value_length; /* of the whole value */
+    uint8_t key[16];
+};
+/* Moves the records after `key` (or the first ones, if `key_length` is 0) to `to`, each with at most `most` bytes of its value: as
+   many as `room` holds, and at most 64. They are read at the same time. Returns their number, 0 after the last. */
+TL_IMPORT(kv_scan)
+int32_t tl_kv_scan(uint32_t name_space, const void *key, uint32_t key_length, void *to, uint32_t room, uint32_t most);
 
 /* ---- This processor ---- */
 

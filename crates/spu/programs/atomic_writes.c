@@ -47,7 +47,8 @@ struct slot {
 
 static struct slot slots[AW_SLOTS];
 static uint32_t owners[AW_SLOTS]; /* the process that may use a slot */
-static uint8_t locked[AW_SLOTS];  /* a thread works on it */
+static uint8_t locked[AW_SLOTS];  /* a thread works on it alone */
+static uint8_t writing[AW_SLOTS]; /* threads that write records of its transaction, which is OPEN */
 static uint8_t is_open;           /* recovery has ended */
 
 static uint64_t header_address(uint32_t index) { return tl_region(index * (1 + AW_RECORDS)); }
@@ -102,8 +103,8 @@ static int32_t play(uint32_t index)
     return status;
 }
 
-/* The slot of a transaction for the originating process; otherwise why not. */
-static int32_t find(uint64_t transaction, uint32_t *index)
+/* The slot of a transaction for the originating process, to add a record; otherwise why not. */
+static int32_t find_open(uint64_t transaction, uint32_t *index)
 {
     *index = (uint32_t)(transaction % AW_SLOTS);
     if (!is_open)
@@ -111,6 +112,13 @@ static int32_t find(uint64_t transaction, uint32_t *index)
     if (owners[*index] == 0 || owners[*index] != tl_process(tl_origin()))
         return AW_NOT_YOURS;
     return locked[*index] ? AW_BUSY : TL_OK;
+}
+
+/* The same, to do anything else. */
+static int32_t find(uint64_t transaction, uint32_t *index)
+{
+    int32_t status = find_open(transaction, index);
+    return status == TL_OK && writing[*index] ? AW_BUSY : status;
 }
 
 /* The answer about a transaction that is not in its slot any more. */
@@ -127,7 +135,7 @@ static int32_t take_write(struct aw_write *write, uint32_t *index)
 {
     int32_t status = tl_receive(write, sizeof *write);
     if (status == TL_OK)
-        status = find(write->transaction, index);
+        status = find_open(write->transaction, index);
     if (status == TL_OK && (write->record >= AW_RECORDS || tl_remaining() != write->length))
         status = TL_BAD_ARGUMENT;
 #ifndef CANARY_FORGETFUL
@@ -154,7 +162,7 @@ static int32_t log_write(void)
     } else if (slot->state != OPEN || slot->transaction != write.transaction) {
         return AW_BUSY;
     }
-    locked[index] = 1;
+    writing[index]++;
     status = tl_receive_nvm(record_address(index, write.record), write.length);
     if (status == TL_OK)
         status = tl_nvm_commit(TL_CACHED);
@@ -163,7 +171,7 @@ static int32_t log_write(void)
         slot->records[write.record].length = write.length;
         slot->present |= 1u << write.record;
     }
-    locked[index] = 0;
+    writing[index]--;
     return status;
 }
 
@@ -180,7 +188,7 @@ static int32_t log_write_commit(void)
     if (status != TL_OK)
         return status;
     struct slot *slot = &slots[index];
-    if (slot->state != FREE)
+    if (slot->state != FREE || writing[index])
         return AW_BUSY;
     locked[index] = 1;
     struct slot before = *slot;
@@ -412,6 +420,7 @@ TL_HANDLER(16, scan)
         if (slot->state == OPEN)
             slot->state = FREE;
         locked[index] = 0;
+        writing[index] = 0;
     }
     tl_respond(status);
 }

@@ -32,7 +32,7 @@ enum {
     AW_CLOSED = 7   /* recovery has not ended */
 };
 
-#define AW_SLOTS 8u   /* transactions at once; transaction t is in slot t modulo this */
+#define AW_SLOTS 16u  /* transactions at once; transaction t is in slot t modulo this */
 #define AW_RECORDS 8u /* writes of a transaction on one processor */
 /* Stripes of the program's region on each processor. */
 #define AW_STRIPES (AW_SLOTS * (1u + AW_RECORDS))

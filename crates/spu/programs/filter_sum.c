@@ -4,7 +4,7 @@
  */
 #include "tantalum_spu.h"
 
-TL_THREADS(4, 512)
+TL_THREADS(4, 1536)
 
 enum { SUM_DONE = 0 }; /* the host's handler */
 
@@ -34,10 +34,18 @@ struct sum {
     uint32_t unused;
 };
 
+/* Records that are read at once. */
+#define BATCH 32u
+
+struct read {
+    struct tl_record head;
+    struct record record;
+};
+
 TL_HANDLER(0, filter_sum)
 {
     struct query query;
-    uint8_t value[64];
+    struct read batch[BATCH];
     int32_t status = tl_receive(&query, sizeof query);
     if (status == TL_OK && query.key_length > sizeof query.after)
         status = TL_BAD_ARGUMENT;
@@ -47,23 +55,24 @@ TL_HANDLER(0, filter_sum)
     struct sum sum = {.tag = query.tag, .key_length = query.key_length};
     __builtin_memcpy(sum.last, query.after, sizeof sum.last);
     while (sum.seen < query.most) {
-        int32_t next = tl_kv_next(query.name_space, sum.last, sum.key_length, sum.last);
-        sum.key_length = next > 0 ? (uint32_t)next : 0;
-        if (next <= 0) {
-            sum.status = next;
+        uint32_t wanted = query.most - sum.seen < BATCH ? query.most - sum.seen : BATCH;
+        int32_t count = tl_kv_scan(query.name_space, sum.last, sum.key_length, batch, wanted * sizeof batch[0],
+                                   sizeof(struct record));
+        if (count <= 0) {
+            sum.key_length = 0;
+            sum.status = count;
             break;
         }
-        int32_t got = tl_kv_get(query.name_space, sum.last, sum.key_length, value, sizeof value);
-        if (got < 0) {
-            sum.status = got;
-            break;
+        for (int32_t index = 0; index < count; index++) {
+            const struct read *read = &batch[index];
+            if (read->head.value_length >= sizeof(struct record) && read->record.category == query.category) {
+                sum.sum += read->record.amount;
+                sum.matched++;
+            }
         }
-        sum.seen++;
-        const struct record *record = (const struct record *)value;
-        if (got >= (int32_t)sizeof *record && record->category == query.category) {
-            sum.sum += record->amount;
-            sum.matched++;
-        }
+        sum.seen += (uint32_t)count;
+        sum.key_length = batch[count - 1].head.key_length;
+        __builtin_memcpy(sum.last, batch[count - 1].head.key, sizeof sum.last);
     }
     tl_request_start(tl_origin(), 0, SUM_DONE);
     tl_request_append(&sum, sizeof sum);

@@ -61,6 +61,7 @@ pub(crate) enum Op {
     Call { program: ProgramId, handler: u32, body: Vec<u8>, out: Room },
     KvGet { namespace: u32, key: Vec<u8>, to: Room },
     KvNext { namespace: u32, key: Vec<u8>, to: Room },
+    KvScan { namespace: u32, key: Vec<u8>, to: Room, most: u32 },
 }
 
 /// Room in a program's memory. The number of bytes used goes to `length_at`, unless that is 0.

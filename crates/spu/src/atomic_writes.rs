@@ -18,7 +18,7 @@ use crate::system::Ssd;
 pub use transaction::{Outcome, Transaction};
 
 /// Transactions at once. Transaction `t` is in slot `t % SLOTS`.
-pub const SLOTS: u64 = 8;
+pub const SLOTS: u64 = 16;
 /// Writes of a transaction on one processor.
 pub const RECORDS: usize = 8;
 

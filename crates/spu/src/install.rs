@@ -108,6 +108,20 @@ pub struct Output {
     pub counters: [u64; abi::COUNTERS],
 }
 
+impl Output {
+    fn of(installed: &Installed) -> Output {
+        let mut output = Output::default();
+        for copy in &installed.parts {
+            let context = copy.instance.context();
+            output.serial.push(context.serial.clone());
+            for (sum, count) in output.counters.iter_mut().zip(context.counters) {
+                *sum += count;
+            }
+        }
+        output
+    }
+}
+
 impl Ssd {
     /// A new process of the host, which has no permissions.
     pub fn process(&mut self) -> ProcessId {
@@ -266,7 +280,9 @@ impl Ssd {
 
     /// Ends a program that did what no program may.
     pub(crate) fn end_program(&mut self, program: ProgramId, at: (SpuId, u32), fault: Fault) {
-        if let Some(owner) = self.programs.get(&program).map(|installed| installed.owner) {
+        if let Some(installed) = self.programs.get(&program) {
+            let owner = installed.owner;
+            self.faulted = Some((program, Output::of(installed)));
             self.remove(program);
             self.tell_end(program, owner, at, fault);
         }
@@ -314,18 +330,13 @@ impl Ssd {
         Ok(())
     }
 
-    /// What a program wrote to its serial ports, and its counters.
+    /// What a program wrote to its serial ports, and its counters; also of the program that faulted last.
     pub fn output(&self, program: ProgramId) -> Result<Output, SpuError> {
-        let installed = self.programs.get(&program).ok_or(SpuError::NoProgram(program))?;
-        let mut output = Output::default();
-        for copy in &installed.parts {
-            let context = copy.instance.context();
-            output.serial.push(context.serial.clone());
-            for (sum, count) in output.counters.iter_mut().zip(context.counters) {
-                *sum += count;
-            }
+        match (&self.programs.get(&program), &self.faulted) {
+            (Some(installed), _) => Ok(Output::of(installed)),
+            (None, Some((faulted, output))) if *faulted == program => Ok(output.clone()),
+            (None, _) => Err(SpuError::NoProgram(program)),
         }
-        Ok(output)
     }
 
     /// Data memory that is free on each processor, and instruction memory, in bytes.

@@ -13,9 +13,10 @@
 //! | `system.rs`, `agenda.rs` | the drive, and the order of events in it |
 //! | `network.rs`, `packet.rs`, `wire.rs` | ring and link, and what goes over them |
 //! | `schedule.rs` | which handler a processor works on |
-//! | `perform.rs`, `sending.rs` | what is done for a handler: memory and records with all checks of rights; answers and requests |
+//! | `perform.rs`, `records.rs`, `sending.rs` | what is done for a handler: memory and records with all checks of rights; answers and requests |
 //! | `install.rs`, `program.rs` | installing and ending programs; what is installed |
 //! | `module.rs`, `instance.rs`, `abi/` | checking a module, its copies, its functions |
+//! | `describe.rs` | what a module says about itself |
 //! | `permission.rs`, `stripes.rs`, `stage.rs` | who may access what; who owns what; stores that take effect together |
 //! | `host.rs`, `driver.rs` | endpoints, events, the driver's book; what the driver decides |
 //! | `shared.rs` | the same for clients on several threads, in the machine's time or none |
@@ -46,6 +47,7 @@ mod agenda;
 pub mod answer;
 pub mod atomic_writes;
 mod block_client;
+mod describe;
 mod driver;
 mod error;
 mod host;
@@ -59,6 +61,7 @@ mod packet;
 mod perform;
 mod permission;
 mod program;
+mod records;
 mod schedule;
 mod sending;
 pub mod shared;
@@ -70,6 +73,7 @@ mod wire;
 
 pub use abi::COUNTERS;
 pub use block_client::{BlockClient, IoError};
+pub use describe::{Description, Handler, describe};
 pub use error::SpuError;
 pub use host::{ENDPOINT_QUEUE, ENDPOINT_QUEUE_BYTES, Event};
 pub use install::{InstallError, InstallOptions, Output, PROGRAMS};

@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use tantalum::{Command, Device, Key, NamespaceId, Nanoseconds, Status};
+use tantalum::{Device, NamespaceId, Nanoseconds, Status};
 
 use crate::activation::{Activation, Op, Room};
 use crate::agenda::What;
@@ -18,11 +18,11 @@ use crate::names::{ProcessId, ProgramId};
 use crate::packet::Miss;
 use crate::permission::Rights;
 use crate::program::Waiting;
-use crate::stage::{Stage, flush, submit};
+use crate::stage::{Stage, flush};
 use crate::system::{Ssd, WAIT_NS};
 
 /// Instructions to look at one entry of the permission table, and to begin.
-const CHECK_INSTRUCTIONS: u64 = 20;
+pub(crate) const CHECK_INSTRUCTIONS: u64 = 20;
 const ENTRY_INSTRUCTIONS: u64 = 12;
 
 /// How far something got.
@@ -109,6 +109,9 @@ impl Ssd {
             Op::Call { program, handler, body, out } => Ok(self.call(thread, (program, handler), body, out)),
             Op::KvGet { namespace, key, to } => self.kv_get(thread, NamespaceId(namespace), &key, to),
             Op::KvNext { namespace, key, to } => self.kv_next(thread, NamespaceId(namespace), &key, to),
+            Op::KvScan { namespace, key, to, most } => {
+                self.kv_scan(thread, NamespaceId(namespace), &key, to, most)
+            }
         }
     }
 
@@ -245,88 +248,10 @@ impl Ssd {
     }
 
     /// The handler goes on when the drive is done, and the system's instructions are too.
-    fn later(&self, status: i32, done_ns: Nanoseconds, instructions: u64) -> Done {
+    pub(crate) fn later(&self, status: i32, done_ns: Nanoseconds, instructions: u64) -> Done {
         match done_ns <= self.now_ns {
             true => Done::Now(status, instructions),
             false => Done::At(status, done_ns + self.instructions_ns(instructions)),
         }
-    }
-
-    // -- records ------------------------------------------------------------------------------------------------
-
-    /// The key that a handler names in a namespace, none for no bytes; or why it may not.
-    fn readable(
-        &mut self,
-        thread: ThreadRef,
-        namespace: NamespaceId,
-        key: &[u8],
-    ) -> Result<Option<Key>, Done> {
-        let process = self.call_of(thread).message.origin.process();
-        if !process.is_kernel() && !self.host.namespaces.contains(&(process, namespace)) {
-            return Err(Done::Now(answer::NO_PERMISSION, CHECK_INSTRUCTIONS));
-        }
-        match key {
-            [] => Ok(None),
-            bytes => Key::new(bytes).map(Some).map_err(|_| Done::Now(answer::BAD_ARGUMENT, 0)),
-        }
-    }
-
-    fn kv_get(
-        &mut self,
-        thread: ThreadRef,
-        namespace: NamespaceId,
-        key: &[u8],
-        to: Room,
-    ) -> Result<Done, Status> {
-        let key = match self.readable(thread, namespace, key) {
-            Ok(Some(key)) => key,
-            Ok(None) => return Ok(Done::Now(answer::BAD_ARGUMENT, 0)),
-            Err(refused) => return Ok(refused),
-        };
-        let mut value = Vec::new();
-        let at_ns = self.now_ns;
-        let got = submit(&mut self.drive.lock(), Command::KvGet { namespace, key, value: &mut value }, at_ns);
-        match got {
-            Err(Status::NoSuchKey { .. } | Status::NoSuchNamespace { .. }) => {
-                Ok(Done::Now(answer::NO_PROGRAM, CHECK_INSTRUCTIONS))
-            }
-            Err(status) => Err(status),
-            Ok(done_ns) => Ok(self.deliver(thread, to, &value, done_ns)),
-        }
-    }
-
-    fn kv_next(
-        &mut self,
-        thread: ThreadRef,
-        namespace: NamespaceId,
-        key: &[u8],
-        to: Room,
-    ) -> Result<Done, Status> {
-        let from = match self.readable(thread, namespace, key) {
-            Ok(from) => from,
-            Err(refused) => return Ok(refused),
-        };
-        let mut keys = Vec::new();
-        let list = Command::KvList { namespace, from: from.as_ref(), keys: &mut keys, limit: 2 };
-        let at_ns = self.now_ns;
-        let done_ns = match submit(&mut self.drive.lock(), list, at_ns) {
-            Err(Status::NoSuchNamespace { .. }) => {
-                return Ok(Done::Now(answer::NO_PROGRAM, CHECK_INSTRUCTIONS));
-            }
-            listed => listed?,
-        };
-        let next = keys.into_iter().find(|next| Some(*next) != from);
-        let bytes = next.as_ref().map_or(&[][..], |next| next.as_bytes());
-        Ok(self.deliver(thread, to, bytes, done_ns))
-    }
-
-    /// Bytes for the handler's memory; the answer is their number.
-    fn deliver(&mut self, thread: ThreadRef, to: Room, bytes: &[u8], done_ns: Nanoseconds) -> Done {
-        let copy = self.copy_mut(thread.spu, thread.program).expect("the program asked for something");
-        let status = match copy.instance.fill(to, bytes, Some(answer::SHORT)) {
-            answer::OK => bytes.len() as i32,
-            status => status,
-        };
-        self.later(status, done_ns, CHECK_INSTRUCTIONS)
     }
 }

@@ -18,3 +18,16 @@ pub const APPEND: &[u8] = include_bytes!("../modules/append.wasm");
 pub const FETCH_ADD: &[u8] = include_bytes!("../modules/fetch_add.wasm");
 /// Counts requests for pages: the tutorial of docs/programs.md.
 pub const HITS: &[u8] = include_bytes!("../modules/hits.wasm");
+
+/// All of them by name, with what they do.
+pub const ALL: &[(&str, &[u8], &str)] = &[
+    ("base_io", BASE_IO, "the drive's reads and writes, for the kernel"),
+    ("direct_io", DIRECT_IO, "the same for processes, with their permissions"),
+    ("atomic_writes", ATOMIC_WRITES, "transactions of several writes, over several processors"),
+    ("tree_walk", TREE_WALK, "looks up a key of a B+tree"),
+    ("filter_sum", FILTER_SUM, "filters records of a key-value namespace, and adds up a field"),
+    ("append", APPEND, "appends to a log, answering with the offset"),
+    ("fetch_add", FETCH_ADD, "a counter, through atomic_writes"),
+    ("hits", HITS, "counts requests for pages: the tutorial of docs/programs.md"),
+    ("echo", ECHO, "answers at once"),
+];

@@ -64,6 +64,12 @@ impl Staged {
         self.stored = merged;
     }
 
+    /// The bytes that were stored, with their addresses.
+    fn stores(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        let start = u64::from(self.lpn.0) * UNIT;
+        self.stored.iter().map(move |range| (start + range.start as u64, &self.data[range.clone()]))
+    }
+
     /// Lays the stores over what the drive holds.
     fn lay_over(&self, unit: &mut [u8; UNIT_BYTES]) {
         for range in &self.stored {
@@ -126,6 +132,9 @@ impl Stage {
         to: &mut Vec<u8>,
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, Status> {
+        if device.has_spu_memory() {
+            return self.load(device, range, to, at_ns);
+        }
         let mut done_ns = at_ns;
         let mut unit = [0; UNIT_BYTES];
         for lpn in units(range) {
@@ -137,6 +146,27 @@ impl Stage {
                 staged.lay_over(&mut unit);
             }
             to.extend(&unit[part(lpn, range)]);
+        }
+        Ok(done_ns)
+    }
+
+    /// The same from memory of the processors' own.
+    fn load(
+        &self,
+        device: &mut Device,
+        range: &Range<u64>,
+        to: &mut Vec<u8>,
+        at_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, Status> {
+        let begun = to.len();
+        to.resize(begun + (range.end - range.start) as usize, 0);
+        let done_ns = device.spu_load(range.start, &mut to[begun..], at_ns)?;
+        for (address, bytes) in self.units.iter().flat_map(Staged::stores) {
+            let (from, end) = (address.max(range.start), (address + bytes.len() as u64).min(range.end));
+            if from < end {
+                let stored = &bytes[(from - address) as usize..(end - address) as usize];
+                to[begun + (from - range.start) as usize..][..stored.len()].copy_from_slice(stored);
+            }
         }
         Ok(done_ns)
     }
@@ -167,6 +197,13 @@ impl Stage {
     ) -> Result<Nanoseconds, Status> {
         if self.units.is_empty() {
             return Ok(at_ns);
+        }
+        if device.has_spu_memory() {
+            // there, every store is durable and all or nothing
+            let stores: Vec<(u64, &[u8])> = self.units.iter().flat_map(Staged::stores).collect();
+            let done_ns = device.spu_store(&stores, at_ns)?;
+            self.units.clear();
+            return Ok(done_ns);
         }
         let read_ns = self.complete(device, at_ns)?;
         let mut done_ns = at_ns;
@@ -207,8 +244,11 @@ impl Stage {
     }
 }
 
-/// Makes durable what the drive has acknowledged.
+/// Makes durable what the drive has acknowledged. In memory of the processors' own it is.
 pub(crate) fn flush(device: &mut Device, at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
+    if device.has_spu_memory() {
+        return Ok(at_ns);
+    }
     submit(device, Command::Flush, at_ns)
 }
 

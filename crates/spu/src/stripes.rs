@@ -4,8 +4,7 @@ use std::ops::Range;
 
 use crate::names::SpuId;
 
-/// Bytes of a stripe.
-pub const STRIPE_BYTES: u64 = 8 << 10;
+pub use tantalum::STRIPE_BYTES;
 
 /// The shares of a drive's processors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

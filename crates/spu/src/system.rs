@@ -15,6 +15,7 @@ use tantalum_drive::Drive;
 use crate::agenda::{Agenda, What};
 use crate::error::SpuError;
 use crate::host::{Event, Host};
+use crate::install::Output;
 use crate::message::{AnswerTo, BODY_BYTES, CallId, Message, Origin};
 use crate::names::{EndpointId, Party, ProgramId, SpuId};
 use crate::packet::Load;
@@ -34,6 +35,8 @@ pub struct Ssd {
     pub(crate) spus: Vec<Spu>,
     pub(crate) programs: BTreeMap<ProgramId, Installed>,
     pub(crate) next_program: u32,
+    /// The program that faulted last, with what it had told its host.
+    pub(crate) faulted: Option<(ProgramId, Output)>,
     pub(crate) host: Host,
     pub(crate) wires: Wires,
     agenda: Agenda,
@@ -71,6 +74,7 @@ impl Ssd {
             spus: (0..profile.count).map(|_| Spu::new(&profile)).collect(),
             programs: BTreeMap::new(),
             next_program: 1,
+            faulted: None,
             host: Host::new(profile.queue_pairs),
             wires: Wires::new(&profile),
             agenda: Agenda::default(),
@@ -143,6 +147,20 @@ impl Ssd {
         }
     }
 
+    /// The next that the host is told by `at_ns`; none if nothing happens until then. For a host that does something of its own
+    /// at that time.
+    pub fn next_event_until(&mut self, at_ns: Nanoseconds) -> Option<Event> {
+        loop {
+            if let Some(event) = self.host.next_event() {
+                return Some(event);
+            }
+            if self.agenda.next_ns()? > at_ns {
+                return None;
+            }
+            self.advance()?;
+        }
+    }
+
     /// Whether the drive has power, as far as programs noticed.
     pub(crate) fn check_power(&self) -> Result<(), SpuError> {
         if self.is_down { Err(SpuError::PowerLost) } else { Ok(()) }
@@ -171,6 +189,11 @@ impl Ssd {
     /// Bytes that the link has carried to the drive, and to the host.
     pub fn link_bytes(&self) -> (u64, u64) {
         (self.wires.down.bytes, self.wires.up.bytes)
+    }
+
+    /// Bytes that the ring has carried.
+    pub fn ring_bytes(&self) -> u64 {
+        self.wires.ring.bytes
     }
 
     /// How long a processor's instructions have occupied it.

@@ -11,7 +11,9 @@ use std::ops::Range;
 
 use common::{KERNEL, OPEN, ask, profile, seeds, ssd_of};
 use tantalum::{Outcome as Fate, PowerLoss, SplitMix64};
-use tantalum_spu::atomic_writes::{AtomicWrites, AtomicWritesError, Outcome, Transaction, last_region};
+use tantalum_spu::atomic_writes::{
+    AtomicWrites, AtomicWritesError, Outcome, SLOTS, Transaction, last_region,
+};
 use tantalum_spu::{BlockClient, EndpointId, Event, ProcessId, Rights, SpuError, Ssd, shipped};
 
 const CLIENTS: usize = 4;
@@ -60,8 +62,8 @@ fn cell_data(value: u64) -> Vec<u8> {
 impl Torture {
     fn new(seed: u64, module: &'static [u8]) -> Torture {
         let mut random = SplitMix64(seed);
-        let drives = ["tlc-nvme", "openssd-barefoot", "tlc-nvme-plp"];
-        let mut ssd = ssd_of(&profile(drives[random.below(3) as usize]));
+        let drives = ["tlc-nvme", "openssd-barefoot", "tlc-nvme-plp", "willow"];
+        let mut ssd = ssd_of(&profile(drives[random.below(4) as usize]));
         let kernel = ssd.endpoint(KERNEL).unwrap();
         let clients = (0..CLIENTS).map(|_| {
             let process = ssd.process();
@@ -100,7 +102,7 @@ impl Torture {
 
     fn begin(&mut self, index: usize) -> Result<(), SpuError> {
         let client = &mut self.clients[index];
-        client.number += 8;
+        client.number += SLOTS;
         let number = client.number + index as u64;
         let mut cells: Vec<usize> = (0..CELLS).collect();
         for at in 0..CELLS {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use common::{KERNEL, OPEN, ask, profile, seeds, ssd, ssd_of};
 use tantalum::{Command, Key, KvRecord, NamespaceAttributes, PowerLoss, SplitMix64};
-use tantalum_spu::atomic_writes::{AtomicWrites, last_region};
+use tantalum_spu::atomic_writes::{AtomicWrites, SLOTS, last_region};
 use tantalum_spu::{
     BlockClient, EndpointId, Event, InstallOptions, ProgramId, Rights, STRIPE_BYTES, SpuId, Ssd, answer,
     shipped,
@@ -192,6 +192,8 @@ fn a_filter_in_the_drive_adds_up_what_the_host_adds_up() {
     assert_eq!(status(&query(&mut ssd, &[])), answer::NO_PERMISSION, "nothing was granted");
     ssd.grant_namespace(process, namespace);
     let (mut found, mut after, mut requests) = ((0, 0), Vec::new(), 0);
+    // the drive's clock is ahead, by the time that the puts took
+    query(&mut ssd, &[]);
     let meter = Meter::start(&ssd);
     loop {
         let result = query(&mut ssd, &after);
@@ -216,8 +218,8 @@ fn a_filter_in_the_drive_adds_up_what_the_host_adds_up() {
 /// answer. Returns what went wrong.
 fn append_torture(seed: u64, module: &[u8]) -> Result<(), String> {
     let mut random = SplitMix64(seed);
-    let names = ["tlc-nvme", "openssd-barefoot", "tlc-nvme-plp"];
-    let mut ssd = ssd_of(&profile(names[random.below(3) as usize]));
+    let names = ["tlc-nvme", "openssd-barefoot", "tlc-nvme-plp", "willow"];
+    let mut ssd = ssd_of(&profile(names[random.below(4) as usize]));
     let row = STRIPE_BYTES * 8;
     let region = Some(32 * row..96 * row);
     let options = InstallOptions { is_open: true, region };
@@ -319,7 +321,7 @@ fn a_counter_composed_from_atomic_writes_counts_each_acknowledged_request_once()
         let process = ssd.process();
         let endpoint = ssd.endpoint(process).unwrap();
         let region = last_region(ssd.stripes());
-        let (mut transaction, mut possible) = (8_u64, vec![0_i32]);
+        let (mut transaction, mut possible) = (SLOTS, vec![0_i32]);
         for _ in 0..4 {
             let atomic = AtomicWrites::install(&mut ssd, kernel, region).unwrap();
             atomic.assign(&mut ssd, kernel, 0, process).unwrap();
@@ -340,7 +342,7 @@ fn a_counter_composed_from_atomic_writes_counts_each_acknowledged_request_once()
             let operations = 1 + random.below(80);
             ssd.drive().lock().cut_after(Some(operations));
             loop {
-                transaction += 8;
+                transaction += SLOTS;
                 let now_ns = ssd.now_ns();
                 let sent = ssd.send(endpoint, SpuId(1), (counter, 0), add(transaction, 1), now_ns);
                 match (sent, ssd.next_event_of(endpoint)) {

@@ -86,8 +86,8 @@ impl Host {
 fn torture(seed: u64, is_kernel: bool) -> u64 {
     println!("seed {seed}");
     let mut random = SplitMix64(seed);
-    let names = ["tlc-nvme", "openssd-barefoot", "tlc-nvme-plp"];
-    let mut ssd = ssd_of(&profile(names[random.below(3) as usize]));
+    let names = ["tlc-nvme", "openssd-barefoot", "tlc-nvme-plp", "willow"];
+    let mut ssd = ssd_of(&profile(names[random.below(4) as usize]));
     let process = if is_kernel { KERNEL } else { ssd.process() };
     let endpoint = ssd.endpoint(process).unwrap();
     let module = if is_kernel { shipped::BASE_IO } else { shipped::DIRECT_IO };

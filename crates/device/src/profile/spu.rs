@@ -1,6 +1,7 @@
 //! The processors that run programs in the drive, as Willow has them (thesis, sections 5.1.6 and 5.2).
 
 use serde::{Deserialize, Serialize};
+use tantalum_nand::MAX_NVM_LATENCY_NS;
 
 use super::validate::{InvalidField, invalid};
 
@@ -12,6 +13,9 @@ const MOST_QUEUE_PAIRS: u32 = 1024;
 
 /// Bytes that one entry of the permission table takes: 768 of them take 20 KB (thesis, section 5.2).
 const PERMISSION_ENTRY_BYTES: u32 = 26;
+
+/// Bytes of a stripe: stripes are dealt out to the processors in turn (thesis, section 5.1.2).
+pub const STRIPE_BYTES: u64 = 8 << 10;
 
 /// The storage processors of a drive, and what connects them. Fields that a profile leaves out are Willow's.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -35,6 +39,43 @@ pub struct SpuProfile {
     pub queue_pairs: u32,
     /// Instructions after which one call of a handler counts as an endless loop.
     pub handler_instructions: u64,
+    /// Non-volatile memory of their own, with the drive's capacity. Without it they use the drive's flash.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<SpuMemoryProfile>,
+}
+
+/// Byte-addressable memory that keeps its contents, a bank for each processor (thesis, section 5.2: emulated phase-change
+/// memory).
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SpuMemoryProfile {
+    /// Time of a load of no bytes, in nanoseconds.
+    pub load_ns: u64,
+    /// Time of a store of no bytes, in nanoseconds.
+    pub store_ns: u64,
+    /// Bytes per second of each bank beyond that.
+    pub bytes_per_second: u64,
+    /// Stores of a line after which start-gap wear levelling moves a line.
+    pub gap_stores: u32,
+}
+
+impl SpuMemoryProfile {
+    fn validate(&self) -> Result<(), InvalidField> {
+        for (field, latency_ns) in
+            [("spu.memory.load_ns", self.load_ns), ("spu.memory.store_ns", self.store_ns)]
+        {
+            if latency_ns > MAX_NVM_LATENCY_NS {
+                return Err(invalid(field, latency_ns, format!("it must be at most {MAX_NVM_LATENCY_NS}")));
+            }
+        }
+        if self.bytes_per_second == 0 {
+            return Err(invalid("spu.memory.bytes_per_second", 0, "it must be at least 1"));
+        }
+        if self.gap_stores == 0 {
+            return Err(invalid("spu.memory.gap_stores", 0, "it must be at least 1"));
+        }
+        Ok(())
+    }
 }
 
 impl Default for SpuProfile {
@@ -50,6 +91,7 @@ impl Default for SpuProfile {
             host_bytes_per_second: 2_000_000_000,
             queue_pairs: 1024,
             handler_instructions: 1_250_000,
+            memory: None,
         }
     }
 }
@@ -88,7 +130,7 @@ impl SpuProfile {
             let expected = format!("in spu.data_bytes there is room for {most}");
             return Err(invalid("spu.permission_entries", self.permission_entries, expected));
         }
-        Ok(())
+        self.memory.as_ref().map_or(Ok(()), SpuMemoryProfile::validate)
     }
 }
 
@@ -115,6 +157,22 @@ mod tests {
         assert!(error("queue_pairs = 1025").contains("spu.queue_pairs is 1025"));
         let table = error("permission_entries = 2000");
         assert!(table.contains("in spu.data_bytes there is room for 1260"), "{table}");
+    }
+
+    #[test]
+    fn memory_of_their_own_is_checked_and_stored() {
+        let memory =
+            "[spu.memory]\nload_ns = 48\nstore_ns = 150\nbytes_per_second = 1000\ngap_stores = 100\n";
+        let with = |from: &str, to: &str| error(&memory.replace(from, to));
+        assert!(with("= 48", "= 2000000000").contains("spu.memory.load_ns is 2000000000"));
+        assert!(with("= 1000", "= 0").contains("spu.memory.bytes_per_second is 0"));
+        assert!(with("= 100\n", "= 0\n").contains("spu.memory.gap_stores is 0"));
+        let profile = Profile::load("willow").unwrap();
+        assert_eq!(Profile::from_toml(&profile.to_toml(), "drive.toml").unwrap(), profile);
+        let both = Profile { nvm: Profile::load("pebblessd").unwrap().nvm, ..profile.clone() };
+        assert_eq!(both.validate().unwrap_err().field, "spu.memory");
+        let large = Profile { capacity_bytes: 64 << 30, ..profile };
+        assert_eq!(large.validate().unwrap_err().field, "capacity_bytes");
     }
 
     #[test]

@@ -32,7 +32,8 @@ impl Profile {
         self.validate_power()?;
         self.validate_nvm()?;
         self.firmware.validate()?;
-        self.spu.validate()
+        self.spu.validate()?;
+        self.validate_spu_memory()
     }
 
     fn validate_capacity(&self) -> Result<(), InvalidField> {
@@ -150,6 +151,19 @@ impl Profile {
 }
 
 impl Profile {
+    fn validate_spu_memory(&self) -> Result<(), InvalidField> {
+        let Some(banks) = self.spu_banks() else { return Ok(()) };
+        if self.nvm.is_some() {
+            let expected = "a drive with it has no section [nvm]";
+            return Err(invalid("spu.memory", "given", expected));
+        }
+        if banks.bytes() > MAX_NVM_BYTES {
+            let expected = format!("with it spu.memory takes {}, and at most {MAX_NVM_BYTES}", banks.bytes());
+            return Err(invalid("capacity_bytes", self.capacity_bytes, expected));
+        }
+        Ok(())
+    }
+
     fn validate_nvm(&self) -> Result<(), InvalidField> {
         let Some(nvm) = &self.nvm else {
             return match self.power.plp {

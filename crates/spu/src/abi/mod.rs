@@ -54,6 +54,7 @@ const FUNCTIONS: &[&str] = &[
     "region",
     "kv_get",
     "kv_next",
+    "kv_scan",
     "processor",
     "processors",
     "print",

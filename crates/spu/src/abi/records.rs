@@ -10,7 +10,10 @@ const KEY_ROOM: u32 = 16;
 
 /// Links these functions.
 pub(super) fn link(linker: &mut Linker<Context>) -> Result<(), wasmi::errors::LinkerError> {
-    linker.func_wrap(MODULE, "kv_get", kv_get)?.func_wrap(MODULE, "kv_next", kv_next)?;
+    linker
+        .func_wrap(MODULE, "kv_get", kv_get)?
+        .func_wrap(MODULE, "kv_next", kv_next)?
+        .func_wrap(MODULE, "kv_scan", kv_scan)?;
     Ok(())
 }
 
@@ -35,4 +38,20 @@ fn kv_next(mut here: Here<'_>, namespace: u32, key: u32, key_bytes: u32, at: u32
     let to = room(memory, at, KEY_ROOM, 0)?;
     let key = slice(memory, key, key_bytes)?.to_vec();
     here.ask(Op::KvNext { namespace, key, to })
+}
+
+fn kv_scan(
+    mut here: Here<'_>,
+    namespace: u32,
+    key: u32,
+    key_bytes: u32,
+    at: u32,
+    bytes: u32,
+    most: u32,
+) -> Result<i32, Error> {
+    here.pay(DMA_COST, 0)?;
+    let (memory, _) = here.parts()?;
+    let to = room(memory, at, bytes, 0)?;
+    let key = slice(memory, key, key_bytes)?.to_vec();
+    here.ask(Op::KvScan { namespace, key, to, most })
 }

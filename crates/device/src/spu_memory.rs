@@ -1,0 +1,358 @@
+//! Memory of the storage processors that keeps its contents (thesis, section 5.2: emulated phase-change memory).
+//!
+//! Invariants:
+//! - A bank does one thing after the other. Different banks do not wait for each other.
+//! - A store is all or nothing over a power cut, and durable when it is acknowledged. Unless it is a single word, it goes to the
+//!   bank's redo log, which one word then makes valid (that is the acknowledgement), and from there to its place.
+//! - Start-gap moves lines between stores. Its word is stored after the line was copied.
+
+use tantalum_nand::{Nand, Nanoseconds, WORD_BYTES};
+
+use crate::controller::Device;
+use crate::spu_banks::{Banks, LINES_AT, LOG_BYTES};
+use crate::start_gap::{LINE_BYTES, StartGap};
+use crate::status::Status;
+
+/// Where the log's body begins, after the word with its length.
+const BODY_AT: u64 = WORD_BYTES;
+
+/// What the banks have done since power came on.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct SpuMemoryCounters {
+    /// How long all banks together were busy, ns.
+    pub busy_ns: Nanoseconds,
+    /// Bytes that were loaded.
+    pub bytes_loaded: u64,
+    /// Bytes that were stored, with those of logs and of moved lines.
+    pub bytes_stored: u64,
+    /// Lines that start-gap moved.
+    pub lines_moved: u64,
+}
+
+/// The banks.
+#[derive(Clone, Debug)]
+pub(crate) struct SpuMemory {
+    banks: Vec<Bank>,
+    counters: SpuMemoryCounters,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Bank {
+    gap: StartGap,
+    /// Stores of lines since the last move.
+    stores: u32,
+    free_ns: Nanoseconds,
+}
+
+/// A bank at work.
+struct At<'a> {
+    nand: &'a mut Nand,
+    banks: Banks,
+    bank: &'a mut Bank,
+    counters: &'a mut SpuMemoryCounters,
+    /// Where the bank begins in the drive's memory.
+    first: u64,
+    now_ns: Nanoseconds,
+}
+
+/// Bytes at a place among those of a bank's lines.
+type Part<'a> = (u64, &'a [u8]);
+
+impl Device {
+    /// Whether the storage processors have memory of their own, instead of the drive's flash.
+    pub fn has_spu_memory(&self) -> bool {
+        self.profile.spu.memory.is_some()
+    }
+
+    /// What the processors' memory has done since power came on.
+    pub fn spu_memory_counters(&self) -> SpuMemoryCounters {
+        self.spu_memory.as_ref().map_or(SpuMemoryCounters::default(), |memory| memory.counters)
+    }
+
+    /// Loads what the processors' memory holds from `address` on, within a stripe. Returns when it is there.
+    ///
+    /// # Panics
+    /// If there is no such memory: a bug of the caller.
+    pub fn spu_load(
+        &mut self,
+        address: u64,
+        data: &mut [u8],
+        at_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, Status> {
+        self.on_bank(address, at_ns, |at, place| at.load(place, data))
+    }
+
+    /// Stores to the processors' memory, all or nothing. The parts are in stripes of one processor. Returns when they are
+    /// durable.
+    ///
+    /// # Panics
+    /// If there is no such memory, if parts are in different banks, or if they do not fit into a bank's log: a bug of the
+    /// caller.
+    pub fn spu_store(&mut self, parts: &[(u64, &[u8])], at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
+        let Some(&(address, _)) = parts.first() else { return Ok(at_ns) };
+        let banks = self.spu_banks();
+        let (bank, _) = banks.place(address);
+        assert!(parts.iter().all(|(at, _)| banks.place(*at).0 == bank), "parts in different banks");
+        let places: Vec<Part<'_>> = parts.iter().map(|&(at, bytes)| (banks.place(at).1, bytes)).collect();
+        self.on_bank(address, at_ns, |at, _| at.store(&places))
+    }
+
+    fn spu_banks(&self) -> Banks {
+        self.profile.spu_banks().expect("the processors have memory")
+    }
+
+    fn on_bank<T>(
+        &mut self,
+        address: u64,
+        at_ns: Nanoseconds,
+        work: impl FnOnce(&mut At<'_>, u64) -> Result<T, Status>,
+    ) -> Result<T, Status> {
+        let at_ns = at_ns.max(self.issued_ns).max(self.ready_ns);
+        self.issued_ns = at_ns;
+        if self.spu_memory.is_none() {
+            self.recover_spu_memory(at_ns)?;
+        }
+        let mut memory = self.spu_memory.take().expect("it was just recovered");
+        let banks = self.spu_banks();
+        let (bank, place) = banks.place(address);
+        let result = self.engine_mut().and_then(|engine| {
+            let nand = engine.ftl.nand_mut();
+            nand.advance(at_ns);
+            let mut at = memory.at(nand, banks, bank, at_ns);
+            let result = work(&mut at, place);
+            Ok((result?, at.bank.free_ns))
+        });
+        self.spu_memory = Some(memory);
+        let (result, free_ns) = result?;
+        self.done_ns = self.done_ns.max(free_ns);
+        Ok(result)
+    }
+
+    /// Reads where start-gap has moved the lines, and plays the logs that a cut left.
+    fn recover_spu_memory(&mut self, at_ns: Nanoseconds) -> Result<(), Status> {
+        let banks = self.spu_banks();
+        let nand = self.engine_mut()?.ftl.nand_mut();
+        let mut memory = SpuMemory { banks: Vec::new(), counters: SpuMemoryCounters::default() };
+        for number in 0..banks.count {
+            let mut word = [0; WORD_BYTES as usize];
+            let free_ns = nand.nvm_load(number * banks.bank_bytes(), &mut word, at_ns)?;
+            let gap = StartGap::new(banks.lines(), u64::from_le_bytes(word));
+            memory.banks.push(Bank { gap, stores: 0, free_ns });
+            memory.at(nand, banks, number as usize, at_ns).recover()?;
+        }
+        self.spu_memory = Some(memory);
+        Ok(())
+    }
+}
+
+impl SpuMemory {
+    fn at<'a>(&'a mut self, nand: &'a mut Nand, banks: Banks, bank: usize, now_ns: Nanoseconds) -> At<'a> {
+        let first = banks.bank_bytes() * bank as u64;
+        At { nand, banks, bank: &mut self.banks[bank], counters: &mut self.counters, first, now_ns }
+    }
+}
+
+impl At<'_> {
+    // -- whole words, in place ----------------------------------------------------------------------------------
+
+    /// The runs of a range that lie together in the drive's memory: where, and how many bytes.
+    fn runs(&self, at: u64, bytes: u64) -> Vec<(u64, u64)> {
+        let (mut runs, end, mut next): (Vec<(u64, u64)>, _, _) = (Vec::new(), at + bytes, at);
+        while next < end {
+            let count = (LINE_BYTES - next % LINE_BYTES).min(end - next);
+            let place = self.bank.gap.place(next / LINE_BYTES);
+            let address = self.first + LINES_AT + place * LINE_BYTES + next % LINE_BYTES;
+            match runs.last_mut() {
+                Some((start, length)) if *start + *length == address => *length += count,
+                _ => runs.push((address, count)),
+            }
+            next += count;
+        }
+        runs
+    }
+
+    /// The bank works for so long. Returns when it begins and ends.
+    fn occupy(&mut self, accesses: u64, latency_ns: u64, bytes: u64) -> (Nanoseconds, Nanoseconds) {
+        let start_ns = self.now_ns.max(self.bank.free_ns);
+        let rate = u128::from(self.banks.memory.bytes_per_second);
+        let transfer_ns = (u128::from(bytes) * 1_000_000_000).div_ceil(rate) as Nanoseconds;
+        let end_ns = start_ns + accesses * latency_ns + transfer_ns;
+        self.bank.free_ns = end_ns;
+        self.counters.busy_ns += end_ns - start_ns;
+        (start_ns, end_ns)
+    }
+
+    fn load_words(&mut self, at: u64, data: &mut [u8]) -> Result<Nanoseconds, Status> {
+        let runs = self.runs(at, data.len() as u64);
+        let mut rest = &mut data[..];
+        for &(address, bytes) in &runs {
+            let (now, later) = rest.split_at_mut(bytes as usize);
+            self.nand.nvm_load(address, now, self.now_ns)?;
+            rest = later;
+        }
+        self.counters.bytes_loaded += data.len() as u64;
+        Ok(self.occupy(runs.len() as u64, self.banks.memory.load_ns, data.len() as u64).1)
+    }
+
+    /// Stores whole words. Of those in flight when power goes, each is there or not.
+    fn store_words(&mut self, parts: &[Part<'_>]) -> Result<Nanoseconds, Status> {
+        let (mut placed, mut bytes, mut lines) = (Vec::new(), 0, 0);
+        for &(at, data) in parts {
+            let mut rest = data;
+            for (address, count) in self.runs(at, data.len() as u64) {
+                let (now, later) = rest.split_at(count as usize);
+                placed.push((address, now));
+                rest = later;
+            }
+            bytes += data.len() as u64;
+            lines += (at + data.len() as u64).div_ceil(LINE_BYTES) - at / LINE_BYTES;
+        }
+        let (start_ns, end_ns) = self.occupy(placed.len() as u64, self.banks.memory.store_ns, bytes);
+        self.counters.bytes_stored += bytes;
+        self.nand.nvm_store_during(&placed, start_ns, end_ns)?;
+        self.bank.stores += lines as u32;
+        Ok(end_ns)
+    }
+
+    // -- start-gap ----------------------------------------------------------------------------------------------
+
+    /// Moves the lines that are due.
+    fn level(&mut self) -> Result<(), Status> {
+        while self.bank.stores >= self.banks.memory.gap_stores {
+            self.bank.stores -= self.banks.memory.gap_stores;
+            let (from, to) = self.bank.gap.next_move();
+            let address = |place| self.first + LINES_AT + place * LINE_BYTES;
+            let (from, to, mut line) = (address(from), address(to), [0; LINE_BYTES as usize]);
+            self.nand.nvm_load(from, &mut line, self.now_ns)?;
+            self.occupy(1, self.banks.memory.load_ns, LINE_BYTES);
+            let (start_ns, end_ns) = self.occupy(1, self.banks.memory.store_ns, LINE_BYTES);
+            self.nand.nvm_store_during(&[(to, &line)], start_ns, end_ns)?;
+            let gap = self.bank.gap.moved();
+            let (start_ns, end_ns) = self.occupy(1, self.banks.memory.store_ns, WORD_BYTES);
+            let word = gap.moves().to_le_bytes();
+            self.nand.nvm_store_during(&[(self.first, &word)], start_ns, end_ns)?;
+            self.bank.gap = gap;
+            self.counters.bytes_stored += LINE_BYTES + WORD_BYTES;
+            self.counters.lines_moved += 1;
+        }
+        Ok(())
+    }
+
+    // -- any bytes ----------------------------------------------------------------------------------------------
+
+    fn load(&mut self, at: u64, data: &mut [u8]) -> Result<Nanoseconds, Status> {
+        let words = words_of(at, data.len() as u64);
+        let mut bytes = vec![0; (words.1 - words.0) as usize];
+        let done_ns = self.load_words(words.0, &mut bytes)?;
+        data.copy_from_slice(&bytes[(at - words.0) as usize..][..data.len()]);
+        Ok(done_ns)
+    }
+
+    /// Stores all parts or none, and returns when they are durable.
+    fn store(&mut self, parts: &[Part<'_>]) -> Result<Nanoseconds, Status> {
+        let whole = self.widened(parts)?;
+        let whole: Vec<Part<'_>> = whole.iter().map(|(at, bytes)| (*at, &bytes[..])).collect();
+        if let [(_, bytes)] = whole[..]
+            && bytes.len() as u64 == WORD_BYTES
+        {
+            let done_ns = self.store_words(&whole)?;
+            self.level()?;
+            return Ok(done_ns);
+        }
+        let mut body = Vec::new();
+        for (at, bytes) in &whole {
+            body.extend(at.to_le_bytes());
+            body.extend((bytes.len() as u64).to_le_bytes());
+            body.extend(*bytes);
+        }
+        assert!(BODY_AT + body.len() as u64 <= LOG_BYTES, "{} bytes do not fit into the log", body.len());
+        self.store_words(&[(BODY_AT, &body)])?;
+        let length = body.len() as u64;
+        let done_ns = self.store_words(&[(0, &length.to_le_bytes())])?;
+        self.store_words(&whole)?;
+        self.store_words(&[(0, &0_u64.to_le_bytes())])?;
+        self.level()?;
+        Ok(done_ns)
+    }
+
+    /// The parts as whole words, in order, those that touch each other as one.
+    fn widened(&mut self, parts: &[Part<'_>]) -> Result<Vec<(u64, Vec<u8>)>, Status> {
+        let mut ranges: Vec<(u64, u64)> =
+            parts.iter().map(|(at, bytes)| words_of(*at, bytes.len() as u64)).collect();
+        ranges.sort_unstable();
+        let mut whole: Vec<(u64, Vec<u8>)> = Vec::with_capacity(ranges.len());
+        for (start, end) in ranges {
+            match whole.last_mut() {
+                Some((at, bytes)) if start <= *at + bytes.len() as u64 => {
+                    let length = bytes.len().max((end - *at) as usize);
+                    bytes.resize(length, 0);
+                }
+                _ => whole.push((start, vec![0; (end - start) as usize])),
+            }
+        }
+        // words that a part begins or ends in, and does not cover
+        for &(part, data) in parts {
+            let end = part + data.len() as u64;
+            for at in [part, end].into_iter().filter(|at| at % WORD_BYTES != 0) {
+                let mut word = [0; WORD_BYTES as usize];
+                let at = at - at % WORD_BYTES;
+                self.load_words(at, &mut word)?;
+                place_in(&mut whole, at)[..word.len()].copy_from_slice(&word);
+            }
+        }
+        for &(part, data) in parts {
+            place_in(&mut whole, part)[..data.len()].copy_from_slice(data);
+        }
+        Ok(whole)
+    }
+
+    /// Plays the log, if a cut left one. Power may go again in it.
+    fn recover(&mut self) -> Result<(), Status> {
+        let mut length = [0; WORD_BYTES as usize];
+        self.load_words(0, &mut length)?;
+        let length = u64::from_le_bytes(length);
+        if length == 0 {
+            return Ok(());
+        }
+        let damaged = || Status::InvalidField(format!("a log of {length} bytes in the processors' memory"));
+        if length > LOG_BYTES - BODY_AT || !length.is_multiple_of(WORD_BYTES) {
+            return Err(damaged());
+        }
+        let mut body = vec![0; length as usize];
+        self.load_words(BODY_AT, &mut body)?;
+        let (mut parts, mut rest) = (Vec::new(), &body[..]);
+        while let Some((head, after)) = rest.split_at_checked(16) {
+            let number = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().expect("eight bytes"));
+            let (at, bytes) = (number(0), number(8));
+            let end = at.checked_add(bytes).ok_or_else(damaged)?;
+            if bytes > after.len() as u64
+                || end > self.banks.lines() * LINE_BYTES
+                || !(at | bytes).is_multiple_of(WORD_BYTES)
+            {
+                return Err(damaged());
+            }
+            let (data, later) = after.split_at(bytes as usize);
+            parts.push((at, data));
+            rest = later;
+        }
+        self.store_words(&parts)?;
+        self.store_words(&[(0, &0_u64.to_le_bytes())])?;
+        Ok(())
+    }
+}
+
+/// The bytes from `at` on in the part that has them.
+fn place_in(whole: &mut [(u64, Vec<u8>)], at: u64) -> &mut [u8] {
+    let part = whole.partition_point(|(start, _)| *start <= at) - 1;
+    let (start, bytes) = &mut whole[part];
+    &mut bytes[(at - *start) as usize..]
+}
+
+/// The words that a range touches.
+fn words_of(at: u64, bytes: u64) -> (u64, u64) {
+    (at - at % WORD_BYTES, (at + bytes).next_multiple_of(WORD_BYTES))
+}
+
+#[cfg(test)]
+#[path = "spu_memory_tests.rs"]
+mod tests;

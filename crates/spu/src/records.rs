@@ -1,0 +1,142 @@
+//! What is done for a handler that reads a key-value namespace.
+
+use tantalum::{Command, Key, KeyError, NamespaceId, Nanoseconds, Status};
+
+use crate::activation::Room;
+use crate::answer;
+use crate::message::ThreadRef;
+use crate::perform::{CHECK_INSTRUCTIONS, Done};
+use crate::stage::submit;
+use crate::system::Ssd;
+
+/// Bytes before a record's value in a scan: lengths of key and value, and the key.
+const RECORD_HEAD_BYTES: usize = 24;
+/// Records of one scan.
+const SCANNED: usize = 64;
+/// Instructions for each record of a scan.
+const SCAN_INSTRUCTIONS: u64 = 12;
+
+impl Ssd {
+    fn may_read(&mut self, thread: ThreadRef, namespace: NamespaceId) -> bool {
+        let process = self.call_of(thread).message.origin.process();
+        process.is_kernel() || self.host.namespaces.contains(&(process, namespace))
+    }
+
+    pub(crate) fn kv_get(
+        &mut self,
+        thread: ThreadRef,
+        namespace: NamespaceId,
+        key: &[u8],
+        to: Room,
+    ) -> Result<Done, Status> {
+        if !self.may_read(thread, namespace) {
+            return Ok(Done::Now(answer::NO_PERMISSION, CHECK_INSTRUCTIONS));
+        }
+        let Ok(key) = Key::new(key) else { return Ok(Done::Now(answer::BAD_ARGUMENT, 0)) };
+        let mut value = Vec::new();
+        let at_ns = self.now_ns;
+        let got = submit(&mut self.drive.lock(), Command::KvGet { namespace, key, value: &mut value }, at_ns);
+        match got {
+            Err(Status::NoSuchKey { .. } | Status::NoSuchNamespace { .. }) => {
+                Ok(Done::Now(answer::NO_PROGRAM, CHECK_INSTRUCTIONS))
+            }
+            Err(status) => Err(status),
+            Ok(done_ns) => Ok(self.deliver(thread, to, &value, done_ns)),
+        }
+    }
+
+    pub(crate) fn kv_next(
+        &mut self,
+        thread: ThreadRef,
+        namespace: NamespaceId,
+        key: &[u8],
+        to: Room,
+    ) -> Result<Done, Status> {
+        if !self.may_read(thread, namespace) {
+            return Ok(Done::Now(answer::NO_PERMISSION, CHECK_INSTRUCTIONS));
+        }
+        let Ok(from) = optional_key(key) else { return Ok(Done::Now(answer::BAD_ARGUMENT, 0)) };
+        let Some((keys, done_ns)) = self.list(namespace, from.as_ref(), 2)? else {
+            return Ok(Done::Now(answer::NO_PROGRAM, CHECK_INSTRUCTIONS));
+        };
+        let next = keys.into_iter().find(|next| Some(*next) != from);
+        let bytes = next.as_ref().map_or(&[][..], |next| next.as_bytes());
+        Ok(self.deliver(thread, to, bytes, done_ns))
+    }
+
+    /// Several records at once: their keys and the beginnings of their values. They are read at the same time, as far as they are
+    /// on different planes.
+    pub(crate) fn kv_scan(
+        &mut self,
+        thread: ThreadRef,
+        namespace: NamespaceId,
+        key: &[u8],
+        to: Room,
+        most: u32,
+    ) -> Result<Done, Status> {
+        if !self.may_read(thread, namespace) {
+            return Ok(Done::Now(answer::NO_PERMISSION, CHECK_INSTRUCTIONS));
+        }
+        let Ok(from) = optional_key(key) else { return Ok(Done::Now(answer::BAD_ARGUMENT, 0)) };
+        let stride = RECORD_HEAD_BYTES + (most as usize).next_multiple_of(8);
+        let count = (to.bytes as usize / stride).min(SCANNED);
+        if count == 0 {
+            return Ok(Done::Now(answer::BAD_ARGUMENT, CHECK_INSTRUCTIONS));
+        }
+        let Some((keys, listed_ns)) = self.list(namespace, from.as_ref(), count + 1)? else {
+            return Ok(Done::Now(answer::NO_PROGRAM, CHECK_INSTRUCTIONS));
+        };
+        let (mut bytes, mut value, mut done_ns) = (Vec::with_capacity(count * stride), Vec::new(), listed_ns);
+        for key in keys.into_iter().filter(|key| Some(*key) != from).take(count) {
+            let get = Command::KvGet { namespace, key, value: &mut value };
+            match submit(&mut self.drive.lock(), get, listed_ns) {
+                // it was deleted meanwhile
+                Err(Status::NoSuchKey { .. }) => continue,
+                got => done_ns = done_ns.max(got?),
+            }
+            let begun = bytes.len();
+            bytes.extend((key.as_bytes().len() as u32).to_le_bytes());
+            bytes.extend((value.len() as u32).to_le_bytes());
+            bytes.extend(key.as_bytes());
+            bytes.resize(begun + RECORD_HEAD_BYTES, 0);
+            bytes.extend(&value[..value.len().min(most as usize)]);
+            bytes.resize(begun + stride, 0);
+        }
+        let records = bytes.len() / stride;
+        let copy = self.copy_mut(thread.spu, thread.program).expect("the program asked for something");
+        copy.instance.fill(to, &bytes, None);
+        let instructions = CHECK_INSTRUCTIONS + records as u64 * SCAN_INSTRUCTIONS;
+        Ok(self.later(records as i32, done_ns, instructions))
+    }
+
+    /// Keys from one on; none if there is no such namespace.
+    fn list(
+        &mut self,
+        namespace: NamespaceId,
+        from: Option<&Key>,
+        limit: usize,
+    ) -> Result<Option<(Vec<Key>, Nanoseconds)>, Status> {
+        let mut keys = Vec::new();
+        let list = Command::KvList { namespace, from, keys: &mut keys, limit };
+        let at_ns = self.now_ns;
+        match submit(&mut self.drive.lock(), list, at_ns) {
+            Err(Status::NoSuchNamespace { .. }) => Ok(None),
+            listed => listed.map(|done_ns| Some((keys, done_ns))),
+        }
+    }
+
+    /// Bytes for the handler's memory; the answer is their number.
+    fn deliver(&mut self, thread: ThreadRef, to: Room, bytes: &[u8], done_ns: Nanoseconds) -> Done {
+        let copy = self.copy_mut(thread.spu, thread.program).expect("the program asked for something");
+        let status = match copy.instance.fill(to, bytes, Some(answer::SHORT)) {
+            answer::OK => bytes.len() as i32,
+            status => status,
+        };
+        self.later(status, done_ns, CHECK_INSTRUCTIONS)
+    }
+}
+
+/// A key, or none for no bytes.
+fn optional_key(bytes: &[u8]) -> Result<Option<Key>, KeyError> {
+    if bytes.is_empty() { Ok(None) } else { Key::new(bytes).map(Some) }
+}

@@ -1,0 +1,79 @@
+//! How a store fails.
+
+use tantalum::DeviceError;
+use tantalum_spu::atomic_writes::AtomicWritesError;
+use tantalum_spu::{InstallError, IoError, SpuError};
+
+/// Why a store could not be made, run or recovered.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The drive could not be made.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// A program could not be installed.
+    #[error(transparent)]
+    Install(#[from] InstallError),
+    /// Atomic-Writes could not be installed or recovered.
+    #[error(transparent)]
+    AtomicWrites(#[from] AtomicWritesError),
+    /// A request could not be sent.
+    #[error(transparent)]
+    Sending(#[from] SpuError),
+    /// A read or write failed.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// A drive that acknowledges what a power cut may undo.
+    #[error(
+        "the drive {profile} acknowledges writes that a power cut may undo: use one with a capacitor (tlc-nvme-plp) or with memory for its processors (willow)"
+    )]
+    Volatile {
+        /// The profile's name.
+        profile: String,
+    },
+    /// Tables that do not fit.
+    #[error(
+        "log, tables and Atomic-Writes take {needed} bytes, and the drive has {capacity}: raise its capacity"
+    )]
+    TooSmall {
+        /// What they take.
+        needed: u64,
+        /// What there is.
+        capacity: u64,
+    },
+    /// More clients than Atomic-Writes has transactions.
+    #[error("{clients} clients: there may be 1 to {most}")]
+    Clients {
+        /// The number given.
+        clients: usize,
+        /// The most.
+        most: usize,
+    },
+    /// The drive or a program refused a request.
+    #[error("request {request} was answered {status}")]
+    Refused {
+        /// The request.
+        request: u64,
+        /// The answer.
+        status: i32,
+    },
+    /// The log's checkpoint cannot be found, so nothing can be recovered.
+    #[error("no checkpoint at the place where the log has it")]
+    NoCheckpoint,
+    /// A record that recovery needs is not in the log.
+    #[error("the log has no record at {lsn}, where recovery needs one")]
+    BrokenLog {
+        /// The position.
+        lsn: u64,
+    },
+    /// Every task waits for another.
+    #[error("at {at_ns} ns all {tasks} tasks wait and nothing is under way")]
+    Stuck {
+        /// When.
+        at_ns: u64,
+        /// How many.
+        tasks: usize,
+    },
+    /// A check of the tables found something.
+    #[error("{0}")]
+    Inconsistent(String),
+}

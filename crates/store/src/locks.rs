@@ -1,0 +1,36 @@
+//! Locks on records: exclusive, in the order in which they are asked for, held to the end of a transaction.
+//!
+//! Transactions lock tables in one order and one record of each, so none waits in a circle.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+
+use crate::world::Host;
+
+/// A record: its table and number.
+pub(crate) type RecordId = (u8, u64);
+
+/// Who holds a record, first in line, and who waits for it.
+#[derive(Default)]
+pub(crate) struct Locks {
+    lines: RefCell<HashMap<RecordId, VecDeque<u64>>>,
+}
+
+impl Locks {
+    /// Waits until a transaction has a record.
+    pub async fn acquire(&self, host: &Host, record: RecordId, transaction: u64) {
+        self.lines.borrow_mut().entry(record).or_default().push_back(transaction);
+        let is_first = || self.lines.borrow()[&record].front() == Some(&transaction);
+        host.until(|| is_first().then_some(())).await;
+    }
+
+    /// The next in line has it.
+    pub fn release(&self, record: RecordId) {
+        let mut lines = self.lines.borrow_mut();
+        let line = lines.get_mut(&record).expect("a lock that is held has a line");
+        line.pop_front();
+        if line.is_empty() {
+            lines.remove(&record);
+        }
+    }
+}
