@@ -1,5 +1,5 @@
 //! The same commands again and again, for counting instructions or files: `valgrind --tool=callgrind --dump-line=yes
-//! target/release/examples/commands`. With any argument it ends after one write and one share.
+//! target/release/examples/counted_commands`. With any argument it ends after one write and one share.
 
 use tantalum::{Command, Device, Lpn, Profile, ShareRange};
 
