@@ -104,3 +104,32 @@ fn units_beyond_the_capacity_are_in_no_range_and_hold_nothing() {
     assert_eq!(host.device.check_range(end, 1), Err(beyond));
     assert!(!host.device.holds(end, &ONES));
 }
+
+/// Of a unit in the cache, and of one on flash.
+#[test]
+fn a_unit_holds_data_only_if_it_reads_so_and_has_no_metadata() {
+    let mut host = Host::new(&profile(Plp::None, CacheMode::Volatile));
+    let with =
+        |lpn, metadata| Command::WriteWithMetadata { lpn: Lpn(lpn), data: &ONES, metadata, fua: false };
+    host.submit(with(3, &[0; 24])).unwrap();
+    host.submit(with(4, &[7; 24])).unwrap();
+    for when in ["cached", "on flash"] {
+        let holds = |lpn, byte| host.device.holds(Lpn(lpn), &[byte; UNIT_BYTES]);
+        assert_eq!(
+            [holds(3, 1), holds(3, 2), holds(4, 1), holds(5, 0)],
+            [true, false, false, false],
+            "{when}"
+        );
+        host.flush();
+    }
+}
+
+#[test]
+fn what_waits_in_the_cache_is_trimmed_too() {
+    let mut host = Host::new(&profile(Plp::None, CacheMode::Volatile));
+    (2..7).for_each(|lpn| host.write(lpn, 1));
+    host.submit(Command::Trim { lpn: Lpn(3), units: 3 }).unwrap();
+    assert_eq!(host.read_all([2, 3, 4, 5, 6]), [1, 0, 0, 0, 1]);
+    host.flush();
+    assert_eq!(host.read_all([2, 3, 4, 5, 6]), [1, 0, 0, 0, 1]);
+}

@@ -48,6 +48,36 @@ impl Timing {
     }
 }
 
+/// How long planes and channels have worked since the medium was made or opened: sums over all of them, in nanoseconds. A
+/// power cut that undoes an operation does not take back its time.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Busy {
+    /// Planes: reads that hosts wait for, and those of firmware.
+    pub reads_ns: Nanoseconds,
+    /// Programs for hosts, and those of the journal.
+    pub programs_ns: Nanoseconds,
+    /// Reads and programs of garbage collection and checkpoints.
+    pub background_ns: Nanoseconds,
+    /// Erases.
+    pub erases_ns: Nanoseconds,
+    /// Transfers over channels.
+    pub transfers_ns: Nanoseconds,
+}
+
+impl Busy {
+    #[inline]
+    fn add(&mut self, subject: Subject, priority: Priority, duration_ns: Nanoseconds) {
+        let sum_ns = match (subject, priority) {
+            (Subject::Transfer, _) => &mut self.transfers_ns,
+            (Subject::Erase(_), _) => &mut self.erases_ns,
+            (_, Priority::Background) => &mut self.background_ns,
+            (Subject::Read(..), _) => &mut self.reads_ns,
+            (Subject::Program(..), _) => &mut self.programs_ns,
+        };
+        *sum_ns += duration_ns;
+    }
+}
+
 /// What an operation occupies.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
@@ -83,6 +113,7 @@ pub(crate) struct Resources {
     host_programs_done_ns: Nanoseconds,
     /// The host's time.
     now_ns: Nanoseconds,
+    busy: Busy,
     /// When what was booked on each block is done; empty if it is first come, first served.
     blocks_done_ns: Vec<Nanoseconds>,
 }
@@ -97,6 +128,7 @@ impl Resources {
             programs_done_ns: 0,
             host_programs_done_ns: 0,
             now_ns: 0,
+            busy: Busy::default(),
             blocks_done_ns: Vec::new(),
         }
     }
@@ -147,6 +179,10 @@ impl Resources {
         }
     }
 
+    pub fn busy(&self) -> Busy {
+        self.busy
+    }
+
     /// When all that a plane has been given is done.
     pub fn plane_idle_ns(&self, plane: PlaneId) -> Nanoseconds {
         self.planes[plane.index()].line.free_ns()
@@ -191,6 +227,7 @@ impl Resources {
         earliest_ns: Nanoseconds,
     ) -> Nanoseconds {
         let duration_ns = self.timing.transfer_ns(bytes);
+        self.busy.add(Subject::Transfer, priority, duration_ns);
         let when = When { now_ns: self.now_ns, earliest_ns, needed_ns: 0 };
         let line = &mut self.channels[channel.index()];
         line.book(self.scheduling, priority, Subject::Transfer, duration_ns, when).end_ns
@@ -208,6 +245,7 @@ impl Resources {
         let when = When { now_ns: self.now_ns, earliest_ns, needed_ns: self.needed_ns(plane, subject) };
         let Plane { line, register } = &mut self.planes[plane.index()];
         let interval = line.book(self.scheduling, priority, subject, duration_ns, when);
+        self.busy.add(subject, priority, duration_ns);
         if let Some(block) = subject.changed()
             && let Some(done_ns) = self.blocks_done_ns.get_mut(block.index())
         {
@@ -285,6 +323,7 @@ impl Resources {
         let when = When { now_ns: self.now_ns, earliest_ns, needed_ns: self.needed_ns(plane, subject) };
         let Plane { line, register } = &mut self.planes[plane.index()];
         let filled_ns = line.book(self.scheduling, priority, subject, self.timing.read_ns, when).end_ns;
+        self.busy.add(subject, priority, self.timing.read_ns);
         // What waited goes on as soon as the page has arrived.
         let until_ns = if line.free_ns() > filled_ns { filled_ns } else { Nanoseconds::MAX };
         *register = Register { page: Some((page, block)), filled_ns, until_ns };
@@ -367,6 +406,19 @@ mod tests {
         assert_eq!(read(&mut resources, 3, 4096, 1_200), 2_130, "the second program has begun");
         assert_eq!(read(&mut resources, 3, 4096, 9_000), 9_110, "the program was in the register");
         assert_eq!(read(&mut resources, 3, 4096, 9_200), 9_210, "nothing else since");
+    }
+
+    #[test]
+    fn what_planes_and_channels_do_is_added_up_by_what_it_is_for() {
+        let mut resources = resources();
+        program(&mut resources, 0, 8192, 0);
+        resources.program(place(1), (PageId(9), BlockId(9)), 4096, Priority::Background, 0);
+        resources.erase(PlaneId(0), BlockId(0), 0);
+        read(&mut resources, 3, 4096, 0);
+        read(&mut resources, 3, 4096, 0);
+        let Busy { reads_ns, programs_ns, background_ns, erases_ns, transfers_ns } = resources.busy();
+        assert_eq!((programs_ns, background_ns, erases_ns), (1_000, 1_000, 10_000));
+        assert_eq!((reads_ns, transfers_ns), (100, 20 + 10 + 10 + 10), "the second is in the register");
     }
 
     #[test]

@@ -8,8 +8,8 @@ use std::fmt;
 use std::ops::Range;
 
 use tantalum::{
-    CacheMode, CacheProfile, Faults, FlashProfile, FlashScheduling, FtlProfile, LimitsProfile, LinkProfile,
-    NvmProfile, Plp, PowerProfile, Profile, SpuProfile, UNIT_BYTES, VictimPolicy,
+    CacheMode, CacheProfile, Faults, FirmwareProfile, FlashProfile, FlashScheduling, FtlProfile,
+    LimitsProfile, LinkProfile, NvmProfile, Plp, PowerProfile, Profile, SpuProfile, UNIT_BYTES, VictimPolicy,
 };
 use tantalum_report::InvalidSetting;
 
@@ -231,6 +231,7 @@ impl Drive {
             link: LinkProfile { bytes_per_second: 1_000_000_000, command_ns: 5_000 },
             cache: CacheProfile { mode: self.cache, bytes: self.cache_bytes(seed) },
             nvm: self.nvm(seed),
+            firmware: FirmwareProfile::default(),
             spu: SpuProfile::default(),
             power: PowerProfile { plp: self.plp, dump_bytes: u64::from(dump_units) * UNIT_BYTES as u64 },
             limits: LimitsProfile {
