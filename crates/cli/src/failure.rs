@@ -17,8 +17,6 @@ use tantalum_report::{Interrupted, InvalidSetting, ReportError};
 use tantalum_volume::VolumeError;
 use tantalum_workloads::WorkloadError;
 
-use crate::file_system::FileSystemKind;
-
 /// Why the command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
@@ -145,9 +143,9 @@ pub enum Failure {
         /// The image.
         path: PathBuf,
         /// What it holds.
-        found: FileSystemKind,
+        found: String,
         /// What was asked for.
-        wanted: FileSystemKind,
+        wanted: String,
     },
     /// A way of cleaning for something that is not made, or has no cleaner.
     #[error(

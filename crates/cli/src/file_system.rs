@@ -119,6 +119,7 @@ impl FileSystemOptions {
         let found = recognise(path, device)?;
         match (found, self.file_system) {
             (Some(found), Some(wanted)) if found != wanted => {
+                let (found, wanted) = (found.to_string(), wanted.to_string());
                 Err(Failure::OtherFileSystem { path: path.to_path_buf(), found, wanted })
             }
             _ => Ok(found),

@@ -64,6 +64,11 @@ pub struct MountOptions {
     #[arg(long)]
     pub atomic_writes: bool,
 
+    /// Follow each write with a flush, as if every file were opened with O_SYNC: what a database does that asks for a
+    /// barrier with each page
+    #[arg(long)]
+    pub sync_writes: bool,
+
     /// Number of threads that handle the kernel's requests [default: one for each processor, 2 to 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub threads: Option<u16>,
@@ -87,6 +92,7 @@ pub fn run(options: &MountOptions) -> Result<(), Failure> {
         pacing: options.time,
         threads: options.threads.map_or_else(default_threads, usize::from),
         atomic_writes: options.atomic_writes,
+        sync_writes: options.sync_writes,
     };
     // Refuse whatever can be refused before a drive is created or recovered.
     mount_options.check()?;

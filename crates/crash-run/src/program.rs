@@ -62,6 +62,7 @@ pub fn record(task: &Task, monitor: &Monitor) -> Result<Recording, RunError> {
         pacing: Pacing::None,
         threads: THREADS,
         atomic_writes: false,
+        sync_writes: false,
     };
     options.check()?;
     let mounted = Mounted::mount(Box::new(recorder), &options)?;

@@ -19,6 +19,7 @@ mod profile;
 mod size;
 mod smart;
 mod status;
+mod usage;
 
 pub use builtin::builtin;
 pub use command::{Command, Completion};
@@ -43,3 +44,4 @@ pub use tantalum_nand::{
     Access, Faults, Fetches, Fills, HostError, HostSync, InFlight, Life, MediumError, NandError, Nanoseconds,
     Operation, Outcome, SplitMix64, UNIT_BYTES, checksum_of, checksum_with, mix,
 };
+pub use usage::Usage;

@@ -300,7 +300,7 @@ fn a_store_is_opened_once_at_a_time_and_options_are_checked() {
         Err(Error::Profile(_))
     ));
     assert!(!folder.path().join("b").exists());
-    assert!(matches!(Store::open(folder.path()), Err(Error::Device(_))), "a folder is no image");
+    assert!(matches!(Store::open(folder.path()), Err(Error::Device(_))), "a folder is not an image");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left behind");
 }
 

@@ -122,7 +122,7 @@ pub(crate) trait Index: Send {
     /// Makes holes of units of a file. Returns how many were none.
     fn clear(&mut self, log: &mut Log, file: FileId, units: Range<u64>) -> Result<u64>;
 
-    /// The first unit from `from` on that is no hole.
+    /// The first unit from `from` on that is not a hole.
     fn next_used(&mut self, log: &mut Log, file: FileId, from: u32) -> Result<Option<u32>>;
 
     /// Makes a file durable whose contents were appended and whose inode was set.
@@ -203,7 +203,7 @@ pub(crate) trait Index: Send {
     ) -> Result<()>;
 
     /// Visits every unit that counts as living and belongs to no file, or is promised to none, and tells what is wrong
-    /// with the index as a whole, of which files reach so many units.
+    /// with the index as a whole, given how many units files reach.
     fn audit(
         &mut self,
         log: &mut Log,

@@ -1,5 +1,5 @@
-//! What other threads have to say to the thread of a connection: answers of the drive, questions and answers of other
-//! connections, and that it is to end.
+//! Messages of other threads to the thread of a connection: answers of the drive, questions and answers of other connections,
+//! and the request to end.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use crate::failure::Failure;
 
-/// What a command gives back if it goes well.
+/// The result of a command that succeeded.
 #[derive(Debug, Default)]
 pub struct Answer {
     /// Data for the host.
@@ -51,7 +51,7 @@ pub enum Message {
     Abort {
         /// The host's name for it.
         id: u16,
-        /// Who wants to know whether it was.
+        /// Where to send the answer.
         question: Question,
     },
     /// Another connection has answered an Abort.
@@ -67,7 +67,7 @@ pub enum Message {
     End,
 }
 
-/// A question of another connection, answered even if nobody takes it.
+/// A question of another connection. Dropping it answers "no".
 pub struct Question {
     asker: Arc<Mailbox>,
     id: u16,
@@ -135,7 +135,7 @@ impl Mailbox {
         is_empty
     }
 
-    /// The owner does not sleep any more.
+    /// The owner is awake.
     pub fn awake(&self) {
         self.is_asleep.store(false, Ordering::SeqCst);
     }

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, Write};
 
-/// Data of so many bytes are sent from where they are.
+/// Data of at least this many bytes are sent from where they are, without a copy.
 const LARGE_BYTES: usize = 16 << 10;
 
 /// Pieces that are sent with one call.
@@ -125,7 +125,7 @@ impl Outbox {
 mod tests {
     use super::*;
 
-    /// Takes so many bytes at a time, and then none for once.
+    /// Takes this many bytes at a time, and every other time none.
     struct Slow(Vec<u8>, usize, bool);
 
     impl Write for Slow {

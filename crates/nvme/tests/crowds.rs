@@ -45,7 +45,7 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 #[test]
 fn a_thousand_connections_of_each_kind_and_more_than_there_may_be() {
     if raise_file_limit(MOST_CONNECTIONS + 100).is_none() {
-        println!("the limit of open files does not let so many connections be made");
+        println!("the limit of open files is too low for this many connections");
         return;
     }
     let server = serve(subsystem(4096));

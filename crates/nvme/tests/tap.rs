@@ -82,7 +82,7 @@ fn a_drive_that_forgets_is_found_out() {
     let server = serve(subsystem.without_drive().into());
     let write = |io: &mut Client, blocks: usize, force: u32| {
         let mut write = block_command(nvm::WRITE, 5, blocks as u32);
-        write.dword10[2] = (blocks as u32 - 1 | force << 30).into();
+        write.dword10[2] = ((blocks as u32 - 1) | (force << 30)).into();
         assert_eq!(io.write_command(write, &pattern(1, blocks * UNIT)).unwrap().code, 0);
     };
     let flush = |io: &mut Client| assert_eq!(io.command(block_command(nvm::FLUSH, 0, 1)).unwrap().code, 0);

@@ -88,7 +88,7 @@ impl Ssd {
 
     // -- turns --------------------------------------------------------------------------------------------------
 
-    /// If a processor is free, it goes on with what it has to do.
+    /// If a processor is free, it does what is next.
     pub(crate) fn take_turns(&mut self, spu: SpuId) {
         let processor = &self.spus[spu.0 as usize];
         if processor.is_running {
@@ -134,7 +134,7 @@ impl Ssd {
         self.occupy(of, run, call, instructions + DISPATCH_INSTRUCTIONS, 0);
     }
 
-    /// A thread goes on with the result of what it asked for.
+    /// A thread continues with the result of what it asked for.
     pub(crate) fn resume(
         &mut self,
         spu: SpuId,
@@ -234,7 +234,7 @@ impl Ssd {
 
     // -- waking -------------------------------------------------------------------------------------------------
 
-    /// A thread waits, and its processor goes on with other work.
+    /// A thread waits, and its processor turns to other work.
     pub(crate) fn wait(&mut self, thread: ThreadRef, waiting: Waiting) {
         if let Some(copy) = self.copy_mut(thread.spu, thread.program) {
             copy.threads[thread.thread] = Thread::Waiting(thread.call, waiting);

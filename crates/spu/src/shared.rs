@@ -30,6 +30,8 @@ use crate::system::Ssd;
 
 /// How long a request may take in the machine's time. A later answer goes to nobody.
 pub const PATIENCE: Duration = Duration::from_secs(10);
+/// While somebody waits, a loss of power is looked for at least this often.
+const LOOK: Duration = Duration::from_millis(100);
 /// Decisions about permissions and ends of programs that wait for an endpoint; further ones are not told.
 pub const NOTICES: usize = 64;
 
@@ -312,7 +314,7 @@ impl Inner {
             Some(now_ns) => Duration::from_nanos(next_ns.saturating_sub(now_ns)),
             None => Duration::ZERO,
         });
-        let ends = state.deadlines.first_key_value().map(|((at, _), _)| *at);
+        let ends = state.deadlines.first_key_value().map(|((at, _), _)| (*at).min(Instant::now() + LOOK));
         match (happens, ends) {
             (Some(Duration::ZERO), _) => Turn::Now,
             (Some(after), Some(ends)) => Turn::At(ends.min(Instant::now() + after)),

@@ -97,7 +97,7 @@ fn rights_end_before_the_place_is_another_file_s() {
         host.write(at, &[5; STRIPE]).unwrap();
         match how {
             "truncate" => {
-                host.volume.truncate(file, 0).unwrap();
+                host.volume.set_size(file, 0).unwrap();
                 host.volume.sync(file).unwrap();
             }
             "remove" => {
@@ -152,17 +152,18 @@ fn a_store_that_was_checked_before_the_right_went_does_not_happen() {
     // undisturbed, it stores
     let (status, _) = ask(&mut ssd, host.endpoint, spu.0, (program, 0), &at.to_le_bytes());
     assert_eq!(status, answer::OK);
-    let sent = ssd.send(host.endpoint, spu, (program, 0), at.to_le_bytes().to_vec(), ssd.now_ns()).unwrap();
+    let now_ns = ssd.now_ns();
+    let sent = ssd.send(host.endpoint, spu, (program, 0), at.to_le_bytes().to_vec(), now_ns).unwrap();
     // a request at another processor is answered while the handler works on, after its store
     let other = SpuId((spu.0 + 1) % 8);
-    let nothing = ssd.send(host.endpoint, other, (program, 1), Vec::new(), ssd.now_ns()).unwrap();
+    let nothing = ssd.send(host.endpoint, other, (program, 1), Vec::new(), now_ns).unwrap();
     let first = ssd.next_event_of(host.endpoint);
     assert!(matches!(first, Some(Event::Answer { request, .. }) if request == nothing), "{first:?}");
     drop(ssd);
     // written by the volume, which the handler would write over
     host.volume.write(file, 0, &[2; STRIPE]).unwrap();
     host.volume.sync(file).unwrap();
-    host.volume.truncate(file, 0).unwrap();
+    host.volume.set_size(file, 0).unwrap();
     host.volume.sync(file).unwrap();
     let new = host.create("new", 9, 24 << 20);
     let mut ssd = host.ssd.lock().unwrap();

@@ -2,7 +2,6 @@
 //! `SPU_SEEDS=20000` runs more of them, `SPU_SEED=17` one. `fuzz/run spu_module` looks for more.
 
 mod common;
-#[allow(dead_code, reason = "the fuzz target uses the rest")]
 mod hostile;
 
 use arbitrary::Unstructured;
@@ -41,4 +40,14 @@ fn modules_that_know_the_drive_s_functions_harm_nobody() {
     }
     println!("{installed} were installed, {ended} ended");
     assert!(std::env::var("SPU_SEED").is_ok() || installed > 100, "{installed}");
+}
+
+#[test]
+fn random_inputs_of_the_fuzz_target_harm_nobody() {
+    for seed in seeds(60) {
+        println!("seed {seed}");
+        let mut random = SplitMix64(seed);
+        let bytes: Vec<u8> = (0..4096).map(|_| random.below(256) as u8).collect();
+        hostile::fuzz(&bytes);
+    }
 }

@@ -128,7 +128,7 @@ impl Said {
         }
     }
 
-    /// So many checks at least, and none failed.
+    /// At least this many checks passed, and none failed.
     pub fn expect(&self, at_least: usize) -> Result<(), Failure> {
         ensure(self.failed.is_empty(), || self.failed.join("\n"))?;
         ensure(self.passed >= at_least, || format!("only {} checks passed, of {at_least}", self.passed))

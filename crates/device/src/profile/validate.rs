@@ -31,6 +31,7 @@ impl Profile {
         self.validate_flash_size()?;
         self.validate_power()?;
         self.validate_nvm()?;
+        self.firmware.validate()?;
         self.spu.validate()
     }
 

@@ -131,16 +131,11 @@ impl Layout {
     /// The plan for this many good blocks, even if they are fewer than [`Layout::least_blocks`].
     pub fn with_good_blocks(geometry: &Geometry, config: &FtlConfig, good_blocks: u32) -> Layout {
         let units_per_block = geometry.units_per_block();
-        let block_bytes = u64::from(units_per_block) * UNIT_BYTES as u64;
+        let block_bytes = block_bytes(geometry);
         let logical = config.logical_units;
         let extra_owners_limit = (logical / 8).max(256);
         let hints_limit = (logical / 32).clamp(256, 1 << 20);
-        let checkpoint_bytes = map_bytes(logical)
-            + u64::from(extra_owners_limit) * OWNER_BYTES
-            + u64::from(hints_limit) * HINT_BYTES
-            + OPEN_LOGS as u64 * LOG_BYTES
-            + FIXED_BYTES.min(block_bytes)
-            + u64::from(geometry.blocks()) / 8;
+        let checkpoint_bytes = checkpoint_bytes(geometry, logical, extra_owners_limit, hints_limit);
         let on_flash = config.nvm_log_bytes.is_none();
         let checkpoint_blocks = if on_flash { checkpoint_bytes.div_ceil(block_bytes) as u32 } else { 0 };
         let journal_reserve = if on_flash { JOURNAL_RESERVE_BLOCKS } else { 0 };
@@ -172,6 +167,20 @@ impl Layout {
             },
         }
     }
+}
+
+fn block_bytes(geometry: &Geometry) -> u64 {
+    u64::from(geometry.units_per_block()) * UNIT_BYTES as u64
+}
+
+/// The most bytes of a checkpoint: the map, owners beyond the first, hints, logs, and a bit for each block.
+fn checkpoint_bytes(geometry: &Geometry, logical: u32, owners: u32, hints: u32) -> u64 {
+    map_bytes(logical)
+        + u64::from(owners) * OWNER_BYTES
+        + u64::from(hints) * HINT_BYTES
+        + OPEN_LOGS as u64 * LOG_BYTES
+        + FIXED_BYTES.min(block_bytes(geometry))
+        + u64::from(geometry.blocks()) / 8
 }
 
 #[cfg(test)]

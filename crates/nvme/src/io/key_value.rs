@@ -18,15 +18,15 @@ use crate::wire::opcode::{key_value as opcode, vendor};
 pub enum KeyValueCommand {
     /// A value is stored.
     Store(NamespaceId, Key, Condition, u32),
-    /// A value is read to a buffer of so many bytes.
+    /// A value is read to a buffer; its bytes.
     Retrieve(NamespaceId, Key, u32),
-    /// Keys are listed in a buffer of so many bytes.
+    /// Keys are listed in a buffer; its bytes.
     List(NamespaceId, Option<Key>, u32),
     /// A record is deleted.
     Delete(NamespaceId, Key),
     /// Ends well if a record is there.
     Exist(NamespaceId, Key),
-    /// Many records, described in so many bytes.
+    /// Many records; the bytes that describe them.
     Put(u32),
 }
 

@@ -40,9 +40,9 @@ pub const TRANSFER_BYTES: u32 = 4096 << TRANSFER_LIMIT_LOG2;
 pub enum Transfer {
     /// None.
     None,
-    /// So many bytes from the host.
+    /// From the host; the number of bytes.
     FromHost(u32),
-    /// So many bytes to the host.
+    /// To the host; the number of bytes.
     ToHost(u32),
 }
 
@@ -61,9 +61,9 @@ pub enum IoCommand {
     WriteZeroes(Blocks, Force),
     /// Blocks are read for nobody.
     Verify(Blocks),
-    /// So many ranges are deallocated, or only hinted at.
+    /// Ranges are deallocated; their number, and whether the host asks for it or only hints at how it uses them.
     Deallocate(u32, bool),
-    /// So many ranges are copied to a block.
+    /// Ranges are copied to a block on; the first block, the number of ranges.
     Copy(u64, u32, Force),
     /// About records.
     KeyValue(KeyValueCommand),
