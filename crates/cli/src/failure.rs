@@ -147,11 +147,14 @@ pub enum Failure {
         /// What was asked for.
         wanted: String,
     },
-    /// A way of cleaning for something that is not made, or has no cleaner.
+    /// An option of log-structured file systems for something that is not made, or is none.
     #[error(
-        "--cleaning is chosen when a log-structured file system is created: add --file-system lfs-nat or lfs-tree, and --create or --format"
+        "{option} is chosen when a log-structured file system is created: add --file-system lfs-nat or lfs-tree, and --create or --format"
     )]
-    CleaningNotChosen,
+    OptionOfLogs {
+        /// The option.
+        option: &'static str,
+    },
     /// Snapshots of a file system that keeps none.
     #[error("image {} holds a volume, which keeps no snapshots; a file system of the kind lfs-tree does", path.display())]
     NoSnapshots {

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use nix::unistd::{getegid, geteuid};
 use tantalum::Device;
 use tantalum_filesystem::{Attributes, FileSystem};
-use tantalum_lfs::{Cleaning, Kind, LfsError, LogFs};
+use tantalum_lfs::{Cleaning, Indexing, Kind, LfsError, LogFs};
 use tantalum_volume::{FileId, MetadataChange, Volume};
 
 use crate::failure::Failure;
@@ -32,6 +32,16 @@ pub enum CleaningKind {
     Copy,
     /// Let the drive map it elsewhere, without programming flash
     Remap,
+}
+
+/// What a sync of a file on a log-structured file system writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
+pub enum IndexKind {
+    /// Contents, and the file's part of the index
+    #[default]
+    Conventional,
+    /// Contents alone; the drive lists them in memory that survives
+    Nvm,
 }
 
 impl fmt::Display for FileSystemKind {
@@ -65,14 +75,20 @@ pub struct FileSystemOptions {
     /// How the cleaner of a log-structured file system moves what lives, chosen when it is created [default: copy]
     #[arg(long, value_enum)]
     pub cleaning: Option<CleaningKind>,
+
+    /// What a sync on a log-structured file system writes, chosen when it is created [default: conventional]; nvm needs a
+    /// drive with lists of files, such as --profile pebblessd
+    #[arg(long, value_enum)]
+    pub index: Option<IndexKind>,
 }
 
 impl FileSystemOptions {
     /// Refuses options that contradict each other.
     pub fn check(&self, is_made: bool) -> Result<(), Failure> {
-        let has_cleaner = self.file_system.is_some_and(|kind| kind != FileSystemKind::Volume);
-        match self.cleaning {
-            Some(_) if !is_made || !has_cleaner => Err(Failure::CleaningNotChosen),
+        let has_log = self.file_system.is_some_and(|kind| kind != FileSystemKind::Volume);
+        let options = [("--cleaning", self.cleaning.is_some()), ("--index", self.index.is_some())];
+        match options.into_iter().find(|(_, is_given)| *is_given) {
+            Some((option, _)) if !is_made || !has_log => Err(Failure::OptionOfLogs { option }),
             _ => Ok(()),
         }
     }
@@ -108,7 +124,12 @@ impl FileSystemOptions {
             CleaningKind::Copy => Cleaning::Copy,
             CleaningKind::Remap => Cleaning::Remap,
         };
-        let mut fs = LogFs::format(device, kind, cleaning, how.cache_bytes).map_err(failure)?;
+        let indexing = match self.index.unwrap_or_default() {
+            IndexKind::Conventional => Indexing::Conventional,
+            IndexKind::Nvm => Indexing::Nvm,
+        };
+        let made = LogFs::format_indexed(device, kind, cleaning, indexing, how.cache_bytes);
+        let mut fs = made.map_err(failure)?;
         let changed = Attributes::change_metadata(&mut fs, FileId::ROOT, mine);
         changed.map_err(|errno| failure(LfsError::Refused(errno)))?;
         Ok(Box::new(fs))

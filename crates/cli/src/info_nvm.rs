@@ -11,14 +11,16 @@ pub struct NvmInfo {
     map_bytes: u64,
     remap_bytes: u64,
     list_bytes: u64,
-    /// In use: by the map alone, with `remap`, with `fs_write` as well.
-    percent: [f64; 3],
-    /// The same at the capacity with which the thesis computes, and in the thesis.
-    percent_at_512_gib: [f64; 3],
+    /// In use: by the map alone, with `remap`, with `fs_write`, with both.
+    percent: [f64; 4],
+    /// The same at the capacity with which the thesis computes, and in the thesis, which does not give the last one.
+    percent_at_512_gib: [f64; 4],
     percent_in_thesis: [f64; 3],
     files_with_lists: usize,
     files_limit: u32,
     list_entries: usize,
+    #[serde(skip)]
+    used: [u64; 4],
 }
 
 impl NvmInfo {
@@ -39,6 +41,7 @@ impl NvmInfo {
             files_with_lists,
             files_limit,
             list_entries,
+            used: used.sums(),
         })
     }
 
@@ -56,13 +59,14 @@ impl NvmInfo {
             "{:<25}{:>12}{:>10}{:>12}{:>10}\n",
             "  in use at most", "bytes", "here", "at 512 GiB", "thesis"
         ));
-        let used = [self.map_bytes, self.map_bytes + self.remap_bytes];
-        let used = [used[0], used[1], used[1] + self.list_bytes];
-        for (row, name) in ["  map alone", "  with remap", "  with fs_write"].into_iter().enumerate() {
-            let [here, large, thesis] =
-                [self.percent, self.percent_at_512_gib, self.percent_in_thesis].map(|of| of[row]);
-            let bytes = bytes(used[row]);
-            text.push_str(&format!("{name:<25}{bytes:>12}{here:>8.1} %{large:>10.1} %{thesis:>8.0} %\n"));
+        for (row, name) in
+            ["  map alone", "  with remap", "  with fs_write", "  with both"].into_iter().enumerate()
+        {
+            let (here, large, bytes) =
+                (self.percent[row], self.percent_at_512_gib[row], bytes(self.used[row]));
+            let thesis =
+                self.percent_in_thesis.get(row).map_or("-".to_owned(), |percent| format!("{percent:.0} %"));
+            text.push_str(&format!("{name:<25}{bytes:>12}{here:>8.1} %{large:>10.1} %{thesis:>10}\n"));
         }
         text
     }

@@ -22,14 +22,20 @@ pub struct NvmUse {
 /// The drive of the thesis's computation: "512 GB for simpler calculation".
 const THESIS_CAPACITY_BYTES: u64 = 512 << 30;
 
-/// Percentages of the memory in use in the thesis: of a conventional drive, with `remap`, and with `fs_write` as well.
+/// Percentages of the memory in use in the thesis: of a conventional drive, with `remap`, and with `fs_write` but without
+/// the second map that `remap` needs.
 pub const THESIS_PERCENT: [f64; 3] = [35.0, 60.0, 80.0];
 
 impl NvmUse {
-    /// Percentages in use: by the map alone, with `remap`, and with `fs_write` as well.
-    pub fn percent(&self) -> [f64; 3] {
-        let sums = [self.map, self.map + self.remap, self.map + self.remap + self.lists];
-        sums.map(|used| used as f64 * 100.0 / self.bytes as f64)
+    /// Bytes in use: by the map alone, with `remap`, with `fs_write`, and with both.
+    pub fn sums(&self) -> [u64; 4] {
+        let (map, remap, lists) = (self.map, self.remap, self.lists);
+        [map, map + remap, map + lists, map + remap + lists]
+    }
+
+    /// The same in percent.
+    pub fn percent(&self) -> [f64; 4] {
+        self.sums().map(|used| used as f64 * 100.0 / self.bytes as f64)
     }
 }
 
@@ -73,8 +79,8 @@ mod tests {
         let used = profile.nvm_use().unwrap().unwrap();
         assert_eq!(used.map, profile.capacity_units().div_ceil(1024) * (4096 + 4));
         assert_eq!(used.lists, (1 + (1 << 20) + profile.capacity_units()) * 8);
-        let [map, remap, lists] = used.percent();
-        assert!(17.0 < map && map < remap && remap < lists && lists < 100.0, "{used:?}");
+        let [map, remap, lists, both] = used.percent();
+        assert!(17.0 < map && map < remap && remap < lists && lists < both && both < 100.0, "{used:?}");
         let (geometry, config) = (profile.geometry().unwrap(), profile.ftl_config());
         let planned = NvmPlan::plan(&geometry, &config, &layout(&profile, &geometry)).unwrap().unwrap();
         assert!(planned.log_bytes > 10 << 20, "{planned:?}");
@@ -83,8 +89,11 @@ mod tests {
     #[test]
     fn the_thesis_s_capacity_is_computed_whatever_the_image_has() {
         let profile = Profile { capacity_bytes: 1 << 30, ..Profile::load("pebblessd").unwrap() };
-        let [map, ..] = profile.nvm_use_in_thesis().unwrap().unwrap().percent();
+        let [map, remap, lists, _] = profile.nvm_use_in_thesis().unwrap().unwrap().percent();
         assert!((25.0..25.1).contains(&map), "2^27 entries of 4 bytes in 2 GiB: {map}");
+        let [.., with_remap, with_lists] = THESIS_PERCENT;
+        assert!((50.0..with_remap).contains(&remap), "{remap}");
+        assert!((70.0..with_lists).contains(&lists), "{lists}");
         assert_eq!(Profile::load("tlc-nvme").unwrap().nvm_use().unwrap(), None);
     }
 }

@@ -48,6 +48,12 @@ pub trait Content {
         Err(Errno::EOPNOTSUPP)
     }
 
+    /// Sends what is dirty of a file to the drive, and waits until the drive has it: the part of a sync that comes before
+    /// the file's metadata (`sync_file_range`). A file system may leave all of it to the sync.
+    fn write_out(&mut self, _file: FileId) -> Outcome<()> {
+        Ok(())
+    }
+
     /// Makes a file durable, with its contents and metadata (`fsync`).
     fn sync(&mut self, file: FileId) -> Outcome<()>;
 

@@ -1,10 +1,24 @@
 //! From memory to the drive: write-back, syncs, checkpoints, and how much may wait.
 
+use tantalum::canary::{Guard, out};
 use tantalum_filesystem::{FileId, FileKind};
 
 use crate::error::Result;
 use crate::fs::{LogFs, SinceCheckpoint};
 use crate::index::{Purpose, Synced};
+
+/// How files were made durable since the mount.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SyncCounters {
+    /// Syncs that wrote contents alone.
+    pub listed: u64,
+    /// Syncs that wrote contents and the file's part of the index.
+    pub indexed: u64,
+    /// Checkpoints, for syncs or for other reasons.
+    pub checkpoints: u64,
+    /// Syncs whose file the drive refused to list.
+    pub refused: u64,
+}
 
 /// Dirty pages written back at once when there are too many.
 const BATCH_PAGES: usize = 1024;
@@ -18,7 +32,10 @@ impl LogFs {
         self.settle()?;
         let inode = &self.file(id)?.inode;
         let (is_folder, parent, links) = (inode.is_folder(), inode.parent, inode.metadata.links);
-        self.write_back_file(id, usize::MAX)?;
+        if self.write_out_file(id)? {
+            self.synced.listed += 1;
+            return Ok(());
+        }
         if links == 0 && !self.since.renamed.contains(&id) {
             return self.log.flush(); // gone after a crash anyway, unless the loss of its name was not durable
         }
@@ -30,26 +47,40 @@ impl LogFs {
             return self.checkpoint();
         }
         self.make_room(self.index.changed_units())?;
-        if self.since.changed.contains(&id) || with_times && self.since.times.contains(&id) {
+        if self.since.is_changed(id) || with_times && self.since.times.contains(&id) {
             self.store_inode(id)?;
         }
         match self.index.sync_file(&mut self.log, id)? {
-            Synced::Yes => Ok(()),
+            Synced::Yes => {
+                self.synced.indexed += 1;
+                self.index_told(id)
+            }
             Synced::NeedsCheckpoint => self.checkpoint(),
         }
     }
 
+    /// Sends the dirty pages of a file to the log and waits for them. Returns whether that made the file durable.
+    pub(crate) fn write_out_file(&mut self, id: FileId) -> Result<bool> {
+        self.log.begin_sending();
+        let is_listed = self.lists_tell_all(id)?;
+        self.write_back_file(id, usize::MAX, is_listed)?;
+        self.log.wait_for_sent()?;
+        let is_refused = is_listed && !self.log.lists_file(id);
+        self.synced.refused += u64::from(is_refused);
+        Ok(is_listed && !is_refused)
+    }
+
     fn store_inode(&mut self, id: FileId) -> Result<()> {
-        if let Some(file) = self.files.get(&id) {
+        if let Some(file) = self.files.get_mut(&id) {
             self.index.set_inode(&mut self.log, id, &file.inode)?;
+            file.stored_size = file.inode.metadata.size;
         }
-        self.since.changed.remove(&id);
-        self.since.times.remove(&id);
+        self.since.forget_inode(id);
         Ok(())
     }
 
-    /// Sends up to `most` dirty pages of a file to the log.
-    pub(crate) fn write_back_file(&mut self, id: FileId, most: usize) -> Result<()> {
+    /// Sends up to `most` dirty pages of a file to the log, and lets the drive list them or not.
+    pub(crate) fn write_back_file(&mut self, id: FileId, most: usize, is_listed: bool) -> Result<()> {
         let part = self.log.segments.units() as usize;
         let mut written = 0;
         while written < most {
@@ -60,21 +91,27 @@ impl LogFs {
             self.make_room(units.len() as u64 + self.index.changed_units())?;
             written += units.len();
             for unit in units {
-                self.write_back_page(id, unit)?;
+                self.write_back_page(id, unit, is_listed)?;
             }
         }
         Ok(())
     }
 
-    /// Sends a dirty page to the log.
-    pub(crate) fn write_back_page(&mut self, id: FileId, unit: u32) -> Result<()> {
+    /// Sends a dirty page to the log, and lets the drive list it or not.
+    pub(crate) fn write_back_page(&mut self, id: FileId, unit: u32, is_listed: bool) -> Result<()> {
         // Cleaning in between may have written it.
         if !self.pages.is_dirty((id, unit)) {
             return Ok(());
         }
-        let purpose = if self.file(id)?.inode.is_folder() { Purpose::Folder } else { Purpose::Content };
+        let is_folder = self.file(id)?.inode.is_folder();
         let page = self.pages.find((id, unit)).expect("a dirty page is in memory");
-        self.index.append(&mut self.log, purpose, id, unit, page)?;
+        if is_folder {
+            self.index.append(&mut self.log, Purpose::Folder, id, unit, page)?;
+        } else {
+            let lists = &mut self.since.lists;
+            lists.append(&mut *self.index, &mut self.log, (id, unit), page, is_listed)?;
+            self.content_units += 1;
+        }
         self.pages.mark_clean((id, unit));
         Ok(())
     }
@@ -89,7 +126,7 @@ impl LogFs {
             let after = FileId(self.written_back.0.saturating_add(1));
             let next = self.pages.next_dirty_file(after).or_else(|| self.pages.next_dirty_file(FileId(0)));
             let Some(file) = next else { break };
-            self.write_back_file(file, BATCH_PAGES)?;
+            self.write_back_file(file, BATCH_PAGES, false)?;
             self.written_back = file;
             self.limit_changes()?;
         }
@@ -118,10 +155,10 @@ impl LogFs {
         while let Some(id) = self.pages.next_dirty_file(from) {
             if self.file(id)?.inode.metadata.kind != FileKind::File {
                 match may_clean {
-                    true => self.write_back_file(id, usize::MAX)?,
+                    true => self.write_back_file(id, usize::MAX, false)?,
                     false => {
                         for unit in self.pages.dirty_units(id, 0, usize::MAX) {
-                            self.write_back_page(id, unit)?;
+                            self.write_back_page(id, unit, false)?;
                         }
                     }
                 }
@@ -137,7 +174,7 @@ impl LogFs {
         let since = &self.since;
         self.pages.dirty_pages() > 0
             || self.index.changed_units() > 0
-            || !(since.changed.is_empty() && since.times.is_empty())
+            || !(since.changed.is_empty() && since.resized.is_empty() && since.times.is_empty())
             || !(since.new.is_empty() && since.renamed.is_empty())
             || since.is_name_lost
     }
@@ -146,7 +183,7 @@ impl LogFs {
     pub(crate) fn sync_all(&mut self, is_last: bool) -> Result<()> {
         self.log.check()?;
         while let Some(file) = self.pages.next_dirty_file(FileId(0)) {
-            self.write_back_file(file, usize::MAX)?;
+            self.write_back_file(file, usize::MAX, false)?;
             self.limit_changes()?;
         }
         self.make_room(self.index.changed_units())?;
@@ -164,14 +201,19 @@ impl LogFs {
     pub(crate) fn write_checkpoint(&mut self, is_last: bool) -> Result<()> {
         self.log.check()?;
         self.write_back_folders(false)?;
-        for id in std::mem::take(&mut self.since.times) {
-            self.since.changed.insert(id);
+        for mut ids in [std::mem::take(&mut self.since.times), std::mem::take(&mut self.since.resized)] {
+            self.since.changed.append(&mut ids);
         }
         for id in self.since.changed.clone() {
             self.store_inode(id)?;
         }
         let orphans: Vec<FileId> = self.orphans.iter().copied().collect();
+        if out(Guard::ListsClearedEarly) {
+            self.clear_lists()?;
+        }
         self.index.checkpoint(&mut self.log, &orphans, is_last)?;
+        self.clear_lists()?;
+        self.synced.checkpoints += 1;
         self.since = SinceCheckpoint::default();
         for segment in self.log.segments.checkpointed() {
             let units = self.log.segments.units();

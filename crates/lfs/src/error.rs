@@ -33,6 +33,11 @@ pub enum LfsError {
         /// Now.
         drive_units: u64,
     },
+    /// The drive has no memory for lists of files.
+    #[error(
+        "this drive keeps no lists of files in NVM (its profile has no nvm.files), so that only --index conventional is possible"
+    )]
+    NoLists,
     /// The drive is too small, or too large.
     #[error("the drive has {units} units of 4 KiB; a log-structured file system takes {least} to {most}")]
     WrongSize {

@@ -196,6 +196,14 @@ impl Content for LogFs {
         Ok(self.write_units(file, offset, data)?)
     }
 
+    fn write_out(&mut self, file: FileId) -> Outcome<()> {
+        self.settle()?;
+        if !self.write_out_file(file)? {
+            self.log.flush_contents(file)?;
+        }
+        Ok(())
+    }
+
     fn sync(&mut self, file: FileId) -> Outcome<()> {
         Ok(self.sync_file(file, true)?)
     }

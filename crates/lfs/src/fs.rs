@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use rustc_hash::FxHashMap;
-use tantalum_filesystem::{Errno, FileId, FileKind, Timestamp};
+use tantalum_filesystem::{Errno, FileId, FileKind, Metadata, Timestamp};
 
 use crate::cleaner::Job;
+use crate::durability::SyncCounters;
 use crate::error::{Result, refuse};
 use crate::index::Index;
 use crate::inode::Inode;
+use crate::lists::ListedFiles;
 use crate::names::Folder;
 use crate::pages::Pages;
 use crate::segments::Log;
@@ -20,23 +22,51 @@ use crate::superblock::{Kind, Superblock};
 pub(crate) struct File {
     pub inode: Inode,
     pub opens: u32,
+    /// The size that the index has made durable, or will with the next checkpoint.
+    pub stored_size: u64,
+}
+
+impl File {
+    pub fn new(inode: Inode) -> File {
+        File { stored_size: inode.metadata.size, inode, opens: 0 }
+    }
 }
 
 /// What happened since the last checkpoint, as far as a sync must know.
 #[derive(Debug, Default)]
 pub(crate) struct SinceCheckpoint {
-    /// Files whose inode in memory differs from the index's in more than times.
+    /// Files whose inode in memory differs from the index's in more than times and space.
     pub changed: BTreeSet<FileId>,
+    /// Files whose size or number of units differs.
+    pub resized: BTreeSet<FileId>,
     /// Files whose times differ.
     pub times: BTreeSet<FileId>,
     /// Files that no checkpoint has.
     pub new: BTreeSet<FileId>,
     /// Files that got or lost a name, other than with their creation.
     pub renamed: BTreeSet<FileId>,
+    /// Which files the drive lists, and which of them it cannot.
+    pub lists: ListedFiles,
+    /// The drive refused to move units.
+    pub is_share_refused: bool,
     /// A name went, or a file: the chain of synced nodes must not bring others back in its place.
     pub is_name_lost: bool,
     /// Changes of blocks of folders that were not written back.
     pub block_changes: u32,
+}
+
+impl SinceCheckpoint {
+    /// Whether a file's inode differs from the index's in more than times.
+    pub fn is_changed(&self, id: FileId) -> bool {
+        self.changed.contains(&id) || self.resized.contains(&id)
+    }
+
+    /// Forgets a file: its inode is the index's, or gone.
+    pub fn forget_inode(&mut self, id: FileId) {
+        self.changed.remove(&id);
+        self.resized.remove(&id);
+        self.times.remove(&id);
+    }
 }
 
 /// A mounted log-structured file system.
@@ -57,6 +87,9 @@ pub struct LogFs {
     pub(crate) cleaned: crate::cleaner::CleanerCounters,
     /// Files in memory beyond which those that are not needed are forgotten.
     pub(crate) most_files: usize,
+    /// Units of contents of files that were sent to the drive, without what the cleaner moved.
+    pub(crate) content_units: u64,
+    pub(crate) synced: SyncCounters,
     /// It is a snapshot: nothing may change.
     pub(crate) is_snapshot: bool,
     /// The file whose pages were written back last because too many were dirty.
@@ -80,6 +113,17 @@ impl LogFs {
         self.superblock.kind
     }
 
+    /// How files were made durable.
+    pub fn syncs(&self) -> SyncCounters {
+        self.synced
+    }
+
+    /// Units of contents of files that were sent to the drive since the mount, without what the cleaner moved: the amount
+    /// of file data by which the thesis divides what is written (section 4.4.4).
+    pub fn content_units_written(&self) -> u64 {
+        self.content_units
+    }
+
     /// Fails if nothing may change, or the drive has come to its end.
     pub(crate) fn check_writable(&self) -> Result<()> {
         if self.is_snapshot {
@@ -94,7 +138,7 @@ impl LogFs {
             self.log.check()?;
             let Some(inode) = self.index.inode(&mut self.log, id)? else { return refuse(Errno::ESTALE) };
             self.forget_some_files();
-            self.files.insert(id, File { inode, opens: 0 });
+            self.files.insert(id, File::new(inode));
         }
         Ok(self.files.get_mut(&id).expect("it is in memory"))
     }
@@ -106,7 +150,7 @@ impl LogFs {
             return;
         }
         let LogFs { files, folders, since, most_files, .. } = self;
-        files.retain(|id, file| file.opens > 0 || since.changed.contains(id) || since.times.contains(id));
+        files.retain(|id, file| file.opens > 0 || since.is_changed(*id) || since.times.contains(id));
         folders.retain(|id, _| files.contains_key(id));
         // Open files stay, so that the next look pays only when there are many others again.
         *most_files = 2 * files.len();
@@ -127,6 +171,13 @@ impl LogFs {
         self.file(id)?;
         self.since.changed.insert(id);
         Ok(&mut self.file(id)?.inode)
+    }
+
+    /// The metadata of a file in memory, to be changed in its size or number of units.
+    pub(crate) fn change_space(&mut self, id: FileId) -> Result<&mut Metadata> {
+        self.file(id)?;
+        self.since.resized.insert(id);
+        Ok(&mut self.file(id)?.inode.metadata)
     }
 
     /// The file's contents or a folder's entries changed.

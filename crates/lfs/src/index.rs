@@ -6,11 +6,11 @@
 use std::ops::Range;
 
 use tantalum::Lpn;
-use tantalum_filesystem::{FileId, Timestamp};
+use tantalum_filesystem::{Errno, FileId, Timestamp};
 
 use crate::bytes::Page;
 use crate::check::Finding;
-use crate::error::{LfsError, Result};
+use crate::error::{LfsError, Result, refuse};
 use crate::inode::Inode;
 use crate::segments::Log;
 
@@ -127,6 +127,22 @@ pub(crate) trait Index: Send {
 
     /// Makes a file durable whose contents were appended and whose inode was set.
     fn sync_file(&mut self, log: &mut Log, file: FileId) -> Result<Synced>;
+
+    /// Checkpoints so far: each one counts one more, and a mount continues from the last durable one. None if the drive's
+    /// lists cannot complete such an index; otherwise files have numbers below 2^31 (see [`crate::lists`]).
+    fn checkpoints(&self) -> Option<u64> {
+        None
+    }
+
+    /// As [`Index::append`] of contents, which the drive lists; a sync leaves the index of them in memory.
+    fn append_listed(&mut self, _log: &mut Log, _file: FileId, _unit: u32, _page: &Page) -> Result<()> {
+        refuse(Errno::EOPNOTSUPP)
+    }
+
+    /// A unit of a file was found in a list, after a crash: it is there from now on.
+    fn follow(&mut self, _log: &mut Log, _file: FileId, _unit: u32, _lpn: Lpn) -> Result<()> {
+        refuse(Errno::EOPNOTSUPP)
+    }
 
     /// Units that a checkpoint would append now.
     fn changed_units(&self) -> u64;

@@ -5,15 +5,15 @@ use std::collections::BTreeSet;
 use rustc_hash::FxHashMap;
 use tantalum::{Device, Lpn};
 use tantalum_drive::Client;
-use tantalum_filesystem::{FileId, FileKind, NewFile};
+use tantalum_filesystem::{Errno, FileId, FileKind, NewFile};
 
-use crate::error::{LfsError, Result};
+use crate::error::{LfsError, Result, refuse};
 use crate::fs::{LogFs, SinceCheckpoint};
 use crate::index::Opened;
 use crate::inode::Inode;
 use crate::nat::Nat;
 use crate::pages::Pages;
-use crate::superblock::{Cleaning, Kind, PLACES, Superblock};
+use crate::superblock::{Cleaning, Indexing, Kind, PLACES, Superblock};
 use crate::tree::Tree;
 
 impl LogFs {
@@ -25,9 +25,20 @@ impl LogFs {
         cleaning: Cleaning,
         cache_bytes: u64,
     ) -> Result<LogFs> {
+        LogFs::format_indexed(drive, kind, cleaning, Indexing::Conventional, cache_bytes)
+    }
+
+    /// The same, with a choice of what a sync writes. [`Indexing::Nvm`] is refused by a drive without lists of files.
+    pub fn format_indexed(
+        drive: impl Into<Client>,
+        kind: Kind,
+        cleaning: Cleaning,
+        indexing: Indexing,
+        cache_bytes: u64,
+    ) -> Result<LogFs> {
         let client: Client = drive.into();
         let capacity_units = client.device().limits().capacity_units;
-        let superblock = Superblock { capacity_units, kind, cleaning };
+        let superblock = Superblock { capacity_units, kind, cleaning, indexing };
         let root = NewFile { kind: FileKind::Folder, permissions: 0o755, ..NewFile::default() };
         // Refuse a drive of the wrong size before anything is lost.
         let inode = Inode::new(&root, FileId::ROOT, b"");
@@ -35,6 +46,12 @@ impl LogFs {
             Kind::Nat => Nat::format(client, &inode)?,
             Kind::Tree => Tree::format(client, &inode)?,
         };
+        if indexing == Indexing::Nvm {
+            if opened.index.checkpoints().is_none() {
+                return refuse(Errno::EOPNOTSUPP);
+            }
+            opened.log.format_lists()?;
+        }
         opened.log.trim(Lpn(0), capacity_units as u32)?;
         let mut fs = LogFs::new(superblock, opened, cache_bytes);
         fs.write_checkpoint(false)?;
@@ -65,6 +82,7 @@ impl LogFs {
         };
         let (orphans, nameless) = (opened.orphans.clone(), opened.nameless.clone());
         let mut fs = LogFs::new(superblock, opened, cache_bytes);
+        fs.recover_lists()?;
         for file in nameless {
             fs.name_again(file)?;
         }
@@ -79,7 +97,10 @@ impl LogFs {
         Ok(fs)
     }
 
-    fn new(superblock: Superblock, opened: Opened, cache_bytes: u64) -> LogFs {
+    fn new(superblock: Superblock, mut opened: Opened, cache_bytes: u64) -> LogFs {
+        if superblock.indexing == Indexing::Nvm {
+            opened.log.use_lists();
+        }
         LogFs {
             superblock,
             log: opened.log,
@@ -92,6 +113,8 @@ impl LogFs {
             job: None,
             cleaned: Default::default(),
             most_files: 0,
+            content_units: 0,
+            synced: Default::default(),
             written_back: FileId(0),
             is_snapshot: false,
         }

@@ -137,6 +137,11 @@ impl Pages {
         self.dirty.range((file, from)..=(file, u32::MAX)).take(most).map(|key| key.1).collect()
     }
 
+    /// The last dirty unit of a file.
+    pub fn last_dirty_unit(&self, file: FileId) -> Option<u32> {
+        self.dirty.range((file, 0)..=(file, u32::MAX)).next_back().map(|key| key.1)
+    }
+
     /// The first file from `from` on that has dirty pages.
     pub fn next_dirty_file(&self, from: FileId) -> Option<FileId> {
         self.dirty.range((from, 0)..).next().map(|key| key.0)

@@ -1,6 +1,7 @@
 //! The superblock: that the drive has a log-structured file system, and of which kind. Unit 0, with a copy in unit 1.
 //!
-//! Layout, little-endian: checksum, version (4 each), magic (8), capacity in units (8), kind (1), cleaning (1).
+//! Layout, little-endian: checksum, version (4 each), magic (8), capacity in units (8), kind (1), cleaning (1),
+//! indexing (1).
 
 use tantalum::{Command, Device, Lpn, UNIT_BYTES};
 
@@ -34,12 +35,23 @@ pub enum Cleaning {
     Remap,
 }
 
+/// How a sync of a file makes durable where its contents are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Indexing {
+    /// It writes the file's part of the index, as the file system of that kind does.
+    #[default]
+    Conventional,
+    /// It writes contents alone: the drive lists in memory that survives where they belong (Jin's thesis, section 4.3.2).
+    Nvm,
+}
+
 /// What the superblock says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Superblock {
     pub capacity_units: u64,
     pub kind: Kind,
     pub cleaning: Cleaning,
+    pub indexing: Indexing,
 }
 
 impl Superblock {
@@ -55,6 +67,10 @@ impl Superblock {
         page[25] = match self.cleaning {
             Cleaning::Copy => 0,
             Cleaning::Remap => 1,
+        };
+        page[26] = match self.indexing {
+            Indexing::Conventional => 0,
+            Indexing::Nvm => 1,
         };
         seal(&mut page[..]);
         page
@@ -84,7 +100,12 @@ impl Superblock {
             1 => Cleaning::Remap,
             _ => return Err(damaged(Damage::NotA { expected: "a known way of cleaning" })),
         };
-        Ok(Superblock { capacity_units: formatted_units, kind, cleaning })
+        let indexing = match page[26] {
+            0 => Indexing::Conventional,
+            1 => Indexing::Nvm,
+            _ => return Err(damaged(Damage::NotA { expected: "a known way of indexing" })),
+        };
+        Ok(Superblock { capacity_units: formatted_units, kind, cleaning, indexing })
     }
 
     /// Reads the superblock, or its copy if that is damaged.
@@ -132,9 +153,10 @@ mod tests {
 
     #[test]
     fn the_layout_is_pinned_and_reads_back() {
-        let superblock = Superblock { capacity_units: 0x1234, kind: Kind::Nat, cleaning: Cleaning::Remap };
+        let (cleaning, indexing) = (Cleaning::Remap, Indexing::Nvm);
+        let superblock = Superblock { capacity_units: 0x1234, kind: Kind::Nat, cleaning, indexing };
         let mut page = superblock.encode();
-        assert_eq!(page[4..26], *b"\x01\0\0\0TANTLFS\n\x34\x12\0\0\0\0\0\0\0\x01");
+        assert_eq!(page[4..27], *b"\x01\0\0\0TANTLFS\n\x34\x12\0\0\0\0\0\0\0\x01\x01");
         let read = |page: &Page, units| Superblock::decode(Lpn(0), page, units);
         assert_eq!(read(&page, 0x1234), Ok(superblock));
         assert_eq!(read(&page, 9), Err(LfsError::OtherCapacity { formatted_units: 0x1234, drive_units: 9 }));

@@ -9,13 +9,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use common::cuts::every_cut_of_a_large_checkpoint;
 use common::run::{Plan, Run};
 use tantalum::canary::{Guard, take_out};
-use tantalum_lfs::{Cleaning, Kind};
+use tantalum_lfs::{Cleaning, Indexing, Kind};
 
 const CUTS: Plan = Plan {
     kind: Kind::Nat,
     capacity_mib: 32,
     cache_bytes: 1 << 20,
     cleaning: Cleaning::Copy,
+    indexing: Indexing::Conventional,
     cut_within: Some(30),
     most_bytes: 400_000,
     left_units: None,
@@ -60,6 +61,23 @@ fn a_node_before_its_data_is_noticed() {
 #[test]
 fn a_move_of_what_is_elsewhere_is_noticed() {
     first_failure(Guard::StaleMove, 40, |seed| run(Plan { cleaning: Cleaning::Remap, ..FULL }, seed));
+}
+
+const LISTS: Plan = Plan { indexing: Indexing::Nvm, cut_within: Some(60), ..CUTS };
+
+#[test]
+fn lists_cleared_before_their_checkpoint_are_noticed() {
+    first_failure(Guard::ListsClearedEarly, 40, |seed| run(LISTS, seed));
+}
+
+#[test]
+fn lists_that_a_checkpoint_made_void_and_recovery_follows_are_noticed() {
+    first_failure(Guard::VoidListsFollowed, 100, |seed| run(LISTS, seed));
+}
+
+#[test]
+fn a_list_older_than_the_nodes_of_its_file_is_noticed() {
+    first_failure(Guard::ListBehindNodes, 40, |seed| run(LISTS, seed));
 }
 
 const TREE_CUTS: Plan = Plan { kind: Kind::Tree, ..CUTS };

@@ -4,16 +4,24 @@ mod common;
 
 use common::KINDS;
 use common::cuts::{every_cut_of, every_cut_of_a_large_checkpoint};
-use tantalum_lfs::Cleaning;
+use tantalum_lfs::{Cleaning, Indexing, Kind};
 
 #[test]
 fn every_cut_of_short_programs_leaves_what_was_synced() {
     let programs = [(1, Cleaning::Copy), (2, Cleaning::Remap), (3, Cleaning::Copy), (4, Cleaning::Remap)];
     for kind in KINDS {
-        let cuts: u32 =
-            programs.into_iter().map(|(seed, cleaning)| every_cut_of(kind, seed, 60, cleaning)).sum();
+        let every_cut = |(seed, cleaning)| every_cut_of(kind, seed, 60, cleaning, Indexing::Conventional);
+        let cuts: u32 = programs.into_iter().map(every_cut).sum();
         assert!(cuts > 20, "only {cuts} cuts happened");
     }
+}
+
+#[test]
+fn every_cut_of_short_programs_with_lists_leaves_what_was_synced() {
+    let programs = [(5, Cleaning::Copy), (6, Cleaning::Remap), (7, Cleaning::Copy), (8, Cleaning::Remap)];
+    let every_cut = |(seed, cleaning)| every_cut_of(Kind::Nat, seed, 60, cleaning, Indexing::Nvm);
+    let cuts: u32 = programs.into_iter().map(every_cut).sum();
+    assert!(cuts > 20, "only {cuts} cuts happened");
 }
 
 #[test]

@@ -48,6 +48,9 @@ pub enum ExperimentError {
     #[cfg(feature = "rocksdb")]
     #[error("RocksDB: {0}")]
     RocksDb(#[from] crate::rocks::Error),
+    /// The log-structured file system failed.
+    #[error(transparent)]
+    LogStructured(#[from] tantalum_lfs::LfsError),
     /// The volume failed.
     #[error(transparent)]
     Volume(#[from] VolumeError),

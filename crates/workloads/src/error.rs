@@ -22,6 +22,9 @@ pub enum WorkloadError {
     /// The volume failed.
     #[error(transparent)]
     Volume(#[from] VolumeError),
+    /// The file system refused something.
+    #[error("the file system refused an operation: {}", .0.desc())]
+    FileSystem(#[from] tantalum_filesystem::Errno),
     /// The drive is too small for the workload.
     #[error(transparent)]
     TooSmall(#[from] TooSmall),

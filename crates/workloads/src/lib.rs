@@ -11,6 +11,7 @@ pub mod closed_loop;
 mod database;
 pub mod distributions;
 mod error;
+pub mod filebench;
 pub mod fsync_writes;
 mod inserts;
 pub mod kaml;

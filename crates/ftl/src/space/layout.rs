@@ -106,6 +106,13 @@ const FIXED_BYTES: u64 = 64 * 1024;
 /// Units that open transactions may hold in total if the log is in memory: a commit of all of them has to fit in it.
 const NVM_TRANSACTION_UNITS: u32 = 1 << 16;
 
+/// Owners beyond the first, if checkpoints are in memory: their two places must leave room there (PebbleSSD's maps take
+/// 60 % of it, section 4.4.5 of the thesis).
+const NVM_OWNERS: u32 = 1 << 20;
+
+/// Living hints, if checkpoints are in memory.
+const NVM_HINTS: u32 = 1 << 16;
+
 /// Bytes of the whole L2P in a checkpoint: chunks of 1,024 entries of four bytes, each with its number.
 pub fn map_bytes(logical_units: u32) -> u64 {
     u64::from(logical_units).div_ceil(1024) * (4096 + 4)
@@ -133,10 +140,10 @@ impl Layout {
         let units_per_block = geometry.units_per_block();
         let block_bytes = block_bytes(geometry);
         let logical = config.logical_units;
-        let extra_owners_limit = (logical / 8).max(256);
-        let hints_limit = (logical / 32).clamp(256, 1 << 20);
-        let checkpoint_bytes = checkpoint_bytes(geometry, logical, extra_owners_limit, hints_limit);
         let on_flash = config.nvm_log_bytes.is_none();
+        let extra_owners_limit = (logical / 8).clamp(256, if on_flash { u32::MAX } else { NVM_OWNERS });
+        let hints_limit = (logical / 32).clamp(256, if on_flash { 1 << 20 } else { NVM_HINTS });
+        let checkpoint_bytes = checkpoint_bytes(geometry, logical, extra_owners_limit, hints_limit);
         let checkpoint_blocks = if on_flash { checkpoint_bytes.div_ceil(block_bytes) as u32 } else { 0 };
         let journal_reserve = if on_flash { JOURNAL_RESERVE_BLOCKS } else { 0 };
         // one more for the journal page and for partly filled pages

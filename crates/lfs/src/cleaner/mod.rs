@@ -73,6 +73,10 @@ impl LogFs {
     }
 
     fn clean_segment(&mut self, segment: u32) -> Result<()> {
+        // The drive maps only so many units twice; a checkpoint gives up the old places.
+        if std::mem::take(&mut self.since.is_share_refused) {
+            self.write_checkpoint(false)?;
+        }
         let residents = self.index.residents(&mut self.log, segment)?;
         self.cleaned.segments += 1;
         self.move_all(&residents, false)

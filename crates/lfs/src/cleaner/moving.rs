@@ -19,7 +19,7 @@ impl LogFs {
     /// Moves residents of a segment that still live there.
     pub(super) fn move_all(&mut self, residents: &[Resident], is_late: bool) -> Result<()> {
         let limit = self.log.client.device().limits().share_units.max(1) as usize;
-        let mut moves = Vec::new();
+        let (mut moves, mut copies) = (Vec::new(), Vec::new());
         let mut most = 0;
         for resident in residents {
             // In between, it may have been written elsewhere or given up.
@@ -31,7 +31,7 @@ impl LogFs {
                 continue;
             }
             match self.superblock.cleaning {
-                Cleaning::Copy => self.copy(resident)?,
+                Cleaning::Copy => copies.push(*resident),
                 Cleaning::Remap => {
                     if moves.is_empty() {
                         most = limit.min(self.index.moves_at_once(&mut self.log)?);
@@ -44,6 +44,7 @@ impl LogFs {
                 }
             }
         }
+        self.copy_all(&copies)?;
         self.remap(&moves)
     }
 
@@ -53,7 +54,7 @@ impl LogFs {
             Owner::Content { file, unit } if self.pages.is_dirty((file, unit)) => {
                 // Nothing is appended while places that were given out are empty.
                 self.remap(&std::mem::take(moves))?;
-                self.write_back_page(file, unit)?;
+                self.write_back_page(file, unit, false)?;
                 Ok(true)
             }
             Owner::Content { .. } => Ok(false),
@@ -61,19 +62,30 @@ impl LogFs {
         }
     }
 
-    fn copy(&mut self, resident: &Resident) -> Result<()> {
-        self.cleaned.copied_units += 1;
-        match resident.owner {
-            Owner::Index(unit) => self.index.rewrite(&mut self.log, unit),
-            Owner::Content { file, unit } => {
-                let mut page = zeros();
-                match self.pages.find((file, unit)) {
-                    Some(cached) => *page = *cached,
-                    None => self.log.read(resident.lpn, &mut page[..])?,
+    /// Reads what is not in memory, all of it at once, and appends it.
+    fn copy_all(&mut self, residents: &[Resident]) -> Result<()> {
+        let mut contents = Vec::new();
+        let mut read_ns = self.log.client.now_ns();
+        for resident in residents {
+            self.cleaned.copied_units += 1;
+            match resident.owner {
+                Owner::Index(unit) => self.index.rewrite(&mut self.log, unit)?,
+                Owner::Content { file, unit } => {
+                    let mut page = zeros();
+                    match self.pages.find((file, unit)) {
+                        Some(cached) => *page = *cached,
+                        None => {
+                            read_ns = read_ns.max(self.log.read_queued(resident.lpn, &mut page[..], None)?)
+                        }
+                    }
+                    contents.push((file, unit, page));
                 }
-                self.index.append(&mut self.log, Purpose::MovedContent, file, unit, &page)
             }
         }
+        self.log.client.wait_until(read_ns);
+        contents.iter().try_for_each(|(file, unit, page)| {
+            self.index.append(&mut self.log, Purpose::MovedContent, *file, *unit, page)
+        })
     }
 
     /// Lets the drive map new places to the same flash. What it refuses is copied there.
@@ -82,6 +94,7 @@ impl LogFs {
             return Ok(());
         }
         let is_shared = self.log.share(&ranges(moves))?;
+        self.since.is_share_refused |= !is_shared;
         for one in moves {
             if is_shared {
                 self.cleaned.remapped_units += 1;

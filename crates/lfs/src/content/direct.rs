@@ -7,7 +7,7 @@ use super::UNIT;
 use super::read_write::check_end;
 use crate::error::{Result, refuse};
 use crate::fs::LogFs;
-use crate::index::{Purpose, Slot};
+use crate::index::Slot;
 
 impl LogFs {
     /// Appends whole units to the log and waits for the drive.
@@ -25,6 +25,8 @@ impl LogFs {
         if offset > size {
             self.clear_tail(file)?;
         }
+        let is_listed = self.lists_tell(file, end / UNIT, |recovered, size| recovered <= size.max(end))?;
+        self.log.begin_sending();
         let (pages, _) = data.as_chunks::<UNIT_BYTES>();
         let first = (offset / UNIT) as u32;
         for (index, page) in pages.iter().enumerate() {
@@ -32,10 +34,12 @@ impl LogFs {
                 self.make_room(u64::from(self.log.segments.units()))?;
             }
             let unit = first + index as u32;
-            self.index.append(&mut self.log, Purpose::Content, file, unit, page)?;
+            let lists = &mut self.since.lists;
+            lists.append(&mut *self.index, &mut self.log, (file, unit), page, is_listed)?;
+            self.content_units += 1;
             self.pages.remove(file, u64::from(unit)..u64::from(unit) + 1);
         }
-        self.log.wait()?;
+        self.log.wait_for_sent()?;
         self.grow_to(file, end)
     }
 

@@ -49,7 +49,7 @@ impl LogFs {
             return self.index.promise(&mut self.log, file, unit);
         }
         self.index.reserve(&mut self.log, file, unit)?;
-        self.change_inode(file)?.metadata.units += 1;
+        self.change_space(file)?.units += 1;
         Ok(())
     }
 
@@ -69,7 +69,8 @@ impl LogFs {
         self.pages.remove(file, units.clone());
         let given_up = self.index.clear(&mut self.log, file, units)?;
         if given_up > 0 {
-            self.change_inode(file)?.metadata.units -= given_up;
+            self.change_space(file)?.units -= given_up;
+            self.since.lists.cannot_tell(file);
         }
         Ok(())
     }

@@ -21,6 +21,7 @@ impl LogFs {
         self.content_file(file)?;
         let end = check_end(offset, bytes)?;
         self.reserve_range(file, offset, bytes)?;
+        self.since.lists.cannot_tell(file);
         if !keep_size && end > self.file(file)?.inode.metadata.size {
             self.clear_tail(file)?;
             self.grow_to(file, end)?;

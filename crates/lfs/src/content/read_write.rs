@@ -96,7 +96,7 @@ impl LogFs {
             // What may be refused comes first.
             self.promise_unit(file, (size / UNIT).min(u64::from(u32::MAX)) as u32)?;
             self.give_up_units(file, units_of(size)..1 << 32)?;
-            self.change_inode(file)?.metadata.size = size;
+            self.change_space(file)?.size = size;
             self.clear_tail(file)?;
         }
         Ok(())
@@ -105,13 +105,14 @@ impl LogFs {
     /// Grows the file, if `size` is larger.
     pub(crate) fn grow_to(&mut self, file: FileId, size: u64) -> Result<()> {
         if size > self.file(file)?.inode.metadata.size {
-            self.change_inode(file)?.metadata.size = size;
+            self.change_space(file)?.size = size;
         }
         Ok(())
     }
 
     /// Zeroes what is behind the file's end in its last unit. It is done when the file shrinks, and again when it grows:
-    /// a crash in between may have kept the end and lost the zeros.
+    /// a crash in between may have kept the end and lost the zeros. The index gets them at once, so that no checkpoint and
+    /// no list has a larger size without them.
     pub(crate) fn clear_tail(&mut self, file: FileId) -> Result<()> {
         let size = self.file(file)?.inode.metadata.size;
         let (unit, tail) = ((size / UNIT) as u32, (size % UNIT) as usize);
@@ -124,6 +125,8 @@ impl LogFs {
         };
         if !is_clear {
             self.change_page(file, unit, false)?[tail..].fill(0);
+            self.make_room(1 + self.index.changed_units())?;
+            self.write_back_page(file, unit, false)?;
         }
         Ok(())
     }

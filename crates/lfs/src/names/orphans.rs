@@ -50,8 +50,7 @@ impl LogFs {
         self.index.remove_file(&mut self.log, id)?;
         self.files.remove(&id);
         self.folders.remove(&id);
-        self.since.changed.remove(&id);
-        self.since.times.remove(&id);
+        self.since.forget_inode(id);
         self.since.new.remove(&id);
         self.since.renamed.remove(&id);
         self.since.is_name_lost = true;

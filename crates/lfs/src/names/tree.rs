@@ -79,7 +79,7 @@ impl LogFs {
         }
         let inode = Inode::new(new, folder, name);
         let file = self.index.new_file(&mut self.log, &inode)?;
-        self.files.insert(file, File { inode, opens: 0 });
+        self.files.insert(file, File::new(inode));
         self.since.new.insert(file);
         if let Err(error) = self.add_entry(folder, name, file, new.kind) {
             self.forget(file)?;

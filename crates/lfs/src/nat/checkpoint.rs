@@ -54,6 +54,7 @@ impl Nat {
         self.places.checkpointed();
         self.segment_table.checkpointed();
         self.lost_nodes.clear();
+        self.freed.clear();
         self.is_recovering = false;
         Ok(())
     }

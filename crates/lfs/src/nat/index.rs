@@ -83,6 +83,7 @@ impl Index for Nat {
         };
         let place = log.allocate(head)?;
         log.fill(head, place.lpn, page)?;
+        log.note_contents(file);
         self.set_slot(log, file, unit, Slot::At(place.lpn))
     }
 
@@ -96,7 +97,7 @@ impl Index for Nat {
 
     /// Writes the changed nodes that the chain needs: the inode first, so that recovery has it before what it reaches.
     fn sync_file(&mut self, log: &mut Log, file: FileId) -> Result<Synced> {
-        if self.lost_nodes.contains(&file) {
+        if self.lost_nodes.contains(&file) || self.freed.contains(&file.0) {
             return Ok(Synced::NeedsCheckpoint);
         }
         let mut chained = Vec::new();
@@ -111,7 +112,7 @@ impl Index for Nat {
         if out(Guard::NodeBeforeData) && !chained.is_empty() {
             log.wait()?;
         } else {
-            log.flush()?;
+            log.flush_contents(file)?;
         }
         let Some((last, others)) = chained.split_last() else { return Ok(Synced::Yes) };
         for number in others {
@@ -120,6 +121,20 @@ impl Index for Nat {
         self.append_node(log, *last, true)?;
         log.write_buffer_durably(FILE_NODES)?;
         Ok(Synced::Yes)
+    }
+
+    fn checkpoints(&self) -> Option<u64> {
+        Some(self.version)
+    }
+
+    fn append_listed(&mut self, log: &mut Log, file: FileId, unit: u32, page: &Page) -> Result<()> {
+        let place = log.allocate(FILE_DATA)?;
+        log.fill_listed(FILE_DATA, place.lpn, page, (file, unit))?;
+        self.set_slot(log, file, unit, Slot::At(place.lpn))
+    }
+
+    fn follow(&mut self, log: &mut Log, file: FileId, unit: u32, lpn: Lpn) -> Result<()> {
+        self.set_slot(log, file, unit, Slot::At(lpn))
     }
 
     fn changed_units(&self) -> u64 {
@@ -193,7 +208,10 @@ impl Index for Nat {
 
     fn moved(&mut self, log: &mut Log, owner: Owner, to: Lpn) -> Result<()> {
         match owner {
-            Owner::Content { file, unit } => self.set_slot(log, file, unit, Slot::At(to)),
+            Owner::Content { file, unit } => {
+                log.note_contents(file);
+                self.set_slot(log, file, unit, Slot::At(to))
+            }
             Owner::Index(number) => {
                 let file = FileId(self.entry(log, number)?[1]);
                 self.summaries.begin(log, to);

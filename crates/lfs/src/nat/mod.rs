@@ -63,6 +63,8 @@ pub(crate) struct Nat {
     files: u32,
     /// Files of which whole nodes went since the last checkpoint: the chain cannot tell.
     lost_nodes: BTreeSet<FileId>,
+    /// Numbers given up since the last checkpoint: the pack still knows what had them.
+    freed: BTreeSet<u32>,
     /// Space that something durable has is not refused.
     is_recovering: bool,
 }
@@ -80,6 +82,7 @@ impl Nat {
             nodes_in_use: 0,
             files: 0,
             lost_nodes: BTreeSet::new(),
+            freed: BTreeSet::new(),
             is_recovering: false,
         }
     }

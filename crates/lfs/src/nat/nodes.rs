@@ -212,6 +212,7 @@ impl Nat {
         }
         self.places.set(log, number, [0, 0])?;
         self.nodes_in_use -= 1;
+        self.freed.insert(number);
         self.nodes.remove(number);
         Ok(())
     }

@@ -25,13 +25,28 @@ impl Nat {
         for (index, node) in chain.iter().enumerate().filter(|(_, node)| node.flags() & SYNCED != 0) {
             ends.insert(node.file(), index);
         }
+        let is_synced =
+            |(index, node): &(usize, &Node)| ends.get(&node.file()).is_some_and(|end| index <= end);
+        let synced: Vec<&Node> = chain.iter().enumerate().filter(is_synced).map(|(_, node)| node).collect();
         let mut nameless = BTreeSet::new();
-        for (index, node) in chain.iter().enumerate() {
-            if ends.get(&node.file()).is_some_and(|end| index <= *end) {
-                self.apply(log, node, &mut nameless)?;
-            }
+        // Files come first: a node that recovery makes anew must not take the number of one.
+        for node in synced.iter().filter(|node| node.level() == Level::Inode) {
+            self.use_file_number(log, node, &mut nameless)?;
+        }
+        for node in synced {
+            self.apply(log, node)?;
         }
         Ok(nameless.into_iter().collect())
+    }
+
+    fn use_file_number(&mut self, log: &mut Log, node: &Node, nameless: &mut BTreeSet<FileId>) -> Result<()> {
+        let file = node.file();
+        if self.entry(log, file.0)? == [0, 0] {
+            self.use_number(log, file.0, file, 0, Level::Inode, node.flags() & OF_FOLDER != 0)?;
+            self.files += 1;
+            nameless.insert(file);
+        }
+        Ok(())
     }
 
     fn read_chain(&mut self, log: &mut Log, pack: &Pack) -> Result<Vec<Node>> {
@@ -61,15 +76,10 @@ impl Nat {
         Ok(chain)
     }
 
-    fn apply(&mut self, log: &mut Log, node: &Node, nameless: &mut BTreeSet<FileId>) -> Result<()> {
+    fn apply(&mut self, log: &mut Log, node: &Node) -> Result<()> {
         let file = node.file();
         if self.entry(log, file.0)? == [0, 0] {
-            if node.level() != Level::Inode {
-                return Ok(()); // its inode comes later in the chain, and a later sync wrote this node again
-            }
-            self.use_number(log, file.0, file, 0, Level::Inode, node.flags() & OF_FOLDER != 0)?;
-            self.files += 1;
-            nameless.insert(file);
+            return Ok(()); // a node without its inode
         }
         if node.level() == Level::Inode {
             let inode = self.node_mut(log, file.0)?;

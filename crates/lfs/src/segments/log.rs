@@ -3,10 +3,12 @@
 //! What a head appends waits in its buffer until that is large, the segment ends, or somebody reads or syncs it; then
 //! it goes to the drive in one command. Invariant: a unit that is in no buffer is on the drive.
 
+use rustc_hash::FxHashSet;
 use tantalum::{Command, Fetches, Lpn, Nanoseconds, ShareRange, Status, UNIT_BYTES};
 use tantalum_drive::Client;
-use tantalum_filesystem::Errno;
+use tantalum_filesystem::{Errno, FileId};
 
+use super::list_writer::{ListWriter, Listed};
 use super::table::Segments;
 use crate::bytes::Page;
 use crate::error::{LfsError, Result, refuse};
@@ -34,6 +36,22 @@ pub(crate) struct Head {
     /// The place of the buffer's first unit.
     first: u32,
     buffer: Vec<u8>,
+    /// What the drive is to list the buffer's units for.
+    listed: Option<Listed>,
+    /// It sent something since the last flush that is not durable by itself.
+    is_unflushed: bool,
+}
+
+impl Head {
+    fn buffered(&self) -> u32 {
+        (self.buffer.len() / UNIT_BYTES) as u32
+    }
+
+    /// Whether a unit belongs behind the buffer's last one.
+    fn continues(&self, lpn: Lpn, listed: Option<Listed>) -> bool {
+        let follows = self.listed.map(|(file, unit)| (file, unit.wrapping_add(self.buffered())));
+        self.first + self.buffered() == lpn.0 && follows == listed
+    }
 }
 
 /// The drive as a log.
@@ -46,12 +64,32 @@ pub(crate) struct Log {
     done_ns: Nanoseconds,
     /// Something was sent since the last flush.
     is_unflushed: bool,
+    /// Files of which contents were appended since the last flush, and when that was done.
+    unflushed: FxHashSet<FileId>,
+    flushed_ns: Nanoseconds,
+    /// When everything that was written durably is: of what is chained, one thing is worth nothing without those before.
+    durable_ns: Nanoseconds,
+    /// When everything is done that was sent since somebody began to count.
+    sent_ns: Nanoseconds,
+    /// None if syncs do not leave the index to the drive's lists.
+    lists: Option<ListWriter>,
 }
 
 impl Log {
     pub fn new(client: Client, segments: Segments, heads: usize) -> Log {
         let done_ns = client.now_ns();
-        Log { client, segments, heads: vec![Head::default(); heads], done_ns, is_unflushed: true }
+        Log {
+            client,
+            segments,
+            heads: vec![Head::default(); heads],
+            done_ns,
+            is_unflushed: true,
+            unflushed: FxHashSet::default(),
+            flushed_ns: done_ns,
+            durable_ns: done_ns,
+            sent_ns: done_ns,
+            lists: None,
+        }
     }
 
     /// The heads, for a checkpoint.
@@ -109,10 +147,18 @@ impl Log {
 
     /// Puts a unit into the place that a head has just given out.
     pub fn fill(&mut self, head: usize, lpn: Lpn, page: &Page) -> Result<()> {
-        let entry = &self.heads[head];
-        if entry.first + (entry.buffer.len() / UNIT_BYTES) as u32 != lpn.0 {
+        self.put(head, lpn, page, None)
+    }
+
+    /// The same with a unit of a file, which the drive lists.
+    pub fn fill_listed(&mut self, head: usize, lpn: Lpn, page: &Page, listed: Listed) -> Result<()> {
+        self.put(head, lpn, page, Some(listed))
+    }
+
+    fn put(&mut self, head: usize, lpn: Lpn, page: &Page, listed: Option<Listed>) -> Result<()> {
+        if !self.heads[head].continues(lpn, listed) {
             self.write_buffer(head, false)?;
-            self.heads[head].first = lpn.0;
+            (self.heads[head].first, self.heads[head].listed) = (lpn.0, listed);
         }
         let entry = &mut self.heads[head];
         entry.buffer.extend_from_slice(page);
@@ -124,8 +170,8 @@ impl Log {
 
     /// Makes what a head appended durable, if everything before that is.
     pub fn write_buffer_durably(&mut self, head: usize) -> Result<()> {
-        // Part of it may have left the buffer already, without waiting.
-        match self.is_unflushed {
+        // Part of it may have left the buffer already.
+        match self.heads[head].is_unflushed {
             true => self.flush(),
             false => self.write_buffer(head, true),
         }
@@ -136,15 +182,60 @@ impl Log {
         if entry.buffer.is_empty() {
             return Ok(());
         }
-        let command = Command::Write { lpn: Lpn(entry.first), data: &entry.buffer, fua };
-        let done_ns = self.client.submit_queued(command)?.done_ns;
-        entry.first += (entry.buffer.len() / UNIT_BYTES) as u32;
+        let (lpn, data) = (Lpn(entry.first), &entry.buffer[..]);
+        let listed_ns = match (&mut self.lists, entry.listed) {
+            (Some(lists), Some(listed)) => lists.write(&mut self.client, lpn, data, listed)?,
+            _ => None,
+        };
+        let done_ns = match listed_ns {
+            Some(done_ns) => done_ns,
+            None => {
+                (entry.is_unflushed, self.is_unflushed) =
+                    (entry.is_unflushed | !fua, self.is_unflushed | !fua);
+                self.unflushed.extend(entry.listed.map(|(file, _)| file));
+                self.client.submit_queued(Command::Write { lpn, data, fua })?.done_ns
+            }
+        };
+        entry.first += entry.buffered();
         entry.buffer.clear();
-        self.done_ns = self.done_ns.max(done_ns);
-        self.is_unflushed |= !fua;
+        entry.listed = None;
+        self.sent(done_ns);
         if fua {
-            self.client.wait_until(done_ns);
+            self.durable_ns = self.durable_ns.max(done_ns);
+            self.client.wait_until(self.durable_ns);
         }
+        Ok(())
+    }
+
+    fn sent(&mut self, done_ns: Nanoseconds) {
+        self.done_ns = self.done_ns.max(done_ns);
+        self.sent_ns = self.sent_ns.max(done_ns);
+    }
+
+    /// From now on, counts what is sent.
+    pub fn begin_sending(&mut self) {
+        self.sent_ns = self.client.now_ns();
+    }
+
+    /// Sends what all buffers hold, and waits for what was sent since [`Log::begin_sending`].
+    pub fn wait_for_sent(&mut self) -> Result<()> {
+        self.write_buffers()?;
+        self.client.wait_until(self.sent_ns);
+        Ok(())
+    }
+
+    /// Contents of a file were appended, or shared, and are not durable.
+    pub fn note_contents(&mut self, file: FileId) {
+        self.unflushed.insert(file);
+    }
+
+    /// Makes the contents of a file durable. What the sync of another file has flushed needs no second flush.
+    pub fn flush_contents(&mut self, file: FileId) -> Result<()> {
+        if self.unflushed.contains(&file) {
+            return self.flush();
+        }
+        self.write_buffers()?;
+        self.client.wait_until(self.sent_ns.max(self.flushed_ns));
         Ok(())
     }
 
@@ -160,12 +251,58 @@ impl Log {
         Ok(())
     }
 
+    /// From now on, syncs may leave the index to the drive's lists.
+    pub fn use_lists(&mut self) {
+        self.lists = Some(ListWriter::default());
+    }
+
+    /// Clears all lists of the drive, which must be able to keep some.
+    pub fn format_lists(&mut self) -> Result<()> {
+        ListWriter::format(&mut self.client)
+    }
+
+    /// Whether the drive lists what is written to a file, as far as is known.
+    pub fn lists_file(&self, file: FileId) -> bool {
+        self.lists.as_ref().is_some_and(|lists| !lists.is_refused(file))
+    }
+
+    /// The last durable checkpoint has this number, and all lists are cleared.
+    pub fn begin_lists(&mut self, checkpoints: u64) {
+        if let Some(lists) = &mut self.lists {
+            lists.begin(checkpoints);
+        }
+    }
+
+    /// Clears a file's list durably.
+    pub fn clear_list(&mut self, file: FileId) -> Result<()> {
+        self.lists.as_ref().map_or(Ok(()), |lists| lists.clear(&mut self.client, file))
+    }
+
+    /// Clears all lists in one durable step.
+    pub fn clear_all_lists(&mut self) -> Result<()> {
+        self.client.submit(Command::ClearFileLists { file: None })?;
+        Ok(())
+    }
+
+    /// Clears the lists of other checkpoints, and returns the files that this one lists.
+    pub fn clear_void_lists(&mut self) -> Result<Vec<FileId>> {
+        self.lists.as_ref().map_or(Ok(Vec::new()), |lists| lists.clear_void(&mut self.client))
+    }
+
+    /// A file's list: places, and the units that belong there.
+    pub fn list(&mut self, file: FileId) -> Result<Vec<(Lpn, u32)>> {
+        self.lists.as_ref().map_or(Ok(Vec::new()), |lists| lists.list(&mut self.client, file))
+    }
+
     /// Makes everything appended durable.
     pub fn flush(&mut self) -> Result<()> {
         self.wait()?;
         if self.is_unflushed {
             self.client.submit(Command::Flush)?;
             self.is_unflushed = false;
+            self.heads.iter_mut().for_each(|head| head.is_unflushed = false);
+            self.unflushed.clear();
+            self.flushed_ns = self.client.now_ns();
         }
         Ok(())
     }
@@ -175,7 +312,7 @@ impl Log {
         for (index, part) in data.chunks(BUFFER_UNITS * UNIT_BYTES).enumerate() {
             let lpn = Lpn(lpn.0 + (index * BUFFER_UNITS) as u32);
             let done_ns = self.client.submit_queued(Command::Write { lpn, data: part, fua })?.done_ns;
-            self.done_ns = self.done_ns.max(done_ns);
+            self.sent(done_ns);
             self.is_unflushed |= !fua;
         }
         if fua {
@@ -187,7 +324,7 @@ impl Log {
     /// Gives units up.
     pub fn trim(&mut self, lpn: Lpn, units: u32) -> Result<()> {
         let done_ns = self.client.submit_queued(Command::Trim { lpn, units })?.done_ns;
-        self.done_ns = self.done_ns.max(done_ns);
+        self.sent(done_ns);
         self.is_unflushed = true;
         Ok(())
     }
@@ -196,7 +333,7 @@ impl Log {
     pub fn share(&mut self, ranges: &[ShareRange]) -> Result<bool> {
         match self.client.submit_queued(Command::Share { ranges, deferred: true }) {
             Ok(completion) => {
-                self.done_ns = self.done_ns.max(completion.done_ns);
+                self.sent(completion.done_ns);
                 self.is_unflushed = true;
                 Ok(true)
             }

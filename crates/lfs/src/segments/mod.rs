@@ -1,5 +1,6 @@
 //! What both kinds of index share of the drive: segments, log heads, and the accounting of space.
 
+mod list_writer;
 mod log;
 mod table;
 

@@ -3,19 +3,20 @@
 use tantalum::PowerLoss;
 use tantalum_drive::Drive;
 use tantalum_filesystem::{FileKind, Names};
-use tantalum_lfs::{Cleaning, Kind, LogFs};
+use tantalum_lfs::{Cleaning, Indexing, Kind, LogFs};
 
 use super::run::{Plan, Run};
 use super::{LARGE_CACHE, NOW, ROOT, device, new, sound};
 
 /// Runs a random program of so many steps again and again, with power cut at the first, second and so on flash
 /// operation, until it ends without a cut. Returns how many cuts there were.
-pub fn every_cut_of(kind: Kind, seed: u64, steps: u32, cleaning: Cleaning) -> u32 {
+pub fn every_cut_of(kind: Kind, seed: u64, steps: u32, cleaning: Cleaning, indexing: Indexing) -> u32 {
     let plan = Plan {
         kind,
         capacity_mib: 16,
         cache_bytes: 1 << 20,
         cleaning,
+        indexing,
         cut_within: None,
         most_bytes: 200_000,
         left_units: None,

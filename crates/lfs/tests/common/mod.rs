@@ -5,7 +5,7 @@ pub mod cuts;
 pub mod model;
 pub mod run;
 
-use tantalum::{Device, Profile};
+use tantalum::{Device, NvmProfile, Profile};
 use tantalum_drive::Drive;
 use tantalum_filesystem::{FileId, FileKind, NewFile, Timestamp};
 use tantalum_lfs::{Cleaning, Kind, LogFs};
@@ -20,10 +20,24 @@ pub const ROOT: FileId = FileId::ROOT;
 
 pub const NOW: Timestamp = Timestamp { seconds: 1, nanoseconds: 2 };
 
+/// Files of which the drives keep lists: few, so that some are refused.
+pub const LISTS: u32 = 2;
+
 pub fn device(capacity_mib: u64) -> Device {
+    device_with_lists(capacity_mib, LISTS)
+}
+
+/// A drive with memory for lists of so many files; 0 for one without.
+pub fn device_with_lists(capacity_mib: u64, files: u32) -> Device {
     let text = include_str!("../../../../profiles/tlc-nvme.toml");
     let mut profile: Profile = toml::from_str(text).expect("the profile is valid");
     profile.capacity_bytes = capacity_mib << 20;
+    profile.nvm = (files > 0).then_some(NvmProfile {
+        bytes: (4 << 20) + 3 * (capacity_mib << 20) / 1024,
+        latency_ns: 500,
+        bytes_per_second: 3_000_000_000,
+        files,
+    });
     Device::in_memory(&profile).expect("the profile is valid")
 }
 

@@ -25,10 +25,12 @@ pub struct ModelFile {
     later: BTreeMap<usize, Vec<Vec<u8>>>,
     /// Since then, all sizes.
     sizes: BTreeSet<usize>,
+    /// A crash may leave a file that was growing with any whole unit in between.
+    grows_by_units: bool,
 }
 
 impl ModelFile {
-    fn new(id: FileId, kind: FileKind) -> ModelFile {
+    fn new(id: FileId, kind: FileKind, grows_by_units: bool) -> ModelFile {
         ModelFile {
             id,
             kind,
@@ -38,6 +40,7 @@ impl ModelFile {
             durable: Vec::new(),
             later: BTreeMap::new(),
             sizes: BTreeSet::new(),
+            grows_by_units,
         }
     }
 
@@ -74,7 +77,12 @@ impl ModelFile {
 
     /// Why a crash cannot leave this content, if it cannot.
     pub fn forbids(&self, seen: &[u8]) -> Option<String> {
-        if seen.len() != self.durable.len() && !self.sizes.contains(&seen.len()) {
+        let smallest = self.sizes.first().copied().unwrap_or_default().min(self.durable.len());
+        let largest = self.sizes.last().copied().unwrap_or_default();
+        let is_between = self.grows_by_units
+            && seen.len().is_multiple_of(UNIT)
+            && (smallest..largest).contains(&seen.len());
+        if seen.len() != self.durable.len() && !self.sizes.contains(&seen.len()) && !is_between {
             return Some(format!("{} bytes, durable were {}", seen.len(), self.durable.len()));
         }
         let none = Vec::new();
@@ -113,14 +121,15 @@ pub struct Model {
     created: BTreeMap<u32, (Place, usize)>,
     synced: Vec<SyncedNew>,
     pub last: u32,
+    grows_by_units: bool,
 }
 
 /// The root folder's number.
 pub const ROOT_FILE: u32 = 0;
 
 impl Model {
-    pub fn new() -> Model {
-        let root = ModelFile::new(FileId::ROOT, FileKind::Folder);
+    pub fn new(grows_by_units: bool) -> Model {
+        let root = ModelFile::new(FileId::ROOT, FileKind::Folder, grows_by_units);
         Model {
             files: [(ROOT_FILE, root)].into(),
             names: Names::new(),
@@ -128,6 +137,7 @@ impl Model {
             created: BTreeMap::new(),
             synced: Vec::new(),
             last: ROOT_FILE,
+            grows_by_units,
         }
     }
 
@@ -168,7 +178,7 @@ impl Model {
 
     pub fn create(&mut self, place: &Place, kind: FileKind, id: FileId, target: &[u8]) {
         self.last += 1;
-        let mut file = ModelFile::new(id, kind);
+        let mut file = ModelFile::new(id, kind, self.grows_by_units);
         file.target = target.to_vec();
         self.files.insert(self.last, file);
         self.names.insert(place.clone(), self.last);

@@ -11,7 +11,7 @@ use tantalum_filesystem::{
     Attributes, Content, Errno, FileId, FileKind, FileSystem, MetadataChange, Names, Outcome, Ranges,
     RenameMode,
 };
-use tantalum_lfs::{Cleaning, Kind, LogFs};
+use tantalum_lfs::{Cleaning, Indexing, Kind, LogFs, SyncCounters};
 
 use super::model::{Model, Place, ROOT_FILE, UNIT};
 use super::{NOW, device, new, sound};
@@ -23,6 +23,7 @@ pub struct Plan {
     pub capacity_mib: u64,
     pub cache_bytes: u64,
     pub cleaning: Cleaning,
+    pub indexing: Indexing,
     /// Power is cut after up to so many flash operations, again and again; none if never.
     pub cut_within: Option<u64>,
     /// A file's content is cut off here.
@@ -43,6 +44,8 @@ pub struct Run {
     cut_at: Option<u64>,
     pub second_cuts: u32,
     pub refusals: u32,
+    /// Of all mounts.
+    pub syncs: SyncCounters,
     /// What each snapshot must have.
     snapshots: BTreeMap<u32, Tree>,
     /// A snapshot that was being made when power went.
@@ -61,19 +64,21 @@ type Step = Outcome<()>;
 impl Run {
     pub fn new(seed: u64, plan: Plan) -> Run {
         let drive = Drive::new(device(plan.capacity_mib));
-        let fs = LogFs::format(drive.client(), plan.kind, plan.cleaning, plan.cache_bytes).unwrap();
+        let Plan { kind, cleaning, indexing, cache_bytes, .. } = plan;
+        let fs = LogFs::format_indexed(drive.client(), kind, cleaning, indexing, cache_bytes).unwrap();
         let rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         let mut run = Run {
             fs: Some(fs),
             drive,
             rng,
             plan,
-            model: Model::new(),
+            model: Model::new(plan.indexing == Indexing::Nvm),
             crashes: 0,
             cuts: 0,
             cut_at: None,
             second_cuts: 0,
             refusals: 0,
+            syncs: SyncCounters::default(),
             snapshots: BTreeMap::new(),
             maybe_made: None,
             maybe_deleted: None,
@@ -85,6 +90,16 @@ impl Run {
         }
         run.start_again();
         run
+    }
+
+    fn end_mount(&mut self) -> LogFs {
+        let fs = self.fs.take().expect("it is mounted");
+        let synced = fs.syncs();
+        self.syncs.listed += synced.listed;
+        self.syncs.indexed += synced.indexed;
+        self.syncs.checkpoints += synced.checkpoints;
+        self.syncs.refused += synced.refused;
+        fs
     }
 
     fn fs(&mut self) -> &mut LogFs {
@@ -471,8 +486,7 @@ impl Run {
 
     fn remount(&mut self) -> Step {
         self.drive.lock().cut_after(None);
-        let fs = self.fs.take().expect("it is mounted");
-        match fs.unmount() {
+        match self.end_mount().unmount() {
             Ok(client) => drop(client),
             Err(failed) => panic!("{}", failed.1),
         }
@@ -487,7 +501,7 @@ impl Run {
 
     fn crash(&mut self) -> Step {
         self.drive.lock().cut_after(None);
-        drop(self.fs.take());
+        drop(self.end_mount());
         self.fs = Some(LogFs::mount(self.drive.client(), self.plan.cache_bytes).expect("it mounts"));
         self.find_what_is_left();
         Ok(())
@@ -506,7 +520,7 @@ impl Run {
 
     fn power_comes_back(&mut self) {
         self.cuts += 1;
-        drop(self.fs.take());
+        drop(self.end_mount());
         loop {
             let seed = self.rng.random();
             self.drive.lock().power_on(&mut PowerLoss::seeded(seed)).expect("the drive recovers");
@@ -681,6 +695,9 @@ pub struct Totals {
     pub refusals: u32,
     /// Snapshots that were compared.
     pub compared: u32,
+    pub listed_syncs: u64,
+    /// Syncs of files that the drive refused to list.
+    pub refused_lists: u64,
 }
 
 /// Runs seeds of a plan.
@@ -699,6 +716,8 @@ pub fn run_seeds(kind: Kind, seeds: u64, steps: u32, plan: impl Fn(u64) -> Plan)
         total.crashes += run.crashes;
         total.second_cuts += run.second_cuts;
         total.refusals += run.refusals;
+        total.listed_syncs += run.syncs.listed;
+        total.refused_lists += run.syncs.refused;
         total.compared += run.compared;
         std::mem::forget(failed);
     }

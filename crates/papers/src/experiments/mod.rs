@@ -22,6 +22,7 @@ mod kaml_scale;
 mod kaml_store;
 mod linkbench_rig;
 mod pebble;
+mod pebble_fs;
 mod pgbench;
 mod printed;
 mod rig;
@@ -344,6 +345,38 @@ pub const ALL: &[Experiment] = &[
         scale: 1.0,
         processors: None,
         run: pebble::figure_6,
+    },
+    Experiment {
+        name: "pebble-fig7",
+        about: "cleaning by remap beside copying below Filebench (PebbleSSD, figure 4.7 of the thesis)",
+        needs: "",
+        scale: 0.25,
+        processors: None,
+        run: pebble_fs::figure_7,
+    },
+    Experiment {
+        name: "pebble-fig8",
+        about: "fs_write below four synced writers (PebbleSSD, figure 4.8 of the thesis)",
+        needs: "",
+        scale: 0.25,
+        processors: None,
+        run: pebble_fs::figure_8,
+    },
+    Experiment {
+        name: "pebble-fig9",
+        about: "fs_write below Filebench's OLTP: throughput (PebbleSSD, figure 4.9 of the thesis)",
+        needs: "",
+        scale: 0.25,
+        processors: None,
+        run: pebble_fs::figure_9,
+    },
+    Experiment {
+        name: "pebble-fig10",
+        about: "the same: file write amplification (PebbleSSD, figure 4.10 of the thesis)",
+        needs: "",
+        scale: 0.25,
+        processors: None,
+        run: pebble_fs::figure_10,
     },
     Experiment {
         name: "ycsb",

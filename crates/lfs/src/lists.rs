@@ -1,0 +1,162 @@
+//! Syncs that write contents alone: the drive lists in memory that survives which units belong where in which file
+//! (Jin's thesis, section 4.3.2). The index keeps its changes in memory until the next checkpoint; after a crash, the
+//! lists are applied to what the index recovers by itself.
+//!
+//! A list has places and no names, sizes beyond whole units, holes or attributes. A file with such changes, or that no
+//! checkpoint has, is synced by its index, as without lists. So is one that the drive refuses to list.
+//!
+//! Invariants:
+//! - **F1** Lists belong to the last durable checkpoint. It is told from others by the highest bit of the file's number
+//!   in the list, which changes with every checkpoint: those of another one are void, and are cleared before the next.
+//! - **F2** Of each file, what is listed is newer than what the index made durable, but for the time in which a sync by
+//!   the index is under way. It clears the file's list before it returns.
+//! - **F3** A list is cleared when what makes it void is durable.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tantalum::canary::{Guard, out};
+use tantalum_filesystem::{FileId, FileKind};
+
+use crate::bytes::Page;
+use crate::content::{UNIT, units_of};
+use crate::error::Result;
+use crate::fs::LogFs;
+use crate::index::{Index, Purpose, Slot};
+use crate::pages::PageKey;
+use crate::segments::Log;
+
+/// Files and their lists since the last checkpoint.
+#[derive(Debug, Default)]
+pub(crate) struct ListedFiles {
+    /// Files that may have a list, and the unit after the last one in it.
+    ends: BTreeMap<FileId, u64>,
+    /// Files of which units were written or given up without their list telling.
+    untold: BTreeSet<FileId>,
+}
+
+impl ListedFiles {
+    /// Appends contents of a unit to the log on behalf of a write, and lets the drive list it or not.
+    pub fn append(
+        &mut self,
+        index: &mut dyn Index,
+        log: &mut Log,
+        (file, unit): PageKey,
+        page: &Page,
+        is_listed: bool,
+    ) -> Result<()> {
+        if !is_listed {
+            self.cannot_tell(file);
+            return index.append(log, Purpose::Content, file, unit, page);
+        }
+        let end = self.ends.entry(file).or_default();
+        *end = (*end).max(u64::from(unit) + 1);
+        index.append_listed(log, file, unit, page)
+    }
+
+    /// Units of a file change without its list telling: only the index can make them durable.
+    pub fn cannot_tell(&mut self, file: FileId) {
+        self.untold.insert(file);
+    }
+}
+
+/// The size of a file after a crash: as the index stored it, unless its list has a unit behind that.
+fn recovered_size(stored: u64, end: u64) -> u64 {
+    if end > units_of(stored) { end * UNIT } else { stored }
+}
+
+impl LogFs {
+    /// Whether everything of a file that a crash must not lose is in its list, or will be with its dirty pages.
+    pub(crate) fn lists_tell_all(&mut self, id: FileId) -> Result<bool> {
+        let end = self.pages.last_dirty_unit(id).map_or(0, |unit| u64::from(unit) + 1);
+        self.lists_tell(id, end, |recovered, size| recovered == size)
+    }
+
+    /// Whether a file's list may get units up to `end`: nothing else is to be told, and `fits` accepts the size that the
+    /// file would have after a crash, beside the one that it has.
+    pub(crate) fn lists_tell(
+        &mut self,
+        id: FileId,
+        end: u64,
+        fits: impl Fn(u64, u64) -> bool,
+    ) -> Result<bool> {
+        if !self.log.lists_file(id) {
+            return Ok(false);
+        }
+        let file = self.file(id)?;
+        let (metadata, stored) = (file.inode.metadata, file.stored_size);
+        let since = &self.since;
+        let needs_index = since.changed.contains(&id)
+            || since.new.contains(&id)
+            || since.renamed.contains(&id)
+            || since.lists.untold.contains(&id);
+        let end = end.max(since.lists.ends.get(&id).copied().unwrap_or_default());
+        Ok(!needs_index
+            && metadata.kind == FileKind::File
+            && metadata.links > 0
+            && end <= u64::from(u32::MAX)
+            && fits(recovered_size(stored, end), metadata.size))
+    }
+
+    /// The index has made a file durable.
+    pub(crate) fn index_told(&mut self, id: FileId) -> Result<()> {
+        self.since.lists.untold.remove(&id);
+        if self.since.lists.ends.remove(&id).is_some() && !out(Guard::ListBehindNodes) {
+            self.log.clear_list(id)?;
+        }
+        Ok(())
+    }
+
+    /// A checkpoint is durable: all lists are void.
+    pub(crate) fn clear_lists(&mut self) -> Result<()> {
+        if !std::mem::take(&mut self.since.lists.ends).is_empty() {
+            self.log.clear_all_lists()?;
+        }
+        self.log.begin_lists(self.index.checkpoints().unwrap_or_default());
+        Ok(())
+    }
+
+    /// Applies the lists to what the index has recovered. The next checkpoint makes that durable.
+    pub(crate) fn recover_lists(&mut self) -> Result<()> {
+        self.log.begin_lists(self.index.checkpoints().unwrap_or_default());
+        for file in self.log.clear_void_lists()? {
+            self.since.lists.ends.insert(file, 0);
+            if self
+                .index
+                .inode(&mut self.log, file)?
+                .is_some_and(|inode| inode.metadata.kind == FileKind::File)
+            {
+                self.follow_list(file)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn follow_list(&mut self, file: FileId) -> Result<()> {
+        let (mut filled, mut end) = (0, 0);
+        for (lpn, unit) in self.log.list(file)? {
+            if self.log.segments.find(lpn).is_none() {
+                continue;
+            }
+            let slot = self.index.slot(&mut self.log, file, unit)?;
+            filled += u64::from(slot == Slot::Hole);
+            end = end.max(u64::from(unit) + 1);
+            self.index.follow(&mut self.log, file, unit, lpn)?;
+        }
+        let stored = self.file(file)?.stored_size;
+        let metadata = self.change_space(file)?;
+        metadata.units += filled;
+        metadata.size = recovered_size(stored, end);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_lengthens_a_file_by_whole_units_only() {
+        assert_eq!((recovered_size(0, 0), recovered_size(0, 2)), (0, 8192));
+        assert_eq!((recovered_size(5000, 2), recovered_size(5000, 3)), (5000, 3 * 4096));
+    }
+}

@@ -1,0 +1,106 @@
+//! The drive's lists of what was written to files, as a log writes, reads and clears them.
+//!
+//! Invariant: whatever is listed carries the parity of the last durable checkpoint (F1 of [`crate::lists`]).
+
+use std::collections::BTreeSet;
+
+use tantalum::canary::{Guard, out};
+use tantalum::{Command, Lpn, Nanoseconds, Status};
+use tantalum_drive::Client;
+use tantalum_filesystem::FileId;
+
+use crate::error::{LfsError, Result};
+
+/// In the number of a listed file: the checkpoint is an odd one.
+const ODD: u32 = 1 << 31;
+
+/// Where a buffer of units belongs: a file, and the first unit.
+pub(super) type Listed = (FileId, u32);
+
+/// Writes to lists since the last checkpoint.
+#[derive(Debug, Default)]
+pub(super) struct ListWriter {
+    is_odd: bool,
+    /// Files that the drive refused to list, until the next checkpoint.
+    refused: BTreeSet<FileId>,
+}
+
+impl ListWriter {
+    /// Finds out whether the drive keeps lists, and clears all that there are.
+    pub fn format(client: &mut Client) -> Result<()> {
+        match client.submit(Command::ClearFileLists { file: None }) {
+            Ok(_) => Ok(()),
+            Err(Status::InvalidField(_)) => Err(LfsError::NoLists),
+            Err(status) => Err(status.into()),
+        }
+    }
+
+    /// A checkpoint is durable, and all lists are cleared.
+    pub fn begin(&mut self, checkpoints: u64) {
+        self.is_odd = checkpoints % 2 == 1;
+        self.refused.clear();
+    }
+
+    pub fn is_refused(&self, file: FileId) -> bool {
+        self.refused.contains(&file)
+    }
+
+    fn number(&self, file: FileId) -> tantalum::FileId {
+        tantalum::FileId(if self.is_odd { file.0 | ODD } else { file.0 })
+    }
+
+    /// Writes units and lists them. Returns when they are durable; none if the drive refused to list them, and nothing
+    /// changed.
+    pub fn write(
+        &mut self,
+        client: &mut Client,
+        lpn: Lpn,
+        data: &[u8],
+        listed: Listed,
+    ) -> Result<Option<Nanoseconds>> {
+        let (file, offset) = listed;
+        let command = Command::FsWrite { lpn, data, file: self.number(file), offset };
+        match client.submit_queued(command) {
+            Ok(completion) => Ok(Some(completion.done_ns)),
+            Err(Status::OverLimit { .. }) => {
+                self.refused.insert(file);
+                Ok(None)
+            }
+            Err(status) => Err(status.into()),
+        }
+    }
+
+    /// Clears a file's list durably.
+    pub fn clear(&self, client: &mut Client, file: FileId) -> Result<()> {
+        client.submit(Command::ClearFileLists { file: Some(self.number(file)) })?;
+        Ok(())
+    }
+
+    /// Clears the lists of other checkpoints, and returns the files that this one lists.
+    pub fn clear_void(&self, client: &mut Client) -> Result<Vec<FileId>> {
+        let (mut numbers, mut files) = (Vec::new(), Vec::new());
+        client.submit(Command::ListFiles { files: &mut numbers })?;
+        for number in numbers {
+            let file = FileId(number.0 & !ODD);
+            if self.number(file) == number || out(Guard::VoidListsFollowed) {
+                files.push(file);
+            } else {
+                client.submit(Command::ClearFileLists { file: Some(number) })?;
+            }
+        }
+        Ok(files)
+    }
+
+    /// A file's list: places, and the units that belong there.
+    pub fn list(&self, client: &mut Client, file: FileId) -> Result<Vec<(Lpn, u32)>> {
+        let (mut entries, mut number) = (Vec::new(), self.number(file));
+        if out(Guard::VoidListsFollowed) {
+            client.submit(Command::ReadFileList { file: number, entries: &mut entries })?;
+            if entries.is_empty() {
+                number.0 ^= ODD;
+            }
+        }
+        client.submit(Command::ReadFileList { file: number, entries: &mut entries })?;
+        Ok(entries.into_iter().map(|entry| (entry.lpn, entry.offset)).collect())
+    }
+}
