@@ -221,23 +221,6 @@ mod tests {
     }
 
     #[test]
-    fn what_suspends_says_how_and_what_does_not_says_nothing() {
-        let suspend = |p: &mut Profile| {
-            p.flash.scheduling = FlashScheduling::Suspend;
-            (p.flash.suspend_ns, p.flash.suspensions) = (Some(5_000), Some(4));
-        };
-        let mut profile = Profile::load("tlc-nvme").unwrap();
-        suspend(&mut profile);
-        assert_eq!(profile.validate(), Ok(()));
-        let without = |p: &mut Profile| {
-            suspend(p);
-            p.flash.suspensions = None;
-        };
-        assert_eq!(rejected_field(without), "flash.suspensions");
-        assert_eq!(rejected_field(|p| p.flash.suspend_ns = Some(5_000)), "flash.suspend_ns");
-    }
-
-    #[test]
     fn impossible_over_provisioning_is_rejected() {
         for percent in [0.0, -7.0, 400.5, f64::NAN, f64::INFINITY] {
             let field = rejected_field(|p| p.over_provisioning_percent = percent);
