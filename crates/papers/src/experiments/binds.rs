@@ -67,7 +67,13 @@ pub(super) fn figures(profile: &Profile, phases: &[(String, Phase)]) -> Vec<Figu
     ];
     vec![
         table("what binds: how busy the drive was", "percent", 100.0, &busy, phases),
-        table("what binds: commands under way on average, and of them those that wait", "commands", 1.0, &under_way, phases),
+        table(
+            "what binds: commands under way on average, and of them those that wait",
+            "commands",
+            1.0,
+            &under_way,
+            phases,
+        ),
     ]
 }
 

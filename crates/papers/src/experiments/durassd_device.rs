@@ -26,7 +26,7 @@ const SPAN_PERCENT: u64 = 21;
 const OPERATIONS: u64 = 20_000;
 
 /// The time that `fio` and the paper's kernel take for each command: Table 1 has 15,458 writes a second by one job, 65
-/// us each; less 11 us of firmware and 7 us on the link.
+/// us each; less 11 us of firmware and 8 us on the link.
 const HOST_NS: Nanoseconds = 47_000;
 
 /// The time of an `fsync` that sends no flush: in Table 1 without barriers, a write and an `fsync` take 69 us.
