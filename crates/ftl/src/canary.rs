@@ -157,8 +157,6 @@ pub enum Guard {
     StaleMove,
     /// 17, in a log-structured file system: lists are cleared before the checkpoint that makes them void is durable.
     ListsClearedEarly,
-    /// 17, in a log-structured file system: recovery follows lists that a checkpoint has made void.
-    VoidListsFollowed,
     /// 17, in a log-structured file system: a list stands although the index made its file durable since.
     ListBehindNodes,
 }

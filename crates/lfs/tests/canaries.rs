@@ -71,11 +71,6 @@ fn lists_cleared_before_their_checkpoint_are_noticed() {
 }
 
 #[test]
-fn lists_that_a_checkpoint_made_void_and_recovery_follows_are_noticed() {
-    first_failure(Guard::VoidListsFollowed, 100, |seed| run(LISTS, seed));
-}
-
-#[test]
 fn a_list_older_than_the_nodes_of_its_file_is_noticed() {
     first_failure(Guard::ListBehindNodes, 40, |seed| run(LISTS, seed));
 }

@@ -4,7 +4,6 @@
 
 use std::collections::BTreeSet;
 
-use tantalum::canary::{Guard, out};
 use tantalum::{Command, Lpn, Nanoseconds, Status};
 use tantalum_drive::Client;
 use tantalum_filesystem::FileId;
@@ -82,7 +81,7 @@ impl ListWriter {
         client.submit(Command::ListFiles { files: &mut numbers })?;
         for number in numbers {
             let file = FileId(number.0 & !ODD);
-            if self.number(file) == number || out(Guard::VoidListsFollowed) {
+            if self.number(file) == number {
                 files.push(file);
             } else {
                 client.submit(Command::ClearFileLists { file: Some(number) })?;
@@ -93,14 +92,8 @@ impl ListWriter {
 
     /// A file's list: places, and the units that belong there.
     pub fn list(&self, client: &mut Client, file: FileId) -> Result<Vec<(Lpn, u32)>> {
-        let (mut entries, mut number) = (Vec::new(), self.number(file));
-        if out(Guard::VoidListsFollowed) {
-            client.submit(Command::ReadFileList { file: number, entries: &mut entries })?;
-            if entries.is_empty() {
-                number.0 ^= ODD;
-            }
-        }
-        client.submit(Command::ReadFileList { file: number, entries: &mut entries })?;
+        let mut entries = Vec::new();
+        client.submit(Command::ReadFileList { file: self.number(file), entries: &mut entries })?;
         Ok(entries.into_iter().map(|entry| (entry.lpn, entry.offset)).collect())
     }
 }
