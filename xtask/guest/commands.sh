@@ -102,6 +102,8 @@ if [ -c "$generic" ]; then
     expect kv-list-both "y2\.\.\." nvme io-passthru "$generic" --opcode=0x06 --namespace-id=2 --cdw10=64 --data-len=64 --read
     check kv-delete nvme io-passthru "$generic" --opcode=0x10 --namespace-id=2 --cdw2=0x3179656b --cdw11=4
     refuse kv-gone "." nvme io-passthru "$generic" --opcode=0x14 --namespace-id=2 --cdw2=0x3179656b --cdw11=4
+    # the example in C: records, a share, an atomic batch, a transaction
+    expect client-in-c "all of it is right" batch "${generic%n2}n1" "$generic"
 else
     fail "kv: there is no $generic: $(ls /dev/ng* 2>/dev/null | tr '\n' ' ')"
 fi

@@ -76,6 +76,7 @@ cut_once() {
     if echo lost > /mnt/folder/lost && sync /mnt/folder/lost; then fail "$1-cut $2: no error is seen"; fi 2> /dev/null
     umount /mnt 2> /dev/null || umount -l /mnt
     detach
+    ask kept "$1" "$2"
     attach --ctrl-loss-tmo=0 || exit
     if ! mount_fs "$1" "$DEVICE"; then
         fail "$1-cut $2: cannot be mounted"
@@ -121,7 +122,9 @@ cut_all() {
     done
 }
 
+# by way of a tap, which keeps account of what the drive promises
+PORT="$TAP_PORT"
 cut_all "$CUT_FILE_SYSTEMS"
-PORT="$REMAPPING_PORT"
+PORT="$REMAPPING_TAP_PORT"
 NQN="$REMAPPING_NQN"
 cut_all "$REMAPPED_FILE_SYSTEMS"

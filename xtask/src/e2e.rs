@@ -5,6 +5,7 @@
 
 mod copies;
 mod couch;
+mod crash_run;
 mod cuts;
 mod errors;
 mod example;
@@ -21,6 +22,7 @@ mod shell;
 mod speed;
 mod stopped;
 mod suites;
+mod tap;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -146,6 +148,12 @@ const STEPS: &[Step] = &[
         run: couch::run,
     },
     Step {
+        name: "crash-run",
+        about: "programs that lose what they said is durable are found, and right ones are not",
+        packages: &[],
+        run: crash_run::run,
+    },
+    Step {
         name: "loops",
         about: "ext4, xfs and btrfs on a file of the mount",
         packages: &[packages::E2FSPROGS, packages::XFSPROGS, packages::BTRFS, packages::FIO],
@@ -198,6 +206,7 @@ const STEPS: &[Step] = &[
         name: "nvme",
         about: "a guest with Debian's kernel attaches a served drive: nvme-cli, file systems, power cuts",
         packages: &[
+            packages::GCC,
             packages::QEMU,
             packages::NVME_CLI,
             packages::BUSYBOX,
@@ -258,6 +267,7 @@ fn prepare(steps: &[&Step]) -> Result<Context, Failure> {
         .args(["build", "--release", "--package", "tantalum-cli", "--bin", "tantalum"])
         .args(["--package", "tantalum-fuse", "--example", "passthrough", "--example", "memory"])
         .args(["--package", "tantalum-couch", "--example", "updates"])
+        .args(["--package", "tantalum-nvme", "--example", "tap"])
         .folder(&root)
         .with_output()
         .run()?;

@@ -248,7 +248,7 @@ int32_t tantalum_snapshot_get(const struct tantalum_snapshot *snapshot,
 // `snapshot` is from `tantalum_snapshot_open`, and is not used again.
 int32_t tantalum_snapshot_close(struct tantalum_snapshot *snapshot);
 
-// Begins a walk over documents in the order of their keys: from a key, up to and without another. A null key is no limit.
+// Begins a walk over documents in the order of their keys: from a key, up to and without another. A null key means no limit.
 //
 // # Safety
 // `snapshot` is open; keys that are not null have as many bytes as said; `walk` can be written.

@@ -100,6 +100,29 @@ pub unsafe fn copy_out(
     Ok(())
 }
 
+/// Stores a result where the caller wants it.
+///
+/// # Safety
+/// `place` is null or can be written.
+pub unsafe fn store<T>(place: *mut T, what: T) {
+    if !place.is_null() {
+        // SAFETY: by the caller's promise.
+        unsafe { place.write(what) };
+    }
+}
+
+/// Frees what an opening function made.
+///
+/// # Safety
+/// `made` is null or was made by a Box, and nobody uses it again.
+pub unsafe fn free<T>(made: *mut T) -> Result<(), Refusal> {
+    if !made.is_null() {
+        // SAFETY: by the caller's promise.
+        drop(unsafe { Box::from_raw(made) });
+    }
+    Ok(())
+}
+
 /// The text of the last error in this thread; valid until the next call in this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn tantalum_last_error() -> *const c_char {

@@ -5,4 +5,5 @@
 
 pub mod call;
 pub mod documents;
+pub mod snapshots;
 pub mod store;

@@ -8,7 +8,8 @@ fn the_header_is_the_generated_one() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config = cbindgen::Config::from_file(folder.join("cbindgen.toml")).unwrap();
     let mut header = Vec::new();
-    let sources = ["call", "store", "documents"].map(|part| folder.join(format!("src/{part}.rs")));
+    let sources =
+        ["call", "store", "documents", "snapshots"].map(|part| folder.join(format!("src/{part}.rs")));
     let builder =
         sources.into_iter().fold(cbindgen::Builder::new().with_config(config), |b, s| b.with_src(s));
     builder.generate().unwrap().write(&mut header);

@@ -12,6 +12,7 @@ use tantalum_workloads::bench;
 
 use crate::crash_couch::CrashCouchOptions;
 use crate::crash_device::CrashDeviceOptions;
+use crate::crash_run::CrashRunOptions;
 use crate::crash_sqlite::CrashSqliteOptions;
 use crate::cut::CutOptions;
 use crate::drive::ProfileOptions;
@@ -19,6 +20,7 @@ use crate::lab::LabAction;
 use crate::mount::MountOptions;
 use crate::recovery_cost::RecoveryCostOptions;
 use crate::serve::ServeOptions;
+use crate::snapshot::SnapshotAction;
 use crate::stat::StatOptions;
 use crate::stop::StopOptions;
 use crate::unmount::UnmountOptions;
@@ -49,6 +51,13 @@ pub enum Command {
     ///
     /// Without --background it runs until the volume is unmounted, or until Ctrl-C or SIGTERM, which unmount it.
     Mount(MountOptions),
+    /// List, make or delete snapshots of a file system of the kind lfs-tree that is not mounted
+    ///
+    /// `tantalum mount --snapshot N` mounts one, to be read only.
+    Snapshot {
+        #[command(subcommand)]
+        action: SnapshotAction,
+    },
     /// Unmount a volume and wait until its image is closed
     Unmount(UnmountOptions),
     /// Show the counters of a drive and its volume, even while it is mounted or served
@@ -102,6 +111,14 @@ pub enum CrashTarget {
     ///
     /// Everything follows from the seed: a violation comes with the command line that shows it again.
     Couch(CrashCouchOptions),
+    /// Any program: does it survive power loss?
+    ///
+    /// The program runs once, in a folder on a mounted drive, and everything that it does there is recorded. Then power is
+    /// cut after each of its operations, in every way that can make a difference, and --check runs on what is left: 0 says
+    /// that it is well. Lines `ack ...` that the program prints, or writes to $TANTALUM_ACK, are in the file $TANTALUM_ACKS of
+    /// the check, up to the cut. The exit code is 1 if a check failed.
+    #[command(after_help = "Example:\n  tantalum crash run --check ./verify.sh -- ./my-program --data {}")]
+    Run(CrashRunOptions),
 }
 
 /// What is compared.

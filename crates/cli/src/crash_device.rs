@@ -271,20 +271,6 @@ fn drives(options: &CrashDeviceOptions) -> DriveChoice {
     let swaps = options.indexes.map(|indexes| indexes == Indexes::Swapped);
     let queues = options.host.map(|host| host == HostKind::Queues);
     let full = options.room.map(|room| room == Room::Full);
-    let flash = options.flash.map(|flash| match flash {
-        FlashKind::Sound => Flash::Sound,
-        FlashKind::Wears => Flash::Wears,
-        FlashKind::Loses => Flash::Loses,
-    });
-    let medium = options.medium.map(|medium| match medium {
-        MediumKind::Memory => Medium::Memory,
-        MediumKind::Image => Medium::Image,
-    });
-    let scheduling = options.scheduling.map(|scheduling| match scheduling {
-        SchedulingKind::Fifo => FlashScheduling::Fifo,
-        SchedulingKind::ReadFirst => FlashScheduling::ReadFirst,
-        SchedulingKind::Suspend => FlashScheduling::Suspend,
-    });
     DriveChoice {
         plp,
         cache,
@@ -293,8 +279,37 @@ fn drives(options: &CrashDeviceOptions) -> DriveChoice {
         swaps,
         queues,
         full,
-        flash,
-        medium,
-        scheduling,
+        flash: options.flash.map(Flash::from),
+        medium: options.medium.map(Medium::from),
+        scheduling: options.scheduling.map(FlashScheduling::from),
+    }
+}
+
+impl From<FlashKind> for Flash {
+    fn from(kind: FlashKind) -> Flash {
+        match kind {
+            FlashKind::Sound => Flash::Sound,
+            FlashKind::Wears => Flash::Wears,
+            FlashKind::Loses => Flash::Loses,
+        }
+    }
+}
+
+impl From<MediumKind> for Medium {
+    fn from(kind: MediumKind) -> Medium {
+        match kind {
+            MediumKind::Memory => Medium::Memory,
+            MediumKind::Image => Medium::Image,
+        }
+    }
+}
+
+impl From<SchedulingKind> for FlashScheduling {
+    fn from(kind: SchedulingKind) -> FlashScheduling {
+        match kind {
+            SchedulingKind::Fifo => FlashScheduling::Fifo,
+            SchedulingKind::ReadFirst => FlashScheduling::ReadFirst,
+            SchedulingKind::Suspend => FlashScheduling::Suspend,
+        }
     }
 }

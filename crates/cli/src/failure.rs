@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use tantalum::{DeviceError, InvalidField, ProfileError, Status};
 use tantalum_crash::{CrashError, CrashOutcome};
+use tantalum_crash_run::RunError;
 use tantalum_drive::control::ControlError;
 use tantalum_fuse::{MountError, MountPointError};
 use tantalum_lfs::LfsError;
@@ -15,8 +16,6 @@ use tantalum_papers::ExperimentError;
 use tantalum_report::{Interrupted, InvalidSetting, ReportError};
 use tantalum_volume::VolumeError;
 use tantalum_workloads::WorkloadError;
-
-use crate::file_system::FileSystemKind;
 
 /// Why the command failed.
 #[derive(Debug, thiserror::Error)]
@@ -53,6 +52,17 @@ pub enum Failure {
     /// An experiment or a comparison failed.
     #[error(transparent)]
     Experiment(ExperimentError),
+    /// A program does not survive power loss. The findings have been printed.
+    #[error("the check failed for {failed} of {checked} outcomes; see the findings above")]
+    FailedChecks {
+        /// Outcomes in which it failed.
+        failed: u64,
+        /// Outcomes checked.
+        checked: u64,
+    },
+    /// A program's run was not completed.
+    #[error(transparent)]
+    Run(RunError),
     /// A torture failed.
     #[error(transparent)]
     Crash(CrashError),
@@ -133,15 +143,21 @@ pub enum Failure {
         /// The image.
         path: PathBuf,
         /// What it holds.
-        found: FileSystemKind,
+        found: String,
         /// What was asked for.
-        wanted: FileSystemKind,
+        wanted: String,
     },
     /// A way of cleaning for something that is not made, or has no cleaner.
     #[error(
-        "--cleaning is chosen when a log-structured file system is created: add --file-system lfs-nat and --create or --format"
+        "--cleaning is chosen when a log-structured file system is created: add --file-system lfs-nat or lfs-tree, and --create or --format"
     )]
     CleaningNotChosen,
+    /// Snapshots of a file system that keeps none.
+    #[error("image {} holds a volume, which keeps no snapshots; a file system of the kind lfs-tree does", path.display())]
+    NoSnapshots {
+        /// The image.
+        path: PathBuf,
+    },
     /// A volume could not be mounted or closed.
     #[error(transparent)]
     Mount(#[from] MountError),
@@ -211,6 +227,15 @@ impl From<ExperimentError> for Failure {
         match error {
             ExperimentError::Interrupted(interrupted) => interrupted.into(),
             error => Failure::Experiment(error),
+        }
+    }
+}
+
+impl From<RunError> for Failure {
+    fn from(error: RunError) -> Failure {
+        match error {
+            RunError::Interrupted(interrupted) => interrupted.into(),
+            error => Failure::Run(error),
         }
     }
 }

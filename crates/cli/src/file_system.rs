@@ -20,6 +20,8 @@ pub enum FileSystemKind {
     Volume,
     /// A log-structured file system of F2FS's kind
     LfsNat,
+    /// A log-structured file system of NILFS2's kind, with snapshots
+    LfsTree,
 }
 
 /// How the cleaner of a log-structured file system moves what lives.
@@ -37,6 +39,7 @@ impl fmt::Display for FileSystemKind {
         f.write_str(match self {
             FileSystemKind::Volume => "volume",
             FileSystemKind::LfsNat => "lfs-nat",
+            FileSystemKind::LfsTree => "lfs-tree",
         })
     }
 }
@@ -46,6 +49,8 @@ impl fmt::Display for FileSystemKind {
 pub struct Use {
     /// Bytes of its page cache.
     pub cache_bytes: u64,
+    /// The snapshot to mount instead of the present.
+    pub snapshot: Option<u32>,
     /// Of a volume: share what was written shortly before instead of writing it again.
     pub remap_duplicates: bool,
 }
@@ -85,18 +90,28 @@ impl FileSystemOptions {
                 volume.set_remap_duplicates(how.remap_duplicates);
                 Ok(Box::new(volume))
             }
-            FileSystemKind::LfsNat => {
-                let failure = |error| Failure::LogStructured { path: path.to_path_buf(), error };
-                let cleaning = match self.cleaning.unwrap_or_default() {
-                    CleaningKind::Copy => Cleaning::Copy,
-                    CleaningKind::Remap => Cleaning::Remap,
-                };
-                let mut fs = LogFs::format(device, Kind::Nat, cleaning, how.cache_bytes).map_err(failure)?;
-                let changed = Attributes::change_metadata(&mut fs, FileId::ROOT, &mine);
-                changed.map_err(|errno| failure(LfsError::Refused(errno)))?;
-                Ok(Box::new(fs))
-            }
+            FileSystemKind::LfsNat => self.make_log_structured(path, device, Kind::Nat, how, &mine),
+            FileSystemKind::LfsTree => self.make_log_structured(path, device, Kind::Tree, how, &mine),
         }
+    }
+
+    fn make_log_structured(
+        &self,
+        path: &Path,
+        device: Device,
+        kind: Kind,
+        how: Use,
+        mine: &MetadataChange,
+    ) -> Result<Box<dyn FileSystem>, Failure> {
+        let failure = |error| Failure::LogStructured { path: path.to_path_buf(), error };
+        let cleaning = match self.cleaning.unwrap_or_default() {
+            CleaningKind::Copy => Cleaning::Copy,
+            CleaningKind::Remap => Cleaning::Remap,
+        };
+        let mut fs = LogFs::format(device, kind, cleaning, how.cache_bytes).map_err(failure)?;
+        let changed = Attributes::change_metadata(&mut fs, FileId::ROOT, mine);
+        changed.map_err(|errno| failure(LfsError::Refused(errno)))?;
+        Ok(Box::new(fs))
     }
 
     /// The file system that a drive holds, if any; refused if another one was asked for.
@@ -104,6 +119,7 @@ impl FileSystemOptions {
         let found = recognise(path, device)?;
         match (found, self.file_system) {
             (Some(found), Some(wanted)) if found != wanted => {
+                let (found, wanted) = (found.to_string(), wanted.to_string());
                 Err(Failure::OtherFileSystem { path: path.to_path_buf(), found, wanted })
             }
             _ => Ok(found),
@@ -111,12 +127,14 @@ impl FileSystemOptions {
     }
 }
 
-/// The file system that a drive holds, whole or damaged; none if there is none.
+/// The file system that a drive holds; none if there is none.
 pub fn recognise(path: &Path, device: &mut Device) -> Result<Option<FileSystemKind>, Failure> {
     let path = path.to_path_buf();
-    let log_structured = LogFs::is_formatted(device);
-    if log_structured.map_err(|error| Failure::LogStructured { path: path.clone(), error })? {
-        return Ok(Some(FileSystemKind::LfsNat));
+    let log_structured = LogFs::kind_on(device);
+    match log_structured.map_err(|error| Failure::LogStructured { path: path.clone(), error })? {
+        Some(Kind::Nat) => return Ok(Some(FileSystemKind::LfsNat)),
+        Some(Kind::Tree) => return Ok(Some(FileSystemKind::LfsTree)),
+        None => {}
     }
     let is_volume = Volume::is_formatted(device).map_err(|error| Failure::Volume { path, error })?;
     Ok(is_volume.then_some(FileSystemKind::Volume))
@@ -131,14 +149,18 @@ pub fn mount(
 ) -> Result<Box<dyn FileSystem>, Failure> {
     let path = path.to_path_buf();
     match kind {
+        FileSystemKind::Volume if how.snapshot.is_some() => Err(Failure::NoSnapshots { path }),
         FileSystemKind::Volume => {
             let volume = Volume::mount(device, how.cache_bytes);
             let mut volume = volume.map_err(|error| Failure::Volume { path, error })?;
             volume.set_remap_duplicates(how.remap_duplicates);
             Ok(Box::new(volume))
         }
-        FileSystemKind::LfsNat => {
-            let fs = LogFs::mount(device, how.cache_bytes);
+        FileSystemKind::LfsNat | FileSystemKind::LfsTree => {
+            let fs = match how.snapshot {
+                Some(number) => LogFs::mount_snapshot(device, number, how.cache_bytes),
+                None => LogFs::mount(device, how.cache_bytes),
+            };
             Ok(Box::new(fs.map_err(|error| Failure::LogStructured { path, error })?))
         }
     }

@@ -56,7 +56,7 @@ impl Log {
 }
 
 /// Seconds since 1970 as a date and time.
-fn utc(seconds: u64) -> String {
+pub fn utc(seconds: u64) -> String {
     let (mut day, mut year) = (seconds / DAY_SECONDS, 1970);
     while day >= year_days(year) {
         day -= year_days(year);

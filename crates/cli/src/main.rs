@@ -11,6 +11,7 @@ mod check;
 mod compare;
 mod crash_couch;
 mod crash_device;
+mod crash_run;
 mod crash_sqlite;
 mod create;
 mod cut;
@@ -28,6 +29,7 @@ mod recovery_cost;
 mod recovery_info;
 mod seeds;
 mod serve;
+mod snapshot;
 mod stat;
 mod stop;
 mod unmount;
@@ -56,6 +58,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Check(options) => check::run(&options),
         Command::Mount(options) => mount::run(&options),
         Command::Unmount(options) => unmount::run(&options),
+        Command::Snapshot { action } => snapshot::run(&action),
         Command::Stat(options) => stat::run(&options),
         Command::Cut(options) => cut::run(&options),
         Command::Serve(options) => serve::run(&options),
@@ -65,6 +68,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Lab { action } => lab::run(&action),
         Command::Crash { target: CrashTarget::Device(options) } => crash_device::run(&options),
         Command::Crash { target: CrashTarget::Couch(options) } => crash_couch::run(&options),
+        Command::Crash { target: CrashTarget::Run(options) } => crash_run::run(&options),
         Command::Crash { target: CrashTarget::Sqlite(options) } => crash_sqlite::run(&options),
     }
 }

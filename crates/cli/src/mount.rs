@@ -51,6 +51,10 @@ pub struct MountOptions {
     #[command(flatten)]
     pub kind: FileSystemOptions,
 
+    /// Mount a snapshot of an lfs-tree file system, to be read only (`tantalum snapshot list` shows their numbers)
+    #[arg(long, value_name = "N", conflicts_with_all = ["create", "format"])]
+    pub snapshot: Option<u32>,
+
     /// Write a block even if the same bytes were written shortly before, instead of sharing it
     #[arg(long)]
     pub no_remap_duplicates: bool,
@@ -59,6 +63,11 @@ pub struct MountOptions {
     /// torn pages
     #[arg(long)]
     pub atomic_writes: bool,
+
+    /// Follow each write with a flush, as if every file were opened with O_SYNC: what a database does that asks for a
+    /// barrier with each page
+    #[arg(long)]
+    pub sync_writes: bool,
 
     /// Number of threads that handle the kernel's requests [default: one for each processor, 2 to 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
@@ -83,6 +92,7 @@ pub fn run(options: &MountOptions) -> Result<(), Failure> {
         pacing: options.time,
         threads: options.threads.map_or_else(default_threads, usize::from),
         atomic_writes: options.atomic_writes,
+        sync_writes: options.sync_writes,
     };
     // Refuse whatever can be refused before a drive is created or recovered.
     mount_options.check()?;
@@ -167,7 +177,8 @@ fn default_threads() -> usize {
 fn open(options: &MountOptions) -> Result<Box<dyn FileSystem>, Failure> {
     let path = &options.image;
     let mut device = options.made.device(path)?;
-    let how = Use { cache_bytes: CACHE_BYTES, remap_duplicates: !options.no_remap_duplicates };
+    let remap_duplicates = !options.no_remap_duplicates;
+    let how = Use { cache_bytes: CACHE_BYTES, snapshot: options.snapshot, remap_duplicates };
     if options.made.create || options.format {
         return options.kind.make(path, device, how);
     }

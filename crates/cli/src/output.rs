@@ -38,7 +38,13 @@ impl Failure {
             Failure::BackgroundEnded { message } => complain(message),
             other => complain(&format!("error: {other}")),
         }
-        let found = matches!(self, Failure::Mismatch | Failure::Damaged { .. } | Failure::Violations { .. });
+        let found = matches!(
+            self,
+            Failure::Mismatch
+                | Failure::Damaged { .. }
+                | Failure::Violations { .. }
+                | Failure::FailedChecks { .. }
+        );
         ExitCode::from(if found { 1 } else { 2 })
     }
 }

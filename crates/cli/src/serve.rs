@@ -37,6 +37,10 @@ pub struct ServeOptions {
     #[arg(long, value_name = "FILE", requires = "allow_host")]
     pub host_secrets: Option<PathBuf>,
 
+    /// Let hosts of these names open endpoints of the kernel: they may grant rights to processes and give programs a region
+    #[arg(long, value_name = "NQN,...", value_delimiter = ',')]
+    pub kernel_host: Vec<String>,
+
     /// Whether hosts see the drive's latencies: real, or none to answer as fast as this machine can
     #[arg(long, value_name = "real|none", default_value = "real")]
     pub time: Pacing,
@@ -117,10 +121,11 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
 }
 
 fn hosts(options: &ServeOptions) -> Result<Hosts, Failure> {
-    if options.allow_host.is_empty() {
-        return Ok(Hosts::default());
-    }
-    Hosts::named(&options.allow_host, options.host_secrets.as_deref()).map_err(Failure::Hosts)
+    let hosts = match options.allow_host.is_empty() {
+        true => Ok(Hosts::default()),
+        false => Hosts::named(&options.allow_host, options.host_secrets.as_deref()),
+    };
+    hosts.and_then(|hosts| hosts.with_kernels(&options.kernel_host)).map_err(Failure::Hosts)
 }
 
 fn device(options: &ServeOptions) -> Result<Device, Failure> {

@@ -88,7 +88,7 @@ fn unmounted(image: &Path) -> Result<Report, Failure> {
     let Some(kind) = file_system::recognise(&path, &mut device)? else {
         return Err(Failure::NothingToShow { path });
     };
-    let how = Use { cache_bytes: CACHE_BYTES, remap_duplicates: false };
+    let how = Use { cache_bytes: CACHE_BYTES, remap_duplicates: false, snapshot: None };
     let mounted = file_system::mount(kind, &path, device, how)?;
     Ok(Report::Mounted(Box::new(Mounted::of(&*mounted, path))))
 }

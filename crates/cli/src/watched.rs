@@ -7,7 +7,7 @@ use tantalum::DeviceError;
 use tantalum::check::{self, Check, Repair, Watch};
 use tantalum_report::{Bar, Monitor};
 
-/// Checks an image and changes nothing in it. What it finds is no error.
+/// Checks an image and changes nothing in it. Its findings are not errors.
 pub fn check(path: &Path, monitor: &Monitor) -> Result<Check, DeviceError> {
     watched(monitor, |watch| check::check(path, watch))
 }

@@ -236,7 +236,8 @@ fn survives(kind: &Kind, torn_pages: TornPages) {
 
 fn mounted(folder: &PlainFolder, image: &Path, torn_pages: TornPages) -> Mount {
     let atomic_writes = torn_pages == TornPages::Mount;
-    let options = MountOptions { real_time: false, remap_duplicates: true, atomic_writes };
+    let options =
+        MountOptions { real_time: false, remap_duplicates: true, atomic_writes, sync_writes: false };
     let program = PathBuf::from(env!("CARGO_BIN_EXE_tantalum"));
     Mount::new(&program, image, &folder.folder().join("mount"), options).unwrap()
 }

@@ -18,12 +18,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use tantalum::canary::{self, Guard};
 
 use crate::batch::Batch;
-use crate::data_file::Pointer;
+use crate::data_file::{Pointer, seq_key};
 use crate::document::{Change, pad, whole_units};
 use crate::error::Error;
 use crate::header::Header;
+use crate::inner::{Inner, Pending, State, Version, Writer};
 use crate::storage::{ShareRange, Shared, Storage, StorageFile, UNIT_BYTES};
-use crate::store::{Inner, Pending, Version, Writer};
 use crate::tree_write::{Appended, KeyChange, Split};
 
 const UNIT: u64 = UNIT_BYTES as u64;
@@ -198,7 +198,7 @@ impl<S: Storage> Inner<S> {
     fn publish(
         &self,
         writer: &mut Writer,
-        state: &mut crate::store::State<S::File>,
+        state: &mut State<S::File>,
         version: &Version<S::File>,
         written: &Written,
     ) {
@@ -267,11 +267,6 @@ pub(crate) struct Written {
     pub header: Header,
     /// Of the documents.
     pub places: Vec<u64>,
-}
-
-/// A key of the tree by change number.
-pub(crate) fn seq_key(seq: u64) -> Box<[u8]> {
-    seq.to_be_bytes().into()
 }
 
 fn pending(planned: &Planned<'_>) -> Pending {

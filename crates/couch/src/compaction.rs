@@ -18,16 +18,16 @@ use std::sync::atomic::Ordering;
 
 use tantalum::canary::{self, Guard};
 
-use crate::commit::{Planned, seq_key};
-use crate::data_file::{DataFile, Pointer};
+use crate::commit::Planned;
+use crate::data_file::{DataFile, Pointer, seq_key};
 use crate::document::{Change, Document, pad, whole_units};
 use crate::error::Error;
 use crate::header::Header;
+use crate::inner::{Inner, Version, Writer, compact_name};
 use crate::node::Entry;
 use crate::recovery;
 use crate::snapshot::Snapshot;
 use crate::storage::{Storage, StorageFile, UNIT_BYTES};
-use crate::store::{Inner, Version, Writer, compact_name};
 use crate::tree_write::{Appended, Builder};
 
 const UNIT: u64 = UNIT_BYTES as u64;

@@ -70,6 +70,11 @@ impl Pointer {
     }
 }
 
+/// A key of the tree by change number.
+pub(crate) fn seq_key(seq: u64) -> Box<[u8]> {
+    seq.to_be_bytes().into()
+}
+
 impl<F: StorageFile> DataFile<F> {
     /// An error that reports damage.
     pub fn damaged(&self, offset: u64, what: &'static str) -> Error {

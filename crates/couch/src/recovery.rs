@@ -11,13 +11,13 @@ use std::sync::Arc;
 use tantalum::canary::{self, Guard};
 
 use crate::cache::NodeCache;
-use crate::commit::seq_key;
-use crate::data_file::{DataFile, Pointer};
+use crate::data_file::{DataFile, Pointer, seq_key};
 use crate::document::{self, Document, whole_units};
 use crate::error::Error;
 use crate::header::{Header, NoHeader};
+use crate::inner::Pending;
+use crate::options::{Options, Way};
 use crate::storage::{Storage, StorageFile, UNIT_BYTES};
-use crate::store::{Options, Pending, Way};
 use crate::tree::Tree;
 
 const UNIT: u64 = UNIT_BYTES as u64;

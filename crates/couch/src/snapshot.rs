@@ -7,12 +7,11 @@ use std::collections::VecDeque;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
-use crate::commit::seq_key;
-use crate::data_file::Pointer;
+use crate::data_file::{Pointer, seq_key};
 use crate::document::Document;
 use crate::error::Error;
+use crate::inner::{Inner, Pending, Version};
 use crate::storage::Storage;
-use crate::store::{Inner, Pending, Version};
 use crate::tree::{Cursor, Tree};
 
 /// An entry of the tree by key.

@@ -216,7 +216,7 @@ fn replayed(line: &str) -> Settings {
                     _ => CacheMode::Durable,
                 });
             }
-            other => panic!("{other} is no option of the command"),
+            other => panic!("the command has no option {other}"),
         }
     }
     settings

@@ -15,10 +15,11 @@ use crate::engine::{Engine, Inside, KEY_VALUE_LIMITS};
 use crate::latency::{Kind, Latencies};
 use crate::limits::{Limits, Shape};
 use crate::link::Link;
-use crate::profile::Profile;
+use crate::profile::{FirmwareProfile, Plp, Profile};
 use crate::smart::{AVAILABLE_SPARE_THRESHOLD_PERCENT, Smart, available_spare_percent};
 use crate::spu_memory::SpuMemory;
 use crate::status::Status;
+use crate::usage::{Usage, Waited};
 
 /// The drive.
 #[derive(Debug)]
@@ -28,6 +29,7 @@ pub struct Device {
     shape: Shape,
     link: Link,
     latencies: Latencies,
+    waited: Waited,
     pub(crate) recovery: RecoveryReport,
     /// Units saved by the capacitor that are not recovered yet.
     pub(crate) dumped_units: u64,
@@ -71,10 +73,11 @@ impl Device {
                 capacity_units: profile.capacity_units(),
                 atomic_units: profile.limits.atomic_units,
             },
-            link: Link::new(&profile.link),
+            link: Link::new(&profile),
             profile,
             power: Power::Off(None),
             latencies: Latencies::new(),
+            waited: Waited::default(),
             recovery: RecoveryReport::default(),
             dumped_units: 0,
             issued_ns: 0,
@@ -131,10 +134,52 @@ impl Device {
     pub fn submit(&mut self, command: Command<'_>, at_ns: Nanoseconds) -> Result<Completion, Status> {
         self.note_issue(at_ns)?;
         let kind = Kind::of(&command);
-        let start_ns = self.link.command(at_ns.max(self.ready_ns));
-        let completion = self.perform(command, Client::Host, start_ns)?;
+        let work_ns = self.work_ns(&command, kind, at_ns);
+        let from_ns = if self.goes_alone(kind) { self.time_ns() } else { self.ready_ns };
+        let start_ns = self.link.command(at_ns.max(from_ns), work_ns);
+        let mut completion = self.perform(command, Client::Host, start_ns)?;
+        if kind == Kind::Flush {
+            completion.done_ns = self.end_flush(completion.done_ns);
+        }
         self.latencies.record(kind, completion.done_ns - at_ns);
+        self.waited.add(kind, completion.done_ns - at_ns);
         Ok(completion)
+    }
+
+    /// Whether a command of this kind is not queued beside others.
+    fn goes_alone(&self, kind: Kind) -> bool {
+        kind == Kind::Flush && !self.profile.firmware.queued_flush
+    }
+
+    /// Firmware's work for units and records.
+    fn work_ns(&mut self, command: &Command<'_>, kind: Kind, at_ns: Nanoseconds) -> Nanoseconds {
+        let FirmwareProfile { range_ns, record_ns, insert_ns, .. } = self.profile.firmware;
+        let put = match command {
+            Command::KvGet { .. } | Command::KvExists { .. } | Command::KvDelete { .. } => return record_ns,
+            Command::KvPut { records } | Command::WriteBatch { records, .. } => *records,
+            _ if matches!(kind, Kind::Read | Kind::Write) => return range_ns,
+            _ => return 0,
+        };
+        let inserts = insert_ns > 0 && put.iter().any(|record| self.is_new(record, at_ns));
+        record_ns * put.len() as u64 + if inserts { insert_ns } else { 0 }
+    }
+
+    fn is_new(&mut self, record: &KvRecord<'_>, at_ns: Nanoseconds) -> bool {
+        let Power::On(engine) = &mut self.power else { return false };
+        let there = engine.ftl.exists(record.namespace, &record.key, at_ns);
+        record.value.is_some() && there.is_ok_and(|(there, _)| !there)
+    }
+
+    /// What a flush takes beyond what it programs. Returns when it is done.
+    fn end_flush(&mut self, done_ns: Nanoseconds) -> Nanoseconds {
+        let firmware = &self.profile.firmware;
+        let keeps_dram = self.profile.power.plp == Plp::Capacitor;
+        let done_ns = done_ns + if keeps_dram { 0 } else { firmware.flush_ns };
+        if !firmware.queued_flush {
+            self.link.hold(done_ns);
+        }
+        self.done_ns = self.done_ns.max(done_ns);
+        done_ns
     }
 
     /// Executes a command of a client inside the drive, as [`Device::submit`] does for the host. It takes neither the
@@ -330,6 +375,12 @@ impl Device {
     /// Latencies of the host's commands since the drive was made or opened.
     pub fn latencies(&self) -> &Latencies {
         &self.latencies
+    }
+
+    /// What the drive's parts have done and commands have waited since the drive was made or opened. Zeros without power.
+    pub fn usage(&self) -> Usage {
+        let planes = self.ftl().map_or_else(Default::default, |ftl| ftl.nand().busy());
+        Usage::of(planes, self.link.usage(), &self.waited)
     }
 
     /// Checks the invariants of the maps, and panics if one is broken.

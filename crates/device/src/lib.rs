@@ -22,6 +22,7 @@ mod spu_banks;
 mod spu_memory;
 mod start_gap;
 mod status;
+mod usage;
 
 pub use builtin::builtin;
 pub use command::{Command, Completion};
@@ -47,3 +48,4 @@ pub use tantalum_nand::{
     Access, Faults, Fetches, Fills, HostError, HostSync, InFlight, Life, MediumError, NandError, Nanoseconds,
     Operation, Outcome, SplitMix64, UNIT_BYTES, checksum_of, checksum_with, mix,
 };
+pub use usage::Usage;

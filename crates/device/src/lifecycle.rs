@@ -325,3 +325,27 @@ impl Profile {
         units.min(dumped).max(2 * units_per_page) as usize
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pages of four units.
+    fn cache_units(plp: Plp, mode: CacheMode, cache_units: u64, dump_pages: u64) -> usize {
+        let mut profile = Profile::load("tlc-nvme").unwrap();
+        profile.flash.page_bytes = 4 * UNIT_BYTES as u32;
+        (profile.power.plp, profile.cache.mode) = (plp, mode);
+        profile.cache.bytes = cache_units * UNIT_BYTES as u64;
+        profile.power.dump_bytes = dump_pages * 4 * UNIT_BYTES as u64;
+        profile.cache_units()
+    }
+
+    #[test]
+    fn the_cache_holds_what_the_capacitor_dumps_and_two_pages_at_least() {
+        assert_eq!(cache_units(Plp::None, CacheMode::Volatile, 1000, 0), 1000);
+        assert_eq!(cache_units(Plp::Capacitor, CacheMode::Durable, 1000, 1000), 1000);
+        assert_eq!(cache_units(Plp::Capacitor, CacheMode::Durable, 1000, DUMP_RESERVE_PAGES + 20), 80);
+        assert_eq!(cache_units(Plp::Capacitor, CacheMode::Durable, 1000, 1), 8);
+        assert_eq!(cache_units(Plp::None, CacheMode::Off, 1000, 0), 8);
+    }
+}

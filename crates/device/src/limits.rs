@@ -138,3 +138,40 @@ impl Shape {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHAPE: Shape = Shape { capacity_units: 100, atomic_units: 4 };
+
+    fn is_refused(command: &Command<'_>) -> bool {
+        SHAPE.check(command).is_err()
+    }
+
+    fn write(lpn: u32, data: &[u8]) -> Command<'_> {
+        Command::Write { lpn: Lpn(lpn), data, fua: false }
+    }
+
+    #[test]
+    fn data_are_whole_units_within_the_capacity() {
+        let data = [0; 4 * UNIT_BYTES];
+        assert!(!is_refused(&write(96, &data)));
+        assert!(is_refused(&write(97, &data)), "one unit is beyond the end");
+        assert!(is_refused(&write(0, &[])));
+        assert!(is_refused(&write(0, &data[1..])));
+        let one = |bytes| Command::TxWrite { tx: tantalum_ftl::TxId(1), lpn: Lpn(99), data: &data[..bytes] };
+        assert!(!is_refused(&one(UNIT_BYTES)));
+        assert!(is_refused(&one(2 * UNIT_BYTES)) && is_refused(&one(0)));
+    }
+
+    #[test]
+    fn both_ends_of_a_share_are_within_the_capacity() {
+        let share = |dst, src| {
+            let ranges = [ShareRange { dst: Lpn(dst), src: Lpn(src), units: 2 }];
+            is_refused(&Command::Share { ranges: &ranges, deferred: false })
+        };
+        assert!(!share(98, 0) && !share(0, 98));
+        assert!(share(99, 0) && share(0, 99));
+    }
+}

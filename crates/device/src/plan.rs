@@ -128,3 +128,18 @@ impl Profile {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_files_lie_behind_the_metadata_log() {
+        let profile = Profile::load("pebblessd").unwrap();
+        let nvm = profile.nvm.as_ref().expect("it has memory");
+        let config = profile.ftl_config();
+        let (log_bytes, lists) = (config.nvm_log_bytes.unwrap(), config.file_lists.unwrap());
+        assert_eq!(lists.at, log_bytes);
+        assert_eq!(log_bytes + ListsPlan::bytes(nvm.files, profile.capacity_units() as u32), nvm.bytes);
+    }
+}

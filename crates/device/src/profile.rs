@@ -1,11 +1,13 @@
 //! A drive described by a TOML file.
 
+mod firmware;
 mod parse;
 mod spu;
 mod validate;
 
 use serde::{Deserialize, Serialize};
 
+pub use firmware::FirmwareProfile;
 pub use parse::ProfileError;
 pub use spu::{STRIPE_BYTES, SpuMemoryProfile, SpuProfile};
 pub use validate::InvalidField;
@@ -37,6 +39,9 @@ pub struct Profile {
     pub limits: LimitsProfile,
     /// The FTL's settings.
     pub ftl: FtlProfile,
+    /// The firmware's times beside the link's.
+    #[serde(default, skip_serializing_if = "FirmwareProfile::is_default")]
+    pub firmware: FirmwareProfile,
     /// The processors for programs in the drive.
     #[serde(default, skip_serializing_if = "SpuProfile::is_default")]
     pub spu: SpuProfile,

@@ -283,6 +283,21 @@ fn at_the_end_of_its_life_a_drive_is_read_only_and_stays_so() {
     }
 }
 
+/// No blocks are kept for a dump any more, so nothing that was acknowledged may wait in DRAM.
+#[test]
+fn what_a_capacitor_protects_survives_a_cut_at_the_end_of_the_drives_life() {
+    for seed in [2, 5, 8, 11, 14, 17] {
+        println!("seed {seed}");
+        let faults = match seed % 2 {
+            0 => Faults { seed, program_failure_ppm: 20_000, ..NONE },
+            _ => Faults { seed, erase_failure_ppm: 50_000, ..NONE },
+        };
+        let mut host = wear_out(faults, seed);
+        host.cut();
+        host.compare();
+    }
+}
+
 #[test]
 fn a_read_only_image_opens_and_reads() {
     let folder = tempfile::tempdir().unwrap();

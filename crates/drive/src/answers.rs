@@ -2,14 +2,15 @@
 //! virtual time.
 //!
 //! Nobody holds the drive while an answer waits, so requests of several clients are in flight together, as in a drive's
-//! queue.
+//! queue. In the machine's time an answer goes out while no command is executed: a command that has begun may turn out to be
+//! the one that power went under, at a time before the answer was due.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
 use std::str::FromStr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use tantalum::Nanoseconds;
 
 use crate::clock::Clock;
-use crate::drive::{Drive, When};
+use crate::drive::{Drive, WeakDrive, When};
 
 /// When answers are delivered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -73,6 +74,8 @@ struct Owners(Arc<Shared>);
 
 struct Shared {
     pace: Pace,
+    /// The drive that gives the answers.
+    drive: OnceLock<WeakDrive>,
     waiting: Mutex<Waiting>,
     changed: Condvar,
     /// How often power has gone: requests made before a loss are never answered.
@@ -143,7 +146,8 @@ impl Answers {
 
     fn with_pace(pace: Pace) -> Answers {
         let waiting = Mutex::default();
-        let shared = Shared { pace, waiting, changed: Condvar::new(), losses: AtomicU64::new(0) };
+        let (drive, changed, losses) = (OnceLock::new(), Condvar::new(), AtomicU64::new(0));
+        let shared = Shared { pace, drive, waiting, changed, losses };
         Answers(Arc::new(Owners(Arc::new(shared))))
     }
 
@@ -177,7 +181,7 @@ impl Answers {
             Pace::Virtual => false,
         };
         if is_due {
-            return answer(self.0.0.delivery(ticket));
+            return answer(self.0.0.delivery(ticket, due_ns));
         }
         let mut waiting = self.0.0.waiting.lock();
         let number = waiting.next_number;
@@ -189,8 +193,10 @@ impl Answers {
         }
     }
 
-    /// From now on a power loss of the drive also affects these answers, for as long as there is a clone of them.
+    /// From now on a power loss of the drive, which is the one that gives these answers, also affects them, for as long as
+    /// there is a clone of them.
     pub fn follow(&self, drive: &Drive) {
+        self.0.0.drive.get_or_init(|| drive.downgrade());
         let owners = Arc::downgrade(&self.0);
         drive.on_power_loss(move || owners.upgrade().map(|owners| owners.lose_power()).is_some());
     }
@@ -219,7 +225,22 @@ impl Drop for Owners {
 }
 
 impl Shared {
-    fn delivery(&self, ticket: Ticket) -> Delivery {
+    /// Whether an answer is given that is due now.
+    fn delivery(&self, ticket: Ticket, due_ns: Nanoseconds) -> Delivery {
+        let drive = self.drive.get().filter(|_| matches!(self.pace, Pace::Machine(_)));
+        let with_drive = drive.and_then(|drive| {
+            drive.with(|device| {
+                let delivery = self.without_drive(ticket);
+                if delivery == Delivery::InTime {
+                    device.note_answer(due_ns);
+                }
+                delivery
+            })
+        });
+        with_drive.unwrap_or_else(|| self.without_drive(ticket))
+    }
+
+    fn without_drive(&self, ticket: Ticket) -> Delivery {
         let is_lost = ticket.losses != self.losses.load(Ordering::Acquire);
         if is_lost { Delivery::PowerLost } else { Delivery::InTime }
     }
@@ -227,8 +248,7 @@ impl Shared {
     /// Delivers the first answer; others may add answers meanwhile.
     fn give_first(&self, waiting: &mut MutexGuard<'_, Waiting>) {
         let Reverse(entry) = waiting.answers.pop().expect("there is a first");
-        let delivery = self.delivery(entry.ticket);
-        MutexGuard::unlocked(waiting, || (entry.answer)(delivery));
+        MutexGuard::unlocked(waiting, || (entry.answer)(self.delivery(entry.ticket, entry.due_ns)));
     }
 
     fn give_in_time(&self) {

@@ -1,12 +1,12 @@
 //! A device that several clients share.
 //!
-//! Invariants: commands reach the device in an order in which their times do not go back; everyone who asked is told of
-//! a power loss once, before any other client can have the device.
+//! Invariants: commands reach the device in an order in which their times do not go back, and not before an answer that a
+//! client was given; everyone who asked is told of a power loss once, before any other client can have the device.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, MutexGuard};
 use tantalum::{Command, Completion, Device, Nanoseconds, Status};
@@ -16,7 +16,11 @@ use crate::issue::issue;
 
 /// A device and its clients' common time. A clone is the same drive.
 #[derive(Clone)]
-pub struct Drive(Arc<Shared>);
+pub struct Drive {
+    shared: Arc<Shared>,
+    /// Counts the clones; who gives answers has the device for a moment without being one.
+    clones: Arc<()>,
+}
 
 struct Shared {
     state: Mutex<State>,
@@ -31,7 +35,12 @@ pub(crate) struct State {
     on_power_loss: Vec<Box<dyn Fn() -> bool + Send>>,
     /// Whether they have been told of the last loss.
     is_told: bool,
+    /// When the last of the answers was due that clients were given while the machine's time passed.
+    answered_ns: Nanoseconds,
 }
+
+/// A drive, for who must not keep it.
+pub(crate) struct WeakDrive(Weak<Shared>);
 
 /// When a command is issued.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,8 +81,10 @@ impl Drive {
 
     fn with(device: Device, duplicates: Option<Box<Duplicates>>) -> Drive {
         let is_told = !device.has_power();
-        let state = Mutex::new(State { device, duplicates, on_power_loss: Vec::new(), is_told });
-        Drive(Arc::new(Shared { state, holder: AtomicUsize::new(0) }))
+        let state =
+            Mutex::new(State { device, duplicates, on_power_loss: Vec::new(), is_told, answered_ns: 0 });
+        let shared = Arc::new(Shared { state, holder: AtomicUsize::new(0) });
+        Drive { shared, clones: Arc::default() }
     }
 
     /// The device itself, for what is not a command of a client. Waits until no other thread has it.
@@ -81,17 +92,23 @@ impl Drive {
     /// # Panics
     /// If this thread has it already, because it would wait for itself forever.
     pub fn lock(&self) -> Locked<'_> {
-        let (holder, here) = (&self.0.holder, this_thread());
-        assert!(holder.load(Ordering::Relaxed) != here, "this thread asks for a device that it has");
-        let state = self.0.state.lock();
-        holder.store(here, Ordering::Relaxed);
-        Locked { state, holder }
+        self.shared.lock()
     }
 
     /// The device, if this is the only clone of the drive; the drive otherwise.
     pub fn into_device(self) -> Result<Device, Drive> {
-        let shared = Arc::try_unwrap(self.0).map_err(Drive)?;
-        Ok(shared.state.into_inner().device)
+        let Drive { mut shared, clones } = self;
+        if let Err(clones) = Arc::try_unwrap(clones) {
+            return Err(Drive { shared, clones });
+        }
+        loop {
+            match Arc::try_unwrap(shared) {
+                Ok(shared) => return Ok(shared.state.into_inner().device),
+                // an answer is just going out
+                Err(busy) => shared = busy,
+            }
+            std::thread::yield_now();
+        }
     }
 
     /// A separate drive with a copy of the device and no clients. None if the device cannot be copied.
@@ -104,6 +121,10 @@ impl Drive {
     /// device.
     pub fn on_power_loss(&self, tell: impl Fn() -> bool + Send + 'static) {
         self.lock().state.on_power_loss.push(Box::new(tell));
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakDrive {
+        WeakDrive(Arc::downgrade(&self.shared))
     }
 
     /// Issues a command at a client's time, or as soon afterwards as another client's last command allows.
@@ -121,9 +142,33 @@ impl Locked<'_> {
 
     pub(crate) fn start_ns(&self, when: impl Into<When>) -> Nanoseconds {
         match when.into() {
-            When::At(at_ns) => at_ns,
+            // who looked at the clock may have been held up since, and power that goes under this command must not undo
+            // what was answered meanwhile
+            When::At(at_ns) => at_ns.max(self.state.answered_ns),
             When::AfterAll => self.time_ns(),
         }
+    }
+
+    /// A client is given an answer that was due at `due_ns`: no later command is issued before that.
+    pub(crate) fn note_answer(&mut self, due_ns: Nanoseconds) {
+        self.state.answered_ns = self.state.answered_ns.max(due_ns);
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> Locked<'_> {
+        let (holder, here) = (&self.holder, this_thread());
+        assert!(holder.load(Ordering::Relaxed) != here, "this thread asks for a device that it has");
+        let state = self.state.lock();
+        holder.store(here, Ordering::Relaxed);
+        Locked { state, holder }
+    }
+}
+
+impl WeakDrive {
+    /// Does something with the device, if anybody still has the drive.
+    pub fn with<T>(&self, work: impl FnOnce(&mut Locked<'_>) -> T) -> Option<T> {
+        self.0.upgrade().map(|shared| work(&mut shared.lock()))
     }
 }
 

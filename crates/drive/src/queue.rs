@@ -25,6 +25,11 @@ impl Queue {
         &self.drive
     }
 
+    /// Where its answers wait.
+    pub fn answers(&self) -> &Answers {
+        &self.answers
+    }
+
     /// Submits a command at the machine's time, or at `at_ns` in virtual time, without waiting for it. `answer` is
     /// called when it is done, with its completion time, or reports that power went first.
     pub fn submit(

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use tantalum::{Device, Kind, Smart};
+use tantalum::{Device, Kind, Smart, Usage};
 
 use crate::answers::Pacing;
 
@@ -30,6 +30,8 @@ pub struct DriveReport {
     pub smart: Smart,
     /// Flash writes divided by host writes.
     pub write_amplification: f64,
+    /// What the drive's parts have done and commands have waited, since the image was opened.
+    pub usage: Usage,
     /// Latencies of commands in device time, since the image was opened.
     pub latency: Latencies,
 }
@@ -80,6 +82,7 @@ impl DriveReport {
             device_seconds: device.time_ns() as f64 / 1e9,
             write_amplification: smart.write_amplification(),
             smart,
+            usage: device.usage(),
             latency: Latencies {
                 read: latency(Kind::Read),
                 write: latency(Kind::Write),

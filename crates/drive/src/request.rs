@@ -198,40 +198,54 @@ impl Drive {
     pub fn perform(&self, request: Request, when: impl Into<When>) -> Result<Reply, Status> {
         let when = when.into();
         match request {
-            Request::Read { lpn, units } => self.read(lpn, units, when),
-            Request::Write { lpn, data, fua: false } => self.write(lpn, &data, when),
+            Request::Read { lpn, units } => {
+                // so that a request for too much allocates no memory
+                self.lock().check_range(lpn, units.into())?;
+                let mut data = vec![0; units as usize * UNIT_BYTES];
+                let completion = self.read(lpn, &mut data, when)?;
+                Ok(Reply { completion, data, ..Reply::default() })
+            }
+            Request::Write { lpn, data, fua } => {
+                let completion = self.write(lpn, &data, fua, when)?;
+                Ok(Reply { completion, ..Reply::default() })
+            }
             other => self.perform_locked(other, when),
         }
     }
 
-    fn read(&self, lpn: Lpn, units: u32, when: When) -> Result<Reply, Status> {
-        // so that a request for too much allocates no memory
+    /// Reads units, as many as `data` has room for: [`Drive::perform`] of a [`Request::Read`], for who has a buffer. The data
+    /// are there at once.
+    pub fn read(&self, lpn: Lpn, data: &mut [u8], when: impl Into<When>) -> Result<Completion, Status> {
         let mut drive = self.lock();
-        drive.check_range(lpn, units.into())?;
-        let mut data = vec![0; units as usize * UNIT_BYTES];
         let Some(mut fetches) = drive.fetches() else {
-            let completion = drive.issue(Command::Read { lpn, data: &mut data }, when)?;
-            return Ok(Reply { completion, data, ..Reply::default() });
+            return drive.issue(Command::Read { lpn, data }, when);
         };
-        let later = Command::ReadLater { lpn, data: &mut data, fetches: &mut fetches };
-        let mut completion = drive.issue(later, when)?;
+        let later = Command::ReadLater { lpn, data: &mut *data, fetches: &mut fetches };
+        let completion = drive.issue(later, when)?;
         drop(drive);
-        if !fetches.fetch(&mut data) {
-            // the drive says what is wrong
-            completion = self.issue(Command::Read { lpn, data: &mut data }, completion.done_ns)?;
+        if fetches.fetch(data) {
+            return Ok(completion);
         }
-        Ok(Reply { completion, data, ..Reply::default() })
+        // the drive says what is wrong
+        self.issue(Command::Read { lpn, data }, completion.done_ns)
     }
 
-    fn write(&self, lpn: Lpn, data: &[u8], when: When) -> Result<Reply, Status> {
-        let is_whole = data.len().is_multiple_of(UNIT_BYTES);
+    /// Writes units: [`Drive::perform`] of a [`Request::Write`], for who keeps the data.
+    pub fn write(
+        &self,
+        lpn: Lpn,
+        data: &[u8],
+        fua: bool,
+        when: impl Into<When>,
+    ) -> Result<Completion, Status> {
+        let mut drive = self.lock();
+        let moves = !fua && data.len().is_multiple_of(UNIT_BYTES);
         // if there are none, the write reports why
-        let fills = if is_whole { self.lock().fills(data.len() / UNIT_BYTES).ok().flatten() } else { None };
+        let fills = if moves { drive.fills(data.len() / UNIT_BYTES).ok().flatten() } else { None };
         let Some(mut fills) = fills else {
-            let write = Command::Write { lpn, data, fua: false };
-            let completion = self.lock().issue_or_share(write, when)?;
-            return Ok(Reply { completion, ..Reply::default() });
+            return drive.issue_or_share(Command::Write { lpn, data, fua }, when);
         };
+        drop(drive);
         let is_filled = fills.fill(data).is_ok();
         let mut drive = self.lock();
         let command = match is_filled {
@@ -240,7 +254,7 @@ impl Drive {
         };
         let completion = drive.issue_or_share(command, when);
         drive.skip_fills(&mut fills, usize::MAX);
-        Ok(Reply { completion: completion?, ..Reply::default() })
+        completion
     }
 
     fn perform_locked(&self, request: Request, when: When) -> Result<Reply, Status> {
@@ -248,13 +262,10 @@ impl Drive {
         let Reply { data: read, metadata: read_metadata, keys, .. } = &mut reply;
         let issue = |command| self.issue(command, when);
         let completion = match request {
-            Request::Read { .. } => unreachable!("reads move their bytes outside the lock"),
+            Request::Read { .. } | Request::Write { .. } => unreachable!("they have methods of their own"),
             Request::ReadWithMetadata { lpn } => {
                 read.resize(UNIT_BYTES, 0);
                 issue(Command::ReadWithMetadata { lpn, data: read, metadata: read_metadata })
-            }
-            Request::Write { lpn, data, fua } => {
-                self.lock().issue_or_share(Command::Write { lpn, data: &data, fua }, when)
             }
             Request::WriteWithMetadata { lpn, data, metadata, fua } => {
                 issue(Command::WriteWithMetadata { lpn, data: &data, metadata: &metadata, fua })

@@ -254,7 +254,7 @@ fn a_share_is_durable_with_the_next_flush_and_whole_before() {
     assert_eq!(drive.lock().duplicates().remapped, 2);
 }
 
-/// A drive keeps only so many owners of places beyond the first.
+/// A drive keeps a limited number of owners of places beyond the first.
 #[test]
 fn what_the_drive_refuses_to_share_is_written() {
     let drive = drive();

@@ -2,7 +2,7 @@
 //! goes at random flash operations. Every unit then holds a version that the drive may have kept: the newest that is
 //! durable, or one that was written to it since.
 //!
-//! Seeded: `SEED=17` runs one seed, `SEEDS=200` so many.
+//! Seeded: `SEED=17` runs one seed, `SEEDS=200` runs 200.
 
 mod common;
 

@@ -135,6 +135,60 @@ fn in_real_time_threads_get_their_answers_when_they_are_due() {
     });
 }
 
+/// A queue in real time, and when its answers come.
+fn real_queue(drive: &Drive) -> Queue {
+    let from_ns = drive.lock().time_ns();
+    Queue::new(drive.clone(), Answers::new(Pacing::Real, from_ns).unwrap())
+}
+
+/// A thread looked at the clock and was held up. Meanwhile another client was answered. Power goes under the first one's
+/// command: not before that answer.
+#[test]
+fn in_real_time_power_never_goes_before_an_answer_that_was_given() {
+    let mut profile = profile();
+    profile.flash.program_ns = 5_000_000;
+    let drive = Drive::new(Device::in_memory(&profile).unwrap());
+    let queue = real_queue(&drive);
+    let looked_ns = drive.lock().time_ns();
+    let (sender, receiver) = mpsc::channel();
+    let write = Request::Write { lpn: Lpn(3), data: unit(3), fua: true };
+    queue.submit(write, 0, move |ended, _| sender.send(ended).unwrap());
+    receiver.recv().unwrap().unwrap();
+    drive.lock().cut_after(Some(1));
+    let late = drive.issue(Command::Write { lpn: Lpn(4), data: &unit(4), fua: true }, looked_ns);
+    assert_eq!(late, Err(Status::PowerLost));
+    let queue = {
+        drive.lock().power_on(&mut PowerLoss::all(Outcome::NotStarted)).unwrap();
+        virtual_queue(&drive)
+    };
+    let found = ask(&queue, Request::Read { lpn: Lpn(3), units: 1 }).unwrap().data;
+    assert!(found == unit(3), "a write was answered, and power went before it was done");
+}
+
+/// A command is executed that will turn out to be the one under which power goes. Answers that become due meanwhile wait for
+/// that.
+#[test]
+fn in_real_time_no_answer_is_given_while_a_command_is_executed() {
+    let drive = Drive::new(Device::in_memory(&profile()).unwrap());
+    let queue = real_queue(&drive);
+    let (sender, receiver) = mpsc::channel();
+    let write = Request::Write { lpn: Lpn(3), data: unit(3), fua: true };
+    let (others, issued_ns) = {
+        let issued_ns = drive.lock().issued_ns();
+        let sender = sender.clone();
+        queue.submit(write, 0, move |ended, _| sender.send(ended.map(drop)).unwrap());
+        (receiver, issued_ns)
+    };
+    let mut device = drive.lock();
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    assert!(others.try_recv().is_err(), "it was answered while somebody had the device");
+    let before_ns = device.issued_ns();
+    assert!(before_ns > issued_ns, "the write was issued");
+    device.cut_power(before_ns + 1);
+    drop(device);
+    assert_eq!(others.recv().unwrap(), Err(Status::PowerLost));
+}
+
 /// Every request is what its command is, on a drive whose bytes move past it and on one in memory.
 #[test]
 fn requests_do_what_commands_do() {

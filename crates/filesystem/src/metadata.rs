@@ -62,6 +62,26 @@ pub struct Metadata {
     pub device_number: u32,
 }
 
+impl Metadata {
+    /// Of a new file: empty, with one name, or of a folder with two links.
+    pub fn of_new(new: &NewFile) -> Metadata {
+        Metadata {
+            kind: new.kind,
+            permissions: new.permissions & 0o7777,
+            owner: new.owner,
+            group: new.group,
+            links: if new.kind == FileKind::Folder { 2 } else { 1 },
+            size: 0,
+            units: 0,
+            accessed: new.now,
+            modified: new.now,
+            changed: new.now,
+            created: new.now,
+            device_number: new.device_number,
+        }
+    }
+}
+
 /// The properties of a new file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct NewFile {

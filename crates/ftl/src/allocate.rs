@@ -206,3 +206,89 @@ impl Ftl {
         self.map.valid_counts_mut().add_candidate(block);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tantalum_nand::{Geometry, Nand, PlaneId};
+
+    use super::*;
+    use crate::host_unit::HostUnit;
+    use crate::key::NamespaceAttributes;
+    use crate::space::FtlConfig;
+    use crate::test_support::{CONFIG, GEOMETRY, TIMING};
+    use crate::types::{Lpn, METADATA_BYTES};
+
+    /// A checkpoint takes some blocks of eight units.
+    fn ftl() -> Ftl {
+        let geometry = Geometry { blocks_per_plane: 256, ..GEOMETRY };
+        let config = FtlConfig { logical_units: 1024, ..CONFIG };
+        Ftl::format(Nand::in_memory(geometry, TIMING).unwrap(), config).unwrap()
+    }
+
+    fn write(ftl: &mut Ftl, lpn: u32) -> Result<Nanoseconds, FtlError> {
+        let slot = ftl.nand_mut().stage(&[1; UNIT_BYTES]).unwrap();
+        let (lpn, version) = (Lpn(lpn), ftl.next_seq());
+        ftl.write_page(&[HostUnit { slot, lpn, version, metadata: [0; METADATA_BYTES], hint: None }], 0)
+    }
+
+    /// Takes blocks out of use until this many are free.
+    fn leave(ftl: &mut Ftl, free: u32) {
+        while ftl.space.blocks.free() > free {
+            let plane =
+                PlaneId((0..2).max_by_key(|plane| ftl.space.blocks.free_in(PlaneId(*plane))).unwrap());
+            ftl.space.blocks.take(plane, BlockUse::Bad, &ftl.nand).unwrap();
+        }
+    }
+
+    #[test]
+    fn blocks_for_the_journal_and_two_checkpoints_are_kept() {
+        let ftl = ftl();
+        // the map's chunk, 256 owners, 256 hints, 256 logs, and so on, in blocks of 32 KiB
+        let (planned, used) =
+            (ftl.space.layout.checkpoint_blocks, ftl.metadata.checkpoint_blocks().len() as u32);
+        assert_eq!((planned, used, ftl.metadata.journal_blocks()), (3, 1, 0));
+        assert_eq!(ftl.system_blocks(), 2 + (2 * 3 - 1));
+        // 10,000 owners of 16 bytes take 20 pages, four to a block, and a block more may be begun
+        assert_eq!(ftl.system_blocks_with(10_000), 2 + 5 + 1);
+    }
+
+    #[test]
+    fn owners_have_room_in_the_next_checkpoint_or_are_refused() {
+        let mut ftl = ftl();
+        let needed = ftl.system_blocks_with(10_000);
+        leave(&mut ftl, needed);
+        ftl.ensure_owner_room(10_000, 0).unwrap();
+        leave(&mut ftl, needed - 1);
+        assert!(matches!(ftl.ensure_owner_room(10_000, 0), Err(FtlError::CapacityExceeded)));
+        ftl.ensure_owner_room(0, 0).unwrap();
+    }
+
+    #[test]
+    fn what_the_host_writes_leaves_garbage_collection_its_blocks() {
+        let mut ftl = ftl();
+        assert_eq!(ftl.collection_reserve(), ftl.space.layout.collect_width + 1);
+        let logs = NamespaceAttributes { logs: 1, ..NamespaceAttributes::default() };
+        for _ in 0..2 {
+            ftl.create_namespace(logs, 0).unwrap();
+        }
+        assert_eq!(ftl.collection_reserve(), ftl.space.layout.collect_width + 3);
+        let kept = ftl.system_blocks() + ftl.collection_reserve();
+        leave(&mut ftl, kept);
+        assert!(matches!(ftl.ensure_host_block(Target::Host, 0), Err(FtlError::CapacityExceeded)));
+    }
+
+    /// The same block is written again and again: its old copies are garbage, and what is collected makes room.
+    #[test]
+    fn garbage_is_collected_before_a_stream_runs_out() {
+        let mut ftl = ftl();
+        for lpn in 0..64 {
+            write(&mut ftl, lpn).unwrap();
+        }
+        let kept = ftl.system_blocks() + ftl.collection_reserve();
+        leave(&mut ftl, kept + 4);
+        for round in 0..2000 {
+            write(&mut ftl, round % 64).unwrap_or_else(|error| panic!("round {round}: {error}"));
+        }
+        assert!(ftl.counters().blocks_erased > 100);
+    }
+}

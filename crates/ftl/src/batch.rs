@@ -127,13 +127,7 @@ impl Ftl {
     ) -> Result<ProgrammedBatch, FtlError> {
         let per_page = self.geometry.units_per_page() as usize;
         let (unit_pages, record_pages) = (units.len().div_ceil(per_page), plan.pages(per_page));
-        let room = self
-            .ensure_claim_room(units.len(), at_ns)
-            .and_then(|()| self.ensure_space(&pages_by_stream(unit_pages, &record_pages), at_ns));
-        if let Err(error) = room {
-            self.give_back(units, &error);
-            return Err(error);
-        }
+        self.ensure_batch_room(units, &pages_by_stream(unit_pages, &record_pages), at_ns)?;
         let (pages, id) = (unit_pages + record_pages.len(), self.next_seq());
         let (unit_marks, record_marks) = self.marks(id, units.len(), plan.targets.len(), pages);
         let mut batch = ProgrammedBatch {
@@ -158,6 +152,17 @@ impl Ftl {
             self.batches.programmed(batch.done_ns);
         }
         Ok(batch)
+    }
+
+    /// Ensures that a batch fits, or gives its buffers back.
+    fn ensure_batch_room(
+        &mut self,
+        units: &[HostUnit],
+        pages: &[(Target, u32)],
+        at_ns: Nanoseconds,
+    ) -> Result<(), FtlError> {
+        let room = self.ensure_claim_room(units.len(), at_ns).and_then(|()| self.ensure_space(pages, at_ns));
+        room.inspect_err(|error| self.give_back(units, error))
     }
 
     /// The marks of the units of blocks, and of those of records.

@@ -145,6 +145,14 @@ pub enum Guard {
     PackInPlace,
     /// 18, in a log-structured file system: a node of a sync is written before the data to which it points are durable.
     NodeBeforeData,
+    /// In a log-structured file system: an anchor names a super root that is not durable.
+    AnchorBeforeSuperRoot,
+    /// In a log-structured file system: a partial segment counts although its units are not all there.
+    PartialUnchecked,
+    /// In a log-structured file system: a summary counts units that the drive moved and that are not durable there.
+    SummaryBeforeMoves,
+    /// In a log-structured file system: what a snapshot sees is given up with the present's.
+    SnapshotHolds,
     /// 18, in a log-structured file system: the cleaner moves what was written elsewhere since it looked.
     StaleMove,
 }

@@ -231,3 +231,57 @@ impl Ftl {
         self.space.blocks.clear_all_marks();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tantalum_nand::{Geometry, Nand, UNIT_BYTES};
+
+    use crate::ftl::Ftl;
+    use crate::host_unit::HostUnit;
+    use crate::key::{Key, NamespaceAttributes};
+    use crate::space::FtlConfig;
+    use crate::tenants::records::KvRecord;
+    use crate::test_support::{CONFIG, GEOMETRY, TIMING};
+    use crate::types::{Lpn, METADATA_BYTES};
+
+    fn ftl() -> Ftl {
+        let geometry = Geometry { blocks_per_plane: 1536, ..GEOMETRY };
+        let config = FtlConfig { logical_units: 12_288, ..CONFIG };
+        Ftl::format(Nand::in_memory(geometry, TIMING).unwrap(), config).unwrap()
+    }
+
+    fn write(ftl: &mut Ftl, lpn: u32) {
+        let slot = ftl.nand_mut().stage(&[1; UNIT_BYTES]).unwrap();
+        let (lpn, version) = (Lpn(lpn), ftl.next_seq());
+        ftl.write_page(&[HostUnit { slot, lpn, version, metadata: [0; METADATA_BYTES], hint: None }], 0)
+            .unwrap();
+    }
+
+    /// Units that the next checkpoint takes, as reckoned and in fact.
+    fn next_checkpoint(ftl: &mut Ftl) -> (u64, u64) {
+        let (reckoned, before) = (ftl.checkpoint_units(0), ftl.counters().flash_units.checkpoint);
+        ftl.take_checkpoint(0, false).unwrap();
+        (reckoned, ftl.counters().flash_units.checkpoint - before)
+    }
+
+    /// What is kept free for the next checkpoint is what it takes, to within a page of two units.
+    #[test]
+    fn a_checkpoint_is_as_long_as_is_reckoned() {
+        let mut ftl = ftl();
+        (0..12).for_each(|chunk| write(&mut ftl, chunk * 1024));
+        let (reckoned, taken) = next_checkpoint(&mut ftl);
+        assert!(taken > 12 && taken.abs_diff(reckoned) <= 2, "the map: {taken} units, reckoned {reckoned}");
+        let namespace = ftl.create_namespace(NamespaceAttributes::default(), 0).unwrap();
+        for number in 0..2000_u32 {
+            let (key, value) = (Key::new(&number.to_le_bytes()).unwrap(), [1; 100]);
+            ftl.put(&[KvRecord { namespace, key, value: Some(&value) }], 0, 0, &mut |_| None).unwrap();
+        }
+        let (reckoned, more) = next_checkpoint(&mut ftl);
+        assert!(
+            more >= taken + 6 && more.abs_diff(reckoned) <= 2,
+            "and records: {more} units, reckoned {reckoned}"
+        );
+        let owners = ftl.checkpoint_units(1000) - ftl.checkpoint_units(0);
+        assert!((4..=6).contains(&owners), "1,000 owners of 16 bytes take two pages, not {owners} units");
+    }
+}

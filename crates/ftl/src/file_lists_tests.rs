@@ -1,3 +1,5 @@
+//! Lists of files beside a model in memory, with power cut at random operations.
+
 use tantalum_nand::{NvmShape, Outcome, SplitMix64};
 
 use super::*;

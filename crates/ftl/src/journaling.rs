@@ -257,3 +257,53 @@ impl Ftl {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tantalum_nand::{Geometry, Nand};
+
+    use super::*;
+    use crate::test_support::{CONFIG, GEOMETRY, TIMING};
+    use crate::types::Lpn;
+
+    fn ftl(pages_per_block: u32) -> Ftl {
+        let geometry = Geometry { pages_per_block, ..GEOMETRY };
+        Ftl::format(Nand::in_memory(geometry, TIMING).unwrap(), CONFIG).unwrap()
+    }
+
+    fn flush_one(ftl: &mut Ftl) {
+        let version = ftl.next_seq();
+        ftl.append_journal(&[Record::Trim { lpn: Lpn(1), units: 1, version, step: version }], 0).unwrap();
+        ftl.flush_journal(0).unwrap();
+    }
+
+    /// The next block is erased while the open one still has pages: what waits for the journal does not wait for that.
+    #[test]
+    fn the_next_journal_block_is_taken_once_the_open_one_is_half_full() {
+        let mut ftl = ftl(8);
+        let mut left = Vec::new();
+        for _ in 0..12 {
+            flush_one(&mut ftl);
+            left.push(ftl.metadata.pages_left(&ftl.nand));
+        }
+        assert_eq!(left, [7, 6, 5, 8 + 4, 8 + 3, 8 + 2, 8 + 1, 8, 7, 6, 5, 8 + 4]);
+    }
+
+    /// Nothing is erased within a step, so its pages are there before it begins.
+    #[test]
+    fn a_step_has_its_pages_before_it_begins() {
+        for used in 0..8 {
+            for pages in 1..=3 {
+                let mut ftl = ftl(8);
+                (0..used).for_each(|_| flush_one(&mut ftl));
+                let records = pages * ftl.records_per_page();
+                ftl.ensure_journal_room(records, 0).unwrap();
+                let (left, needed) = (ftl.metadata.pages_left(&ftl.nand), pages as u32 + 2 + SPARE_PAGES);
+                assert!(left >= needed, "{used} pages used: {left} pages for {pages} of records");
+                let blocks = ftl.metadata.journal_blocks();
+                ftl.ensure_journal_room(records, 0).unwrap();
+                assert_eq!(ftl.metadata.journal_blocks(), blocks, "there is room already");
+            }
+        }
+    }
+}

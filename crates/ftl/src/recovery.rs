@@ -81,10 +81,7 @@ impl Ftl {
         let space = Space::new(&nand, layout, false);
         let mut ftl = Ftl::assemble(nand, config, space, nvm);
         ftl.shut_down = found.clean;
-        if let Err(error) = ftl.draw_beyond(newest) {
-            return Err((Box::new(ftl.nand), error.into()));
-        }
-        match ftl.restore(found, report, done_ns) {
+        match ftl.draw_beyond(newest).and_then(|()| ftl.restore(found, report, done_ns)) {
             Ok(mut report) => {
                 report.device_ns = ftl.nand.idle_ns().max(done_ns) - at_ns;
                 Ok((ftl, report))

@@ -28,6 +28,8 @@ pub(crate) struct Host {
     pub handles: Handles,
     /// Whether each write of whole units is all or nothing.
     pub atomic_writes: bool,
+    /// Whether a flush follows each write.
+    pub sync_writes: bool,
 }
 
 /// Who made the request.
@@ -51,8 +53,15 @@ impl Caller {
 }
 
 impl Host {
-    pub fn new(file_system: Box<dyn FileSystem>, atomic_writes: bool) -> Host {
-        Host { file_system, known: Known::default(), handles: Handles::default(), atomic_writes }
+    /// One whose writes are as the system's: torn if power goes, and durable when it is asked for.
+    pub fn new(file_system: Box<dyn FileSystem>) -> Host {
+        Host {
+            file_system,
+            known: Known::default(),
+            handles: Handles::default(),
+            atomic_writes: false,
+            sync_writes: false,
+        }
     }
 }
 

@@ -40,6 +40,8 @@ pub struct Options {
     pub threads: usize,
     /// Whether each write of whole units is all or nothing if power goes; then the kernel caches nothing.
     pub atomic_writes: bool,
+    /// Whether a flush follows each write, as if every file were opened with `O_SYNC`.
+    pub sync_writes: bool,
 }
 
 /// Why a volume could not be mounted, or its image could not be closed.
@@ -160,7 +162,9 @@ impl Mounted {
         let is_possible = !options.atomic_writes || file_system.has_whole_writes();
         let system = |error| MountError::System { folder: options.folder.clone(), error };
         let answers = Answers::new(options.pacing, from_ns).map_err(system)?;
-        let front = Arc::new(Front::new(Host::new(file_system, options.atomic_writes), answers));
+        let Options { atomic_writes, sync_writes, .. } = *options;
+        let host = Host { atomic_writes, sync_writes, ..Host::new(file_system) };
+        let front = Arc::new(Front::new(host, answers));
         let mounted = if is_possible { mount(&front, options) } else { Err(MountError::NoWholeWrites) };
         if mounted.is_err()
             && let Some(host) = front.take()
@@ -327,6 +331,7 @@ mod tests {
             pacing: Pacing::None,
             threads: 1,
             atomic_writes: true,
+            sync_writes: false,
         };
         let refused = Mounted::mount(Box::new(memory()), &options).err().expect("it is refused");
         assert!(matches!(refused, MountError::NoWholeWrites), "{refused}");

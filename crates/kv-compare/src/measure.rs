@@ -273,7 +273,10 @@ mod tests {
                 row.per_second_least <= row.per_second && row.per_second <= row.per_second_most,
                 "{row:?}"
             );
-            assert_eq!(row.written_per_byte.is_none(), row.case.workload == Workload::C, "{row:?}");
+            // a busy machine does few operations in this time, of which none may be an update
+            let updates = row.case.workload != Workload::C && row.operations >= 200;
+            assert!(row.written_per_byte.is_some() || !updates, "{row:?}");
+            assert!(row.written_per_byte.is_none() || row.case.workload != Workload::C, "{row:?}");
         }
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "the stores are removed");
     }

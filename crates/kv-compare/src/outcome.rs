@@ -92,24 +92,25 @@ fn optional(ratio: Option<f64>) -> String {
     ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}"))
 }
 
+const COLUMNS: [(&str, Align); 13] = [
+    ("work", Align::Left),
+    ("commits", Align::Left),
+    ("cache", Align::Left),
+    ("threads", Align::Right),
+    ("store", Align::Left),
+    ("ops/s", Align::Right),
+    ("least", Align::Right),
+    ("most", Align::Right),
+    ("p50 us", Align::Right),
+    ("p99 us", Align::Right),
+    ("written/byte", Align::Right),
+    ("flash/byte", Align::Right),
+    ("space/byte", Align::Right),
+];
+
 /// The table for a terminal.
 pub fn text(rows: &[Row]) -> String {
-    let (left, right) = (Align::Left, Align::Right);
-    let mut table = Table::new(&[
-        ("work", left),
-        ("commits", left),
-        ("cache", left),
-        ("threads", right),
-        ("store", left),
-        ("ops/s", right),
-        ("least", right),
-        ("most", right),
-        ("p50 us", right),
-        ("p99 us", right),
-        ("written/byte", right),
-        ("flash/byte", right),
-        ("space/byte", right),
-    ]);
+    let mut table = Table::new(&COLUMNS);
     for row in rows {
         table.push(vec![
             row.case.work(),

@@ -99,7 +99,7 @@ pub struct Worker<'a> {
     pub records: u64,
     /// What it does of YCSB; transfers if none.
     pub draws: Option<&'a Draws>,
-    /// Updates of so many records in one commit, if it does nothing else.
+    /// If it does nothing but update records: how many in one commit.
     pub batch: Option<u64>,
     /// Bytes of a value.
     pub value_bytes: usize,

@@ -173,3 +173,54 @@ fn sync(device: &Mutex<Device>) -> Result<(), Failure> {
     begun.run().map_err(|error| Failure::Sync(format!("the image could not be synced: {error}")))?;
     device.lock().sync_end().map_err(Failure::Drive)
 }
+
+#[cfg(test)]
+mod tests {
+    use tantalum::{Access, Key, NamespaceAttributes};
+
+    use super::*;
+    use crate::options::{Options, Sync};
+
+    const LIMITS: PutLimits = PutLimits { records: 100, bytes: 1 << 20 };
+
+    /// A new drive in an image, with a namespace.
+    fn drive(folder: &std::path::Path) -> (Mutex<Device>, tantalum::NamespaceId) {
+        let path = folder.join("app.tant");
+        drop(Options::default().capacity_bytes(64 << 20).sync(Sync::None).open_drive(&path).unwrap());
+        let mut device = Device::open_as(&path, Access::Ordered).unwrap();
+        let attributes = NamespaceAttributes::default();
+        let now_ns = device.time_ns();
+        let created = device.submit(Command::CreateNamespace { attributes }, now_ns).unwrap();
+        (Mutex::new(device), created.namespace.unwrap())
+    }
+
+    fn pending(name: Name, bytes: usize) -> Pending {
+        let records = vec![(name, Some(vec![1; bytes].into()))];
+        Pending { records, bytes, at_ns: None, ended: Mutex::new(None) }
+    }
+
+    #[test]
+    fn what_was_committed_needs_no_sync_any_more() {
+        let folder = tempfile::tempdir().unwrap();
+        let (device, namespace) = drive(folder.path());
+        let commits = Commits::default();
+        let records = vec![((namespace, Key::new(b"a").unwrap()), Some(vec![1; 100].into()))];
+        assert!(commits.commit(&device, LIMITS, records, None).is_ok());
+        assert!(device.lock().sync_begin().unwrap().is_none(), "the disk has it");
+    }
+
+    #[test]
+    fn of_transactions_that_go_together_only_those_fail_that_must() {
+        let folder = tempfile::tempdir().unwrap();
+        let (device, namespace) = drive(folder.path());
+        let name = |key: &[u8]| (namespace, Key::new(key).unwrap());
+        let missing = (tantalum::NamespaceId(namespace.0 + 1), Key::new(b"b").unwrap());
+        let all = [pending(name(b"a"), 100), pending(missing, 100), pending(name(b"c"), 100)];
+        let ended = put_together(&mut device.lock(), &all.iter().collect::<Vec<_>>());
+        assert_eq!(ended.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, true]);
+        let now_ns = device.lock().time_ns();
+        let exists = |key| Command::KvExists { namespace, key: Key::new(key).unwrap() };
+        device.lock().submit(exists(b"a"), now_ns).unwrap();
+        device.lock().submit(exists(b"c"), now_ns).unwrap();
+    }
+}

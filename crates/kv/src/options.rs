@@ -134,3 +134,31 @@ fn publish(unfinished: &Path, path: &Path) -> Result<(), Error> {
 fn io_error<'a>(path: &'a Path, action: &'static str) -> impl FnOnce(std::io::Error) -> Error + 'a {
     move |source| Error::Io { path: PathBuf::from(path), action, source }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_option_leaves_the_others_as_they_were() {
+        let options =
+            Options::default().records_per_lock(7).cache_bytes(5).capacity_bytes(9).sync(Sync::None);
+        assert_eq!((options.records_per_lock, options.cache_bytes), (7, 5));
+        assert_eq!((options.capacity_bytes, options.sync), (Some(9), Sync::None));
+    }
+
+    #[test]
+    fn an_image_that_somebody_else_created_meanwhile_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let [taken, unfinished] = ["app.tant", "app.tant.new"].map(|name| folder.path().join(name));
+        std::fs::write(&taken, "theirs").unwrap();
+        std::fs::write(&unfinished, "ours").unwrap();
+        publish(&unfinished, &taken).unwrap();
+        assert_eq!(std::fs::read(&taken).unwrap(), b"theirs");
+        let elsewhere = folder.path().join("missing").join("app.tant");
+        assert!(
+            matches!(publish(&unfinished, &elsewhere), Err(Error::Io { .. })),
+            "no other failure is taken for it"
+        );
+    }
+}

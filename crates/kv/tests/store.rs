@@ -300,7 +300,7 @@ fn a_store_is_opened_once_at_a_time_and_options_are_checked() {
         Err(Error::Profile(_))
     ));
     assert!(!folder.path().join("b").exists());
-    assert!(matches!(Store::open(folder.path()), Err(Error::Device(_))), "a folder is no image");
+    assert!(matches!(Store::open(folder.path()), Err(Error::Device(_))), "a folder is not an image");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left behind");
 }
 
@@ -341,4 +341,33 @@ fn small_commits_of_threads_share_units_of_the_drive() {
     let units = store.with_drive(|drive| drive.smart().counters.flash_units.key_value).unwrap() - before;
     // three records to a unit; commits that were put together would leave more room than that
     assert!((125..=134).contains(&units), "{units}");
+}
+
+#[test]
+fn a_record_that_is_read_to_be_changed_is_the_record() {
+    let folder = folder();
+    let store = open(&folder, Sync::None);
+    let namespace = store.namespace("a").unwrap();
+    store.transact::<_, Error>(|tx| tx.put(namespace, b"k", b"1")).unwrap();
+    let mut tx = store.begin().unwrap();
+    assert_eq!(tx.read_for_update(namespace, b"k").unwrap().as_deref(), Some(&b"1"[..]));
+}
+
+#[test]
+fn a_namespace_is_found_by_its_number() {
+    let folder = folder();
+    let store = open(&folder, Sync::None);
+    let namespaces = ["a", "b", "c"].map(|name| store.namespace(name).unwrap());
+    for namespace in namespaces {
+        assert_eq!(Namespace::from_number(namespace.number()), namespace);
+    }
+}
+
+#[test]
+fn only_a_client_in_the_drives_time_has_a_time() {
+    let folder = folder();
+    let store = open(&folder, Sync::None);
+    let now_ns = store.with_drive(|drive| drive.time_ns()).unwrap() + 5;
+    assert_eq!(store.begin_in_time(now_ns).unwrap().now_ns(), Some(now_ns));
+    assert_eq!(store.begin().unwrap().now_ns(), None);
 }

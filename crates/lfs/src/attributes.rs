@@ -12,7 +12,7 @@ impl LogFs {
     }
 
     pub(crate) fn change_metadata_of(&mut self, file: FileId, change: &MetadataChange) -> Result<()> {
-        self.log.check()?;
+        self.check_writable()?;
         if let Some(size) = change.size {
             self.set_size(file, size)?;
         }

@@ -12,6 +12,9 @@ const BATCH_PAGES: usize = 1024;
 impl LogFs {
     /// Makes a file durable: with its times, or only if something else changed.
     pub(crate) fn sync_file(&mut self, id: FileId, with_times: bool) -> Result<()> {
+        if self.is_snapshot {
+            return Ok(());
+        }
         self.settle()?;
         let inode = &self.file(id)?.inode;
         let (is_folder, parent, links) = (inode.is_folder(), inode.parent, inode.metadata.links);
@@ -70,11 +73,8 @@ impl LogFs {
             return Ok(());
         }
         let purpose = if self.file(id)?.inode.is_folder() { Purpose::Folder } else { Purpose::Content };
-        let head = self.index.head(purpose);
-        let place = self.log.allocate(head)?;
         let page = self.pages.find((id, unit)).expect("a dirty page is in memory");
-        self.log.fill(head, place.lpn, page)?;
-        self.index.set_slot(&mut self.log, id, unit, crate::index::Slot::At(place.lpn))?;
+        self.index.append(&mut self.log, purpose, id, unit, page)?;
         self.pages.mark_clean((id, unit));
         Ok(())
     }
@@ -98,7 +98,7 @@ impl LogFs {
 
     /// Before an operation changes anything: keeps what a checkpoint would write below what is kept free for it.
     pub(crate) fn settle(&mut self) -> Result<()> {
-        self.log.check()?;
+        self.check_writable()?;
         if self.since.block_changes > 2 * self.log.segments.units() {
             self.write_back_folders(true)?;
         }
@@ -106,7 +106,7 @@ impl LogFs {
     }
 
     fn limit_changes(&mut self) -> Result<()> {
-        if self.index.changed_units() > 2 * u64::from(self.log.segments.units()) {
+        if self.index.is_checkpoint_due(&self.log) {
             self.checkpoint()?;
         }
         Ok(())

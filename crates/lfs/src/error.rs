@@ -14,7 +14,7 @@ pub enum LfsError {
     Refused(Errno),
     /// No log-structured file system is on the drive.
     #[error(
-        "the drive holds no log-structured file system; make one with `tantalum mount --format --file-system lfs-nat`"
+        "the drive holds no log-structured file system; make one with `tantalum mount --format --file-system lfs-nat` or `lfs-tree`"
     )]
     NotFormatted,
     /// The layout is of another version of this program.
@@ -42,6 +42,21 @@ pub enum LfsError {
         least: u64,
         /// The largest.
         most: u64,
+    },
+    /// There is no such snapshot.
+    #[error("there is no snapshot {number}")]
+    NoSnapshot {
+        /// Its number.
+        number: u32,
+    },
+    /// The kind of index keeps no snapshots.
+    #[error("a file system of the kind lfs-nat keeps no snapshots; lfs-tree does")]
+    KeepsNoSnapshots,
+    /// There are as many snapshots as there may be.
+    #[error("there are {most} snapshots already, which is the most; delete one first")]
+    TooManySnapshots {
+        /// The most.
+        most: usize,
     },
     /// What the drive holds is not what was written.
     #[error("unit {lpn} is damaged: {damage}")]
@@ -78,6 +93,12 @@ pub enum Damage {
         /// As the node address table says.
         expected: u32,
     },
+    /// Something stands for a unit or a file that is not there.
+    #[error("the table has no unit or file {number}, to which something points")]
+    NoUnit {
+        /// Its number.
+        number: u32,
+    },
     /// The table of segments does not count it.
     #[error("{0}, as the table of segments counts")]
     Miscounted(&'static str),
@@ -106,6 +127,9 @@ impl From<LfsError> for Errno {
         match error {
             LfsError::Refused(errno) => errno,
             LfsError::Device(Status::CapacityExceeded) => Errno::ENOSPC,
+            LfsError::NoSnapshot { .. } => Errno::ENOENT,
+            LfsError::KeepsNoSnapshots => Errno::EOPNOTSUPP,
+            LfsError::TooManySnapshots { .. } => Errno::EMFILE,
             LfsError::Device(Status::ReadOnly) => Errno::EROFS,
             _ => Errno::EIO,
         }

@@ -57,6 +57,8 @@ pub struct LogFs {
     pub(crate) cleaned: crate::cleaner::CleanerCounters,
     /// Files in memory beyond which those that are not needed are forgotten.
     pub(crate) most_files: usize,
+    /// It is a snapshot: nothing may change.
+    pub(crate) is_snapshot: bool,
     /// The file whose pages were written back last because too many were dirty.
     pub(crate) written_back: FileId,
 }
@@ -76,6 +78,14 @@ impl LogFs {
     /// How files are indexed.
     pub fn kind(&self) -> Kind {
         self.superblock.kind
+    }
+
+    /// Fails if nothing may change, or the drive has come to its end.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if self.is_snapshot {
+            return refuse(Errno::EROFS);
+        }
+        self.log.check()
     }
 
     /// A file; `ESTALE` if there is none.

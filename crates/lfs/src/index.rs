@@ -6,12 +6,16 @@
 use std::ops::Range;
 
 use tantalum::Lpn;
-use tantalum_filesystem::FileId;
+use tantalum_filesystem::{FileId, Timestamp};
 
+use crate::bytes::Page;
 use crate::check::Finding;
-use crate::error::Result;
+use crate::error::{LfsError, Result};
 use crate::inode::Inode;
 use crate::segments::Log;
+
+/// Files without names that a checkpoint remembers.
+pub(crate) const MOST_ORPHANS: usize = 4096;
 
 /// Where a unit of a file is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,10 +35,8 @@ pub(crate) enum Purpose {
     Folder,
     /// Contents of a file.
     Content,
-    /// Contents that the cleaner moves.
+    /// Contents that the cleaner moves: the unit stays what it was.
     MovedContent,
-    /// Units of the index that the cleaner moves.
-    MovedIndex,
 }
 
 /// What a unit of the log holds.
@@ -42,7 +44,7 @@ pub(crate) enum Purpose {
 pub(crate) enum Owner {
     /// A unit of a file.
     Content { file: FileId, unit: u32 },
-    /// A unit of the index, by a number of its own.
+    /// A unit that the index moves by itself, by a number of its own.
     Index(u32),
 }
 
@@ -51,6 +53,13 @@ pub(crate) enum Owner {
 pub(crate) struct Resident {
     pub lpn: Lpn,
     pub owner: Owner,
+}
+
+/// A place for a unit that the drive is to move, and the log head that gave it out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct MovedPlace {
+    pub head: usize,
+    pub lpn: Lpn,
 }
 
 /// What an index could do for a sync.
@@ -62,11 +71,29 @@ pub(crate) enum Synced {
     NeedsCheckpoint,
 }
 
+/// The file system as it was at one moment, which stays readable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Snapshot {
+    /// Its number, from 1 on; never used again.
+    pub number: u32,
+    /// Files that it has.
+    pub files: u32,
+    /// When it was made.
+    pub created: Timestamp,
+}
+
+/// An index and its log, as a mount found them.
+pub(crate) struct Opened {
+    pub log: Log,
+    pub index: Box<dyn Index>,
+    /// Files that lost their last name and were open: to be removed.
+    pub orphans: Vec<FileId>,
+    /// Files that recovery found and that have no name yet.
+    pub nameless: Vec<FileId>,
+}
+
 /// An index of files.
 pub(crate) trait Index: Send {
-    /// The log head for a purpose.
-    fn head(&self, purpose: Purpose) -> usize;
-
     /// The inode of a file, if there is one of that number.
     fn inode(&mut self, log: &mut Log, file: FileId) -> Result<Option<Inode>>;
 
@@ -82,13 +109,20 @@ pub(crate) trait Index: Send {
     /// Where a unit of a file is.
     fn slot(&mut self, log: &mut Log, file: FileId, unit: u32) -> Result<Slot>;
 
-    /// Sets where a unit of a file is. `ENOSPC` is possible only if it was a hole.
-    fn set_slot(&mut self, log: &mut Log, file: FileId, unit: u32, slot: Slot) -> Result<()>;
+    /// Promises space for a unit of a file and gives up what was there. `ENOSPC` is possible only if it was a hole.
+    fn reserve(&mut self, log: &mut Log, file: FileId, unit: u32) -> Result<()>;
+
+    /// Makes sure that there is space for other contents of a unit that is no hole.
+    fn promise(&mut self, log: &mut Log, file: FileId, unit: u32) -> Result<()>;
+
+    /// Appends contents of a unit to the log; the unit is there from now on. There is space for it.
+    fn append(&mut self, log: &mut Log, purpose: Purpose, file: FileId, unit: u32, page: &Page)
+    -> Result<()>;
 
     /// Makes holes of units of a file. Returns how many were none.
     fn clear(&mut self, log: &mut Log, file: FileId, units: Range<u64>) -> Result<u64>;
 
-    /// The first unit from `from` on that is no hole.
+    /// The first unit from `from` on that is not a hole.
     fn next_used(&mut self, log: &mut Log, file: FileId, from: u32) -> Result<Option<u32>>;
 
     /// Makes a file durable whose contents were appended and whose inode was set.
@@ -96,6 +130,12 @@ pub(crate) trait Index: Send {
 
     /// Units that a checkpoint would append now.
     fn changed_units(&self) -> u64;
+
+    /// Whether a checkpoint should be taken before more changes.
+    fn is_checkpoint_due(&self, log: &Log) -> bool;
+
+    /// Free segments that the next checkpoint may need at most, besides those that [`Index::changed_units`] take.
+    fn least_free_segments(&self) -> u32;
 
     /// Makes everything durable in one step. All changed inodes were set. `orphans` are files without names.
     fn checkpoint(&mut self, log: &mut Log, orphans: &[FileId], is_last: bool) -> Result<()>;
@@ -112,8 +152,15 @@ pub(crate) trait Index: Send {
     /// Lets a unit of the index be written anew.
     fn rewrite(&mut self, log: &mut Log, unit: u32) -> Result<()>;
 
-    /// A unit of the index, unchanged, is now elsewhere.
-    fn moved(&mut self, log: &mut Log, unit: u32, to: Lpn) -> Result<()>;
+    /// How many places for units that the drive is to move can be given out before [`Index::moved`] of the first, at
+    /// least one. Nothing else is appended in between.
+    fn moves_at_once(&mut self, log: &mut Log) -> Result<usize>;
+
+    /// A place for a unit that the drive is to move.
+    fn place_for(&mut self, log: &mut Log, owner: Owner) -> Result<MovedPlace>;
+
+    /// A unit, unchanged, is now in a place that [`Index::place_for`] gave out.
+    fn moved(&mut self, log: &mut Log, owner: Owner, to: Lpn) -> Result<()>;
 
     /// Numbers of all files.
     fn files(&mut self, log: &mut Log) -> Result<Vec<FileId>>;
@@ -123,6 +170,27 @@ pub(crate) trait Index: Send {
 
     /// Files that exist.
     fn file_count(&self) -> u64;
+
+    /// Snapshots that can be read.
+    fn snapshots(&self) -> Vec<Snapshot> {
+        Vec::new()
+    }
+
+    /// A snapshot of the present, right after a checkpoint and durable with the next one. Returns its number.
+    fn create_snapshot(&mut self, _log: &mut Log, _now: Timestamp) -> Result<u32> {
+        Err(LfsError::KeepsNoSnapshots)
+    }
+
+    /// From the next checkpoint on, a snapshot cannot be read any more.
+    fn begin_deletion(&mut self, _number: u32) -> Result<()> {
+        Err(LfsError::KeepsNoSnapshots)
+    }
+
+    /// Gives up what only snapshots being deleted see, from a place of the index on; a checkpoint follows. Returns where
+    /// it goes on; none at the end.
+    fn delete_some(&mut self, _log: &mut Log, _from: u32) -> Result<Option<u32>> {
+        Ok(None)
+    }
 
     /// Visits every unit that the index has for a file, with its place unless it is only promised, and tells what is
     /// wrong with its part of the index.
@@ -134,6 +202,13 @@ pub(crate) trait Index: Send {
         findings: &mut Vec<Finding>,
     ) -> Result<()>;
 
-    /// Tells what is wrong with the index as a whole, of which files reach so many units.
-    fn audit(&mut self, log: &mut Log, reachable: u64, findings: &mut Vec<Finding>) -> Result<()>;
+    /// Visits every unit that counts as living and belongs to no file, or is promised to none, and tells what is wrong
+    /// with the index as a whole, given how many units files reach.
+    fn audit(
+        &mut self,
+        log: &mut Log,
+        reachable: u64,
+        visit: &mut dyn FnMut(Option<Lpn>),
+        findings: &mut Vec<Finding>,
+    ) -> Result<()>;
 }

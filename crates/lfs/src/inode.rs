@@ -54,20 +54,7 @@ pub(crate) struct Inode {
 
 impl Inode {
     pub fn new(new: &NewFile, parent: FileId, name: &[u8]) -> Inode {
-        let metadata = Metadata {
-            kind: new.kind,
-            permissions: new.permissions & 0o7777,
-            owner: new.owner,
-            group: new.group,
-            links: if new.kind == FileKind::Folder { 2 } else { 1 },
-            size: 0,
-            units: 0,
-            accessed: new.now,
-            modified: new.now,
-            changed: new.now,
-            created: new.now,
-            device_number: new.device_number,
-        };
+        let metadata = Metadata::of_new(new);
         Inode { metadata, parent, name: name.into(), attributes: Vec::new() }
     }
 

@@ -1,8 +1,9 @@
 //! Log-structured file systems on a Tantalum drive.
 //!
 //! A [`LogFs`] writes everything to the ends of logs, in segments that a cleaner empties. [`Kind`] says how it finds units
-//! again: `Nat` is F2FS's way, nodes addressed by number. Segments, log heads, cleaner, folders and the page cache are
-//! the same for every kind; an index implements one trait.
+//! again: `Nat` is F2FS's way, nodes addressed by number; `Tree` is NILFS2's, trees behind a super root, which keep
+//! snapshots. Segments, log heads, cleaner, folders and the page cache are the same for every kind; an index implements
+//! one trait.
 //!
 //! Promises, on a drive that keeps its own promises D1 to D5:
 //!
@@ -32,10 +33,13 @@ mod names;
 mod nat;
 mod pages;
 mod segments;
+mod snapshots;
 mod superblock;
+mod tree;
 
 pub use check::Finding;
 pub use cleaner::CleanerCounters;
 pub use error::{Damage, LfsError};
 pub use fs::LogFs;
+pub use index::Snapshot;
 pub use superblock::{Cleaning, Kind};

@@ -9,10 +9,12 @@ use tantalum_filesystem::{FileId, FileKind, NewFile};
 
 use crate::error::{LfsError, Result};
 use crate::fs::{LogFs, SinceCheckpoint};
+use crate::index::Opened;
 use crate::inode::Inode;
-use crate::nat::{Nat, Opened};
+use crate::nat::Nat;
 use crate::pages::Pages;
 use crate::superblock::{Cleaning, Kind, PLACES, Superblock};
+use crate::tree::Tree;
 
 impl LogFs {
     /// Makes an empty file system; everything on the drive is lost. Reads and writes go through a page cache of
@@ -28,8 +30,11 @@ impl LogFs {
         let superblock = Superblock { capacity_units, kind, cleaning };
         let root = NewFile { kind: FileKind::Folder, permissions: 0o755, ..NewFile::default() };
         // Refuse a drive of the wrong size before anything is lost.
-        let Kind::Nat = kind;
-        let mut opened = Nat::format(client, &Inode::new(&root, FileId::ROOT, b""))?;
+        let inode = Inode::new(&root, FileId::ROOT, b"");
+        let mut opened = match kind {
+            Kind::Nat => Nat::format(client, &inode)?,
+            Kind::Tree => Tree::format(client, &inode)?,
+        };
         opened.log.trim(Lpn(0), capacity_units as u32)?;
         let mut fs = LogFs::new(superblock, opened, cache_bytes);
         fs.write_checkpoint(false)?;
@@ -45,12 +50,19 @@ impl LogFs {
         Superblock::is_there(device)
     }
 
+    /// How the log-structured file system of a drive indexes its files; none if the drive claims to have none.
+    pub fn kind_on(device: &mut Device) -> Result<Option<Kind>> {
+        Superblock::kind_on(device)
+    }
+
     /// Mounts the file system of a drive, and recovers it if it was not unmounted.
     pub fn mount(drive: impl Into<Client>, cache_bytes: u64) -> Result<LogFs> {
         let client: Client = drive.into();
         let superblock = Superblock::read(&mut client.device())?;
-        let Kind::Nat = superblock.kind;
-        let opened = Nat::open(client)?;
+        let opened = match superblock.kind {
+            Kind::Nat => Nat::open(client)?,
+            Kind::Tree => Tree::open(client)?,
+        };
         let (orphans, nameless) = (opened.orphans.clone(), opened.nameless.clone());
         let mut fs = LogFs::new(superblock, opened, cache_bytes);
         for file in nameless {
@@ -61,8 +73,9 @@ impl LogFs {
                 fs.forget(file)?;
             }
         }
-        // From now on, what the pack and the chain named may be overwritten only after this checkpoint.
+        // What recovery read may be overwritten only after this checkpoint.
         fs.write_checkpoint(false)?;
+        fs.finish_deletions()?;
         Ok(fs)
     }
 
@@ -70,7 +83,7 @@ impl LogFs {
         LogFs {
             superblock,
             log: opened.log,
-            index: Box::new(opened.index),
+            index: opened.index,
             pages: Pages::new(cache_bytes),
             files: FxHashMap::default(),
             folders: FxHashMap::default(),
@@ -80,7 +93,20 @@ impl LogFs {
             cleaned: Default::default(),
             most_files: 0,
             written_back: FileId(0),
+            is_snapshot: false,
         }
+    }
+
+    /// Mounts a snapshot: everything that would change it is refused with `EROFS`, and nothing is written to the drive.
+    /// Fails if there is no such snapshot.
+    pub fn mount_snapshot(drive: impl Into<Client>, number: u32, cache_bytes: u64) -> Result<LogFs> {
+        let client: Client = drive.into();
+        let superblock = Superblock::read(&mut client.device())?;
+        if superblock.kind != Kind::Tree {
+            return Err(LfsError::KeepsNoSnapshots);
+        }
+        let opened = Tree::open_snapshot(client, number)?;
+        Ok(LogFs { is_snapshot: true, ..LogFs::new(superblock, opened, cache_bytes) })
     }
 
     /// Gives a file that recovery found the name under which it was created. Its folder is in the checkpoint, and the
@@ -100,6 +126,9 @@ impl LogFs {
 
     /// Makes everything durable and returns the drive. If that fails, what was not synced is lost.
     pub fn unmount(mut self) -> std::result::Result<Client, Box<(Client, LfsError)>> {
+        if self.is_snapshot {
+            return Ok(self.log.client);
+        }
         match self.sync_all(true) {
             Ok(()) => Ok(self.log.client),
             Err(error) => Err(Box::new((self.log.client, error))),

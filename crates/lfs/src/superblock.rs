@@ -20,6 +20,8 @@ pub(crate) const PLACES: [Lpn; 2] = [Lpn(0), Lpn(1)];
 pub enum Kind {
     /// Nodes addressed by number, as in F2FS.
     Nat,
+    /// Trees behind a super root, as in NILFS2.
+    Tree,
 }
 
 /// How the cleaner moves what lives in a segment.
@@ -48,6 +50,7 @@ impl Superblock {
         put64(&mut page[..], 16, self.capacity_units);
         page[24] = match self.kind {
             Kind::Nat => 0,
+            Kind::Tree => 1,
         };
         page[25] = match self.cleaning {
             Cleaning::Copy => 0,
@@ -73,6 +76,7 @@ impl Superblock {
         }
         let kind = match page[24] {
             0 => Kind::Nat,
+            1 => Kind::Tree,
             _ => return Err(damaged(Damage::NotA { expected: "a known kind of index" })),
         };
         let cleaning = match page[25] {
@@ -93,6 +97,14 @@ impl Superblock {
         match first {
             Err(LfsError::Damaged { .. } | LfsError::NotFormatted) => copy.or(first),
             first => first,
+        }
+    }
+
+    /// The kind of the file system that a drive has; none if it claims to have none.
+    pub fn kind_on(device: &mut Device) -> Result<Option<Kind>> {
+        match Superblock::is_there(device)? {
+            true => Ok(Some(Superblock::read(device)?.kind)),
+            false => Ok(None),
         }
     }
 

@@ -9,18 +9,19 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use common::cuts::every_cut_of_a_large_checkpoint;
 use common::run::{Plan, Run};
 use tantalum::canary::{Guard, take_out};
-use tantalum_lfs::Cleaning;
+use tantalum_lfs::{Cleaning, Kind};
 
 const CUTS: Plan = Plan {
+    kind: Kind::Nat,
     capacity_mib: 32,
     cache_bytes: 1 << 20,
     cleaning: Cleaning::Copy,
     cut_within: Some(30),
     most_bytes: 400_000,
-    ballast_units: 0,
+    left_units: None,
 };
 
-const FULL: Plan = Plan { capacity_mib: 8, cache_bytes: 0, cut_within: None, ballast_units: 1380, ..CUTS };
+const FULL: Plan = Plan { capacity_mib: 8, cache_bytes: 0, cut_within: None, left_units: Some(137), ..CUTS };
 
 /// The first seed with which a run panics.
 fn first_failure(guard: Guard, seeds: u64, work: impl Fn(u64)) {
@@ -47,7 +48,7 @@ fn a_checkpoint_before_what_it_names_is_noticed() {
 #[test]
 fn a_checkpoint_over_its_predecessor_is_noticed() {
     first_failure(Guard::PackInPlace, 1, |_| {
-        every_cut_of_a_large_checkpoint();
+        every_cut_of_a_large_checkpoint(Kind::Nat);
     });
 }
 
@@ -59,4 +60,34 @@ fn a_node_before_its_data_is_noticed() {
 #[test]
 fn a_move_of_what_is_elsewhere_is_noticed() {
     first_failure(Guard::StaleMove, 40, |seed| run(Plan { cleaning: Cleaning::Remap, ..FULL }, seed));
+}
+
+const TREE_CUTS: Plan = Plan { kind: Kind::Tree, ..CUTS };
+
+const TREE_FULL: Plan = Plan { kind: Kind::Tree, cleaning: Cleaning::Remap, ..FULL };
+
+#[test]
+fn an_anchor_before_its_super_root_is_noticed() {
+    first_failure(Guard::AnchorBeforeSuperRoot, 40, |seed| run(TREE_CUTS, seed));
+}
+
+#[test]
+fn a_partial_segment_that_is_not_whole_is_noticed() {
+    first_failure(Guard::PartialUnchecked, 40, |seed| run(TREE_CUTS, seed));
+}
+
+#[test]
+fn a_summary_of_moves_that_are_not_durable_is_noticed() {
+    let plan = Plan { cut_within: Some(40), ..TREE_FULL };
+    first_failure(Guard::SummaryBeforeMoves, 40, |seed| run(plan, seed));
+}
+
+#[test]
+fn a_snapshot_whose_units_are_given_up_is_noticed() {
+    first_failure(Guard::SnapshotHolds, 40, |seed| run(Plan { cut_within: None, ..TREE_CUTS }, seed));
+}
+
+#[test]
+fn a_move_in_trees_of_what_is_elsewhere_is_noticed() {
+    first_failure(Guard::StaleMove, 40, |seed| run(TREE_FULL, seed));
 }

@@ -3,48 +3,86 @@
 
 mod common;
 
-use common::run::{Plan, run_seeds};
-use tantalum_lfs::Cleaning;
+use common::run::{Plan, Totals, run_seeds};
+use tantalum_lfs::{Cleaning, Kind};
 
 const ROOMY: Plan = Plan {
+    kind: Kind::Nat,
     capacity_mib: 32,
     cache_bytes: 1 << 20,
     cleaning: Cleaning::Copy,
     cut_within: None,
     most_bytes: 400_000,
-    ballast_units: 0,
+    left_units: None,
 };
+
+fn compared_enough(kind: Kind, totals: &Totals) -> bool {
+    kind == Kind::Nat || totals.compared > 10
+}
 
 fn cleaning(seed: u64) -> Cleaning {
     if seed.is_multiple_of(2) { Cleaning::Copy } else { Cleaning::Remap }
 }
 
-#[test]
-fn crashes_of_the_host_and_remounts_agree_with_the_model() {
-    let (crashes, ..) = run_seeds(20, 400, |seed| Plan { cleaning: cleaning(seed), ..ROOMY });
-    assert!(crashes > 20, "only {crashes} crashes happened");
+fn crashes_of_the_host_and_remounts_agree_with_the_model(kind: Kind) {
+    let totals = run_seeds(kind, 20, 400, |seed| Plan { cleaning: cleaning(seed), ..ROOMY });
+    assert!(totals.crashes > 20 && compared_enough(kind, &totals), "{totals:?}");
 }
 
-#[test]
-fn power_cuts_in_any_operation_agree_with_the_model() {
+fn power_cuts_in_any_operation_agree_with_the_model(kind: Kind) {
     let plan = |seed| Plan { cleaning: cleaning(seed), cut_within: Some(30), ..ROOMY };
-    let (crashes, second_cuts, _) = run_seeds(30, 300, plan);
-    assert!(
-        crashes > 300 && second_cuts > 20,
-        "only {crashes} crashes and {second_cuts} second cuts happened"
-    );
+    let totals = run_seeds(kind, 30, 300, plan);
+    assert!(totals.crashes > 300 && totals.second_cuts > 20 && compared_enough(kind, &totals), "{totals:?}");
 }
 
-#[test]
-fn a_nearly_full_drive_is_cleaned_and_loses_nothing() {
+fn a_nearly_full_drive_is_cleaned_and_loses_nothing(kind: Kind) {
     let plan = |seed| Plan {
+        kind: Kind::Nat,
         capacity_mib: 8,
         cache_bytes: 0,
         cleaning: cleaning(seed),
         cut_within: (seed % 4 > 1).then_some(300),
         most_bytes: 400_000,
-        ballast_units: 1380,
+        left_units: Some(137),
     };
-    let (_, _, refusals) = run_seeds(8, 300, plan);
-    assert!(refusals > 1, "only {refusals} operations found no space");
+    let totals = run_seeds(kind, 8, 300, plan);
+    assert!(totals.refusals > 1 && compared_enough(kind, &totals), "{totals:?}");
+}
+
+mod nat {
+    use tantalum_lfs::Kind;
+
+    #[test]
+    fn crashes_of_the_host_and_remounts_agree_with_the_model() {
+        super::crashes_of_the_host_and_remounts_agree_with_the_model(Kind::Nat);
+    }
+
+    #[test]
+    fn power_cuts_in_any_operation_agree_with_the_model() {
+        super::power_cuts_in_any_operation_agree_with_the_model(Kind::Nat);
+    }
+
+    #[test]
+    fn a_nearly_full_drive_is_cleaned_and_loses_nothing() {
+        super::a_nearly_full_drive_is_cleaned_and_loses_nothing(Kind::Nat);
+    }
+}
+
+mod tree {
+    use tantalum_lfs::Kind;
+
+    #[test]
+    fn crashes_of_the_host_and_remounts_agree_with_the_model() {
+        super::crashes_of_the_host_and_remounts_agree_with_the_model(Kind::Tree);
+    }
+
+    #[test]
+    fn power_cuts_in_any_operation_agree_with_the_model() {
+        super::power_cuts_in_any_operation_agree_with_the_model(Kind::Tree);
+    }
+
+    #[test]
+    fn a_nearly_full_drive_is_cleaned_and_loses_nothing() {
+        super::a_nearly_full_drive_is_cleaned_and_loses_nothing(Kind::Tree);
+    }
 }

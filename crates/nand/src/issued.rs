@@ -128,7 +128,6 @@ pub(crate) struct Power {
     pub cut: Option<Cut>,
     /// In the order of issue.
     pub issued: VecDeque<Issued>,
-    pub now_ns: Nanoseconds,
 }
 
 impl Power {

@@ -49,5 +49,5 @@ pub use random::{SplitMix64, mix};
 pub use schedule::Scheduling;
 pub use slots::Slot;
 pub use state::PageState;
-pub use time::Timing;
+pub use time::{Busy, Timing};
 pub use transfers::{Fetches, Fills};

@@ -41,7 +41,7 @@ use crate::nvm::{Nvm, NvmShape};
 use crate::schedule::Scheduling;
 use crate::slots::Slots;
 use crate::state::{Block, PageState};
-use crate::time::{Place, Resources, Timing};
+use crate::time::{Busy, Place, Resources, Timing};
 
 /// The medium of one drive.
 pub struct Nand {
@@ -254,12 +254,17 @@ impl Nand {
 
     /// From now on operations follow each other like this. To be set before any is issued.
     pub fn set_scheduling(&mut self, scheduling: Scheduling) {
-        self.time.set_scheduling(scheduling);
+        self.time.set_scheduling(scheduling, self.geometry.blocks());
     }
 
     /// When all programs, and stores to memory, issued so far are done.
     pub fn programs_done_ns(&self) -> Nanoseconds {
         self.time.programs_done_ns()
+    }
+
+    /// How long planes and channels have worked.
+    pub fn busy(&self) -> Busy {
+        self.time.busy()
     }
 
     /// When a plane is done with what was issued to it.

@@ -31,7 +31,7 @@ impl Nand {
     /// Power goes at `at_ns`, or at the host's time if that is later. Does nothing if power is already lost.
     pub fn power_fail(&mut self, at_ns: Nanoseconds) {
         if self.has_power() {
-            self.power.cut = Some(Cut { at_ns: at_ns.max(self.power.now_ns), at_last: false });
+            self.power.cut = Some(Cut { at_ns: at_ns.max(self.now_ns()), at_last: false });
         }
     }
 
@@ -49,10 +49,9 @@ impl Nand {
     /// The host will issue nothing before `now_ns`, and power will not go before then: what was done by that time can no
     /// longer be undone.
     pub fn advance(&mut self, now_ns: Nanoseconds) {
-        if !self.has_power() || now_ns < self.power.now_ns {
+        if !self.has_power() || now_ns < self.now_ns() {
             return;
         }
-        self.power.now_ns = now_ns;
         self.time.advance(now_ns);
         while self.power.issued.front().is_some_and(|issued| issued.interval.end_ns <= now_ns) {
             let issued = self.power.issued.pop_front().expect("there is a front");
@@ -62,7 +61,7 @@ impl Nand {
 
     /// The host's time: power does not go earlier.
     pub fn now_ns(&self) -> Nanoseconds {
-        self.power.now_ns
+        self.time.now_ns()
     }
 
     /// M5: the controller's DRAM is gone. Every slot that no place on flash holds is free; the caller's slots are void.
@@ -90,7 +89,7 @@ impl Nand {
             None => Ok(end_ns),
             Some(1) => {
                 self.power.armed = None;
-                let at_ns = (start_ns + 1).max(self.power.now_ns);
+                let at_ns = (start_ns + 1).max(self.time.now_ns());
                 self.power.cut = Some(Cut { at_ns, at_last: true });
                 Err(NandError::PowerLost)
             }

@@ -56,7 +56,6 @@ impl Nand {
         if let Some(nvm) = &mut self.nvm {
             nvm.free_ns = nvm.free_ns.min(at_ns);
         }
-        self.power.now_ns = self.power.now_ns.max(at_ns);
         self.power.cut = None;
     }
 

@@ -48,6 +48,36 @@ impl Timing {
     }
 }
 
+/// How long planes and channels have worked since the medium was made or opened: sums over all of them, in nanoseconds. A
+/// power cut that undoes an operation does not take back its time.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Busy {
+    /// Planes: reads that hosts wait for, and those of firmware.
+    pub reads_ns: Nanoseconds,
+    /// Programs for hosts, and those of the journal.
+    pub programs_ns: Nanoseconds,
+    /// Reads and programs of garbage collection and checkpoints.
+    pub background_ns: Nanoseconds,
+    /// Erases.
+    pub erases_ns: Nanoseconds,
+    /// Transfers over channels.
+    pub transfers_ns: Nanoseconds,
+}
+
+impl Busy {
+    #[inline]
+    fn add(&mut self, subject: Subject, priority: Priority, duration_ns: Nanoseconds) {
+        let sum_ns = match (subject, priority) {
+            (Subject::Transfer, _) => &mut self.transfers_ns,
+            (Subject::Erase(_), _) => &mut self.erases_ns,
+            (_, Priority::Background) => &mut self.background_ns,
+            (Subject::Read(..), _) => &mut self.reads_ns,
+            (Subject::Program(..), _) => &mut self.programs_ns,
+        };
+        *sum_ns += duration_ns;
+    }
+}
+
 /// What an operation occupies.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
@@ -83,9 +113,9 @@ pub(crate) struct Resources {
     host_programs_done_ns: Nanoseconds,
     /// The host's time.
     now_ns: Nanoseconds,
+    busy: Busy,
     /// When what was booked on each block is done; empty if it is first come, first served.
     blocks_done_ns: Vec<Nanoseconds>,
-    blocks: usize,
 }
 
 impl Resources {
@@ -98,8 +128,8 @@ impl Resources {
             programs_done_ns: 0,
             host_programs_done_ns: 0,
             now_ns: 0,
+            busy: Busy::default(),
             blocks_done_ns: Vec::new(),
-            blocks: geometry.blocks() as usize,
         }
     }
 
@@ -107,16 +137,21 @@ impl Resources {
         &self.timing
     }
 
-    /// From now on operations follow each other like this. Nothing may have been booked.
-    pub fn set_scheduling(&mut self, scheduling: Scheduling) {
+    /// From now on operations on these blocks follow each other like this. Nothing may have been booked.
+    pub fn set_scheduling(&mut self, scheduling: Scheduling, blocks: u32) {
         self.scheduling = scheduling;
-        let blocks = if scheduling == Scheduling::Fifo { 0 } else { self.blocks };
+        let blocks = if scheduling == Scheduling::Fifo { 0 } else { blocks as usize };
         self.blocks_done_ns = vec![0; blocks];
     }
 
     /// Nothing is booked before this time.
     pub fn advance(&mut self, now_ns: Nanoseconds) {
         self.now_ns = now_ns;
+    }
+
+    /// The host's time.
+    pub fn now_ns(&self) -> Nanoseconds {
+        self.now_ns
     }
 
     pub fn programs_done_ns(&self) -> Nanoseconds {
@@ -142,6 +177,10 @@ impl Resources {
             Scheduling::Fifo => self.programs_done_ns,
             _ => then_ns,
         }
+    }
+
+    pub fn busy(&self) -> Busy {
+        self.busy
     }
 
     /// When all that a plane has been given is done.
@@ -188,6 +227,7 @@ impl Resources {
         earliest_ns: Nanoseconds,
     ) -> Nanoseconds {
         let duration_ns = self.timing.transfer_ns(bytes);
+        self.busy.add(Subject::Transfer, priority, duration_ns);
         let when = When { now_ns: self.now_ns, earliest_ns, needed_ns: 0 };
         let line = &mut self.channels[channel.index()];
         line.book(self.scheduling, priority, Subject::Transfer, duration_ns, when).end_ns
@@ -205,6 +245,7 @@ impl Resources {
         let when = When { now_ns: self.now_ns, earliest_ns, needed_ns: self.needed_ns(plane, subject) };
         let Plane { line, register } = &mut self.planes[plane.index()];
         let interval = line.book(self.scheduling, priority, subject, duration_ns, when);
+        self.busy.add(subject, priority, duration_ns);
         if let Some(block) = subject.changed()
             && let Some(done_ns) = self.blocks_done_ns.get_mut(block.index())
         {
@@ -282,6 +323,7 @@ impl Resources {
         let when = When { now_ns: self.now_ns, earliest_ns, needed_ns: self.needed_ns(plane, subject) };
         let Plane { line, register } = &mut self.planes[plane.index()];
         let filled_ns = line.book(self.scheduling, priority, subject, self.timing.read_ns, when).end_ns;
+        self.busy.add(subject, priority, self.timing.read_ns);
         // What waited goes on as soon as the page has arrived.
         let until_ns = if line.free_ns() > filled_ns { filled_ns } else { Nanoseconds::MAX };
         *register = Register { page: Some((page, block)), filled_ns, until_ns };
@@ -290,6 +332,7 @@ impl Resources {
 
     /// Power came back at `at_ns`: nothing is in flight.
     pub fn restart(&mut self, at_ns: Nanoseconds) {
+        self.now_ns = self.now_ns.max(at_ns);
         for plane in &mut self.planes {
             plane.line.restart(at_ns);
             plane.register = Register::default();
@@ -355,7 +398,7 @@ mod tests {
     #[test]
     fn a_register_keeps_its_page_while_reads_go_ahead_until_something_else_begins() {
         let mut resources = resources();
-        resources.set_scheduling(Scheduling::ReadFirst);
+        resources.set_scheduling(Scheduling::ReadFirst, GEOMETRY.blocks());
         program(&mut resources, 0, 8192, 0);
         program(&mut resources, 0, 8192, 0);
         assert_eq!(read(&mut resources, 3, 4096, 500), 1_130, "behind the first program");
@@ -363,6 +406,19 @@ mod tests {
         assert_eq!(read(&mut resources, 3, 4096, 1_200), 2_130, "the second program has begun");
         assert_eq!(read(&mut resources, 3, 4096, 9_000), 9_110, "the program was in the register");
         assert_eq!(read(&mut resources, 3, 4096, 9_200), 9_210, "nothing else since");
+    }
+
+    #[test]
+    fn what_planes_and_channels_do_is_added_up_by_what_it_is_for() {
+        let mut resources = resources();
+        program(&mut resources, 0, 8192, 0);
+        resources.program(place(1), (PageId(9), BlockId(9)), 4096, Priority::Background, 0);
+        resources.erase(PlaneId(0), BlockId(0), 0);
+        read(&mut resources, 3, 4096, 0);
+        read(&mut resources, 3, 4096, 0);
+        let Busy { reads_ns, programs_ns, background_ns, erases_ns, transfers_ns } = resources.busy();
+        assert_eq!((programs_ns, background_ns, erases_ns), (1_000, 1_000, 10_000));
+        assert_eq!((reads_ns, transfers_ns), (100, 20 + 10 + 10 + 10), "the second is in the register");
     }
 
     #[test]

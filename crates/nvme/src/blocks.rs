@@ -36,7 +36,7 @@ pub struct Units {
 }
 
 impl BlockSpace {
-    /// Blocks of so many bytes on a drive of so many units.
+    /// Blocks of a given size on a drive with a given number of units.
     pub fn new(block_bytes: u32, units: u64) -> BlockSpace {
         BlockSpace { block_bytes, blocks: units * UNIT_BYTES as u64 / u64::from(block_bytes) }
     }
@@ -51,7 +51,7 @@ impl BlockSpace {
         UNIT_BYTES as u32 / self.block_bytes
     }
 
-    /// Bytes of so many blocks.
+    /// The bytes of a number of blocks.
     pub fn bytes(&self, count: u32) -> u64 {
         u64::from(count) * u64::from(self.block_bytes)
     }

@@ -1,7 +1,7 @@
 //! A controller: what a host has of the subsystem, from the Connect of its admin queue to the end of that connection.
 //!
-//! Each queue is a connection of its own. When that of the admin queue ends, all end; a reset ends those of I/O queues. A
-//! host takes its I/O queues down first, and then says goodbye on the admin queue.
+//! Each queue is a connection of its own. When that of the admin queue ends, all end; a reset ends those of the I/O queues. A
+//! host disconnects its I/O queues first, and then shuts down on the admin queue.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,14 +43,14 @@ pub struct Controller {
     pub host: [u8; 16],
     /// The host's name.
     pub host_name: String,
-    /// What changes.
+    /// Its mutable state.
     pub state: Mutex<State>,
-    /// When the host was last heard of, in milliseconds after `made`.
+    /// When the host last sent something, in milliseconds after `made`.
     heard_ms: AtomicU64,
     made: Instant,
 }
 
-/// What changes of a controller.
+/// The mutable state of a controller.
 #[derive(Default)]
 pub struct State {
     /// `CC`.
@@ -63,7 +63,7 @@ pub struct State {
     pub features: FxHashMap<u8, u32>,
     /// I/O queues that the host asked for and was granted.
     pub io_queues: Option<u16>,
-    /// What it is told without asking.
+    /// Events to report to the host.
     pub events: Events,
     /// Its connections by queue.
     connections: FxHashMap<u16, Arc<Mailbox>>,
@@ -85,7 +85,7 @@ const READY: u32 = 1;
 const SHUTDOWN_STATUS: u32 = 3 << 2;
 const SHUTDOWN_DONE: u32 = 2 << 2;
 
-/// What the host changed in the configuration, as far as more has to be done.
+/// What a change of the configuration requires.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change {
     /// Nothing has to be done.
@@ -116,7 +116,7 @@ impl Controller {
         self.state.lock().status & READY != 0
     }
 
-    /// The host was heard of.
+    /// The host has sent something.
     pub fn hear(&self) {
         self.heard_ms.store(self.made.elapsed().as_millis() as u64, Ordering::Relaxed);
     }
@@ -158,7 +158,7 @@ impl Controller {
         self.state.lock().connections.get(&queue).cloned()
     }
 
-    /// The drive has these critical warnings now: the host is told if it asked.
+    /// The drive has these critical warnings now: the host is told if it asked for such events.
     pub fn warn(&self, warnings: u8) {
         let mut state = self.state.lock();
         if self.kind == Kind::Io
@@ -169,7 +169,7 @@ impl Controller {
         }
     }
 
-    /// Takes an event that the host asked for and that may be told.
+    /// Takes an event that the host asked for and that may be reported now.
     pub fn next_event(&self) -> Option<Event> {
         let mut state = self.state.lock();
         let asked = state.features.get(&feature::EVENTS).copied().unwrap_or(0);
@@ -198,7 +198,7 @@ impl Controller {
         Some(value)
     }
 
-    /// Sets the configuration, the one property that can be; none if the value cannot be.
+    /// Sets the configuration, the only writable property; none if the value is not allowed.
     pub fn configure(&self, value: u32) -> Option<Change> {
         let mut state = self.state.lock();
         let is_enabled = value & ENABLE != 0;
@@ -221,7 +221,7 @@ impl Controller {
         Some(if announces_end { Change::Shutdown } else { Change::None })
     }
 
-    /// All is durable that was announced to be the last.
+    /// Everything is durable: the shutdown that the host announced is complete.
     pub fn shutdown_done(&self) {
         let mut state = self.state.lock();
         state.status = state.status & !SHUTDOWN_STATUS | SHUTDOWN_DONE;

@@ -101,6 +101,16 @@ codes! {
     UNKNOWN_LOG = 0x1c3,
     /// A vendor's: a page of a log that does not follow.
     SLOT_OUT_OF_ORDER = 0x1c4,
+    /// A vendor's: no such endpoint of this controller.
+    UNKNOWN_ENDPOINT = 0x1c5,
+    /// A vendor's: the endpoint's process may not do that.
+    NOT_ALLOWED = 0x1c6,
+    /// A vendor's: no such program.
+    UNKNOWN_PROGRAM = 0x1c7,
+    /// A vendor's: a module that is no program, or does not fit.
+    NOT_INSTALLED = 0x1c8,
+    /// A vendor's: more endpoints than there may be.
+    NO_QUEUE_PAIR = 0x1c9,
 }
 
 impl Failure {

@@ -1,5 +1,5 @@
-//! What other threads have to say to the thread of a connection: answers of the drive, questions and answers of other
-//! connections, and that it is to end.
+//! Messages of other threads to the thread of a connection: answers of the drive, questions and answers of other connections,
+//! and the request to end.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,24 +9,31 @@ use parking_lot::Mutex;
 
 use crate::failure::Failure;
 
-/// What a command gives back if it goes well.
+/// The result of a command that succeeded.
 #[derive(Debug, Default)]
 pub struct Answer {
     /// Data for the host.
     pub data: Vec<u8>,
     /// Dwords 0 and 1 of the completion.
     pub result: u64,
+    /// The buffer of what came from the host, to be used again.
+    pub spare: Vec<u8>,
 }
 
 impl Answer {
     /// Data for the host, and nothing else.
     pub fn data(data: Vec<u8>) -> Answer {
-        Answer { data, result: 0 }
+        Answer { data, ..Answer::default() }
+    }
+
+    /// Nothing for the host; the buffer of what came from it can be used again.
+    pub fn spare(spare: Vec<u8>) -> Answer {
+        Answer { spare, ..Answer::default() }
     }
 
     /// A number for the host, and nothing else.
     pub fn result(result: u64) -> Answer {
-        Answer { data: Vec::new(), result }
+        Answer { result, ..Answer::default() }
     }
 }
 
@@ -44,7 +51,7 @@ pub enum Message {
     Abort {
         /// The host's name for it.
         id: u16,
-        /// Who wants to know whether it was.
+        /// Where to send the answer.
         question: Question,
     },
     /// Another connection has answered an Abort.
@@ -60,7 +67,7 @@ pub enum Message {
     End,
 }
 
-/// A question of another connection, answered even if nobody takes it.
+/// A question of another connection. Dropping it answers "no".
 pub struct Question {
     asker: Arc<Mailbox>,
     id: u16,
@@ -128,7 +135,7 @@ impl Mailbox {
         is_empty
     }
 
-    /// The owner does not sleep any more.
+    /// The owner is awake.
     pub fn awake(&self) {
         self.is_asleep.store(false, Ordering::SeqCst);
     }

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, Write};
 
-/// Data of so many bytes are sent from where they are.
+/// Data of at least this many bytes are sent from where they are, without a copy.
 const LARGE_BYTES: usize = 16 << 10;
 
 /// Pieces that are sent with one call.
@@ -34,6 +34,8 @@ pub struct Outbox {
     bytes: usize,
     /// A buffer to gather in, from before.
     spare: Vec<u8>,
+    /// Buffers of data that are sent.
+    emptied: Vec<Vec<u8>>,
 }
 
 impl Outbox {
@@ -53,6 +55,7 @@ impl Outbox {
         if data.len() < LARGE_BYTES {
             self.push(&data);
             self.open().held += held;
+            self.emptied.push(data);
         } else {
             self.bytes += data.len();
             self.pieces.push_back(Piece { bytes: data, is_open: false, held });
@@ -66,6 +69,11 @@ impl Outbox {
             self.pieces.push_back(Piece { bytes, is_open: true, held: 0 });
         }
         self.pieces.back_mut().expect("a piece was added if there was none")
+    }
+
+    /// A buffer of data that need it no more.
+    pub fn emptied(&mut self) -> Option<Vec<u8>> {
+        self.emptied.pop()
     }
 
     /// Sends as much as the other side takes. Bytes of the budget that are free again.
@@ -102,7 +110,9 @@ impl Outbox {
             self.sent -= first.bytes.len();
             freed += first.held;
             let mut piece = self.pieces.pop_front().expect("it was there a line before");
-            if piece.is_open && self.spare.capacity() == 0 {
+            if !piece.is_open {
+                self.emptied.push(piece.bytes);
+            } else if self.spare.capacity() == 0 {
                 piece.bytes.clear();
                 self.spare = piece.bytes;
             }
@@ -115,7 +125,7 @@ impl Outbox {
 mod tests {
     use super::*;
 
-    /// Takes so many bytes at a time, and then none for once.
+    /// Takes this many bytes at a time, and every other time none.
     struct Slow(Vec<u8>, usize, bool);
 
     impl Write for Slow {

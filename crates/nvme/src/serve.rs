@@ -191,6 +191,7 @@ impl Served {
         let ended = self.serve(&mut notice);
         let drive = self.place.server.subsystem().queue.drive();
         let is_idle = self.place.server.close();
+        self.place.server.subsystem().programs.stop();
         let ended = ended.and_then(|()| match is_idle {
             true => shut_down(drive, self.place.loss_seed()),
             false => Err(ServeError::Stuck),
@@ -228,9 +229,11 @@ impl Served {
         let seed = place.loss_seed();
         place.power_losses.fetch_add(1, Ordering::Relaxed);
         let subsystem = place.server.subsystem();
+        subsystem.programs.stop();
         let report = subsystem.queue.drive().lock().power_on(&mut PowerLoss::seeded(seed));
         let report = report.map_err(ServeError::Recovery)?;
         subsystem.set_write_through(false);
+        subsystem.programs.power_on();
         place.server.open();
         Ok(report)
     }

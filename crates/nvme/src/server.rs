@@ -1,4 +1,4 @@
-//! Sockets and threads: one thread takes connections and looks at the drive's health, each connection has one.
+//! Sockets and threads: one thread accepts connections and checks the drive's health, and each connection has a thread.
 
 use std::io::{self, ErrorKind, Read};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -18,41 +18,41 @@ use crate::outbox::Outbox;
 use crate::session::Session;
 use crate::subsystem::Subsystem;
 
-/// Connections that there may be at once; more are hung up on.
+/// Connections at once; further ones are closed.
 pub const MOST_CONNECTIONS: usize = 2048;
 
 /// Bytes that are read at once, where they do not go to their place directly.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// How long a host has to take a termination request and hang up.
+/// How long a host has to read a termination request and close the connection.
 const GOODBYE: Duration = Duration::from_secs(1);
 
-/// How often the drive's health is looked at.
+/// How often the drive's health is checked.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// How long the connections' threads have to end.
 const MOST_WAIT: Duration = Duration::from_secs(10);
 
-/// Takes connections to a subsystem, until it is dropped.
+/// Accepts connections to a subsystem until it is dropped.
 pub struct Server {
     shared: Arc<Shared>,
     address: SocketAddr,
-    /// Dropped to end the thread that takes connections.
+    /// Dropped to end the thread that accepts connections.
     _stop: UnixStream,
 }
 
 struct Shared {
     subsystem: Arc<Subsystem>,
-    /// Whether connections are taken, or hung up on.
+    /// Whether connections are accepted, or closed at once.
     is_open: AtomicBool,
     connections: Mutex<FxHashMap<u64, Arc<Mailbox>>>,
     ended: Condvar,
-    /// How many there were.
+    /// How many were accepted.
     accepted: AtomicU64,
 }
 
 impl Server {
-    /// Takes connections at an address from now on.
+    /// Accepts connections at an address from now on.
     pub fn start(subsystem: Arc<Subsystem>, listen: SocketAddr) -> io::Result<Server> {
         let listener = TcpListener::bind(listen)?;
         listener.set_nonblocking(true)?;
@@ -82,18 +82,18 @@ impl Server {
         &self.shared.subsystem
     }
 
-    /// Connections that there are.
+    /// Connections now.
     pub fn connections(&self) -> usize {
         self.shared.connections.lock().len()
     }
 
-    /// Connections that there were.
+    /// Connections accepted so far.
     pub fn accepted(&self) -> u64 {
         self.shared.accepted.load(Ordering::Relaxed)
     }
 
-    /// Takes no more connections, ends those that there are, and returns when no thread gives the drive commands any more:
-    /// what a host sent before may not be done behind its back later. False if some did not end in time.
+    /// Accepts no more connections, ends the present ones, and returns when no thread submits commands to the drive any more, so
+    /// that nothing a host sent earlier is executed later. False if some did not end in time.
     pub fn close(&self) -> bool {
         self.shared.is_open.store(false, Ordering::SeqCst);
         let mut connections = self.shared.connections.lock();
@@ -104,7 +104,7 @@ impl Server {
         !self.shared.ended.wait_while_for(&mut connections, has_some, MOST_WAIT).timed_out()
     }
 
-    /// Takes connections again.
+    /// Accepts connections again.
     pub fn open(&self) {
         self.shared.is_open.store(true, Ordering::SeqCst);
     }
@@ -139,14 +139,14 @@ fn accept(shared: &Arc<Shared>, listener: &TcpListener, stopped: &UnixStream) {
                 shared.take(last_number, stream);
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-            // no file descriptor is left: those that there are will be given back
+            // no file descriptor is left until a connection ends
             Err(_) => thread::sleep(Duration::from_millis(10)),
         }
     }
 }
 
 impl Shared {
-    /// Gives a connection a thread. Who gets none is hung up on.
+    /// Gives a connection a thread, or closes it if there is none.
     fn take(self: &Arc<Self>, number: u64, stream: TcpStream) {
         let Ok((waker, woken)) = UnixStream::pair() else { return };
         let is_ready =
@@ -159,7 +159,7 @@ impl Shared {
         let mailbox = Arc::new(Mailbox::new(wake));
         {
             let mut connections = self.connections.lock();
-            // looked at under the lock: who closes sees this connection, or it sees that it is closed
+            // checked under the lock: either `close` sees this connection, or the connection sees that the server is closed
             if !self.is_open.load(Ordering::SeqCst) || connections.len() >= MOST_CONNECTIONS {
                 return;
             }
@@ -201,11 +201,11 @@ enum Heard {
 }
 
 impl Connection {
-    /// Goes on until either side ends it. How a connection breaks is of no interest to anybody here.
+    /// Runs until either side ends the connection. Nobody needs to know how it broke.
     fn run(mut self) {
         let is_kept = self.go_on().is_ok();
         let outbox = self.session.last_words();
-        // what the host had of the subsystem ends now, not when it has hung up
+        // the host's queues end now, not when it closes its socket
         drop(self.session);
         if is_kept && let Some(outbox) = outbox {
             let _ = say_goodbye(self.stream, outbox, &mut self.buffer);
@@ -242,7 +242,7 @@ impl Connection {
         }
         let Some(bytes) = read(&mut self.stream, &mut self.buffer)? else { return Ok(Heard::Nothing) };
         self.session.feed(&self.buffer[..bytes]);
-        // rather than to read in vain, wait for the socket to have more
+        // wait for the socket to have more instead of a read that finds nothing
         Ok(if bytes == self.buffer.len() { Heard::More } else { Heard::Nothing })
     }
 
@@ -261,6 +261,7 @@ impl Connection {
 
     /// Waits for the host, for a message, or for time to run out. Whether the host may have sent something.
     fn sleep(&mut self) -> io::Result<bool> {
+        self.session.rest();
         if !self.mailbox.may_sleep() {
             return Ok(false);
         }
@@ -290,8 +291,8 @@ impl Connection {
     }
 }
 
-/// Sends what waits, and lets the host hang up: to close a socket with bytes that were not read takes from the host what it
-/// was told last.
+/// Sends what waits, and lets the host close the connection: closing a socket with unread bytes would discard what the host has
+/// not read yet.
 fn say_goodbye(mut stream: TcpStream, mut outbox: Outbox, buffer: &mut [u8]) -> io::Result<()> {
     let until = Instant::now() + GOODBYE;
     stream.set_nonblocking(false)?;

@@ -16,6 +16,7 @@ use crate::errors::ErrorLog;
 use crate::events::critical_warning;
 use crate::mailbox::Mailbox;
 use crate::namespaces::Namespaces;
+use crate::programs::Programs;
 
 /// Controllers that there may be at once.
 const MOST_CONTROLLERS: usize = 1024;
@@ -46,9 +47,11 @@ pub struct Subsystem {
     pub queue: Queue,
     /// What there is on it. Namespaces neither come nor go while it is served.
     pub namespaces: Namespaces,
+    /// Programs in the drive, and who uses them.
+    pub programs: Programs,
     /// Commands that failed.
     pub errors: ErrorLog,
-    /// Whether commands are answered as if there were a drive: the limit of all that is not the drive.
+    /// Whether I/O commands are answered without reaching a drive, to measure everything but the drive.
     pub is_without_drive: bool,
     /// What was counted since it was made.
     pub counts: Counts,
@@ -90,6 +93,7 @@ impl Subsystem {
             hosts: Hosts::default(),
             queue,
             namespaces,
+            programs: Programs::default(),
             errors: ErrorLog::default(),
             is_without_drive: false,
             counts: Counts::default(),
@@ -106,7 +110,7 @@ impl Subsystem {
         Subsystem { hosts, ..self }
     }
 
-    /// The same, but its I/O commands reach no drive. They are answered at once, reads with zeros.
+    /// The same, but its I/O commands reach no drive. They are answered at once, reads with any bytes.
     pub fn without_drive(self) -> Subsystem {
         Subsystem { is_without_drive: true, ..self }
     }
@@ -126,7 +130,7 @@ impl Subsystem {
         self.is_write_through.store(is_write_through, Ordering::Relaxed);
     }
 
-    /// Since when there is this subsystem, in seconds.
+    /// How long this subsystem has existed, in seconds.
     pub fn age_seconds(&self) -> u64 {
         self.made.elapsed().as_secs()
     }
@@ -156,13 +160,14 @@ impl Subsystem {
         self.controllers.lock().by_id.get(&id).cloned()
     }
 
-    /// A controller is no more: all its connections end.
+    /// Removes a controller: all its connections end.
     pub fn disconnect(&self, controller: &Controller) {
         self.controllers.lock().by_id.remove(&controller.id);
         controller.end();
+        self.programs.end(controller);
     }
 
-    /// Looks at the drive, and tells its hosts if something is to be told. Without power there is nothing to look at.
+    /// Checks the drive's health, and tells hosts of new warnings. Does nothing while the drive has no power.
     pub fn look(&self) {
         let warnings = {
             let device = self.queue.drive().lock();
@@ -175,18 +180,18 @@ impl Subsystem {
         controllers.by_id.values().for_each(|controller| controller.warn(warnings));
     }
 
-    /// Whether commands may hold so many bytes more. A connection that holds none may always hold those of one command, or
-    /// it might wait for ever.
+    /// Whether commands may hold this many more bytes. A connection that holds none may always hold those of one command;
+    /// otherwise it could wait for ever.
     pub fn has_room(&self, bytes: usize) -> bool {
         self.held.load(Ordering::Relaxed) + bytes <= MOST_HELD_BYTES
     }
 
-    /// Commands hold so many bytes more.
+    /// Commands hold this many more bytes.
     pub fn hold(&self, bytes: usize) {
         self.held.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Commands hold so many bytes less.
+    /// Commands have released this many bytes.
     pub fn release(&self, bytes: usize) {
         self.held.fetch_sub(bytes, Ordering::Relaxed);
     }
@@ -214,7 +219,7 @@ impl Controllers {
     }
 }
 
-/// Without power-loss protection data wait in the cache, or at least changes of the map do.
+/// Without power-loss protection, data wait in the cache, or at least changes of the map do.
 fn has_volatile_cache(device: &Device) -> bool {
     device.profile().power.plp != Plp::Capacitor
 }

@@ -356,3 +356,24 @@ fn asynchronous_events_wait_until_they_are_aborted() {
     assert_eq!((first.id, first.code), (ids[2], Failure::ABORTED.code()));
     assert_eq!((second.code, second.result), (0, 0));
 }
+
+/// Buffers of commands are used again: what was in them is not read by a later command.
+#[test]
+fn blocks_that_hold_nothing_read_as_zeros_whatever_was_moved_before() {
+    for block_bytes in [4096, 512] {
+        let server = serve(subsystem(block_bytes));
+        let mut host = attach(&server, Options { no_flow_control: true, ..Options::default() });
+        let per_unit = u64::from(UNIT as u32 / block_bytes);
+        for units in [1, 2, 16, 128_u32] {
+            let data = pattern(units.into(), units as usize * UNIT);
+            let blocks = units * per_unit as u32;
+            host.write(0, block_bytes as usize, &data);
+            assert!(host.read(0, block_bytes as usize, blocks) == data);
+            let nothing = host.read(1000 * per_unit, block_bytes as usize, blocks);
+            assert!(nothing.iter().all(|&byte| byte == 0), "{units} units");
+            // a part of a unit, where blocks are smaller
+            let part = host.read(0, block_bytes as usize, 1);
+            assert!(part == data[..block_bytes as usize]);
+        }
+    }
+}

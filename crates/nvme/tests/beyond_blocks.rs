@@ -2,49 +2,19 @@
 
 mod common;
 
-use common::{Host, UNIT, attach, names, pattern, serve, small, subsystem_on};
-use tantalum::{Device, Generation, Hint, Lpn, METADATA_BYTES, NamespaceAttributes, PowerLoss};
-use tantalum_drive::Pacing;
-use tantalum_nvme::client::{Client, Completed, Options, block_command, command};
+use common::records::{Record, add_records, record_command, retrieve, server};
+use common::{Host, UNIT, attach, cut_and_attach, names, pattern, with_transaction};
+use tantalum::{Generation, Hint, Lpn, METADATA_BYTES};
+use tantalum_nvme::client::{Client, Options, block_command, command};
 use tantalum_nvme::failure::Failure;
-use tantalum_nvme::io::key_value::PutRecord;
 use tantalum_nvme::io::vendor::{HintedPage, Range};
-use tantalum_nvme::server::Server;
-use tantalum_nvme::wire::command::Submission;
 use tantalum_nvme::wire::identify::{cns, command_set};
 use tantalum_nvme::wire::opcode::{admin, key_value, nvm, vendor};
 use zerocopy::IntoBytes;
 
-/// A drive with two namespaces for records.
-fn server() -> Server {
-    let mut device = Device::in_memory(&small()).unwrap();
-    for _ in 0..2 {
-        let attributes = NamespaceAttributes::default();
-        let at_ns = device.time_ns();
-        device.submit(tantalum::Command::CreateNamespace { attributes }, at_ns).unwrap();
-    }
-    serve(subsystem_on(device, 4096, Pacing::None))
-}
-
-/// A namespace, a key, and a value or none.
-type Record<'a> = (u32, &'a [u8], Option<&'a [u8]>);
-
-fn record_command(opcode: u8, namespace: u32, key: &[u8], bytes: u32, options: u32) -> Submission {
-    let mut field = [0; 16];
-    field[..key.len().min(16)].copy_from_slice(&key[..key.len().min(16)]);
-    let mut submission = command(opcode, namespace, [bytes, key.len() as u32 | options << 8, 0, 0, 0, 0]);
-    submission.dword2.as_mut_bytes().copy_from_slice(&field[..8]);
-    submission.dword10[4..].as_mut_bytes().copy_from_slice(&field[8..]);
-    submission
-}
-
 fn store(host: &mut Host, namespace: u32, key: &[u8], value: &[u8], options: u32) -> u16 {
     let store = record_command(key_value::STORE, namespace, key, value.len() as u32, options);
     host.io.write_command(store, value).unwrap().code
-}
-
-fn retrieve(host: &mut Host, namespace: u32, key: &[u8], bytes: u32) -> Completed {
-    host.io.read_command(record_command(key_value::RETRIEVE, namespace, key, bytes, 0), bytes).unwrap()
 }
 
 #[test]
@@ -115,12 +85,7 @@ fn many_records_are_put_at_once_or_not_at_all() {
     assert_eq!(store(&mut host, 3, b"old", b"value", 0), 0);
     let put = |host: &mut Host, records: &[Record<'_>]| {
         let mut data = Vec::new();
-        for (namespace, key, value) in records {
-            let bytes = value.map(|value| value.len() as u32);
-            data.extend(PutRecord::new(*namespace, key, bytes).as_bytes());
-            data.extend(value.unwrap_or_default());
-            data.resize(data.len().next_multiple_of(4), 0);
-        }
+        add_records(&mut data, records);
         let put = command(vendor::PUT, 2, [data.len() as u32, 0, 0, 0, 0, 0]);
         host.io.write_command(put, &data).unwrap().code
     };
@@ -155,10 +120,6 @@ fn units_are_shared_and_moved() {
     let unmapped = command(vendor::SHARE, 1, [0, 0, 0, 0, 0, 0]);
     let unmapped = host.io.write_command(unmapped, Range::new(1, 6, 1).as_bytes()).unwrap();
     assert_eq!(unmapped.code, Failure::UNMAPPED.code());
-}
-
-fn with_transaction(opcode: u8, unit: u32, transaction: u64) -> Submission {
-    command(opcode, 1, [unit, 0, 0, 0, transaction as u32, (transaction >> 32) as u32])
 }
 
 #[test]
@@ -210,15 +171,7 @@ fn scattered_writes_and_logs_survive_a_power_cut() {
     let write = command(vendor::WRITE_HINTED, 1, [3000, 0, 0, 0, 0, 0]);
     assert_eq!(host.io.write_command(write, &hinted).unwrap().code, 0);
     assert_eq!(host.io.command(block_command(nvm::FLUSH, 0, 1)).unwrap().code, 0);
-    {
-        let mut device = server.subsystem().queue.drive().lock();
-        let now_ns = device.issued_ns().max(device.time_ns());
-        device.cut_power(now_ns);
-    }
-    assert!(server.close());
-    server.subsystem().queue.drive().lock().power_on(&mut PowerLoss::seeded(1)).unwrap();
-    server.open();
-    let mut host = attach(&server, Options::default());
+    let mut host = cut_and_attach(&server);
     for (index, &unit) in units.iter().enumerate() {
         assert!(host.read(unit.into(), UNIT, 1) == bodies[index * UNIT..(index + 1) * UNIT]);
     }

@@ -6,7 +6,7 @@ mod common;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -15,14 +15,13 @@ use std::time::{Duration, Instant};
 use common::bystander::Bystander;
 use common::proxy::Proxy;
 use common::witness::{Witness, number};
-use common::{NQN, names, serve, small, subsystem};
+use common::{names, serve, serving, small, subsystem};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{Device, check};
 use tantalum_drive::Pacing;
-use tantalum_nvme::authentication::Hosts;
 use tantalum_nvme::client::{Client, Options};
-use tantalum_nvme::serve::{Options as Serving, Served};
+use tantalum_nvme::serve::Served;
 
 /// The connections of one host.
 fn attach(address: SocketAddr, options: Options) -> std::io::Result<(Client, Client)> {
@@ -95,15 +94,7 @@ const SERVES: &str = "serves at ";
 #[ignore = "started by another test, as a process of its own"]
 fn serves_until_it_is_killed() {
     let Some(image) = std::env::var_os(IMAGE) else { return };
-    let options = Serving {
-        image: PathBuf::from(&image),
-        listen: ([127, 0, 0, 1], 0).into(),
-        pacing: Pacing::None,
-        block_bytes: 4096,
-        name: Some(NQN.to_owned()),
-        hosts: Hosts::default(),
-        remap_duplicates: false,
-    };
+    let options = serving(Path::new(&image), Pacing::None);
     let served = Served::start(Device::open(Path::new(&image)).unwrap(), &options).unwrap();
     println!("\n{SERVES}{}", served.address());
     served.wait(|_| ()).unwrap();

@@ -9,11 +9,13 @@ use std::io::{self, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::Arc;
 use std::thread;
 
-use common::{attach, serve, small, subsystem_on};
+use common::{attach, names, serve, small, subsystem_on};
 use tantalum::{Device, Generation, Hint, Lpn, METADATA_BYTES, NamespaceAttributes, NamespaceId, UNIT_BYTES};
 use tantalum_drive::Pacing;
+use tantalum_nvme::authentication::Hosts;
 use tantalum_nvme::blocks::BlockSpace;
 use tantalum_nvme::client::{Client, Options, block_command, command};
 use tantalum_nvme::io::key_value::PutRecord;
@@ -275,7 +277,9 @@ fn output_over_relay(program: &mut Command, block_bytes: u32) -> String {
     let create = tantalum::Command::CreateNamespace { attributes: NamespaceAttributes::default() };
     let at_ns = device.time_ns();
     device.submit(create, at_ns).unwrap();
-    let server = serve(subsystem_on(device, block_bytes, Pacing::None));
+    let hosts = Hosts::default().with_kernels(&[names().host]).unwrap();
+    let subsystem = Arc::into_inner(subsystem_on(device, block_bytes, Pacing::None)).unwrap();
+    let server = serve(subsystem.for_hosts(hosts).into());
     let mut host = attach(&server, Options::default());
     let made = tempfile::tempdir().unwrap();
     let socket = made.path().join("relay");
@@ -306,6 +310,25 @@ fn the_c_example_finds_what_it_wrote() {
 
 #[test]
 fn the_python_example_finds_what_it_wrote() {
-    let printed = output_over_relay(&mut python("tests/clients/relay.py"), 4096);
+    let mut run = python("tests/clients/relay.py");
+    let printed = output_over_relay(run.arg("batch"), 4096);
+    assert!(printed.ends_with("all of it is right\n"), "{printed}");
+}
+
+#[test]
+fn the_c_example_uses_programs_in_the_drive() {
+    let made = tempfile::tempdir().unwrap();
+    let program = made.path().join("programs");
+    let relayed = ["-Dopen=relay_open", "-Dioctl=relay_ioctl"];
+    compiled(&["clients/examples/programs.c", "tests/clients/relay.c"], &program, &relayed);
+    let mut run = Command::new(&program);
+    let printed = output_over_relay(run.arg("/dev/ng0n1").arg(folder("../spu/modules")), 4096);
+    assert!(printed.ends_with("all of it is right\n"), "{printed}");
+}
+
+#[test]
+fn the_python_example_uses_programs_in_the_drive() {
+    let mut run = python("tests/clients/relay.py");
+    let printed = output_over_relay(run.arg("programs").arg(folder("../spu/modules")), 512);
     assert!(printed.ends_with("all of it is right\n"), "{printed}");
 }

@@ -13,17 +13,17 @@ use std::thread;
 use std::time::Duration;
 
 use common::witness::{Witness, number};
-use common::{NQN, names, small};
+use common::{names, serving, small};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{Access, Device, Plp, Profile, check};
 use tantalum_drive::Pacing;
 use tantalum_drive::control::Control;
-use tantalum_nvme::authentication::Hosts;
 use tantalum_nvme::client::{Client, Options as Way};
-use tantalum_nvme::serve::{Options, Served};
+use tantalum_nvme::serve::Served;
 
 const HOSTS: u64 = 2;
+
 fn live(host: &mut Witness, address: SocketAddr, is_over: &AtomicBool, rounds: &AtomicU64) {
     let way = Way { data_digest: true, ..Way::default() };
     while !is_over.load(Ordering::Relaxed) {
@@ -41,16 +41,8 @@ fn live(host: &mut Witness, address: SocketAddr, is_over: &AtomicBool, rounds: &
 
 fn cut_again_and_again(image: &Path, profile: &Profile, seed: u64, cuts: u64) {
     let has_capacitor = profile.power.plp == Plp::Capacitor;
-    let options = Options {
-        image: image.to_path_buf(),
-        listen: ([127, 0, 0, 1], 0).into(),
-        pacing: Pacing::None,
-        block_bytes: 4096,
-        name: Some(NQN.to_owned()),
-        remap_duplicates: false,
-        hosts: Hosts::default(),
-    };
-    let served = Served::start(Device::create(image, profile).unwrap(), &options).unwrap();
+    let served =
+        Served::start(Device::create(image, profile).unwrap(), &serving(image, Pacing::None)).unwrap();
     let (address, stopper) = (served.address(), served.stopper());
     let (is_over, rounds) = (AtomicBool::new(false), AtomicU64::new(0));
     let recoveries = AtomicU64::new(0);

@@ -5,32 +5,19 @@ mod common;
 use std::path::Path;
 use std::thread;
 
-use common::{NQN, UNIT, names, pattern, small};
+use common::{UNIT, names, pattern, serving, small};
 use tantalum::{Device, Plp, Profile, UNIT_BYTES};
 use tantalum_drive::Pacing;
 use tantalum_drive::control::{Control, Ended};
-use tantalum_nvme::authentication::Hosts;
 use tantalum_nvme::client::{Client, Options as Way, block_command};
-use tantalum_nvme::serve::{Ending, Options, Served};
+use tantalum_nvme::serve::{Ending, Served};
 use tantalum_nvme::wire::opcode::nvm;
-
-fn served(image: &Path, profile: &Profile) -> Served {
-    let options = Options {
-        image: image.to_path_buf(),
-        listen: ([127, 0, 0, 1], 0).into(),
-        pacing: Pacing::None,
-        block_bytes: 4096,
-        name: Some(NQN.to_owned()),
-        remap_duplicates: false,
-        hosts: Hosts::default(),
-    };
-    Served::start(Device::create(image, profile).unwrap(), &options).unwrap()
-}
 
 /// A drive that holds one flushed unit and one that waits in its cache. Its power goes by itself at this flash operation
 /// from now, or at once, and then it is stopped.
 fn stop_without_power(image: &Path, profile: &Profile, operation: Option<u64>) -> (Ended, Device) {
-    let served = served(image, profile);
+    let options = serving(image, Pacing::None);
+    let served = Served::start(Device::create(image, profile).unwrap(), &options).unwrap();
     let (admin, id) = Client::admin(served.address(), Way::default(), &names(), 0).unwrap();
     let mut io = Client::io(served.address(), Way::default(), &names(), id, 1).unwrap();
     for (unit, is_flushed) in [(3, true), (4, false)] {

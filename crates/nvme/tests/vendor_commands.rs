@@ -2,31 +2,15 @@
 
 mod common;
 
-use common::{Host, UNIT, attach, pattern, serve, small, subsystem_on};
-use tantalum::{Device, Generation, Hint, METADATA_BYTES, NamespaceAttributes, PowerLoss};
-use tantalum_drive::Pacing;
+use common::records::{self, Record, add_records, server};
+use common::{Host, UNIT, attach, cut_and_attach, pattern, with_transaction};
+use tantalum::{Generation, Hint, METADATA_BYTES};
 use tantalum_nvme::client::{Completed, Options, block_command, command};
 use tantalum_nvme::failure::Failure;
-use tantalum_nvme::io::key_value::PutRecord;
 use tantalum_nvme::io::vendor::{HintedPage, Range};
-use tantalum_nvme::server::Server;
 use tantalum_nvme::wire::command::Submission;
-use tantalum_nvme::wire::opcode::{key_value, nvm, vendor};
+use tantalum_nvme::wire::opcode::{nvm, vendor};
 use zerocopy::IntoBytes;
-
-/// A drive with two namespaces for records.
-fn server() -> Server {
-    let mut device = Device::in_memory(&small()).unwrap();
-    for _ in 0..2 {
-        let attributes = NamespaceAttributes::default();
-        let at_ns = device.time_ns();
-        device.submit(tantalum::Command::CreateNamespace { attributes }, at_ns).unwrap();
-    }
-    serve(subsystem_on(device, 4096, Pacing::None))
-}
-
-/// A namespace, a key, and a value or none.
-type Record<'a> = (u32, &'a [u8], Option<&'a [u8]>);
 
 /// The data of a batch: names of units, the units, and records.
 fn batch_data(units: &[(u32, Vec<u8>)], records: &[Record<'_>]) -> Vec<u8> {
@@ -35,11 +19,7 @@ fn batch_data(units: &[(u32, Vec<u8>)], records: &[Record<'_>]) -> Vec<u8> {
         data[index * 4..index * 4 + 4].copy_from_slice(&lpn.to_le_bytes());
         data.extend(unit);
     }
-    for (namespace, key, value) in records {
-        data.extend(PutRecord::new(*namespace, key, value.map(|value| value.len() as u32)).as_bytes());
-        data.extend(value.unwrap_or_default());
-        data.resize(data.len().next_multiple_of(4), 0);
-    }
+    add_records(&mut data, records);
     data
 }
 
@@ -50,12 +30,7 @@ fn batch(host: &mut Host, units: &[(u32, Vec<u8>)], records: &[Record<'_>]) -> u
 }
 
 fn retrieve(host: &mut Host, namespace: u32, key: &[u8]) -> Completed {
-    let mut field = [0; 16];
-    field[..key.len()].copy_from_slice(key);
-    let mut submission = command(key_value::RETRIEVE, namespace, [16 << 10, key.len() as u32, 0, 0, 0, 0]);
-    submission.dword2.as_mut_bytes().copy_from_slice(&field[..8]);
-    submission.dword10[4..].as_mut_bytes().copy_from_slice(&field[8..]);
-    host.io.read_command(submission, 16 << 10).unwrap()
+    records::retrieve(host, namespace, key, 16 << 10)
 }
 
 #[test]
@@ -69,15 +44,7 @@ fn a_batch_of_units_and_records_survives_a_power_cut() {
     let records: &[Record<'_>] =
         &[(2, b"gone", None), (2, b"large", Some(&large)), (3, b"a key of 16 byte", Some(b"x"))];
     assert_eq!(batch(&mut host, &units, records), 0);
-    {
-        let mut device = server.subsystem().queue.drive().lock();
-        let now_ns = device.issued_ns().max(device.time_ns());
-        device.cut_power(now_ns);
-    }
-    assert!(server.close());
-    server.subsystem().queue.drive().lock().power_on(&mut PowerLoss::seeded(1)).unwrap();
-    server.open();
-    let mut host = attach(&server, Options::default());
+    let mut host = cut_and_attach(&server);
     for (lpn, unit) in &units {
         assert!(host.read(u64::from(*lpn), UNIT, 1) == *unit, "unit {lpn}");
     }
@@ -121,10 +88,6 @@ fn a_batch_that_is_refused_has_changed_nothing() {
     assert_eq!(host.io.write_command(elsewhere, &data).unwrap().code, Failure::INVALID_OPCODE.code());
     assert!(host.read(5, UNIT, 1) == pattern(1, UNIT));
     assert_eq!(retrieve(&mut host, 2, b"key").data, b"old");
-}
-
-fn with_transaction(opcode: u8, unit: u32, transaction: u64) -> Submission {
-    command(opcode, 1, [unit, 0, 0, 0, transaction as u32, (transaction >> 32) as u32])
 }
 
 #[test]
@@ -196,15 +159,7 @@ fn pages_of_a_log_follow_each_other_and_end_with_a_trim() {
     let trim = command(nvm::DATASET_MANAGEMENT, 1, [0, 4, 0, 0, 0, 0]);
     assert_eq!(host.io.write_command(trim, &range).unwrap().code, 0);
     assert_eq!(host.io.command(block_command(nvm::FLUSH, 0, 1)).unwrap().code, 0);
-    {
-        let mut device = server.subsystem().queue.drive().lock();
-        let now_ns = device.issued_ns().max(device.time_ns());
-        device.cut_power(now_ns);
-    }
-    assert!(server.close());
-    server.subsystem().queue.drive().lock().power_on(&mut PowerLoss::seeded(1)).unwrap();
-    server.open();
-    let mut host = attach(&server, Options::default());
+    let mut host = cut_and_attach(&server);
     assert!(host.read(2000, UNIT, 1) == pattern(50, UNIT), "a trimmed page claims nothing");
     assert!(host.read(2001, UNIT, 1) == pattern(2, UNIT), "the other one is home");
 }

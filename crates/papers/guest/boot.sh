@@ -7,4 +7,4 @@ set -e
 die="setpriv --pdeathsig KILL --"
 exec $die timeout --foreground "$3" $die qemu-system-x86_64 -accel tcg -cpu max -smp 2 -m 1024 -nographic \
     -no-reboot -netdev user,id=n0 -device virtio-net-pci,netdev=n0 -kernel "$1/vmlinuz" -initrd "$2" \
-    -append "console=ttyS0 quiet panic=-1 no_timer_check nvme_core.multipath=N"
+    -append "console=ttyS0 quiet panic=-1 no_timer_check"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# build.sh FOLDER PROGRAMS MODULES: Debian's kernel and a root in memory for a guest, from packages of this machine.
-# FOLDER/root is the root, FOLDER/vmlinuz the kernel, which is fetched if it is not there from last time.
+# build.sh FOLDER PROGRAMS MODULES: Debian's kernel and a root in memory for a guest, from packages of this machine. A program
+# may be named by its path. FOLDER/root is the root, FOLDER/vmlinuz the kernel, which is fetched if it is not there from last time.
 set -e
 here="$(cd "$(dirname "$0")" && pwd)"
 mkdir -p "$1"
@@ -27,7 +27,7 @@ PATH="$PATH:/usr/sbin:/sbin"
 cp "$(command -v busybox)" root/bin/busybox
 for name in $2; do
     file="$(readlink -f "$(command -v "$name")")"
-    cp "$file" "root/usr/sbin/$name"
+    cp "$file" "root/usr/sbin/$(basename "$name")"
     ldd "$file" | grep -o '/[^ ]*' | while read -r library; do
         mkdir -p "root$(dirname "$library")"
         [ -e "root$library" ] || cp "$(readlink -f "$library")" "root$library"

@@ -8,7 +8,10 @@ mount -t devtmpfs dev /dev
 mount -t tmpfs tmp /tmp
 mount -t tmpfs run /run
 while read -r module; do
-    insmod "/modules/$module" 2>/dev/null
+    options=""
+    # requests of a drive that is gone are to fail, not to wait for another path to it
+    [ "$module" = nvme-core.ko ] && options="multipath=N"
+    insmod "/modules/$module" $options 2>/dev/null
 done < /modules/order
 ifconfig lo up
 ifconfig eth0 10.0.2.15 netmask 255.255.255.0 up
@@ -18,6 +21,8 @@ echo "nqn.2014-08.org.nvmexpress:uuid:$id" > /etc/nvme/hostnqn
 echo "$id" > /etc/nvme/hostid
 dmesg -n 1
 stty -echo
+# the firmware leaves a line with control characters and without an end: what came next would not be heard
+echo
 . /parameters
 for script in $SCRIPTS; do
     sh "/scripts/$script.sh"

@@ -89,7 +89,7 @@ fn bandwidth() {
     }
 }
 
-/// A read of 4 KiB by a process with so many extents, less the same read by the kernel, which is not looked up.
+/// A read of 4 KiB by a process with this many extents, less the same read by the kernel, which is not looked up.
 fn permission_check() {
     println!("\nA permission check, ns, by extents in the table of the processor:");
     println!("{:>11} {:>10}", "extents", "ns");

@@ -1,3 +1,4 @@
+/* Counts requests for each of 64 pages. */
 #include "tantalum_spu.h"
 
 static uint32_t hits[64];

@@ -145,9 +145,19 @@ impl<'a> Transfer<'a> {
                     self.decided(ssd, spu, range, granted)?;
                 }
                 Some(Event::PowerLost { .. }) => return Err(SpuError::PowerLost.into()),
-                None => return Err(IoError::NoData),
+                None => return Err(self.stuck()),
                 Some(_) => {}
             }
+        }
+    }
+
+    /// Nothing happens any more. A right that was taken away in the middle of a write is not asked for.
+    fn stuck(&self) -> IoError {
+        match self.missing.first() {
+            Some(Piece { range: Range { start, end }, .. }) => {
+                IoError::NoPermission { start: *start, end: *end }
+            }
+            None => IoError::NoData,
         }
     }
 

@@ -25,6 +25,8 @@ impl Ssd {
         let overlaps = |region: &Range<u64>| region.start < range.end && range.start < region.end;
         let reason = if process.is_kernel() {
             Some("the kernel has all rights")
+        } else if !self.host.is_alive(process) {
+            Some("there is no such process")
         } else if range.is_empty() || range.end > self.stripes.capacity_bytes() {
             Some("it is empty, or ends beyond the drive")
         } else if self.programs.values().filter_map(|program| program.region.as_ref()).any(overlaps) {
@@ -40,9 +42,27 @@ impl Ssd {
         Ok(())
     }
 
+    /// Takes the rights to a range away from every process. When this returns, no processor allows an access by them any more,
+    /// and stores that were not committed do not happen.
+    pub fn revoke(&mut self, range: &Range<u64>) {
+        // without power nobody is allowed anything
+        if self.check_power().is_err() {
+            self.host.book.remove_range(range);
+            return;
+        }
+        for process in self.host.book.holders(range) {
+            self.host.book.install(process, range.clone(), Rights::NONE);
+            self.send_permission(process, range, Rights::NONE);
+        }
+        // a permission that is on its way arrives before
+        while self.revoking > 0 && self.advance().is_some() {}
+    }
+
     /// Lets a process read a key-value namespace.
     pub fn grant_namespace(&mut self, process: ProcessId, namespace: NamespaceId) {
-        self.host.namespaces.insert((process, namespace));
+        if self.host.is_alive(process) {
+            self.host.namespaces.insert((process, namespace));
+        }
     }
 
     /// A processor asks the driver for a permission.
@@ -79,6 +99,7 @@ impl Ssd {
         owners.sort_unstable();
         owners.dedup();
         for spu in owners {
+            self.revoking += usize::from(rights == Rights::NONE);
             let load = Load::Permission { process, range: range.clone(), rights, answers: None };
             self.dispatch_packet(None, Some(spu), PERMISSION_BYTES, load, self.now_ns);
         }

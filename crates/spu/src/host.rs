@@ -11,6 +11,8 @@ use crate::permission::{PermissionTable, Rights};
 
 /// Requests of programs that an endpoint's queue holds; further ones are not delivered.
 pub const ENDPOINT_QUEUE: usize = 64;
+/// Bytes of their bodies that it holds.
+pub const ENDPOINT_QUEUE_BYTES: usize = 320 << 10;
 
 /// What the host is told, and when.
 #[derive(Clone, PartialEq, Debug)]
@@ -78,6 +80,10 @@ pub enum Event {
 }
 
 impl Event {
+    fn body_bytes(&self) -> usize {
+        if let Event::Request { body, .. } = self { body.len() } else { 0 }
+    }
+
     /// When the host has it.
     pub fn at_ns(&self) -> Nanoseconds {
         match self {
@@ -102,12 +108,20 @@ impl Event {
     }
 }
 
+/// Requests in an endpoint's queue, and bytes of their bodies.
+#[derive(Clone, Copy, Debug, Default)]
+struct Queued {
+    requests: usize,
+    bytes: usize,
+}
+
 /// Processes, endpoints, and what the driver granted.
 #[derive(Debug)]
 pub(crate) struct Host {
     queue_pairs: u32,
-    next_process: u32,
-    endpoints: BTreeMap<EndpointId, usize>,
+    last_process: ProcessId,
+    processes: BTreeSet<ProcessId>,
+    endpoints: BTreeMap<EndpointId, Queued>,
     outbox: VecDeque<Event>,
     pub book: PermissionTable,
     pub namespaces: BTreeSet<(ProcessId, NamespaceId)>,
@@ -117,7 +131,8 @@ impl Host {
     pub fn new(queue_pairs: u32) -> Host {
         Host {
             queue_pairs,
-            next_process: 1,
+            last_process: ProcessId::KERNEL,
+            processes: BTreeSet::new(),
             endpoints: BTreeMap::new(),
             outbox: VecDeque::new(),
             book: PermissionTable::new(usize::MAX),
@@ -125,9 +140,31 @@ impl Host {
         }
     }
 
+    /// A new process. Its number was not in use lately.
+    ///
+    /// # Panics
+    /// If there are as many processes as there are numbers, which is two millions.
     pub fn process(&mut self) -> ProcessId {
-        self.next_process += 1;
-        ProcessId::user(self.next_process - 1)
+        assert!(self.processes.len() < ProcessId::MOST_USERS, "all numbers of processes are in use");
+        loop {
+            self.last_process = self.last_process.next_user();
+            if self.processes.insert(self.last_process) {
+                return self.last_process;
+            }
+        }
+    }
+
+    /// Whether a process has not ended.
+    pub fn is_alive(&self, process: ProcessId) -> bool {
+        process.is_kernel() || self.processes.contains(&process)
+    }
+
+    /// Ends a process: its endpoints and what it was granted are gone.
+    pub fn end(&mut self, process: ProcessId) {
+        self.processes.remove(&process);
+        self.endpoints.retain(|endpoint, _| endpoint.process() != process);
+        self.book.remove_process(process);
+        self.namespaces.retain(|(whose, _)| *whose != process);
     }
 
     /// A new endpoint of a process, if there is a queue pair for it.
@@ -137,7 +174,7 @@ impl Host {
         }
         let free = (0..self.queue_pairs).map(|queue| process.endpoint(queue));
         let endpoint = free.into_iter().find(|endpoint| !self.endpoints.contains_key(endpoint))?;
-        self.endpoints.insert(endpoint, 0);
+        self.endpoints.insert(endpoint, Queued::default());
         Some(endpoint)
     }
 
@@ -149,11 +186,15 @@ impl Host {
         self.endpoints.contains_key(&endpoint)
     }
 
-    /// Delivers a request of a program; false if the endpoint's queue is full.
+    /// Delivers a request of a program; false if the endpoint's queue has no room for it.
     pub fn deliver(&mut self, endpoint: EndpointId, event: Event) -> bool {
+        let bytes = event.body_bytes();
         match self.endpoints.get_mut(&endpoint) {
-            Some(queued) if *queued < ENDPOINT_QUEUE => {
-                *queued += 1;
+            Some(queued)
+                if queued.requests < ENDPOINT_QUEUE && queued.bytes + bytes <= ENDPOINT_QUEUE_BYTES =>
+            {
+                queued.requests += 1;
+                queued.bytes += bytes;
                 self.outbox.push_back(event);
                 true
             }
@@ -185,12 +226,23 @@ impl Host {
 
     fn take(&mut self, at: usize) -> Option<Event> {
         let event = self.outbox.remove(at)?;
-        if let Event::Request { endpoint, .. } = &event
+        self.release(&event);
+        Some(event)
+    }
+
+    /// The first that the host is told. A request keeps its room in its endpoint's queue until it is released.
+    pub fn pass_on(&mut self) -> Option<Event> {
+        self.outbox.pop_front()
+    }
+
+    /// Makes the room free that a request took in its endpoint's queue.
+    pub fn release(&mut self, event: &Event) {
+        if let Event::Request { endpoint, body, .. } = event
             && let Some(queued) = self.endpoints.get_mut(endpoint)
         {
-            *queued -= 1;
+            queued.requests -= 1;
+            queued.bytes -= body.len();
         }
-        Some(event)
     }
 
     /// The driver's answer to a miss: the extent to install, or none.

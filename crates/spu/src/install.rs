@@ -1,7 +1,8 @@
 //! Installing programs, and ending them.
 //!
 //! Invariants: instruction and data memory of every processor hold all that is installed, and each program's share is set
-//! aside when it is installed; a program has a copy on every processor or on none; ending one touches no other.
+//! aside when it is installed; a program has a copy on every processor or on none; ending one touches no other. Each has a
+//! runtime of its own, since a runtime keeps the translation of every module that it ever had.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -13,12 +14,15 @@ use crate::error::SpuError;
 use crate::host::Event;
 use crate::instance::{Fault, Instance};
 use crate::message::HEADER_BYTES;
-use crate::module::{ModuleError, Program};
+use crate::module::{self, ModuleError, Program};
 use crate::names::{EndpointId, ProcessId, ProgramId, SpuId};
 use crate::packet::Load;
 use crate::program::{Installed, Resident, Thread};
 use crate::stripes::STRIPE_BYTES;
 use crate::system::Ssd;
+
+/// Programs that may be installed at once.
+pub const PROGRAMS: usize = 64;
 
 /// How a program is installed.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -55,6 +59,15 @@ pub enum InstallError {
         total: u64,
         /// What other programs take, and the permission table as program 0.
         used: Vec<(ProgramId, u64)>,
+    },
+    /// The endpoint of who installs it was closed.
+    #[error("endpoint {0:#x} is closed")]
+    NoEndpoint(u32),
+    /// There are as many as there may be.
+    #[error("{limit} programs are installed, the most that there may be: remove one first")]
+    TooMany {
+        /// The limit.
+        limit: usize,
     },
     /// A region that cannot be given.
     #[error("the region {start:#x} to {end:#x} cannot be given: {reason}")]
@@ -115,6 +128,20 @@ impl Ssd {
         self.host.process()
     }
 
+    /// Ends a process: its endpoints are closed, its programs removed, its rights taken away at once. The kernel does not
+    /// end, but its endpoints and programs go the same way.
+    pub fn end_process(&mut self, process: ProcessId) {
+        let owned = self.programs.iter().filter(|(_, program)| program.owner == process);
+        let owned: Vec<ProgramId> = owned.map(|(&id, _)| id).collect();
+        for program in owned {
+            self.remove(program);
+        }
+        self.host.end(process);
+        for spu in &mut self.spus {
+            spu.permissions.remove_process(process);
+        }
+    }
+
     /// An endpoint for a process: one queue pair.
     pub fn endpoint(&mut self, process: ProcessId) -> Result<EndpointId, SpuError> {
         let queue_pairs = self.profile.queue_pairs;
@@ -134,7 +161,10 @@ impl Ssd {
         options: InstallOptions,
     ) -> Result<ProgramId, InstallError> {
         self.check_power().map_err(|_| InstallError::PowerLost)?;
-        let program = Program::load(&self.engine, module)?;
+        if self.programs.len() >= PROGRAMS {
+            return Err(InstallError::TooMany { limit: PROGRAMS });
+        }
+        let program = Program::load(&module::engine(), module)?;
         self.check_fit("instruction", program.code_bytes, self.profile.instruction_bytes, |other| {
             other.code_bytes
         })?;
@@ -164,9 +194,10 @@ impl Ssd {
 
     /// A copy of a program for each processor.
     fn copies(&self, program: &Program, region: Option<&Range<u64>>) -> Result<Vec<Resident>, InstallError> {
+        let linker = abi::linker(program.module.engine());
         let copy = |spu| {
             let place = self.place(SpuId(spu), region);
-            let instance = Instance::new(program, &self.linker, place, self.profile.handler_instructions)
+            let instance = Instance::new(program, &linker, place, self.profile.handler_instructions)
                 .map_err(InstallError::Start)?;
             let threads = vec![Thread::Idle; instance.threads()];
             Ok(Resident { instance, queue: VecDeque::new(), queued_bytes: 0, threads })
@@ -228,6 +259,12 @@ impl Ssd {
                 / self.profile.instructions_per_second)
                 .max(1),
         }
+    }
+
+    /// The process that installed a program, and whether every process may send it requests.
+    pub fn owner(&self, program: ProgramId) -> Result<(ProcessId, bool), SpuError> {
+        let installed = self.programs.get(&program).ok_or(SpuError::NoProgram(program))?;
+        Ok((installed.owner, installed.is_open))
     }
 
     /// Removes a program. Its unanswered requests are answered with [`answer::ENDED`].

@@ -19,6 +19,7 @@
 //! | `describe.rs` | what a module says about itself |
 //! | `permission.rs`, `stripes.rs`, `stage.rs` | who may access what; who owns what; stores that take effect together |
 //! | `host.rs`, `driver.rs` | endpoints, events, the driver's book; what the driver decides |
+//! | `shared.rs` | the same for clients on several threads, in the machine's time or none |
 //!
 //! # Example
 //!
@@ -63,6 +64,7 @@ mod program;
 mod records;
 mod schedule;
 mod sending;
+pub mod shared;
 pub mod shipped;
 mod stage;
 mod stripes;
@@ -73,8 +75,8 @@ pub use abi::COUNTERS;
 pub use block_client::{BlockClient, IoError};
 pub use describe::{Description, Handler, describe};
 pub use error::SpuError;
-pub use host::{ENDPOINT_QUEUE, Event};
-pub use install::{InstallError, InstallOptions, Output};
+pub use host::{ENDPOINT_QUEUE, ENDPOINT_QUEUE_BYTES, Event};
+pub use install::{InstallError, InstallOptions, Output, PROGRAMS};
 pub use instance::{Fault, THREADS};
 pub use message::BODY_BYTES;
 pub use module::ModuleError;

@@ -19,8 +19,22 @@ impl ProcessId {
     /// The host's kernel.
     pub const KERNEL: ProcessId = ProcessId(0);
 
+    /// How many processes there may be beside the kernel.
+    pub(crate) const MOST_USERS: usize = (USER >> QUEUE_BITS) as usize - 1;
+
     pub(crate) fn user(number: u32) -> ProcessId {
         ProcessId(USER >> QUEUE_BITS | number)
+    }
+
+    /// The next number of a process that is not the kernel; after the last comes the first again.
+    pub(crate) fn next_user(self) -> ProcessId {
+        let number = self.0 & !(USER >> QUEUE_BITS);
+        ProcessId::user(if number as usize >= ProcessId::MOST_USERS { 1 } else { number + 1 })
+    }
+
+    /// The process of this number, if a process may have it.
+    pub fn from_number(number: u32) -> Option<ProcessId> {
+        (number == 0 || number >> (u32::BITS - QUEUE_BITS - 1) == 1).then_some(ProcessId(number))
     }
 
     pub(crate) fn endpoint(self, queue: u32) -> EndpointId {
@@ -121,6 +135,18 @@ mod tests {
         assert_eq!((kernel.number() >> 31, user.number() >> 31), (0, 1));
         assert_eq!(user.process(), ProcessId::user(7));
         assert_eq!(kernel.process(), ProcessId::KERNEL);
+    }
+
+    #[test]
+    fn numbers_of_processes_stay_within_their_bits() {
+        let last = ProcessId::user(ProcessId::MOST_USERS as u32);
+        assert_eq!(last.endpoint(1023).number(), u32::MAX);
+        assert_eq!(last.next_user(), ProcessId::user(1));
+        assert_eq!(ProcessId::KERNEL.next_user(), ProcessId::user(1));
+        assert_eq!(ProcessId::from_number(last.number()), Some(last));
+        assert_eq!(ProcessId::from_number(0), Some(ProcessId::KERNEL));
+        assert_eq!(ProcessId::from_number(5), None);
+        assert_eq!(ProcessId::from_number(u32::MAX), None);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::host::Event;
 use crate::message::{ANSWER_BYTES, AnswerTo, Message};
 use crate::names::{EndpointId, SpuId};
 use crate::packet::{Load, Packet};
+use crate::permission::Rights;
 use crate::system::Ssd;
 
 impl Ssd {
@@ -65,7 +66,11 @@ impl Ssd {
             }
             (Load::Miss(miss), _) => self.hear_of_miss(miss),
             (Load::Permission { process, range, rights, answers }, Some(spu)) => {
-                self.spus[spu.0 as usize].permissions.install(process, range, rights);
+                self.revoking -= usize::from(rights == Rights::NONE);
+                // it may have ended while the permission was on its way
+                if self.host.is_alive(process) {
+                    self.spus[spu.0 as usize].permissions.install(process, range, rights);
+                }
                 if let Some(miss) = answers {
                     let told = Load::Tell(miss.told(true, at_ns));
                     self.dispatch_packet(Some(spu), None, ANSWER_BYTES, told, at_ns);

@@ -14,7 +14,7 @@ use crate::agenda::What;
 use crate::answer;
 use crate::instance::Fault;
 use crate::message::ThreadRef;
-use crate::names::ProgramId;
+use crate::names::{ProcessId, ProgramId};
 use crate::packet::Miss;
 use crate::permission::Rights;
 use crate::program::Waiting;
@@ -82,6 +82,9 @@ impl Ssd {
             }
             Op::NvmCopy { to, from } => self.nvm_copy(thread, &to, &from),
             Op::Commit(how) => {
+                if !self.keep_rights(thread) {
+                    return Ok(Done::Now(answer::NO_PERMISSION, CHECK_INSTRUCTIONS));
+                }
                 let done_ns =
                     self.on_stage(thread, |stage, device, at_ns| stage.commit(device, how, at_ns))?;
                 Ok(Done::At(answer::OK, done_ns))
@@ -138,12 +141,7 @@ impl Ssd {
             return (answer::NOT_LOCAL, CHECK_INSTRUCTIONS);
         }
         let origin = Arc::clone(&self.call_of(thread).message.origin);
-        let process = origin.process();
-        let (is_allowed, entries) = match self.is_own_region(thread.program, range) {
-            Some(is_own) => (is_own, 0),
-            None if process.is_kernel() => (true, 0),
-            None => self.spus[thread.spu.0 as usize].permissions.check(process, range, rights),
-        };
+        let (is_allowed, entries) = self.is_allowed(thread, origin.process(), range, rights);
         // asking counts as a request, so that nobody floods the driver
         if !is_allowed && origin.spend() {
             let (endpoint, range) = (origin.endpoint, range.clone());
@@ -151,6 +149,48 @@ impl Ssd {
         }
         let status = if is_allowed { answer::OK } else { answer::NO_PERMISSION };
         (status, CHECK_INSTRUCTIONS + entries * ENTRY_INSTRUCTIONS)
+    }
+
+    /// Whether a process may do this by way of a program, and the entries looked at.
+    fn is_allowed(
+        &mut self,
+        thread: ThreadRef,
+        process: ProcessId,
+        range: &Range<u64>,
+        rights: Rights,
+    ) -> (bool, u64) {
+        match self.is_own_region(thread.program, range) {
+            Some(is_own) => (is_own, 0),
+            None if process.is_kernel() => (true, 0),
+            None => self.spus[thread.spu.0 as usize].permissions.check(process, range, rights),
+        }
+    }
+
+    /// Whether a handler still has the rights to what it stored and did not commit. If the driver took one away since, none of
+    /// the stores happens: their place may be somebody else's by now (hazard 27).
+    pub(crate) fn keep_rights(&mut self, thread: ThreadRef) -> bool {
+        let call = self.call_of(thread);
+        let (process, mut stage) = (call.message.origin.process(), std::mem::take(&mut call.stage));
+        let keeps = self.stage_keeps_rights(thread, process, &mut stage);
+        self.call_of(thread).stage = stage;
+        keeps
+    }
+
+    /// The same for the stores of a call that has returned.
+    pub(crate) fn stage_keeps_rights(
+        &mut self,
+        thread: ThreadRef,
+        process: ProcessId,
+        stage: &mut Stage,
+    ) -> bool {
+        let revocations = self.spus[thread.spu.0 as usize].permissions.revocations;
+        let keeps = stage.is_empty()
+            || stage.revocations == revocations
+            || stage.stored().all(|range| self.is_allowed(thread, process, &range, Rights::WRITE).0);
+        if !keeps {
+            stage.discard();
+        }
+        keeps
     }
 
     /// Whether a range in a program's region is in this program's own; none if it is in no region.
@@ -181,9 +221,13 @@ impl Ssd {
         if status != answer::OK {
             return (status, instructions);
         }
+        let revocations = self.spus[thread.spu.0 as usize].permissions.revocations;
         let stage = &mut self.call_of(thread).stage;
         if stage.is_full_for(range) {
             return (answer::NO_ROOM, instructions);
+        }
+        if stage.is_empty() {
+            stage.revocations = revocations;
         }
         stage.write(range, bytes);
         (answer::OK, instructions)

@@ -2,7 +2,7 @@
 //!
 //! Invariants: entries of a process do not overlap; there are never more than the limit; eviction only removes rights.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{BitOr, Range};
 
 use crate::names::ProcessId;
@@ -19,8 +19,8 @@ impl Rights {
     /// Write it.
     pub const WRITE: Rights = Rights(2);
 
-    /// Rights as programs name them; other bits name none.
-    pub(crate) fn from_bits(bits: u32) -> Option<Rights> {
+    /// Rights as programs name them: 1 to read, 2 to write; other bits name none.
+    pub fn from_bits(bits: u32) -> Option<Rights> {
         (bits <= 3).then_some(Rights(bits as u8))
     }
 
@@ -51,13 +51,15 @@ pub(crate) struct PermissionTable {
     entries: BTreeMap<(ProcessId, u64), Entry>,
     limit: usize,
     uses: u64,
+    /// How often rights were taken away from a process. Eviction takes none away: the driver gives them again.
+    pub revocations: u64,
     /// Entries evicted for want of room.
     pub evicted: u64,
 }
 
 impl PermissionTable {
     pub fn new(limit: usize) -> PermissionTable {
-        PermissionTable { entries: BTreeMap::new(), limit, uses: 0, evicted: 0 }
+        PermissionTable { entries: BTreeMap::new(), limit, uses: 0, revocations: 0, evicted: 0 }
     }
 
     /// Whether the table lets a process do this with the whole range, and how many entries a search looked at.
@@ -82,11 +84,34 @@ impl PermissionTable {
     /// Replaces a process's rights to a range.
     pub fn install(&mut self, process: ProcessId, range: Range<u64>, rights: Rights) {
         self.remove(process, &range);
+        if !rights.allow(Rights::READ | Rights::WRITE) {
+            self.revocations += 1;
+        }
         if rights != Rights::NONE && !range.is_empty() {
             self.uses += 1;
             let entry = Entry { end: range.end, rights, used: self.uses };
             self.insert((process, range.start), entry);
         }
+    }
+
+    /// The processes that have rights to a part of a range.
+    pub fn holders(&self, range: &Range<u64>) -> BTreeSet<ProcessId> {
+        let overlaps =
+            |(key, entry): &(&(ProcessId, u64), &Entry)| key.1 < range.end && range.start < entry.end;
+        self.entries.iter().filter(overlaps).map(|(key, _)| key.0).collect()
+    }
+
+    /// Takes all rights to a range away.
+    pub fn remove_range(&mut self, range: &Range<u64>) {
+        for process in self.holders(range) {
+            self.install(process, range.clone(), Rights::NONE);
+        }
+    }
+
+    /// Takes all rights of a process away.
+    pub fn remove_process(&mut self, process: ProcessId) {
+        self.revocations += 1;
+        self.entries.retain(|(whose, _), _| *whose != process);
     }
 
     fn remove(&mut self, process: ProcessId, range: &Range<u64>) {

@@ -88,7 +88,7 @@ impl Ssd {
 
     // -- turns --------------------------------------------------------------------------------------------------
 
-    /// If a processor is free, it goes on with what it has to do.
+    /// If a processor is free, it does what is next.
     pub(crate) fn take_turns(&mut self, spu: SpuId) {
         let processor = &self.spus[spu.0 as usize];
         if processor.is_running {
@@ -134,7 +134,7 @@ impl Ssd {
         self.occupy(of, run, call, instructions + DISPATCH_INSTRUCTIONS, 0);
     }
 
-    /// A thread goes on with the result of what it asked for.
+    /// A thread continues with the result of what it asked for.
     pub(crate) fn resume(
         &mut self,
         spu: SpuId,
@@ -200,8 +200,13 @@ impl Ssd {
 
     fn returns(&mut self, thread: ThreadRef, mut call: Activation) -> Result<(), Status> {
         let spu = thread.spu;
+        let process = call.message.origin.process();
+        let otherwise = match self.stage_keeps_rights(thread, process, &mut call.stage) {
+            true => answer::NO_ANSWER,
+            false => answer::NO_PERMISSION,
+        };
         let (status, done_ns) = match call.stage.commit(&mut self.drive.lock(), How::Cached, self.now_ns) {
-            Ok(done_ns) => (answer::NO_ANSWER, done_ns),
+            Ok(done_ns) => (otherwise, done_ns),
             Err(Status::PowerLost) => return Err(Status::PowerLost),
             Err(_) => (answer::DRIVE, self.now_ns),
         };
@@ -229,7 +234,7 @@ impl Ssd {
 
     // -- waking -------------------------------------------------------------------------------------------------
 
-    /// A thread waits, and its processor goes on with other work.
+    /// A thread waits, and its processor turns to other work.
     pub(crate) fn wait(&mut self, thread: ThreadRef, waiting: Waiting) {
         if let Some(copy) = self.copy_mut(thread.spu, thread.program) {
             copy.threads[thread.thread] = Thread::Waiting(thread.call, waiting);

@@ -27,6 +27,9 @@ const OUTGOING_BYTES: usize = 256 << 10;
 impl Ssd {
     /// Sends the handler's answer.
     pub(crate) fn respond(&mut self, thread: ThreadRef, status: i32) -> Result<Done, Status> {
+        let keeps_rights = self.keep_rights(thread);
+        // what was to be stored is not, whatever the handler says
+        let status = if keeps_rights { status } else { answer::NO_PERMISSION };
         let done_ns =
             self.on_stage(thread, |stage, device, at_ns| stage.commit(device, How::Cached, at_ns))?;
         let call = self.call_of(thread);
@@ -52,6 +55,9 @@ impl Ssd {
         let is_remote = party != Party::Spu(spu);
         if is_remote && self.spus[spu.0 as usize].outgoing_bytes + draft.bytes > OUTGOING_BYTES {
             return Ok(Done::Now(answer::NO_ROOM, cost));
+        }
+        if !self.keep_rights(thread) {
+            return Ok(Done::Now(answer::NO_PERMISSION, cost));
         }
         let origin = Arc::clone(&self.call_of(thread).message.origin);
         if !origin.spend() {

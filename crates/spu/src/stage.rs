@@ -33,6 +33,8 @@ impl How {
 #[derive(Default, Debug)]
 pub(crate) struct Stage {
     units: Vec<Staged>,
+    /// How often the processor had taken rights away when the first of these stores was checked.
+    pub revocations: u64,
 }
 
 /// A unit that was stored to, in whole or in part. What was not stored is taken from the drive when it is committed, because
@@ -103,6 +105,19 @@ fn units(range: &Range<u64>) -> impl Iterator<Item = Lpn> {
 impl Stage {
     fn staged(&self, lpn: Lpn) -> Option<&Staged> {
         self.units.iter().find(|staged| staged.lpn == lpn)
+    }
+
+    /// Whether nothing waits to be committed.
+    pub fn is_empty(&self) -> bool {
+        self.units.is_empty()
+    }
+
+    /// The bytes that were stored.
+    pub fn stored(&self) -> impl Iterator<Item = Range<u64>> {
+        self.units.iter().flat_map(|staged| {
+            let start = u64::from(staged.lpn.0) * UNIT;
+            staged.stored.iter().map(move |part| start + part.start as u64..start + part.end as u64)
+        })
     }
 
     /// Whether a store to a range would exceed the limit.

@@ -11,15 +11,12 @@ use std::collections::BTreeMap;
 
 use tantalum::{Nanoseconds, SpuProfile, Status};
 use tantalum_drive::Drive;
-use wasmi::{Engine, Linker};
 
-use crate::abi::{self, Context};
 use crate::agenda::{Agenda, What};
 use crate::error::SpuError;
 use crate::host::{Event, Host};
 use crate::install::Output;
 use crate::message::{AnswerTo, BODY_BYTES, CallId, Message, Origin};
-use crate::module;
 use crate::names::{EndpointId, Party, ProgramId, SpuId};
 use crate::packet::Load;
 use crate::permission::PermissionTable;
@@ -35,8 +32,6 @@ pub struct Ssd {
     pub(crate) drive: Drive,
     pub(crate) profile: SpuProfile,
     pub(crate) stripes: Stripes,
-    pub(crate) engine: Engine,
-    pub(crate) linker: Linker<Context>,
     pub(crate) spus: Vec<Spu>,
     pub(crate) programs: BTreeMap<ProgramId, Installed>,
     pub(crate) next_program: u32,
@@ -48,6 +43,8 @@ pub struct Ssd {
     calls: u64,
     requests: u64,
     pub(crate) now_ns: Nanoseconds,
+    /// Permissions that are being taken away and are still on their way.
+    pub(crate) revoking: usize,
     is_down: bool,
 }
 
@@ -72,11 +69,8 @@ impl Ssd {
             let device = drive.lock();
             (device.profile().spu.clone(), device.profile().capacity_bytes, device.time_ns())
         };
-        let engine = module::engine();
         Ssd {
             stripes: Stripes::new(profile.count, capacity_bytes),
-            linker: abi::linker(&engine),
-            engine,
             spus: (0..profile.count).map(|_| Spu::new(&profile)).collect(),
             programs: BTreeMap::new(),
             next_program: 1,
@@ -87,6 +81,7 @@ impl Ssd {
             calls: 0,
             requests: 0,
             now_ns,
+            revoking: 0,
             is_down: false,
             profile,
             drive,
@@ -227,11 +222,13 @@ impl Ssd {
         self.lose_power();
     }
 
-    fn lose_power(&mut self) {
+    /// The processors stop, as when the drive loses power: nothing is installed, and nothing under way is answered.
+    pub(crate) fn lose_power(&mut self) {
         if self.is_down {
             return;
         }
         self.is_down = true;
+        self.revoking = 0;
         self.agenda.clear();
         self.programs.clear();
         self.spus = (0..self.profile.count).map(|_| Spu::new(&self.profile)).collect();
@@ -269,8 +266,13 @@ impl Ssd {
         CallId(self.calls)
     }
 
+    /// When the next thing happens.
+    pub(crate) fn next_ns(&self) -> Option<Nanoseconds> {
+        self.agenda.next_ns()
+    }
+
     /// The next thing happens. None if nothing is arranged.
-    fn advance(&mut self) -> Option<()> {
+    pub(crate) fn advance(&mut self) -> Option<()> {
         let (at_ns, what) = self.agenda.next()?;
         if !self.is_stale(&what) {
             self.now_ns = at_ns;

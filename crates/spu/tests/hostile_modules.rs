@@ -1,167 +1,18 @@
 //! Modules of a generator, and of one that knows the drive's functions: no panic, no escape, others' data untouched.
-//! `SPU_SEEDS=20000` runs more of them, `SPU_SEED=17` one.
+//! `SPU_SEEDS=20000` runs more of them, `SPU_SEED=17` one. `fuzz/run spu_module` looks for more.
 
 mod common;
-
-use std::fmt::Write as _;
+mod hostile;
 
 use arbitrary::Unstructured;
-use common::{KERNEL, OPEN, profile, seeds, ssd_of, wat};
+use common::seeds;
+use hostile::{Arena, generator, knowing_module};
 use tantalum::SplitMix64;
-use tantalum_spu::{
-    BlockClient, EndpointId, Event, InstallOptions, ProcessId, ProgramId, Rights, SpuId, Ssd, shipped,
-};
-use wasm_smith::{Config, Module};
-
-const VICTIM: std::ops::Range<u64> = 64 << 10..192 << 10;
-const OWN: std::ops::Range<u64> = 192 << 10..320 << 10;
-
-/// What tantalum_spu.h offers, with the types of its parameters and results.
-const FUNCTIONS: &[(&str, &str, bool)] = &[
-    ("receive", "ii", true),
-    ("receive_nvm", "Ii", true),
-    ("remaining", "", true),
-    ("respond", "i", true),
-    ("reply", "ii", true),
-    ("origin", "", true),
-    ("caller", "", true),
-    ("request_start", "iii", true),
-    ("request_append", "ii", true),
-    ("request_append_nvm", "Ii", true),
-    ("request_finish", "", true),
-    ("wait", "i", true),
-    ("call", "iiiiiii", true),
-    ("nvm_read", "iIi", true),
-    ("nvm_write", "Iii", true),
-    ("nvm_copy", "IIi", true),
-    ("nvm_commit", "i", true),
-    ("nvm_discard", "", false),
-    ("nvm_flush", "", true),
-    ("nvm_check", "Iii", true),
-    ("kv_get", "iiiii", true),
-    ("kv_next", "iiii", true),
-    ("processor", "", true),
-    ("processors", "", true),
-    ("print", "ii", false),
-    ("count", "ii", false),
-];
-
-fn imports() -> String {
-    let mut text = String::new();
-    for (name, parameters, has_result) in FUNCTIONS {
-        let parameters: String =
-            parameters.chars().map(|kind| if kind == 'I' { " i64" } else { " i32" }).collect();
-        let result = if *has_result { "(result i32)" } else { "" };
-        writeln!(text, "(import \"tantalum\" \"{name}\" (func ${name} (param{parameters}) {result}))")
-            .unwrap();
-    }
-    text
-}
-
-struct Arena {
-    ssd: Ssd,
-    kernel: BlockClient,
-    victim: BlockClient,
-    echo: ProgramId,
-    kernel_endpoint: EndpointId,
-    mallory: ProcessId,
-    endpoint: EndpointId,
-}
-
-impl Arena {
-    fn new() -> Arena {
-        let mut profile = profile("tlc-nvme");
-        profile.capacity_bytes = 16 << 20;
-        profile.spu.count = 3;
-        profile.spu.data_bytes = 1 << 20;
-        profile.spu.instruction_bytes = 1 << 20;
-        profile.spu.handler_instructions = 20_000;
-        let mut ssd = ssd_of(&profile);
-        let kernel_endpoint = ssd.endpoint(KERNEL).unwrap();
-        let base = ssd.install(KERNEL, shipped::BASE_IO, OPEN).unwrap();
-        let direct = ssd.install(KERNEL, shipped::DIRECT_IO, OPEN).unwrap();
-        let echo = ssd.install(KERNEL, shipped::ECHO, OPEN).unwrap();
-        let (owner, mallory) = (ssd.process(), ssd.process());
-        let (victim, endpoint) = (ssd.endpoint(owner).unwrap(), ssd.endpoint(mallory).unwrap());
-        ssd.grant(owner, VICTIM, Rights::READ | Rights::WRITE).unwrap();
-        ssd.grant(mallory, OWN, Rights::READ | Rights::WRITE).unwrap();
-        let kernel = BlockClient::new(kernel_endpoint, base);
-        kernel.write(&mut ssd, 0, &[0x5A; 192 << 10]).unwrap();
-        kernel.write(&mut ssd, OWN.end, &[0x5A; 64 << 10]).unwrap();
-        let victim = BlockClient::new(victim, direct);
-        Arena { ssd, kernel, victim, echo, kernel_endpoint, mallory, endpoint }
-    }
-
-    /// Installs a module, sends it requests, and checks the others. Returns whether it was installed, and what was told.
-    fn run(&mut self, module: &[u8], random: &mut SplitMix64) -> (bool, usize) {
-        let Ok(program) = self.ssd.install(self.mallory, module, InstallOptions::default()) else {
-            return (false, 0);
-        };
-        let _ = self.ssd.allow_calls(program, self.echo, &[0]);
-        let requests = 1 + random.below(12);
-        for _ in 0..requests {
-            let body = (0..random.below(64)).map(|_| random.below(256) as u8).collect();
-            let (spu, handler) = (SpuId(random.below(3) as u32), random.below(5) as u32);
-            let at_ns = self.ssd.now_ns() + random.below(20_000);
-            self.ssd.send(self.endpoint, spu, (program, handler), body, at_ns).unwrap();
-        }
-        let (mut answers, mut ends) = (0, 0);
-        while let Some(event) = self.ssd.next_event() {
-            match event {
-                Event::Answer { .. } => answers += 1,
-                Event::Ended { program: ended, .. } => {
-                    assert_eq!(ended, program, "only the attacker's program ends");
-                    ends += 1;
-                }
-                _ => {}
-            }
-        }
-        assert_eq!(answers, requests, "each request is answered once");
-        assert!(ends <= 1);
-        let _ = self.ssd.uninstall(program);
-        while self.ssd.next_event().is_some() {}
-        self.check();
-        (true, ends)
-    }
-
-    fn check(&mut self) {
-        let mut data = vec![0; 192 << 10];
-        self.kernel.read(&mut self.ssd, 0, &mut data).unwrap();
-        assert!(data.iter().all(|&byte| byte == 0x5A), "the victim's data changed");
-        self.kernel.read(&mut self.ssd, OWN.end, &mut data[..64 << 10]).unwrap();
-        assert!(data[..64 << 10].iter().all(|&byte| byte == 0x5A), "data beyond the attacker's changed");
-        self.victim.read(&mut self.ssd, VICTIM.start, &mut data[..100]).unwrap();
-        let now_ns = self.ssd.now_ns();
-        let sent = self.ssd.send(self.kernel_endpoint, SpuId(1), (self.echo, 0), Vec::new(), now_ns).unwrap();
-        let answered = self.ssd.next_event_of(self.kernel_endpoint);
-        assert!(matches!(answered, Some(Event::Answer { request, status: 0, .. }) if request == sent));
-    }
-}
+use wasm_smith::Module;
 
 #[test]
 fn modules_of_a_generator_harm_nobody() {
-    let exports: String =
-        (0..4).map(|number| format!("(func (export \"rpc_{number}\") (param i32 i32))")).collect();
-    let config = Config {
-        available_imports: Some(wat(&format!("(module {})", imports()))),
-        exports: Some(wat(&format!("(module (memory (export \"memory\") 1 1) {exports})"))),
-        allow_floats: false,
-        allow_start_export: false,
-        custom_page_sizes_enabled: false,
-        exceptions_enabled: false,
-        gc_enabled: false,
-        compact_imports_enabled: false,
-        max_table_elements: 1000,
-        memory64_enabled: false,
-        min_imports: 8,
-        reference_types_enabled: false,
-        relaxed_simd_enabled: false,
-        simd_enabled: false,
-        tail_call_enabled: false,
-        threads_enabled: false,
-        wide_arithmetic_enabled: false,
-        ..Config::default()
-    };
+    let config = generator();
     let mut arena = Arena::new();
     let (mut installed, mut ended) = (0, 0);
     for seed in seeds(150) {
@@ -174,57 +25,6 @@ fn modules_of_a_generator_harm_nobody() {
     }
     println!("{installed} were installed, {ended} ended");
     assert!(std::env::var("SPU_SEED").is_ok() || installed > 20, "{installed}");
-}
-
-/// Handlers that call the drive's functions in any order, with arguments that are often nearly right.
-fn knowing_module(random: &mut SplitMix64) -> Vec<u8> {
-    let mut text = format!("(module {} (memory (export \"memory\") 1 1)", imports());
-    for number in 0..4 {
-        write!(text, "(func (export \"rpc_{number}\") (param i32 i32)").unwrap();
-        for _ in 0..random.below(14) {
-            let (name, parameters, has_result) = FUNCTIONS[random.below(FUNCTIONS.len() as u64) as usize];
-            let mut call = format!("(call ${name}");
-            for kind in parameters.chars() {
-                match kind {
-                    'I' => write!(call, " (i64.const {})", address(random) as i64).unwrap(),
-                    _ => write!(call, " {}", word(random)).unwrap(),
-                }
-            }
-            call.push(')');
-            if has_result {
-                call = format!("(drop {call})");
-            }
-            match random.below(12) {
-                0 => write!(text, "(loop {call} (br_if 0 (i32.const {})))", random.below(2)).unwrap(),
-                1 => write!(text, "(if (local.get 1) (then {call}))").unwrap(),
-                _ => text.push_str(&call),
-            }
-        }
-        text.push_str(")\n");
-    }
-    text.push(')');
-    wat(&text)
-}
-
-fn address(random: &mut SplitMix64) -> u64 {
-    let near =
-        [0, 8191, 8192, VICTIM.start, OWN.start, OWN.end - 8, OWN.end, 16 << 20, u64::MAX - 7, 1 << 63];
-    match random.below(4) {
-        0 => random.next_u64(),
-        1 => OWN.start + random.below(OWN.end - OWN.start),
-        _ => near[random.below(near.len() as u64) as usize].wrapping_add(random.below(16)),
-    }
-}
-
-fn word(random: &mut SplitMix64) -> String {
-    let words: [u32; 14] =
-        [0, 1, 2, 3, 4, 8, 100, 4096, 8192, 65_528, 0x4000_0000, 0x4000_0001, 0x4000_0002, u32::MAX];
-    match random.below(8) {
-        0 => "(local.get 0)".to_owned(),
-        1 => "(local.get 1)".to_owned(),
-        2 => format!("(i32.const {})", random.next_u64() as i32),
-        _ => format!("(i32.const {})", words[random.below(14) as usize] as i32),
-    }
 }
 
 #[test]
@@ -240,4 +40,14 @@ fn modules_that_know_the_drive_s_functions_harm_nobody() {
     }
     println!("{installed} were installed, {ended} ended");
     assert!(std::env::var("SPU_SEED").is_ok() || installed > 100, "{installed}");
+}
+
+#[test]
+fn random_inputs_of_the_fuzz_target_harm_nobody() {
+    for seed in seeds(60) {
+        println!("seed {seed}");
+        let mut random = SplitMix64(seed);
+        let bytes: Vec<u8> = (0..4096).map(|_| random.below(256) as u8).collect();
+        hostile::fuzz(&bytes);
+    }
 }

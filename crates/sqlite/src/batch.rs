@@ -90,3 +90,61 @@ impl Batch {
         Ok(self.units.get_mut(&unit).expect("it was just put there"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tantalum::{Device, Profile};
+
+    use super::*;
+
+    fn volume() -> (Volume, FileId) {
+        let profile = Profile { capacity_bytes: 256 << 20, ..Profile::load("tlc-nvme").unwrap() };
+        let mut volume = Volume::format(Device::in_memory(&profile).unwrap(), 2 << 20).unwrap();
+        let file = volume.create("app.db").unwrap();
+        volume.write(file, 0, &[1; 3 * UNIT_BYTES]).unwrap();
+        (volume, file)
+    }
+
+    #[test]
+    fn writes_of_any_alignment_are_in_the_batch() {
+        let (mut volume, file) = volume();
+        let mut batch = Batch::begin(&volume, file).unwrap();
+        assert_eq!(batch.size(), 3 * UNIT);
+        let mut expected = vec![1; 3 * UNIT_BYTES];
+        for (at, bytes, byte) in
+            [(100, 2 * UNIT_BYTES, 2), (UNIT_BYTES + 5, 50, 3), (3 * UNIT_BYTES - 7, 10, 4)]
+        {
+            let data: Vec<u8> = (0..bytes).map(|index| byte + (index % 100) as u8).collect();
+            batch.write(&mut volume, at as u64, &data).unwrap();
+            expected.resize(expected.len().max(at + bytes), 0);
+            expected[at..at + bytes].copy_from_slice(&data);
+        }
+        assert_eq!(batch.size(), expected.len() as u64);
+        batch.commit(&mut volume).unwrap();
+        let mut data = vec![0; expected.len() + 1];
+        assert_eq!(volume.read(file, 0, &mut data).unwrap(), expected.len());
+        assert!(data[..expected.len()] == expected);
+    }
+
+    #[test]
+    fn the_files_size_changes_with_the_batch() {
+        let (mut volume, file) = volume();
+        let mut batch = Batch::begin(&volume, file).unwrap();
+        batch.set_size(5);
+        assert_eq!((batch.size(), volume.size(file).unwrap()), (5, 3 * UNIT));
+        batch.commit(&mut volume).unwrap();
+        assert_eq!(volume.size(file).unwrap(), 5);
+    }
+
+    #[test]
+    fn a_batch_has_as_many_units_as_the_drive_writes_at_once() {
+        let (mut volume, file) = volume();
+        let mut batch = Batch::begin(&volume, file).unwrap();
+        let limit = batch.limit as u64;
+        for unit in (0..limit).chain([0, limit - 1]) {
+            batch.write(&mut volume, unit * UNIT, &[2; UNIT_BYTES]).unwrap();
+        }
+        let refused = batch.write(&mut volume, limit * UNIT, &[2; UNIT_BYTES]);
+        assert!(matches!(refused, Err(BatchError::TooLarge { .. })));
+    }
+}

@@ -116,3 +116,7 @@ impl LogFile {
         volume.sync(self.file)
     }
 }
+
+#[cfg(test)]
+#[path = "log_file_tests.rs"]
+mod tests;

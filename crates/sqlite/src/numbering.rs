@@ -281,4 +281,63 @@ mod tests {
         append(&mut log, 4..=4, true);
         assert_eq!(send(&mut log), [(0, 1, 1, 1, false), (0, 1, 1, 2, false), (0, 1, 1, 3, true)]);
     }
+
+    #[test]
+    fn a_change_of_the_last_frame_that_was_sent_sends_its_transaction_again() {
+        let mut log = Numbering::new(1, 0);
+        append(&mut log, 1..=2, false);
+        send(&mut log);
+        log.page_written(2);
+        assert_eq!(log.unsent(), 1..=2);
+    }
+
+    #[test]
+    fn overwriting_a_page_of_a_sent_commit_keeps_the_commits_after_it() {
+        let mut log = Numbering::new(1, 0);
+        append(&mut log, 1..=1, true);
+        append(&mut log, 2..=3, true);
+        append(&mut log, 4..=4, true);
+        send(&mut log);
+        log.page_written(3);
+        assert_eq!(log.needs_generation(), Some(1));
+        assert_eq!(send(&mut log), [(0, 1, 1, 1, false), (0, 1, 1, 2, true), (0, 1, 3, 3, true)]);
+    }
+
+    /// Frames 1, 3 and 5 are commits, and all were sent.
+    fn log_of_five() -> Numbering {
+        let mut log = Numbering::new(1, 0);
+        append(&mut log, 1..=1, true);
+        append(&mut log, 2..=3, true);
+        append(&mut log, 4..=5, true);
+        send(&mut log);
+        log
+    }
+
+    #[test]
+    fn a_log_that_is_cut_behind_a_commit_keeps_it() {
+        let mut log = log_of_five();
+        log.cut(5);
+        log.cut(9);
+        assert_eq!(log, log_of_five(), "nothing is behind frame 5");
+        log.cut(3);
+        assert!(log.is_committed(3) && !log.is_committed(4));
+        assert_eq!(log.needs_generation(), Some(3), "the drive has a commit that is gone");
+        assert!(log.unsent().is_empty());
+        append(&mut log, 4..=4, true);
+        assert_eq!(send(&mut log), [(0, 1, 1, 1, true)]);
+    }
+
+    #[test]
+    fn a_log_that_is_cut_within_a_transaction_sends_what_is_left_of_it() {
+        let mut log = log_of_five();
+        append(&mut log, 6..=8, false);
+        send(&mut log);
+        log.cut(7);
+        assert_eq!((log.needs_generation(), log.unsent()), (None, 6..=7));
+        append(&mut log, 8..=8, true);
+        let hints = send(&mut log);
+        assert_eq!(hints, [(1, 6, 6, 6, false), (1, 6, 6, 7, false), (1, 6, 6, 8, true)]);
+        log.cut(2);
+        assert_eq!((log.needs_generation(), log.unsent()), (Some(1), 2..=2));
+    }
 }

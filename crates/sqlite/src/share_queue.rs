@@ -103,6 +103,7 @@ mod tests {
         assert_eq!(queue.ranges, [range(50, 100, 3), range(53, 104, 1)]);
         assert!(!queue.must_be_issued_before(8, 1, 5));
         assert!(queue.must_be_issued_before(8, 2, 5), "more than the drive takes");
+        assert!(queue.must_be_issued_before(8, 1, 4), "one more than the drive takes");
         assert!(queue.must_be_issued_before(7, 1, 5), "the same page again");
     }
 }

@@ -140,4 +140,16 @@ mod tests {
         shm.unlock_all(&mut b);
         assert!(shm.lock(&mut b, 0..8, true));
     }
+
+    #[test]
+    fn who_leaves_releases_nothing_that_another_holds() {
+        let mut shm = Shm::default();
+        let (mut a, mut b) = (ShmHeld::default(), ShmHeld::default());
+        assert!(shm.lock(&mut a, 3..4, true));
+        shm.unlock(&mut a, 3..4);
+        assert!(shm.lock(&mut b, 3..5, true));
+        shm.unlock_all(&mut a);
+        shm.unlock_all(&mut ShmHeld::default());
+        assert!(!shm.lock(&mut a, 3..4, false) && !shm.lock(&mut a, 4..5, true));
+    }
 }

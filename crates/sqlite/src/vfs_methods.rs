@@ -174,7 +174,7 @@ unsafe extern "C" fn x_access(
     guard(|| {
         // SAFETY: SQLite passes the object it was given and a terminated string.
         let (vfs, name) = unsafe { (vfs_of(object), name_of(name)) };
-        // As in SQLite's own VFS, an empty file does not exist: an empty journal is no journal.
+        // As in SQLite's own VFS, an empty file does not exist: an empty journal counts as none.
         let exists = vfs.hosts.for_name(name).is_some_and(|host| {
             let volume = &host.lock().volume;
             volume.find(name).is_some_and(|file| volume.size(file).is_ok_and(|size| size > 0))

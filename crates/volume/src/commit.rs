@@ -266,6 +266,7 @@ impl Volume {
     pub(crate) fn trim(&mut self) {
         self.untrimmed.sort_unstable();
         merge(&mut self.untrimmed);
+        self.tell_before_trim();
         while let Some(&range) = self.untrimmed.last() {
             self.must_flush |= !canary::out(Guard::TrimUnflushed);
             let trim = Command::Trim { lpn: range.lpn, units: range.units };

@@ -41,6 +41,7 @@ mod file;
 mod file_system;
 mod folder;
 mod inode;
+mod lending;
 mod link;
 mod metadata_changes;
 mod mount;
@@ -63,6 +64,7 @@ mod write_back;
 
 pub use error::{Damage, UnmountError, VolumeError};
 pub use inode::ATTRIBUTE_BYTES;
+pub use lending::LentExtent;
 pub use tantalum_filesystem::{
     FileId, FileKind, FolderEntry, Metadata, MetadataChange, NAME_BYTES, NewFile, RangeCommit, RenameMode,
     SetMode, Statistics, Timestamp,

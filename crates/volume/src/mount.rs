@@ -160,6 +160,7 @@ impl Volume {
             write_back_done_ns: 0,
             must_flush: false,
             scratch: Vec::new(),
+            before_reuse: None,
         }
     }
 

@@ -299,6 +299,9 @@ impl Volume {
                 return Err(VolumeError::TooFragmented { extents, most: MOST_EXTENTS });
             }
         }
+        for (file, unit) in ranges {
+            self.tell_before_move(file, unit..unit + units)?;
+        }
         let of_a = self.file_mut(a.0)?.inode.extents.take(a.1, a.1 + units);
         let of_b = self.file_mut(b.0)?.inode.extents.take(b.1, b.1 + units);
         for (extents, from, to) in [(of_a, a, b), (of_b, b, a)] {

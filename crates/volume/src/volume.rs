@@ -13,6 +13,7 @@ use crate::error::VolumeError;
 use crate::extents::LpnRange;
 use crate::file::{File, RemovedSlot};
 use crate::inode::ATTRIBUTE_BYTES;
+use crate::lending::BeforeReuse;
 use crate::link::Link;
 use crate::open_transaction::OpenTransaction;
 use crate::space::FreeSpace;
@@ -52,6 +53,8 @@ pub struct Volume {
     pub(crate) must_flush: bool,
     /// Where the data of long commands are assembled.
     pub(crate) scratch: Vec<u8>,
+    /// Who hears of places that files give up.
+    pub(crate) before_reuse: Option<BeforeReuse>,
 }
 
 impl fmt::Debug for Volume {
@@ -88,6 +91,7 @@ impl Volume {
             write_back_done_ns: self.write_back_done_ns,
             must_flush: self.must_flush,
             scratch: Vec::new(),
+            before_reuse: None,
         })
     }
 

@@ -128,7 +128,7 @@ fn pages_that_look_alike_are_compared_to_the_last_byte() {
     assert!(volume.statistics().units_remapped > 0, "the other units of the pages are equal");
 }
 
-/// Many copies of one content are no second writes: the drive would keep a list of owners for each place.
+/// Many copies of one content do not count as second writes: the drive would keep a list of owners for each place.
 #[test]
 fn one_unit_is_shared_a_few_times_only() {
     let (mut volume, _, table) = database(0);

@@ -120,7 +120,7 @@ fn power_may_go_at_any_operation_of_a_mount() {
     for number in 0..40_u8 {
         let file = create(&mut volume, &format!("file{number}"), &vec![number; 50_000]);
         volume.sync(file).unwrap();
-        // What is beyond the size that was synced is no content.
+        // Bytes beyond the synced size are not part of the file.
         volume.write_direct(file, 16 * 4096, &vec![number; 30 * 4096]).unwrap();
     }
     volume.submit(Command::Flush).unwrap();

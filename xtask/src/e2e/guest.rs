@@ -12,6 +12,8 @@ use super::shell::Shell;
 
 /// What the guest has of this machine.
 const PROGRAMS: &str = "nvme fio mkfs.ext4 e2fsck mkfs.xfs xfs_repair mkfs.btrfs btrfs mkfs.f2fs fsck.f2fs mkfs.nilfs2 sync fstrim";
+/// A client of the drive's own commands in C, which the guest has as `batch`.
+const CLIENT: &str = "crates/nvme/clients/examples/batch.c";
 const MODULES: &str =
     "nvme-tcp virtio_net virtio_pci ext4 xfs btrfs f2fs nilfs2 crc32c_generic crc32_generic";
 
@@ -42,8 +44,14 @@ impl Guest {
     pub fn build(context: &Context) -> Result<Guest, Failure> {
         let base = context.root.join("crates/papers/guest");
         let folder = context.target.join("guest");
+        fs::create_dir_all(&folder)?;
+        let client = folder.join("batch");
+        let headers = context.root.join("crates/nvme/clients");
+        let source = [context.root.join(CLIENT), "-o".into(), client.clone(), "-I".into(), headers];
+        Shell::new("cc").args(["-std=c11", "-O2", "-static"]).args(source).run()?;
         let build = [base.join("build.sh").as_os_str(), folder.as_os_str()].map(ToOwned::to_owned);
-        Shell::new("sh").args(build).args([PROGRAMS, MODULES]).run()?;
+        let programs = format!("{PROGRAMS} {}", client.display());
+        Shell::new("sh").args(build).args([&programs, MODULES]).run()?;
         Ok(Guest { folder, base, scripts: context.root.join("xtask/guest") })
     }
 
@@ -120,7 +128,7 @@ impl Said {
         }
     }
 
-    /// So many checks at least, and none failed.
+    /// At least this many checks passed, and none failed.
     pub fn expect(&self, at_least: usize) -> Result<(), Failure> {
         ensure(self.failed.is_empty(), || self.failed.join("\n"))?;
         ensure(self.passed >= at_least, || format!("only {} checks passed, of {at_least}", self.passed))

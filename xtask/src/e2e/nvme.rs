@@ -5,6 +5,7 @@ use std::path::Path;
 use super::failure::{Failure, ensure};
 use super::guest::Guest;
 use super::shell::Shell;
+use super::tap::Tap;
 use super::{Context, Done, Outcome};
 
 /// Power cuts for each file system; `TANTALUM_NVME_CUTS` asks for more, or fewer.
@@ -121,12 +122,18 @@ struct Host<'a> {
     remapping: Served<'a>,
     /// With capacitors, and blocks of 512 bytes.
     protected: Served<'a>,
+    /// Between the guest and the two drives that are cut.
+    plain_tap: Tap,
+    remapping_tap: Tap,
     /// Whether the drive that is cut is the one that remaps.
     cuts_remapping: bool,
     mapped_units: u64,
     seed: u64,
     cuts: u64,
     kills: u64,
+    /// How often a tap found that all was kept, and what it found else.
+    kept: u64,
+    lost: Vec<String>,
 }
 
 impl Host<'_> {
@@ -139,8 +146,9 @@ impl Host<'_> {
                     format!("{system}: {before} units were mapped, and {now} are after the trim")
                 })?;
             }
-            ["drive", port] => self.cuts_remapping = port == self.remapping.port,
+            ["drive", port] => self.cuts_remapping = port == self.remapping_tap.port,
             ["cut"] => self.cut()?,
+            ["kept", system, round] => self.check_kept(&format!("{system}-cut {round}")),
             ["kill"] => {
                 self.kills += 1;
                 self.protected.kill()?;
@@ -165,15 +173,25 @@ impl Host<'_> {
         drive.cut(operations, self.seed)
     }
 
+    /// Power has gone and come back: what the drive had promised is there, whatever the file system makes of it.
+    fn check_kept(&mut self, when: &str) {
+        let tap = if self.cuts_remapping { &mut self.remapping_tap } else { &mut self.plain_tap };
+        match tap.check() {
+            Ok(_) => self.kept += 1,
+            Err(failure) => self.lost.push(format!("{when}: {failure}")),
+        }
+    }
+
     /// What the guest's scripts are given.
     fn parameters(&self, systems: &str, cuts: u64) -> String {
-        let Host { plain, remapping, protected, .. } = self;
+        let Host { plain, remapping, protected, plain_tap, remapping_tap, .. } = self;
         let wanted = |list: &str| {
             let is_wanted = |system: &&str| systems.split_whitespace().any(|wanted| wanted == *system);
             list.split_whitespace().filter(is_wanted).collect::<Vec<_>>().join(" ")
         };
         format!(
             "PORT={}\nNQN={}\nREMAPPING_PORT={}\nREMAPPING_NQN={}\nPROTECTED_PORT={}\nPROTECTED_NQN={}\n\
+             TAP_PORT={}\nREMAPPING_TAP_PORT={}\n\
              FILE_SYSTEMS='{}'\nCUT_FILE_SYSTEMS='{}'\nREMAPPED_FILE_SYSTEMS='{}'\nKILLED_FILE_SYSTEMS='{}'\n\
              CUTS={cuts}\n",
             plain.port,
@@ -182,6 +200,8 @@ impl Host<'_> {
             remapping.name,
             protected.port,
             protected.name,
+            plain_tap.port,
+            remapping_tap.port,
             wanted(FILE_SYSTEMS),
             wanted(CUT_FILE_SYSTEMS),
             wanted(REMAPPED_FILE_SYSTEMS),
@@ -193,15 +213,21 @@ impl Host<'_> {
 pub fn run(context: &Context, folder: &Path) -> Outcome {
     let guest = Guest::build(context)?;
     let seed = named("SEED", "1");
+    let plain = Served::create(context, folder, "plain.tant", "tlc-nvme", &["--key-value", "1"])?;
+    let remapping = Served::create(context, folder, "remapping.tant", "tlc-nvme", REMAPPING)?;
     let mut host = Host {
-        plain: Served::create(context, folder, "plain.tant", "tlc-nvme", &["--key-value", "1"])?,
-        remapping: Served::create(context, folder, "remapping.tant", "tlc-nvme", REMAPPING)?,
+        plain_tap: Tap::start(context, &plain.port, &plain.name)?,
+        remapping_tap: Tap::start(context, &remapping.port, &remapping.name)?,
+        plain,
+        remapping,
         protected: Served::create(context, folder, "protected.tant", "tlc-nvme-plp", PROTECTED)?,
         cuts_remapping: false,
         mapped_units: 0,
         seed: seed.parse().map_err(|_| Failure::Wrong(format!("SEED={seed} is not a number")))?,
         cuts: 0,
         kills: 0,
+        kept: 0,
+        lost: Vec::new(),
     };
     let cuts = named("TANTALUM_NVME_CUTS", &CUTS.to_string());
     let cuts =
@@ -210,6 +236,7 @@ pub fn run(context: &Context, folder: &Path) -> Outcome {
     let systems = named("TANTALUM_NVME_FILE_SYSTEMS", &format!("{FILE_SYSTEMS} {REMAPPED_FILE_SYSTEMS}"));
     let parameters = host.parameters(&systems, cuts);
     let said = guest.run(folder, &scripts, &parameters, |question| host.asked(question))?;
+    ensure(host.lost.is_empty(), || host.lost.join("\n"))?;
     said.expect(1)?;
     check_complete(&host, &scripts, &systems, cuts, said.passed)?;
     [&host.plain, &host.remapping, &host.protected].into_iter().try_for_each(Served::close)?;
@@ -241,6 +268,9 @@ fn check_complete(
     ];
     let expected: usize = least.into_iter().filter(|(name, _)| runs(name)).map(|(_, checks)| checks).sum();
     ensure(host.cuts == expected_cuts, || format!("{} cuts, not {expected_cuts}", host.cuts))?;
+    ensure(host.kept == expected_cuts, || {
+        format!("{} checks of what was kept, not {expected_cuts}", host.kept)
+    })?;
     ensure(host.kills == expected_kills as u64, || format!("{} kills, not {expected_kills}", host.kills))?;
     ensure(passed >= expected, || format!("only {passed} checks passed, of {expected}"))?;
     if runs("cuts") && count(REMAPPED_FILE_SYSTEMS) > 0 && cuts > 0 {

@@ -105,12 +105,22 @@ pub fn in_memory(context: &Context, folder: &Path) -> Outcome {
     Ok(Done::Said(format!("{fsx}\n{pjdfstest}")))
 }
 
-/// A log-structured file system, which is recognised when it is mounted again.
+/// Log-structured file systems, which are recognised when they are mounted again.
 pub fn log_structured(context: &Context, folder: &Path) -> Outcome {
     if !geteuid().is_root() {
         return Ok(Done::LeftOut(NO_ROOT.to_owned()));
     }
-    let options = ["--time", "none", "--file-system", "lfs-nat", "--cleaning", "remap"];
+    let mut said = Vec::new();
+    for kind in ["lfs-nat", "lfs-tree"] {
+        let folder = folder.join(kind);
+        fs::create_dir_all(&folder)?;
+        said.push(format!("{kind}: {}", log_structured_of(context, &folder, kind)?));
+    }
+    Ok(Done::Said(said.join("\n")))
+}
+
+fn log_structured_of(context: &Context, folder: &Path, kind: &str) -> Result<String, Failure> {
+    let options = ["--time", "none", "--file-system", kind, "--cleaning", "remap"];
     let mut mounted = Mounted::create(context, folder, "256M", &options)?;
     let fsx = run_fsx(context, folder, &mounted.folder, &[FSX_CONFIGURATION, FSX_HOLES].concat())?;
     let pjdfstest = run_pjdfstest(context, folder, &mounted.folder)?;
@@ -119,7 +129,28 @@ pub fn log_structured(context: &Context, folder: &Path) -> Outcome {
     mounted.remount(&["--time", "none"])?;
     ensure(fs::read_to_string(&file)? == "as it was", || "a file is lost".to_owned())?;
     mounted.unmount()?;
-    Ok(Done::Said(format!("{fsx}\n{pjdfstest}")))
+    if kind == "lfs-tree" {
+        snapshot_keeps_a_file(context, &mut mounted)?;
+    }
+    Ok(format!("{fsx}\n{pjdfstest}"))
+}
+
+/// A snapshot has what was overwritten since, and refuses changes.
+fn snapshot_keeps_a_file(context: &Context, mounted: &mut Mounted<'_>) -> Result<(), Failure> {
+    let snapshot =
+        |action: &str| Shell::new(&context.tantalum).args(["snapshot", action]).args([&mounted.image]).run();
+    snapshot("create")?;
+    let list = snapshot("list")?;
+    ensure(list.lines().any(|line| line.trim_start().starts_with('1')), || format!("listed: {list}"))?;
+    let file = mounted.path("kept");
+    mounted.mount(&["--time", "none"])?;
+    fs::write(&file, "as it is now")?;
+    mounted.remount(&["--time", "none", "--snapshot", "1"])?;
+    ensure(fs::read_to_string(&file)? == "as it was", || "a snapshot changed".to_owned())?;
+    ensure(fs::write(&file, "").is_err(), || "a snapshot was written".to_owned())?;
+    mounted.remount(&["--time", "none"])?;
+    ensure(fs::read_to_string(&file)? == "as it is now", || "a file is lost".to_owned())?;
+    mounted.unmount()
 }
 
 /// Runs fsx in a mounted folder, with files of its own in `folder`. What to print.

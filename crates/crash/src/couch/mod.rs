@@ -21,7 +21,7 @@ use crate::program::{Plan, torture};
 
 type Random = rand_xoshiro::Xoshiro256PlusPlus;
 
-/// Tortures the store. What is broken is in the outcome and is no error.
+/// Tortures the store. Broken promises are in the outcome; they are not errors.
 pub fn run(settings: &Settings, monitor: &Monitor) -> Result<CrashOutcome, CrashError> {
     let plan = Plan {
         programs: settings.ways.iter().map(|&way| Documents { way }).collect(),

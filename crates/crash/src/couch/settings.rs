@@ -25,6 +25,6 @@ pub struct Settings {
     pub cuts: Cuts,
     /// Commits before a random cut, at most; or in the workload of which every flash operation is cut.
     pub commits: u64,
-    /// Goes on with fresh seeds for so long instead of `seeds`.
+    /// Takes fresh seeds for this long, instead of `seeds`.
     pub minutes: Option<u64>,
 }

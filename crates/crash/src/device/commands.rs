@@ -1,6 +1,7 @@
 //! The random host: it chooses the next command, and tells the oracle about it.
 
 mod batches;
+mod lists;
 mod transactions;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -8,8 +8,8 @@ use std::fmt;
 use std::ops::Range;
 
 use tantalum::{
-    CacheMode, CacheProfile, Faults, FlashProfile, FlashScheduling, FtlProfile, LimitsProfile, LinkProfile,
-    NvmProfile, Plp, PowerProfile, Profile, SpuProfile, UNIT_BYTES, VictimPolicy,
+    CacheMode, CacheProfile, Faults, FirmwareProfile, FlashProfile, FlashScheduling, FtlProfile,
+    LimitsProfile, LinkProfile, NvmProfile, Plp, PowerProfile, Profile, SpuProfile, UNIT_BYTES, VictimPolicy,
 };
 use tantalum_report::InvalidSetting;
 
@@ -231,6 +231,7 @@ impl Drive {
             link: LinkProfile { bytes_per_second: 1_000_000_000, command_ns: 5_000 },
             cache: CacheProfile { mode: self.cache, bytes: self.cache_bytes(seed) },
             nvm: self.nvm(seed),
+            firmware: FirmwareProfile::default(),
             spu: SpuProfile::default(),
             power: PowerProfile { plp: self.plp, dump_bytes: u64::from(dump_units) * UNIT_BYTES as u64 },
             limits: LimitsProfile {
@@ -290,6 +291,27 @@ impl DriveChoice {
         Ok(())
     }
 
+    /// The protections and caches that go together.
+    fn kinds(&self) -> Vec<(Plp, CacheMode)> {
+        let kinds = [
+            (Plp::None, CacheMode::Volatile),
+            (Plp::None, CacheMode::Off),
+            (Plp::Capacitor, CacheMode::Durable),
+            (Plp::Nvm, CacheMode::Volatile),
+            (Plp::Nvm, CacheMode::Off),
+        ];
+        // a capacitor without a cache, or with a volatile one, exists only on request, and so does memory
+        if let Some((plp, cache)) = self.plp.zip(self.cache) {
+            let can_be = plp == Plp::Capacitor || cache != CacheMode::Durable;
+            return can_be.then_some((plp, cache)).into_iter().collect();
+        }
+        let is_chosen = |(plp, cache): &(Plp, CacheMode)| {
+            self.plp.map_or(*plp != Plp::Nvm, |asked| asked == *plp)
+                && self.cache.is_none_or(|asked| asked == *cache)
+        };
+        kinds.into_iter().filter(is_chosen).collect()
+    }
+
     /// The drives of a seed.
     pub(super) fn drives(&self, seed: u64) -> Vec<Drive> {
         let page_bytes = self.page_bytes.unwrap_or(PAGE_BYTES[(seed % 3) as usize]);
@@ -301,27 +323,7 @@ impl DriveChoice {
         let medium = self.medium.unwrap_or(Medium::Memory);
         let schedulings = [FlashScheduling::Fifo, FlashScheduling::ReadFirst, FlashScheduling::Suspend];
         let scheduling = self.scheduling.unwrap_or(schedulings[(seed / 2 % 3) as usize]);
-        let kinds = [
-            (Plp::None, CacheMode::Volatile),
-            (Plp::None, CacheMode::Off),
-            (Plp::Capacitor, CacheMode::Durable),
-            (Plp::Nvm, CacheMode::Volatile),
-            (Plp::Nvm, CacheMode::Off),
-        ];
-        // a capacitor without a cache, or with a volatile one, exists only on request, and so does memory
-        let can_be = |(plp, cache)| plp == Plp::Capacitor || cache != CacheMode::Durable;
-        let asked = self.plp.zip(self.cache).filter(|kind| can_be(*kind));
-        let chosen = kinds.into_iter().filter(|(plp, cache)| {
-            self.plp.map_or(*plp != Plp::Nvm, |asked| asked == *plp)
-                && self.cache.is_none_or(|asked| asked == *cache)
-        });
-        let mut chosen: Vec<_> = if self.plp.is_some() && self.cache.is_some() {
-            asked.into_iter().collect()
-        } else {
-            chosen.collect()
-        };
-        chosen.dedup();
-        chosen
+        self.kinds()
             .into_iter()
             .map(|(plp, cache)| Drive {
                 page_bytes,

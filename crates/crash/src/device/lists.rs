@@ -1,4 +1,4 @@
-//! The host of files' lists: what `fs_write` appended, and what the lists may be after a cut.
+//! Files' lists: what `fs_write` appended, and what the lists may be after a cut.
 //!
 //! The memory does one thing after the other. So after a cut the lists are as after some of the commands, in the order of
 //! submission, and after all that were done. Of the next command, units that were in a list may have left it already. What
@@ -7,27 +7,19 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-use rand::RngExt;
-use rand_xoshiro::Xoshiro256PlusPlus;
-use tantalum::{Command, FileEntry, FileId, Lpn, Status};
+use tantalum::{FileEntry, FileId, Lpn};
 
-use super::commands::range;
 use super::history::{NEVER, Order};
-use super::host::{Host, unit_of};
-use super::run::Run;
-use super::stop::Stop;
-
-/// Files that the host writes to: more than may have lists.
-const FILES: u32 = 6;
 
 /// Files that may have lists.
 pub(super) const LISTS: u32 = 4;
 
-type Lists = BTreeMap<FileId, Vec<FileEntry>>;
+/// The lists of files that have one.
+pub(super) type Lists = BTreeMap<FileId, Vec<FileEntry>>;
 
 /// What a command does to the lists.
 #[derive(Clone, Debug)]
-enum What {
+pub(super) enum What {
     Append { file: FileId, units: Range<u32>, offset: u32 },
     Clear(Option<FileId>),
 }
@@ -83,17 +75,20 @@ impl What {
 }
 
 impl ListHost {
-    fn issue(&mut self, order: Order, what: What) {
+    /// A command was given to the drive.
+    pub fn issue(&mut self, order: Order, what: What) {
         self.changes.push_back(Change { order, done_ns: NEVER, what });
     }
 
-    fn acknowledge(&mut self, order: Order, done_ns: u64) {
+    /// It is done at this time.
+    pub fn acknowledge(&mut self, order: Order, done_ns: u64) {
         for change in self.changes.iter_mut().filter(|change| change.order == order) {
             change.done_ns = done_ns;
         }
     }
 
-    fn refuse(&mut self, order: Order) {
+    /// It was refused: it changes nothing.
+    pub fn refuse(&mut self, order: Order) {
         self.changes.retain(|change| change.order != order);
     }
 
@@ -105,8 +100,13 @@ impl ListHost {
         }
     }
 
+    /// A host that found these lists after a cut.
+    pub fn found(settled: Lists) -> ListHost {
+        ListHost { settled, changes: VecDeque::new() }
+    }
+
     /// What the lists of the running drive are.
-    fn now(&self) -> Lists {
+    pub fn now(&self) -> Lists {
         let mut lists = self.settled.clone();
         self.changes.iter().for_each(|change| change.what.apply(&mut lists));
         lists
@@ -114,7 +114,7 @@ impl ListHost {
 
     /// After a cut: the orders of the commands that took effect although they were not done. None if the lists are as
     /// after no commands.
-    fn survived(&self, found: &Lists, cut_ns: u64) -> Option<Vec<Order>> {
+    pub fn survived(&self, found: &Lists, cut_ns: u64) -> Option<Vec<Order>> {
         let done =
             self.changes.iter().rposition(|change| change.done_ns <= cut_ns).map_or(0, |last| last + 1);
         let mut lists = self.settled.clone();
@@ -131,85 +131,6 @@ impl ListHost {
             change.what.apply(&mut lists);
         }
         (*found == lists).then_some(survived)
-    }
-}
-
-fn read(host: &mut Host) -> Result<Lists, Stop> {
-    let (mut files, mut lists) = (Vec::new(), Lists::new());
-    host.submit_and_wait(Command::ListFiles { files: &mut files })?;
-    for file in files {
-        let mut entries = Vec::new();
-        host.submit_and_wait(Command::ReadFileList { file, entries: &mut entries })?;
-        lists.insert(file, entries);
-    }
-    Ok(lists)
-}
-
-impl Run {
-    /// Writes units and appends them to a file's list.
-    pub(super) fn fs_write(&mut self, rng: &mut Xoshiro256PlusPlus) -> Result<(), Stop> {
-        let units = range(rng, 6);
-        let (file, offset) = (FileId(1 + rng.random_range(0..FILES)), rng.random_range(0..1000));
-        let new: BTreeMap<Lpn, u64> = units.clone().map(|lpn| (Lpn(lpn), self.stamp())).collect();
-        let data: Vec<u8> = new.values().flat_map(|stamp| unit_of(*stamp)).collect();
-        let order = self.oracle.issue(&new, false);
-        let lpn = Lpn(units.start);
-        self.lists.issue(order, What::Append { file, units, offset });
-        let answer = self.host.submit(Command::FsWrite { lpn, data: &data, file, offset });
-        match self.answered(order, &new, answer, true)? {
-            Some(written) => self.lists.acknowledge(order, written.done_ns),
-            None => {
-                self.lists.refuse(order);
-                self.check_lists()?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Clears a list, or all of them.
-    pub(super) fn clear_lists(&mut self, rng: &mut Xoshiro256PlusPlus) -> Result<(), Stop> {
-        let file = rng.random_ratio(2, 3).then(|| FileId(1 + rng.random_range(0..FILES)));
-        let order = self.oracle.next_order();
-        self.lists.issue(order, What::Clear(file));
-        match self.host.submit(Command::ClearFileLists { file }) {
-            Ok(cleared) => self.lists.acknowledge(order, cleared.done_ns),
-            Err(Status::PowerLost) => return Err(Stop::PowerLost),
-            Err(status) => {
-                self.lists.refuse(order);
-                self.may_refuse(&status, true)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Without a cut: the lists are what was appended.
-    pub(super) fn check_lists(&mut self) -> Result<(), Stop> {
-        if !self.has_lists {
-            return Ok(());
-        }
-        let (found, expected) = (read(&mut self.host)?, self.lists.now());
-        self.tally.promises_checked += 1;
-        if found != expected {
-            let detail = format!("the lists are {found:?}, and should be {expected:?}");
-            return Err(Stop::broken("running drive", detail));
-        }
-        Ok(())
-    }
-
-    /// After a cut: the lists are as after all commands that were done, and perhaps more; then these have their data.
-    pub(super) fn compare_lists(&mut self) -> Result<(), Stop> {
-        if !self.has_lists {
-            return Ok(());
-        }
-        let found = read(&mut self.host)?;
-        self.tally.promises_checked += 1;
-        let Some(survived) = self.lists.survived(&found, self.cut_ns) else {
-            let detail = format!("the lists are {found:?} after {:?}", self.lists);
-            return Err(Stop::broken("D3", detail));
-        };
-        survived.into_iter().for_each(|order| self.oracle.acknowledge(order, self.cut_ns, true));
-        self.lists = ListHost { settled: found, changes: VecDeque::new() };
-        Ok(())
     }
 }
 

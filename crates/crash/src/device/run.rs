@@ -9,7 +9,7 @@ use tantalum::{
 
 use super::batches::Batches;
 use super::case::Case;
-use super::drive::{Drive, Flash, LOG, Medium};
+use super::drive::{Flash, LOG, Medium};
 use super::history::Stamp;
 use super::host::{Host, unit_of};
 use super::lists::ListHost;
@@ -76,10 +76,7 @@ impl Run {
         let protected = drive.plp == Plp::Capacitor;
         let durable_writes = protected || drive.cache == CacheMode::Off;
         let (cold, faults) = (drive.cold(), drive.faults(case.seed));
-        let mut host = Host::new(drive, case.seed)?;
-        let (log, records) = begin(&mut host, drive, cold.clone(), durable_writes)?;
-        host.device.set_faults(faults)?;
-        host.trace = case.plan.trace;
+        let (host, log, records) = begin(case, cold.clone(), durable_writes)?;
         let counters = host.device.smart().counters;
         let has_lists = host.device.limits().files > 0;
         Ok(Run {
@@ -200,22 +197,20 @@ impl Run {
     }
 }
 
-/// Puts on the drive what a run begins with: cold data, a log and records.
-fn begin(
-    host: &mut Host,
-    drive: &Drive,
-    cold: std::ops::Range<u32>,
-    durable_writes: bool,
-) -> Result<(LogHost, RecordHost), Stop> {
-    fill(host, cold)?;
-    let log = LogHost::new(host, Lpn(LOG), durable_writes)?;
-    let records = RecordHost::new(host, drive)?;
+/// A new drive with what a run begins with: cold data, a log and records. Its flash is sound until then.
+fn begin(case: &Case, cold: Range<u32>, durable_writes: bool) -> Result<(Host, LogHost, RecordHost), Stop> {
+    let mut host = Host::new(&case.drive, case.seed)?;
+    fill(&mut host, cold)?;
+    let log = LogHost::new(&mut host, Lpn(LOG), durable_writes)?;
+    let records = RecordHost::new(&mut host, &case.drive)?;
     host.wait()?;
-    Ok((log, records))
+    host.device.set_faults(case.drive.faults(case.seed))?;
+    host.trace = case.plan.trace;
+    Ok((host, log, records))
 }
 
 /// Fills the cold units, and waits until they are on flash.
-fn fill(host: &mut Host, cold: std::ops::Range<u32>) -> Result<(), Stop> {
+fn fill(host: &mut Host, cold: Range<u32>) -> Result<(), Stop> {
     for lpn in cold {
         let data = unit_of(cold_stamp(lpn));
         host.submit_and_wait(Command::Write { lpn: Lpn(lpn), data: &data, fua: false })?;

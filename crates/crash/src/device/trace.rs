@@ -1,6 +1,6 @@
 //! The actions of a run, line by line on standard error, for understanding a finding.
 
-use tantalum::{Command, Completion, DeviceError, InFlight, KvRecord, Lpn, RecoveryReport, Status};
+use tantalum::{Command, Completion, DeviceError, Hint, InFlight, KvRecord, Lpn, RecoveryReport, Status};
 
 /// A command as one line, data as their first stamps; none of commands that only read.
 pub(super) fn of(command: &Command<'_>) -> Option<String> {
@@ -13,17 +13,7 @@ pub(super) fn of(command: &Command<'_>) -> Option<String> {
         Command::Write { lpn, data, fua } => written(lpn, data, *fua),
         Command::WriteWithMetadata { lpn, data, fua, .. } => written(lpn, data, *fua) + " with metadata",
         Command::WriteHinted { lpn, data, hint, .. } => {
-            let home = hint.home.map_or_else(|| "none".to_owned(), |home| home.to_string());
-            format!(
-                "hinted {lpn} = {}: log {} attempt {} from {} transaction from {} slot {}{}, home {home}",
-                stamp(data),
-                hint.generation,
-                hint.attempt,
-                hint.start,
-                hint.first,
-                hint.slot,
-                if hint.end { " end" } else { "" },
-            )
+            format!("hinted {lpn} = {}: {}", stamp(data), hint_of(hint))
         }
         Command::WriteAtomic { writes } => format!("atomic {}", units_of(writes)),
         Command::WriteBatch { writes, records } => {
@@ -50,6 +40,19 @@ pub(super) fn of(command: &Command<'_>) -> Option<String> {
         | Command::ListFiles { .. } => return None,
         other => format!("{other:?}"),
     })
+}
+
+fn hint_of(hint: &Hint) -> String {
+    let home = hint.home.map_or_else(|| "none".to_owned(), |home| home.to_string());
+    format!(
+        "log {} attempt {} from {} transaction from {} slot {}{}, home {home}",
+        hint.generation,
+        hint.attempt,
+        hint.start,
+        hint.first,
+        hint.slot,
+        if hint.end { " end" } else { "" },
+    )
 }
 
 /// The stamp that data begin with.

@@ -3,8 +3,8 @@
 
 use rand::{Rng, SeedableRng};
 use tantalum::{
-    CacheMode, CacheProfile, Device, FtlProfile, LimitsProfile, LinkProfile, Plp, PowerProfile, Profile,
-    SpuProfile, UNIT_BYTES, VictimPolicy,
+    CacheMode, CacheProfile, Device, FirmwareProfile, FtlProfile, LimitsProfile, LinkProfile, Plp,
+    PowerProfile, Profile, SpuProfile, UNIT_BYTES, VictimPolicy,
 };
 use tantalum_volume::Volume;
 
@@ -32,6 +32,7 @@ pub(crate) fn profile(name: &str, page_bytes: u32, seed: u64) -> Profile {
         link: LinkProfile { bytes_per_second: 1_000_000_000, command_ns: 5_000 },
         cache: CacheProfile { mode, bytes: 48 * UNIT },
         nvm: None,
+        firmware: FirmwareProfile::default(),
         spu: SpuProfile::default(),
         power: PowerProfile { plp, dump_bytes },
         limits: LimitsProfile {

@@ -102,10 +102,10 @@ pub(crate) trait Place {
 
 /// One number from three, so that the seeds of a run's parts do not overlap.
 fn mix(seed: u64, number: u64, part: u64) -> u64 {
-    let mut mixed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number.wrapping_add(part << 56);
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
+    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+    let joined = seed.wrapping_mul(FACTOR) ^ number.wrapping_add(part << 56);
+    // `mix` adds the factor, which these seeds were chosen without
+    tantalum::mix(joined.wrapping_sub(FACTOR))
 }
 
 /// A run of one seed in one setting.

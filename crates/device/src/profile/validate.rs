@@ -31,6 +31,7 @@ impl Profile {
         self.validate_flash_size()?;
         self.validate_power()?;
         self.validate_nvm()?;
+        self.firmware.validate()?;
         self.spu.validate()?;
         self.validate_spu_memory()
     }
@@ -217,6 +218,23 @@ mod tests {
         assert_eq!(rejected_field(|p| p.capacity_bytes = 1 << 42), "capacity_bytes");
         assert_eq!(rejected_field(|p| p.capacity_bytes = u64::MAX << 20), "capacity_bytes");
         assert_eq!(rejected_field(|p| p.capacity_bytes = (1 << 20) - 4096), "capacity_bytes");
+    }
+
+    #[test]
+    fn what_suspends_says_how_and_what_does_not_says_nothing() {
+        let suspend = |p: &mut Profile| {
+            p.flash.scheduling = FlashScheduling::Suspend;
+            (p.flash.suspend_ns, p.flash.suspensions) = (Some(5_000), Some(4));
+        };
+        let mut profile = Profile::load("tlc-nvme").unwrap();
+        suspend(&mut profile);
+        assert_eq!(profile.validate(), Ok(()));
+        let without = |p: &mut Profile| {
+            suspend(p);
+            p.flash.suspensions = None;
+        };
+        assert_eq!(rejected_field(without), "flash.suspensions");
+        assert_eq!(rejected_field(|p| p.flash.suspend_ns = Some(5_000)), "flash.suspend_ns");
     }
 
     #[test]

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 
 use tantalum::check::{Check, Repair, check, repair};
 use tantalum::{
-    Access, CacheMode, CacheProfile, Command, Device, DeviceError, FlashProfile, FlashScheduling, FtlProfile,
-    Hint, LimitsProfile, LinkProfile, Lpn, METADATA_BYTES, Plp, PowerProfile, Profile, ShareRange,
-    SpuProfile, Status, UNIT_BYTES, VictimPolicy,
+    Access, CacheMode, CacheProfile, Command, Device, DeviceError, FirmwareProfile, FlashProfile,
+    FlashScheduling, FtlProfile, Hint, LimitsProfile, LinkProfile, Lpn, METADATA_BYTES, Plp, PowerProfile,
+    Profile, ShareRange, SpuProfile, Status, UNIT_BYTES, VictimPolicy,
 };
 
 const UNITS: u32 = 256;
@@ -85,6 +85,7 @@ fn profile() -> Profile {
         link: LinkProfile { bytes_per_second: 1_000_000_000, command_ns: 5_000 },
         cache: CacheProfile { mode: CacheMode::Volatile, bytes: 16 * UNIT_BYTES as u64 },
         nvm: None,
+        firmware: FirmwareProfile::default(),
         spu: SpuProfile::default(),
         power: PowerProfile { plp: Plp::None, dump_bytes: 0 },
         limits: LimitsProfile {

@@ -9,7 +9,7 @@ const POLYNOMIAL: u32 = 0x1edc_6f41;
 /// Where a twin differs.
 const DIFFERENCE_AT: usize = 1000;
 
-/// A drive of so many MiB, with a cache to match.
+/// A drive with a capacity in MiB, and a cache to match.
 pub fn small(name: &str, mebibytes: u64) -> Profile {
     let mut profile = Profile { capacity_bytes: mebibytes << 20, ..Profile::load(name).unwrap() };
     profile.cache.bytes = 512 << 10;

@@ -18,6 +18,7 @@ mod dump_pages;
 mod facts;
 mod flash;
 mod found;
+mod last_checkpoint;
 mod left;
 mod nvm;
 mod nvm_plan;
@@ -35,6 +36,7 @@ pub(crate) use self::facts::{Facts, narrow, put_list, seal, take, take_list, tak
 use self::flash::FlashLog;
 pub(crate) use self::flash::{Attempt, NewCheckpoint};
 pub(crate) use self::found::{FoundCheckpoint, FoundJournal};
+pub(crate) use self::last_checkpoint::LastCheckpoint;
 pub(crate) use self::left::dump_what_is_left;
 pub(crate) use self::nvm::{FoundNvm, NvmLog};
 pub use self::nvm_plan::NvmPlan;
@@ -56,23 +58,6 @@ struct Waiting {
     record: Record,
     /// When everything that it refers to has been programmed. A dump leaves out records that were not ready.
     ready_ns: Nanoseconds,
-}
-
-/// The running drive's knowledge of its last checkpoint.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct LastCheckpoint {
-    /// Its step.
-    pub step: Seq,
-    /// When it is there.
-    pub done_ns: Nanoseconds,
-    /// Data pages programmed since, including copies.
-    pub pages_since: u64,
-    /// Units of host data that had been programmed when it was taken.
-    pub host_units: u64,
-    /// Whether another one is due because a unit was lost that only a spare area asserted.
-    pub wanted: bool,
-    /// Count of medium operations when the last check found none due.
-    pub not_due_at: u64,
 }
 
 /// A page of records on its way to flash.
@@ -354,16 +339,7 @@ impl MetadataLog {
         pages: Vec<PageId>,
         host_units: u64,
     ) -> Vec<BlockId> {
-        let last = self.checkpoint.step;
-        debug_assert!(step >= last, "a checkpoint of step {step} would replace that of step {last}");
-        self.checkpoint = LastCheckpoint {
-            step,
-            done_ns: self.checkpoint.done_ns,
-            pages_since: 0,
-            host_units,
-            wanted: false,
-            not_due_at: self.checkpoint.not_due_at,
-        };
+        self.checkpoint.replace(step, host_units);
         self.flash.stands(blocks, pages)
     }
 

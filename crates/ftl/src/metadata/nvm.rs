@@ -249,3 +249,28 @@ fn load(reader: &mut Reader, at: u64, bytes: &mut [u8]) -> Result<(), FtlError> 
     reader.counts.nvm_bytes_read += bytes.len() as u64;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn log(used: u64) -> NvmLog {
+        let plan = NvmPlan { log_bytes: 20_000, place_bytes: 500, units_per_page: 2 };
+        NvmLog { used, ..NvmLog::new(plan) }
+    }
+
+    /// A page of two units has 292 records of 28 bytes; an entry's head and its last word take 32.
+    #[test]
+    fn records_have_room_beside_a_page_of_them_that_waits() {
+        let least = (292 + 292) * 28 + 3 * 32;
+        assert!(log(20_000 - least).has_room(292) && !log(20_001 - least).has_room(292));
+        let least = (293 + 292) * 28 + 4 * 32;
+        assert!(log(20_000 - least).has_room(293) && !log(20_001 - least).has_room(293));
+    }
+
+    #[test]
+    fn a_checkpoint_is_due_once_more_than_half_is_used() {
+        assert!(!log(10_000).is_half_full() && log(10_001).is_half_full());
+        assert_eq!(log(0).checkpoint_limit(), 500 - 32);
+    }
+}

@@ -123,3 +123,46 @@ fn least_log_bytes(geometry: &Geometry, layout: &Layout) -> u64 {
     let entries = records.div_ceil(per_entry) + u64::from(geometry.units_per_block());
     2 * words(records * RECORD_BYTES as u64 + entries * (ENTRY_HEAD_BYTES + WORD_BYTES))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_support::{CONFIG, GEOMETRY};
+
+    /// 1,000 units of transactions and a checkpoint of 50,001 bytes; pages of two units have 292 records of 28 bytes.
+    fn layout() -> Layout {
+        let planned = Layout::with_good_blocks(&GEOMETRY, &CONFIG, 64);
+        Layout { transaction_units_limit: 1000, checkpoint_bytes: 50_001, ..planned }
+    }
+
+    /// Twice 2,000 records and four pages of them, in 11 entries and one for each unit of a block.
+    const LEAST_LOG: u64 = 2 * ((2000 + 4 * 292) * 28 + (11 + 8) * 32);
+
+    /// The checkpoint and its head, in words.
+    const LEAST_PLACE: u64 = 50_040;
+
+    fn plan(bytes: u64) -> Result<Option<NvmPlan>, LayoutError> {
+        NvmPlan::plan(&GEOMETRY, &FtlConfig { nvm_log_bytes: Some(bytes), ..CONFIG }, &layout())
+    }
+
+    #[test]
+    fn the_least_memory_holds_the_largest_step_twice_and_two_checkpoints() {
+        let needed = HEAD_BYTES + LEAST_LOG + 2 * LEAST_PLACE;
+        assert_eq!(NvmPlan::least_bytes(&GEOMETRY, &layout()), needed);
+        let bytes = needed - 1;
+        assert_eq!(plan(bytes), Err(LayoutError::TooLittleNvm { bytes, needed }));
+        let least = plan(needed).unwrap().unwrap();
+        assert_eq!((least.log_bytes, least.place_bytes, least.units_per_page), (LEAST_LOG, LEAST_PLACE, 2));
+    }
+
+    #[test]
+    fn what_is_left_is_shared_out_in_words() {
+        let plan = plan(HEAD_BYTES + LEAST_LOG + 2 * LEAST_PLACE + 1000).unwrap().unwrap();
+        // a quarter of 1,000 bytes, and half of the rest
+        assert_eq!((plan.log_bytes, plan.place_bytes), (LEAST_LOG + 248, LEAST_PLACE + 376));
+        assert_eq!(plan.log_at(), HEAD_BYTES);
+        let first = HEAD_BYTES + plan.log_bytes;
+        let second = first + plan.place_bytes;
+        assert_eq!([0, 1, 2, 7].map(|number| plan.place_at(number)), [first, second, first, second]);
+    }
+}

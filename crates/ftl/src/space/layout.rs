@@ -131,16 +131,11 @@ impl Layout {
     /// The plan for this many good blocks, even if they are fewer than [`Layout::least_blocks`].
     pub fn with_good_blocks(geometry: &Geometry, config: &FtlConfig, good_blocks: u32) -> Layout {
         let units_per_block = geometry.units_per_block();
-        let block_bytes = u64::from(units_per_block) * UNIT_BYTES as u64;
+        let block_bytes = block_bytes(geometry);
         let logical = config.logical_units;
         let extra_owners_limit = (logical / 8).max(256);
         let hints_limit = (logical / 32).clamp(256, 1 << 20);
-        let checkpoint_bytes = map_bytes(logical)
-            + u64::from(extra_owners_limit) * OWNER_BYTES
-            + u64::from(hints_limit) * HINT_BYTES
-            + OPEN_LOGS as u64 * LOG_BYTES
-            + FIXED_BYTES.min(block_bytes)
-            + u64::from(geometry.blocks()) / 8;
+        let checkpoint_bytes = checkpoint_bytes(geometry, logical, extra_owners_limit, hints_limit);
         let on_flash = config.nvm_log_bytes.is_none();
         let checkpoint_blocks = if on_flash { checkpoint_bytes.div_ceil(block_bytes) as u32 } else { 0 };
         let journal_reserve = if on_flash { JOURNAL_RESERVE_BLOCKS } else { 0 };
@@ -171,5 +166,95 @@ impl Layout {
                 false => (slack * units_per_block / 2).min(NVM_TRANSACTION_UNITS),
             },
         }
+    }
+}
+
+fn block_bytes(geometry: &Geometry) -> u64 {
+    u64::from(geometry.units_per_block()) * UNIT_BYTES as u64
+}
+
+/// The most bytes of a checkpoint: the map, owners beyond the first, hints, logs, and a bit for each block.
+fn checkpoint_bytes(geometry: &Geometry, logical: u32, owners: u32, hints: u32) -> u64 {
+    map_bytes(logical)
+        + u64::from(owners) * OWNER_BYTES
+        + u64::from(hints) * HINT_BYTES
+        + OPEN_LOGS as u64 * LOG_BYTES
+        + FIXED_BYTES.min(block_bytes(geometry))
+        + u64::from(geometry.blocks()) / 8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_support::CONFIG;
+
+    /// Blocks of 256 units, 1 MiB.
+    const GEOMETRY: Geometry = Geometry {
+        channels: 4,
+        dies_per_channel: 1,
+        planes_per_die: 1,
+        blocks_per_plane: 1000,
+        pages_per_block: 64,
+        page_bytes: 4 * UNIT_BYTES as u32,
+    };
+
+    /// 3,125 blocks, 782 chunks of the map.
+    const LOGICAL: FtlConfig = FtlConfig { logical_units: 800_000, ..CONFIG };
+
+    /// With a capacitor that fills three blocks.
+    const DUMPS: FtlConfig = FtlConfig { dump_units: 600, ..LOGICAL };
+
+    #[test]
+    fn all_that_is_not_the_hosts_data_has_its_blocks() {
+        let expected = Layout {
+            least_blocks: 3125 + 2 * 7 + 2 + 62 + 5,
+            checkpoint_bytes: 782 * 4100 + 100_000 * 20 + 25_000 * 72 + 256 * 24 + 65_536 + 500,
+            checkpoint_blocks: 7,
+            journal_blocks: 8 * 7,
+            dump_blocks: 0,
+            host_width: 4,
+            collect_width: 2,
+            // 875 blocks beyond the logical ones, less 81, the streams' 16 and the journal's 56
+            log_blocks: (875 - 81 - 16 - 56) / 2,
+            extra_owners_limit: 100_000,
+            hints_limit: 25_000,
+            transaction_units_limit: 62 * 256 / 2,
+        };
+        assert_eq!(Layout::plan(&GEOMETRY, &LOGICAL, 0), Ok(expected));
+    }
+
+    /// The fewer good blocks there are, the shorter the journal and the narrower the streams.
+    #[test]
+    fn what_a_dump_takes_is_planned_and_the_rest_follows_the_good_blocks() {
+        let plan = |good_blocks| {
+            let plan = Layout::with_good_blocks(&GEOMETRY, &DUMPS, good_blocks);
+            assert_eq!((plan.dump_blocks, plan.least_blocks), (4, 3125 + 2 * 7 + 2 + 4 + 62 + 5));
+            (plan.journal_blocks, plan.host_width, plan.collect_width, plan.log_blocks)
+        };
+        assert_eq!(plan(3125 + 300), (300 / 12, 4, 2, (300 - 85 - 16 - 25) / 2));
+        assert_eq!(plan(3125 + 85 + 9), (94 / 12, 2, 1, 0));
+        assert_eq!(plan(3125), (2, 1, 1, 0));
+    }
+
+    #[test]
+    fn a_log_in_memory_takes_no_blocks_and_bounds_transactions() {
+        let in_memory = FtlConfig { nvm_log_bytes: Some(1 << 20), ..LOGICAL };
+        let plan = Layout::plan(&GEOMETRY, &in_memory, 0).unwrap();
+        assert_eq!((plan.checkpoint_blocks, plan.journal_blocks, plan.least_blocks), (0, 0, 3125 + 62 + 5));
+        assert_eq!(plan.transaction_units_limit, 62 * 256 / 2);
+        let large = Geometry { pages_per_block: 1024, ..GEOMETRY };
+        let plan = Layout::plan(&large, &FtlConfig { logical_units: 13_107_200, ..in_memory }, 0).unwrap();
+        assert_eq!(plan.transaction_units_limit, NVM_TRANSACTION_UNITS, "less than 64 * 4096 / 2");
+    }
+
+    #[test]
+    fn bad_blocks_count_as_absent() {
+        let least = Layout::plan(&GEOMETRY, &LOGICAL, 0).unwrap().least_blocks;
+        assert!(Layout::plan(&GEOMETRY, &LOGICAL, 4000 - least).is_ok());
+        let refused = Layout::plan(&GEOMETRY, &LOGICAL, 4001 - least);
+        let (physical_blocks, logical_blocks) = (least - 1, 3125);
+        let needed_blocks = least - logical_blocks;
+        let expected = LayoutError::TooLittleFlash { physical_blocks, logical_blocks, needed_blocks };
+        assert_eq!(refused, Err(expected));
     }
 }

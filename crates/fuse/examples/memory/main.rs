@@ -23,6 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         pacing: Pacing::None,
         threads: 2,
         atomic_writes: false,
+        sync_writes: false,
     };
     options.check()?;
     let profile = Profile { capacity_bytes: 64 << 20, ..Profile::load("tlc-nvme")? };

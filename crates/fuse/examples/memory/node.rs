@@ -33,22 +33,9 @@ pub struct Entry {
 
 impl Node {
     pub fn new(new: &NewFile, parent: FileId) -> Node {
-        let metadata = Metadata {
-            kind: new.kind,
-            permissions: new.permissions,
-            owner: new.owner,
-            group: new.group,
-            links: 0,
-            size: 0,
-            units: 0,
-            accessed: new.now,
-            modified: new.now,
-            changed: new.now,
-            created: new.now,
-            device_number: new.device_number,
-        };
         Node {
-            metadata,
+            // its names are counted as it gets them
+            metadata: Metadata { links: 0, ..Metadata::of_new(new) },
             units: BTreeMap::new(),
             target: Vec::new(),
             entries: BTreeMap::new(),

@@ -62,7 +62,7 @@ impl Host {
             self.file_system.write(file, offset, data)?;
         }
         self.note_write(file)?;
-        if flags.0 & libc::O_SYNC == libc::O_SYNC {
+        if self.sync_writes || flags.0 & libc::O_SYNC == libc::O_SYNC {
             self.file_system.sync(file)?;
         } else if flags.0 & libc::O_DSYNC != 0 {
             self.file_system.sync_data(file)?;

@@ -140,7 +140,7 @@ impl Host {
     /// own way. Otherwise the kernel's cached data stay valid: nobody else changes the file.
     pub fn open(&mut self, inode: INodeNo, flags: OpenFlags) -> Outcome<(fuser::FileHandle, FopenFlags)> {
         let handle = self.handles.open(file_of(inode)?, flags);
-        let is_direct = self.atomic_writes || flags.0 & libc::O_DIRECT != 0;
+        let is_direct = self.atomic_writes || self.sync_writes || flags.0 & libc::O_DIRECT != 0;
         let how = match is_direct {
             true => FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES,
             false => FopenFlags::FOPEN_KEEP_CACHE,

@@ -23,7 +23,7 @@ pub(crate) fn memory() -> MemoryFileSystem {
 }
 
 pub(crate) fn host() -> Host {
-    Host::new(Box::new(memory()), false)
+    Host::new(Box::new(memory()))
 }
 
 fn make(host: &mut Host, folder: INodeNo, name: &[u8], kind: FileKind) -> INodeNo {
@@ -142,4 +142,19 @@ fn a_drive_that_stops_while_a_request_is_served_is_noticed() {
     });
     assert_eq!(ended.outcome, Err(Refusal(Errno::EIO)));
     assert_eq!(stops.try_iter().count(), 1);
+}
+
+#[test]
+fn a_flush_follows_each_write_only_if_that_is_wanted() {
+    let direct = OpenFlags(libc::O_RDWR | libc::O_DIRECT);
+    for (sync_writes, expected) in [(false, 0), (true, 3)] {
+        let mut host = Host { sync_writes, ..host() };
+        let file = make(&mut host, ROOT, b"file", FileKind::File);
+        let flushes = |host: &Host| host.file_system.client().device().smart().counters.flushes;
+        let before = flushes(&host);
+        host.write(file, 0, &[1; UNIT_BYTES], direct, false, None).unwrap();
+        host.write(file, 8192, &[2; UNIT_BYTES], direct, false, None).unwrap();
+        host.write(file, 5, b"part", NO_FLAGS, false, None).unwrap();
+        assert_eq!(flushes(&host) - before, expected, "sync_writes {sync_writes}");
+    }
 }

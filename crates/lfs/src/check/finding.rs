@@ -49,6 +49,24 @@ pub enum Finding {
         /// How many have owners.
         owned: u32,
     },
+    /// The summaries of a segment do not say whose what lives there is.
+    Summaries {
+        /// The segment.
+        segment: u32,
+        /// How many units count as living.
+        counted: u32,
+        /// How many its summaries explain.
+        found: u32,
+    },
+    /// A snapshot has a unit that does not live, or has it twice.
+    BadSnapshot {
+        /// The snapshot.
+        snapshot: u32,
+        /// The file; 0 for the tree of files.
+        file: FileId,
+        /// The virtual number of the unit.
+        number: u32,
+    },
     /// Promised units that no file has, or the other way round.
     Promised {
         /// How many count as promised.
@@ -90,6 +108,15 @@ impl fmt::Display for Finding {
             Finding::OutsideLog { lpn, file } => write!(f, "unit {lpn} of file {file} is outside of the log"),
             Finding::LiveUnits { segment, counted, owned } => {
                 write!(f, "segment {segment} counts {counted} living units, but {owned} have owners")
+            }
+            Finding::Summaries { segment, counted, found } => {
+                write!(
+                    f,
+                    "segment {segment} counts {counted} living units, but its summaries explain {found}"
+                )
+            }
+            Finding::BadSnapshot { snapshot, file, number } => {
+                write!(f, "snapshot {snapshot} has unit {number} of file {file}, which does not live once")
             }
             Finding::Promised { counted, owned } => {
                 write!(f, "{counted} units count as promised, but files have {owned}")

@@ -44,12 +44,24 @@ impl LogFs {
             self.check_file(id, &mut walk)?;
         }
         for file in self.index.files(&mut self.log)? {
-            if !walk.files.contains_key(&file) {
+            if !walk.files.contains_key(&file) && !self.is_snapshot {
                 walk.findings.push(Finding::Nameless { file });
             }
         }
-        let Walk { live, promised, nodes, mut findings, .. } = walk;
-        self.index.audit(&mut self.log, nodes, &mut findings)?;
+        if self.is_snapshot {
+            return Ok(walk.findings); // how space is used is the present's business
+        }
+        let Walk { mut places, mut live, mut promised, nodes, mut findings, .. } = walk;
+        let segments = self.log.segments.clone();
+        let mut visit = |place: Option<Lpn>| match place {
+            None => promised += 1,
+            Some(lpn) => {
+                if let Some(segment) = segments.find(lpn).filter(|_| places.insert(lpn)) {
+                    live[segment as usize] += 1;
+                }
+            }
+        };
+        self.index.audit(&mut self.log, nodes, &mut visit, &mut findings)?;
         if let Some((segment, counted, owned)) = self.log.segments.differs_from(&live) {
             findings.push(Finding::LiveUnits { segment, counted, owned });
         }

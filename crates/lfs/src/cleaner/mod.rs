@@ -15,9 +15,6 @@ use crate::fs::LogFs;
 use crate::index::Resident;
 use victim::Policy;
 
-/// Segments below which the foreground cleans: what a checkpoint may write, and a segment begun by each head.
-const LEAST_FREE: u32 = 12;
-
 /// Segments that files never get, so that there is always something to gain by cleaning.
 pub(crate) const LEAST_RESERVE: u32 = 24;
 
@@ -51,12 +48,13 @@ impl LogFs {
 
     /// Cleans until there are free segments for `units` more, and for a checkpoint.
     pub(crate) fn make_room(&mut self, units: u64) -> Result<()> {
-        let wanted = LEAST_FREE + units.div_ceil(u64::from(self.log.segments.units())) as u32;
+        let least = self.index.least_free_segments();
+        let wanted = least + units.div_ceil(u64::from(self.log.segments.units())) as u32;
         let mut cleaned = std::collections::BTreeSet::new();
         while self.log.segments.free_segments() < wanted {
             let (free, waiting) = (self.log.segments.free_segments(), self.log.segments.waiting_segments());
             let is_short =
-                free < LEAST_FREE - 4 || self.index.changed_units() > u64::from(self.log.segments.units());
+                free < least - 4 || self.index.changed_units() > u64::from(self.log.segments.units());
             if waiting > 0 && (is_short || free + waiting > wanted) {
                 self.write_checkpoint(false)?;
                 continue;
@@ -82,6 +80,9 @@ impl LogFs {
 
     /// Does a slice of cleaning in the background, if that pays. Returns whether it did anything.
     pub fn clean_slice(&mut self) -> Result<bool> {
+        if self.is_snapshot {
+            return Ok(false);
+        }
         let Some(mut job) = self.job.take().map_or_else(|| self.next_job(), |job| Ok(Some(job)))? else {
             return Ok(false);
         };
@@ -123,6 +124,7 @@ impl LogFs {
     /// Cleans until no segment is worth it, as the experiments of PebbleSSD do (section 4.4.3), and takes a checkpoint.
     /// Returns how many segments it cleaned.
     pub fn clean_all(&mut self) -> Result<u64> {
+        self.check_writable()?;
         let before = self.cleaned.segments;
         let mut cleaned = std::collections::BTreeSet::new();
         self.sync_all(false)?;

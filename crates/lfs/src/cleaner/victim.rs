@@ -18,9 +18,10 @@ pub(super) enum Policy {
 /// The best victim, if any segment has something to gain.
 pub(super) fn choose(segments: &Segments, policy: Policy, except: &BTreeSet<u32>) -> Option<u32> {
     let units = segments.units();
+    let payload = segments.payload();
     let can_gain = |segment: &u32| {
         let entry = segments.get(*segment);
-        entry.state == State::Full && entry.live < units && !except.contains(segment)
+        entry.state == State::Full && entry.live < payload && !except.contains(segment)
     };
     let candidates = (0..segments.count()).filter(can_gain);
     match policy {

@@ -5,7 +5,6 @@ use tantalum_filesystem::{Errno, FileId, is_whole_units};
 
 use super::UNIT;
 use super::read_write::check_end;
-use crate::bytes::Page;
 use crate::error::{Result, refuse};
 use crate::fs::LogFs;
 use crate::index::{Purpose, Slot};
@@ -33,19 +32,11 @@ impl LogFs {
                 self.make_room(u64::from(self.log.segments.units()))?;
             }
             let unit = first + index as u32;
-            self.append(file, unit, Purpose::Content, page)?;
+            self.index.append(&mut self.log, Purpose::Content, file, unit, page)?;
             self.pages.remove(file, u64::from(unit)..u64::from(unit) + 1);
         }
         self.log.wait()?;
         self.grow_to(file, end)
-    }
-
-    /// Appends a unit to the log; the index knows it from now on.
-    pub(crate) fn append(&mut self, file: FileId, unit: u32, purpose: Purpose, page: &Page) -> Result<()> {
-        let head = self.index.head(purpose);
-        let place = self.log.allocate(head)?;
-        self.log.fill(head, place.lpn, page)?;
-        self.index.set_slot(&mut self.log, file, unit, Slot::At(place.lpn))
     }
 
     /// Reads whole units, and returns how many bytes there were. With `fetches`, what is in the file of the drive's

@@ -8,7 +8,7 @@ mod read_write;
 /// Bytes of one unit.
 pub(crate) const UNIT: u64 = tantalum::UNIT_BYTES as u64;
 
-/// Units that hold so many bytes.
+/// The number of units that hold this many bytes.
 pub(crate) fn units_of(bytes: u64) -> u64 {
     bytes.div_ceil(UNIT)
 }

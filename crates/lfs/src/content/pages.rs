@@ -43,13 +43,25 @@ impl LogFs {
         Ok(self.pages.change(key).expect("the page is in memory"))
     }
 
-    /// Makes sure that there is space for a unit.
+    /// Makes sure that there is space for contents of a unit.
     pub(crate) fn reserve_unit(&mut self, file: FileId, unit: u32, slot: Slot) -> Result<()> {
-        if slot == Slot::Hole {
-            self.index.set_slot(&mut self.log, file, unit, Slot::Reserved)?;
-            self.change_inode(file)?.metadata.units += 1;
+        if slot != Slot::Hole {
+            return self.index.promise(&mut self.log, file, unit);
         }
+        self.index.reserve(&mut self.log, file, unit)?;
+        self.change_inode(file)?.metadata.units += 1;
         Ok(())
+    }
+
+    /// Makes sure that a unit that is there can be changed.
+    pub(crate) fn promise_unit(&mut self, file: FileId, unit: u32) -> Result<()> {
+        if self.pages.is_dirty((file, unit)) {
+            return Ok(());
+        }
+        match self.index.slot(&mut self.log, file, unit)? {
+            Slot::Hole => Ok(()),
+            _ => self.index.promise(&mut self.log, file, unit),
+        }
     }
 
     /// Makes holes of a range of units.

@@ -41,7 +41,7 @@ impl LogFs {
             self.zero_part(file, last * UNIT, end)?;
             self.pages.remove(file, first..last);
             for unit in first..last {
-                self.index.set_slot(&mut self.log, file, unit as u32, Slot::Reserved)?;
+                self.index.reserve(&mut self.log, file, unit as u32)?;
             }
         }
         if !keep_size && end > self.file(file)?.inode.metadata.size {
@@ -59,6 +59,10 @@ impl LogFs {
         let (first, last) = (units_of(offset), end / UNIT);
         if first > last {
             return self.zero_part(file, offset, end);
+        }
+        // What may be refused comes first.
+        for at in [offset, end].into_iter().filter(|at| at % UNIT > 0) {
+            self.promise_unit(file, (at / UNIT) as u32)?;
         }
         self.zero_part(file, offset, first * UNIT)?;
         self.zero_part(file, last * UNIT, end)?;

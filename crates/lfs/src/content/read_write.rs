@@ -93,6 +93,8 @@ impl LogFs {
             return self.grow_to(file, size);
         }
         if size < old_size {
+            // What may be refused comes first.
+            self.promise_unit(file, (size / UNIT).min(u64::from(u32::MAX)) as u32)?;
             self.give_up_units(file, units_of(size)..1 << 32)?;
             self.change_inode(file)?.metadata.size = size;
             self.clear_tail(file)?;

@@ -12,7 +12,7 @@ use crate::inode::{kind_byte, kind_of};
 
 const SLOT_BYTES: usize = 32;
 
-/// Slots of a block, with the first, which is no entry's.
+/// Slots of a block, including the first, which holds no entry.
 pub(super) const SLOTS: usize = UNIT_BYTES / SLOT_BYTES;
 
 const MAGIC: u32 = 0x444c_4f46;

@@ -49,7 +49,7 @@ impl Folder {
         self.free.clear();
     }
 
-    /// Blocks that have so many free slots, adjacent or not.
+    /// Blocks that have at least this many free slots, adjacent or not.
     pub fn units_with(&self, slots: usize) -> impl Iterator<Item = u32> {
         (0..).zip(&self.free).filter(move |(_, free)| usize::from(**free) >= slots).map(|(unit, _)| unit)
     }

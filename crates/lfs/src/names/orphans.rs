@@ -4,7 +4,7 @@ use tantalum_filesystem::{Errno, FileId, Timestamp};
 
 use crate::error::{Result, refuse};
 use crate::fs::LogFs;
-use crate::nat::MOST_ORPHANS;
+use crate::index::MOST_ORPHANS;
 
 impl LogFs {
     /// A file has lost a name.

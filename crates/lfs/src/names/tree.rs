@@ -173,6 +173,11 @@ impl LogFs {
         if entry.kind == FileKind::Folder {
             self.check_not_inside(entry.file, new_folder)?;
         }
+        // What may be refused comes before anything changes.
+        self.promise_unit(folder, entry.place.0)?;
+        if let Some(other) = there {
+            self.promise_unit(new_folder, other.place.0)?;
+        }
         match (there, mode) {
             (Some(_), RenameMode::NoReplace) => return refuse(Errno::EEXIST),
             (None, RenameMode::Exchange) => return refuse(Errno::ENOENT),

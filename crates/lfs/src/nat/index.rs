@@ -10,23 +10,17 @@ use super::node::{Level, pointer_of, pointer_to, slot_of};
 use super::nodes::NEW;
 use super::summary::NODE;
 use super::{COLD_DATA, COLD_NODES, FILE_DATA, FILE_NODES, FOLDER_DATA, Nat};
+use crate::bytes::Page;
 use crate::check::Finding;
 use crate::error::{LfsError, Result};
-use crate::index::{Index, Owner, Purpose, Resident, Slot, Synced};
+use crate::index::{Index, MovedPlace, Owner, Purpose, Resident, Slot, Synced};
 use crate::inode::Inode;
 use crate::segments::Log;
 
-impl Index for Nat {
-    fn head(&self, purpose: Purpose) -> usize {
-        match purpose {
-            Purpose::Folder => FOLDER_DATA,
-            Purpose::Content => FILE_DATA,
-            Purpose::MovedContent => COLD_DATA,
-            // Not where nodes are chained: a moved node says that another place follows it.
-            Purpose::MovedIndex => COLD_NODES,
-        }
-    }
+/// Free segments that are kept: what a checkpoint may write, and a segment begun by each head.
+const LEAST_FREE: u32 = 12;
 
+impl Index for Nat {
     fn inode(&mut self, log: &mut Log, file: FileId) -> Result<Option<Inode>> {
         if file.0 == 0 || file.0 >= self.layout.nodes {
             return Ok(None);
@@ -66,32 +60,30 @@ impl Index for Nat {
         Ok(slot_of(self.node(log, number)?.pointer(index)))
     }
 
-    fn set_slot(&mut self, log: &mut Log, file: FileId, unit: u32, slot: Slot) -> Result<()> {
-        let Some((number, index)) = self.find(log, file, unit, slot != Slot::Hole)? else { return Ok(()) };
-        let old = slot_of(self.node(log, number)?.pointer(index));
-        if old == slot {
-            return Ok(());
-        }
-        match slot {
-            Slot::Hole => {}
-            // A unit that gives up its place keeps its space.
-            Slot::Reserved if self.is_recovering || old != Slot::Hole => log.segments.reserve_anyway(),
-            Slot::Reserved => log.segments.reserve()?,
-            Slot::At(lpn) => {
-                log.segments.add(lpn)?;
-                if !self.is_recovering {
-                    self.summaries.begin(log, lpn);
-                }
-                self.summaries.set(log, lpn, (number, index as u16))?;
-            }
-        }
-        match old {
-            Slot::Hole => {}
-            Slot::Reserved => log.segments.unreserve(),
-            Slot::At(lpn) => log.segments.release(lpn)?,
-        }
-        self.node_mut(log, number)?.set_pointer(index, pointer_of(slot));
-        Ok(())
+    fn reserve(&mut self, log: &mut Log, file: FileId, unit: u32) -> Result<()> {
+        self.set_slot(log, file, unit, Slot::Reserved)
+    }
+
+    fn promise(&mut self, _log: &mut Log, _file: FileId, _unit: u32) -> Result<()> {
+        Ok(()) // the old place is free as soon as the new one lives
+    }
+
+    fn append(
+        &mut self,
+        log: &mut Log,
+        purpose: Purpose,
+        file: FileId,
+        unit: u32,
+        page: &Page,
+    ) -> Result<()> {
+        let head = match purpose {
+            Purpose::Folder => FOLDER_DATA,
+            Purpose::Content => FILE_DATA,
+            Purpose::MovedContent => COLD_DATA,
+        };
+        let place = log.allocate(head)?;
+        log.fill(head, place.lpn, page)?;
+        self.set_slot(log, file, unit, Slot::At(place.lpn))
     }
 
     fn clear(&mut self, log: &mut Log, file: FileId, units: Range<u64>) -> Result<u64> {
@@ -132,6 +124,14 @@ impl Index for Nat {
 
     fn changed_units(&self) -> u64 {
         self.nodes.changed_count() as u64
+    }
+
+    fn is_checkpoint_due(&self, log: &Log) -> bool {
+        self.changed_units() > 2 * u64::from(log.segments.units())
+    }
+
+    fn least_free_segments(&self) -> u32 {
+        LEAST_FREE
     }
 
     fn checkpoint(&mut self, log: &mut Log, orphans: &[FileId], is_last: bool) -> Result<()> {
@@ -178,11 +178,29 @@ impl Index for Nat {
         self.node_mut(log, unit).map(drop)
     }
 
-    fn moved(&mut self, log: &mut Log, unit: u32, to: Lpn) -> Result<()> {
-        let file = FileId(self.entry(log, unit)?[1]);
-        self.summaries.begin(log, to);
-        self.summaries.set(log, to, (unit, NODE))?;
-        self.move_node(log, unit, file, to)
+    fn moves_at_once(&mut self, _log: &mut Log) -> Result<usize> {
+        Ok(usize::MAX)
+    }
+
+    fn place_for(&mut self, log: &mut Log, owner: Owner) -> Result<MovedPlace> {
+        let head = match owner {
+            Owner::Content { .. } => COLD_DATA,
+            // Not where nodes are chained: a moved node says that another place follows it.
+            Owner::Index(_) => COLD_NODES,
+        };
+        Ok(MovedPlace { head, lpn: log.allocate(head)?.lpn })
+    }
+
+    fn moved(&mut self, log: &mut Log, owner: Owner, to: Lpn) -> Result<()> {
+        match owner {
+            Owner::Content { file, unit } => self.set_slot(log, file, unit, Slot::At(to)),
+            Owner::Index(number) => {
+                let file = FileId(self.entry(log, number)?[1]);
+                self.summaries.begin(log, to);
+                self.summaries.set(log, to, (number, NODE))?;
+                self.move_node(log, number, file, to)
+            }
+        }
     }
 
     fn files(&mut self, log: &mut Log) -> Result<Vec<FileId>> {
@@ -213,7 +231,13 @@ impl Index for Nat {
         self.audit_node(log, file, (file.0, Level::Inode, 0), visit, findings)
     }
 
-    fn audit(&mut self, log: &mut Log, nodes: u64, findings: &mut Vec<Finding>) -> Result<()> {
+    fn audit(
+        &mut self,
+        log: &mut Log,
+        nodes: u64,
+        _visit: &mut dyn FnMut(Option<Lpn>),
+        findings: &mut Vec<Finding>,
+    ) -> Result<()> {
         let mut in_table = 0;
         for number in 1..self.layout.nodes {
             in_table += u64::from(self.entry(log, number)? != [0, 0]);
@@ -230,6 +254,35 @@ impl Index for Nat {
 }
 
 impl Nat {
+    /// Sets where a unit of a file is. `ENOSPC` is possible only if it was a hole.
+    pub(super) fn set_slot(&mut self, log: &mut Log, file: FileId, unit: u32, slot: Slot) -> Result<()> {
+        let Some((number, index)) = self.find(log, file, unit, slot != Slot::Hole)? else { return Ok(()) };
+        let old = slot_of(self.node(log, number)?.pointer(index));
+        if old == slot {
+            return Ok(());
+        }
+        match slot {
+            Slot::Hole => {}
+            // A unit that gives up its place keeps its space.
+            Slot::Reserved if self.is_recovering || old != Slot::Hole => log.segments.reserve_anyway(),
+            Slot::Reserved => log.segments.reserve()?,
+            Slot::At(lpn) => {
+                log.segments.add(lpn)?;
+                if !self.is_recovering {
+                    self.summaries.begin(log, lpn);
+                }
+                self.summaries.set(log, lpn, (number, index as u16))?;
+            }
+        }
+        match old {
+            Slot::Hole => {}
+            Slot::Reserved => log.segments.unreserve(),
+            Slot::At(lpn) => log.segments.release(lpn)?,
+        }
+        self.node_mut(log, number)?.set_pointer(index, pointer_of(slot));
+        Ok(())
+    }
+
     fn audit_node(
         &mut self,
         log: &mut Log,

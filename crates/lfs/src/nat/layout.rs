@@ -3,21 +3,16 @@
 
 use tantalum::{Lpn, UNIT_BYTES};
 
-use super::pack::{FIXED_PACK_BYTES, MOST_ORPHANS};
+use super::pack::FIXED_PACK_BYTES;
 use super::table::entries_per_unit;
 use crate::error::{LfsError, Result};
+use crate::index::MOST_ORPHANS;
 
 /// The smallest drive, in units.
 const LEAST_UNITS: u64 = 2048;
 
 /// The largest: a place is 32 bits, and two values mean something else.
 const MOST_UNITS: u64 = u32::MAX as u64 - 1;
-
-/// Units of a segment, unless the drive is small.
-const SEGMENT_UNITS: u32 = 512;
-
-/// Segments that a drive should have, so that heads and reserves are small against them.
-const ENOUGH_SEGMENTS: u64 = 128;
 
 /// Words of an entry of the segment table.
 pub(super) const SEGMENT_WORDS: usize = 3;
@@ -52,10 +47,7 @@ impl Layout {
         if !(LEAST_UNITS..=MOST_UNITS).contains(&units) {
             return Err(LfsError::WrongSize { units, least: LEAST_UNITS, most: MOST_UNITS });
         }
-        let mut segment_units = SEGMENT_UNITS;
-        while units / u64::from(segment_units) < ENOUGH_SEGMENTS && segment_units > 16 {
-            segment_units /= 2;
-        }
+        let segment_units = crate::segments::segment_units(units);
         // Half of all units may be nodes: a file with one unit has one node.
         let nodes = (units / 2) as u32;
         let node_table_units = nodes.div_ceil(entries_per_unit(NODE_WORDS) as u32);

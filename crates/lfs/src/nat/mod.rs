@@ -26,6 +26,7 @@ use tantalum_drive::Client;
 use tantalum_filesystem::FileId;
 
 use crate::error::{Damage, LfsError, Result};
+use crate::index::Opened;
 use crate::inode::Inode;
 use crate::segments::{Log, Segments};
 use layout::{Layout, NODE_WORDS, SEGMENT_WORDS};
@@ -33,8 +34,6 @@ use nodes::Nodes;
 use pack::Pack;
 use summary::Summaries;
 use table::PairedTable;
-
-pub(crate) use pack::MOST_ORPHANS;
 
 /// Log heads.
 const HEADS: usize = 6;
@@ -68,16 +67,6 @@ pub(crate) struct Nat {
     is_recovering: bool,
 }
 
-/// An index and its log, as a mount found them.
-pub(crate) struct Opened {
-    pub log: Log,
-    pub index: Nat,
-    /// Files that lost their last name and were open: to be removed.
-    pub orphans: Vec<FileId>,
-    /// Files that recovery found and that have no name yet.
-    pub nameless: Vec<FileId>,
-}
-
 impl Nat {
     fn new(layout: Layout) -> Nat {
         Nat {
@@ -108,7 +97,7 @@ impl Nat {
         let (mut log, mut index) = (Nat::log(client, &layout), Nat::new(layout));
         let file = crate::index::Index::new_file(&mut index, &mut log, root)?;
         assert_eq!(file, FileId::ROOT, "the root folder is the first file");
-        Ok(Opened { log, index, orphans: Vec::new(), nameless: Vec::new() })
+        Ok(Opened { log, index: Box::new(index), orphans: Vec::new(), nameless: Vec::new() })
     }
 
     /// The index as the last checkpoint and the chain behind it have it. The caller takes a checkpoint before anything
@@ -126,7 +115,7 @@ impl Nat {
             true => index.continue_heads(&mut log, &pack),
             false => index.roll_forward(&mut log, &pack)?,
         };
-        Ok(Opened { log, index, orphans: pack.orphans, nameless })
+        Ok(Opened { log, index: Box::new(index), orphans: pack.orphans, nameless })
     }
 
     fn continue_heads(&mut self, log: &mut Log, pack: &Pack) -> Vec<FileId> {

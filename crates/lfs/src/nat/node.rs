@@ -17,7 +17,7 @@ use crate::inode::INODE_BYTES;
 
 const FOOTER_AT: usize = UNIT_BYTES - 32;
 
-/// Pointers of a node that is no inode.
+/// Pointers of a node other than an inode.
 const POINTERS: usize = FOOTER_AT / 4;
 
 /// Roots in an inode.

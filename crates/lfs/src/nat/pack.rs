@@ -14,9 +14,6 @@ use crate::bytes::{get32, get64, put32, seal};
 use crate::error::Result;
 use crate::segments::Log;
 
-/// Files without names that a checkpoint remembers.
-pub(crate) const MOST_ORPHANS: usize = 4096;
-
 const MAGIC: [u8; 8] = *b"TANTPACK";
 
 /// Bytes besides the places of tables and the orphans.

@@ -83,7 +83,7 @@ impl Nat {
         Ok(given_up)
     }
 
-    /// The first unit of a file from `from` on that is no hole.
+    /// The first unit of a file from `from` on that is not a hole.
     pub(super) fn next_used_unit(&mut self, log: &mut Log, file: FileId, from: u64) -> Result<Option<u64>> {
         self.next_used_in(log, file.0, Level::Inode, 0, from)
     }

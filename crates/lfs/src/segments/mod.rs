@@ -4,4 +4,16 @@ mod log;
 mod table;
 
 pub(crate) use log::Log;
+
+/// Segments that a drive should have, so that heads and reserves are small against them.
+const ENOUGH_SEGMENTS: u64 = 128;
+
+/// Units of a segment of a drive: 2 MiB, unless the drive is small.
+pub(crate) fn segment_units(drive_units: u64) -> u32 {
+    let mut units = 512;
+    while drive_units / u64::from(units) < ENOUGH_SEGMENTS && units > 16 {
+        units /= 2;
+    }
+    units
+}
 pub(crate) use table::{Segments, State};

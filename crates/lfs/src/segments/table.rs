@@ -29,6 +29,8 @@ pub(crate) enum State {
 pub(crate) struct Segment {
     /// Units that live.
     pub live: u32,
+    /// Those of them that are counted apart: the layout keeps space for them.
+    pub apart: u32,
     /// When something was last written there, in units written by the file system.
     pub written: u64,
     pub state: State,
@@ -39,6 +41,7 @@ pub(crate) struct Segment {
 pub(crate) struct Segments {
     first: u32,
     units: u32,
+    payload: u32,
     table: Vec<Segment>,
     free: BTreeSet<u32>,
     live: u64,
@@ -52,10 +55,11 @@ pub(crate) struct Segments {
 impl Segments {
     /// `count` free segments of `units` each, from `first` on. Files may use `capacity` units.
     pub fn new(first: Lpn, units: u32, count: u32, capacity: u64) -> Segments {
-        let free = Segment { live: 0, written: 0, state: State::Free };
+        let free = Segment { live: 0, apart: 0, written: 0, state: State::Free };
         Segments {
             first: first.0,
             units,
+            payload: units,
             table: vec![free; count as usize],
             free: (0..count).collect(),
             live: 0,
@@ -66,10 +70,18 @@ impl Segments {
         }
     }
 
-    /// What a checkpoint knows of a segment. Every one with living units is full.
+    /// The same, when only `payload` units of a segment can live.
+    pub fn with_payload(self, payload: u32) -> Segments {
+        Segments { payload, ..self }
+    }
+
+    /// What a checkpoint knows of a segment, besides what is counted apart. Every one with living units is full.
     pub fn load(&mut self, segment: u32, live: u32, written: u64) {
-        let state = if live > 0 { State::Full } else { State::Free };
-        self.table[segment as usize] = Segment { live, written, state };
+        let entry = &mut self.table[segment as usize];
+        (entry.live, entry.written) = (entry.live + live, written);
+        if live > 0 {
+            entry.state = State::Full;
+        }
         self.live += u64::from(live);
         if live > 0 {
             self.free.remove(&segment);
@@ -88,6 +100,11 @@ impl Segments {
     /// Units of a segment.
     pub fn units(&self) -> u32 {
         self.units
+    }
+
+    /// Units of a segment that can live.
+    pub fn payload(&self) -> u32 {
+        self.payload
     }
 
     pub fn get(&self, segment: u32) -> Segment {
@@ -175,6 +192,20 @@ impl Segments {
 
     /// A unit lives from now on.
     pub fn add(&mut self, lpn: Lpn) -> Result<()> {
+        let segment = self.count_in(lpn)?;
+        self.live += 1;
+        self.changed.insert(segment);
+        Ok(())
+    }
+
+    /// A unit lives that is counted apart.
+    pub fn add_apart(&mut self, lpn: Lpn) -> Result<()> {
+        let segment = self.count_in(lpn)?;
+        self.table[segment as usize].apart += 1;
+        Ok(())
+    }
+
+    fn count_in(&mut self, lpn: Lpn) -> Result<u32> {
         let segment = self.of(lpn)?;
         let (units, entry) = (self.units, &mut self.table[segment as usize]);
         if entry.live == units {
@@ -185,13 +216,25 @@ impl Segments {
             entry.state = State::Full; // recovery finds what was written after the checkpoint
             self.free.remove(&segment);
         }
-        self.live += 1;
-        self.changed.insert(segment);
-        Ok(())
+        Ok(segment)
     }
 
     /// A unit lives no more.
     pub fn release(&mut self, lpn: Lpn) -> Result<()> {
+        let segment = self.count_out(lpn)?;
+        self.live -= 1;
+        self.changed.insert(segment);
+        Ok(())
+    }
+
+    /// A unit that was counted apart lives no more.
+    pub fn release_apart(&mut self, lpn: Lpn) -> Result<()> {
+        let segment = self.count_out(lpn)?;
+        self.table[segment as usize].apart -= 1;
+        Ok(())
+    }
+
+    fn count_out(&mut self, lpn: Lpn) -> Result<u32> {
         let segment = self.of(lpn)?;
         let entry = &mut self.table[segment as usize];
         if entry.live == 0 {
@@ -201,17 +244,20 @@ impl Segments {
         if entry.live == 0 && entry.state == State::Full {
             entry.state = State::Waiting;
         }
-        self.live -= 1;
-        self.changed.insert(segment);
-        Ok(())
+        Ok(segment)
     }
 
     /// Promises a unit; `ENOSPC` if there is none.
     pub fn reserve(&mut self) -> Result<()> {
-        if self.live + self.reserved >= self.capacity {
+        self.reserve_many(1)
+    }
+
+    /// Promises units; `ENOSPC` if there are not so many.
+    pub fn reserve_many(&mut self, units: u64) -> Result<()> {
+        if self.available() < units {
             return refuse(Errno::ENOSPC);
         }
-        self.reserved += 1;
+        self.reserved += units;
         Ok(())
     }
 
@@ -222,8 +268,13 @@ impl Segments {
 
     /// Takes back a promise.
     pub fn unreserve(&mut self) {
+        self.unreserve_many(1);
+    }
+
+    /// Takes back promises.
+    pub fn unreserve_many(&mut self, units: u64) {
         // Only a damaged checkpoint counts fewer than there are; a check tells.
-        self.reserved = self.reserved.saturating_sub(1);
+        self.reserved = self.reserved.saturating_sub(units);
     }
 
     /// A checkpoint is durable: what waited is free. Returns those segments.

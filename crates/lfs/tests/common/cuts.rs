@@ -10,14 +10,15 @@ use super::{LARGE_CACHE, NOW, ROOT, device, new, sound};
 
 /// Runs a random program of so many steps again and again, with power cut at the first, second and so on flash
 /// operation, until it ends without a cut. Returns how many cuts there were.
-pub fn every_cut_of(seed: u64, steps: u32, cleaning: Cleaning) -> u32 {
+pub fn every_cut_of(kind: Kind, seed: u64, steps: u32, cleaning: Cleaning) -> u32 {
     let plan = Plan {
+        kind,
         capacity_mib: 16,
         cache_bytes: 1 << 20,
         cleaning,
         cut_within: None,
         most_bytes: 200_000,
-        ballast_units: 0,
+        left_units: None,
     };
     let mut cuts = 0;
     for operations in 1.. {
@@ -40,10 +41,10 @@ pub fn every_cut_of(seed: u64, steps: u32, cleaning: Cleaning) -> u32 {
 
 /// So many files without names are open that a checkpoint pack takes more than a flash page; power is cut at each flash operation of
 /// one. Returns how many cuts there were.
-pub fn every_cut_of_a_large_checkpoint() -> u64 {
+pub fn every_cut_of_a_large_checkpoint(kind: Kind) -> u64 {
     for operations in 1.. {
         let drive = Drive::new(device(64));
-        let mut fs = LogFs::format(drive.client(), Kind::Nat, Cleaning::Copy, LARGE_CACHE).unwrap();
+        let mut fs = LogFs::format(drive.client(), kind, Cleaning::Copy, LARGE_CACHE).unwrap();
         let mut first = None;
         for number in 0..4090 {
             let name = format!("{number}");

@@ -27,9 +27,20 @@ pub fn device(capacity_mib: u64) -> Device {
     Device::in_memory(&profile).expect("the profile is valid")
 }
 
-pub fn fs(capacity_mib: u64, cleaning: Cleaning, cache_bytes: u64) -> LogFs {
+/// Ways of indexing.
+pub const KINDS: [Kind; 2] = [Kind::Nat, Kind::Tree];
+
+pub fn fs(kind: Kind, capacity_mib: u64, cleaning: Cleaning, cache_bytes: u64) -> LogFs {
     let drive = Drive::new(device(capacity_mib));
-    LogFs::format(drive.client(), Kind::Nat, cleaning, cache_bytes).expect("the drive is large enough")
+    LogFs::format(drive.client(), kind, cleaning, cache_bytes).expect("the drive is large enough")
+}
+
+/// Units that an empty file system takes: the root folder's inode, and the root of the tree of files.
+pub fn units_when_empty(kind: Kind) -> u64 {
+    match kind {
+        Kind::Nat => 1,
+        Kind::Tree => 2,
+    }
 }
 
 /// The properties of a new file.

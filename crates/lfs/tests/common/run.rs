@@ -19,6 +19,7 @@ use super::{NOW, device, new, sound};
 /// What a run does.
 #[derive(Clone, Copy)]
 pub struct Plan {
+    pub kind: Kind,
     pub capacity_mib: u64,
     pub cache_bytes: u64,
     pub cleaning: Cleaning,
@@ -26,8 +27,8 @@ pub struct Plan {
     pub cut_within: Option<u64>,
     /// A file's content is cut off here.
     pub most_bytes: usize,
-    /// A file before all others that takes so many units.
-    pub ballast_units: usize,
+    /// A file before all others takes all units but so many.
+    pub left_units: Option<u64>,
 }
 
 pub struct Run {
@@ -42,14 +43,25 @@ pub struct Run {
     cut_at: Option<u64>,
     pub second_cuts: u32,
     pub refusals: u32,
+    /// What each snapshot must have.
+    snapshots: BTreeMap<u32, Tree>,
+    /// A snapshot that was being made when power went.
+    maybe_made: Option<Tree>,
+    /// A snapshot that was being deleted when power went.
+    maybe_deleted: Option<u32>,
+    /// Snapshots that were compared.
+    pub compared: u32,
 }
+
+/// All names, and what their files hold.
+type Tree = BTreeMap<Place, (FileId, FileKind, Vec<u8>)>;
 
 type Step = Outcome<()>;
 
 impl Run {
     pub fn new(seed: u64, plan: Plan) -> Run {
         let drive = Drive::new(device(plan.capacity_mib));
-        let fs = LogFs::format(drive.client(), Kind::Nat, plan.cleaning, plan.cache_bytes).unwrap();
+        let fs = LogFs::format(drive.client(), plan.kind, plan.cleaning, plan.cache_bytes).unwrap();
         let rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         let mut run = Run {
             fs: Some(fs),
@@ -62,9 +74,14 @@ impl Run {
             cut_at: None,
             second_cuts: 0,
             refusals: 0,
+            snapshots: BTreeMap::new(),
+            maybe_made: None,
+            maybe_deleted: None,
+            compared: 0,
         };
-        if plan.ballast_units > 0 {
-            run.fill(plan.ballast_units).expect("there is space for the ballast");
+        if let Some(left) = plan.left_units {
+            let units = run.fs().statistics().free_units - left;
+            run.fill(units as usize).expect("there is space for the ballast");
         }
         run.start_again();
         run
@@ -91,7 +108,12 @@ impl Run {
     /// One operation, and what follows from it.
     pub fn step(&mut self) {
         let before = self.model.clone();
-        let result = match self.rng.random_range(0..100) {
+        let choice = match self.plan.kind {
+            Kind::Tree if self.rng.random_bool(0.04) => 200,
+            _ => self.rng.random_range(0..100),
+        };
+        let result = match choice {
+            200 => self.snapshot(),
             0..10 => self.create(),
             10..13 => self.symbolic_link(),
             13..16 => self.link(),
@@ -123,6 +145,7 @@ impl Run {
             Err(Errno::ENOSPC) => {
                 self.refusals += 1;
                 self.model = before;
+                (self.maybe_made, self.maybe_deleted) = (None, None);
                 self.check_all();
             }
             Err(error) => panic!("an operation failed: {error}"),
@@ -205,7 +228,7 @@ impl Run {
 
     fn unlink(&mut self) -> Step {
         let Some((place, number)) = self.taken() else { return Ok(()) };
-        if self.plan.ballast_units > 0 && number == 1 {
+        if self.plan.left_units.is_some() && number == 1 {
             return Ok(());
         }
         let (folder, name) = (place.0, place.1.as_bytes());
@@ -228,7 +251,7 @@ impl Run {
         if let Some((other, _)) = self.taken().filter(|_| self.rng.random_bool(0.4)) {
             to = other;
         }
-        if self.plan.ballast_units > 0 && self.model.names.get(&to).is_some_and(|number| *number == 1) {
+        if self.plan.left_units.is_some() && self.model.names.get(&to).is_some_and(|number| *number == 1) {
             return Ok(());
         }
         let _ = number;
@@ -372,6 +395,78 @@ impl Run {
         Ok(())
     }
 
+    // -- snapshots --------------------------------------------------------------------------------------------------
+
+    fn snapshot(&mut self) -> Step {
+        if self.snapshots.len() < 3 && self.rng.random_bool(0.6) {
+            let tree = self.tree();
+            self.maybe_made = Some(tree.clone());
+            let made = self.fs().create_snapshot(NOW)?;
+            self.snapshots.insert(made, tree);
+            self.model.all_synced();
+            self.maybe_made = None;
+        } else if let Some(number) = self.snapshots.keys().copied().next() {
+            self.maybe_deleted = Some(number);
+            self.fs().delete_snapshot(number)?;
+            self.snapshots.remove(&number);
+            self.model.all_synced();
+            self.maybe_deleted = None;
+        }
+        if self.drive.lock().has_power() {
+            self.compare_snapshots();
+            self.start_again();
+        }
+        Ok(())
+    }
+
+    /// All names and contents, as the model has them.
+    fn tree(&self) -> Tree {
+        let content = |file: &super::model::ModelFile| match file.kind {
+            FileKind::SymbolicLink => file.target.clone(),
+            _ => file.data.clone(),
+        };
+        let files = self.model.names.iter().map(|(place, number)| (place.clone(), &self.model.files[number]));
+        files.map(|(place, file)| (place, (file.id, file.kind, content(file)))).collect()
+    }
+
+    /// After a crash: what was begun may be done or not.
+    fn settle_snapshots(&mut self) {
+        let found: Vec<u32> = self.fs().snapshots().iter().map(|one| one.number).collect();
+        if let Some(number) = self.maybe_deleted.take().filter(|number| !found.contains(number)) {
+            self.snapshots.remove(&number);
+        }
+        let new = found.iter().find(|number| !self.snapshots.contains_key(number));
+        if let (Some(tree), Some(number)) = (self.maybe_made.take(), new) {
+            self.snapshots.insert(*number, tree);
+        }
+        assert_eq!(found, self.snapshots.keys().copied().collect::<Vec<_>>(), "snapshots");
+    }
+
+    /// Each snapshot has what there was when it was made.
+    fn compare_snapshots(&mut self) {
+        self.drive.lock().cut_after(None);
+        for (number, expected) in self.snapshots.clone() {
+            let mounted = LogFs::mount_snapshot(self.drive.client(), number, 0).expect("a snapshot mounts");
+            let fs = self.fs.replace(mounted);
+            let seen = self.see();
+            let mut tree = Tree::new();
+            for (place, (id, kind)) in seen {
+                let content = match kind {
+                    FileKind::SymbolicLink => self.fs().read_symbolic_link(id).unwrap(),
+                    FileKind::File => self.content(id),
+                    _ => Vec::new(),
+                };
+                tree.insert(place, (id, kind, content));
+            }
+            assert!(tree == expected, "snapshot {number} is not what it was");
+            let refused = self.fs().create_in(FileId::ROOT, b"x", &new(FileKind::File));
+            assert_eq!(refused, Err(Errno::EROFS));
+            sound(self.fs());
+            self.fs = fs;
+            self.compared += 1;
+        }
+    }
+
     // -- crashes ----------------------------------------------------------------------------------------------------
 
     fn remount(&mut self) -> Step {
@@ -385,6 +480,7 @@ impl Run {
         self.model.files.values_mut().for_each(|file| file.opens = 0);
         self.fs = Some(LogFs::mount(self.drive.client(), self.plan.cache_bytes).expect("it mounts"));
         self.model.all_synced();
+        self.compare_snapshots();
         self.start_again();
         Ok(())
     }
@@ -460,6 +556,8 @@ impl Run {
 
     fn find_what_is_left(&mut self) {
         self.crashes += 1;
+        self.settle_snapshots();
+        self.compare_snapshots();
         sound(self.fs());
         let seen = self.see();
         let Some(names) = self.model.find_names(&seen) else {
@@ -530,11 +628,15 @@ impl Run {
         (self.plan.cut_within, self.cut_at) = (None, None);
         self.drive.lock().cut_after(None);
         self.remount().unwrap();
+        for number in std::mem::take(&mut self.snapshots).into_keys() {
+            self.fs().delete_snapshot(number).unwrap();
+        }
         self.empty_folder(ROOT_FILE);
         self.fs().sync_folder(FileId::ROOT).unwrap();
         sound(self.fs());
         let statistics = self.fs().statistics();
-        assert_eq!((statistics.files, statistics.units - statistics.free_units), (1, 1), "{statistics:?}");
+        let used = statistics.units - statistics.free_units;
+        assert_eq!((statistics.files, used), (1, super::units_when_empty(self.plan.kind)), "{statistics:?}");
         self
     }
 
@@ -571,30 +673,43 @@ fn expect(result: Step, errno: Errno) -> Step {
     }
 }
 
+/// What happened in some runs.
+#[derive(Default, Debug)]
+pub struct Totals {
+    pub crashes: u32,
+    pub second_cuts: u32,
+    pub refusals: u32,
+    /// Snapshots that were compared.
+    pub compared: u32,
+}
+
 /// Runs seeds of a plan.
-pub fn run_seeds(seeds: u64, steps: u32, plan: impl Fn(u64) -> Plan) -> (u32, u32, u32) {
+pub fn run_seeds(kind: Kind, seeds: u64, steps: u32, plan: impl Fn(u64) -> Plan) -> Totals {
     let number = |name| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
     let one: Option<u64> = number("LFS_SEED");
     let seeds = number("LFS_SEEDS").unwrap_or(seeds);
-    let mut total = (0, 0, 0);
+    let mut total = Totals::default();
     for seed in one.map_or(0..seeds, |seed| seed..seed + 1) {
-        let failed = FailedSeed(seed);
-        let mut run = Run::new(seed, plan(seed));
+        let failed = FailedSeed(kind, seed);
+        let mut run = Run::new(seed, Plan { kind, ..plan(seed) });
         for _ in 0..steps {
             run.step();
         }
         let run = run.finish();
-        total = (total.0 + run.crashes, total.1 + run.second_cuts, total.2 + run.refusals);
+        total.crashes += run.crashes;
+        total.second_cuts += run.second_cuts;
+        total.refusals += run.refusals;
+        total.compared += run.compared;
         std::mem::forget(failed);
     }
     total
 }
 
 /// Names the seed if the run panics.
-struct FailedSeed(u64);
+struct FailedSeed(Kind, u64);
 
 impl Drop for FailedSeed {
     fn drop(&mut self) {
-        eprintln!("failed with LFS_SEED={}", self.0);
+        eprintln!("{:?} failed with LFS_SEED={}", self.0, self.1);
     }
 }

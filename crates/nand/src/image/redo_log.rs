@@ -241,3 +241,92 @@ pub(super) fn fill(file: &File, place: RedoPlace) -> io::Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLACE: RedoPlace = RedoPlace { log_at: TALLY_AT + SECTOR as u64, slots_at: 64 << 20 };
+
+    fn file() -> File {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(PLACE.log_at + REDO_LOG_BYTES).unwrap();
+        file
+    }
+
+    /// Writes a group with one entry, of one byte of records, and returns its checksum.
+    fn put(file: &File, offset: u64, sequence: u64, previous: u32) -> u32 {
+        let head = EntryHead { at: TALLY_AT.into(), bytes: 1.into() };
+        let (checksum, group) = encode(sequence, previous, &[], &[head.as_bytes(), &[7]].concat());
+        file.write_all_at(&group, PLACE.log_at + offset).unwrap();
+        checksum
+    }
+
+    fn replayed(file: &File) -> io::Result<(u64, usize)> {
+        let mut entries = 0;
+        let (last, _) = replay(file, PLACE, |_, _| {
+            entries += 1;
+            Ok(())
+        })?;
+        Ok((last, entries))
+    }
+
+    const NEXT: u64 = SECTOR as u64;
+
+    #[test]
+    fn a_group_counts_if_both_number_and_checksum_of_the_one_before_are_right() {
+        let file = file();
+        let first = put(&file, 0, 5, 0);
+        put(&file, NEXT, 6, first);
+        assert_eq!(replayed(&file).unwrap(), (6, 2));
+        put(&file, NEXT, 6, first ^ 1);
+        assert_eq!(replayed(&file).unwrap(), (5, 1), "it is of another life of the log");
+        put(&file, NEXT, 5, first);
+        assert_eq!(replayed(&file).unwrap(), (5, 1), "its number is not the next one");
+    }
+
+    #[test]
+    fn at_most_one_group_may_be_torn() {
+        let file = file();
+        put(&file, 0, 5, 0);
+        put(&file, 3 * NEXT, 6, 1);
+        assert_eq!(replayed(&file).unwrap(), (5, 1), "a machine was lost while group 6 was written");
+        put(&file, 3 * NEXT, 7, 1);
+        assert!(replayed(&file).is_err(), "group 6 is missing");
+    }
+
+    #[test]
+    fn what_was_put_in_place_is_not_replayed_again() {
+        let file = file();
+        put(&file, 0, 5, 0);
+        assert_eq!(settle(&file, PLACE).unwrap(), 6);
+        let mut record = [0];
+        file.read_exact_at(&mut record, TALLY_AT).unwrap();
+        assert_eq!((record, replayed(&file).unwrap()), ([7], (6, 0)));
+        assert_eq!(settle(&file, PLACE).unwrap(), 6, "nothing is left to do");
+    }
+
+    #[test]
+    fn only_the_end_of_the_file_is_an_end() {
+        let file = file();
+        assert!(!read_present(&file, &mut [0; 8], PLACE.log_at + REDO_LOG_BYTES - 4).unwrap());
+        let folder = tempfile::tempdir().unwrap();
+        let unreadable = File::create(folder.path().join("written")).unwrap();
+        assert!(read_present(&unreadable, &mut [0; 8], 0).is_err(), "the host cannot read it");
+    }
+
+    #[test]
+    fn filling_the_log_changes_nothing_before_it() {
+        let file = file();
+        file.write_all_at(&vec![3; PLACE.log_at as usize], 0).unwrap();
+        fill(&file, PLACE).unwrap();
+        let mut before = vec![0; PLACE.log_at as usize];
+        file.read_exact_at(&mut before, 0).unwrap();
+        assert!(before.iter().all(|byte| *byte == 3));
+        let mut log = vec![0; REDO_LOG_FULL as usize];
+        file.read_exact_at(&mut log, PLACE.log_at).unwrap();
+        assert!(
+            log[..SECTOR].iter().all(|byte| *byte == 0) && log[SECTOR..].iter().all(|byte| *byte == UNUSED)
+        );
+    }
+}

@@ -18,7 +18,7 @@ use crate::subsystem::Subsystem;
 use crate::wire::command::Submission;
 use crate::wire::identify::{command_set, empty};
 use crate::wire::log_page::{self as page, DiscoveryEntry, DiscoveryHeader, effect, id};
-use crate::wire::opcode::{admin, key_value, nvm, vendor};
+use crate::wire::opcode::{admin, key_value, nvm, program, vendor};
 use crate::wire::text;
 
 /// Log pages of a controller with namespaces.
@@ -26,7 +26,7 @@ const PAGES: [u8; 7] =
     [id::SUPPORTED, id::ERRORS, id::SMART, id::FIRMWARE, id::CHANGED_NAMESPACES, id::EFFECTS, id::FEATURES];
 
 /// I/O commands on blocks, and whether they change some.
-const NVM_COMMANDS: [(u8, bool); 19] = [
+const NVM_COMMANDS: [(u8, bool); 28] = [
     (nvm::FLUSH, false),
     (nvm::WRITE, true),
     (nvm::READ, false),
@@ -46,6 +46,15 @@ const NVM_COMMANDS: [(u8, bool); 19] = [
     (vendor::BEGIN_LOG, false),
     (vendor::WRITE_HINTED, true),
     (vendor::WRITE_BATCH, true),
+    (program::OPEN, false),
+    (program::CLOSE, false),
+    (program::INSTALL, false),
+    (program::UNINSTALL, false),
+    (program::GRANT, false),
+    (program::ALLOW_CALLS, false),
+    (program::SEND, true),
+    (program::RECEIVE, false),
+    (program::OUTPUT, false),
 ];
 
 /// I/O commands on records, and whether they change some.

@@ -162,7 +162,7 @@ impl Exchange {
         if reply.has_challenge & 1 == 0 {
             return Ok(Step::Success1(agreed.transaction, hash, None));
         }
-        // our own challenge is no question
+        // our own challenge must not be answered
         let secret = self.secrets.controller.as_ref().filter(|_| challenge != agreed.challenge);
         let secret = secret.ok_or(Reason::Failed)?;
         let key_of_ours = secret.key(&self.parties.subsystem);

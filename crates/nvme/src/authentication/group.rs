@@ -78,7 +78,7 @@ impl Group {
 }
 
 impl Share {
-    /// The key that only both sides know, from what the other side told. None if that is no sound share: 0, 1 and the
+    /// The key that only both sides know, from what the other side told. None if that is not a valid share: 0, 1 and the
     /// modulus less one, or more, would make the key one that others know too.
     pub fn agree(&self, other: &[u8]) -> Option<Vec<u8>> {
         let field = self.group.field()?;

@@ -27,6 +27,8 @@ pub struct Secrets {
 pub struct Hosts {
     /// By name; none if any host may connect.
     named: Option<FxHashMap<String, Option<Arc<Secrets>>>>,
+    /// Those whose programs' endpoints may be the kernel's.
+    kernels: Vec<String>,
 }
 
 /// Whether a host may connect.
@@ -119,7 +121,20 @@ impl Hosts {
     /// Only these hosts; those with secrets must prove that they know them.
     pub fn with_secrets(hosts: impl IntoIterator<Item = (String, Option<Secrets>)>) -> Hosts {
         let named = hosts.into_iter().map(|(name, secrets)| (name, secrets.map(Arc::new))).collect();
-        Hosts { named: Some(named) }
+        Hosts { named: Some(named), kernels: Vec::new() }
+    }
+
+    /// The same, and hosts of these names may open endpoints of the kernel.
+    pub fn with_kernels(self, names: &[String]) -> Result<Hosts, HostsError> {
+        match names.iter().find(|name| !is_qualified_name(name)) {
+            Some(name) => Err(HostsError::Name(name.clone())),
+            None => Ok(Hosts { kernels: names.to_vec(), ..self }),
+        }
+    }
+
+    /// Whether a host may open endpoints of the kernel.
+    pub fn is_kernel(&self, name: &str) -> bool {
+        self.kernels.iter().any(|kernel| kernel == name)
     }
 
     /// Whether every host must prove who it is: the first that need not, or none. Any host may need not if none is named.

@@ -4,6 +4,8 @@ use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
 use serde::Serialize;
 use tantalum::UNIT_BYTES;
 
@@ -21,6 +23,8 @@ pub struct Measured {
     pub per_second: f64,
     /// The median of their latencies, in microseconds.
     pub median_us: f64,
+    /// Processor time of a command, of the host and the server, in microseconds. Other programs disturb it least.
+    pub processor_us: f64,
 }
 
 impl Measured {
@@ -38,6 +42,13 @@ pub fn median_us(latencies_ns: &mut [u64]) -> f64 {
     }
     let middle = latencies_ns.len() / 2;
     *latencies_ns.select_nth_unstable(middle).1 as f64 / 1e3
+}
+
+/// Processor time of this process.
+fn processor_time() -> Duration {
+    let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else { return Duration::ZERO };
+    let microseconds = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
+    Duration::from_micros(microseconds as u64)
 }
 
 /// A queue that is kept full.
@@ -58,7 +69,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Of connections to a drive of so many units.
+    /// For connections to a drive with a given number of units.
     pub fn new(admin: Client, queues: Vec<Client>, case: Case, units: u64) -> Load {
         let worker = |(index, client): (usize, Client)| Worker {
             client,
@@ -72,7 +83,7 @@ impl Load {
 
     /// Keeps all queues full for a while.
     pub fn run(&mut self, time: Duration) -> io::Result<Measured> {
-        let began = Instant::now();
+        let (began, used) = (Instant::now(), processor_time());
         let until = began + time;
         let counted: Vec<io::Result<Vec<u64>>> = thread::scope(|scope| {
             let threads: Vec<_> =
@@ -84,7 +95,9 @@ impl Load {
         for counted in counted {
             latencies.extend(counted?);
         }
-        Ok(Measured { per_second: latencies.len() as f64 / seconds, median_us: median_us(&mut latencies) })
+        let commands = latencies.len() as f64;
+        let processor_us = (processor_time() - used).as_secs_f64() * 1e6 / commands.max(1.0);
+        Ok(Measured { per_second: commands / seconds, median_us: median_us(&mut latencies), processor_us })
     }
 }
 

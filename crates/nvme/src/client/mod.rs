@@ -21,7 +21,7 @@ pub use commands::{block_command, command, fabrics};
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// So many bytes of commands are not held back to be sent together.
+/// Commands are sent together until they have this many bytes.
 const TOGETHER_BYTES: usize = 64 << 10;
 /// Data that go in the capsule rather than by way of an R2T.
 const CAPSULE_BYTES: usize = crate::session::CAPSULE_BYTES;

@@ -69,7 +69,7 @@ fn copy_range(drive: &Drive, when: When, space: &BlockSpace, source: Blocks, tar
     if from.are_whole() && onto.are_whole() && !overlap(from, onto) {
         return share(drive, when, from, onto);
     }
-    let (answer, read_ns) = read::read(drive, when, space, source)?;
+    let (answer, read_ns) = read::read(drive, when, space, source, Vec::new())?;
     let (answer, written_ns) = write(drive, when, space, target, answer.data, Force(false))
         .map(|(_, written_ns)| (Default::default(), written_ns))?;
     Ok((answer, written_ns.max(read_ns)))

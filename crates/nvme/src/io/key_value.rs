@@ -18,15 +18,15 @@ use crate::wire::opcode::{key_value as opcode, vendor};
 pub enum KeyValueCommand {
     /// A value is stored.
     Store(NamespaceId, Key, Condition, u32),
-    /// A value is read to a buffer of so many bytes.
+    /// A value is read to a buffer; its bytes.
     Retrieve(NamespaceId, Key, u32),
-    /// Keys are listed in a buffer of so many bytes.
+    /// Keys are listed in a buffer; its bytes.
     List(NamespaceId, Option<Key>, u32),
     /// A record is deleted.
     Delete(NamespaceId, Key),
     /// Ends well if a record is there.
     Exist(NamespaceId, Key),
-    /// Many records, described in so many bytes.
+    /// Many records; the bytes that describe them.
     Put(u32),
 }
 
@@ -151,7 +151,7 @@ impl KeyValueCommand {
                 let mut value = reply.data;
                 let result = value.len() as u64;
                 value.truncate(bytes as usize);
-                Ok((Answer { data: value, result }, reply.completion.done_ns))
+                Ok((Answer { data: value, result, ..Answer::default() }, reply.completion.done_ns))
             }
             KeyValueCommand::List(namespace, from, bytes) => list(drive, when, namespace, from, bytes),
             KeyValueCommand::Delete(namespace, key) => nothing(Request::KvDelete { namespace, key }),
@@ -204,7 +204,7 @@ fn list(drive: &Drive, when: When, namespace: NamespaceId, from: Option<Key>, by
     }
     list[..4].copy_from_slice(&count.to_le_bytes());
     list.resize(bytes as usize, 0);
-    Ok((Answer { data: list, result: count.into() }, reply.completion.done_ns))
+    Ok((Answer { data: list, result: count.into(), ..Answer::default() }, reply.completion.done_ns))
 }
 
 /// The records that [`PutRecord`]s with their values describe.

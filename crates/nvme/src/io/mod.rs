@@ -7,6 +7,7 @@ mod copy;
 mod deallocate;
 pub mod key_value;
 mod partial;
+pub mod program;
 mod read;
 pub mod vendor;
 mod write;
@@ -39,9 +40,9 @@ pub const TRANSFER_BYTES: u32 = 4096 << TRANSFER_LIMIT_LOG2;
 pub enum Transfer {
     /// None.
     None,
-    /// So many bytes from the host.
+    /// From the host; the number of bytes.
     FromHost(u32),
-    /// So many bytes to the host.
+    /// To the host; the number of bytes.
     ToHost(u32),
 }
 
@@ -60,9 +61,9 @@ pub enum IoCommand {
     WriteZeroes(Blocks, Force),
     /// Blocks are read for nobody.
     Verify(Blocks),
-    /// So many ranges are deallocated, or only hinted at.
+    /// Ranges are deallocated; their number, and whether the host asks for it or only hints at how it uses them.
     Deallocate(u32, bool),
-    /// So many ranges are copied to a block.
+    /// Ranges are copied to a block on; the first block, the number of ranges.
     Copy(u64, u32, Force),
     /// About records.
     KeyValue(KeyValueCommand),
@@ -140,7 +141,8 @@ impl IoCommand {
         }
     }
 
-    /// Gives it to the drive, with the data that came from the host. The answer goes to `mailbox`.
+    /// Gives it to the drive, with the data that came from the host, or for Read a buffer of as many bytes. The answer goes to
+    /// `mailbox`.
     pub fn start(self, subsystem: &Arc<Subsystem>, id: u16, data: Vec<u8>, mailbox: &Arc<Mailbox>) {
         let counts = &subsystem.counts;
         match self.transfer(&subsystem.namespaces.blocks) {
@@ -149,7 +151,7 @@ impl IoCommand {
             Transfer::None => 0,
         };
         if subsystem.is_without_drive {
-            let ended = Ok(self.answer_without_drive(&subsystem.namespaces.blocks));
+            let ended = Ok(self.answer_without_drive(&subsystem.namespaces.blocks, data));
             return mailbox.post(Message::Done { id, ended });
         }
         let mailbox = Arc::clone(mailbox);
@@ -161,10 +163,13 @@ impl IoCommand {
     }
 
     /// What the drive might say.
-    fn answer_without_drive(self, space: &BlockSpace) -> Answer {
+    fn answer_without_drive(self, space: &BlockSpace, mut buffer: Vec<u8>) -> Answer {
         match self.transfer(space) {
-            Transfer::ToHost(bytes) => Answer::data(vec![0; bytes as usize]),
-            Transfer::None | Transfer::FromHost(_) => Answer::default(),
+            Transfer::ToHost(bytes) => {
+                buffer.resize(bytes as usize, 0);
+                Answer::data(buffer)
+            }
+            Transfer::None | Transfer::FromHost(_) => Answer::spare(buffer),
         }
     }
 
@@ -173,7 +178,7 @@ impl IoCommand {
         let force = |force: Force| Force(force.0 || subsystem.is_write_through());
         match self {
             IoCommand::Flush => write::flush(drive, when),
-            IoCommand::Read(blocks) => read::read(drive, when, space, blocks),
+            IoCommand::Read(blocks) => read::read(drive, when, space, blocks, data),
             IoCommand::Write(blocks, fua) => write::write(drive, when, space, blocks, data, force(fua)),
             IoCommand::Compare(blocks) => read::compare(drive, when, space, blocks, &data),
             IoCommand::WriteZeroes(blocks, fua) => {

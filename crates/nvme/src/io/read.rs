@@ -11,19 +11,19 @@ use crate::mailbox::Answer;
 /// Units that Verify reads at a time.
 const VERIFY_UNITS: u32 = 128;
 
-/// Blocks, as they are.
-pub fn read(drive: &Drive, when: When, space: &BlockSpace, blocks: Blocks) -> Worked {
+/// Blocks, as they are, in a buffer that may hold anything before.
+pub fn read(drive: &Drive, when: When, space: &BlockSpace, blocks: Blocks, mut buffer: Vec<u8>) -> Worked {
     let units = space.units(blocks);
-    let reply = drive.perform(Request::Read { lpn: units.first, units: units.count }, when)?;
-    let mut data = reply.data;
-    data.truncate(data.len() - units.after);
-    data.drain(..units.before);
-    Ok((Answer::data(data), reply.completion.done_ns))
+    buffer.resize(units.bytes(), 0);
+    let completion = drive.read(units.first, &mut buffer, when)?;
+    buffer.truncate(buffer.len() - units.after);
+    buffer.drain(..units.before);
+    Ok((Answer::data(buffer), completion.done_ns))
 }
 
 /// Fails if blocks differ from `data`.
 pub fn compare(drive: &Drive, when: When, space: &BlockSpace, blocks: Blocks, data: &[u8]) -> Worked {
-    let (answer, done_ns) = read(drive, when, space, blocks)?;
+    let (answer, done_ns) = read(drive, when, space, blocks, Vec::new())?;
     if answer.data != data {
         return Err(Failure::COMPARE);
     }

@@ -58,11 +58,11 @@ pub struct HintedPage {
 /// A vendor command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum VendorCommand {
-    /// So many ranges are shared; durable by the next flush only, or when it is done.
+    /// Ranges are shared; their number, and whether the share becomes durable only with the next flush.
     Share(u32, bool),
     /// Mappings move: from, to, how many units.
     Remap(u32, u32, u32),
-    /// So many scattered units, all or nothing.
+    /// Scattered units, all or nothing; their number.
     WriteAtomic(u32),
     /// A transaction begins; the completion names it.
     Begin,
@@ -78,7 +78,7 @@ pub enum VendorCommand {
     BeginLog,
     /// A page of a hinted log.
     WriteHinted(u32),
-    /// So many scattered units, and records: so many bytes in all. All or nothing.
+    /// Scattered units and records, all or nothing; the number of units, and the bytes of all.
     WriteBatch(u32, u32),
 }
 
@@ -197,7 +197,7 @@ impl VendorCommand {
         };
         let Reply { completion, data, .. } = drive.perform(request, when)?;
         let named = completion.tx.map(|tx| tx.0).or(completion.generation.map(|generation| generation.0));
-        Ok((Answer { data, result: named.unwrap_or(0) }, completion.done_ns))
+        Ok((Answer { data, result: named.unwrap_or(0), ..Answer::default() }, completion.done_ns))
     }
 }
 
@@ -211,7 +211,7 @@ fn ranges_of(data: &[u8]) -> Result<Vec<ShareRange>, Failure> {
     Ok(ranges.iter().map(range).collect())
 }
 
-/// The bytes of so many scattered units, with those that name them.
+/// The bytes of a number of scattered units, including those that name them.
 fn unit_bytes(count: u32) -> u32 {
     (count + 1) * UNIT
 }

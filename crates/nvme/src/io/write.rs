@@ -32,8 +32,8 @@ pub fn write(
 ) -> Worked {
     let units = space.units(blocks);
     if units.are_whole() {
-        let reply = drive.perform(Request::Write { lpn: units.first, data, fua }, when)?;
-        return Ok((Answer::default(), reply.completion.done_ns));
+        let completion = drive.write(units.first, &data, fua, when)?;
+        return Ok((Answer::spare(data), completion.done_ns));
     }
     let mut buffer = vec![0; units.bytes()];
     buffer[units.before..units.before + data.len()].copy_from_slice(&data);
@@ -41,7 +41,7 @@ pub fn write(
     let read_ns = surround(&mut device, when, units, &mut buffer)?;
     let write = Command::Write { lpn: units.first, data: &buffer, fua };
     let completion = device.issue_or_share(write, when)?;
-    Ok((Answer::default(), completion.done_ns.max(read_ns)))
+    Ok((Answer::spare(data), completion.done_ns.max(read_ns)))
 }
 
 /// Blocks read as zeros. Whole units are deallocated.

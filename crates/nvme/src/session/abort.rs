@@ -1,7 +1,7 @@
-//! Abort: a command that waits here is aborted; one that the drive has been given is not.
+//! Abort: a command that still waits here is aborted; one that the drive already has is not.
 //!
-//! The Abort comes on the admin queue, and what it names is known to another connection, so it is asked there, and its answer
-//! comes back by mailbox. If that connection ends first, nothing was aborted.
+//! An Abort arrives on the admin queue and names a command of another connection. That connection is asked through its mailbox,
+//! and answers the same way. If it ends first, nothing was aborted.
 
 use super::Session;
 use crate::failure::Failure;
@@ -18,7 +18,7 @@ fn answer(is_aborted: bool) -> Answer {
 }
 
 impl Session {
-    /// Has a command aborted, of this queue or another.
+    /// Aborts a command of this queue, or asks the connection of its queue to.
     pub(super) fn abort(&mut self, id: u16, command: &Submission) {
         let (queue, victim) = (command.dword(10) as u16, (command.dword(10) >> 16) as u16);
         if queue == 0 {
@@ -58,8 +58,8 @@ impl Session {
         true
     }
 
-    /// The data that a command still gets are to go nowhere; they keep its part of the budget until they have come. False if
-    /// it waits for none.
+    /// Discards the data that a command still waits for. They hold its part of the budget until they have arrived. False if it
+    /// waits for none.
     fn drain(&mut self, victim: u16) -> bool {
         let Some(pending) = self.pending.get_mut(&victim) else { return false };
         if self.transfers.drained() >= DRAINED || !self.transfers.drain(victim) {

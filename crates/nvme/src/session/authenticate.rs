@@ -1,4 +1,4 @@
-//! Authentication Send and Authentication Receive: a queue that must be authenticated takes no other command before.
+//! Authentication Send and Authentication Receive: a queue that requires authentication accepts no other command before.
 
 use zerocopy::FromBytes;
 
@@ -64,7 +64,7 @@ impl Session {
         Ok(Answer::data(message))
     }
 
-    /// Who has not proved what it claims is told so, and the connection ends.
+    /// A host that fails to prove its identity is told so, and the connection ends.
     fn end_if_refused(&mut self) {
         if self.queue.as_ref().and_then(|queue| queue.exchange.as_ref()).is_some_and(Exchange::has_failed) {
             self.phase = Phase::Goodbye;

@@ -1,12 +1,13 @@
 //! From a command capsule to its completion.
 //!
-//! A command whose data are not in its capsule waits until the connection's budget has room for them; then the host is asked
-//! for them, or the drive. Commands without data do not wait.
+//! A command whose data are not in its capsule waits until the connection's budget has room for them. Then the data are
+//! requested from the host, or read from the drive. Commands without data do not wait.
 
 use super::connect::FabricsCommand;
 use super::{CAPSULE_BYTES, Phase, Session};
 use crate::admin::{self, Context};
 use crate::failure::Failure;
+use crate::io::program::{Addressed, Caller, is_program};
 use crate::io::{IoCommand, TRANSFER_BYTES, Transfer};
 use crate::limits::EVENT_REQUESTS;
 use crate::mailbox::Answer;
@@ -14,7 +15,7 @@ use crate::wire::command::{IN_CAPSULE, Submission, TRANSPORT};
 use crate::wire::opcode::{FABRICS, admin as opcode};
 use crate::wire::pdu::Fatal;
 
-/// What a command is to do.
+/// What a command asks for.
 #[derive(Clone, Copy, Debug)]
 pub enum Work {
     /// About connections.
@@ -23,6 +24,8 @@ pub enum Work {
     Admin,
     /// About blocks.
     Io(IoCommand),
+    /// About programs in the drive.
+    Program(Addressed),
 }
 
 /// A command under way.
@@ -45,9 +48,9 @@ type Checked = (Work, usize, Transfer, Option<(usize, usize)>);
 pub struct Incoming {
     /// The command.
     pub command: u16,
-    /// The data, as far as they came.
+    /// The data that have arrived.
     pub data: Vec<u8>,
-    /// How many came.
+    /// How many bytes have arrived.
     pub received: usize,
     /// Whether some did not match their digest.
     is_damaged: bool,
@@ -76,9 +79,9 @@ impl Transfers {
         self.get(tag).map(|incoming| &incoming.data[..])
     }
 
-    fn open(&mut self, command: u16, bytes: u32) -> u16 {
-        let incoming =
-            Incoming { command, data: vec![0; bytes as usize], received: 0, is_damaged: false, drains: None };
+    /// Opens one for data that come to a buffer.
+    fn open(&mut self, command: u16, data: Vec<u8>) -> u16 {
+        let incoming = Incoming { command, data, received: 0, is_damaged: false, drains: None };
         let free = self.0.iter().position(Option::is_none);
         let tag = free.unwrap_or_else(|| {
             self.0.push(None);
@@ -88,7 +91,7 @@ impl Transfers {
         tag as u16
     }
 
-    /// The data of this command are to go nowhere when they have come. False if none are to come.
+    /// Discards the data of this command when they arrive. False if none are expected.
     pub(super) fn drain(&mut self, command: u16) -> bool {
         let is_its = |incoming: &&mut Incoming| incoming.command == command && incoming.drains.is_none();
         let Some(incoming) = self.0.iter_mut().flatten().find(is_its) else { return false };
@@ -96,7 +99,7 @@ impl Transfers {
         true
     }
 
-    /// Transfers whose data go nowhere.
+    /// Transfers whose data are discarded.
     pub(super) fn drained(&self) -> usize {
         self.0.iter().flatten().filter(|incoming| incoming.drains.is_some()).count()
     }
@@ -107,7 +110,7 @@ impl Transfers {
 }
 
 impl Session {
-    /// A command has come, with the data that were in its capsule.
+    /// Takes a command, with the data that were in its capsule.
     pub(super) fn command(
         &mut self,
         command: Submission,
@@ -156,8 +159,8 @@ impl Session {
         }
     }
 
-    /// What a command is to do, how many bytes of data it needs, what data move, and where in the capsule they are if they
-    /// are in it.
+    /// What a command asks for, how many bytes of data it needs, which way they move, and where in the capsule they are, if
+    /// there.
     fn check(&self, command: &Submission, capsule_bytes: usize) -> Result<Checked, Failure> {
         let (fused, pointer_kind) = (command.flags & 3, command.flags >> 6);
         if fused != 0 {
@@ -181,9 +184,9 @@ impl Session {
         // more than is needed may come: Linux sends 4 KiB with every Dataset Management
         let bytes = pointer.bytes.get();
         let most = match work {
-            // who has not said who it is holds little memory
+            // a host that has not connected yet may hold little memory
             Work::Fabrics(_) => CAPSULE_BYTES as u32,
-            Work::Admin | Work::Io(_) => TRANSFER_BYTES.max(needed),
+            Work::Admin | Work::Io(_) | Work::Program(_) => TRANSFER_BYTES.max(needed),
         };
         if bytes < needed || bytes > most {
             return Err(Failure::SGL_LENGTH);
@@ -213,17 +216,22 @@ impl Session {
         if queue.id == 0 {
             return Ok((Work::Admin, admin::transfer(command, queue.controller.kind)?));
         }
+        if is_program(command) {
+            let program = Addressed::decode(command)?;
+            return Ok((Work::Program(program), program.transfer()));
+        }
         let namespaces = &self.subsystem.namespaces;
         let io = IoCommand::decode(command, namespaces)?;
         Ok((Work::Io(io), io.transfer(&namespaces.blocks)))
     }
 
-    /// Lets commands go on that wait for the budget.
+    /// Resumes commands that waited for the budget, in order.
     pub(super) fn admit(&mut self) {
         while let Some(&id) = self.waiting.front() {
             let Some(pending) = self.pending.get(&id) else { break };
             let (Transfer::FromHost(bytes) | Transfer::ToHost(bytes)) = pending.transfer else { break };
             let (held, transfer) = (bytes as usize, pending.transfer);
+            let is_read = matches!(pending.work, Work::Io(IoCommand::Read(_)));
             if !self.may_hold(held) {
                 break;
             }
@@ -234,15 +242,18 @@ impl Session {
             }
             match transfer {
                 Transfer::FromHost(bytes) => {
-                    let tag = self.transfers.open(id, bytes);
+                    let tag = self.transfers.open(id, self.spares.take(held));
                     self.send_ready(id, tag, bytes);
                 }
-                _ => self.execute(id, Vec::new()),
+                _ => {
+                    let buffer = if is_read { self.spares.take(held) } else { Vec::new() };
+                    self.execute(id, buffer);
+                }
             }
         }
     }
 
-    /// Data of a transfer have come, up to a place.
+    /// Data of a transfer have arrived, up to `end`.
     pub(super) fn received(&mut self, tag: u16, end: usize, is_damaged: bool) {
         let Some(Some(incoming)) = self.transfers.0.get_mut(usize::from(tag)) else { return };
         incoming.received = end;
@@ -268,6 +279,12 @@ impl Session {
         data.truncate(pending.needed);
         match work {
             Work::Io(io) => io.start(&self.subsystem, id, data, &self.mailbox),
+            Work::Program(program) => {
+                let Some(queue) = &self.queue else { return };
+                let (subsystem, mailbox) = (&self.subsystem, &self.mailbox);
+                let caller = Caller { subsystem, controller: &queue.controller, mailbox, id };
+                program.start(&caller, data);
+            }
             Work::Fabrics(fabrics) => {
                 let ended = self.fabrics(fabrics, &data);
                 self.complete(id, ended);
@@ -302,7 +319,7 @@ impl Session {
         self.tell_events();
     }
 
-    /// Tells what there is to tell to as many requests as there are.
+    /// Completes event requests, one for each event that may be reported.
     pub(super) fn tell_events(&mut self) {
         while !self.events.is_empty()
             && let Some(queue) = &self.queue
@@ -318,6 +335,7 @@ impl Session {
         let Some(pending) = self.pending.remove(&id) else { return };
         match ended {
             Ok(answer) if answer.data.is_empty() => {
+                self.spares.give(answer.spare, self.held);
                 self.release(pending.held);
                 self.send_response(id, answer.result, None);
             }
@@ -329,6 +347,7 @@ impl Session {
                 if !is_silent {
                     self.send_response(id, answer.result, None);
                 }
+                self.reclaim();
             }
             Err(failure) => {
                 self.release(pending.held);

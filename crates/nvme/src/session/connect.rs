@@ -45,11 +45,11 @@ pub enum FabricsCommand {
         /// To what.
         value: u64,
     },
-    /// The queue is given up.
+    /// The host disconnects the queue.
     Disconnect,
-    /// The host sends a message of an authentication, of so many bytes.
+    /// The host sends a message of an authentication; its length in bytes.
     Send(u32),
-    /// The host receives one, of up to so many bytes.
+    /// The host receives one; its maximum length in bytes.
     Receive(u32),
 }
 
@@ -180,8 +180,8 @@ impl Session {
         Ok(Answer::result(u64::from(id) | must_authenticate << AUTHENTICATE))
     }
 
-    /// Whether a host may connect, and the authentication that it has to go through. Where subsystems are is no secret: of
-    /// discovery only the name is asked.
+    /// Whether a host may connect, and how it must authenticate. Where subsystems are is not secret: discovery requires only an
+    /// allowed name.
     fn admit_host(&self, kind: Kind, host: &str) -> Result<Option<Exchange>, Failure> {
         match self.subsystem.hosts.admit(host) {
             Admission::Refused => Err(Failure::CONNECT_HOST),
@@ -200,7 +200,7 @@ impl Session {
         data: &ConnectData,
         host_name: &str,
     ) -> Result<Arc<Controller>, Failure> {
-        // controllers are made as hosts come
+        // controllers are made when hosts connect
         if data.controller.get() != ANY_CONTROLLER {
             return Err(bad_data(offset_of!(ConnectData, controller)));
         }

@@ -1,11 +1,11 @@
 //! The protocol of one connection, without its socket: bytes go in ([`Session::feed`]), and wait to be sent in
 //! [`Session::outbox`].
 //!
-//! - `receive.rs` takes PDUs apart; what is wrong with one ends the connection with a termination request.
-//! - `commands.rs` checks commands, gets their data (R2T) within the budget, and has them done.
-//! - `connect.rs` does the Fabrics commands, `authenticate.rs` those of an authentication.
+//! - `receive.rs` parses PDUs; an invalid one ends the connection with a termination request.
+//! - `commands.rs` checks commands, requests their data (R2T) within the budget, and executes them.
+//! - `connect.rs` executes the Fabrics commands, `authenticate.rs` those of an authentication.
 //! - `abort.rs` aborts commands that wait.
-//! - `send.rs` makes PDUs.
+//! - `send.rs` builds PDUs; `spares.rs` keeps buffers for the next commands.
 
 mod abort;
 mod authenticate;
@@ -13,6 +13,7 @@ mod commands;
 mod connect;
 mod receive;
 mod send;
+mod spares;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -29,6 +30,7 @@ use crate::subsystem::Subsystem;
 
 use commands::{Pending, Transfers};
 use receive::Receiver;
+use spares::Spares;
 
 /// Bytes of data that a command capsule may carry.
 pub const CAPSULE_BYTES: usize = crate::wire::pdu::ADMIN_CAPSULE_BYTES;
@@ -36,10 +38,10 @@ pub const CAPSULE_BYTES: usize = crate::wire::pdu::ADMIN_CAPSULE_BYTES;
 /// Bytes of data in one PDU from the host (`MAXH2CDATA`).
 pub const DATA_BYTES: u32 = 128 << 10;
 
-/// Bytes of data that the commands of a connection may hold together; one command may always go on.
+/// Bytes of data that the commands of a connection may hold together; one command is always admitted.
 const BUDGET_BYTES: usize = 4 << 20;
 
-/// Beyond so many bytes that wait to be sent no more is read from the connection.
+/// While more than this many bytes wait to be sent, nothing is read from the connection.
 const UNSENT_BYTES: usize = BUDGET_BYTES + (256 << 10);
 
 /// A connection that is not an authenticated queue after this time is ended.
@@ -54,7 +56,7 @@ enum Phase {
     Open,
     /// What waits is sent if the host can take it at once, and then it ends.
     Ending,
-    /// As `Ending`, but the host is given time to take what waits: it says why.
+    /// As `Ending`, but the host is given time to read what waits, because it says why.
     Goodbye,
 }
 
@@ -94,12 +96,13 @@ pub struct Session {
     pub outbox: Outbox,
     has_header_digest: bool,
     has_data_digest: bool,
-    /// Data to the host begin at multiples of so many bytes.
+    /// The alignment in bytes of data sent to the host.
     alignment: usize,
     queue: Option<Queue>,
     /// Commands under way.
     pending: FxHashMap<u16, Pending>,
     transfers: Transfers,
+    spares: Spares,
     /// Commands that wait for the budget.
     waiting: VecDeque<u16>,
     /// Bytes of the budget that are in use.
@@ -127,6 +130,7 @@ impl Session {
             queue: None,
             pending: FxHashMap::default(),
             transfers: Transfers::default(),
+            spares: Spares::default(),
             waiting: VecDeque::new(),
             held: 0,
             events: Vec::new(),
@@ -134,7 +138,7 @@ impl Session {
         }
     }
 
-    /// Whether nothing more is to be read: what waits is to be sent, and that is the end.
+    /// Whether the connection only has to send what waits before it ends.
     pub fn is_ending(&self) -> bool {
         matches!(self.phase, Phase::Ending | Phase::Goodbye)
     }
@@ -144,7 +148,7 @@ impl Session {
         (self.phase == Phase::Goodbye).then(|| std::mem::take(&mut self.outbox))
     }
 
-    /// Whether more may be read now: not if the host does not take its answers.
+    /// Whether more may be read now: not while the host does not read its answers.
     pub fn may_read(&self) -> bool {
         !self.is_ending() && self.outbox.bytes() < UNSENT_BYTES
     }
@@ -162,15 +166,28 @@ impl Session {
         }
     }
 
-    /// So many bytes of data have been sent.
+    /// This many bytes of data have been sent.
     pub fn sent(&mut self, freed: usize) {
         if freed > 0 {
             self.release(freed);
+            self.reclaim();
             self.admit();
         }
     }
 
-    /// Whether a command may hold so many bytes.
+    /// Keeps buffers whose data have been sent.
+    fn reclaim(&mut self) {
+        while let Some(buffer) = self.outbox.emptied() {
+            self.spares.give(buffer, self.held);
+        }
+    }
+
+    /// There is nothing to do now.
+    pub fn rest(&mut self) {
+        self.spares.shrink(self.held);
+    }
+
+    /// Whether a command may hold this many bytes.
     fn may_hold(&self, bytes: usize) -> bool {
         self.held == 0 || self.held + bytes <= BUDGET_BYTES && self.subsystem.has_room(bytes)
     }
@@ -185,7 +202,7 @@ impl Session {
         self.subsystem.release(bytes);
     }
 
-    /// How long it may go on without hearing from the host; none for ever.
+    /// How long it may continue without hearing from the host; none if without limit.
     pub fn patience(&self) -> Option<Duration> {
         match &self.queue {
             None => Some(CONNECT_TIME.saturating_sub(self.began.elapsed())),
@@ -197,7 +214,7 @@ impl Session {
         }
     }
 
-    /// Whether it has gone on for too long.
+    /// Whether that time is over.
     pub fn is_overdue(&self) -> bool {
         self.patience().is_some_and(|patience| patience.is_zero())
     }

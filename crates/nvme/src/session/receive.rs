@@ -1,4 +1,4 @@
-//! Taking PDUs apart, however the bytes come in.
+//! Parsing PDUs, in whatever pieces their bytes arrive.
 
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -11,7 +11,8 @@ use crate::wire::pdu::{
 /// Bytes of the largest header, with its digest.
 const HEADER_BYTES: usize = size_of::<Initialize>() + DIGEST_BYTES;
 
-/// Data of which so many bytes are missing are read to where they belong; others by way of the reader's buffer.
+/// If at least this many bytes of data are missing, they are read directly to where they belong; fewer go through the reader's
+/// buffer.
 const DIRECT_BYTES: usize = 8 << 10;
 
 /// Where fields of the common header are, for the host to find its mistake.
@@ -30,11 +31,11 @@ mod field {
 enum Stage {
     /// The header and its digest.
     Header,
-    /// So many bytes between header and data.
+    /// Padding between header and data; its bytes.
     Padding(usize),
-    /// So many bytes of data.
+    /// Data; the bytes that are missing.
     Data(usize),
-    /// The digest of the data; so many bytes of it are there.
+    /// The digest of the data; the bytes of it that have arrived.
     Digest(usize),
 }
 
@@ -98,8 +99,8 @@ impl Session {
         }
     }
 
-    /// Where the next bytes from the host may be read to, if they are data and many; [`Session::advance`] says how many
-    /// came.
+    /// Where the next bytes from the host may be read to directly, if much data is expected; [`Session::advance`] says how many
+    /// were.
     pub fn direct_space(&mut self) -> Option<&mut [u8]> {
         let Stage::Data(missing) = self.receiver.stage else { return None };
         if missing < DIRECT_BYTES {
@@ -109,7 +110,7 @@ impl Session {
         Some(&mut self.transfers.data(tag)?[at..at + missing])
     }
 
-    /// So many bytes have been read to [`Session::direct_space`].
+    /// This many bytes have been read to [`Session::direct_space`].
     pub fn advance(&mut self, bytes: usize) {
         self.note_data(bytes);
         if self.receiver.stage == Stage::Data(0)
@@ -233,7 +234,7 @@ impl Session {
             kind::IC_REQ if pdu_bytes != header_bytes => Err(Fatal::InvalidField(field::PDU_BYTES)),
             kind::IC_REQ => Ok(()),
             kind::H2C_TERM_REQ => {
-                // the host has found something wrong with us; there is nothing to be said to that
+                // the host found an error of ours, and expects no answer
                 self.phase = Phase::Ending;
                 Ok(())
             }
@@ -282,7 +283,11 @@ impl Session {
         match common.kind {
             kind::IC_REQ => return self.initialize(),
             kind::H2C_DATA => self.receiver.target = self.place_data()?,
-            _ => self.receiver.target = Target::Capsule(Vec::with_capacity(self.receiver.data_bytes)),
+            _ if self.receiver.data_bytes == 0 => {}
+            _ => {
+                let buffer = self.spares.take_empty(self.receiver.data_bytes);
+                self.receiver.target = Target::Capsule(buffer);
+            }
         }
         if self.receiver.data_bytes == 0 {
             return self.end_pdu(false);

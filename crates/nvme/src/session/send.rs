@@ -1,4 +1,4 @@
-//! Making PDUs.
+//! Building PDUs.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 

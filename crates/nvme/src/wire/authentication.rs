@@ -181,7 +181,7 @@ pub struct Failure {
 }
 
 impl Transport {
-    /// The fields that carry a message of so many bytes.
+    /// The fields that carry a message of this length.
     pub fn new(bytes: u32) -> Transport {
         Transport { specific: [1, 1], protocol: PROTOCOL, bytes: bytes.into(), ..Transport::default() }
     }

@@ -46,7 +46,7 @@ pub const IN_CAPSULE: u8 = 0x01;
 pub const TRANSPORT: u8 = 0x5a;
 
 impl Pointer {
-    /// Data of so many bytes, in the capsule or moved by the transport.
+    /// A given number of bytes of data, in the capsule or moved by the transport.
     pub fn new(bytes: u32, kind: u8) -> Pointer {
         Pointer { address: 0.into(), bytes: bytes.into(), reserved: [0; 3], kind }
     }

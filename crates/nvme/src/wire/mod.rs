@@ -21,7 +21,7 @@ pub fn text<const N: usize>(text: &str, pad: u8) -> [u8; N] {
     field
 }
 
-/// The text of a field that ends with its first zero; none if that is no text.
+/// The text of a field that ends with its first zero; none if it is not UTF-8.
 pub fn text_of(field: &[u8]) -> Option<&str> {
     let end = field.iter().position(|&byte| byte == 0).unwrap_or(field.len());
     std::str::from_utf8(&field[..end]).ok()

@@ -80,6 +80,28 @@ pub mod vendor {
     pub const WRITE_BATCH: u8 = 0xa5;
 }
 
+/// I/O commands of our own about programs in the drive.
+pub mod program {
+    /// An endpoint is opened.
+    pub const OPEN: u8 = 0xc2;
+    /// An endpoint is closed.
+    pub const CLOSE: u8 = 0xc4;
+    /// A program is installed.
+    pub const INSTALL: u8 = 0xc5;
+    /// A program is removed.
+    pub const UNINSTALL: u8 = 0xc8;
+    /// A process gets rights.
+    pub const GRANT: u8 = 0xc9;
+    /// A program may call another.
+    pub const ALLOW_CALLS: u8 = 0xcc;
+    /// A request is sent; its completion is the answer.
+    pub const SEND: u8 = 0xcd;
+    /// The next event of an endpoint.
+    pub const RECEIVE: u8 = 0xce;
+    /// What a program wrote to its serial port, and its counters.
+    pub const OUTPUT: u8 = 0xd2;
+}
+
 /// All commands of fabrics (Base, section 6).
 pub const FABRICS: u8 = 0x7f;
 

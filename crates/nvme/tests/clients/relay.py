@@ -1,12 +1,18 @@
-"""Runs the example of the Python module, and stands in for the kernel: see relay.c."""
+"""Runs an example of the Python modules, and stands in for the kernel: see relay.c.
+
+Arguments: the example, and for `programs` the folder with modules.
+"""
 
 import ctypes
 import errno
 import os
+import pathlib
 import socket
 import struct
+import sys
 
 import batch
+import programs
 import tantalum_nvme
 
 relay = socket.socket(socket.AF_UNIX)
@@ -29,4 +35,8 @@ def ioctl(namespace, request, command):
 
 
 tantalum_nvme.fcntl.ioctl = ioctl
-batch.main(batch.BLOCKS, batch.RECORDS)
+if sys.argv[1] == "batch":
+    batch.main(batch.BLOCKS, batch.RECORDS)
+else:
+    # the namespace stands for its file
+    programs.run(1, pathlib.Path(sys.argv[2]))

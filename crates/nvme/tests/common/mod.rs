@@ -3,16 +3,21 @@
 
 pub mod bystander;
 pub mod proxy;
+pub mod records;
 pub mod witness;
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 
-use tantalum::{Device, Profile};
+use tantalum::{Device, PowerLoss, Profile};
 use tantalum_drive::{Answers, Drive, Pacing, Queue};
-use tantalum_nvme::client::{Client, Names, Options, block_command};
+use tantalum_nvme::authentication::Hosts;
+use tantalum_nvme::client::{Client, Names, Options, block_command, command};
+use tantalum_nvme::serve::Options as Serving;
 use tantalum_nvme::server::Server;
 use tantalum_nvme::subsystem::{Settings, Subsystem};
+use tantalum_nvme::wire::command::Submission;
 use tantalum_nvme::wire::opcode::nvm;
 
 pub const NQN: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-0000-0000-000000000001";
@@ -42,6 +47,19 @@ pub fn serve(subsystem: Arc<Subsystem>) -> Server {
     Server::start(subsystem, SocketAddr::from(([127, 0, 0, 1], 0))).unwrap()
 }
 
+/// How an image is served, to any host and at a free port.
+pub fn serving(image: &Path, pacing: Pacing) -> Serving {
+    Serving {
+        image: image.to_path_buf(),
+        listen: ([127, 0, 0, 1], 0).into(),
+        pacing,
+        block_bytes: 4096,
+        name: Some(NQN.to_owned()),
+        remap_duplicates: false,
+        hosts: Hosts::default(),
+    }
+}
+
 /// A host with an admin queue and one I/O queue.
 pub struct Host {
     pub admin: Client,
@@ -53,6 +71,24 @@ pub fn attach(server: &Server, options: Options) -> Host {
     let (admin, controller) = Client::admin(server.address(), options, &names(), 0).unwrap();
     let io = Client::io(server.address(), options, &names(), controller, 1).unwrap();
     Host { admin, io, controller }
+}
+
+/// Power goes and comes back, and a host attaches again.
+pub fn cut_and_attach(server: &Server) -> Host {
+    {
+        let mut device = server.subsystem().queue.drive().lock();
+        let now_ns = device.issued_ns().max(device.time_ns());
+        device.cut_power(now_ns);
+    }
+    assert!(server.close());
+    server.subsystem().queue.drive().lock().power_on(&mut PowerLoss::seeded(1)).unwrap();
+    server.open();
+    attach(server, Options::default())
+}
+
+/// A vendor command on a unit in a transaction.
+pub fn with_transaction(opcode: u8, unit: u32, transaction: u64) -> Submission {
+    command(opcode, 1, [unit, 0, 0, 0, transaction as u32, (transaction >> 32) as u32])
 }
 
 /// Bytes that are different everywhere.

@@ -134,7 +134,7 @@ mod tests {
         }
         assert!(!std::path::Path::new("/tmp/tantalum-must-not-be.db").exists());
         let mode: String = connection.query_row("PRAGMA journal_mode", [], |row| row.get(0)).unwrap();
-        assert_eq!(mode, "memory", "asking is no setting");
+        assert_eq!(mode, "memory", "a query must not change the mode");
         connection.execute_batch("VACUUM; ATTACH ':memory:' AS more; CREATE TABLE more.t(a)").unwrap();
     }
 }

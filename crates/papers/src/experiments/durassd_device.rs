@@ -11,8 +11,9 @@ use tantalum_report::{Claim, Figures, Outcome, Row, Span, Time};
 use tantalum_workloads::bench;
 use tantalum_workloads::fsync_writes::{Action, FsyncWrites, Sync};
 
+use super::binds::{self, Beginning, Phase};
 use super::printed::{self, PrintedClaim};
-use super::{Run, drive_of};
+use super::{Run, calibration, drive_of, smaller};
 use crate::error::ExperimentError;
 
 /// Capacity at scale 1. The paper's drive has 480 GB; its channels, dies and planes are kept.
@@ -101,8 +102,8 @@ impl Cache {
     }
 
     fn profile(self, run: &Run<'_>) -> Result<Profile, ExperimentError> {
-        let mut profile = Profile::load("durassd")?;
-        profile.capacity_bytes = run.scaled(CAPACITY_BYTES, 256 << 20).next_multiple_of(1 << 20);
+        let capacity_bytes = run.scaled(CAPACITY_BYTES, 256 << 20).next_multiple_of(1 << 20);
+        let mut profile = smaller(Profile::load("durassd")?, capacity_bytes)?;
         if self != Cache::Durable {
             profile.cache.mode = if self == Cache::Off { CacheMode::Off } else { CacheMode::Volatile };
             profile.power.plp = Plp::None;
@@ -128,17 +129,21 @@ pub(super) fn table_1(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
         ("flush orders", Cache::Durable, Sync::Flushes, None),
         ("no barrier", Cache::Durable, NO_BARRIER, Some(printed.no_barrier)),
     ];
-    let mut rows = Vec::new();
+    let (mut rows, mut phases) = (Vec::new(), Vec::new());
     for (name, cache, sync, paper) in lines {
         let mut device = cache.aged(run)?;
         let mut ours = Vec::new();
         for writes_per_sync in EVERY {
             let action = Action::Write { writes_per_sync, sync };
-            ours.push(measure(run, &mut device, FsyncWrites { action, ..JOB }, cache)?);
+            let (rate, phase) = measure(run, &mut device, FsyncWrites { action, ..JOB }, cache)?;
+            ours.push(rate);
+            if cache == Cache::Drains {
+                phases.push((format!("{name}, {}", every(writes_per_sync)), phase));
+            }
         }
         rows.push(Row { name: name.to_owned(), ours, paper: paper.map(Vec::from) });
     }
-    let columns = EVERY.iter().map(|every| every.map_or("none".to_owned(), |writes| writes.to_string()));
+    let columns = EVERY.into_iter().map(every);
     let figures = Figures {
         title: "random writes of 4 KiB by one job, by writes for each fsync".to_owned(),
         unit: "IOPS",
@@ -152,7 +157,28 @@ pub(super) fn table_1(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     ];
     let mut outcome = outcome(run, "what a flush costs", &printed.source)?;
     outcome.figures = vec![figures];
+    outcome.figures.extend(binds::figures(&Cache::Drains.profile(run)?, &phases));
     outcome.claims = claims;
+    Ok(outcome)
+}
+
+/// A column of table 1.
+fn every(writes_per_sync: Option<u64>) -> String {
+    writes_per_sync.map_or("none".to_owned(), |writes| writes.to_string())
+}
+
+/// Both tables, and how far ours are from the paper's.
+pub(super) fn calibrate(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
+    let (first, second) = (table_1(run)?, table_2(run)?);
+    let source = "DuraSSD (SIGMOD 2014), tables 1 and 2";
+    let mut outcome = outcome(run, "the drive alone, cell by cell", source)?;
+    let parts = [("table 1", &first), ("table 2", &second)]
+        .map(|(name, table)| (name, calibration::of_figures(&table.figures[0])));
+    outcome.figures = vec![calibration::summary(&parts)];
+    for table in [first, second] {
+        outcome.figures.extend(table.figures);
+        outcome.claims.extend(table.claims);
+    }
     Ok(outcome)
 }
 
@@ -176,12 +202,14 @@ pub(super) fn table_2(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     for (cache, device) in devices {
         aged.push((cache, device?));
     }
-    let mut rows = Vec::new();
+    let (mut rows, mut phases) = (Vec::new(), Vec::new());
     for (name, cache, (action, jobs), paper) in lines {
         let device = &mut aged.iter_mut().find(|(kind, _)| *kind == cache).expect("both kinds are aged").1;
         let mut ours = Vec::new();
-        for (_, units) in PAGES {
-            ours.push(measure(run, device, FsyncWrites { action, units, jobs, ..JOB }, cache)?);
+        for (page, units) in PAGES {
+            let (rate, phase) = measure(run, device, FsyncWrites { action, units, jobs, ..JOB }, cache)?;
+            ours.push(rate);
+            phases.push((format!("{name}, {page}"), phase));
         }
         rows.push(Row { name: name.to_owned(), ours, paper: Some(paper.into()) });
     }
@@ -194,6 +222,7 @@ pub(super) fn table_2(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     let mut outcome = outcome(run, "what a small page gains", &printed.source)?;
     outcome.claims = printed.beside(&figures);
     outcome.figures = vec![figures];
+    outcome.figures.extend(binds::figures(&Cache::Durable.profile(run)?, &phases));
     Ok(outcome)
 }
 
@@ -222,17 +251,19 @@ fn operations(run: &Run<'_>) -> u64 {
     run.scaled(OPERATIONS, 1000)
 }
 
-/// Measures on a drive that is idle.
+/// Measures on a drive that is idle: operations in a second, and what the drive did.
 fn measure(
     run: &Run<'_>,
     device: &mut Device,
     job: FsyncWrites,
     cache: Cache,
-) -> Result<f64, ExperimentError> {
+) -> Result<(f64, Phase), ExperimentError> {
     let load = FsyncWrites { span_units: span_units(device.profile()), operations: operations(run), ..job };
     device.submit(Command::Flush, device.time_ns())?;
     let bar = run.monitor.bar(cache.name(), load.operations);
-    Ok(load.run(device, run.seed, &bar)?)
+    let beginning = Beginning::of(device);
+    let rate = load.run(device, run.seed, &bar)?;
+    Ok((rate, beginning.until(device)))
 }
 
 fn outcome(run: &Run<'_>, title: &'static str, source: &'static str) -> Result<Outcome, ExperimentError> {

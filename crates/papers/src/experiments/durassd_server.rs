@@ -12,11 +12,11 @@ use tantalum_report::table::bytes;
 use tantalum_report::{Claim, Figures, Outcome, Row, Span, Time};
 use tantalum_workloads::clients::Measured;
 
-use super::Run;
 use super::linkbench_rig::{Case, CaseResult, Doublewrite, Rig, Size};
 use super::printed::{self, PrintedClaim};
 use super::rig::LogPlace;
 use super::share::{LatencyTable, column_of, latencies};
+use super::{Run, binds, smaller};
 use crate::error::ExperimentError;
 
 /// The paper's set-up: 480 GB of drive, 100 GB of database, 128 clients. It has 50,000 operations each; half of them
@@ -96,13 +96,15 @@ pub(super) fn figure_5(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
         ("off / off", false, Doublewrite::Off),
     ];
     let mut rig = Rig::new(run, size(run), LINES.len() * PAGES.len())?;
-    let (mut rows, mut busy) = (Vec::new(), Vec::new());
+    let (mut rows, mut busy, mut phases) = (Vec::new(), Vec::new(), Vec::new());
     for (name, barrier, doublewrite) in LINES {
         let profile = profile(run, barrier)?;
         let mut results = Vec::new();
-        for (_, page_bytes) in PAGES {
+        for (page, page_bytes) in PAGES {
             let case = Case { page_bytes, buffer_bytes: run.scaled(BUFFER_BYTES, 0), doublewrite };
-            results.push(rig.measure(&profile, case)?.measured);
+            let result = rig.measure(&profile, case)?;
+            phases.push((format!("{name}, {page}"), result.phase));
+            results.push(result.measured);
         }
         let ours = results.iter().map(Measured::per_second).collect();
         rows.push(Row { name: name.to_owned(), ours, paper: None });
@@ -119,6 +121,7 @@ pub(super) fn figure_5(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     outcome.claims = printed.beside(&figures);
     outcome.figures = vec![Figures::of_processors(&figures.columns, busy)];
     outcome.figures.insert(0, figures);
+    outcome.figures.extend(binds::figures(&profile(run, true)?, &phases));
     Ok(outcome)
 }
 
@@ -194,14 +197,16 @@ pub(super) fn table_3(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
 }
 
 pub(super) fn profile(run: &Run<'_>, barrier: bool) -> Result<Profile, ExperimentError> {
-    let mut profile = Profile::load("durassd")?;
     // beside the scaled database, the server's own files need space
-    profile.capacity_bytes = ((512 << 20) + run.scaled(CAPACITY_BYTES, 0)).next_multiple_of(1 << 20);
+    let capacity_bytes = ((512 << 20) + run.scaled(CAPACITY_BYTES, 0)).next_multiple_of(1 << 20);
+    let mut profile = smaller(Profile::load("durassd")?, capacity_bytes)?;
     if barrier {
         profile.cache.mode = CacheMode::Volatile;
         profile.power.plp = Plp::None;
         profile.power.dump_bytes = 0;
     } else {
+        // without barriers the kernel sends no flush, so none goes alone
+        profile.firmware.queued_flush = true;
         // the dump's blocks come on top: negligible on the paper's drive, but a part of the spare space on a scaled one
         profile.over_provisioning_percent +=
             100.0 * profile.power.dump_bytes as f64 / profile.capacity_bytes as f64;

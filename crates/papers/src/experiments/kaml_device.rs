@@ -12,8 +12,9 @@ use tantalum_workloads::bench;
 use tantalum_workloads::closed_loop::Served;
 
 use self::target::{CACHE_BYTES, OTHER_PERCENT, Target, Work, other_units};
+use super::binds::{self, Beginning, Phase};
 use super::printed::{self, PrintedClaim};
-use super::{Run, drive_of};
+use super::{Run, calibration, drive_of, smaller};
 use crate::error::ExperimentError;
 
 /// Capacity at scale 1. The paper's drive has 375 GB; its channels, dies and planes are kept.
@@ -39,17 +40,18 @@ const LOAD: u64 = 40;
 const WORKS: [(Work, &str); 3] = [(Work::Fetch, "Fetch"), (Work::Update, "Update"), (Work::Insert, "Insert")];
 
 fn profile(run: &Run<'_>) -> Result<Profile, ExperimentError> {
-    let mut profile = Profile::load("kaml-board")?;
-    profile.capacity_bytes = run.scaled(CAPACITY_BYTES, 512 << 20).next_multiple_of(1 << 20);
-    profile.cache.bytes = CACHE_BYTES;
-    profile.validate()?;
-    Ok(profile)
+    of_capacity(run.scaled(CAPACITY_BYTES, 512 << 20))
 }
 
 /// A drive with room for the open blocks of 64 logs: smaller ones have none beside the dump's.
 fn profile_for_logs(run: &Run<'_>) -> Result<Profile, ExperimentError> {
-    let profile = profile(run)?;
-    Ok(Profile { capacity_bytes: profile.capacity_bytes.max(CAPACITY_BYTES), ..profile })
+    of_capacity(run.scaled(CAPACITY_BYTES, CAPACITY_BYTES))
+}
+
+fn of_capacity(capacity_bytes: u64) -> Result<Profile, ExperimentError> {
+    let mut profile = Profile::load("kaml-board")?;
+    profile.cache.bytes = CACHE_BYTES;
+    smaller(profile, capacity_bytes.next_multiple_of(1 << 20))
 }
 
 fn aged(run: &Run<'_>, profile: &Profile) -> Result<Device, ExperimentError> {
@@ -101,7 +103,7 @@ fn by_size(
         let mut ours = [const { Vec::new() }; 3];
         for value_bytes in VALUE_BYTES {
             let target = match load {
-                None => Target::blocks(&device, value_bytes, run.seed),
+                None => Target::blocks(&device, value_bytes, records(run, LOAD), run.seed),
                 Some(_) => Target::keys(&device, value_bytes, 1, run.seed)?,
             };
             let served = measure(run, target, load.unwrap_or(LOAD), threads)?;
@@ -266,25 +268,29 @@ pub(super) fn figure_7(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
 const LOG_BATCHES: [usize; 2] = [1, 16];
 
 /// Bandwidth of updates of a namespace with this many logs, by records in each `put`.
-fn by_batch(run: &Run<'_>, device: &Device, logs: u32) -> Result<[f64; 2], ExperimentError> {
-    let mut ours = [0.0; 2];
-    for (ours, batch) in ours.iter_mut().zip(LOG_BATCHES) {
+fn by_batch(run: &Run<'_>, device: &Device, logs: u32) -> Result<[(f64, Phase); 2], ExperimentError> {
+    let mut measured = Vec::new();
+    for batch in LOG_BATCHES {
         let mut target = Target::keys_in_logs(device, VALUE_BYTES[2], batch, logs, run.seed)?;
         target.serve(run, Work::Insert, THREADS, records(run, LOAD) / batch as u64)?;
+        let beginning = Beginning::of(target.device());
         let update = target.serve(run, Work::Update, THREADS, requests(run) / batch as u64)?;
-        *ours = update.per_second * (batch * VALUE_BYTES[2]) as f64 / 1e6;
+        let rate = update.per_second * (batch * VALUE_BYTES[2]) as f64 / 1e6;
+        measured.push((rate, beginning.until(target.device())));
     }
-    Ok(ours)
+    Ok(measured.try_into().expect("one for each batch"))
 }
 
 /// Figure 8: the logs of a namespace, each on a chip.
 pub(super) fn figure_8(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     const LOGS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
     let device = aged(run, &profile_for_logs(run)?)?;
-    let mut ours = [const { Vec::new() }; 2];
+    let (mut ours, mut phases) = ([const { Vec::new() }; 2], Vec::new());
     for logs in LOGS {
-        for (ours, figure) in ours.iter_mut().zip(by_batch(run, &device, logs)?) {
-            ours.push(figure);
+        let measured = by_batch(run, &device, logs)?;
+        for ((ours, batch), (rate, phase)) in ours.iter_mut().zip(LOG_BATCHES).zip(measured) {
+            ours.push(rate);
+            phases.push((format!("{logs} logs, {batch}"), phase));
         }
     }
     let printed = &PRINTED.figure_8;
@@ -301,6 +307,27 @@ pub(super) fn figure_8(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
             .map(|(batch, ours)| Row { name: format!("{batch} records in a Put"), ours, paper: None })
             .collect(),
     }];
+    outcome.figures.extend(binds::figures(device.profile(), &phases));
+    Ok(outcome)
+}
+
+/// All four figures, and how far ours are from what the paper says.
+pub(super) fn calibrate(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
+    let figures = [
+        ("figure 5", figure_5(run)?),
+        ("figure 6", figure_6(run)?),
+        ("figure 7", figure_7(run)?),
+        ("figure 8", figure_8(run)?),
+    ];
+    let mut outcome = outcome(run, "the board alone, claim by claim", "KAML (HPCA 2017), figures 5 to 8")?;
+    outcome.figures = vec![calibration::summary(
+        &figures.each_ref().map(|(name, figure)| (*name, calibration::of_claims(&figure.claims))),
+    )];
+    for (name, figure) in figures {
+        let named = |table: Figures| Figures { title: format!("{name}: {}", table.title), ..table };
+        outcome.figures.extend(figure.figures.into_iter().map(named));
+        outcome.claims.extend(figure.claims);
+    }
     Ok(outcome)
 }
 
@@ -337,7 +364,7 @@ mod tests {
         let update = &outcome.claims[1];
         assert!(update.ours.high < 0.7, "{update:?}");
         let device = aged(&run, &profile_for_logs(&run).unwrap()).unwrap();
-        let [few, many] = [1, 16].map(|logs| by_batch(&run, &device, logs).unwrap()[1]);
+        let [few, many] = [1, 16].map(|logs| by_batch(&run, &device, logs).unwrap()[1].0);
         assert!(many > 4.0 * few, "{few} {many}");
     }
 

@@ -102,7 +102,8 @@ impl<'a> Rig<'a> {
         let image = self.copy(&self.aged_volume, "volume.img")?;
         let folder = self.folder.folder().join("mount");
         let mount = |real_time| -> Result<Mount, ExperimentError> {
-            let options = MountOptions { real_time, remap_duplicates: false, atomic_writes: false };
+            let options =
+                MountOptions { real_time, remap_duplicates: false, atomic_writes: false, sync_writes: false };
             Ok(Mount::new(self.run.program, &image, &folder, options)?)
         };
         let memory = cache_bytes(&case.load.tables(case.units), case.cached_percent);

@@ -14,6 +14,7 @@ use tantalum_workloads::clients::{Client, Measured, drive};
 use tantalum_workloads::linkbench::{self, DATABASE, Graph, LinkBenchClient};
 
 use super::Run;
+use super::binds::Phase;
 use super::rig::{LogPlace, MountedMariaDb, Start, aged_image};
 use crate::error::ExperimentError;
 use crate::servers::{MariaDb, MariaDbOptions, MountOptions, Place, PlainFolder, ServerError};
@@ -89,6 +90,7 @@ pub(super) struct CaseResult {
     /// Pages that InnoDB asked for and those that it had to read.
     pub page_requests: u64,
     pub page_reads: u64,
+    pub phase: Phase,
 }
 
 /// Aged drives and loaded databases, for any number of cases.
@@ -124,6 +126,7 @@ impl<'a> Rig<'a> {
             real_time: true,
             remap_duplicates: case.doublewrite == Doublewrite::Remapped,
             atomic_writes: false,
+            sync_writes: false,
         };
         let options = MariaDbOptions {
             page_bytes: case.page_bytes,
@@ -153,14 +156,15 @@ impl<'a> Rig<'a> {
         let bar = |label, each| self.run.monitor.bar(label, self.size.clients * each);
         let (warm_up, measured) = (self.size.warm_up_each, self.size.operations_each);
         drive(&mut clients, warm_up, kinds, &bar("warming up", warm_up), || mounted.kill())?;
-        let (before, pages_before) = (mount.counters()?, pages(server)?);
+        let (before, pages_before, usage_before) = (mount.counters()?, pages(server)?, mount.usage()?);
         let measured = drive(&mut clients, measured, kinds, &bar("LinkBench", measured), || mounted.kill())?;
-        let (after, pages_after) = (mount.counters()?, pages(server)?);
+        let (after, pages_after, usage_after) = (mount.counters()?, pages(server)?, mount.usage()?);
         Ok(CaseResult {
             measured: measured.divided_by(self.run.slower),
             counters: after.since(&before),
             page_requests: pages_after.0 - pages_before.0,
             page_reads: pages_after.1 - pages_before.1,
+            phase: Phase::between(&usage_before, &usage_after),
         })
     }
 

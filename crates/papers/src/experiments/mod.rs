@@ -5,6 +5,9 @@
 //!   ratios within one run are meaningful.
 //! - An experiment ends whatever it starts: when it is done, when it fails, and when it is interrupted.
 
+mod binds;
+mod calibrate_openssd;
+mod calibration;
 mod couch;
 mod couch_client;
 mod durassd_device;
@@ -84,6 +87,30 @@ impl Run<'_> {
 
 /// All experiments, in display order.
 pub const ALL: &[Experiment] = &[
+    Experiment {
+        name: "calibrate-durassd",
+        about: "DuraSSD's drive alone, cell by cell (DuraSSD, tables 1 and 2)",
+        needs: "",
+        scale: 1.0,
+        processors: None,
+        run: durassd_device::calibrate,
+    },
+    Experiment {
+        name: "calibrate-openssd",
+        about: "SHARE's board under the requests of LinkBench (SHARE, table 1)",
+        needs: "",
+        scale: 0.25,
+        processors: None,
+        run: calibrate_openssd::run,
+    },
+    Experiment {
+        name: "calibrate-kaml",
+        about: "KAML's board alone, claim by claim (KAML, figures 5 to 8)",
+        needs: "",
+        scale: 1.0,
+        processors: None,
+        run: kaml_device::calibrate,
+    },
     Experiment {
         name: "swwal-fig7",
         about: "flash writes of SQLite with a log, X-FTL and SW-WAL (SW-WAL, figure 7)",
@@ -377,6 +404,18 @@ fn slower_by(experiment: &Experiment, settings: &Settings) -> Result<u32, Experi
             Err(InvalidSetting::new("--slower", slower, expected).into())
         }
     }
+}
+
+/// A drive of less capacity. Its blocks may be smaller then ([`Profile::geometry`]); they are erased in as much less time, so
+/// that erases take the share of the planes' time that they take on the whole drive.
+fn smaller(mut profile: Profile, capacity_bytes: u64) -> Result<Profile, ExperimentError> {
+    profile.capacity_bytes = capacity_bytes;
+    profile.validate()?;
+    let pages_per_block = profile.geometry().expect("a valid profile has a geometry").pages_per_block;
+    profile.flash.erase_ns =
+        profile.flash.erase_ns * u64::from(pages_per_block) / u64::from(profile.flash.pages_per_block);
+    profile.flash.pages_per_block = pages_per_block;
+    Ok(profile)
 }
 
 /// A description of the drive for a set-up.

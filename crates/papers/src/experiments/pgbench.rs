@@ -121,8 +121,12 @@ fn start(
     loaded: &std::path::Path,
     line: Line,
 ) -> Result<(Mount, Postgresql), ExperimentError> {
-    let mount_options =
-        MountOptions { real_time: true, remap_duplicates: true, atomic_writes: line.atomic_writes };
+    let mount_options = MountOptions {
+        real_time: true,
+        remap_duplicates: true,
+        atomic_writes: line.atomic_writes,
+        sync_writes: false,
+    };
     let mount = Mount::new(run.program, image, &folder.folder().join("mount"), mount_options)?;
     let data = mount.folder().join("data");
     copy_tree(loaded, &data)?;

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use tantalum::{Device, FlashProfile, LinkProfile, Profile, UNIT_BYTES};
+use tantalum::{Device, FirmwareProfile, FlashProfile, LinkProfile, Profile, UNIT_BYTES};
 use tantalum_volume::Volume;
 use tantalum_workloads::ageing::age_leaving;
 
@@ -35,12 +35,14 @@ pub(super) fn slowed(profile: &Profile, times: u32) -> Profile {
     let (mut profile, times) = (profile.clone(), u64::from(times));
     let FlashProfile { read_ns, program_ns, erase_ns, channel_bytes_per_second, .. } = &mut profile.flash;
     let LinkProfile { bytes_per_second, command_ns } = &mut profile.link;
-    for latency_ns in [read_ns, program_ns, erase_ns, command_ns] {
+    let FirmwareProfile { flush_ns, range_ns, record_ns, insert_ns, .. } = &mut profile.firmware;
+    for latency_ns in [read_ns, program_ns, erase_ns, command_ns, flush_ns, range_ns, record_ns, insert_ns] {
         *latency_ns *= times;
     }
     for rate in [channel_bytes_per_second, bytes_per_second] {
         *rate = (*rate / times).max(1);
     }
+    profile.flash.suspend_ns = profile.flash.suspend_ns.map(|suspend_ns| suspend_ns * times);
     profile
 }
 

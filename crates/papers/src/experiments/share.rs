@@ -10,6 +10,7 @@ use tantalum::Profile;
 use tantalum_report::{Figures, LatencyMs, Outcome, Row, Span, Time};
 use tantalum_workloads::linkbench;
 
+use super::binds;
 use super::linkbench_rig::{Case, CaseResult, Doublewrite, Rig, Size};
 use super::printed::{self, PrintedClaim};
 use super::rig::LogPlace;
@@ -132,7 +133,33 @@ fn throughput(
     });
     outcome.figures = vec![Figures::of_processors(&figures.columns, busy)];
     outcome.figures.insert(0, figures);
+    outcome.figures.extend(what_binds(run, &MODES, cases, &results)?);
     Ok(outcome)
+}
+
+/// What the drive did in each case, and what an operation read of it.
+fn what_binds(
+    run: &Run<'_>,
+    modes: &[(&str, Doublewrite)],
+    cases: &Cases,
+    results: &[Vec<CaseResult>],
+) -> Result<Vec<Figures>, ExperimentError> {
+    let mut phases = Vec::new();
+    let mut reads = Vec::new();
+    for ((mode, _), results) in modes.iter().zip(results) {
+        for ((case, ..), result) in cases.iter().zip(results) {
+            phases.push((format!("{mode} {case}").trim_end().to_owned(), result.phase));
+            reads.push(result.counters.host_units_read as f64 / result.measured.operations() as f64);
+        }
+    }
+    let mut tables = binds::figures(&profile(run)?, &phases);
+    tables.push(Figures {
+        title: "reads of the drive".to_owned(),
+        unit: "units for each operation",
+        columns: phases.into_iter().map(|(name, _)| name).collect(),
+        rows: vec![Row { name: "read".to_owned(), ours: reads, paper: None }],
+    });
+    Ok(tables)
 }
 
 /// Figure 6: pages written, garbage collections and copybacks.
@@ -158,6 +185,7 @@ pub(super) fn figure_6(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
             .push(claim.beside(Span::changes(figures.row("remapped"), figures.row("doublewrite on"))));
         outcome.figures.push(figures);
     }
+    outcome.figures.extend(what_binds(run, &MODES, &cases, &results)?);
     Ok(outcome)
 }
 
@@ -173,6 +201,7 @@ pub(super) fn table_1(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     outcome.claims =
         vec![printed.mean.beside(ratio(0)), printed.p99.beside(ratio(4)), printed.longest.beside(ratio(5))];
     outcome.figures = vec![on, remapped];
+    outcome.figures.extend(what_binds(run, &MODES[..2], &cases, &results)?);
     Ok(outcome)
 }
 

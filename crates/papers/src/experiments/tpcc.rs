@@ -181,7 +181,8 @@ fn measure(
     aged: &Path,
     page_bytes: u32,
 ) -> Result<(Measured, u64), ExperimentError> {
-    let mount = MountOptions { real_time: true, remap_duplicates: false, atomic_writes: false };
+    let mount =
+        MountOptions { real_time: true, remap_duplicates: false, atomic_writes: false, sync_writes: true };
     let loaded = loaded(folder, page_bytes);
     let from = Start { folder: folder.folder(), aged, loaded: &loaded, log: LogPlace::SecondDrive, mount };
     let buffer_bytes = run.scaled(BUFFER_BYTES, 0);

@@ -53,7 +53,8 @@ pub(super) fn run(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     let mut rows = Vec::new();
     let cases = run.monitor.bar("cases", LINES.len() as u64);
     for (name, remap_duplicates) in LINES {
-        let mount = MountOptions { real_time: true, remap_duplicates, atomic_writes: false };
+        let mount =
+            MountOptions { real_time: true, remap_duplicates, atomic_writes: false, sync_writes: false };
         let from =
             Start { folder: folder.folder(), aged: &aged, loaded: &loaded, log: LogPlace::Drive, mount };
         let buffer_bytes = run.scaled(BUFFER_BYTES, 0);

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use nix::mount::{MntFlags, umount2};
 use serde::Deserialize;
-use tantalum::Counters;
+use tantalum::{Counters, Usage};
 
 use super::daemon::run;
 use super::{Place, ServerError};
@@ -19,6 +19,8 @@ pub struct MountOptions {
     pub remap_duplicates: bool,
     /// Whether each write of whole units is all or nothing.
     pub atomic_writes: bool,
+    /// Whether a flush follows each write.
+    pub sync_writes: bool,
 }
 
 /// A mounted image. Dropped, it is unmounted.
@@ -46,6 +48,9 @@ impl Mount {
         if options.atomic_writes {
             command.arg("--atomic-writes");
         }
+        if options.sync_writes {
+            command.arg("--sync-writes");
+        }
         run("tantalum mount", &mut command)?;
         Ok(Mount { program: program.to_owned(), folder: folder.to_owned() })
     }
@@ -71,6 +76,15 @@ impl Mount {
     pub fn abort(&self) {
         // The folder is in use, so it stays mounted; FUSE takes the attempt as the wish to give up.
         let _ = umount2(&self.folder, MntFlags::MNT_FORCE);
+    }
+
+    /// What the drive's parts have done, and the drive's time in seconds.
+    pub fn usage(&self) -> Result<(Usage, f64), ServerError> {
+        let report = self.report()?;
+        let usage =
+            Usage::deserialize(&report["usage"]).map_err(|_| ServerError::Counters { field: "usage" })?;
+        let seconds = report["device_seconds"].as_f64();
+        Ok((usage, seconds.ok_or(ServerError::Counters { field: "device_seconds" })?))
     }
 
     /// Unmounts and waits until the image is closed.

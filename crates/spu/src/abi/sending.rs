@@ -16,7 +16,13 @@ pub(super) fn link(linker: &mut Linker<Context>) -> Result<(), wasmi::errors::Li
         .func_wrap(MODULE, "request_append_nvm", request_append_nvm)?
         .func_wrap(MODULE, "request_finish", request_finish)?
         .func_wrap(MODULE, "wait", wait)?
-        .func_wrap(MODULE, "call", call)?;
+        .func_wrap(
+            MODULE,
+            "call",
+            |here: Here<'_>, program, handler, from, length, at, bytes, length_at| {
+                call(here, (ProgramId(program), handler), (from, length), (at, bytes, length_at))
+            },
+        )?;
     Ok(())
 }
 
@@ -60,15 +66,12 @@ fn wait(mut here: Here<'_>, ticket: i32) -> Result<i32, Error> {
     }
 }
 
+/// Calls a handler with the bytes at a place in memory; the answer goes to another place, and its length to a third.
 fn call(
     mut here: Here<'_>,
-    program: u32,
-    handler: u32,
-    from: u32,
-    length: u32,
-    at: u32,
-    bytes: u32,
-    length_at: u32,
+    (program, handler): (ProgramId, u32),
+    (from, length): (u32, u32),
+    (at, bytes, length_at): (u32, u32, u32),
 ) -> Result<i32, Error> {
     here.pay(DMA_COST, length)?;
     let (memory, _) = here.parts()?;
@@ -78,7 +81,7 @@ fn call(
         return Ok(answer::NO_ROOM);
     }
     let body = body.to_vec();
-    here.ask(Op::Call { program: ProgramId(program), handler, body, out })
+    here.ask(Op::Call { program, handler, body, out })
 }
 
 impl Activation {

@@ -50,14 +50,7 @@ impl LinkBenchClient {
                 self.connection.exec_first::<Row, _, _>(query, params! { node, kind }).map(drop)
             }
             Operation::MultigetLink { node, links } => self.multiget(*node, links),
-            Operation::GetLinkList { node, link } => {
-                let kind = Graph::link_type(*link);
-                let query = "SELECT id1, id2, link_type, visibility, data, time, version FROM linktable \
-                    FORCE INDEX (id1_type) WHERE id1 = :node AND link_type = :kind AND visibility = 1 \
-                    AND time >= 0 ORDER BY time DESC LIMIT :limit";
-                let parameters = params! { node, kind, "limit" => LIST_LIMIT };
-                self.connection.exec::<Row, _, _>(query, parameters).map(drop)
-            }
+            Operation::GetLinkList { node, link } => self.list_links(*node, *link),
             Operation::AddNode => {
                 let data = node_data(&mut self.random);
                 let text =
@@ -79,6 +72,15 @@ impl LinkBenchClient {
             }
             Operation::DeleteLink { node, link } => self.delete_link(*node, *link),
         }
+    }
+
+    fn list_links(&mut self, node: u64, link: u64) -> Result<(), mysql::Error> {
+        let kind = Graph::link_type(link);
+        let query = "SELECT id1, id2, link_type, visibility, data, time, version FROM linktable \
+            FORCE INDEX (id1_type) WHERE id1 = :node AND link_type = :kind AND visibility = 1 \
+            AND time >= 0 ORDER BY time DESC LIMIT :limit";
+        let parameters = params! { node, kind, "limit" => LIST_LIMIT };
+        self.connection.exec::<Row, _, _>(query, parameters).map(drop)
     }
 
     fn multiget(&mut self, node: u64, links: &[u64]) -> Result<(), mysql::Error> {

@@ -107,7 +107,7 @@ impl Draws {
         Operation::ALL[self.mix.draw(random)]
     }
 
-    /// The record of an operation that is no insert, from 0; `records` are there by now.
+    /// The record of an operation other than an insert, from 0; there are `records` by now.
     pub fn record(&self, records: u64, random: &mut impl Rng) -> u64 {
         let rank = self.zipf.draw(random);
         match self.workload {

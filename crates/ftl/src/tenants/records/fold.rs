@@ -150,16 +150,7 @@ impl TenantFold for RecordsFold {
         report: &mut RecoveryReport,
     ) -> Result<Box<dyn TenantFound>, FtlError> {
         report.assertions += self.assertions;
-        let mut namespaces = BTreeMap::new();
-        for (id, attributes) in self.made {
-            namespaces.insert(id, Namespace::new(attributes));
-        }
-        for contents in self.base {
-            let attributes = contents.attributes;
-            let index = contents.entries.index(&attributes);
-            let records = index.from(0).filter(|entry| entry.key_length > 0).count() as u64;
-            namespaces.insert(contents.namespace, Namespace::with(attributes, index, records));
-        }
+        let mut namespaces = begun(self.made, self.base);
         namespaces.retain(|id, _| !self.deleted.contains(id));
         let mut over = Over { step: self.step, namespaces, reader };
         let mut found = KeyValue { last_namespace: self.last_namespace, ..KeyValue::default() };
@@ -185,6 +176,22 @@ impl TenantFold for RecordsFold {
         found.namespaces = over.namespaces;
         Ok(Box::new(RecordsFound { records: found, indexes: self.indexes }))
     }
+}
+
+/// The namespaces before anything is folded over them: those that the journal made, and the checkpoint's.
+fn begun(
+    made: BTreeMap<NamespaceId, NamespaceAttributes>,
+    base: Vec<NamespaceContents>,
+) -> BTreeMap<NamespaceId, Namespace> {
+    let made = made.into_iter().map(|(id, attributes)| (id, Namespace::new(attributes)));
+    let mut namespaces: BTreeMap<NamespaceId, Namespace> = made.collect();
+    for contents in base {
+        let attributes = contents.attributes;
+        let index = contents.entries.index(&attributes);
+        let records = index.from(0).filter(|entry| entry.key_length > 0).count() as u64;
+        namespaces.insert(contents.namespace, Namespace::with(attributes, index, records));
+    }
+    namespaces
 }
 
 /// The checkpoint's indexes while assertions are folded over them.

@@ -1,7 +1,9 @@
 //! A drive with records, as blocks or by key, and the requests of it.
 //!
-//! On a block drive, records are side by side in units; to change one smaller than a unit, the host reads and writes
-//! the unit. The paper's firmware does the same inside the drive, in one command.
+//! On a block drive a unit holds several records. To change one smaller than a unit, the paper's firmware reads the unit from
+//! flash and writes it anew, in one command (3.3.2). Here the drive is told to read it as a client inside the drive does,
+//! which takes neither firmware nor link, and then the host writes it. Consecutive records are in different units, so that
+//! what a unit held has left the cache before its next record comes.
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -33,13 +35,15 @@ pub(super) struct Target {
     interface: Interface,
     value: Vec<u8>,
     buffer: Vec<u8>,
+    /// Units that hold the records of a block drive.
+    units: u32,
     records: u64,
     random: Xoshiro256PlusPlus,
     /// What each client has read and writes in its next turn.
     changes: Vec<Option<Change>>,
 }
 
-/// A unit as the host has it in memory, part of which it changes.
+/// A unit as it is in memory, part of which changes.
 struct Change {
     lpn: Lpn,
     unit: Vec<u8>,
@@ -55,9 +59,12 @@ enum Interface {
 }
 
 impl Target {
-    pub(super) fn blocks(device: &Device, value_bytes: usize, seed: u64) -> Target {
+    /// For at most this many records.
+    pub(super) fn blocks(device: &Device, value_bytes: usize, records: u64, seed: u64) -> Target {
         let first = other_units(device.profile());
-        Target::new(device, Interface::Blocks(first), value_bytes, seed)
+        let mut target = Target::new(device, Interface::Blocks(first), value_bytes, seed);
+        target.units = records.div_ceil((UNIT_BYTES / value_bytes) as u64) as u32;
+        target
     }
 
     pub(super) fn keys(
@@ -92,7 +99,7 @@ impl Target {
         random.fill(&mut value[..]);
         let device = device.try_clone().expect("a drive in memory can be copied");
         let buffer = vec![0; UNIT_BYTES];
-        Target { device, interface, value, buffer, records: 0, random, changes: Vec::new() }
+        Target { device, interface, value, buffer, units: 0, records: 0, random, changes: Vec::new() }
     }
 
     /// Executes this many requests of one kind, with this many threads.
@@ -136,8 +143,8 @@ impl Target {
 
     /// The unit of a record, and its position there.
     fn place(&self, first: u32, record: u64) -> (Lpn, usize) {
-        let in_unit = (UNIT_BYTES / self.value.len()) as u64;
-        (Lpn(first + (record / in_unit) as u32), (record % in_unit) as usize * self.value.len())
+        let units = u64::from(self.units);
+        (Lpn(first + (record % units) as u32), (record / units) as usize * self.value.len())
     }
 
     fn get(
@@ -169,7 +176,7 @@ impl Target {
         Ok(self.device.submit(Command::Read { lpn, data: &mut self.buffer }, at_ns)?.done_ns)
     }
 
-    /// Writes a whole unit; of one that changes in part, the host waits for the rest.
+    /// Writes a whole unit; of one that changes in part, firmware waits for the rest.
     fn change(
         &mut self,
         mut change: Change,
@@ -179,13 +186,19 @@ impl Target {
         if self.value.len() == UNIT_BYTES {
             return self.write_changed(change, at_ns);
         }
-        let done_ns = self.read(change.lpn, at_ns)?;
+        let command = Command::Read { lpn: change.lpn, data: &mut self.buffer };
+        let done_ns = self.device.submit_inside(command, at_ns)?.done_ns;
         change.unit.copy_from_slice(&self.buffer);
         self.changes[client] = Some(change);
         Ok(Turn::Next(done_ns))
     }
 
-    /// Clients that change a unit at once share the host's copy of it: none writes over what another has changed.
+    /// The drive that the records are on.
+    pub(super) fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Clients that change a unit at once share the copy of it: none writes over what another has changed.
     fn write_changed(&mut self, mut change: Change, at_ns: Nanoseconds) -> Result<Turn, ExperimentError> {
         self.value[..8].copy_from_slice(&change.record.to_le_bytes());
         let others = self.changes.iter_mut().flatten().filter(|other| other.lpn == change.lpn);
@@ -232,7 +245,7 @@ mod tests {
         let run = Run { scale: 1.0, slower: 1, seed: 1, program: Path::new(""), monitor: &Monitor::silent() };
         let mut profile = Profile::load("kaml-board").unwrap();
         profile.capacity_bytes = 512 << 20;
-        let mut target = Target::blocks(&Device::in_memory(&profile).unwrap(), 512, 1);
+        let mut target = Target::blocks(&Device::in_memory(&profile).unwrap(), 512, RECORDS, 1);
         target.serve(&run, Work::Insert, 8, RECORDS).unwrap();
         target.serve(&run, Work::Update, 8, RECORDS).unwrap();
         let Interface::Blocks(first) = target.interface else { panic!("it is a block drive") };

@@ -1,0 +1,110 @@
+//! `tantalum crash run`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::Args;
+use tantalum::{Profile, Size};
+use tantalum_crash_run::{Losses, Settings, Task, check, record, summary};
+
+use crate::failure::Failure;
+use crate::{interrupt, output};
+
+/// `tantalum crash run`.
+#[derive(Args, Debug)]
+pub struct CrashRunOptions {
+    /// A program, or a shell command, that exits with 0 if the files in its working directory ($TANTALUM_DIR) are well
+    #[arg(long, value_name = "COMMAND")]
+    pub check: String,
+
+    /// A shell command that prepares the folder before the program runs; what it leaves is durable
+    #[arg(long, value_name = "COMMAND")]
+    pub setup: Option<String>,
+
+    /// Lose the worst that POSIX allows: any part of what was not synced, torn at 512 bytes; the default
+    #[arg(long, conflicts_with = "drive")]
+    pub adversary: bool,
+
+    /// Lose what this drive loses: a profile's name, or a TOML file. Power is cut at its flash operations
+    #[arg(long, value_name = "NAME|FILE")]
+    pub drive: Option<String>,
+
+    /// Places where power is cut, spread over the run: a number or all
+    #[arg(long, value_name = "N|all", default_value = "all", value_parser = parse_cuts)]
+    pub cuts: Cuts,
+
+    /// Begin no cut after so many minutes
+    #[arg(long, value_name = "N")]
+    pub minutes: Option<u64>,
+
+    /// For what is drawn by chance
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+
+    /// A check that takes longer has failed
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
+    pub check_seconds: u64,
+
+    /// Capacity of the folder's drive
+    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
+    pub capacity: Size,
+
+    /// Leave the files of each finding in a new folder there
+    #[arg(long, value_name = "FOLDER")]
+    pub save: Option<PathBuf>,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+
+    /// The program and its arguments; {} stands for the folder
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    pub program: Vec<OsString>,
+}
+
+/// A number of cuts; none for all.
+#[derive(Clone, Copy, Debug)]
+pub struct Cuts(Option<u64>);
+
+fn parse_cuts(text: &str) -> Result<Cuts, String> {
+    match text.parse() {
+        Ok(cuts) if cuts > 0 => Ok(Cuts(Some(cuts))),
+        _ if text == "all" => Ok(Cuts(None)),
+        _ => Err("use a number of cuts from 1, or all".to_owned()),
+    }
+}
+
+/// Records the program, checks what it may find, and prints that. A failed check is a failure after that.
+pub fn run(options: &CrashRunOptions) -> Result<(), Failure> {
+    let losses = match &options.drive {
+        Some(name) => {
+            let mut profile = Profile::load(name)?;
+            profile.capacity_bytes = options.capacity.0;
+            Losses::Drive(Box::new(profile))
+        }
+        None => Losses::Posix,
+    };
+    let settings = Settings {
+        losses,
+        check: options.check.clone(),
+        check_seconds: options.check_seconds,
+        cuts: options.cuts.0,
+        minutes: options.minutes,
+        seed: options.seed,
+        save: options.save.clone(),
+    };
+    settings.check()?;
+    let task = Task {
+        program: options.program.clone(),
+        setup: options.setup.clone(),
+        capacity_bytes: options.capacity.0,
+    };
+    let monitor = interrupt::monitor();
+    let recording = record(&task, &monitor)?;
+    let outcome = check(&recording, &settings, &monitor)?;
+    output::report(&outcome, options.json, summary::of)?;
+    match outcome.failed {
+        0 => Ok(()),
+        failed => Err(Failure::FailedChecks { failed, checked: outcome.checked }),
+    }
+}

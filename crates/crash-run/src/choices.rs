@@ -1,0 +1,71 @@
+//! Which of the many outcomes of one cut are tried.
+
+use std::collections::BTreeSet;
+
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use crate::posix::{Piece, What};
+
+/// Operations at the end that are lost, and kept, one at a time.
+const ALONE: usize = 12;
+
+/// Writes at the end that are torn.
+const TORN: usize = 3;
+
+/// Subsets by chance.
+const BY_CHANCE: usize = 6;
+
+/// The pieces that are there.
+pub(crate) type Kept = Vec<bool>;
+
+/// Sets of pieces: all, none, names or contents alone, all but one operation and one alone, torn writes, and some by chance.
+pub(crate) fn choices(waiting: &[Piece], seed: u64) -> Vec<Kept> {
+    if waiting.is_empty() {
+        return vec![Vec::new()];
+    }
+    let all = |is_there: &dyn Fn(&Piece) -> bool| waiting.iter().map(is_there).collect::<Kept>();
+    let is_name = |piece: &Piece| matches!(piece.what, What::Names(_));
+    let is_bytes = |piece: &Piece| matches!(piece.what, What::Bytes { .. });
+    let mut chosen = vec![all(&|_| true), all(&|_| false), all(&is_name), all(&|piece| !is_name(piece))];
+    chosen.push(all(&|piece| !is_bytes(piece)));
+    let operations: BTreeSet<usize> = waiting.iter().map(|piece| piece.operation).collect();
+    for &operation in operations.iter().rev().take(ALONE) {
+        chosen.push(all(&|piece| piece.operation != operation));
+        chosen.push(all(&|piece| piece.operation == operation));
+        chosen.push(all(&|piece| piece.operation < operation));
+    }
+    torn(waiting, &operations, &mut chosen);
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    for _ in 0..BY_CHANCE {
+        let lost: BTreeSet<usize> = operations.iter().copied().filter(|_| random.random_bool(0.4)).collect();
+        let by_operation = all(&|piece| !lost.contains(&piece.operation));
+        chosen.push(by_operation);
+        chosen.push(waiting.iter().map(|_| random.random_bool(0.5)).collect());
+    }
+    let mut seen = BTreeSet::new();
+    chosen.retain(|kept| seen.insert(kept.clone()));
+    chosen
+}
+
+/// The last writes of several sectors, of which the first, or the last, is there or not.
+fn torn(waiting: &[Piece], operations: &BTreeSet<usize>, chosen: &mut Vec<Kept>) {
+    let sectors = |operation: usize| -> Vec<usize> {
+        let pieces = waiting.iter().enumerate();
+        pieces
+            .filter(|(_, piece)| piece.operation == operation && matches!(piece.what, What::Bytes { .. }))
+            .map(|(index, _)| index)
+            .collect()
+    };
+    let large =
+        operations.iter().rev().map(|operation| sectors(*operation)).filter(|sectors| sectors.len() > 1);
+    for sectors in large.take(TORN) {
+        let half = sectors.len() / 2;
+        for lost in
+            [&sectors[1..], &sectors[..1], &sectors[half..], &sectors[..half], &sectors[sectors.len() - 1..]]
+        {
+            let lost: BTreeSet<usize> = lost.iter().copied().collect();
+            chosen.push((0..waiting.len()).map(|index| !lost.contains(&index)).collect());
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Errors that stop a run.
+
+use std::io;
+use std::path::PathBuf;
+
+use tantalum::{DeviceError, ProfileError};
+use tantalum_filesystem::Errno;
+use tantalum_fuse::MountError;
+use tantalum_report::Interrupted;
+use tantalum_volume::VolumeError;
+
+/// Why a run was not completed. A failed check is not an error but a result.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// It was interrupted.
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
+    /// No such profile.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    /// The drive could not be made.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The volume could not be made.
+    #[error(transparent)]
+    Volume(#[from] VolumeError),
+    /// The folder could not be mounted.
+    #[error(transparent)]
+    Mount(#[from] MountError),
+    /// A program could not be started.
+    #[error("{program}: {error}")]
+    Start {
+        /// What should have been started.
+        program: String,
+        /// The system's error.
+        error: io::Error,
+    },
+    /// The program failed although power stayed on.
+    #[error(
+        "{program} ended with {status} although power stayed on; power cuts are tried on a run that works"
+    )]
+    Failed {
+        /// The program.
+        program: String,
+        /// How it ended.
+        status: std::process::ExitStatus,
+    },
+    /// The check fails although nothing was lost.
+    #[error("the check ended with {status} on what the program left, although power stayed on: {said}")]
+    CheckFails {
+        /// How it ended.
+        status: String,
+        /// The last line that it printed.
+        said: String,
+    },
+    /// The program changed nothing.
+    #[error(
+        "the program changed nothing in its folder; it gets the folder as {{}} in its arguments, as $TANTALUM_DIR, and as its working directory"
+    )]
+    NothingRecorded,
+    /// The place for findings is in use.
+    #[error("{} is not an empty folder; name a new one for the findings", path.display())]
+    PlaceInUse {
+        /// Where findings should be saved.
+        path: PathBuf,
+    },
+    /// Temporary files could not be made.
+    #[error("{}: {error}", path.display())]
+    Files {
+        /// Which.
+        path: PathBuf,
+        /// The system's error.
+        error: io::Error,
+    },
+    /// The recording could not be done again on the drive.
+    #[error("operation {operation} of the recording failed on the drive: {errno}")]
+    Replay {
+        /// Which.
+        operation: usize,
+        /// Why.
+        errno: Errno,
+    },
+    /// The drive, or the volume on it, did not come back: a fault of Tantalum.
+    #[error("after a cut at flash operation {operation} (0: after the last command): {what}")]
+    NotRecovered {
+        /// Of the replay, from 1; 0 after the last command.
+        operation: u64,
+        /// What was wrong.
+        what: String,
+    },
+}
+
+impl RunError {
+    pub(crate) fn files(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> RunError {
+        let path = path.into();
+        move |error| RunError::Files { path, error }
+    }
+}

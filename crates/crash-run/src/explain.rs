@@ -1,0 +1,199 @@
+//! Reduces a failed check to what must be lost for it to fail, and says so in the program's terms.
+
+use std::collections::BTreeSet;
+
+use crate::check::Checker;
+use crate::choices::Kept;
+use crate::error::RunError;
+use crate::operation::{FileNumber, Operation, ROOT, Recording};
+use crate::paths::Paths;
+use crate::posix::{Posix, What};
+use crate::tree::Tree;
+
+/// Lines about what was there although it was done later.
+const MOST_LINES: usize = 6;
+
+/// What is known of a finding.
+#[derive(Default)]
+pub(crate) struct Explanation {
+    pub lost: Vec<String>,
+    pub there: Vec<String>,
+    pub saved_by: Vec<String>,
+    /// Which operations had to be lost, in whole or in part.
+    pub operations: BTreeSet<usize>,
+    /// The files in which as little as possible is lost.
+    pub tree: Option<Tree>,
+}
+
+/// The state of a recording after some operations, with the syncs that are tried besides.
+fn posix_at(recording: &Recording, operations: usize, tried: Option<(usize, Operation)>) -> Posix {
+    let mut posix = Posix::default();
+    for (number, operation) in recording.operations[..operations].iter().enumerate() {
+        if number == recording.begins {
+            posix.settle_all();
+        }
+        posix.then(number, operation);
+        if let Some((after, sync)) = &tried
+            && *after == number
+        {
+            posix.then(number, sync);
+        }
+    }
+    if operations == recording.begins {
+        posix.settle_all();
+    }
+    posix
+}
+
+pub(crate) fn explain(
+    recording: &Recording,
+    checker: &Checker,
+    operations: usize,
+    kept: &Kept,
+) -> Result<Explanation, RunError> {
+    let posix = posix_at(recording, operations, None);
+    let said = recording.said_by(operations);
+    let fails = |kept: &Kept| -> Result<bool, RunError> {
+        Ok(checker.run(&posix.tree(|index| kept[index]), said, 0)?.failed.is_some())
+    };
+    let kept = reduce(&posix, kept.clone(), &fails)?;
+    let lost: Vec<usize> = (0..kept.len()).filter(|index| !kept[*index]).collect();
+    let first = lost.first().map(|index| posix.waiting[*index].operation);
+    let names: BTreeSet<usize> = lost.iter().map(|index| posix.waiting[*index].operation).collect();
+    let later: BTreeSet<usize> = posix
+        .waiting
+        .iter()
+        .enumerate()
+        .filter(|(index, piece)| {
+            kept[*index] && Some(piece.operation) >= first && !names.contains(&piece.operation)
+        })
+        .map(|(_, piece)| piece.operation)
+        .collect();
+    Ok(Explanation {
+        lost: lost_of(recording, &posix, &kept),
+        there: later.iter().rev().take(MOST_LINES).map(|operation| describe(recording, *operation)).collect(),
+        saved_by: saved_by(recording, checker, operations, &posix, &kept)?,
+        operations: names,
+        tree: Some(posix.tree(|index| kept[index])),
+    })
+}
+
+/// Keeps as much as possible, whole operations first.
+fn reduce(
+    posix: &Posix,
+    mut kept: Kept,
+    fails: &impl Fn(&Kept) -> Result<bool, RunError>,
+) -> Result<Kept, RunError> {
+    let operations: BTreeSet<usize> = posix.waiting.iter().map(|piece| piece.operation).collect();
+    let groups = operations.iter().map(|operation| -> Vec<usize> {
+        (0..kept.len()).filter(|index| posix.waiting[*index].operation == *operation).collect()
+    });
+    let single = (0..kept.len()).map(|index| vec![index]);
+    let all: Vec<Vec<usize>> = groups.chain(single).collect();
+    for group in all {
+        if group.iter().all(|index| kept[*index]) {
+            continue;
+        }
+        let mut more = kept.clone();
+        group.iter().for_each(|index| more[*index] = true);
+        if fails(&more)? {
+            kept = more;
+        }
+    }
+    Ok(kept)
+}
+
+/// Tries the sync of each file and folder of which something had to be lost, right behind the last such operation.
+fn saved_by(
+    recording: &Recording,
+    checker: &Checker,
+    operations: usize,
+    posix: &Posix,
+    kept: &Kept,
+) -> Result<Vec<String>, RunError> {
+    let mut tried = Vec::new();
+    for (index, piece) in posix.waiting.iter().enumerate().filter(|(index, _)| !kept[*index]) {
+        let sync = match &piece.what {
+            What::Names(names) => Operation::SyncFolder(names.last().map_or(ROOT, |(entry, _)| entry.folder)),
+            other => Operation::Sync(other.file().expect("it is of a file")),
+        };
+        let last = (index..kept.len())
+            .filter(|index| !kept[*index])
+            .map(|index| &posix.waiting[index])
+            .filter(|other| of(&other.what) == of(&piece.what))
+            .map(|other| other.operation)
+            .max();
+        let last = last.expect("it is one of them");
+        if !tried.contains(&(last, sync.clone())) {
+            tried.push((last, sync));
+        }
+    }
+    let lost: BTreeSet<(usize, String)> =
+        (0..kept.len()).filter(|index| !kept[*index]).map(|index| key(&posix.waiting[index])).collect();
+    let mut saved = Vec::new();
+    for (after, sync) in tried {
+        let synced = posix_at(recording, operations, Some((after, sync.clone())));
+        let tree = synced.tree(|index| !lost.contains(&key(&synced.waiting[index])));
+        if checker.run(&tree, recording.said_by(operations), 0)?.failed.is_none() {
+            let sync = Paths::after(recording, after + 1).operation(&sync);
+            let before = generic(&Paths::after(recording, after).operation(&recording.operations[after]));
+            saved.push(format!("{sync} after {before}"));
+        }
+    }
+    Ok(saved)
+}
+
+/// An operation without its numbers, so that one in a loop is one.
+fn generic(text: &str) -> String {
+    let words = text.split(' ').filter(|word| !word.bytes().all(|byte| byte.is_ascii_digit()));
+    words.collect::<Vec<_>>().join(" ").replace("bytes at of", "to")
+}
+
+fn of(what: &What) -> Option<FileNumber> {
+    what.file()
+}
+
+fn key(piece: &crate::posix::Piece) -> (usize, String) {
+    let place = match &piece.what {
+        What::Bytes { from, .. } => format!("bytes {from}"),
+        What::Names(_) => "names".to_owned(),
+        What::Grown(..) => "grown".to_owned(),
+        _ => "other".to_owned(),
+    };
+    (piece.operation, place)
+}
+
+/// The operations that are lost in whole or in part.
+pub(crate) fn lost_operations(recording: &Recording, operations: usize, kept: &Kept) -> BTreeSet<usize> {
+    let posix = posix_at(recording, operations, None);
+    (0..kept.len()).filter(|index| !kept[*index]).map(|index| posix.waiting[index].operation).collect()
+}
+
+/// What is lost, a line for each operation.
+fn lost_of(recording: &Recording, posix: &Posix, kept: &Kept) -> Vec<String> {
+    let lost = |index: &usize| !kept[*index];
+    let operations: BTreeSet<usize> =
+        (0..kept.len()).filter(lost).map(|index| posix.waiting[index].operation).collect();
+    let line = |operation: &usize| {
+        let pieces = (0..kept.len()).filter(|index| posix.waiting[*index].operation == *operation);
+        let (gone, there): (Vec<usize>, Vec<usize>) = pieces.partition(lost);
+        let which = match &posix.waiting[gone[0]].what {
+            _ if there.is_empty() => String::new(),
+            What::Grown(..) => ": the new size".to_owned(),
+            What::Bytes { from, .. } => format!(": bytes from {from} on, in part"),
+            _ => ": in part".to_owned(),
+        };
+        format!("{}{which}", describe(recording, *operation))
+    };
+    operations.iter().map(line).collect()
+}
+
+/// An operation of the program, with its number from 1.
+pub(crate) fn describe(recording: &Recording, operation: usize) -> String {
+    let text = Paths::after(recording, operation).operation(&recording.operations[operation]);
+    format!("{}. {text}", number(recording, operation))
+}
+
+fn number(recording: &Recording, operation: usize) -> usize {
+    operation + 1 - recording.begins.min(operation + 1)
+}

@@ -1,0 +1,27 @@
+//! Does a program survive power loss? It runs once, on a mounted drive, and everything that it does to its files is recorded.
+//! Then power is cut after each of its operations, in every way that can make a difference, and a check of the user's runs on
+//! what is left.
+//!
+//! - [`record`] runs the program; the drive's mount sees each operation (`recorder.rs`, [`operation`]).
+//! - What may be lost is either the worst that POSIX allows (`posix.rs`, `choices.rs`), or what a drive loses: the recorded
+//!   operations are done again on a drive that loses power at each of its flash operations (`drive.rs`).
+//! - [`check`] makes the files of each outcome in a folder and runs the check there; equal outcomes are checked once.
+//! - A failed check is reduced to what must be lost for it to fail, and explained (`explain.rs`).
+
+mod campaign;
+mod check;
+mod choices;
+mod drive;
+mod error;
+mod explain;
+pub mod operation;
+mod paths;
+mod posix;
+mod program;
+mod recorder;
+pub mod summary;
+mod tree;
+
+pub use campaign::{Finding, Losses, Outcome, Settings, check};
+pub use error::RunError;
+pub use program::{Task, record};

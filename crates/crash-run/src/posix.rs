@@ -1,0 +1,315 @@
+//! The worst that POSIX allows: of what was not synced any part may be there after a power cut, in any order.
+//!
+//! Each operation is one or several *pieces*, which are there or not. Bytes are pieces of 512, as disks write them; that a
+//! file grew is a piece of its own. A change of names is one piece, also if it changes two: a rename is never half done.
+//!
+//! | what | is durable with |
+//! |---|---|
+//! | bytes, a size | `fsync` or `fdatasync` of the file |
+//! | permissions, owners, extended attributes | `fsync` of the file |
+//! | names | `fsync` of the folder; of a rename between folders, of either of them |
+//!
+//! Syncing a file does not make its name durable, as the manual page of `fsync` says. Synced pieces are in [`Posix::durable`];
+//! the others wait.
+
+use std::sync::Arc;
+
+use tantalum_filesystem::RenameMode;
+
+use crate::operation::{Attribute, Entry, FileNumber, Operation};
+use crate::tree::{File, Tree};
+
+/// What disks write as a whole.
+const SECTOR_BYTES: usize = 512;
+
+/// What is there or not.
+#[derive(Clone, Debug)]
+pub(crate) enum What {
+    /// Bytes of what was written.
+    Bytes { file: FileNumber, offset: u64, data: Arc<[u8]>, from: usize, bytes: usize },
+    /// The file reaches at least so far.
+    Grown(FileNumber, u64),
+    /// The file has this size.
+    Resized(FileNumber, u64),
+    /// Zeros.
+    Zeros { file: FileNumber, offset: u64, bytes: u64 },
+    /// An attribute.
+    Changed(FileNumber, Attribute),
+    /// Names, and which files they are of.
+    Names(Vec<(Entry, Option<FileNumber>)>),
+}
+
+impl What {
+    /// The file whose contents or attributes it changes.
+    pub fn file(&self) -> Option<FileNumber> {
+        match self {
+            What::Bytes { file, .. }
+            | What::Grown(file, _)
+            | What::Resized(file, _)
+            | What::Zeros { file, .. }
+            | What::Changed(file, _) => Some(*file),
+            What::Names(_) => None,
+        }
+    }
+
+    fn apply(&self, tree: &mut Tree) {
+        match self {
+            What::Names(names) => {
+                for (entry, file) in names {
+                    match file {
+                        Some(file) => tree.names.insert(entry.clone(), *file),
+                        None => tree.names.remove(entry),
+                    };
+                }
+            }
+            other => {
+                let Some(file) = other.file().and_then(|file| tree.file(file)) else { return };
+                other.apply_to(file);
+            }
+        }
+    }
+
+    fn apply_to(&self, file: &mut File) {
+        let contents = &mut file.contents;
+        match self {
+            What::Bytes { offset, data, from, bytes, .. } => {
+                contents.put(offset + *from as u64, &data[*from..from + bytes]);
+            }
+            What::Grown(_, size) => contents.size = contents.size.max(*size),
+            What::Resized(_, size) => contents.resize(*size),
+            What::Zeros { offset, bytes, .. } => contents.clear(*offset, *bytes),
+            What::Changed(_, attribute) => file.change(attribute),
+            What::Names(_) => {}
+        }
+    }
+}
+
+/// A part of an operation that may be there or not.
+#[derive(Clone, Debug)]
+pub(crate) struct Piece {
+    /// Which operation.
+    pub operation: usize,
+    pub what: What,
+}
+
+/// What is durable and what is not, after some operations.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Posix {
+    /// What is there in any case.
+    pub durable: Tree,
+    /// What may be there, in the order in which it was done.
+    pub waiting: Vec<Piece>,
+    /// Everything, as the program sees it.
+    live: Tree,
+}
+
+impl Posix {
+    /// The next operation is done.
+    pub fn then(&mut self, number: usize, operation: &Operation) {
+        match operation {
+            Operation::Sync(file) => self.settle(|what| what.file() == Some(*file)),
+            Operation::SyncData(file) => {
+                self.settle(|what| what.file() == Some(*file) && !matches!(what, What::Changed(..)))
+            }
+            Operation::SyncFolder(folder) => self.settle_folder(*folder),
+            other => {
+                if let Operation::Create(_, file, made) = other {
+                    let file_of = || Arc::new(File::new(made.clone()));
+                    self.live.files.insert(*file, file_of());
+                    self.durable.files.insert(*file, file_of());
+                }
+                for what in self.pieces(other) {
+                    what.apply(&mut self.live);
+                    self.waiting.push(Piece { operation: number, what });
+                }
+            }
+        }
+    }
+
+    /// Everything is durable.
+    pub fn settle_all(&mut self) {
+        self.settle(|_| true);
+    }
+
+    /// The files if these of the waiting pieces are there.
+    pub fn tree(&self, is_there: impl Fn(usize) -> bool) -> Tree {
+        let mut tree = self.durable.clone();
+        for (index, piece) in self.waiting.iter().enumerate() {
+            if is_there(index) {
+                piece.what.apply(&mut tree);
+            }
+        }
+        tree
+    }
+
+    fn settle(&mut self, is_synced: impl Fn(&What) -> bool) {
+        let (synced, waiting) =
+            std::mem::take(&mut self.waiting).into_iter().partition(|piece| is_synced(&piece.what));
+        self.waiting = waiting;
+        let synced: Vec<Piece> = synced;
+        synced.iter().for_each(|piece| piece.what.apply(&mut self.durable));
+    }
+
+    /// What waits and is older than a durable change of the same name no longer counts.
+    fn settle_folder(&mut self, folder: FileNumber) {
+        let of_folder = |what: &What| match what {
+            What::Names(names) => names.iter().any(|(entry, _)| entry.folder == folder),
+            _ => false,
+        };
+        let mut settled: std::collections::BTreeSet<Entry> = std::collections::BTreeSet::new();
+        for piece in self.waiting.iter_mut().rev() {
+            let is_synced = of_folder(&piece.what);
+            let What::Names(names) = &mut piece.what else { continue };
+            if is_synced {
+                settled.extend(names.iter().map(|(entry, _)| entry.clone()));
+            } else {
+                names.retain(|(entry, _)| !settled.contains(entry));
+            }
+        }
+        self.settle(of_folder);
+        self.waiting.retain(|piece| !matches!(&piece.what, What::Names(names) if names.is_empty()));
+    }
+
+    fn pieces(&self, operation: &Operation) -> Vec<What> {
+        let named = |entry: &Entry| self.live.names.get(entry).copied();
+        match operation {
+            Operation::Create(entry, file, _) | Operation::Link(entry, file) => {
+                vec![What::Names(vec![(entry.clone(), Some(*file))])]
+            }
+            Operation::Unlink(entry) | Operation::RemoveFolder(entry) => {
+                vec![What::Names(vec![(entry.clone(), None)])]
+            }
+            Operation::Rename(from, to, mode) => {
+                let other = if *mode == RenameMode::Exchange { named(to) } else { None };
+                vec![What::Names(vec![(from.clone(), other), (to.clone(), named(from))])]
+            }
+            Operation::Write(file, offset, data) => self.written(*file, *offset, data),
+            Operation::Zero { file, offset, bytes, keep_size } => {
+                let mut pieces = self.grown(*file, offset + bytes, *keep_size);
+                pieces.push(What::Zeros { file: *file, offset: *offset, bytes: *bytes });
+                pieces
+            }
+            Operation::Allocate { file, offset, bytes, keep_size } => {
+                self.grown(*file, offset + bytes, *keep_size)
+            }
+            Operation::Resize(file, size) => vec![What::Resized(*file, *size)],
+            Operation::Change(file, attribute) => vec![What::Changed(*file, attribute.clone())],
+            Operation::Sync(_) | Operation::SyncData(_) | Operation::SyncFolder(_) => Vec::new(),
+        }
+    }
+
+    fn grown(&self, file: FileNumber, end: u64, keep_size: bool) -> Vec<What> {
+        let size = self.live.files.get(&file).map_or(0, |file| file.contents.size);
+        if keep_size || end <= size { Vec::new() } else { vec![What::Grown(file, end)] }
+    }
+
+    fn written(&self, file: FileNumber, offset: u64, data: &Arc<[u8]>) -> Vec<What> {
+        let mut pieces = self.grown(file, offset + data.len() as u64, false);
+        let mut from = 0;
+        while from < data.len() {
+            let to_end = SECTOR_BYTES - ((offset + from as u64) % SECTOR_BYTES as u64) as usize;
+            let bytes = to_end.min(data.len() - from);
+            pieces.push(What::Bytes { file, offset, data: Arc::clone(data), from, bytes });
+            from += bytes;
+        }
+        pieces
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tantalum_filesystem::FileKind;
+
+    use super::*;
+    use crate::operation::{Made, ROOT};
+
+    fn entry(name: &str) -> Entry {
+        Entry { folder: ROOT, name: name.as_bytes().to_vec() }
+    }
+
+    fn made() -> Made {
+        Made { kind: FileKind::File, permissions: 0o644, owner: 0, group: 0, target: Vec::new() }
+    }
+
+    fn after(operations: &[Operation]) -> Posix {
+        let mut posix = Posix::default();
+        operations.iter().enumerate().for_each(|(number, operation)| posix.then(number, operation));
+        posix
+    }
+
+    fn bytes(tree: &Tree, name: &str) -> Option<(u64, u64)> {
+        let file = &tree.files[tree.names.get(&entry(name))?];
+        Some((file.contents.size, tree.digest()))
+    }
+
+    fn replaced() -> Vec<Operation> {
+        vec![
+            Operation::Create(entry("a"), 1, made()),
+            Operation::Write(1, 0, vec![1; 700].into()),
+            Operation::Sync(1),
+            Operation::SyncFolder(ROOT),
+            Operation::Create(entry("b"), 2, made()),
+            Operation::Write(2, 0, vec![2; 600].into()),
+            Operation::Rename(entry("b"), entry("a"), RenameMode::Replace),
+        ]
+    }
+
+    #[test]
+    fn a_rename_may_be_there_without_what_was_written_before_it() {
+        let posix = after(&replaced());
+        let renamed = |index: usize| matches!(posix.waiting[index].what, What::Names(_));
+        assert_eq!(bytes(&posix.tree(|_| false), "a").unwrap().0, 700);
+        assert_eq!(bytes(&posix.tree(renamed), "a").unwrap().0, 0, "named and empty");
+        assert_eq!(bytes(&posix.tree(|_| true), "a").unwrap().0, 600);
+        assert!(bytes(&posix.tree(renamed), "b").is_none());
+    }
+
+    #[test]
+    fn what_is_synced_is_there() {
+        let mut operations = replaced();
+        operations.insert(6, Operation::SyncData(2));
+        let posix = after(&operations);
+        let renamed = |index: usize| matches!(posix.waiting[index].what, What::Names(_));
+        assert_eq!(bytes(&posix.tree(renamed), "a"), bytes(&posix.tree(|_| true), "a"));
+        assert_eq!(bytes(&posix.tree(|_| false), "a").unwrap().0, 700, "its name is not durable");
+        operations.push(Operation::SyncFolder(ROOT));
+        let posix = after(&operations);
+        assert!(posix.waiting.is_empty());
+        assert_eq!(bytes(&posix.tree(|_| false), "a").unwrap().0, 600);
+    }
+
+    #[test]
+    fn a_name_that_was_moved_away_durably_does_not_come_back() {
+        let folder = Made { kind: FileKind::Folder, ..made() };
+        let inside = Entry { folder: 2, name: b"x".to_vec() };
+        let posix = after(&[
+            Operation::Create(entry("a"), 1, made()),
+            Operation::Create(entry("d"), 2, folder),
+            Operation::Rename(entry("a"), inside.clone(), RenameMode::Replace),
+            Operation::SyncFolder(2),
+        ]);
+        let tree = posix.tree(|_| true);
+        assert_eq!(tree.names.get(&inside), Some(&1));
+        assert!(!tree.names.contains_key(&entry("a")));
+        assert!(!posix.tree(|_| false).names.contains_key(&entry("a")));
+    }
+
+    #[test]
+    fn writes_are_torn_at_sectors_and_sizes_are_pieces() {
+        let posix = after(&[
+            Operation::Create(entry("a"), 1, made()),
+            Operation::Write(1, 500, vec![7; 1024].into()),
+        ]);
+        let lengths: Vec<usize> = posix
+            .waiting
+            .iter()
+            .filter_map(|piece| match piece.what {
+                What::Bytes { bytes, .. } => Some(bytes),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(lengths, [12, 512, 500]);
+        let without_size = posix.tree(|index| !matches!(posix.waiting[index].what, What::Grown(..)));
+        assert_eq!(bytes(&without_size, "a").unwrap().0, 0);
+    }
+}

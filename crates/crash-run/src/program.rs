@@ -1,0 +1,163 @@
+//! Runs the program on a mounted drive, and hears what it says.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::thread;
+
+use nix::sys::stat::Mode;
+use parking_lot::Mutex;
+use tantalum::{Device, Profile};
+use tantalum_fuse::{Mounted, Options, Pacing};
+use tantalum_report::Monitor;
+use tantalum_volume::Volume;
+
+use crate::error::RunError;
+use crate::operation::{Operation, Recording};
+use crate::recorder::{Recorder, Shared};
+
+/// Bytes of the volume's page cache.
+pub(crate) const CACHE_BYTES: u64 = 64 << 20;
+
+/// Threads of the mount.
+const THREADS: usize = 4;
+
+/// A line that begins so says what the program has done.
+const SAYS: &str = "ack ";
+
+/// Ends the reading of what the program says.
+const END: &str = "\u{4}end";
+
+/// What is run.
+#[derive(Clone, Debug)]
+pub struct Task {
+    /// The program and its arguments; `{}` stands for its folder.
+    pub program: Vec<OsString>,
+    /// A shell command that prepares the folder. What it leaves is durable.
+    pub setup: Option<String>,
+    /// Bytes of the folder's drive.
+    pub capacity_bytes: u64,
+}
+
+/// Runs the program once, and records what it does to its folder.
+pub fn record(task: &Task, monitor: &Monitor) -> Result<Recording, RunError> {
+    let place =
+        tempfile::Builder::new().prefix("tantalum-crash-run-").tempdir().map_err(RunError::files("/tmp"))?;
+    let (folder, image, said) =
+        (place.path().join("dir"), place.path().join("drive"), place.path().join("said"));
+    fs::create_dir(&folder).map_err(RunError::files(&folder))?;
+    // the mount is known by the path of an image, and this drive is in memory
+    File::create(&image).map_err(RunError::files(&image))?;
+    let mut profile = Profile::load("tlc-nvme")?;
+    profile.capacity_bytes = task.capacity_bytes;
+    let volume = Volume::format(Device::in_memory(&profile)?, CACHE_BYTES)?;
+    let recording = Shared::default();
+    let recorder = Recorder::new(volume, Arc::clone(&recording));
+    let options = Options {
+        image,
+        folder: folder.clone(),
+        pacing: Pacing::None,
+        threads: THREADS,
+        atomic_writes: false,
+        sync_writes: false,
+    };
+    options.check()?;
+    let mounted = Mounted::mount(Box::new(recorder), &options)?;
+    let stopper = mounted.stopper();
+    let mount = thread::spawn(move || mounted.wait(|_| {}));
+    let ran = run(task, &folder, &said, &recording);
+    stopper.stop();
+    let ended = mount.join().expect("the mount does not panic");
+    // Ctrl-C ends the program as well
+    monitor.check()?;
+    ran?;
+    ended?;
+    let recording = std::mem::take(&mut *recording.lock());
+    match recording.operations[recording.begins..].iter().all(Operation::is_sync) {
+        true => Err(RunError::NothingRecorded),
+        false => Ok(recording),
+    }
+}
+
+fn run(task: &Task, folder: &Path, said: &Path, recording: &Shared) -> Result<(), RunError> {
+    if let Some(setup) = &task.setup {
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(setup);
+        wait(command.current_dir(folder).env("TANTALUM_DIR", folder), setup)?;
+    }
+    let begins = recording.lock().operations.len();
+    recording.lock().begins = begins;
+    nix::unistd::mkfifo(said, Mode::S_IRUSR | Mode::S_IWUSR)
+        .map_err(|errno| RunError::files(said)(errno.into()))?;
+    // open for both, so that nobody waits for the other side
+    let fifo = || File::options().read(true).write(true).open(said).map_err(RunError::files(said));
+    let (read, mut write) = (fifo()?, fifo()?);
+    let heard = Arc::clone(recording);
+    let listener = thread::spawn(move || listen(read, &heard, |_| {}, true));
+    let ran = start(task, folder, said, recording);
+    let _ = writeln!(write, "{END}");
+    listener.join().expect("listening does not panic");
+    ran
+}
+
+fn start(task: &Task, folder: &Path, said: &Path, recording: &Shared) -> Result<(), RunError> {
+    let (program, arguments) = task.program.split_first().expect("there is a program");
+    let name = program.to_string_lossy().into_owned();
+    let mut command = Command::new(found_from_here(program));
+    command.args(arguments.iter().map(|argument| with_folder(argument, folder)));
+    command.current_dir(folder).env("TANTALUM_DIR", folder).env("TANTALUM_ACK", said);
+    command.stdout(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| RunError::Start { program: name.clone(), error })?;
+    let output = child.stdout.take().expect("it is piped");
+    let heard = Arc::clone(recording);
+    let listener = thread::spawn(move || listen(output, &heard, |line| eprintln!("{line}"), false));
+    let status = child.wait().map_err(|error| RunError::Start { program: name.clone(), error })?;
+    listener.join().expect("listening does not panic");
+    if status.success() { Ok(()) } else { Err(RunError::Failed { program: name, status }) }
+}
+
+/// Takes lines until the end. Those in which the program says what it has done are kept, with the number of operations
+/// done by now: that is not fewer than were done when it said so.
+fn listen(from: impl std::io::Read, recording: &Mutex<Recording>, other: impl Fn(&str), all: bool) {
+    for line in BufReader::new(from).lines().map_while(Result::ok) {
+        if line == END {
+            return;
+        }
+        match (line.strip_prefix(SAYS), all) {
+            (Some(said), _) => hear(recording, said),
+            (None, true) => hear(recording, &line),
+            (None, false) => other(&line),
+        }
+    }
+}
+
+fn hear(recording: &Mutex<Recording>, said: &str) {
+    let mut recording = recording.lock();
+    let at = recording.operations.len();
+    recording.said.push((at, said.to_owned()));
+}
+
+fn wait(command: &mut Command, name: &str) -> Result<(), RunError> {
+    let status = command.status().map_err(|error| RunError::Start { program: name.to_owned(), error })?;
+    if status.success() { Ok(()) } else { Err(RunError::Failed { program: name.to_owned(), status }) }
+}
+
+/// A program that is a file seen from here stays that file in another folder.
+pub(crate) fn found_from_here(program: &OsStr) -> PathBuf {
+    let path = Path::new(program);
+    match path.components().count() > 1 || path.is_absolute() {
+        true => std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
+        false => path.to_owned(),
+    }
+}
+
+/// An argument in which `{}` is the folder.
+fn with_folder(argument: &OsStr, folder: &Path) -> OsString {
+    match (argument.to_str(), folder.to_str()) {
+        (Some(argument), Some(folder)) => argument.replace("{}", folder).into(),
+        _ => argument.to_owned(),
+    }
+}

@@ -1,0 +1,59 @@
+//! What came of a run, as text for a terminal.
+
+use std::fmt::Write;
+
+use tantalum_report::table::{Align, Table, grouped};
+
+use crate::campaign::{Finding, Outcome};
+
+/// A table of the counts, and each finding with what explains it.
+pub fn of(outcome: &Outcome) -> String {
+    let mut table = Table::new(&[("", Align::Left), ("count", Align::Right)]);
+    let rows = [
+        ("operations of the program", outcome.operations as u64),
+        ("of these, syncs", outcome.syncs as u64),
+        ("power cuts", outcome.cuts),
+        ("outcomes", outcome.outcomes),
+        ("different outcomes, checked", outcome.checked),
+        ("checks that failed", outcome.failed),
+    ];
+    rows.into_iter().for_each(|(name, count)| table.push(vec![name.to_owned(), grouped(count)]));
+    let mut text = table.render();
+    if outcome.unexplained > 0 {
+        let _ = writeln!(text, "\n{} failures were not looked at closely.", grouped(outcome.unexplained));
+    }
+    if outcome.ended_early {
+        text.push_str("\nIt ended before all cuts had been tried.\n");
+    }
+    for (index, finding) in outcome.findings.iter().enumerate() {
+        text.push_str(&of_finding(index + 1, finding));
+    }
+    text
+}
+
+fn of_finding(number: usize, finding: &Finding) -> String {
+    let mut text = format!(
+        "\nFINDING {number}: the check ended with {}, power was cut after operation {}\n",
+        finding.check_ended, finding.last_operation
+    );
+    let mut list = |title: &str, lines: &[String]| {
+        if !lines.is_empty() {
+            let _ = writeln!(text, "  {title}");
+            for line in lines {
+                let _ = writeln!(text, "    {line}");
+            }
+        }
+    };
+    list("lost:", &finding.lost);
+    list("there, though later:", &finding.there);
+    list("the check is content with:", &finding.saved_by);
+    let said: Vec<String> = finding.check_said.lines().rev().take(5).map(str::to_owned).collect();
+    list("the check said:", &said.into_iter().rev().collect::<Vec<_>>());
+    if finding.also > 0 {
+        let _ = writeln!(text, "  {} more outcomes fail for the same reason", grouped(finding.also));
+    }
+    if let Some(files) = &finding.files {
+        let _ = writeln!(text, "  its files are in {}", files.display());
+    }
+    text
+}

@@ -1,0 +1,186 @@
+//! Programs that do not survive power loss, as recordings, each of which must be found; and right ones.
+
+use std::sync::Arc;
+
+use tantalum_crash_run::operation::{Entry, FileNumber, Made, Operation, ROOT, Recording};
+use tantalum_crash_run::{Losses, Outcome, Settings, check};
+use tantalum_filesystem::{FileKind, RenameMode};
+use tantalum_report::Monitor;
+
+fn entry(name: &str) -> Entry {
+    Entry { folder: ROOT, name: name.as_bytes().to_vec() }
+}
+
+fn create(name: &str, file: FileNumber) -> Operation {
+    let made = Made { kind: FileKind::File, permissions: 0o644, owner: 0, group: 0, target: Vec::new() };
+    Operation::Create(entry(name), file, made)
+}
+
+fn write(file: FileNumber, offset: u64, text: &str) -> Operation {
+    Operation::Write(file, offset, Arc::from(text.as_bytes()))
+}
+
+fn rename(from: &str, to: &str) -> Operation {
+    Operation::Rename(entry(from), entry(to), RenameMode::Replace)
+}
+
+/// `setup` is durable; the program says `done` at the end.
+fn recording(setup: &[Operation], program: &[Operation]) -> Recording {
+    let operations: Vec<Operation> = setup.iter().chain(program).cloned().collect();
+    let said = vec![(operations.len(), "done".to_owned())];
+    Recording { operations, begins: setup.len(), said }
+}
+
+fn settings(check: &str) -> Settings {
+    Settings {
+        losses: Losses::Posix,
+        check: check.to_owned(),
+        check_seconds: 60,
+        cuts: None,
+        minutes: None,
+        seed: 0,
+        save: None,
+    }
+}
+
+fn outcome(recording: &Recording, script: &str) -> Outcome {
+    check(recording, &settings(script), &Monitor::silent()).unwrap()
+}
+
+/// The old file, or the new one; the new one once the program has said so.
+const REPLACED: &str = r#"
+    test -s "$TANTALUM_ACKS" && { test "$(cat config)" = new-contents; exit; }
+    case "$(cat config)" in old-contents|new-contents) ;; *) exit 1 ;; esac
+"#;
+
+fn old() -> Vec<Operation> {
+    vec![create("config", 1), write(1, 0, "old-contents")]
+}
+
+#[test]
+fn a_rename_without_a_sync_of_the_file_is_found() {
+    let program = [
+        create("config.tmp", 2),
+        write(2, 0, "new-contents"),
+        rename("config.tmp", "config"),
+        Operation::SyncFolder(ROOT),
+    ];
+    let outcome = outcome(&recording(&old(), &program), REPLACED);
+    assert_eq!(outcome.findings.len(), 1, "{:#?}", outcome.findings);
+    let finding = &outcome.findings[0];
+    assert_eq!(finding.saved_by, ["fsync config.tmp after write to config.tmp"]);
+    assert!(finding.lost[0].starts_with("2. write 12 bytes at 0 of config.tmp"), "{finding:?}");
+    assert_eq!(finding.there, ["3. rename config.tmp to config"]);
+}
+
+#[test]
+fn a_rename_without_a_sync_of_the_folder_is_found() {
+    let program = [
+        create("config.tmp", 2),
+        write(2, 0, "new-contents"),
+        Operation::Sync(2),
+        rename("config.tmp", "config"),
+    ];
+    let outcome = outcome(&recording(&old(), &program), REPLACED);
+    assert_eq!(outcome.findings.len(), 1, "{:#?}", outcome.findings);
+    assert_eq!(outcome.findings[0].saved_by, ["fsync of the folder after rename config.tmp to config"]);
+}
+
+#[test]
+fn a_file_that_is_replaced_well_has_no_finding() {
+    let program = [
+        create("config.tmp", 2),
+        write(2, 0, "new-contents"),
+        Operation::Sync(2),
+        rename("config.tmp", "config"),
+        Operation::SyncFolder(ROOT),
+    ];
+    let outcome = outcome(&recording(&old(), &program), REPLACED);
+    assert_eq!((outcome.failed, outcome.cuts), (0, 6), "{:#?}", outcome.findings);
+    assert!(outcome.checked > 3 && outcome.checked < outcome.outcomes, "{outcome:?}");
+}
+
+#[test]
+fn a_record_that_is_taken_for_whole_by_its_first_byte_is_found() {
+    let record = "R".repeat(1500);
+    let program = [write(1, 0, &record), Operation::SyncData(1)];
+    let setup = [create("log", 1)];
+    let script =
+        r#"test "$(head -c 1 log)" = R && test "$(tr -cd R < log | wc -c)" != 1500 && exit 1; exit 0"#;
+    let found = outcome(&recording(&setup, &program), script);
+    assert_eq!(found.findings.len(), 1, "{:#?}", found.findings);
+    // one that counts what is there is content
+    let script =
+        r#"n=$(tr -cd R < log | wc -c); test -s "$TANTALUM_ACKS" && test $n != 1500 && exit 1; exit 0"#;
+    assert_eq!(outcome(&recording(&setup, &program), script).failed, 0);
+}
+
+#[test]
+fn two_files_that_must_agree_are_found() {
+    let setup = [create("a", 1), write(1, 0, "1"), create("b", 2), write(2, 0, "1")];
+    let program = [write(1, 0, "2"), Operation::Sync(1), write(2, 0, "2"), Operation::Sync(2)];
+    let outcome = outcome(&recording(&setup, &program), r#"test "$(cat a)" = "$(cat b)""#);
+    assert_eq!(outcome.findings.len(), 1, "{:#?}", outcome.findings);
+    assert!(outcome.findings[0].saved_by.is_empty(), "no sync helps");
+}
+
+#[test]
+fn what_is_said_and_not_synced_is_found() {
+    let setup = [create("a", 1), write(1, 0, "1")];
+    let script = r#"test ! -s "$TANTALUM_ACKS" || test "$(cat a)" = 2"#;
+    let found = outcome(&recording(&setup, &[write(1, 0, "2")]), script);
+    assert_eq!(found.findings[0].saved_by, ["fsync a after write to a"]);
+    let right = [write(1, 0, "2"), Operation::SyncData(1)];
+    assert_eq!(outcome(&recording(&setup, &right), script).failed, 0);
+}
+
+#[test]
+fn an_append_whose_size_is_there_without_its_bytes_is_found() {
+    let setup = [create("log", 1), write(1, 0, "one\n")];
+    let program = [write(1, 4, "two\n"), Operation::Sync(1)];
+    // a reader that trusts each line
+    let script = r#"! grep -qav -e one -e two log && test "$(tr -d '\0' < log | wc -c)" = "$(wc -c < log)""#;
+    let outcome = outcome(&recording(&setup, &program), script);
+    assert_eq!(outcome.findings.len(), 1, "{:#?}", outcome.findings);
+}
+
+/// A program that POSIX does not protect may be well on a drive: this volume makes a file's name durable with the file.
+#[test]
+fn a_drive_loses_less_than_posix_allows() {
+    let mut profile = tantalum::Profile::load("tlc-nvme").unwrap();
+    profile.capacity_bytes = 64 << 20;
+    let recording = recording(&[], &[create("a", 1), write(1, 0, "1"), Operation::Sync(1)]);
+    let script = r#"test ! -s "$TANTALUM_ACKS" || test "$(cat a)" = 1"#;
+    assert_eq!(outcome(&recording, script).findings[0].saved_by, ["fsync of the folder after create a"]);
+    let on_drive = Settings { losses: Losses::Drive(Box::new(profile)), ..settings(script) };
+    let outcome = check(&recording, &on_drive, &Monitor::silent()).unwrap();
+    assert_eq!(outcome.failed, 0, "{:#?}", outcome.findings);
+    assert!(outcome.cuts > 2 && outcome.checked >= 1, "{outcome:?}");
+}
+
+#[test]
+fn a_check_that_fails_with_power_on_is_refused() {
+    let recording = recording(&[], &[create("a", 1)]);
+    let error = check(&recording, &settings("echo no; exit 3"), &Monitor::silent()).unwrap_err().to_string();
+    assert!(error.contains("exit code 3") && error.ends_with("no"), "{error}");
+}
+
+#[test]
+fn a_check_that_does_not_end_has_failed() {
+    let recording = recording(&[], &[create("a", 1), Operation::SyncFolder(ROOT)]);
+    let settings = Settings { check_seconds: 1, ..settings("test -e a || sleep 1000") };
+    let outcome = check(&recording, &settings, &Monitor::silent()).unwrap();
+    assert_eq!(outcome.findings[0].check_ended, "no end within 1 s");
+}
+
+#[test]
+fn a_findings_files_are_left_where_it_was_asked() {
+    let place = tempfile::tempdir().unwrap();
+    let recording = recording(&old(), &[create("new", 2), write(2, 0, "x")]);
+    let settings =
+        Settings { save: Some(place.path().join("saved")), ..settings("test ! -e new || test -s new") };
+    let outcome = check(&recording, &settings, &Monitor::silent()).unwrap();
+    let files = outcome.findings[0].files.clone().unwrap();
+    assert_eq!(std::fs::read(files.join("config")).unwrap(), b"old-contents");
+    assert_eq!(std::fs::metadata(files.join("new")).unwrap().len(), 0);
+}

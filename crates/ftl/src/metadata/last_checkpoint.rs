@@ -1,0 +1,31 @@
+//! The last checkpoint, as the running drive knows it: whether the next one is due depends on it.
+
+use tantalum_nand::Nanoseconds;
+
+use crate::types::Seq;
+
+/// The running drive's knowledge of its last checkpoint.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LastCheckpoint {
+    /// Its step.
+    pub step: Seq,
+    /// When it is there.
+    pub done_ns: Nanoseconds,
+    /// Data pages programmed since, including copies.
+    pub pages_since: u64,
+    /// Units of host data that had been programmed when it was taken.
+    pub host_units: u64,
+    /// Whether another one is due because a unit was lost that only a spare area asserted.
+    pub wanted: bool,
+    /// Count of medium operations when the last check found none due.
+    pub not_due_at: u64,
+}
+
+impl LastCheckpoint {
+    /// A newer one stands. When it is on flash is known later.
+    pub fn replace(&mut self, step: Seq, host_units: u64) {
+        let last = self.step;
+        debug_assert!(step >= last, "a checkpoint of step {step} would replace that of step {last}");
+        *self = LastCheckpoint { step, pages_since: 0, host_units, wanted: false, ..*self };
+    }
+}

@@ -1,0 +1,48 @@
+//! Snapshots of the file system, of the kinds of index that keep them.
+
+use tantalum_filesystem::Timestamp;
+
+use crate::error::Result;
+use crate::fs::LogFs;
+use crate::index::Snapshot;
+
+impl LogFs {
+    /// Snapshots that can be read, in the order in which they were made.
+    pub fn snapshots(&self) -> Vec<Snapshot> {
+        self.index.snapshots()
+    }
+
+    /// Makes everything durable, and keeps it readable as it is now. Returns the snapshot's number. Fails if the
+    /// index keeps none, if there are 64, and with `ENOSPC` if there is no space for copies of all nodes.
+    pub fn create_snapshot(&mut self, now: Timestamp) -> Result<u32> {
+        self.check_writable()?;
+        self.sync_all(false)?;
+        let number = self.index.create_snapshot(&mut self.log, now)?;
+        self.write_checkpoint(false)?;
+        Ok(number)
+    }
+
+    /// Deletes a snapshot; its space comes back. Fails if there is none of that number. If a crash interrupts it, the
+    /// snapshot cannot be read any more, and the next mount goes on.
+    pub fn delete_snapshot(&mut self, number: u32) -> Result<()> {
+        self.check_writable()?;
+        self.sync_all(false)?;
+        self.index.begin_deletion(number)?;
+        self.write_checkpoint(false)?;
+        self.finish_deletions()
+    }
+
+    /// Gives up what only snapshots see that are being deleted.
+    pub(crate) fn finish_deletions(&mut self) -> Result<()> {
+        let mut from = 0;
+        while let Some(next) = self.index.delete_some(&mut self.log, from)? {
+            self.make_room(self.index.changed_units())?;
+            self.write_checkpoint(false)?;
+            from = next;
+        }
+        if self.index.changed_units() > 0 {
+            self.write_checkpoint(false)?;
+        }
+        Ok(())
+    }
+}

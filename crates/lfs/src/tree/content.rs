@@ -1,0 +1,132 @@
+//! Units of files: their space, their contents, and giving them up.
+
+use std::ops::Range;
+
+use tantalum::Lpn;
+use tantalum_filesystem::FileId;
+
+use super::Tree;
+use super::node::RESERVED;
+use super::summary::What;
+use super::translation::Number;
+use crate::bytes::Page;
+use crate::error::Result;
+use crate::index::Purpose;
+use crate::segments::Log;
+
+impl Tree {
+    /// Promises space for a unit and gives up what was there. `ENOSPC` is possible only if it was a hole.
+    pub(super) fn reserve_unit(&mut self, log: &mut Log, file: FileId, unit: u32) -> Result<()> {
+        let old = self.value_of(log, file, unit)?;
+        if old == Some(RESERVED) {
+            return Ok(());
+        }
+        let root = self.own_root(log, file)?;
+        let Some(number) = old else {
+            self.put(log, root, unit, RESERVED, 1)?;
+            log.segments.reserve_anyway(); // put made sure
+            self.since.reserved.insert((file, unit));
+            return Ok(());
+        };
+        self.put(log, root, unit, RESERVED, 0)?;
+        self.give_up(log, Number(number))?;
+        if !self.promised.remove(&(file, unit)) {
+            log.segments.reserve_anyway();
+        }
+        self.since.untold.insert(file);
+        Ok(())
+    }
+
+    /// Makes sure that there is space for other contents of a unit that is no hole.
+    pub(super) fn promise_unit(&mut self, log: &mut Log, file: FileId, unit: u32) -> Result<()> {
+        if self.snapshots.is_empty() || self.promised.contains(&(file, unit)) {
+            return Ok(());
+        }
+        let Some(number) = self.number_of(log, file, unit)? else { return Ok(()) };
+        if self.is_shared(log, number)? {
+            log.segments.reserve()?;
+            self.promised.insert((file, unit));
+        }
+        Ok(())
+    }
+
+    /// Appends contents of a unit.
+    pub(super) fn append_unit(
+        &mut self,
+        log: &mut Log,
+        purpose: Purpose,
+        file: FileId,
+        unit: u32,
+        page: &Page,
+    ) -> Result<()> {
+        let old = self.number_of(log, file, unit)?;
+        if let (Purpose::MovedContent, Some(number)) = (purpose, old) {
+            let lpn = self.partial.append(log, What::Moved { file, unit, number }, page)?;
+            return self.relocate(log, number, lpn);
+        }
+        let number = match old {
+            Some(number) if !self.is_shared(log, number)? => number,
+            _ => self.free_number(log)?,
+        };
+        let lpn = self.partial.append(log, What::Content { file, unit, number }, page)?;
+        self.set_contents(log, file, unit, number, lpn)?;
+        self.since.appended.insert(file);
+        Ok(())
+    }
+
+    /// The contents of a unit are at `lpn`, and `number` stands for them.
+    pub(super) fn set_contents(
+        &mut self,
+        log: &mut Log,
+        file: FileId,
+        unit: u32,
+        number: Number,
+        lpn: Lpn,
+    ) -> Result<()> {
+        let old = self.value_of(log, file, unit)?;
+        if old != Some(number.0) {
+            let root = self.own_root(log, file)?;
+            self.put(log, root, unit, number.0, 0)?;
+            match old {
+                None => {}
+                Some(RESERVED) => log.segments.unreserve(),
+                Some(old) => drop(self.give_up(log, Number(old))?),
+            }
+        }
+        self.drop_promise(log, file, unit);
+        self.since.reserved.remove(&(file, unit));
+        self.relocate(log, number, lpn)
+    }
+
+    fn drop_promise(&mut self, log: &mut Log, file: FileId, unit: u32) {
+        if self.promised.remove(&(file, unit)) {
+            log.segments.unreserve();
+        }
+    }
+
+    /// Makes holes of units. Returns how many were none.
+    pub(super) fn clear_units(&mut self, log: &mut Log, file: FileId, units: Range<u64>) -> Result<u64> {
+        let Some(root) = self.root_of(log, file)? else { return Ok(0) };
+        if self.node(log, root)?.len() == 0 {
+            return Ok(0);
+        }
+        let root = self.own_root(log, file)?;
+        let mut cleared = 0;
+        loop {
+            let taken = self.take(log, root, &units)?;
+            if taken.is_empty() {
+                return Ok(cleared);
+            }
+            cleared += taken.len() as u64;
+            self.since.untold.insert(file);
+            for (unit, value) in taken {
+                self.drop_promise(log, file, unit);
+                self.since.reserved.remove(&(file, unit));
+                match value {
+                    RESERVED => log.segments.unreserve(),
+                    number => drop(self.give_up(log, Number(number))?),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! The trees as an [`Index`].
+
+use std::ops::Range;
+
+use tantalum::Lpn;
+use tantalum_filesystem::{Errno, FileId, Timestamp};
+
+use super::node::RESERVED;
+use super::summary::What;
+use super::translation::Number;
+use super::{HEAD, Tree};
+use crate::bytes::{Page, zeros};
+use crate::check::Finding;
+use crate::error::{LfsError, Result, refuse};
+use crate::index::{Index, MovedPlace, Owner, Purpose, Resident, Slot, Snapshot, Synced};
+use crate::inode::{INODE_BYTES, Inode};
+use crate::segments::Log;
+
+/// Free segments that are kept, besides those that the table may take.
+const LEAST_FREE: u32 = 12;
+
+/// Segments of log behind an anchor that a mount may have to read.
+const MOST_SEGMENTS_BEHIND: u32 = 16;
+
+impl Index for Tree {
+    fn inode(&mut self, log: &mut Log, file: FileId) -> Result<Option<Inode>> {
+        let Some(root) = self.root_of(log, file)? else { return Ok(None) };
+        let inode = Inode::read_from(&self.node(log, root)?.page[..]);
+        let lpn = self.translation(log, root)?.place.unwrap_or(Lpn(0));
+        inode.map(Some).map_err(|damage| LfsError::Damaged { lpn, damage })
+    }
+
+    fn set_inode(&mut self, log: &mut Log, file: FileId, inode: &Inode) -> Result<()> {
+        let root = self.own_root(log, file)?;
+        inode.write_to(&mut self.change(log, root)?.page[..]);
+        self.since.inodes.insert(file);
+        Ok(())
+    }
+
+    fn new_file(&mut self, log: &mut Log, inode: &Inode) -> Result<FileId> {
+        let files = self.own_files_root(log)?;
+        let mut number = self.last_file;
+        loop {
+            // Numbers are given out in turn, so that one that was given up is not used again soon.
+            number = if number >= u32::MAX - 1 { 1 } else { number + 1 };
+            if self.find(log, files, number)?.is_none() {
+                break;
+            }
+        }
+        let file = FileId(number);
+        if log.segments.available() == 0 {
+            return refuse(Errno::ENOSPC);
+        }
+        let root = self.new_node(log, file, 0, true)?;
+        if let Err(error) = self.put(log, files, number, root.0, 0) {
+            self.free_node(log, root)?;
+            return Err(error);
+        }
+        self.remember_root(file, root);
+        (self.last_file, self.files) = (number, self.files + 1);
+        self.since.untold.insert(file);
+        self.set_inode(log, file, inode)?;
+        Ok(file)
+    }
+
+    fn remove_file(&mut self, log: &mut Log, file: FileId) -> Result<()> {
+        let Some(root) = self.root_of(log, file)? else { return Ok(()) };
+        let files = self.own_files_root(log)?;
+        self.take(log, files, &(u64::from(file.0)..u64::from(file.0) + 1))?;
+        self.free_node(log, root)?;
+        self.roots.remove(&file);
+        self.files = self.files.saturating_sub(1);
+        self.since.inodes.remove(&file);
+        self.since.appended.remove(&file);
+        Ok(())
+    }
+
+    fn slot(&mut self, log: &mut Log, file: FileId, unit: u32) -> Result<Slot> {
+        match self.value_of(log, file, unit)? {
+            None => Ok(Slot::Hole),
+            Some(RESERVED) => Ok(Slot::Reserved),
+            Some(number) => Ok(Slot::At(self.place_of(log, Number(number))?)),
+        }
+    }
+
+    fn reserve(&mut self, log: &mut Log, file: FileId, unit: u32) -> Result<()> {
+        self.reserve_unit(log, file, unit)
+    }
+
+    fn promise(&mut self, log: &mut Log, file: FileId, unit: u32) -> Result<()> {
+        self.promise_unit(log, file, unit)
+    }
+
+    fn append(
+        &mut self,
+        log: &mut Log,
+        purpose: Purpose,
+        file: FileId,
+        unit: u32,
+        page: &Page,
+    ) -> Result<()> {
+        self.append_unit(log, purpose, file, unit, page)
+    }
+
+    fn clear(&mut self, log: &mut Log, file: FileId, units: Range<u64>) -> Result<u64> {
+        self.clear_units(log, file, units)
+    }
+
+    fn next_used(&mut self, log: &mut Log, file: FileId, from: u32) -> Result<Option<u32>> {
+        match self.root_of(log, file)? {
+            Some(root) => Ok(self.next(log, root, from)?.map(|(unit, _)| unit)),
+            None => Ok(None),
+        }
+    }
+
+    /// Ends the partial segment that has the file's data, with its inode and no nodes: a mount makes these anew.
+    fn sync_file(&mut self, log: &mut Log, file: FileId) -> Result<Synced> {
+        let reserved = (file, 0)..=(file, u32::MAX);
+        if self.since.untold.contains(&file) || self.since.reserved.range(reserved).next().is_some() {
+            return Ok(Synced::NeedsCheckpoint);
+        }
+        let (is_set, has_data) = (self.since.inodes.remove(&file), self.since.appended.remove(&file));
+        if !is_set && !has_data {
+            log.flush()?;
+            return Ok(Synced::Yes);
+        }
+        if let Some(root) = self.root_of(log, file)?.filter(|_| is_set) {
+            let mut page = zeros();
+            page[..INODE_BYTES].copy_from_slice(&self.node(log, root)?.page[..INODE_BYTES]);
+            self.partial.append(log, What::Inode(file), &page)?;
+        }
+        self.partial.seal(log, Some(file))?;
+        log.write_buffer_durably(HEAD)?;
+        Ok(Synced::Yes)
+    }
+
+    fn changed_units(&self) -> u64 {
+        (self.nodes.changed_count() + self.table.changed_count()) as u64
+    }
+
+    fn is_checkpoint_due(&self, log: &Log) -> bool {
+        self.changed_units() > 2 * u64::from(log.segments.units())
+            || self.partial.segments_begun() > MOST_SEGMENTS_BEHIND
+            || self.quarantined > self.layout.units / 8
+    }
+
+    fn least_free_segments(&self) -> u32 {
+        LEAST_FREE + (self.layout.leaves + self.layout.branches).div_ceil(self.layout.payload)
+    }
+
+    fn checkpoint(&mut self, log: &mut Log, orphans: &[FileId], is_last: bool) -> Result<()> {
+        self.take_checkpoint(log, orphans, is_last)
+    }
+
+    fn residents(&mut self, log: &mut Log, segment: u32) -> Result<Vec<Resident>> {
+        self.find_residents(log, segment)
+    }
+
+    fn lives_at(&mut self, log: &mut Log, resident: &Resident) -> Result<bool> {
+        match resident.owner {
+            Owner::Index(number) => self.is_own_at(log, number, resident.lpn),
+            Owner::Content { file, unit } => match self.number_of(log, file, unit)? {
+                Some(number) => Ok(self.place_of(log, number)? == resident.lpn),
+                None => Ok(false),
+            },
+        }
+    }
+
+    fn is_changed(&self, unit: u32) -> bool {
+        self.is_own_changed(unit)
+    }
+
+    fn rewrite(&mut self, log: &mut Log, unit: u32) -> Result<()> {
+        self.copy_own(log, unit)
+    }
+
+    fn moves_at_once(&mut self, log: &mut Log) -> Result<usize> {
+        self.partial.ensure_room(log, 1)?;
+        Ok(self.partial.room(log))
+    }
+
+    fn place_for(&mut self, log: &mut Log, owner: Owner) -> Result<MovedPlace> {
+        self.place_for_move(log, owner)
+    }
+
+    fn moved(&mut self, log: &mut Log, owner: Owner, to: Lpn) -> Result<()> {
+        self.has_moved(log, owner, to)
+    }
+
+    fn files(&mut self, log: &mut Log) -> Result<Vec<FileId>> {
+        let mut files = Vec::new();
+        let mut from = 0;
+        while let Some((file, _)) = self.next(log, self.files_root, from)? {
+            files.push(FileId(file));
+            let Some(next) = file.checked_add(1) else { break };
+            from = next;
+        }
+        Ok(files)
+    }
+
+    fn free_files(&self) -> u64 {
+        u64::from(u32::MAX - 1 - self.files)
+    }
+
+    fn file_count(&self) -> u64 {
+        u64::from(self.files)
+    }
+
+    fn snapshots(&self) -> Vec<Snapshot> {
+        self.readable_snapshots()
+    }
+
+    fn create_snapshot(&mut self, log: &mut Log, now: Timestamp) -> Result<u32> {
+        self.freeze(log, now)
+    }
+
+    fn begin_deletion(&mut self, number: u32) -> Result<()> {
+        self.mark_going(number)
+    }
+
+    fn delete_some(&mut self, log: &mut Log, from: u32) -> Result<Option<u32>> {
+        self.thaw_some(log, from)
+    }
+
+    fn audit_file(
+        &mut self,
+        log: &mut Log,
+        file: FileId,
+        visit: &mut dyn FnMut(Owner, Option<Lpn>),
+        findings: &mut Vec<Finding>,
+    ) -> Result<()> {
+        self.audit_tree_of(log, file, visit, findings)
+    }
+
+    fn audit(
+        &mut self,
+        log: &mut Log,
+        reachable: u64,
+        visit: &mut dyn FnMut(Option<Lpn>),
+        findings: &mut Vec<Finding>,
+    ) -> Result<()> {
+        self.audit_all(log, reachable, visit, findings)
+    }
+}

@@ -1,0 +1,145 @@
+//! The index of NILFS2's kind: B-trees, of which each checkpoint leaves the old ones as they were.
+//!
+//! The log is one sequence of *partial segments*: units, and a summary that says what they are and has their checksum. A
+//! checkpoint appends the nodes that changed, the leaves of the table that changed, and a *super root*, from which
+//! everything is reached. An anchor at a fixed place says where a super root is; a mount reads on from there until a
+//! partial segment is not whole. A sync of a file appends its data and its inode, without nodes; a mount applies them.
+//!
+//! Files and nodes point to virtual numbers, which the table translates to places (NILFS2's DAT). So a unit that is
+//! rewritten or moved changes the table and no tree, and a snapshot is a root that is kept.
+//!
+//! Invariants:
+//! - **T1** The super root that an anchor names is durable when the anchor is written, over the older of the two.
+//! - **T2** A segment that the log needs from the anchored super root on is not written before the next anchor is durable.
+//! - **T3** A partial segment counts only if its checksum is right and so are those of all before it.
+//! - **T4** A unit that a snapshot sees is neither changed nor given up.
+
+mod audit;
+mod btree;
+mod checkpoint;
+mod content;
+mod files;
+mod index;
+mod layout;
+mod node;
+mod nodes;
+mod partial;
+mod recovery;
+mod residents;
+mod snapshots;
+mod summary;
+mod super_root;
+mod table;
+mod translation;
+
+use std::collections::BTreeSet;
+
+use rustc_hash::FxHashMap;
+use tantalum_drive::Client;
+use tantalum_filesystem::FileId;
+
+use crate::error::Result;
+use crate::index::{Index, Opened};
+use crate::inode::Inode;
+use crate::segments::{Log, Segments};
+use files::FILES;
+use layout::{Layout, SEGMENTS};
+use nodes::Nodes;
+use partial::Partial;
+use super_root::Frozen;
+use table::Table;
+use translation::Number;
+
+/// The only log head.
+const HEAD: usize = 0;
+
+/// What a sync must know of what happened since the last checkpoint.
+#[derive(Debug, Default)]
+struct SinceCheckpoint {
+    /// Files that are new or gave units up: what a sync appends cannot tell.
+    untold: BTreeSet<FileId>,
+    /// Units that got space and no contents.
+    reserved: BTreeSet<(FileId, u32)>,
+    /// Files of which contents were appended since their last sync.
+    appended: BTreeSet<FileId>,
+    /// Files whose inode was set since their last sync.
+    inodes: BTreeSet<FileId>,
+}
+
+/// Trees of files, the table, and the end of the log.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    layout: Layout,
+    table: Table,
+    nodes: Nodes,
+    partial: Partial,
+    /// The last durable checkpoint.
+    number: u64,
+    /// The root of the tree of files.
+    files_root: Number,
+    /// Roots of files' trees, as the tree of files has them.
+    roots: FxHashMap<FileId, Number>,
+    /// Grows with each snapshot: the number of the next one.
+    epoch: u32,
+    snapshots: Vec<Frozen>,
+    /// The snapshot that is mounted instead of the present.
+    mounted_snapshot: Option<u32>,
+    last_file: u32,
+    files: u32,
+    /// The virtual number given out last.
+    last_number: u32,
+    /// Numbers given up since the last checkpoint.
+    quarantined: u64,
+    node_count: u32,
+    /// Nodes that a snapshot shares with the present.
+    shared_nodes: u32,
+    /// Units that a snapshot shares with the present, for whose new contents there is space.
+    promised: BTreeSet<(FileId, u32)>,
+    since: SinceCheckpoint,
+    /// Numbers that what is being recovered uses.
+    claimed: BTreeSet<u32>,
+    /// Space that something durable has is not refused.
+    is_recovering: bool,
+}
+
+impl Tree {
+    fn new(layout: Layout) -> Tree {
+        Tree {
+            layout,
+            table: Table::new(layout.leaves, layout.branches),
+            nodes: Nodes::default(),
+            partial: Partial::default(),
+            number: 0,
+            files_root: Number(0),
+            roots: FxHashMap::default(),
+            epoch: 1,
+            snapshots: Vec::new(),
+            mounted_snapshot: None,
+            last_file: 0,
+            files: 0,
+            last_number: 0,
+            quarantined: 0,
+            node_count: 0,
+            shared_nodes: 0,
+            promised: BTreeSet::new(),
+            since: SinceCheckpoint::default(),
+            claimed: BTreeSet::new(),
+            is_recovering: false,
+        }
+    }
+
+    fn log(client: Client, layout: &Layout) -> Log {
+        let segments = Segments::new(SEGMENTS, layout.segment_units, layout.segment_count, layout.capacity);
+        Log::new(client, segments.with_payload(layout.payload), 1)
+    }
+
+    /// An empty index with a root folder, on a drive that reads as zeros. Nothing is durable before the first checkpoint.
+    pub fn format(client: Client, root: &Inode) -> Result<Opened> {
+        let layout = Layout::plan(client.device().limits().capacity_units)?;
+        let (mut log, mut tree) = (Tree::log(client, &layout), Tree::new(layout));
+        tree.files_root = tree.new_node(&mut log, FILES, 0, true)?;
+        let file = tree.new_file(&mut log, root)?;
+        assert_eq!(file, FileId::ROOT, "the root folder is the first file");
+        Ok(Opened { log, index: Box::new(tree), orphans: Vec::new(), nameless: Vec::new() })
+    }
+}

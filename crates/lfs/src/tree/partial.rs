@@ -1,0 +1,113 @@
+//! The end of the log: the partial segment that is being written.
+//!
+//! Invariants:
+//! - A partial segment is within one segment, and the last unit of a segment is a summary.
+//! - What the checksum of a summary does not cover is durable before the summary is sent: a unit that the drive moved.
+
+use tantalum::canary::{Guard, out};
+use tantalum::{Lpn, checksum_with};
+use tantalum_filesystem::FileId;
+
+use super::HEAD;
+use super::summary::{Entry, MOST_ENTRIES, Summary, What};
+use crate::bytes::Page;
+use crate::error::Result;
+use crate::segments::Log;
+
+/// The partial segment at the end of the log.
+#[derive(Debug, Default)]
+pub(super) struct Partial {
+    start: Option<Lpn>,
+    entries: Vec<Entry>,
+    checksum: u32,
+    /// The checksum of the summary before.
+    previous: u32,
+    has_shared: bool,
+    /// Segments begun since an anchor was last written.
+    segments_begun: u32,
+}
+
+impl Partial {
+    /// Continues behind a summary, so many segments behind the one that an anchor names.
+    pub fn after(previous: u32, segments_begun: u32) -> Partial {
+        Partial { previous, segments_begun, ..Partial::default() }
+    }
+
+    pub fn segments_begun(&self) -> u32 {
+        self.segments_begun
+    }
+
+    /// An anchor tells where the log is.
+    pub fn anchored(&mut self) {
+        self.segments_begun = 0;
+    }
+
+    /// Units that fit in before a summary must follow.
+    pub fn room(&self, log: &Log) -> usize {
+        let head = &log.heads()[HEAD];
+        let units = log.segments.units();
+        let left = match head.segment {
+            Some(_) if head.used < units => units - head.used,
+            _ => units,
+        };
+        (MOST_ENTRIES - self.entries.len()).min(left as usize - 1)
+    }
+
+    /// Makes room for so many units in one partial segment.
+    pub fn ensure_room(&mut self, log: &mut Log, units: usize) -> Result<()> {
+        while self.room(log) < units {
+            self.seal(log, None)?;
+        }
+        Ok(())
+    }
+
+    fn allocate(&mut self, log: &mut Log, what: What, is_shared: bool) -> Result<Lpn> {
+        self.ensure_room(log, 1)?;
+        let place = log.allocate(HEAD)?;
+        self.segments_begun += u32::from(log.heads()[HEAD].used == 1);
+        self.start.get_or_insert(place.lpn);
+        self.entries.push(Entry { what, is_shared });
+        Ok(place.lpn)
+    }
+
+    /// Appends a unit.
+    pub fn append(&mut self, log: &mut Log, what: What, page: &Page) -> Result<Lpn> {
+        let lpn = self.allocate(log, what, false)?;
+        self.checksum = checksum_with(self.checksum, page);
+        log.fill(HEAD, lpn, page)?;
+        Ok(lpn)
+    }
+
+    /// Gives out a place to which the drive is to move a unit.
+    pub fn place(&mut self, log: &mut Log, what: What) -> Result<Lpn> {
+        self.has_shared = true;
+        self.allocate(log, what, true)
+    }
+
+    /// Ends the partial segment with a summary. Returns its place.
+    pub fn seal(&mut self, log: &mut Log, synced: Option<FileId>) -> Result<Lpn> {
+        let place = log.allocate(HEAD)?;
+        self.segments_begun += u32::from(log.heads()[HEAD].used == 1);
+        if self.has_shared && !out(Guard::SummaryBeforeMoves) {
+            log.flush()?;
+        }
+        let summary = Summary {
+            previous: self.previous,
+            start: self.start.unwrap_or(place.lpn),
+            next: place.next,
+            checksum: self.checksum,
+            synced,
+            entries: std::mem::take(&mut self.entries),
+        };
+        let (page, checksum) = summary.encode();
+        log.fill(HEAD, place.lpn, &page)?;
+        *self = Partial {
+            previous: checksum,
+            segments_begun: self.segments_begun,
+            entries: summary.entries,
+            ..Partial::default()
+        };
+        self.entries.clear();
+        Ok(place.lpn)
+    }
+}

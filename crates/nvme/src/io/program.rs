@@ -1,0 +1,445 @@
+//! Vendor commands about programs in the drive. docs/nvme.md has their fields.
+//!
+//! They are of the namespace with the drive's blocks. Each but Open names an endpoint of its controller by the endpoint's key.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tantalum_spu::shared::{ReceiveError, SharedSsd};
+use tantalum_spu::{
+    BODY_BYTES, COUNTERS, EndpointId, Event, InstallError, InstallOptions, ProcessId, ProgramId, Rights,
+    STRIPE_BYTES, SpuId,
+};
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::{TRANSFER_BYTES, Transfer};
+use crate::controller::Controller;
+use crate::failure::Failure;
+use crate::mailbox::{Answer, Mailbox, Message};
+use crate::namespaces::BLOCK_NAMESPACE;
+use crate::programs::{Owner, failure_of};
+use crate::subsystem::Subsystem;
+use crate::wire::command::Submission;
+use crate::wire::opcode::program as opcode;
+
+/// The longest wait for an event, in milliseconds: well below the time after which hosts give a command up.
+pub const MOST_WAIT_MS: u32 = 10_000;
+
+/// What opening an endpoint tells.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct Opened {
+    /// What names the endpoint in commands.
+    pub key: U64,
+    /// Its number, as programs see it.
+    pub endpoint: U32,
+    /// The number of its process: what rights are granted to.
+    pub process: U32,
+    /// Processors of the drive.
+    pub processors: U32,
+    /// Bytes of a stripe.
+    pub stripe_bytes: U32,
+    /// The drive's capacity.
+    pub capacity_bytes: U64,
+    /// The longest body of a request.
+    pub body_bytes: U32,
+    reserved: [u8; 28],
+}
+
+/// What stands before a module that is installed.
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct Installation {
+    /// The first byte of the program's own region.
+    pub region_start: U64,
+    /// The byte after its last; zero if it has none.
+    pub region_end: U64,
+    /// 1 if every process may send it requests.
+    pub is_open: U32,
+    reserved: [u8; 12],
+}
+
+/// Rights that a process gets.
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct Granted {
+    /// The process.
+    pub process: U32,
+    /// 1 to read, 2 to write, 3 for both, 0 for none any more.
+    pub rights: U32,
+    /// The first byte of the range.
+    pub start: U64,
+    /// The byte after its last.
+    pub end: U64,
+    /// Instead of a range: a namespace whose records it may read.
+    pub namespace: U32,
+    reserved: [u8; 4],
+}
+
+/// An event; the body of a request follows, or the text of a fault.
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct Told {
+    /// 1 for a request, 2 for a decision about a permission, 3 for the end of a program.
+    pub kind: U32,
+    /// The processor.
+    pub spu: U32,
+    /// The program; zero in a decision.
+    pub program: U32,
+    /// The handler; zero in a decision.
+    pub handler: U32,
+    /// Bytes that follow.
+    pub bytes: U32,
+    /// 1 if a permission was granted.
+    pub granted: U32,
+    /// The first byte of a permission's range.
+    pub start: U64,
+    /// The byte after its last.
+    pub end: U64,
+    /// The drive's time of the event.
+    pub at_ns: U64,
+}
+
+const INSTALLATION: u32 = size_of::<Installation>() as u32;
+const GRANTED: u32 = size_of::<Granted>() as u32;
+const TOLD: u32 = size_of::<Told>() as u32;
+/// The text of a fault is cut after so many bytes.
+const FAULT_BYTES: usize = 512;
+/// Counters stand before the serial port.
+const OUTPUT_HEAD: u32 = 8 * COUNTERS as u32;
+
+/// A command about programs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ProgramCommand {
+    /// An endpoint is opened.
+    Open(Owner),
+    /// An endpoint is closed.
+    Close,
+    /// A module of so many bytes, with what stands before it, is installed.
+    Install(u32),
+    /// A program is removed.
+    Uninstall(ProgramId),
+    /// A process gets rights.
+    Grant,
+    /// A program may call these handlers of another.
+    AllowCalls(ProgramId, ProgramId, u64),
+    /// A request to a handler with a body of so many bytes.
+    Send {
+        /// The processor.
+        spu: SpuId,
+        /// The program.
+        program: ProgramId,
+        /// The handler.
+        handler: u32,
+        /// Bytes of the body.
+        bytes: u32,
+    },
+    /// The next event is told in a buffer of so many bytes, after at most so many milliseconds.
+    Receive(u32, u32),
+    /// What a program wrote on a processor, in a buffer of so many bytes. Of program 0: why a command was refused last.
+    Output(ProgramId, SpuId, u32),
+}
+
+/// A command with the endpoint that it names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Addressed {
+    /// What it asks for.
+    pub command: ProgramCommand,
+    /// The endpoint's key.
+    pub key: u64,
+}
+
+/// Who gives a command, and where its answer goes.
+pub struct Caller<'a> {
+    /// The subsystem.
+    pub subsystem: &'a Arc<Subsystem>,
+    /// The controller that it came to.
+    pub controller: &'a Arc<Controller>,
+    /// Where its answer goes.
+    pub mailbox: &'a Arc<Mailbox>,
+    /// The host's name for it.
+    pub id: u16,
+}
+
+/// Whether a command is one of these.
+pub fn is_program(command: &Submission) -> bool {
+    use opcode::*;
+    let code = command.opcode;
+    command.namespace.get() == BLOCK_NAMESPACE
+        && matches!(code, OPEN | CLOSE | INSTALL | UNINSTALL | GRANT | ALLOW_CALLS | SEND | RECEIVE | OUTPUT)
+}
+
+impl Addressed {
+    /// Reads a command's fields.
+    pub fn decode(command: &Submission) -> Result<Addressed, Failure> {
+        let [first, second, third, fourth] = [10, 11, 12, 13].map(|number| command.dword(number));
+        let key = u64::from(command.dword(15)) << 32 | u64::from(command.dword(14));
+        let within = |bytes: u32, least: u32, most: u32| match (least..=most).contains(&bytes) {
+            true => Ok(bytes),
+            false => Err(Failure::INVALID_FIELD),
+        };
+        let program = ProgramId;
+        let decoded = match command.opcode {
+            opcode::OPEN => ProgramCommand::Open(match (first, key) {
+                (0, 0) => Owner::New,
+                (0, key) => Owner::SameAs(key),
+                (1, 0) => Owner::Kernel,
+                _ => return Err(Failure::INVALID_FIELD),
+            }),
+            opcode::CLOSE => ProgramCommand::Close,
+            opcode::INSTALL => ProgramCommand::Install(within(first, INSTALLATION, TRANSFER_BYTES)?),
+            opcode::UNINSTALL => ProgramCommand::Uninstall(program(first)),
+            opcode::GRANT => ProgramCommand::Grant,
+            opcode::ALLOW_CALLS => {
+                let handlers = u64::from(fourth) << 32 | u64::from(third);
+                ProgramCommand::AllowCalls(program(first), program(second), handlers)
+            }
+            opcode::SEND => {
+                let bytes = within(first, 0, BODY_BYTES as u32)?;
+                ProgramCommand::Send { spu: SpuId(second), program: program(third), handler: fourth, bytes }
+            }
+            opcode::RECEIVE => ProgramCommand::Receive(
+                within(first, TOLD, TRANSFER_BYTES)?,
+                within(second, 0, MOST_WAIT_MS)?,
+            ),
+            opcode::OUTPUT => {
+                let bytes = within(first, OUTPUT_HEAD, TRANSFER_BYTES)?;
+                ProgramCommand::Output(program(third), SpuId(second), bytes)
+            }
+            _ => return Err(Failure::INVALID_OPCODE),
+        };
+        Ok(Addressed { command: decoded, key })
+    }
+
+    /// The data that it moves.
+    pub fn transfer(&self) -> Transfer {
+        match self.command {
+            ProgramCommand::Open(_) => Transfer::ToHost(size_of::<Opened>() as u32),
+            ProgramCommand::Install(bytes) => Transfer::FromHost(bytes),
+            ProgramCommand::Grant => Transfer::FromHost(GRANTED),
+            ProgramCommand::Send { bytes, .. } if bytes > 0 => Transfer::FromHost(bytes),
+            ProgramCommand::Receive(bytes, _) | ProgramCommand::Output(_, _, bytes) => {
+                Transfer::ToHost(bytes)
+            }
+            _ => Transfer::None,
+        }
+    }
+
+    /// Has it done, with the data that came from the host.
+    pub fn start(self, caller: &Caller<'_>, data: Vec<u8>) {
+        if let Err(failure) = self.give(caller, data) {
+            caller.mailbox.post(Message::Done { id: caller.id, ended: Err(failure) });
+        }
+    }
+
+    /// Gives it to the processors. What is refused at once is returned.
+    fn give(self, caller: &Caller<'_>, mut data: Vec<u8>) -> Result<(), Failure> {
+        let programs = &caller.subsystem.programs;
+        if let ProgramCommand::Open(owner) = self.command {
+            let opened = caller.open(owner)?;
+            return Ok(caller.answer(Ok(Answer::data(opened_data(programs.ssd()?, opened)))));
+        }
+        let endpoint = programs.endpoint(caller.controller, self.key)?;
+        let ssd = programs.ssd()?;
+        let done = caller.later();
+        match self.command {
+            ProgramCommand::Send { spu, program, handler, .. } => {
+                ssd.send(endpoint, spu, (program, handler), data, move |answered| {
+                    let answer = |status: i32| Answer::result(u64::from(status as u32));
+                    done(answered.map(answer).map_err(failure_of));
+                });
+            }
+            ProgramCommand::Receive(bytes, wait_ms) => {
+                let (room, wait) = (bytes - TOLD, Duration::from_millis(wait_ms.into()));
+                ssd.receive(endpoint, room as usize, wait, move |received| {
+                    done(told(received, room as usize));
+                });
+            }
+            ProgramCommand::Install(_) => {
+                let module = data.split_off(INSTALLATION as usize);
+                let options = options_of(&data)?;
+                let (subsystem, key) = (Arc::clone(caller.subsystem), self.key);
+                ssd.install(endpoint, module, options, move |installed| {
+                    let installed = installed.map(|program| Answer::result(program.0.into()));
+                    done(installed.map_err(|error| {
+                        subsystem.programs.note_refusal(key, error.to_string());
+                        match error {
+                            InstallError::PowerLost => Failure::POWER_LOSS,
+                            _ => Failure::NOT_INSTALLED,
+                        }
+                    }));
+                });
+            }
+            _ => done(self.perform(caller, ssd, endpoint, &data)),
+        }
+        Ok(())
+    }
+
+    /// Does what is done at once.
+    fn perform(
+        self,
+        caller: &Caller<'_>,
+        ssd: &SharedSsd,
+        endpoint: EndpointId,
+        data: &[u8],
+    ) -> Result<Answer, Failure> {
+        let process = endpoint.process();
+        let may = |owner: ProcessId| if process.is_kernel() { true } else { owner == process };
+        let owner = |program| ssd.with(|ssd| ssd.owner(program)).map_err(failure_of);
+        let allowed = |is_allowed| if is_allowed { Ok(()) } else { Err(Failure::NOT_ALLOWED) };
+        match self.command {
+            ProgramCommand::Close => caller.subsystem.programs.close(caller.controller, self.key)?,
+            ProgramCommand::Uninstall(program) => {
+                allowed(may(owner(program)?.0))?;
+                ssd.with(|ssd| ssd.uninstall(program)).map_err(failure_of)?;
+            }
+            ProgramCommand::AllowCalls(calls, called, handlers) => {
+                let ((calling, _), (offering, is_open)) = (owner(calls)?, owner(called)?);
+                // who offers handlers decides who calls them; what is open to all is open to programs
+                allowed(may(offering) || is_open && may(calling))?;
+                let handlers: Vec<u32> = (0..64).filter(|&handler| handlers >> handler & 1 != 0).collect();
+                ssd.with(|ssd| ssd.allow_calls(calls, called, &handlers)).map_err(failure_of)?;
+            }
+            ProgramCommand::Grant => {
+                allowed(process.is_kernel())?;
+                let granted = Granted::ref_from_bytes(data).map_err(|_| Failure::INVALID_FIELD)?;
+                grant(caller.subsystem, ssd, granted).inspect_err(|_| {
+                    let refusal = format!("{granted:?} cannot be granted");
+                    caller.subsystem.programs.note_refusal(self.key, refusal);
+                })?;
+            }
+            ProgramCommand::Output(ProgramId(0), _, bytes) => {
+                let mut text = caller.subsystem.programs.refusal(self.key).into_bytes();
+                text.truncate(bytes as usize);
+                return Ok(Answer { result: text.len() as u64, data: text, ..Answer::default() });
+            }
+            ProgramCommand::Output(program, spu, bytes) => {
+                allowed(may(owner(program)?.0))?;
+                return output(ssd, program, spu, bytes);
+            }
+            _ => return Err(Failure::INTERNAL),
+        }
+        Ok(Answer::default())
+    }
+}
+
+impl Caller<'_> {
+    fn answer(&self, ended: Result<Answer, Failure>) {
+        self.mailbox.post(Message::Done { id: self.id, ended });
+    }
+
+    fn open(&self, owner: Owner) -> Result<(u64, EndpointId), Failure> {
+        let (subsystem, controller) = (self.subsystem, self.controller);
+        if owner == Owner::Kernel && !subsystem.hosts.is_kernel(&controller.host_name) {
+            return Err(Failure::NOT_ALLOWED);
+        }
+        let has_ended = || match subsystem.controller(controller.id) {
+            Some(there) => !Arc::ptr_eq(&there, controller),
+            None => true,
+        };
+        subsystem.programs.open(&subsystem.queue, controller, owner, has_ended)
+    }
+
+    /// A function that answers later.
+    fn later(&self) -> impl FnOnce(Result<Answer, Failure>) + Send + 'static {
+        let (id, mailbox) = (self.id, Arc::clone(self.mailbox));
+        move |ended| mailbox.post(Message::Done { id, ended })
+    }
+}
+
+fn opened_data(ssd: &SharedSsd, (key, endpoint): (u64, EndpointId)) -> Vec<u8> {
+    let (processors, stripes) = ssd.with(|ssd| (ssd.processors(), ssd.stripes()));
+    let opened = Opened {
+        key: key.into(),
+        endpoint: endpoint.number().into(),
+        process: endpoint.process().number().into(),
+        processors: processors.into(),
+        stripe_bytes: (STRIPE_BYTES as u32).into(),
+        capacity_bytes: stripes.capacity_bytes().into(),
+        body_bytes: (BODY_BYTES as u32).into(),
+        reserved: [0; 28],
+    };
+    opened.as_bytes().to_vec()
+}
+
+fn options_of(data: &[u8]) -> Result<InstallOptions, Failure> {
+    let head = Installation::ref_from_bytes(data).map_err(|_| Failure::INVALID_FIELD)?;
+    let (start, end) = (head.region_start.get(), head.region_end.get());
+    if head.is_open.get() > 1 || start > end {
+        return Err(Failure::INVALID_FIELD);
+    }
+    Ok(InstallOptions { is_open: head.is_open.get() == 1, region: (end > 0).then_some(start..end) })
+}
+
+fn grant(subsystem: &Subsystem, ssd: &SharedSsd, granted: &Granted) -> Result<(), Failure> {
+    let process = ProcessId::from_number(granted.process.get()).ok_or(Failure::INVALID_FIELD)?;
+    if granted.namespace.get() != 0 {
+        let namespace = subsystem.namespaces.key_value(granted.namespace.get());
+        let namespace = namespace.ok_or(Failure::INVALID_NAMESPACE)?;
+        ssd.with(|ssd| ssd.grant_namespace(process, namespace));
+        return Ok(());
+    }
+    let rights = Rights::from_bits(granted.rights.get()).ok_or(Failure::INVALID_FIELD)?;
+    let (start, end) = (granted.start.get(), granted.end.get());
+    if start >= end {
+        return Err(Failure::INVALID_FIELD);
+    }
+    ssd.with(|ssd| ssd.grant(process, start..end, rights)).map_err(failure_of)
+}
+
+/// The answer to a command that receives.
+fn told(received: Result<Option<Event>, ReceiveError>, room: usize) -> Result<Answer, Failure> {
+    let event = match received {
+        Ok(None) => return Ok(Answer::default()),
+        Ok(Some(event)) => event,
+        Err(ReceiveError::Busy) => return Err(Failure::SEQUENCE),
+        Err(ReceiveError::TooLong { bytes }) => {
+            return Err(Failure::VALUE_SIZE.with_result(bytes as u64 + u64::from(TOLD)));
+        }
+        Err(ReceiveError::Endpoint(error)) => return Err(failure_of(error)),
+    };
+    let mut head = Told { at_ns: event.at_ns().into(), ..Told::default() };
+    let mut rest = Vec::new();
+    match event {
+        Event::Request { spu, program, handler, body, .. } => {
+            (head.kind, head.spu, head.program) = (1.into(), spu.0.into(), program.0.into());
+            head.handler = handler.into();
+            rest = body;
+        }
+        Event::Permission { spu, range, granted, .. } => {
+            (head.kind, head.spu, head.granted) = (2.into(), spu.0.into(), u32::from(granted).into());
+            (head.start, head.end) = (range.start.into(), range.end.into());
+        }
+        Event::Ended { program, spu, handler, fault, .. } => {
+            (head.kind, head.spu, head.program) = (3.into(), spu.0.into(), program.0.into());
+            head.handler = handler.into();
+            rest = fault.to_string().into_bytes();
+            rest.truncate(room.min(FAULT_BYTES));
+        }
+        Event::Answer { .. } | Event::PowerLost { .. } => return Err(Failure::INTERNAL),
+    }
+    head.bytes = (rest.len() as u32).into();
+    let data = [head.as_bytes(), &rest].concat();
+    Ok(Answer { result: data.len() as u64, data, ..Answer::default() })
+}
+
+fn output(ssd: &SharedSsd, program: ProgramId, spu: SpuId, bytes: u32) -> Result<Answer, Failure> {
+    let output = ssd.with(|ssd| ssd.output(program)).map_err(failure_of)?;
+    let serial = output.serial.get(spu.0 as usize).ok_or(Failure::INVALID_FIELD)?;
+    let counters = output.counters.iter().flat_map(|counter| counter.to_le_bytes());
+    let mut data: Vec<u8> = counters.chain(serial.iter().copied()).collect();
+    data.truncate(bytes as usize);
+    Ok(Answer { result: data.len() as u64, data, ..Answer::default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layouts_are_those_of_the_page_that_documents_them() {
+        let sizes = [size_of::<Opened>(), size_of::<Installation>(), size_of::<Granted>(), size_of::<Told>()];
+        assert_eq!(sizes, [64, 32, 32, 48]);
+    }
+}

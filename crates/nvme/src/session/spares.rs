@@ -1,0 +1,69 @@
+//! Buffers of commands that have ended, for the next ones: without them each command would allocate one and clear it.
+
+/// Bytes that are kept although no command is under way.
+const LEAST_BYTES: usize = 16 << 10;
+
+/// The buffers.
+#[derive(Debug, Default)]
+pub struct Spares {
+    buffers: Vec<Vec<u8>>,
+    /// Bytes that all of them take.
+    bytes: usize,
+}
+
+impl Spares {
+    /// A buffer of so many bytes, which are any.
+    pub fn take(&mut self, bytes: usize) -> Vec<u8> {
+        let fits = self.buffers.last().is_some_and(|buffer| buffer.len() >= bytes);
+        let Some(mut buffer) = fits.then(|| self.buffers.pop()).flatten() else { return vec![0; bytes] };
+        self.bytes -= buffer.capacity();
+        buffer.truncate(bytes);
+        buffer
+    }
+
+    /// An empty buffer with room for so many bytes.
+    pub fn take_empty(&mut self, bytes: usize) -> Vec<u8> {
+        let mut buffer = self.take(bytes);
+        buffer.clear();
+        buffer
+    }
+
+    /// Keeps a buffer, unless commands that are under way hold fewer bytes than would be kept then.
+    pub fn give(&mut self, buffer: Vec<u8>, held: usize) {
+        if !buffer.is_empty() && self.bytes + buffer.capacity() <= held.max(LEAST_BYTES) {
+            self.bytes += buffer.capacity();
+            self.buffers.push(buffer);
+        }
+    }
+
+    /// Keeps no more than commands hold that are under way.
+    pub fn shrink(&mut self, held: usize) {
+        while self.bytes > held.max(LEAST_BYTES)
+            && let Some(buffer) = self.buffers.pop()
+        {
+            self.bytes -= buffer.capacity();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_is_used_again_and_no_more_is_kept_than_is_in_use() {
+        let mut spares = Spares::default();
+        spares.give(vec![7; 4096], 0);
+        assert_eq!(spares.take(8192), vec![0; 8192], "it is too small");
+        assert_eq!(spares.take(100), [7; 100]);
+        for _ in 0..9 {
+            spares.give(vec![7; 64 << 10], 128 << 10);
+        }
+        assert_eq!(spares.bytes, 128 << 10);
+        spares.shrink(64 << 10);
+        assert_eq!((spares.bytes, spares.buffers.len()), (64 << 10, 1));
+        spares.shrink(0);
+        assert_eq!((spares.bytes, spares.buffers.len()), (0, 0));
+        assert_eq!(spares.take_empty(10).len(), 0);
+    }
+}

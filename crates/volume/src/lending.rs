@@ -1,0 +1,75 @@
+//! Files whose bytes others access directly, by their place on the drive: programs in the drive, with permissions that
+//! come from here.
+//!
+//! Invariant: whoever may access a place hears that it will not be the file's any more before it is trimmed, belongs to another
+//! file, or changes places with another one. Otherwise a late write would be seen in somebody else's file (V3; hazard 27).
+
+use std::ops::Range;
+
+use tantalum::UNIT_BYTES;
+use tantalum_filesystem::FileId;
+
+use crate::error::VolumeError;
+use crate::extents::LpnRange;
+use crate::volume::Volume;
+
+/// Called with bytes of the drive that a file is about to give up.
+pub(crate) type BeforeReuse = Box<dyn FnMut(Range<u64>) + Send>;
+
+/// A run of a file's bytes that is in one piece on the drive.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LentExtent {
+    /// Where it begins in the file, in bytes.
+    pub offset: u64,
+    /// Where it is on the drive, in bytes; whole units.
+    pub place: Range<u64>,
+}
+
+impl Volume {
+    /// Tells where a file's bytes are, in whole units, up to its end; holes are nowhere. The page cache holds nothing of the
+    /// file then. Until its places are given up ([`Volume::before_reuse`]), others may read and write there; do not use them by
+    /// way of the volume at the same time.
+    pub fn lend(&mut self, file: FileId) -> Result<Vec<LentExtent>, VolumeError> {
+        self.drive.check()?;
+        let units = self.content_file(file)?.inode.size.div_ceil(UNIT_BYTES as u64) as u32;
+        self.write_back_file(file)?;
+        self.cache.remove_units(file, 0..units);
+        let file = self.file_mut(file)?;
+        // somebody may write where the volume never did
+        file.touched = true;
+        let extents = file.inode.extents.between(0, units);
+        let lent = extents.map(|extent| LentExtent {
+            offset: u64::from(extent.unit) * UNIT_BYTES as u64,
+            place: bytes_of(extent.range()),
+        });
+        Ok(lent.collect())
+    }
+
+    /// From now on `tell` is called with bytes of the drive before a file gives them up. When it returns, nobody may access
+    /// them any more by what [`Volume::lend`] told. It must not use the volume.
+    pub fn before_reuse(&mut self, tell: impl FnMut(Range<u64>) + Send + 'static) {
+        self.before_reuse = Some(Box::new(tell));
+    }
+
+    /// What is about to be trimmed belongs to no file any more.
+    pub(crate) fn tell_before_trim(&mut self) {
+        if let Some(tell) = &mut self.before_reuse {
+            self.untrimmed.iter().for_each(|&range| tell(bytes_of(range)));
+        }
+    }
+
+    /// Units of a file are about to be another file's, or to be elsewhere in it.
+    pub(crate) fn tell_before_move(&mut self, file: FileId, units: Range<u32>) -> Result<(), VolumeError> {
+        let extents = self.file(file)?.inode.extents.between(units.start, units.end);
+        let ranges: Vec<LpnRange> = extents.map(|extent| extent.range()).collect();
+        if let Some(tell) = &mut self.before_reuse {
+            ranges.into_iter().for_each(|range| tell(bytes_of(range)));
+        }
+        Ok(())
+    }
+}
+
+fn bytes_of(range: LpnRange) -> Range<u64> {
+    let start = u64::from(range.lpn.0) * UNIT_BYTES as u64;
+    start..start + u64::from(range.units) * UNIT_BYTES as u64
+}
