@@ -77,11 +77,6 @@ pub(crate) enum What {
 }
 
 impl Agenda {
-    /// When the next thing happens; none if nothing is arranged.
-    pub fn next_ns(&self) -> Option<Nanoseconds> {
-        self.appointments.peek().map(|Reverse(next)| next.at_ns)
-    }
-
     pub fn arrange(&mut self, at_ns: Nanoseconds, what: What) {
         self.arranged += 1;
         self.appointments.push(Reverse(Appointment { at_ns, order: self.arranged, what }));

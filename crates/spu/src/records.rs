@@ -1,6 +1,6 @@
 //! What is done for a handler that reads a key-value namespace.
 
-use tantalum::{Command, Key, KeyError, NamespaceId, Nanoseconds, Status};
+use tantalum::{Command, Key, NamespaceId, Nanoseconds, Status};
 
 use crate::activation::Room;
 use crate::answer;
@@ -17,9 +17,21 @@ const SCANNED: usize = 64;
 const SCAN_INSTRUCTIONS: u64 = 12;
 
 impl Ssd {
-    fn may_read(&mut self, thread: ThreadRef, namespace: NamespaceId) -> bool {
+    /// The key that a handler names in a namespace, none for no bytes; or why it may not.
+    fn readable(
+        &mut self,
+        thread: ThreadRef,
+        namespace: NamespaceId,
+        key: &[u8],
+    ) -> Result<Option<Key>, Done> {
         let process = self.call_of(thread).message.origin.process();
-        process.is_kernel() || self.host.namespaces.contains(&(process, namespace))
+        if !process.is_kernel() && !self.host.namespaces.contains(&(process, namespace)) {
+            return Err(Done::Now(answer::NO_PERMISSION, CHECK_INSTRUCTIONS));
+        }
+        match key {
+            [] => Ok(None),
+            bytes => Key::new(bytes).map(Some).map_err(|_| Done::Now(answer::BAD_ARGUMENT, 0)),
+        }
     }
 
     pub(crate) fn kv_get(
@@ -29,10 +41,11 @@ impl Ssd {
         key: &[u8],
         to: Room,
     ) -> Result<Done, Status> {
-        if !self.may_read(thread, namespace) {
-            return Ok(Done::Now(answer::NO_PERMISSION, CHECK_INSTRUCTIONS));
-        }
-        let Ok(key) = Key::new(key) else { return Ok(Done::Now(answer::BAD_ARGUMENT, 0)) };
+        let key = match self.readable(thread, namespace, key) {
+            Ok(Some(key)) => key,
+            Ok(None) => return Ok(Done::Now(answer::BAD_ARGUMENT, 0)),
+            Err(refused) => return Ok(refused),
+        };
         let mut value = Vec::new();
         let at_ns = self.now_ns;
         let got = submit(&mut self.drive.lock(), Command::KvGet { namespace, key, value: &mut value }, at_ns);
@@ -52,16 +65,26 @@ impl Ssd {
         key: &[u8],
         to: Room,
     ) -> Result<Done, Status> {
-        if !self.may_read(thread, namespace) {
-            return Ok(Done::Now(answer::NO_PERMISSION, CHECK_INSTRUCTIONS));
-        }
-        let Ok(from) = optional_key(key) else { return Ok(Done::Now(answer::BAD_ARGUMENT, 0)) };
+        let from = match self.readable(thread, namespace, key) {
+            Ok(from) => from,
+            Err(refused) => return Ok(refused),
+        };
         let Some((keys, done_ns)) = self.list(namespace, from.as_ref(), 2)? else {
             return Ok(Done::Now(answer::NO_PROGRAM, CHECK_INSTRUCTIONS));
         };
         let next = keys.into_iter().find(|next| Some(*next) != from);
         let bytes = next.as_ref().map_or(&[][..], |next| next.as_bytes());
         Ok(self.deliver(thread, to, bytes, done_ns))
+    }
+
+    /// Bytes for the handler's memory; the answer is their number.
+    fn deliver(&mut self, thread: ThreadRef, to: Room, bytes: &[u8], done_ns: Nanoseconds) -> Done {
+        let copy = self.copy_mut(thread.spu, thread.program).expect("the program asked for something");
+        let status = match copy.instance.fill(to, bytes, Some(answer::SHORT)) {
+            answer::OK => bytes.len() as i32,
+            status => status,
+        };
+        self.later(status, done_ns, CHECK_INSTRUCTIONS)
     }
 
     /// Several records at once: their keys and the beginnings of their values. They are read at the same time, as far as they are
@@ -74,10 +97,10 @@ impl Ssd {
         to: Room,
         most: u32,
     ) -> Result<Done, Status> {
-        if !self.may_read(thread, namespace) {
-            return Ok(Done::Now(answer::NO_PERMISSION, CHECK_INSTRUCTIONS));
-        }
-        let Ok(from) = optional_key(key) else { return Ok(Done::Now(answer::BAD_ARGUMENT, 0)) };
+        let from = match self.readable(thread, namespace, key) {
+            Ok(from) => from,
+            Err(refused) => return Ok(refused),
+        };
         let stride = RECORD_HEAD_BYTES + (most as usize).next_multiple_of(8);
         let count = (to.bytes as usize / stride).min(SCANNED);
         if count == 0 {
@@ -124,19 +147,4 @@ impl Ssd {
             listed => listed.map(|done_ns| Some((keys, done_ns))),
         }
     }
-
-    /// Bytes for the handler's memory; the answer is their number.
-    fn deliver(&mut self, thread: ThreadRef, to: Room, bytes: &[u8], done_ns: Nanoseconds) -> Done {
-        let copy = self.copy_mut(thread.spu, thread.program).expect("the program asked for something");
-        let status = match copy.instance.fill(to, bytes, Some(answer::SHORT)) {
-            answer::OK => bytes.len() as i32,
-            status => status,
-        };
-        self.later(status, done_ns, CHECK_INSTRUCTIONS)
-    }
-}
-
-/// A key, or none for no bytes.
-fn optional_key(bytes: &[u8]) -> Result<Option<Key>, KeyError> {
-    if bytes.is_empty() { Ok(None) } else { Key::new(bytes).map(Some) }
 }
