@@ -82,6 +82,11 @@ impl Agenda {
         self.appointments.push(Reverse(Appointment { at_ns, order: self.arranged, what }));
     }
 
+    /// When the next comes.
+    pub fn next_ns(&self) -> Option<Nanoseconds> {
+        self.appointments.peek().map(|Reverse(next)| next.at_ns)
+    }
+
     /// Takes what comes next.
     pub fn next(&mut self) -> Option<(Nanoseconds, What)> {
         self.appointments.pop().map(|Reverse(next)| (next.at_ns, next.what))

@@ -11,6 +11,9 @@ use crate::log::{BLOCK_BYTES, Lsn, most_at_once};
 use crate::record::{Body, NONE, Record};
 use crate::tables::{LOG_AT, MASTER_AT, PAGE_BYTES, Place, read_i64};
 
+/// A place in the log, for each transaction or page.
+type LsnOf = BTreeMap<u64, Lsn>;
+
 /// What recovery found and did.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Recovered {
@@ -140,15 +143,12 @@ impl Recovery<'_> {
     // -- the three passes ---------------------------------------------------------------------------------------
 
     /// Who was active at the end, with their last records; the pages that may lack changes, since when; and the end.
-    fn analyse(
-        &mut self,
-        checkpoint: Lsn,
-    ) -> Result<(BTreeMap<u64, Lsn>, BTreeMap<u64, Lsn>, Lsn), StoreError> {
+    fn analyse(&mut self, checkpoint: Lsn) -> Result<(LsnOf, LsnOf, Lsn), StoreError> {
         let (first, mut lsn) = self.record(checkpoint).ok_or(StoreError::NoCheckpoint)?;
         let Body::Checkpoint { active, changed } = first.body else { return Err(StoreError::NoCheckpoint) };
-        let mut active: BTreeMap<u64, Lsn> =
+        let mut active: LsnOf =
             active.into_iter().map(|(transaction, _, last)| (transaction, last)).collect();
-        let mut changed: BTreeMap<u64, Lsn> = changed.into_iter().collect();
+        let mut changed: LsnOf = changed.into_iter().collect();
         while let Some((record, next)) = self.record(lsn) {
             self.done.records += 1;
             match record.body {
@@ -167,7 +167,7 @@ impl Recovery<'_> {
     }
 
     /// Repeats history from the oldest change on that a page may lack. Returns a number that no transaction had.
-    fn redo(&mut self, changed: &BTreeMap<u64, Lsn>, end: Lsn) -> Result<u64, StoreError> {
+    fn redo(&mut self, changed: &LsnOf, end: Lsn) -> Result<u64, StoreError> {
         let mut lsn = changed.values().copied().min().unwrap_or(end);
         let mut next_transaction = 1;
         while lsn < end {
@@ -186,9 +186,9 @@ impl Recovery<'_> {
     }
 
     /// Takes back what was not committed, the last change first. Returns the end of the log, which is not written yet.
-    fn undo(&mut self, losers: &BTreeMap<u64, Lsn>, mut end: Lsn) -> Result<Lsn, StoreError> {
+    fn undo(&mut self, losers: &LsnOf, mut end: Lsn) -> Result<Lsn, StoreError> {
         self.done.losers = losers.len() as u64;
-        let mut last: BTreeMap<u64, Lsn> = losers.clone();
+        let mut last: LsnOf = losers.clone();
         let mut todo: BTreeMap<Lsn, u64> = losers.iter().map(|(&loser, &lsn)| (lsn, loser)).collect();
         while let Some((lsn, loser)) = todo.pop_last() {
             let (record, _) = self.record(lsn).ok_or(StoreError::BrokenLog { lsn })?;
