@@ -32,15 +32,17 @@ impl Run {
         if let Some(torn) = torn.into_iter().next() {
             return Err(Stop::broken("D3", torn));
         }
-        self.oracle.settle(&found);
-        self.logs.clear();
         self.compare_cold("D1")?;
-        let orders = self.records.compare(&mut self.host, self.cut_ns)?;
+        // reading may write, as indexes are swapped, so that power may go here: nothing is settled before the last read
+        let (found_records, orders) = self.records.compare(&mut self.host, self.cut_ns)?;
         self.tally.promises_checked += self.batches.count();
         if let Some(torn) = self.batches.torn(&findings, &orders) {
             return Err(Stop::broken("D3", torn));
         }
         self.batches.clear();
+        self.oracle.settle(&found);
+        self.logs.clear();
+        self.records.settle(&mut self.host, &found_records)?;
         if self.has_log {
             self.log.recover(&mut self.host, self.cut_ns)?;
         }

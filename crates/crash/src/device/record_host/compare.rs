@@ -19,8 +19,12 @@ enum Found {
 
 impl RecordHost {
     /// After a cut at a given time: everything has an allowed value, and every put is there completely or not at all.
-    /// Returns what each thing may be.
-    pub fn compare(&mut self, host: &mut Host, cut_ns: u64) -> Result<Orders, Stop> {
+    /// Returns what was found, and what each thing may be.
+    pub fn compare(
+        &mut self,
+        host: &mut Host,
+        cut_ns: u64,
+    ) -> Result<(BTreeMap<Thing, Stamp>, Orders), Stop> {
         let mut found = BTreeMap::new();
         self.compare_namespaces(host, cut_ns, &mut found)?;
         for thing in self.records.things() {
@@ -52,9 +56,13 @@ impl RecordHost {
             return Err(Stop::broken("D3", torn));
         }
         self.promises_checked += self.records.step_count();
-        self.records.settle(&found);
-        self.compare_all(host, "D1")?;
-        Ok(orders)
+        Ok((found, orders))
+    }
+
+    /// What was found is there for good, and listings tell the same.
+    pub fn settle(&mut self, host: &mut Host, found: &BTreeMap<Thing, Stamp>) -> Result<(), Stop> {
+        self.records.settle(found);
+        self.compare_all(host, "D1")
     }
 
     /// Finds out which namespaces exist.
