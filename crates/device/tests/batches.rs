@@ -2,13 +2,17 @@
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use tantalum::{Command, Device, Key, KvRecord, Lpn, NamespaceAttributes, Profile, UNIT_BYTES};
+use tantalum::{
+    Command, Device, FirmwareProfile, Key, KvRecord, Lpn, NamespaceAttributes, Profile, UNIT_BYTES,
+};
 
 const COMMANDS: u64 = 1000;
 
 /// A drive of which a part was filled and overwritten at random, and the first unit behind that part.
 fn aged() -> (Device, u32) {
-    let profile = Profile { capacity_bytes: 512 << 20, ..Profile::load("kaml-board").unwrap() };
+    let board = Profile::load("kaml-board").unwrap();
+    // its firmware is slower than its planes
+    let profile = Profile { capacity_bytes: 512 << 20, firmware: FirmwareProfile::default(), ..board };
     let mut device = Device::in_memory(&profile).unwrap();
     let units = device.limits().capacity_units as u32 * 3 / 5;
     let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
