@@ -33,6 +33,16 @@ pub enum IoError {
         /// The byte after its last.
         end: u64,
     },
+    /// The program sent another number of bytes than it was asked for.
+    #[error("bytes {start:#x} to {end:#x}: the program sent {bytes} bytes of data")]
+    WrongLength {
+        /// The first byte of the piece.
+        start: u64,
+        /// The byte after its last.
+        end: u64,
+        /// What it sent.
+        bytes: usize,
+    },
     /// A program answered, and sent no data.
     #[error("the program answered and sent no data")]
     NoData,
@@ -140,7 +150,7 @@ impl<'a> Transfer<'a> {
             }
             match ssd.next_event_of(self.client.endpoint) {
                 Some(Event::Answer { request, status, .. }) => self.answered(ssd, request, status)?,
-                Some(Event::Request { body, .. }) => self.arrived(&body),
+                Some(Event::Request { body, .. }) => self.arrived(&body)?,
                 Some(Event::Permission { spu, range, granted, .. }) => {
                     self.decided(ssd, spu, range, granted)?;
                 }
@@ -197,21 +207,23 @@ impl<'a> Transfer<'a> {
         Ok(())
     }
 
-    /// Data of a read has come, before the answer or after it.
-    fn arrived(&mut self, body: &[u8]) {
-        if body.len() < HEAD_BYTES {
-            return;
-        }
-        let tag = u32::from_le_bytes(body[12..16].try_into().expect("four bytes"));
+    /// Data of a read has come, before the answer or after it. Any program may send it, in any length.
+    fn arrived(&mut self, body: &[u8]) -> Result<(), IoError> {
+        let Some((head, data)) = body.split_at_checked(HEAD_BYTES) else { return Ok(()) };
+        let tag = u32::from_le_bytes(head[12..].try_into().expect("four bytes"));
         let found = self.under_way.iter_mut().find(|(_, piece)| piece.tag == tag && !piece.has_data);
         if let (Some((&request, piece)), Bytes::To(to)) = (found, &mut self.bytes) {
-            let data = &body[HEAD_BYTES..];
-            to[(piece.range.start - self.address) as usize..][..data.len()].copy_from_slice(data);
+            let Range { start, end } = piece.range;
+            if data.len() as u64 != end - start {
+                return Err(IoError::WrongLength { start, end, bytes: data.len() });
+            }
+            to[(start - self.address) as usize..][..data.len()].copy_from_slice(data);
             piece.has_data = true;
             if piece.is_answered {
                 self.under_way.remove(&request);
             }
         }
+        Ok(())
     }
 
     fn decided(
@@ -228,5 +240,28 @@ impl<'a> Transfer<'a> {
             return Err(IoError::NoPermission { start: range.start, end: range.end });
         }
         Ok(self.send(ssd, piece)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::names::ProcessId;
+
+    #[test]
+    fn data_of_another_length_is_refused_and_goes_nowhere() {
+        let client = BlockClient::new(ProcessId::KERNEL.endpoint(1), ProgramId(1));
+        let mut to = [7; 8];
+        for bytes in [0, 7, 9, 4096] {
+            let mut transfer = Transfer::new(client, 100, Bytes::To(&mut to));
+            let piece = Piece { spu: SpuId(0), range: 100..108, tag: 3, is_answered: true, has_data: false };
+            transfer.under_way.insert(5, piece);
+            let mut body = vec![0; HEAD_BYTES + bytes];
+            body[12] = 3;
+            let refused = IoError::WrongLength { start: 100, end: 108, bytes };
+            assert_eq!(transfer.arrived(&body), Err(refused));
+            assert_eq!(transfer.arrived(&body[..15]), Ok(()), "no head");
+        }
+        assert_eq!(to, [7; 8]);
     }
 }
