@@ -16,7 +16,7 @@ use crate::check::{Checker, Verdict};
 use crate::choices::{Kept, choices};
 use crate::drive;
 use crate::error::RunError;
-use crate::explain::{Explanation, describe, explain, lost_operations};
+use crate::explain::{Explanation, describe, explain};
 use crate::operation::Recording;
 use crate::posix::Posix;
 use crate::tree::Tree;
@@ -103,6 +103,8 @@ struct Job {
     operations: usize,
     /// Which pieces are there, if POSIX decides.
     kept: Option<Kept>,
+    /// The operations that are lost in whole or in part.
+    lost: BTreeSet<usize>,
     tree: Tree,
 }
 
@@ -182,10 +184,7 @@ impl Campaign<'_> {
 
     /// A check that fails on what the program leaves with power on tells nothing.
     fn check_without_cut(&self) -> Result<(), RunError> {
-        let mut posix = Posix::default();
-        for (number, operation) in self.recording.operations.iter().enumerate() {
-            posix.then(number, operation);
-        }
+        let posix = Posix::after(self.recording, self.recording.operations.len(), None);
         let verdict = self.checker.run(&posix.tree(|_| true), &self.recording.said, 0)?;
         match verdict.failed {
             None => Ok(()),
@@ -223,11 +222,7 @@ impl Campaign<'_> {
         outcome: &mut Outcome,
         monitor: &Monitor,
     ) -> Result<(), RunError> {
-        let mut posix = Posix::default();
-        for (number, operation) in self.recording.operations[..self.recording.begins].iter().enumerate() {
-            posix.then(number, operation);
-        }
-        posix.settle_all();
+        let mut posix = Posix::after(self.recording, self.recording.begins, None);
         let places = self.recording.operations.len() - self.recording.begins;
         let every = self.every(places as u64);
         let bar = monitor.bar("cuts", places as u64);
@@ -243,7 +238,8 @@ impl Campaign<'_> {
             outcome.cuts += 1;
             for kept in choices(&posix.waiting, self.settings.seed ^ operations as u64) {
                 let tree = posix.tree(|index| kept[index]);
-                sent.send(Job { operations, kept: Some(kept), tree }, outcome)?;
+                let lost = posix.lost_operations(&kept);
+                sent.send(Job { operations, kept: Some(kept), lost, tree }, outcome)?;
             }
             if sent.is_late() {
                 outcome.ended_early = true;
@@ -261,16 +257,18 @@ impl Campaign<'_> {
         outcome: &mut Outcome,
         monitor: &Monitor,
     ) -> Result<(), RunError> {
-        let all = self.flash_operations(profile)?;
+        let at_end = drive::cut_at(self.recording, profile, None, self.settings.seed)?;
+        let all = at_end.map_or(0, |left| left.flash_operations);
         let every = self.every(all);
         let bar = monitor.bar("cuts", all);
         let mut sent = Sent::new(self, jobs, &bar);
         let places = (1..=all).step_by(every as usize).map(Some).chain([None]);
         for at in places {
             let seed = self.settings.seed ^ at.unwrap_or_default();
-            let Some(left) = drive::cut_at(self.recording, profile, at, seed)? else { break };
+            let Some(left) = drive::cut_at(self.recording, profile, at, seed)? else { continue };
             outcome.cuts += 1;
-            sent.send(Job { operations: left.operations, kept: None, tree: left.tree }, outcome)?;
+            let (operations, lost) = (left.operations, BTreeSet::new());
+            sent.send(Job { operations, kept: None, lost, tree: left.tree }, outcome)?;
             if sent.is_late() {
                 outcome.ended_early = true;
                 break;
@@ -278,22 +276,6 @@ impl Campaign<'_> {
             bar.reach(at.unwrap_or(all))?;
         }
         Ok(())
-    }
-
-    /// How many flash operations the program takes on a drive: found by doubling and halving.
-    fn flash_operations(&self, profile: &Profile) -> Result<u64, RunError> {
-        let happens =
-            |at| Ok::<bool, RunError>(drive::cut_at(self.recording, profile, Some(at), 0)?.is_some());
-        let mut most = 1;
-        while happens(most)? {
-            most *= 2;
-        }
-        let mut least = most / 2;
-        while least + 1 < most {
-            let middle = least.midpoint(most);
-            if happens(middle)? { least = middle } else { most = middle }
-        }
-        Ok(least)
     }
 
     /// Every how many places power is cut.
@@ -306,12 +288,8 @@ impl Campaign<'_> {
         let mut explained: Vec<Explained> = Vec::new();
         let mut looked_at = 0;
         for (job, verdict) in failed {
-            let lost = match &job.kept {
-                Some(kept) => lost_operations(self.recording, job.operations, kept),
-                None => BTreeSet::new(),
-            };
-            if let Some(known) = explained.iter().position(|known| known.lost.is_subset(&lost)) {
-                outcome.findings[explained[known].finding].also += 1;
+            if let Some(known) = explained.iter().find(|known| known.lost.is_subset(&job.lost)) {
+                outcome.findings[known.finding].also += 1;
                 continue;
             }
             if looked_at == LOOKED_AT {
@@ -325,7 +303,7 @@ impl Campaign<'_> {
             };
             let same = outcome.findings.iter().position(|finding| finding.saved_by == explanation.saved_by);
             let lost = explanation.operations.clone();
-            let finding = same.map_or(outcome.findings.len(), |finding| finding);
+            let finding = same.unwrap_or(outcome.findings.len());
             match same {
                 Some(finding) => outcome.findings[finding].also += 1,
                 None => outcome.findings.push(self.finding(

@@ -23,6 +23,8 @@ const NOW: Timestamp = Timestamp { seconds: 0, nanoseconds: 0 };
 pub(crate) struct Left {
     /// Operations that had returned.
     pub operations: usize,
+    /// Flash operations that the program took.
+    pub flash_operations: u64,
     /// The files on the volume after recovery.
     pub tree: Tree,
 }
@@ -41,6 +43,7 @@ pub(crate) fn cut_at(
     }
     let errno = |errno| RunError::Replay { operation: recording.begins, errno };
     FileSystem::write_back(&mut replay.volume).map_err(errno)?;
+    let before = replay.flash_operations();
     replay.volume.client().device().cut_after(flash_operation);
     let mut done = recording.begins;
     for operation in &recording.operations[recording.begins..] {
@@ -53,6 +56,7 @@ pub(crate) fn cut_at(
     if replay.has_power() && flash_operation.is_some() {
         return Ok(None);
     }
+    let flash_operations = replay.flash_operations() - before;
     let broken =
         |what: String| RunError::NotRecovered { operation: flash_operation.unwrap_or_default(), what };
     let mut device = replay.volume.into_client_without_sync().into_device().expect("nobody shares the drive");
@@ -61,7 +65,7 @@ pub(crate) fn cut_at(
     device.cut_after(None);
     let mut volume = Volume::mount(device, CACHE_BYTES).map_err(|error| broken(error.to_string()))?;
     let tree = read(&mut volume).map_err(|errno| broken(format!("the volume cannot be read: {errno}")))?;
-    Ok(Some(Left { operations: done, tree }))
+    Ok(Some(Left { operations: done, flash_operations, tree }))
 }
 
 struct Replay {
@@ -73,6 +77,10 @@ impl Replay {
     fn new(profile: &Profile) -> Result<Replay, RunError> {
         let volume = Volume::format(Device::in_memory(profile)?, CACHE_BYTES)?;
         Ok(Replay { volume, files: HashMap::from([(ROOT, FileId::ROOT)]) })
+    }
+
+    fn flash_operations(&self) -> u64 {
+        self.volume.client().device().flash_operations()
     }
 
     fn has_power(&self) -> bool {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::check::Checker;
 use crate::choices::Kept;
 use crate::error::RunError;
-use crate::operation::{FileNumber, Operation, ROOT, Recording};
+use crate::operation::{Operation, ROOT, Recording};
 use crate::paths::Paths;
 use crate::posix::{Posix, What};
 use crate::tree::Tree;
@@ -25,33 +25,13 @@ pub(crate) struct Explanation {
     pub tree: Option<Tree>,
 }
 
-/// The state of a recording after some operations, with the syncs that are tried besides.
-fn posix_at(recording: &Recording, operations: usize, tried: Option<(usize, Operation)>) -> Posix {
-    let mut posix = Posix::default();
-    for (number, operation) in recording.operations[..operations].iter().enumerate() {
-        if number == recording.begins {
-            posix.settle_all();
-        }
-        posix.then(number, operation);
-        if let Some((after, sync)) = &tried
-            && *after == number
-        {
-            posix.then(number, sync);
-        }
-    }
-    if operations == recording.begins {
-        posix.settle_all();
-    }
-    posix
-}
-
 pub(crate) fn explain(
     recording: &Recording,
     checker: &Checker,
     operations: usize,
     kept: &Kept,
 ) -> Result<Explanation, RunError> {
-    let posix = posix_at(recording, operations, None);
+    let posix = Posix::after(recording, operations, None);
     let said = recording.said_by(operations);
     let fails = |kept: &Kept| -> Result<bool, RunError> {
         Ok(checker.run(&posix.tree(|index| kept[index]), said, 0)?.failed.is_some())
@@ -59,7 +39,7 @@ pub(crate) fn explain(
     let kept = reduce(&posix, kept.clone(), &fails)?;
     let lost: Vec<usize> = (0..kept.len()).filter(|index| !kept[*index]).collect();
     let first = lost.first().map(|index| posix.waiting[*index].operation);
-    let names: BTreeSet<usize> = lost.iter().map(|index| posix.waiting[*index].operation).collect();
+    let names = posix.lost_operations(&kept);
     let later: BTreeSet<usize> = posix
         .waiting
         .iter()
@@ -120,7 +100,7 @@ fn saved_by(
         let last = (index..kept.len())
             .filter(|index| !kept[*index])
             .map(|index| &posix.waiting[index])
-            .filter(|other| of(&other.what) == of(&piece.what))
+            .filter(|other| other.what.file() == piece.what.file())
             .map(|other| other.operation)
             .max();
         let last = last.expect("it is one of them");
@@ -132,7 +112,7 @@ fn saved_by(
         (0..kept.len()).filter(|index| !kept[*index]).map(|index| key(&posix.waiting[index])).collect();
     let mut saved = Vec::new();
     for (after, sync) in tried {
-        let synced = posix_at(recording, operations, Some((after, sync.clone())));
+        let synced = Posix::after(recording, operations, Some((after, &sync)));
         let tree = synced.tree(|index| !lost.contains(&key(&synced.waiting[index])));
         if checker.run(&tree, recording.said_by(operations), 0)?.failed.is_none() {
             let sync = Paths::after(recording, after + 1).operation(&sync);
@@ -149,10 +129,6 @@ fn generic(text: &str) -> String {
     words.collect::<Vec<_>>().join(" ").replace("bytes at of", "to")
 }
 
-fn of(what: &What) -> Option<FileNumber> {
-    what.file()
-}
-
 fn key(piece: &crate::posix::Piece) -> (usize, String) {
     let place = match &piece.what {
         What::Bytes { from, .. } => format!("bytes {from}"),
@@ -163,17 +139,10 @@ fn key(piece: &crate::posix::Piece) -> (usize, String) {
     (piece.operation, place)
 }
 
-/// The operations that are lost in whole or in part.
-pub(crate) fn lost_operations(recording: &Recording, operations: usize, kept: &Kept) -> BTreeSet<usize> {
-    let posix = posix_at(recording, operations, None);
-    (0..kept.len()).filter(|index| !kept[*index]).map(|index| posix.waiting[index].operation).collect()
-}
-
 /// What is lost, a line for each operation.
 fn lost_of(recording: &Recording, posix: &Posix, kept: &Kept) -> Vec<String> {
     let lost = |index: &usize| !kept[*index];
-    let operations: BTreeSet<usize> =
-        (0..kept.len()).filter(lost).map(|index| posix.waiting[index].operation).collect();
+    let operations = posix.lost_operations(kept);
     let line = |operation: &usize| {
         let pieces = (0..kept.len()).filter(|index| posix.waiting[*index].operation == *operation);
         let (gone, there): (Vec<usize>, Vec<usize>) = pieces.partition(lost);

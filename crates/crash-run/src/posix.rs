@@ -12,11 +12,12 @@
 //! Syncing a file does not make its name durable, as the manual page of `fsync` says. Synced pieces are in [`Posix::durable`];
 //! the others wait.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tantalum_filesystem::RenameMode;
 
-use crate::operation::{Attribute, Entry, FileNumber, Operation};
+use crate::operation::{Attribute, Entry, FileNumber, Operation, Recording};
 use crate::tree::{File, Tree};
 
 /// What disks write as a whole.
@@ -104,6 +105,24 @@ pub(crate) struct Posix {
 }
 
 impl Posix {
+    /// After so many operations of a recording, of which those before the program's are durable. With `tried`, a sync is
+    /// done besides, right behind an operation.
+    pub fn after(recording: &Recording, operations: usize, tried: Option<(usize, &Operation)>) -> Posix {
+        let mut posix = Posix::default();
+        for (number, operation) in recording.operations[..operations].iter().enumerate() {
+            posix.then(number, operation);
+            if number + 1 == recording.begins {
+                posix.settle(|_| true);
+            }
+            if let Some((after, sync)) = tried
+                && after == number
+            {
+                posix.then(number, sync);
+            }
+        }
+        posix
+    }
+
     /// The next operation is done.
     pub fn then(&mut self, number: usize, operation: &Operation) {
         match operation {
@@ -126,11 +145,6 @@ impl Posix {
         }
     }
 
-    /// Everything is durable.
-    pub fn settle_all(&mut self) {
-        self.settle(|_| true);
-    }
-
     /// The files if these of the waiting pieces are there.
     pub fn tree(&self, is_there: impl Fn(usize) -> bool) -> Tree {
         let mut tree = self.durable.clone();
@@ -140,6 +154,12 @@ impl Posix {
             }
         }
         tree
+    }
+
+    /// The operations that are lost in whole or in part if these pieces are there.
+    pub fn lost_operations(&self, kept: &[bool]) -> BTreeSet<usize> {
+        let lost = self.waiting.iter().zip(kept).filter(|(_, kept)| !**kept);
+        lost.map(|(piece, _)| piece.operation).collect()
     }
 
     fn settle(&mut self, is_synced: impl Fn(&What) -> bool) {
@@ -156,7 +176,7 @@ impl Posix {
             What::Names(names) => names.iter().any(|(entry, _)| entry.folder == folder),
             _ => false,
         };
-        let mut settled: std::collections::BTreeSet<Entry> = std::collections::BTreeSet::new();
+        let mut settled: BTreeSet<Entry> = BTreeSet::new();
         for piece in self.waiting.iter_mut().rev() {
             let is_synced = of_folder(&piece.what);
             let What::Names(names) = &mut piece.what else { continue };
