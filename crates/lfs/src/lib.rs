@@ -34,6 +34,7 @@ mod lists;
 mod mount;
 mod names;
 mod nat;
+mod node_cache;
 mod pages;
 mod segments;
 mod snapshots;

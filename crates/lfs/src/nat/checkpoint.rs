@@ -29,7 +29,8 @@ impl Nat {
 
     /// Makes everything durable; see the invariants of [`super`].
     pub(super) fn take_checkpoint(&mut self, log: &mut Log, orphans: &[FileId], is_last: bool) -> Result<()> {
-        for number in self.nodes.all_changed() {
+        let changed: Vec<u32> = self.nodes.changed().iter().map(|(_, number)| *number).collect();
+        for number in changed {
             self.append_node(log, number, false)?;
         }
         // A mount must know where the chain begins.

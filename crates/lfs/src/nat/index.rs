@@ -101,7 +101,7 @@ impl Index for Nat {
             return Ok(Synced::NeedsCheckpoint);
         }
         let mut chained = Vec::new();
-        for number in self.nodes.changed_of(file) {
+        for number in self.changed_of(file) {
             match self.node(log, number)?.level() {
                 Level::Inode => chained.insert(0, number),
                 Level::Direct => chained.push(number),
@@ -138,7 +138,7 @@ impl Index for Nat {
     }
 
     fn changed_units(&self) -> u64 {
-        self.nodes.changed_count() as u64
+        self.nodes.changed().len() as u64
     }
 
     fn is_checkpoint_due(&self, log: &Log) -> bool {

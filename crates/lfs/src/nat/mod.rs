@@ -28,9 +28,10 @@ use tantalum_filesystem::FileId;
 use crate::error::{Damage, LfsError, Result};
 use crate::index::Opened;
 use crate::inode::Inode;
+use crate::node_cache::NodeCache;
 use crate::segments::{Log, Segments};
 use layout::{Layout, NODE_WORDS, SEGMENT_WORDS};
-use nodes::Nodes;
+use node::Node;
 use pack::Pack;
 use summary::Summaries;
 use table::PairedTable;
@@ -54,7 +55,7 @@ pub(crate) struct Nat {
     /// The segment table.
     segment_table: PairedTable,
     summaries: Summaries,
-    nodes: Nodes,
+    nodes: NodeCache<Node>,
     /// The last durable checkpoint.
     version: u64,
     /// The node number given out last.
@@ -76,7 +77,7 @@ impl Nat {
             places: PairedTable::new(layout.node_table, layout.node_table_units, NODE_WORDS),
             segment_table: PairedTable::new(layout.segment_table, layout.segment_table_units, SEGMENT_WORDS),
             summaries: Summaries::new(layout.summaries),
-            nodes: Nodes::default(),
+            nodes: NodeCache::default(),
             version: 0,
             last_node: 0,
             nodes_in_use: 0,

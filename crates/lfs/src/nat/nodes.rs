@@ -1,12 +1,8 @@
 //! Nodes in memory: read when needed, changed there, and written to the log by a sync or a checkpoint.
 //!
 //! Invariants:
-//! - A changed node stays in memory until it is written.
 //! - A node is in use if the table has a place for it, or [`NEW`]: then it is in memory only, and space is reserved.
 
-use std::collections::{BTreeSet, VecDeque};
-
-use rustc_hash::FxHashMap;
 use tantalum::Lpn;
 use tantalum_filesystem::{Errno, FileId};
 
@@ -15,78 +11,23 @@ use super::node::{Level, Node, OF_FOLDER};
 use super::summary::NODE;
 use super::{COLD_NODES, FILE_NODES, FOLDER_NODES};
 use crate::error::{Damage, LfsError, Result, refuse};
+use crate::node_cache::CachedNode;
 use crate::segments::Log;
 
 /// The place of a node that has never been written.
 pub(super) const NEW: u32 = u32::MAX;
 
-/// Unchanged nodes in memory.
-const MOST_UNCHANGED: usize = 16 << 10;
+impl CachedNode for Node {
+    type Number = u32;
+    /// Those of a file are together.
+    type Order = (FileId, u32);
 
-#[derive(Debug)]
-struct Cached {
-    node: Node,
-    is_changed: bool,
-    is_used: bool,
-}
-
-/// The nodes in memory.
-#[derive(Debug, Default)]
-pub(super) struct Nodes {
-    cached: FxHashMap<u32, Cached>,
-    /// Changed nodes, by file.
-    changed: BTreeSet<(FileId, u32)>,
-    ring: VecDeque<u32>,
-}
-
-impl Nodes {
-    pub fn changed_count(&self) -> usize {
-        self.changed.len()
+    fn number(&self) -> u32 {
+        self.number()
     }
 
-    pub fn is_changed(&self, number: u32) -> bool {
-        self.cached.get(&number).is_some_and(|cached| cached.is_changed)
-    }
-
-    /// The changed nodes of a file.
-    pub fn changed_of(&self, file: FileId) -> Vec<u32> {
-        self.changed.range((file, 0)..=(file, u32::MAX)).map(|(_, number)| *number).collect()
-    }
-
-    pub fn all_changed(&self) -> Vec<u32> {
-        self.changed.iter().map(|(_, number)| *number).collect()
-    }
-
-    fn insert(&mut self, number: u32, node: Node, is_changed: bool) {
-        let mut looks = self.ring.len();
-        while looks > 0 && self.cached.len() > MOST_UNCHANGED + self.changed.len() {
-            looks -= 1;
-            let Some(other) = self.ring.pop_front() else { break };
-            let Some(cached) = self.cached.get_mut(&other) else { continue };
-            if cached.is_changed || std::mem::take(&mut cached.is_used) {
-                self.ring.push_back(other);
-            } else {
-                self.cached.remove(&other);
-            }
-        }
-        if is_changed {
-            self.changed.insert((node.file(), number));
-        }
-        if self.cached.insert(number, Cached { node, is_changed, is_used: true }).is_none() {
-            self.ring.push_back(number);
-        }
-    }
-
-    fn remove(&mut self, number: u32) {
-        if let Some(cached) = self.cached.remove(&number) {
-            self.changed.remove(&(cached.node.file(), number));
-        }
-    }
-
-    fn mark_clean(&mut self, number: u32) {
-        let cached = self.cached.get_mut(&number).expect("a written node is in memory");
-        cached.is_changed = false;
-        self.changed.remove(&(cached.node.file(), number));
+    fn order(&self) -> (FileId, u32) {
+        (self.file(), self.number())
     }
 }
 
@@ -94,25 +35,23 @@ impl Nat {
     /// A node that is in use.
     pub(super) fn node(&mut self, log: &mut Log, number: u32) -> Result<&Node> {
         self.load(log, number)?;
-        let cached = self.nodes.cached.get_mut(&number).expect("it is loaded");
-        cached.is_used = true;
-        Ok(&cached.node)
+        Ok(self.nodes.get(number))
+    }
+
+    /// The changed nodes of a file.
+    pub(super) fn changed_of(&self, file: FileId) -> Vec<u32> {
+        let of_file = self.nodes.changed().range((file, 0)..=(file, u32::MAX));
+        of_file.map(|(_, number)| *number).collect()
     }
 
     /// A node that is in use, to be changed.
     pub(super) fn node_mut(&mut self, log: &mut Log, number: u32) -> Result<&mut Node> {
         self.load(log, number)?;
-        let cached = self.nodes.cached.get_mut(&number).expect("it is loaded");
-        cached.is_used = true;
-        if !cached.is_changed {
-            cached.is_changed = true;
-            self.nodes.changed.insert((cached.node.file(), number));
-        }
-        Ok(&mut cached.node)
+        Ok(self.nodes.change(number))
     }
 
     fn load(&mut self, log: &mut Log, number: u32) -> Result<()> {
-        if self.nodes.cached.contains_key(&number) {
+        if self.nodes.contains(number) {
             return Ok(());
         }
         let lpn = self.place_of(log, number)?;
@@ -121,7 +60,7 @@ impl Nat {
             let damage = Damage::OtherNode { found: node.number(), expected: number };
             return Err(LfsError::Damaged { lpn, damage });
         }
-        self.nodes.insert(number, node, false);
+        self.nodes.insert(node, false);
         Ok(())
     }
 
@@ -184,7 +123,7 @@ impl Nat {
         // Numbers are given out in turn, so that one that was given up is not used again soon.
         self.last_node = number;
         self.nodes_in_use += 1;
-        self.nodes.insert(number, Node::new(number, file, first, level, is_folder), true);
+        self.nodes.insert(Node::new(number, file, first, level, is_folder), true);
         Ok(())
     }
 

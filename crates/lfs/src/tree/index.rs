@@ -135,7 +135,7 @@ impl Index for Tree {
     }
 
     fn changed_units(&self) -> u64 {
-        (self.nodes.changed_count() + self.table.changed_count()) as u64
+        (self.nodes.changed().len() + self.table.changed_count()) as u64
     }
 
     fn is_checkpoint_due(&self, log: &Log) -> bool {

@@ -41,10 +41,11 @@ use tantalum_filesystem::FileId;
 use crate::error::Result;
 use crate::index::{Index, Opened};
 use crate::inode::Inode;
+use crate::node_cache::NodeCache;
 use crate::segments::{Log, Segments};
 use files::FILES;
 use layout::{Layout, SEGMENTS};
-use nodes::Nodes;
+use node::Node;
 use partial::Partial;
 use super_root::Frozen;
 use table::Table;
@@ -71,7 +72,7 @@ struct SinceCheckpoint {
 pub(crate) struct Tree {
     layout: Layout,
     table: Table,
-    nodes: Nodes,
+    nodes: NodeCache<Node>,
     partial: Partial,
     /// The last durable checkpoint.
     number: u64,
@@ -107,7 +108,7 @@ impl Tree {
         Tree {
             layout,
             table: Table::new(layout.leaves, layout.branches),
-            nodes: Nodes::default(),
+            nodes: NodeCache::default(),
             partial: Partial::default(),
             number: 0,
             files_root: Number(0),

@@ -1,13 +1,10 @@
 //! Nodes in memory: read when needed, changed there, and written to the log by a checkpoint.
 //!
 //! Invariants:
-//! - A changed node stays in memory until it is written, and no snapshot sees it.
+//! - No snapshot sees a changed node.
 //! - Space is promised for each node that was never written, and for a copy of each node that a snapshot shares with the
 //!   present: so a change of a tree that adds nothing is never refused.
 
-use std::collections::{BTreeSet, VecDeque};
-
-use rustc_hash::FxHashMap;
 use tantalum_filesystem::FileId;
 
 use super::Tree;
@@ -16,58 +13,19 @@ use super::summary::What;
 use super::translation::Number;
 use crate::bytes::zeros;
 use crate::error::{Damage, LfsError, Result};
+use crate::node_cache::CachedNode;
 use crate::segments::Log;
 
-/// Unchanged nodes in memory.
-const MOST_UNCHANGED: usize = 16 << 10;
+impl CachedNode for Node {
+    type Number = Number;
+    type Order = Number;
 
-#[derive(Debug)]
-struct Cached {
-    node: Node,
-    is_changed: bool,
-    is_used: bool,
-}
-
-/// The nodes in memory.
-#[derive(Debug, Default)]
-pub(super) struct Nodes {
-    cached: FxHashMap<Number, Cached>,
-    changed: BTreeSet<Number>,
-    ring: VecDeque<Number>,
-}
-
-impl Nodes {
-    pub fn changed_count(&self) -> usize {
-        self.changed.len()
+    fn number(&self) -> Number {
+        self.number()
     }
 
-    pub fn is_changed(&self, number: Number) -> bool {
-        self.changed.contains(&number)
-    }
-
-    fn insert(&mut self, number: Number, node: Node, is_changed: bool) {
-        let mut looks = self.ring.len();
-        while looks > 0 && self.cached.len() > MOST_UNCHANGED + self.changed.len() {
-            looks -= 1;
-            let Some(other) = self.ring.pop_front() else { break };
-            let Some(cached) = self.cached.get_mut(&other) else { continue };
-            if cached.is_changed || std::mem::take(&mut cached.is_used) {
-                self.ring.push_back(other);
-            } else {
-                self.cached.remove(&other);
-            }
-        }
-        if is_changed {
-            self.changed.insert(number);
-        }
-        if self.cached.insert(number, Cached { node, is_changed, is_used: true }).is_none() {
-            self.ring.push_back(number);
-        }
-    }
-
-    fn remove(&mut self, number: Number) {
-        self.cached.remove(&number);
-        self.changed.remove(&number);
+    fn order(&self) -> Number {
+        self.number()
     }
 }
 
@@ -75,22 +33,17 @@ impl Tree {
     /// A node.
     pub(super) fn node(&mut self, log: &mut Log, number: Number) -> Result<&Node> {
         self.load(log, number)?;
-        let cached = self.nodes.cached.get_mut(&number).expect("it is loaded");
-        cached.is_used = true;
-        Ok(&cached.node)
+        Ok(self.nodes.get(number))
     }
 
     /// A node that no snapshot sees, to be changed.
     pub(super) fn change(&mut self, log: &mut Log, number: Number) -> Result<&mut Node> {
         self.load(log, number)?;
-        let cached = self.nodes.cached.get_mut(&number).expect("it is loaded");
-        (cached.is_used, cached.is_changed) = (true, true);
-        self.nodes.changed.insert(number);
-        Ok(&mut cached.node)
+        Ok(self.nodes.change(number))
     }
 
     fn load(&mut self, log: &mut Log, number: Number) -> Result<()> {
-        if self.nodes.cached.contains_key(&number) {
+        if self.nodes.contains(number) {
             return Ok(());
         }
         let lpn = self.place_of(log, number)?;
@@ -101,7 +54,7 @@ impl Tree {
             let damage = Damage::OtherNode { found: node.number().0, expected: number.0 };
             return Err(LfsError::Damaged { lpn, damage });
         }
-        self.nodes.insert(number, node, false);
+        self.nodes.insert(node, false);
         Ok(())
     }
 
@@ -131,7 +84,7 @@ impl Tree {
         log.segments.reserve_anyway();
         self.use_for_node(log, number)?;
         self.node_count += 1;
-        self.nodes.insert(number, Node::new(number, file, level, is_root), true);
+        self.nodes.insert(Node::new(number, file, level, is_root), true);
         Ok(number)
     }
 
@@ -146,7 +99,7 @@ impl Tree {
         self.use_for_node(log, copy)?;
         self.give_up(log, number)?;
         self.shared_nodes = self.shared_nodes.saturating_sub(1); // what was promised for the copy is now promised to it
-        self.nodes.insert(copy, node, true);
+        self.nodes.insert(node, true);
         Ok(copy)
     }
 
@@ -166,13 +119,12 @@ impl Tree {
 
     /// Appends all changed nodes to the log.
     pub(super) fn write_nodes(&mut self, log: &mut Log) -> Result<()> {
-        while let Some(number) = self.nodes.changed.first().copied() {
+        while let Some(number) = self.nodes.changed().first().copied() {
             let is_new = self.translation(log, number)?.place.is_none();
-            let cached = self.nodes.cached.get_mut(&number).expect("a changed node is in memory");
-            cached.node.seal();
-            let lpn = self.partial.append(log, What::Unit(number), &cached.node.page)?;
-            cached.is_changed = false;
-            self.nodes.changed.remove(&number);
+            let node = self.nodes.change(number);
+            node.seal();
+            let lpn = self.partial.append(log, What::Unit(number), &node.page)?;
+            self.nodes.mark_clean(number);
             self.relocate(log, number, lpn)?;
             if is_new {
                 log.segments.unreserve();
