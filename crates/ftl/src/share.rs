@@ -419,4 +419,29 @@ mod tests {
         let (units, limit) = (u64::from(ftl.share_limit()) + 1, ftl.share_limit().into());
         assert_eq!(check(units as u32), Err(ShareRefusal::TooMany { units, limit }));
     }
+
+    /// A remap unmapped the unit, and is on its way with what it names: a cut loses all of it, and the unit comes back. So a
+    /// trim of the unit that is durable at once is recorded, although it finds nothing.
+    #[test]
+    fn a_trim_of_what_a_step_under_way_has_unmapped_is_recorded() {
+        let config = FtlConfig { dump_units: 16, ..CONFIG };
+        let mut ftl = Ftl::format(Nand::in_memory(GEOMETRY, TIMING).unwrap(), config).unwrap();
+        let now_ns = ftl.nand.programs_done_ns();
+        ftl.nand.advance(now_ns);
+        let trims = |ftl: &mut Ftl| {
+            ftl.trim(LPN, 1, now_ns).unwrap();
+            ftl.metadata.waiting().len()
+        };
+        assert_eq!(trims(&mut ftl), 0, "nothing is under way");
+        let unit = unit(&mut ftl, LPN);
+        ftl.write_page(&[unit], now_ns).unwrap();
+        ftl.remap(LPN, Lpn(9), 1, now_ns).unwrap();
+        assert_eq!(trims(&mut ftl), 2 + 1, "the remap waits");
+        let done_ns = ftl.flush_journal(now_ns).unwrap();
+        assert!(done_ns > now_ns);
+        assert_eq!(trims(&mut ftl), 1, "its records are on their way");
+        let done_ns = ftl.flush_journal(now_ns).unwrap();
+        ftl.nand.advance(done_ns);
+        assert_eq!(trims(&mut ftl), 0, "it is on flash");
+    }
 }
