@@ -267,6 +267,9 @@ mod tests {
 
     use super::*;
     use crate::host_unit::HostUnit;
+    use crate::key::{Key, NamespaceAttributes};
+    use crate::metadata::{Record, protected_bytes};
+    use crate::tenants::records::KvRecord;
     use crate::test_support::{CONFIG, GEOMETRY, TIMING};
     use crate::types::Lpn;
 
@@ -311,6 +314,67 @@ mod tests {
             let (mut ftl, _) = recover(ftl.into_nand());
             let now_ns = ftl.nand.now_ns();
             assert!(ftl.begin_transaction(now_ns).unwrap().0.0 > tx.0);
+        }
+    }
+
+    /// A record alone, and one of two units, whose members are counted.
+    #[test]
+    fn a_drive_with_records_put_since_its_shutdown_was_not_shut_down() {
+        for bytes in [100, 9000] {
+            let mut ftl = Ftl::format(Nand::in_memory(GEOMETRY, TIMING).unwrap(), CONFIG).unwrap();
+            let namespace = ftl.create_namespace(NamespaceAttributes::default(), 0).unwrap();
+            ftl.take_checkpoint(0, true).unwrap();
+            let (mut ftl, report) = recover(ftl.into_nand());
+            assert!(report.clean);
+            let (now_ns, value) = (ftl.nand.now_ns(), vec![1; bytes]);
+            let record = KvRecord { namespace, key: Key::new(b"key").unwrap(), value: Some(&value) };
+            ftl.put(&[record], 0, now_ns, &mut |_| None).unwrap();
+            let (ftl, report) = recover(ftl.into_nand());
+            assert!(!report.clean && report.assertions > 0, "{report:?}");
+            assert_eq!(ftl.counters().unsafe_shutdowns, 1);
+        }
+    }
+
+    /// A dump takes the records whose page was on its way.
+    #[test]
+    fn records_under_way_are_kept_for_a_dump_if_there_is_a_capacitor() {
+        for (dump_units, kept) in [(0, 0), (16, 1)] {
+            let config = FtlConfig { dump_units, ..CONFIG };
+            let mut ftl = Ftl::format(Nand::in_memory(GEOMETRY, TIMING).unwrap(), config).unwrap();
+            let step = ftl.next_seq();
+            ftl.append_journal(&[Record::PowerOn { step }], 0).unwrap();
+            let now_ns = ftl.nand.now_ns();
+            assert!(ftl.flush_journal(now_ns).unwrap() > now_ns);
+            assert_eq!(ftl.metadata.take_ready(now_ns).len(), kept);
+        }
+    }
+
+    /// The unit waited in protected DRAM while a checkpoint was taken that does not have it, and then the process was killed:
+    /// what is dumped when the image is opened must be newer than the checkpoint.
+    #[test]
+    fn what_waited_while_a_checkpoint_was_taken_outlives_the_process() {
+        let config = FtlConfig { dump_units: 16, protected_units: 4, ..CONFIG };
+        let dump_blocks = Layout::plan(&GEOMETRY, &config, 0).unwrap().dump_blocks;
+        let bytes = protected_bytes(&GEOMETRY, dump_blocks, config.protected_units);
+        for checkpoint in [false, true] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("image");
+            let nand = Nand::create(&path, GEOMETRY, TIMING, "", bytes).unwrap();
+            let mut ftl = Ftl::format(nand, config).unwrap();
+            let (data, slot) = ([7; UNIT_BYTES], ftl.nand.stage(&[7; UNIT_BYTES]).unwrap());
+            let (lpn, version, metadata) = (Lpn(1), ftl.next_seq(), [0; 24]);
+            ftl.protect(&HostUnit { slot, lpn, version, metadata, hint: None }, &data).unwrap();
+            if checkpoint {
+                let taken_ns = ftl.take_checkpoint(0, false).unwrap();
+                ftl.nand.advance(taken_ns);
+            }
+            drop(ftl.into_nand());
+            let recovered = Ftl::recover(Nand::open(&path).unwrap(), config, 0);
+            let (mut ftl, report) = recovered.map_err(|(_, error)| error).unwrap();
+            assert_eq!(report.units_restored, 1);
+            let (mut found, now_ns) = ([0; UNIT_BYTES], ftl.nand.now_ns());
+            ftl.read(lpn, &mut found, now_ns).unwrap();
+            assert!(found == data, "with a checkpoint: {checkpoint}");
         }
     }
 }
