@@ -340,9 +340,25 @@ mod tests {
                 Err(error) => panic!("{error}"),
             }
         }
+        // the unit has been given something newer when the trim that still waits is stored
+        write(&mut ftl, 1);
         let taken = ftl.counters().checkpoints;
         ftl.take_checkpoint(0, false).unwrap();
         assert_eq!(ftl.counters().checkpoints, taken + 1);
         ftl.flush_journal(0).unwrap();
+        let (config, mut nand) = (ftl.config, ftl.into_nand());
+        nand.advance(u64::MAX);
+        let (ftl, report) = Ftl::recover(nand, config, 0).map_err(|(_, error)| error).unwrap();
+        assert_eq!((report.journal_records > 0, ftl.map().lookup(Lpn(1)).is_some()), (true, true));
+    }
+
+    /// Longer, it would be stored over what is behind its place.
+    #[test]
+    fn a_checkpoint_in_memory_is_as_long_as_its_place_at_most() {
+        let mut ftl = in_memory(1 << 20);
+        let limit = ftl.metadata.nvm().unwrap().checkpoint_limit() as usize;
+        let stored = ftl.store_checkpoint(&vec![1; limit + 1], 0);
+        assert!(matches!(stored, Err(FtlError::CapacityExceeded)), "{stored:?}");
+        ftl.store_checkpoint(&vec![1; limit], 0).unwrap();
     }
 }

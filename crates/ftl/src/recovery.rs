@@ -378,4 +378,39 @@ mod tests {
             assert!(found == data, "with a checkpoint: {checkpoint}");
         }
     }
+
+    /// Blocks fail until none is left for recovery's checkpoint: what the drive has can still be read, whenever it is asked.
+    #[test]
+    fn a_drive_at_the_end_of_its_life_comes_back_to_be_read() {
+        let mut ftl = Ftl::format(Nand::in_memory(GEOMETRY, TIMING).unwrap(), CONFIG).unwrap();
+        let slot = ftl.nand.stage(&[7; UNIT_BYTES]).unwrap();
+        let (lpn, version) = (Lpn(1), ftl.next_seq());
+        ftl.write_page(&[HostUnit { slot, lpn, version, metadata: [0; 24], hint: None }], 0).unwrap();
+        let free: Vec<BlockId> = ftl.space.blocks.with_use(BlockUse::Free).collect();
+        let mut nand = ftl.into_nand();
+        nand.advance(u64::MAX);
+        free.into_iter().for_each(|block| nand.retire(block).unwrap());
+        for _ in 0..2 {
+            let (mut ftl, _) = Ftl::recover(nand, CONFIG, 0).map_err(|(_, error)| error).unwrap();
+            assert!(ftl.is_read_only());
+            let mut data = [0; UNIT_BYTES];
+            ftl.read(lpn, &mut data, 0).unwrap();
+            assert_eq!(data, [7; UNIT_BYTES]);
+            nand = ftl.into_nand();
+        }
+    }
+
+    /// A drive that came back although its checkpoint failed would go on without what it found.
+    #[test]
+    fn a_recovery_that_fails_says_so() {
+        let mut ftl = Ftl::format(Nand::in_memory(GEOMETRY, TIMING).unwrap(), CONFIG).unwrap();
+        let slot = ftl.nand.stage(&[7; UNIT_BYTES]).unwrap();
+        let (lpn, version) = (Lpn(1), ftl.next_seq());
+        ftl.write_page(&[HostUnit { slot, lpn, version, metadata: [0; 24], hint: None }], 0).unwrap();
+        let mut nand = ftl.into_nand();
+        nand.advance(u64::MAX);
+        nand.cut_after(Some(1));
+        let recovered = Ftl::recover(nand, CONFIG, 0).map_err(|(_, error)| error);
+        assert!(matches!(recovered, Err(FormatError::Ftl(FtlError::Nand(_)))));
+    }
 }

@@ -444,4 +444,22 @@ mod tests {
         ftl.nand.advance(done_ns);
         assert_eq!(trims(&mut ftl), 0, "it is on flash");
     }
+
+    /// One for each unit, and one for each claim that a page of a log may lose by it.
+    #[test]
+    fn a_share_takes_a_record_for_each_unit_and_for_each_page_of_a_log_that_it_may_replace() {
+        let mut ftl = Ftl::format(Nand::in_memory(GEOMETRY, TIMING).unwrap(), CONFIG).unwrap();
+        let range = |first, units| ShareRange { dst: Lpn(first), src: Lpn(first + 50), units };
+        let records = |ftl: &Ftl| ftl.records_of(&[range(0, 3), range(10, 2)]);
+        assert_eq!(records(&ftl), 5);
+        let (generation, _) = ftl.begin_log(0).unwrap().expect("no log is open");
+        for slot in 1..=7 {
+            let home = Some(Lpn(20));
+            let hint = Hint { generation, attempt: 0, start: 1, first: 1, slot, end: false, home };
+            let unit = HostUnit { hint: Some(hint), ..unit(&mut ftl, Lpn(100 + slot)) };
+            ftl.write_page(&[unit], 0).unwrap();
+            ftl.accept_hint(&hint);
+            assert_eq!(records(&ftl), 5 + slot.min(5) as usize);
+        }
+    }
 }

@@ -85,7 +85,7 @@ mod tests {
     use crate::host_unit::HostUnit;
     use crate::spare::BatchMark;
     use crate::test_support::{CONFIG, GEOMETRY, TIMING};
-    use crate::types::Hint;
+    use crate::types::{Hint, ShareRange};
 
     fn ftl() -> Ftl {
         Ftl::format(Nand::in_memory(GEOMETRY, TIMING).unwrap(), CONFIG).unwrap()
@@ -111,7 +111,7 @@ mod tests {
 
     /// A home that has nothing yet is given a unit by a cut.
     #[test]
-    fn homes_that_a_cut_would_map_are_reserved() {
+    fn homes_that_a_cut_would_map_are_reserved_and_hints_are_kept() {
         let mut ftl = ftl();
         let (generation, _) = ftl.begin_log(0).unwrap().expect("no log is open");
         for (slot, home) in [(1, 50), (2, 51), (3, 101)] {
@@ -124,5 +124,10 @@ mod tests {
             ftl.accept_hint(&hint);
         }
         assert_eq!(Units.reserved_units(&ftl), 3 + 2, "three pages, and two homes that are not mapped");
+        // a checkpoint has the chunk of the map, and a hint for each page
+        assert_eq!(Units.kept_bytes(&ftl), (CHUNK_BYTES + 3 * HINT_BYTES) as u64);
+        // and two owners of the unit that is shared
+        ftl.share(&[ShareRange { dst: Lpn(60), src: Lpn(101), units: 1 }], 0).unwrap();
+        assert_eq!(Units.kept_bytes(&ftl), (CHUNK_BYTES + 3 * HINT_BYTES + 2 * OWNER_BYTES) as u64);
     }
 }
