@@ -93,3 +93,25 @@ impl From<Ended> for io::Error {
         io::Error::other(ended)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ended_life_stores_nothing_until_it_is_revived() {
+        let life = Life::default();
+        assert!(!life.is_over());
+        life.end_after(Some(1));
+        assert_eq!(life.stores_left(), Some(1));
+        life.store(0, 16).unwrap();
+        assert!(life.store(16, 16).unwrap_err().stored <= 16, "the last may be made in part");
+        assert!(life.is_over());
+        for at in [32, 48] {
+            assert_eq!(life.store(at, 16).unwrap_err().stored, 0);
+        }
+        life.end_after(None);
+        assert!(!life.is_over());
+        life.store(64, 16).unwrap();
+    }
+}

@@ -139,6 +139,13 @@ mod tests {
     use super::*;
     use crate::test_support::GEOMETRY;
 
+    /// Replay refuses what is stored before the first.
+    #[test]
+    fn the_places_are_fixed() {
+        assert_eq!(PLACES, [TALLY_AT, 2112]);
+        assert_eq!(TALLY_AT, 2048);
+    }
+
     fn damaged(tally: Tally, byte: usize) -> Tally {
         let mut bytes = [0; size_of::<Tally>()];
         bytes.copy_from_slice(tally.as_bytes());

@@ -130,4 +130,20 @@ mod tests {
         ftl.share(&[ShareRange { dst: Lpn(60), src: Lpn(101), units: 1 }], 0).unwrap();
         assert_eq!(Units.kept_bytes(&ftl), (CHUNK_BYTES + 3 * HINT_BYTES + 2 * OWNER_BYTES) as u64);
     }
+
+    /// A page that waits in the cache claims its home: a claim that the checkpoint does not have would not count.
+    #[test]
+    fn a_checkpoint_has_hints_of_pages_that_wait() {
+        let mut ftl = ftl();
+        let (generation, _) = ftl.begin_log(0).unwrap().expect("no log is open");
+        let hint =
+            Hint { generation, attempt: 0, start: 1, first: 1, slot: 1, end: true, home: Some(Lpn(50)) };
+        let version = ftl.next_seq();
+        let slot = ftl.nand_mut().stage(&[1; UNIT_BYTES]).unwrap();
+        let unit = HostUnit { slot, lpn: Lpn(100), version, metadata: [0; 24], hint: Some(hint) };
+        ftl.accept_hint(&hint);
+        ftl.waits(&unit, None);
+        let hints = kept(&mut ftl).hints;
+        assert_eq!(hints, [(Lpn(100), Living { hint, version }, None)]);
+    }
 }
