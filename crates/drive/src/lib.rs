@@ -10,6 +10,7 @@
 //!
 //! This crate knows no kind of client: a volume, a server or a program in the drive can all be built on it.
 
+mod access;
 mod answers;
 mod client;
 mod clock;
@@ -23,6 +24,7 @@ mod remapping;
 pub mod report;
 mod request;
 
+pub use access::Access;
 pub use answers::{Answers, Delivery, Pacing, Ticket, UnknownPacing};
 pub use client::Client;
 pub use clock::Clock;

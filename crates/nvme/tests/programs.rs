@@ -12,11 +12,11 @@ use tantalum_drive::{Answers, Drive, Pacing, Queue};
 use tantalum_nvme::authentication::Hosts;
 use tantalum_nvme::client::{Client, Completed, Names, Options, command};
 use tantalum_nvme::failure::Failure;
-use tantalum_nvme::io::program::{Granted, Installation, Opened, Told};
 use tantalum_nvme::programs::ENDPOINTS;
 use tantalum_nvme::server::Server;
 use tantalum_nvme::subsystem::{Settings, Subsystem};
 use tantalum_nvme::wire::opcode::program as opcode;
+use tantalum_nvme::wire::program::{Granted, Installation, Opened, Told};
 use tantalum_spu::{answer, shipped};
 use zerocopy::{FromBytes, IntoBytes};
 
