@@ -23,7 +23,7 @@ use tantalum::{Device, NamespaceAttributes, check};
 use tantalum_drive::Pacing;
 use tantalum_drive::control::Control;
 use tantalum_nvme::client::{Client, Options, block_command};
-use tantalum_nvme::serve::{Notice, Served};
+use tantalum_nvme::serve::{Notice, Served, Stopper};
 use tantalum_nvme::wire::opcode::nvm;
 
 /// An image with two namespaces for records.
@@ -82,7 +82,8 @@ impl Deep {
                 }
                 let unit = units[&ended.id];
                 let write = self.check(unit, &ended.data);
-                self.units[unit].0 = write;
+                // nothing is under way
+                self.units[unit] = (write, write);
             }
         }
         Ok(())
@@ -122,6 +123,15 @@ impl Deep {
             self.units.iter_mut().for_each(|(durable, given)| *durable = *given);
             rounds.fetch_add(1, Ordering::Relaxed);
         }
+    }
+}
+
+/// Stops a server also if a test fails.
+struct Stops(Stopper);
+
+impl Drop for Stops {
+    fn drop(&mut self) {
+        self.0.stop();
     }
 }
 
@@ -224,10 +234,11 @@ fn all_or_nothing_holds_for_mixed_commands_under_power_cuts() {
     let folder = tempfile::tempdir().unwrap();
     let image = folder.path().join("drive.tant");
     let served = Served::start(create(&image), &serving(&image, Pacing::None)).unwrap();
-    let (address, stopper) = (served.address(), served.stopper());
+    let (address, stops) = (served.address(), Stops(served.stopper()));
     let recoveries = AtomicU64::new(0);
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut hosts = Hosts::new(seed);
+    let (image, recoveries) = (&image, &recoveries);
     thread::scope(|scope| {
         let serving = scope.spawn(|| {
             served.wait(|notice| {
@@ -236,26 +247,27 @@ fn all_or_nothing_holds_for_mixed_commands_under_power_cuts() {
                 }
             })
         });
-        hosts.live(address, |steps, failed| {
+        hosts.live(address, move |steps, failed| {
+            // hosts work until their connections end
+            let _stops = stops;
             for cut in 0..cuts {
                 let before = steps.load(Ordering::Relaxed);
                 while steps.load(Ordering::Relaxed) < before + 30 && !failed.load(Ordering::Relaxed) {
                     thread::sleep(Duration::from_millis(1));
                 }
-                Control::connect(&image).unwrap().cut(Some(rng.random_range(1..60)), rng.random()).unwrap();
+                Control::connect(image).unwrap().cut(Some(rng.random_range(1..60)), rng.random()).unwrap();
                 while recoveries.load(Ordering::Relaxed) <= cut && !failed.load(Ordering::Relaxed) {
                     thread::sleep(Duration::from_millis(1));
                 }
             }
         });
-        stopper.stop();
         serving.join().unwrap().unwrap();
     });
     hosts.tell();
     for host in &hosts.grouped {
         assert!(host.done.iter().all(|&done| done > 0), "a kind of command was never done");
     }
-    is_whole(&image);
+    is_whole(image);
 }
 
 /// Not a test: the process that the test below starts and kills.
