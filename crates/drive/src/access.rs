@@ -98,7 +98,7 @@ impl<'a> Access<'a> {
             (Bytes::Read(data), moving) => match drive.fetches() {
                 None => drive.issue(Command::Read { lpn, data }, when),
                 Some(mut fetches) => {
-                    let later = Command::ReadLater { lpn, data: &mut *data, fetches: &mut fetches };
+                    let later = Command::ReadLater { lpn, data, fetches: &mut fetches };
                     let ended = drive.issue(later, when);
                     if ended.is_ok() {
                         *moving = Moving::Fetches(fetches);

@@ -135,6 +135,9 @@ impl Drop for Stops {
     }
 }
 
+/// What a host does with its connections until they break.
+type Life<'a> = dyn FnMut(&mut Client, &mut Client) -> io::Result<()> + 'a;
+
 /// How hosts live: each attaches, looks, and works until its connection breaks.
 struct Hosts {
     grouped: Vec<Grouped>,
@@ -156,17 +159,16 @@ impl Hosts {
     fn live(&mut self, address: SocketAddr, during: impl FnOnce(&AtomicU64, &AtomicBool)) {
         let (is_over, failed, steps) = (AtomicBool::new(false), AtomicBool::new(false), AtomicU64::new(0));
         let (is_over, failed, steps) = (&is_over, &failed, &steps);
-        let again =
-            |options: Options, mut live: Box<dyn FnMut(&mut Client, &mut Client) -> io::Result<()> + '_>| {
-                while !is_over.load(Ordering::Relaxed) {
-                    let attached = attach(address, options);
-                    // how it breaks is of no interest: it must be known what is there
-                    let broken = attached.and_then(|(mut admin, mut io)| live(&mut admin, &mut io));
-                    if broken.is_err() {
-                        thread::sleep(Duration::from_millis(2));
-                    }
+        let again = |options: Options, mut live: Box<Life<'_>>| {
+            while !is_over.load(Ordering::Relaxed) {
+                let attached = attach(address, options);
+                // how it breaks is of no interest: it must be known what is there
+                let broken = attached.and_then(|(mut admin, mut io)| live(&mut admin, &mut io));
+                if broken.is_err() {
+                    thread::sleep(Duration::from_millis(2));
                 }
-            };
+            }
+        };
         thread::scope(|scope| {
             let mut threads = Vec::new();
             for host in &mut self.grouped {
