@@ -257,6 +257,9 @@ fn all_or_nothing_holds_for_mixed_commands_under_power_cuts() {
                 while steps.load(Ordering::Relaxed) < before + 30 && !failed.load(Ordering::Relaxed) {
                     thread::sleep(Duration::from_millis(1));
                 }
+                if failed.load(Ordering::Relaxed) {
+                    return;
+                }
                 Control::connect(image).unwrap().cut(Some(rng.random_range(1..60)), rng.random()).unwrap();
                 while recoveries.load(Ordering::Relaxed) <= cut && !failed.load(Ordering::Relaxed) {
                     thread::sleep(Duration::from_millis(1));
