@@ -1,4 +1,4 @@
-//! Who hears of places that files give up, before anybody else gets them.
+//! Telling of places that files give up, before anybody else gets them.
 
 use std::ops::Range;
 

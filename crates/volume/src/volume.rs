@@ -53,7 +53,7 @@ pub struct Volume {
     pub(crate) must_flush: bool,
     /// Where the data of long commands are assembled.
     pub(crate) scratch: Vec<u8>,
-    /// Who hears of places that files give up.
+    /// Is told of places before files give them up.
     pub(crate) before_reuse: BeforeReuse,
 }
 
