@@ -58,7 +58,8 @@ impl Checker {
         Ok(verdict)
     }
 
-    fn run_in(&self, folder: &Path, acks: &Path) -> Result<Verdict, RunError> {
+    /// Runs it in a folder. Its output goes to a file beside that.
+    pub fn run_in(&self, folder: &Path, acks: &Path) -> Result<Verdict, RunError> {
         let output = folder.with_file_name("output");
         let log = fs::File::create(&output).map_err(RunError::files(&output))?;
         let error_log = log.try_clone().map_err(RunError::files(&output))?;
@@ -82,6 +83,12 @@ impl Checker {
             }
         };
         Ok(Verdict { failed, said: end_of(&output) })
+    }
+
+    /// The check as it may be run from any folder.
+    pub fn for_any_folder(&self) -> String {
+        let path = found_from_here(OsStr::new(&self.check));
+        if path.is_file() { path.display().to_string() } else { self.check.clone() }
     }
 
     fn command(&self) -> Command {

@@ -11,6 +11,7 @@ use std::thread;
 use nix::sys::stat::Mode;
 use parking_lot::Mutex;
 use tantalum::{Device, Profile};
+use tantalum_filesystem::FileSystem;
 use tantalum_fuse::{Mounted, Options, Pacing};
 use tantalum_report::Monitor;
 use tantalum_volume::Volume;
@@ -51,21 +52,10 @@ pub fn record(task: &Task, monitor: &Monitor) -> Result<Recording, RunError> {
     fs::create_dir(&folder).map_err(RunError::files(&folder))?;
     // the mount is known by the path of an image, and this drive is in memory
     File::create(&image).map_err(RunError::files(&image))?;
-    let mut profile = Profile::load("tlc-nvme")?;
-    profile.capacity_bytes = task.capacity_bytes;
-    let volume = Volume::format(Device::in_memory(&profile)?, CACHE_BYTES)?;
+    let volume = Volume::format(drive(task.capacity_bytes)?, CACHE_BYTES)?;
     let recording = Shared::default();
     let recorder = Recorder::new(volume, Arc::clone(&recording));
-    let options = Options {
-        image,
-        folder: folder.clone(),
-        pacing: Pacing::None,
-        threads: THREADS,
-        atomic_writes: false,
-        sync_writes: false,
-    };
-    options.check()?;
-    let mounted = Mounted::mount(Box::new(recorder), &options)?;
+    let mounted = mount(Box::new(recorder), image, &folder)?;
     let stopper = mounted.stopper();
     let mount = thread::spawn(move || mounted.wait(|_| {}));
     let ran = run(task, &folder, &said, &recording);
@@ -80,6 +70,31 @@ pub fn record(task: &Task, monitor: &Monitor) -> Result<Recording, RunError> {
         true => Err(RunError::NothingRecorded),
         false => Ok(recording),
     }
+}
+
+/// A drive in memory.
+pub(crate) fn drive(capacity_bytes: u64) -> Result<Device, RunError> {
+    let mut profile = Profile::load("tlc-nvme")?;
+    profile.capacity_bytes = capacity_bytes;
+    Ok(Device::in_memory(&profile)?)
+}
+
+/// Mounts a file system, which is known by the path of an image, on an empty folder.
+pub(crate) fn mount(
+    file_system: Box<dyn FileSystem>,
+    image: PathBuf,
+    folder: &Path,
+) -> Result<Mounted, RunError> {
+    let options = Options {
+        image,
+        folder: folder.to_owned(),
+        pacing: Pacing::None,
+        threads: THREADS,
+        atomic_writes: false,
+        sync_writes: false,
+    };
+    options.check()?;
+    Ok(Mounted::mount(file_system, &options)?)
 }
 
 fn run(task: &Task, folder: &Path, said: &Path, recording: &Shared) -> Result<(), RunError> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tantalum_crash_run::operation::{Attribute, Entry, FileNumber, Made, Operation, ROOT, Recording};
-use tantalum_crash_run::{Losses, Outcome, Settings, check};
+use tantalum_crash_run::{Losses, Outcome, SavedFinding, Settings, check, check_again};
 use tantalum_filesystem::{FileKind, RenameMode};
 use tantalum_report::Monitor;
 
@@ -193,13 +193,32 @@ fn a_check_that_does_not_end_has_failed() {
 }
 
 #[test]
-fn a_findings_files_are_left_where_it_was_asked() {
+fn a_saved_finding_can_be_checked_again() {
     let place = tempfile::tempdir().unwrap();
     let recording = recording(&old(), &[create("new", 2), write(2, 0, "x")]);
-    let settings =
-        Settings { save: Some(place.path().join("saved")), ..settings("test ! -e new || test -s new") };
+    let script = "echo looked at $(cat $TANTALUM_ACKS); test ! -e new || test -s new";
+    let settings = Settings { save: Some(place.path().join("saved")), ..settings(script) };
     let outcome = check(&recording, &settings, &Monitor::silent()).unwrap();
-    let files = outcome.findings[0].files.clone().unwrap();
-    assert_eq!(std::fs::read(files.join("config")).unwrap(), b"old-contents");
-    assert_eq!(std::fs::metadata(files.join("new")).unwrap().len(), 0);
+    let folder = outcome.findings[0].saved.clone().unwrap();
+    let saved = SavedFinding::open(&folder).unwrap();
+    assert_eq!(saved.finding, outcome.findings[0]);
+    for _ in 0..2 {
+        let again = check_again(&saved, None).unwrap();
+        assert_eq!(again.failed.as_deref(), Some("exit code 1"));
+        assert!(again.said.starts_with("looked at"), "{}", again.said);
+    }
+    let other = r#"test "$(cat config)" = old-contents && test ! -s new && rm config"#;
+    for _ in 0..2 {
+        assert_eq!(check_again(&saved, Some(other)).unwrap().failed, None, "it works on a copy");
+    }
+}
+
+#[test]
+fn what_is_no_saved_finding_is_refused() {
+    let place = tempfile::tempdir().unwrap();
+    let error = SavedFinding::open(place.path()).unwrap_err().to_string();
+    assert!(error.contains("holds no finding; name a folder that crash run --save left"), "{error}");
+    std::fs::write(place.path().join("finding.json"), "{}").unwrap();
+    let error = SavedFinding::open(place.path()).unwrap_err().to_string();
+    assert!(error.contains("finding.json: not what crash run --save wrote: missing field"), "{error}");
 }
