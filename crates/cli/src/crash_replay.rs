@@ -45,7 +45,7 @@ pub fn run(options: &CrashReplayOptions) -> Result<(), Failure> {
          cd {folder} && TANTALUM_DIR=$PWD TANTALUM_ACKS={acks} {check}\n",
         folder = folder.display(),
         acks = saved.acks().display(),
-        check = saved.check,
+        check = saved.check.as_deref().unwrap_or("CHECK"),
     ))?;
     mount.mounted.wait(|_| {}).map_err(tantalum_crash_run::RunError::from)?;
     Ok(())

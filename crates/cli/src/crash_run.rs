@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use tantalum::{Profile, Size};
-use tantalum_crash_run::{Losses, Settings, Task, check, record, summary, write_report};
+use tantalum_crash_run::{Check, Losses, Settings, Task, check, record, summary, write_report};
 use tantalum_report::check_place;
 
 use crate::failure::Failure;
@@ -91,7 +91,7 @@ pub fn run(options: &CrashRunOptions) -> Result<(), Failure> {
     };
     let settings = Settings {
         losses,
-        check: options.check.clone(),
+        check: Check::Command(options.check.clone()),
         check_seconds: options.check_seconds,
         cuts: options.cuts.0,
         minutes: options.minutes,

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use tantalum::Profile;
 use tantalum_report::{Bar, Monitor};
 
-use crate::check::{Checker, Verdict};
+use crate::check::{Check, Checker, Verdict};
 use crate::choices::{Kept, choices};
 use crate::drive;
 use crate::error::RunError;
@@ -39,8 +39,8 @@ pub enum Losses {
 pub struct Settings {
     /// What may be lost.
     pub losses: Losses,
-    /// The check: a program, or a shell command.
-    pub check: String,
+    /// What looks at what is left.
+    pub check: Check,
     /// It fails if it takes longer.
     pub check_seconds: u64,
     /// At most so many places where power is cut, spread evenly.

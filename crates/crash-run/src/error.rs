@@ -81,6 +81,9 @@ pub enum RunError {
         /// What is wrong there.
         error: String,
     },
+    /// A finding of a test has no check of its own.
+    #[error("the check was a function of a test; name one with --check, or a folder to mount the files on")]
+    NoCheck,
     /// The files of a finding could not be copied; what failed has been printed.
     #[error("the files in {} could not be copied to {}", from.display(), to.display())]
     NotCopied {

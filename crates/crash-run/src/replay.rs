@@ -8,7 +8,7 @@ use tantalum_fuse::Mounted;
 use tantalum_volume::Volume;
 use tempfile::TempDir;
 
-use crate::check::Checker;
+use crate::check::{Check, Checker};
 use crate::error::RunError;
 use crate::program::{CACHE_BYTES, drive, mount};
 use crate::saved::SavedFinding;
@@ -34,16 +34,17 @@ pub struct MountedFinding {
 
 /// Runs a finding's check, or another one, on a copy of its files.
 pub fn check_again(saved: &SavedFinding, check: Option<&str>) -> Result<Again, RunError> {
+    let check = check.or(saved.check.as_deref()).ok_or(RunError::NoCheck)?;
     let place = temporary()?;
     let folder = place.path().join("dir");
     fs::create_dir(&folder).map_err(RunError::files(&folder))?;
     saved.copy_to(&folder)?;
     let checker = Checker {
-        check: check.unwrap_or(&saved.check).to_owned(),
+        check: Check::Command(check.to_owned()),
         most: Duration::from_secs(saved.check_seconds),
         place: place.path().to_owned(),
     };
-    let verdict = checker.run_in(&folder, &saved.acks())?;
+    let verdict = checker.run_in(check, &folder, &saved.acks())?;
     Ok(Again { failed: verdict.failed, said: verdict.said })
 }
 

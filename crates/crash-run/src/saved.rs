@@ -7,7 +7,7 @@ use std::process::Command;
 use serde::{Deserialize, Serialize};
 
 use crate::campaign::Finding;
-use crate::check::Checker;
+use crate::check::{Check, Checker, for_any_folder};
 use crate::error::RunError;
 use crate::tree::Tree;
 
@@ -19,8 +19,8 @@ const FINDING: &str = "finding.json";
 /// What is known of a saved finding.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SavedFinding {
-    /// The check that failed: a program, or a shell command.
-    pub check: String,
+    /// The check that failed: a program, or a shell command. None if it was a function of a test.
+    pub check: Option<String>,
     /// It fails if it takes longer.
     pub check_seconds: u64,
     /// What explains it.
@@ -43,7 +43,10 @@ pub(crate) fn save(
     tree.write_to(&files).map_err(RunError::files(&files))?;
     let lines: String = said.iter().map(|(_, line)| format!("{line}\n")).collect();
     let saved = SavedFinding {
-        check: checker.for_any_folder(),
+        check: match &checker.check {
+            Check::Command(command) => Some(for_any_folder(command)),
+            Check::Function(_) => None,
+        },
         check_seconds: checker.most.as_secs(),
         finding: finding.clone(),
         folder: folder.to_owned(),

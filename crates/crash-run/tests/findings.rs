@@ -1,9 +1,15 @@
 //! Programs that do not survive power loss, as recordings, each of which must be found; and right ones.
 
-use std::sync::Arc;
+use std::fs::{self, File};
+use std::io::Write;
+use std::panic::catch_unwind;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tantalum_crash_run::operation::{Attribute, Entry, FileNumber, Made, Operation, ROOT, Recording};
-use tantalum_crash_run::{Losses, Outcome, SavedFinding, Settings, check, check_again};
+use tantalum_crash_run::{
+    Check, CrashTest, Losses, Outcome, Said, SavedFinding, Settings, check, check_again,
+};
 use tantalum_filesystem::{FileKind, RenameMode};
 use tantalum_report::Monitor;
 
@@ -34,7 +40,7 @@ fn recording(setup: &[Operation], program: &[Operation]) -> Recording {
 fn settings(check: &str) -> Settings {
     Settings {
         losses: Losses::Posix,
-        check: check.to_owned(),
+        check: Check::Command(check.to_owned()),
         check_seconds: 60,
         cuts: None,
         minutes: None,
@@ -221,4 +227,50 @@ fn what_is_no_saved_finding_is_refused() {
     std::fs::write(place.path().join("finding.json"), "{}").unwrap();
     let error = SavedFinding::open(place.path()).unwrap_err().to_string();
     assert!(error.contains("finding.json: not what crash run --save wrote: missing field"), "{error}");
+}
+
+/// Needs FUSE.
+#[test]
+fn functions_of_a_test_are_a_program_and_its_check() {
+    let write_to = |folder: &Path, sync: bool| {
+        let mut file = File::create(folder.join("new")).unwrap();
+        file.write_all(b"text").unwrap();
+        if sync {
+            file.sync_all().unwrap();
+        }
+        fs::rename(folder.join("new"), folder.join("file")).unwrap();
+        if sync {
+            File::open(folder).unwrap().sync_all().unwrap();
+        }
+    };
+    let check = |folder: &Path, said: &[String]| {
+        assert!(said.is_empty() || fs::read_to_string(folder.join("file")).unwrap() == "text", "{said:?}");
+    };
+    let program = |sync| {
+        move |folder: &Path, said: &Said<'_>| {
+            write_to(folder, sync);
+            said.say("there");
+        }
+    };
+    CrashTest::new().survives(program(true), check);
+    let outcome = CrashTest::new().run(program(false), check).unwrap();
+    assert!(outcome.failed > 0 && outcome.findings[0].check_ended == "a panic", "{outcome:?}");
+    let failed = catch_unwind(|| CrashTest::new().survives(program(false), check)).unwrap_err();
+    let text = failed.downcast_ref::<String>().unwrap();
+    assert!(text.contains("FINDING 1") && text.contains("fsync"), "{text}");
+}
+
+#[test]
+fn a_test_whose_program_panics_leaves_no_mount() {
+    let mounts = || fs::read_to_string("/proc/mounts").unwrap();
+    let place = Mutex::new(String::new());
+    let program = |folder: &Path, _: &Said<'_>| {
+        *place.lock().unwrap() = folder.display().to_string();
+        assert!(mounts().contains(folder.to_str().unwrap()));
+        panic!("broken")
+    };
+    let ran = catch_unwind(|| CrashTest::new().survives(program, |_, _| {}));
+    assert_eq!(ran.unwrap_err().downcast_ref::<&str>(), Some(&"broken"));
+    let place = place.into_inner().unwrap_or_else(PoisonError::into_inner);
+    assert!(place.len() > 10 && !mounts().contains(&place), "{place}");
 }
