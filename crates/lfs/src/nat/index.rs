@@ -123,8 +123,8 @@ impl Index for Nat {
         Ok(Synced::Yes)
     }
 
-    fn checkpoints(&self) -> Option<u64> {
-        Some(self.version)
+    fn checkpoints(&self) -> u64 {
+        self.version
     }
 
     fn append_listed(&mut self, log: &mut Log, file: FileId, unit: u32, page: &Page) -> Result<()> {

@@ -8,7 +8,7 @@ use tantalum::{Command, Fetches, Lpn, Nanoseconds, ShareRange, Status, UNIT_BYTE
 use tantalum_drive::Client;
 use tantalum_filesystem::{Errno, FileId};
 
-use super::list_writer::{ListWriter, Listed};
+use super::list_writer::{ListNumber, ListWriter, Listed};
 use super::table::Segments;
 use crate::bytes::Page;
 use crate::error::{LfsError, Result, refuse};
@@ -284,14 +284,14 @@ impl Log {
         Ok(())
     }
 
-    /// Clears the lists of other checkpoints, and returns the files that this one lists.
-    pub fn clear_void_lists(&mut self) -> Result<Vec<FileId>> {
+    /// Clears the lists of other checkpoints, and returns the files that this one lists, with their numbers there.
+    pub fn clear_void_lists(&mut self) -> Result<Vec<(FileId, ListNumber)>> {
         self.lists.as_ref().map_or(Ok(Vec::new()), |lists| lists.clear_void(&mut self.client))
     }
 
     /// A file's list: places, and the units that belong there.
-    pub fn list(&mut self, file: FileId) -> Result<Vec<(Lpn, u32)>> {
-        self.lists.as_ref().map_or(Ok(Vec::new()), |lists| lists.list(&mut self.client, file))
+    pub fn list(&mut self, file: ListNumber) -> Result<Vec<(Lpn, u32)>> {
+        ListWriter::list(&mut self.client, file)
     }
 
     /// Makes everything appended durable.

@@ -2,9 +2,10 @@
 
 use tantalum::PowerLoss;
 use tantalum_drive::Drive;
-use tantalum_filesystem::{FileKind, Names};
+use tantalum_filesystem::{Attributes, Content, FileKind, MetadataChange, Names};
 use tantalum_lfs::{Cleaning, Indexing, Kind, LogFs};
 
+use super::model::UNIT;
 use super::run::{Plan, Run};
 use super::{LARGE_CACHE, NOW, ROOT, device, new, sound};
 
@@ -72,6 +73,41 @@ pub fn every_cut_of_a_large_checkpoint(kind: Kind) -> u64 {
             drive.lock().power_on(&mut PowerLoss::seeded(seed)).unwrap();
             let mut fs = LogFs::mount(drive.client(), LARGE_CACHE).expect("one of two packs is whole");
             fs.lookup(ROOT, b"before").expect("what was durable is there");
+            sound(&mut fs);
+        }
+    }
+    unreachable!("a checkpoint ends")
+}
+
+/// A file that the drive lists is emptied, and power is cut at each operation of the checkpoint that makes the list void.
+/// Returns how many cuts there were.
+pub fn every_cut_while_a_list_becomes_void(kind: Kind) -> u64 {
+    for operations in 1.. {
+        let drive = Drive::new(device(8));
+        let made = LogFs::format_indexed(drive.client(), kind, Cleaning::Copy, Indexing::Nvm, LARGE_CACHE);
+        let mut fs = made.expect("the drive keeps lists");
+        let file = fs.create_in(ROOT, b"file", &new(FileKind::File)).unwrap();
+        fs.write(file, 0, &[1; UNIT]).unwrap();
+        fs.sync_folder(ROOT).unwrap();
+        fs.write(file, UNIT as u64, &[2; UNIT]).unwrap();
+        fs.sync(file).unwrap();
+        assert_eq!(fs.syncs().listed, 1);
+        fs.change_metadata(file, &MetadataChange { size: Some(0), ..Default::default() }).unwrap();
+        fs.create_in(ROOT, b"witness", &new(FileKind::File)).unwrap();
+        drive.lock().cut_after(Some(operations));
+        let result = fs.sync_folder(ROOT);
+        let has_power = drive.lock().has_power();
+        drop(fs);
+        if has_power {
+            result.unwrap();
+            return operations - 1;
+        }
+        for seed in 0..8 {
+            let drive = drive.try_clone().expect("a drive in memory can be copied");
+            drive.lock().power_on(&mut PowerLoss::seeded(seed)).unwrap();
+            let mut fs = LogFs::mount(drive.client(), LARGE_CACHE).expect("it mounts");
+            let size = if fs.lookup(ROOT, b"witness").is_ok() { 0 } else { 2 * UNIT as u64 };
+            assert_eq!(fs.metadata(file).unwrap().size, size, "the size that belongs to the names");
             sound(&mut fs);
         }
     }
