@@ -288,7 +288,7 @@ impl Campaign<'_> {
         let mut explained: Vec<Explained> = Vec::new();
         let mut looked_at = 0;
         for (job, verdict) in failed {
-            if let Some(known) = explained.iter().find(|known| known.lost.is_subset(&job.lost)) {
+            if let Some(known) = explained.iter().find(|known| known.explains(&job)) {
                 outcome.findings[known.finding].also += 1;
                 continue;
             }
@@ -302,7 +302,7 @@ impl Campaign<'_> {
                 None => Explanation::default(),
             };
             let same = outcome.findings.iter().position(|finding| finding.saved_by == explanation.saved_by);
-            let lost = explanation.operations.clone();
+            let (operations, lost) = (job.operations, explanation.operations.clone());
             let finding = same.unwrap_or(outcome.findings.len());
             match same {
                 Some(finding) => outcome.findings[finding].also += 1,
@@ -313,7 +313,7 @@ impl Campaign<'_> {
                     explanation,
                 )?),
             }
-            explained.push(Explained { lost, finding });
+            explained.push(Explained { operations, lost, finding });
         }
         Ok(())
     }
@@ -349,10 +349,21 @@ impl Campaign<'_> {
 
 /// What is known to fail.
 struct Explained {
+    /// Where power was cut.
+    operations: usize,
     /// Operations that had to be lost in whole or in part.
     lost: BTreeSet<usize>,
     /// Its number.
     finding: usize,
+}
+
+impl Explained {
+    /// Whether `job` fails for the same reason: it lost the same and maybe more. Nothing is part of everything, so a failure
+    /// for which nothing had to be lost explains only those at the same place, or all if the drive decides what is lost.
+    fn explains(&self, job: &Job) -> bool {
+        let is_same_place = job.kept.is_none() || self.operations == job.operations;
+        self.lost.is_subset(&job.lost) && (!self.lost.is_empty() || is_same_place)
+    }
 }
 
 /// Hands over outcomes that are new.

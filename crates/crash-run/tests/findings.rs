@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tantalum_crash_run::operation::{Entry, FileNumber, Made, Operation, ROOT, Recording};
+use tantalum_crash_run::operation::{Attribute, Entry, FileNumber, Made, Operation, ROOT, Recording};
 use tantalum_crash_run::{Losses, Outcome, Settings, check};
 use tantalum_filesystem::{FileKind, RenameMode};
 use tantalum_report::Monitor;
@@ -122,6 +122,25 @@ fn two_files_that_must_agree_are_found() {
     let outcome = outcome(&recording(&setup, &program), r#"test "$(cat a)" = "$(cat b)""#);
     assert_eq!(outcome.findings.len(), 1, "{:#?}", outcome.findings);
     assert!(outcome.findings[0].saved_by.is_empty(), "no sync helps");
+}
+
+#[test]
+fn a_finding_without_a_loss_hides_no_other() {
+    // the check dislikes a state between two operations, and that the program says `done` before its data is durable
+    let setup = [create("a", 1), write(1, 0, "1")];
+    let program = [
+        Operation::Change(1, Attribute::Permissions(0o600)),
+        Operation::Change(1, Attribute::Permissions(0o644)),
+        write(1, 0, "2"),
+    ];
+    let script = r#"
+        test "$(stat -c %a a)" = 600 && exit 1
+        test ! -s "$TANTALUM_ACKS" || test "$(cat a)" = 2
+    "#;
+    let outcome = outcome(&recording(&setup, &program), script);
+    let saved_by: Vec<_> = outcome.findings.iter().map(|finding| finding.saved_by.clone()).collect();
+    assert!(saved_by.contains(&vec![]), "{saved_by:?}");
+    assert!(saved_by.contains(&vec!["fsync a after write to a".to_owned()]), "{saved_by:?}");
 }
 
 #[test]
