@@ -28,6 +28,16 @@ pub(crate) enum Slot {
     At(Lpn),
 }
 
+impl Slot {
+    /// The place of contents.
+    pub fn place(self) -> Option<Lpn> {
+        match self {
+            Slot::At(lpn) => Some(lpn),
+            Slot::Hole | Slot::Reserved => None,
+        }
+    }
+}
+
 /// What a unit of the log is for; decides which head writes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Purpose {

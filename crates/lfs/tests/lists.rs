@@ -5,9 +5,7 @@ mod common;
 use common::{KINDS, LARGE_CACHE, LISTS, NOW, ROOT, crash, device, device_with_lists, new, sound};
 use tantalum::{PowerLoss, UNIT_BYTES};
 use tantalum_drive::Drive;
-use tantalum_filesystem::{
-    Attributes, Content, FileId, FileKind, FileSystem, MetadataChange, Names, Ranges,
-};
+use tantalum_filesystem::{Attributes, Content, FileId, FileKind, FileSystem, MetadataChange, Names, Ranges};
 use tantalum_lfs::{Cleaning, Indexing, Kind, LfsError, LogFs};
 
 /// An empty file system with lists on a drive of 32 MiB.
@@ -214,19 +212,24 @@ fn the_cleaner_finds_what_only_lists_told_a_mount_that_was_cut() {
 #[test]
 fn what_is_synced_after_a_crash_of_the_host_survives_a_cut() {
     for kind in KINDS {
-        let drive = Drive::new(device(32));
-        let mut fs = LogFs::format(drive.client(), kind, Cleaning::Copy, LARGE_CACHE).unwrap();
-        let (synced, other) = (file(&mut fs, "synced", 4), file(&mut fs, "other", 4));
-        fs.write_direct(other, 0, &vec![5; 600 * UNIT_BYTES], None).unwrap();
-        let mut fs = crash(fs, LARGE_CACHE);
-        fs.write(synced, 0, &[6; UNIT_BYTES]).unwrap();
-        fs.sync(synced).unwrap();
-        let now_ns = fs.client_mut().now_ns();
-        drop(fs);
-        drive.lock().cut_power(now_ns);
-        drive.lock().power_on(&mut PowerLoss::seeded(1)).unwrap();
-        let mut fs = LogFs::mount(drive.client(), LARGE_CACHE).expect("it mounts");
-        assert_eq!([0, 1].map(|unit| read(&mut fs, synced, unit)), [6, 1], "{kind:?}");
-        sound(&mut fs);
+        for units in (10..120).step_by(10) {
+            let drive = Drive::new(device(32));
+            let mut fs = LogFs::format(drive.client(), kind, Cleaning::Copy, LARGE_CACHE).unwrap();
+            let (synced, other) = (file(&mut fs, "synced", 4), file(&mut fs, "other", 4));
+            fs.write(synced, 0, &[5; UNIT_BYTES]).unwrap();
+            fs.sync(synced).unwrap();
+            fs.write_direct(other, 0, &vec![5; units * UNIT_BYTES], None).unwrap();
+            let mut fs = crash(fs, LARGE_CACHE);
+            fs.write(synced, 0, &[6; UNIT_BYTES]).unwrap();
+            fs.sync(synced).unwrap();
+            let now_ns = fs.client().now_ns();
+            drop(fs);
+            drive.lock().cut_power(now_ns);
+            drive.lock().power_on(&mut PowerLoss::seeded(1)).unwrap();
+            let mut fs = LogFs::mount(drive.client(), LARGE_CACHE).expect("it mounts");
+            let found = [0, 1].map(|unit| read(&mut fs, synced, unit));
+            assert_eq!(found, [6, 1], "{kind:?}, {units} units in the drive's cache");
+            sound(&mut fs);
+        }
     }
 }

@@ -84,7 +84,7 @@ impl Tree {
         };
         let (summary, checksum, last) = anchored(log, anchor)?;
         let at = |lpn: Lpn| move |damage| LfsError::Damaged { lpn, damage };
-        let root = SuperRoot::decode(&last, &self.layout).map_err(at(anchor.summary))?;
+        let root = SuperRoot::decode(&last, self.layout.branches).map_err(at(anchor.summary))?;
         let segments = log.segments.find(anchor.summary).into_iter().collect();
         let mut found = Found { root, behind: Vec::new(), segments, end: (checksum, summary.next) };
         let most = u64::from(log.segments.units()) * u64::from(log.segments.count());
@@ -95,7 +95,7 @@ impl Tree {
             found.segments.dedup();
             found.end = (whole.checksum, whole.summary.next);
             if whole.summary.has_super_root() {
-                found.root = SuperRoot::decode(&whole.last, &self.layout).map_err(at(place))?;
+                found.root = SuperRoot::decode(&whole.last, self.layout.branches).map_err(at(place))?;
                 found.behind.clear();
             } else {
                 found.behind.push(whole.summary);
