@@ -208,27 +208,31 @@ fn the_cleaner_finds_what_only_lists_told_a_mount_that_was_cut() {
     }
 }
 
-/// A mount appended to what a crash of the host had left in the drive's cache, and the next power cut lost that.
+/// A mount made a checkpoint durable behind summaries that a crash of the host had left in the drive's cache, and cleared
+/// the lists. Power went, those summaries were lost, and so was the checkpoint.
 #[test]
-fn what_is_synced_after_a_crash_of_the_host_survives_a_cut() {
-    for kind in KINDS {
+fn what_a_mount_finds_in_the_drives_cache_is_durable_with_its_checkpoint() {
+    for (kind, indexing) in KINDS.map(|kind| [(kind, Indexing::Conventional), (kind, Indexing::Nvm)]).concat()
+    {
         for units in (10..120).step_by(10) {
             let drive = Drive::new(device(32));
-            let mut fs = LogFs::format(drive.client(), kind, Cleaning::Copy, LARGE_CACHE).unwrap();
-            let (synced, other) = (file(&mut fs, "synced", 4), file(&mut fs, "other", 4));
+            let made = LogFs::format_indexed(drive.client(), kind, Cleaning::Copy, indexing, LARGE_CACHE);
+            let mut fs = made.expect("the drive keeps lists");
+            let synced = file(&mut fs, "synced", 4);
+            let other = fs.create_in(ROOT, b"other", &new(FileKind::File)).unwrap();
             fs.write(synced, 0, &[5; UNIT_BYTES]).unwrap();
-            fs.sync(synced).unwrap();
-            fs.write_direct(other, 0, &vec![5; units * UNIT_BYTES], None).unwrap();
+            fs.sync_data(synced).unwrap();
+            fs.write_direct(other, 0, &vec![9; units * UNIT_BYTES], None).unwrap();
             let mut fs = crash(fs, LARGE_CACHE);
-            fs.write(synced, 0, &[6; UNIT_BYTES]).unwrap();
-            fs.sync(synced).unwrap();
+            fs.write(synced, UNIT_BYTES as u64, &[6; UNIT_BYTES]).unwrap();
+            fs.sync_data(synced).unwrap();
             let now_ns = fs.client().now_ns();
             drop(fs);
             drive.lock().cut_power(now_ns);
             drive.lock().power_on(&mut PowerLoss::seeded(1)).unwrap();
             let mut fs = LogFs::mount(drive.client(), LARGE_CACHE).expect("it mounts");
-            let found = [0, 1].map(|unit| read(&mut fs, synced, unit));
-            assert_eq!(found, [6, 1], "{kind:?}, {units} units in the drive's cache");
+            let found = [0, 1, 2].map(|unit| read(&mut fs, synced, unit));
+            assert_eq!(found, [5, 6, 1], "{kind:?}, {indexing:?}, {units} units in the drive's cache");
             sound(&mut fs);
         }
     }

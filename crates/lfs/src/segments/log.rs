@@ -100,7 +100,8 @@ impl Log {
     /// A head continues where a checkpoint left it.
     pub fn continue_head(&mut self, head: usize, segment: Option<u32>, used: u32, following: Option<u32>) {
         segment.into_iter().chain(following).for_each(|segment| self.segments.open_again(segment));
-        self.heads[head] = Head { segment, used, following, ..Head::default() };
+        // After a crash of the host, what is before that may be in the drive's cache alone.
+        self.heads[head] = Head { segment, used, following, is_unflushed: true, ..Head::default() };
     }
 
     /// Gives a head a segment if it has none.
