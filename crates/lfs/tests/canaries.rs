@@ -7,7 +7,9 @@ mod common;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use common::KINDS;
-use common::cuts::{every_cut_of_a_large_checkpoint, every_cut_while_a_list_becomes_void};
+use common::cuts::{
+    every_cut_of_a_large_checkpoint, every_cut_while_a_list_becomes_void, lists_over_several_segments,
+};
 use common::run::{Plan, Run};
 use tantalum::canary::{Guard, take_out};
 use tantalum_lfs::{Cleaning, Indexing, Kind};
@@ -98,12 +100,12 @@ fn lists_of_trees_cleared_before_their_checkpoint_are_noticed() {
 
 #[test]
 fn a_listed_unit_behind_a_summary_that_is_not_durable_is_noticed() {
-    first_failure(Guard::ListBeforeSummary, 40, |seed| run(TREE_LISTS, seed));
+    first_failure(Guard::ListBeforeSummary, 1, |_| lists_over_several_segments(Kind::Tree));
 }
 
 #[test]
 fn a_listed_unit_whose_number_recovery_changes_is_noticed() {
-    first_failure(Guard::NamedNumber, 40, |seed| run(TREE_LISTS, seed));
+    first_failure(Guard::NamedNumber, 1, |_| lists_over_several_segments(Kind::Tree));
 }
 
 #[test]

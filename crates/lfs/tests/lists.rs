@@ -2,6 +2,7 @@
 
 mod common;
 
+use common::cuts::lists_over_several_segments;
 use common::{KINDS, LARGE_CACHE, LISTS, NOW, ROOT, crash, device, device_with_lists, new, sound};
 use tantalum::{PowerLoss, UNIT_BYTES};
 use tantalum_drive::Drive;
@@ -208,32 +209,9 @@ fn the_cleaner_finds_what_only_lists_told_a_mount_that_was_cut() {
     }
 }
 
-/// Listed units go on over the ends of segments, whose summaries name them and must be durable before the next.
 #[test]
 fn lists_over_several_segments_survive_a_crash_and_a_cut() {
-    for (kind, is_cut) in KINDS.map(|kind| [(kind, false), (kind, true)]).concat() {
-        let (drive, mut fs) = listed(kind);
-        let file = file(&mut fs, "file", 2);
-        for unit in 2..200 {
-            fs.write(file, unit * UNIT_BYTES as u64, &[unit as u8; UNIT_BYTES]).unwrap();
-            fs.sync_data(file).unwrap();
-        }
-        assert_eq!(fs.syncs().listed, 198);
-        let now_ns = fs.client().now_ns();
-        drop(fs);
-        if is_cut {
-            drive.lock().cut_power(now_ns);
-            drive.lock().power_on(&mut PowerLoss::seeded(1)).unwrap();
-        }
-        let mut fs = LogFs::mount(drive.client(), LARGE_CACHE).expect("it mounts");
-        sound(&mut fs);
-        fs.clean_all().unwrap();
-        let mut fs = crash(fs, 0);
-        for unit in 0..200 {
-            assert_eq!(read(&mut fs, file, unit), (unit as u8).max(1), "{kind:?}, unit {unit}");
-        }
-        sound(&mut fs);
-    }
+    KINDS.into_iter().for_each(lists_over_several_segments);
 }
 
 /// A mount made a checkpoint durable behind summaries that a crash of the host had left in the drive's cache, and cleared

@@ -2,12 +2,12 @@
 
 use tantalum::PowerLoss;
 use tantalum_drive::Drive;
-use tantalum_filesystem::{Attributes, Content, FileKind, MetadataChange, Names};
+use tantalum_filesystem::{Attributes, Content, FileKind, FileSystem, MetadataChange, Names};
 use tantalum_lfs::{Cleaning, Indexing, Kind, LogFs};
 
 use super::model::UNIT;
 use super::run::{Plan, Run};
-use super::{LARGE_CACHE, NOW, ROOT, device, new, sound};
+use super::{LARGE_CACHE, NOW, ROOT, crash, device, new, sound};
 
 /// Runs a random program of so many steps again and again, with power cut at the first, second and so on flash
 /// operation, until it ends without a cut. Returns how many cuts there were.
@@ -112,4 +112,37 @@ pub fn every_cut_while_a_list_becomes_void(kind: Kind) -> u64 {
         }
     }
     unreachable!("a checkpoint ends")
+}
+
+/// A file is appended to, and each unit is listed: on over the ends of segments, whose summaries name the units and must be
+/// durable before the next. Then the host crashes, or power goes.
+pub fn lists_over_several_segments(kind: Kind) {
+    for is_cut in [false, true] {
+        let drive = Drive::new(device(32));
+        let made = LogFs::format_indexed(drive.client(), kind, Cleaning::Copy, Indexing::Nvm, LARGE_CACHE);
+        let mut fs = made.expect("the drive keeps lists");
+        let file = fs.create_in(ROOT, b"file", &new(FileKind::File)).unwrap();
+        fs.sync_folder(ROOT).unwrap();
+        for unit in 0..200 {
+            fs.write(file, (unit * UNIT) as u64, &[unit as u8; UNIT]).unwrap();
+            fs.sync_data(file).unwrap();
+        }
+        assert_eq!(fs.syncs().listed, 200);
+        let now_ns = fs.client_mut().now_ns();
+        drop(fs);
+        if is_cut {
+            drive.lock().cut_power(now_ns);
+            drive.lock().power_on(&mut PowerLoss::seeded(1)).unwrap();
+        }
+        let mut fs = LogFs::mount(drive.client(), LARGE_CACHE).expect("it mounts");
+        sound(&mut fs);
+        fs.clean_all().unwrap();
+        let mut fs = crash(fs, 0);
+        for unit in 0..200 {
+            let mut byte = [0xee];
+            fs.read(file, (unit * UNIT) as u64, &mut byte, None).unwrap();
+            assert_eq!(byte, [unit as u8], "{kind:?}, unit {unit}");
+        }
+        sound(&mut fs);
+    }
 }
