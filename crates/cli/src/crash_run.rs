@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use tantalum::{Profile, Size};
-use tantalum_crash_run::{Losses, Settings, Task, check, record, summary};
+use tantalum_crash_run::{Check, Losses, Settings, Task, check, record, summary, write_report};
+use tantalum_report::check_place;
 
 use crate::failure::Failure;
 use crate::{interrupt, output};
@@ -13,7 +14,7 @@ use crate::{interrupt, output};
 /// `tantalum crash run`.
 #[derive(Args, Debug)]
 pub struct CrashRunOptions {
-    /// A program, or a shell command, that exits with 0 if the files in its working directory ($TANTALUM_DIR) are well
+    /// A program, or a shell command, that exits with 0 if the files in its working directory ($TANTALUM_DIR) are intact
     #[arg(long, value_name = "COMMAND")]
     pub check: String,
 
@@ -21,7 +22,7 @@ pub struct CrashRunOptions {
     #[arg(long, value_name = "COMMAND")]
     pub setup: Option<String>,
 
-    /// Lose the worst that POSIX allows: any part of what was not synced, torn at 512 bytes; the default
+    /// Lose as much as POSIX allows: any part of what was not synced, torn into sectors of 512 bytes. This is the default
     #[arg(long, conflicts_with = "drive")]
     pub adversary: bool,
 
@@ -29,19 +30,19 @@ pub struct CrashRunOptions {
     #[arg(long, value_name = "NAME|FILE")]
     pub drive: Option<String>,
 
-    /// Places where power is cut, spread over the run: a number or all
+    /// Number of places at which power is cut, spread over the run, or all
     #[arg(long, value_name = "N|all", default_value = "all", value_parser = parse_cuts)]
     pub cuts: Cuts,
 
-    /// Begin no cut after so many minutes
+    /// Begin no further cut after this many minutes
     #[arg(long, value_name = "N")]
     pub minutes: Option<u64>,
 
-    /// For what is drawn by chance
+    /// Seed of all random choices
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
 
-    /// A check that takes longer has failed
+    /// Seconds after which a running check counts as failed
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
     pub check_seconds: u64,
 
@@ -49,9 +50,13 @@ pub struct CrashRunOptions {
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     pub capacity: Size,
 
-    /// Leave the files of each finding in a new folder there
+    /// Save each finding in a new folder of its own in this folder, for `tantalum crash replay`
     #[arg(long, value_name = "FOLDER")]
     pub save: Option<PathBuf>,
+
+    /// Write a page about what was found (HTML)
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
 
     /// Print one JSON object
     #[arg(long)]
@@ -86,7 +91,7 @@ pub fn run(options: &CrashRunOptions) -> Result<(), Failure> {
     };
     let settings = Settings {
         losses,
-        check: options.check.clone(),
+        check: Check::Command(options.check.clone()),
         check_seconds: options.check_seconds,
         cuts: options.cuts.0,
         minutes: options.minutes,
@@ -94,6 +99,7 @@ pub fn run(options: &CrashRunOptions) -> Result<(), Failure> {
         save: options.save.clone(),
     };
     settings.check()?;
+    options.report.as_deref().map_or(Ok(()), check_place)?;
     let task = Task {
         program: options.program.clone(),
         setup: options.setup.clone(),
@@ -102,6 +108,10 @@ pub fn run(options: &CrashRunOptions) -> Result<(), Failure> {
     let monitor = interrupt::monitor();
     let recording = record(&task, &monitor)?;
     let outcome = check(&recording, &settings, &monitor)?;
+    if let Some(path) = &options.report {
+        let words: Vec<_> = options.program.iter().map(|word| word.to_string_lossy()).collect();
+        write_report(&outcome, &words.join(" "), path)?;
+    }
     output::report(&outcome, options.json, summary::of)?;
     match outcome.failed {
         0 => Ok(()),
