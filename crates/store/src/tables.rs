@@ -1,6 +1,7 @@
 //! What lies where, and transfers: TPC-B's branches, tellers, accounts and history.
 //!
 //! A page begins with 8 bytes for the log's position of its last change, and has records of 100 bytes: number, balance, filler.
+//! Every transfer changes a branch, so each branch has a page of its own: otherwise all of them would be one processor's.
 //! Lines of history have 48 bytes. Each client appends to pages of its own.
 
 use tantalum::{STRIPE_BYTES, SplitMix64, UNIT_BYTES};
@@ -79,15 +80,19 @@ impl Place {
     }
 }
 
+/// Records of a table in one page.
+fn per_page(table: u8) -> u64 {
+    if table == BRANCHES { 1 } else { RECORDS_PER_PAGE }
+}
+
 impl Layout {
     pub fn new(size: Size, clients: usize) -> Layout {
-        let pages = |records: u64| records.div_ceil(RECORDS_PER_PAGE);
         let clients = clients as u64;
         let start = (LOG_AT + size.log_bytes).next_multiple_of(STRIPE_BYTES) / PAGE_BYTES as u64;
         let lengths = [
-            pages(size.branches * size.accounts_per_branch),
-            pages(size.branches * TELLERS_PER_BRANCH),
-            pages(size.branches),
+            (size.branches * size.accounts_per_branch).div_ceil(per_page(ACCOUNTS)),
+            (size.branches * TELLERS_PER_BRANCH).div_ceil(per_page(TELLERS)),
+            size.branches.div_ceil(per_page(BRANCHES)),
             clients * size.transfers_per_client.div_ceil(LINES_PER_PAGE),
         ];
         let mut first = [start; 5];
@@ -118,8 +123,8 @@ impl Layout {
     /// A record's balance.
     pub fn balance(&self, (table, number): RecordId) -> Place {
         Place {
-            page: self.first[table as usize] + number / RECORDS_PER_PAGE,
-            offset: PAGE_HEAD_BYTES + (number % RECORDS_PER_PAGE) as usize * RECORD_BYTES + BALANCE_AT,
+            page: self.first[table as usize] + number / per_page(table),
+            offset: PAGE_HEAD_BYTES + (number % per_page(table)) as usize * RECORD_BYTES + BALANCE_AT,
         }
     }
 
@@ -137,8 +142,8 @@ impl Layout {
         let mut bytes = vec![0; PAGE_BYTES];
         let table = (0..3_u8).find(|&table| page < self.first[table as usize + 1]);
         if let Some(table) = table {
-            let begin = (page - self.first[table as usize]) * RECORDS_PER_PAGE;
-            for number in begin..(begin + RECORDS_PER_PAGE).min(self.records(table)) {
+            let begin = (page - self.first[table as usize]) * per_page(table);
+            for number in begin..(begin + per_page(table)).min(self.records(table)) {
                 let at = self.balance((table, number)).offset - BALANCE_AT;
                 bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
             }
