@@ -22,7 +22,7 @@
 //! | `locks.rs`, `pool.rs` | locks on records; the buffer pool |
 //! | `record.rs`, `log.rs`, `checkpoint.rs`, `recovery.rs` | ARIES |
 //! | `transfer.rs` | one transaction, in each scheme |
-//! | `store.rs` | a store: loading, running clients, power, checking |
+//! | `store.rs` | a store: loading, running clients, power, checking; `ran.rs`, what a run did |
 
 mod checkpoint;
 mod error;
@@ -30,6 +30,7 @@ pub mod host;
 mod locks;
 mod log;
 mod pool;
+mod ran;
 mod record;
 mod recovery;
 mod store;
@@ -38,5 +39,6 @@ mod transfer;
 mod world;
 
 pub use error::StoreError;
-pub use store::{Ran, Scheme, Store};
+pub use ran::Ran;
+pub use store::{Scheme, Store};
 pub use tables::Size;

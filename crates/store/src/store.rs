@@ -1,17 +1,19 @@
 //! A store on a drive: made, run with clients, cut off from power, recovered, checked.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
-use tantalum::{CacheMode, Device, Nanoseconds, Plp, PowerLoss, Profile, SplitMix64};
+use tantalum::{CacheMode, Device, Plp, PowerLoss, Profile, SplitMix64};
 use tantalum_drive::Drive;
 use tantalum_spu::atomic_writes::{AtomicWrites, SLOTS, last_region};
-use tantalum_spu::{BlockClient, EndpointId, InstallOptions, ProcessId, Rights, SpuId, Ssd, shipped};
+use tantalum_spu::{BlockClient, EndpointId, InstallOptions, ProcessId, Rights, Ssd, shipped};
 
 use crate::checkpoint;
 use crate::error::StoreError;
 use crate::host::{ENDPOINT, KERNEL};
 use crate::log::Log;
 use crate::pool::Pool;
+use crate::ran::{Meter, Ran};
 use crate::recovery::{self, Recovery, Tail};
 use crate::tables::{Layout, PAGE_BYTES, Size};
 use crate::transfer::{Aries, Mars, Work};
@@ -47,35 +49,6 @@ impl Scheme {
     }
 }
 
-/// What a run did. Shares are of the time that it took.
-#[derive(Clone, Debug)]
-pub struct Ran {
-    /// Transfers that were acknowledged, of each client.
-    pub transfers: Vec<u64>,
-    /// How long it took, in virtual time.
-    pub elapsed_ns: Nanoseconds,
-    /// Share of the clients' time in which their threads computed. Those that write ARIES's log and pages count as well.
-    pub host: f64,
-    /// Share of the time in which the drive's processors executed: the mean, and the busiest one.
-    pub processors: [f64; 2],
-    /// Share of the time in which the ring was busy.
-    pub ring: f64,
-    /// Share of the time in which the link was busy: to the drive, and to the host.
-    pub link: [f64; 2],
-    /// Share of the time in which the banks of the processors' memory were busy; 0 on flash.
-    pub memory: f64,
-    /// Pages that were read and written, and writes of the log.
-    pub pages_read: u64,
-    /// Pages written.
-    pub pages_written: u64,
-    /// Writes of the log.
-    pub log_writes: u64,
-    /// Checkpoints taken.
-    pub checkpoints: u64,
-    /// Whether power was lost on the way.
-    pub lost_power: bool,
-}
-
 /// What the programs are, since power came on.
 #[derive(Clone, Copy)]
 struct Programs {
@@ -95,32 +68,11 @@ pub struct Store {
     endpoints: Vec<EndpointId>,
     programs: Programs,
     tail: Option<Tail>,
-    /// Lines of history that each client has written.
+    /// Lines that each client has written to each of its histories.
+    histories: Vec<Vec<u64>>,
+    /// All of each client's.
     lines: Vec<u64>,
-}
-
-/// Counters of the drive at a time.
-struct Meter {
-    at_ns: Nanoseconds,
-    host_ns: Nanoseconds,
-    busy_ns: Vec<Nanoseconds>,
-    ring: u64,
-    link: (u64, u64),
-    memory_ns: Nanoseconds,
-}
-
-impl Meter {
-    fn read(host: &Host) -> Meter {
-        let (at_ns, host_ns) = (host.now_ns(), host.busy_ns());
-        host.with_ssd(|ssd| Meter {
-            at_ns,
-            host_ns,
-            busy_ns: (0..ssd.processors()).map(|spu| ssd.busy_ns(SpuId(spu))).collect(),
-            ring: ssd.ring_bytes(),
-            link: ssd.link_bytes(),
-            memory_ns: ssd.drive().lock().spu_memory_counters().busy_ns,
-        })
-    }
+    host_times: u64,
 }
 
 impl Store {
@@ -138,8 +90,8 @@ impl Store {
         if profile.spu.memory.is_none() && !durable {
             return Err(StoreError::Volatile { profile: profile.name.clone() });
         }
-        let layout = Layout::new(size, clients);
         let mut ssd = Ssd::new(Drive::new(Device::in_memory(profile)?));
+        let layout = Layout::new(size, clients, ssd.processors());
         let room = last_region(ssd.stripes());
         if layout.bytes() > room {
             let needed = layout.bytes() + AtomicWrites::region_bytes(ssd.stripes());
@@ -159,7 +111,9 @@ impl Store {
             endpoints,
             programs,
             tail: None,
+            histories: Vec::new(),
             lines: vec![0; clients],
+            host_times: 1,
         };
         store.load()?;
         store.recover()?;
@@ -193,7 +147,8 @@ impl Store {
         } else {
             self.tail = Some(Tail { low: 0, end: 0, begun: Vec::new(), next_transaction: 1 });
         }
-        self.lines = self.check()?;
+        self.histories = self.check()?;
+        self.lines = lines_of(&self.histories);
         Ok(())
     }
 
@@ -214,6 +169,11 @@ impl Store {
         }
     }
 
+    /// The store's work takes this many times what `host.rs` says: in runs from now on.
+    pub fn slow_down(&mut self, host_times: u64) {
+        self.host_times = host_times;
+    }
+
     // -- running ------------------------------------------------------------------------------------------------
 
     /// Lets each client do so many transfers, of which it rolls some back. Ends early if power is lost. Then the host has lost
@@ -222,7 +182,7 @@ impl Store {
         if self.tail.is_none() {
             self.recover()?;
         }
-        let host = Host::new(self.ssd.take().expect("the store does not run"));
+        let host = Host::new(self.ssd.take().expect("the store does not run"), self.host_times);
         let result = self.run_on(&host, transfers, rolled_back_percent, seed);
         self.ssd = Some(host.into_ssd());
         result
@@ -251,22 +211,25 @@ impl Store {
             Rc::new(Mars { host, pool, locks: Default::default(), layout, atomic })
         });
         let acknowledged: Vec<_> =
-            self.lines.iter().map(|lines| Rc::new(std::cell::Cell::new(*lines))).collect();
+            self.histories.iter().map(|lines| Rc::new(RefCell::new(lines.clone()))).collect();
         let mut tasks: Vec<Task> = Vec::new();
-        for (client, lines) in acknowledged.iter().enumerate() {
-            let (path, lines, aries, mars) =
-                (self.path(client), Rc::clone(lines), Rc::clone(&aries), mars.clone());
+        for (client, histories) in acknowledged.iter().enumerate() {
+            let (path, aries, mars) = (self.path(client), Rc::clone(&aries), mars.clone());
+            let (histories, mut number) = (Rc::clone(histories), self.lines[client]);
             let mut random = SplitMix64(seed.wrapping_mul(1000) + client as u64);
             tasks.push(Box::pin(async move {
-                for _ in 0..transfers.min(size.transfers_per_client - lines.get()) {
+                for _ in 0..transfers.min(size.transfers_per_client - number) {
                     let transfer = aries.layout.draw(&mut random);
                     let is_rolled_back = random.below(100) < rolled_back_percent;
-                    let work = Work { path, client, line: lines.get(), transfer, is_rolled_back };
+                    let history = aries.layout.history_of(&transfer);
+                    let line = aries.layout.line(client, history, histories.borrow()[history]);
+                    let work = Work { path, client, number, line, transfer, is_rolled_back };
                     match &mars {
                         Some(mars) => mars.transfer(work).await?,
                         None => aries.transfer(work).await?,
                     }
-                    lines.set(lines.get() + u64::from(!is_rolled_back));
+                    number += u64::from(!is_rolled_back);
+                    histories.borrow_mut()[history] += u64::from(!is_rolled_back);
                 }
                 Ok(())
             }));
@@ -277,17 +240,18 @@ impl Store {
         let ran = host.run(tasks, helpers);
         let counts =
             [pool.pages_read.get(), pool.pages_written.get(), log.writes.get(), aries.checkpoints.get()];
-        let done: Vec<u64> = acknowledged.iter().map(|lines| lines.get()).collect();
+        self.histories = acknowledged.iter().map(|histories| histories.borrow().clone()).collect();
+        let done = lines_of(&self.histories);
         let transfers = done.iter().zip(&self.lines).map(|(now, before)| now - before).collect();
         self.lines = done;
         ran?;
-        Ok(self.measured(host, &before, transfers, counts))
+        Ok(before.until(host, transfers, counts))
     }
 
     /// A task that fills the pool with pages, so that what is measured does not begin with an empty one.
     fn warm(&self, pool: &Rc<Pool>, seed: u64) -> Task {
         let (pool, path, pages, limit) =
-            (Rc::clone(pool), self.path(0), self.layout.pages(), self.layout.size.frames);
+            (Rc::clone(pool), self.path(0), self.layout.pages_of_records(), self.layout.size.frames);
         Box::pin(async move {
             let mut random = SplitMix64(seed);
             for _ in 0..limit {
@@ -313,42 +277,6 @@ impl Store {
                 .push(Box::pin(Rc::clone(&aries.pool).clean_in_background(self.path(clients + 2 + cleaner))));
         }
         helpers
-    }
-
-    fn measured(&self, host: &Host, before: &Meter, transfers: Vec<u64>, counts: [u64; 4]) -> Ran {
-        let after = Meter::read(host);
-        let elapsed_ns = after.at_ns - before.at_ns;
-        let (ring_rate, link_rate, has_memory) = host.with_ssd(|ssd| {
-            let device = ssd.drive().lock();
-            let spu = &device.profile().spu;
-            (spu.ring_bytes_per_second, spu.host_bytes_per_second, spu.memory.is_some())
-        });
-        let time = elapsed_ns as f64;
-        let carried = |bytes: u64, rate: u64| bytes as f64 * 1e9 / rate as f64 / time;
-        let busy: Vec<f64> =
-            after.busy_ns.iter().zip(&before.busy_ns).map(|(now, then)| (now - then) as f64 / time).collect();
-        let banks = if has_memory { busy.len() as f64 } else { 1.0 };
-        let [pages_read, pages_written, log_writes, checkpoints] = counts;
-        Ran {
-            host: (after.host_ns - before.host_ns) as f64 / time / transfers.len() as f64,
-            transfers,
-            elapsed_ns,
-            processors: [
-                busy.iter().sum::<f64>() / busy.len() as f64,
-                busy.iter().copied().fold(0.0, f64::max),
-            ],
-            ring: carried(after.ring - before.ring, ring_rate),
-            link: [
-                carried(after.link.0 - before.link.0, link_rate),
-                carried(after.link.1 - before.link.1, link_rate),
-            ],
-            memory: (after.memory_ns.saturating_sub(before.memory_ns)) as f64 / time / banks,
-            pages_read,
-            pages_written,
-            log_writes,
-            checkpoints,
-            lost_power: !host.has_power(),
-        }
     }
 
     // -- power --------------------------------------------------------------------------------------------------
@@ -395,8 +323,8 @@ impl Store {
         self.ssd.as_ref().expect("the store does not run").drive().lock().has_power()
     }
 
-    /// Checks that every balance agrees with the history. Returns the lines that each client has in it.
-    pub fn check(&mut self) -> Result<Vec<u64>, StoreError> {
+    /// Checks that every balance agrees with the history. Returns the lines of each client's histories.
+    fn check(&mut self) -> Result<Vec<Vec<u64>>, StoreError> {
         let client = BlockClient::new(self.kernel, self.programs.base);
         let ssd = self.ssd.as_mut().expect("the store does not run");
         let pages = self.layout.pages();
@@ -404,7 +332,7 @@ impl Store {
         for (at, part) in (0..).step_by(64 * PAGE_BYTES).zip(tables.chunks_mut(64 * PAGE_BYTES)) {
             client.read(ssd, pages.start * PAGE_BYTES as u64 + at, part)?;
         }
-        let page = |page: u64| tables[(page - pages.start) as usize * PAGE_BYTES..][..PAGE_BYTES].to_vec();
+        let page = |page: u64| &tables[(page - pages.start) as usize * PAGE_BYTES..][..PAGE_BYTES];
         self.layout.check(page).map_err(StoreError::Inconsistent)
     }
 
@@ -412,6 +340,10 @@ impl Store {
     pub fn lines(&self) -> &[u64] {
         &self.lines
     }
+}
+
+fn lines_of(histories: &[Vec<u64>]) -> Vec<u64> {
+    histories.iter().map(|lines| lines.iter().sum()).collect()
 }
 
 /// Installs the programs. Atomic-Writes recovers with that.
