@@ -120,11 +120,12 @@ impl Torture {
         let (atomic, now_ns) = (self.atomic.expect("it is installed"), self.ssd.now_ns());
         let at_ns = now_ns + self.random.below(100_000);
         let begin = if self.random.below(2) == 0 { Transaction::begin } else { Transaction::begin_batch };
-        let transaction = begin(&mut self.ssd, atomic, client.endpoint, number, &writes, at_ns)
-            .map_err(|error| match error {
+        let transaction = begin(&mut self.ssd, atomic, client.endpoint, number, &writes, at_ns).map_err(
+            |error| match error {
                 AtomicWritesError::Sending(error) => error,
                 error => panic!("{error}"),
-            })?;
+            },
+        )?;
         client.under_way = Some(UnderWay { transaction, changes });
         Ok(())
     }
