@@ -17,10 +17,10 @@ use tantalum_store::host::ENDPOINT;
 use super::{Run, drive_of};
 use crate::error::ExperimentError;
 
-const CAPACITY_BYTES: u64 = 256 << 20;
+const CAPACITY_BYTES: u64 = 512 << 20;
 
-/// The drives: the paper's, and flash that acknowledges only what survives.
-const DRIVES: [&str; 2] = ["willow", "tlc-nvme-plp"];
+/// The drives: the paper's, and flash.
+const DRIVES: [&str; 2] = ["willow", "tlc-nvme"];
 
 const OPEN: InstallOptions = InstallOptions { is_open: true, region: None };
 
@@ -305,7 +305,7 @@ const RECORD_BYTES: usize = 100;
 const LOG_SPU: SpuId = SpuId(3);
 
 /// Appends by the host, and in the drive. The host keeps the log's end: it writes the record, and when that is durable the new
-/// end, as the program does in one step.
+/// end, as the program does in one step. A drive whose cache is volatile is flushed after each.
 fn appends(run: &Run<'_>, name: &str) -> Result<[Took; 2], ExperimentError> {
     let mut ssd = ssd(name)?;
     let direct = ssd.install(ProcessId::KERNEL, shipped::DIRECT_IO, OPEN)?;
@@ -319,13 +319,19 @@ fn appends(run: &Run<'_>, name: &str) -> Result<[Took; 2], ExperimentError> {
     let count = run.scaled(2000, 100);
     let record = [7; RECORD_BYTES + 16];
     let per_stripe = tantalum_spu::STRIPE_BYTES / record.len() as u64;
+    let is_volatile = profile(name)?.spu.memory.is_none();
     let meter = Meter::start(&mut ssd);
     for number in 0..count {
         let stripe = (1 + number / per_stripe) * row;
-        client.write(&mut ssd, stripe + number % per_stripe * record.len() as u64, &record)?;
-        client.write(&mut ssd, 0, &(number + 1).to_le_bytes())?;
+        let at = stripe + number % per_stripe * record.len() as u64;
+        for (at, bytes) in [(at, &record[..]), (0, &(number + 1).to_le_bytes()[..])] {
+            client.write(&mut ssd, at, bytes)?;
+            if is_volatile {
+                client.flush(&mut ssd)?;
+            }
+        }
     }
-    let by_host = meter.stop(&ssd, count, 2 * count);
+    let by_host = meter.stop(&ssd, count, if is_volatile { 4 } else { 2 } * count);
     let meter = Meter::start(&mut ssd);
     let mut last = None;
     for number in 0..count {
@@ -402,7 +408,10 @@ mod tests {
             let (host, drive) = (figures.row("the host"), figures.row("in the drive"));
             assert!(host.iter().zip(drive).all(|(host, drive)| drive < host), "{figures:?}");
         }
+        // on flash; a walk and all on memory take longer, because the processors are slow
         let time = &outcome.figures[0];
-        assert!(time.row("in the drive")[0] < time.row("the host")[0], "{time:?}");
+        for column in [3, 5] {
+            assert!(time.row("in the drive")[column] < time.row("the host")[column], "{time:?}");
+        }
     }
 }
