@@ -12,6 +12,7 @@ use tantalum_workloads::bench;
 
 use crate::crash_couch::CrashCouchOptions;
 use crate::crash_device::CrashDeviceOptions;
+use crate::crash_replay::CrashReplayOptions;
 use crate::crash_run::CrashRunOptions;
 use crate::crash_sqlite::CrashSqliteOptions;
 use crate::cut::CutOptions;
@@ -125,6 +126,14 @@ pub enum CrashTarget {
     /// the check, up to the cut. The exit code is 1 if a check failed.
     #[command(after_help = "Example:\n  tantalum crash run --check ./verify.sh -- ./my-program --data {}")]
     Run(CrashRunOptions),
+    /// A finding of `crash run` again: its check, or its files mounted to be looked at
+    ///
+    /// Without DIR the check runs on a copy of the files, and the exit code is 1 if it fails again.
+    #[command(
+        after_help = "Example:\n  tantalum crash run --save findings --check ./verify.sh -- ./my-program --data {}\n  \
+                            tantalum crash replay findings/finding-1 /tmp/look"
+    )]
+    Replay(CrashReplayOptions),
 }
 
 /// What is compared.

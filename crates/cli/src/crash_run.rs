@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use tantalum::{Profile, Size};
-use tantalum_crash_run::{Losses, Settings, Task, check, record, summary};
+use tantalum_crash_run::{Check, Losses, Settings, Task, check, record, summary, write_report};
+use tantalum_report::check_place;
 
 use crate::failure::Failure;
 use crate::{interrupt, output};
@@ -49,9 +50,13 @@ pub struct CrashRunOptions {
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     pub capacity: Size,
 
-    /// Leave the files of each finding in a new folder there
+    /// Save each finding in a new folder there, for crash replay
     #[arg(long, value_name = "FOLDER")]
     pub save: Option<PathBuf>,
+
+    /// Write a page about what was found (HTML)
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
 
     /// Print one JSON object
     #[arg(long)]
@@ -86,7 +91,7 @@ pub fn run(options: &CrashRunOptions) -> Result<(), Failure> {
     };
     let settings = Settings {
         losses,
-        check: options.check.clone(),
+        check: Check::Command(options.check.clone()),
         check_seconds: options.check_seconds,
         cuts: options.cuts.0,
         minutes: options.minutes,
@@ -94,6 +99,7 @@ pub fn run(options: &CrashRunOptions) -> Result<(), Failure> {
         save: options.save.clone(),
     };
     settings.check()?;
+    options.report.as_deref().map_or(Ok(()), check_place)?;
     let task = Task {
         program: options.program.clone(),
         setup: options.setup.clone(),
@@ -102,6 +108,10 @@ pub fn run(options: &CrashRunOptions) -> Result<(), Failure> {
     let monitor = interrupt::monitor();
     let recording = record(&task, &monitor)?;
     let outcome = check(&recording, &settings, &monitor)?;
+    if let Some(path) = &options.report {
+        let words: Vec<_> = options.program.iter().map(|word| word.to_string_lossy()).collect();
+        write_report(&outcome, &words.join(" "), path)?;
+    }
     output::report(&outcome, options.json, summary::of)?;
     match outcome.failed {
         0 => Ok(()),

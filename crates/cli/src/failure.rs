@@ -83,6 +83,12 @@ pub enum Failure {
         /// Outcomes checked.
         checked: u64,
     },
+    /// The check of a finding failed again. What it said has been printed.
+    #[error("the check ended with {ended}")]
+    CheckFailedAgain {
+        /// How it ended.
+        ended: String,
+    },
     /// A program's run was not completed.
     #[error(transparent)]
     Run(RunError),

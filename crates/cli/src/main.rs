@@ -12,6 +12,7 @@ mod check;
 mod compare;
 mod crash_couch;
 mod crash_device;
+mod crash_replay;
 mod crash_run;
 mod crash_sqlite;
 mod create;
@@ -73,6 +74,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Crash { target: CrashTarget::Device(options) } => crash_device::run(&options),
         Command::Crash { target: CrashTarget::Couch(options) } => crash_couch::run(&options),
         Command::Crash { target: CrashTarget::Run(options) } => crash_run::run(&options),
+        Command::Crash { target: CrashTarget::Replay(options) } => crash_replay::run(&options),
         Command::Crash { target: CrashTarget::Sqlite(options) } => crash_sqlite::run(&options),
     }
 }

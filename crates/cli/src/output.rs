@@ -45,6 +45,7 @@ impl Failure {
                 | Failure::Violations { .. }
                 | Failure::FailedChecks { .. }
                 | Failure::ProgramFaulted
+                | Failure::CheckFailedAgain { .. }
         );
         ExitCode::from(if found { 1 } else { 2 })
     }

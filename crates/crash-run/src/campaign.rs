@@ -8,17 +8,18 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tantalum::Profile;
 use tantalum_report::{Bar, Monitor};
 
-use crate::check::{Checker, Verdict};
+use crate::check::{Check, Checker, Verdict};
 use crate::choices::{Kept, choices};
 use crate::drive;
 use crate::error::RunError;
 use crate::explain::{Explanation, describe, explain};
 use crate::operation::Recording;
 use crate::posix::Posix;
+use crate::saved;
 use crate::tree::Tree;
 
 /// Failed outcomes that are reduced and explained; there are often hundreds for one reason.
@@ -38,8 +39,8 @@ pub enum Losses {
 pub struct Settings {
     /// What may be lost.
     pub losses: Losses,
-    /// The check: a program, or a shell command.
-    pub check: String,
+    /// What looks at what is left.
+    pub check: Check,
     /// It fails if it takes longer.
     pub check_seconds: u64,
     /// At most so many places where power is cut, spread evenly.
@@ -48,12 +49,12 @@ pub struct Settings {
     pub minutes: Option<u64>,
     /// For what is drawn.
     pub seed: u64,
-    /// A folder in which the files of each finding are left.
+    /// A folder in which each finding is saved.
     pub save: Option<PathBuf>,
 }
 
 /// A failed check.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Finding {
     /// Power was cut when so many operations of the program had returned.
     pub after_operations: usize,
@@ -71,8 +72,8 @@ pub struct Finding {
     pub saved_by: Vec<String>,
     /// Other outcomes in which the check failed for the same reason.
     pub also: u64,
-    /// Where its files are.
-    pub files: Option<PathBuf>,
+    /// The folder in which it is saved.
+    pub saved: Option<PathBuf>,
 }
 
 /// What came of it.
@@ -288,7 +289,7 @@ impl Campaign<'_> {
         let mut explained: Vec<Explained> = Vec::new();
         let mut looked_at = 0;
         for (job, verdict) in failed {
-            if let Some(known) = explained.iter().find(|known| known.lost.is_subset(&job.lost)) {
+            if let Some(known) = explained.iter().find(|known| known.explains(&job)) {
                 outcome.findings[known.finding].also += 1;
                 continue;
             }
@@ -302,7 +303,7 @@ impl Campaign<'_> {
                 None => Explanation::default(),
             };
             let same = outcome.findings.iter().position(|finding| finding.saved_by == explanation.saved_by);
-            let lost = explanation.operations.clone();
+            let (operations, lost) = (job.operations, explanation.operations.clone());
             let finding = same.unwrap_or(outcome.findings.len());
             match same {
                 Some(finding) => outcome.findings[finding].also += 1,
@@ -313,7 +314,7 @@ impl Campaign<'_> {
                     explanation,
                 )?),
             }
-            explained.push(Explained { lost, finding });
+            explained.push(Explained { operations, lost, finding });
         }
         Ok(())
     }
@@ -326,14 +327,9 @@ impl Campaign<'_> {
         explanation: Explanation,
     ) -> Result<Finding, RunError> {
         let recording = self.recording;
-        let files = self.settings.save.as_ref().map(|save| save.join(format!("finding-{number}")));
-        if let Some(files) = &files {
-            std::fs::create_dir_all(files).map_err(RunError::files(files))?;
-            let tree = explanation.tree.as_ref().unwrap_or(&job.tree);
-            tree.write_to(files).map_err(RunError::files(files))?;
-        }
         let last = job.operations.checked_sub(1).filter(|last| *last >= recording.begins);
-        Ok(Finding {
+        let tree = explanation.tree.as_ref().unwrap_or(&job.tree);
+        let finding = Finding {
             after_operations: job.operations - recording.begins,
             last_operation: last.map_or("nothing yet".to_owned(), |last| describe(recording, last)),
             check_ended: verdict.failed.clone().unwrap_or_default(),
@@ -342,17 +338,32 @@ impl Campaign<'_> {
             there: explanation.there,
             saved_by: explanation.saved_by,
             also: 0,
-            files,
-        })
+            saved: self.settings.save.as_ref().map(|save| save.join(format!("finding-{number}"))),
+        };
+        if let Some(folder) = &finding.saved {
+            saved::save(folder, &finding, &self.checker, tree, recording.said_by(job.operations))?;
+        }
+        Ok(finding)
     }
 }
 
 /// What is known to fail.
 struct Explained {
+    /// Where power was cut.
+    operations: usize,
     /// Operations that had to be lost in whole or in part.
     lost: BTreeSet<usize>,
     /// Its number.
     finding: usize,
+}
+
+impl Explained {
+    /// Whether `job` fails for the same reason: it lost the same and maybe more. Nothing is part of everything, so a failure
+    /// for which nothing had to be lost explains only those at the same place, or all if the drive decides what is lost.
+    fn explains(&self, job: &Job) -> bool {
+        let is_same_place = job.kept.is_none() || self.operations == job.operations;
+        self.lost.is_subset(&job.lost) && (!self.lost.is_empty() || is_same_place)
+    }
 }
 
 /// Hands over outcomes that are new.

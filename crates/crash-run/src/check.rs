@@ -1,11 +1,16 @@
 //! Runs the user's check on the files of an outcome.
 
+use std::any::Any;
+use std::cell::Cell;
 use std::ffi::OsStr;
+use std::fmt;
 use std::fs;
 use std::io::Read;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Once};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -22,11 +27,32 @@ const LOOK: Duration = Duration::from_millis(2);
 /// Of what a check prints, the end is kept.
 const MOST_TEXT_BYTES: usize = 2000;
 
+/// What looks at the files of an outcome.
+#[derive(Clone)]
+pub enum Check {
+    /// A program, or a shell command, which runs in their folder and ends with 0 if they are well.
+    Command(String),
+    /// A function of a test. It is given their folder, and what the program had said; it panics, or says what is wrong.
+    Function(Arc<CheckFunction>),
+}
+
+/// See [`Check::Function`].
+pub type CheckFunction = dyn Fn(&Path, &[String]) -> Result<(), String> + Send + Sync;
+
+impl fmt::Debug for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Check::Command(command) => f.debug_tuple("Command").field(command).finish(),
+            Check::Function(_) => f.write_str("Function"),
+        }
+    }
+}
+
 /// How a check is run.
 #[derive(Clone, Debug)]
 pub(crate) struct Checker {
-    /// A program, or a shell command.
-    pub check: String,
+    /// What looks at the files.
+    pub check: Check,
     /// It fails if it takes longer.
     pub most: Duration,
     /// Where its folders are made.
@@ -50,22 +76,31 @@ impl Checker {
         clear(&place)?;
         fs::create_dir_all(&folder).map_err(RunError::files(&folder))?;
         tree.write_to(&folder).map_err(RunError::files(&folder))?;
-        let acks = place.join("acks");
-        let text: String = said.iter().map(|(_, line)| format!("{line}\n")).collect();
-        fs::write(&acks, text).map_err(RunError::files(&acks))?;
-        let verdict = self.run_in(&folder, &acks)?;
+        let verdict = match &self.check {
+            Check::Function(function) => {
+                let said: Vec<String> = said.iter().map(|(_, line)| line.clone()).collect();
+                call(function.as_ref(), &folder, &said)
+            }
+            Check::Command(command) => {
+                let acks = place.join("acks");
+                let text: String = said.iter().map(|(_, line)| format!("{line}\n")).collect();
+                fs::write(&acks, text).map_err(RunError::files(&acks))?;
+                self.run_in(command, &folder, &acks)?
+            }
+        };
         clear(&place)?;
         Ok(verdict)
     }
 
-    fn run_in(&self, folder: &Path, acks: &Path) -> Result<Verdict, RunError> {
+    /// Runs a command in a folder. Its output goes to a file beside that.
+    pub fn run_in(&self, command: &str, folder: &Path, acks: &Path) -> Result<Verdict, RunError> {
         let output = folder.with_file_name("output");
         let log = fs::File::create(&output).map_err(RunError::files(&output))?;
         let error_log = log.try_clone().map_err(RunError::files(&output))?;
-        let mut command = self.command();
+        let start = |error| RunError::Start { program: command.to_owned(), error };
+        let mut command = command_of(command);
         command.current_dir(folder).env("TANTALUM_DIR", folder).env("TANTALUM_ACKS", acks);
         command.stdin(Stdio::null()).stdout(log).stderr(error_log).process_group(0);
-        let start = |error| RunError::Start { program: self.check.clone(), error };
         let mut child = command.spawn().map_err(start)?;
         let ended = wait(&mut child, self.most).map_err(start)?;
         // what it has left running must not touch the next check's files
@@ -83,16 +118,56 @@ impl Checker {
         };
         Ok(Verdict { failed, said: end_of(&output) })
     }
+}
 
-    fn command(&self) -> Command {
-        let path = found_from_here(OsStr::new(&self.check));
-        if path.is_file() {
-            return Command::new(path);
-        }
-        let mut shell = Command::new("sh");
-        shell.arg("-c").arg(&self.check);
-        shell
+thread_local! {
+    /// Whether a panic is a verdict here, and not to be printed: a check may fail hundreds of times.
+    static IS_VERDICT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Panics of checks are not printed from now on.
+fn keep_verdicts_quiet() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let print = panic::take_hook();
+        panic::set_hook(Box::new(move |panic| {
+            if !IS_VERDICT.get() {
+                print(panic);
+            }
+        }));
+    });
+}
+
+fn call(function: &CheckFunction, folder: &Path, said: &[String]) -> Verdict {
+    keep_verdicts_quiet();
+    IS_VERDICT.set(true);
+    let ended = panic::catch_unwind(AssertUnwindSafe(|| function(folder, said)));
+    IS_VERDICT.set(false);
+    let text = |panic: Box<dyn Any + Send>| match panic.downcast::<String>() {
+        Ok(text) => *text,
+        Err(panic) => panic.downcast_ref::<&str>().copied().unwrap_or_default().to_owned(),
+    };
+    match ended {
+        Ok(Ok(())) => Verdict { failed: None, said: String::new() },
+        Ok(Err(wrong)) => Verdict { failed: Some("an error".to_owned()), said: wrong },
+        Err(panic) => Verdict { failed: Some("a panic".to_owned()), said: text(panic) },
     }
+}
+
+/// A command as it may be run from any folder.
+pub(crate) fn for_any_folder(check: &str) -> String {
+    let path = found_from_here(OsStr::new(check));
+    if path.is_file() { path.display().to_string() } else { check.to_owned() }
+}
+
+fn command_of(check: &str) -> Command {
+    let path = found_from_here(OsStr::new(check));
+    if path.is_file() {
+        return Command::new(path);
+    }
+    let mut shell = Command::new("sh");
+    shell.arg("-c").arg(check);
+    shell
 }
 
 fn wait(child: &mut Child, most: Duration) -> std::io::Result<Option<std::process::ExitStatus>> {

@@ -20,6 +20,7 @@ const BY_CHANCE: usize = 6;
 pub(crate) type Kept = Vec<bool>;
 
 /// Sets of pieces: all, none, names or contents alone, all but one operation and one alone, torn writes, and some by chance.
+/// Those that lose the least come first.
 pub(crate) fn choices(waiting: &[Piece], seed: u64) -> Vec<Kept> {
     if waiting.is_empty() {
         return vec![Vec::new()];
@@ -45,6 +46,8 @@ pub(crate) fn choices(waiting: &[Piece], seed: u64) -> Vec<Kept> {
     }
     let mut seen = BTreeSet::new();
     chosen.retain(|kept| seen.insert(kept.clone()));
+    // of those with equal outcomes the first is checked, and what lost the least explains the most
+    chosen.sort_by_key(|kept| kept.iter().filter(|is_there| !**is_there).count());
     chosen
 }
 

@@ -64,6 +64,34 @@ pub enum RunError {
         /// Where findings should be saved.
         path: PathBuf,
     },
+    /// There is no finding.
+    #[error(
+        "{} holds no finding; name a folder that crash run --save left, for example FOLDER/finding-1",
+        folder.display()
+    )]
+    NoFinding {
+        /// Where none is.
+        folder: PathBuf,
+    },
+    /// A finding cannot be read.
+    #[error("{}: not what crash run --save wrote: {error}", path.display())]
+    DamagedFinding {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong there.
+        error: String,
+    },
+    /// A finding of a test has no check of its own.
+    #[error("the check was a function of a test; name one with --check, or a folder to mount the files on")]
+    NoCheck,
+    /// The files of a finding could not be copied; what failed has been printed.
+    #[error("the files in {} could not be copied to {}", from.display(), to.display())]
+    NotCopied {
+        /// Where they are.
+        from: PathBuf,
+        /// Where they should be.
+        to: PathBuf,
+    },
     /// Temporary files could not be made.
     #[error("{}: {error}", path.display())]
     Files {

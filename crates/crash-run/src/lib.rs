@@ -7,6 +7,8 @@
 //!   operations are done again on a drive that loses power at each of its flash operations (`drive.rs`).
 //! - [`check`] makes the files of each outcome in a folder and runs the check there; equal outcomes are checked once.
 //! - A failed check is reduced to what must be lost for it to fail, and explained (`explain.rs`).
+//! - [`CrashTest`] does all of that for functions, in a test.
+//! - Findings are saved on demand, and their files mounted or checked again ([`mount_finding`], [`check_again`]).
 
 mod campaign;
 mod check;
@@ -15,13 +17,22 @@ mod drive;
 mod error;
 mod explain;
 pub mod operation;
+mod page;
 mod paths;
 mod posix;
 mod program;
 mod recorder;
+mod replay;
+mod saved;
 pub mod summary;
+mod test;
 mod tree;
 
 pub use campaign::{Finding, Losses, Outcome, Settings, check};
+pub use check::{Check, CheckFunction};
 pub use error::RunError;
+pub use page::write_report;
 pub use program::{Task, record};
+pub use replay::{Again, MountedFinding, check_again, mount_finding};
+pub use saved::SavedFinding;
+pub use test::{CrashTest, Said};

@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
+use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use std::thread;
 use nix::sys::stat::Mode;
 use parking_lot::Mutex;
 use tantalum::{Device, Profile};
+use tantalum_filesystem::FileSystem;
 use tantalum_fuse::{Mounted, Options, Pacing};
 use tantalum_report::Monitor;
 use tantalum_volume::Volume;
@@ -44,42 +46,67 @@ pub struct Task {
 
 /// Runs the program once, and records what it does to its folder.
 pub fn record(task: &Task, monitor: &Monitor) -> Result<Recording, RunError> {
+    record_with(task.capacity_bytes, |place, folder, recording| {
+        let ran = run(task, folder, &place.join("said"), recording);
+        // Ctrl-C ends the program as well
+        monitor.check()?;
+        ran
+    })
+}
+
+/// Mounts a new drive on a folder, and records what is done there. What uses the folder is given a place for temporary files,
+/// the folder, and what is recorded.
+pub(crate) fn record_with(
+    capacity_bytes: u64,
+    uses: impl FnOnce(&Path, &Path, &Shared) -> Result<(), RunError>,
+) -> Result<Recording, RunError> {
     let place =
         tempfile::Builder::new().prefix("tantalum-crash-run-").tempdir().map_err(RunError::files("/tmp"))?;
-    let (folder, image, said) =
-        (place.path().join("dir"), place.path().join("drive"), place.path().join("said"));
+    let (folder, image) = (place.path().join("dir"), place.path().join("drive"));
     fs::create_dir(&folder).map_err(RunError::files(&folder))?;
     // the mount is known by the path of an image, and this drive is in memory
     File::create(&image).map_err(RunError::files(&image))?;
-    let mut profile = Profile::load("tlc-nvme")?;
-    profile.capacity_bytes = task.capacity_bytes;
-    let volume = Volume::format(Device::in_memory(&profile)?, CACHE_BYTES)?;
+    let volume = Volume::format(drive(capacity_bytes)?, CACHE_BYTES)?;
     let recording = Shared::default();
     let recorder = Recorder::new(volume, Arc::clone(&recording));
-    let options = Options {
-        image,
-        folder: folder.clone(),
-        pacing: Pacing::None,
-        threads: THREADS,
-        atomic_writes: false,
-        sync_writes: false,
-    };
-    options.check()?;
-    let mounted = Mounted::mount(Box::new(recorder), &options)?;
+    let mounted = mount(Box::new(recorder), image, &folder)?;
     let stopper = mounted.stopper();
     let mount = thread::spawn(move || mounted.wait(|_| {}));
-    let ran = run(task, &folder, &said, &recording);
+    let used = panic::catch_unwind(AssertUnwindSafe(|| uses(place.path(), &folder, &recording)));
     stopper.stop();
     let ended = mount.join().expect("the mount does not panic");
-    // Ctrl-C ends the program as well
-    monitor.check()?;
-    ran?;
+    used.unwrap_or_else(|panicked| panic::resume_unwind(panicked))?;
     ended?;
     let recording = std::mem::take(&mut *recording.lock());
     match recording.operations[recording.begins..].iter().all(Operation::is_sync) {
         true => Err(RunError::NothingRecorded),
         false => Ok(recording),
     }
+}
+
+/// A drive in memory.
+pub(crate) fn drive(capacity_bytes: u64) -> Result<Device, RunError> {
+    let mut profile = Profile::load("tlc-nvme")?;
+    profile.capacity_bytes = capacity_bytes;
+    Ok(Device::in_memory(&profile)?)
+}
+
+/// Mounts a file system, which is known by the path of an image, on an empty folder.
+pub(crate) fn mount(
+    file_system: Box<dyn FileSystem>,
+    image: PathBuf,
+    folder: &Path,
+) -> Result<Mounted, RunError> {
+    let options = Options {
+        image,
+        folder: folder.to_owned(),
+        pacing: Pacing::None,
+        threads: THREADS,
+        atomic_writes: false,
+        sync_writes: false,
+    };
+    options.check()?;
+    Ok(Mounted::mount(file_system, &options)?)
 }
 
 fn run(task: &Task, folder: &Path, said: &Path, recording: &Shared) -> Result<(), RunError> {
@@ -134,7 +161,8 @@ fn listen(from: impl std::io::Read, recording: &Mutex<Recording>, other: impl Fn
     }
 }
 
-fn hear(recording: &Mutex<Recording>, said: &str) {
+/// Keeps what was said by now.
+pub(crate) fn hear(recording: &Mutex<Recording>, said: &str) {
     let mut recording = recording.lock();
     let at = recording.operations.len();
     recording.said.push((at, said.to_owned()));

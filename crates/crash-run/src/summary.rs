@@ -6,18 +6,24 @@ use tantalum_report::table::{Align, Table, grouped};
 
 use crate::campaign::{Finding, Outcome};
 
-/// A table of the counts, and each finding with what explains it.
-pub fn of(outcome: &Outcome) -> String {
-    let mut table = Table::new(&[("", Align::Left), ("count", Align::Right)]);
-    let rows = [
+/// What was tried, and how often.
+pub(crate) fn counts(outcome: &Outcome) -> [(&'static str, u64); 6] {
+    [
         ("operations of the program", outcome.operations as u64),
         ("of these, syncs", outcome.syncs as u64),
         ("power cuts", outcome.cuts),
         ("outcomes", outcome.outcomes),
         ("different outcomes, checked", outcome.checked),
         ("checks that failed", outcome.failed),
-    ];
-    rows.into_iter().for_each(|(name, count)| table.push(vec![name.to_owned(), grouped(count)]));
+    ]
+}
+
+/// A table of the counts, and each finding with what explains it.
+pub fn of(outcome: &Outcome) -> String {
+    let mut table = Table::new(&[("", Align::Left), ("count", Align::Right)]);
+    for (name, count) in counts(outcome) {
+        table.push(vec![name.to_owned(), grouped(count)]);
+    }
     let mut text = table.render();
     if outcome.unexplained > 0 {
         let _ = writeln!(text, "\n{} failures were not looked at closely.", grouped(outcome.unexplained));
@@ -52,8 +58,8 @@ fn of_finding(number: usize, finding: &Finding) -> String {
     if finding.also > 0 {
         let _ = writeln!(text, "  {} more outcomes fail for the same reason", grouped(finding.also));
     }
-    if let Some(files) = &finding.files {
-        let _ = writeln!(text, "  its files are in {}", files.display());
+    if let Some(saved) = &finding.saved {
+        let _ = writeln!(text, "  again: tantalum crash replay {}", saved.display());
     }
     text
 }

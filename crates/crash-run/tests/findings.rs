@@ -1,9 +1,15 @@
 //! Programs that do not survive power loss, as recordings, each of which must be found; and right ones.
 
-use std::sync::Arc;
+use std::fs::{self, File};
+use std::io::Write;
+use std::panic::catch_unwind;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use tantalum_crash_run::operation::{Entry, FileNumber, Made, Operation, ROOT, Recording};
-use tantalum_crash_run::{Losses, Outcome, Settings, check};
+use tantalum_crash_run::operation::{Attribute, Entry, FileNumber, Made, Operation, ROOT, Recording};
+use tantalum_crash_run::{
+    Check, CrashTest, Losses, Outcome, Said, SavedFinding, Settings, check, check_again,
+};
 use tantalum_filesystem::{FileKind, RenameMode};
 use tantalum_report::Monitor;
 
@@ -34,7 +40,7 @@ fn recording(setup: &[Operation], program: &[Operation]) -> Recording {
 fn settings(check: &str) -> Settings {
     Settings {
         losses: Losses::Posix,
-        check: check.to_owned(),
+        check: Check::Command(check.to_owned()),
         check_seconds: 60,
         cuts: None,
         minutes: None,
@@ -125,6 +131,25 @@ fn two_files_that_must_agree_are_found() {
 }
 
 #[test]
+fn a_finding_without_a_loss_hides_no_other() {
+    // the check dislikes a state between two operations, and that the program says `done` before its data is durable
+    let setup = [create("a", 1), write(1, 0, "1")];
+    let program = [
+        Operation::Change(1, Attribute::Permissions(0o600)),
+        Operation::Change(1, Attribute::Permissions(0o644)),
+        write(1, 0, "2"),
+    ];
+    let script = r#"
+        test "$(stat -c %a a)" = 600 && exit 1
+        test ! -s "$TANTALUM_ACKS" || test "$(cat a)" = 2
+    "#;
+    let outcome = outcome(&recording(&setup, &program), script);
+    let saved_by: Vec<_> = outcome.findings.iter().map(|finding| finding.saved_by.clone()).collect();
+    assert!(saved_by.contains(&vec![]), "{saved_by:?}");
+    assert!(saved_by.contains(&vec!["fsync a after write to a".to_owned()]), "{saved_by:?}");
+}
+
+#[test]
 fn what_is_said_and_not_synced_is_found() {
     let setup = [create("a", 1), write(1, 0, "1")];
     let script = r#"test ! -s "$TANTALUM_ACKS" || test "$(cat a)" = 2"#;
@@ -174,13 +199,78 @@ fn a_check_that_does_not_end_has_failed() {
 }
 
 #[test]
-fn a_findings_files_are_left_where_it_was_asked() {
+fn a_saved_finding_can_be_checked_again() {
     let place = tempfile::tempdir().unwrap();
     let recording = recording(&old(), &[create("new", 2), write(2, 0, "x")]);
-    let settings =
-        Settings { save: Some(place.path().join("saved")), ..settings("test ! -e new || test -s new") };
+    let script = "echo looked at $(cat $TANTALUM_ACKS); test ! -e new || test -s new";
+    let settings = Settings { save: Some(place.path().join("saved")), ..settings(script) };
     let outcome = check(&recording, &settings, &Monitor::silent()).unwrap();
-    let files = outcome.findings[0].files.clone().unwrap();
-    assert_eq!(std::fs::read(files.join("config")).unwrap(), b"old-contents");
-    assert_eq!(std::fs::metadata(files.join("new")).unwrap().len(), 0);
+    let folder = outcome.findings[0].saved.clone().unwrap();
+    let saved = SavedFinding::open(&folder).unwrap();
+    assert_eq!(saved.finding, outcome.findings[0]);
+    for _ in 0..2 {
+        let again = check_again(&saved, None).unwrap();
+        assert_eq!(again.failed.as_deref(), Some("exit code 1"));
+        assert!(again.said.starts_with("looked at"), "{}", again.said);
+    }
+    let other = r#"test "$(cat config)" = old-contents && test ! -s new && rm config"#;
+    for _ in 0..2 {
+        assert_eq!(check_again(&saved, Some(other)).unwrap().failed, None, "it works on a copy");
+    }
+}
+
+#[test]
+fn what_is_no_saved_finding_is_refused() {
+    let place = tempfile::tempdir().unwrap();
+    let error = SavedFinding::open(place.path()).unwrap_err().to_string();
+    assert!(error.contains("holds no finding; name a folder that crash run --save left"), "{error}");
+    std::fs::write(place.path().join("finding.json"), "{}").unwrap();
+    let error = SavedFinding::open(place.path()).unwrap_err().to_string();
+    assert!(error.contains("finding.json: not what crash run --save wrote: missing field"), "{error}");
+}
+
+/// Needs FUSE.
+#[test]
+fn functions_of_a_test_are_a_program_and_its_check() {
+    let write_to = |folder: &Path, sync: bool| {
+        let mut file = File::create(folder.join("new")).unwrap();
+        file.write_all(b"text").unwrap();
+        if sync {
+            file.sync_all().unwrap();
+        }
+        fs::rename(folder.join("new"), folder.join("file")).unwrap();
+        if sync {
+            File::open(folder).unwrap().sync_all().unwrap();
+        }
+    };
+    let check = |folder: &Path, said: &[String]| {
+        assert!(said.is_empty() || fs::read_to_string(folder.join("file")).unwrap() == "text", "{said:?}");
+    };
+    let program = |sync| {
+        move |folder: &Path, said: &Said<'_>| {
+            write_to(folder, sync);
+            said.say("there");
+        }
+    };
+    CrashTest::new().survives(program(true), check);
+    let outcome = CrashTest::new().run(program(false), check).unwrap();
+    assert!(outcome.failed > 0 && outcome.findings[0].check_ended == "a panic", "{outcome:?}");
+    let failed = catch_unwind(|| CrashTest::new().survives(program(false), check)).unwrap_err();
+    let text = failed.downcast_ref::<String>().unwrap();
+    assert!(text.contains("FINDING 1") && text.contains("fsync"), "{text}");
+}
+
+#[test]
+fn a_test_whose_program_panics_leaves_no_mount() {
+    let mounts = || fs::read_to_string("/proc/mounts").unwrap();
+    let place = Mutex::new(String::new());
+    let program = |folder: &Path, _: &Said<'_>| {
+        *place.lock().unwrap() = folder.display().to_string();
+        assert!(mounts().contains(folder.to_str().unwrap()));
+        panic!("broken")
+    };
+    let ran = catch_unwind(|| CrashTest::new().survives(program, |_, _| {}));
+    assert_eq!(ran.unwrap_err().downcast_ref::<&str>(), Some(&"broken"));
+    let place = place.into_inner().unwrap_or_else(PoisonError::into_inner);
+    assert!(place.len() > 10 && !mounts().contains(&place), "{place}");
 }

@@ -131,13 +131,13 @@ impl Device {
     ///
     /// # Panics
     /// If `at_ns` is before [`Device::issued_ns`].
-    pub fn submit(&mut self, command: Command<'_>, at_ns: Nanoseconds) -> Result<Completion, Status> {
+    pub fn submit(&mut self, mut command: Command<'_>, at_ns: Nanoseconds) -> Result<Completion, Status> {
         self.note_issue(at_ns)?;
         let kind = Kind::of(&command);
         let work_ns = self.work_ns(&command, kind, at_ns);
         let from_ns = if self.goes_alone(kind) { self.time_ns() } else { self.ready_ns };
         let start_ns = self.link.command(at_ns.max(from_ns), work_ns);
-        let mut completion = self.perform(command, Client::Host, start_ns)?;
+        let mut completion = self.perform(&mut command, Client::Host, start_ns)?;
         if kind == Kind::Flush {
             completion.done_ns = self.end_flush(completion.done_ns);
         }
@@ -184,9 +184,13 @@ impl Device {
 
     /// Executes a command of a client inside the drive, as [`Device::submit`] does for the host. It takes neither the
     /// time of the link nor that of the host protocol, and does not count in [`Device::latencies`].
-    pub fn submit_inside(&mut self, command: Command<'_>, at_ns: Nanoseconds) -> Result<Completion, Status> {
+    pub fn submit_inside(
+        &mut self,
+        mut command: Command<'_>,
+        at_ns: Nanoseconds,
+    ) -> Result<Completion, Status> {
         self.note_issue(at_ns)?;
-        self.perform(command, Client::Inside, at_ns.max(self.ready_ns))
+        self.perform(&mut command, Client::Inside, at_ns.max(self.ready_ns))
     }
 
     fn note_issue(&mut self, at_ns: Nanoseconds) -> Result<(), Status> {
@@ -202,9 +206,10 @@ impl Device {
         Ok(())
     }
 
+    // The command stays where the client put it: to move it is to wait for the stores of the pages that were copied before it.
     fn perform(
         &mut self,
-        command: Command<'_>,
+        command: &mut Command<'_>,
         client: Client,
         start_ns: Nanoseconds,
     ) -> Result<Completion, Status> {
@@ -215,7 +220,7 @@ impl Device {
         if !reads {
             self.check_doubt()?;
         }
-        self.shape.check(&command)?;
+        self.shape.check(command)?;
         let mut completion = Completion::default();
         let Power::On(engine) = &mut self.power else { return Err(Status::PowerLost) };
         let executed = match client {

@@ -74,6 +74,7 @@ impl Ftl {
             match erased {
                 Ok(true) => {
                     self.space.blocks.set_erased(block, false);
+                    self.space.opened(block);
                     return Ok(Some(block));
                 }
                 Ok(false) => {}
@@ -160,10 +161,20 @@ impl Ftl {
         if !collect.wants_block() || self.spare_blocks() == 0 && collect.opened() > 0 {
             return Ok(Target::Collect);
         }
-        if !self.open_for(Target::Collect, false, at_ns)? && self.space.streams.collect.opened() == 0 {
-            return Err(FtlError::CapacityExceeded);
+        if self.open_for(Target::Collect, false, at_ns)? || self.space.streams.collect.opened() > 0 {
+            return Ok(Target::Collect);
         }
-        Ok(Target::Collect)
+        if self.reopen_for_copies() { Ok(Target::Collect) } else { Err(FtlError::CapacityExceeded) }
+    }
+
+    /// Goes on in a block that a power cut left partly programmed. Power that goes again and again would leave no free
+    /// block otherwise: each time garbage collection loses the rest of the blocks that it writes to.
+    fn reopen_for_copies(&mut self) -> bool {
+        let Some(block) = self.space.take_partial() else { return false };
+        self.space.blocks.set_use(block, BlockUse::Open);
+        self.map.valid_counts_mut().remove_candidate(block);
+        self.space.streams.collect.add(self.geometry.plane_of(block), block);
+        true
     }
 
     /// Makes room for this many pages of each stream, so that no garbage is collected while they are programmed; and

@@ -166,7 +166,7 @@ impl Ftl {
             seq: self.seq,
             exhausted: self.space.exhausted,
             counters: self.counters,
-            open_blocks: self.space.streams.blocks().collect(),
+            open_blocks: self.space.streams.blocks().chain(self.space.partial.iter().copied()).collect(),
         };
         let (mut bytes, mut read_ns) = (facts.encode(), at_ns);
         for tenant in TENANTS {

@@ -16,6 +16,8 @@ pub mod canary;
 mod checkpoint;
 mod collect;
 mod counters;
+#[cfg(test)]
+mod cuts_in_a_row;
 mod dump;
 mod erase;
 mod error;

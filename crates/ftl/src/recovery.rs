@@ -141,6 +141,7 @@ impl Ftl {
         if let (Some(nvm), Some(found)) = (self.metadata.nvm_mut(), found.nvm) {
             nvm.found(found);
         }
+        self.space.find_partial(&self.nand, found.clean.then_some(&found.facts.open_blocks));
         let checkpoint: Vec<BlockId> = self.space.blocks.with_use(BlockUse::Checkpoint).collect();
         let journal = self.space.blocks.with_use(BlockUse::Journal).collect();
         report.clean = found.clean;

@@ -50,51 +50,81 @@ impl Priority {
     }
 }
 
-/// What an operation is about.
+/// What an operation is about. Two words, so that it is handed over in registers: what is stored in pieces and loaded whole
+/// waits until the stores of the page that was just copied have drained.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Subject {
+pub(crate) struct Subject {
+    kind: Kind,
+    /// The page in the upper half, its block in the lower one.
+    place: u64,
+}
+
+/// What an operation does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
     /// A page is read.
-    Read(PageId, BlockId),
+    Read,
     /// A page is programmed.
-    Program(PageId, BlockId),
+    Program,
     /// A block is erased.
-    Erase(BlockId),
+    Erase,
     /// Bytes cross a channel.
     Transfer,
 }
 
 impl Subject {
+    pub const TRANSFER: Subject = Subject { kind: Kind::Transfer, place: 0 };
+
+    #[inline]
+    pub fn read(page: PageId, block: BlockId) -> Subject {
+        Subject { kind: Kind::Read, place: u64::from(page.0) << 32 | u64::from(block.0) }
+    }
+
+    #[inline]
+    pub fn program(page: PageId, block: BlockId) -> Subject {
+        Subject { kind: Kind::Program, ..Subject::read(page, block) }
+    }
+
+    #[inline]
+    pub fn erase(block: BlockId) -> Subject {
+        Subject { kind: Kind::Erase, place: block.0.into() }
+    }
+
+    #[inline]
+    pub fn kind(self) -> Kind {
+        self.kind
+    }
+
+    /// The block that it reads or changes; of a transfer, none that counts.
+    #[inline]
+    pub fn block(self) -> BlockId {
+        BlockId(self.place as u32)
+    }
+
     /// Whether it reads or changes a block.
+    #[inline]
     pub fn is_about(self, block: BlockId) -> bool {
-        match self {
-            Subject::Read(_, other) | Subject::Program(_, other) | Subject::Erase(other) => other == block,
-            Subject::Transfer => false,
-        }
+        self.kind != Kind::Transfer && self.block() == block
     }
 
     /// The block that it changes.
+    #[inline]
     pub fn changed(self) -> Option<BlockId> {
-        match self {
-            Subject::Program(_, block) | Subject::Erase(block) => Some(block),
-            Subject::Read(..) | Subject::Transfer => None,
-        }
+        matches!(self.kind, Kind::Program | Kind::Erase).then(|| self.block())
     }
 
     /// Whether this cannot begin before another operation on the plane is done.
     fn needs(self, other: Subject) -> bool {
-        match (self, other) {
-            (Subject::Read(page, _), Subject::Program(programmed, _)) => page == programmed,
-            (
-                Subject::Read(_, block) | Subject::Program(_, block) | Subject::Erase(block),
-                Subject::Program(_, other) | Subject::Erase(other),
-            ) => block == other,
-            _ => false,
+        match (self.kind, other.kind) {
+            (Kind::Transfer, _) | (_, Kind::Read | Kind::Transfer) => false,
+            (Kind::Read, Kind::Program) => self.place >> 32 == other.place >> 32,
+            _ => self.block() == other.block(),
         }
     }
 }
 
 /// When an operation has the plane or channel: from `start_ns` until just before `end_ns`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Interval {
     pub start_ns: Nanoseconds,
     pub end_ns: Nanoseconds,
@@ -118,13 +148,60 @@ impl Told {
         at_ns: Nanoseconds,
     ) -> Option<Nanoseconds> {
         let Scheduling::Suspend { cost_ns, times } = scheduling else { return None };
-        let is_read = priority == Priority::Read && subject != Subject::Transfer;
+        let is_read = priority == Priority::Read && subject.kind != Kind::Transfer;
         let gains = at_ns + cost_ns < self.interval.end_ns;
         if !is_read || !gains || self.interrupted == times || subject.needs(self.subject) {
             return None;
         }
         self.interrupted += 1;
         Some(cost_ns)
+    }
+}
+
+/// Operations of one priority that may not be over, in the order of time. Most questions are answered by the intervals of the
+/// first and the last.
+#[derive(Clone, Default, Debug)]
+struct Queue {
+    told: VecDeque<Told>,
+    /// Over at 0 if there is none.
+    first: Interval,
+    last_end_ns: Nanoseconds,
+}
+
+impl Queue {
+    #[inline]
+    fn push(&mut self, told: Told) {
+        if self.told.is_empty() {
+            self.first = told.interval;
+        }
+        self.last_end_ns = told.interval.end_ns;
+        self.told.push_back(told);
+    }
+
+    /// Forgets what is over.
+    #[inline]
+    fn forget(&mut self, now_ns: Nanoseconds) {
+        while self.first.end_ns <= now_ns && !self.told.is_empty() {
+            self.told.pop_front();
+            self.first = self.told.front().map_or(Interval::default(), |told| told.interval);
+        }
+    }
+
+    fn clear(&mut self) {
+        *self = Queue::default();
+    }
+
+    /// The operation that has begun by a time and is not over.
+    #[inline]
+    fn index_under_way(&self, at_ns: Nanoseconds) -> Option<usize> {
+        if at_ns < self.first.end_ns {
+            return (self.first.start_ns < at_ns).then_some(0);
+        }
+        if self.last_end_ns <= at_ns {
+            return None;
+        }
+        let index = self.told.partition_point(|told| told.interval.end_ns <= at_ns);
+        (self.told.get(index)?.interval.start_ns < at_ns).then_some(index)
     }
 }
 
@@ -146,7 +223,7 @@ pub(crate) struct Line {
     free_ns: [Nanoseconds; PRIORITIES],
     /// Those that may not be over, by priority except reads, each in the order of time. Empty if it is first come, first
     /// served.
-    told: [VecDeque<Told>; Priority::YIELDING],
+    queues: [Queue; Priority::YIELDING],
 }
 
 impl Line {
@@ -169,7 +246,7 @@ impl Line {
             _ => {
                 let free_ns = self.free_ns[priority as usize];
                 match self.index_under_way(priority, earliest_ns) {
-                    Some((queue, index)) => self.told[queue][index].interval.end_ns,
+                    Some((queue, index)) => self.queues[queue].told[index].interval.end_ns,
                     None => earliest_ns.max(free_ns),
                 }
             }
@@ -203,14 +280,14 @@ impl Line {
         duration_ns: Nanoseconds,
         When { now_ns, earliest_ns, needed_ns }: When,
     ) -> Interval {
-        self.forget(now_ns);
+        self.queues.iter_mut().for_each(|queue| queue.forget(now_ns));
         if self.free_ns() <= earliest_ns {
             return self.book_idle(priority, subject, duration_ns, earliest_ns);
         }
         let mut start_ns = earliest_ns.max(self.free_ns[priority as usize]);
         let mut interruption_ns = 0;
         if let Some(index) = self.index_under_way(priority, earliest_ns) {
-            let told = &mut self.told[index.0][index.1];
+            let told = &mut self.queues[index.0].told[index.1];
             match told.interrupt(scheduling, priority, subject, earliest_ns) {
                 Some(cost_ns) => (start_ns, interruption_ns) = (earliest_ns + cost_ns, cost_ns),
                 None => start_ns = told.interval.end_ns,
@@ -226,14 +303,15 @@ impl Line {
     /// When everything on a plane that an operation needs is done. It looks at all that has been booked, so ask only if
     /// something on the operation's block is not done.
     pub fn needed_ns(&self, subject: Subject) -> Nanoseconds {
-        let needed = self.told.iter().flatten().filter(|told| subject.needs(told.subject));
+        let told = self.queues.iter().flat_map(|queue| &queue.told);
+        let needed = told.filter(|told| subject.needs(told.subject));
         needed.map(|told| told.interval.end_ns).max().unwrap_or(0)
     }
 
     /// Power came back at `at_ns`: nothing is in flight.
     pub fn restart(&mut self, at_ns: Nanoseconds) {
         self.free_ns = [self.free_ns().min(at_ns); PRIORITIES];
-        self.told.iter_mut().for_each(VecDeque::clear);
+        self.queues.iter_mut().for_each(Queue::clear);
     }
 
     /// Books an operation while nothing else is going on.
@@ -255,16 +333,7 @@ impl Line {
     #[inline]
     fn note(&mut self, priority: Priority, interval: Interval, subject: Subject) {
         if let Some(queue) = priority.yielding() {
-            self.told[queue].push_back(Told { interval, subject, interrupted: 0 });
-        }
-    }
-
-    #[inline]
-    fn forget(&mut self, now_ns: Nanoseconds) {
-        for told in &mut self.told {
-            while told.front().is_some_and(|told| told.interval.end_ns <= now_ns) {
-                told.pop_front();
-            }
+            self.queues[queue].push(Told { interval, subject, interrupted: 0 });
         }
     }
 
@@ -275,16 +344,8 @@ impl Line {
             return None;
         }
         // the queue of the next priority has this one's number
-        (priority as usize..Priority::YIELDING).find_map(|queue| {
-            let told = &self.told[queue];
-            // nearly always the first or none: what is over by the host's time has been forgotten
-            let past = match told.front()?.interval.end_ns > at_ns {
-                true => 0,
-                false if told.back()?.interval.end_ns <= at_ns => return None,
-                false => told.partition_point(|told| told.interval.end_ns <= at_ns),
-            };
-            (told[past].interval.start_ns < at_ns).then_some((queue, past))
-        })
+        let mut queues = self.queues.iter().enumerate().skip(priority as usize);
+        queues.find_map(|(queue, told)| Some((queue, told.index_under_way(at_ns)?)))
     }
 
     /// Whatever is booked later and is not more urgent starts behind an operation; what is less urgent, by as much later as
@@ -325,15 +386,15 @@ mod tests {
         }
 
         fn program(&mut self, page: u32, at_ns: u64) -> (u64, u64) {
-            self.book(Priority::Host, Subject::Program(PageId(page), BLOCK), 1000, at_ns)
+            self.book(Priority::Host, Subject::program(PageId(page), BLOCK), 1000, at_ns)
         }
 
         fn copy(&mut self, page: u32, at_ns: u64) -> (u64, u64) {
-            self.book(Priority::Background, Subject::Program(PageId(page), OTHER), 1000, at_ns)
+            self.book(Priority::Background, Subject::program(PageId(page), OTHER), 1000, at_ns)
         }
 
         fn read(&mut self, page: u32, at_ns: u64) -> (u64, u64) {
-            self.book(Priority::Read, Subject::Read(PageId(page), BlockId(9)), 100, at_ns)
+            self.book(Priority::Read, Subject::read(PageId(page), BlockId(9)), 100, at_ns)
         }
     }
 
@@ -374,7 +435,7 @@ mod tests {
     fn nothing_goes_ahead_of_what_it_needs() {
         let mut plane = Plane::new(SUSPEND);
         assert_eq!(plane.copy(1, 0), (0, 1000));
-        let erased = plane.book(Priority::Background, Subject::Erase(BLOCK), 5000, 0);
+        let erased = plane.book(Priority::Background, Subject::erase(BLOCK), 5000, 0);
         assert_eq!(erased, (1000, 6000));
         assert_eq!(plane.program(1, 0), (6000, 7000), "the block's erase");
         assert_eq!(plane.read(1, 0).0, 7000, "the page's program");

@@ -8,7 +8,7 @@
 
 use crate::error::MediumError;
 use crate::geometry::{BlockId, ChannelId, Geometry, Nanoseconds, PageId, PlaneId};
-use crate::schedule::{Interval, Line, Priority, Scheduling, Subject, When};
+use crate::schedule::{Interval, Kind, Line, Priority, Scheduling, Subject, When};
 
 /// Duration of each part of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,12 +67,12 @@ pub struct Busy {
 impl Busy {
     #[inline]
     fn add(&mut self, subject: Subject, priority: Priority, duration_ns: Nanoseconds) {
-        let sum_ns = match (subject, priority) {
-            (Subject::Transfer, _) => &mut self.transfers_ns,
-            (Subject::Erase(_), _) => &mut self.erases_ns,
+        let sum_ns = match (subject.kind(), priority) {
+            (Kind::Transfer, _) => &mut self.transfers_ns,
+            (Kind::Erase, _) => &mut self.erases_ns,
             (_, Priority::Background) => &mut self.background_ns,
-            (Subject::Read(..), _) => &mut self.reads_ns,
-            (Subject::Program(..), _) => &mut self.programs_ns,
+            (Kind::Read, _) => &mut self.reads_ns,
+            (Kind::Program, _) => &mut self.programs_ns,
         };
         *sum_ns += duration_ns;
     }
@@ -168,7 +168,7 @@ impl Resources {
     pub fn programmed_ns(&self, plane: PlaneId, page: PageId, block: BlockId) -> Nanoseconds {
         match self.scheduling {
             Scheduling::Fifo => self.programs_done_ns,
-            _ => self.needed_ns(plane, Subject::Read(page, block)),
+            _ => self.needed_ns(plane, Subject::read(page, block)),
         }
     }
 
@@ -210,11 +210,11 @@ impl Resources {
     /// When everything that an operation on a plane needs is done.
     #[inline]
     fn needed_ns(&self, plane: PlaneId, subject: Subject) -> Nanoseconds {
-        match subject {
-            Subject::Transfer => 0,
-            Subject::Program(_, block) | Subject::Erase(block) => self.block_done_ns(block),
-            Subject::Read(_, block) if self.block_done_ns(block) <= self.now_ns => 0,
-            Subject::Read(..) => self.planes[plane.index()].line.needed_ns(subject),
+        match subject.kind() {
+            Kind::Transfer => 0,
+            Kind::Program | Kind::Erase => self.block_done_ns(subject.block()),
+            Kind::Read if self.block_done_ns(subject.block()) <= self.now_ns => 0,
+            Kind::Read => self.planes[plane.index()].line.needed_ns(subject),
         }
     }
 
@@ -227,10 +227,10 @@ impl Resources {
         earliest_ns: Nanoseconds,
     ) -> Nanoseconds {
         let duration_ns = self.timing.transfer_ns(bytes);
-        self.busy.add(Subject::Transfer, priority, duration_ns);
+        self.busy.add(Subject::TRANSFER, priority, duration_ns);
         let when = When { now_ns: self.now_ns, earliest_ns, needed_ns: 0 };
         let line = &mut self.channels[channel.index()];
-        line.book(self.scheduling, priority, Subject::Transfer, duration_ns, when).end_ns
+        line.book(self.scheduling, priority, Subject::TRANSFER, duration_ns, when).end_ns
     }
 
     #[inline]
@@ -272,7 +272,7 @@ impl Resources {
         earliest_ns: Nanoseconds,
     ) -> Interval {
         let arrived_ns = self.transfer(place.channel, bytes, priority, earliest_ns);
-        let subject = Subject::Program(page, block);
+        let subject = Subject::program(page, block);
         let interval = self.change(place.plane, subject, priority, self.timing.program_ns, arrived_ns);
         self.programs_done_ns = self.programs_done_ns.max(interval.end_ns);
         if priority == Priority::Host {
@@ -288,7 +288,7 @@ impl Resources {
     }
 
     pub fn erase(&mut self, plane: PlaneId, block: BlockId, earliest_ns: Nanoseconds) -> Interval {
-        let subject = Subject::Erase(block);
+        let subject = Subject::erase(block);
         self.change(plane, subject, Priority::Host, self.timing.erase_ns, earliest_ns)
     }
 
@@ -319,7 +319,7 @@ impl Resources {
         if held == Some((page, block)) && earliest_ns <= until_ns {
             return earliest_ns.max(filled_ns);
         }
-        let subject = Subject::Read(page, block);
+        let subject = Subject::read(page, block);
         let when = When { now_ns: self.now_ns, earliest_ns, needed_ns: self.needed_ns(plane, subject) };
         let Plane { line, register } = &mut self.planes[plane.index()];
         let filled_ns = line.book(self.scheduling, priority, subject, self.timing.read_ns, when).end_ns;

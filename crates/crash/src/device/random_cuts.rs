@@ -18,6 +18,9 @@ const CUT: u64 = 5 << 32;
 /// Commands after which power is cut if their operations have not triggered the cut.
 const PATIENCE: u64 = 1000;
 
+/// The most cuts in recovery, one after the other.
+const IN_A_ROW: u64 = 30;
+
 /// Cuts power `count` times.
 pub(super) fn random_cuts(case: &Case, count: u64, progress: &Progress<'_>) -> Report {
     let mut run = match guarded(|| Run::new(case)) {
@@ -72,11 +75,14 @@ fn recover(case: &Case, run: &mut Run, rng: &mut Xoshiro256PlusPlus) -> Result<(
     let twice = case.plan.second_cut && rng.random_ratio(1, 2);
     run.host.cut_after(twice.then(|| rng.random_range(1..12 * run.stores_per_operation())));
     let mut loss = PowerLoss::seeded(rng.next_u64());
-    match run.power_on(&mut loss) {
-        Err(Stop::PowerLost) => {
-            run.host.cut_after(None);
-            run.power_on_again(&mut loss)
-        }
-        other => other,
+    // now and then many in a row: each may take something that the next recovery needs
+    let mut more = if twice && rng.random_ratio(1, 8) { rng.random_range(1..IN_A_ROW) } else { 0 };
+    let mut recovered = run.power_on(&mut loss);
+    while matches!(recovered, Err(Stop::PowerLost)) {
+        let reach = 12 * run.stores_per_operation();
+        run.host.cut_after((more > 0).then(|| rng.random_range(1..reach)));
+        more = more.saturating_sub(1);
+        recovered = run.power_on_again(&mut loss);
     }
+    recovered
 }

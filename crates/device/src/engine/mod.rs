@@ -94,19 +94,21 @@ impl Engine {
     /// forwarding works only for a load of the same width, and any other load right after a copy of data stalls.
     pub fn execute(
         &mut self,
-        command: Command<'_>,
+        command: &mut Command<'_>,
         port: &mut impl Port,
         at_ns: Nanoseconds,
         completion: &mut Completion,
     ) -> Result<Nanoseconds, Status> {
-        match command {
-            Command::Read { lpn, data } => self.read(lpn, data, port, at_ns),
-            Command::ReadLater { lpn, data, fetches } => self.read_later(lpn, data, fetches, port, at_ns),
-            Command::ReadWithMetadata { lpn, data, metadata } => {
+        match *command {
+            Command::Read { lpn, ref mut data } => self.read(lpn, data, port, at_ns),
+            Command::ReadLater { lpn, ref mut data, ref mut fetches } => {
+                self.read_later(lpn, data, fetches, port, at_ns)
+            }
+            Command::ReadWithMetadata { lpn, ref mut data, ref mut metadata } => {
                 self.read_with_metadata(lpn, data, metadata, port, at_ns)
             }
             Command::Write { lpn, data, fua } => self.write(lpn, data, fua, None, port, at_ns),
-            Command::WriteFilled { lpn, data, fills } => {
+            Command::WriteFilled { lpn, data, ref mut fills } => {
                 self.write(lpn, data, false, Some(fills), port, at_ns)
             }
             Command::WriteWithMetadata { lpn, data, metadata, fua } => {
@@ -130,7 +132,7 @@ impl Engine {
                 Ok(done_ns)
             }
             Command::TxWrite { tx, lpn, data } => self.tx_write(tx, lpn, data, port, at_ns),
-            Command::TxRead { tx, lpn, data } => self.tx_read(tx, lpn, data, port, at_ns),
+            Command::TxRead { tx, lpn, ref mut data } => self.tx_read(tx, lpn, data, port, at_ns),
             Command::Commit { tx } => self.commit(tx, at_ns),
             Command::Abort { tx } => self.abort(tx, at_ns),
             Command::BeginLog => {
@@ -141,8 +143,10 @@ impl Engine {
             Command::FsWrite { lpn, data, file, offset } => {
                 self.fs_write(lpn, data, file, offset, port, at_ns)
             }
-            Command::ReadFileList { file, entries } => self.read_file_list(file, entries, port, at_ns),
-            Command::ListFiles { files } => self.list_files(files, port, at_ns),
+            Command::ReadFileList { file, ref mut entries } => {
+                self.read_file_list(file, entries, port, at_ns)
+            }
+            Command::ListFiles { ref mut files } => self.list_files(files, port, at_ns),
             Command::ClearFileLists { file } => self.clear_file_lists(file, at_ns),
             Command::CreateNamespace { attributes } => {
                 let (namespace, done_ns) = self.create_namespace(attributes, at_ns)?;
@@ -151,10 +155,12 @@ impl Engine {
             }
             Command::DeleteNamespace { namespace } => self.delete_namespace(namespace, at_ns),
             Command::KvPut { records } => self.kv_put(records, port, at_ns),
-            Command::KvGet { namespace, key, value } => self.kv_get(namespace, &key, value, port, at_ns),
+            Command::KvGet { namespace, key, ref mut value } => {
+                self.kv_get(namespace, &key, value, port, at_ns)
+            }
             Command::KvExists { namespace, key } => self.kv_exists(namespace, &key, at_ns),
             Command::KvDelete { namespace, key } => self.kv_delete(namespace, key, at_ns),
-            Command::KvList { namespace, from, keys, limit } => {
+            Command::KvList { namespace, from, ref mut keys, limit } => {
                 self.kv_list(namespace, from, keys, limit, port, at_ns)
             }
         }

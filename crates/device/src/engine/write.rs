@@ -2,7 +2,7 @@
 
 use tantalum_ftl::canary::{self, Guard};
 use tantalum_ftl::{Ftl, FtlError, Generation, Hint, HostUnit, Lpn, Metadata, OPEN_LOGS};
-use tantalum_nand::{Fills, NandError, Nanoseconds, UNIT_BYTES};
+use tantalum_nand::{Fills, NandError, Nanoseconds, Slot, UNIT_BYTES};
 
 use super::{Engine, Port};
 use crate::status::Status;
@@ -147,7 +147,12 @@ impl Engine {
         if !canary::out(Guard::PowerBeforeRoom) {
             ftl.nand_mut().advance(room_ns);
         }
-        let unit = self.take_in(unit, fills)?;
+        let (slot, is_filled) = self.buffer(fills)?;
+        let HostData { lpn, data, metadata, hint } = unit;
+        let unit = HostUnit { slot, lpn, version: self.ftl.next_seq(), metadata, hint };
+        // The stores of a page's copy take long to drain, and a load of what was stored in other pieces waits for them all:
+        // the unit is complete before, and stays where it is.
+        self.take_in(&unit, data, is_filled)?;
         let ftl = &mut self.ftl;
         let replaced = self.cache.insert(unit);
         if let Some(replaced) = &replaced {
@@ -165,24 +170,25 @@ impl Engine {
         Ok(room_ns)
     }
 
-    /// Gives a unit a buffer and a version, and protected DRAM if there is any: the next buffer that was filled with one, or
-    /// a new one.
+    /// A buffer for the next unit, and whether it was filled with it before.
     #[inline]
-    fn take_in(&mut self, unit: HostData<'_>, fills: Option<&mut Fills>) -> Result<HostUnit, Status> {
-        let HostData { lpn, data, metadata, hint } = unit;
-        let ftl = &mut self.ftl;
-        let filled = fills.map_or(Ok(None), |fills| ftl.nand_mut().adopt(fills))?;
-        let slot = filled.map_or_else(|| ftl.nand_mut().reserve(), Ok)?;
-        let unit = HostUnit { slot, lpn, version: ftl.next_seq(), metadata, hint };
-        let kept = match filled {
-            Some(_) => ftl.protect(&unit, data),
-            None => ftl.keep(&unit, data),
-        };
-        if let Err(error) = kept {
-            ftl.nand_mut().release(slot);
-            return Err(error.into());
+    fn buffer(&mut self, fills: Option<&mut Fills>) -> Result<(Slot, bool), Status> {
+        let nand = self.ftl.nand_mut();
+        match fills.map_or(Ok(None), |fills| nand.adopt(fills))? {
+            Some(slot) => Ok((slot, true)),
+            None => Ok((nand.reserve()?, false)),
         }
-        Ok(unit)
+    }
+
+    /// Has a unit's data in its buffer, and in protected DRAM if there is any.
+    #[inline]
+    fn take_in(&mut self, unit: &HostUnit, data: &[u8], is_filled: bool) -> Result<(), Status> {
+        let ftl = &mut self.ftl;
+        let kept = if is_filled { ftl.protect(unit, data) } else { ftl.keep(unit, data) };
+        kept.map_err(|error| {
+            ftl.nand_mut().release(unit.slot);
+            error.into()
+        })
     }
 
     /// Programs up to a page of units at once, bypassing the cache.

@@ -101,10 +101,10 @@ impl Ftl {
         victim: BlockId,
         at_ns: Nanoseconds,
     ) -> Result<(), FtlError> {
-        self.finish_if_short(collection, at_ns)?;
-        // not a victim again while its last units wait for a full page
+        // not a victim again while its last units wait for a full page, and nothing is moved there
         self.space.blocks.set_use(victim, BlockUse::Open);
         self.map.valid_counts_mut().remove_candidate(victim);
+        self.finish_if_short(collection, at_ns).inspect_err(|_| self.close_block(victim))?;
         collection.victims.push(victim);
         let mut units = std::mem::take(&mut self.scratch.valid_units);
         let moved = self

@@ -1,10 +1,15 @@
 //! The part that owns the flash's blocks: their uses, the streams, the plan, and the blocks that go bad.
 
+use std::cmp::Reverse;
+
 use tantalum_nand::{BlockId, Geometry, Nand};
 
-use super::blocks::Blocks;
+use super::blocks::{BlockUse, Blocks};
 use super::layout::{FtlConfig, Layout};
 use super::stream::Streams;
+
+/// The most partial blocks that are remembered; recovery reads as many more.
+const PARTIAL_BLOCKS: usize = 16;
 
 /// See the head of this file.
 #[derive(Clone, Debug)]
@@ -15,6 +20,10 @@ pub struct Space {
     pub blocks: Blocks,
     /// The open blocks.
     pub streams: Streams,
+    /// Closed blocks that are not full, as a power cut left them, those with the most room last. If no block is free,
+    /// garbage collection goes on in them. Checkpoints name them with the open ones, as recovery reads blocks that are
+    /// named and those that were begun later.
+    pub partial: Vec<BlockId>,
     /// Blocks that failed a program, or keep lost units, and must be emptied and retired.
     pub failing: Vec<BlockId>,
     /// Whether the drive reached the end of its life because its last free blocks failed.
@@ -33,11 +42,38 @@ impl Space {
             blocks: Blocks::new(geometry, nand, erased),
             streams: Streams::new(geometry, &layout),
             layout,
+            partial: Vec::new(),
             failing: Vec::new(),
             exhausted: false,
             next_wear_check: 0,
             good_blocks: geometry.blocks() - bad_blocks(nand),
         }
+    }
+
+    /// Finds the blocks that are not full, among those that the last checkpoint names if there will be no new one.
+    pub fn find_partial(&mut self, nand: &Nand, named: Option<&[BlockId]>) {
+        let pages = nand.geometry().pages_per_block;
+        let closed = self.blocks.with_use(BlockUse::Closed).filter(|block| nand.next_page(*block) < pages);
+        self.partial = closed.filter(|block| named.is_none_or(|named| named.contains(block))).collect();
+        self.partial.sort_by_key(|block| Reverse(nand.next_page(*block)));
+        let first = self.partial.len().saturating_sub(PARTIAL_BLOCKS);
+        self.partial.drain(..first);
+    }
+
+    /// The one of them with the most room.
+    pub fn take_partial(&mut self) -> Option<BlockId> {
+        while let Some(block) = self.partial.pop() {
+            // not a victim, and not one that is to be retired
+            if self.blocks.block_use(block) == BlockUse::Closed && !self.failing.contains(&block) {
+                return Some(block);
+            }
+        }
+        None
+    }
+
+    /// A block was opened: it begins anew.
+    pub fn opened(&mut self, block: BlockId) {
+        self.partial.retain(|partial| *partial != block);
     }
 
     /// Blocks that are not retired.
@@ -68,4 +104,66 @@ impl Space {
 /// Blocks that are retired.
 pub fn bad_blocks(nand: &Nand) -> u32 {
     (0..nand.geometry().blocks()).filter(|block| nand.is_bad(BlockId(*block))).count() as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use tantalum_nand::Source;
+
+    use super::*;
+    use crate::test_support::{CONFIG, GEOMETRY, TIMING};
+
+    /// A drive with closed blocks in each of which this many of four pages are programmed.
+    fn space(pages: &[u32]) -> (Nand, Space) {
+        let mut nand = Nand::in_memory(GEOMETRY, TIMING).unwrap();
+        let layout = Layout::with_good_blocks(&GEOMETRY, &CONFIG, GEOMETRY.blocks());
+        let mut space = Space::new(&nand, layout, true);
+        for (block, pages) in (0..).map(BlockId).zip(pages) {
+            space.blocks.take_block(GEOMETRY.plane_of(block), block, BlockUse::Closed);
+            for index in 0..*pages {
+                let page = GEOMETRY.page(block, index);
+                nand.program(page, &[Source::Padding; 2], &[[0; _]; 2], 0).unwrap();
+            }
+        }
+        (nand, space)
+    }
+
+    #[test]
+    fn of_partial_blocks_the_one_with_the_most_room_is_taken_first() {
+        let (nand, mut space) = space(&[3, 4, 1, 2]);
+        space.find_partial(&nand, None);
+        assert_eq!(
+            [(); 4].map(|()| space.take_partial()),
+            [Some(BlockId(2)), Some(BlockId(3)), Some(BlockId(0)), None]
+        );
+    }
+
+    /// Recovery does not read what is programmed into others.
+    #[test]
+    fn without_a_new_checkpoint_only_blocks_that_the_last_one_names_are_partial() {
+        let (nand, mut space) = space(&[3, 4, 1, 2]);
+        space.find_partial(&nand, Some(&[BlockId(0), BlockId(1)]));
+        assert_eq!(space.partial, [BlockId(0)]);
+    }
+
+    #[test]
+    fn victims_blocks_that_failed_and_blocks_that_begin_anew_are_not_taken() {
+        let (nand, mut space) = space(&[1, 1, 1, 1]);
+        space.find_partial(&nand, None);
+        space.blocks.set_use(BlockId(0), BlockUse::Open);
+        space.failing.push(BlockId(1));
+        space.opened(BlockId(2));
+        assert_eq!([(); 2].map(|()| space.take_partial()), [Some(BlockId(3)), None]);
+    }
+
+    #[test]
+    fn few_partial_blocks_are_remembered() {
+        let mut pages = [2; PARTIAL_BLOCKS + 2];
+        pages[0] = 3;
+        pages[1] = 1;
+        let (nand, mut space) = space(&pages);
+        space.find_partial(&nand, None);
+        assert_eq!(space.partial.len(), PARTIAL_BLOCKS);
+        assert!(space.partial.contains(&BlockId(1)) && !space.partial.contains(&BlockId(0)));
+    }
 }

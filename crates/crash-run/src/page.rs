@@ -1,0 +1,112 @@
+//! What came of a run, as a page.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use tantalum_report::html::{escaped, page};
+use tantalum_report::table::grouped;
+use tantalum_report::{ReportError, save};
+
+use crate::campaign::{Finding, Outcome};
+use crate::summary::counts;
+
+/// Writes the page: counts, and a section for each finding.
+pub fn write_report(outcome: &Outcome, program: &str, path: &Path) -> Result<(), ReportError> {
+    save(&render(outcome, program), path)
+}
+
+fn render(outcome: &Outcome, program: &str) -> String {
+    let heading = match (outcome.failed, outcome.ended_early) {
+        (0, false) => "Survives power loss",
+        (0, true) => "No finding so far",
+        _ => "Does not survive power loss",
+    };
+    let lead = format!(
+        "<code>{}</code>: power was cut at {} places, in {} different ways; the check failed for {}.",
+        escaped(program),
+        grouped(outcome.cuts),
+        grouped(outcome.checked),
+        grouped(outcome.failed),
+    );
+    let mut contents = String::new();
+    for (index, finding) in outcome.findings.iter().enumerate() {
+        section(&mut contents, index + 1, finding);
+    }
+    if outcome.unexplained > 0 {
+        let _ = writeln!(
+            contents,
+            "<p>{} more failures were not looked at closely.</p>",
+            grouped(outcome.unexplained)
+        );
+    }
+    let _ = writeln!(contents, "<h2>What was tried</h2>\n<div class=\"wide\"><table>");
+    for (name, count) in counts(outcome) {
+        let _ = writeln!(contents, "<tr><td>{name}</td><td>{}</td></tr>", grouped(count));
+    }
+    contents.push_str("</table></div>\n");
+    if outcome.ended_early {
+        contents.push_str("<p>It ended before all cuts had been tried.</p>\n");
+    }
+    contents.push_str(METHOD);
+    page(&format!("tantalum crash run: {program}"), heading, &lead, &contents)
+}
+
+const METHOD: &str = "<h2>How to read this</h2>\n<p>The program ran once and was recorded. Power was cut after each of its \
+operations, and the check ran on what may be left: of what was not synced any part, in any order, torn at sectors; or what a \
+drive loses, if one was named. A finding is reduced to what must be lost for the check to fail. The syncs named are those \
+with which the check is content.</p>\n";
+
+fn section(contents: &mut String, number: usize, finding: &Finding) {
+    let _ = writeln!(contents, "<h2>Finding {number}: {}</h2>", escaped(&finding.check_ended));
+    let _ = writeln!(
+        contents,
+        "<p>Power was cut after operation {}.</p>\n<dl>",
+        escaped(&finding.last_operation)
+    );
+    let mut item = |name: &str, lines: &[String]| {
+        if !lines.is_empty() {
+            let lines: Vec<String> = lines.iter().map(|line| escaped(line)).collect();
+            let _ = writeln!(contents, "<dt>{name}</dt><dd>{}</dd>", lines.join("<br>"));
+        }
+    };
+    item("lost", &finding.lost);
+    item("there, though later", &finding.there);
+    item("the check is content with", &finding.saved_by);
+    let said: Vec<String> = finding.check_said.lines().map(str::to_owned).collect();
+    item("the check said", &said);
+    if finding.also > 0 {
+        item("for the same reason", &[format!("{} more outcomes", grouped(finding.also))]);
+    }
+    if let Some(saved) = &finding.saved {
+        item("again", &[format!("tantalum crash replay {}", saved.display())]);
+    }
+    contents.push_str("</dl>\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_tells_what_was_lost_and_takes_no_text_for_html() {
+        let finding = Finding {
+            after_operations: 1,
+            last_operation: "1. rename <a> to b".to_owned(),
+            check_ended: "exit code 1".to_owned(),
+            check_said: "no & no".to_owned(),
+            lost: vec!["0. write".to_owned()],
+            there: Vec::new(),
+            saved_by: vec!["fsync a".to_owned()],
+            also: 3,
+            saved: None,
+        };
+        let outcome = Outcome { failed: 4, findings: vec![finding], ..Outcome::default() };
+        let page = render(&outcome, "./run <x>");
+        for part in ["Does not survive", "rename &lt;a&gt; to b", "no &amp; no", "<dd>fsync a</dd>", "3 more"]
+        {
+            assert!(page.contains(part), "{part} is not in {page}");
+        }
+        assert!(!page.contains("<x>") && !page.contains("there, though"));
+        assert!(render(&Outcome::default(), "x").contains("Survives power loss"));
+    }
+}

@@ -1,0 +1,72 @@
+//! Gets the files of a saved finding again.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::time::Duration;
+
+use tantalum_fuse::Mounted;
+use tantalum_volume::Volume;
+use tempfile::TempDir;
+
+use crate::check::{Check, Checker};
+use crate::error::RunError;
+use crate::program::{CACHE_BYTES, drive, mount};
+use crate::saved::SavedFinding;
+
+/// The least capacity of the drive on which the files are mounted.
+const LEAST_BYTES: u64 = 1 << 30;
+
+/// How a check ended that was run again.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Again {
+    /// None if it was content; otherwise how it ended.
+    pub failed: Option<String>,
+    /// The end of what it printed.
+    pub said: String,
+}
+
+/// The files of a finding on a new drive, mounted. What is done to them is gone when it is unmounted.
+pub struct MountedFinding {
+    /// The mount.
+    pub mounted: Mounted,
+    _place: TempDir,
+}
+
+/// Runs a finding's check, or another one, on a copy of its files.
+pub fn check_again(saved: &SavedFinding, check: Option<&str>) -> Result<Again, RunError> {
+    let check = check.or(saved.check.as_deref()).ok_or(RunError::NoCheck)?;
+    let place = temporary()?;
+    let folder = place.path().join("dir");
+    fs::create_dir(&folder).map_err(RunError::files(&folder))?;
+    saved.copy_to(&folder)?;
+    let checker = Checker {
+        check: Check::Command(check.to_owned()),
+        most: Duration::from_secs(saved.check_seconds),
+        place: place.path().to_owned(),
+    };
+    let verdict = checker.run_in(check, &folder, &saved.acks())?;
+    Ok(Again { failed: verdict.failed, said: verdict.said })
+}
+
+/// Mounts the files of a finding on an empty folder.
+pub fn mount_finding(saved: &SavedFinding, folder: &Path) -> Result<MountedFinding, RunError> {
+    let place = temporary()?;
+    let image = place.path().join("drive");
+    // the mount is known by the path of an image, and this drive is in memory
+    File::create(&image).map_err(RunError::files(&image))?;
+    let capacity_bytes = LEAST_BYTES.max(4 * saved.bytes()?);
+    let volume = Volume::format(drive(capacity_bytes)?, CACHE_BYTES)?;
+    let mounted = mount(Box::new(volume), image, folder)?;
+    match saved.copy_to(folder) {
+        Ok(()) => Ok(MountedFinding { mounted, _place: place }),
+        Err(error) => {
+            mounted.stopper().stop();
+            mounted.wait(|_| {})?;
+            Err(error)
+        }
+    }
+}
+
+fn temporary() -> Result<TempDir, RunError> {
+    tempfile::Builder::new().prefix("tantalum-crash-run-").tempdir().map_err(RunError::files("/tmp"))
+}

@@ -1,0 +1,103 @@
+//! A finding on disk: its files, what the program had said, and what explains it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde::{Deserialize, Serialize};
+
+use crate::campaign::Finding;
+use crate::check::{Check, Checker, for_any_folder};
+use crate::error::RunError;
+use crate::tree::Tree;
+
+/// The files in the folder of a finding.
+const FILES: &str = "files";
+const SAID: &str = "acks";
+const FINDING: &str = "finding.json";
+
+/// What is known of a saved finding.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SavedFinding {
+    /// The check that failed: a program, or a shell command. None if it was a function of a test.
+    pub check: Option<String>,
+    /// It fails if it takes longer.
+    pub check_seconds: u64,
+    /// What explains it.
+    pub finding: Finding,
+    /// Where it is.
+    #[serde(skip)]
+    folder: PathBuf,
+}
+
+/// Saves a finding in a new folder.
+pub(crate) fn save(
+    folder: &Path,
+    finding: &Finding,
+    checker: &Checker,
+    tree: &Tree,
+    said: &[(usize, String)],
+) -> Result<(), RunError> {
+    let files = folder.join(FILES);
+    fs::create_dir_all(&files).map_err(RunError::files(&files))?;
+    tree.write_to(&files).map_err(RunError::files(&files))?;
+    let lines: String = said.iter().map(|(_, line)| format!("{line}\n")).collect();
+    let saved = SavedFinding {
+        check: match &checker.check {
+            Check::Command(command) => Some(for_any_folder(command)),
+            Check::Function(_) => None,
+        },
+        check_seconds: checker.most.as_secs(),
+        finding: finding.clone(),
+        folder: folder.to_owned(),
+    };
+    let text = serde_json::to_string_pretty(&saved).expect("it has string keys only");
+    for (name, text) in [(SAID, lines), (FINDING, text + "\n")] {
+        let path = folder.join(name);
+        fs::write(&path, text).map_err(RunError::files(&path))?;
+    }
+    Ok(())
+}
+
+impl SavedFinding {
+    /// Opens the folder of a finding.
+    pub fn open(folder: &Path) -> Result<SavedFinding, RunError> {
+        let path = folder.join(FINDING);
+        let text =
+            fs::read_to_string(&path).map_err(|_| RunError::NoFinding { folder: folder.to_owned() })?;
+        let saved: SavedFinding = serde_json::from_str(&text)
+            .map_err(|error| RunError::DamagedFinding { path, error: error.to_string() })?;
+        let folder = std::path::absolute(folder).map_err(RunError::files(folder))?;
+        Ok(SavedFinding { folder, ..saved })
+    }
+
+    /// A file with what the program had said by the cut.
+    pub fn acks(&self) -> PathBuf {
+        self.folder.join(SAID)
+    }
+
+    /// Bytes of its files.
+    pub(crate) fn bytes(&self) -> Result<u64, RunError> {
+        let files = self.folder.join(FILES);
+        bytes_of(&files).map_err(RunError::files(files))
+    }
+
+    /// Copies its files into a folder, with links, owners, times and permissions.
+    pub(crate) fn copy_to(&self, folder: &Path) -> Result<(), RunError> {
+        let (program, from) = ("cp", self.folder.join(FILES).join("."));
+        let mut copy = Command::new(program);
+        copy.arg("-a").arg("--").arg(&from).arg(folder);
+        let status = copy.status().map_err(|error| RunError::Start { program: program.to_owned(), error })?;
+        if status.success() { Ok(()) } else { Err(RunError::NotCopied { from, to: folder.to_owned() }) }
+    }
+}
+
+fn bytes_of(folder: &Path) -> std::io::Result<u64> {
+    let mut bytes = 0;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let is_folder = entry.file_type()?.is_dir();
+        bytes += if is_folder { bytes_of(&entry.path())? } else { entry.metadata()?.len() };
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,129 @@
+//! Power cuts in a test: the program and the check are functions.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tantalum::Profile;
+use tantalum_report::Monitor;
+
+use crate::campaign::{Losses, Outcome, Settings, check};
+use crate::check::Check;
+use crate::error::RunError;
+use crate::program::{hear, record_with};
+use crate::recorder::Shared;
+use crate::summary;
+
+/// What a program under test says it has done.
+pub struct Said<'a>(&'a Shared);
+
+impl Said<'_> {
+    /// Says something that the check must be able to rely on from now on.
+    pub fn say(&self, what: &str) {
+        hear(self.0, what);
+    }
+}
+
+/// A test of what survives power loss.
+///
+/// ```
+/// use std::fs;
+/// use tantalum_crash_run::CrashTest;
+///
+/// let outcome = CrashTest::new()
+///     .run(
+///         |folder, said| {
+///             fs::write(folder.join("new"), "text").unwrap();
+///             fs::rename(folder.join("new"), folder.join("file")).unwrap();
+///             said.say("there");
+///         },
+///         |folder, said| {
+///             if !said.is_empty() {
+///                 assert_eq!(fs::read_to_string(folder.join("file")).unwrap(), "text");
+///             }
+///         },
+///     )
+///     .unwrap();
+/// let missing: Vec<_> = outcome.findings.iter().flat_map(|finding| &finding.saved_by).collect();
+/// assert!(missing.contains(&&"fsync new after write to new".to_owned()), "{missing:?}");
+/// ```
+#[derive(Clone, Debug)]
+pub struct CrashTest {
+    losses: Losses,
+    cuts: Option<u64>,
+    seed: u64,
+    capacity_bytes: u64,
+}
+
+impl Default for CrashTest {
+    fn default() -> CrashTest {
+        CrashTest::new()
+    }
+}
+
+impl CrashTest {
+    /// A test that loses the worst that POSIX allows, at every operation.
+    pub fn new() -> CrashTest {
+        CrashTest { losses: Losses::Posix, cuts: None, seed: 0, capacity_bytes: 1 << 30 }
+    }
+
+    /// Loses what this drive loses, and a volume on it.
+    pub fn drive(mut self, profile: Profile) -> CrashTest {
+        self.losses = Losses::Drive(Box::new(profile));
+        self
+    }
+
+    /// Cuts power at so many places at most, spread evenly.
+    pub fn cuts(mut self, cuts: u64) -> CrashTest {
+        self.cuts = Some(cuts);
+        self
+    }
+
+    /// For what is drawn by chance.
+    pub fn seed(mut self, seed: u64) -> CrashTest {
+        self.seed = seed;
+        self
+    }
+
+    /// Capacity of the folder's drive.
+    pub fn capacity_bytes(mut self, bytes: u64) -> CrashTest {
+        self.capacity_bytes = bytes;
+        self
+    }
+
+    /// Runs `program` once in a new folder, and `check` on each outcome, with what had been said by then. `check` panics if
+    /// something is not as it should be.
+    pub fn run(
+        &self,
+        program: impl FnOnce(&Path, &Said<'_>),
+        check_files: impl Fn(&Path, &[String]) + Send + Sync + 'static,
+    ) -> Result<Outcome, RunError> {
+        let recording = record_with(self.capacity_bytes, |_, folder, recording| {
+            program(folder, &Said(recording));
+            Ok(())
+        })?;
+        let function = move |folder: &Path, said: &[String]| {
+            check_files(folder, said);
+            Ok(())
+        };
+        let settings = Settings {
+            losses: self.losses.clone(),
+            check: Check::Function(Arc::new(function)),
+            check_seconds: 60,
+            cuts: self.cuts,
+            minutes: None,
+            seed: self.seed,
+            save: None,
+        };
+        check(&recording, &settings, &Monitor::silent())
+    }
+
+    /// The same, and panics with what was found if the check fails for anything that may be left.
+    pub fn survives(
+        &self,
+        program: impl FnOnce(&Path, &Said<'_>),
+        check_files: impl Fn(&Path, &[String]) + Send + Sync + 'static,
+    ) {
+        let outcome = self.run(program, check_files).unwrap_or_else(|error| panic!("{error}"));
+        assert!(outcome.failed == 0, "it does not survive power loss\n{}", summary::of(&outcome));
+    }
+}
