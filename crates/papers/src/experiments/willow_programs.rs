@@ -348,10 +348,12 @@ fn appends(run: &Run<'_>, name: &str) -> Result<[Took; 2], ExperimentError> {
 
 // -- the experiment ---------------------------------------------------------------------------------------------
 
+/// What the host took on a drive, and the drive itself.
+type Measure = fn(&Run<'_>, &str) -> Result<[Took; 2], ExperimentError>;
+
 /// All three, on both drives.
 pub(super) fn run(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
-    let programs: [(&str, fn(&Run<'_>, &str) -> Result<[Took; 2], ExperimentError>); 3] =
-        [("walk", walks), ("filter", filters), ("append", appends)];
+    let programs: [(&str, Measure); 3] = [("walk", walks), ("filter", filters), ("append", appends)];
     let (mut columns, mut took) = (Vec::new(), Vec::new());
     for (program, measure) in programs {
         for drive in DRIVES {

@@ -48,6 +48,7 @@ const CUT_SIZE: Size = Size {
     frames: 20,
     log_bytes: 64 << 10,
 };
+const CUT_BYTES: u64 = 64 << 20;
 const CUT_CLIENTS: usize = 4;
 const CUT_ROUNDS: u64 = 12;
 /// Transfers of each client between cuts, of which 15 percent are rolled back.
@@ -205,17 +206,26 @@ fn by_host(run: &Run<'_>, profile: &Profile) -> Result<Figures, ExperimentError>
 
 /// Cuts, cuts of recovery, transfers that are there at the end, and how many of them no client had been told of.
 fn cut_rounds(run: &Run<'_>, profile: &Profile, scheme: Scheme) -> Result<Vec<f64>, ExperimentError> {
-    // programs and erases of flash are few; each store to memory counts
-    let operations = if profile.spu.memory.is_some() { 12_000 } else { 60 };
+    // each store to memory counts; programs and erases of flash are few, and fewest where the cache gathers a log
+    let operations = match (profile.spu.memory.is_some(), scheme) {
+        (true, _) => 12_000,
+        (false, Scheme::Mars) => 60,
+        (false, _) => 6,
+    };
     let mut random = SplitMix64(run.seed);
-    let mut store = Store::create(profile, scheme, CUT_SIZE, CUT_CLIENTS)?;
+    let mut small = Profile { capacity_bytes: CUT_BYTES, ..profile.clone() };
+    if small.power.dump_bytes > 0 {
+        // a larger cache would keep a small store's pages from flash, and nothing would be cut
+        (small.cache.bytes, small.power.dump_bytes) = (128 << 10, 2 << 20);
+    }
+    let mut store = Store::create(&small, scheme, CUT_SIZE, CUT_CLIENTS)?;
     let (mut cuts, mut again, mut untold) = (0_u64, 0_u64, 0_u64);
     for round in 0..run.scaled(CUT_ROUNDS, 3) {
         store.cut_after(Some(1 + random.below(operations)));
         let ran = store.run(BETWEEN_CUTS, 15, run.seed.wrapping_mul(100) + round)?;
         cuts += u64::from(ran.lost_power);
         let in_recovery = random.below(2) == 0;
-        store.cut_after(in_recovery.then(|| 1 + random.below(operations / 30)));
+        store.cut_after(in_recovery.then(|| 1 + random.below((operations / 30).max(2))));
         let told = store.lines().to_vec();
         while !store.power_on(&mut PowerLoss::seeded(random.next_u64()))? {
             again += 1;
