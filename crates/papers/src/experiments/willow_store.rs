@@ -206,12 +206,8 @@ fn by_host(run: &Run<'_>, profile: &Profile) -> Result<Figures, ExperimentError>
 
 /// Cuts, cuts of recovery, transfers that are there at the end, and how many of them no client had been told of.
 fn cut_rounds(run: &Run<'_>, profile: &Profile, scheme: Scheme) -> Result<Vec<f64>, ExperimentError> {
-    // each store to memory counts; programs and erases of flash are few, and fewest where the cache gathers a log
-    let operations = match (profile.spu.memory.is_some(), scheme) {
-        (true, _) => 12_000,
-        (false, Scheme::Mars) => 60,
-        (false, _) => 6,
-    };
+    // each store to memory counts; programs and erases of flash are few
+    let operations = if profile.spu.memory.is_some() { 12_000 } else { 60 };
     let mut random = SplitMix64(run.seed);
     let mut small = Profile { capacity_bytes: CUT_BYTES, ..profile.clone() };
     if small.power.dump_bytes > 0 {
@@ -225,7 +221,7 @@ fn cut_rounds(run: &Run<'_>, profile: &Profile, scheme: Scheme) -> Result<Vec<f6
         let ran = store.run(BETWEEN_CUTS, 15, run.seed.wrapping_mul(100) + round)?;
         cuts += u64::from(ran.lost_power);
         let in_recovery = random.below(2) == 0;
-        store.cut_after(in_recovery.then(|| 1 + random.below((operations / 30).max(2))));
+        store.cut_after(in_recovery.then(|| 1 + random.below(operations / 30)));
         let told = store.lines().to_vec();
         while !store.power_on(&mut PowerLoss::seeded(random.next_u64()))? {
             again += 1;
