@@ -275,3 +275,20 @@ pub struct Completion {
     /// The namespace that `CreateNamespace` created.
     pub namespace: Option<NamespaceId>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A read-only drive refuses what changes units, and nothing else: its contents are still read, and what was begun ends.
+    #[test]
+    fn what_changes_units_is_refused_by_a_read_only_drive() {
+        let (lpn, tx, file, mut data) = (Lpn(0), TxId(1), None, [0; 1]);
+        assert!(Command::Write { lpn, data: &data, fua: false }.changes_units());
+        assert!(Command::TxWrite { tx, lpn, data: &data }.changes_units());
+        assert!(Command::BeginLog.changes_units());
+        assert!(!Command::TxRead { tx, lpn, data: &mut data }.changes_units());
+        assert!(!Command::Flush.changes_units() && !Command::Abort { tx }.changes_units());
+        assert!(!Command::ClearFileLists { file }.changes_units());
+    }
+}

@@ -220,12 +220,13 @@ impl Ftl {
 
 #[cfg(test)]
 mod tests {
-    use tantalum_nand::{Geometry, Nand, PlaneId};
+    use tantalum_nand::{Geometry, Nand, NvmShape, PlaneId};
 
     use super::*;
     use crate::host_unit::HostUnit;
-    use crate::key::NamespaceAttributes;
+    use crate::key::{Key, NamespaceAttributes};
     use crate::space::FtlConfig;
+    use crate::tenants::records::KvRecord;
     use crate::test_support::{CONFIG, GEOMETRY, TIMING};
     use crate::types::{Lpn, METADATA_BYTES};
 
@@ -301,5 +302,41 @@ mod tests {
             write(&mut ftl, round % 64).unwrap_or_else(|error| panic!("round {round}: {error}"));
         }
         assert!(ftl.counters().blocks_erased > 100);
+    }
+
+    /// Indexes of key-value namespaces take blocks that the layout does not plan for; both checkpoints have them.
+    #[test]
+    fn indexes_take_blocks_beyond_those_that_are_planned_twice() {
+        let mut ftl = ftl();
+        assert_eq!(ftl.unplanned_blocks(0), 0);
+        let (planned, block) = (ftl.space.layout.checkpoint_bytes, 8 * UNIT_BYTES as u64);
+        let namespace = ftl.create_namespace(NamespaceAttributes::default(), 0).unwrap();
+        let before = ftl.system_blocks();
+        let kept = ftl.tenants.records.checkpoint_bytes();
+        for entries in [0, 1, 1000, 10_000] {
+            let blocks = (planned + kept + 16 * entries).div_ceil(block) as u32;
+            assert_eq!(ftl.unplanned_blocks(entries), blocks - ftl.space.layout.checkpoint_blocks);
+        }
+        let keys: Vec<Key> = (0..6000_u32).map(|number| Key::new(&number.to_le_bytes()).unwrap()).collect();
+        for keys in keys.chunks(60) {
+            let record = |key: &Key| KvRecord { namespace, key: *key, value: Some(&[1]) };
+            let records: Vec<KvRecord<'_>> = keys.iter().map(record).collect();
+            ftl.put(&records, 0, 0, &mut |_| None).unwrap();
+        }
+        let more = ftl.unplanned_blocks(0);
+        assert!((2..=3).contains(&more), "6,000 entries of 16 bytes take three blocks of 32 KiB, not {more}");
+        assert_eq!(ftl.system_blocks(), before + 2 * more);
+    }
+
+    /// In memory, a checkpoint takes no blocks.
+    #[test]
+    fn a_drive_with_its_log_in_memory_keeps_no_blocks_for_it() {
+        let geometry = Geometry { blocks_per_plane: 256, ..GEOMETRY };
+        let config = FtlConfig { logical_units: 1024, nvm_log_bytes: Some(1 << 20), ..CONFIG };
+        let shape = NvmShape { bytes: 1 << 20, latency_ns: 100, bytes_per_second: 1_000_000_000 };
+        let mut ftl =
+            Ftl::format(Nand::in_memory(geometry, TIMING).unwrap().with_nvm(shape).unwrap(), config).unwrap();
+        ftl.create_namespace(NamespaceAttributes::default(), 0).unwrap();
+        assert_eq!((ftl.unplanned_blocks(10_000), ftl.system_blocks()), (0, 0));
     }
 }

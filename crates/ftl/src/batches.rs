@@ -60,3 +60,18 @@ impl Batches {
         self.abandoned.contains(&id)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Until recovery's checkpoint stands, members of what it dropped may be erased, and must not be recorded as whole.
+    #[test]
+    fn what_recovery_dropped_is_abandoned_until_a_checkpoint_stands() {
+        let mut batches = Batches::default();
+        batches.found(BTreeSet::from([Seq(5), Seq(9)]));
+        assert_eq!([4, 5, 9].map(|id| batches.is_abandoned(Seq(id))), [false, true, true]);
+        batches.forget_abandoned();
+        assert!(!batches.is_abandoned(Seq(5)) && !batches.is_abandoned(Seq(9)));
+    }
+}

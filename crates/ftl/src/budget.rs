@@ -85,3 +85,38 @@ impl Ftl {
         u64::from(self.config.logical_units).saturating_sub(held)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tantalum_nand::{Nand, UNIT_BYTES};
+
+    use super::*;
+    use crate::host_unit::HostUnit;
+    use crate::key::NamespaceAttributes;
+    use crate::test_support::{CONFIG, GEOMETRY, TIMING};
+
+    /// Of 128 units 20 are mapped and 3 wait. Two entries take a chunk in two checkpoints; thousands take blocks of eight
+    /// units beyond those that are planned, in both.
+    #[test]
+    fn records_are_admitted_up_to_the_last_chunk_of_the_capacity() {
+        let mut ftl = Ftl::format(Nand::in_memory(GEOMETRY, TIMING).unwrap(), CONFIG).unwrap();
+        ftl.create_namespace(NamespaceAttributes::default(), 0).unwrap();
+        for lpn in 0..20 {
+            let slot = ftl.nand_mut().stage(&[1; UNIT_BYTES]).unwrap();
+            let (lpn, version) = (Lpn(lpn), ftl.next_seq());
+            ftl.write_page(&[HostUnit { slot, lpn, version, metadata: [0; 24], hint: None }], 0).unwrap();
+        }
+        let mut blocks = Vec::new();
+        for entries in [2, 3000, 5000] {
+            blocks.push(ftl.unplanned_blocks(entries));
+            let free = 128 - 20 - 3 - 2 * 8 * u64::from(ftl.unplanned_blocks(entries));
+            let most = free * 64 - entries / 2;
+            for (chunks, fits) in [(most, true), (most + 1, false)] {
+                ftl.tenants.budget = 0;
+                let admitted = ftl.admit_records(chunks, entries, 3, 0);
+                assert_eq!(admitted.is_ok(), fits, "{chunks} chunks, {entries} entries: {admitted:?}");
+            }
+        }
+        assert!(blocks[0] < blocks[1] && blocks[1] < blocks[2], "{blocks:?}");
+    }
+}

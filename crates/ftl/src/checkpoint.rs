@@ -234,11 +234,13 @@ impl Ftl {
 
 #[cfg(test)]
 mod tests {
-    use tantalum_nand::{Geometry, Nand, UNIT_BYTES};
+    use tantalum_nand::{Geometry, Nand, NvmShape, UNIT_BYTES};
 
+    use crate::error::FtlError;
     use crate::ftl::Ftl;
     use crate::host_unit::HostUnit;
     use crate::key::{Key, NamespaceAttributes};
+    use crate::metadata::Record;
     use crate::space::FtlConfig;
     use crate::tenants::records::KvRecord;
     use crate::test_support::{CONFIG, GEOMETRY, TIMING};
@@ -283,5 +285,80 @@ mod tests {
         );
         let owners = ftl.checkpoint_units(1000) - ftl.checkpoint_units(0);
         assert!((4..=6).contains(&owners), "1,000 owners of 16 bytes take two pages, not {owners} units");
+    }
+
+    /// A drive whose metadata log is in this much memory.
+    fn in_memory(nvm_bytes: u64) -> Ftl {
+        let geometry = Geometry { blocks_per_plane: 1536, ..GEOMETRY };
+        let config = FtlConfig { logical_units: 12_288, nvm_log_bytes: Some(nvm_bytes), ..CONFIG };
+        let shape = NvmShape { bytes: nvm_bytes, latency_ns: 100, bytes_per_second: 1_000_000_000 };
+        Ftl::format(Nand::in_memory(geometry, TIMING).unwrap().with_nvm(shape).unwrap(), config).unwrap()
+    }
+
+    /// The map's chunk, owners of 16 bytes, 64 KiB for the rest; and 40 bytes for a namespace and 16 for an entry.
+    #[test]
+    fn owners_and_entries_have_a_place_in_memory_up_to_its_last_byte() {
+        let mut ftl = in_memory(4 << 20);
+        write(&mut ftl, 0);
+        let namespace = ftl.create_namespace(NamespaceAttributes::default(), 0).unwrap();
+        for number in 0..200_u32 {
+            let (key, value) = (Key::new(&number.to_le_bytes()).unwrap(), [1; 100]);
+            ftl.put(&[KvRecord { namespace, key, value: Some(&value) }], 0, 0, &mut |_| None).unwrap();
+        }
+        let limit = ftl.metadata.nvm().unwrap().checkpoint_limit();
+        let records = ftl.tenants.records.checkpoint_bytes();
+        assert!((200 * 16..200 * 16 + 100).contains(&records), "{records}");
+        let owners = ((limit - records - 4096 - 64 * 1024) / 16) as usize;
+        assert!(16 * owners as u64 > ftl.space.layout.checkpoint_bytes);
+        assert!(ftl.checkpoint_has_place(owners, 0) && !ftl.checkpoint_has_place(owners + 1, 0));
+        ftl.ensure_owner_room(owners, 0).unwrap();
+        assert!(matches!(ftl.ensure_owner_room(owners + 1, 0), Err(FtlError::CapacityExceeded)));
+        let planned = ftl.space.layout.checkpoint_bytes.max(4096 + 64 * 1024);
+        let entries = (limit - planned - records) / 16;
+        assert!(ftl.checkpoint_has_place(0, entries) && !ftl.checkpoint_has_place(0, entries + 1));
+        // what maps nothing needs no place
+        ftl.space.layout.checkpoint_bytes = limit + 1;
+        assert!(!ftl.checkpoint_has_place(0, 0));
+        ftl.ensure_owner_room(0, 0).unwrap();
+        assert!(matches!(ftl.ensure_owner_room(1, 0), Err(FtlError::CapacityExceeded)));
+    }
+
+    /// No command leaves a log as full, but a drive that could not take this checkpoint would never write again.
+    #[test]
+    fn a_checkpoint_covers_records_for_which_a_log_in_memory_has_no_room() {
+        let mut ftl = in_memory(1 << 20);
+        let trim = |ftl: &mut Ftl| {
+            let version = ftl.next_seq();
+            let trim = Record::Trim { lpn: Lpn(1), units: 1, version, step: version };
+            ftl.metadata.append(&mut ftl.nand, &[trim], 0).unwrap();
+        };
+        loop {
+            trim(&mut ftl);
+            match ftl.flush_journal(0) {
+                Ok(_) => {}
+                Err(FtlError::CapacityExceeded) => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        // the unit has been given something newer when the trim that still waits is stored
+        write(&mut ftl, 1);
+        let taken = ftl.counters().checkpoints;
+        ftl.take_checkpoint(0, false).unwrap();
+        assert_eq!(ftl.counters().checkpoints, taken + 1);
+        ftl.flush_journal(0).unwrap();
+        let (config, mut nand) = (ftl.config, ftl.into_nand());
+        nand.advance(u64::MAX);
+        let (ftl, report) = Ftl::recover(nand, config, 0).map_err(|(_, error)| error).unwrap();
+        assert_eq!((report.journal_records > 0, ftl.map().lookup(Lpn(1)).is_some()), (true, true));
+    }
+
+    /// Longer, it would be stored over what is behind its place.
+    #[test]
+    fn a_checkpoint_in_memory_is_as_long_as_its_place_at_most() {
+        let mut ftl = in_memory(1 << 20);
+        let limit = ftl.metadata.nvm().unwrap().checkpoint_limit() as usize;
+        let stored = ftl.store_checkpoint(&vec![1; limit + 1], 0);
+        assert!(matches!(stored, Err(FtlError::CapacityExceeded)), "{stored:?}");
+        ftl.store_checkpoint(&vec![1; limit], 0).unwrap();
     }
 }

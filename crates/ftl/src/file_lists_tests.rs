@@ -154,6 +154,10 @@ fn lists_survive_cuts_up_to_what_was_done() {
         let is_before = lacks_some(&found, &model, &units);
         partly_unlinked += u32::from(is_before && found != model);
         assert!(found == after || is_before, "seed {seed}: {found:?} after {model:?}, or {after:?}");
+        // what recovery ended stays ended
+        nand.cut_after(None);
+        let again = all(&FileLists::read(&mut nand, PLAN, 0).unwrap().0);
+        assert!(again == found, "seed {seed}: {again:?} after {found:?}");
     }
     assert!(partly_unlinked > 20 && cleared > 100, "{partly_unlinked} {cleared}");
 }

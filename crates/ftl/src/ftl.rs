@@ -320,3 +320,20 @@ impl Ftl {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tantalum_nand::UNIT_BYTES;
+
+    use super::*;
+    use crate::test_support::{CONFIG, GEOMETRY, TIMING};
+
+    #[test]
+    fn metadata_are_those_that_the_unit_was_written_with() {
+        let mut ftl = Ftl::format(Nand::in_memory(GEOMETRY, TIMING).unwrap(), CONFIG).unwrap();
+        let slot = ftl.nand.stage(&[1; UNIT_BYTES]).unwrap();
+        let (lpn, version, metadata) = (Lpn(1), ftl.next_seq(), [7; 24]);
+        ftl.write_page(&[HostUnit { slot, lpn, version, metadata, hint: None }], 0).unwrap();
+        assert_eq!([1, 2].map(|lpn| ftl.metadata(Lpn(lpn)).unwrap()), [[7; 24], [0; 24]]);
+    }
+}

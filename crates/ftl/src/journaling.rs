@@ -260,11 +260,13 @@ impl Ftl {
 
 #[cfg(test)]
 mod tests {
-    use tantalum_nand::{Geometry, Nand};
+    use tantalum_nand::{Geometry, Nand, NvmShape, Scheduling, UNIT_BYTES};
 
     use super::*;
+    use crate::host_unit::HostUnit;
+    use crate::space::FtlConfig;
     use crate::test_support::{CONFIG, GEOMETRY, TIMING};
-    use crate::types::Lpn;
+    use crate::types::{Lpn, METADATA_BYTES};
 
     fn ftl(pages_per_block: u32) -> Ftl {
         let geometry = Geometry { pages_per_block, ..GEOMETRY };
@@ -304,6 +306,70 @@ mod tests {
                 ftl.ensure_journal_room(records, 0).unwrap();
                 assert_eq!(ftl.metadata.journal_blocks(), blocks, "there is room already");
             }
+        }
+    }
+
+    /// Hundreds of steps between two commands that would take a checkpoint: the log is emptied when it has no room for one.
+    #[test]
+    fn a_log_in_memory_has_room_for_a_step_or_a_checkpoint_makes_it() {
+        let nvm_bytes = 1 << 20;
+        let config = FtlConfig { nvm_log_bytes: Some(nvm_bytes), ..CONFIG };
+        let shape = NvmShape { bytes: nvm_bytes, latency_ns: 100, bytes_per_second: 1_000_000_000 };
+        let nand = Nand::in_memory(GEOMETRY, TIMING).unwrap().with_nvm(shape).unwrap();
+        let mut ftl = Ftl::format(nand, config).unwrap();
+        let (before, mut steps) = (ftl.counters().checkpoints, 0);
+        while ftl.counters().checkpoints < before + 3 {
+            ftl.ensure_journal_room(1, 0).unwrap_or_else(|error| panic!("step {steps}: {error}"));
+            flush_one(&mut ftl);
+            steps += 1;
+        }
+        assert!(steps > 1000, "{steps} steps of 56 bytes fill a quarter of 1 MiB twice");
+        let room = ftl.ensure_journal_room(1_000_000, 0);
+        assert!(matches!(room, Err(FtlError::CapacityExceeded)), "{room:?}");
+    }
+
+    /// Nor is one taken within a step, some of whose records would be before it and some after.
+    #[test]
+    fn no_checkpoint_is_taken_within_a_step_for_a_log_in_memory() {
+        let nvm_bytes = 1 << 20;
+        let config = FtlConfig { nvm_log_bytes: Some(nvm_bytes), ..CONFIG };
+        let shape = NvmShape { bytes: nvm_bytes, latency_ns: 100, bytes_per_second: 1_000_000_000 };
+        let nand = Nand::in_memory(GEOMETRY, TIMING).unwrap().with_nvm(shape).unwrap();
+        let mut ftl = Ftl::format(nand, config).unwrap();
+        while ftl.metadata.nvm().unwrap().has_room(1) {
+            flush_one(&mut ftl);
+        }
+        let before = ftl.counters().checkpoints;
+        ftl.metadata.begin_step(0);
+        let room = ftl.ensure_journal_room(1, 0);
+        ftl.metadata.end_step();
+        assert!(matches!(room, Err(FtlError::CapacityExceeded)), "{room:?}");
+        assert_eq!(ftl.counters().checkpoints, before);
+        ftl.ensure_journal_room(1, 0).unwrap();
+        assert_eq!(ftl.counters().checkpoints, before + 1);
+    }
+
+    /// Garbage collection may have programmed the place, and such programs are not waited for otherwise: a dump must leave
+    /// the record out if the place is not there.
+    #[test]
+    fn a_record_is_ready_when_the_place_that_it_names_is_on_flash() {
+        let mut ftl = ftl(8);
+        ftl.nand.set_scheduling(Scheduling::ReadFirst);
+        let slot = ftl.nand.stage(&[1; UNIT_BYTES]).unwrap();
+        let version = ftl.next_seq();
+        let unit = HostUnit { slot, lpn: Lpn(1), version, metadata: [0; METADATA_BYTES], hint: None };
+        ftl.write_page(&[unit], 0).unwrap();
+        let now_ns = ftl.nand.programs_done_ns();
+        ftl.nand.advance(now_ns);
+        let old = ftl.map.lookup(Lpn(1)).unwrap();
+        ftl.collect_block(ftl.geometry.block_of_unit(old), now_ns).unwrap();
+        let ppn = ftl.map.lookup(Lpn(1)).unwrap();
+        let copied_ns = ftl.nand.programmed_ns(ftl.geometry.page_of(ppn));
+        assert!(ppn != old && copied_ns > now_ns && ftl.nand.host_programs_done_ns() <= now_ns);
+        let (lpn, group) = (Lpn(2), version);
+        let in_group = Record::MapInGroup { lpn, version, group, ppn };
+        for record in [Record::Map { lpn, version, step: version, ppn }, in_group] {
+            assert_eq!(ftl.ready_ns(&[record]), copied_ns);
         }
     }
 }

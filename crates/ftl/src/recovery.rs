@@ -268,6 +268,9 @@ mod tests {
 
     use super::*;
     use crate::host_unit::HostUnit;
+    use crate::key::{Key, NamespaceAttributes};
+    use crate::metadata::{Record, protected_bytes};
+    use crate::tenants::records::KvRecord;
     use crate::test_support::{CONFIG, GEOMETRY, TIMING};
     use crate::types::Lpn;
 
@@ -313,5 +316,101 @@ mod tests {
             let now_ns = ftl.nand.now_ns();
             assert!(ftl.begin_transaction(now_ns).unwrap().0.0 > tx.0);
         }
+    }
+
+    /// A record alone, and one of two units, whose members are counted.
+    #[test]
+    fn a_drive_with_records_put_since_its_shutdown_was_not_shut_down() {
+        for bytes in [100, 9000] {
+            let mut ftl = Ftl::format(Nand::in_memory(GEOMETRY, TIMING).unwrap(), CONFIG).unwrap();
+            let namespace = ftl.create_namespace(NamespaceAttributes::default(), 0).unwrap();
+            ftl.take_checkpoint(0, true).unwrap();
+            let (mut ftl, report) = recover(ftl.into_nand());
+            assert!(report.clean);
+            let (now_ns, value) = (ftl.nand.now_ns(), vec![1; bytes]);
+            let record = KvRecord { namespace, key: Key::new(b"key").unwrap(), value: Some(&value) };
+            ftl.put(&[record], 0, now_ns, &mut |_| None).unwrap();
+            let (ftl, report) = recover(ftl.into_nand());
+            assert!(!report.clean && report.assertions > 0, "{report:?}");
+            assert_eq!(ftl.counters().unsafe_shutdowns, 1);
+        }
+    }
+
+    /// A dump takes the records whose page was on its way.
+    #[test]
+    fn records_under_way_are_kept_for_a_dump_if_there_is_a_capacitor() {
+        for (dump_units, kept) in [(0, 0), (16, 1)] {
+            let config = FtlConfig { dump_units, ..CONFIG };
+            let mut ftl = Ftl::format(Nand::in_memory(GEOMETRY, TIMING).unwrap(), config).unwrap();
+            let step = ftl.next_seq();
+            ftl.append_journal(&[Record::PowerOn { step }], 0).unwrap();
+            let now_ns = ftl.nand.now_ns();
+            assert!(ftl.flush_journal(now_ns).unwrap() > now_ns);
+            assert_eq!(ftl.metadata.take_ready(now_ns).len(), kept);
+        }
+    }
+
+    /// The unit waited in protected DRAM while a checkpoint was taken that does not have it, and then the process was killed:
+    /// what is dumped when the image is opened must be newer than the checkpoint.
+    #[test]
+    fn what_waited_while_a_checkpoint_was_taken_outlives_the_process() {
+        let config = FtlConfig { dump_units: 16, protected_units: 4, ..CONFIG };
+        let dump_blocks = Layout::plan(&GEOMETRY, &config, 0).unwrap().dump_blocks;
+        let bytes = protected_bytes(&GEOMETRY, dump_blocks, config.protected_units);
+        for checkpoint in [false, true] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("image");
+            let nand = Nand::create(&path, GEOMETRY, TIMING, "", bytes).unwrap();
+            let mut ftl = Ftl::format(nand, config).unwrap();
+            let (data, slot) = ([7; UNIT_BYTES], ftl.nand.stage(&[7; UNIT_BYTES]).unwrap());
+            let (lpn, version, metadata) = (Lpn(1), ftl.next_seq(), [0; 24]);
+            ftl.protect(&HostUnit { slot, lpn, version, metadata, hint: None }, &data).unwrap();
+            if checkpoint {
+                let taken_ns = ftl.take_checkpoint(0, false).unwrap();
+                ftl.nand.advance(taken_ns);
+            }
+            drop(ftl.into_nand());
+            let recovered = Ftl::recover(Nand::open(&path).unwrap(), config, 0);
+            let (mut ftl, report) = recovered.map_err(|(_, error)| error).unwrap();
+            assert_eq!(report.units_restored, 1);
+            let (mut found, now_ns) = ([0; UNIT_BYTES], ftl.nand.now_ns());
+            ftl.read(lpn, &mut found, now_ns).unwrap();
+            assert!(found == data, "with a checkpoint: {checkpoint}");
+        }
+    }
+
+    /// Blocks fail until none is left for recovery's checkpoint: what the drive has can still be read, whenever it is asked.
+    #[test]
+    fn a_drive_at_the_end_of_its_life_comes_back_to_be_read() {
+        let mut ftl = Ftl::format(Nand::in_memory(GEOMETRY, TIMING).unwrap(), CONFIG).unwrap();
+        let slot = ftl.nand.stage(&[7; UNIT_BYTES]).unwrap();
+        let (lpn, version) = (Lpn(1), ftl.next_seq());
+        ftl.write_page(&[HostUnit { slot, lpn, version, metadata: [0; 24], hint: None }], 0).unwrap();
+        let free: Vec<BlockId> = ftl.space.blocks.with_use(BlockUse::Free).collect();
+        let mut nand = ftl.into_nand();
+        nand.advance(u64::MAX);
+        free.into_iter().for_each(|block| nand.retire(block).unwrap());
+        for _ in 0..2 {
+            let (mut ftl, _) = Ftl::recover(nand, CONFIG, 0).map_err(|(_, error)| error).unwrap();
+            assert!(ftl.is_read_only());
+            let mut data = [0; UNIT_BYTES];
+            ftl.read(lpn, &mut data, 0).unwrap();
+            assert_eq!(data, [7; UNIT_BYTES]);
+            nand = ftl.into_nand();
+        }
+    }
+
+    /// A drive that came back although its checkpoint failed would go on without what it found.
+    #[test]
+    fn a_recovery_that_fails_says_so() {
+        let mut ftl = Ftl::format(Nand::in_memory(GEOMETRY, TIMING).unwrap(), CONFIG).unwrap();
+        let slot = ftl.nand.stage(&[7; UNIT_BYTES]).unwrap();
+        let (lpn, version) = (Lpn(1), ftl.next_seq());
+        ftl.write_page(&[HostUnit { slot, lpn, version, metadata: [0; 24], hint: None }], 0).unwrap();
+        let mut nand = ftl.into_nand();
+        nand.advance(u64::MAX);
+        nand.cut_after(Some(1));
+        let recovered = Ftl::recover(nand, CONFIG, 0).map_err(|(_, error)| error);
+        assert!(matches!(recovered, Err(FormatError::Ftl(FtlError::Nand(_)))));
     }
 }

@@ -165,3 +165,115 @@ fn no_data(uses: &BTreeMap<BlockId, BlockUse>, first: &[FirstPage]) -> BTreeSet<
     let journal = (0..).zip(first).filter(is_journal).map(|(block, _)| BlockId(block));
     uses.keys().copied().chain(journal).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use tantalum_nand::{Access, Nand, UNIT_BYTES};
+
+    use super::*;
+    use crate::ftl::Ftl;
+    use crate::host_unit::HostUnit;
+    use crate::recovery::FormatError;
+    use crate::test_support::{CONFIG, GEOMETRY, TIMING};
+    use crate::types::Lpn;
+
+    fn units(ftl: &mut Ftl, lpns: std::ops::Range<u32>) -> Vec<HostUnit> {
+        lpns.map(|lpn| {
+            let slot = ftl.nand_mut().stage(&[1; UNIT_BYTES]).unwrap();
+            HostUnit { slot, lpn: Lpn(lpn), version: ftl.next_seq(), metadata: [0; 24], hint: None }
+        })
+        .collect()
+    }
+
+    fn write(ftl: &mut Ftl, lpn: u32) -> BlockId {
+        let units = units(ftl, lpn..lpn + 1);
+        ftl.write_page(&units, 0).unwrap();
+        block_of(ftl, lpn)
+    }
+
+    fn block_of(ftl: &Ftl, lpn: u32) -> BlockId {
+        GEOMETRY.block_of_unit(ftl.map().lookup(Lpn(lpn)).unwrap())
+    }
+
+    fn found(ftl: Ftl) -> Found {
+        let mut nand = ftl.into_nand();
+        nand.advance(u64::MAX);
+        Scan::new(Reader::new(nand, CONFIG.logical_units, 0), CONFIG, None).find().unwrap()
+    }
+
+    /// Two blocks of plain units, and a batch in the next two.
+    fn with_batch() -> (Ftl, BTreeSet<BlockId>) {
+        let mut ftl = Ftl::format(Nand::in_memory(GEOMETRY, TIMING).unwrap(), CONFIG).unwrap();
+        let plain: BTreeSet<BlockId> = (0..8).map(|lpn| write(&mut ftl, lpn)).collect();
+        let batch = units(&mut ftl, 20..26);
+        ftl.write_batch(&batch, &[], 0).unwrap();
+        let marked: BTreeSet<BlockId> = (20..26).map(|lpn| block_of(&ftl, lpn)).collect();
+        assert!(plain.is_disjoint(&marked) && plain.len() == 2);
+        (ftl, marked)
+    }
+
+    /// Recovery may erase before its own checkpoint stands, and then says first what these blocks prove.
+    #[test]
+    fn blocks_with_marks_since_the_checkpoint_are_found() {
+        let (ftl, marked) = with_batch();
+        assert_eq!(found(ftl).marked, marked);
+        let (mut ftl, marked) = with_batch();
+        ftl.take_checkpoint(0, false).unwrap();
+        assert!(marked.contains(&write(&mut ftl, 30)), "the block goes on");
+        assert_eq!(found(ftl).marked, BTreeSet::new(), "the checkpoint covers the marks");
+    }
+
+    #[test]
+    fn the_metadata_logs_blocks_hold_no_data() {
+        let (data, journal) = (FirstPage::Programmed(Kind::Data, Seq(1)), Kind::Journal);
+        let first = [data, FirstPage::Programmed(journal, Seq(2)), FirstPage::Erased, data, FirstPage::Torn];
+        let uses = BTreeMap::from([(BlockId(3), BlockUse::Checkpoint)]);
+        assert_eq!(no_data(&uses, &first), BTreeSet::from([BlockId(1), BlockId(3)]));
+    }
+
+    /// Recovers a drive in a file after the record of a unit's page was damaged. `work` returns the unit.
+    fn recovered_without(work: impl Fn(&mut Ftl) -> u32) -> Result<(), FormatError> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("image");
+        let mut ftl = Ftl::format(Nand::create(&path, GEOMETRY, TIMING, "", 0).unwrap(), CONFIG).unwrap();
+        let lpn = work(&mut ftl);
+        let spare = ftl.nand().spare(ftl.map().lookup(Lpn(lpn)).unwrap()).unwrap();
+        let mut nand = ftl.into_nand();
+        nand.advance(u64::MAX);
+        drop(nand);
+        let mut bytes = std::fs::read(&path).unwrap();
+        let at = bytes.windows(spare.len()).position(|bytes| bytes == spare).expect("the file has it");
+        bytes[at] = !bytes[at];
+        std::fs::write(&path, bytes).unwrap();
+        let (nand, _) = Nand::examine(&path, Access::Overlay).unwrap();
+        assert_eq!(nand.damaged_pages().len(), 1);
+        Ftl::recover(nand, CONFIG, 0).map(drop).map_err(|(_, error)| error)
+    }
+
+    /// Pages are written in turn on two planes, so unit 2 follows unit 0 in its block. What is older than the checkpoint is
+    /// in the checkpoint; of what may be newer nobody knows what it was.
+    #[test]
+    fn a_damaged_page_is_ignored_only_if_a_later_one_is_older_than_the_checkpoint() {
+        let checkpoint = |ftl: &mut Ftl| ftl.take_checkpoint(0, false).unwrap();
+        let before = |ftl: &mut Ftl, lpn| {
+            for lpn in 0..4 {
+                write(ftl, lpn);
+            }
+            checkpoint(ftl);
+            lpn
+        };
+        let after = |ftl: &mut Ftl| {
+            checkpoint(ftl);
+            for lpn in 0..4 {
+                write(ftl, lpn);
+            }
+            0
+        };
+        let is_refused = |recovered: Result<(), FormatError>| {
+            matches!(recovered, Err(FormatError::Ftl(FtlError::Damaged(Damage::PageRecord { .. }))))
+        };
+        recovered_without(|ftl| before(ftl, 0)).unwrap();
+        assert!(is_refused(recovered_without(|ftl| before(ftl, 2))), "no page follows it");
+        assert!(is_refused(recovered_without(after)), "what follows it is newer");
+    }
+}

@@ -419,4 +419,47 @@ mod tests {
         let (units, limit) = (u64::from(ftl.share_limit()) + 1, ftl.share_limit().into());
         assert_eq!(check(units as u32), Err(ShareRefusal::TooMany { units, limit }));
     }
+
+    /// A remap unmapped the unit, and is on its way with what it names: a cut loses all of it, and the unit comes back. So a
+    /// trim of the unit that is durable at once is recorded, although it finds nothing.
+    #[test]
+    fn a_trim_of_what_a_step_under_way_has_unmapped_is_recorded() {
+        let config = FtlConfig { dump_units: 16, ..CONFIG };
+        let mut ftl = Ftl::format(Nand::in_memory(GEOMETRY, TIMING).unwrap(), config).unwrap();
+        let now_ns = ftl.nand.programs_done_ns();
+        ftl.nand.advance(now_ns);
+        let trims = |ftl: &mut Ftl| {
+            ftl.trim(LPN, 1, now_ns).unwrap();
+            ftl.metadata.waiting().len()
+        };
+        assert_eq!(trims(&mut ftl), 0, "nothing is under way");
+        let unit = unit(&mut ftl, LPN);
+        ftl.write_page(&[unit], now_ns).unwrap();
+        ftl.remap(LPN, Lpn(9), 1, now_ns).unwrap();
+        assert_eq!(trims(&mut ftl), 2 + 1, "the remap waits");
+        let done_ns = ftl.flush_journal(now_ns).unwrap();
+        assert!(done_ns > now_ns);
+        assert_eq!(trims(&mut ftl), 1, "its records are on their way");
+        let done_ns = ftl.flush_journal(now_ns).unwrap();
+        ftl.nand.advance(done_ns);
+        assert_eq!(trims(&mut ftl), 0, "it is on flash");
+    }
+
+    /// One for each unit, and one for each claim that a page of a log may lose by it.
+    #[test]
+    fn a_share_takes_a_record_for_each_unit_and_for_each_page_of_a_log_that_it_may_replace() {
+        let mut ftl = Ftl::format(Nand::in_memory(GEOMETRY, TIMING).unwrap(), CONFIG).unwrap();
+        let range = |first, units| ShareRange { dst: Lpn(first), src: Lpn(first + 50), units };
+        let records = |ftl: &Ftl| ftl.records_of(&[range(0, 3), range(10, 2)]);
+        assert_eq!(records(&ftl), 5);
+        let (generation, _) = ftl.begin_log(0).unwrap().expect("no log is open");
+        for slot in 1..=7 {
+            let home = Some(Lpn(20));
+            let hint = Hint { generation, attempt: 0, start: 1, first: 1, slot, end: false, home };
+            let unit = HostUnit { hint: Some(hint), ..unit(&mut ftl, Lpn(100 + slot)) };
+            ftl.write_page(&[unit], 0).unwrap();
+            ftl.accept_hint(&hint);
+            assert_eq!(records(&ftl), 5 + slot.min(5) as usize);
+        }
+    }
 }

@@ -17,7 +17,8 @@ use crate::space::BlockUse;
 use crate::space::FtlConfig;
 use crate::space::Target;
 use crate::spare::{Mark, Spare};
-use crate::tenants::records::{KeyValueError, KvRecord};
+use crate::tenants::Tenant;
+use crate::tenants::records::{KeyValueError, KvRecord, Records};
 use crate::test_support::{CONFIG, GEOMETRY, TIMING};
 use crate::types::{Hint, Lpn, METADATA_BYTES, ShareRange};
 
@@ -477,6 +478,76 @@ fn a_copy_of_a_page_of_a_log_names_the_page_before_its_other_owners() {
         matches!(spare.mark, Mark::Hint(_, Lpn(100))) && spare.version_of(Lpn(100)).is_some(),
         "{spare:?}"
     );
+}
+
+/// Moves what is in the block of a unit, and erases the block.
+fn move_and_erase_block_of(ftl: &mut Ftl, lpn: u32) {
+    let block = GEOMETRY.block_of_unit(ftl.map().lookup(Lpn(lpn)).unwrap());
+    move_block_of(ftl, lpn);
+    let now_ns = settle(ftl);
+    assert!(ftl.erase(block, now_ns).unwrap());
+    settle(ftl);
+}
+
+/// The copy is all that is left of the unit's second version, and the first one is still on flash.
+#[test]
+fn a_copy_of_a_shared_unit_has_its_owners_versions() {
+    let mut ftl = format(GEOMETRY);
+    write(&mut ftl, 1, 1, 0);
+    (10..18).for_each(|lpn| write(&mut ftl, lpn, 1, 0));
+    write(&mut ftl, 1, 2, 0);
+    ftl.share(&[ShareRange { dst: Lpn(2), src: Lpn(1), units: 1 }], 0).unwrap();
+    ftl.flush_journal(0).unwrap();
+    move_and_erase_block_of(&mut ftl, 1);
+    let mut ftl = cut_idle(ftl);
+    assert_eq!([1, 2].map(|lpn| read(&mut ftl, lpn)), [2, 2]);
+}
+
+/// A spare area names four owners; the journal has the others.
+#[test]
+fn a_copy_of_a_unit_with_many_owners_keeps_them_all() {
+    let mut ftl = format(GEOMETRY);
+    write(&mut ftl, 1, 3, 0);
+    for dst in 2..=7 {
+        ftl.share(&[ShareRange { dst: Lpn(dst), src: Lpn(1), units: 1 }], 0).unwrap();
+    }
+    ftl.flush_journal(0).unwrap();
+    move_and_erase_block_of(&mut ftl, 1);
+    ftl.flush_journal(0).unwrap();
+    settle(&mut ftl);
+    let mut ftl = cut_idle(ftl);
+    assert_eq!([1, 2, 3, 4, 5, 6, 7, 8].map(|lpn| read(&mut ftl, lpn)), [3, 3, 3, 3, 3, 3, 3, 0]);
+}
+
+/// Its copy tells the version that the journal had told: nothing else is kept of it.
+#[test]
+fn a_unit_that_was_shared_and_has_one_owner_left_is_plain_once_it_is_copied() {
+    let mut ftl = format(GEOMETRY);
+    write(&mut ftl, 1, 3, 0);
+    ftl.share(&[ShareRange { dst: Lpn(2), src: Lpn(1), units: 1 }], 0).unwrap();
+    ftl.trim(Lpn(1), 1, 0).unwrap();
+    ftl.flush_journal(0).unwrap();
+    assert_eq!(ftl.map().claims().len(), 1);
+    move_block_of(&mut ftl, 2);
+    assert_eq!(ftl.map().claims().len(), 0);
+    assert_eq!([1, 2].map(|lpn| read(&mut ftl, lpn)), [0, 3]);
+}
+
+/// A put of two records in one page that is on its way. Packed, they may get to different pages, of which one may be on
+/// flash and the page itself not.
+#[test]
+fn packed_records_are_ready_when_the_page_that_they_come_from_is_on_flash() {
+    let (mut ftl, namespace) = with_namespace(GEOMETRY, 0);
+    let start_ns = ftl.nand().now_ns();
+    put(&mut ftl, namespace, 2, 1, start_ns).unwrap();
+    let done_ns = ftl.nand().programs_done_ns();
+    let block = ftl.space.streams.of(Target::Host).blocks().find(|block| ftl.nand().next_page(*block) == 1);
+    let place = GEOMETRY.unit(GEOMETRY.page(block.unwrap(), 0), 0);
+    let mut packer = Records.packer();
+    let mut packed = packer.pack(&mut ftl, place, start_ns).unwrap();
+    packed.extend(packer.take_open());
+    assert_eq!(packed.len(), 1);
+    assert!(done_ns > start_ns && packed[0].ready_ns() >= done_ns, "{} of {done_ns}", packed[0].ready_ns());
 }
 
 /// A drive to which nothing but metadata are written takes a checkpoint too, or its journal would take every block.

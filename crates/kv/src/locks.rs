@@ -313,6 +313,21 @@ mod tests {
         assert_eq!(younger.join().unwrap(), Err(GiveWay));
     }
 
+    /// It does not wait for itself, which would be a deadlock.
+    #[test]
+    fn one_who_wants_more_of_a_lock_than_it_holds_waits_for_the_others_that_hold_it() {
+        let locks = Arc::new(Locks::default());
+        locks.acquire(Age(1), id(1), Mode::Shared).unwrap();
+        locks.acquire(Age(2), id(1), Mode::Shared).unwrap();
+        let other = locks.clone();
+        let waits = std::thread::spawn(move || other.acquire(Age(2), id(1), Mode::Exclusive));
+        while locks.counters().0 < 1 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        locks.release(Age(1), [id(1)].into_iter());
+        assert_eq!(waits.join().unwrap(), Ok(()));
+    }
+
     #[test]
     fn who_does_not_want_to_wait_neither_waits_nor_passes_those_who_do() {
         let locks = Arc::new(Locks::default());

@@ -127,3 +127,63 @@ impl Database {
         self.log.as_mut().and_then(LogFile::framed)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tantalum::{Device, Profile, UNIT_BYTES};
+
+    use super::*;
+    use crate::frame::{FRAME_HEADER_BYTES, LOG_HEADER_BYTES};
+
+    /// A database of two pages; its log has another version of the second one, which a checkpoint brings home.
+    fn with_checkpoint() -> (Volume, Database) {
+        let profile = Profile { capacity_bytes: 64 << 20, ..Profile::load("tlc-nvme").unwrap() };
+        let mut volume = Volume::format(Device::in_memory(&profile).unwrap(), 2 << 20).unwrap();
+        let (file, log) = (volume.create("app.db").unwrap(), volume.create("app.db-wal").unwrap());
+        let mut database = Database::new("app.db", file, Mode::Share);
+        assert!(!database.has_log());
+        database.open_log(&mut volume, log).unwrap();
+        assert!(database.has_log());
+        volume.write(file, 0, &[1; 2 * UNIT_BYTES]).unwrap();
+        let mut header = [1; LOG_HEADER_BYTES];
+        header[..4].copy_from_slice(&0x377f_0682_u32.to_be_bytes());
+        header[8..12].copy_from_slice(&(UNIT_BYTES as u32).to_be_bytes());
+        database.log().write(&mut volume, 0, &header).unwrap();
+        let mut frame = vec![5; FRAME_HEADER_BYTES + UNIT_BYTES];
+        frame[..4].copy_from_slice(&2_u32.to_be_bytes());
+        frame[4..8].copy_from_slice(&2_u32.to_be_bytes());
+        frame[8..16].copy_from_slice(&[1; 8]);
+        database.log().write(&mut volume, LOG_HEADER_BYTES as u64, &frame).unwrap();
+        database.log().sync(&mut volume).unwrap();
+        let mut read = vec![0; LOG_HEADER_BYTES + frame.len()];
+        database.log().read(&mut volume, 0, &mut read).unwrap();
+        database.write(&mut volume, UNIT_BYTES as u64, &[5; UNIT_BYTES]).unwrap();
+        assert_eq!(shared(&volume), 0, "shares are gathered");
+        (volume, database)
+    }
+
+    fn shared(volume: &Volume) -> u64 {
+        volume.device().smart().counters.units_shared
+    }
+
+    /// SQLite restarts the log after that.
+    #[test]
+    fn a_sync_brings_home_what_was_to_be_shared_and_what_was_written() {
+        let (mut volume, mut database) = with_checkpoint();
+        database.sync(&mut volume).unwrap();
+        assert_eq!(shared(&volume), 1);
+        for unit in 0..2 {
+            let lpn = volume.lpn(database.file, unit).expect("the page has its place");
+            assert!(volume.device().is_mapped(lpn), "unit {unit}");
+        }
+        database.close_log(&mut volume).unwrap();
+        assert!(!database.has_log());
+    }
+
+    #[test]
+    fn a_database_is_cut_after_what_was_to_be_shared_is_home() {
+        let (mut volume, mut database) = with_checkpoint();
+        database.truncate(&mut volume, UNIT_BYTES as u64).unwrap();
+        assert_eq!((shared(&volume), volume.size(database.file).unwrap()), (1, UNIT_BYTES as u64));
+    }
+}

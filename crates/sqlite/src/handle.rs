@@ -237,3 +237,83 @@ fn commit(transaction: &mut Option<Transaction>, volume: &mut Volume) -> Result<
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use tantalum::{Command, Device, Profile, UNIT_BYTES};
+
+    use super::*;
+    use crate::ffi::{SQLITE_OPEN_CREATE, SQLITE_OPEN_MAIN_DB};
+
+    fn opened(mode: Mode) -> (HostRef, Handle) {
+        let profile = Profile { capacity_bytes: 64 << 20, ..Profile::load("tlc-nvme").unwrap() };
+        let volume = Volume::format(Device::in_memory(&profile).unwrap(), 2 << 20).unwrap();
+        let host = HostRef::new(volume, mode);
+        let handle = open(&host);
+        (host, handle)
+    }
+
+    fn open(host: &HostRef) -> Handle {
+        Handle::open(host, "app.db", SQLITE_OPEN_CREATE | SQLITE_OPEN_MAIN_DB).unwrap()
+    }
+
+    /// The first byte of a unit of the database, as the drive has it.
+    fn stored(host: &HostRef, unit: u64) -> u8 {
+        let volume = &mut host.lock().volume;
+        let file = volume.find("app.db").unwrap();
+        let Some(lpn) = volume.lpn(file, unit) else { return 0 };
+        let mut data = [0xEE; UNIT_BYTES];
+        volume.submit(Command::Read { lpn, data: &mut data }).unwrap();
+        data[0]
+    }
+
+    fn size(host: &HostRef) -> u64 {
+        let volume = &mut host.lock().volume;
+        let file = volume.find("app.db").unwrap();
+        volume.size(file).unwrap()
+    }
+
+    /// SQLite rolls a journal back on its way from SHARED to EXCLUSIVE, and removes the journal after a sync.
+    #[test]
+    fn what_recovery_writes_is_on_the_drive_when_it_is_synced() {
+        for mode in Mode::ALL {
+            let (host, mut handle) = opened(mode);
+            handle.raise_lock(LockLevel::Shared).unwrap();
+            handle.raise_lock(LockLevel::Exclusive).unwrap();
+            handle.write(0, &[7; 3 * UNIT_BYTES]).unwrap();
+            handle.truncate(2 * UNIT_BYTES as u64).unwrap();
+            assert_eq!(handle.size().unwrap(), 2 * UNIT_BYTES as u64, "{mode}");
+            handle.sync().unwrap();
+            assert_eq!((stored(&host, 0), stored(&host, 1)), (7, 7), "{mode}");
+            assert_eq!(size(&host), 2 * UNIT_BYTES as u64, "{mode}");
+            handle.unlock(LockLevel::None).unwrap();
+            assert_eq!(stored(&host, 0), 7, "{mode}");
+        }
+    }
+
+    /// A journal is not rolled back while its writer is there.
+    #[test]
+    fn a_writer_is_seen_by_others_that_have_the_database_open() {
+        let (host, mut one) = opened(Mode::Rollback);
+        let other = open(&host);
+        one.raise_lock(LockLevel::Shared).unwrap();
+        assert!(!other.is_reserved().unwrap());
+        one.raise_lock(LockLevel::Reserved).unwrap();
+        assert!(other.is_reserved().unwrap());
+    }
+
+    #[test]
+    fn a_batch_begins_in_its_mode_with_the_exclusive_lock_only() {
+        for (mode, level, begins) in [
+            (Mode::Atomic, LockLevel::Exclusive, true),
+            (Mode::Atomic, LockLevel::Reserved, false),
+            (Mode::Rollback, LockLevel::Exclusive, false),
+        ] {
+            let (_host, mut handle) = opened(mode);
+            handle.raise_lock(LockLevel::Shared).unwrap();
+            handle.raise_lock(LockLevel::Reserved).unwrap();
+            handle.raise_lock(level).unwrap();
+            assert_eq!(handle.begin_batch().is_ok(), begins, "{mode}");
+        }
+    }
+}

@@ -233,4 +233,39 @@ mod tests {
         let error = Images::default().for_database("app.db", &wanted).unwrap_err().to_string();
         assert!(error.contains("a.tant"), "the image is locked: {error}");
     }
+
+    /// What waits in memory is stored, and the image is put away like a drive that is shut down.
+    #[test]
+    fn a_volume_that_is_closed_has_everything_on_its_drive() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.tant");
+        let mut volume = open_volume(&path, &parameters(&path)).unwrap();
+        let file = volume.create("app.db").unwrap();
+        volume.write(file, 0, b"not synced").unwrap();
+        close_volume(volume).unwrap_or_else(|_| panic!("the volume is in order"));
+        let device = Device::open(&path).unwrap();
+        assert!(device.recovery().clean);
+        let mut volume = Volume::mount(device, CACHE_BYTES).unwrap();
+        let (file, mut data) = (volume.find("app.db").expect("its name is stored"), [0; 10]);
+        volume.read(file, 0, &mut data).unwrap();
+        assert_eq!(&data, b"not synced");
+    }
+
+    /// Journals and logs of a database belong to its image, whatever else is closed.
+    #[test]
+    fn an_image_that_is_closed_leaves_the_others_with_their_databases() {
+        let folder = tempfile::tempdir().unwrap();
+        let images = Images::default();
+        let [one, other] = ["one", "other"].map(|name| {
+            let image = parameters(&folder.path().join(name));
+            let host = images.for_database(&format!("{name}.db"), &image).unwrap();
+            Handle::open(&host, &format!("{name}.db"), SQLITE_OPEN_CREATE | SQLITE_OPEN_MAIN_DB).unwrap()
+        });
+        let host = one.close().map_err(|(_, fault)| fault).unwrap();
+        images.release(host).unwrap();
+        assert!(images.for_name("one.db-journal").is_none() && images.for_name("other.db-journal").is_some());
+        let host = other.close().map_err(|(_, fault)| fault).unwrap();
+        images.release(host).unwrap();
+        assert!(images.for_name("other.db-journal").is_none());
+    }
 }

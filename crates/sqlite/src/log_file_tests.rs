@@ -7,6 +7,7 @@ use tantalum::{Command, Device, Lpn, Profile, UNIT_BYTES};
 
 use super::*;
 use crate::frame::FRAME_HEADER_BYTES;
+use crate::framed_log::GROWTH_UNITS;
 
 const PAGE: usize = 2 * UNIT_BYTES;
 
@@ -216,6 +217,25 @@ fn a_log_that_is_cut_to_nothing_is_empty_when_it_is_opened() {
     assert_eq!(log.log.size(&log.volume).unwrap(), 0);
 }
 
+/// A log of frames in units goes on as a plain one, and is opened as what it is now.
+#[test]
+fn a_log_that_changes_its_layout_is_emptied_first() {
+    let mut log = Log::new(Mode::Share, PAGE);
+    (1..=3).for_each(|number| log.append(number, 5, true));
+    log.sync();
+    log.mode = Mode::Wal;
+    log.reopen();
+    log.bytes.clear();
+    log.restart(2);
+    assert_eq!(log.log.size(&log.volume).unwrap(), LOG_HEADER_BYTES as u64);
+    log.append(1, 6, true);
+    log.sync();
+    log.reopen();
+    let bytes = log.bytes.len();
+    assert_eq!(log.log.size(&log.volume).unwrap(), bytes as u64);
+    log.check(0, bytes, "as a plain log");
+}
+
 #[test]
 fn a_page_goes_home_only_as_the_last_whole_transaction_has_it() {
     let mut log = Log::new(Mode::Share, PAGE);
@@ -306,6 +326,57 @@ fn what_is_behind_a_reopened_log_is_trimmed_and_nothing_else() {
     assert!((0..64).all(|unit| log.is_mapped(other, unit)));
     let bytes = log.bytes.len();
     log.check(0, bytes, "what the log has");
+}
+
+/// Files take all of the drive, so the log grows in another place than behind what it has: that is another file's.
+fn take_all_but_one_place(log: &mut Log) {
+    let mut fillers = Vec::new();
+    for shift in (12..=27).rev() {
+        for number in 0.. {
+            let name = format!("filler {shift} {number}");
+            let filler = log.volume.create(&name).unwrap();
+            let bytes = 1 << shift;
+            if log.volume.reserve(filler, bytes).is_err() {
+                log.volume.remove(&name).unwrap();
+                break;
+            }
+            fillers.push((name, filler, bytes / UNIT_BYTES as u64));
+        }
+    }
+    let last = log.volume.lpn(log.file, GROWTH_UNITS - 1).unwrap();
+    let starts_behind = |volume: &Volume, filler, units| {
+        (0..units).find(|&unit| volume.lpn(filler, unit) == Some(Lpn(last.0 + 1)))
+    };
+    let found = fillers.iter().find_map(|(name, filler, units)| {
+        Some((name, *filler, starts_behind(&log.volume, *filler, *units)?))
+    });
+    let (name, behind, unit) = found.expect("all of the drive is taken");
+    log.volume.write(behind, unit * UNIT_BYTES as u64, &[7; UNIT_BYTES]).unwrap();
+    log.volume.sync(behind).unwrap();
+    let (apart, ..) = fillers.iter().find(|(other, _, units)| other != name && *units >= 2048).unwrap();
+    log.volume.remove(apart).unwrap();
+    log.volume.sync_names().unwrap();
+}
+
+/// Two places, and what is between them is another file's.
+#[test]
+fn a_log_in_several_places_is_trimmed_where_it_is() {
+    const LARGE: usize = 16 * UNIT_BYTES;
+    let mut log = Log::new(Mode::SwWal, LARGE);
+    (0..14).for_each(|number| log.append(number + 1, 5, true));
+    log.sync();
+    take_all_but_one_place(&mut log);
+    (14..20).for_each(|number| log.append(number + 1, 5, true));
+    log.sync();
+    let places = [GROWTH_UNITS - 1, GROWTH_UNITS].map(|unit| log.volume.lpn(log.file, unit).unwrap());
+    assert_ne!(places[0].0 + 1, places[1].0, "the log has one place");
+    log.reopen();
+    log.bytes.truncate(log.page_at(12) - FRAME_HEADER_BYTES);
+    log.append(3, 8, true);
+    log.sync();
+    let is_mapped: Vec<bool> = (0..=20 * 16).map(|unit| log.is_mapped(log.file, unit)).collect();
+    assert!(is_mapped[1..=12 * 16].iter().all(|is| *is) && !is_mapped[1 + 12 * 16..].iter().any(|is| *is));
+    assert!(log.volume.device().is_mapped(Lpn(places[0].0 + 1)), "another file's unit was trimmed");
 }
 
 #[test]

@@ -1,78 +1,53 @@
-//! A store on a drive: made, run with clients, cut off from power, recovered, checked.
+//! A store on a drive: made, cut off from power, recovered, checked. It runs clients in `run.rs`.
 
-use std::cell::RefCell;
-use std::rc::Rc;
-
-use tantalum::{CacheMode, Device, Plp, PowerLoss, Profile, SplitMix64};
+use tantalum::{CacheMode, Device, Plp, PowerLoss, Profile};
 use tantalum_drive::Drive;
 use tantalum_spu::atomic_writes::{AtomicWrites, SLOTS, last_region};
-use tantalum_spu::{BlockClient, EndpointId, InstallOptions, ProcessId, Rights, Ssd, shipped};
+use tantalum_spu::{BlockClient, EndpointId, InstallOptions, ProcessId, ProgramId, Rights, Ssd, shipped};
 
-use crate::checkpoint;
 use crate::error::StoreError;
 use crate::host::{ENDPOINT, KERNEL};
-use crate::log::Log;
-use crate::pool::Pool;
-use crate::ran::{Meter, Ran};
 use crate::recovery::{self, Recovery, Tail};
+use crate::scheme::Scheme;
 use crate::tables::{Layout, PAGE_BYTES, Size};
-use crate::transfer::{Aries, Mars, Work};
-use crate::world::{Host, Path, Task};
+use crate::world::Path;
 
 /// Tasks that write changed pages.
-const CLEANERS: usize = 4;
+pub(crate) const CLEANERS: usize = 4;
 
 const OPEN: InstallOptions = InstallOptions { is_open: true, region: None };
 
-/// What makes transactions atomic and durable.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Scheme {
-    /// ARIES over Base-IO, through the kernel.
-    AriesBase,
-    /// ARIES over Direct-IO, from the process.
-    AriesDirect,
-    /// MARS over Atomic-Writes; pages are read with Direct-IO.
-    Mars,
-}
-
-impl Scheme {
-    /// All of them.
-    pub const ALL: [Scheme; 3] = [Scheme::AriesBase, Scheme::AriesDirect, Scheme::Mars];
-
-    /// What it is called in tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            Scheme::AriesBase => "ARIES, Base-IO",
-            Scheme::AriesDirect => "ARIES, Direct-IO",
-            Scheme::Mars => "MARS, Atomic-Writes",
-        }
-    }
-}
-
 /// What the programs are, since power came on.
 #[derive(Clone, Copy)]
-struct Programs {
-    base: tantalum_spu::ProgramId,
-    direct: tantalum_spu::ProgramId,
-    atomic: Option<AtomicWrites>,
+pub(crate) struct Programs {
+    base: ProgramId,
+    direct: ProgramId,
+    pub atomic: Option<AtomicWrites>,
 }
 
 /// A store.
 pub struct Store {
-    ssd: Option<Ssd>,
+    /// None while clients run.
+    pub(crate) ssd: Option<Ssd>,
     scheme: Scheme,
-    layout: Layout,
+    pub(crate) layout: Layout,
     process: ProcessId,
     kernel: EndpointId,
     /// Of each client, then of the log, the checkpoints and the cleaners.
     endpoints: Vec<EndpointId>,
-    programs: Programs,
-    tail: Option<Tail>,
-    /// Lines that each client has written to each of its histories.
-    histories: Vec<Vec<u64>>,
-    /// All of each client's.
-    lines: Vec<u64>,
-    host_times: u64,
+    pub(crate) programs: Programs,
+    /// Where the log goes on; none before recovery.
+    pub(crate) tail: Option<Tail>,
+    /// Lines of history that each client has written.
+    pub(crate) lines: Vec<u64>,
+    /// Of these, the lines of each of a client's histories.
+    pub(crate) histories: Vec<Vec<u64>>,
+    pub(crate) host_times: u64,
+}
+
+/// All lines of each client.
+pub(crate) fn lines_of(histories: &[Vec<u64>]) -> Vec<u64> {
+    histories.iter().map(|lines| lines.iter().sum()).collect()
 }
 
 impl Store {
@@ -111,8 +86,8 @@ impl Store {
             endpoints,
             programs,
             tail: None,
-            histories: Vec::new(),
             lines: vec![0; clients],
+            histories: Vec::new(),
             host_times: 1,
         };
         store.load()?;
@@ -159,7 +134,8 @@ impl Store {
         }
     }
 
-    fn path(&self, index: usize) -> Path {
+    /// How requests of the task with endpoint `index` get to the drive.
+    pub(crate) fn path(&self, index: usize) -> Path {
         let endpoint = self.endpoints[index];
         match self.scheme {
             Scheme::AriesBase => Path { endpoint, program: self.programs.base, cost: KERNEL },
@@ -172,111 +148,6 @@ impl Store {
     /// The store's work takes this many times what `host.rs` says: in runs from now on.
     pub fn slow_down(&mut self, host_times: u64) {
         self.host_times = host_times;
-    }
-
-    // -- running ------------------------------------------------------------------------------------------------
-
-    /// Lets each client do so many transfers, of which it rolls some back. Ends early if power is lost. Then the host has lost
-    /// what it had in memory, and the next run begins with recovery.
-    pub fn run(&mut self, transfers: u64, rolled_back_percent: u64, seed: u64) -> Result<Ran, StoreError> {
-        if self.tail.is_none() {
-            self.recover()?;
-        }
-        let host = Host::new(self.ssd.take().expect("the store does not run"), self.host_times);
-        let result = self.run_on(&host, transfers, rolled_back_percent, seed);
-        self.ssd = Some(host.into_ssd());
-        result
-    }
-
-    fn run_on(
-        &mut self,
-        host: &Host,
-        transfers: u64,
-        rolled_back_percent: u64,
-        seed: u64,
-    ) -> Result<Ran, StoreError> {
-        let size = self.layout.size;
-        let tail = self.tail.take().expect("the store was recovered");
-        let log = Rc::new(Log::new(host.clone(), size.log_bytes, tail.low, tail.end, tail.begun));
-        let pool = Rc::new(Pool::new(host.clone(), Rc::clone(&log), size.frames));
-        let aries = Rc::new(Aries::new(
-            host.clone(),
-            Rc::clone(&log),
-            Rc::clone(&pool),
-            self.layout,
-            tail.next_transaction,
-        ));
-        let mars = self.programs.atomic.map(|atomic| {
-            let (host, pool, layout) = (host.clone(), Rc::clone(&pool), self.layout);
-            Rc::new(Mars { host, pool, locks: Default::default(), layout, atomic })
-        });
-        let acknowledged: Vec<_> =
-            self.histories.iter().map(|lines| Rc::new(RefCell::new(lines.clone()))).collect();
-        let mut tasks: Vec<Task> = Vec::new();
-        for (client, histories) in acknowledged.iter().enumerate() {
-            let (path, aries, mars) = (self.path(client), Rc::clone(&aries), mars.clone());
-            let (histories, mut number) = (Rc::clone(histories), self.lines[client]);
-            let mut random = SplitMix64(seed.wrapping_mul(1000) + client as u64);
-            tasks.push(Box::pin(async move {
-                for _ in 0..transfers.min(size.transfers_per_client - number) {
-                    let transfer = aries.layout.draw(&mut random);
-                    let is_rolled_back = random.below(100) < rolled_back_percent;
-                    let history = aries.layout.history_of(&transfer);
-                    let line = aries.layout.line(client, history, histories.borrow()[history]);
-                    let work = Work { path, client, number, line, transfer, is_rolled_back };
-                    match &mars {
-                        Some(mars) => mars.transfer(work).await?,
-                        None => aries.transfer(work).await?,
-                    }
-                    number += u64::from(!is_rolled_back);
-                    histories.borrow_mut()[history] += u64::from(!is_rolled_back);
-                }
-                Ok(())
-            }));
-        }
-        host.run(vec![self.warm(&pool, seed)], Vec::new())?;
-        let before = Meter::read(host);
-        let helpers = if mars.is_none() { self.helpers(&aries) } else { Vec::new() };
-        let ran = host.run(tasks, helpers);
-        let counts =
-            [pool.pages_read.get(), pool.pages_written.get(), log.writes.get(), aries.checkpoints.get()];
-        self.histories = acknowledged.iter().map(|histories| histories.borrow().clone()).collect();
-        let done = lines_of(&self.histories);
-        let transfers = done.iter().zip(&self.lines).map(|(now, before)| now - before).collect();
-        self.lines = done;
-        ran?;
-        Ok(before.until(host, transfers, counts))
-    }
-
-    /// A task that fills the pool with pages, so that what is measured does not begin with an empty one.
-    fn warm(&self, pool: &Rc<Pool>, seed: u64) -> Task {
-        let (pool, path, pages, limit) =
-            (Rc::clone(pool), self.path(0), self.layout.pages_of_records(), self.layout.size.frames);
-        Box::pin(async move {
-            let mut random = SplitMix64(seed);
-            for _ in 0..limit {
-                pool.fetch(path, pages.start + random.below(pages.end - pages.start)).await?;
-            }
-            pool.pages_read.set(0);
-            Ok(())
-        })
-    }
-
-    fn helpers(&self, aries: &Rc<Aries>) -> Vec<Task> {
-        let clients = self.lines.len();
-        let (log, path) = (Rc::clone(&aries.log), self.path(clients));
-        let checkpoints = checkpoint::take_in_background(
-            Rc::clone(aries),
-            self.path(clients + 1),
-            self.layout.size.log_bytes,
-        );
-        let mut helpers: Vec<Task> =
-            vec![Box::pin(async move { log.write_in_background(path).await }), Box::pin(checkpoints)];
-        for cleaner in 0..CLEANERS {
-            helpers
-                .push(Box::pin(Rc::clone(&aries.pool).clean_in_background(self.path(clients + 2 + cleaner))));
-        }
-        helpers
     }
 
     // -- power --------------------------------------------------------------------------------------------------
@@ -340,10 +211,6 @@ impl Store {
     pub fn lines(&self) -> &[u64] {
         &self.lines
     }
-}
-
-fn lines_of(histories: &[Vec<u64>]) -> Vec<u64> {
-    histories.iter().map(|lines| lines.iter().sum()).collect()
 }
 
 /// Installs the programs. Atomic-Writes recovers with that.

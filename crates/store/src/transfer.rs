@@ -9,9 +9,9 @@ use tantalum_spu::atomic_writes::{AtomicWrites, SLOTS};
 use crate::error::StoreError;
 use crate::host;
 use crate::locks::Locks;
-use crate::log::{Log, Lsn};
+use crate::log::Log;
 use crate::pool::Pool;
-use crate::record::{Body, NONE, Record};
+use crate::record::{Body, Lsn, NONE, Record};
 use crate::tables::{HISTORY_BYTES, Layout, Place, Transfer, read_i64};
 use crate::world::{Host, Path};
 
@@ -126,7 +126,7 @@ impl Aries {
             self.active.borrow_mut().remove(&transaction);
             self.log.force().await;
         }
-        work.transfer.records().into_iter().for_each(|record| self.locks.release(record));
+        work.transfer.records().into_iter().for_each(|record| self.locks.release(record, transaction));
         Ok(())
     }
 
@@ -174,7 +174,7 @@ impl Mars {
             }
             self.pool.unpin(place.page);
         }
-        work.transfer.records().into_iter().for_each(|record| self.locks.release(record));
+        work.transfer.records().into_iter().for_each(|record| self.locks.release(record, number));
         if !is_committed && !work.is_rolled_back {
             return Err(StoreError::Refused { request: number, status: 1 });
         }

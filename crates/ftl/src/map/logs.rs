@@ -510,4 +510,14 @@ mod tests {
         assert_eq!((logs.count(), logs.whole_run(LOG)), (0, vec![(0, 2)]));
         assert!(!map.is_hinted(Lpn(50)) && !map.is_hinted(Lpn(51)));
     }
+
+    /// What recovery found to be whole is recorded before a block that proves it is erased; the log itself is over.
+    #[test]
+    fn the_whole_run_that_recovery_found_is_known_and_takes_no_page() {
+        let mut logs = Logs::default();
+        let found = Attempt { known: Some(4), ..attempt(1, &[(5, 5, true)]) };
+        logs.found(LOG, Attempts::from([(0, found)]));
+        assert_eq!(logs.whole_run(LOG), [(0, 5)]);
+        assert!(logs.check(&page(6, true, None)).is_err());
+    }
 }

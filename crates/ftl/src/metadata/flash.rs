@@ -214,3 +214,44 @@ fn attempt(
         Err(error) => Err(error.into()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_support::{GEOMETRY, TIMING};
+
+    /// Blocks of four pages of 8 KiB.
+    #[test]
+    fn a_checkpoint_has_the_blocks_that_its_pages_fill() {
+        let blocks = [0, 1, 4 * 8192, 4 * 8192 + 1, 8 * 8192, 8 * 8192 + 1]
+            .map(|bytes| NewCheckpoint::blocks_for(bytes, &GEOMETRY));
+        assert_eq!(blocks, [0, 1, 1, 2, 2, 3]);
+    }
+
+    /// Its blocks take turns, except one that fails and one that is full.
+    #[test]
+    fn a_page_of_a_checkpoint_goes_to_a_block_that_has_room_and_does_not_fail() {
+        let mut nand = Nand::in_memory(GEOMETRY, TIMING).unwrap();
+        let blocks: Vec<BlockId> = [1, 3, 5].map(BlockId).into();
+        let mut new = NewCheckpoint::new(blocks, 9 * 8192, Seq(7), &GEOMETRY);
+        let mut places = Vec::new();
+        for failing in
+            [&[][..], &[], &[BlockId(1)], &[BlockId(1)], &[BlockId(1)], &[BlockId(1)], &[BlockId(1)]]
+        {
+            let image = new.stage(&mut nand, &[1; 8192]).unwrap();
+            assert!(matches!(new.program(&mut nand, &image, failing, 0).unwrap(), Attempt::Issued(_)));
+            let place = *new.pages.last().unwrap();
+            places.push((GEOMETRY.block_of(place).0, place.0 % GEOMETRY.pages_per_block));
+        }
+        assert_eq!(places, [(1, 0), (3, 0), (5, 0), (3, 1), (5, 1), (3, 2), (5, 2)]);
+        for (block, page) in [(3, 3), (5, 3)] {
+            let image = new.stage(&mut nand, &[1; 8192]).unwrap();
+            new.program(&mut nand, &image, &[BlockId(1)], 0).unwrap();
+            assert_eq!(new.pages.last(), Some(&GEOMETRY.page(BlockId(block), page)));
+        }
+        let image = new.stage(&mut nand, &[1; 8192]).unwrap();
+        assert_eq!(new.program(&mut nand, &image, &[BlockId(1)], 0).unwrap(), Attempt::NoBlock);
+        new.program(&mut nand, &image, &[], 0).unwrap();
+        assert_eq!(new.pages.last(), Some(&GEOMETRY.page(BlockId(1), 1)), "the others are full");
+    }
+}

@@ -391,3 +391,59 @@ impl MetadataLog {
         self.dump_blocks.push(block);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_support::{GEOMETRY, TIMING};
+
+    fn record(nand: &mut Nand, log: &mut MetadataLog, ready_ns: Nanoseconds) {
+        log.append(nand, &[Record::GroupWhole { group: Seq(ready_ns) }], ready_ns).unwrap();
+    }
+
+    /// Takes what waits as a page that will be on flash at this time.
+    fn issue(nand: &mut Nand, log: &mut MetadataLog, done_ns: Nanoseconds) {
+        let page = log.take_page(nand, Seq(1)).unwrap();
+        log.issued(nand, page, done_ns);
+        log.programmed(nand, done_ns).unwrap();
+    }
+
+    /// From the step that gives it an owner until all records of the step are on flash; copies wait that long.
+    #[test]
+    fn a_place_is_under_way_until_the_records_of_its_step_are_on_flash() {
+        let mut nand = Nand::in_memory(GEOMETRY, TIMING).unwrap();
+        let mut log = MetadataLog::new(&GEOMETRY, false, None);
+        assert!(!log.is_in_step() && !log.is_under_way(Ppn(1), 0));
+        log.begin_step(0);
+        log.gave_owner(Ppn(1));
+        assert!(log.is_in_step());
+        record(&mut nand, &mut log, 0);
+        log.end_step();
+        assert!(!log.is_in_step() && log.is_under_way(Ppn(1), 1000) && !log.is_under_way(Ppn(2), 1000));
+        issue(&mut nand, &mut log, 100);
+        assert_eq!(log.steps_done_ns(), 100);
+        log.between_steps(0);
+        assert!(log.is_under_way(Ppn(1), 99) && !log.is_under_way(Ppn(1), 100));
+        log.step_programmed(200);
+        assert_eq!(log.steps_done_ns(), 200, "a page of a log stands for records too");
+        log.begin_step(150);
+        assert!(!log.is_under_way(Ppn(1), 120), "a step that begins forgets what is on flash");
+    }
+
+    /// With a capacitor: those whose page was in flight, and those that waited, unless what they name was not there.
+    #[test]
+    fn a_dump_finds_the_records_that_were_not_on_flash() {
+        let mut nand = Nand::in_memory(GEOMETRY, TIMING).unwrap();
+        for has_plp in [false, true] {
+            let mut log = MetadataLog::new(&GEOMETRY, has_plp, None);
+            for (ready_ns, done_ns) in [(1, 40), (10, 60), (55, 70)] {
+                record(&mut nand, &mut log, ready_ns);
+                issue(&mut nand, &mut log, done_ns);
+            }
+            record(&mut nand, &mut log, 20);
+            record(&mut nand, &mut log, 51);
+            let found: Vec<u64> = log.take_ready(50).iter().map(|record| record.newest_seq().0).collect();
+            assert_eq!(found, if has_plp { vec![10, 20] } else { vec![20] });
+        }
+    }
+}

@@ -252,7 +252,132 @@ fn load(reader: &mut Reader, at: u64, bytes: &mut [u8]) -> Result<(), FtlError> 
 
 #[cfg(test)]
 mod tests {
+    use tantalum_nand::NvmShape;
+
     use super::*;
+    use crate::test_support::{GEOMETRY, TIMING};
+
+    /// A log of six entries with two records each, to the last byte, and places for checkpoints of up to 480 bytes.
+    const PLAN: NvmPlan = NvmPlan { log_bytes: 6 * 80, place_bytes: 512, units_per_page: 2 };
+
+    fn nand(plan: &NvmPlan) -> Nand {
+        let bytes = plan.place_at(1) + plan.place_bytes;
+        let shape = NvmShape { bytes, latency_ns: 100, bytes_per_second: 1_000_000_000 };
+        Nand::in_memory(GEOMETRY, TIMING).unwrap().with_nvm(shape).unwrap()
+    }
+
+    fn reader(nand: Nand) -> Reader {
+        Reader::new(nand, 128, 0)
+    }
+
+    fn records(count: u64) -> Vec<Record> {
+        (1..=count).map(|group| Record::GroupWhole { group: Seq(group) }).collect()
+    }
+
+    fn append(log: &mut NvmLog, nand: &mut Nand, count: u64) -> Attempt {
+        log.append(nand, records(count).iter(), [0, 0]).unwrap()
+    }
+
+    /// Records and entries that recovery finds after this checkpoint, and how long the log is.
+    fn found(nand: Nand, plan: &NvmPlan, number: u64) -> (usize, u64, u64) {
+        let (journal, end) = find_journal(&mut reader(nand), plan, number).unwrap();
+        (journal.records.len(), end.entries, end.used)
+    }
+
+    /// Parts of an index that is swapped out are loaded from it, at any position.
+    #[test]
+    fn a_checkpoint_as_large_as_its_place_is_found_and_loaded_in_parts() {
+        let (mut nand, mut log) = (nand(&PLAN), NvmLog::new(PLAN));
+        for number in 1..=3 {
+            let stored: Vec<u8> = (0..481 - number).map(|at| (at * 7 + number) as u8).collect();
+            log.store_checkpoint(&mut nand, &stored, Seq(100 + number), 0).unwrap();
+            let mut reader = reader(nand);
+            let checkpoint = find_checkpoint(&mut reader, &PLAN).unwrap();
+            assert_eq!((checkpoint.number, checkpoint.step), (number, Seq(100 + number)));
+            assert!(checkpoint.bytes == stored);
+            nand = reader.nand;
+            let length = stored.len() as u64;
+            for (first, end) in [(0, length), (0, 1), (1, 9), (8, 16), (13, 77), (length - 3, length), (5, 5)]
+            {
+                let (part, done_ns) = log.load_checkpoint(&nand, first..end, 1000).unwrap();
+                assert_eq!(part, stored[first as usize..end as usize], "{first} to {end}");
+                assert!(done_ns > 1000);
+            }
+        }
+    }
+
+    /// A head that is damaged, that of another checkpoint, and one that is longer than a place.
+    #[test]
+    fn the_head_of_a_checkpoint_is_right_in_every_respect_or_refused() {
+        for (number, bytes, flip, is_right) in
+            [(1, 480, 0, true), (1, 480, 1, false), (3, 480, 0, false), (1, 481, 0, false)]
+        {
+            let (mut nand, mut log) = (nand(&PLAN), NvmLog::new(PLAN));
+            log.store_checkpoint(&mut nand, &[1; 480], Seq(7), 0).unwrap();
+            let mut head = CheckpointHead {
+                checksum: 0.into(),
+                reserved: 0.into(),
+                number: number.into(),
+                step: 7.into(),
+                bytes: bytes.into(),
+            };
+            head.checksum = (checksum_of(&head.as_bytes()[size_of::<U32>()..]) ^ flip).into();
+            nand.nvm_store(&[(PLAN.place_at(1), head.as_bytes())], 0).unwrap();
+            let read = find_checkpoint(&mut reader(nand), &PLAN);
+            assert_eq!(read.is_ok(), is_right, "number {number}, {bytes} bytes");
+        }
+    }
+
+    #[test]
+    fn a_log_that_is_full_to_its_last_byte_is_read_to_its_end() {
+        let (mut nand, mut log) = (nand(&PLAN), NvmLog::new(PLAN));
+        for _ in 0..6 {
+            assert!(matches!(append(&mut log, &mut nand, 2), Attempt::Issued(_)));
+        }
+        assert_eq!(append(&mut log, &mut nand, 1), Attempt::NoBlock);
+        assert_eq!(found(nand, &PLAN, 0), (12, 6, 480));
+    }
+
+    /// What is behind the log is not one of its entries, even if it looks like the next one.
+    #[test]
+    fn a_log_ends_where_it_is_planned_to() {
+        let longer = NvmPlan { log_bytes: 7 * 80, ..PLAN };
+        let (mut nand, mut log) = (nand(&longer), NvmLog::new(longer));
+        for _ in 0..7 {
+            append(&mut log, &mut nand, 2);
+        }
+        let again = nand.try_clone().unwrap();
+        assert_eq!(found(nand, &longer, 0), (14, 7, 560));
+        assert_eq!(found(again, &PLAN, 0), (12, 6, 480));
+    }
+
+    /// As many records as wait for a page of two units, and one more, which no drive of this shape stores together.
+    #[test]
+    fn an_entry_has_as_many_records_as_wait_for_a_page() {
+        let plan = NvmPlan { log_bytes: 20_000, ..PLAN };
+        for (count, read) in [(292, 292), (293, 0)] {
+            let (mut nand, mut log) = (nand(&plan), NvmLog::new(plan));
+            append(&mut log, &mut nand, count);
+            assert_eq!(found(nand, &plan, 0).0, read);
+        }
+    }
+
+    /// A drive that goes on where recovery found the log: its next entries follow those that were there.
+    #[test]
+    fn what_is_appended_after_recovery_is_found_with_what_was_there() {
+        let (mut nand, mut log) = (nand(&PLAN), NvmLog::new(PLAN));
+        append(&mut log, &mut nand, 2);
+        append(&mut log, &mut nand, 2);
+        log.store_checkpoint(&mut nand, &[1; 100], Seq(7), 0).unwrap();
+        append(&mut log, &mut nand, 1);
+        let mut reader = reader(nand);
+        let (_, end) = find_journal(&mut reader, &PLAN, 1).unwrap();
+        assert_eq!((end.number, end.entries, end.used), (1, 1, 56), "the second entry is of the log before");
+        let (mut nand, mut log) = (reader.nand, NvmLog::new(PLAN));
+        log.found(end);
+        append(&mut log, &mut nand, 2);
+        assert_eq!(found(nand, &PLAN, 1), (3, 2, 136));
+    }
 
     fn log(used: u64) -> NvmLog {
         let plan = NvmPlan { log_bytes: 20_000, place_bytes: 500, units_per_page: 2 };

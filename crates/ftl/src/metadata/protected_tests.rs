@@ -182,3 +182,9 @@ fn what_was_dumped_already_is_not_dumped_again_and_the_rest_is() {
     assert_eq!((dump(&mut nand), pages(&nand)), (2, [2, 1]), "the other unit, and the records");
     assert_eq!((dump(&mut nand), pages(&nand)), (2, [2, 1]), "there would be no block for the records");
 }
+
+/// Its header, two lists, the journal's head and its page, and for each of five units a head and the unit.
+#[test]
+fn protected_dram_is_as_long_as_what_it_holds() {
+    assert_eq!(protected_bytes(&GEOMETRY, 1, CACHE_UNITS), 4096 * (1 + 2 + 1 + 2 + 1 + 5));
+}

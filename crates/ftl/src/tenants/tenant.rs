@@ -186,3 +186,40 @@ impl DataPlaces<'_> {
         nand.page_state(page) != PageState::Erased && !self.no_data.contains(&nand.geometry().block_of(page))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tantalum_nand::{Nand, PageId};
+
+    use super::*;
+    use crate::tenants::TENANTS;
+    use crate::test_support::{GEOMETRY, TIMING};
+
+    #[test]
+    fn data_are_where_something_was_programmed_in_a_block_for_data() {
+        let mut nand = Nand::in_memory(GEOMETRY, TIMING).unwrap();
+        let place = |block, page| GEOMETRY.page(BlockId(block), page);
+        for page in [place(1, 0), place(2, 0)] {
+            let spare = Spare::new(Kind::Data, Seq(1));
+            let image = PageImage::stage(&mut nand, &[1; UNIT_BYTES], &spare).unwrap();
+            let (sources, spares) = image.parts(&GEOMETRY);
+            nand.program(page, sources, spares, 0).unwrap();
+        }
+        let reader = Reader::new(nand, 128, 0);
+        let data = DataPlaces { reader: &reader, no_data: BTreeSet::from([BlockId(2)]) };
+        let has = |page: PageId| data.has(GEOMETRY.unit(page, 0));
+        assert_eq!(
+            [place(1, 0), place(1, 1), place(2, 0), place(2, 1), place(3, 0)].map(has),
+            [true, false, false, false, false]
+        );
+    }
+
+    /// Of pages of the metadata log a dump saves nothing: it has the records themselves.
+    #[test]
+    fn units_and_records_have_one_tenant_each_and_the_metadata_log_has_none() {
+        let kinds = [Kind::Data, Kind::Transaction, Kind::KeyValue, Kind::Journal, Kind::Checkpoint];
+        let tenants = kinds.map(|kind| TENANTS.iter().filter(|tenant| tenant.has(kind)).count());
+        assert_eq!(tenants, [1, 1, 1, 0, 0]);
+        assert_eq!(kinds.map(|kind| TENANTS[1].has(kind)), [false, false, true, false, false]);
+    }
+}

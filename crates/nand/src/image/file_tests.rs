@@ -12,8 +12,8 @@ use super::tally::{self, Tally};
 use super::{Access, ImageFinding, Life, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES};
 use crate::error::{HostError, MediumError, NandError};
 use crate::faults::Faults;
-use crate::geometry::{BlockId, Geometry, PageId, Ppn, UNIT_BYTES};
-use crate::issued::Outcome;
+use crate::geometry::{BlockId, Geometry, PageId, Ppn, UNIT_BYTES, UnitSpare, spare_ends};
+use crate::issued::{InFlight, Operation, Outcome};
 use crate::nand::Nand;
 use crate::operations::Source;
 use crate::slots::Slot;
@@ -54,6 +54,65 @@ fn copy(nand: &mut Nand, page: u32, from: u32) {
 }
 
 // -- what survives ----------------------------------------------------------------------------------------------
+
+/// Garbage collection and the erase rule read a block's spare areas at once.
+#[test]
+fn spare_areas_of_a_block_in_a_file_are_those_of_its_units() {
+    let folder = Folder::new();
+    let mut nand = folder.create();
+    for page in [0, 1, 4, 5] {
+        program(&mut nand, page, [10 + u64::from(page), 20 + u64::from(page)], 0);
+    }
+    for (block, first) in [(0, 0), (1, 8)] {
+        let expected: Vec<(Ppn, UnitSpare)> =
+            (first..first + 4).map(|ppn| (Ppn(ppn), nand.spare(Ppn(ppn)).unwrap())).collect();
+        let mut scratch = Vec::new();
+        let spares = nand.block_spares(BlockId(block), &mut scratch).unwrap();
+        assert_eq!(spares.map(|(ppn, spare)| (ppn, *spare)).collect::<Vec<_>>(), expected);
+        let mut scratch = Vec::new();
+        let ends = nand.block_spare_ends(BlockId(block), &mut scratch).unwrap();
+        assert_eq!(ends[..4], expected.iter().map(|(_, spare)| spare_ends(spare)).collect::<Vec<_>>());
+    }
+}
+
+/// Power went before the erase had begun, or while it was under way: the file has the block's records again, or some of
+/// them, whatever was to be programmed after it, and opens.
+#[test]
+fn an_erase_that_did_not_happen_leaves_its_pages_in_the_file() {
+    let outcomes = [Outcome::NotStarted, Outcome::Torn, Outcome::Completed];
+    let cases = outcomes.iter().flat_map(|outcome| (0..6).map(move |case| (*outcome, case % 3, case >= 3)));
+    for (outcome, draw, programs) in cases {
+        let folder = Folder::new();
+        let mut nand = folder.create();
+        // the records of what was there before count no longer
+        for page in 0..4 {
+            program(&mut nand, page, [5, 6], 0);
+        }
+        nand.erase(BlockId(0), nand.idle_ns()).unwrap();
+        program(&mut nand, 0, [1, 2], 0);
+        program(&mut nand, 1, [3, 4], 0);
+        let now_ns = nand.idle_ns();
+        nand.advance(now_ns);
+        nand.erase(BlockId(0), now_ns).unwrap();
+        if programs {
+            program(&mut nand, 0, [8, 9], now_ns);
+        }
+        nand.power_fail(now_ns + 1);
+        let mut erase_only = |in_flight: &InFlight| match in_flight.operation {
+            Operation::Program(_) => Outcome::NotStarted,
+            _ => outcome,
+        };
+        nand.resolve(&mut erase_only, &mut || draw).unwrap();
+        drop(nand);
+        let mut nand = folder.open();
+        if outcome == Outcome::NotStarted {
+            assert_eq!((read_tag(&mut nand, 0), read_tag(&mut nand, 3)), (1, 4));
+            assert_eq!(nand.spare(Ppn(1)).unwrap(), spare(2));
+        }
+        let next_page = if outcome == Outcome::Completed { 0 } else { 2 };
+        assert!(nand.next_page(BlockId(0)) >= next_page);
+    }
+}
 
 #[test]
 fn what_was_programmed_is_there_when_the_process_ends_without_a_word() {
@@ -334,6 +393,18 @@ fn a_damaged_page_record_is_refused_and_uncorrectable_once_it_is_repaired() {
     let mut nand = folder.open();
     assert_eq!((nand.page_state(PageId(0)), nand.damaged_pages()), (PageState::Uncorrectable, &[][..]));
     assert_eq!(read_tag(&mut nand, 8), 5);
+}
+
+/// Another page programmed there would be programmed twice.
+#[test]
+fn the_next_page_is_behind_a_damaged_one() {
+    for (page, next_pages) in [(1, [2, 1]), (4, [2, 1])] {
+        let folder = Folder::new();
+        three_pages(&folder);
+        write_at(&folder.path(), &[0xEE; 20], layout().page_at(PageId(page)) + 100);
+        let (nand, _) = Nand::examine(&folder.path(), Access::Overlay).unwrap();
+        assert_eq!([0, 1].map(|block| nand.next_page(BlockId(block))), next_pages, "page {page}");
+    }
 }
 
 /// Pages that the repair had not come to passed for erased ones. The last record written is one of them.

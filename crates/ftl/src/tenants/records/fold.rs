@@ -379,3 +379,23 @@ impl TenantFound for RecordsFound {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tantalum_nand::Nand;
+
+    use super::*;
+    use crate::test_support::{GEOMETRY, TIMING};
+
+    #[test]
+    fn a_record_at_a_place_without_data_is_damage() {
+        let reader = Reader::new(Nand::in_memory(GEOMETRY, TIMING).unwrap(), 128, 0);
+        let data = DataPlaces { reader: &reader, no_data: BTreeSet::new() };
+        let mut found = RecordsFound { records: KeyValue::default(), indexes: Vec::new() };
+        found.check(&data).unwrap();
+        let place = RecordPlace { ppn: Ppn(7), chunk: 0, chunks: 1 };
+        found.records.tombstones.insert((NamespaceId(1), Key::new(b"k").unwrap()), place);
+        let checked = found.check(&data);
+        assert!(matches!(checked, Err(FtlError::Damaged(Damage::RecordPlace { ppn: Ppn(7), .. }))));
+    }
+}

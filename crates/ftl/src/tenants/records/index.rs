@@ -347,4 +347,25 @@ mod tests {
             assert_eq!(late, all.iter().copied().filter(|hash| *hash >= 1 << 63).collect::<Vec<_>>());
         }
     }
+
+    /// Hashes that crowd at the upper end fill the table to its last slot, and are removed from there.
+    #[test]
+    fn entries_may_fill_the_last_slot_of_the_table() {
+        let mut index = index(95);
+        let hash = |number: u64| u64::MAX - 200 + number;
+        for number in 0..110 {
+            index.insert(entry(hash(number), number as u32));
+            if index.slots.last() != Some(&FREE) {
+                // its entry is removed and added again, with nothing behind it
+                index.remove(hash(number), entry(0, number as u32).place);
+                assert_eq!(index.slots.last(), Some(&FREE));
+                index.insert(entry(hash(number), number as u32));
+            }
+            assert!(index.from(0).map(|entry| entry.hash).eq((0..=number).map(hash)));
+        }
+        for number in 0..110 {
+            index.remove(hash(number), entry(0, number as u32).place);
+            assert!(index.from(0).map(|entry| entry.hash).eq((number + 1..110).map(hash)));
+        }
+    }
 }

@@ -177,4 +177,17 @@ mod tests {
             [(0, 0, 0, 40), (2, 0, 0, 24), (1, 0, 1, 30)]
         );
     }
+
+    /// A record of more than half a unit weighs a whole one. Deletes take room only beside records.
+    #[test]
+    fn records_take_the_room_of_their_weights_and_an_entry_for_each_segment() {
+        let key = |text: &[u8]| Key::new(text).unwrap();
+        let value = vec![0; 10_000];
+        let record = |text, value| KvRecord { namespace: NamespaceId(1), key: key(text), value };
+        let room = |records: &[KvRecord<'_>]| Plan::new(records, |_| Target::Host).room(records);
+        assert_eq!(room(&[record(b"a", None), record(b"b", None)]), (0, 0));
+        assert_eq!(room(&[record(b"a", Some(&value[..24])), record(b"b", None)]), (2, 2));
+        assert_eq!(room(&[record(b"a", Some(&value[..33 * 64 - 40]))]), (64, 1));
+        assert_eq!(room(&[record(b"a", Some(&value[..2 * SEGMENT_BYTES + 1]))]), (129, 3));
+    }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use tantalum_nand::{BlockId, Geometry, Nand};
 
+use super::record::{RecordPlace, SEGMENT_BYTES};
 use super::residence::InCheckpoint;
 use super::{Key, KeyValueError, KvRecord, NamespaceAttributes, NamespaceId};
 use crate::error::FtlError;
@@ -350,4 +351,165 @@ fn copies_of_keys_with_the_same_hash_are_told_apart_when_the_originals_are_gone(
         let mut drive = drive.recovered();
         drive.compare();
     }
+}
+
+/// Takes no checkpoint by itself.
+const NO_CHECKPOINTS: FtlConfig =
+    FtlConfig { checkpoint_interval: CheckpointInterval::Pages(u64::MAX), ..CONFIG };
+
+/// The place of the first segment of a key's value; no other key of the namespace has its hash.
+fn place_of(drive: &Drive, namespace: usize, key: &Key) -> RecordPlace {
+    let namespace = &drive.ftl.tenants.records.namespaces[&drive.namespaces[namespace]];
+    let found = namespace.index.get().with_hash(key.hash()).next();
+    found.expect("the key is there").place
+}
+
+/// Fills the blocks in which these keys' values begin, and takes a checkpoint.
+fn checkpoint_of_full_blocks(drive: &mut Drive, namespace: usize, keys: &[Key]) {
+    let is_open = |drive: &Drive, key: &Key| {
+        let block = GEOMETRY.block_of_unit(place_of(drive, namespace, key).ppn);
+        drive.ftl.space.blocks.block_use(block) != BlockUse::Closed
+    };
+    for number in 100.. {
+        if !keys.iter().any(|key| is_open(drive, key)) {
+            break;
+        }
+        drive.put(namespace, number, Some(&[1; 4000]));
+    }
+    drive.ftl.take_checkpoint(0, false).unwrap();
+}
+
+/// Moves what is in the block of the first segment of a key's value, unless it was moved with another.
+fn move_head(drive: &mut Drive, namespace: usize, key: &Key) {
+    let old = place_of(drive, namespace, key);
+    let block = GEOMETRY.block_of_unit(old.ppn);
+    if drive.ftl.space.blocks.block_use(block) == BlockUse::Closed {
+        drive.ftl.collect_block(block, 0).unwrap();
+        assert_ne!(place_of(drive, namespace, key), old);
+    }
+}
+
+/// The last segment stays where it was, and a checkpoint names it there.
+#[test]
+fn a_value_of_which_a_part_was_copied_is_whole() {
+    let mut drive = Drive::new(NO_CHECKPOINTS, GEOMETRY, 1);
+    for number in [4, 11] {
+        drive.put(0, number, Some(&[number as u8; 9000]));
+    }
+    checkpoint_of_full_blocks(&mut drive, 0, &[4, 11].map(key));
+    for number in [4, 11] {
+        move_head(&mut drive, 0, &key(number));
+    }
+    let mut drive = drive.recovered();
+    drive.compare();
+    drive.put(0, 4, None);
+    drive.put(0, 11, Some(b"short"));
+    drive.recovered().compare();
+}
+
+/// The checkpoint, the copy and what replaced it: only the last one counts, once.
+#[test]
+fn a_record_that_was_copied_and_replaced_is_there_once() {
+    for new in [None, Some(&b"new"[..]), Some(&[8; 9000])] {
+        let mut drive = Drive::new(NO_CHECKPOINTS, GEOMETRY, 1);
+        for number in [4, 11] {
+            drive.put(0, number, Some(&[number as u8; 9000]));
+        }
+        checkpoint_of_full_blocks(&mut drive, 0, &[4, 11].map(key));
+        let others = drive.model.len() as u64 - 2;
+        for number in [4, 11] {
+            move_head(&mut drive, 0, &key(number));
+            drive.put(0, number, new);
+        }
+        let mut drive = drive.recovered();
+        drive.compare();
+        let namespace = &drive.ftl.tenants.records.namespaces[&drive.namespaces[0]];
+        let segments = new.map_or(0, |value| value.len().div_ceil(SEGMENT_BYTES) as u64);
+        assert_eq!(namespace.index.entries(), others + 2 * segments);
+    }
+}
+
+/// Copies made since the checkpoint name a namespace that the journal ends.
+#[test]
+fn a_namespace_whose_records_were_copied_is_deleted() {
+    let mut drive = Drive::new(NO_CHECKPOINTS, GEOMETRY, 2);
+    for number in [4, 11] {
+        drive.put(0, number, Some(&[number as u8; 900]));
+        drive.put(1, number, Some(&[number as u8; 900]));
+    }
+    checkpoint_of_full_blocks(&mut drive, 0, &[key(4)]);
+    move_head(&mut drive, 0, &key(4));
+    let deleted = drive.namespaces.remove(0);
+    drive.ftl.delete_namespace(deleted, 0).unwrap();
+    drive.ftl.flush_journal(0).unwrap();
+    drive.model.retain(|(namespace, _), _| *namespace != deleted);
+    drive.recovered().compare();
+}
+
+/// Keys of eight bytes: the first segment after the head of the second has the hash of the second one of the first.
+fn crossing_key(number: u64) -> Key {
+    let first = Key::new(b"crossing").unwrap();
+    let step = 0x9e37_79b9_7f4a_7c15_u64;
+    let crossing = Key::of_hash(first.hash().wrapping_add(step.wrapping_mul(number)), 8).unwrap();
+    if number == 0 { first } else { crossing }
+}
+
+/// A key of up to eight bytes follows from its hash; the segments of its value may have the hashes of another's.
+#[test]
+fn segments_with_the_same_hash_are_told_apart() {
+    assert_eq!(crossing_key(1).segment_hash(1), crossing_key(0).segment_hash(2));
+    for (order, replaced) in [([0, 1], 0), ([0, 1], 1), ([1, 0], 0), ([1, 0], 1)] {
+        let mut drive = Drive { key: crossing_key, ..Drive::new(NO_CHECKPOINTS, GEOMETRY, 1) };
+        for number in order {
+            drive.put(0, number, Some(&[number as u8; 9000]));
+        }
+        drive.compare();
+        drive.ftl.take_checkpoint(0, false).unwrap();
+        drive.put(0, replaced, Some(b"short"));
+        let mut drive = drive.recovered();
+        drive.compare();
+    }
+}
+
+/// Where the record of one key was there is now one of another with the same hash: it does not tell whose entry the
+/// checkpoint's is.
+#[test]
+fn a_record_written_over_another_key_with_its_hash_is_not_taken_for_what_was_there() {
+    let mut drive = Drive { key: colliding_key, ..Drive::new(NO_CHECKPOINTS, GEOMETRY, 1) };
+    let (namespace, hash) = (drive.namespaces[0], colliding_key(0).hash());
+    let places = |drive: &Drive| -> Vec<RecordPlace> {
+        let index = drive.ftl.tenants.records.namespaces[&namespace].index.get();
+        index.with_hash(hash).filter(|entry| entry.key_length > 0).map(|entry| entry.place).collect()
+    };
+    drive.put(0, 0, Some(b"small"));
+    let small = places(&drive)[0];
+    drive.put(0, 4, Some(&[4; 9000]));
+    drive.ftl.take_checkpoint(0, false).unwrap();
+    let large = GEOMETRY.block_of_unit(places(&drive)[1].ppn);
+    let small_block = GEOMETRY.block_of_unit(small.ppn);
+    for round in 0..2000_u64 {
+        for block in [small_block, large] {
+            let is_old = drive.ftl.nand().erase_count(block) == 1;
+            if is_old
+                && drive.ftl.space.blocks.block_use(block) == BlockUse::Closed
+                && drive.ftl.map().valid(block) > 0
+            {
+                drive.ftl.collect_block(block, 0).unwrap();
+            }
+        }
+        drive.put(0, 1 + round % 3, Some(&[round as u8; 4000]));
+        drive.put(0, 4, Some(b"replaced"));
+        let is_over =
+            drive.ftl.nand().erase_count(small_block) > 1 && drive.ftl.nand().erase_count(large) > 1;
+        if is_over && places(&drive).contains(&small) {
+            break;
+        }
+    }
+    assert!(places(&drive).contains(&small), "the place has a record of the other key");
+    assert_eq!(drive.ftl.counters().checkpoints, 2, "that of the new drive, and the one above");
+    let mut drive = drive.recovered();
+    drive.compare();
+    assert_eq!(drive.ftl.tenants.records.namespaces[&namespace].index.entries(), drive.model.len() as u64);
+    drive.put(0, 4, Some(&[5; 9000]));
+    drive.compare();
 }

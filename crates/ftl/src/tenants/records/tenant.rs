@@ -101,3 +101,134 @@ impl Tenant for Records {
         ftl.fit_recovered_indexes();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tantalum_nand::{BlockId, Nand, Outcome, PlaneId};
+
+    use super::super::record::UnitImage;
+    use super::super::{KvRecord, NamespaceId};
+    use super::*;
+    use crate::key::{Key, NamespaceAttributes};
+    use crate::space::FtlConfig;
+    use crate::spare::BatchMark;
+    use crate::test_support::{CONFIG, GEOMETRY, TIMING};
+
+    /// With a capacitor.
+    const PROTECTED: FtlConfig = FtlConfig { dump_units: 16, protected_units: 8, ..CONFIG };
+
+    fn ftl() -> (Ftl, NamespaceId) {
+        let mut ftl = Ftl::format(Nand::in_memory(GEOMETRY, TIMING).unwrap(), PROTECTED).unwrap();
+        let namespace = ftl.create_namespace(NamespaceAttributes::default(), 0).unwrap();
+        (ftl, namespace)
+    }
+
+    fn put(ftl: &mut Ftl, namespace: NamespaceId, number: u32, value: Option<&[u8]>) {
+        let key = Key::new(&number.to_le_bytes()).unwrap();
+        ftl.put(&[KvRecord { namespace, key, value }], 0, 0, &mut |_| None).unwrap();
+    }
+
+    /// Everything is on flash when power goes; what waits is dumped.
+    fn cut(mut ftl: Ftl) -> Ftl {
+        let now_ns = ftl.nand.idle_ns().max(ftl.nand.programs_done_ns());
+        ftl.nand.power_fail(now_ns);
+        let undone = ftl.nand.resolve(&mut |_| Outcome::Completed, &mut || 0).unwrap();
+        ftl.dump(undone, std::iter::empty(), now_ns).unwrap();
+        let mut nand = ftl.into_nand();
+        nand.lose_dram();
+        let at_ns = nand.idle_ns().max(nand.programs_done_ns());
+        Ftl::recover(nand, PROTECTED, at_ns).map_err(|(_, error)| error).unwrap().0
+    }
+
+    /// A `put` that was acknowledged; not one that was not, nor a copy, whose records are where they were.
+    #[test]
+    fn a_dump_saves_what_was_acknowledged_and_is_nowhere_else() {
+        let (mut ftl, _) = ftl();
+        ftl.tenants.records.acknowledged.issued(0, 100, Seq(7));
+        let is_saved = |batch: Option<u64>, copied| {
+            let batch = batch.map(|id| BatchMark { id: Seq(id), index: 0, count: 1 });
+            let ends = UnitImage::new().ends;
+            Records.is_saved(&ftl, &record::spare(Seq(9), ends, batch, copied))
+        };
+        assert_eq!([is_saved(None, false), is_saved(Some(7), false)], [true; 2]);
+        assert_eq!([is_saved(Some(8), false), is_saved(None, true), is_saved(Some(7), true)], [false; 3]);
+    }
+
+    /// A record waits in protected DRAM while a checkpoint is taken that does not have it.
+    #[test]
+    fn a_record_that_waits_while_a_checkpoint_is_taken_is_dumped_as_newer() {
+        for checkpoint in [false, true] {
+            let (mut ftl, namespace) = ftl();
+            put(&mut ftl, namespace, 1, Some(b"old"));
+            ftl.program_waiting(0).unwrap();
+            put(&mut ftl, namespace, 1, Some(b"new"));
+            put(&mut ftl, namespace, 2, Some(b"two"));
+            assert_eq!(ftl.tenants.records.buffer.unit_count(), 1);
+            if checkpoint {
+                ftl.take_checkpoint(0, false).unwrap();
+            }
+            let mut ftl = cut(ftl);
+            for (number, expected) in [(1_u32, b"new"), (2, b"two")] {
+                let (key, mut value) = (Key::new(&number.to_le_bytes()).unwrap(), Vec::new());
+                ftl.get(namespace, &key, &mut value, 0).unwrap();
+                assert_eq!(value, expected);
+            }
+        }
+    }
+
+    /// What is on flash, as it is packed when it is moved, and what waits.
+    #[test]
+    fn records_reserve_the_units_that_they_take() {
+        let (mut ftl, namespace) = ftl();
+        assert_eq!(Records.reserved_units(&ftl), 0);
+        put(&mut ftl, namespace, 1, Some(&[1; 4000]));
+        assert_eq!(Records.reserved_units(&ftl), 1, "it waits");
+        ftl.program_waiting(0).unwrap();
+        assert_eq!(Records.reserved_units(&ftl), 1);
+        for number in 2..5 {
+            put(&mut ftl, namespace, number, Some(&[1; 4000]));
+            ftl.program_waiting(0).unwrap();
+        }
+        put(&mut ftl, namespace, 5, Some(&[1; 4000]));
+        assert_eq!(Records.reserved_units(&ftl), 4 + 1);
+    }
+
+    /// A tombstone is needed until a checkpoint has nothing of its key.
+    #[test]
+    fn tombstones_take_no_room_once_a_checkpoint_stands() {
+        let (mut ftl, namespace) = ftl();
+        put(&mut ftl, namespace, 1, Some(&[1; 4000]));
+        ftl.program_waiting(0).unwrap();
+        put(&mut ftl, namespace, 1, None);
+        ftl.program_waiting(0).unwrap();
+        assert_eq!((ftl.tenants.records.tombstones.len(), ftl.map.packed_units()), (1, 1));
+        ftl.take_checkpoint(0, false).unwrap();
+        assert_eq!((ftl.tenants.records.tombstones.len(), ftl.map.packed_units()), (0, 0));
+    }
+
+    /// Each namespace has one block in reserve beside the open ones. Fewer blocks are left than were planned with.
+    #[test]
+    fn logs_share_the_blocks_for_them_and_become_narrower_when_blocks_go_bad() {
+        let (mut ftl, _) = ftl();
+        ftl.space.layout.log_blocks = 6;
+        let logs = NamespaceAttributes { logs: 2, ..NamespaceAttributes::default() };
+        let namespaces = [0, 1].map(|_| ftl.create_namespace(logs, 0).unwrap());
+        let widths = |ftl: &Ftl| {
+            namespaces.map(|namespace| {
+                let mut stream = ftl.space.streams.logs[&namespace].clone();
+                let planes = (0..2).take_while(|plane| {
+                    let wants = stream.wants_block();
+                    stream.add(PlaneId(*plane), BlockId(*plane));
+                    wants
+                });
+                planes.count()
+            })
+        };
+        assert_eq!(widths(&ftl), [2, 2]);
+        for (blocks, expected) in [(5, [2, 1]), (4, [2, 1]), (3, [2, 1]), (2, [1, 1])] {
+            ftl.space.layout.log_blocks = blocks;
+            Records.blocks_went_bad(&mut ftl);
+            assert_eq!(widths(&ftl), expected, "{blocks} blocks");
+        }
+    }
+}

@@ -363,3 +363,22 @@ impl TenantFound for UnitsFound {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tantalum_nand::Nand;
+
+    use super::*;
+    use crate::test_support::{GEOMETRY, TIMING};
+
+    #[test]
+    fn a_unit_at_a_place_without_data_is_damage() {
+        let reader = Reader::new(Nand::in_memory(GEOMETRY, TIMING).unwrap(), 128, 0);
+        let data = DataPlaces { reader: &reader, no_data: BTreeSet::new() };
+        let found = |places| UnitsFound { places, versions: HashMap::default(), logs: Vec::new() };
+        found(Vec::new()).check(&data).unwrap();
+        let (lpn, ppn) = (Lpn(3), Ppn(7));
+        let checked = found(vec![(lpn, ppn)]).check(&data);
+        assert!(matches!(checked, Err(FtlError::Damaged(Damage::Place { lpn: Lpn(3), ppn: Ppn(7) }))));
+    }
+}

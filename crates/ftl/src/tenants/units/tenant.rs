@@ -76,3 +76,58 @@ fn kept(ftl: &mut Ftl) -> UnitsKept {
         chunks: ftl.map.chunks().map(|(number, entries)| (number as u32, entries.collect())).collect(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tantalum_nand::{Nand, UNIT_BYTES};
+
+    use super::*;
+    use crate::host_unit::HostUnit;
+    use crate::spare::BatchMark;
+    use crate::test_support::{CONFIG, GEOMETRY, TIMING};
+    use crate::types::{Hint, ShareRange};
+
+    fn ftl() -> Ftl {
+        Ftl::format(Nand::in_memory(GEOMETRY, TIMING).unwrap(), CONFIG).unwrap()
+    }
+
+    /// What was not acknowledged is not dumped: the capacitor has no energy for it.
+    #[test]
+    fn members_and_pages_of_transactions_are_not_saved() {
+        let (ftl, batch) = (ftl(), Mark::Batch(BatchMark { id: Seq(1), index: 0, count: 2 }));
+        let is_saved = |(kind, mark)| {
+            let mut spare = Spare::new(kind, Seq(5));
+            spare.mark = mark;
+            Units.is_saved(&ftl, &spare)
+        };
+        let spares = [
+            (Kind::Data, Mark::Plain),
+            (Kind::Data, batch),
+            (Kind::Transaction, Mark::Plain),
+            (Kind::Transaction, batch),
+        ];
+        assert_eq!(spares.map(is_saved), [true, false, false, false]);
+    }
+
+    /// A home that has nothing yet is given a unit by a cut.
+    #[test]
+    fn homes_that_a_cut_would_map_are_reserved_and_hints_are_kept() {
+        let mut ftl = ftl();
+        let (generation, _) = ftl.begin_log(0).unwrap().expect("no log is open");
+        for (slot, home) in [(1, 50), (2, 51), (3, 101)] {
+            let home = Some(Lpn(home));
+            let hint = Hint { generation, attempt: 0, start: 1, first: 1, slot, end: false, home };
+            let (lpn, version) = (Lpn(100 + slot), ftl.next_seq());
+            let slot = ftl.nand_mut().stage(&[1; UNIT_BYTES]).unwrap();
+            ftl.write_page(&[HostUnit { slot, lpn, version, metadata: [0; 24], hint: Some(hint) }], 0)
+                .unwrap();
+            ftl.accept_hint(&hint);
+        }
+        assert_eq!(Units.reserved_units(&ftl), 3 + 2, "three pages, and two homes that are not mapped");
+        // a checkpoint has the chunk of the map, and a hint for each page
+        assert_eq!(Units.kept_bytes(&ftl), (CHUNK_BYTES + 3 * HINT_BYTES) as u64);
+        // and two owners of the unit that is shared
+        ftl.share(&[ShareRange { dst: Lpn(60), src: Lpn(101), units: 1 }], 0).unwrap();
+        assert_eq!(Units.kept_bytes(&ftl), (CHUNK_BYTES + 3 * HINT_BYTES + 2 * OWNER_BYTES) as u64);
+    }
+}

@@ -1,8 +1,9 @@
-//! What a run did, from counters before and after it.
+//! What a run did, and how busy it kept the parts of the host and the drive.
 
 use tantalum::Nanoseconds;
 use tantalum_spu::SpuId;
 
+use crate::transfer::Aries;
 use crate::world::Host;
 
 /// What a run did. Shares are of the time that it took.
@@ -24,7 +25,7 @@ pub struct Ran {
     pub link: [f64; 2],
     /// Share of the time in which the banks of the processors' memory were busy; 0 on flash.
     pub memory: f64,
-    /// Pages that were read and written, and writes of the log.
+    /// Pages read.
     pub pages_read: u64,
     /// Pages written.
     pub pages_written: u64,
@@ -60,10 +61,11 @@ impl Meter {
             memory_ns: ssd.drive().lock().spu_memory_counters().busy_ns,
         })
     }
+}
 
-    /// What was done since. The counts are pages read and written, writes of the log, and checkpoints.
-    pub fn until(&self, host: &Host, transfers: Vec<u64>, counts: [u64; 4]) -> Ran {
-        let before = self;
+impl Ran {
+    /// What was done since `before`, with transfers by client.
+    pub(crate) fn since(before: &Meter, host: &Host, transfers: Vec<u64>, aries: &Aries) -> Ran {
         let after = Meter::read(host);
         let elapsed_ns = after.at_ns - before.at_ns;
         let (ring_rate, link_rate, has_memory) = host.with_ssd(|ssd| {
@@ -76,7 +78,6 @@ impl Meter {
         let busy: Vec<f64> =
             after.busy_ns.iter().zip(&before.busy_ns).map(|(now, then)| (now - then) as f64 / time).collect();
         let banks = if has_memory { busy.len() as f64 } else { 1.0 };
-        let [pages_read, pages_written, log_writes, checkpoints] = counts;
         Ran {
             host: (after.host_ns - before.host_ns) as f64 / time / transfers.len() as f64,
             transfers,
@@ -92,10 +93,10 @@ impl Meter {
                 carried(after.link.1 - before.link.1, link_rate),
             ],
             memory: (after.memory_ns.saturating_sub(before.memory_ns)) as f64 / time / banks,
-            pages_read,
-            pages_written,
-            log_writes,
-            checkpoints,
+            pages_read: aries.pool.pages_read.get(),
+            pages_written: aries.pool.pages_written.get(),
+            log_writes: aries.log.writes.get(),
+            checkpoints: aries.checkpoints.get(),
             lost_power: !host.has_power(),
         }
     }
