@@ -19,6 +19,7 @@ use crate::cut::CutOptions;
 use crate::drive::ProfileOptions;
 use crate::lab::LabAction;
 use crate::mount::MountOptions;
+use crate::program::ProgramAction;
 use crate::recovery_cost::RecoveryCostOptions;
 use crate::serve::ServeOptions;
 use crate::snapshot::SnapshotAction;
@@ -87,6 +88,11 @@ pub enum Command {
     Lab {
         #[command(subcommand)]
         action: LabAction,
+    },
+    /// Programs in the drive: list those that come with it, describe a module, run one on a drive
+    Program {
+        #[command(subcommand)]
+        action: ProgramAction,
     },
     /// Cut power while a drive is in use, and check what is left against what was promised
     Crash {

@@ -17,6 +17,8 @@ pub struct Ran {
     pub host: f64,
     /// Share of the time in which the drive's processors executed: the mean, and the busiest one.
     pub processors: [f64; 2],
+    /// Requests that the drive's processors handled.
+    pub requests: u64,
     /// Share of the time in which the ring was busy.
     pub ring: f64,
     /// Share of the time in which the link was busy: to the drive, and to the host.
@@ -40,6 +42,7 @@ pub(crate) struct Meter {
     at_ns: Nanoseconds,
     host_ns: Nanoseconds,
     busy_ns: Vec<Nanoseconds>,
+    requests: u64,
     ring: u64,
     link: (u64, u64),
     memory_ns: Nanoseconds,
@@ -52,6 +55,7 @@ impl Meter {
             at_ns,
             host_ns,
             busy_ns: (0..ssd.processors()).map(|spu| ssd.busy_ns(SpuId(spu))).collect(),
+            requests: ssd.requests_handled(),
             ring: ssd.ring_bytes(),
             link: ssd.link_bytes(),
             memory_ns: ssd.drive().lock().spu_memory_counters().busy_ns,
@@ -82,6 +86,7 @@ impl Ran {
                 busy.iter().sum::<f64>() / busy.len() as f64,
                 busy.iter().copied().fold(0.0, f64::max),
             ],
+            requests: after.requests - before.requests,
             ring: carried(after.ring - before.ring, ring_rate),
             link: [
                 carried(after.link.0 - before.link.0, link_rate),

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a line of history is counted for a client only when its transfer is acknowledged.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use tantalum::SplitMix64;
@@ -13,7 +13,7 @@ use crate::log::Log;
 use crate::measure::{Meter, Ran};
 use crate::pool::Pool;
 use crate::recovery::Tail;
-use crate::store::{CLEANERS, Store};
+use crate::store::{CLEANERS, Store, lines_of};
 use crate::transfer::{Aries, Mars, Work};
 use crate::world::{Host, Task};
 
@@ -38,7 +38,7 @@ impl Store {
         if self.tail.is_none() {
             self.recover()?;
         }
-        let host = Host::new(self.ssd.take().expect("the store does not run"));
+        let host = Host::new(self.ssd.take().expect("the store does not run"), self.host_times);
         let result = self.run_on(&host, Load { transfers, rolled_back_percent, seed });
         self.ssd = Some(host.into_ssd());
         result
@@ -47,7 +47,8 @@ impl Store {
     fn run_on(&mut self, host: &Host, load: Load) -> Result<Ran, StoreError> {
         let tail = self.tail.take().expect("the store was recovered");
         let managers = self.managers(host, tail);
-        let acknowledged: Vec<_> = self.lines.iter().map(|&lines| Rc::new(Cell::new(lines))).collect();
+        let acknowledged: Vec<_> =
+            self.histories.iter().map(|lines| Rc::new(RefCell::new(lines.clone()))).collect();
         let clients = acknowledged.iter().enumerate();
         let clients =
             clients.map(|(client, lines)| self.client_task(&managers, load, client, Rc::clone(lines)));
@@ -57,7 +58,8 @@ impl Store {
         let before = Meter::read(host);
         let helpers = if managers.mars.is_none() { self.helpers(&aries) } else { Vec::new() };
         let ran = host.run(clients, helpers);
-        let done: Vec<u64> = acknowledged.iter().map(|lines| lines.get()).collect();
+        self.histories = acknowledged.iter().map(|histories| histories.borrow().clone()).collect();
+        let done = lines_of(&self.histories);
         let transfers = done.iter().zip(&self.lines).map(|(now, before)| now - before).collect();
         self.lines = done;
         ran?;
@@ -78,20 +80,30 @@ impl Store {
     }
 
     /// A task that does a client's transfers, and counts the lines of history that were acknowledged.
-    fn client_task(&self, managers: &Managers, load: Load, client: usize, lines: Rc<Cell<u64>>) -> Task {
+    fn client_task(
+        &self,
+        managers: &Managers,
+        load: Load,
+        client: usize,
+        histories: Rc<RefCell<Vec<u64>>>,
+    ) -> Task {
         let (aries, mars) = (Rc::clone(&managers.aries), managers.mars.clone());
-        let (path, room) = (self.path(client), self.layout.size.transfers_per_client - lines.get());
+        let mut number = self.lines[client];
+        let (path, room) = (self.path(client), self.layout.size.transfers_per_client - number);
         let mut random = SplitMix64(load.seed.wrapping_mul(1000) + client as u64);
         Box::pin(async move {
             for _ in 0..load.transfers.min(room) {
                 let transfer = aries.layout.draw(&mut random);
                 let is_rolled_back = random.below(100) < load.rolled_back_percent;
-                let work = Work { path, client, line: lines.get(), transfer, is_rolled_back };
+                let history = aries.layout.history_of(&transfer);
+                let line = aries.layout.line(client, history, histories.borrow()[history]);
+                let work = Work { path, client, number, line, transfer, is_rolled_back };
                 match &mars {
                     Some(mars) => mars.transfer(work).await?,
                     None => aries.transfer(work).await?,
                 }
-                lines.set(lines.get() + u64::from(!is_rolled_back));
+                number += u64::from(!is_rolled_back);
+                histories.borrow_mut()[history] += u64::from(!is_rolled_back);
             }
             Ok(())
         })
@@ -100,7 +112,7 @@ impl Store {
     /// A task that fills the pool with pages, so that what is measured does not begin with an empty one.
     fn warm(&self, pool: &Rc<Pool>, seed: u64) -> Task {
         let (pool, path, pages, limit) =
-            (Rc::clone(pool), self.path(0), self.layout.pages(), self.layout.size.frames);
+            (Rc::clone(pool), self.path(0), self.layout.pages_of_records(), self.layout.size.frames);
         Box::pin(async move {
             let mut random = SplitMix64(seed);
             for _ in 0..limit {

@@ -40,6 +40,14 @@ pub struct Store {
     pub(crate) tail: Option<Tail>,
     /// Lines of history that each client has written.
     pub(crate) lines: Vec<u64>,
+    /// Of these, the lines of each of a client's histories.
+    pub(crate) histories: Vec<Vec<u64>>,
+    pub(crate) host_times: u64,
+}
+
+/// All lines of each client.
+pub(crate) fn lines_of(histories: &[Vec<u64>]) -> Vec<u64> {
+    histories.iter().map(|lines| lines.iter().sum()).collect()
 }
 
 impl Store {
@@ -57,8 +65,8 @@ impl Store {
         if profile.spu.memory.is_none() && !durable {
             return Err(StoreError::Volatile { profile: profile.name.clone() });
         }
-        let layout = Layout::new(size, clients);
         let mut ssd = Ssd::new(Drive::new(Device::in_memory(profile)?));
+        let layout = Layout::new(size, clients, ssd.processors());
         let room = last_region(ssd.stripes());
         if layout.bytes() > room {
             let needed = layout.bytes() + AtomicWrites::region_bytes(ssd.stripes());
@@ -79,6 +87,8 @@ impl Store {
             programs,
             tail: None,
             lines: vec![0; clients],
+            histories: Vec::new(),
+            host_times: 1,
         };
         store.load()?;
         store.recover()?;
@@ -112,7 +122,8 @@ impl Store {
         } else {
             self.tail = Some(Tail { low: 0, end: 0, begun: Vec::new(), next_transaction: 1 });
         }
-        self.lines = self.check()?;
+        self.histories = self.check()?;
+        self.lines = lines_of(&self.histories);
         Ok(())
     }
 
@@ -132,6 +143,11 @@ impl Store {
                 Path { endpoint, program: self.programs.direct, cost: ENDPOINT }
             }
         }
+    }
+
+    /// The store's work takes this many times what `host.rs` says: in runs from now on.
+    pub fn slow_down(&mut self, host_times: u64) {
+        self.host_times = host_times;
     }
 
     // -- power --------------------------------------------------------------------------------------------------
@@ -178,8 +194,8 @@ impl Store {
         self.ssd.as_ref().expect("the store does not run").drive().lock().has_power()
     }
 
-    /// Checks that every balance agrees with the history. Returns the lines that each client has in it.
-    pub fn check(&mut self) -> Result<Vec<u64>, StoreError> {
+    /// Checks that every balance agrees with the history. Returns the lines of each client's histories.
+    fn check(&mut self) -> Result<Vec<Vec<u64>>, StoreError> {
         let client = BlockClient::new(self.kernel, self.programs.base);
         let ssd = self.ssd.as_mut().expect("the store does not run");
         let pages = self.layout.pages();
@@ -187,7 +203,7 @@ impl Store {
         for (at, part) in (0..).step_by(64 * PAGE_BYTES).zip(tables.chunks_mut(64 * PAGE_BYTES)) {
             client.read(ssd, pages.start * PAGE_BYTES as u64 + at, part)?;
         }
-        let page = |page: u64| tables[(page - pages.start) as usize * PAGE_BYTES..][..PAGE_BYTES].to_vec();
+        let page = |page: u64| &tables[(page - pages.start) as usize * PAGE_BYTES..][..PAGE_BYTES];
         self.layout.check(page).map_err(StoreError::Inconsistent)
     }
 
