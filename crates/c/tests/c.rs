@@ -41,7 +41,8 @@ fn example(name: &str, argument: &Path) -> String {
         .status()
         .unwrap();
     assert!(compiled.success());
-    let ran = Command::new(&program).arg(argument).output().unwrap();
+    // cargo's path may have an older library
+    let ran = Command::new(&program).arg(argument).env_remove("LD_LIBRARY_PATH").output().unwrap();
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     String::from_utf8(ran.stdout).unwrap()
 }

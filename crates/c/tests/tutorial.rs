@@ -24,6 +24,8 @@ fn shell(folder: &Path, clone: &Path, commands: &str) -> String {
         .args(["-euc", commands])
         .current_dir(folder)
         .env("T", clone)
+        // cargo's may have an older library
+        .env_remove("LD_LIBRARY_PATH")
         .output()
         .expect("there is a shell");
     let (out, err) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
