@@ -19,6 +19,7 @@ use crate::cut::CutOptions;
 use crate::drive::ProfileOptions;
 use crate::lab::LabAction;
 use crate::mount::MountOptions;
+use crate::program::ProgramAction;
 use crate::recovery_cost::RecoveryCostOptions;
 use crate::serve::ServeOptions;
 use crate::snapshot::SnapshotAction;
@@ -88,6 +89,11 @@ pub enum Command {
         #[command(subcommand)]
         action: LabAction,
     },
+    /// Programs in the drive: list those that come with it, describe a module, run one on a drive
+    Program {
+        #[command(subcommand)]
+        action: ProgramAction,
+    },
     /// Cut power while a drive is in use, and check what is left against what was promised
     Crash {
         #[command(subcommand)]
@@ -110,14 +116,14 @@ pub enum CrashTarget {
     Sqlite(CrashSqliteOptions),
     /// A document store on a small drive, in its original way and sharing
     ///
-    /// Everything follows from the seed: a violation comes with the command line that shows it again.
+    /// Everything follows from the seed: a violation is printed with the command line that reproduces it.
     Couch(CrashCouchOptions),
     /// Any program: does it survive power loss?
     ///
     /// The program runs once, in a folder on a mounted drive, and everything that it does there is recorded. Then power is
-    /// cut after each of its operations, in every way that can make a difference, and --check runs on what is left: 0 says
-    /// that it is well. Lines `ack ...` that the program prints, or writes to $TANTALUM_ACK, are in the file $TANTALUM_ACKS of
-    /// the check, up to the cut. The exit code is 1 if a check failed.
+    /// cut after each of its operations, in every way that can make a difference, and --check runs on what is left. It exits
+    /// with 0 if the files are intact. Lines `ack ...` that the program prints or writes to $TANTALUM_ACK up to the cut are
+    /// in the file $TANTALUM_ACKS of the check. The exit code is 1 if a check failed.
     #[command(after_help = "Example:\n  tantalum crash run --check ./verify.sh -- ./my-program --data {}")]
     Run(CrashRunOptions),
     /// A finding of `crash run` again: its check, or its files mounted to be looked at

@@ -20,15 +20,16 @@ pub struct CrashCouchOptions {
     #[command(flatten)]
     pub seeds: SeedOptions,
 
-    /// Power cuts in the life of a store; or all: at every flash operation of a short workload; or @N: at one
+    /// N power cuts in the life of a store; all: one at every flash operation of a short workload; @N: only at
+    /// operation N of it
     #[arg(long, value_name = "N", default_value = "40")]
     pub cuts: Cuts,
 
-    /// Commits before a cut at most, or in the short workload [default: 60, or 12 with all and @N]
+    /// Maximum number of commits before a cut, or in the short workload [default: 60, or 12 with all and @N]
     #[arg(long, value_name = "N")]
     pub commits: Option<u64>,
 
-    /// Go on with fresh seeds for so long
+    /// Continue with fresh seeds for N minutes
     #[arg(long, value_name = "N", conflicts_with = "seeds")]
     pub minutes: Option<u64>,
 

@@ -14,7 +14,7 @@ use crate::{interrupt, output};
 /// `tantalum crash run`.
 #[derive(Args, Debug)]
 pub struct CrashRunOptions {
-    /// A program, or a shell command, that exits with 0 if the files in its working directory ($TANTALUM_DIR) are well
+    /// A program, or a shell command, that exits with 0 if the files in its working directory ($TANTALUM_DIR) are intact
     #[arg(long, value_name = "COMMAND")]
     pub check: String,
 
@@ -22,7 +22,7 @@ pub struct CrashRunOptions {
     #[arg(long, value_name = "COMMAND")]
     pub setup: Option<String>,
 
-    /// Lose the worst that POSIX allows: any part of what was not synced, torn at 512 bytes; the default
+    /// Lose as much as POSIX allows: any part of what was not synced, torn into sectors of 512 bytes. This is the default
     #[arg(long, conflicts_with = "drive")]
     pub adversary: bool,
 
@@ -30,19 +30,19 @@ pub struct CrashRunOptions {
     #[arg(long, value_name = "NAME|FILE")]
     pub drive: Option<String>,
 
-    /// Places where power is cut, spread over the run: a number or all
+    /// Number of places at which power is cut, spread over the run, or all
     #[arg(long, value_name = "N|all", default_value = "all", value_parser = parse_cuts)]
     pub cuts: Cuts,
 
-    /// Begin no cut after so many minutes
+    /// Begin no further cut after this many minutes
     #[arg(long, value_name = "N")]
     pub minutes: Option<u64>,
 
-    /// For what is drawn by chance
+    /// Seed of all random choices
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
 
-    /// A check that takes longer has failed
+    /// Seconds after which a running check counts as failed
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
     pub check_seconds: u64,
 
@@ -50,7 +50,7 @@ pub struct CrashRunOptions {
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     pub capacity: Size,
 
-    /// Save each finding in a new folder there, for crash replay
+    /// Save each finding in a new folder of its own in this folder, for `tantalum crash replay`
     #[arg(long, value_name = "FOLDER")]
     pub save: Option<PathBuf>,
 

@@ -14,6 +14,7 @@ use tantalum_nvme::bench::BenchError;
 use tantalum_nvme::serve::ServeError;
 use tantalum_papers::ExperimentError;
 use tantalum_report::{Interrupted, InvalidSetting, ReportError};
+use tantalum_spu::{InstallError, SpuError};
 use tantalum_volume::VolumeError;
 use tantalum_workloads::WorkloadError;
 
@@ -37,6 +38,28 @@ pub enum Failure {
         /// How many.
         violations: usize,
     },
+    /// A program in the drive faulted. The results have been printed.
+    #[error("a program faulted; see the results above")]
+    ProgramFaulted,
+    /// A module cannot be read.
+    #[error("{}: {error}; `tantalum program list` names those that come with the drive", path.display())]
+    Module {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// A program cannot be installed.
+    #[error("{module}: {error}")]
+    Install {
+        /// The module as it was given.
+        module: String,
+        /// Why.
+        error: InstallError,
+    },
+    /// A program was given something that the drive refuses.
+    #[error(transparent)]
+    Program(#[from] SpuError),
     /// The reader of the output is gone.
     #[error("standard output was closed")]
     OutputClosed,

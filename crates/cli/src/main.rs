@@ -1,6 +1,7 @@
 //! The `tantalum` command.
 //!
-//! Its exit code is 0 on success, 1 if a database or an image was damaged or a promise was broken, 2 if the request
+//! Its exit code is 0 on success, 1 if a database or an image was damaged, a promise was broken or a program in the
+//! drive faulted, 2 if the request
 //! cannot be carried out (one line on standard error says why and what would be valid), and 130 if it was interrupted.
 
 mod arguments;
@@ -26,6 +27,8 @@ mod lab;
 mod log;
 mod mount;
 mod output;
+mod program;
+mod program_run;
 mod recovery_cost;
 mod recovery_info;
 mod seeds;
@@ -67,6 +70,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Bench(options) => bench::run(&options),
         Command::RecoveryCost(options) => recovery_cost::run(&options),
         Command::Lab { action } => lab::run(&action),
+        Command::Program { action } => program::run(&action),
         Command::Crash { target: CrashTarget::Device(options) } => crash_device::run(&options),
         Command::Crash { target: CrashTarget::Couch(options) } => crash_couch::run(&options),
         Command::Crash { target: CrashTarget::Run(options) } => crash_run::run(&options),

@@ -44,6 +44,7 @@ impl Failure {
                 | Failure::Damaged { .. }
                 | Failure::Violations { .. }
                 | Failure::FailedChecks { .. }
+                | Failure::ProgramFaulted
                 | Failure::CheckFailedAgain { .. }
         );
         ExitCode::from(if found { 1 } else { 2 })

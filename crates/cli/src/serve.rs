@@ -28,16 +28,16 @@ pub struct ServeOptions {
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:4420")]
     pub listen: SocketAddr,
 
-    /// Let only hosts of these names connect [default: any]
+    /// Let only hosts with these names (NQNs) connect [default: any]
     #[arg(long, value_name = "NQN,...", value_delimiter = ',')]
     pub allow_host: Vec<String>,
 
-    /// Secrets of hosts, which these must prove to know: a line for each with its NQN, its secret as `nvme gen-dhchap-key`
-    /// prints it, and optionally the subsystem's secret. The file must not be readable by others
+    /// File of secrets that hosts must prove to know: a line for each host with its NQN, its secret as `nvme
+    /// gen-dhchap-key` prints it, and optionally the subsystem's secret. The file must not be readable by others
     #[arg(long, value_name = "FILE", requires = "allow_host")]
     pub host_secrets: Option<PathBuf>,
 
-    /// Let hosts of these names open endpoints of the kernel: they may grant rights to processes and give programs a region
+    /// Let hosts with these names open endpoints of the kernel: they may grant rights to processes and give programs a region
     #[arg(long, value_name = "NQN,...", value_delimiter = ',')]
     pub kernel_host: Vec<String>,
 
@@ -146,6 +146,7 @@ fn line_of(notice: &Notice<'_>) -> String {
         Notice::Recovered(report) => {
             format!("the drive has recovered: {} pages read; hosts may attach again", report.pages_read)
         }
+        Notice::ProgramEnded(text) => (*text).to_owned(),
         Notice::Ended(Ok(Ending::Closed)) => "stopped: everything is durable".to_owned(),
         Notice::Ended(Ok(Ending::PowerLost)) => {
             "stopped: the drive had lost power, so the next start recovers".to_owned()

@@ -6,7 +6,8 @@
 
 use std::hint::black_box;
 
-use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use criterion::measurement::WallTime;
+use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
 use tantalum::{Command, Device, Lpn, Profile, UNIT_BYTES};
 
 const CAPACITY_BYTES: u64 = 1 << 30;
@@ -67,20 +68,18 @@ fn arena() -> memmap2::MmapMut {
     arena
 }
 
-fn commands(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("device");
-    let mut random = Random(0x9E37_79B9_7F4A_7C15);
-    let data = [42_u8; UNIT_BYTES];
-    let mut buffer = [0_u8; UNIT_BYTES];
+type Group<'a> = BenchmarkGroup<'a, WallTime>;
 
-    group.throughput(Throughput::Elements(1));
+/// The bound: copies of units into memory as large as the drive, and out of it.
+fn random_copies(group: &mut Group<'_>, random: &mut Random, data: &[u8; UNIT_BYTES]) {
     let mut memory = arena();
     group.bench_function("a random copy into memory", |bencher| {
         bencher.iter(|| {
             let at = random.below(UNITS) as usize * UNIT_BYTES;
-            memory[at..at + UNIT_BYTES].copy_from_slice(black_box(&data));
+            memory[at..at + UNIT_BYTES].copy_from_slice(black_box(data));
         });
     });
+    let mut buffer = [0_u8; UNIT_BYTES];
     group.bench_function("a random copy out of it", |bencher| {
         bencher.iter(|| {
             let at = random.below(UNITS) as usize * UNIT_BYTES;
@@ -88,14 +87,16 @@ fn commands(criterion: &mut Criterion) {
             black_box(&buffer);
         });
     });
-    drop(memory);
+}
 
-    let mut host = Host::new(&mut random, &data);
+fn reads_and_writes(group: &mut Group<'_>, random: &mut Random, data: &[u8; UNIT_BYTES]) {
+    let mut host = Host::new(random, data);
+    let mut buffer = [0_u8; UNIT_BYTES];
     group.bench_function("a write that stays in the cache", |bencher| {
-        bencher.iter(|| host.write(Lpn(random.below(HOT_UNITS)), black_box(&data)));
+        bencher.iter(|| host.write(Lpn(random.below(HOT_UNITS)), black_box(data)));
     });
     group.bench_function("a random overwrite in steady state", |bencher| {
-        bencher.iter(|| host.write(Lpn(random.below(UNITS)), black_box(&data)));
+        bencher.iter(|| host.write(Lpn(random.below(UNITS)), black_box(data)));
     });
     group.bench_function("a random read", |bencher| {
         bencher.iter(|| {
@@ -110,6 +111,15 @@ fn commands(criterion: &mut Criterion) {
             host.submit(Command::WriteAtomic { writes: black_box(&writes) });
         });
     });
+}
+
+fn commands(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("device");
+    let mut random = Random(0x9E37_79B9_7F4A_7C15);
+    let data = [42_u8; UNIT_BYTES];
+    group.throughput(Throughput::Elements(1));
+    random_copies(&mut group, &mut random, &data);
+    reads_and_writes(&mut group, &mut random, &data);
     group.finish();
 }
 

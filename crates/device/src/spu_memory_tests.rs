@@ -1,3 +1,6 @@
+//! Memory of the storage processors beside a model: time in its bank, stores that are all or nothing over power cuts, and
+//! lines that move.
+
 use tantalum_nand::SplitMix64;
 
 use super::*;

@@ -193,6 +193,21 @@ impl Answers {
         }
     }
 
+    /// How long to hold back an answer that is due at `due_ns`, for who does that without [`Answers::at`]; zero if it goes out now.
+    /// Not in virtual time.
+    pub fn wait(&self, due_ns: Nanoseconds) -> Duration {
+        match &self.0.0.pace {
+            Pace::Machine(clock) => Duration::from_nanos(due_ns.saturating_sub(clock.now_ns())),
+            Pace::AtOnce | Pace::Virtual => Duration::ZERO,
+        }
+    }
+
+    /// Whether an answer that was held back until it was due may be given now. If so, it must be: power that goes later undoes
+    /// nothing that happened before `due_ns`.
+    pub fn delivery(&self, ticket: Ticket, due_ns: Nanoseconds) -> Delivery {
+        self.0.0.delivery(ticket, due_ns)
+    }
+
     /// From now on a power loss of the drive, which is the one that gives these answers, also affects them, for as long as
     /// there is a clone of them.
     pub fn follow(&self, drive: &Drive) {

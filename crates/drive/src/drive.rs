@@ -155,11 +155,25 @@ impl Locked<'_> {
     }
 }
 
+/// How often a thread asks again for a device that another one has, before it sleeps.
+const PATIENCE: usize = 200;
+
 impl Shared {
+    /// The device, if it is released soon. Clients have it for microseconds, and to be woken takes longer.
+    fn soon(&self) -> Option<MutexGuard<'_, State>> {
+        (0..PATIENCE).find_map(|_| {
+            let state = self.state.try_lock();
+            if state.is_none() {
+                std::thread::yield_now();
+            }
+            state
+        })
+    }
+
     fn lock(&self) -> Locked<'_> {
         let (holder, here) = (&self.holder, this_thread());
         assert!(holder.load(Ordering::Relaxed) != here, "this thread asks for a device that it has");
-        let state = self.state.lock();
+        let state = self.soon().unwrap_or_else(|| self.state.lock());
         holder.store(here, Ordering::Relaxed);
         Locked { state, holder }
     }

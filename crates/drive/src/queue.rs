@@ -38,32 +38,18 @@ impl Queue {
         at_ns: Nanoseconds,
         answer: impl FnOnce(Result<Reply, Status>, Nanoseconds) + Send + 'static,
     ) {
-        let work = |drive: &Drive, when| {
-            let reply = drive.perform(request, when)?;
-            let done_ns = reply.completion.done_ns;
-            Ok((reply, done_ns))
-        };
-        self.submit_with(at_ns, work, answer);
-    }
-
-    /// Like [`Queue::submit`], for work that takes several commands: `work` issues them at the time it is given, and
-    /// returns when all of them are done.
-    pub fn submit_with<T: Send + 'static, E: From<Status> + Send + 'static>(
-        &self,
-        at_ns: Nanoseconds,
-        work: impl FnOnce(&Drive, When) -> Result<(T, Nanoseconds), E>,
-        answer: impl FnOnce(Result<T, E>, Nanoseconds) + Send + 'static,
-    ) {
         let ticket = self.answers.ticket();
         let when = self.answers.when(at_ns);
+        let ended = self.drive.perform(request, when);
         // what is refused is answered at once
-        let (ended, done_ns) = match work(&self.drive, when) {
-            Ok((reply, done_ns)) => (Ok(reply), done_ns),
-            Err(error) => (Err(error), if let When::At(at_ns) = when { at_ns } else { 0 }),
+        let done_ns = match (&ended, when) {
+            (Ok(reply), _) => reply.completion.done_ns,
+            (Err(_), When::At(at_ns)) => at_ns,
+            (Err(_), When::AfterAll) => 0,
         };
         self.answers.at(ticket, done_ns, move |delivery| match delivery {
             Delivery::InTime => answer(ended, done_ns),
-            Delivery::PowerLost => answer(ended.and(Err(Status::PowerLost.into())), done_ns),
+            Delivery::PowerLost => answer(ended.and(Err(Status::PowerLost)), done_ns),
         });
     }
 

@@ -213,50 +213,6 @@ impl Drive {
         }
     }
 
-    /// Reads units, as many as `data` has room for: [`Drive::perform`] of a [`Request::Read`], for who has a buffer. The data
-    /// are there at once.
-    pub fn read(&self, lpn: Lpn, data: &mut [u8], when: impl Into<When>) -> Result<Completion, Status> {
-        let mut drive = self.lock();
-        let Some(mut fetches) = drive.fetches() else {
-            return drive.issue(Command::Read { lpn, data }, when);
-        };
-        let later = Command::ReadLater { lpn, data: &mut *data, fetches: &mut fetches };
-        let completion = drive.issue(later, when)?;
-        drop(drive);
-        if fetches.fetch(data) {
-            return Ok(completion);
-        }
-        // the drive says what is wrong
-        self.issue(Command::Read { lpn, data }, completion.done_ns)
-    }
-
-    /// Writes units: [`Drive::perform`] of a [`Request::Write`], for who keeps the data.
-    pub fn write(
-        &self,
-        lpn: Lpn,
-        data: &[u8],
-        fua: bool,
-        when: impl Into<When>,
-    ) -> Result<Completion, Status> {
-        let mut drive = self.lock();
-        let moves = !fua && data.len().is_multiple_of(UNIT_BYTES);
-        // if there are none, the write reports why
-        let fills = if moves { drive.fills(data.len() / UNIT_BYTES).ok().flatten() } else { None };
-        let Some(mut fills) = fills else {
-            return drive.issue_or_share(Command::Write { lpn, data, fua }, when);
-        };
-        drop(drive);
-        let is_filled = fills.fill(data).is_ok();
-        let mut drive = self.lock();
-        let command = match is_filled {
-            true => Command::WriteFilled { lpn, data, fills: &mut fills },
-            false => Command::Write { lpn, data, fua: false },
-        };
-        let completion = drive.issue_or_share(command, when);
-        drive.skip_fills(&mut fills, usize::MAX);
-        completion
-    }
-
     fn perform_locked(&self, request: Request, when: When) -> Result<Reply, Status> {
         let mut reply = Reply { metadata: [0; METADATA_BYTES], ..Reply::default() };
         let Reply { data: read, metadata: read_metadata, keys, .. } = &mut reply;

@@ -157,8 +157,14 @@ pub enum Guard {
     StaleMove,
     /// 17, in a log-structured file system: lists are cleared before the checkpoint that makes them void is durable.
     ListsClearedEarly,
+    /// 17, in a log-structured file system: recovery follows lists that a checkpoint has made void.
+    VoidListsFollowed,
     /// 17, in a log-structured file system: a list stands although the index made its file durable since.
     ListBehindNodes,
+    /// 17, in a log-structured file system: the drive lists a unit behind a summary that is not durable.
+    ListBeforeSummary,
+    /// 18, in a log-structured file system: recovery gives a listed unit another number than the summary that names it.
+    NamedNumber,
 }
 
 #[cfg(feature = "canaries")]

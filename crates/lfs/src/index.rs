@@ -6,11 +6,11 @@
 use std::ops::Range;
 
 use tantalum::Lpn;
-use tantalum_filesystem::{Errno, FileId, Timestamp};
+use tantalum_filesystem::{FileId, Timestamp};
 
 use crate::bytes::Page;
 use crate::check::Finding;
-use crate::error::{LfsError, Result, refuse};
+use crate::error::{LfsError, Result};
 use crate::inode::Inode;
 use crate::segments::Log;
 
@@ -26,6 +26,16 @@ pub(crate) enum Slot {
     Reserved,
     /// There.
     At(Lpn),
+}
+
+impl Slot {
+    /// The place of contents.
+    pub fn place(self) -> Option<Lpn> {
+        match self {
+            Slot::At(lpn) => Some(lpn),
+            Slot::Hole | Slot::Reserved => None,
+        }
+    }
 }
 
 /// What a unit of the log is for; decides which head writes it.
@@ -128,20 +138,19 @@ pub(crate) trait Index: Send {
     /// Makes a file durable whose contents were appended and whose inode was set.
     fn sync_file(&mut self, log: &mut Log, file: FileId) -> Result<Synced>;
 
-    /// Checkpoints so far: each one counts one more, and a mount continues from the last durable one. None if the drive's
-    /// lists cannot complete such an index; otherwise files have numbers below 2^31 (see [`crate::lists`]).
-    fn checkpoints(&self) -> Option<u64> {
-        None
-    }
+    /// Checkpoints so far: each one counts one more, and a mount continues from the last durable one. Files have numbers
+    /// below 2^31, so that the drive's lists can tell checkpoints apart (see [`crate::lists`]).
+    fn checkpoints(&self) -> u64;
 
     /// As [`Index::append`] of contents, which the drive lists; a sync leaves the index of them in memory.
-    fn append_listed(&mut self, _log: &mut Log, _file: FileId, _unit: u32, _page: &Page) -> Result<()> {
-        refuse(Errno::EOPNOTSUPP)
-    }
+    fn append_listed(&mut self, log: &mut Log, file: FileId, unit: u32, page: &Page) -> Result<()>;
 
     /// A unit of a file was found in a list, after a crash: it is there from now on.
-    fn follow(&mut self, _log: &mut Log, _file: FileId, _unit: u32, _lpn: Lpn) -> Result<()> {
-        refuse(Errno::EOPNOTSUPP)
+    fn follow(&mut self, log: &mut Log, file: FileId, unit: u32, lpn: Lpn) -> Result<()>;
+
+    /// All units that lists have were followed.
+    fn end_following(&mut self, _log: &mut Log) -> Result<()> {
+        Ok(())
     }
 
     /// Units that a checkpoint would append now.

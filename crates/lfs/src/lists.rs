@@ -23,7 +23,7 @@ use crate::error::Result;
 use crate::fs::LogFs;
 use crate::index::{Index, Purpose, Slot};
 use crate::pages::PageKey;
-use crate::segments::Log;
+use crate::segments::{ListNumber, Log};
 
 /// Files and their lists since the last checkpoint.
 #[derive(Debug, Default)]
@@ -111,29 +111,29 @@ impl LogFs {
         if !std::mem::take(&mut self.since.lists.ends).is_empty() {
             self.log.clear_all_lists()?;
         }
-        self.log.begin_lists(self.index.checkpoints().unwrap_or_default());
+        self.log.begin_lists(self.index.checkpoints());
         Ok(())
     }
 
     /// Applies the lists to what the index has recovered. The next checkpoint makes that durable.
     pub(crate) fn recover_lists(&mut self) -> Result<()> {
-        self.log.begin_lists(self.index.checkpoints().unwrap_or_default());
-        for file in self.log.clear_void_lists()? {
+        self.log.begin_lists(self.index.checkpoints());
+        for (file, list) in self.log.clear_void_lists()? {
             self.since.lists.ends.insert(file, 0);
             if self
                 .index
                 .inode(&mut self.log, file)?
                 .is_some_and(|inode| inode.metadata.kind == FileKind::File)
             {
-                self.follow_list(file)?;
+                self.follow_list(file, list)?;
             }
         }
-        Ok(())
+        self.index.end_following(&mut self.log)
     }
 
-    fn follow_list(&mut self, file: FileId) -> Result<()> {
+    fn follow_list(&mut self, file: FileId, list: ListNumber) -> Result<()> {
         let (mut filled, mut end) = (0, 0);
-        for (lpn, unit) in self.log.list(file)? {
+        for (lpn, unit) in self.log.list(list)? {
             if self.log.segments.find(lpn).is_none() {
                 continue;
             }

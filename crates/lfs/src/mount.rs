@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use rustc_hash::FxHashMap;
 use tantalum::{Device, Lpn};
 use tantalum_drive::Client;
-use tantalum_filesystem::{Errno, FileId, FileKind, NewFile};
+use tantalum_filesystem::{FileId, FileKind, NewFile};
 
-use crate::error::{LfsError, Result, refuse};
+use crate::error::{LfsError, Result};
 use crate::fs::{LogFs, SinceCheckpoint};
 use crate::index::Opened;
 use crate::inode::Inode;
@@ -47,9 +47,6 @@ impl LogFs {
             Kind::Tree => Tree::format(client, &inode)?,
         };
         if indexing == Indexing::Nvm {
-            if opened.index.checkpoints().is_none() {
-                return refuse(Errno::EOPNOTSUPP);
-            }
             opened.log.format_lists()?;
         }
         opened.log.trim(Lpn(0), capacity_units as u32)?;

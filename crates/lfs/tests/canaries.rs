@@ -6,7 +6,10 @@ mod common;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use common::cuts::every_cut_of_a_large_checkpoint;
+use common::KINDS;
+use common::cuts::{
+    every_cut_of_a_large_checkpoint, every_cut_while_a_list_becomes_void, lists_over_several_segments,
+};
 use common::run::{Plan, Run};
 use tantalum::canary::{Guard, take_out};
 use tantalum_lfs::{Cleaning, Indexing, Kind};
@@ -71,6 +74,15 @@ fn lists_cleared_before_their_checkpoint_are_noticed() {
 }
 
 #[test]
+fn lists_that_a_checkpoint_made_void_and_recovery_follows_are_noticed() {
+    for kind in KINDS {
+        first_failure(Guard::VoidListsFollowed, 1, |_| {
+            every_cut_while_a_list_becomes_void(kind);
+        });
+    }
+}
+
+#[test]
 fn a_list_older_than_the_nodes_of_its_file_is_noticed() {
     first_failure(Guard::ListBehindNodes, 40, |seed| run(LISTS, seed));
 }
@@ -78,6 +90,23 @@ fn a_list_older_than_the_nodes_of_its_file_is_noticed() {
 const TREE_CUTS: Plan = Plan { kind: Kind::Tree, ..CUTS };
 
 const TREE_FULL: Plan = Plan { kind: Kind::Tree, cleaning: Cleaning::Remap, ..FULL };
+
+const TREE_LISTS: Plan = Plan { kind: Kind::Tree, ..LISTS };
+
+#[test]
+fn lists_of_trees_cleared_before_their_checkpoint_are_noticed() {
+    first_failure(Guard::ListsClearedEarly, 40, |seed| run(TREE_LISTS, seed));
+}
+
+#[test]
+fn a_listed_unit_behind_a_summary_that_is_not_durable_is_noticed() {
+    first_failure(Guard::ListBeforeSummary, 1, |_| lists_over_several_segments(Kind::Tree));
+}
+
+#[test]
+fn a_listed_unit_whose_number_recovery_changes_is_noticed() {
+    first_failure(Guard::NamedNumber, 1, |_| lists_over_several_segments(Kind::Tree));
+}
 
 #[test]
 fn an_anchor_before_its_super_root_is_noticed() {

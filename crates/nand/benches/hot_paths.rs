@@ -4,7 +4,8 @@
 
 use std::hint::black_box;
 
-use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use criterion::measurement::WallTime;
+use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
 use tantalum_nand::{
     BlockId, Geometry, Nand, PageId, Ppn, Source, Timing, UNIT_BYTES, UNIT_SPARE_BYTES, UnitSpare,
 };
@@ -69,19 +70,17 @@ impl Filled {
     }
 }
 
-fn hot_paths(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("nand");
-    group.throughput(Throughput::Elements(UNITS as u64));
-    let mut random = Random(0x9E37_79B9_7F4A_7C15);
-    let data = [42_u8; UNIT_BYTES];
+type Group<'a> = BenchmarkGroup<'a, WallTime>;
 
+/// The bound: copies of units into memory as large as the medium, and out of it.
+fn random_copies(group: &mut Group<'_>, random: &mut Random, data: &[u8; UNIT_BYTES]) {
     let units = GEOMETRY.units() as usize;
     let mut arena = vec![1_u8; units * UNIT_BYTES];
     group.bench_function("four random copies into memory", |bencher| {
         bencher.iter(|| {
             for _ in 0..UNITS {
                 let at = random.below(units) * UNIT_BYTES;
-                arena[at..at + UNIT_BYTES].copy_from_slice(black_box(&data));
+                arena[at..at + UNIT_BYTES].copy_from_slice(black_box(data));
             }
         });
     });
@@ -95,15 +94,22 @@ fn hot_paths(criterion: &mut Criterion) {
             }
         });
     });
-    drop(arena);
+}
 
-    let mut filled = Filled::new();
+fn program_and_read(
+    group: &mut Group<'_>,
+    filled: &mut Filled,
+    random: &mut Random,
+    data: &[u8; UNIT_BYTES],
+) {
     group.bench_function("stage and program a page of four units", |bencher| {
         bencher.iter(|| {
-            filled.program(black_box(&data), |data, nand| Source::Staged(nand.stage(data).unwrap()));
+            filled.program(black_box(data), |data, nand| Source::Staged(nand.stage(data).unwrap()));
         });
     });
 
+    let units = GEOMETRY.units() as usize;
+    let mut buffer = [0_u8; UNIT_BYTES];
     group.bench_function("read four random units", |bencher| {
         bencher.iter(|| {
             for _ in 0..UNITS {
@@ -113,11 +119,13 @@ fn hot_paths(criterion: &mut Criterion) {
             }
         });
     });
+}
 
+/// Copies pages back: each block is emptied into the previous one, which was emptied before.
+fn copy_back(group: &mut Group<'_>, filled: &mut Filled, data: &[u8; UNIT_BYTES]) {
     while filled.nand.next_page(GEOMETRY.block_of(filled.next)) < GEOMETRY.pages_per_block {
-        filled.program(&data, |_, _| Source::Padding);
+        filled.program(data, |_, _| Source::Padding);
     }
-    // Each block is emptied into the previous one, which was emptied before.
     let pages = GEOMETRY.pages_per_block;
     let mut target = BlockId(GEOMETRY.blocks() - 1);
     let mut index = pages;
@@ -139,6 +147,17 @@ fn hot_paths(criterion: &mut Criterion) {
             index += 1;
         });
     });
+}
+
+fn hot_paths(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("nand");
+    group.throughput(Throughput::Elements(UNITS as u64));
+    let mut random = Random(0x9E37_79B9_7F4A_7C15);
+    let data = [42_u8; UNIT_BYTES];
+    random_copies(&mut group, &mut random, &data);
+    let mut filled = Filled::new();
+    program_and_read(&mut group, &mut filled, &mut random, &data);
+    copy_back(&mut group, &mut filled, &data);
     group.finish();
 }
 

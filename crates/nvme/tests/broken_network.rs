@@ -3,25 +3,21 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use common::bystander::Bystander;
+use common::process::Process;
 use common::proxy::Proxy;
 use common::witness::{Witness, number};
-use common::{names, serve, serving, small, subsystem};
+use common::{names, serve, small, subsystem};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{Device, check};
-use tantalum_drive::Pacing;
 use tantalum_nvme::client::{Client, Options};
-use tantalum_nvme::serve::Served;
 
 /// The connections of one host.
 fn attach(address: SocketAddr, options: Options) -> std::io::Result<(Client, Client)> {
@@ -84,55 +80,11 @@ fn a_network_that_breaks_tears_nothing_and_loses_nothing() {
 
 // -- killed servers -----------------------------------------------------------------------------------------------
 
-/// The image that the child process serves.
-const IMAGE: &str = "TANTALUM_TEST_SERVES";
-/// What it prints before its address.
-const SERVES: &str = "serves at ";
-
 /// Not a test: the process that the test below starts and kills.
 #[test]
 #[ignore = "started by another test, as a process of its own"]
 fn serves_until_it_is_killed() {
-    let Some(image) = std::env::var_os(IMAGE) else { return };
-    let options = serving(Path::new(&image), Pacing::None);
-    let served = Served::start(Device::open(Path::new(&image)).unwrap(), &options).unwrap();
-    println!("\n{SERVES}{}", served.address());
-    served.wait(|_| ()).unwrap();
-}
-
-/// A server in a process of its own.
-struct Process(Child);
-
-impl Process {
-    fn start(image: &Path) -> (Process, SocketAddr) {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["serves_until_it_is_killed", "--exact", "--ignored", "--nocapture"])
-            .env(IMAGE, image)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let output = BufReader::new(child.stdout.take().unwrap());
-        let process = Process(child);
-        for line in output.lines() {
-            if let Some(address) = line.unwrap().strip_prefix(SERVES) {
-                return (process, address.parse().unwrap());
-            }
-        }
-        panic!("the server did not start");
-    }
-
-    /// As by `kill -9`.
-    fn kill(&mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+    common::process::serve_image();
 }
 
 #[test]

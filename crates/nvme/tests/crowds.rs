@@ -10,6 +10,7 @@ use common::bystander::Bystander;
 use common::{attach, names, serve, subsystem};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tantalum_nvme::client::{Client, Options, block_command};
+use tantalum_nvme::failure::Failure;
 use tantalum_nvme::server::{MOST_CONNECTIONS, Server};
 use tantalum_nvme::wire::command::{Pointer, TRANSPORT};
 use tantalum_nvme::wire::opcode::nvm;
@@ -180,4 +181,25 @@ fn slow_hosts_slow_down_nobody_else() {
     drop((gone, deaf, dripping));
     wait_until("connections are left", || server.connections() == 4);
     bystander.finish();
+}
+
+/// Each read that fails makes room for the next, which fails at once: a queue full of them must not nest that deep.
+#[test]
+fn a_queue_full_of_reads_without_power_is_answered() {
+    let server = serve(subsystem(4096));
+    let mut host = attach(&server, Options { together: true, ..Options::default() });
+    {
+        let mut device = server.subsystem().queue.drive().lock();
+        let now_ns = device.time_ns();
+        device.cut_power(now_ns);
+    }
+    for round in 0..4 {
+        for _ in 0..120 {
+            host.io.submit(block_command(nvm::READ, 0, 128), Vec::new(), 512 << 10).unwrap();
+        }
+        for _ in 0..120 {
+            assert_eq!(host.io.reap().unwrap().code, Failure::POWER_LOSS.code(), "round {round}");
+        }
+    }
+    assert_eq!(server.subsystem().held_bytes(), 0);
 }

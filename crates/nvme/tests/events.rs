@@ -125,6 +125,28 @@ fn what_is_never_sent_cannot_be_asked_for() {
 }
 
 #[test]
+fn more_event_requests_than_may_wait_are_refused() {
+    let server = serve(subsystem(4096));
+    let mut admin = Client::admin(server.address(), Options::default(), &names(), 0).unwrap().0;
+    admin.stream().set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let waiting: Vec<u16> = (0..4).map(|_| wait_for_event(&mut admin)).collect();
+    for _ in 0..20 {
+        let more = wait_for_event(&mut admin);
+        let refused = admin.reap().expect("it waits as well");
+        assert_eq!((refused.id, refused.code), (more, Failure::EVENT_LIMIT.code()));
+    }
+    // one that is aborted makes room for one more, and no other
+    let aborts = command(admin::ABORT, 0, [u32::from(waiting[2]) << 16, 0, 0, 0, 0, 0]);
+    let abort = admin.submit(aborts, Vec::new(), 0).unwrap();
+    let (victim, done) = (admin.reap().unwrap(), admin.reap().unwrap());
+    assert_eq!((victim.id, victim.code), (waiting[2], Failure::ABORTED.code()));
+    assert_eq!((done.id, done.code, done.result), (abort, 0, 0));
+    let (_fits, more) = (wait_for_event(&mut admin), wait_for_event(&mut admin));
+    let refused = admin.reap().unwrap();
+    assert_eq!((refused.id, refused.code), (more, Failure::EVENT_LIMIT.code()));
+}
+
+#[test]
 fn commands_on_an_io_queue_keep_the_controller_alive_and_the_timer_can_be_changed() {
     let server = serve(subsystem(4096));
     let (mut silent, id) = Client::admin(server.address(), Options::default(), &names(), 2000).unwrap();

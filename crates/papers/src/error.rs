@@ -44,6 +44,18 @@ pub enum ExperimentError {
     /// The document store failed.
     #[error(transparent)]
     DocumentStore(#[from] tantalum_couch::Error),
+    /// The storage manager failed.
+    #[error(transparent)]
+    Store(#[from] tantalum_store::StoreError),
+    /// A program could not be installed.
+    #[error(transparent)]
+    Install(#[from] tantalum_spu::InstallError),
+    /// A request to a program could not be sent.
+    #[error(transparent)]
+    Program(#[from] tantalum_spu::SpuError),
+    /// A program's read or write failed.
+    #[error(transparent)]
+    ProgramIo(#[from] tantalum_spu::IoError),
     /// RocksDB failed.
     #[cfg(feature = "rocksdb")]
     #[error("RocksDB: {0}")]

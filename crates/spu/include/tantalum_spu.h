@@ -43,7 +43,8 @@ enum { TL_READ = 1, TL_WRITE = 2 };
 enum {
     TL_CACHED = 0, /* as a write does: durable with the next flush, each unit of 4 KiB whole */
     TL_FLUSHED = 1, /* durable when it returns, each unit whole */
-    TL_ATOMIC = 2  /* durable when it returns, all or nothing */
+    TL_ATOMIC = 2  /* durable when it returns, all or nothing; until then, a store of others to a part of one of these units may
+                      make what it finds there durable on its own */
 };
 
 #define TL_STRIPE 8192u

@@ -3,6 +3,10 @@
  * region, on the processors that own their homes, and may be replaced until they are committed. COMMIT goes to one of these
  * processors, the coordinator, which commits on all of them in two phases.
  *
+ * A host that has all writes in memory until the commit needs fewer requests: LOGWRITES brings a participant all its writes and
+ * prepares it, and when all have answered, LOGWRITESCOMMIT brings the coordinator its own and the commit. So the first phase
+ * is the host's. If it lies about the answers, it harms only its own transaction.
+ *
  * What recovery rests on:
  *
  * 1. A participant has stored that it is PREPARED, and its records, before it says so. When all said so, the coordinator
@@ -10,6 +14,9 @@
  * 2. After that the coordinator stores COMMITTED, which is durable before any record is played. That is the commit.
  * 3. A participant plays its records and gives up its slot in one atomic step, before it says so.
  * 4. The coordinator gives up COMMITTED, with playing its own records in the same step, after all said so.
+ * 5. Writes come home only when the decision is durable, also on one processor: their units have others' bytes too, and a store
+ *    to these carries along what it finds there, which may then be durable before the rest. A write within one unit needs no
+ *    decision.
  *
  * So after a cut, a participant that is PREPARED asks the coordinator: if that is COMMITTED with the same transaction, it
  * plays; otherwise the transaction was not committed anywhere (presumed abort). Records are played again only while the slot
@@ -36,14 +43,12 @@ struct slot {
     uint32_t outcome;  /* how: TL_OK or AW_ABORTED */
     uint32_t coordinator;
     uint64_t participants;
-    uint32_t present; /* a bit for each record */
-    uint32_t unused;
-    struct {
-        uint64_t home;
-        uint32_t length;
-        uint32_t unused;
-    } records[AW_RECORDS];
+    uint32_t present;  /* a bit for each record */
+    uint32_t is_batch; /* records are one behind the other at AW_BATCH_AT, and not in stripes of their own */
+    struct aw_part records[AW_RECORDS];
 };
+
+_Static_assert(sizeof(struct slot) <= AW_BATCH_AT, "a slot ends before the data of a batch");
 
 static struct slot slots[AW_SLOTS];
 static uint32_t owners[AW_SLOTS]; /* the process that may use a slot */
@@ -58,10 +63,14 @@ static uint64_t record_address(uint32_t index, uint32_t record)
     return tl_region(index * (1 + AW_RECORDS) + 1 + record);
 }
 
-static int32_t store_header(uint32_t index)
+/* Stores a slot with its first records. */
+static int32_t store_slot(uint32_t index, uint32_t records)
 {
-    return tl_nvm_write(header_address(index), &slots[index], sizeof slots[index]);
+    uint32_t bytes = (uint32_t)__builtin_offsetof(struct slot, records) + records * (uint32_t)sizeof(struct aw_part);
+    return tl_nvm_write(header_address(index), &slots[index], bytes);
 }
+
+static int32_t store_header(uint32_t index) { return store_slot(index, slots[index].present ? AW_RECORDS : 0); }
 
 /* Ends a transaction in its slot. What is stored with it is the caller's to commit. */
 static void set_finished(struct slot *slot, uint32_t outcome)
@@ -84,12 +93,16 @@ static int32_t forget(uint32_t index)
 static int32_t play(uint32_t index)
 {
     struct slot *slot = &slots[index];
-    struct slot before = *slot;
+    uint32_t state = slot->state, present = slot->present, outcome = slot->outcome;
+    uint64_t finished = slot->finished, next = header_address(index) + AW_BATCH_AT;
     int32_t status = TL_OK;
-    for (uint32_t record = 0; record < AW_RECORDS && status == TL_OK; record++)
-        if (slot->present & 1u << record)
-            status = tl_nvm_copy(slot->records[record].home, record_address(index, record),
-                                 slot->records[record].length);
+    for (uint32_t record = 0; present >> record && status == TL_OK; record++) {
+        if (!(present >> record & 1))
+            continue;
+        const struct aw_part *part = &slot->records[record];
+        status = tl_nvm_copy(part->home, slot->is_batch ? next : record_address(index, record), part->length);
+        next += part->length;
+    }
     if (status == TL_OK) {
         set_finished(slot, TL_OK);
         status = store_header(index);
@@ -98,7 +111,10 @@ static int32_t play(uint32_t index)
         status = tl_nvm_commit(TL_ATOMIC);
     if (status != TL_OK) {
         tl_nvm_discard();
-        *slot = before;
+        slot->state = state;
+        slot->present = present;
+        slot->finished = finished;
+        slot->outcome = outcome;
     }
     return status;
 }
@@ -159,6 +175,7 @@ static int32_t log_write(void)
         slot->state = OPEN;
         slot->transaction = write.transaction;
         slot->present = 0;
+        slot->is_batch = 0;
     } else if (slot->state != OPEN || slot->transaction != write.transaction) {
         return AW_BUSY;
     }
@@ -180,6 +197,8 @@ TL_HANDLER(0, logwrite)
     tl_respond(log_write());
 }
 
+static int32_t finish_commit(uint32_t index);
+
 static int32_t log_write_commit(void)
 {
     struct aw_write write;
@@ -192,17 +211,27 @@ static int32_t log_write_commit(void)
         return AW_BUSY;
     locked[index] = 1;
     struct slot before = *slot;
-    status = tl_receive_nvm(write.home, write.length);
-    if (status == TL_OK) {
-        slot->transaction = write.transaction;
+    uint32_t is_logged = write.home % TL_UNIT + write.length > TL_UNIT; /* rule 5 */
+    status = tl_receive_nvm(is_logged ? record_address(index, 0) : write.home, write.length);
+    slot->transaction = write.transaction;
+    if (is_logged) {
+        slot->records[0] = (struct aw_part){.home = write.home, .length = write.length};
+        slot->present = 1;
+        slot->is_batch = 0;
+        slot->participants = SELF_BIT;
+        slot->state = COMMITTED;
+    } else {
         set_finished(slot, TL_OK);
-        status = store_header(index);
     }
+    if (status == TL_OK)
+        status = store_header(index);
     if (status == TL_OK)
         status = tl_nvm_commit(TL_ATOMIC);
     if (status != TL_OK) {
         tl_nvm_discard();
         *slot = before;
+    } else if (is_logged) {
+        status = finish_commit(index);
     }
     locked[index] = 0;
     return status;
@@ -224,8 +253,8 @@ TL_HANDLER(3, abort_transaction)
         struct slot *slot = &slots[index];
         if (slot->state == FREE || slot->transaction != request.transaction)
             status = past(slot, request.transaction);
-        else if (slot->state == OPEN)
-            forget(index);
+        else if (slot->state == OPEN || (slot->state == PREPARED && slot->is_batch))
+            forget(index); /* of a batch, the host decides until it has sent LOGWRITESCOMMIT */
         else
             status = AW_BUSY;
     }
@@ -244,21 +273,20 @@ struct order {
 /* Sends an order to all participants but this one, and returns those that did not answer TL_OK. */
 static uint64_t tell(uint64_t participants, uint32_t handler, uint64_t transaction)
 {
-    struct order order = {transaction, tl_processor(), 0};
+    uint32_t self = tl_processor(), count = 0;
+    struct order order = {transaction, self, 0};
     int16_t tickets[64];
-    uint64_t failed = 0;
-    for (uint32_t spu = 0; spu < tl_processors(); spu++) {
-        if (!(participants >> spu & 1) || spu == tl_processor())
-            continue;
-        tl_request_start(tl_spu(spu), 0, handler);
+    uint64_t others = participants & ~(1ull << self), failed = 0;
+    for (uint64_t left = others; left; left &= left - 1) {
+        tl_request_start(tl_spu((uint32_t)__builtin_ctzll(left)), 0, handler);
         tl_request_append(&order, sizeof order);
-        tickets[spu] = (int16_t)tl_request_finish();
+        tickets[count++] = (int16_t)tl_request_finish();
     }
-    for (uint32_t spu = 0; spu < tl_processors(); spu++) {
-        if (!(participants >> spu & 1) || spu == tl_processor())
-            continue;
-        if (tickets[spu] < 0 || tl_wait(tickets[spu]) != TL_OK)
-            failed |= 1ull << spu;
+    count = 0;
+    for (uint64_t left = others; left; left &= left - 1) {
+        int16_t ticket = tickets[count++];
+        if (ticket < 0 || tl_wait(ticket) != TL_OK)
+            failed |= left & -left;
     }
     return failed;
 }
@@ -280,8 +308,6 @@ static int32_t coordinate(uint32_t index, uint64_t participants)
     struct slot *slot = &slots[index];
     if (slot->state == COMMITTED)
         return finish_commit(index);
-    if ((participants & ~SELF_BIT) == 0)
-        return play(index); /* one step, which is atomic without a log */
     int32_t status = tell(participants, AW_PREPARE, slot->transaction) ? AW_ABORTED : TL_OK;
 #ifndef CANARY_UNFLUSHED
     if (status == TL_OK)
@@ -331,6 +357,149 @@ TL_HANDLER(1, commit)
         }
     }
     tl_respond(status);
+}
+
+/* ---- Batches: all writes of a transaction on this processor in one request ---- */
+
+/* Takes a batch up to its data, of which there are `bytes`. The slot is FREE, and has its records. */
+static int32_t take_parts(const struct aw_batch *batch, struct slot *slot, uint32_t *bytes)
+{
+    if (batch->count - 1 >= AW_RECORDS)
+        return TL_BAD_ARGUMENT;
+    int32_t status = tl_receive(slot->records, batch->count * (uint32_t)sizeof slot->records[0]);
+    *bytes = 0;
+    for (uint32_t record = 0; record < batch->count && status == TL_OK; record++) {
+        const struct aw_part *part = &slot->records[record];
+        status = tl_nvm_check(part->home, part->length, TL_WRITE); /* no longer than a stripe */
+        *bytes += part->length;
+    }
+    if (status == TL_OK && *bytes > AW_BATCH_BYTES)
+        return TL_NO_ROOM;
+    return status == TL_OK && *bytes != tl_remaining() ? TL_BAD_ARGUMENT : status;
+}
+
+/* How a batch finds its slot: free for it; in the state that the same batch has brought it to; or the answer is known. */
+enum { NEW, HELD, ANSWERED };
+
+/* Takes the head of a batch. */
+static int take_head(struct aw_batch *batch, uint32_t *index, uint32_t held, int32_t *status)
+{
+    *status = tl_receive(batch, sizeof *batch);
+    if (*status == TL_OK)
+        *status = find(batch->transaction, index);
+    if (*status != TL_OK)
+        return ANSWERED;
+    struct slot *slot = &slots[*index];
+#ifndef CANARY_FORGETFUL
+    if (batch->transaction <= slot->finished) {
+        *status = past(slot, batch->transaction);
+        return ANSWERED;
+    }
+#endif
+    if (slot->state == FREE)
+        return NEW;
+    if (slot->state == held && slot->transaction == batch->transaction)
+        return HELD;
+    *status = AW_BUSY;
+    return ANSWERED;
+}
+
+static int32_t log_writes(void)
+{
+    struct aw_batch batch;
+    uint32_t index, bytes;
+    int32_t status;
+    if (take_head(&batch, &index, PREPARED, &status) != NEW)
+        return status;
+    struct slot *slot = &slots[index];
+    status = take_parts(&batch, slot, &bytes);
+    if (status != TL_OK)
+        return status;
+    locked[index] = 1;
+    slot->state = PREPARED;
+    slot->transaction = batch.transaction;
+    slot->coordinator = batch.coordinator;
+    slot->present = (1u << batch.count) - 1;
+    slot->is_batch = 1;
+    status = tl_receive_nvm(header_address(index) + AW_BATCH_AT, bytes);
+    if (status == TL_OK)
+        status = store_slot(index, batch.count);
+    if (status == TL_OK)
+        status = tl_nvm_commit(TL_CACHED);
+    if (status != TL_OK) {
+        tl_nvm_discard();
+        slot->state = FREE;
+        slot->present = 0;
+    }
+    locked[index] = 0;
+    return status;
+}
+
+TL_HANDLER(4, logwrites)
+{
+    tl_respond(log_writes());
+}
+
+/* Stores the decision with this processor's own records. */
+static int32_t decide(struct slot *slot, uint32_t index, const struct aw_batch *batch, uint32_t bytes)
+{
+    int32_t status = TL_OK;
+#ifndef CANARY_UNFLUSHED
+    if (batch->participants & ~SELF_BIT)
+        status = tl_nvm_flush(); /* of the whole drive: all participants' slots and records */
+#endif
+    if (status == TL_OK)
+        status = tl_receive_nvm(header_address(index) + AW_BATCH_AT, bytes);
+    if (status != TL_OK)
+        return status;
+    slot->transaction = batch->transaction;
+    slot->participants = batch->participants;
+    slot->coordinator = tl_processor();
+    slot->present = (1u << batch->count) - 1;
+    slot->is_batch = 1;
+    slot->state = COMMITTED;
+#ifndef CANARY_UNDECIDED
+    status = store_slot(index, batch->count);
+    if (status == TL_OK)
+        status = tl_nvm_commit(TL_ATOMIC);
+#endif
+    return status;
+}
+
+static int32_t log_writes_commit(void)
+{
+    struct aw_batch batch;
+    uint32_t index, bytes;
+    int32_t status;
+    int found = take_head(&batch, &index, COMMITTED, &status);
+    if (found == ANSWERED)
+        return status;
+    struct slot *slot = &slots[index];
+    if (found == NEW) {
+        if (!(batch.participants & SELF_BIT) || (tl_processors() < 64 && batch.participants >> tl_processors()))
+            return TL_BAD_ARGUMENT;
+        status = take_parts(&batch, slot, &bytes);
+        if (status != TL_OK)
+            return status;
+        locked[index] = 1;
+        status = decide(slot, index, &batch, bytes);
+        if (status != TL_OK) {
+            tl_nvm_discard();
+            slot->state = FREE;
+            slot->present = 0;
+        }
+    } else {
+        locked[index] = 1;
+    }
+    if (status == TL_OK)
+        status = finish_commit(index);
+    locked[index] = 0;
+    return status;
+}
+
+TL_HANDLER(5, logwritescommit)
+{
+    tl_respond(log_writes_commit());
 }
 
 /* Takes an order of another copy of this program about a transaction of the originating process. */

@@ -10,6 +10,11 @@ enum {
     AW_LOGWRITECOMMIT = 2, /* struct aw_write, then the data: a transaction of one write */
     AW_ABORT = 3,          /* struct aw_commit: to each participant */
 
+    /* For hosts that have all writes of a transaction in memory until it commits, as storage managers do: struct aw_batch, a
+       struct aw_part for each write, then their data. */
+    AW_LOGWRITES = 4,       /* to each participant but the coordinator: all its writes, and prepare */
+    AW_LOGWRITESCOMMIT = 5, /* to the coordinator, when all of them answered TL_OK: its writes, and commit */
+
     AW_PREPARE = 8, /* between processors */
     AW_PLAY = 9,
     AW_FORGET = 10,
@@ -43,6 +48,22 @@ struct aw_write {
     uint32_t length;
     uint32_t record; /* 0 to AW_RECORDS-1; each names one write of the transaction on this processor */
 };
+
+struct aw_batch {
+    uint64_t transaction;
+    uint64_t participants; /* a bit for each processor that has writes of it */
+    uint32_t coordinator;
+    uint32_t count; /* 1 to AW_RECORDS */
+};
+
+struct aw_part {
+    uint64_t home;
+    uint32_t length;
+    uint32_t unused;
+};
+
+#define AW_BATCH_AT 256u                        /* where a batch's data are in the first stripe of a slot */
+#define AW_BATCH_BYTES (TL_STRIPE - AW_BATCH_AT) /* the most that they are */
 
 struct aw_commit {
     uint64_t transaction;

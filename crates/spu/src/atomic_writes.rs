@@ -22,12 +22,17 @@ pub const SLOTS: u64 = 16;
 /// Writes of a transaction on one processor.
 pub const RECORDS: usize = 8;
 
+/// Bytes of a batch's writes on one processor.
+pub const BATCH_BYTES: usize = STRIPE_BYTES as usize - 256;
+
 /// Handlers, as `programs/atomic_writes.h` numbers them.
 mod handler {
     pub const LOGWRITE: u32 = 0;
     pub const COMMIT: u32 = 1;
     pub const LOGWRITECOMMIT: u32 = 2;
     pub const ABORT: u32 = 3;
+    pub const LOGWRITES: u32 = 4;
+    pub const LOGWRITESCOMMIT: u32 = 5;
     pub const SCAN: u32 = 16;
     pub const RESOLVE: u32 = 17;
     pub const END: u32 = 18;
@@ -60,6 +65,14 @@ pub enum AtomicWritesError {
         spu: SpuId,
         /// The writes.
         writes: usize,
+    },
+    /// More bytes at one processor than a batch can have.
+    #[error("a batch with {bytes} bytes for processor {spu}; it may have {BATCH_BYTES} there")]
+    TooManyBytes {
+        /// The processor.
+        spu: SpuId,
+        /// The bytes.
+        bytes: usize,
     },
 }
 

@@ -26,7 +26,7 @@ pub enum SpuError {
         processors: u32,
     },
     /// A body that is too long.
-    #[error("the body has {bytes} bytes, and may have {limit}")]
+    #[error("the body has {bytes} bytes; the limit is {limit}")]
     BodyTooLong {
         /// Its bytes.
         bytes: usize,

@@ -16,6 +16,7 @@ use crate::instance::{Fault, Instance};
 use crate::message::HEADER_BYTES;
 use crate::module::{self, ModuleError, Program};
 use crate::names::{EndpointId, ProcessId, ProgramId, SpuId};
+use crate::output::Output;
 use crate::packet::Load;
 use crate::program::{Installed, Resident, Thread};
 use crate::stripes::STRIPE_BYTES;
@@ -64,7 +65,7 @@ pub enum InstallError {
     #[error("endpoint {0:#x} is closed")]
     NoEndpoint(u32),
     /// There are as many as there may be.
-    #[error("{limit} programs are installed, the most that there may be: remove one first")]
+    #[error("{limit} programs are installed, which is the limit: remove one first")]
     TooMany {
         /// The limit.
         limit: usize,
@@ -96,29 +97,6 @@ impl std::fmt::Display for Users<'_> {
             }
         }
         Ok(())
-    }
-}
-
-/// What a program has told its host.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Output {
-    /// The serial ports of its copies, processor by processor: the last 4 KiB of each.
-    pub serial: Vec<Vec<u8>>,
-    /// Its counters, over all processors.
-    pub counters: [u64; abi::COUNTERS],
-}
-
-impl Output {
-    fn of(installed: &Installed) -> Output {
-        let mut output = Output::default();
-        for copy in &installed.parts {
-            let context = copy.instance.context();
-            output.serial.push(context.serial.clone());
-            for (sum, count) in output.counters.iter_mut().zip(context.counters) {
-                *sum += count;
-            }
-        }
-        output
     }
 }
 
@@ -183,6 +161,7 @@ impl Ssd {
             parts,
             code_bytes: program.code_bytes,
             data_bytes: program.data_bytes,
+            names: program.names,
         };
         self.programs.insert(id, installed);
         for spu in 0..self.profile.count {
@@ -281,18 +260,13 @@ impl Ssd {
     /// Ends a program that did what no program may.
     pub(crate) fn end_program(&mut self, program: ProgramId, at: (SpuId, u32), fault: Fault) {
         if let Some(installed) = self.programs.get(&program) {
-            let owner = installed.owner;
+            let (owner, (spu, handler)) = (installed.owner, at);
+            let function = installed.function(spu);
             self.faulted = Some((program, Output::of(installed)));
             self.remove(program);
-            self.tell_end(program, owner, at, fault);
+            let event = Event::Ended { program, owner, spu, handler, function, fault, at_ns: self.now_ns };
+            self.dispatch_packet(Some(spu), None, HEADER_BYTES, Load::Tell(event), self.now_ns);
         }
-    }
-
-    /// The host learns that a program was ended.
-    fn tell_end(&mut self, program: ProgramId, owner: ProcessId, at: (SpuId, u32), fault: Fault) {
-        let (spu, handler) = at;
-        let event = Event::Ended { program, owner, spu, handler, fault, at_ns: self.now_ns };
-        self.dispatch_packet(Some(spu), None, HEADER_BYTES, Load::Tell(event), self.now_ns);
     }
 
     fn remove(&mut self, program: ProgramId) {
@@ -328,6 +302,15 @@ impl Ssd {
             handlers.iter().filter(|&&handler| handler < 64).fold(0, |mask, handler| mask | 1 << handler);
         *caller.may_call.entry(to).or_default() |= mask;
         Ok(())
+    }
+
+    /// Whether the intercall table lets a program use a handler of another.
+    pub(crate) fn may_call(&self, from: ProgramId, to: ProgramId, handler: u32) -> bool {
+        from == to
+            || self.programs.get(&from).is_some_and(|caller| {
+                let mask = caller.may_call.get(&to).copied().unwrap_or(0);
+                handler < 64 && mask & 1 << handler != 0
+            })
     }
 
     /// What a program wrote to its serial ports, and its counters; also of the program that faulted last.

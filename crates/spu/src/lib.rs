@@ -10,15 +10,20 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `system.rs`, `agenda.rs` | the drive, and the order of events in it |
+//! | `system.rs` | the drive with its processors |
+//! | `events.rs`, `agenda.rs` | the host's requests, and the order of events |
 //! | `network.rs`, `packet.rs`, `wire.rs` | ring and link, and what goes over them |
-//! | `schedule.rs` | which handler a processor works on |
-//! | `perform.rs`, `records.rs`, `sending.rs` | what is done for a handler: memory and records with all checks of rights; answers and requests |
-//! | `install.rs`, `program.rs` | installing and ending programs; what is installed |
+//! | `arrivals.rs` | what happens with what has arrived |
+//! | `schedule.rs`, `step.rs` | which handler a processor works on; what came of its instructions |
+//! | `perform.rs`, `done.rs` | what is done for a handler, and how far it got: `nvm.rs`, `records.rs`, `sending.rs` |
+//! | `rights.rs` | all checks of what a handler may access |
+//! | `install.rs`, `program.rs`, `output.rs` | installing and ending programs; what is installed; what it told its host |
 //! | `module.rs`, `instance.rs`, `abi/` | checking a module, its copies, its functions |
-//! | `describe.rs` | what a module says about itself |
+//! | `describe.rs`, `functions.rs` | what a module says about itself; the names of its functions |
+//! | `marks.rs` | in which function a program is |
 //! | `permission.rs`, `stripes.rs`, `stage.rs` | who may access what; who owns what; stores that take effect together |
-//! | `host.rs`, `driver.rs` | endpoints, events, the driver's book; what the driver decides |
+//! | `host.rs`, `asking.rs`, `grants.rs`, `driver.rs` | endpoints, events, the driver's book; waiting for them; what the driver grants and decides |
+//! | `block_client.rs`, `base_io_way.rs`, `atomic_writes.rs` | host libraries of shipped programs |
 //! | `shared.rs` | the same for clients on several threads, in the machine's time or none |
 //!
 //! # Example
@@ -45,42 +50,57 @@ mod abi;
 mod activation;
 mod agenda;
 pub mod answer;
+mod arrivals;
+mod asking;
 pub mod atomic_writes;
+mod base_io_way;
 mod block_client;
 mod describe;
+mod done;
 mod driver;
 mod error;
+mod events;
+mod functions;
+mod grants;
 mod host;
 mod install;
 mod instance;
+mod marks;
 mod message;
 mod module;
 mod names;
 mod network;
+mod nvm;
+mod output;
 mod packet;
 mod perform;
 mod permission;
 mod program;
 mod records;
+mod rights;
 mod schedule;
 mod sending;
 pub mod shared;
 pub mod shipped;
 mod stage;
+mod step;
 mod stripes;
 mod system;
 mod wire;
 
 pub use abi::COUNTERS;
+pub use base_io_way::BaseIoWay;
 pub use block_client::{BlockClient, IoError};
 pub use describe::{Description, Handler, describe};
 pub use error::SpuError;
+pub use functions::Function;
 pub use host::{ENDPOINT_QUEUE, ENDPOINT_QUEUE_BYTES, Event};
-pub use install::{InstallError, InstallOptions, Output, PROGRAMS};
+pub use install::{InstallError, InstallOptions, PROGRAMS};
 pub use instance::{Fault, THREADS};
 pub use message::BODY_BYTES;
 pub use module::ModuleError;
 pub use names::{EndpointId, ProcessId, ProgramId, SpuId};
+pub use output::Output;
 pub use permission::Rights;
 pub use stage::STAGE_UNITS;
 pub use stripes::{STRIPE_BYTES, Stripes};

@@ -6,12 +6,9 @@
 use tantalum::Nanoseconds;
 
 use crate::agenda::What;
-use crate::answer;
-use crate::host::Event;
 use crate::message::{ANSWER_BYTES, AnswerTo, Message};
-use crate::names::{EndpointId, SpuId};
+use crate::names::SpuId;
 use crate::packet::{Load, Packet};
-use crate::permission::Rights;
 use crate::system::Ssd;
 
 impl Ssd {
@@ -42,58 +39,14 @@ impl Ssd {
         if let Load::Request(message) | Load::ToEndpoint(_, message) = &packet.load
             && let Some(from) = packet.from
         {
-            self.spus[from.0 as usize].outgoing_bytes -= message.body.len();
+            let outgoing = &mut self.spus[from.0 as usize].outgoing_bytes;
+            *outgoing = outgoing.checked_sub(message.body.len()).expect("what leaves had taken room");
         }
         let done_ns = self.wires.ring.carry(self.now_ns, packet.bytes);
         match packet.to {
             Some(_) => self.arrange(done_ns, What::Arrives(packet)),
             None => self.arrange(done_ns, What::Up(packet)),
         }
-    }
-
-    pub(crate) fn arrive(&mut self, packet: Packet) {
-        let at_ns = self.now_ns;
-        match (packet.load, packet.to) {
-            (Load::Request(message), Some(spu)) => self.admit(spu, message),
-            (Load::ToEndpoint(endpoint, message), _) => {
-                self.admit_at_endpoint(endpoint, message, packet.from)
-            }
-            (Load::Answer(AnswerTo::Host { endpoint, request }, status), _) => {
-                self.host.tell(Event::Answer { endpoint, request, status, at_ns });
-            }
-            (Load::Answer(AnswerTo::Ticket { thread, ticket }, status), _) => {
-                self.ticket_answered(thread, ticket, status);
-            }
-            (Load::Miss(miss), _) => self.hear_of_miss(miss),
-            (Load::Permission { process, range, rights, answers }, Some(spu)) => {
-                self.revoking -= usize::from(rights == Rights::NONE);
-                // it may have ended while the permission was on its way
-                if self.host.is_alive(process) {
-                    self.spus[spu.0 as usize].permissions.install(process, range, rights);
-                }
-                if let Some(miss) = answers {
-                    let told = Load::Tell(miss.told(true, at_ns));
-                    self.dispatch_packet(Some(spu), None, ANSWER_BYTES, told, at_ns);
-                }
-            }
-            (Load::Tell(event), _) => self.host.tell(event.at(at_ns)),
-            (Load::Request(_) | Load::Answer(..) | Load::Permission { .. } | Load::Bulk, _) => {}
-        }
-    }
-
-    /// A request of a program arrives at an endpoint, which answers by having it.
-    fn admit_at_endpoint(&mut self, endpoint: EndpointId, message: Message, from: Option<SpuId>) {
-        let (Some(spu), Some(program)) = (from, message.caller) else { return };
-        let (handler, body, at_ns) = (message.handler, message.body, self.now_ns);
-        let event = Event::Request { endpoint, spu, program, handler, body, at_ns };
-        let status = if self.host.deliver(endpoint, event) { answer::OK } else { answer::NOT_DELIVERED };
-        let packet = Packet {
-            from: None,
-            to: Some(spu),
-            bytes: ANSWER_BYTES,
-            load: Load::Answer(message.answer_to, status),
-        };
-        self.arrange(at_ns, What::Down(packet));
     }
 
     /// Sends an answer from a processor.
@@ -114,6 +67,21 @@ impl Ssd {
                 let load = Load::Answer(to, status);
                 self.dispatch_packet(Some(spu), Some(thread.spu), ANSWER_BYTES, load, at_ns);
             }
+        }
+    }
+
+    /// The answer to a request, with what a call between programs gets back.
+    pub(crate) fn answer(
+        &mut self,
+        spu: SpuId,
+        to: AnswerTo,
+        status: i32,
+        bytes: Vec<u8>,
+        at_ns: Nanoseconds,
+    ) {
+        match to {
+            AnswerTo::Call(thread) => self.arrange(at_ns, What::CallAnswered { thread, status, bytes }),
+            to => self.send_answer(spu, to, status, at_ns),
         }
     }
 }

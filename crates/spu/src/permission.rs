@@ -132,6 +132,7 @@ impl PermissionTable {
     }
 
     fn insert(&mut self, key: (ProcessId, u64), entry: Entry) {
+        debug_assert!(self.is_free(key.0, &(key.1..entry.end)), "{key:?} to {} overlaps others", entry.end);
         self.entries.insert(key, entry);
         if self.entries.len() > self.limit {
             let eldest = self.entries.iter().min_by_key(|(_, entry)| entry.used);
@@ -139,6 +140,13 @@ impl PermissionTable {
             self.entries.remove(&eldest);
             self.evicted += 1;
         }
+        assert!(self.entries.len() <= self.limit, "{} entries of {}", self.entries.len(), self.limit);
+    }
+
+    /// Whether no entry of a process has a part of a range.
+    fn is_free(&self, process: ProcessId, range: &Range<u64>) -> bool {
+        let before = self.entries.range((process, 0)..(process, range.end)).next_back();
+        before.is_none_or(|(_, entry)| entry.end <= range.start)
     }
 
     /// The extent of a process that an address is in, with its rights.

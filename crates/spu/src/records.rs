@@ -4,8 +4,9 @@ use tantalum::{Command, Key, NamespaceId, Nanoseconds, Status};
 
 use crate::activation::Room;
 use crate::answer;
+use crate::done::Done;
 use crate::message::ThreadRef;
-use crate::perform::{CHECK_INSTRUCTIONS, Done};
+use crate::rights::CHECK_INSTRUCTIONS;
 use crate::stage::submit;
 use crate::system::Ssd;
 
@@ -101,15 +102,15 @@ impl Ssd {
             Ok(from) => from,
             Err(refused) => return Ok(refused),
         };
-        let stride = RECORD_HEAD_BYTES + (most as usize).next_multiple_of(8);
-        let count = (to.bytes as usize / stride).min(SCANNED);
+        let count = (to.bytes as usize / scanned_bytes(most)).min(SCANNED);
         if count == 0 {
             return Ok(Done::Now(answer::BAD_ARGUMENT, CHECK_INSTRUCTIONS));
         }
         let Some((keys, listed_ns)) = self.list(namespace, from.as_ref(), count + 1)? else {
             return Ok(Done::Now(answer::NO_PROGRAM, CHECK_INSTRUCTIONS));
         };
-        let (mut bytes, mut value, mut done_ns) = (Vec::with_capacity(count * stride), Vec::new(), listed_ns);
+        let mut bytes = Vec::with_capacity(count * scanned_bytes(most));
+        let (mut value, mut done_ns, mut records) = (Vec::new(), listed_ns, 0_u32);
         for key in keys.into_iter().filter(|key| Some(*key) != from).take(count) {
             let get = Command::KvGet { namespace, key, value: &mut value };
             match submit(&mut self.drive.lock(), get, listed_ns) {
@@ -117,18 +118,12 @@ impl Ssd {
                 Err(Status::NoSuchKey { .. }) => continue,
                 got => done_ns = done_ns.max(got?),
             }
-            let begun = bytes.len();
-            bytes.extend((key.as_bytes().len() as u32).to_le_bytes());
-            bytes.extend((value.len() as u32).to_le_bytes());
-            bytes.extend(key.as_bytes());
-            bytes.resize(begun + RECORD_HEAD_BYTES, 0);
-            bytes.extend(&value[..value.len().min(most as usize)]);
-            bytes.resize(begun + stride, 0);
+            append_record(&mut bytes, &key, &value, most);
+            records += 1;
         }
-        let records = bytes.len() / stride;
         let copy = self.copy_mut(thread.spu, thread.program).expect("the program asked for something");
         copy.instance.fill(to, &bytes, None);
-        let instructions = CHECK_INSTRUCTIONS + records as u64 * SCAN_INSTRUCTIONS;
+        let instructions = CHECK_INSTRUCTIONS + u64::from(records) * SCAN_INSTRUCTIONS;
         Ok(self.later(records as i32, done_ns, instructions))
     }
 
@@ -147,4 +142,21 @@ impl Ssd {
             listed => listed.map(|done_ns| Some((keys, done_ns))),
         }
     }
+}
+
+/// Bytes of a record in a scan that reads up to `most` bytes of each value.
+fn scanned_bytes(most: u32) -> usize {
+    RECORD_HEAD_BYTES + (most as usize).next_multiple_of(8)
+}
+
+/// Appends a record as a scan tells it: its lengths and its key, then the beginning of its value.
+fn append_record(to: &mut Vec<u8>, key: &Key, value: &[u8], most: u32) {
+    let begun = to.len();
+    to.extend((key.as_bytes().len() as u32).to_le_bytes());
+    to.extend((value.len() as u32).to_le_bytes());
+    to.extend(key.as_bytes());
+    assert!(to.len() <= begun + RECORD_HEAD_BYTES, "a key has at most 16 bytes");
+    to.resize(begun + RECORD_HEAD_BYTES, 0);
+    to.extend(&value[..value.len().min(most as usize)]);
+    to.resize(begun + scanned_bytes(most), 0);
 }

@@ -6,16 +6,16 @@
 //! - Of several threads one is kept for requests of the same program. So its handlers on different processors that wait for
 //!   each other do not all wait for a thread.
 
-use tantalum::{Nanoseconds, Status};
+use tantalum::Nanoseconds;
 
 use crate::activation::Activation;
 use crate::agenda::What;
 use crate::answer;
-use crate::instance::{Fault, Run};
-use crate::message::{AnswerTo, Message, ThreadRef};
+use crate::instance::Run;
+use crate::message::{Message, ThreadRef};
 use crate::names::{Party, ProgramId, SpuId};
 use crate::program::{Resident, Thread, Waiting};
-use crate::stage::{How, Stage};
+use crate::stage::Stage;
 use crate::system::Ssd;
 
 /// Requests that wait for a program on a processor.
@@ -71,19 +71,6 @@ impl Ssd {
         } else {
             None
         }
-    }
-
-    /// Whether the intercall table lets a program use a handler of another.
-    pub(crate) fn may_call(&self, from: ProgramId, to: ProgramId, handler: u32) -> bool {
-        from == to
-            || self.programs.get(&from).is_some_and(|caller| {
-                let mask = caller.may_call.get(&to).copied().unwrap_or(0);
-                handler < 64 && mask & 1 << handler != 0
-            })
-    }
-
-    pub(crate) fn copy_mut(&mut self, spu: SpuId, program: ProgramId) -> Option<&mut Resident> {
-        self.programs.get_mut(&program).map(|installed| &mut installed.parts[spu.0 as usize])
     }
 
     // -- turns --------------------------------------------------------------------------------------------------
@@ -167,67 +154,6 @@ impl Ssd {
         self.arrange(self.now_ns + duration_ns, What::Step { thread, run, call });
     }
 
-    // -- what came of a run -------------------------------------------------------------------------------------
-
-    /// A thread has executed its instructions.
-    pub(crate) fn step(
-        &mut self,
-        thread: ThreadRef,
-        run: Run,
-        call: Option<Activation>,
-    ) -> Result<(), Status> {
-        let (spu, program) = (thread.spu, thread.program);
-        if !self.programs.contains_key(&program) {
-            // the program was ended meanwhile, and its stopped calls were answered then
-            if let Some(call) = call {
-                self.give_up(spu, &call);
-            }
-            self.yield_processor(spu);
-            return Ok(());
-        }
-        match run {
-            Run::Asks(op) => self.perform(thread, op),
-            Run::Returns => {
-                let call = call.expect("a call that returns comes with its state");
-                self.returns(thread, call)
-            }
-            Run::Faults(fault) => {
-                let call = call.expect("a call that faults comes with its state");
-                self.fault(thread, call, fault);
-                Ok(())
-            }
-        }
-    }
-
-    fn returns(&mut self, thread: ThreadRef, mut call: Activation) -> Result<(), Status> {
-        let spu = thread.spu;
-        let origin = (call.message.origin.process(), call.revocations);
-        let otherwise = match self.stage_keeps_rights(thread, origin, &mut call.stage) {
-            true => answer::NO_ANSWER,
-            false => answer::NO_PERMISSION,
-        };
-        let (status, done_ns) = match call.stage.commit(&mut self.drive.lock(), How::Cached, self.now_ns) {
-            Ok(done_ns) => (otherwise, done_ns),
-            Err(Status::PowerLost) => return Err(Status::PowerLost),
-            Err(_) => (answer::DRIVE, self.now_ns),
-        };
-        if !call.is_answered {
-            self.send_answer(spu, call.message.answer_to, status, done_ns);
-        }
-        if let Some(copy) = self.copy_mut(spu, thread.program) {
-            copy.threads[thread.thread] = Thread::Idle;
-        }
-        self.yield_processor(spu);
-        Ok(())
-    }
-
-    /// Ends the program of a call that faulted. Its stores that were not committed are gone (hazard 22).
-    pub(crate) fn fault(&mut self, thread: ThreadRef, call: Activation, fault: Fault) {
-        self.give_up(thread.spu, &call);
-        self.end_program(thread.program, (thread.spu, call.message.handler), fault);
-        self.yield_processor(thread.spu);
-    }
-
     pub(crate) fn yield_processor(&mut self, spu: SpuId) {
         self.spus[spu.0 as usize].is_running = false;
         self.take_turns(spu);
@@ -303,21 +229,6 @@ impl Ssd {
         match ticket {
             Some(ticket) => self.ticket_answered(thread, ticket, answer::TIMEOUT),
             None => self.call_answered(thread, answer::TIMEOUT, &[]),
-        }
-    }
-
-    /// The answer to a request, with what a call between programs gets back.
-    pub(crate) fn answer(
-        &mut self,
-        spu: SpuId,
-        to: AnswerTo,
-        status: i32,
-        bytes: Vec<u8>,
-        at_ns: Nanoseconds,
-    ) {
-        match to {
-            AnswerTo::Call(thread) => self.arrange(at_ns, What::CallAnswered { thread, status, bytes }),
-            to => self.send_answer(spu, to, status, at_ns),
         }
     }
 }

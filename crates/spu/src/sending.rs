@@ -9,11 +9,11 @@ use tantalum::{Nanoseconds, Status};
 
 use crate::activation::{Draft, Part, Room};
 use crate::answer;
+use crate::done::Done;
 use crate::instance::Fault;
 use crate::message::{AnswerTo, Message, ThreadRef};
 use crate::names::{EndpointId, Party, ProgramId, SpuId};
 use crate::packet::Load;
-use crate::perform::Done;
 use crate::permission::Rights;
 use crate::program::Waiting;
 use crate::stage::How;
@@ -33,6 +33,7 @@ impl Ssd {
         let done_ns =
             self.on_stage(thread, |stage, device, at_ns| stage.commit(device, How::Cached, at_ns))?;
         let call = self.call_of(thread);
+        assert!(!call.is_answered, "call {:?} is answered twice", call.id);
         call.is_answered = true;
         let (to, bytes) = (call.message.answer_to, std::mem::take(&mut call.reply));
         self.answer(thread.spu, to, status, bytes, done_ns);

@@ -186,6 +186,7 @@ impl Stage {
                 }
             }
         }
+        assert!(self.units.len() <= STAGE_UNITS, "{} units wait for a commit", self.units.len());
     }
 
     /// Gives the stores to the drive; returns when it acknowledges them.

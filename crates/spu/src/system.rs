@@ -1,26 +1,22 @@
-//! The drive with its processors, and the order in which everything in it happens.
+//! The drive with its processors: their state, their clock, and their power.
 //!
 //! Invariants:
-//! - Everything that one part of the drive could notice of another happens in order of virtual time. A handler's
-//!   instructions run ahead of that, because nobody notices them before it asks for something.
 //! - The drive below is used as a client inside it, and its times do not go back.
-//! - Each request is answered once: by its handler, or by the system.
 //! - Nothing in the processors survives a loss of power; what programs stored below does, as the drive promises.
 
 use std::collections::BTreeMap;
 
-use tantalum::{Nanoseconds, SpuProfile, Status};
+use tantalum::{Nanoseconds, SpuProfile};
 use tantalum_drive::Drive;
 
 use crate::agenda::{Agenda, What};
 use crate::error::SpuError;
 use crate::host::{Event, Host};
-use crate::install::Output;
-use crate::message::{AnswerTo, BODY_BYTES, CallId, Message, Origin};
-use crate::names::{EndpointId, Party, ProgramId, SpuId};
-use crate::packet::Load;
+use crate::message::CallId;
+use crate::names::{ProgramId, SpuId};
+use crate::output::Output;
 use crate::permission::PermissionTable;
-use crate::program::Installed;
+use crate::program::{Installed, Resident};
 use crate::stripes::Stripes;
 use crate::wire::{Wires, duration_ns};
 
@@ -85,79 +81,6 @@ impl Ssd {
             is_down: false,
             profile,
             drive,
-        }
-    }
-
-    // -- the host's requests ------------------------------------------------------------------------------------
-
-    /// Sends a request from an endpoint at `at_ns`, or now if that is past. Returns its number; its answer comes from
-    /// [`Ssd::next_event`].
-    pub fn send(
-        &mut self,
-        endpoint: EndpointId,
-        spu: SpuId,
-        (program, handler): (ProgramId, u32),
-        body: Vec<u8>,
-        at_ns: Nanoseconds,
-    ) -> Result<u64, SpuError> {
-        self.check_power()?;
-        if !self.host.has(endpoint) {
-            return Err(SpuError::NoEndpoint(endpoint.number()));
-        }
-        if spu.0 >= self.profile.count {
-            return Err(SpuError::NoProcessor { spu: spu.0, processors: self.profile.count });
-        }
-        if body.len() > BODY_BYTES {
-            return Err(SpuError::BodyTooLong { bytes: body.len(), limit: BODY_BYTES });
-        }
-        self.requests += 1;
-        let request = self.requests;
-        let message = Message {
-            origin: Origin::new(endpoint),
-            source: Party::Endpoint(endpoint),
-            caller: None,
-            program,
-            handler,
-            body,
-            answer_to: AnswerTo::Host { endpoint, request },
-        };
-        let bytes = message.bytes();
-        self.dispatch_packet(None, Some(spu), bytes, Load::Request(message), at_ns);
-        Ok(request)
-    }
-
-    /// The next that the host is told. None if nothing is under way.
-    pub fn next_event(&mut self) -> Option<Event> {
-        loop {
-            if let Some(event) = self.host.next_event() {
-                return Some(event);
-            }
-            self.advance()?;
-        }
-    }
-
-    /// The next that an endpoint is told, or that power is lost. What others are told waits for them. None if nothing is under
-    /// way.
-    pub fn next_event_of(&mut self, endpoint: EndpointId) -> Option<Event> {
-        loop {
-            if let Some(event) = self.host.next_event_of(endpoint) {
-                return Some(event);
-            }
-            self.advance()?;
-        }
-    }
-
-    /// The next that the host is told by `at_ns`; none if nothing happens until then. For a host that does something of its own
-    /// at that time.
-    pub fn next_event_until(&mut self, at_ns: Nanoseconds) -> Option<Event> {
-        loop {
-            if let Some(event) = self.host.next_event() {
-                return Some(event);
-            }
-            if self.agenda.next_ns()? > at_ns {
-                return None;
-            }
-            self.advance()?;
         }
     }
 
@@ -245,8 +168,11 @@ impl Ssd {
         if !device.has_power() {
             return Err(SpuError::PowerLost);
         }
-        self.now_ns = self.now_ns.max(device.time_ns());
+        let device_ns = device.time_ns();
         drop(device);
+        // another client of the drive may have met the loss
+        self.lose_power();
+        self.now_ns = self.now_ns.max(device_ns);
         self.is_down = false;
         Ok(())
     }
@@ -266,42 +192,23 @@ impl Ssd {
         CallId(self.calls)
     }
 
+    pub(crate) fn copy_mut(&mut self, spu: SpuId, program: ProgramId) -> Option<&mut Resident> {
+        self.programs.get_mut(&program).map(|installed| &mut installed.parts[spu.0 as usize])
+    }
+
+    pub(crate) fn next_request(&mut self) -> u64 {
+        self.requests += 1;
+        self.requests
+    }
+
+    /// Takes the next thing that happens, and when. None if nothing is arranged.
+    pub(crate) fn next_arranged(&mut self) -> Option<(Nanoseconds, What)> {
+        self.agenda.next()
+    }
+
     /// When the next thing happens.
     pub(crate) fn next_ns(&self) -> Option<Nanoseconds> {
         self.agenda.next_ns()
-    }
-
-    /// The next thing happens. None if nothing is arranged.
-    pub(crate) fn advance(&mut self) -> Option<()> {
-        let (at_ns, what) = self.agenda.next()?;
-        if !self.is_stale(&what) {
-            self.now_ns = at_ns;
-            if let Err(Status::PowerLost) = self.happen(what) {
-                self.lose_power();
-            }
-        }
-        Some(())
-    }
-
-    fn happen(&mut self, what: What) -> Result<(), Status> {
-        match what {
-            What::Ring(packet) => self.carry_on_ring(packet),
-            What::Up(packet) => {
-                let done_ns = self.wires.up.carry(self.now_ns, packet.bytes);
-                self.arrange(done_ns, What::Arrives(packet));
-            }
-            What::Down(packet) => {
-                let done_ns = self.wires.down.carry(self.now_ns, packet.bytes);
-                self.arrange(done_ns, What::Ring(packet));
-            }
-            What::Arrives(packet) => self.arrive(packet),
-            What::Step { thread, run, call } => self.step(thread, run, call)?,
-            What::Wake { thread, status } => self.wake(thread, status),
-            What::CallAnswered { thread, status, bytes } => self.call_answered(thread, status, &bytes),
-            What::Timeout { thread, ticket } => self.time_out(thread, ticket),
-            What::Decide(miss) => self.decide(miss),
-        }
-        Ok(())
     }
 }
 

@@ -1,13 +1,12 @@
-//! Fuzzy checkpoints: pages that were changed before the last checkpoint are written, and a record says what goes on. Then the
-//! log before the oldest of these is not needed.
+//! Fuzzy checkpoints: pages that were changed before the last checkpoint are written, and a record lists the transactions under
+//! way and the changed pages. Then the log before the oldest of these is not needed.
 
 use std::rc::Rc;
 
 use tantalum::checksum_of;
 
 use crate::error::StoreError;
-use crate::log::Lsn;
-use crate::record::{Body, NONE, Record};
+use crate::record::{Body, Lsn, NONE, Record};
 use crate::tables::MASTER_AT;
 use crate::transfer::Aries;
 use crate::world::Path;
@@ -52,7 +51,7 @@ pub(crate) async fn take_in_background(
         last = aries.log.end();
         let is_clean = || !aries.pool.has_changes_before(aries.pool.due.get());
         while !is_clean() {
-            // the cleaners work on it; looking at all pages is not for every step
+            // the cleaners work on it; looking at all pages in every step would cost too much
             aries.host.sleep(20_000).await;
         }
         let active = aries.active();
@@ -61,7 +60,7 @@ pub(crate) async fn take_in_background(
         let checkpoint = aries.log.append(&Record { transaction: 0, previous: NONE, body });
         aries.log.force().await;
         aries.host.write(path, MASTER_AT, &master(checkpoint)).await?;
-        aries.log.low.set(lowest(checkpoint, &active, &changed));
+        aries.log.give_up_before(lowest(checkpoint, &active, &changed));
         aries.checkpoints.set(aries.checkpoints.get() + 1);
     }
 }

@@ -41,7 +41,7 @@ pub enum StoreError {
         capacity: u64,
     },
     /// More clients than Atomic-Writes has transactions.
-    #[error("{clients} clients: there may be 1 to {most}")]
+    #[error("{clients} clients requested; a store has 1 to {most}")]
     Clients {
         /// The number given.
         clients: usize,
@@ -49,7 +49,7 @@ pub enum StoreError {
         most: usize,
     },
     /// The drive or a program refused a request.
-    #[error("request {request} was answered {status}")]
+    #[error("request {request} was answered with status {status}")]
     Refused {
         /// The request.
         request: u64,
@@ -57,7 +57,7 @@ pub enum StoreError {
         status: i32,
     },
     /// The log's checkpoint cannot be found, so nothing can be recovered.
-    #[error("no checkpoint at the place where the log has it")]
+    #[error("the log names no checkpoint from which recovery could start")]
     NoCheckpoint,
     /// A record that recovery needs is not in the log.
     #[error("the log has no record at {lsn}, where recovery needs one")]
@@ -66,7 +66,7 @@ pub enum StoreError {
         lsn: u64,
     },
     /// Every task waits for another.
-    #[error("at {at_ns} ns all {tasks} tasks wait and nothing is under way")]
+    #[error("at {at_ns} ns all {tasks} tasks are waiting, and nothing is in flight")]
     Stuck {
         /// When.
         at_ns: u64,

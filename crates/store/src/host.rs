@@ -1,5 +1,6 @@
 //! What the host's work costs, in virtual time. The thesis gives no such figures: all are chosen, for a server of 2014 with a
-//! processor for each client. They are the same in all schemes but for how a request gets to the drive.
+//! processor for each client. They are the same in all schemes but for how a request gets to the drive. A store can be told that
+//! its own work (the first three) takes several times as long, as in larger database systems.
 
 use tantalum::Nanoseconds;
 

@@ -22,21 +22,28 @@
 //! | `locks.rs`, `pool.rs` | locks on records; the buffer pool |
 //! | `record.rs`, `log.rs`, `checkpoint.rs`, `recovery.rs` | ARIES |
 //! | `transfer.rs` | one transaction, in each scheme |
-//! | `store.rs` | a store: loading, running clients, power, checking |
+//! | `scheme.rs` | the schemes |
+//! | `store.rs` | a store: loading, power, checking |
+//! | `run.rs`, `measure.rs` | running clients, and what that took |
 
 mod checkpoint;
 mod error;
 pub mod host;
 mod locks;
 mod log;
+mod measure;
 mod pool;
 mod record;
 mod recovery;
+mod run;
+mod scheme;
 mod store;
 mod tables;
 mod transfer;
 mod world;
 
 pub use error::StoreError;
-pub use store::{Ran, Scheme, Store};
+pub use measure::Ran;
+pub use scheme::Scheme;
+pub use store::Store;
 pub use tables::Size;

@@ -10,7 +10,7 @@ use crate::world::Host;
 /// A record: its table and number.
 pub(crate) type RecordId = (u8, u64);
 
-/// Who holds a record, first in line, and who waits for it.
+/// For each record the transaction that holds it, first in line, and those that wait for it.
 #[derive(Default)]
 pub(crate) struct Locks {
     lines: RefCell<HashMap<RecordId, VecDeque<u64>>>,
@@ -24,11 +24,12 @@ impl Locks {
         host.until(|| is_first().then_some(())).await;
     }
 
-    /// The next in line has it.
-    pub fn release(&self, record: RecordId) {
+    /// A transaction gives a record back, and the next in line has it.
+    pub fn release(&self, record: RecordId, transaction: u64) {
         let mut lines = self.lines.borrow_mut();
         let line = lines.get_mut(&record).expect("a lock that is held has a line");
-        line.pop_front();
+        let holder = line.pop_front();
+        assert_eq!(holder, Some(transaction), "who gives {record:?} back holds it");
         if line.is_empty() {
             lines.remove(&record);
         }

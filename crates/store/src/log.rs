@@ -1,5 +1,5 @@
-//! ARIES's log: appended to in memory, written in groups. While one write is under way, the commits that come gather for the
-//! next (group commit).
+//! ARIES's log: appended to in memory, written in groups. Commits that arrive while a write is in flight wait for the next
+//! one together (group commit).
 //!
 //! Invariants: positions only grow, and a position's place is its remainder by the ring's size; what recovery may need is never
 //! overwritten; a block that was written in part is written again with all it had.
@@ -7,12 +7,9 @@
 use std::cell::{Cell, RefCell};
 
 use crate::error::StoreError;
-use crate::record::Record;
+use crate::record::{Lsn, Record};
 use crate::tables::LOG_AT;
 use crate::world::{Host, Path};
-
-/// A position in the log, in bytes. 0 is before its beginning.
-pub(crate) type Lsn = u64;
 
 /// The log is written in blocks of this size, as a block device wants it.
 pub(crate) const BLOCK_BYTES: u64 = 512;
@@ -20,7 +17,7 @@ pub(crate) const BLOCK_BYTES: u64 = 512;
 /// The position of the first record.
 pub(crate) const FIRST: Lsn = BLOCK_BYTES;
 
-/// The most that one write of the log has: recovery clears as much after the log's end.
+/// The most that one write of the log can have: recovery clears as much after the log's end.
 pub(crate) fn most_at_once(ring_bytes: u64) -> u64 {
     ring_bytes / 8
 }
@@ -36,13 +33,15 @@ pub(crate) struct Log {
     /// Somebody waits for this much.
     wanted: Cell<Lsn>,
     /// Recovery needs nothing before this.
-    pub low: Cell<Lsn>,
+    low: Cell<Lsn>,
     pub writes: Cell<u64>,
 }
 
 impl Log {
-    /// A log that goes on at `end`, in a block that begins with `begun`.
+    /// A log that continues at `end`, in a block that begins with `begun`.
     pub fn new(host: Host, ring_bytes: u64, low: Lsn, end: Lsn, begun: Vec<u8>) -> Log {
+        assert!(ring_bytes.is_multiple_of(BLOCK_BYTES), "a ring of {ring_bytes} bytes is not whole blocks");
+        assert!(low <= end, "the log ends at {end}, before {low}, which recovery needs");
         assert_eq!(begun.len() as u64, end % BLOCK_BYTES, "what the last block holds");
         Log {
             host,
@@ -58,6 +57,18 @@ impl Log {
 
     pub fn end(&self) -> Lsn {
         self.end.get()
+    }
+
+    /// Whether the record at a position is durable.
+    pub fn is_durable(&self, lsn: Lsn) -> bool {
+        lsn < self.durable.get()
+    }
+
+    /// Recovery needs nothing before `low` any more: a durable checkpoint says so.
+    pub fn give_up_before(&self, low: Lsn) {
+        let before = self.low.replace(low);
+        assert!(before <= low, "the log had given up what is before {before}, and {low} is needed");
+        assert!(self.is_durable(low), "{low} is needed, and the log is durable up to {}", self.durable.get());
     }
 
     /// Appends a record; returns its position.
@@ -85,7 +96,7 @@ impl Log {
 
     /// Waits until the record at a position is durable.
     pub async fn wait_beyond(&self, lsn: Lsn) {
-        if self.durable.get() <= lsn {
+        if !self.is_durable(lsn) {
             self.force().await;
         }
     }

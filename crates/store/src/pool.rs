@@ -1,14 +1,15 @@
 //! The buffer pool: pages in the host's memory, the least recently used one replaced first.
 //!
-//! Invariants: a page is written only after the log of its changes; one write of a page is under way at a time; a page leaves
-//! the pool only when the drive has all its changes. Pinned pages stay.
+//! Invariants: a page is written only after the log of its changes; at most one write of a page is in flight; a page leaves the
+//! pool only when the drive has all its changes. Pinned pages stay.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
 use crate::error::StoreError;
-use crate::log::{Log, Lsn};
+use crate::log::Log;
+use crate::record::Lsn;
 use crate::tables::{PAGE_BYTES, Place, read_i64};
 use crate::world::{Host, Path};
 
@@ -22,10 +23,17 @@ struct Frame {
     used: u64,
 }
 
+impl Frame {
+    /// Whether nobody uses the page, and the drive has all its changes.
+    fn may_go(&self) -> bool {
+        self.changed_since.is_none() && !self.is_loading && !self.is_writing && self.pins == 0
+    }
+}
+
 #[derive(Default)]
 struct Frames {
     of: HashMap<u64, Frame>,
-    /// From the one that was not used for longest.
+    /// The least recently used page first.
     order: BTreeMap<u64, u64>,
     /// Changed pages that nobody writes, by their first change.
     dirty: BTreeSet<(Lsn, u64)>,
@@ -55,15 +63,12 @@ impl Frames {
 
     /// The page to replace.
     fn victim(&self) -> Option<u64> {
-        let may_go = |page: &&u64| {
-            let frame = &self.of[page];
-            frame.changed_since.is_none() && !frame.is_loading && !frame.is_writing && frame.pins == 0
-        };
-        self.order.values().find(may_go).copied()
+        self.order.values().find(|page| self.of[page].may_go()).copied()
     }
 
     fn remove(&mut self, page: u64) {
         let frame = self.of.remove(&page).expect("a page in the pool");
+        assert!(frame.may_go(), "page {page} leaves the pool while it is used or changed");
         self.order.remove(&frame.used);
     }
 }
@@ -106,7 +111,7 @@ impl Pool {
         }
     }
 
-    /// Removes a page from the pool; false if that took time, in which others may have gone on.
+    /// Removes a page from the pool; false if that took time, in which other tasks may have run.
     async fn make_room(&self, path: Path) -> Result<bool, StoreError> {
         let victim = self.frames.borrow().victim();
         if let Some(victim) = victim {
@@ -149,6 +154,7 @@ impl Pool {
         let (bytes, since) = {
             let mut frames = self.frames.borrow_mut();
             let frame = frames.of.get_mut(&page).expect("a changed page is in the pool");
+            assert!(!frame.is_writing, "page {page} is written twice at once");
             frame.is_writing = true;
             let since = frame.changed_since.expect("the page was changed");
             let bytes = frame.bytes.clone();
@@ -157,6 +163,7 @@ impl Pool {
         };
         let written = read_i64(&bytes, 0) as Lsn;
         self.log.wait_beyond(written).await;
+        assert!(self.log.is_durable(written), "page {page} goes before its log, {written}");
         self.host.write(path, page * PAGE_BYTES as u64, &bytes).await?;
         self.pages_written.set(self.pages_written.get() + 1);
         let mut frames = self.frames.borrow_mut();

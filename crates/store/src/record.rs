@@ -2,11 +2,13 @@
 
 use tantalum::checksum_of;
 
-use crate::log::Lsn;
 use crate::tables::Place;
 
 /// Bytes before a record's body: length, checksum, position, transaction, previous record of the transaction, kind.
 const HEAD_BYTES: usize = 40;
+
+/// A position in the log, in bytes, which names the record that begins there.
+pub(crate) type Lsn = u64;
 
 /// No record.
 pub(crate) const NONE: Lsn = 0;
@@ -36,9 +38,12 @@ pub(crate) struct Record {
     pub body: Body,
 }
 
+fn put_numbers(to: &mut Vec<u8>, numbers: impl IntoIterator<Item = u64>) {
+    numbers.into_iter().for_each(|number| to.extend(number.to_le_bytes()));
+}
+
 fn put_place(to: &mut Vec<u8>, place: Place) {
-    to.extend(place.page.to_le_bytes());
-    to.extend((place.offset as u64).to_le_bytes());
+    put_numbers(to, [place.page, place.offset as u64]);
 }
 
 /// Reads numbers and bytes, as far as there are any.
@@ -62,43 +67,74 @@ impl Reader<'_> {
     }
 }
 
-impl Record {
-    /// As it stands in the log from `lsn` on.
-    pub fn encode(&self, lsn: Lsn) -> Vec<u8> {
-        let mut bytes = vec![0; 8];
-        let kind: u64 = match self.body {
+impl Body {
+    fn kind(&self) -> u64 {
+        match self {
             Body::Update { .. } => 1,
             Body::Undone { .. } => 2,
             Body::Commit => 3,
             Body::End => 4,
             Body::Checkpoint { .. } => 5,
-        };
-        for number in [lsn, self.transaction, self.previous, kind] {
-            bytes.extend(number.to_le_bytes());
         }
-        match &self.body {
+    }
+
+    fn encode(&self, to: &mut Vec<u8>) {
+        match self {
             Body::Update { place, before, after } => {
-                put_place(&mut bytes, *place);
-                bytes.extend((after.len() as u64).to_le_bytes());
-                bytes.extend(before);
-                bytes.extend(after);
+                assert_eq!(before.len(), after.len(), "an update changes as many bytes as it has before");
+                put_place(to, *place);
+                put_numbers(to, [after.len() as u64]);
+                to.extend(before);
+                to.extend(after);
             }
             Body::Undone { place, after, next } => {
-                put_place(&mut bytes, *place);
-                bytes.extend((after.len() as u64).to_le_bytes());
-                bytes.extend(after);
-                bytes.extend(next.to_le_bytes());
+                put_place(to, *place);
+                put_numbers(to, [after.len() as u64]);
+                to.extend(after);
+                put_numbers(to, [*next]);
             }
             Body::Commit | Body::End => {}
             Body::Checkpoint { active, changed } => {
-                for length in [active.len(), changed.len()] {
-                    bytes.extend((length as u64).to_le_bytes());
-                }
-                let active = active.iter().flat_map(|&(transaction, first, last)| [transaction, first, last]);
-                let changed = changed.iter().flat_map(|&(page, since)| [page, since]);
-                active.chain(changed).for_each(|number| bytes.extend(number.to_le_bytes()));
+                put_numbers(to, [active.len(), changed.len()].map(|length| length as u64));
+                put_numbers(
+                    to,
+                    active.iter().flat_map(|&(transaction, first, last)| [transaction, first, last]),
+                );
+                put_numbers(to, changed.iter().flat_map(|&(page, since)| [page, since]));
             }
         }
+    }
+
+    fn decode(kind: u64, from: &mut Reader<'_>) -> Option<Body> {
+        Some(match kind {
+            1 => {
+                let (place, length) = (from.place()?, from.number()?);
+                Body::Update { place, before: from.bytes(length)?, after: from.bytes(length)? }
+            }
+            2 => {
+                let (place, length) = (from.place()?, from.number()?);
+                Body::Undone { place, after: from.bytes(length)?, next: from.number()? }
+            }
+            3 => Body::Commit,
+            4 => Body::End,
+            5 => {
+                let (active, changed) = (from.number()?, from.number()?);
+                let active = (0..active).map(|_| Some((from.number()?, from.number()?, from.number()?)));
+                let active = active.collect::<Option<Vec<_>>>()?;
+                let changed = (0..changed).map(|_| Some((from.number()?, from.number()?)));
+                Body::Checkpoint { active, changed: changed.collect::<Option<Vec<_>>>()? }
+            }
+            _ => return None,
+        })
+    }
+}
+
+impl Record {
+    /// As it stands in the log from `lsn` on.
+    pub fn encode(&self, lsn: Lsn) -> Vec<u8> {
+        let mut bytes = vec![0; 8];
+        put_numbers(&mut bytes, [lsn, self.transaction, self.previous, self.body.kind()]);
+        self.body.encode(&mut bytes);
         bytes.resize(bytes.len().next_multiple_of(8), 0);
         let length = (bytes.len() as u32).to_le_bytes();
         bytes[..4].copy_from_slice(&length);
@@ -122,27 +158,8 @@ impl Record {
         if stored != lsn {
             return None;
         }
-        let body = match reader.number()? {
-            1 => {
-                let (place, length) = (reader.place()?, reader.number()?);
-                Body::Update { place, before: reader.bytes(length)?, after: reader.bytes(length)? }
-            }
-            2 => {
-                let (place, length) = (reader.place()?, reader.number()?);
-                Body::Undone { place, after: reader.bytes(length)?, next: reader.number()? }
-            }
-            3 => Body::Commit,
-            4 => Body::End,
-            5 => {
-                let (active, changed) = (reader.number()?, reader.number()?);
-                let active =
-                    (0..active).map(|_| Some((reader.number()?, reader.number()?, reader.number()?)));
-                let active = active.collect::<Option<Vec<_>>>()?;
-                let changed = (0..changed).map(|_| Some((reader.number()?, reader.number()?)));
-                Body::Checkpoint { active, changed: changed.collect::<Option<Vec<_>>>()? }
-            }
-            _ => return None,
-        };
+        let kind = reader.number()?;
+        let body = Body::decode(kind, &mut reader)?;
         Some((Record { transaction, previous, body }, length as u64))
     }
 }

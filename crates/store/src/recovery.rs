@@ -7,8 +7,8 @@ use tantalum_spu::{BlockClient, IoError, Ssd};
 
 use crate::checkpoint::{MASTER_BYTES, lowest, master, of_master};
 use crate::error::StoreError;
-use crate::log::{BLOCK_BYTES, Lsn, most_at_once};
-use crate::record::{Body, NONE, Record};
+use crate::log::{BLOCK_BYTES, most_at_once};
+use crate::record::{Body, Lsn, NONE, Record};
 use crate::tables::{LOG_AT, MASTER_AT, PAGE_BYTES, Place, read_i64};
 
 /// A place in the log, for each transaction or page.
@@ -24,7 +24,7 @@ pub(crate) struct Recovered {
     pub losers: u64,
 }
 
-/// The log as it goes on.
+/// Where and how the log continues.
 pub(crate) struct Tail {
     pub low: Lsn,
     pub end: Lsn,
@@ -78,7 +78,7 @@ impl Recovery<'_> {
         let next_transaction = recovery.redo(&changed, end)?;
         let undone = recovery.undo(&active, end)?;
         recovery.write_log(end, undone)?;
-        recovery.write_pages()?;
+        recovery.write_pages(undone)?;
         let tail = recovery.finish(undone, next_transaction)?;
         Ok((tail, recovery.done))
     }
@@ -142,7 +142,8 @@ impl Recovery<'_> {
 
     // -- the three passes ---------------------------------------------------------------------------------------
 
-    /// Who was active at the end, with their last records; the pages that may lack changes, since when; and the end.
+    /// The transactions that were active at the end, with their last records; the pages that may lack changes, with the first of
+    /// these; and the end.
     fn analyse(&mut self, checkpoint: Lsn) -> Result<(LsnOf, LsnOf, Lsn), StoreError> {
         let (first, mut lsn) = self.record(checkpoint).ok_or(StoreError::NoCheckpoint)?;
         let Body::Checkpoint { active, changed } = first.body else { return Err(StoreError::NoCheckpoint) };
@@ -215,7 +216,7 @@ impl Recovery<'_> {
         Ok(end)
     }
 
-    /// A checkpoint of a store where nothing goes on.
+    /// A checkpoint of a store without transactions under way.
     fn finish(&mut self, end: Lsn, next_transaction: u64) -> Result<Tail, StoreError> {
         let body = Body::Checkpoint { active: Vec::new(), changed: Vec::new() };
         let low = lowest(end, &[], &[]);
@@ -248,10 +249,13 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    fn write_pages(&mut self) -> Result<(), StoreError> {
+    /// Writes pages whose changes are all in the log before `durable`.
+    fn write_pages(&mut self, durable: Lsn) -> Result<(), StoreError> {
         let mut pages: Vec<(u64, Vec<u8>)> = std::mem::take(&mut self.pages).into_iter().collect();
         pages.sort_unstable_by_key(|(page, _)| *page);
         for (page, bytes) in pages {
+            let lsn = read_i64(&bytes, 0) as Lsn;
+            assert!(lsn < durable, "page {page} goes before its log: {lsn} of {durable}");
             self.client.write(self.ssd, page * PAGE_BYTES as u64, &bytes)?;
         }
         Ok(())

@@ -1,126 +1,53 @@
-//! A store on a drive: made, run with clients, cut off from power, recovered, checked.
+//! A store on a drive: made, cut off from power, recovered, checked. It runs clients in `run.rs`.
 
-use std::rc::Rc;
-
-use tantalum::{CacheMode, Device, Nanoseconds, Plp, PowerLoss, Profile, SplitMix64};
+use tantalum::{CacheMode, Device, Plp, PowerLoss, Profile};
 use tantalum_drive::Drive;
 use tantalum_spu::atomic_writes::{AtomicWrites, SLOTS, last_region};
-use tantalum_spu::{BlockClient, EndpointId, InstallOptions, ProcessId, Rights, SpuId, Ssd, shipped};
+use tantalum_spu::{BlockClient, EndpointId, InstallOptions, ProcessId, ProgramId, Rights, Ssd, shipped};
 
-use crate::checkpoint;
 use crate::error::StoreError;
 use crate::host::{ENDPOINT, KERNEL};
-use crate::log::Log;
-use crate::pool::Pool;
 use crate::recovery::{self, Recovery, Tail};
+use crate::scheme::Scheme;
 use crate::tables::{Layout, PAGE_BYTES, Size};
-use crate::transfer::{Aries, Mars, Work};
-use crate::world::{Host, Path, Task};
+use crate::world::Path;
 
 /// Tasks that write changed pages.
-const CLEANERS: usize = 4;
+pub(crate) const CLEANERS: usize = 4;
 
 const OPEN: InstallOptions = InstallOptions { is_open: true, region: None };
 
-/// What makes transactions atomic and durable.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Scheme {
-    /// ARIES over Base-IO, through the kernel.
-    AriesBase,
-    /// ARIES over Direct-IO, from the process.
-    AriesDirect,
-    /// MARS over Atomic-Writes; pages are read with Direct-IO.
-    Mars,
-}
-
-impl Scheme {
-    /// All of them.
-    pub const ALL: [Scheme; 3] = [Scheme::AriesBase, Scheme::AriesDirect, Scheme::Mars];
-
-    /// What it is called in tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            Scheme::AriesBase => "ARIES, Base-IO",
-            Scheme::AriesDirect => "ARIES, Direct-IO",
-            Scheme::Mars => "MARS, Atomic-Writes",
-        }
-    }
-}
-
-/// What a run did. Shares are of the time that it took.
-#[derive(Clone, Debug)]
-pub struct Ran {
-    /// Transfers that were acknowledged, of each client.
-    pub transfers: Vec<u64>,
-    /// How long it took, in virtual time.
-    pub elapsed_ns: Nanoseconds,
-    /// Share of the clients' time in which their threads computed. Those that write ARIES's log and pages count as well.
-    pub host: f64,
-    /// Share of the time in which the drive's processors executed: the mean, and the busiest one.
-    pub processors: [f64; 2],
-    /// Share of the time in which the ring was busy.
-    pub ring: f64,
-    /// Share of the time in which the link was busy: to the drive, and to the host.
-    pub link: [f64; 2],
-    /// Share of the time in which the banks of the processors' memory were busy; 0 on flash.
-    pub memory: f64,
-    /// Pages that were read and written, and writes of the log.
-    pub pages_read: u64,
-    /// Pages written.
-    pub pages_written: u64,
-    /// Writes of the log.
-    pub log_writes: u64,
-    /// Checkpoints taken.
-    pub checkpoints: u64,
-    /// Whether power was lost on the way.
-    pub lost_power: bool,
-}
-
 /// What the programs are, since power came on.
 #[derive(Clone, Copy)]
-struct Programs {
-    base: tantalum_spu::ProgramId,
-    direct: tantalum_spu::ProgramId,
-    atomic: Option<AtomicWrites>,
+pub(crate) struct Programs {
+    base: ProgramId,
+    direct: ProgramId,
+    pub atomic: Option<AtomicWrites>,
 }
 
 /// A store.
 pub struct Store {
-    ssd: Option<Ssd>,
+    /// None while clients run.
+    pub(crate) ssd: Option<Ssd>,
     scheme: Scheme,
-    layout: Layout,
+    pub(crate) layout: Layout,
     process: ProcessId,
     kernel: EndpointId,
     /// Of each client, then of the log, the checkpoints and the cleaners.
     endpoints: Vec<EndpointId>,
-    programs: Programs,
-    tail: Option<Tail>,
+    pub(crate) programs: Programs,
+    /// Where the log goes on; none before recovery.
+    pub(crate) tail: Option<Tail>,
     /// Lines of history that each client has written.
-    lines: Vec<u64>,
+    pub(crate) lines: Vec<u64>,
+    /// Of these, the lines of each of a client's histories.
+    pub(crate) histories: Vec<Vec<u64>>,
+    pub(crate) host_times: u64,
 }
 
-/// Counters of the drive at a time.
-struct Meter {
-    at_ns: Nanoseconds,
-    host_ns: Nanoseconds,
-    busy_ns: Vec<Nanoseconds>,
-    ring: u64,
-    link: (u64, u64),
-    memory_ns: Nanoseconds,
-}
-
-impl Meter {
-    fn read(host: &Host) -> Meter {
-        let (at_ns, host_ns) = (host.now_ns(), host.busy_ns());
-        host.with_ssd(|ssd| Meter {
-            at_ns,
-            host_ns,
-            busy_ns: (0..ssd.processors()).map(|spu| ssd.busy_ns(SpuId(spu))).collect(),
-            ring: ssd.ring_bytes(),
-            link: ssd.link_bytes(),
-            memory_ns: ssd.drive().lock().spu_memory_counters().busy_ns,
-        })
-    }
+/// All lines of each client.
+pub(crate) fn lines_of(histories: &[Vec<u64>]) -> Vec<u64> {
+    histories.iter().map(|lines| lines.iter().sum()).collect()
 }
 
 impl Store {
@@ -138,8 +65,8 @@ impl Store {
         if profile.spu.memory.is_none() && !durable {
             return Err(StoreError::Volatile { profile: profile.name.clone() });
         }
-        let layout = Layout::new(size, clients);
         let mut ssd = Ssd::new(Drive::new(Device::in_memory(profile)?));
+        let layout = Layout::new(size, clients, ssd.processors());
         let room = last_region(ssd.stripes());
         if layout.bytes() > room {
             let needed = layout.bytes() + AtomicWrites::region_bytes(ssd.stripes());
@@ -160,6 +87,8 @@ impl Store {
             programs,
             tail: None,
             lines: vec![0; clients],
+            histories: Vec::new(),
+            host_times: 1,
         };
         store.load()?;
         store.recover()?;
@@ -193,7 +122,8 @@ impl Store {
         } else {
             self.tail = Some(Tail { low: 0, end: 0, begun: Vec::new(), next_transaction: 1 });
         }
-        self.lines = self.check()?;
+        self.histories = self.check()?;
+        self.lines = lines_of(&self.histories);
         Ok(())
     }
 
@@ -204,7 +134,8 @@ impl Store {
         }
     }
 
-    fn path(&self, index: usize) -> Path {
+    /// How requests of the task with endpoint `index` get to the drive.
+    pub(crate) fn path(&self, index: usize) -> Path {
         let endpoint = self.endpoints[index];
         match self.scheme {
             Scheme::AriesBase => Path { endpoint, program: self.programs.base, cost: KERNEL },
@@ -214,141 +145,9 @@ impl Store {
         }
     }
 
-    // -- running ------------------------------------------------------------------------------------------------
-
-    /// Lets each client do so many transfers, of which it rolls some back. Ends early if power is lost. Then the host has lost
-    /// what it had in memory, and the next run begins with recovery.
-    pub fn run(&mut self, transfers: u64, rolled_back_percent: u64, seed: u64) -> Result<Ran, StoreError> {
-        if self.tail.is_none() {
-            self.recover()?;
-        }
-        let host = Host::new(self.ssd.take().expect("the store does not run"));
-        let result = self.run_on(&host, transfers, rolled_back_percent, seed);
-        self.ssd = Some(host.into_ssd());
-        result
-    }
-
-    fn run_on(
-        &mut self,
-        host: &Host,
-        transfers: u64,
-        rolled_back_percent: u64,
-        seed: u64,
-    ) -> Result<Ran, StoreError> {
-        let size = self.layout.size;
-        let tail = self.tail.take().expect("the store was recovered");
-        let log = Rc::new(Log::new(host.clone(), size.log_bytes, tail.low, tail.end, tail.begun));
-        let pool = Rc::new(Pool::new(host.clone(), Rc::clone(&log), size.frames));
-        let aries = Rc::new(Aries::new(
-            host.clone(),
-            Rc::clone(&log),
-            Rc::clone(&pool),
-            self.layout,
-            tail.next_transaction,
-        ));
-        let mars = self.programs.atomic.map(|atomic| {
-            let (host, pool, layout) = (host.clone(), Rc::clone(&pool), self.layout);
-            Rc::new(Mars { host, pool, locks: Default::default(), layout, atomic })
-        });
-        let acknowledged: Vec<_> =
-            self.lines.iter().map(|lines| Rc::new(std::cell::Cell::new(*lines))).collect();
-        let mut tasks: Vec<Task> = Vec::new();
-        for (client, lines) in acknowledged.iter().enumerate() {
-            let (path, lines, aries, mars) =
-                (self.path(client), Rc::clone(lines), Rc::clone(&aries), mars.clone());
-            let mut random = SplitMix64(seed.wrapping_mul(1000) + client as u64);
-            tasks.push(Box::pin(async move {
-                for _ in 0..transfers.min(size.transfers_per_client - lines.get()) {
-                    let transfer = aries.layout.draw(&mut random);
-                    let is_rolled_back = random.below(100) < rolled_back_percent;
-                    let work = Work { path, client, line: lines.get(), transfer, is_rolled_back };
-                    match &mars {
-                        Some(mars) => mars.transfer(work).await?,
-                        None => aries.transfer(work).await?,
-                    }
-                    lines.set(lines.get() + u64::from(!is_rolled_back));
-                }
-                Ok(())
-            }));
-        }
-        host.run(vec![self.warm(&pool, seed)], Vec::new())?;
-        let before = Meter::read(host);
-        let helpers = if mars.is_none() { self.helpers(&aries) } else { Vec::new() };
-        let ran = host.run(tasks, helpers);
-        let counts =
-            [pool.pages_read.get(), pool.pages_written.get(), log.writes.get(), aries.checkpoints.get()];
-        let done: Vec<u64> = acknowledged.iter().map(|lines| lines.get()).collect();
-        let transfers = done.iter().zip(&self.lines).map(|(now, before)| now - before).collect();
-        self.lines = done;
-        ran?;
-        Ok(self.measured(host, &before, transfers, counts))
-    }
-
-    /// A task that fills the pool with pages, so that what is measured does not begin with an empty one.
-    fn warm(&self, pool: &Rc<Pool>, seed: u64) -> Task {
-        let (pool, path, pages, limit) =
-            (Rc::clone(pool), self.path(0), self.layout.pages(), self.layout.size.frames);
-        Box::pin(async move {
-            let mut random = SplitMix64(seed);
-            for _ in 0..limit {
-                pool.fetch(path, pages.start + random.below(pages.end - pages.start)).await?;
-            }
-            pool.pages_read.set(0);
-            Ok(())
-        })
-    }
-
-    fn helpers(&self, aries: &Rc<Aries>) -> Vec<Task> {
-        let clients = self.lines.len();
-        let (log, path) = (Rc::clone(&aries.log), self.path(clients));
-        let checkpoints = checkpoint::take_in_background(
-            Rc::clone(aries),
-            self.path(clients + 1),
-            self.layout.size.log_bytes,
-        );
-        let mut helpers: Vec<Task> =
-            vec![Box::pin(async move { log.write_in_background(path).await }), Box::pin(checkpoints)];
-        for cleaner in 0..CLEANERS {
-            helpers
-                .push(Box::pin(Rc::clone(&aries.pool).clean_in_background(self.path(clients + 2 + cleaner))));
-        }
-        helpers
-    }
-
-    fn measured(&self, host: &Host, before: &Meter, transfers: Vec<u64>, counts: [u64; 4]) -> Ran {
-        let after = Meter::read(host);
-        let elapsed_ns = after.at_ns - before.at_ns;
-        let (ring_rate, link_rate, has_memory) = host.with_ssd(|ssd| {
-            let device = ssd.drive().lock();
-            let spu = &device.profile().spu;
-            (spu.ring_bytes_per_second, spu.host_bytes_per_second, spu.memory.is_some())
-        });
-        let time = elapsed_ns as f64;
-        let carried = |bytes: u64, rate: u64| bytes as f64 * 1e9 / rate as f64 / time;
-        let busy: Vec<f64> =
-            after.busy_ns.iter().zip(&before.busy_ns).map(|(now, then)| (now - then) as f64 / time).collect();
-        let banks = if has_memory { busy.len() as f64 } else { 1.0 };
-        let [pages_read, pages_written, log_writes, checkpoints] = counts;
-        Ran {
-            host: (after.host_ns - before.host_ns) as f64 / time / transfers.len() as f64,
-            transfers,
-            elapsed_ns,
-            processors: [
-                busy.iter().sum::<f64>() / busy.len() as f64,
-                busy.iter().copied().fold(0.0, f64::max),
-            ],
-            ring: carried(after.ring - before.ring, ring_rate),
-            link: [
-                carried(after.link.0 - before.link.0, link_rate),
-                carried(after.link.1 - before.link.1, link_rate),
-            ],
-            memory: (after.memory_ns.saturating_sub(before.memory_ns)) as f64 / time / banks,
-            pages_read,
-            pages_written,
-            log_writes,
-            checkpoints,
-            lost_power: !host.has_power(),
-        }
+    /// The store's work takes this many times what `host.rs` says: in runs from now on.
+    pub fn slow_down(&mut self, host_times: u64) {
+        self.host_times = host_times;
     }
 
     // -- power --------------------------------------------------------------------------------------------------
@@ -395,8 +194,8 @@ impl Store {
         self.ssd.as_ref().expect("the store does not run").drive().lock().has_power()
     }
 
-    /// Checks that every balance agrees with the history. Returns the lines that each client has in it.
-    pub fn check(&mut self) -> Result<Vec<u64>, StoreError> {
+    /// Checks that every balance agrees with the history. Returns the lines of each client's histories.
+    fn check(&mut self) -> Result<Vec<Vec<u64>>, StoreError> {
         let client = BlockClient::new(self.kernel, self.programs.base);
         let ssd = self.ssd.as_mut().expect("the store does not run");
         let pages = self.layout.pages();
@@ -404,7 +203,7 @@ impl Store {
         for (at, part) in (0..).step_by(64 * PAGE_BYTES).zip(tables.chunks_mut(64 * PAGE_BYTES)) {
             client.read(ssd, pages.start * PAGE_BYTES as u64 + at, part)?;
         }
-        let page = |page: u64| tables[(page - pages.start) as usize * PAGE_BYTES..][..PAGE_BYTES].to_vec();
+        let page = |page: u64| &tables[(page - pages.start) as usize * PAGE_BYTES..][..PAGE_BYTES];
         self.layout.check(page).map_err(StoreError::Inconsistent)
     }
 

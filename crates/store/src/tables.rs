@@ -1,7 +1,11 @@
 //! What lies where, and transfers: TPC-B's branches, tellers, accounts and history.
 //!
 //! A page begins with 8 bytes for the log's position of its last change, and has records of 100 bytes: number, balance, filler.
-//! Lines of history have 48 bytes. Each client appends to pages of its own.
+//! Every transfer changes a branch, so each branch has a page: otherwise all of them would be one processor's.
+//! Lines of history have 48 bytes.
+//!
+//! A transfer changes few processors' stripes: tellers are in the page of their branch, and each client appends to a history for
+//! each processor, of which a transfer takes the one of its branch's. So only its account may be elsewhere.
 
 use tantalum::{STRIPE_BYTES, SplitMix64, UNIT_BYTES};
 
@@ -16,6 +20,10 @@ const RECORDS_PER_PAGE: u64 = ((PAGE_BYTES - PAGE_HEAD_BYTES) / RECORD_BYTES) as
 const BALANCE_AT: usize = 8;
 pub(crate) const HISTORY_BYTES: usize = 48;
 const LINES_PER_PAGE: u64 = ((PAGE_BYTES - PAGE_HEAD_BYTES) / HISTORY_BYTES) as u64;
+
+/// Pages of a stripe, and lines of history in it.
+const STRIPE_PAGES: u64 = STRIPE_BYTES / PAGE_BYTES as u64;
+const LINES_PER_STRIPE: u64 = STRIPE_PAGES * LINES_PER_PAGE;
 
 /// Where the log's last checkpoint is told, in a unit of its own.
 pub(crate) const MASTER_AT: u64 = 0;
@@ -52,8 +60,9 @@ pub(crate) const BRANCHES: u8 = 2;
 pub(crate) struct Layout {
     pub size: Size,
     clients: u64,
-    /// The first page of each table, then of the history, then the page after it.
-    first: [u64; 5],
+    processors: u64,
+    /// The first page of the accounts, of the branches, of the history, and the page after it.
+    first: [u64; 4],
 }
 
 /// A transfer between a teller's branch and an account.
@@ -80,31 +89,29 @@ impl Place {
 }
 
 impl Layout {
-    pub fn new(size: Size, clients: usize) -> Layout {
-        let pages = |records: u64| records.div_ceil(RECORDS_PER_PAGE);
-        let clients = clients as u64;
-        let start = (LOG_AT + size.log_bytes).next_multiple_of(STRIPE_BYTES) / PAGE_BYTES as u64;
-        let lengths = [
-            pages(size.branches * size.accounts_per_branch),
-            pages(size.branches * TELLERS_PER_BRANCH),
-            pages(size.branches),
-            clients * size.transfers_per_client.div_ceil(LINES_PER_PAGE),
-        ];
-        let mut first = [start; 5];
-        for (table, length) in lengths.into_iter().enumerate() {
-            first[table + 1] = first[table] + length;
-        }
-        Layout { size, clients, first }
+    pub fn new(size: Size, clients: usize, processors: u32) -> Layout {
+        let (clients, processors) = (clients as u64, u64::from(processors));
+        let accounts = (LOG_AT + size.log_bytes).next_multiple_of(STRIPE_BYTES) / PAGE_BYTES as u64;
+        let branches = accounts + (size.branches * size.accounts_per_branch).div_ceil(RECORDS_PER_PAGE);
+        let row_pages = processors * STRIPE_PAGES;
+        let history = (branches + size.branches).next_multiple_of(row_pages);
+        let end = history + clients * rows(size) * row_pages;
+        Layout { size, clients, processors, first: [accounts, branches, history, end] }
     }
 
     /// The pages of all tables.
     pub fn pages(&self) -> std::ops::Range<u64> {
-        self.first[0]..self.first[4]
+        self.first[0]..self.first[3]
+    }
+
+    /// Those of accounts and branches.
+    pub fn pages_of_records(&self) -> std::ops::Range<u64> {
+        self.first[0]..self.first[1] + self.size.branches
     }
 
     /// Bytes of log and tables.
     pub fn bytes(&self) -> u64 {
-        self.first[4] * PAGE_BYTES as u64
+        self.first[3] * PAGE_BYTES as u64
     }
 
     fn records(&self, table: u8) -> u64 {
@@ -117,31 +124,46 @@ impl Layout {
 
     /// A record's balance.
     pub fn balance(&self, (table, number): RecordId) -> Place {
-        Place {
-            page: self.first[table as usize] + number / RECORDS_PER_PAGE,
-            offset: PAGE_HEAD_BYTES + (number % RECORDS_PER_PAGE) as usize * RECORD_BYTES + BALANCE_AT,
-        }
+        let (page, index) = match table {
+            ACCOUNTS => (self.first[0] + number / RECORDS_PER_PAGE, number % RECORDS_PER_PAGE),
+            TELLERS => (self.first[1] + number / TELLERS_PER_BRANCH, 1 + number % TELLERS_PER_BRANCH),
+            _ => (self.first[1] + number, 0),
+        };
+        Place { page, offset: PAGE_HEAD_BYTES + index as usize * RECORD_BYTES + BALANCE_AT }
     }
 
-    /// A client's line of history.
-    pub fn line(&self, client: usize, number: u64) -> Place {
-        let pages = self.size.transfers_per_client.div_ceil(LINES_PER_PAGE);
+    /// The history that a transfer is written to: that of the processor which has its branch.
+    pub fn history_of(&self, transfer: &Transfer) -> usize {
+        let page = self.balance((BRANCHES, transfer.branch)).page;
+        (page / STRIPE_PAGES % self.processors) as usize
+    }
+
+    /// A line of one of a client's histories.
+    pub fn line(&self, client: usize, history: usize, number: u64) -> Place {
+        let row = client as u64 * rows(self.size) + number / LINES_PER_STRIPE;
+        let in_stripe = number % LINES_PER_STRIPE;
+        let stripe = self.first[2] + (row * self.processors + history as u64) * STRIPE_PAGES;
         Place {
-            page: self.first[3] + client as u64 * pages + number / LINES_PER_PAGE,
-            offset: PAGE_HEAD_BYTES + (number % LINES_PER_PAGE) as usize * HISTORY_BYTES,
+            page: stripe + in_stripe / LINES_PER_PAGE,
+            offset: PAGE_HEAD_BYTES + (in_stripe % LINES_PER_PAGE) as usize * HISTORY_BYTES,
         }
     }
 
     /// A page as it is loaded: records with their numbers and no balance.
     pub fn fresh(&self, page: u64) -> Vec<u8> {
         let mut bytes = vec![0; PAGE_BYTES];
-        let table = (0..3_u8).find(|&table| page < self.first[table as usize + 1]);
-        if let Some(table) = table {
-            let begin = (page - self.first[table as usize]) * RECORDS_PER_PAGE;
-            for number in begin..(begin + RECORDS_PER_PAGE).min(self.records(table)) {
-                let at = self.balance((table, number)).offset - BALANCE_AT;
-                bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
-            }
+        let mut put = |record: RecordId| {
+            let at = self.balance(record).offset - BALANCE_AT;
+            bytes[at..at + 8].copy_from_slice(&record.1.to_le_bytes());
+        };
+        if page < self.first[1] {
+            let begin = (page - self.first[0]) * RECORDS_PER_PAGE;
+            let end = (begin + RECORDS_PER_PAGE).min(self.records(ACCOUNTS));
+            (begin..end).for_each(|account| put((ACCOUNTS, account)));
+        } else if page < self.first[1] + self.size.branches {
+            let branch = page - self.first[1];
+            put((BRANCHES, branch));
+            (0..TELLERS_PER_BRANCH).for_each(|teller| put((TELLERS, branch * TELLERS_PER_BRANCH + teller)));
         }
         bytes
     }
@@ -156,35 +178,30 @@ impl Layout {
         }
     }
 
-    /// Whether all balances agree with the history. Returns, of each client, how many lines it has: they are without gaps.
-    pub fn check(&self, mut page: impl FnMut(u64) -> Vec<u8>) -> Result<Vec<u64>, String> {
+    /// Whether all balances agree with the history. Returns, for each client, the lines of each of its histories: they are without
+    /// gaps, and so are the numbers of a client's transfers.
+    pub fn check<'a>(&self, page: impl Fn(u64) -> &'a [u8]) -> Result<Vec<Vec<u64>>, String> {
         let mut expected =
             [ACCOUNTS, TELLERS, BRANCHES].map(|table| vec![0_i64; self.records(table) as usize]);
         let mut lines = Vec::new();
         for client in 0..self.clients as usize {
-            let mut count = 0;
-            for number in 0..self.size.transfers_per_client {
-                let place = self.line(client, number);
-                let bytes = page(place.page);
-                let Some((stored, transfer)) = Transfer::parse(&bytes[place.offset..][..HISTORY_BYTES])
-                else {
-                    continue;
-                };
-                if stored != number || count != number {
-                    return Err(format!("client {client}: line {number} is {stored}, after {count} lines"));
-                }
-                count += 1;
+            let transfers = self.histories(client, &page)?;
+            let mut numbers: Vec<u64> = transfers.iter().flatten().map(|(number, _)| *number).collect();
+            numbers.sort_unstable();
+            if let Some((at, number)) = (0..).zip(&numbers).find(|(at, number)| at != *number) {
+                return Err(format!("client {client}: transfer {at} is not in the history, and {number} is"));
+            }
+            for (_, transfer) in transfers.iter().flatten() {
                 for (table, record) in transfer.records() {
                     expected[table as usize][record as usize] += transfer.delta;
                 }
             }
-            lines.push(count);
+            lines.push(transfers.iter().map(|history| history.len() as u64).collect());
         }
         for table in [ACCOUNTS, TELLERS, BRANCHES] {
             for number in 0..self.records(table) {
                 let place = self.balance((table, number));
-                let bytes = page(place.page);
-                let balance = read_i64(&bytes, place.offset);
+                let balance = read_i64(page(place.page), place.offset);
                 let right = expected[table as usize][number as usize];
                 if balance != right {
                     return Err(format!(
@@ -195,6 +212,36 @@ impl Layout {
         }
         Ok(lines)
     }
+
+    /// The transfers in each of a client's histories, with their numbers.
+    fn histories<'a>(
+        &self,
+        client: usize,
+        page: impl Fn(u64) -> &'a [u8],
+    ) -> Result<Vec<Vec<(u64, Transfer)>>, String> {
+        let mut histories = Vec::new();
+        for history in 0..self.processors as usize {
+            let mut found: Vec<(u64, Transfer)> = Vec::new();
+            for line in 0..self.size.transfers_per_client {
+                let place = self.line(client, history, line);
+                let Some(stored) = Transfer::parse(&page(place.page)[place.offset..][..HISTORY_BYTES]) else {
+                    continue;
+                };
+                if found.len() as u64 != line {
+                    let lines = found.len();
+                    return Err(format!("client {client}: history {history} has line {line} after {lines}"));
+                }
+                found.push(stored);
+            }
+            histories.push(found);
+        }
+        Ok(histories)
+    }
+}
+
+/// Rows of stripes for a client's histories: each has room for all its transfers.
+fn rows(size: Size) -> u64 {
+    size.transfers_per_client.div_ceil(LINES_PER_STRIPE)
 }
 
 impl Transfer {

@@ -9,9 +9,9 @@ use tantalum_spu::atomic_writes::{AtomicWrites, SLOTS};
 use crate::error::StoreError;
 use crate::host;
 use crate::locks::Locks;
-use crate::log::{Log, Lsn};
+use crate::log::Log;
 use crate::pool::Pool;
-use crate::record::{Body, NONE, Record};
+use crate::record::{Body, Lsn, NONE, Record};
 use crate::tables::{HISTORY_BYTES, Layout, Place, Transfer, read_i64};
 use crate::world::{Host, Path};
 
@@ -42,8 +42,9 @@ pub(crate) struct Mars {
 pub(crate) struct Work {
     pub path: Path,
     pub client: usize,
-    /// The line of history that it writes.
-    pub line: u64,
+    /// Its number among the client's, and the line of history that it writes.
+    pub number: u64,
+    pub line: Place,
     pub transfer: Transfer,
     /// Whether it is rolled back at its end.
     pub is_rolled_back: bool,
@@ -53,14 +54,14 @@ impl Work {
     /// The places that it changes, with the bytes that it changes there.
     fn places(&self, layout: &Layout) -> [(Place, usize); 4] {
         let [account, teller, branch] = self.transfer.records().map(|record| (layout.balance(record), 8));
-        [account, teller, branch, (layout.line(self.client, self.line), HISTORY_BYTES)]
+        [account, teller, branch, (self.line, HISTORY_BYTES)]
     }
 
     /// What one of them holds then.
     fn after(&self, before: &[u8]) -> Vec<u8> {
         match before.len() {
             8 => (read_i64(before, 0) + self.transfer.delta).to_le_bytes().to_vec(),
-            _ => self.transfer.line(self.line).to_vec(),
+            _ => self.transfer.line(self.number).to_vec(),
         }
     }
 }
@@ -70,7 +71,7 @@ async fn lock(host: &Host, locks: &Locks, work: &Work, step: usize, transaction:
     if let Some(&record) = work.transfer.records().get(step) {
         locks.acquire(host, record, transaction).await;
     }
-    host.compute(host::RECORD_NS).await;
+    host.work(host::RECORD_NS).await;
 }
 
 impl Aries {
@@ -102,14 +103,14 @@ impl Aries {
 
     /// Does a transfer. It is durable when this ends.
     pub async fn transfer(&self, work: Work) -> Result<(), StoreError> {
-        self.host.compute(host::TRANSACTION_NS).await;
+        self.host.work(host::TRANSACTION_NS).await;
         self.log.wait_for_room().await;
         let transaction = self.next.get();
         self.next.set(transaction + 1);
         let mut undo = Vec::new();
         for (step, (place, length)) in work.places(&self.layout).into_iter().enumerate() {
             lock(&self.host, &self.locks, &work, step, transaction).await;
-            self.host.compute(host::LOG_RECORD_NS).await;
+            self.host.work(host::LOG_RECORD_NS).await;
             self.pool.fetch(work.path, place.page).await?;
             let before = self.pool.bytes(place, length);
             let after = work.after(&before);
@@ -125,7 +126,7 @@ impl Aries {
             self.active.borrow_mut().remove(&transaction);
             self.log.force().await;
         }
-        work.transfer.records().into_iter().for_each(|record| self.locks.release(record));
+        work.transfer.records().into_iter().for_each(|record| self.locks.release(record, transaction));
         Ok(())
     }
 
@@ -136,7 +137,7 @@ impl Aries {
         mut undo: Vec<(Lsn, Place, Vec<u8>)>,
     ) -> Result<(), StoreError> {
         while let Some((_, place, before)) = undo.pop() {
-            self.host.compute(host::LOG_RECORD_NS).await;
+            self.host.work(host::LOG_RECORD_NS).await;
             self.pool.fetch(path, place.page).await?;
             let next = undo.last().map_or(NONE, |(lsn, ..)| *lsn);
             let lsn = self.append(transaction, Body::Undone { place, after: before.clone(), next });
@@ -151,7 +152,7 @@ impl Aries {
 impl Mars {
     /// Does a transfer. It is durable when this ends.
     pub async fn transfer(&self, work: Work) -> Result<(), StoreError> {
-        self.host.compute(host::TRANSACTION_NS).await;
+        self.host.work(host::TRANSACTION_NS).await;
         // the clock numbers transactions: in one slot they only grow, also over power cuts
         let number = self.host.now_ns() / SLOTS * SLOTS + SLOTS + work.client as u64;
         let (mut writes, mut undo) = (Vec::new(), Vec::new());
@@ -173,7 +174,7 @@ impl Mars {
             }
             self.pool.unpin(place.page);
         }
-        work.transfer.records().into_iter().for_each(|record| self.locks.release(record));
+        work.transfer.records().into_iter().for_each(|record| self.locks.release(record, number));
         if !is_committed && !work.is_rolled_back {
             return Err(StoreError::Refused { request: number, status: 1 });
         }

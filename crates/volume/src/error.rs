@@ -3,8 +3,6 @@
 use tantalum::{Lpn, Status, TxId};
 use tantalum_filesystem::FileId;
 
-use crate::Volume;
-
 /// Why an operation on a volume failed. Unless the variant says otherwise, nothing was lost.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum VolumeError {
@@ -275,14 +273,4 @@ pub enum Damage {
         /// Its units according to the superblock.
         units: u32,
     },
-}
-
-/// A failed unmount: the volume goes on, with everything it had.
-#[derive(Debug, thiserror::Error)]
-#[error("the volume could not be unmounted: {error}")]
-pub struct UnmountError {
-    /// The volume, still mounted.
-    pub volume: Volume,
-    /// Why.
-    pub error: VolumeError,
 }

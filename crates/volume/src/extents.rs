@@ -3,13 +3,23 @@
 //! Invariants of [`ExtentMap`]: extents are sorted by unit, not empty, and do not overlap; two that touch both in the
 //! file and on the drive are merged.
 
-use tantalum::Lpn;
+use std::ops::Range;
+
+use tantalum::{Lpn, UNIT_BYTES};
 
 /// Units on the drive, one after another.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct LpnRange {
     pub lpn: Lpn,
     pub units: u32,
+}
+
+impl LpnRange {
+    /// The same in bytes of the drive.
+    pub fn bytes(self) -> Range<u64> {
+        let start = u64::from(self.lpn.0) * UNIT_BYTES as u64;
+        start..start + u64::from(self.units) * UNIT_BYTES as u64
+    }
 }
 
 /// A run of a file's units that is contiguous on the drive.

@@ -10,11 +10,7 @@ use tantalum::UNIT_BYTES;
 use tantalum_filesystem::FileId;
 
 use crate::error::VolumeError;
-use crate::extents::LpnRange;
 use crate::volume::Volume;
-
-/// Called with bytes of the drive that a file is about to give up.
-pub(crate) type BeforeReuse = Box<dyn FnMut(Range<u64>) + Send>;
 
 /// A run of a file's bytes that is in one piece on the drive.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -40,7 +36,7 @@ impl Volume {
         let extents = file.inode.extents.between(0, units);
         let lent = extents.map(|extent| LentExtent {
             offset: u64::from(extent.unit) * UNIT_BYTES as u64,
-            place: bytes_of(extent.range()),
+            place: extent.range().bytes(),
         });
         Ok(lent.collect())
     }
@@ -48,28 +44,21 @@ impl Volume {
     /// From now on `tell` is called with bytes of the drive before a file gives them up. When it returns, nobody may access
     /// them any more by what [`Volume::lend`] told. It must not use the volume.
     pub fn before_reuse(&mut self, tell: impl FnMut(Range<u64>) + Send + 'static) {
-        self.before_reuse = Some(Box::new(tell));
+        self.before_reuse.set(tell);
     }
 
     /// What is about to be trimmed belongs to no file any more.
     pub(crate) fn tell_before_trim(&mut self) {
-        if let Some(tell) = &mut self.before_reuse {
-            self.untrimmed.iter().for_each(|&range| tell(bytes_of(range)));
-        }
+        let Volume { untrimmed, before_reuse, .. } = self;
+        untrimmed.iter().for_each(|&range| before_reuse.tell(range));
     }
 
     /// Units of a file are about to be another file's, or to be elsewhere in it.
     pub(crate) fn tell_before_move(&mut self, file: FileId, units: Range<u32>) -> Result<(), VolumeError> {
-        let extents = self.file(file)?.inode.extents.between(units.start, units.end);
-        let ranges: Vec<LpnRange> = extents.map(|extent| extent.range()).collect();
-        if let Some(tell) = &mut self.before_reuse {
-            ranges.into_iter().for_each(|range| tell(bytes_of(range)));
-        }
+        let Volume { files, before_reuse, .. } = self;
+        let file = files.get(&file).ok_or(VolumeError::NoSuchFile(file))?;
+        let extents = file.inode.extents.between(units.start, units.end);
+        extents.for_each(|extent| before_reuse.tell(extent.range()));
         Ok(())
     }
-}
-
-fn bytes_of(range: LpnRange) -> Range<u64> {
-    let start = u64::from(range.lpn.0) * UNIT_BYTES as u64;
-    start..start + u64::from(range.units) * UNIT_BYTES as u64
 }

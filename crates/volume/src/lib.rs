@@ -51,20 +51,24 @@ mod orphans;
 mod properties;
 mod ranges;
 mod read_write;
+mod reuse;
 mod root;
 mod share;
 mod slots;
 mod space;
 mod statistics;
 mod superblock;
+mod symbolic_link;
+mod sync;
 mod transaction;
 mod tree;
 mod volume;
 mod write_back;
 
-pub use error::{Damage, UnmountError, VolumeError};
+pub use error::{Damage, VolumeError};
 pub use inode::ATTRIBUTE_BYTES;
 pub use lending::LentExtent;
+pub use mount::UnmountError;
 pub use tantalum_filesystem::{
     FileId, FileKind, FolderEntry, Metadata, MetadataChange, NAME_BYTES, NewFile, RangeCommit, RenameMode,
     SetMode, Statistics, Timestamp,

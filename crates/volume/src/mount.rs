@@ -17,17 +17,28 @@ use crate::cache::PageCache;
 use crate::checksum;
 use crate::continuation::{CONTINUATION_MAGIC, ContinuationUnit, PROPERTY_MAGIC};
 use crate::drive::Drive;
-use crate::error::{Damage, UnmountError, VolumeError};
+use crate::error::{Damage, VolumeError};
 use crate::extents::LpnRange;
 use crate::file::{Continuation, File};
 use crate::inode::{INODE_MAGIC, Inode, InodeUnit, units_of};
 use crate::link::{LINK_MAGIC, Link, LinkUnit};
+use crate::reuse::BeforeReuse;
 use crate::space::FreeSpace;
 use crate::superblock::{LEAST_ATOMIC_UNITS, SUPERBLOCK, Superblock};
 use crate::volume::Volume;
 
 /// Units of the inode table read in one command.
 const READ_UNITS: u32 = 256;
+
+/// A failed unmount: the volume goes on, with everything it had.
+#[derive(Debug, thiserror::Error)]
+#[error("the volume could not be unmounted: {error}")]
+pub struct UnmountError {
+    /// The volume, still mounted.
+    pub volume: Volume,
+    /// Why.
+    pub error: VolumeError,
+}
 
 /// The inode table as it is on the drive, by slot.
 #[derive(Default)]
@@ -160,7 +171,7 @@ impl Volume {
             write_back_done_ns: 0,
             must_flush: false,
             scratch: Vec::new(),
-            before_reuse: None,
+            before_reuse: BeforeReuse::default(),
         }
     }
 

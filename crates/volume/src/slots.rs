@@ -32,7 +32,8 @@ impl Volume {
     /// Ensures that this many slots are free: those of removed files, or new ones.
     pub(crate) fn ensure_free_slots(&mut self, slots: usize) -> Result<(), VolumeError> {
         if self.free_slots.len() < slots && !self.removed.is_empty() {
-            self.sync_names()?;
+            self.drive.check()?;
+            self.commit_names()?;
         }
         while self.free_slots.len() < slots {
             self.grow_table()?;

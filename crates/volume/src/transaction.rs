@@ -118,17 +118,6 @@ impl Volume {
         Ok(())
     }
 
-    /// Fails if an open transaction other than `own` has written to the file.
-    pub(crate) fn check_no_transaction(&self, file: FileId, own: Option<TxId>) -> Result<(), VolumeError> {
-        let others = self.transactions.iter().filter(|&(&tx, _)| Some(tx) != own);
-        for (&tx, transaction) in others {
-            if transaction.units_of(file).next().is_some() {
-                return Err(VolumeError::InTransaction { file, tx });
-            }
-        }
-        Ok(())
-    }
-
     fn transaction(&self, tx: TxId) -> Result<&OpenTransaction, VolumeError> {
         self.transactions.get(&tx).ok_or(VolumeError::UnknownTransaction(tx))
     }

@@ -347,12 +347,6 @@ impl Volume {
 
     // -- waiting changes ------------------------------------------------------------------------------------------
 
-    /// Names that wait to become durable, in units of metadata.
-    pub(crate) fn pending_names(&self) -> usize {
-        let removed = self.removed.iter().filter(|removed| removed.stored).count();
-        self.unnamed.len() + self.unnamed_links.len() + removed
-    }
-
     fn make_room_for_names(&mut self) -> Result<(), VolumeError> {
         let is_full = self.pending_names() + MOST_CHANGES > self.batch_units() / 2;
         if is_full { self.sync_names() } else { Ok(()) }

@@ -13,9 +13,9 @@ use crate::error::VolumeError;
 use crate::extents::LpnRange;
 use crate::file::{File, RemovedSlot};
 use crate::inode::ATTRIBUTE_BYTES;
-use crate::lending::BeforeReuse;
 use crate::link::Link;
 use crate::open_transaction::OpenTransaction;
+use crate::reuse::BeforeReuse;
 use crate::space::FreeSpace;
 use crate::superblock::Superblock;
 
@@ -53,8 +53,8 @@ pub struct Volume {
     pub(crate) must_flush: bool,
     /// Where the data of long commands are assembled.
     pub(crate) scratch: Vec<u8>,
-    /// Who hears of places that files give up.
-    pub(crate) before_reuse: Option<BeforeReuse>,
+    /// Is told of places before files give them up.
+    pub(crate) before_reuse: BeforeReuse,
 }
 
 impl fmt::Debug for Volume {
@@ -91,7 +91,7 @@ impl Volume {
             write_back_done_ns: self.write_back_done_ns,
             must_flush: self.must_flush,
             scratch: Vec::new(),
-            before_reuse: None,
+            before_reuse: BeforeReuse::default(),
         })
     }
 
@@ -192,6 +192,23 @@ impl Volume {
 
     pub(crate) fn file_mut(&mut self, file: FileId) -> Result<&mut File, VolumeError> {
         self.files.get_mut(&file).ok_or(VolumeError::NoSuchFile(file))
+    }
+
+    /// Names that wait to become durable, in units of metadata.
+    pub(crate) fn pending_names(&self) -> usize {
+        let removed = self.removed.iter().filter(|removed| removed.stored).count();
+        self.unnamed.len() + self.unnamed_links.len() + removed
+    }
+
+    /// Fails if an open transaction other than `own` has written to the file.
+    pub(crate) fn check_no_transaction(&self, file: FileId, own: Option<TxId>) -> Result<(), VolumeError> {
+        let others = self.transactions.iter().filter(|&(&tx, _)| Some(tx) != own);
+        for (&tx, transaction) in others {
+            if transaction.units_of(file).next().is_some() {
+                return Err(VolumeError::InTransaction { file, tx });
+            }
+        }
+        Ok(())
     }
 
     /// Units in one atomic batch of the drive.

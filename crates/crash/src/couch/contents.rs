@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use rand::{Rng, RngExt};
 use tantalum_couch::{Batch, Error, Snapshot, Storage};
 
-use super::Random;
+pub(super) type Random = rand_xoshiro::Xoshiro256PlusPlus;
 
 /// Keys there are.
 const KEYS: u32 = 70;

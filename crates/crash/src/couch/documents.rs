@@ -8,7 +8,7 @@ use tantalum_volume::Volume;
 
 use super::contents::Contents;
 use super::session::{self, Expected, OTHER_UNITS, Session};
-use super::way_name;
+use super::settings::way_name;
 use crate::error::CrashError;
 use crate::program::drive::{profile, volume};
 use crate::program::{Broken, Life, Place, Program, RunEnd, live_steps};

@@ -19,8 +19,6 @@ use crate::CrashOutcome;
 use crate::error::CrashError;
 use crate::program::{Plan, torture};
 
-type Random = rand_xoshiro::Xoshiro256PlusPlus;
-
 /// Tortures the store. Broken promises are in the outcome; they are not errors.
 pub fn run(settings: &Settings, monitor: &Monitor) -> Result<CrashOutcome, CrashError> {
     let plan = Plan {

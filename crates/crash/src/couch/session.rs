@@ -6,8 +6,7 @@ use rand::{Rng, RngExt, SeedableRng};
 use tantalum::UNIT_BYTES;
 use tantalum_couch::{Compaction, Error, Options, Snapshot, Store, VolumeStorage, Way};
 
-use super::Random;
-use super::contents::Contents;
+use super::contents::{Contents, Random};
 use crate::program::drive::OTHER_DATA;
 use crate::program::{Broken, Stop};
 

@@ -4,25 +4,21 @@ mod batches;
 mod lists;
 mod transactions;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use rand::RngExt;
-use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{Command, Completion, Lpn, ShareRange, Status};
 
+use super::answers::New;
+use super::draw::{Generator, distinct, lpn, range};
 use super::drive::{DIRECT, Flash};
-use super::history::{LOST, Order, Stamp};
+use super::history::LOST;
 use super::host::{metadata_of, unit_of};
 use super::random::generator;
 use super::run::Run;
 use super::stop::Stop;
 use super::tide::Tide;
 use super::weights::Kind;
-
-type Generator = Xoshiro256PlusPlus;
-
-/// New values of units.
-type New = BTreeMap<Lpn, Stamp>;
 
 impl Run {
     /// Command number `index` of the seed. What it does depends on the number and on what is open, not on how that came
@@ -79,55 +75,6 @@ impl Run {
             Ok(_) => Ok(()),
             Err(status) => self.may_refuse(&status, false),
         }
-    }
-
-    pub fn stamp(&mut self) -> Stamp {
-        self.next_stamp += 2;
-        self.next_stamp
-    }
-
-    /// New values for these units.
-    fn stamped(&mut self, lpns: impl IntoIterator<Item = Lpn>) -> New {
-        lpns.into_iter().map(|lpn| (lpn, self.stamp())).collect()
-    }
-
-    /// Handles a command's answer. A refused command has changed nothing.
-    pub fn answered(
-        &mut self,
-        order: Order,
-        new: &New,
-        answer: Result<Completion, Status>,
-        durable: bool,
-    ) -> Result<Option<Completion>, Stop> {
-        match answer {
-            Ok(completion) => {
-                self.oracle.acknowledge(order, completion.done_ns, durable);
-                Ok(Some(completion))
-            }
-            Err(Status::PowerLost) => Err(Stop::PowerLost),
-            Err(status) => {
-                self.oracle.refuse(order);
-                // commands that free flash never lack it
-                let frees = new.values().all(|stamp| *stamp == 0);
-                self.may_refuse(&status, frees)?;
-                new.keys().try_for_each(|lpn| self.check_running(*lpn))?;
-                Ok(None)
-            }
-        }
-    }
-
-    /// Whether the drive may refuse a command in this way.
-    pub fn may_refuse(&mut self, status: &Status, frees: bool) -> Result<(), Stop> {
-        let fails = self.flash != Flash::Sound;
-        let may = match status {
-            Status::PowerLost => return Err(Stop::PowerLost),
-            Status::OverLimit { .. } => true,
-            Status::CapacityExceeded => self.full && !frees || fails,
-            Status::ReadOnly => fails,
-            _ => false,
-        };
-        self.tally.reached.refused += 1;
-        if may { Ok(()) } else { Err(Stop::broken("refused", status.to_string())) }
     }
 
     fn write(&mut self, rng: &mut Generator, fua: bool) -> Result<(), Stop> {
@@ -341,27 +288,4 @@ impl Run {
         }
         Ok(())
     }
-}
-
-pub(super) fn lpn(rng: &mut Generator) -> Lpn {
-    Lpn(rng.random_range(DIRECT))
-}
-
-/// Fewer than `limit` units, one after the other.
-pub(super) fn range(rng: &mut Generator, limit: u32) -> std::ops::Range<u32> {
-    let first = lpn(rng).0;
-    first..first + rng.random_range(1..limit).min(DIRECT.end - first)
-}
-
-/// Units in random order, none twice.
-fn distinct(rng: &mut Generator, count: usize) -> Vec<Lpn> {
-    let mut lpns = BTreeSet::new();
-    while lpns.len() < count {
-        lpns.insert(lpn(rng));
-    }
-    let mut lpns: Vec<Lpn> = lpns.into_iter().collect();
-    for index in (1..lpns.len()).rev() {
-        lpns.swap(index, rng.random_range(0..=index));
-    }
-    lpns
 }

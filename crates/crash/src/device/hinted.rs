@@ -3,18 +3,15 @@
 //! transactions are rolled back, logs are left half written, and some pages do not follow.
 
 use rand::RngExt;
-use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{Command, Generation, Hint, Lpn, Status};
 
-use super::commands::lpn;
+use super::draw::{Generator, lpn};
 use super::drive::DIRECT;
 use super::hints::Frame;
 use super::history::Order;
 use super::host::{metadata_of, unit_of};
 use super::run::Run;
 use super::stop::Stop;
-
-type Generator = Xoshiro256PlusPlus;
 
 /// Logs in use.
 const LOGS: usize = 4;

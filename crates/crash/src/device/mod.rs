@@ -8,11 +8,14 @@
 //!   `minutes`.
 //! - A drive that panics or refuses a command has broken a promise too.
 
+mod answers;
 mod batches;
 mod case;
 mod commands;
 mod compare;
+mod compare_lists;
 mod cut_point;
+mod draw;
 mod drive;
 mod every_cut;
 mod guard;

@@ -1,6 +1,6 @@
-//! Who fills a drive that is to become full.
+//! What fills a drive that is to become full.
 
-/// Who fills a drive that is to become full: records while units are given up, and then units.
+/// What fills a drive that is to become full: records while units are given up, and then units.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Tide {
     Records,

@@ -5,7 +5,8 @@ use tantalum::{Device, PowerLoss};
 use tantalum_volume::Volume;
 
 use super::broken::Broken;
-use super::{Place, Program};
+use super::place::Place;
+use super::under_test::Program;
 use crate::CrashOutcome;
 
 /// One recovery in this many loses power again while the drive recovers, and as many while the program does.

@@ -1,55 +1,24 @@
 //! One run of one seed: the program lives until power goes, what it left is recovered and checked, and may live on.
 
 use tantalum::PowerLoss;
+use tantalum_report::Monitor;
 use tantalum_volume::Volume;
 
-use super::broken::{Broken, Found, RunEnd, Stop};
+use super::broken::{Broken, Found, RunEnd};
+use super::life::{CutPoint, Life};
+use super::place::Place;
 use super::recovery::Recovery;
-use super::{Place, Program, Run, mix};
+use super::under_test::Program;
 use crate::CrashOutcome;
 
-/// Steps after which a life without a cut is abandoned, because nothing reaches flash any more.
-const MOST_STEPS: u64 = 100_000;
-
-/// When power goes.
+/// A run of one seed in one setting.
 #[derive(Clone, Copy)]
-struct CutPoint {
-    /// After this much acknowledged work.
-    done: u64,
-    /// Then the flash operation of this number, from 1, finds no power.
-    operation: u64,
-}
-
-/// A life of a program.
-pub(crate) struct Life {
-    /// Decides what it does.
+pub(super) struct Run<'a, P> {
+    pub program: P,
     pub seed: u64,
-    cut: Option<CutPoint>,
-    /// Acknowledged work after which it is over.
-    most: Option<u64>,
-}
-
-/// Does the steps of a life until power goes, or until it is over. A step returns how much work has been acknowledged.
-pub(crate) fn live_steps(
-    life: &Life,
-    place: &impl Place,
-    mut step: impl FnMut() -> Result<u64, Stop>,
-) -> Result<(), Broken> {
-    let (mut cut, mut done) = (life.cut, 0);
-    for _ in 0..MOST_STEPS {
-        if let Some(point) = cut.take_if(|point| done >= point.done) {
-            place.cut_after(Some(point.operation));
-        }
-        match step() {
-            Ok(acknowledged) if place.has_power() => done = acknowledged,
-            Ok(_) | Err(Stop::PowerLost) => return Ok(()),
-            Err(Stop::Broken(broken)) => return Err(broken),
-        }
-        if life.most.is_some_and(|most| done >= most) {
-            return Ok(());
-        }
-    }
-    Err(Broken::new("the workload reaches flash", format!("no cut came within {MOST_STEPS} steps")))
+    /// Work of a life: before a random cut at most, or in all.
+    pub length: u64,
+    pub monitor: &'a Monitor,
 }
 
 impl<P: Program> Run<'_, P> {
@@ -127,4 +96,12 @@ impl<P: Program> Run<'_, P> {
         let seed = mix(self.seed, cut, 5);
         Recovery { program: self.program, seed, loss, outcome }.recover(place, expected)
     }
+}
+
+/// One number from three, so that the seeds of a run's parts do not overlap.
+fn mix(seed: u64, number: u64, part: u64) -> u64 {
+    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+    let joined = seed.wrapping_mul(FACTOR) ^ number.wrapping_add(part << 56);
+    // `mix` adds the factor, which these seeds were chosen without
+    tantalum::mix(joined.wrapping_sub(FACTOR))
 }

@@ -8,7 +8,9 @@ use tantalum_report::{InvalidSetting, Monitor};
 use tantalum_volume::Volume;
 
 use super::broken::{Broken, Found, RunEnd};
-use super::{Cuts, Program, Run};
+use super::cuts::Cuts;
+use super::run::Run;
+use super::under_test::Program;
 use crate::error::CrashError;
 use crate::{CrashOutcome, Violation};
 

@@ -190,26 +190,38 @@ impl LogFs {
                 self.point_entry(folder, name, other)?;
                 self.moved_to(other, new_folder, folder, now)?;
             }
-            (Some(other), RenameMode::Replace) => {
+            (other, _) => self.take_name((folder, name, entry), (new_folder, new_name, other), now)?,
+        }
+        self.moved_to(entry, folder, new_folder, now)?;
+        self.modified(folder, now)?;
+        self.modified(new_folder, now)
+    }
+
+    /// Gives a file another name, which may be another file's. Its move to the other folder is not counted yet.
+    fn take_name(
+        &mut self,
+        (folder, name, entry): (FileId, &[u8], Entry),
+        (new_folder, new_name, other): (FileId, &[u8], Option<Entry>),
+        now: Timestamp,
+    ) -> Result<()> {
+        match other {
+            Some(other) => {
                 self.check_replaceable(entry, other)?;
                 self.point_entry(new_folder, new_name, entry)?;
                 self.remove_entry(folder, name)?;
                 self.count_subfolder(new_folder, other.kind, false)?;
                 self.drop_name(other.file, now)?;
-                self.count_subfolder(folder, entry.kind, true)?; // remove_entry counted it; it moves below
             }
-            (None, _) => {
+            None => {
                 if self.file(new_folder)?.inode.metadata.links == 0 {
                     return refuse(Errno::ENOENT);
                 }
                 self.add_entry_uncounted(new_folder, new_name, entry.file, entry.kind)?;
                 self.remove_entry(folder, name)?;
-                self.count_subfolder(folder, entry.kind, true)?;
             }
         }
-        self.moved_to(entry, folder, new_folder, now)?;
-        self.modified(folder, now)?;
-        self.modified(new_folder, now)
+        // The removal of the entry counted it out.
+        self.count_subfolder(folder, entry.kind, true)
     }
 
     /// A file has a name in another folder, or another name in the same.

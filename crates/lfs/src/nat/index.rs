@@ -6,7 +6,7 @@ use tantalum::Lpn;
 use tantalum::canary::{Guard, out};
 use tantalum_filesystem::FileId;
 
-use super::node::{Level, pointer_of, pointer_to, slot_of};
+use super::node::{Level, Node, pointer_of, pointer_to, slot_of};
 use super::nodes::NEW;
 use super::summary::NODE;
 use super::{COLD_DATA, COLD_NODES, FILE_DATA, FILE_NODES, FOLDER_DATA, Nat};
@@ -123,8 +123,8 @@ impl Index for Nat {
         Ok(Synced::Yes)
     }
 
-    fn checkpoints(&self) -> Option<u64> {
-        Some(self.version)
+    fn checkpoints(&self) -> u64 {
+        self.version
     }
 
     fn append_listed(&mut self, log: &mut Log, file: FileId, unit: u32, page: &Page) -> Result<()> {
@@ -301,6 +301,10 @@ impl Nat {
         Ok(())
     }
 
+    fn entry_and_node(&mut self, log: &mut Log, number: u32) -> Result<([u32; 2], Node)> {
+        Ok((self.entry(log, number)?, self.node(log, number)?.clone()))
+    }
+
     fn audit_node(
         &mut self,
         log: &mut Log,
@@ -309,16 +313,8 @@ impl Nat {
         visit: &mut dyn FnMut(Owner, Option<Lpn>),
         findings: &mut Vec<Finding>,
     ) -> Result<()> {
-        let [place, owner] = match self.entry(log, number) {
-            Ok(entry) => entry,
-            Err(LfsError::Damaged { damage, .. }) => {
-                findings.push(Finding::BadNode { file, number, why: damage.to_string() });
-                return Ok(());
-            }
-            Err(error) => return Err(error),
-        };
-        let node = match self.node(log, number) {
-            Ok(node) => node.clone(),
+        let ([place, owner], node) = match self.entry_and_node(log, number) {
+            Ok(found) => found,
             Err(error @ LfsError::Damaged { .. }) => {
                 findings.push(Finding::BadNode { file, number, why: error.to_string() });
                 return Ok(());
@@ -338,11 +334,7 @@ impl Nat {
                 continue;
             }
             if children.contains(&index) {
-                let place = match slot_of(value) {
-                    Slot::At(lpn) => Some(lpn),
-                    _ => None,
-                };
-                visit(Owner::Content { file, unit: node.unit_of(index) }, place);
+                visit(Owner::Content { file, unit: node.unit_of(index) }, slot_of(value).place());
                 continue;
             }
             let reached = child_of(level, first, index);

@@ -3,7 +3,7 @@
 
 use tantalum::{Lpn, UNIT_BYTES};
 
-use super::pack::FIXED_PACK_BYTES;
+use super::HEADS;
 use super::table::entries_per_unit;
 use crate::error::{LfsError, Result};
 use crate::index::MOST_ORPHANS;
@@ -13,6 +13,12 @@ const LEAST_UNITS: u64 = 2048;
 
 /// The largest: a place is 32 bits, and two values mean something else.
 const MOST_UNITS: u64 = u32::MAX as u64 - 1;
+
+/// Where the positions of heads begin in a pack.
+pub(super) const HEADS_AT: usize = 56;
+
+/// Bytes of a pack besides the places of tables and the orphans.
+pub(super) const FIXED_PACK_BYTES: usize = HEADS_AT + 12 * HEADS + 12;
 
 /// Words of an entry of the segment table.
 pub(super) const SEGMENT_WORDS: usize = 3;
@@ -54,9 +60,7 @@ impl Layout {
         let mut segment_count = (units / u64::from(segment_units)) as u32;
         loop {
             let segment_table_units = segment_count.div_ceil(entries_per_unit(SEGMENT_WORDS) as u32);
-            let bits = (segment_table_units + node_table_units).div_ceil(8) as usize + 2;
-            let pack_bytes = FIXED_PACK_BYTES + bits + 4 * MOST_ORPHANS;
-            let pack_units = pack_bytes.div_ceil(UNIT_BYTES) as u32;
+            let pack_units = pack_units(segment_table_units + node_table_units);
             let packs = [Lpn(2), Lpn(2 + pack_units)];
             let segment_table = Lpn(2 + 2 * pack_units);
             let node_table = Lpn(segment_table.0 + 2 * segment_table_units);
@@ -85,6 +89,12 @@ impl Layout {
             });
         }
     }
+}
+
+/// Units of a pack, for so many units of tables.
+fn pack_units(table_units: u32) -> u32 {
+    let bits = table_units.div_ceil(8) as usize + 2;
+    (FIXED_PACK_BYTES + bits + 4 * MOST_ORPHANS).div_ceil(UNIT_BYTES) as u32
 }
 
 #[cfg(test)]

@@ -9,15 +9,12 @@ use tantalum::{Lpn, UNIT_BYTES, checksum_of};
 use tantalum_filesystem::FileId;
 
 use super::HEADS;
-use super::layout::Layout;
+use super::layout::{FIXED_PACK_BYTES, HEADS_AT, Layout};
 use crate::bytes::{get32, get64, put32, seal};
 use crate::error::Result;
 use crate::segments::Log;
 
 const MAGIC: [u8; 8] = *b"TANTPACK";
-
-/// Bytes besides the places of tables and the orphans.
-pub(super) const FIXED_PACK_BYTES: usize = 56 + 12 * HEADS + 12;
 
 const NONE: u32 = u32::MAX;
 
@@ -27,6 +24,18 @@ pub(super) struct HeadPosition {
     pub segment: Option<u32>,
     pub used: u32,
     pub following: Option<u32>,
+}
+
+impl HeadPosition {
+    fn decode(bytes: &[u8]) -> HeadPosition {
+        let segment = |at| Some(get32(bytes, at)).filter(|word| *word != NONE);
+        HeadPosition { segment: segment(0), used: get32(bytes, 4), following: segment(8) }
+    }
+
+    fn fits(&self, layout: &Layout) -> bool {
+        let mut segments = self.segment.into_iter().chain(self.following);
+        segments.all(|segment| segment < layout.segment_count) && self.used <= layout.segment_units
+    }
 }
 
 /// The contents of a pack.
@@ -82,12 +91,8 @@ impl Pack {
             return None;
         }
         let bytes = &bytes[..length];
-        let segment = |word: u32| (word != NONE).then_some(word);
-        let heads = std::array::from_fn(|head| {
-            let word = |index: usize| get32(bytes, 56 + 12 * head + 4 * index);
-            HeadPosition { segment: segment(word(0)), used: word(1), following: segment(word(2)) }
-        });
-        let mut at = 56 + 12 * HEADS;
+        let heads = std::array::from_fn(|head| HeadPosition::decode(&bytes[HEADS_AT + 12 * head..]));
+        let mut at = HEADS_AT + 12 * HEADS;
         let mut take = |units: u32| {
             let length = bytes.get(at..at + 4).map(|_| get32(bytes, at) as usize)?;
             let places = bytes.get(at + 4..at + 4 + length)?.to_vec();
@@ -96,12 +101,8 @@ impl Pack {
         };
         let segment_places = take(layout.segment_table_units)?;
         let node_places = take(layout.node_table_units)?;
-        let orphans = bytes.get(at + 4..)?;
-        let fits = |head: &HeadPosition| {
-            let mut segments = head.segment.into_iter().chain(head.following);
-            segments.all(|segment| segment < layout.segment_count) && head.used <= layout.segment_units
-        };
-        heads.iter().all(fits).then_some(())?;
+        let (orphans, _) = bytes.get(at + 4..)?.as_chunks::<4>();
+        heads.iter().all(|head| head.fits(layout)).then_some(())?;
         Some(Pack {
             version: get64(bytes, 16),
             clock: get64(bytes, 24),
@@ -113,12 +114,7 @@ impl Pack {
             heads,
             segment_places,
             node_places,
-            orphans: orphans
-                .as_chunks::<4>()
-                .0
-                .iter()
-                .map(|word| FileId(u32::from_le_bytes(*word)))
-                .collect(),
+            orphans: orphans.iter().map(|word| FileId(u32::from_le_bytes(*word))).collect(),
         })
     }
 

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use tantalum::canary::{Guard, out};
 use tantalum::{Command, Lpn, Nanoseconds, Status};
 use tantalum_drive::Client;
 use tantalum_filesystem::FileId;
@@ -12,6 +13,9 @@ use crate::error::{LfsError, Result};
 
 /// In the number of a listed file: the checkpoint is an odd one.
 const ODD: u32 = 1 << 31;
+
+/// The number by which the drive lists a file.
+pub(crate) type ListNumber = tantalum::FileId;
 
 /// Where a buffer of units belongs: a file, and the first unit.
 pub(super) type Listed = (FileId, u32);
@@ -44,7 +48,7 @@ impl ListWriter {
         self.refused.contains(&file)
     }
 
-    fn number(&self, file: FileId) -> tantalum::FileId {
+    fn number(&self, file: FileId) -> ListNumber {
         tantalum::FileId(if self.is_odd { file.0 | ODD } else { file.0 })
     }
 
@@ -75,14 +79,14 @@ impl ListWriter {
         Ok(())
     }
 
-    /// Clears the lists of other checkpoints, and returns the files that this one lists.
-    pub fn clear_void(&self, client: &mut Client) -> Result<Vec<FileId>> {
+    /// Clears the lists of other checkpoints, and returns the files that this one lists, with their numbers there.
+    pub fn clear_void(&self, client: &mut Client) -> Result<Vec<(FileId, ListNumber)>> {
         let (mut numbers, mut files) = (Vec::new(), Vec::new());
         client.submit(Command::ListFiles { files: &mut numbers })?;
         for number in numbers {
             let file = FileId(number.0 & !ODD);
-            if self.number(file) == number {
-                files.push(file);
+            if self.number(file) == number || out(Guard::VoidListsFollowed) {
+                files.push((file, number));
             } else {
                 client.submit(Command::ClearFileLists { file: Some(number) })?;
             }
@@ -91,9 +95,9 @@ impl ListWriter {
     }
 
     /// A file's list: places, and the units that belong there.
-    pub fn list(&self, client: &mut Client, file: FileId) -> Result<Vec<(Lpn, u32)>> {
+    pub fn list(client: &mut Client, file: ListNumber) -> Result<Vec<(Lpn, u32)>> {
         let mut entries = Vec::new();
-        client.submit(Command::ReadFileList { file: self.number(file), entries: &mut entries })?;
+        client.submit(Command::ReadFileList { file, entries: &mut entries })?;
         Ok(entries.into_iter().map(|entry| (entry.lpn, entry.offset)).collect())
     }
 }

@@ -8,7 +8,7 @@ use tantalum::{Command, Fetches, Lpn, Nanoseconds, ShareRange, Status, UNIT_BYTE
 use tantalum_drive::Client;
 use tantalum_filesystem::{Errno, FileId};
 
-use super::list_writer::{ListWriter, Listed};
+use super::list_writer::{ListNumber, ListWriter, Listed};
 use super::table::Segments;
 use crate::bytes::Page;
 use crate::error::{LfsError, Result, refuse};
@@ -100,7 +100,8 @@ impl Log {
     /// A head continues where a checkpoint left it.
     pub fn continue_head(&mut self, head: usize, segment: Option<u32>, used: u32, following: Option<u32>) {
         segment.into_iter().chain(following).for_each(|segment| self.segments.open_again(segment));
-        self.heads[head] = Head { segment, used, following, ..Head::default() };
+        // After a crash of the host, what is before that may be in the drive's cache alone.
+        self.heads[head] = Head { segment, used, following, is_unflushed: true, ..Head::default() };
     }
 
     /// Gives a head a segment if it has none.
@@ -284,14 +285,14 @@ impl Log {
         Ok(())
     }
 
-    /// Clears the lists of other checkpoints, and returns the files that this one lists.
-    pub fn clear_void_lists(&mut self) -> Result<Vec<FileId>> {
+    /// Clears the lists of other checkpoints, and returns the files that this one lists, with their numbers there.
+    pub fn clear_void_lists(&mut self) -> Result<Vec<(FileId, ListNumber)>> {
         self.lists.as_ref().map_or(Ok(Vec::new()), |lists| lists.clear_void(&mut self.client))
     }
 
     /// A file's list: places, and the units that belong there.
-    pub fn list(&mut self, file: FileId) -> Result<Vec<(Lpn, u32)>> {
-        self.lists.as_ref().map_or(Ok(Vec::new()), |lists| lists.list(&mut self.client, file))
+    pub fn list(&mut self, file: ListNumber) -> Result<Vec<(Lpn, u32)>> {
+        ListWriter::list(&mut self.client, file)
     }
 
     /// Makes everything appended durable.

@@ -4,6 +4,7 @@ mod list_writer;
 mod log;
 mod table;
 
+pub(crate) use list_writer::ListNumber;
 pub(crate) use log::Log;
 
 /// Segments that a drive should have, so that heads and reserves are small against them.

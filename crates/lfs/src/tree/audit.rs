@@ -107,18 +107,7 @@ impl Tree {
         }
         self.table.places().for_each(|lpn| visit(Some(lpn)));
         (0..self.promised.len() + self.shared_nodes as usize).for_each(|_| visit(None));
-        let (mut nodes, mut shared) = (0, 0);
-        for number in (1..self.layout.numbers).map(Number) {
-            let Some(unit) = self.find_translation(log, number)? else { continue };
-            match unit.death {
-                None if unit.is_node => {
-                    nodes += 1;
-                    shared += u64::from(self.is_seen(&unit));
-                }
-                Some(_) if self.is_seen(&unit) => visit(unit.place),
-                _ => {}
-            }
-        }
+        let (nodes, shared) = self.count_nodes(log, visit)?;
         let counts = [
             ("the table", nodes, reachable + own_nodes),
             ("the super root", self.node_count.into(), reachable + own_nodes),
@@ -134,6 +123,23 @@ impl Tree {
             self.audit_snapshot(log, one.snapshot.number, one.root, findings)?;
         }
         Ok(())
+    }
+
+    /// Visits what only snapshots see. Returns how many nodes the present has, and how many of them a snapshot shares.
+    fn count_nodes(&mut self, log: &mut Log, visit: &mut dyn FnMut(Option<Lpn>)) -> Result<(u64, u64)> {
+        let (mut nodes, mut shared) = (0, 0);
+        for number in (1..self.layout.numbers).map(Number) {
+            let Some(unit) = self.find_translation(log, number)? else { continue };
+            match unit.death {
+                None if unit.is_node => {
+                    nodes += 1;
+                    shared += u64::from(self.is_seen(&unit));
+                }
+                Some(_) if self.is_seen(&unit) => visit(unit.place),
+                _ => {}
+            }
+        }
+        Ok((nodes, shared))
     }
 
     /// The cleaner must find what lives in a full segment.

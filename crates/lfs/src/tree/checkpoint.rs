@@ -7,7 +7,7 @@ use tantalum_filesystem::FileId;
 use super::layout::ANCHORS;
 use super::summary::What;
 use super::super_root::{Anchor, MOST_ORPHAN_UNITS, SuperRoot};
-use super::{HEAD, SinceCheckpoint, Tree};
+use super::{SinceCheckpoint, Tree};
 use crate::bytes::{put32, zeros};
 use crate::error::Result;
 use crate::segments::Log;
@@ -57,7 +57,7 @@ impl Tree {
         if is_anchored && out(Guard::AnchorBeforeSuperRoot) {
             log.wait()?;
         } else {
-            log.write_buffer_durably(HEAD)?;
+            self.partial.write_durably(log)?;
         }
         self.number += 1;
         if is_anchored {

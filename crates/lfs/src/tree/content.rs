@@ -59,19 +59,25 @@ impl Tree {
         unit: u32,
         page: &Page,
     ) -> Result<()> {
-        let old = self.number_of(log, file, unit)?;
-        if let (Purpose::MovedContent, Some(number)) = (purpose, old) {
+        if purpose == Purpose::MovedContent
+            && let Some(number) = self.number_of(log, file, unit)?
+        {
             let lpn = self.partial.append(log, What::Moved { file, unit, number }, page)?;
             return self.relocate(log, number, lpn);
         }
-        let number = match old {
-            Some(number) if !self.is_shared(log, number)? => number,
-            _ => self.free_number(log)?,
-        };
+        let number = self.number_for(log, file, unit)?;
         let lpn = self.partial.append(log, What::Content { file, unit, number }, page)?;
         self.set_contents(log, file, unit, number, lpn)?;
         self.since.appended.insert(file);
         Ok(())
+    }
+
+    /// The virtual number that new contents of a unit get.
+    pub(super) fn number_for(&mut self, log: &mut Log, file: FileId, unit: u32) -> Result<Number> {
+        match self.number_of(log, file, unit)? {
+            Some(number) if !self.is_shared(log, number)? => Ok(number),
+            _ => self.free_number(log),
+        }
     }
 
     /// The contents of a unit are at `lpn`, and `number` stands for them.

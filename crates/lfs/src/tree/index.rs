@@ -5,10 +5,10 @@ use std::ops::Range;
 use tantalum::Lpn;
 use tantalum_filesystem::{Errno, FileId, Timestamp};
 
+use super::Tree;
 use super::node::RESERVED;
 use super::summary::What;
 use super::translation::Number;
-use super::{HEAD, Tree};
 use crate::bytes::{Page, zeros};
 use crate::check::Finding;
 use crate::error::{LfsError, Result, refuse};
@@ -21,6 +21,9 @@ const LEAST_FREE: u32 = 12;
 
 /// Segments of log behind an anchor that a mount may have to read.
 const MOST_SEGMENTS_BEHIND: u32 = 16;
+
+/// The last number of a file: the drive's lists use the highest bit for something else.
+const LAST_FILE: u32 = u32::MAX >> 1;
 
 impl Index for Tree {
     fn inode(&mut self, log: &mut Log, file: FileId) -> Result<Option<Inode>> {
@@ -42,7 +45,7 @@ impl Index for Tree {
         let mut number = self.last_file;
         loop {
             // Numbers are given out in turn, so that one that was given up is not used again soon.
-            number = if number >= u32::MAX - 1 { 1 } else { number + 1 };
+            number = if number >= LAST_FILE { 1 } else { number + 1 };
             if self.find(log, files, number)?.is_none() {
                 break;
             }
@@ -130,8 +133,24 @@ impl Index for Tree {
             self.partial.append(log, What::Inode(file), &page)?;
         }
         self.partial.seal(log, Some(file))?;
-        log.write_buffer_durably(HEAD)?;
+        self.partial.write_durably(log)?;
         Ok(Synced::Yes)
+    }
+
+    fn checkpoints(&self) -> u64 {
+        self.number
+    }
+
+    fn append_listed(&mut self, log: &mut Log, file: FileId, unit: u32, page: &Page) -> Result<()> {
+        self.append_listed_unit(log, file, unit, page)
+    }
+
+    fn follow(&mut self, log: &mut Log, file: FileId, unit: u32, lpn: Lpn) -> Result<()> {
+        self.follow_unit(log, file, unit, lpn)
+    }
+
+    fn end_following(&mut self, log: &mut Log) -> Result<()> {
+        self.complete_partial(log)
     }
 
     fn changed_units(&self) -> u64 {
@@ -199,7 +218,7 @@ impl Index for Tree {
     }
 
     fn free_files(&self) -> u64 {
-        u64::from(u32::MAX - 1 - self.files)
+        u64::from(LAST_FILE.saturating_sub(self.files))
     }
 
     fn file_count(&self) -> u64 {

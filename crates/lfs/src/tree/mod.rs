@@ -4,6 +4,7 @@
 //! checkpoint appends the nodes that changed, the leaves of the table that changed, and a *super root*, from which
 //! everything is reached. An anchor at a fixed place says where a super root is; a mount reads on from there until a
 //! partial segment is not whole. A sync of a file appends its data and its inode, without nodes; a mount applies them.
+//! One that leaves the index to the drive's lists appends data alone ([`lists`]).
 //!
 //! Files and nodes point to virtual numbers, which the table translates to places (NILFS2's DAT). So a unit that is
 //! rewritten or moved changes the table and no tree, and a snapshot is a root that is kept.
@@ -13,6 +14,7 @@
 //! - **T2** A segment that the log needs from the anchored super root on is not written before the next anchor is durable.
 //! - **T3** A partial segment counts only if its checksum is right and so are those of all before it.
 //! - **T4** A unit that a snapshot sees is neither changed nor given up.
+//! - **T5** The drive lists a unit only when the summaries before it are durable.
 
 mod audit;
 mod btree;
@@ -21,6 +23,7 @@ mod content;
 mod files;
 mod index;
 mod layout;
+mod lists;
 mod node;
 mod nodes;
 mod partial;
@@ -45,6 +48,7 @@ use crate::node_cache::NodeCache;
 use crate::segments::{Log, Segments};
 use files::FILES;
 use layout::{Layout, SEGMENTS};
+use lists::Behind;
 use node::Node;
 use partial::Partial;
 use super_root::Frozen;
@@ -101,6 +105,8 @@ pub(crate) struct Tree {
     claimed: BTreeSet<u32>,
     /// Space that something durable has is not refused.
     is_recovering: bool,
+    /// For lists that a mount follows.
+    behind: Behind,
 }
 
 impl Tree {
@@ -126,6 +132,7 @@ impl Tree {
             since: SinceCheckpoint::default(),
             claimed: BTreeSet::new(),
             is_recovering: false,
+            behind: Behind::default(),
         }
     }
 

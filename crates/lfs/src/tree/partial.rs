@@ -23,6 +23,8 @@ pub(super) struct Partial {
     /// The checksum of the summary before.
     previous: u32,
     has_shared: bool,
+    /// A summary was sealed that may not be durable yet.
+    is_end_volatile: bool,
     /// Segments begun since an anchor was last written.
     segments_begun: u32,
 }
@@ -31,6 +33,11 @@ impl Partial {
     /// Continues behind a summary, so many segments behind the one that an anchor names.
     pub fn after(previous: u32, segments_begun: u32) -> Partial {
         Partial { previous, segments_begun, ..Partial::default() }
+    }
+
+    /// Continues with units that are there already and have no summary.
+    pub fn resume(&mut self, start: Lpn, entries: Vec<Entry>) {
+        (self.start, self.entries) = (Some(start), entries);
     }
 
     pub fn segments_begun(&self) -> u32 {
@@ -61,12 +68,12 @@ impl Partial {
         Ok(())
     }
 
-    fn allocate(&mut self, log: &mut Log, what: What, is_shared: bool) -> Result<Lpn> {
+    fn allocate(&mut self, log: &mut Log, what: What, is_unchecked: bool) -> Result<Lpn> {
         self.ensure_room(log, 1)?;
         let place = log.allocate(HEAD)?;
         self.segments_begun += u32::from(log.heads()[HEAD].used == 1);
         self.start.get_or_insert(place.lpn);
-        self.entries.push(Entry { what, is_shared });
+        self.entries.push(Entry { what, is_unchecked });
         Ok(place.lpn)
     }
 
@@ -76,6 +83,31 @@ impl Partial {
         self.checksum = checksum_with(self.checksum, page);
         log.fill(HEAD, lpn, page)?;
         Ok(lpn)
+    }
+
+    /// Appends a unit of a file, which the drive lists as durable: only behind summaries that are so, or a mount would not
+    /// come so far (T5 of [`super`]).
+    pub fn append_listed(
+        &mut self,
+        log: &mut Log,
+        what: What,
+        page: &Page,
+        listed: (FileId, u32),
+    ) -> Result<Lpn> {
+        let lpn = self.allocate(log, what, false)?;
+        if self.is_end_volatile && !out(Guard::ListBeforeSummary) {
+            self.write_durably(log)?;
+        }
+        self.checksum = checksum_with(self.checksum, page);
+        log.fill_listed(HEAD, lpn, page, listed)?;
+        Ok(lpn)
+    }
+
+    /// Makes everything durable that was appended, up to the last summary at least.
+    pub fn write_durably(&mut self, log: &mut Log) -> Result<()> {
+        log.write_buffer_durably(HEAD)?;
+        self.is_end_volatile = false;
+        Ok(())
     }
 
     /// Gives out a place to which the drive is to move a unit.
@@ -105,6 +137,7 @@ impl Partial {
             previous: checksum,
             segments_begun: self.segments_begun,
             entries: summary.entries,
+            is_end_volatile: true,
             ..Partial::default()
         };
         self.entries.clear();

@@ -11,6 +11,7 @@ use tantalum_drive::Client;
 use tantalum_filesystem::FileId;
 
 use super::layout::{ANCHORS, Layout};
+use super::lists::Behind;
 use super::partial::Partial;
 use super::summary::{Summary, What};
 use super::super_root::{Anchor, SuperRoot};
@@ -57,6 +58,7 @@ impl Tree {
         let segment = log.segments.find(next).ok_or(LfsError::Damaged { lpn: next, damage: NO_SUMMARY })?;
         let used = next.0 - log.segments.first_lpn(segment).0;
         log.continue_head(HEAD, Some(segment), used, None);
+        tree.behind = Behind::new(&found.behind, next);
         Ok(Opened { log, index: Box::new(tree), orphans, nameless: Vec::new() })
     }
 
@@ -82,7 +84,7 @@ impl Tree {
         };
         let (summary, checksum, last) = anchored(log, anchor)?;
         let at = |lpn: Lpn| move |damage| LfsError::Damaged { lpn, damage };
-        let root = SuperRoot::decode(&last, &self.layout).map_err(at(anchor.summary))?;
+        let root = SuperRoot::decode(&last, self.layout.branches).map_err(at(anchor.summary))?;
         let segments = log.segments.find(anchor.summary).into_iter().collect();
         let mut found = Found { root, behind: Vec::new(), segments, end: (checksum, summary.next) };
         let most = u64::from(log.segments.units()) * u64::from(log.segments.count());
@@ -93,7 +95,7 @@ impl Tree {
             found.segments.dedup();
             found.end = (whole.checksum, whole.summary.next);
             if whole.summary.has_super_root() {
-                found.root = SuperRoot::decode(&whole.last, &self.layout).map_err(at(place))?;
+                found.root = SuperRoot::decode(&whole.last, self.layout.branches).map_err(at(place))?;
                 found.behind.clear();
             } else {
                 found.behind.push(whole.summary);
@@ -114,6 +116,9 @@ impl Tree {
         let mut applied = Vec::new();
         for (index, summary) in behind.iter().enumerate() {
             for (entry, lpn) in summary.entries.iter().zip((summary.start.0..).map(Lpn)) {
+                if let What::Content { number, .. } | What::Moved { number, .. } = entry.what {
+                    self.claimed.insert(number.0);
+                }
                 let (What::Content { file, .. } | What::Moved { file, .. } | What::Inode(file)) = entry.what
                 else {
                     continue;
@@ -121,11 +126,6 @@ impl Tree {
                 if last_syncs.get(&file).is_some_and(|last| index <= *last) {
                     applied.push((entry.what, lpn));
                 }
-            }
-        }
-        for (what, _) in &applied {
-            if let What::Content { number, .. } | What::Moved { number, .. } = what {
-                self.claimed.insert(number.0);
             }
         }
         applied.into_iter().try_for_each(|(what, lpn)| self.apply(log, what, lpn))
@@ -154,7 +154,13 @@ impl Tree {
     }
 
     /// Whether a number stands for a unit of a file, or for nothing.
-    fn is_free_for(&mut self, log: &mut Log, file: FileId, unit: u32, number: Number) -> Result<bool> {
+    pub(super) fn is_free_for(
+        &mut self,
+        log: &mut Log,
+        file: FileId,
+        unit: u32,
+        number: Number,
+    ) -> Result<bool> {
         let is_free = self.find_translation(log, number)?.is_none();
         Ok(is_free || self.number_of(log, file, unit)? == Some(number))
     }
@@ -218,7 +224,7 @@ fn next_partial(log: &mut Log, (previous, start): (u32, Lpn)) -> Result<Option<W
 
 /// Whether all units are there that a summary describes.
 fn is_whole(summary: &Summary, pages: &[Page]) -> bool {
-    let written = summary.entries.iter().zip(pages).filter(|(entry, _)| !entry.is_shared);
+    let written = summary.entries.iter().zip(pages).filter(|(entry, _)| !entry.is_unchecked);
     summary.checksum == written.fold(0, |checksum, (_, page)| checksum_with(checksum, page))
 }
 

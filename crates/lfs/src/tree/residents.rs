@@ -64,7 +64,7 @@ impl Tree {
                 (number, Some(Owner::Content { file, unit }))
             }
             What::Unit(number) => (number, None),
-            What::Inode(_) | What::Orphans | What::SuperRoot => return Ok(None),
+            What::Inode(_) | What::Orphans | What::SuperRoot | What::Nothing => return Ok(None),
         };
         let here = self.find_translation(log, number)?.filter(|unit| unit.place == Some(lpn));
         Ok(here.map(|unit| match content {

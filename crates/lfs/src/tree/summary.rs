@@ -4,7 +4,7 @@
 //! Layout, little-endian: checksum of everything after it (4), magic (8), checksum of the summary before it in the log,
 //! place of the partial segment's first unit, number of units before the summary, place of the next partial segment,
 //! checksum of the units that were written with it, whether the last of them is a super root, the file that was synced
-//! (4 each), 4 zeros; from 40 on 16 bytes for each unit: kind, whether the drive moved it there (1 each), 2 zeros, and
+//! (4 each), 4 zeros; from 40 on 16 bytes for each unit: kind, whether it was durable before (1 each), 2 zeros, and
 //! three words: virtual number or number in the table, file, unit.
 
 use tantalum::{Lpn, UNIT_BYTES};
@@ -37,6 +37,8 @@ pub(super) enum What {
     Orphans,
     /// A super root.
     SuperRoot,
+    /// Nothing that counts.
+    Nothing,
 }
 
 impl What {
@@ -49,6 +51,7 @@ impl What {
             What::Inode(file) => (5, [0, file.0, 0]),
             What::Orphans => (6, [0; 3]),
             What::SuperRoot => (7, [0; 3]),
+            What::Nothing => (8, [0; 3]),
         }
     }
 
@@ -62,6 +65,7 @@ impl What {
             5 => What::Inode(file),
             6 => What::Orphans,
             7 => What::SuperRoot,
+            8 => What::Nothing,
             _ => return None,
         })
     }
@@ -71,8 +75,9 @@ impl What {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Entry {
     pub what: What,
-    /// The drive moved it there, so the summary's checksum does not cover it.
-    pub is_shared: bool,
+    /// It was durable before the summary was written, whose checksum does not cover it: the drive moved it there, or a
+    /// list told a mount of it.
+    pub is_unchecked: bool,
 }
 
 /// A summary.
@@ -112,7 +117,7 @@ impl Summary {
         }
         for (entry, at) in self.entries.iter().zip((ENTRIES_AT..).step_by(ENTRY_BYTES)) {
             let (kind, words) = entry.what.words();
-            (bytes[at], bytes[at + 1]) = (kind, u8::from(entry.is_shared));
+            (bytes[at], bytes[at + 1]) = (kind, u8::from(entry.is_unchecked));
             (0..3).for_each(|word| put32(bytes, at + 4 + 4 * word, words[word]));
         }
         seal(bytes);
@@ -129,7 +134,7 @@ impl Summary {
         let entry = |index: usize| {
             let at = ENTRIES_AT + index * ENTRY_BYTES;
             let words = std::array::from_fn(|word| get32(page, at + 4 + 4 * word));
-            Some(Entry { what: What::of(page[at], words)?, is_shared: page[at + 1] == 1 })
+            Some(Entry { what: What::of(page[at], words)?, is_unchecked: page[at + 1] == 1 })
         };
         let summary = Summary {
             previous: get32(page, 12),
@@ -169,13 +174,14 @@ mod tests {
             What::Table(10),
             What::Inode(FileId(11)),
             What::Orphans,
+            What::Nothing,
             What::SuperRoot,
         ];
-        let entries: Vec<Entry> = kinds.map(|what| Entry { what, is_shared: what == kinds[2] }).into();
+        let entries: Vec<Entry> = kinds.map(|what| Entry { what, is_unchecked: what == kinds[2] }).into();
         let summary = Summary {
             previous: 77,
             start: Lpn(100),
-            next: Lpn(108),
+            next: Lpn(109),
             checksum: 99,
             synced: Some(FileId(12)),
             entries,
@@ -184,11 +190,11 @@ mod tests {
         assert!(summary.has_super_root());
         assert_eq!(
             page[4..40],
-            *b"TANTPART\x4d\0\0\0\x64\0\0\0\x07\0\0\0\x6c\0\0\0\x63\0\0\0\x01\0\0\0\x0c\0\0\0"
+            *b"TANTPART\x4d\0\0\0\x64\0\0\0\x08\0\0\0\x6d\0\0\0\x63\0\0\0\x01\0\0\0\x0c\0\0\0"
         );
         assert_eq!(page[40..56], *b"\x01\0\0\0\x05\0\0\0\x03\0\0\0\x04\0\0\0");
-        assert_eq!(Summary::at(Lpn(107), &page), Some((summary, checksum)));
-        assert_eq!((Summary::at(Lpn(106), &page), Summary::decode(&[0; UNIT_BYTES])), (None, None));
+        assert_eq!(Summary::at(Lpn(108), &page), Some((summary, checksum)));
+        assert_eq!((Summary::at(Lpn(107), &page), Summary::decode(&[0; UNIT_BYTES])), (None, None));
         page[1000] ^= 1;
         assert_eq!(Summary::decode(&page), None);
     }

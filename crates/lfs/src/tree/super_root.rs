@@ -13,7 +13,6 @@
 use tantalum::{Lpn, UNIT_BYTES};
 use tantalum_filesystem::Timestamp;
 
-use super::layout::Layout;
 use super::translation::Number;
 use crate::bytes::{Page, get32, get64, put32, put64, seal, verify, zeros};
 use crate::error::Damage;
@@ -103,15 +102,15 @@ impl SuperRoot {
         page
     }
 
-    /// The super root in a unit.
-    pub fn decode(page: &Page, layout: &Layout) -> Result<SuperRoot, Damage> {
+    /// The super root in a unit, of a table with so many branches.
+    pub fn decode(page: &Page, table_branches: u32) -> Result<SuperRoot, Damage> {
         verify(page)?;
         let word = |index: usize| get32(page, 36 + 4 * index);
         let (orphans, snapshots, branches) = (word(7), word(8) as usize, word(9) as usize);
         let is_sound = page[4..12] == MAGIC
             && orphans as usize <= MOST_ORPHANS
             && snapshots <= MOST_SNAPSHOTS
-            && branches == layout.branches as usize;
+            && branches == table_branches as usize;
         if !is_sound {
             return Err(Damage::NotA { expected: "a super root" });
         }
@@ -177,7 +176,6 @@ mod tests {
 
     #[test]
     fn a_super_root_and_an_anchor_read_back_whole_or_not_at_all() {
-        let layout = Layout::plan(4096).unwrap();
         let snapshot =
             Snapshot { number: 1, files: 3, created: Timestamp { seconds: -1, nanoseconds: 999_999_999 } };
         let frozen = |is_going| Frozen { snapshot, root: Number(8), is_going };
@@ -195,14 +193,15 @@ mod tests {
             orphans: 11,
             orphan_units: [Lpn(12), Lpn(0), Lpn(0), Lpn(13)],
             snapshots: vec![frozen(false), frozen(true)],
-            branches: vec![99; layout.branches as usize],
+            branches: vec![99; 3],
         };
         let mut page = super_root.encode();
         assert_eq!((SNAPSHOTS_AT, BRANCHES_AT, &page[4..12]), (96, 1632, &MAGIC[..]));
         assert_eq!(page[36..40], 4u32.to_le_bytes());
-        assert_eq!(SuperRoot::decode(&page, &layout), Ok(super_root));
+        assert_eq!(SuperRoot::decode(&page, 3), Ok(super_root));
+        assert!(SuperRoot::decode(&page, 4).is_err());
         page[1000] ^= 1;
-        assert!(SuperRoot::decode(&page, &layout).is_err());
+        assert!(SuperRoot::decode(&page, 3).is_err());
         let anchor = Anchor { number: 7, summary: Lpn(8) };
         let mut page = anchor.encode();
         assert_eq!(Anchor::decode(&page), Some(anchor));

@@ -2,11 +2,12 @@
 
 use tantalum::PowerLoss;
 use tantalum_drive::Drive;
-use tantalum_filesystem::{FileKind, Names};
+use tantalum_filesystem::{Attributes, Content, FileKind, FileSystem, MetadataChange, Names};
 use tantalum_lfs::{Cleaning, Indexing, Kind, LogFs};
 
+use super::model::UNIT;
 use super::run::{Plan, Run};
-use super::{LARGE_CACHE, NOW, ROOT, device, new, sound};
+use super::{LARGE_CACHE, NOW, ROOT, crash, device, new, sound};
 
 /// Runs a random program of so many steps again and again, with power cut at the first, second and so on flash
 /// operation, until it ends without a cut. Returns how many cuts there were.
@@ -76,4 +77,72 @@ pub fn every_cut_of_a_large_checkpoint(kind: Kind) -> u64 {
         }
     }
     unreachable!("a checkpoint ends")
+}
+
+/// A file that the drive lists is emptied, and power is cut at each operation of the checkpoint that makes the list void.
+/// Returns how many cuts there were.
+pub fn every_cut_while_a_list_becomes_void(kind: Kind) -> u64 {
+    for operations in 1.. {
+        let drive = Drive::new(device(8));
+        let made = LogFs::format_indexed(drive.client(), kind, Cleaning::Copy, Indexing::Nvm, LARGE_CACHE);
+        let mut fs = made.expect("the drive keeps lists");
+        let file = fs.create_in(ROOT, b"file", &new(FileKind::File)).unwrap();
+        fs.write(file, 0, &[1; UNIT]).unwrap();
+        fs.sync_folder(ROOT).unwrap();
+        fs.write(file, UNIT as u64, &[2; UNIT]).unwrap();
+        fs.sync(file).unwrap();
+        assert_eq!(fs.syncs().listed, 1);
+        fs.change_metadata(file, &MetadataChange { size: Some(0), ..Default::default() }).unwrap();
+        fs.create_in(ROOT, b"witness", &new(FileKind::File)).unwrap();
+        drive.lock().cut_after(Some(operations));
+        let result = fs.sync_folder(ROOT);
+        let has_power = drive.lock().has_power();
+        drop(fs);
+        if has_power {
+            result.unwrap();
+            return operations - 1;
+        }
+        for seed in 0..8 {
+            let drive = drive.try_clone().expect("a drive in memory can be copied");
+            drive.lock().power_on(&mut PowerLoss::seeded(seed)).unwrap();
+            let mut fs = LogFs::mount(drive.client(), LARGE_CACHE).expect("it mounts");
+            let size = if fs.lookup(ROOT, b"witness").is_ok() { 0 } else { 2 * UNIT as u64 };
+            assert_eq!(fs.metadata(file).unwrap().size, size, "the size that belongs to the names");
+            sound(&mut fs);
+        }
+    }
+    unreachable!("a checkpoint ends")
+}
+
+/// A file is appended to, and each unit is listed: on over the ends of segments, whose summaries name the units and must be
+/// durable before the next. Then the host crashes, or power goes.
+pub fn lists_over_several_segments(kind: Kind) {
+    for is_cut in [false, true] {
+        let drive = Drive::new(device(32));
+        let made = LogFs::format_indexed(drive.client(), kind, Cleaning::Copy, Indexing::Nvm, LARGE_CACHE);
+        let mut fs = made.expect("the drive keeps lists");
+        let file = fs.create_in(ROOT, b"file", &new(FileKind::File)).unwrap();
+        fs.sync_folder(ROOT).unwrap();
+        for unit in 0..200 {
+            fs.write(file, (unit * UNIT) as u64, &[unit as u8; UNIT]).unwrap();
+            fs.sync_data(file).unwrap();
+        }
+        assert_eq!(fs.syncs().listed, 200);
+        let now_ns = fs.client_mut().now_ns();
+        drop(fs);
+        if is_cut {
+            drive.lock().cut_power(now_ns);
+            drive.lock().power_on(&mut PowerLoss::seeded(1)).unwrap();
+        }
+        let mut fs = LogFs::mount(drive.client(), LARGE_CACHE).expect("it mounts");
+        sound(&mut fs);
+        fs.clean_all().unwrap();
+        let mut fs = crash(fs, 0);
+        for unit in 0..200 {
+            let mut byte = [0xee];
+            fs.read(file, (unit * UNIT) as u64, &mut byte, None).unwrap();
+            assert_eq!(byte, [unit as u8], "{kind:?}, unit {unit}");
+        }
+        sound(&mut fs);
+    }
 }

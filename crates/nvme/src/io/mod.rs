@@ -1,7 +1,7 @@
 //! I/O commands: what they ask for ([`IoCommand`]), and what the drive does for them.
 //!
-//! A command is checked as a whole before any of its data move. What it asks of the drive is given by the thread of its
-//! connection and answered by way of its mailbox, when the drive is done.
+//! A command is checked as a whole before any of its data move. The thread of its connection gives it to the drive
+//! (`session/drive.rs`).
 
 mod copy;
 mod deallocate;
@@ -12,17 +12,16 @@ mod read;
 pub mod vendor;
 mod write;
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tantalum::Nanoseconds;
-use tantalum_drive::{Drive, When};
+use tantalum_drive::When;
 
 pub use copy::{COPY_BLOCKS_BYTES, COPY_RANGES};
 
-use crate::blocks::{BlockSpace, Blocks};
+use crate::blocks::{BlockSpace, Blocks, Units};
 use crate::failure::Failure;
-use crate::mailbox::{Answer, Mailbox, Message};
+use crate::mailbox::Answer;
 use crate::namespaces::{ALL_NAMESPACES, BLOCK_NAMESPACE, Namespaces};
 use crate::subsystem::Subsystem;
 use crate::wire::command::Submission;
@@ -74,6 +73,15 @@ pub enum IoCommand {
 /// Whether a write is on flash before it is done (`FUA`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Force(pub bool);
+
+/// Which way the data of a read or write go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Direction {
+    /// To the host.
+    ToHost,
+    /// From the host.
+    FromHost(Force),
+}
 
 /// What the work of a command comes to: its answer, and when the drive is done.
 pub type Worked = Result<(Answer, Nanoseconds), Failure>;
@@ -141,29 +149,32 @@ impl IoCommand {
         }
     }
 
-    /// Gives it to the drive, with the data that came from the host, or for Read a buffer of as many bytes. The answer goes to
-    /// `mailbox`.
-    pub fn start(self, subsystem: &Arc<Subsystem>, id: u16, data: Vec<u8>, mailbox: &Arc<Mailbox>) {
+    /// Counts it.
+    pub fn count(&self, subsystem: &Subsystem) {
         let counts = &subsystem.counts;
         match self.transfer(&subsystem.namespaces.blocks) {
             Transfer::FromHost(_) => counts.writes.fetch_add(1, Ordering::Relaxed),
             Transfer::ToHost(_) => counts.reads.fetch_add(1, Ordering::Relaxed),
             Transfer::None => 0,
         };
-        if subsystem.is_without_drive {
-            let ended = Ok(self.answer_without_drive(&subsystem.namespaces.blocks, data));
-            return mailbox.post(Message::Done { id, ended });
+    }
+
+    /// The units and the direction, if it is a read, or a write of whole units: these may be issued together.
+    pub fn access(&self, subsystem: &Subsystem) -> Option<(Units, Direction)> {
+        let space = &subsystem.namespaces.blocks;
+        match *self {
+            IoCommand::Read(blocks) => Some((space.units(blocks), Direction::ToHost)),
+            IoCommand::Write(blocks, fua) => {
+                let force = Force(fua.0 || subsystem.is_write_through());
+                let units = space.units(blocks);
+                units.are_whole().then_some((units, Direction::FromHost(force)))
+            }
+            _ => None,
         }
-        let mailbox = Arc::clone(mailbox);
-        subsystem.queue.submit_with(
-            0,
-            |drive, when| self.work(subsystem, drive, when, data),
-            move |ended, _| mailbox.post(Message::Done { id, ended }),
-        );
     }
 
     /// What the drive might say.
-    fn answer_without_drive(self, space: &BlockSpace, mut buffer: Vec<u8>) -> Answer {
+    pub fn answer_without_drive(self, space: &BlockSpace, mut buffer: Vec<u8>) -> Answer {
         match self.transfer(space) {
             Transfer::ToHost(bytes) => {
                 buffer.resize(bytes as usize, 0);
@@ -173,8 +184,9 @@ impl IoCommand {
         }
     }
 
-    fn work(self, subsystem: &Subsystem, drive: &Drive, when: When, data: Vec<u8>) -> Worked {
-        let space = &subsystem.namespaces.blocks;
+    /// Executes it, with the data that came from the host.
+    pub fn work(self, subsystem: &Subsystem, when: When, data: Vec<u8>) -> Worked {
+        let (space, drive) = (&subsystem.namespaces.blocks, subsystem.queue.drive());
         let force = |force: Force| Force(force.0 || subsystem.is_write_through());
         match self {
             IoCommand::Flush => write::flush(drive, when),

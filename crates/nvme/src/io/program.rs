@@ -10,8 +10,7 @@ use tantalum_spu::{
     BODY_BYTES, COUNTERS, EndpointId, Event, InstallError, InstallOptions, ProcessId, ProgramId, Rights,
     STRIPE_BYTES, SpuId,
 };
-use zerocopy::little_endian::{U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, IntoBytes};
 
 use super::{TRANSFER_BYTES, Transfer};
 use crate::controller::Controller;
@@ -22,84 +21,10 @@ use crate::programs::{Owner, failure_of};
 use crate::subsystem::Subsystem;
 use crate::wire::command::Submission;
 use crate::wire::opcode::program as opcode;
+use crate::wire::program::{Granted, Installation, Opened, Told};
 
 /// The longest wait for an event, in milliseconds: well below the time after which hosts give a command up.
 pub const MOST_WAIT_MS: u32 = 10_000;
-
-/// What opening an endpoint tells.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct Opened {
-    /// What names the endpoint in commands.
-    pub key: U64,
-    /// Its number, as programs see it.
-    pub endpoint: U32,
-    /// The number of its process: what rights are granted to.
-    pub process: U32,
-    /// Processors of the drive.
-    pub processors: U32,
-    /// Bytes of a stripe.
-    pub stripe_bytes: U32,
-    /// The drive's capacity.
-    pub capacity_bytes: U64,
-    /// The longest body of a request.
-    pub body_bytes: U32,
-    reserved: [u8; 28],
-}
-
-/// What stands before a module that is installed.
-#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct Installation {
-    /// The first byte of the program's own region.
-    pub region_start: U64,
-    /// The byte after its last; zero if it has none.
-    pub region_end: U64,
-    /// 1 if every process may send it requests.
-    pub is_open: U32,
-    reserved: [u8; 12],
-}
-
-/// Rights that a process gets.
-#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct Granted {
-    /// The process.
-    pub process: U32,
-    /// 1 to read, 2 to write, 3 for both, 0 for none any more.
-    pub rights: U32,
-    /// The first byte of the range.
-    pub start: U64,
-    /// The byte after its last.
-    pub end: U64,
-    /// Instead of a range: a namespace whose records it may read.
-    pub namespace: U32,
-    reserved: [u8; 4],
-}
-
-/// An event; the body of a request follows, or the text of a fault.
-#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct Told {
-    /// 1 for a request, 2 for a decision about a permission, 3 for the end of a program.
-    pub kind: U32,
-    /// The processor.
-    pub spu: U32,
-    /// The program; zero in a decision.
-    pub program: U32,
-    /// The handler; zero in a decision.
-    pub handler: U32,
-    /// Bytes that follow.
-    pub bytes: U32,
-    /// 1 if a permission was granted.
-    pub granted: U32,
-    /// The first byte of a permission's range.
-    pub start: U64,
-    /// The byte after its last.
-    pub end: U64,
-    /// The drive's time of the event.
-    pub at_ns: U64,
-}
 
 const INSTALLATION: u32 = size_of::<Installation>() as u32;
 const GRANTED: u32 = size_of::<Granted>() as u32;
@@ -234,7 +159,7 @@ impl Addressed {
     }
 
     /// Gives it to the processors. What is refused at once is returned.
-    fn give(self, caller: &Caller<'_>, mut data: Vec<u8>) -> Result<(), Failure> {
+    fn give(self, caller: &Caller<'_>, data: Vec<u8>) -> Result<(), Failure> {
         let programs = &caller.subsystem.programs;
         if let ProgramCommand::Open(owner) = self.command {
             let opened = caller.open(owner)?;
@@ -257,23 +182,32 @@ impl Addressed {
                     done(told(received, room as usize));
                 });
             }
-            ProgramCommand::Install(_) => {
-                let module = data.split_off(INSTALLATION as usize);
-                let options = options_of(&data)?;
-                let (subsystem, key) = (Arc::clone(caller.subsystem), self.key);
-                ssd.install(endpoint, module, options, move |installed| {
-                    let installed = installed.map(|program| Answer::result(program.0.into()));
-                    done(installed.map_err(|error| {
-                        subsystem.programs.note_refusal(key, error.to_string());
-                        match error {
-                            InstallError::PowerLost => Failure::POWER_LOSS,
-                            _ => Failure::NOT_INSTALLED,
-                        }
-                    }));
-                });
-            }
+            ProgramCommand::Install(_) => self.install(caller, ssd, endpoint, data)?,
             _ => done(self.perform(caller, ssd, endpoint, &data)),
         }
+        Ok(())
+    }
+
+    fn install(
+        self,
+        caller: &Caller<'_>,
+        ssd: &SharedSsd,
+        endpoint: EndpointId,
+        mut data: Vec<u8>,
+    ) -> Result<(), Failure> {
+        let module = data.split_off(INSTALLATION as usize);
+        let options = options_of(&data)?;
+        let (subsystem, key, done) = (Arc::clone(caller.subsystem), self.key, caller.later());
+        ssd.install(endpoint, module, options, move |installed| {
+            let installed = installed.map(|program| Answer::result(program.0.into()));
+            done(installed.map_err(|error| {
+                subsystem.programs.note_refusal(key, error.to_string());
+                match error {
+                    InstallError::PowerLost => Failure::POWER_LOSS,
+                    _ => Failure::NOT_INSTALLED,
+                }
+            }));
+        });
         Ok(())
     }
 
@@ -286,21 +220,15 @@ impl Addressed {
         data: &[u8],
     ) -> Result<Answer, Failure> {
         let process = endpoint.process();
-        let may = |owner: ProcessId| if process.is_kernel() { true } else { owner == process };
-        let owner = |program| ssd.with(|ssd| ssd.owner(program)).map_err(failure_of);
-        let allowed = |is_allowed| if is_allowed { Ok(()) } else { Err(Failure::NOT_ALLOWED) };
+        let owns = |program| allowed(may(process, owner(ssd, program)?.0));
         match self.command {
             ProgramCommand::Close => caller.subsystem.programs.close(caller.controller, self.key)?,
             ProgramCommand::Uninstall(program) => {
-                allowed(may(owner(program)?.0))?;
+                owns(program)?;
                 ssd.with(|ssd| ssd.uninstall(program)).map_err(failure_of)?;
             }
             ProgramCommand::AllowCalls(calls, called, handlers) => {
-                let ((calling, _), (offering, is_open)) = (owner(calls)?, owner(called)?);
-                // who offers handlers decides who calls them; what is open to all is open to programs
-                allowed(may(offering) || is_open && may(calling))?;
-                let handlers: Vec<u32> = (0..64).filter(|&handler| handlers >> handler & 1 != 0).collect();
-                ssd.with(|ssd| ssd.allow_calls(calls, called, &handlers)).map_err(failure_of)?;
+                allow_calls(ssd, process, [calls, called], handlers)?;
             }
             ProgramCommand::Grant => {
                 allowed(process.is_kernel())?;
@@ -316,7 +244,7 @@ impl Addressed {
                 return Ok(Answer { result: text.len() as u64, data: text, ..Answer::default() });
             }
             ProgramCommand::Output(program, spu, bytes) => {
-                allowed(may(owner(program)?.0))?;
+                owns(program)?;
                 return output(ssd, program, spu, bytes);
             }
             _ => return Err(Failure::INTERNAL),
@@ -349,18 +277,43 @@ impl Caller<'_> {
     }
 }
 
+fn allowed(is_allowed: bool) -> Result<(), Failure> {
+    if is_allowed { Ok(()) } else { Err(Failure::NOT_ALLOWED) }
+}
+
+/// Whether a process may do what is the owner's.
+fn may(process: ProcessId, owner: ProcessId) -> bool {
+    process.is_kernel() || owner == process
+}
+
+/// The owner of a program, and whether it is open to all.
+fn owner(ssd: &SharedSsd, program: ProgramId) -> Result<(ProcessId, bool), Failure> {
+    ssd.with(|ssd| ssd.owner(program)).map_err(failure_of)
+}
+
+fn allow_calls(
+    ssd: &SharedSsd,
+    process: ProcessId,
+    [calls, called]: [ProgramId; 2],
+    handlers: u64,
+) -> Result<(), Failure> {
+    let ((calling, _), (offering, is_open)) = (owner(ssd, calls)?, owner(ssd, called)?);
+    // who offers handlers decides who calls them; what is open to all is open to programs
+    allowed(may(process, offering) || is_open && may(process, calling))?;
+    let handlers: Vec<u32> = (0..64).filter(|&handler| handlers >> handler & 1 != 0).collect();
+    ssd.with(|ssd| ssd.allow_calls(calls, called, &handlers)).map_err(failure_of)
+}
+
 fn opened_data(ssd: &SharedSsd, (key, endpoint): (u64, EndpointId)) -> Vec<u8> {
     let (processors, stripes) = ssd.with(|ssd| (ssd.processors(), ssd.stripes()));
-    let opened = Opened {
-        key: key.into(),
-        endpoint: endpoint.number().into(),
-        process: endpoint.process().number().into(),
-        processors: processors.into(),
-        stripe_bytes: (STRIPE_BYTES as u32).into(),
-        capacity_bytes: stripes.capacity_bytes().into(),
-        body_bytes: (BODY_BYTES as u32).into(),
-        reserved: [0; 28],
-    };
+    let mut opened = Opened::default();
+    opened.key = key.into();
+    opened.endpoint = endpoint.number().into();
+    opened.process = endpoint.process().number().into();
+    opened.processors = processors.into();
+    opened.stripe_bytes = (STRIPE_BYTES as u32).into();
+    opened.capacity_bytes = stripes.capacity_bytes().into();
+    opened.body_bytes = (BODY_BYTES as u32).into();
     opened.as_bytes().to_vec()
 }
 
@@ -401,6 +354,7 @@ fn told(received: Result<Option<Event>, ReceiveError>, room: usize) -> Result<An
         Err(ReceiveError::Endpoint(error)) => return Err(failure_of(error)),
     };
     let mut head = Told { at_ns: event.at_ns().into(), ..Told::default() };
+    let why_ended = event.why_ended();
     let mut rest = Vec::new();
     match event {
         Event::Request { spu, program, handler, body, .. } => {
@@ -412,10 +366,10 @@ fn told(received: Result<Option<Event>, ReceiveError>, room: usize) -> Result<An
             (head.kind, head.spu, head.granted) = (2.into(), spu.0.into(), u32::from(granted).into());
             (head.start, head.end) = (range.start.into(), range.end.into());
         }
-        Event::Ended { program, spu, handler, fault, .. } => {
+        Event::Ended { program, spu, handler, .. } => {
             (head.kind, head.spu, head.program) = (3.into(), spu.0.into(), program.0.into());
             head.handler = handler.into();
-            rest = fault.to_string().into_bytes();
+            rest = why_ended.unwrap_or_default().into_bytes();
             rest.truncate(room.min(FAULT_BYTES));
         }
         Event::Answer { .. } | Event::PowerLost { .. } => return Err(Failure::INTERNAL),
@@ -432,15 +386,4 @@ fn output(ssd: &SharedSsd, program: ProgramId, spu: SpuId, bytes: u32) -> Result
     let mut data: Vec<u8> = counters.chain(serial.iter().copied()).collect();
     data.truncate(bytes as usize);
     Ok(Answer { result: data.len() as u64, data, ..Answer::default() })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn layouts_are_those_of_the_page_that_documents_them() {
-        let sizes = [size_of::<Opened>(), size_of::<Installation>(), size_of::<Granted>(), size_of::<Told>()];
-        assert_eq!(sizes, [64, 32, 32, 48]);
-    }
 }

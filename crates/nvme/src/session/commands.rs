@@ -278,7 +278,7 @@ impl Session {
         let (work, command) = (pending.work, pending.command);
         data.truncate(pending.needed);
         match work {
-            Work::Io(io) => io.start(&self.subsystem, id, data, &self.mailbox),
+            Work::Io(io) => self.give(id, io, data),
             Work::Program(program) => {
                 let Some(queue) = &self.queue else { return };
                 let (subsystem, mailbox) = (&self.subsystem, &self.mailbox);

@@ -4,6 +4,7 @@
 //! - `receive.rs` parses PDUs; an invalid one ends the connection with a termination request.
 //! - `commands.rs` checks commands, requests their data (R2T) within the budget, and executes them.
 //! - `connect.rs` executes the Fabrics commands, `authenticate.rs` those of an authentication.
+//! - `drive.rs` gives I/O commands to the drive, and holds their answers back until they are due.
 //! - `abort.rs` aborts commands that wait.
 //! - `send.rs` builds PDUs; `spares.rs` keeps buffers for the next commands.
 
@@ -11,6 +12,7 @@ mod abort;
 mod authenticate;
 mod commands;
 mod connect;
+mod drive;
 mod receive;
 mod send;
 mod spares;
@@ -29,6 +31,7 @@ use crate::outbox::Outbox;
 use crate::subsystem::Subsystem;
 
 use commands::{Pending, Transfers};
+use drive::InDrive;
 use receive::Receiver;
 use spares::Spares;
 
@@ -102,6 +105,7 @@ pub struct Session {
     /// Commands under way.
     pending: FxHashMap<u16, Pending>,
     transfers: Transfers,
+    in_drive: InDrive,
     spares: Spares,
     /// Commands that wait for the budget.
     waiting: VecDeque<u16>,
@@ -130,6 +134,7 @@ impl Session {
             queue: None,
             pending: FxHashMap::default(),
             transfers: Transfers::default(),
+            in_drive: InDrive::default(),
             spares: Spares::default(),
             waiting: VecDeque::new(),
             held: 0,
@@ -164,6 +169,7 @@ impl Session {
                 Message::End => self.phase = Phase::Ending,
             }
         }
+        self.issue();
     }
 
     /// This many bytes of data have been sent.
@@ -172,6 +178,7 @@ impl Session {
             self.release(freed);
             self.reclaim();
             self.admit();
+            self.issue();
         }
     }
 

@@ -15,6 +15,9 @@ const HEADER_BYTES: usize = size_of::<Initialize>() + DIGEST_BYTES;
 /// buffer.
 const DIRECT_BYTES: usize = 8 << 10;
 
+/// With so many bytes to be sent, further commands wait: the host can begin, and the processor's cache has them still.
+const MUCH_BYTES: usize = 1 << 20;
+
 /// Where fields of the common header are, for the host to find its mistake.
 mod field {
     pub const KIND: u32 = 0;
@@ -89,14 +92,21 @@ impl Receiver {
 }
 
 impl Session {
-    /// Takes bytes that came from the host.
-    pub fn feed(&mut self, mut bytes: &[u8]) {
-        while !bytes.is_empty() && !self.is_ending() {
-            match self.take(bytes) {
-                Ok(taken) => bytes = &bytes[taken..],
+    /// Takes bytes that came from the host, until there is much more to be sent. How many it has taken.
+    pub fn feed(&mut self, bytes: &[u8]) -> usize {
+        let mut taken = 0;
+        let much = self.outbox.bytes() + MUCH_BYTES;
+        while taken < bytes.len() && self.outbox.bytes() < much {
+            if self.is_ending() {
+                return bytes.len();
+            }
+            match self.take(&bytes[taken..]) {
+                Ok(more) => taken += more,
                 Err(fatal) => self.terminate(fatal),
             }
         }
+        self.issue();
+        taken
     }
 
     /// Where the next bytes from the host may be read to directly, if much data is expected; [`Session::advance`] says how many
@@ -118,6 +128,7 @@ impl Session {
         {
             self.terminate(fatal);
         }
+        self.issue();
     }
 
     /// Takes some bytes, at least one.

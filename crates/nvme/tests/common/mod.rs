@@ -2,6 +2,8 @@
 #![allow(dead_code, reason = "each test uses some of it")]
 
 pub mod bystander;
+pub mod grouped;
+pub mod process;
 pub mod proxy;
 pub mod records;
 pub mod witness;

@@ -40,13 +40,20 @@ static GUARDED: LazyLock<Arc<Subsystem>> = LazyLock::new(|| {
     Arc::new(subsystem(16 << 20).for_hosts(Hosts::with_secrets([(HOST.to_owned(), Some(secrets))])))
 });
 
+/// Gives a session all of these bytes.
+fn feed(session: &mut Session, mut bytes: &[u8]) {
+    while !bytes.is_empty() {
+        bytes = &bytes[session.feed(bytes)..];
+    }
+}
+
 /// What a session answers to bytes that come in pieces of this size.
 fn answer(bytes: &[u8], piece_bytes: usize) -> (Vec<u8>, bool) {
     let mailbox = Arc::new(Mailbox::new(|| ()));
     let mut session = Session::new(Arc::clone(&SHARED), mailbox, None);
     let mut sent = Vec::new();
     for piece in bytes.chunks(piece_bytes) {
-        session.feed(piece);
+        feed(&mut session, piece);
         session.take_mail();
         let freed = session.outbox.send(&mut sent).unwrap();
         session.sent(freed);
@@ -86,7 +93,7 @@ impl Side {
     /// The number in the last completion.
     pub fn give(&mut self, bytes: &[u8]) -> u16 {
         self.sent.clear();
-        self.session.feed(bytes);
+        feed(&mut self.session, bytes);
         self.session.take_mail();
         let freed = self.session.outbox.send(&mut self.sent).unwrap();
         self.session.sent(freed);

@@ -30,6 +30,9 @@ mod share;
 mod share_ext4;
 mod swwal;
 mod tpcc;
+mod willow_programs;
+mod willow_rpc;
+mod willow_store;
 mod ycsb;
 
 use std::path::{Path, PathBuf};
@@ -377,6 +380,30 @@ pub const ALL: &[Experiment] = &[
         scale: 0.25,
         processors: None,
         run: pebble_fs::figure_10,
+    },
+    Experiment {
+        name: "willow-fig4",
+        about: "TPC-B with ARIES over Base-IO and Direct-IO, and with MARS over Atomic-Writes (Willow, figure 5.4 of the thesis)",
+        needs: "",
+        scale: 1.0,
+        processors: None,
+        run: willow_store::figure_4,
+    },
+    Experiment {
+        name: "willow-rpc",
+        about: "requests to programs: round trip, rate, bandwidth, permission check (Willow, section 5.2 of the thesis)",
+        needs: "",
+        scale: 1.0,
+        processors: None,
+        run: willow_rpc::run,
+    },
+    Experiment {
+        name: "willow-programs",
+        about: "programs beside the host doing the same: tree walk, filter, append (no paper's figure)",
+        needs: "",
+        scale: 1.0,
+        processors: None,
+        run: willow_programs::run,
     },
     Experiment {
         name: "ycsb",

@@ -3,7 +3,7 @@
 use wasmi::{Error, Linker};
 
 use super::calling::{Calling, Context, DMA_COST, Here, MODULE, room, slice};
-use crate::activation::Op;
+use crate::activation::{Op, Room};
 
 /// Room for a key in `kv_next`: the longest that the drive has.
 const KEY_ROOM: u32 = 16;
@@ -17,6 +17,14 @@ pub(super) fn link(linker: &mut Linker<Context>) -> Result<(), wasmi::errors::Li
     Ok(())
 }
 
+/// The key of a namespace that a program names, and where in its memory it wants what is found.
+fn key_and_room(here: &mut Here<'_>, key: (u32, u32), at: u32, bytes: u32) -> Result<(Vec<u8>, Room), Error> {
+    here.pay(DMA_COST, 0)?;
+    let (memory, _) = here.parts()?;
+    let to = room(memory, at, bytes, 0)?;
+    Ok((slice(memory, key.0, key.1)?.to_vec(), to))
+}
+
 fn kv_get(
     mut here: Here<'_>,
     namespace: u32,
@@ -25,18 +33,12 @@ fn kv_get(
     at: u32,
     bytes: u32,
 ) -> Result<i32, Error> {
-    here.pay(DMA_COST, 0)?;
-    let (memory, _) = here.parts()?;
-    let to = room(memory, at, bytes, 0)?;
-    let key = slice(memory, key, key_bytes)?.to_vec();
+    let (key, to) = key_and_room(&mut here, (key, key_bytes), at, bytes)?;
     here.ask(Op::KvGet { namespace, key, to })
 }
 
 fn kv_next(mut here: Here<'_>, namespace: u32, key: u32, key_bytes: u32, at: u32) -> Result<i32, Error> {
-    here.pay(DMA_COST, 0)?;
-    let (memory, _) = here.parts()?;
-    let to = room(memory, at, KEY_ROOM, 0)?;
-    let key = slice(memory, key, key_bytes)?.to_vec();
+    let (key, to) = key_and_room(&mut here, (key, key_bytes), at, KEY_ROOM)?;
     here.ask(Op::KvNext { namespace, key, to })
 }
 
@@ -49,9 +51,6 @@ fn kv_scan(
     bytes: u32,
     most: u32,
 ) -> Result<i32, Error> {
-    here.pay(DMA_COST, 0)?;
-    let (memory, _) = here.parts()?;
-    let to = room(memory, at, bytes, 0)?;
-    let key = slice(memory, key, key_bytes)?.to_vec();
+    let (key, to) = key_and_room(&mut here, (key, key_bytes), at, bytes)?;
     here.ask(Op::KvScan { namespace, key, to, most })
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use tantalum::Nanoseconds;
 
-use super::{AtomicWrites, AtomicWritesError, RECORDS, SLOTS, handler};
+use super::{AtomicWrites, AtomicWritesError, BATCH_BYTES, RECORDS, SLOTS, handler};
 use crate::answer;
 use crate::error::SpuError;
 use crate::host::Event;
@@ -34,14 +34,22 @@ pub enum Outcome {
     InDoubt(i32),
 }
 
-/// One piece of a transaction: within one stripe.
+/// A request with writes: one that lies within a stripe, or, in a batch, all of a processor.
 #[derive(Clone, Debug)]
 struct Piece {
     spu: SpuId,
+    handler: u32,
+    homes: Vec<u64>,
+    body: Vec<u8>,
+}
+
+/// A part of a write that lies within a stripe.
+struct Part<'a> {
+    spu: SpuId,
+    /// Its place among the parts of its processor.
     record: u32,
     home: u64,
-    data: Vec<u8>,
-    is_logged: bool,
+    data: &'a [u8],
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,6 +68,8 @@ pub struct Transaction {
     program: ProgramId,
     number: u64,
     pieces: Vec<Piece>,
+    /// The piece that goes last, with the commit; of a batch.
+    last: Option<usize>,
     participants: u64,
     /// Requests under way: the piece that each is about, if it is a write.
     under_way: BTreeMap<u64, Option<usize>>,
@@ -80,36 +90,70 @@ impl Transaction {
         writes: &[(u64, Vec<u8>)],
         at_ns: Nanoseconds,
     ) -> Result<Transaction, AtomicWritesError> {
-        let mut pieces: Vec<Piece> = Vec::new();
-        let mut records: BTreeMap<SpuId, usize> = BTreeMap::new();
-        for (home, data) in writes {
-            for (spu, range) in ssd.stripes().pieces(*home..home.saturating_add(data.len() as u64)) {
-                let record = records.entry(spu).or_default();
-                let part = (range.start - home) as usize..(range.end - home) as usize;
-                let data = data[part].to_vec();
-                pieces.push(Piece { spu, record: *record as u32, home: range.start, data, is_logged: false });
-                *record += 1;
-            }
-        }
-        if let Some((&spu, &writes)) = records.iter().find(|(_, records)| **records > RECORDS) {
-            return Err(AtomicWritesError::TooManyWrites { spu, writes });
-        }
-        let participants = records.keys().fold(0, |mask, spu| mask | 1 << spu.0);
-        let mut begun = Transaction {
-            endpoint,
-            program: atomic.program,
-            number,
-            pieces,
-            participants,
-            under_way: BTreeMap::new(),
-            missing: Vec::new(),
-            phase: Phase::Logging,
-            attempts: 0,
-        };
+        let parts = parts_of(ssd, writes)?;
+        let handler = if parts.len() == 1 { handler::LOGWRITECOMMIT } else { handler::LOGWRITE };
+        let pieces = parts.iter().map(|part| part.piece(number, handler)).collect();
+        let mut begun = Transaction::new(atomic, endpoint, number, pieces);
+        begun.participants = parts.iter().fold(0, |mask, part| mask | 1 << part.spu.0);
         for piece in 0..begun.pieces.len() {
             begun.send_piece(ssd, piece, at_ns)?;
         }
         Ok(begun)
+    }
+
+    /// Begins a transaction of these writes at `at_ns`, of which none changes before it is committed. Each processor gets its
+    /// writes in one request, and the last of these commits.
+    pub fn begin_batch(
+        ssd: &mut Ssd,
+        atomic: AtomicWrites,
+        endpoint: EndpointId,
+        number: u64,
+        writes: &[(u64, Vec<u8>)],
+        at_ns: Nanoseconds,
+    ) -> Result<Transaction, AtomicWritesError> {
+        let parts = parts_of(ssd, writes)?;
+        if parts.len() < 2 {
+            return Transaction::begin(ssd, atomic, endpoint, number, writes, at_ns);
+        }
+        let mut of_spu: BTreeMap<SpuId, Vec<Part<'_>>> = BTreeMap::new();
+        for part in parts {
+            of_spu.entry(part.spu).or_default().push(part);
+        }
+        for (&spu, parts) in &of_spu {
+            let bytes = parts.iter().map(|part| part.data.len()).sum();
+            if bytes > BATCH_BYTES {
+                return Err(AtomicWritesError::TooManyBytes { spu, bytes });
+            }
+        }
+        let mut begun = Transaction::new(atomic, endpoint, number, Vec::new());
+        begun.participants = of_spu.keys().fold(0, |mask, spu| mask | 1 << spu.0);
+        let coordinator = begun.coordinator();
+        begun.pieces = of_spu
+            .into_iter()
+            .map(|(spu, parts)| batch(spu, &parts, number, begun.participants, coordinator))
+            .collect();
+        begun.last = begun.pieces.iter().position(|piece| piece.spu == coordinator);
+        let last = begun.last;
+        for piece in (0..begun.pieces.len()).filter(|piece| Some(*piece) != last) {
+            begun.send_piece(ssd, piece, at_ns)?;
+        }
+        begun.go_on(ssd, at_ns)?;
+        Ok(begun)
+    }
+
+    fn new(atomic: AtomicWrites, endpoint: EndpointId, number: u64, pieces: Vec<Piece>) -> Transaction {
+        Transaction {
+            endpoint,
+            program: atomic.program,
+            number,
+            pieces,
+            last: None,
+            participants: 0,
+            under_way: BTreeMap::new(),
+            missing: Vec::new(),
+            phase: Phase::Logging,
+            attempts: 0,
+        }
     }
 
     /// The processors that have writes of it, a bit for each.
@@ -118,15 +162,9 @@ impl Transaction {
     }
 
     fn send_piece(&mut self, ssd: &mut Ssd, index: usize, at_ns: Nanoseconds) -> Result<(), SpuError> {
-        let handler = if self.pieces.len() == 1 { handler::LOGWRITECOMMIT } else { handler::LOGWRITE };
         let piece = &self.pieces[index];
-        let mut body = Vec::with_capacity(24 + piece.data.len());
-        body.extend(self.number.to_le_bytes());
-        body.extend(piece.home.to_le_bytes());
-        body.extend((piece.data.len() as u32).to_le_bytes());
-        body.extend(piece.record.to_le_bytes());
-        body.extend(&piece.data);
-        let request = ssd.send(self.endpoint, piece.spu, (self.program, handler), body, at_ns)?;
+        let to = (self.program, piece.handler);
+        let request = ssd.send(self.endpoint, piece.spu, to, piece.body.clone(), at_ns)?;
         self.under_way.insert(request, Some(index));
         Ok(())
     }
@@ -155,8 +193,14 @@ impl Transaction {
     /// Sends the commit a second time, as a host does that lost the answer.
     pub fn repeat_commit(&mut self, ssd: &mut Ssd, at_ns: Nanoseconds) -> Result<u64, SpuError> {
         let spu = self.coordinator();
-        let body = [self.number.to_le_bytes(), self.participants.to_le_bytes()].concat();
-        ssd.send(self.endpoint, spu, (self.program, handler::COMMIT), body, at_ns)
+        let (handler, body) = match self.last {
+            Some(last) => (handler::LOGWRITESCOMMIT, self.pieces[last].body.clone()),
+            None => {
+                let body = [self.number.to_le_bytes(), self.participants.to_le_bytes()].concat();
+                (handler::COMMIT, body)
+            }
+        };
+        ssd.send(self.endpoint, spu, (self.program, handler), body, at_ns)
     }
 
     /// Sends all its writes a second time, as a network does that delivers late.
@@ -182,7 +226,7 @@ impl Transaction {
             Event::Permission { endpoint, spu, range, granted, at_ns } if *endpoint == self.endpoint => {
                 let is_its = |&index: &usize| {
                     let piece = &self.pieces[index];
-                    piece.spu == *spu && piece.home == range.start
+                    piece.spu == *spu && piece.homes.contains(&range.start)
                 };
                 if let Some(at) = self.missing.iter().position(is_its) {
                     let piece = self.missing.remove(at);
@@ -205,22 +249,26 @@ impl Transaction {
         status: i32,
         at_ns: Nanoseconds,
     ) -> Result<(), SpuError> {
+        let commits = Some(piece) == self.last;
         match status {
-            answer::OK => self.pieces[piece].is_logged = true,
+            answer::OK if commits => self.phase = Phase::Ended(Outcome::Committed),
+            answer::OK => {}
             answer::NO_PERMISSION => self.missing.push(piece),
             answer::NOT_DELIVERED | answer::TIMEOUT | BUSY
-                if self.phase == Phase::Logging && self.attempts < ATTEMPTS =>
+                if (commits || self.phase == Phase::Logging) && self.attempts < ATTEMPTS =>
             {
                 self.attempts += 1;
                 self.send_piece(ssd, piece, at_ns + AGAIN_NS)?;
             }
+            status if commits => self.decided(ssd, status, at_ns)?,
             status => self.abort(ssd, status, at_ns)?,
         }
         Ok(())
     }
 
     fn abort(&mut self, ssd: &mut Ssd, status: i32, at_ns: Nanoseconds) -> Result<(), SpuError> {
-        if self.phase == Phase::Logging {
+        // a batch that its coordinator refused for want of a right is not committed
+        if self.phase == Phase::Logging || (self.phase == Phase::Committing && self.last.is_some()) {
             self.phase = Phase::Aborting(status);
             self.missing.clear();
             if self.pieces.len() > 1 {
@@ -259,17 +307,68 @@ impl Transaction {
             return Ok(());
         }
         match self.phase {
-            Phase::Logging if self.pieces.len() == 1 || self.pieces.is_empty() => {
-                self.phase = Phase::Ended(Outcome::Committed);
-            }
-            Phase::Logging => {
-                self.phase = Phase::Committing;
-                let spu = self.coordinator();
-                self.send_decision(ssd, handler::COMMIT, spu, at_ns)?;
-            }
+            Phase::Logging => match self.last {
+                Some(last) => {
+                    self.phase = Phase::Committing;
+                    self.send_piece(ssd, last, at_ns)?;
+                }
+                None if self.pieces.len() <= 1 => self.phase = Phase::Ended(Outcome::Committed),
+                None => {
+                    self.phase = Phase::Committing;
+                    let spu = self.coordinator();
+                    self.send_decision(ssd, handler::COMMIT, spu, at_ns)?;
+                }
+            },
             Phase::Aborting(status) => self.phase = Phase::Ended(Outcome::Aborted(status)),
             Phase::Committing | Phase::Ended(_) => {}
         }
         Ok(())
     }
+}
+
+/// The parts of writes within stripes.
+fn parts_of<'a>(ssd: &Ssd, writes: &'a [(u64, Vec<u8>)]) -> Result<Vec<Part<'a>>, AtomicWritesError> {
+    let mut parts = Vec::new();
+    let mut records: BTreeMap<SpuId, usize> = BTreeMap::new();
+    for (home, data) in writes {
+        for (spu, range) in ssd.stripes().pieces(*home..home.saturating_add(data.len() as u64)) {
+            let record = records.entry(spu).or_default();
+            let data = &data[(range.start - home) as usize..(range.end - home) as usize];
+            parts.push(Part { spu, record: *record as u32, home: range.start, data });
+            *record += 1;
+        }
+    }
+    match records.iter().find(|(_, records)| **records > RECORDS) {
+        Some((&spu, &writes)) => Err(AtomicWritesError::TooManyWrites { spu, writes }),
+        None => Ok(parts),
+    }
+}
+
+impl Part<'_> {
+    /// A request of its own.
+    fn piece(&self, number: u64, handler: u32) -> Piece {
+        let mut body = Vec::with_capacity(24 + self.data.len());
+        body.extend(number.to_le_bytes());
+        body.extend(self.home.to_le_bytes());
+        body.extend((self.data.len() as u32).to_le_bytes());
+        body.extend(self.record.to_le_bytes());
+        body.extend(self.data);
+        Piece { spu: self.spu, handler, homes: vec![self.home], body }
+    }
+}
+
+/// All parts of a processor in one request.
+fn batch(spu: SpuId, parts: &[Part<'_>], number: u64, participants: u64, coordinator: SpuId) -> Piece {
+    let mut body = Vec::new();
+    body.extend(number.to_le_bytes());
+    body.extend(participants.to_le_bytes());
+    body.extend(coordinator.0.to_le_bytes());
+    body.extend((parts.len() as u32).to_le_bytes());
+    for part in parts {
+        body.extend(part.home.to_le_bytes());
+        body.extend((part.data.len() as u64).to_le_bytes());
+    }
+    parts.iter().for_each(|part| body.extend(part.data));
+    let handler = if spu == coordinator { handler::LOGWRITESCOMMIT } else { handler::LOGWRITES };
+    Piece { spu, handler, homes: parts.iter().map(|part| part.home).collect(), body }
 }

@@ -5,7 +5,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum_filesystem::{FileId, FileKind, FileSystem, Outcome};
 use tantalum_report::Bar;
 
-use super::{NOW, Shape, new, write};
+use super::files::{NOW, new, write};
 use crate::error::WorkloadError;
 
 /// Shape of the gamma distribution of sizes: filebench's default.
@@ -13,6 +13,15 @@ const GAMMA_SHAPE: f64 = 1.5;
 
 /// Folders of a folder of folders.
 const FOLDERS: usize = 20;
+
+/// What a set is made of.
+pub(super) struct SetShape {
+    pub mean_bytes: u64,
+    /// Files of a folder.
+    pub width: usize,
+    /// Files that exist at the beginning.
+    pub prealloc_percent: usize,
+}
 
 /// One file of the set.
 struct Entry {
@@ -33,7 +42,7 @@ impl FileSet {
     /// Makes folders, and those files that exist at the beginning.
     pub fn prepare(
         fs: &mut dyn FileSystem,
-        shape: &Shape,
+        shape: &SetShape,
         files: usize,
         random: &mut Xoshiro256PlusPlus,
         bar: &Bar,
@@ -125,7 +134,7 @@ fn name(entry: usize) -> Vec<u8> {
     format!("{entry:08}").into_bytes()
 }
 
-/// So many folders for files, in folders of [`FOLDERS`] each; one is the root folder itself.
+/// `count` folders for files, in folders of [`FOLDERS`] each; one is the root folder itself.
 fn make_folders(fs: &mut dyn FileSystem, count: usize) -> Outcome<Vec<FileId>> {
     let mut level = vec![FileId::ROOT];
     while level.len() < count {

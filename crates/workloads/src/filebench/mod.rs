@@ -6,6 +6,7 @@
 //! processes, whose work is given in the definition.
 
 mod file_set;
+mod files;
 mod oltp;
 mod thread;
 
@@ -15,12 +16,12 @@ use std::collections::BinaryHeap;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::Nanoseconds;
-use tantalum_filesystem::{FileKind, FileSystem, NewFile, Outcome, Timestamp};
+use tantalum_filesystem::{FileId, FileSystem};
 use tantalum_report::Bar;
 
 use crate::closed_loop::Turn;
 use crate::error::WorkloadError;
-use file_set::FileSet;
+use file_set::{FileSet, SetShape};
 use oltp::Oltp;
 use thread::{Step, Thread};
 
@@ -29,12 +30,6 @@ const WRITE_BACK_NS: Nanoseconds = 5_000_000_000;
 
 /// Operations between two looks at the wish to stop.
 const OPERATIONS_PER_STEP: u64 = 256;
-
-/// The largest read or write of a whole file at once: `iosize` of the definitions.
-const IO_BYTES: usize = 1 << 20;
-
-/// Bytes that an append adds at most: `meanappendsize`, up to which filebench draws evenly.
-const APPEND_BYTES: usize = 16 << 10;
 
 /// One of Filebench's workloads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,11 +47,7 @@ pub enum Personality {
 /// What a personality of whole files is made of.
 struct Shape {
     files: usize,
-    mean_bytes: u64,
-    /// Files of a folder.
-    width: usize,
-    /// Files that exist at the beginning.
-    prealloc_percent: usize,
+    set: SetShape,
     threads: u32,
     steps: &'static [Step],
 }
@@ -80,33 +71,25 @@ impl Personality {
         match self {
             Personality::Fileserver => Shape {
                 files: 10_000,
-                mean_bytes: 128 << 10,
-                width: 20,
-                prealloc_percent: 80,
+                set: SetShape { mean_bytes: 128 << 10, width: 20, prealloc_percent: 80 },
                 threads: 50,
                 steps: thread::FILESERVER,
             },
             Personality::Varmail => Shape {
                 files: 1000,
-                mean_bytes: 16 << 10,
-                width: 1_000_000,
-                prealloc_percent: 80,
+                set: SetShape { mean_bytes: 16 << 10, width: 1_000_000, prealloc_percent: 80 },
                 threads: 16,
                 steps: thread::VARMAIL,
             },
             Personality::Webserver => Shape {
                 files: 1000,
-                mean_bytes: 16 << 10,
-                width: 20,
-                prealloc_percent: 100,
+                set: SetShape { mean_bytes: 16 << 10, width: 20, prealloc_percent: 100 },
                 threads: 100,
                 steps: thread::WEBSERVER,
             },
             Personality::Oltp => Shape {
                 files: oltp::FILES,
-                mean_bytes: oltp::FILE_BYTES,
-                width: 1024,
-                prealloc_percent: 100,
+                set: SetShape { mean_bytes: oltp::FILE_BYTES, width: 1024, prealloc_percent: 100 },
                 threads: oltp::THREADS,
                 steps: &[],
             },
@@ -122,7 +105,7 @@ pub struct Filebench<'a, F> {
 }
 
 enum Threads {
-    Files { set: FileSet, log: Option<tantalum_filesystem::FileId>, threads: Vec<Thread> },
+    Files { set: FileSet, log: Option<FileId>, threads: Vec<Thread> },
     Oltp(Oltp),
 }
 
@@ -142,9 +125,9 @@ impl<'a, F: FileSystem> Filebench<'a, F> {
             Threads::Oltp(Oltp::prepare(fs, scale, &mut random)?)
         } else {
             let files = ((shape.files as f64 * scale) as usize).max(10 * shape.threads as usize);
-            let set = FileSet::prepare(fs, &shape, files, &mut random, bar)?;
+            let set = FileSet::prepare(fs, &shape.set, files, &mut random, bar)?;
             let log = match personality {
-                Personality::Webserver => Some(create(fs, b"log")?),
+                Personality::Webserver => Some(files::create(fs, b"log")?),
                 _ => None,
             };
             let thread = |number| Thread::new(shape.steps, random.random::<u64>() ^ number);
@@ -160,7 +143,7 @@ impl<'a, F: FileSystem> Filebench<'a, F> {
         self.fs
     }
 
-    /// Does so many operations, as filebench counts them. Returns how many that is in a second.
+    /// Does `operations` operations, as filebench counts them. Returns how many it does in a second.
     pub fn run(&mut self, operations: u64, bar: &Bar) -> Result<f64, WorkloadError> {
         let start_ns = self.fs.client().now_ns();
         let clients = match &self.threads {
@@ -205,30 +188,6 @@ impl<'a, F: FileSystem> Filebench<'a, F> {
             Turn::Done(later_ns) => Turn::Done(now_ns + later_ns),
         })
     }
-}
-
-/// A time of the host; virtual time says nothing of it.
-const NOW: Timestamp = Timestamp { seconds: 1, nanoseconds: 0 };
-
-fn new(kind: FileKind) -> NewFile {
-    NewFile { kind, permissions: 0o755, now: NOW, ..NewFile::default() }
-}
-
-/// Creates a file in the root folder.
-fn create(fs: &mut dyn FileSystem, name: &[u8]) -> Outcome<tantalum_filesystem::FileId> {
-    fs.create_in(tantalum_filesystem::FileId::ROOT, name, &new(FileKind::File))
-}
-
-/// Writes `bytes` at an offset, at most [`IO_BYTES`] at once.
-fn write(fs: &mut dyn FileSystem, file: tantalum_filesystem::FileId, offset: u64, bytes: u64) -> Outcome<()> {
-    static DATA: [u8; IO_BYTES] = [0x5a; IO_BYTES];
-    let mut done = 0;
-    while done < bytes {
-        let part = (bytes - done).min(IO_BYTES as u64);
-        fs.write(file, offset + done, &DATA[..part as usize])?;
-        done += part;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! OLTP: readers, database writers that write after so many reads, and a log writer.
+//! OLTP: readers, database writers that write after a number of reads, and a log writer.
 //!
 //! Readers post for each read to the log writer and to every database writer, which wait for a number of posts before
 //! they write again. Posts may run ahead of them by so much, and no more.
@@ -8,7 +8,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{Nanoseconds, UNIT_BYTES};
 use tantalum_filesystem::{FileId, FileSystem, Outcome};
 
-use super::{create, write};
+use super::files::{create, write};
 use crate::closed_loop::Turn;
 
 /// Data files.

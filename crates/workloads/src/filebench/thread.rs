@@ -5,8 +5,11 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum_filesystem::{FileId, FileSystem, Outcome};
 
 use super::file_set::FileSet;
-use super::{APPEND_BYTES, IO_BYTES, write};
+use super::files::{IO_BYTES, write};
 use crate::closed_loop::Turn;
+
+/// Bytes that an append adds at most: `meanappendsize`, up to which filebench draws evenly.
+const APPEND_BYTES: usize = 16 << 10;
 
 /// An operation, as filebench counts them. Those on one file use what the thread has open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -3,7 +3,7 @@
 use rand::RngExt;
 use tantalum::{Command, Lpn, Status};
 
-use super::{Generator, distinct};
+use crate::device::draw::{Generator, distinct};
 use crate::device::host::unit_of;
 use crate::device::record_host::records_of;
 use crate::device::records::Thing;

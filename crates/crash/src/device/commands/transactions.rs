@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rand::RngExt;
 use tantalum::{Command, Lpn, Status};
 
-use super::{Generator, lpn};
+use crate::device::draw::{Generator, lpn};
 use crate::device::history::LOST;
 use crate::device::host::{stamp_of, unit_of};
 use crate::device::run::Run;

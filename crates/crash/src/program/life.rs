@@ -1,0 +1,48 @@
+//! A life of a program: it works until power goes, or until its work is done.
+
+use super::broken::{Broken, Stop};
+use super::place::Place;
+
+/// Steps after which a life without a cut is abandoned, because nothing reaches flash any more.
+const MOST_STEPS: u64 = 100_000;
+
+/// When power goes.
+#[derive(Clone, Copy)]
+pub(super) struct CutPoint {
+    /// After this much acknowledged work.
+    pub done: u64,
+    /// Then the flash operation of this number, from 1, finds no power.
+    pub operation: u64,
+}
+
+/// A life of a program.
+pub(crate) struct Life {
+    /// Decides what it does.
+    pub seed: u64,
+    pub(super) cut: Option<CutPoint>,
+    /// Acknowledged work after which it is over.
+    pub(super) most: Option<u64>,
+}
+
+/// Does the steps of a life until power goes, or until it is over. A step returns how much work has been acknowledged.
+pub(crate) fn live_steps(
+    life: &Life,
+    place: &impl Place,
+    mut step: impl FnMut() -> Result<u64, Stop>,
+) -> Result<(), Broken> {
+    let (mut cut, mut done) = (life.cut, 0);
+    for _ in 0..MOST_STEPS {
+        if let Some(point) = cut.take_if(|point| done >= point.done) {
+            place.cut_after(Some(point.operation));
+        }
+        match step() {
+            Ok(acknowledged) if place.has_power() => done = acknowledged,
+            Ok(_) | Err(Stop::PowerLost) => return Ok(()),
+            Err(Stop::Broken(broken)) => return Err(broken),
+        }
+        if life.most.is_some_and(|most| done >= most) {
+            return Ok(());
+        }
+    }
+    Err(Broken::new("the workload reaches flash", format!("no cut came within {MOST_STEPS} steps")))
+}

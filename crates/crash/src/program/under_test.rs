@@ -1,0 +1,63 @@
+//! What the torture requires of a program.
+
+use tantalum_volume::Volume;
+
+use super::broken::{Broken, RunEnd};
+use super::life::Life;
+use super::place::Place;
+use crate::error::CrashError;
+
+/// A program under test, in one of its settings.
+pub(crate) trait Program: Copy {
+    /// The volume in the program's hands.
+    type Place: Place;
+    /// What the program has open, with its contents.
+    type Opened;
+    /// What may be there after a cut.
+    type Expected;
+
+    /// The most flash operations until a random cut, once one has been decided on.
+    const CUT_OPERATIONS: u64;
+    /// Flash operations after which a second cut comes, at most.
+    const SECOND_CUT_OPERATIONS: u64;
+    /// Promises that one comparison after a cut checks.
+    const PROMISES: u64;
+    /// The host's page cache.
+    const CACHE_BYTES: u64;
+
+    /// A volume with what is there before the first life.
+    fn prepare(seed: u64) -> Result<Volume, CrashError>;
+
+    /// Takes a volume. Everything random follows from the seed.
+    fn take(&self, volume: Volume, seed: u64) -> Self::Place;
+
+    /// Gives it back after a cut.
+    fn give_back(place: Self::Place) -> Result<Volume, Broken>;
+
+    /// Opens what is there for the first life.
+    fn open_first(&self, place: &Self::Place) -> Result<Self::Opened, RunEnd>;
+
+    /// Opens and reads what is there after a cut.
+    fn open_again(&self, place: &Self::Place) -> Result<Self::Opened, Broken>;
+
+    /// Works until power goes or the life is over, and closes what is open. Returns what may be there, beside how many promises
+    /// were checked.
+    fn live(
+        &self,
+        place: &Self::Place,
+        opened: Self::Opened,
+        life: &Life,
+    ) -> (Result<Self::Expected, Broken>, u64);
+
+    /// Checks what was found after a cut.
+    fn check(expected: &Self::Expected, found: &Self::Opened) -> Result<(), Broken>;
+
+    /// Its setting, for people.
+    fn name(&self) -> String;
+
+    /// The beginning of the command line that shows a finding again: the command and its setting.
+    fn command(&self) -> String;
+
+    /// The option that limits the work of a life.
+    const LENGTH_OPTION: &str;
+}

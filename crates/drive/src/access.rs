@@ -1,0 +1,180 @@
+//! Reads and writes of several commands that are issued together.
+//!
+//! The drive is taken once for all of them. Where it allows that, their bytes move while others have it: bytes to be written
+//! before it is taken to issue the commands, bytes that were read after it.
+
+use tantalum::{Command, Completion, Fetches, Fills, Lpn, Status, UNIT_BYTES};
+
+use crate::drive::{Drive, Locked, When};
+
+/// Commands whose misses of the processor's cache overlap: as many as [`tantalum::Device::prefetch`] takes.
+const PREFETCHED: usize = 16;
+
+/// A read or a write of whole units.
+#[derive(Debug)]
+pub struct Access<'a> {
+    lpn: Lpn,
+    bytes: Bytes<'a>,
+    moving: Moving,
+    ended: Result<Completion, Status>,
+}
+
+/// The bytes of a command, and which way they go.
+#[derive(Debug)]
+enum Bytes<'a> {
+    Read(&'a mut [u8]),
+    Write { data: &'a [u8], fua: bool },
+}
+
+/// What moves while others have the drive.
+#[derive(Debug, Default)]
+enum Moving {
+    #[default]
+    Nothing,
+    Fills(Fills),
+    Fetches(Fetches),
+}
+
+impl<'a> Access<'a> {
+    /// A [`Command::Read`].
+    pub fn read(lpn: Lpn, data: &'a mut [u8]) -> Access<'a> {
+        Access::new(lpn, Bytes::Read(data))
+    }
+
+    /// A [`Command::Write`], or a share where it repeats a recent write; see
+    /// [`Locked::issue_or_share`](crate::Locked::issue_or_share).
+    pub fn write(lpn: Lpn, data: &'a [u8], fua: bool) -> Access<'a> {
+        Access::new(lpn, Bytes::Write { data, fua })
+    }
+
+    fn new(lpn: Lpn, bytes: Bytes<'a>) -> Access<'a> {
+        Access { lpn, bytes, moving: Moving::Nothing, ended: Ok(Completion::default()) }
+    }
+
+    /// How it ended.
+    pub fn ended(self) -> Result<Completion, Status> {
+        self.ended
+    }
+
+    fn is_read(&self) -> bool {
+        matches!(self.bytes, Bytes::Read(_))
+    }
+
+    /// Reserves buffers for what is to be written. Whether there are any.
+    fn reserve(&mut self, drive: &mut Locked<'_>) -> bool {
+        if let Bytes::Write { data, fua: false } = &self.bytes
+            && data.len().is_multiple_of(UNIT_BYTES)
+            // if there are none, the write reports why
+            && let Ok(Some(fills)) = drive.fills(data.len() / UNIT_BYTES)
+        {
+            self.moving = Moving::Fills(fills);
+        }
+        matches!(self.moving, Moving::Fills(_))
+    }
+
+    /// Fills the buffers that were reserved. Whether that worked, or there are none.
+    fn fill(&mut self) -> bool {
+        match (&mut self.moving, &self.bytes) {
+            (Moving::Fills(fills), Bytes::Write { data, .. }) => fills.fill(data).is_ok(),
+            _ => true,
+        }
+    }
+
+    fn issue(&mut self, drive: &mut Locked<'_>, is_filled: bool, when: When) {
+        let lpn = self.lpn;
+        self.ended = match (&mut self.bytes, &mut self.moving) {
+            (Bytes::Write { data, .. }, Moving::Fills(fills)) => {
+                let command = match is_filled {
+                    true => Command::WriteFilled { lpn, data, fills },
+                    false => Command::Write { lpn, data, fua: false },
+                };
+                let ended = drive.issue_or_share(command, when);
+                drive.skip_fills(fills, usize::MAX);
+                ended
+            }
+            (Bytes::Write { data, fua }, _) => {
+                drive.issue_or_share(Command::Write { lpn, data, fua: *fua }, when)
+            }
+            (Bytes::Read(data), moving) => match drive.fetches() {
+                None => drive.issue(Command::Read { lpn, data }, when),
+                Some(mut fetches) => {
+                    let later = Command::ReadLater { lpn, data, fetches: &mut fetches };
+                    let ended = drive.issue(later, when);
+                    if ended.is_ok() {
+                        *moving = Moving::Fetches(fetches);
+                    }
+                    ended
+                }
+            },
+        };
+    }
+
+    /// Fetches what was read.
+    fn fetch(&mut self, drive: &Drive) {
+        if let (Moving::Fetches(fetches), Bytes::Read(data), Ok(completion)) =
+            (&self.moving, &mut self.bytes, &self.ended)
+            && !fetches.fetch(data)
+        {
+            // the drive says what is wrong
+            let again = Command::Read { lpn: self.lpn, data };
+            self.ended = drive.issue(again, completion.done_ns);
+        }
+        self.moving = Moving::Nothing;
+    }
+}
+
+impl Drive {
+    /// Issues reads and writes in their order, as [`Drive::issue`] would. What is read is there when this returns, but the caller
+    /// must hold each answer back until it is due.
+    pub fn access(&self, accesses: &mut [Access<'_>], when: impl Into<When>) {
+        let when = when.into();
+        let mut drive = self.lock();
+        let mut reserved = 0;
+        for access in &mut *accesses {
+            reserved += usize::from(access.reserve(&mut drive));
+        }
+        let mut is_filled = true;
+        if reserved > 0 {
+            drop(drive);
+            for access in &mut *accesses {
+                is_filled &= access.fill();
+            }
+            drive = self.lock();
+        }
+        for some in accesses.chunks_mut(PREFETCHED) {
+            if some.len() > 1 {
+                drive.prefetch(some.iter().filter(|access| access.is_read()).map(|access| access.lpn));
+            }
+            for access in some {
+                access.issue(&mut drive, is_filled, when);
+            }
+        }
+        drop(drive);
+        for access in accesses {
+            access.fetch(self);
+        }
+    }
+
+    /// Reads units, as many as `data` has room for: [`Drive::perform`] of a [`Request::Read`](crate::Request::Read), for who has
+    /// a buffer. The data are there at once.
+    pub fn read(&self, lpn: Lpn, data: &mut [u8], when: impl Into<When>) -> Result<Completion, Status> {
+        let mut access = [Access::read(lpn, data)];
+        self.access(&mut access, when);
+        let [access] = access;
+        access.ended()
+    }
+
+    /// Writes units: [`Drive::perform`] of a [`Request::Write`](crate::Request::Write), for who keeps the data.
+    pub fn write(
+        &self,
+        lpn: Lpn,
+        data: &[u8],
+        fua: bool,
+        when: impl Into<When>,
+    ) -> Result<Completion, Status> {
+        let mut access = [Access::write(lpn, data, fua)];
+        self.access(&mut access, when);
+        let [access] = access;
+        access.ended()
+    }
+}

@@ -1,0 +1,110 @@
+//! Contents that the drive lists, and what a mount makes of lists.
+//!
+//! A sync that leaves the index to the drive appends contents, and no summary. So listed units are in whole partial segments
+//! or in the one that was being written when the host or power failed (T5 of [`super`]). A mount ends that one with the
+//! summary that it would have got, because the cleaner knows from summaries alone what a segment holds.
+//!
+//! Invariant: a unit that a summary names keeps the virtual number that it has there. Otherwise that summary would say of a
+//! unit that lives that it does not, and the cleaner would lose it.
+
+use std::collections::BTreeMap;
+
+use tantalum::Lpn;
+use tantalum::canary::{Guard, out};
+use tantalum_filesystem::FileId;
+
+use super::summary::{Entry, MOST_ENTRIES, Summary, What};
+use super::{HEAD, Tree};
+use crate::bytes::Page;
+use crate::error::{Damage, LfsError, Result};
+use crate::segments::Log;
+
+/// The log behind the last super root, until lists were followed.
+#[derive(Debug, Default)]
+pub(super) struct Behind {
+    /// Contents of files that summaries name.
+    named: BTreeMap<Lpn, What>,
+    /// Where the partial segment begins that has no summary.
+    end: Option<Lpn>,
+    /// What is listed there.
+    unnamed: BTreeMap<Lpn, What>,
+}
+
+impl Behind {
+    pub fn new(summaries: &[Summary], end: Lpn) -> Behind {
+        let is_content = |what: &What| matches!(what, What::Content { .. });
+        let units = summaries.iter().flat_map(|summary| {
+            (summary.start.0..).map(Lpn).zip(summary.entries.iter().map(|entry| entry.what))
+        });
+        let named = units.filter(|(_, what)| is_content(what)).collect();
+        Behind { named, end: Some(end), unnamed: BTreeMap::new() }
+    }
+}
+
+impl Tree {
+    /// Appends contents of a unit, which the drive lists.
+    pub(super) fn append_listed_unit(
+        &mut self,
+        log: &mut Log,
+        file: FileId,
+        unit: u32,
+        page: &Page,
+    ) -> Result<()> {
+        let number = self.number_for(log, file, unit)?;
+        let what = What::Content { file, unit, number };
+        let lpn = self.partial.append_listed(log, what, page, (file, unit))?;
+        self.set_contents(log, file, unit, number, lpn)?;
+        // If a sync by the index follows, a summary must tell of it before the list is cleared.
+        self.since.appended.insert(file);
+        Ok(())
+    }
+
+    /// Contents of a unit were found in a list.
+    pub(super) fn follow_unit(&mut self, log: &mut Log, file: FileId, unit: u32, lpn: Lpn) -> Result<()> {
+        let number = match self.behind.named.get(&lpn).copied() {
+            Some(What::Content { file: of, unit: at, number }) if (of, at) == (file, unit) => {
+                match self.is_free_for(log, file, unit, number)? {
+                    _ if out(Guard::NamedNumber) => self.number_for(log, file, unit)?,
+                    true => number,
+                    false => return Err(not_there(lpn)),
+                }
+            }
+            None if self.is_behind_summaries(log, lpn) => {
+                let number = self.number_for(log, file, unit)?;
+                self.behind.unnamed.insert(lpn, What::Content { file, unit, number });
+                number
+            }
+            _ => return Err(not_there(lpn)),
+        };
+        self.set_contents(log, file, unit, number, lpn)
+    }
+
+    /// Whether a place is in the partial segment that has no summary; a segment's last unit is always one.
+    fn is_behind_summaries(&self, log: &Log, lpn: Lpn) -> bool {
+        let (Some(end), Some(segment)) = (self.behind.end, log.segments.find(lpn)) else { return false };
+        let last = log.segments.first_lpn(segment).0 + log.segments.units() - 1;
+        log.segments.find(end) == Some(segment)
+            && (end.0..last).contains(&lpn.0)
+            && ((lpn.0 - end.0) as usize) < MOST_ENTRIES
+    }
+
+    /// Continues the partial segment that has no summary behind the last unit that is listed there.
+    pub(super) fn complete_partial(&mut self, log: &mut Log) -> Result<()> {
+        let Behind { end, mut unnamed, .. } = std::mem::take(&mut self.behind);
+        let (Some(start), Some((last, _))) = (end, unnamed.last_key_value()) else { return Ok(()) };
+        let next = last.0 + 1;
+        let what = |lpn| unnamed.remove(&Lpn(lpn)).unwrap_or(What::Nothing);
+        let entries = (start.0..next).map(what).map(|what| Entry { what, is_unchecked: true });
+        self.partial.resume(start, entries.collect());
+        let segment = log.segments.find(start).ok_or_else(|| not_there(start))?;
+        log.continue_head(HEAD, Some(segment), next - log.segments.first_lpn(segment).0, None);
+        Ok(())
+    }
+}
+
+fn not_there(lpn: Lpn) -> LfsError {
+    LfsError::Damaged {
+        lpn,
+        damage: Damage::NotA { expected: "contents of a file behind the last super root" },
+    }
+}

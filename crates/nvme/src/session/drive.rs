@@ -1,0 +1,239 @@
+//! Commands that are given to the drive, and their answers until they are due.
+//!
+//! Reads, and writes of whole units, that came together are issued together ([`Drive::access`]): the drive is
+//! taken once for all of them. Any other command is executed by itself, after those that came before it. The thread of the
+//! connection holds answers back until they are due, so that no other one has to be woken for them.
+//!
+//! [`Drive::access`]: tantalum_drive::Drive::access
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::time::Duration;
+
+use tantalum::{Nanoseconds, Status};
+use tantalum_drive::{Access, Delivery, Ticket};
+
+use super::Session;
+use crate::blocks::Units;
+use crate::failure::Failure;
+use crate::io::{Direction, IoCommand, Worked};
+use crate::mailbox::Answer;
+
+/// So many bytes are issued together. Others have the drive in between, and data are sent while the processor's cache has them.
+const TOGETHER_BYTES: usize = 128 << 10;
+
+/// A command that was not issued yet.
+#[derive(Debug)]
+struct Given {
+    id: u16,
+    what: What,
+    /// What came from the host, or for Read a buffer of as many bytes.
+    data: Vec<u8>,
+}
+
+#[derive(Debug)]
+enum What {
+    /// A read, or a write of whole units.
+    Access(Units, Direction),
+    Other(IoCommand),
+}
+
+/// An answer that is not due yet.
+#[derive(Debug)]
+struct Held {
+    due_ns: Nanoseconds,
+    /// Of two answers due at the same time, the earlier one goes first.
+    number: u64,
+    id: u16,
+    ticket: Ticket,
+    ended: Result<Answer, Failure>,
+}
+
+impl PartialEq for Held {
+    fn eq(&self, other: &Held) -> bool {
+        (self.due_ns, self.number) == (other.due_ns, other.number)
+    }
+}
+
+impl Eq for Held {}
+
+impl PartialOrd for Held {
+    fn partial_cmp(&self, other: &Held) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Held {
+    fn cmp(&self, other: &Held) -> std::cmp::Ordering {
+        (self.due_ns, self.number).cmp(&(other.due_ns, other.number))
+    }
+}
+
+/// What of a connection is with the drive.
+#[derive(Debug, Default)]
+pub struct InDrive {
+    given: VecDeque<Given>,
+    /// Bytes of the reads and writes among them.
+    bytes: usize,
+    /// Whether commands are being issued: their answers may bring further ones.
+    is_issuing: bool,
+    /// A list that was issued, to be used again.
+    spare: Vec<Given>,
+    held: BinaryHeap<Reverse<Held>>,
+    next_number: u64,
+}
+
+impl InDrive {
+    /// The next command, if it is a read or write.
+    fn take_access(&mut self) -> Option<Given> {
+        if !matches!(self.given.front()?.what, What::Access(..)) {
+            return None;
+        }
+        let given = self.given.pop_front()?;
+        self.bytes -= given.bytes();
+        Some(given)
+    }
+}
+
+impl Session {
+    /// Takes a command, with the data that came from the host, or for Read a buffer of as many bytes.
+    pub(super) fn give(&mut self, id: u16, io: IoCommand, data: Vec<u8>) {
+        io.count(&self.subsystem);
+        let what = match io.access(&self.subsystem) {
+            Some((units, direction)) => What::Access(units, direction),
+            None => What::Other(io),
+        };
+        let given = Given { id, what, data };
+        self.in_drive.bytes += given.bytes();
+        self.in_drive.given.push_back(given);
+        if self.in_drive.bytes >= TOGETHER_BYTES {
+            self.issue();
+        }
+    }
+
+    /// Issues what was taken, and what is taken while that is answered.
+    pub(super) fn issue(&mut self) {
+        if std::mem::replace(&mut self.in_drive.is_issuing, true) {
+            return;
+        }
+        let mut together = std::mem::take(&mut self.in_drive.spare);
+        while !self.in_drive.given.is_empty() {
+            let mut bytes = 0;
+            while bytes < TOGETHER_BYTES
+                && let Some(given) = self.in_drive.take_access()
+            {
+                bytes += given.bytes();
+                together.push(given);
+            }
+            if !together.is_empty() {
+                self.issue_together(&mut together);
+            } else if let Some(given) = self.in_drive.given.pop_front() {
+                self.issue_alone(given);
+            }
+        }
+        self.in_drive.spare = together;
+        self.in_drive.is_issuing = false;
+    }
+
+    fn issue_alone(&mut self, given: Given) {
+        let Given { id, what: What::Other(io), data } = given else { return };
+        let answers = self.subsystem.queue.answers();
+        let ticket = answers.ticket();
+        let worked = match self.subsystem.is_without_drive {
+            true => Ok((io.answer_without_drive(&self.subsystem.namespaces.blocks, data), 0)),
+            false => io.work(&self.subsystem, answers.when(0), data),
+        };
+        self.hold_back(id, ticket, worked);
+    }
+
+    fn issue_together(&mut self, together: &mut Vec<Given>) {
+        let answers = self.subsystem.queue.answers();
+        let (ticket, when) = (answers.ticket(), answers.when(0));
+        let mut accesses: Vec<Access<'_>> = together.iter_mut().filter_map(Given::access).collect();
+        if !self.subsystem.is_without_drive {
+            self.subsystem.queue.drive().access(&mut accesses, when);
+        }
+        let ended: Vec<_> = accesses.into_iter().map(Access::ended).collect();
+        for (given, ended) in together.drain(..).zip(ended) {
+            let id = given.id;
+            let worked = ended.map_err(Failure::from).map(|completion| (given.answer(), completion.done_ns));
+            self.hold_back(id, ticket, worked);
+        }
+    }
+
+    /// Completes a command when it is due. What is refused is due at once.
+    fn hold_back(&mut self, id: u16, ticket: Ticket, worked: Worked) {
+        let answers = self.subsystem.queue.answers();
+        let (ended, due_ns) = match worked {
+            Ok((answer, due_ns)) => (Ok(answer), due_ns),
+            Err(failure) => (Err(failure), answers.now_ns().unwrap_or(0)),
+        };
+        let number = self.in_drive.next_number;
+        self.in_drive.next_number += 1;
+        let held = Held { due_ns, number, id, ticket, ended };
+        if answers.wait(due_ns).is_zero() {
+            self.answer(held);
+        } else {
+            self.in_drive.held.push(Reverse(held));
+        }
+    }
+
+    fn answer(&mut self, held: Held) {
+        let Held { due_ns, id, ticket, ended, .. } = held;
+        let ended = match self.subsystem.queue.answers().delivery(ticket, due_ns) {
+            Delivery::InTime => ended,
+            Delivery::PowerLost => ended.and(Err(Status::PowerLost.into())),
+        };
+        self.complete(id, ended);
+    }
+
+    /// Completes what is due now.
+    pub fn answer_in_time(&mut self) {
+        while self.due_in().is_some_and(|wait| wait.is_zero())
+            && let Some(Reverse(held)) = self.in_drive.held.pop()
+        {
+            self.answer(held);
+        }
+        self.issue();
+    }
+
+    /// When the next answer is due; none if none waits.
+    pub fn due_in(&self) -> Option<Duration> {
+        let Reverse(first) = self.in_drive.held.peek()?;
+        Some(self.subsystem.queue.answers().wait(first.due_ns))
+    }
+}
+
+impl Given {
+    /// Bytes of a read or a write.
+    fn bytes(&self) -> usize {
+        match &self.what {
+            What::Access(units, _) => units.bytes(),
+            What::Other(_) => 0,
+        }
+    }
+
+    fn access(&mut self) -> Option<Access<'_>> {
+        let What::Access(units, direction) = self.what else { return None };
+        Some(match direction {
+            Direction::ToHost => {
+                self.data.resize(units.bytes(), 0);
+                Access::read(units.first, &mut self.data)
+            }
+            Direction::FromHost(fua) => Access::write(units.first, &self.data, fua.0),
+        })
+    }
+
+    /// The answer to a read or a write that succeeded.
+    fn answer(self) -> Answer {
+        let mut data = self.data;
+        match self.what {
+            What::Access(units, Direction::ToHost) => {
+                data.truncate(data.len() - units.after);
+                data.drain(..units.before);
+                Answer::data(data)
+            }
+            _ => Answer::spare(data),
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! How far the system got with what a handler asked for.
+
+use tantalum::Nanoseconds;
+
+use crate::instance::Fault;
+use crate::program::Waiting;
+use crate::system::Ssd;
+
+/// How far something got.
+pub(crate) enum Done {
+    /// The handler continues now, after this number of the system's instructions.
+    Now(i32, u64),
+    /// It continues at this time.
+    At(i32, Nanoseconds),
+    /// It waits.
+    Waits(Waiting),
+    /// The program has to be ended.
+    Fault(Fault),
+}
+
+impl Ssd {
+    /// The handler continues when both the drive and the system's instructions are done.
+    pub(crate) fn later(&self, status: i32, done_ns: Nanoseconds, instructions: u64) -> Done {
+        match done_ns <= self.now_ns {
+            true => Done::Now(status, instructions),
+            false => Done::At(status, done_ns + self.instructions_ns(instructions)),
+        }
+    }
+}

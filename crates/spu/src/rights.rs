@@ -1,0 +1,113 @@
+//! What a handler may do to non-volatile memory, and its stores there that wait for their commit.
+//!
+//! Invariants:
+//! - Non-volatile memory is accessed only within one stripe of the processor, and only where the originating process has
+//!   the right, or in the program's own region. The kernel has all rights; nobody reaches another program's region.
+//! - Stores are committed only while their process still has the right to them.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use tantalum::{Device, Nanoseconds, Status};
+
+use crate::activation::Activation;
+use crate::answer;
+use crate::message::ThreadRef;
+use crate::names::{ProcessId, ProgramId};
+use crate::packet::Miss;
+use crate::permission::Rights;
+use crate::stage::Stage;
+use crate::system::Ssd;
+
+/// Instructions to look at one entry of the permission table, and to begin.
+pub(crate) const CHECK_INSTRUCTIONS: u64 = 20;
+const ENTRY_INSTRUCTIONS: u64 = 12;
+
+impl Ssd {
+    /// The call of a thread that has asked for something.
+    pub(crate) fn call_of(&mut self, thread: ThreadRef) -> &mut Activation {
+        let copy = self.copy_mut(thread.spu, thread.program).expect("the program asked for something");
+        copy.instance.stopped(thread.thread).expect("the thread stopped to ask")
+    }
+
+    pub(crate) fn on_stage(
+        &mut self,
+        thread: ThreadRef,
+        work: impl FnOnce(&mut Stage, &mut Device, Nanoseconds) -> Result<Nanoseconds, Status>,
+    ) -> Result<Nanoseconds, Status> {
+        let at_ns = self.now_ns;
+        let mut stage = std::mem::take(&mut self.call_of(thread).stage);
+        let result = work(&mut stage, &mut self.drive.lock(), at_ns);
+        self.call_of(thread).stage = stage;
+        result
+    }
+
+    /// Whether the call may do this, and the instructions to find out. A missing permission is asked for.
+    pub(crate) fn check(&mut self, thread: ThreadRef, range: &Range<u64>, rights: Rights) -> (i32, u64) {
+        if !self.stripes.is_local(thread.spu, range) {
+            return (answer::NOT_LOCAL, CHECK_INSTRUCTIONS);
+        }
+        let origin = Arc::clone(&self.call_of(thread).message.origin);
+        let (is_allowed, entries) = self.is_allowed(thread, origin.process(), range, rights);
+        // asking counts as a request, so that nobody floods the driver
+        if !is_allowed && origin.spend() {
+            let (endpoint, range) = (origin.endpoint, range.clone());
+            self.miss(Miss { endpoint, spu: thread.spu, range, rights });
+        }
+        let status = if is_allowed { answer::OK } else { answer::NO_PERMISSION };
+        (status, CHECK_INSTRUCTIONS + entries * ENTRY_INSTRUCTIONS)
+    }
+
+    /// Whether a process may do this through a program, and the number of entries looked at.
+    fn is_allowed(
+        &mut self,
+        thread: ThreadRef,
+        process: ProcessId,
+        range: &Range<u64>,
+        rights: Rights,
+    ) -> (bool, u64) {
+        match self.is_own_region(thread.program, range) {
+            Some(is_own) => (is_own, 0),
+            None if process.is_kernel() => (true, 0),
+            None => self.spus[thread.spu.0 as usize].permissions.check(process, range, rights),
+        }
+    }
+
+    /// Whether a handler still has the rights to what it stored and did not commit. If the driver took one away since, none of
+    /// the stores happens: their place may be somebody else's by now (hazard 27).
+    pub(crate) fn keep_rights(&mut self, thread: ThreadRef) -> bool {
+        let call = self.call_of(thread);
+        let (process, revocations) = (call.message.origin.process(), call.revocations);
+        let mut stage = std::mem::take(&mut call.stage);
+        let keeps = self.stage_keeps_rights(thread, (process, revocations), &mut stage);
+        self.call_of(thread).stage = stage;
+        keeps
+    }
+
+    /// The same for the stores of a call that has returned. The process is the origin's, with how often rights had been taken
+    /// away when the first store was checked.
+    pub(crate) fn stage_keeps_rights(
+        &mut self,
+        thread: ThreadRef,
+        (process, before): (ProcessId, u32),
+        stage: &mut Stage,
+    ) -> bool {
+        let revocations = self.spus[thread.spu.0 as usize].permissions.revocations;
+        let keeps = stage.is_empty()
+            || before == revocations
+            || stage.stored().all(|range| self.is_allowed(thread, process, &range, Rights::WRITE).0);
+        if !keeps {
+            stage.discard();
+        }
+        keeps
+    }
+
+    /// Whether a range in a program's region is in this program's own; none if it is in no region.
+    fn is_own_region(&self, program: ProgramId, range: &Range<u64>) -> Option<bool> {
+        let regions = self.programs.iter().filter_map(|(id, program)| Some((*id, program.region.as_ref()?)));
+        let mut overlapping =
+            regions.filter(|(_, region)| region.start < range.end && range.start < region.end);
+        let (owner, region) = overlapping.next()?;
+        Some(owner == program && region.start <= range.start && range.end <= region.end)
+    }
+}
