@@ -4,9 +4,12 @@
 //! *File write amplification* is counted as the thesis defines it: everything that the file system wrote to the drive,
 //! contents and index, over the contents of files. A checkpoint at the end belongs to it, so that what `fs_write` leaves
 //! for later is paid.
+//!
+//! After each run power is cut, and what is on the drive is compared ([`cuts`]).
 
 mod cleaning;
 mod cost;
+mod cuts;
 mod oltp;
 mod printed;
 mod synced;
@@ -67,11 +70,13 @@ fn setup(run: &Run<'_>, more: String) -> Result<Vec<String>, ExperimentError> {
 mod tests {
     use std::path::Path;
 
-    use tantalum_report::{Monitor, Outcome, of_experiment};
+    use tantalum_report::{Monitor, Outcome, Row, of_experiment};
 
     use super::*;
 
-    fn run(experiment: fn(&Run<'_>) -> Result<Outcome, ExperimentError>, scale: f64) -> Outcome {
+    type Experiment = fn(&Run<'_>) -> Result<Outcome, ExperimentError>;
+
+    fn run(experiment: Experiment, scale: f64) -> Outcome {
         let monitor = Monitor::silent();
         let run = Run { scale, slower: 1, seed: 1, program: Path::new(""), monitor: &monitor };
         let outcome = experiment(&run).unwrap();
@@ -100,6 +105,22 @@ mod tests {
             assert!(amplification[0] < 1.3 && conventional[0] > 1.9, "{amplification:?} {conventional:?}");
             let listed = outcome.figures[3].row(&format!("{kind}, overwrites, fs_write"));
             assert!(listed.iter().all(|percent| *percent > 90.0), "{listed:?}");
+        }
+    }
+
+    #[test]
+    fn what_power_cuts_leave_is_compared_after_each_run() {
+        for (experiment, is_listed) in [(figure_7 as Experiment, false), (figure_8, true), (figure_10, true)]
+        {
+            let outcome = run(experiment, 0.01);
+            let table = outcome.figures.last().unwrap();
+            assert_eq!(table.title, "after power cuts, checked");
+            for Row { name, ours, .. } in &table.rows {
+                let [cuts, synced, listed, units] = ours[..] else { panic!("{ours:?}") };
+                assert!(cuts >= 2.0 && synced > 0.0 && units > 0.0, "{name}: {ours:?}");
+                let is_listed = is_listed && name.ends_with("fs_write");
+                assert_eq!(listed > 0.0, is_listed, "{name}: {ours:?}");
+            }
         }
     }
 

@@ -8,6 +8,7 @@ use tantalum_workloads::WorkloadError;
 use tantalum_workloads::filebench::{Filebench, Personality};
 
 use super::cost::Done;
+use super::cuts::{self, Survived};
 use super::{KINDS, PRINTED, Run, format, setup};
 use crate::error::ExperimentError;
 
@@ -32,16 +33,15 @@ pub fn figure_7(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
         columns: Personality::ALL.map(|personality| personality.name().to_owned()).into(),
         rows: Vec::new(),
     });
+    let mut survived = Vec::new();
     for (kind, kind_name) in KINDS {
         for (cleaning, name) in [(Cleaning::Copy, "copy"), (Cleaning::Remap, "remap")] {
-            let mut rows = [const { Vec::new() }; TITLES.len()];
-            for personality in Personality::ALL {
-                let cleaned = clean(run, kind, personality, cleaning)?;
-                rows.iter_mut().zip(cleaned).for_each(|(row, figure)| row.push(figure));
-            }
+            let name = format!("{kind_name}, {name}");
+            let (rows, there) = clean_all(run, kind, cleaning)?;
             for (table, ours) in tables.iter_mut().zip(rows) {
-                table.rows.push(Row { name: format!("{kind_name}, {name}"), ours, paper: None });
+                table.rows.push(Row { name: name.clone(), ours, paper: None });
             }
+            survived.push((name, there));
         }
     }
     let more = format!(
@@ -53,6 +53,7 @@ pub fn figure_7(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
         Outcome::new("cleaning by remap beside copying", source, Time::Virtual, setup(run, more)?);
     outcome.claims = claims(&tables);
     outcome.figures = tables.into();
+    outcome.figures.push(cuts::table(survived));
     Ok(outcome)
 }
 
@@ -69,13 +70,29 @@ fn claims(tables: &[Figures; TITLES.len()]) -> Vec<Claim> {
     ]
 }
 
+/// A row of each table, and what power cuts left.
+fn clean_all(
+    run: &Run<'_>,
+    kind: Kind,
+    cleaning: Cleaning,
+) -> Result<([Vec<f64>; TITLES.len()], Survived), ExperimentError> {
+    let mut rows = [const { Vec::new() }; TITLES.len()];
+    let mut survived = Survived::default();
+    for personality in Personality::ALL {
+        let (cleaned, there) = clean(run, kind, personality, cleaning)?;
+        rows.iter_mut().zip(cleaned).for_each(|(row, figure)| row.push(figure));
+        survived += there;
+    }
+    Ok((rows, survived))
+}
+
 /// Ages a file system with a personality, and cleans it: seconds, MiB written, programmed and remapped.
 fn clean(
     run: &Run<'_>,
     kind: Kind,
     personality: Personality,
     cleaning: Cleaning,
-) -> Result<[f64; 4], ExperimentError> {
+) -> Result<([f64; TITLES.len()], Survived), ExperimentError> {
     let mut fs = format(run, kind, cleaning, Indexing::Conventional)?;
     let operations = run.scaled(OPERATIONS, 2000);
     let bar = run.monitor.bar(format!("{kind:?}, {}, {cleaning:?}", personality.name()), operations);
@@ -87,10 +104,11 @@ fn clean(
     fs.clean_all()?;
     let after = Done::by(&fs);
     let mib = |units: u64| units as f64 * UNIT_BYTES as f64 / f64::from(1 << 20);
-    Ok([
+    let figures = [
         (after.now_ns - before.now_ns) as f64 / 1e9,
         mib(after.host_units - before.host_units),
         mib(after.flash_units - before.flash_units),
         mib(fs.cleaner().remapped_units - moved.remapped_units),
-    ])
+    ];
+    Ok((figures, cuts::survive(run, fs)?))
 }

@@ -7,6 +7,7 @@ use tantalum_workloads::WorkloadError;
 use tantalum_workloads::filebench::{Filebench, Personality};
 
 use super::cost::{Cost, Done};
+use super::cuts::{self, Survived};
 use super::printed;
 use super::{INDEXINGS, KINDS, PRINTED, Run, format, setup};
 use crate::error::ExperimentError;
@@ -19,6 +20,7 @@ struct Measured {
     name: String,
     per_second: f64,
     cost: Cost,
+    survived: Survived,
 }
 
 /// Each kind with both ways of indexing.
@@ -40,7 +42,8 @@ fn measure(run: &Run<'_>, kind: Kind, indexing: Indexing, name: String) -> Resul
     let before = Done::by(bench.file_system());
     let per_second = bench.run(operations, &bar)?;
     fs.write_back().map_err(WorkloadError::from)?;
-    Ok(Measured { name, per_second, cost: Cost::between(before, Done::by(&fs)) })
+    let cost = Cost::between(before, Done::by(&fs));
+    Ok(Measured { name, per_second, cost, survived: cuts::survive(run, fs)? })
 }
 
 /// Figure 9 (a).
@@ -51,7 +54,7 @@ pub fn figure_9(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     let about = "fs_write below OLTP: throughput";
     let mut outcome = Outcome::new(about, &printed.source, Time::Virtual, oltp_setup(run)?);
     outcome.claims = claims(printed, &table);
-    outcome.figures = vec![table];
+    outcome.figures = vec![table, after_cuts(&all)];
     Ok(outcome)
 }
 
@@ -69,6 +72,7 @@ pub fn figure_10(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
         table("flash programmed over contents", "x", &all, |one| one.cost.flash),
         table("syncs that wrote contents alone", "%", &all, |one| one.cost.listed_percent),
         table("checkpoints", "", &all, |one| one.cost.checkpoints),
+        after_cuts(&all),
     ];
     Ok(outcome)
 }
@@ -85,6 +89,10 @@ fn table(title: &str, unit: &'static str, all: &[Measured], figure: fn(&Measured
     let row = |one: &Measured| Row { name: one.name.clone(), ours: vec![figure(one)], paper: None };
     let rows = all.iter().map(row).collect();
     Figures { title: title.to_owned(), unit, columns: vec!["OLTP".to_owned()], rows }
+}
+
+fn after_cuts(all: &[Measured]) -> Figures {
+    cuts::table(all.iter().map(|one| (one.name.clone(), one.survived)))
 }
 
 fn oltp_setup(run: &Run<'_>) -> Result<Vec<String>, ExperimentError> {

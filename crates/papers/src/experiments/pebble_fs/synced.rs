@@ -11,6 +11,7 @@ use tantalum_workloads::WorkloadError;
 use tantalum_workloads::closed_loop::{Turn, serve};
 
 use super::cost::{Cost, Done};
+use super::cuts::{self, Survived};
 use super::{INDEXINGS, KINDS, PRINTED, Run, format, setup};
 use crate::error::ExperimentError;
 
@@ -117,14 +118,14 @@ fn file_bytes(run: &Run<'_>) -> u64 {
     run.scaled(FILE_BYTES, 16 << 20).next_multiple_of(1 << 20)
 }
 
-/// Throughput in MB/s, and what the syncs cost.
+/// Throughput in MB/s, what the syncs cost, and what power cuts left.
 fn write_synced(
     run: &Run<'_>,
     kind: Kind,
     indexing: Indexing,
     place: Place,
     units: u32,
-) -> Result<(f64, Cost), ExperimentError> {
+) -> Result<(f64, Cost, Survived), ExperimentError> {
     let mut writers = Writers::new(run, kind, indexing)?;
     let data = vec![0xa5; units as usize * UNIT_BYTES];
     // appended to, the files must stay small beside the drive
@@ -136,7 +137,8 @@ fn write_synced(
         serve(WRITERS, writes, before.now_ns, &bar, |client, at_ns| writers.turn(work, client, at_ns))?;
     writers.fs.write_back().map_err(WorkloadError::from)?;
     let cost = Cost::between(before, Done::by(&writers.fs));
-    Ok((served.per_second * data.len() as f64 / 1e6, cost))
+    let survived = cuts::survive(run, writers.fs)?;
+    Ok((served.per_second * data.len() as f64 / 1e6, cost, survived))
 }
 
 /// Figure 8.
@@ -147,13 +149,16 @@ pub fn figure_8(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
         columns: UNITS.iter().map(|units| bytes(u64::from(*units) * UNIT_BYTES as u64)).collect(),
         rows: Vec::new(),
     });
+    let mut survived = Vec::new();
     for (kind, kind_name) in KINDS {
         for (place, what) in PLACES {
             for (indexing, name) in INDEXINGS {
-                let rows = measure(run, kind, place, indexing)?;
+                let name = format!("{kind_name}, {what}, {name}");
+                let (rows, there) = measure(run, kind, place, indexing)?;
                 for (table, ours) in tables.iter_mut().zip(rows) {
-                    table.rows.push(Row { name: format!("{kind_name}, {what}, {name}"), ours, paper: None });
+                    table.rows.push(Row { name: name.clone(), ours, paper: None });
                 }
+                survived.push((name, there));
             }
         }
     }
@@ -166,23 +171,26 @@ pub fn figure_8(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     let mut outcome = Outcome::new("fs_write below synced writers", source, Time::Virtual, setup(run, more)?);
     outcome.claims = claims(&tables);
     outcome.figures = tables.into();
+    outcome.figures.push(cuts::table(survived));
     Ok(outcome)
 }
 
-/// A row of each table.
+/// A row of each table, and what power cuts left.
 fn measure(
     run: &Run<'_>,
     kind: Kind,
     place: Place,
     indexing: Indexing,
-) -> Result<[Vec<f64>; TITLES.len()], ExperimentError> {
+) -> Result<([Vec<f64>; TITLES.len()], Survived), ExperimentError> {
     let mut rows = [const { Vec::new() }; TITLES.len()];
+    let mut survived = Survived::default();
     for units in UNITS {
-        let (throughput, cost) = write_synced(run, kind, indexing, place, units)?;
+        let (throughput, cost, there) = write_synced(run, kind, indexing, place, units)?;
         let figures = [throughput, cost.amplification, cost.flash, cost.listed_percent, cost.checkpoints];
         rows.iter_mut().zip(figures).for_each(|(row, figure)| row.push(figure));
+        survived += there;
     }
-    Ok(rows)
+    Ok((rows, survived))
 }
 
 fn claims(tables: &[Figures; TITLES.len()]) -> Vec<Claim> {
