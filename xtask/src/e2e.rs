@@ -192,7 +192,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "c",
-        about: "the stores in C: the examples are built with their header and library, and run",
+        about: "the stores and programs in the drive in C: the examples are built with their header and library, and run",
         packages: &[packages::GCC],
         run: key_value::c,
     },

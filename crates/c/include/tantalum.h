@@ -38,6 +38,39 @@
 // An internal error of this library.
 #define TANTALUM_BUG 9
 
+// The drive has no power.
+#define TANTALUM_POWER_LOST 10
+
+// The process of the host's kernel, which has all rights.
+#define TANTALUM_SSD_KERNEL 0
+
+// A right to read a range.
+#define TANTALUM_SSD_READ 1
+
+// A right to write it.
+#define TANTALUM_SSD_WRITE 2
+
+// Counters of a program.
+#define TANTALUM_SSD_COUNTERS 8
+
+// Nothing is under way any more.
+#define TANTALUM_SSD_NOTHING 0
+
+// A program sends a request.
+#define TANTALUM_SSD_REQUEST 1
+
+// The driver decided about a permission that was missing. If it was granted, the request that failed can be sent again.
+#define TANTALUM_SSD_PERMISSION 2
+
+// A program of the endpoint's process was ended; the body says why, and in which function.
+#define TANTALUM_SSD_ENDED 3
+
+// The answer to what `tantalum_ssd_send` sent.
+#define TANTALUM_SSD_ANSWER 4
+
+// The drive lost power: nothing is installed, and nothing under way is answered.
+#define TANTALUM_SSD_POWER_LOST 5
+
 // Changes of documents, for one commit.
 typedef struct tantalum_batch tantalum_batch;
 
@@ -47,6 +80,9 @@ typedef struct tantalum_documents tantalum_documents;
 // The documents as they were at one time.
 typedef struct tantalum_snapshot tantalum_snapshot;
 
+// A drive with storage processors.
+typedef struct tantalum_ssd tantalum_ssd;
+
 // A store.
 typedef struct tantalum_store tantalum_store;
 
@@ -55,6 +91,56 @@ typedef struct tantalum_tx tantalum_tx;
 
 // A walk over documents or changes of a snapshot.
 typedef struct tantalum_walk tantalum_walk;
+
+// What a drive is and has done.
+typedef struct tantalum_ssd_facts {
+  // Storage processors.
+  uint32_t processors;
+  // Bytes that follow each other at one processor.
+  uint32_t stripe_bytes;
+  // The drive's capacity.
+  uint64_t capacity_bytes;
+  // The time of what happened last.
+  uint64_t now_ns;
+  // Bytes that the link has carried to the drive.
+  uint64_t link_bytes_to_drive;
+  // Bytes that it has carried to the host.
+  uint64_t link_bytes_to_host;
+} tantalum_ssd_facts;
+
+// What an endpoint is told.
+typedef struct tantalum_ssd_event {
+  // One of `TANTALUM_SSD_NOTHING` to `TANTALUM_SSD_POWER_LOST`.
+  uint32_t kind;
+  // The processor.
+  uint32_t processor;
+  // The program.
+  uint32_t program;
+  // Of a request of a program, the host's handler that it is for; of a program that was ended, the program's.
+  uint32_t handler;
+  // Of an answer, the request.
+  uint64_t request;
+  // Of an answer, the handler's status, or a negative one of the drive (`tantalum_spu.h`).
+  int32_t status;
+  // Of a permission, whether it was granted.
+  bool is_granted;
+  // Of a permission, the first byte of its range.
+  uint64_t start;
+  // The byte after its last.
+  uint64_t end;
+  // When the host is told, in the drive's time.
+  uint64_t at_ns;
+  // Bytes of the body.
+  uintptr_t body_bytes;
+} tantalum_ssd_event;
+
+// A handler of the host, for requests of programs to one number.
+typedef struct tantalum_ssd_handler {
+  // The number.
+  uint32_t number;
+  // What is called. It may use the drive.
+  void (*serve)(void *context, const struct tantalum_ssd_event *event, const uint8_t *body);
+} tantalum_ssd_handler;
 
 #ifdef __cplusplus
 extern "C" {
@@ -285,6 +371,204 @@ int32_t tantalum_walk_next(struct tantalum_walk *walk,
 // # Safety
 // `walk` is from `tantalum_walk_keys` or `tantalum_walk_changes`, and is not used again.
 int32_t tantalum_walk_end(struct tantalum_walk *walk);
+
+// Makes a drive of a profile (a name, or the path of a file) in memory, or, with a `path`, in an image: one that exists is
+// opened, with the profile that it has. `capacity_bytes`: 0 for the profile's.
+//
+// # Safety
+// `profile` ends with a zero, and so does `path` unless it is null; `ssd` can be written.
+int32_t tantalum_ssd_open(const char *profile,
+                          const char *path,
+                          uint64_t capacity_bytes,
+                          struct tantalum_ssd **ssd);
+
+// Shuts a drive down; null is allowed. What was written is in its image, if it has one.
+//
+// # Safety
+// `ssd` is from `tantalum_ssd_open`, and is not used again.
+int32_t tantalum_ssd_close(struct tantalum_ssd *ssd);
+
+// Reads what a drive is and has done.
+//
+// # Safety
+// `ssd` is open; `facts` can be written.
+int32_t tantalum_ssd_read_facts(const struct tantalum_ssd *ssd, struct tantalum_ssd_facts *facts);
+
+// Opens an endpoint of a process: of the kernel (`TANTALUM_SSD_KERNEL`), or of the one whose number `process` points to; if
+// that is `UINT32_MAX`, of a new process, whose number is stored there.
+//
+// # Safety
+// `ssd` is open; `process` and `endpoint` can be written.
+int32_t tantalum_ssd_open_endpoint(const struct tantalum_ssd *ssd,
+                                   uint32_t *process,
+                                   uint32_t *endpoint);
+
+// Closes an endpoint.
+//
+// # Safety
+// `ssd` is open.
+int32_t tantalum_ssd_close_endpoint(const struct tantalum_ssd *ssd, uint32_t endpoint);
+
+// Ends a process: its endpoints are closed, its programs removed, its rights taken away.
+//
+// # Safety
+// `ssd` is open.
+int32_t tantalum_ssd_end_process(const struct tantalum_ssd *ssd, uint32_t process);
+
+// The module of a shipped program, such as "base_io"; its bytes stay valid. `TANTALUM_NOT_FOUND` if there is none.
+//
+// # Safety
+// `name` ends with a zero; `module` and `module_bytes` can be written.
+int32_t tantalum_ssd_shipped(const char *name,
+                             const uint8_t **module,
+                             uintptr_t *module_bytes);
+
+// Installs a module for a process, on all processors. With `is_open` every process may send it requests. A region from
+// `region_start` to `region_end` is its own; only the kernel gives one, and 0 and 0 is none.
+//
+// # Safety
+// `ssd` is open; `module` has `module_bytes` bytes; `program` can be written.
+int32_t tantalum_ssd_install(const struct tantalum_ssd *ssd,
+                             uint32_t process,
+                             const uint8_t *module,
+                             uintptr_t module_bytes,
+                             bool is_open,
+                             uint64_t region_start,
+                             uint64_t region_end,
+                             uint32_t *program);
+
+// Removes a program.
+//
+// # Safety
+// `ssd` is open.
+int32_t tantalum_ssd_uninstall(const struct tantalum_ssd *ssd, uint32_t program);
+
+// Lets a program call handlers of another; bit 0 of `handlers` stands for handler 0.
+//
+// # Safety
+// `ssd` is open.
+int32_t tantalum_ssd_allow_calls(const struct tantalum_ssd *ssd,
+                                 uint32_t from,
+                                 uint32_t to,
+                                 uint64_t handlers);
+
+// Gives a process rights to a range instead of those it had there; 0 takes them away.
+//
+// # Safety
+// `ssd` is open.
+int32_t tantalum_ssd_grant(const struct tantalum_ssd *ssd,
+                           uint32_t process,
+                           uint64_t start,
+                           uint64_t end,
+                           uint32_t rights);
+
+// Sends a request to a handler at `at_ns` of the drive's time, or now if that is past, and stores its number. Its answer is an
+// event of the endpoint.
+//
+// # Safety
+// `ssd` is open; `body` has `body_bytes` bytes; `request` can be written.
+int32_t tantalum_ssd_send(const struct tantalum_ssd *ssd,
+                          uint32_t endpoint,
+                          uint32_t processor,
+                          uint32_t program,
+                          uint32_t handler,
+                          const uint8_t *body,
+                          uintptr_t body_bytes,
+                          uint64_t at_ns,
+                          uint64_t *request);
+
+// Sends a request to a handler, waits, and stores the answer. Events of the endpoint wait for `tantalum_ssd_receive`.
+//
+// # Safety
+// `ssd` is open; `body` has `body_bytes` bytes; `answer` can be written.
+int32_t tantalum_ssd_ask(const struct tantalum_ssd *ssd,
+                         uint32_t endpoint,
+                         uint32_t processor,
+                         uint32_t program,
+                         uint32_t handler,
+                         const uint8_t *body,
+                         uintptr_t body_bytes,
+                         int32_t *answer);
+
+// Waits for the next event of an endpoint. Its body is stored in `body`, which has room for `capacity` bytes; if that is too
+// little, the result is `TANTALUM_SHORT_BUFFER`, `event->body_bytes` what it needs, and the event stays. If nothing is under
+// way any more, the event's kind is `TANTALUM_SSD_NOTHING`.
+//
+// # Safety
+// `ssd` is open; `event` can be written; `body` has room for `capacity` bytes.
+int32_t tantalum_ssd_receive(const struct tantalum_ssd *ssd,
+                             uint32_t endpoint,
+                             struct tantalum_ssd_event *event,
+                             uint8_t *body,
+                             uintptr_t capacity);
+
+// Waits for the next event as `tantalum_ssd_receive` does, and if it is a request, calls the handler of its number. A request
+// for which there is no handler goes to nobody.
+//
+// # Safety
+// As `tantalum_ssd_receive`; `handlers` has `count` handlers, and `context` is what they expect.
+int32_t tantalum_ssd_serve(const struct tantalum_ssd *ssd,
+                           uint32_t endpoint,
+                           const struct tantalum_ssd_handler *handlers,
+                           uintptr_t count,
+                           void *context,
+                           struct tantalum_ssd_event *event,
+                           uint8_t *body,
+                           uintptr_t capacity);
+
+// Reads a range by way of Base-IO or Direct-IO, which is installed as `program`.
+//
+// # Safety
+// `ssd` is open; `to` has room for `bytes` bytes.
+int32_t tantalum_ssd_read(const struct tantalum_ssd *ssd,
+                          uint32_t endpoint,
+                          uint32_t program,
+                          uint64_t address,
+                          uint8_t *to,
+                          uintptr_t bytes);
+
+// Writes a range in the same way. It is durable with the next `tantalum_ssd_flush`.
+//
+// # Safety
+// `ssd` is open; `from` has `bytes` bytes.
+int32_t tantalum_ssd_write(const struct tantalum_ssd *ssd,
+                           uint32_t endpoint,
+                           uint32_t program,
+                           uint64_t address,
+                           const uint8_t *from,
+                           uintptr_t bytes);
+
+// Makes durable what was written.
+//
+// # Safety
+// `ssd` is open.
+int32_t tantalum_ssd_flush(const struct tantalum_ssd *ssd, uint32_t endpoint, uint32_t program);
+
+// Reads a program's counters (`TANTALUM_SSD_COUNTERS`), over all processors, and what it wrote to the serial port of one:
+// at most 4096 bytes. It can also be read of the program that faulted last.
+//
+// # Safety
+// `ssd` is open; `counters` has room for them, `serial` for `capacity` bytes; `serial_bytes` can be written.
+int32_t tantalum_ssd_output(const struct tantalum_ssd *ssd,
+                            uint32_t program,
+                            uint32_t processor,
+                            uint64_t *counters,
+                            uint8_t *serial,
+                            uintptr_t capacity,
+                            uintptr_t *serial_bytes);
+
+// Cuts the drive's power now. Nothing is installed any more, and what was not durable may be lost.
+//
+// # Safety
+// `ssd` is open.
+int32_t tantalum_ssd_cut_power(const struct tantalum_ssd *ssd);
+
+// Gives the drive power again, and recovers. `seed` decides how operations that were under way ended.
+//
+// # Safety
+// `ssd` is open.
+int32_t tantalum_ssd_power_on(const struct tantalum_ssd *ssd,
+                              uint64_t seed);
 
 #ifdef __cplusplus
 }  // extern "C"

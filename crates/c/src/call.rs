@@ -24,6 +24,8 @@ pub const TANTALUM_STOPPED: i32 = 7;
 pub const TANTALUM_REFUSED: i32 = 8;
 /// An internal error of this library.
 pub const TANTALUM_BUG: i32 = 9;
+/// The drive has no power.
+pub const TANTALUM_POWER_LOST: i32 = 10;
 
 thread_local! {
     static LAST_ERROR: RefCell<CString> = RefCell::default();

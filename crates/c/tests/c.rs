@@ -8,8 +8,8 @@ fn the_header_is_the_generated_one() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config = cbindgen::Config::from_file(folder.join("cbindgen.toml")).unwrap();
     let mut header = Vec::new();
-    let sources =
-        ["call", "store", "documents", "snapshots"].map(|part| folder.join(format!("src/{part}.rs")));
+    let sources = ["call", "store", "documents", "snapshots", "programs"]
+        .map(|part| folder.join(format!("src/{part}.rs")));
     let builder =
         sources.into_iter().fold(cbindgen::Builder::new().with_config(config), |b, s| b.with_src(s));
     builder.generate().unwrap().write(&mut header);
@@ -41,7 +41,8 @@ fn example(name: &str, argument: &Path) -> String {
         .status()
         .unwrap();
     assert!(compiled.success());
-    let ran = Command::new(&program).arg(argument).output().unwrap();
+    // cargo's path may have an older library
+    let ran = Command::new(&program).arg(argument).env_remove("LD_LIBRARY_PATH").output().unwrap();
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     String::from_utf8(ran.stdout).unwrap()
 }
@@ -50,6 +51,18 @@ fn example(name: &str, argument: &Path) -> String {
 fn the_example_of_the_key_value_store_runs() {
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(example("transfer", &folder.path().join("app.tant")), "alice has 70\n");
+}
+
+#[test]
+fn the_example_of_programs_in_the_drive_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(
+        example("programs", &folder.path().join("drive.tant")),
+        "page 7 was asked for 3 times\n\
+         without the right: -5; with it, 8 bytes that begin with 7\n\
+         program 3 was ended: it executed 1250000 instructions in one call, the most that are allowed, in `forever`\n\
+         after a power cut the data are there\n"
+    );
 }
 
 #[test]

@@ -198,6 +198,7 @@ impl Ran {
         let to = (program, message.handler);
         ssd.send(endpoint, SpuId(message.spu), to, message.body.clone(), sent_ns)?;
         while let Some(event) = ssd.next_event() {
+            let why_ended = event.why_ended();
             match event {
                 Event::Answer { status, at_ns, .. } => self.answers.push(Answer {
                     processor: message.spu,
@@ -212,9 +213,10 @@ impl Ran {
                     handler,
                     body: body.iter().map(|byte| format!("{byte:02x}")).collect(),
                 }),
-                Event::Ended { spu, handler, fault, .. } => {
+                Event::Ended { spu, handler, .. } => {
                     let name = described.handler_name(handler).unwrap_or("no name");
-                    self.faults.push(format!("handler {handler} ({name}) on processor {spu}: {fault}"));
+                    let why = why_ended.unwrap_or_default();
+                    self.faults.push(format!("handler {handler} ({name}) on processor {spu}: {why}"));
                 }
                 Event::Permission { .. } | Event::PowerLost { .. } => {}
             }

@@ -146,6 +146,7 @@ fn line_of(notice: &Notice<'_>) -> String {
         Notice::Recovered(report) => {
             format!("the drive has recovered: {} pages read; hosts may attach again", report.pages_read)
         }
+        Notice::ProgramEnded(text) => (*text).to_owned(),
         Notice::Ended(Ok(Ending::Closed)) => "stopped: everything is durable".to_owned(),
         Notice::Ended(Ok(Ending::PowerLost)) => {
             "stopped: the drive had lost power, so the next start recovers".to_owned()

@@ -65,7 +65,7 @@ fn a_fault_is_told_with_the_name_of_the_handler_and_what_was_printed_before() {
     let module = wat::parse_str(
         r#"(module
             (import "tantalum" "print" (func $print (param i32 i32)))
-            (memory 1) (data (i32.const 0) "hi")
+            (memory (export "memory") 1) (data (i32.const 0) "hi")
             (global (export "__heap_base") i32 (i32.const 8))
             (func $fail (export "rpc_0") (param i32 i32)
                 (call $print (i32.const 0) (i32.const 2))
@@ -77,7 +77,8 @@ fn a_fault_is_told_with_the_name_of_the_handler_and_what_was_printed_before() {
     printed(dir.path(), &["create", "drive.img", "--capacity", "64M"], 0);
     let run = ["program", "run", "drive.img", "fail.wasm", "--send", "2:0"];
     let (text, error) = printed(dir.path(), &run, 1);
-    assert!(text.contains("fault: handler 0 (fail) on processor 2: "), "{text}");
+    let fault = "fault: handler 0 (fail) on processor 2: out of bounds memory access, in `fail`";
+    assert!(text.contains(fault), "{text}");
     assert!(text.contains("serial port of processor 2:\nhi"), "{text}");
     assert!(error.contains("a program faulted"), "{error}");
     let (_, error) = printed(dir.path(), &["program", "run", "drive.img", "hits", "--send", "99:0"], 2);

@@ -4,6 +4,7 @@ use tantalum::{Command, Completion, Device, Nanoseconds, Status};
 
 use crate::clock::Clock;
 use crate::drive::{Drive, Locked};
+use crate::way::{Issued, Way};
 
 /// One of a drive's clients, or the only one: the block device below a file system or a store. Its clock never goes back,
 /// and it gives no command once the drive has come to its end.
@@ -65,20 +66,29 @@ pub struct Client {
     drive: Drive,
     clock: Clock,
     end: Option<Status>,
+    way: Option<Box<dyn Way>>,
 }
 
 impl Drive {
     /// A client in virtual time, which starts when everything submitted to the drive so far is done.
     pub fn client(&self) -> Client {
         let clock = Clock::virtual_from(self.lock().time_ns());
-        Client { drive: self.clone(), clock, end: None }
+        Client { drive: self.clone(), clock, end: None, way: None }
     }
 }
 
 impl Client {
-    /// The client of a copy of the drive, at the same time. None if the drive cannot be copied.
+    /// The client of a copy of the drive, at the same time. None if the drive cannot be copied, or a way to it.
     pub fn try_clone(&self) -> Option<Client> {
-        Some(Client { drive: self.drive.try_clone()?, clock: self.clock, end: self.end.clone() })
+        if self.way.is_some() {
+            return None;
+        }
+        Some(Client { drive: self.drive.try_clone()?, clock: self.clock, end: self.end.clone(), way: None })
+    }
+
+    /// The same client, whose commands go another way from now on, as far as that takes them.
+    pub fn by_way_of(self, way: impl Way + 'static) -> Client {
+        Client { way: Some(Box::new(way)), ..self }
     }
 
     /// The drive.
@@ -93,8 +103,8 @@ impl Client {
 
     /// Gives up the drive: returns the device if nobody else has the drive, and the client otherwise.
     pub fn into_device(self) -> Result<Device, Client> {
-        let Client { drive, clock, end } = self;
-        drive.into_device().map_err(|drive| Client { drive, clock, end })
+        let Client { drive, clock, end, way } = self;
+        drive.into_device().map_err(|drive| Client { drive, clock, end, way })
     }
 
     /// The client's time.
@@ -134,13 +144,38 @@ impl Client {
 
     /// Issues a command now, without waiting for it.
     pub fn submit_queued(&mut self, command: Command<'_>) -> Result<Completion, Status> {
-        self.submit_with(|device, at_ns| device.issue(command, at_ns))
+        match self.go(command)? {
+            Issued::Done(result) => result,
+            Issued::Back(command) => self.submit_with(|device, at_ns| device.issue(command, at_ns)),
+        }
     }
 
     /// As [`Client::submit_queued`], for a write that becomes a share where it repeats a recent one; see
     /// [`Locked::issue_or_share`].
     pub fn submit_or_share(&mut self, command: Command<'_>) -> Result<Completion, Status> {
-        self.submit_with(|device, at_ns| device.issue_or_share(command, at_ns))
+        match self.go(command)? {
+            Issued::Done(result) => result,
+            Issued::Back(command) => self.submit_with(|device, at_ns| device.issue_or_share(command, at_ns)),
+        }
+    }
+
+    /// A command goes its own way, if there is one for it.
+    fn go<'a>(&mut self, command: Command<'a>) -> Result<Issued<'a>, Status> {
+        let Some(way) = &mut self.way else { return Ok(Issued::Back(command)) };
+        if let Some(end) = &self.end {
+            return Err(end.clone());
+        }
+        let issued = way.issue(command, self.clock.now_ns());
+        if let Issued::Done(Err(status)) = &issued {
+            self.note_end(status);
+        }
+        Ok(issued)
+    }
+
+    fn note_end(&mut self, status: &Status) {
+        if status.is_end_of_drive() {
+            self.end = Some(status.clone());
+        }
     }
 
     fn submit_with(
@@ -149,11 +184,8 @@ impl Client {
     ) -> Result<Completion, Status> {
         self.check()?;
         let at_ns = self.clock.now_ns();
-        issue(&mut self.drive.lock(), at_ns).inspect_err(|status| {
-            if status.is_end_of_drive() {
-                self.end = Some(status.clone());
-            }
-        })
+        let issued = issue(&mut self.drive.lock(), at_ns);
+        issued.inspect_err(|status| self.note_end(status))
     }
 
     /// Issues a command now and waits for it.

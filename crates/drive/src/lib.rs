@@ -3,6 +3,7 @@
 //! - A [`Drive`] is a device under a mutex. It issues commands at their clients' times, which together never go back,
 //!   and tells everybody when power goes.
 //! - A [`Client`] waits for each command. It has a clock, in virtual time or the machine's. Volumes are such clients.
+//!   Some of its commands may go another [`Way`], by way of a program in the drive.
 //! - A [`Queue`] takes commands with their data, and delivers each answer when it is due. Servers use queues.
 //! - Writes that repeat a recent one become shares, if [`Drive::set_remap_duplicates`] says so: below every client.
 //! - [`Answers`] are answers that are not due yet: of a queue, or of a client to somebody else.
@@ -23,6 +24,7 @@ mod recent_writes;
 mod remapping;
 pub mod report;
 mod request;
+mod way;
 
 pub use access::Access;
 pub use answers::{Answers, Delivery, Pacing, Ticket, UnknownPacing};
@@ -32,3 +34,4 @@ pub use drive::{Drive, Locked, When};
 pub use duplicates::DuplicateCounts;
 pub use queue::Queue;
 pub use request::{OwnedRecord, Reply, Request};
+pub use way::{Issued, Way};

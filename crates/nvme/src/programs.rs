@@ -7,13 +7,13 @@
 //!   controller are closed when that ends.
 //! - Only hosts that the server was told to trust with it open endpoints of the kernel.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use tantalum_drive::Queue;
 use tantalum_spu::shared::SharedSsd;
-use tantalum_spu::{EndpointId, ProcessId, SpuError};
+use tantalum_spu::{EndpointId, Event, ProcessId, SpuError};
 
 use crate::controller::Controller;
 use crate::failure::Failure;
@@ -29,6 +29,7 @@ pub struct Programs {
     /// Why a command of each endpoint was refused last. Written while the processors are locked, so nothing else is locked
     /// with it.
     refusals: Mutex<FxHashMap<u64, String>>,
+    on_end: OnceLock<Arc<dyn Fn(&Event) + Send + Sync>>,
 }
 
 #[derive(Clone, Copy)]
@@ -50,8 +51,20 @@ pub enum Owner {
 
 impl Programs {
     fn start(&self, queue: &Queue) -> Result<&SharedSsd, Failure> {
-        let start = || SharedSsd::start(queue.drive().clone(), queue.answers().clone()).ok();
+        let start = || {
+            let ssd = SharedSsd::start(queue.drive().clone(), queue.answers().clone()).ok()?;
+            if let Some(told) = self.on_end.get().cloned() {
+                ssd.on_end(move |event| told(event));
+            }
+            Some(ssd)
+        };
         self.ssd.get_or_init(start).as_ref().ok_or(Failure::INTERNAL)
+    }
+
+    /// Calls `told` with the event of every program that is ended. It has an effect before the first endpoint is opened.
+    pub fn on_end(&self, told: impl Fn(&Event) + Send + Sync + 'static) {
+        // who was told first stays
+        let _ = self.on_end.set(Arc::new(told));
     }
 
     /// The processors, if an endpoint was ever opened.

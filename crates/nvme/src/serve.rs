@@ -46,6 +46,9 @@ pub struct Options {
     pub hosts: Hosts,
 }
 
+/// Ends of programs that are told: whoever may install programs could otherwise fill a log.
+pub const ENDS: usize = 1000;
+
 /// An event that whoever serves the image should know of.
 #[derive(Debug)]
 pub enum Notice<'a> {
@@ -53,6 +56,8 @@ pub enum Notice<'a> {
     PowerLost,
     /// The drive has power again.
     Recovered(&'a RecoveryReport),
+    /// A program in the drive was ended: which, where and why. At most [`ENDS`] are told.
+    ProgramEnded(&'a str),
     /// The image is closed, or could not be.
     Ended(&'a Result<Ending, ServeError>),
 }
@@ -103,6 +108,7 @@ pub struct ServedReport {
 
 enum Event {
     PowerLost,
+    ProgramEnded(String),
     Stop,
 }
 
@@ -207,9 +213,18 @@ impl Served {
     }
 
     fn serve(&self, notice: &mut impl FnMut(Notice<'_>)) -> Result<(), ServeError> {
+        let mut ends = 0;
         while let Ok(event) = self.events.recv() {
             match event {
                 Event::Stop => return Ok(()),
+                Event::ProgramEnded(text) => {
+                    ends += 1;
+                    match ends {
+                        ..ENDS => notice(Notice::ProgramEnded(&text)),
+                        ENDS => notice(Notice::ProgramEnded(&format!("{text}; further ends are not told"))),
+                        _ => {}
+                    }
+                }
                 Event::PowerLost => {
                     notice(Notice::PowerLost);
                     let report = self.recover()?;
@@ -264,6 +279,10 @@ fn serve(drive: &Drive, image: PathBuf, answers: Answers, options: &Options) -> 
     let (sender, events) = mpsc::channel();
     let losses = sender.clone();
     drive.on_power_loss(move || losses.send(Event::PowerLost).is_ok());
+    let ends = sender.clone();
+    // nothing listens on a server that has ended
+    let told = move |event: &tantalum_spu::Event| drop(ends.send(Event::ProgramEnded(event.to_string())));
+    server.subsystem().programs.on_end(told);
     let place = Arc::new(Place {
         image: image.clone(),
         server,

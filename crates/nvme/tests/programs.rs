@@ -13,6 +13,7 @@ use tantalum_nvme::authentication::Hosts;
 use tantalum_nvme::client::{Client, Completed, Names, Options, command};
 use tantalum_nvme::failure::Failure;
 use tantalum_nvme::programs::ENDPOINTS;
+use tantalum_nvme::serve::{Notice, Served};
 use tantalum_nvme::server::Server;
 use tantalum_nvme::subsystem::{Settings, Subsystem};
 use tantalum_nvme::wire::opcode::program as opcode;
@@ -157,7 +158,9 @@ fn program(handlers: &[&str]) -> Vec<u8> {
     let functions: String = handlers
         .iter()
         .enumerate()
-        .map(|(number, body)| format!("(func (export \"rpc_{number}\") (param i32 i32) {body})\n"))
+        .map(|(number, body)| {
+            format!("(func $handler_{number} (export \"rpc_{number}\") (param i32 i32) {body})\n")
+        })
         .collect();
     wat::parse_str(format!(
         r#"(module
@@ -383,10 +386,38 @@ fn a_program_that_ends_badly_ends_alone_and_says_why() {
         let (told, text) = receive(&mut host, endpoint).unwrap();
         assert_eq!((told.kind.get(), told.program.get(), told.spu.get()), (3, id, 1));
         let text = String::from_utf8(text).unwrap();
-        assert!(text.contains(why), "{text}");
+        assert!(text.contains(why) && text.contains(", in `handler_0`"), "{text}");
         assert_eq!(send(&mut host, endpoint, 1, (id, 0), &[]), answer::NO_PROGRAM);
         assert_eq!(send(&mut other, hers, 1, (hits, 0), &[0; 4]), hit as i32 + 1);
     }
+}
+
+/// Who serves the image is told, for its log, also if the program's owner never asks.
+#[test]
+fn the_end_of_a_program_is_a_notice_of_the_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("app.tant");
+    let device = Device::create(&image, &small()).unwrap();
+    let served = Served::start(device, &common::serving(&image, Pacing::None)).unwrap();
+    let (admin, controller) = Client::admin(served.address(), Options::default(), &names(), 0).unwrap();
+    let io = Client::io(served.address(), Options::default(), &names(), controller, 1).unwrap();
+    let mut host = Host { admin, io, controller };
+    let endpoint = open(&mut host);
+    let id = install(&mut host, endpoint, &program(&["unreachable"]));
+    assert_eq!(send(&mut host, endpoint, 1, (id, 0), &[]), answer::ENDED);
+    let stopper = served.stopper();
+    // told before the stop, which comes after it
+    stopper.stop();
+    let mut log = Vec::new();
+    let ended = served.wait(|notice| {
+        if let Notice::ProgramEnded(text) = notice {
+            log.push(text.to_owned());
+        }
+    });
+    ended.unwrap();
+    let [line] = &log[..] else { panic!("{log:?}") };
+    assert!(line.starts_with("program 1 of process 1 was ended at processor 1, handler 0: "), "{line}");
+    assert!(line.contains("unreachable") && line.ends_with(", in `handler_0`"), "{line}");
 }
 
 #[test]

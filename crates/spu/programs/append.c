@@ -110,11 +110,22 @@ static int32_t append_record(void)
     head.writers[index].process = process;
     head.writers[index].sequence = request.sequence;
     head.writers[index].offset = offset;
+#ifdef CANARY_COMMITS_EARLY
+    /* the head before what it covers */
+    status = tl_nvm_write(tl_region(0), &head, sizeof head);
+    if (status == TL_OK)
+        status = tl_nvm_commit(TL_ATOMIC);
+    if (status == TL_OK)
+        status = tl_nvm_write(place(offset), &record, sizeof record);
+    if (status == TL_OK && request.length)
+        status = tl_receive_nvm(place(offset) + sizeof record, request.length);
+#else
     status = tl_nvm_write(place(offset), &record, sizeof record);
     if (status == TL_OK && request.length)
         status = tl_receive_nvm(place(offset) + sizeof record, request.length);
     if (status == TL_OK)
         status = tl_nvm_write(tl_region(0), &head, sizeof head);
+#endif
     if (status == TL_OK)
         status = tl_nvm_commit(TL_ATOMIC);
     if (status == TL_OK)

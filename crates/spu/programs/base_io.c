@@ -23,5 +23,5 @@ TL_HANDLER(1, write_block)
 
 TL_HANDLER(2, flush)
 {
-    tl_respond(tl_from_kernel() ? tl_nvm_flush() : TL_NOT_ALLOWED);
+    tl_respond(tl_from_kernel() ? io_flush() : TL_NOT_ALLOWED);
 }

@@ -18,5 +18,5 @@ TL_HANDLER(1, write_extent)
 
 TL_HANDLER(2, flush)
 {
-    tl_respond(tl_nvm_flush());
+    tl_respond(io_flush());
 }

@@ -35,6 +35,15 @@ static inline void io_read(uint32_t source)
     tl_respond(status);
 }
 
+static inline int32_t io_flush(void)
+{
+#ifdef CANARY_UNFLUSHED
+    return TL_OK;
+#else
+    return tl_nvm_flush();
+#endif
+}
+
 static inline void io_write(void)
 {
     struct io io;

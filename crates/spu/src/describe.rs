@@ -1,6 +1,6 @@
 //! What a module says about itself, without a drive: its handlers and what it needs.
 
-use wasmparser::{BinaryReaderError, ExternalKind, KnownCustom, Name, NameSectionReader, Parser, Payload};
+use wasmparser::{BinaryReaderError, ExternalKind, Parser, Payload};
 
 use crate::abi;
 use crate::activation::Place;
@@ -47,48 +47,29 @@ pub fn describe(bytes: &[u8]) -> Result<Description, InstallError> {
     let place = Place { spu: SpuId(0), processors: 1, region: None, bytes_per_instruction: 1 };
     let copy = Instance::new(&program, &abi::linker(&engine), place, 0).map_err(InstallError::Start)?;
     let handlers = handlers(bytes).map_err(|error| ModuleError::Malformed(error.to_string()))?;
+    let name = |index: u32| program.names.name(index).map(str::to_owned);
+    let handlers =
+        handlers.into_iter().map(|(number, index)| Handler { number, name: name(index) }).collect();
     let functions = program.module.imports().map(|import| import.name().to_owned()).collect();
     let (code_bytes, data_bytes) = (program.code_bytes, program.data_bytes);
     Ok(Description { handlers, threads: copy.threads(), code_bytes, data_bytes, functions })
 }
 
-fn handlers(bytes: &[u8]) -> Result<Vec<Handler>, BinaryReaderError> {
-    let (mut handlers, mut names) = (Vec::new(), Vec::new());
+/// The numbers of a module's handlers, each with the number of its function.
+fn handlers(bytes: &[u8]) -> Result<Vec<(u32, u32)>, BinaryReaderError> {
+    let mut handlers = Vec::new();
     for payload in Parser::new(0).parse_all(bytes) {
-        match payload? {
-            Payload::ExportSection(exports) => {
-                for export in exports {
-                    let export = export?;
-                    if let (ExternalKind::Func, Some(number)) = (export.kind, handler_number(export.name)) {
-                        handlers.push((number, export.index));
-                    }
+        if let Payload::ExportSection(exports) = payload? {
+            for export in exports {
+                let export = export?;
+                if let (ExternalKind::Func, Some(number)) = (export.kind, handler_number(export.name)) {
+                    handlers.push((number, export.index));
                 }
             }
-            // damaged names are as good as none
-            Payload::CustomSection(section) => {
-                if let KnownCustom::Name(section) = section.as_known() {
-                    names = function_names(section).unwrap_or_default();
-                }
-            }
-            _ => {}
         }
     }
     handlers.sort_unstable();
-    let name = |index: u32| names.iter().find(|(named, _)| *named == index).map(|(_, name)| name.clone());
-    Ok(handlers.into_iter().map(|(number, index)| Handler { number, name: name(index) }).collect())
-}
-
-fn function_names(section: NameSectionReader<'_>) -> Result<Vec<(u32, String)>, BinaryReaderError> {
-    let mut names = Vec::new();
-    for part in section {
-        if let Name::Function(functions) = part? {
-            for naming in functions {
-                let naming = naming?;
-                names.push((naming.index, naming.name.to_owned()));
-            }
-        }
-    }
-    Ok(names)
+    Ok(handlers)
 }
 
 #[cfg(test)]

@@ -65,7 +65,7 @@ impl Ssd {
     /// way.
     pub fn next_event_of(&mut self, endpoint: EndpointId) -> Option<Event> {
         loop {
-            if let Some(event) = self.host.next_event_of(endpoint) {
+            if let Some(event) = self.host.next_event_that(|event| event.is_for(endpoint)) {
                 return Some(event);
             }
             self.advance()?;
@@ -84,6 +84,14 @@ impl Ssd {
             }
             self.advance()?;
         }
+    }
+
+    /// Lets everything happen that does by `at_ns`. What the host is told waits.
+    pub fn wait_until(&mut self, at_ns: Nanoseconds) {
+        while self.next_ns().is_some_and(|next_ns| next_ns <= at_ns) {
+            self.advance();
+        }
+        self.now_ns = self.now_ns.max(at_ns);
     }
 
     /// The next thing happens. None if nothing is arranged.

@@ -1,10 +1,12 @@
 //! The host's side: processes with their endpoints, what they are told, and the driver's book of who may do what.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
 use std::ops::Range;
 
 use tantalum::{NamespaceId, Nanoseconds};
 
+use crate::functions::Function;
 use crate::instance::Fault;
 use crate::names::{EndpointId, ProcessId, ProgramId, SpuId};
 use crate::permission::{PermissionTable, Rights};
@@ -67,6 +69,8 @@ pub enum Event {
         spu: SpuId,
         /// The handler.
         handler: u32,
+        /// The function in which it happened, if the handler had begun.
+        function: Option<Function>,
         /// What happened.
         fault: Fault,
         /// When the host is told.
@@ -95,6 +99,26 @@ impl Event {
         }
     }
 
+    /// Whether an endpoint is told: what is for it, or a loss of power.
+    pub(crate) fn is_for(&self, endpoint: EndpointId) -> bool {
+        match self {
+            Event::Answer { endpoint: whose, .. }
+            | Event::Request { endpoint: whose, .. }
+            | Event::Permission { endpoint: whose, .. } => *whose == endpoint,
+            Event::PowerLost { .. } => true,
+            Event::Ended { .. } => false,
+        }
+    }
+
+    /// Why a program was ended, and in which function; none of other events.
+    pub fn why_ended(&self) -> Option<String> {
+        match self {
+            Event::Ended { fault, function: Some(function), .. } => Some(format!("{fault}, in {function}")),
+            Event::Ended { fault, function: None, .. } => Some(fault.to_string()),
+            _ => None,
+        }
+    }
+
     /// The event, told at another time.
     pub(crate) fn at(mut self, now_ns: Nanoseconds) -> Event {
         match &mut self {
@@ -105,6 +129,32 @@ impl Event {
             | Event::PowerLost { at_ns } => *at_ns = now_ns,
         }
         self
+    }
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Event::Answer { request, status, .. } => {
+                write!(f, "request {request} was answered with {status}")
+            }
+            Event::Request { spu, program, handler, body, .. } => {
+                let bytes = body.len();
+                write!(f, "program {program} on processor {spu} sent {bytes} bytes to handler {handler}")
+            }
+            Event::Permission { spu, range, granted, .. } => {
+                let how = if *granted { "granted" } else { "refused" };
+                write!(f, "processor {spu} was {how} {:#x} to {:#x}", range.start, range.end)
+            }
+            Event::Ended { program, owner, spu, handler, .. } => {
+                let why = self.why_ended().unwrap_or_default();
+                write!(
+                    f,
+                    "program {program} of {owner} was ended at processor {spu}, handler {handler}: {why}"
+                )
+            }
+            Event::PowerLost { .. } => f.write_str("the drive lost power"),
+        }
     }
 }
 
@@ -211,15 +261,8 @@ impl Host {
         self.take(0)
     }
 
-    /// The next event of an endpoint, or a loss of power.
-    pub fn next_event_of(&mut self, endpoint: EndpointId) -> Option<Event> {
-        let is_its = |event: &Event| match event {
-            Event::Answer { endpoint: whose, .. }
-            | Event::Request { endpoint: whose, .. }
-            | Event::Permission { endpoint: whose, .. } => *whose == endpoint,
-            Event::PowerLost { .. } => true,
-            Event::Ended { .. } => false,
-        };
+    /// The next event of those that are asked for.
+    pub fn next_event_that(&mut self, is_its: impl Fn(&Event) -> bool) -> Option<Event> {
         let at = self.outbox.iter().position(is_its)?;
         self.take(at)
     }

@@ -161,6 +161,7 @@ impl Ssd {
             parts,
             code_bytes: program.code_bytes,
             data_bytes: program.data_bytes,
+            names: program.names,
         };
         self.programs.insert(id, installed);
         for spu in 0..self.profile.count {
@@ -259,18 +260,13 @@ impl Ssd {
     /// Ends a program that did what no program may.
     pub(crate) fn end_program(&mut self, program: ProgramId, at: (SpuId, u32), fault: Fault) {
         if let Some(installed) = self.programs.get(&program) {
-            let owner = installed.owner;
+            let (owner, (spu, handler)) = (installed.owner, at);
+            let function = installed.function(spu);
             self.faulted = Some((program, Output::of(installed)));
             self.remove(program);
-            self.tell_end(program, owner, at, fault);
+            let event = Event::Ended { program, owner, spu, handler, function, fault, at_ns: self.now_ns };
+            self.dispatch_packet(Some(spu), None, HEADER_BYTES, Load::Tell(event), self.now_ns);
         }
-    }
-
-    /// The host learns that a program was ended.
-    fn tell_end(&mut self, program: ProgramId, owner: ProcessId, at: (SpuId, u32), fault: Fault) {
-        let (spu, handler) = at;
-        let event = Event::Ended { program, owner, spu, handler, fault, at_ns: self.now_ns };
-        self.dispatch_packet(Some(spu), None, HEADER_BYTES, Load::Tell(event), self.now_ns);
     }
 
     fn remove(&mut self, program: ProgramId) {

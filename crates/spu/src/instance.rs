@@ -8,6 +8,7 @@ use wasmi::{Extern, Global, Linker, Memory, Store, TrapCode, TypedFunc, TypedRes
 use crate::abi::{COUNTERS, Context};
 use crate::activation::{Activation, Op, Place, Room};
 use crate::answer;
+use crate::marks::{MARK, MARK_BYTES, NOWHERE};
 use crate::module::{HANDLERS, Program, handler_number};
 
 /// Threads of a program on a processor.
@@ -52,6 +53,8 @@ pub(crate) enum Run {
 pub(crate) struct Instance {
     store: Store<Context>,
     memory: Option<Memory>,
+    /// Holds the number of the function that runs.
+    mark: Option<Memory>,
     stack_pointer: Option<Global>,
     handlers: Vec<Option<Handler>>,
     threads: Vec<Thread>,
@@ -85,7 +88,9 @@ impl Instance {
         let mut store = Store::new(program.module.engine(), context);
         store.set_fuel(INSTALL_FUEL).map_err(failed)?;
         let instance = linker.instantiate_and_start(&mut store, &program.module).map_err(failed)?;
-        let memory = instance.exports(&store).find_map(|export| export.into_memory());
+        let mark = instance.get_memory(&store, MARK);
+        let own = |export: wasmi::Export<'_>| if export.name() == MARK { None } else { export.into_memory() };
+        let memory = instance.exports(&store).find_map(own);
         store.data_mut().memory = memory;
         let mut handlers = vec![None; HANDLERS as usize];
         for export in program.module.exports() {
@@ -100,8 +105,15 @@ impl Instance {
         };
         let stack_pointer = instance.get_export(&store, "__stack_pointer");
         let stack_pointer = stack_pointer.and_then(Extern::into_global).filter(is_pointer);
-        let mut made =
-            Instance { store, memory, stack_pointer, handlers, threads: Vec::new(), handler_instructions };
+        let mut made = Instance {
+            store,
+            memory,
+            mark,
+            stack_pointer,
+            handlers,
+            threads: Vec::new(),
+            handler_instructions,
+        };
         made.find_stacks(&instance).map_err(failed)?;
         Ok(made)
     }
@@ -167,7 +179,22 @@ impl Instance {
             let value = Val::I32(self.threads[thread].stack_now);
             pointer.set(&mut self.store, value).expect("the stack pointer is a mutable i32");
         }
+        self.set_mark(NOWHERE);
         self.store.data_mut().activation = Some(activation);
+    }
+
+    fn set_mark(&mut self, function: u32) {
+        if let Some(mark) = self.mark
+            && let Some(word) = mark.data_mut(&mut self.store).first_chunk_mut::<MARK_BYTES>()
+        {
+            *word = function.to_le_bytes();
+        }
+    }
+
+    /// The number of the function in which the thread that ran last has stopped, if it began one.
+    pub fn function(&self) -> Option<u32> {
+        let word = self.mark?.data(&self.store).first_chunk()?;
+        Some(u32::from_le_bytes(*word)).filter(|&function| function != NOWHERE)
     }
 
     fn leave(

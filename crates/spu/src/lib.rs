@@ -19,9 +19,11 @@
 //! | `rights.rs` | all checks of what a handler may access |
 //! | `install.rs`, `program.rs`, `output.rs` | installing and ending programs; what is installed; what it told its host |
 //! | `module.rs`, `instance.rs`, `abi/` | checking a module, its copies, its functions |
-//! | `describe.rs` | what a module says about itself |
+//! | `describe.rs`, `functions.rs` | what a module says about itself; the names of its functions |
+//! | `marks.rs` | in which function a program is |
 //! | `permission.rs`, `stripes.rs`, `stage.rs` | who may access what; who owns what; stores that take effect together |
-//! | `host.rs`, `grants.rs`, `driver.rs` | endpoints, events, the driver's book; what the driver grants and decides |
+//! | `host.rs`, `asking.rs`, `grants.rs`, `driver.rs` | endpoints, events, the driver's book; waiting for them; what the driver grants and decides |
+//! | `block_client.rs`, `base_io_way.rs`, `atomic_writes.rs` | host libraries of shipped programs |
 //! | `shared.rs` | the same for clients on several threads, in the machine's time or none |
 //!
 //! # Example
@@ -49,17 +51,21 @@ mod activation;
 mod agenda;
 pub mod answer;
 mod arrivals;
+mod asking;
 pub mod atomic_writes;
+mod base_io_way;
 mod block_client;
 mod describe;
 mod done;
 mod driver;
 mod error;
 mod events;
+mod functions;
 mod grants;
 mod host;
 mod install;
 mod instance;
+mod marks;
 mod message;
 mod module;
 mod names;
@@ -83,9 +89,11 @@ mod system;
 mod wire;
 
 pub use abi::COUNTERS;
+pub use base_io_way::BaseIoWay;
 pub use block_client::{BlockClient, IoError};
 pub use describe::{Description, Handler, describe};
 pub use error::SpuError;
+pub use functions::Function;
 pub use host::{ENDPOINT_QUEUE, ENDPOINT_QUEUE_BYTES, Event};
 pub use install::{InstallError, InstallOptions, PROGRAMS};
 pub use instance::{Fault, THREADS};

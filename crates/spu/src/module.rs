@@ -6,14 +6,15 @@
 //!
 //! Programs compute with integers, as the processors do; so nothing depends on how a machine rounds.
 
-use std::ops::Range;
-
-use crate::abi;
 use wasmi::{CompilationMode, Config, CustomFuelCosts, Engine, Module};
 use wasmparser::{
     BinaryReaderError, DataKind, DataSectionReader, ExportSectionReader, ExternalKind, GlobalSectionReader,
     ImportSectionReader, MemorySectionReader, Operator, Parser, Payload, TypeRef,
 };
+
+use crate::abi;
+use crate::functions::FunctionNames;
+use crate::marks;
 
 /// The most bytes of a module that are looked at.
 const MOST_MODULE_BYTES: usize = 1 << 20;
@@ -70,6 +71,7 @@ pub(crate) struct Program {
     pub code_bytes: u64,
     /// Data memory that it needs.
     pub data_bytes: u64,
+    pub names: FunctionNames,
 }
 
 /// What a module says about its memory.
@@ -77,14 +79,21 @@ pub(crate) struct Program {
 struct Shape {
     code_bytes: u64,
     memories: Vec<u64>,
-    memory_section: Option<Range<usize>>,
+    has_memory_section: bool,
     table_entries: u64,
     globals: Vec<Option<u64>>,
     heap_base: Option<usize>,
 }
 
-/// The runtime that all programs of a drive share.
+/// The runtime of programs. It knows more of WebAssembly than programs may use, for the [marks](marks).
 pub(crate) fn engine() -> Engine {
+    let mut config = config();
+    config.floats(true).wasm_multi_memory(true).operator_cost(marks::operator_cost());
+    Engine::new(&config)
+}
+
+/// What programs may use.
+fn config() -> Config {
     let mut config = Config::default();
     config
         .consume_fuel(true)
@@ -104,7 +113,7 @@ pub(crate) fn engine() -> Engine {
         .set_max_recursion_depth(CALL_DEPTH)
         .set_min_stack_height(1 << 10)
         .set_max_stack_height(OPERAND_STACK_BYTES);
-    Engine::new(&config)
+    config
 }
 
 impl Program {
@@ -115,10 +124,12 @@ impl Program {
         }
         let malformed = |error: wasmi::Error| ModuleError::Malformed(error.to_string());
         // the runtime's own check comes first: what follows may rely on a valid module
-        Module::validate(engine, bytes).map_err(malformed)?;
-        let shape = Shape::of(bytes).map_err(|error| ModuleError::Malformed(error.to_string()))?;
-        let (bytes, memory_bytes) = shape.trimmed(bytes)?;
-        let module = Module::new(engine, &bytes).map_err(malformed)?;
+        Module::validate(&Engine::new(&config()), bytes).map_err(malformed)?;
+        let unreadable = |error: BinaryReaderError| ModuleError::Malformed(error.to_string());
+        let shape = Shape::of(bytes).map_err(unreadable)?;
+        let own_memory = shape.own_memory()?;
+        let marked = marks::marked(bytes, own_memory).map_err(unreadable)?;
+        let module = Module::new(engine, &marked).map_err(malformed)?;
         for import in module.imports() {
             if !abi::is_known(import.module(), import.name()) {
                 let (module, name) = (import.module().to_owned(), import.name().to_owned());
@@ -129,10 +140,11 @@ impl Program {
             return Err(ModuleError::NoHandler);
         }
         let globals = (shape.globals.len() as u64).saturating_sub(LINKER_GLOBALS);
-        let data_bytes = memory_bytes
+        let data_bytes = own_memory
+            .unwrap_or(0)
             .saturating_add(shape.table_entries.saturating_mul(TABLE_ENTRY_BYTES))
             .saturating_add(globals * GLOBAL_BYTES);
-        Ok(Program { module, code_bytes: shape.code_bytes, data_bytes })
+        Ok(Program { module, code_bytes: shape.code_bytes, data_bytes, names: FunctionNames::of(bytes) })
     }
 }
 
@@ -183,7 +195,7 @@ impl Shape {
     }
 
     fn count_memories(&mut self, memories: MemorySectionReader<'_>) -> Result<(), BinaryReaderError> {
-        self.memory_section = Some(memories.range());
+        self.has_memory_section = true;
         for memory in memories {
             let memory = memory?;
             let page = 1_u64 << memory.page_size_log2.unwrap_or(16);
@@ -223,42 +235,20 @@ impl Shape {
         Ok(())
     }
 
-    /// The module with its memory as large as it needs to be, and that size.
-    fn trimmed(&self, bytes: &[u8]) -> Result<(Vec<u8>, u64), ModuleError> {
-        let Some(section) = &self.memory_section else {
+    /// Bytes of memory that the module needs; none if it declares no memory.
+    fn own_memory(&self) -> Result<Option<u64>, ModuleError> {
+        if !self.has_memory_section {
             let is_without = self.memories.is_empty();
-            return if is_without { Ok((bytes.to_vec(), 0)) } else { Err(ModuleError::Memory) };
-        };
+            return if is_without { Ok(None) } else { Err(ModuleError::Memory) };
+        }
         let [declared] = self.memories[..] else { return Err(ModuleError::Memory) };
         let value = self.heap_base.and_then(|index| *self.globals.get(index)?);
-        let memory_bytes = value.unwrap_or(declared);
-        if memory_bytes > declared {
-            return Err(ModuleError::HeapBase { bytes: memory_bytes });
+        let bytes = value.unwrap_or(declared);
+        if bytes > declared {
+            return Err(ModuleError::HeapBase { bytes });
         }
-        // one memory; flags: a maximum, and a page size, which is 2 to the power of 0
-        let mut body = vec![1, 0x09];
-        push_leb(&mut body, memory_bytes);
-        push_leb(&mut body, memory_bytes);
-        body.push(0);
-        // the section's number and length stand before its contents
-        let mut head = section.start - 1;
-        while bytes[head - 1] & 0x80 != 0 {
-            head -= 1;
-        }
-        let mut trimmed = bytes[..head].to_vec();
-        push_leb(&mut trimmed, body.len() as u64);
-        trimmed.extend(body);
-        trimmed.extend(&bytes[section.end..]);
-        Ok((trimmed, memory_bytes))
+        Ok(Some(bytes))
     }
-}
-
-fn push_leb(to: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        to.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    to.push(value as u8);
 }
 
 #[cfg(test)]

@@ -57,6 +57,11 @@ impl ProcessId {
 pub struct EndpointId(u32);
 
 impl EndpointId {
+    /// The endpoint of this number, for a host's library that keeps numbers. Using one that is not open is refused.
+    pub fn from_number(number: u32) -> EndpointId {
+        EndpointId(number)
+    }
+
     /// The process that it belongs to.
     pub fn process(self) -> ProcessId {
         ProcessId(self.0 >> QUEUE_BITS)

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 use crate::activation::Room;
+use crate::functions::{Function, FunctionNames};
 use crate::instance::Instance;
 use crate::message::{CallId, Message};
-use crate::names::{ProcessId, ProgramId};
+use crate::names::{ProcessId, ProgramId, SpuId};
 
 /// An installed program.
 pub(crate) struct Installed {
@@ -20,6 +21,14 @@ pub(crate) struct Installed {
     pub code_bytes: u64,
     /// Data memory that it takes there.
     pub data_bytes: u64,
+    pub names: FunctionNames,
+}
+
+impl Installed {
+    /// The function in which the thread that ran last on a processor has stopped.
+    pub fn function(&self, spu: SpuId) -> Option<Function> {
+        Some(self.names.function(self.parts[spu.0 as usize].instance.function()?))
+    }
 }
 
 /// A program's copy on one processor.

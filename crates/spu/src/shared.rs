@@ -61,6 +61,11 @@ impl SharedSsd {
         result
     }
 
+    /// Calls `told` with the event of every program that is ended, whose ever it is. It must not use the processors.
+    pub fn on_end(&self, told: impl Fn(&Event) + Send + 'static) {
+        self.0.state.lock().waiting.on_end(Box::new(told));
+    }
+
     /// Opens a further endpoint of a process, or the first one of a new process. The kernel needs no first one.
     pub fn open(&self, process: Option<ProcessId>) -> Result<EndpointId, SpuError> {
         let mut state = self.0.state.lock();

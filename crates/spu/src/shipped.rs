@@ -1,4 +1,4 @@
-//! The programs that come with the drive, built from `programs/` by `programs/build`.
+//! The programs that come with the drive, built from `programs/` by `programs/build` and `programs/build-rust`.
 
 /// Answers every request at once.
 pub const ECHO: &[u8] = include_bytes!("../modules/echo.wasm");
@@ -16,8 +16,15 @@ pub const FILTER_SUM: &[u8] = include_bytes!("../modules/filter_sum.wasm");
 pub const APPEND: &[u8] = include_bytes!("../modules/append.wasm");
 /// A counter, by way of Atomic-Writes.
 pub const FETCH_ADD: &[u8] = include_bytes!("../modules/fetch_add.wasm");
+/// The checksum of a range: a program in Rust.
+pub const CHECKSUM: &[u8] = include_bytes!("../modules/checksum.wasm");
 /// Counts requests for pages: the tutorial of docs/programs.md.
 pub const HITS: &[u8] = include_bytes!("../modules/hits.wasm");
+
+/// The module of a shipped program.
+pub fn named(name: &str) -> Option<&'static [u8]> {
+    ALL.iter().find(|(known, ..)| *known == name).map(|(_, module, _)| *module)
+}
 
 /// All of them by name, with what they do.
 pub const ALL: &[(&str, &[u8], &str)] = &[
@@ -28,6 +35,7 @@ pub const ALL: &[(&str, &[u8], &str)] = &[
     ("filter_sum", FILTER_SUM, "filters records of a key-value namespace, and adds up a field"),
     ("append", APPEND, "appends to a log, answering with the offset"),
     ("fetch_add", FETCH_ADD, "a counter, through atomic_writes"),
+    ("checksum", CHECKSUM, "the CRC-32C of a range: a program in Rust"),
     ("hits", HITS, "counts requests for pages: the tutorial of docs/programs.md"),
     ("echo", ECHO, "answers at once"),
 ];

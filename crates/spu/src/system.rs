@@ -168,8 +168,11 @@ impl Ssd {
         if !device.has_power() {
             return Err(SpuError::PowerLost);
         }
-        self.now_ns = self.now_ns.max(device.time_ns());
+        let device_ns = device.time_ns();
         drop(device);
+        // another client of the drive may have met the loss
+        self.lose_power();
+        self.now_ns = self.now_ns.max(device_ns);
         self.is_down = false;
         Ok(())
     }

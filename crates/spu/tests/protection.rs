@@ -5,8 +5,8 @@ mod common;
 use common::{KERNEL, OPEN, ask, rest, ssd, wat, with_program};
 use tantalum_spu::atomic_writes::{AtomicWrites, last_region};
 use tantalum_spu::{
-    BlockClient, EndpointId, Event, Fault, InstallOptions, IoError, ProcessId, ProgramId, Rights, SpuId, Ssd,
-    answer, shipped,
+    BlockClient, EndpointId, Event, Fault, InstallOptions, IoError, ProcessId, ProgramId, Rights, SpuError,
+    SpuId, Ssd, answer, shipped,
 };
 
 const IMPORTS: &str = r#"
@@ -23,6 +23,7 @@ const IMPORTS: &str = r#"
     (import "tantalum" "receive" (func $receive (param i32 i32) (result i32)))
     (import "tantalum" "print" (func $print (param i32 i32)))
     (memory (export "memory") 1 1)
+    (table 1 funcref) (elem (i32.const 0) $wait)
     (global (export "__heap_base") i32 (i32.const 1024))"#;
 
 /// A program with these handlers' bodies, numbered from 0. `(local 0)` is the source.
@@ -162,6 +163,49 @@ fn a_program_reaches_the_endpoints_of_its_caller_and_its_owner_and_no_others() {
     assert_eq!(status, 0, "the victim asked for it");
 }
 
+#[test]
+fn nobody_sends_by_an_endpoint_that_is_not_open() {
+    let mut scene = Scene::new();
+    let id = scene.ssd.install(KERNEL, shipped::ECHO, OPEN).unwrap();
+    let now_ns = scene.ssd.now_ns();
+    let victim = scene.victim;
+    scene.ssd.close(victim);
+    for forged in [victim.number(), 0x8000_0BFF, u32::MAX, 0x4000_0001, 77] {
+        let forged = EndpointId::from_number(forged);
+        let refused = scene.ssd.send(forged, SpuId(0), (id, 0), Vec::new(), now_ns);
+        assert_eq!(refused, Err(SpuError::NoEndpoint(forged.number())));
+    }
+    // an endpoint that a process gets again has nothing of the one before
+    let again = scene.ssd.endpoint(scene.mallory).unwrap();
+    assert_ne!(again.process(), victim.process());
+}
+
+#[test]
+fn requests_of_the_kernel_s_alone_are_not_to_be_had_by_way_of_a_program() {
+    let mut scene = Scene::new();
+    let base = scene.ssd.install(KERNEL, shipped::BASE_IO, OPEN).unwrap();
+    // the attacker's own program asks Base-IO, as the intercall table lets it
+    let io = "(i64.store (i32.const 0) (i64.const 0x100000)) (i64.store (i32.const 8) (i64.const 16))";
+    let call = |handler: u32| {
+        format!(
+            "{io} (drop (call $respond (call $call (i32.const {}) (i32.const {handler}) (i32.const 0) (i32.const 32) (i32.const 64) (i32.const 32) (i32.const 0))))",
+            base.0
+        )
+    };
+    let id = scene.install(&[&call(0), &call(1), &call(2)]);
+    scene.ssd.allow_calls(id, base, &[0, 1, 2]).unwrap();
+    for handler in 0..3 {
+        assert_eq!(scene.ask(id, handler).0, answer::NOT_ALLOWED, "handler {handler}");
+        let (status, _) = ask(&mut scene.ssd, scene.endpoint, 0, (base, handler), &[0; 32]);
+        assert_eq!(status, answer::NOT_ALLOWED, "handler {handler}, asked by a process");
+        // the kernel itself may, by way of the same program
+        let kernel = scene.ssd.endpoint(KERNEL).unwrap();
+        let (status, _) = ask(&mut scene.ssd, kernel, 0, (id, handler), &[]);
+        assert!(status >= 0, "handler {handler} answered the kernel with {status}");
+    }
+    scene.assert_untouched();
+}
+
 // -- non-volatile memory ------------------------------------------------------------------------------------------
 
 #[test]
@@ -186,6 +230,26 @@ fn no_address_length_or_processor_gets_a_program_past_the_permissions() {
             assert!(status < 0, "handler {handler} at processor {spu} answered {status}");
         }
     }
+    rest(&mut scene.ssd);
+    scene.assert_untouched();
+}
+
+/// A process fills the table with its own extents. The victim's entry is evicted, which takes no right away, and gives none.
+#[test]
+fn a_flood_of_extents_evicts_entries_and_changes_no_rights() {
+    let mut scene = Scene::new();
+    let row = scene.ssd.stripes().row_bytes();
+    let (first, entries) = (VICTIM_BYTES.next_multiple_of(row) / row, 768);
+    for index in 0..entries + 50 {
+        let at = (first + index / 64) * row + index % 64 * 128;
+        scene.ssd.grant(scene.mallory, at..at + 64, Rights::READ).unwrap();
+    }
+    rest(&mut scene.ssd);
+    let (installed, evicted) = scene.ssd.permissions(SpuId(0));
+    assert!(installed == 768 && evicted >= 50, "{installed} entries, {evicted} evicted");
+    let touch = "(drop (call $respond (call $write (i64.const 0) (i32.const 0) (i32.const 8))))";
+    let id = scene.install(&[touch]);
+    assert_eq!(scene.ask(id, 0).0, answer::NO_PERMISSION);
     rest(&mut scene.ssd);
     scene.assert_untouched();
 }
@@ -234,6 +298,9 @@ fn faults_loops_and_full_stacks_end_a_program_alone() {
         "(unreachable)",
         "(drop (i32.div_u (i32.const 1) (i32.const 0)))",
         "(call 12 (i32.const 0) (i32.const 0))",
+        // code: no such entry of the table, and one of another type
+        "(drop (call_indirect (param i32) (result i32) (i32.const 0) (i32.const 7)))",
+        "(call_indirect (param i32 i32) (i32.const 0) (i32.const 0) (i32.const 0))",
     ] {
         assert!(matches!(scene.assert_ends(&[attack]), Fault::Trap(_)), "{attack}");
     }

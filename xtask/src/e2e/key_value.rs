@@ -1,4 +1,4 @@
-//! The stores as programs in C and Python have them.
+//! The stores, and drives that run programs, as programs in C and Python have them.
 
 use std::path::Path;
 
@@ -19,6 +19,8 @@ pub fn c(context: &Context, folder: &Path) -> Outcome {
     }
     let said = compiled(context, folder, "documents")?.args([folder]).run()?;
     ensure(said == "200 documents, then 199; 2 changes, 1 of them a deletion\n", || said.clone())?;
+    let said = compiled(context, folder, "programs")?.args([folder.join("drive.tant")]).run()?;
+    ensure(said.ends_with("after a power cut the data are there\n"), || said.clone())?;
     Ok(Done::Passed)
 }
 

@@ -354,6 +354,7 @@ fn told(received: Result<Option<Event>, ReceiveError>, room: usize) -> Result<An
         Err(ReceiveError::Endpoint(error)) => return Err(failure_of(error)),
     };
     let mut head = Told { at_ns: event.at_ns().into(), ..Told::default() };
+    let why_ended = event.why_ended();
     let mut rest = Vec::new();
     match event {
         Event::Request { spu, program, handler, body, .. } => {
@@ -365,10 +366,10 @@ fn told(received: Result<Option<Event>, ReceiveError>, room: usize) -> Result<An
             (head.kind, head.spu, head.granted) = (2.into(), spu.0.into(), u32::from(granted).into());
             (head.start, head.end) = (range.start.into(), range.end.into());
         }
-        Event::Ended { program, spu, handler, fault, .. } => {
+        Event::Ended { program, spu, handler, .. } => {
             (head.kind, head.spu, head.program) = (3.into(), spu.0.into(), program.0.into());
             head.handler = handler.into();
-            rest = fault.to_string().into_bytes();
+            rest = why_ended.unwrap_or_default().into_bytes();
             rest.truncate(room.min(FAULT_BYTES));
         }
         Event::Answer { .. } | Event::PowerLost { .. } => return Err(Failure::INTERNAL),

@@ -15,8 +15,8 @@ const HEADER_BYTES: usize = size_of::<Initialize>() + DIGEST_BYTES;
 /// buffer.
 const DIRECT_BYTES: usize = 8 << 10;
 
-/// So many bytes are sent before further commands are taken: the processor's cache has them still, and the host can begin.
-const MUCH_BYTES: usize = 128 << 10;
+/// With so many bytes to be sent, further commands wait: the host can begin, and the processor's cache has them still.
+const MUCH_BYTES: usize = 1 << 20;
 
 /// Where fields of the common header are, for the host to find its mistake.
 mod field {

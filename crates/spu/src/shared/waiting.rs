@@ -34,6 +34,7 @@ pub enum ReceiveError {
 
 type Answered = Box<dyn FnOnce(Result<i32, SpuError>) + Send>;
 type Received = Box<dyn FnOnce(Result<Option<Event>, ReceiveError>) + Send>;
+type Told = Box<dyn Fn(&Event) + Send>;
 
 /// Endpoints, requests whose answers are waited for, and deadlines.
 #[derive(Default)]
@@ -42,6 +43,8 @@ pub(super) struct Waiting {
     sent: BTreeMap<u64, Sent>,
     deadlines: BTreeMap<Deadline, Due>,
     last_deadline: u64,
+    /// Who is told of every program that is ended, beside its owner.
+    on_end: Option<Told>,
 }
 
 /// What waits for an endpoint, or who waits for it.
@@ -74,6 +77,11 @@ enum Due {
 }
 
 impl Waiting {
+    /// Calls `told` with the event of every program that is ended from now on.
+    pub fn on_end(&mut self, told: Told) {
+        self.on_end = Some(told);
+    }
+
     /// Whether a process has an endpoint.
     pub fn has_endpoint(&self, process: ProcessId) -> bool {
         self.inboxes.keys().any(|endpoint| endpoint.process() == process)
@@ -180,6 +188,9 @@ impl Waiting {
                 }
                 Event::Request { endpoint, .. } | Event::Permission { endpoint, .. } => Some(*endpoint),
                 Event::Ended { owner, .. } => {
+                    if let Some(told) = &self.on_end {
+                        told(&event);
+                    }
                     self.inboxes.keys().find(|endpoint| endpoint.process() == *owner).copied()
                 }
             };
