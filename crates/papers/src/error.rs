@@ -84,6 +84,12 @@ pub enum ExperimentError {
         /// What is wrong.
         what: String,
     },
+    /// Files differ from what was synced.
+    #[error("after a power cut: {what}: what was synced is not there, or the file system is damaged")]
+    WrongFiles {
+        /// What is wrong.
+        what: String,
+    },
     /// A database of a comparison did not hold what was written to it.
     #[error("{mode}: the database does not hold what was written to it: {what}")]
     WrongContents {

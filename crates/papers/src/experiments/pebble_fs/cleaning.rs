@@ -1,0 +1,114 @@
+//! Figure 7: cleaning everything.
+
+use tantalum::UNIT_BYTES;
+use tantalum_filesystem::FileSystem;
+use tantalum_lfs::{Cleaning, Indexing, Kind};
+use tantalum_report::{Claim, Figures, Outcome, Row, Span, Time};
+use tantalum_workloads::WorkloadError;
+use tantalum_workloads::filebench::{Filebench, Personality};
+
+use super::cost::Done;
+use super::cuts::{self, Survived};
+use super::{KINDS, PRINTED, Run, format, setup};
+use crate::error::ExperimentError;
+
+/// Filebench's operations before the cleaning, at scale 1.
+const OPERATIONS: u64 = 100_000;
+
+/// The part of filebench's files that fits on such a drive, at scale 1: 10,000 files of 128 KiB are 1.3 GB.
+const FILES: f64 = 0.5;
+
+const TITLES: [(&str, &str); 4] = [
+    ("time", "s"),
+    ("written by the file system", "MiB"),
+    ("programmed to flash", "MiB"),
+    ("moved by remap", "MiB"),
+];
+
+/// Figure 7.
+pub fn figure_7(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
+    let mut tables = TITLES.map(|(title, unit)| Figures {
+        title: format!("cleaning everything: {title}"),
+        unit,
+        columns: Personality::ALL.map(|personality| personality.name().to_owned()).into(),
+        rows: Vec::new(),
+    });
+    let mut survived = Vec::new();
+    for (kind, kind_name) in KINDS {
+        for (cleaning, name) in [(Cleaning::Copy, "copy"), (Cleaning::Remap, "remap")] {
+            let name = format!("{kind_name}, {name}");
+            let (rows, there) = clean_all(run, kind, cleaning)?;
+            for (table, ours) in tables.iter_mut().zip(rows) {
+                table.rows.push(Row { name: name.clone(), ours, paper: None });
+            }
+            survived.push((name, there));
+        }
+    }
+    let more = format!(
+        "{} operations of each workload, the same for both; then segments are cleaned until none has anything to gain",
+        run.scaled(OPERATIONS, 2000)
+    );
+    let source = &PRINTED.figure_7.source;
+    let mut outcome =
+        Outcome::new("cleaning by remap beside copying", source, Time::Virtual, setup(run, more)?);
+    outcome.claims = claims(&tables);
+    outcome.figures = tables.into();
+    outcome.figures.push(cuts::table(survived));
+    Ok(outcome)
+}
+
+fn claims(tables: &[Figures; TITLES.len()]) -> Vec<Claim> {
+    let changes = |table: usize, kind: usize| {
+        let rows = &tables[table].rows[2 * kind..];
+        Span::changes(&rows[1].ours, &rows[0].ours)
+    };
+    let printed = &PRINTED.figure_7;
+    vec![
+        printed.nat.time.beside(changes(0, 0)),
+        printed.nat.bytes.beside(changes(1, 0)),
+        printed.tree.bytes.beside(changes(1, 1)),
+    ]
+}
+
+/// A row of each table, and what power cuts left.
+fn clean_all(
+    run: &Run<'_>,
+    kind: Kind,
+    cleaning: Cleaning,
+) -> Result<([Vec<f64>; TITLES.len()], Survived), ExperimentError> {
+    let mut rows = [const { Vec::new() }; TITLES.len()];
+    let mut survived = Survived::default();
+    for personality in Personality::ALL {
+        let (cleaned, there) = clean(run, kind, personality, cleaning)?;
+        rows.iter_mut().zip(cleaned).for_each(|(row, figure)| row.push(figure));
+        survived += there;
+    }
+    Ok((rows, survived))
+}
+
+/// Ages a file system with a personality, and cleans it: seconds, MiB written, programmed and remapped.
+fn clean(
+    run: &Run<'_>,
+    kind: Kind,
+    personality: Personality,
+    cleaning: Cleaning,
+) -> Result<([f64; TITLES.len()], Survived), ExperimentError> {
+    let mut fs = format(run, kind, cleaning, Indexing::Conventional)?;
+    let operations = run.scaled(OPERATIONS, 2000);
+    let bar = run.monitor.bar(format!("{kind:?}, {}, {cleaning:?}", personality.name()), operations);
+    let mut bench = Filebench::prepare(&mut fs, personality, run.scale * FILES, run.seed, &bar)?;
+    bench.run(operations, &bar)?;
+    // what the workload left in memory is not the cleaning's
+    fs.write_back().map_err(WorkloadError::from)?;
+    let (before, moved) = (Done::by(&fs), fs.cleaner());
+    fs.clean_all()?;
+    let after = Done::by(&fs);
+    let mib = |units: u64| units as f64 * UNIT_BYTES as f64 / f64::from(1 << 20);
+    let figures = [
+        (after.now_ns - before.now_ns) as f64 / 1e9,
+        mib(after.host_units - before.host_units),
+        mib(after.flash_units - before.flash_units),
+        mib(fs.cleaner().remapped_units - moved.remapped_units),
+    ];
+    Ok((figures, cuts::survive(run, fs)?))
+}

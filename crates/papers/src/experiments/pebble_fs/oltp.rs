@@ -1,0 +1,106 @@
+//! Figures 9 and 10: Filebench's OLTP.
+
+use tantalum_filesystem::FileSystem;
+use tantalum_lfs::{Cleaning, Indexing, Kind};
+use tantalum_report::{Claim, Figures, Outcome, Row, Span, Time};
+use tantalum_workloads::WorkloadError;
+use tantalum_workloads::filebench::{Filebench, Personality};
+
+use super::cost::{Cost, Done};
+use super::cuts::{self, Survived};
+use super::printed;
+use super::{INDEXINGS, KINDS, PRINTED, Run, format, setup};
+use crate::error::ExperimentError;
+
+/// Operations at scale 1.
+const OPERATIONS: u64 = 200_000;
+
+/// One run.
+struct Measured {
+    name: String,
+    per_second: f64,
+    cost: Cost,
+    survived: Survived,
+}
+
+/// Each kind with both ways of indexing.
+fn measure_all(run: &Run<'_>) -> Result<Vec<Measured>, ExperimentError> {
+    let mut all = Vec::new();
+    for (kind, kind_name) in KINDS {
+        for (indexing, name) in INDEXINGS {
+            all.push(measure(run, kind, indexing, format!("{kind_name}, {name}"))?);
+        }
+    }
+    Ok(all)
+}
+
+fn measure(run: &Run<'_>, kind: Kind, indexing: Indexing, name: String) -> Result<Measured, ExperimentError> {
+    let mut fs = format(run, kind, Cleaning::Copy, indexing)?;
+    let operations = run.scaled(OPERATIONS, 5000);
+    let bar = run.monitor.bar(format!("OLTP, {name}"), operations);
+    let mut bench = Filebench::prepare(&mut fs, Personality::Oltp, 1.0, run.seed, &bar)?;
+    let before = Done::by(bench.file_system());
+    let per_second = bench.run(operations, &bar)?;
+    fs.write_back().map_err(WorkloadError::from)?;
+    let cost = Cost::between(before, Done::by(&fs));
+    Ok(Measured { name, per_second, cost, survived: cuts::survive(run, fs)? })
+}
+
+/// Figure 9 (a).
+pub fn figure_9(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
+    let all = measure_all(run)?;
+    let table = table("throughput of Filebench's OLTP", "operations/s", &all, |one| one.per_second);
+    let printed = &PRINTED.figure_9;
+    let about = "fs_write below OLTP: throughput";
+    let mut outcome = Outcome::new(about, &printed.source, Time::Virtual, oltp_setup(run)?);
+    outcome.claims = claims(printed, &table);
+    outcome.figures = vec![table, after_cuts(&all)];
+    Ok(outcome)
+}
+
+/// Figure 10.
+pub fn figure_10(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
+    let all = measure_all(run)?;
+    let first = table("file write amplification", "x", &all, |one| one.cost.amplification);
+    let printed = &PRINTED.figure_10;
+    let about = "fs_write below OLTP: file write amplification";
+    let mut outcome = Outcome::new(about, &printed.source, Time::Virtual, oltp_setup(run)?);
+    outcome.claims = claims(printed, &first);
+    outcome.figures = vec![
+        first,
+        table("units of the index for each of contents", "x", &all, |one| one.cost.index),
+        table("flash programmed over contents", "x", &all, |one| one.cost.flash),
+        table("syncs that wrote contents alone", "%", &all, |one| one.cost.listed_percent),
+        table("checkpoints", "", &all, |one| one.cost.checkpoints),
+        after_cuts(&all),
+    ];
+    Ok(outcome)
+}
+
+fn claims(printed: &printed::Oltp, table: &Figures) -> Vec<Claim> {
+    let factors = |kind: usize| {
+        let rows = &table.rows[2 * kind..];
+        Span::factors(&rows[1].ours, &rows[0].ours)
+    };
+    vec![printed.nat.beside(factors(0)), printed.tree.beside(factors(1))]
+}
+
+fn table(title: &str, unit: &'static str, all: &[Measured], figure: fn(&Measured) -> f64) -> Figures {
+    let row = |one: &Measured| Row { name: one.name.clone(), ours: vec![figure(one)], paper: None };
+    let rows = all.iter().map(row).collect();
+    Figures { title: title.to_owned(), unit, columns: vec!["OLTP".to_owned()], rows }
+}
+
+fn after_cuts(all: &[Measured]) -> Figures {
+    cuts::table(all.iter().map(|one| (one.name.clone(), one.survived)))
+}
+
+fn oltp_setup(run: &Run<'_>) -> Result<Vec<String>, ExperimentError> {
+    let operations = run.scaled(OPERATIONS, 5000);
+    setup(
+        run,
+        format!(
+            "filebench's OLTP as it is defined, {operations} operations; TPC-C and LinkBench are left out"
+        ),
+    )
+}
