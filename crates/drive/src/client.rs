@@ -102,9 +102,9 @@ impl Client {
     }
 
     /// Gives up the drive: returns the device if nobody else has the drive, and the client otherwise.
-    pub fn into_device(self) -> Result<Device, Client> {
+    pub fn into_device(self) -> Result<Device, Box<Client>> {
         let Client { drive, clock, end, way } = self;
-        drive.into_device().map_err(|drive| Client { drive, clock, end, way })
+        drive.into_device().map_err(|drive| Box::new(Client { drive, clock, end, way }))
     }
 
     /// The client's time.
