@@ -22,9 +22,8 @@ impl Ssd {
         let sent = self.send(endpoint, spu, to, body, now_ns)?;
         let is_answer = |event: &Event| matches!(event, Event::Answer { request, .. } if *request == sent);
         loop {
-            match self.host.next_event_that(is_answer) {
-                Some(Event::Answer { status, .. }) => return Ok(status),
-                Some(_) | None => {}
+            if let Some(Event::Answer { status, .. }) = self.host.next_event_that(is_answer) {
+                return Ok(status);
             }
             self.check_power()?;
             // a request that the drive took is answered while it has power
