@@ -19,7 +19,7 @@ use tantalum_volume::Volume;
 
 use crate::error::RunError;
 use crate::operation::{Operation, Recording};
-use crate::recorder::{Recorder, Shared};
+use crate::recorder::{Kept, Shared};
 
 /// Bytes of the volume's page cache.
 pub(crate) const CACHE_BYTES: u64 = 64 << 20;
@@ -68,8 +68,8 @@ pub(crate) fn record_with(
     File::create(&image).map_err(RunError::files(&image))?;
     let volume = Volume::format(drive(capacity_bytes)?, CACHE_BYTES)?;
     let recording = Shared::default();
-    let recorder = Recorder::new(volume, Arc::clone(&recording));
-    let mounted = mount(Box::new(recorder), image, &folder)?;
+    let mounted = mount(Box::new(volume), image, &folder)?;
+    mounted.tape().start_empty(Box::new(Kept(Arc::clone(&recording))));
     let stopper = mounted.stopper();
     let mount = thread::spawn(move || mounted.wait(|_| {}));
     let used = panic::catch_unwind(AssertUnwindSafe(|| uses(place.path(), &folder, &recording)));

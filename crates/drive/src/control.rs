@@ -22,7 +22,7 @@ pub use ending::{End, Ended};
 pub use socket::socket_path;
 
 /// A request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Request {
     /// The counters of the drive and of what is on it.
@@ -35,6 +35,13 @@ pub enum Request {
         /// Seed for the outcome of operations in flight.
         seed: u64,
     },
+    /// Records what is done to the files of a mount, until the connection is closed.
+    Record {
+        /// The file that takes the recording.
+        to: PathBuf,
+    },
+    /// Makes everything durable and sets a mark in the recording.
+    Mark,
     /// Ends the use of the image; answered when that has begun.
     Stop,
     /// How the use ends; answered when it has ended and the image can be opened again.
@@ -52,6 +59,10 @@ pub enum Response {
         /// False if power was cut at once.
         has_power: bool,
     },
+    /// To [`Request::Record`].
+    Record,
+    /// To [`Request::Mark`]: the counters at the mark, and how the image is used.
+    Mark(serde_json::Value),
     /// To [`Request::Stop`].
     Stop,
     /// To [`Request::End`].
@@ -107,10 +118,29 @@ impl Control {
 
     /// The counters of the drive and of what is on it.
     pub fn stat<R: DeserializeOwned>(&mut self) -> Result<R, ControlError> {
-        let report = match self.ask(Request::Stat)? {
-            Response::Stat(report) => report,
-            other => return Err(self.unexpected(other)),
-        };
+        match self.ask(Request::Stat)? {
+            Response::Stat(report) => self.read(report),
+            other => Err(self.unexpected(other)),
+        }
+    }
+
+    /// Starts to record what is done to the files of a mount, into this file. The recording ends with the connection.
+    pub fn record(&mut self, to: &Path) -> Result<(), ControlError> {
+        match self.ask(Request::Record { to: to.to_path_buf() })? {
+            Response::Record => Ok(()),
+            other => Err(self.unexpected(other)),
+        }
+    }
+
+    /// Makes everything durable and sets a mark in the recording of this connection; everything before it can then be read.
+    pub fn mark<R: DeserializeOwned>(&mut self) -> Result<R, ControlError> {
+        match self.ask(Request::Mark)? {
+            Response::Mark(report) => self.read(report),
+            other => Err(self.unexpected(other)),
+        }
+    }
+
+    fn read<R: DeserializeOwned>(&self, report: serde_json::Value) -> Result<R, ControlError> {
         serde_json::from_value(report)
             .map_err(|error| ControlError::Broken { image: self.image.clone(), error: error.into() })
     }
@@ -206,6 +236,20 @@ pub trait Subject: Send + Sync + 'static {
 
     /// Announces the end.
     fn end(&self) -> &End;
+
+    /// Starts a recording, see [`Request::Record`], or says why that is not possible.
+    fn record(&self, _to: &Path) -> Result<(), String> {
+        Err("it is served, not mounted, and the drive knows no files; measure it where it is mounted"
+            .to_owned())
+    }
+
+    /// Sets a mark, see [`Request::Mark`].
+    fn mark(&self) -> Result<serde_json::Value, String> {
+        Err("nothing is recorded".to_owned())
+    }
+
+    /// Ends the recording that this connection started.
+    fn end_recording(&self) {}
 }
 
 /// Creates the socket and answers from now on, in threads of its own.
@@ -233,10 +277,18 @@ fn accept(listener: &UnixListener, subject: &Arc<impl Subject>) {
 }
 
 fn converse(stream: UnixStream, subject: &impl Subject) {
+    let mut records = false;
+    answer_all(stream, subject, &mut records);
+    if records {
+        subject.end_recording();
+    }
+}
+
+fn answer_all(stream: UnixStream, subject: &impl Subject, records: &mut bool) {
     let Ok(mut answers) = stream.try_clone() else { return };
     for line in BufReader::new(stream).lines().map_while(Result::ok) {
         let response = match serde_json::from_str(&line) {
-            Ok(request) => answer(subject, request).unwrap_or_else(Response::Error),
+            Ok(request) => answer(subject, request, records).unwrap_or_else(Response::Error),
             Err(error) => Response::Error(format!("not a valid request: {error}")),
         };
         let mut text = serde_json::to_string(&response).expect("responses are plain data");
@@ -247,8 +299,15 @@ fn converse(stream: UnixStream, subject: &impl Subject) {
     }
 }
 
-fn answer(subject: &impl Subject, request: Request) -> Result<Response, String> {
+fn answer(subject: &impl Subject, request: Request, records: &mut bool) -> Result<Response, String> {
     match request {
+        Request::Record { to } => {
+            subject.record(&to)?;
+            *records = true;
+            Ok(Response::Record)
+        }
+        Request::Mark if !*records => Err("this connection records nothing".to_owned()),
+        Request::Mark => subject.mark().map(Response::Mark),
         Request::Stat => subject.stat().map(Response::Stat),
         Request::End => Ok(Response::End(subject.end().wait())),
         Request::Stop => subject.stop().map(|()| Response::Stop),

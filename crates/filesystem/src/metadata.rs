@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::FileId;
 
 /// The kind of a file.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum FileKind {
     /// A file with content.
     #[default]
@@ -119,7 +119,7 @@ pub struct MetadataChange {
 }
 
 /// What a rename does if the new name is taken.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum RenameMode {
     /// The file that had the name loses it, in the same step.
     Replace,

@@ -21,6 +21,19 @@ pub struct Report {
     pub volume: Statistics,
 }
 
+/// The state of a mount at a mark of its recording. Everything was synced just before.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Marked {
+    /// The counters.
+    pub report: Report,
+    /// The drive's profile as TOML.
+    pub profile: String,
+    /// Whether each write of whole units is all or nothing.
+    pub atomic_writes: bool,
+    /// Whether a flush follows each write.
+    pub sync_writes: bool,
+}
+
 impl Report {
     /// The report of a file system now; the caller supplies `image` and where it is mounted.
     pub fn of(file_system: &dyn FileSystem, image: PathBuf) -> Report {

@@ -15,6 +15,7 @@ use tantalum::{DeviceError, PowerLoss, Status};
 use tantalum_drive::control::{self, End, Ended, socket_path};
 use tantalum_drive::{Answers, Pacing};
 use tantalum_filesystem::{FileSystem, UnmountFailure};
+use tantalum_record::{Recorder, Tape};
 
 use crate::control::Mount;
 use crate::front::{Changed, Front, OnStop};
@@ -163,9 +164,11 @@ impl Mounted {
         let system = |error| MountError::System { folder: options.folder.clone(), error };
         let answers = Answers::new(options.pacing, from_ns).map_err(system)?;
         let Options { atomic_writes, sync_writes, .. } = *options;
-        let host = Host { atomic_writes, sync_writes, ..Host::new(file_system) };
+        let tape = Tape::default();
+        let recorder = Box::new(Recorder::new(file_system, tape.clone()));
+        let host = Host { atomic_writes, sync_writes, ..Host::new(recorder) };
         let front = Arc::new(Front::new(host, answers));
-        let mounted = if is_possible { mount(&front, options) } else { Err(MountError::NoWholeWrites) };
+        let mounted = if is_possible { mount(&front, tape, options) } else { Err(MountError::NoWholeWrites) };
         if mounted.is_err()
             && let Some(host) = front.take()
         {
@@ -177,6 +180,11 @@ impl Mounted {
     /// A handle that can end the mount from another thread.
     pub fn stopper(&self) -> Stopper {
         Stopper(self.sender.clone())
+    }
+
+    /// Records what is done to the file system.
+    pub fn tape(&self) -> &Tape {
+        &self.subject.tape
     }
 
     /// Waits until anyone unmounts the volume, and closes its image. `notice` is told if the drive stopped, and how the
@@ -218,7 +226,7 @@ fn ended(ending: &Result<Ending, MountError>) -> Ended {
     }
 }
 
-fn mount(front: &Arc<Front>, options: &Options) -> Result<Mounted, MountError> {
+fn mount(front: &Arc<Front>, tape: Tape, options: &Options) -> Result<Mounted, MountError> {
     let folder = mount_point::check(&options.folder)?;
     let system = |error| MountError::System { folder: folder.clone(), error };
     let image = options.image.canonicalize().map_err(system)?;
@@ -234,7 +242,8 @@ fn mount(front: &Arc<Front>, options: &Options) -> Result<Mounted, MountError> {
         front: Arc::clone(front),
         image: image.clone(),
         folder: folder.clone(),
-        pacing: options.pacing,
+        options: options.clone(),
+        tape,
         seed: AtomicU64::new(0),
         end: End::default(),
     });

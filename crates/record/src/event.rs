@@ -1,0 +1,109 @@
+//! What a recorder tells.
+
+use serde::{Deserialize, Serialize};
+use tantalum::Nanoseconds;
+
+use crate::operation::{FileNumber, Operation};
+
+/// How a write went to the file system.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum WriteKind {
+    /// Into its page cache.
+    Cached,
+    /// To the drive at once (`O_DIRECT`).
+    Direct,
+    /// To the drive at once, all or nothing.
+    Whole,
+}
+
+/// Something that was done.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Event<'a> {
+    /// An operation other than a write.
+    Done(Operation),
+    /// Bytes were written at an offset.
+    Wrote {
+        /// Which file.
+        file: FileNumber,
+        /// From here.
+        offset: u64,
+        /// These.
+        #[serde(borrow, with = "bytes")]
+        data: &'a [u8],
+        /// How.
+        kind: WriteKind,
+    },
+    /// A range became a hole.
+    Punched {
+        /// Of which file.
+        file: FileNumber,
+        /// From here.
+        offset: u64,
+        /// So many.
+        bytes: u64,
+    },
+    /// A file's times changed, and nothing else.
+    Touched(FileNumber),
+    /// The kernel knows a file from now on.
+    Opened(FileNumber),
+    /// The kernel has forgotten it; without a name it is gone.
+    Closed(FileNumber),
+    /// What was dirty of a file went to the drive.
+    WrittenOut(FileNumber),
+    /// Everything that nobody had synced became durable.
+    WrittenBack,
+    /// A range was copied without passing through the caller.
+    Copied {
+        /// From this offset of this file,
+        from: (FileNumber, u64),
+        /// to this offset of that one.
+        to: (FileNumber, u64),
+        /// How many bytes were asked for.
+        bytes: u64,
+    },
+    /// Ranges read as others from now on: from, to, bytes of each.
+    Committed(Vec<((FileNumber, u64), (FileNumber, u64), u64)>),
+    /// Two ranges swapped contents.
+    Exchanged {
+        /// One.
+        a: (FileNumber, u64),
+        /// The other.
+        b: (FileNumber, u64),
+        /// Bytes of each.
+        bytes: u64,
+    },
+    /// A file that was there when the recording started held this many bytes. Which ones is not recorded.
+    Held {
+        /// Which.
+        file: FileNumber,
+        /// How many.
+        bytes: u64,
+    },
+    /// A mark, set from outside; everything before it is durable.
+    Marked,
+}
+
+/// An event with its times, in the drive's time.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Stamped<'a> {
+    /// When it began.
+    pub at_ns: Nanoseconds,
+    /// How long the drive took.
+    pub took_ns: Nanoseconds,
+    /// What it was.
+    #[serde(borrow)]
+    pub event: Event<'a>,
+}
+
+/// Bytes as one piece; serde would take them one by one.
+mod bytes {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(data: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(data)
+    }
+
+    pub fn deserialize<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<&'a [u8], D::Error> {
+        <&[u8]>::deserialize(deserializer)
+    }
+}

@@ -1,0 +1,21 @@
+//! What is done to a mounted file system: recorded while it is done, kept in a file, done again on another drive.
+//!
+//! - [`Recorder`] is a file system in front of another. While its [`Tape`] runs, a [`Sink`] is told of every operation that
+//!   changes something or makes it durable, as an [`Event`], in the order in which the file system did them. Otherwise it
+//!   costs one look at a flag.
+//! - A recording that starts on files that are there begins with these: their names, and how many bytes they hold.
+//! - [`Spool`] is a sink that writes a file, and [`Events`] reads it, so that a recording may be larger than memory.
+//! - [`Performer`] does operations again.
+//!
+//! Reads are not recorded.
+
+mod event;
+pub mod operation;
+mod performer;
+mod recorder;
+mod spool;
+
+pub use event::{Event, Stamped, WriteKind};
+pub use performer::Performer;
+pub use recorder::{Recorder, Sink, Tape};
+pub use spool::{Events, Spool, SpoolError};

@@ -1,0 +1,104 @@
+//! What a program did to its files.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use tantalum_filesystem::{FileKind, RenameMode};
+
+/// A file of a recording. Numbers are never used again; the root folder is 0.
+pub type FileNumber = u64;
+
+/// The root folder.
+pub const ROOT: FileNumber = 0;
+
+/// A name in a folder.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct Entry {
+    /// The folder.
+    pub folder: FileNumber,
+    /// The name there.
+    pub name: Vec<u8>,
+}
+
+/// What a file is made with, or changed to.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Made {
+    /// Its kind.
+    pub kind: FileKind,
+    /// Permission bits.
+    pub permissions: u16,
+    /// The owner's number.
+    pub owner: u32,
+    /// The group's number.
+    pub group: u32,
+    /// Of a symbolic link.
+    pub target: Vec<u8>,
+}
+
+/// A change of a file that is not its contents.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Attribute {
+    /// Permission bits.
+    Permissions(u16),
+    /// The owner's and the group's number.
+    Owner(Option<u32>, Option<u32>),
+    /// An extended attribute, or none any more.
+    Extended(Vec<u8>, Option<Vec<u8>>),
+}
+
+/// One operation that changed something, or made it durable.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Operation {
+    /// A new file of any kind.
+    Create(Entry, FileNumber, Made),
+    /// A further name.
+    Link(Entry, FileNumber),
+    /// A name is gone.
+    Unlink(Entry),
+    /// A folder is gone.
+    RemoveFolder(Entry),
+    /// Another name, in one step.
+    Rename(Entry, Entry, RenameMode),
+    /// Bytes at an offset; in a stored recording they are an event of their own.
+    #[serde(skip)]
+    Write(FileNumber, u64, Arc<[u8]>),
+    /// Zeros at an offset; the file grows unless it keeps its size.
+    Zero {
+        /// Which.
+        file: FileNumber,
+        /// From here.
+        offset: u64,
+        /// So many.
+        bytes: u64,
+        /// Whether it does not grow.
+        keep_size: bool,
+    },
+    /// Room for a range; the file grows unless it keeps its size.
+    Allocate {
+        /// Which.
+        file: FileNumber,
+        /// From here.
+        offset: u64,
+        /// So many.
+        bytes: u64,
+        /// Whether it does not grow.
+        keep_size: bool,
+    },
+    /// The file is shorter or longer.
+    Resize(FileNumber, u64),
+    /// Something else about a file.
+    Change(FileNumber, Attribute),
+    /// `fsync`.
+    Sync(FileNumber),
+    /// `fdatasync`.
+    SyncData(FileNumber),
+    /// `fsync` of a folder.
+    SyncFolder(FileNumber),
+}
+
+impl Operation {
+    /// Whether it only makes durable what others did.
+    pub fn is_sync(&self) -> bool {
+        matches!(self, Operation::Sync(_) | Operation::SyncData(_) | Operation::SyncFolder(_))
+    }
+}
