@@ -18,6 +18,7 @@ use crate::crash_sqlite::CrashSqliteOptions;
 use crate::cut::CutOptions;
 use crate::drive::ProfileOptions;
 use crate::lab::LabAction;
+use crate::measure::MeasureOptions;
 use crate::mount::MountOptions;
 use crate::program::ProgramAction;
 use crate::recovery_cost::RecoveryCostOptions;
@@ -49,6 +50,11 @@ pub enum Command {
     Info(InfoOptions),
     /// Check the consistency of a drive in an image file, without changing it
     Check(CheckOptions),
+    /// Run a program on a new drive, or watch a mount, and tell what was written, down to the flash
+    ///
+    /// The program gets the drive's folder as {} in its arguments, as $TANTALUM_DIR, and as its working directory.
+    /// The exit code is the program's.
+    Measure(MeasureOptions),
     /// Mount a drive's volume on a folder, for any program to use
     ///
     /// Without --background it runs until the volume is unmounted, or until Ctrl-C or SIGTERM, which unmount it.

@@ -9,6 +9,7 @@ use tantalum_crash_run::RunError;
 use tantalum_drive::control::ControlError;
 use tantalum_fuse::{MountError, MountPointError};
 use tantalum_lfs::LfsError;
+use tantalum_measure::MeasureError;
 use tantalum_nvme::authentication::HostsError;
 use tantalum_nvme::bench::BenchError;
 use tantalum_nvme::serve::ServeError;
@@ -92,6 +93,15 @@ pub enum Failure {
     /// A program's run was not completed.
     #[error(transparent)]
     Run(RunError),
+    /// Nothing was measured.
+    #[error(transparent)]
+    Measure(MeasureError),
+    /// A measured program failed. What was measured has been printed.
+    #[error("the program ended with exit code {code}")]
+    ProgramEnded {
+        /// Its exit code.
+        code: i32,
+    },
     /// A torture failed.
     #[error(transparent)]
     Crash(CrashError),

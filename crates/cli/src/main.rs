@@ -3,6 +3,7 @@
 //! Its exit code is 0 on success, 1 if a database or an image was damaged, a promise was broken or a program in the
 //! drive faulted, 2 if the request
 //! cannot be carried out (one line on standard error says why and what would be valid), and 130 if it was interrupted.
+//! `tantalum measure` ends with the exit code of the program that it measured.
 
 mod arguments;
 mod background;
@@ -25,6 +26,7 @@ mod info_nvm;
 mod interrupt;
 mod lab;
 mod log;
+mod measure;
 mod mount;
 mod output;
 mod program;
@@ -61,6 +63,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Create(options) => create::run(&options),
         Command::Info(options) => info::run(&options),
         Command::Check(options) => check::run(&options),
+        Command::Measure(options) => measure::run(&options),
         Command::Mount(options) => mount::run(&options),
         Command::Unmount(options) => unmount::run(&options),
         Command::Snapshot { action } => snapshot::run(&action),

@@ -35,6 +35,8 @@ impl Failure {
         match self {
             Failure::OutputClosed => return ExitCode::SUCCESS,
             Failure::Interrupted(_) => return ExitCode::from(130),
+            // as a shell does, and the program has said why
+            Failure::ProgramEnded { code } => return ExitCode::from(u8::try_from(*code).unwrap_or(1)),
             Failure::BackgroundEnded { message } => complain(message),
             other => complain(&format!("error: {other}")),
         }

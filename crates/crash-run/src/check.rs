@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
+use tantalum_record::found_from_here;
 
 use crate::error::RunError;
-use crate::program::found_from_here;
 use crate::tree::Tree;
 
 /// How often it is looked whether the check has ended.

@@ -1,6 +1,6 @@
 //! Runs the program on a mounted drive, and hears what it says.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::panic::{self, AssertUnwindSafe};
@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use tantalum::{Device, Profile};
 use tantalum_filesystem::FileSystem;
 use tantalum_fuse::{Mounted, Options, Pacing};
+use tantalum_record::program_in;
 use tantalum_report::Monitor;
 use tantalum_volume::Volume;
 
@@ -131,12 +132,9 @@ fn run(task: &Task, folder: &Path, said: &Path, recording: &Shared) -> Result<()
 }
 
 fn start(task: &Task, folder: &Path, said: &Path, recording: &Shared) -> Result<(), RunError> {
-    let (program, arguments) = task.program.split_first().expect("there is a program");
-    let name = program.to_string_lossy().into_owned();
-    let mut command = Command::new(found_from_here(program));
-    command.args(arguments.iter().map(|argument| with_folder(argument, folder)));
-    command.current_dir(folder).env("TANTALUM_DIR", folder).env("TANTALUM_ACK", said);
-    command.stdout(Stdio::piped());
+    let name = task.program[0].to_string_lossy().into_owned();
+    let mut command = program_in(&task.program, folder);
+    command.env("TANTALUM_ACK", said).stdout(Stdio::piped());
     let mut child = command.spawn().map_err(|error| RunError::Start { program: name.clone(), error })?;
     let output = child.stdout.take().expect("it is piped");
     let heard = Arc::clone(recording);
@@ -171,21 +169,4 @@ pub(crate) fn hear(recording: &Mutex<Recording>, said: &str) {
 fn wait(command: &mut Command, name: &str) -> Result<(), RunError> {
     let status = command.status().map_err(|error| RunError::Start { program: name.to_owned(), error })?;
     if status.success() { Ok(()) } else { Err(RunError::Failed { program: name.to_owned(), status }) }
-}
-
-/// A program that is a file seen from here stays that file in another folder.
-pub(crate) fn found_from_here(program: &OsStr) -> PathBuf {
-    let path = Path::new(program);
-    match path.components().count() > 1 || path.is_absolute() {
-        true => std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
-        false => path.to_owned(),
-    }
-}
-
-/// An argument in which `{}` is the folder.
-fn with_folder(argument: &OsStr, folder: &Path) -> OsString {
-    match (argument.to_str(), folder.to_str()) {
-        (Some(argument), Some(folder)) => argument.replace("{}", folder).into(),
-        _ => argument.to_owned(),
-    }
 }

@@ -61,6 +61,11 @@ impl Subject for Mount {
     }
 
     fn mark(&self) -> Result<serde_json::Value, String> {
+        if self.front.look(|_| ()).is_none() {
+            // whoever asked reads what there is so far
+            self.tape.end();
+            return Err(TOO_LATE.to_owned());
+        }
         let marked = self.front.with(|host| {
             host.file_system.write_back()?;
             let now_ns = host.file_system.client().now_ns();
@@ -68,8 +73,10 @@ impl Subject for Mount {
             let profile = host.file_system.client().device().profile().to_toml();
             Ok((self.tape.mark(now_ns), report, profile))
         });
-        let (kept, report, profile) =
-            marked.outcome.map_err(|_| "the drive has no power, or what was written cannot be synced")?;
+        let (kept, report, profile) = marked.outcome.map_err(|_| {
+            self.tape.end();
+            "the drive has no power, or what was written cannot be synced"
+        })?;
         kept.map_err(|error| format!("the recording could not be written: {error}"))?;
         let Options { atomic_writes, sync_writes, .. } = self.options;
         let marked = Marked { report, profile, atomic_writes, sync_writes };

@@ -60,6 +60,8 @@ pub enum Event<'a> {
         to: (FileNumber, u64),
         /// How many bytes were asked for.
         bytes: u64,
+        /// How many there were.
+        copied: u64,
     },
     /// Ranges read as others from now on: from, to, bytes of each.
     Committed(Vec<((FileNumber, u64), (FileNumber, u64), u64)>),

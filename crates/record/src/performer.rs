@@ -35,6 +35,11 @@ impl<F: FileSystem> Performer<F> {
         self.files.get(&file).copied().ok_or(Errno::ESTALE)
     }
 
+    /// A file that was there before is the recording's file of that number.
+    pub fn adopt(&mut self, file: FileNumber, found: FileId) {
+        self.files.insert(file, found);
+    }
+
     /// The kernel knew a file.
     pub fn open(&mut self, file: FileNumber) -> Outcome<()> {
         let id = self.file(file)?;

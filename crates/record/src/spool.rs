@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
 
 use crate::event::Stamped;
-use crate::recorder::Sink;
+use crate::tape::Sink;
 
 /// What a recording begins with. Its last character is the version of the layout.
 const MAGIC: [u8; 8] = *b"TNTLREC1";
@@ -169,7 +169,7 @@ mod tests {
             Event::Wrote { file: 9, offset: 0, data: b"", kind: WriteKind::Cached },
             Event::Touched(1),
             Event::Punched { file: 9, offset: 4096, bytes: 1 },
-            Event::Copied { from: (1, 2), to: (3, 4), bytes: 5 },
+            Event::Copied { from: (1, 2), to: (3, 4), bytes: 6, copied: 5 },
             Event::Committed(vec![((1, 2), (3, 4), 4096)]),
             Event::Exchanged { a: (1, 2), b: (3, 4), bytes: 4096 },
             Event::Held { file: 1, bytes: 7 },

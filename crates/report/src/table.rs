@@ -32,9 +32,19 @@ impl Table {
     /// The table with its titles underlined; every line ends with a newline.
     pub fn render(&self) -> String {
         let widths = self.widths();
-        let titles: Vec<String> = self.columns.iter().map(|(title, _)| title.clone()).collect();
+        let titles = self.titles();
         let rules: Vec<String> = widths.iter().map(|&width| "-".repeat(width)).collect();
         [&titles, &rules].into_iter().chain(&self.rows).map(|row| self.line(row, &widths)).collect()
+    }
+
+    /// The titles of the columns.
+    pub fn titles(&self) -> Vec<String> {
+        self.columns.iter().map(|(title, _)| title.clone()).collect()
+    }
+
+    /// The rows so far.
+    pub fn rows(&self) -> &[Vec<String>] {
+        &self.rows
     }
 
     fn widths(&self) -> Vec<usize> {

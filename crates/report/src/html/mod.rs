@@ -2,6 +2,8 @@
 
 pub(crate) mod experiments;
 
+use crate::table::Table;
+
 /// What every page looks like, light and dark.
 const STYLE: &str = include_str!("page.css");
 
@@ -22,6 +24,18 @@ pub fn legend(entries: impl Iterator<Item = (String, String)>) -> String {
         .map(|(name, colour)| format!("<li><i style=\"background:{colour}\"></i>{name}</li>"))
         .collect();
     format!("<ul class=\"legend\">{items}</ul>\n")
+}
+
+/// A table, as on a terminal.
+pub fn table(table: &Table) -> String {
+    let cells = |cells: &[String], tag: &str| -> String {
+        cells.iter().map(|cell| format!("<{tag}>{}</{tag}>", escaped(cell))).collect()
+    };
+    let rows: String = table.rows().iter().map(|row| format!("<tr>{}</tr>\n", cells(row, "td"))).collect();
+    format!(
+        "<div class=\"wide\"><table>\n<thead><tr>{}</tr></thead>\n<tbody>\n{rows}</tbody></table></div>\n",
+        cells(&table.titles(), "th")
+    )
 }
 
 /// Text as it may stand in HTML.

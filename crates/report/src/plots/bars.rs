@@ -11,6 +11,10 @@ const ROW_HEIGHT: u32 = 34;
 const AXIS_HEIGHT: u32 = 56;
 const FONT: (&str, i32) = ("sans-serif", 15);
 
+/// Room on the left, and about what a character of a label takes of it.
+const LEAST_LABEL_WIDTH: u32 = 80;
+const CHARACTER_WIDTH: u32 = 8;
+
 /// Room on the right for what stands at a bar's end, as a share of the longest bar.
 const END_ROOM: f64 = 1.22;
 
@@ -38,7 +42,7 @@ fn draw_into(svg: &mut String, axis: &str, bars: &[Bar]) -> Result<(), Box<dyn s
     let mut chart = ChartBuilder::on(&area)
         .margin(6)
         .set_label_area_size(LabelAreaPosition::Bottom, 44)
-        .set_label_area_size(LabelAreaPosition::Left, 80)
+        .set_label_area_size(LabelAreaPosition::Left, label_width(bars))
         .build_cartesian_2d(0.0..longest * END_ROOM, bars.len() as f64..0.0)?;
     chart
         .configure_mesh()
@@ -69,6 +73,12 @@ fn draw_into(svg: &mut String, axis: &str, bars: &[Bar]) -> Result<(), Box<dyn s
     }
     area.present()?;
     Ok(())
+}
+
+/// Room on the left for the longest label.
+fn label_width(bars: &[Bar]) -> u32 {
+    let characters = bars.iter().map(|bar| bar.label.chars().count() as u32).max().unwrap_or(0);
+    (characters * CHARACTER_WIDTH).clamp(LEAST_LABEL_WIDTH, WIDTH / 2)
 }
 
 fn length(bar: &Bar) -> f64 {

@@ -4,3 +4,4 @@ pub mod bars;
 pub mod colours;
 pub mod curves;
 pub mod grouped;
+pub mod steps;

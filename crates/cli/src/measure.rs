@@ -1,0 +1,176 @@
+//! `tantalum measure`.
+
+use std::ffi::OsString;
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::process;
+use std::time::Duration;
+
+use clap::Args;
+use tantalum::{Size, UNIT_BYTES};
+use tantalum_fuse::Pacing;
+use tantalum_measure::{
+    Drive, MeasureError, Measurement, Stop, Task, Watched, attach, run as run_task, text,
+};
+use tantalum_report::check_place;
+use tantalum_report::table::{bytes, grouped};
+
+use crate::drive::ProfileOptions;
+use crate::failure::Failure;
+use crate::output;
+
+/// The exit code of a command that was interrupted: 128 and the number of SIGINT.
+const INTERRUPTED: i32 = 130;
+
+/// The capacity of the folder's drive, unless another one is named.
+const CAPACITY: Size = Size(1 << 30);
+
+/// What a person may want to copy.
+const EXAMPLES: &str = "Examples:
+  tantalum measure -- sqlite3 {}/test.db 'create table t(x); insert into t values(1)'
+  tantalum measure --setup 'pgbench -i' --aged --report pgbench.html -- ./run-pgbench.sh
+  tantalum measure --attach mnt --seconds 60 --json
+
+docs/measure.md explains the figures.";
+
+/// `tantalum measure`.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct MeasureOptions {
+    /// Watch what is mounted on this folder, until Ctrl-C, instead of running a program on a new drive
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["program", "setup", "aged", "keep", "atomic_writes", "time", "profile", "capacity"])]
+    pub attach: Option<PathBuf>,
+
+    /// With --attach: watch for this long
+    #[arg(long, value_name = "N", requires = "attach", value_parser = clap::value_parser!(u64).range(1..))]
+    pub seconds: Option<u64>,
+
+    #[command(flatten)]
+    pub drive: ProfileOptions,
+
+    /// Fill the drive with other data first, and overwrite these until garbage collection is steady
+    #[arg(long)]
+    pub aged: bool,
+
+    /// Seed of the drive's age
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "aged")]
+    pub seed: u64,
+
+    /// A shell command that prepares the folder before the program runs; it is not measured
+    #[arg(long, value_name = "COMMAND")]
+    pub setup: Option<String>,
+
+    /// Whether the program sees the drive's latencies: real, or none to run as fast as this machine can [default: real]
+    #[arg(long, value_name = "real|none")]
+    pub time: Option<Pacing>,
+
+    /// Make each write of whole 4 KiB blocks all or nothing, for a program whose guard against torn pages is off
+    #[arg(long)]
+    pub atomic_writes: bool,
+
+    /// Keep the drive in this image file, which must not exist; otherwise it is in memory, and gone afterwards
+    #[arg(long, value_name = "FILE")]
+    pub keep: Option<PathBuf>,
+
+    /// Do not do the recording again: tell neither which file the drive's units belong to nor what other drives would save
+    #[arg(long)]
+    pub no_replay: bool,
+
+    /// Write a page with plots (HTML)
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+
+    /// Print one JSON object; what the program prints goes to standard error
+    #[arg(long)]
+    pub json: bool,
+
+    /// The program and its arguments; {} stands for the folder
+    #[arg(last = true, required_unless_present = "attach", value_name = "PROGRAM")]
+    pub program: Vec<OsString>,
+}
+
+/// Measures, and tells what was measured. The exit code is then the program's.
+pub fn run(options: &MeasureOptions) -> Result<(), Failure> {
+    options.report.as_deref().map_or(Ok(()), check_place)?;
+    let stop = Stop::default();
+    let pressed = stop.clone();
+    let on_interrupt = move || {
+        if !pressed.press() {
+            process::exit(INTERRUPTED);
+        }
+    };
+    // Without a handler Ctrl-C ends the process, and no report has been started in its place.
+    let _ = ctrlc::set_handler(on_interrupt);
+    let measurement = match &options.attach {
+        Some(folder) => {
+            let most = options.seconds.map(Duration::from_secs);
+            let mut is_first = true;
+            let measured =
+                attach(folder, most, !options.no_replay, &stop, |watched| tell(watched, &mut is_first));
+            clear_line();
+            measured?
+        }
+        None => run_task(&task(options)?, &stop)?,
+    };
+    tell_all(options, &measurement)
+}
+
+fn task(options: &MeasureOptions) -> Result<Task, Failure> {
+    let profile = options.drive.load(Some(CAPACITY), None)?;
+    Ok(Task {
+        program: options.program.clone(),
+        setup: options.setup.clone(),
+        drive: Drive { profile, aged: options.aged.then_some(options.seed), image: options.keep.clone() },
+        time: options.time.unwrap_or(Pacing::Real),
+        atomic_writes: options.atomic_writes,
+        quiet_output: options.json,
+        replays: !options.no_replay,
+    })
+}
+
+fn tell_all(options: &MeasureOptions, measurement: &Measurement) -> Result<(), Failure> {
+    if let Some(path) = &options.report {
+        tantalum_measure::write_report(measurement, path)?;
+    }
+    output::report(measurement, options.json, text::of)?;
+    match measurement.exit_code {
+        None | Some(0) => Ok(()),
+        Some(code) => Err(Failure::ProgramEnded { code }),
+    }
+}
+
+/// One line on a terminal, which the next one replaces; elsewhere only that it has begun.
+fn tell(watched: Watched, is_first: &mut bool) {
+    let mut terminal = io::stderr();
+    if !terminal.is_terminal() {
+        if std::mem::take(is_first) {
+            output::complain("watching until Ctrl-C");
+        }
+    } else {
+        let to = |units: u64| bytes(units * UNIT_BYTES as u64);
+        let _ = write!(
+            terminal,
+            "\r\x1b[K{:.0} s: {} to the drive, {} to flash, {} flushes (Ctrl-C ends it)",
+            watched.seconds,
+            to(watched.host_units),
+            to(watched.flash_units),
+            grouped(watched.flushes)
+        );
+    }
+}
+
+fn clear_line() {
+    let mut terminal = io::stderr();
+    if terminal.is_terminal() {
+        let _ = write!(terminal, "\r\x1b[K");
+    }
+}
+
+impl From<MeasureError> for Failure {
+    fn from(error: MeasureError) -> Failure {
+        match error {
+            MeasureError::Interrupted(interrupted) => interrupted.into(),
+            error => Failure::Measure(error),
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! From what was observed to what is told.
+
+use tantalum::Profile;
+use tantalum_fuse::report::{Marked, Report};
+use tantalum_record::Event;
+use tantalum_report::{Interrupted, LatencyUs, Monitor};
+use tantalum_workloads::ageing::Ageing;
+
+use crate::drive::with_capacitor;
+use crate::error::MeasureError;
+use crate::images::Images;
+use crate::kind::Kind;
+use crate::measurement::{
+    Amplification, Asked, DriveAbout, Flushes, Life, Measurement, ReplayFigures, Rewritten, by_folder,
+    by_kind, by_path, over_time, unit_bytes,
+};
+use crate::recording::Recording;
+use crate::replay::{Replayed, Setting, replay};
+use crate::stop::Stop;
+use crate::tally::Tally;
+
+/// The name of the replay that changes nothing.
+const AS_IT_RAN: &str = "as it ran";
+
+/// A recording, and the mount's state at its two marks.
+pub(crate) struct Observed {
+    pub recording: Recording,
+    pub begun: Marked,
+    pub ended: Report,
+    /// Between the marks, by the machine's clock.
+    pub seconds: f64,
+    pub incomplete: Option<String>,
+}
+
+/// How the drive was aged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Aged {
+    pub seed: u64,
+    pub ageing: Ageing,
+}
+
+/// What was measured, and how it ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Subject<'a> {
+    pub name: &'a str,
+    /// Of a program.
+    pub exit_code: Option<i32>,
+    pub aged: Option<Aged>,
+}
+
+/// Counts, does the recording again if `replays`, and puts everything together.
+pub(crate) fn evaluate(
+    observed: &Observed,
+    subject: Subject<'_>,
+    replays: bool,
+    stop: &Stop,
+) -> Result<Measurement, MeasureError> {
+    let profile = Profile::from_toml(&observed.begun.profile, "the mount's drive")?;
+    let tally = Tally::of(&observed.recording)?;
+    let mut incomplete = observed.incomplete.clone();
+    if stop.presses() > 0 && subject.exit_code.is_some() {
+        incomplete.get_or_insert_with(|| "Ctrl-C ended the program".to_owned());
+    }
+    if tally.bytes() == 0 && counters(observed).host_units_written == 0 {
+        return Err(MeasureError::NothingWritten);
+    }
+    let mut replayed = Vec::new();
+    if replays {
+        let seed = subject.aged.map(|aged| aged.seed);
+        let is_whole = replay_all(observed, &tally, &profile, seed, &stop.monitor(), &mut replayed)?;
+        if !is_whole {
+            incomplete.get_or_insert_with(|| "Ctrl-C ended the replays".to_owned());
+        }
+    }
+    Ok(Measurement { incomplete, ..measurement(observed, subject, &profile, &tally, &replayed) })
+}
+
+fn measurement(
+    observed: &Observed,
+    subject: Subject<'_>,
+    profile: &Profile,
+    tally: &Tally,
+    replayed: &[(String, Replayed)],
+) -> Measurement {
+    let written = replayed.first().map(|(_, replayed)| &replayed.written);
+    let files = by_path(tally, written);
+    let counters = counters(observed);
+    let (begun, ended) = (&observed.begun.report.drive, &observed.ended.drive);
+    let (drive_units, flash_units) = (counters.host_units_written, counters.flash_units.total());
+    Measurement {
+        measured: subject.name.to_owned(),
+        exit_code: subject.exit_code,
+        incomplete: None,
+        seconds: observed.seconds,
+        drive: DriveAbout {
+            profile: profile.name.clone(),
+            capacity_bytes: profile.capacity_bytes,
+            endurance_cycles: profile.flash.endurance_cycles,
+            aged: subject.aged.map(|aged| aged.ageing),
+            time: begun.time.map_or_else(String::new, |time| format!("{time:?}").to_lowercase()),
+        },
+        asked: asked(tally),
+        folders: by_folder(&files),
+        kinds: by_kind(&files, written),
+        rewritten: written.map(Rewritten::of).unwrap_or_default(),
+        flushes: Flushes::between(begun, ended),
+        amplification: Amplification::of(tally.bytes(), drive_units, flash_units),
+        life: Life::of(profile, begun.smart.erase_count_mean, &counters, observed.seconds),
+        replays: figures(replayed),
+        over_time: over_time(tally),
+        files,
+        counters,
+    }
+}
+
+fn counters(observed: &Observed) -> tantalum::Counters {
+    observed.ended.drive.smart.counters.since(&observed.begun.report.drive.smart.counters)
+}
+
+fn asked(tally: &Tally) -> Asked {
+    Asked {
+        bytes: tally.bytes(),
+        writes: tally.paths.iter().map(|path| path.writes).sum(),
+        copied_bytes: tally.copied_bytes,
+        syncs: tally.syncs.len(),
+        sync_seconds: tally.sync_ns as f64 / 1e9,
+        sync_us: (!tally.syncs.is_empty()).then(|| LatencyUs::of(&tally.syncs)),
+    }
+}
+
+/// What data files were given, to find it in logs.
+fn images(recording: &Recording, tally: &Tally) -> Result<Images, MeasureError> {
+    let mut images = Images::default();
+    let mut events = recording.events()?;
+    while let Some(stamped) = events.next()? {
+        if let Event::Wrote { file, offset, data, .. } = stamped.event
+            && tally.kind(file) == Some(Kind::Data)
+        {
+            images.note(offset, data);
+        }
+    }
+    Ok(images)
+}
+
+/// Does all replays, or as many as Ctrl-C leaves time for. Returns whether these are all.
+fn replay_all(
+    observed: &Observed,
+    tally: &Tally,
+    profile: &Profile,
+    aged: Option<u64>,
+    monitor: &Monitor,
+    done: &mut Vec<(String, Replayed)>,
+) -> Result<bool, MeasureError> {
+    let images = images(&observed.recording, tally)?;
+    for (name, setting) in settings(observed, profile, aged, &images) {
+        match replay(&observed.recording, tally, &setting, &name, monitor) {
+            Ok(replayed) => done.push((name, replayed)),
+            Err(MeasureError::Interrupted(Interrupted)) => return Ok(false),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
+}
+
+/// The first is as it ran; then each thing that it did not have, and all of them.
+fn settings<'a>(
+    observed: &Observed,
+    profile: &Profile,
+    aged: Option<u64>,
+    images: &'a Images,
+) -> Vec<(String, Setting<'a>)> {
+    let before = &observed.begun.report.volume;
+    let after = &observed.ended.volume;
+    let looked =
+        |volume: &tantalum_filesystem::Statistics| volume.units_remapped + volume.units_without_duplicate;
+    let shares = looked(after) > looked(before);
+    let atomic = observed.begun.atomic_writes;
+    let base = Setting { profile: profile.clone(), aged, duplicates: shares, atomic, images: None };
+    let mut settings = vec![(AS_IT_RAN.to_owned(), base.clone())];
+    let with_atomic =
+        |setting: &Setting<'a>| Setting { atomic: true, images: Some(images), ..setting.clone() };
+    let mut all = base.clone();
+    if !atomic {
+        settings.push(("atomic writes".to_owned(), with_atomic(&base)));
+        all = with_atomic(&all);
+    }
+    if !shares {
+        settings.push(("duplicates shared".to_owned(), Setting { duplicates: true, ..base.clone() }));
+        all.duplicates = true;
+    }
+    if let Some(protected) = with_capacitor(profile) {
+        settings.push(("a capacitor".to_owned(), Setting { profile: protected.clone(), ..base }));
+        all.profile = protected;
+    }
+    if settings.len() > 2 {
+        settings.push(("all of these".to_owned(), all));
+    }
+    settings
+}
+
+fn figures(replayed: &[(String, Replayed)]) -> Vec<ReplayFigures> {
+    let Some((_, first)) = replayed.first() else { return Vec::new() };
+    let saved = |before: u64, after: u64| match before {
+        0 => 0.0,
+        before => (before as f64 - after as f64) / before as f64 * 100.0,
+    };
+    let first_flash = first.counters.flash_units.total();
+    let figures = |(name, replayed): &(String, Replayed)| {
+        let flash = replayed.counters.flash_units.total();
+        ReplayFigures {
+            name: name.clone(),
+            drive_bytes: unit_bytes(replayed.counters.host_units_written),
+            flash_bytes: unit_bytes(flash),
+            flash_units: replayed.counters.flash_units,
+            flushes: replayed.counters.flushes,
+            sync_seconds: replayed.sync_ns as f64 / 1e9,
+            flash_saved_percent: saved(first_flash, flash),
+            sync_saved_percent: saved(first.sync_ns, replayed.sync_ns),
+            left_out_bytes: replayed.left_out_bytes,
+            not_repeated: replayed.not_repeated,
+        }
+    };
+    replayed.iter().map(figures).collect()
+}
+
+#[cfg(test)]
+#[path = "evaluate_tests.rs"]
+mod tests;

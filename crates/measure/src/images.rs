@@ -1,0 +1,219 @@
+//! Images of data pages in logs: what a program writes a second time so that a power cut cannot tear its pages.
+//!
+//! A unit of data (4 KiB at a multiple of that in a data file) that a log holds at any offset, with the same bytes, is an
+//! image: of what the page was, as in a rollback journal, or of what it becomes, as in a write-ahead log or a
+//! doublewrite buffer. Units are compared by a rolling hash of 64 bits. Units of zeros are not counted.
+
+use std::collections::HashSet;
+
+use tantalum::UNIT_BYTES;
+
+/// An odd multiplier of a polynomial hash modulo 2^64, whose bits are well mixed before (Knuth's, for 64 bits).
+const FACTOR: u64 = 6_364_136_223_846_793_005;
+
+/// What a byte counts. A plain byte would make the low bits of the hash depend on few of them.
+const fn value(byte: u8) -> u64 {
+    let mixed = (byte as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+}
+
+const VALUES: [u64; 256] = {
+    let mut values = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        values[byte] = value(byte as u8);
+        byte += 1;
+    }
+    values
+};
+
+/// The factor of the byte that leaves the window.
+const LEAVING: u64 = {
+    let mut power: u64 = 1;
+    let mut at = 0;
+    while at < UNIT_BYTES {
+        power = power.wrapping_mul(FACTOR);
+        at += 1;
+    }
+    power
+};
+
+fn hash(unit: &[u8]) -> u64 {
+    unit.iter().fold(0, |hash: u64, byte| hash.wrapping_mul(FACTOR).wrapping_add(VALUES[usize::from(*byte)]))
+}
+
+/// The contents that data files were given.
+#[derive(Debug, Default)]
+pub(crate) struct Images {
+    units: HashSet<u64>,
+}
+
+impl Images {
+    /// Notes what a data file was given at an offset: the whole units.
+    pub fn note(&mut self, offset: u64, data: &[u8]) {
+        let unit = UNIT_BYTES as u64;
+        let skipped = (offset.next_multiple_of(unit) - offset) as usize;
+        for unit in data.get(skipped..).unwrap_or_default().chunks_exact(UNIT_BYTES) {
+            if unit.iter().any(|byte| *byte != 0) {
+                self.units.insert(hash(unit));
+            }
+        }
+    }
+
+    /// Where images begin in what a log was given. They do not overlap.
+    pub fn find(&self, data: &[u8]) -> Vec<usize> {
+        let mut found = Vec::new();
+        let mut start = 0;
+        let mut window = match data.get(..UNIT_BYTES) {
+            Some(first) => hash(first),
+            None => return found,
+        };
+        loop {
+            if self.units.contains(&window) {
+                found.push(start);
+                start += UNIT_BYTES;
+                match data.get(start..start + UNIT_BYTES) {
+                    Some(next) => window = hash(next),
+                    None => return found,
+                }
+                continue;
+            }
+            let Some(entering) = data.get(start + UNIT_BYTES) else { return found };
+            let leaving = VALUES[usize::from(data[start])].wrapping_mul(LEAVING);
+            window = window
+                .wrapping_mul(FACTOR)
+                .wrapping_add(VALUES[usize::from(*entering)])
+                .wrapping_sub(leaving);
+            start += 1;
+        }
+    }
+}
+
+/// A log from which the images are left out: what remains moves together.
+#[derive(Debug, Default)]
+pub(crate) struct ShorterLog {
+    /// Ranges left out, in order: start, bytes, and the bytes left out before it.
+    left_out: Vec<(u64, u64, u64)>,
+    /// Whether an image was left out since the last sync.
+    skipped: bool,
+    /// Whether anything else was done since the last sync.
+    changed: bool,
+}
+
+impl ShorterLog {
+    /// Where an offset is after what was left out before it is gone.
+    pub fn place(&self, offset: u64) -> u64 {
+        let at = self.left_out.partition_point(|(start, ..)| *start < offset);
+        let Some((start, bytes, before)) = at.checked_sub(1).map(|at| self.left_out[at]) else {
+            return offset;
+        };
+        let within = (offset - start).min(bytes);
+        offset - before - within
+    }
+
+    /// What remains of a write without the images in it, at its new place. Nothing remains of an image alone.
+    pub fn write(&mut self, offset: u64, data: &[u8], images: &[usize]) -> (u64, Vec<u8>) {
+        let unit = UNIT_BYTES as u64;
+        let end = offset + data.len() as u64;
+        let new: Vec<u64> = images.iter().map(|at| offset + *at as u64).collect();
+        let from = self.left_out.partition_point(|(start, bytes, _)| start + bytes <= offset);
+        let to = self.left_out.partition_point(|(start, ..)| *start < end).max(from);
+        let is_same = self.left_out[from..to].iter().map(|(start, ..)| start).eq(&new);
+        if !is_same {
+            self.left_out.splice(from..to, new.iter().map(|start| (*start, unit, 0)));
+            let mut before = from.checked_sub(1).map_or(0, |at| self.left_out[at].1 + self.left_out[at].2);
+            for range in &mut self.left_out[from..] {
+                range.2 = before;
+                before += range.1;
+            }
+        }
+        let mut kept = Vec::with_capacity(data.len() - images.len() * UNIT_BYTES);
+        let mut rest = 0;
+        for at in images {
+            kept.extend_from_slice(&data[rest..*at]);
+            rest = at + UNIT_BYTES;
+        }
+        kept.extend_from_slice(&data[rest..]);
+        self.skipped |= !images.is_empty();
+        self.changed |= !kept.is_empty();
+        (self.place(offset), kept)
+    }
+
+    /// The log was changed in another way.
+    pub fn changed(&mut self) {
+        self.changed = true;
+    }
+
+    /// Whether a sync has nothing to do, because all that was written before it was left out.
+    pub fn sync_is_idle(&mut self) -> bool {
+        let (skipped, changed) = (std::mem::take(&mut self.skipped), std::mem::take(&mut self.changed));
+        skipped && !changed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A unit that differs from those of other seeds nearly everywhere.
+    fn unit(seed: u64) -> Vec<u8> {
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let byte = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state as u8
+        };
+        std::iter::repeat_with(byte).take(UNIT_BYTES).collect()
+    }
+
+    #[test]
+    fn images_are_found_at_any_offset_and_only_those() {
+        let mut images = Images::default();
+        images.note(8192, &[unit(1), unit(2)].concat());
+        // not at a unit's place in the file: one whole unit is within
+        images.note(100, &[&vec![7; UNIT_BYTES - 100][..], &unit(3), &[1, 2]].concat());
+        let log = [&[9; 24][..], &unit(1), &[8; 24], &unit(4), &unit(3), &unit(2)[1..], &unit(2)].concat();
+        let unit = UNIT_BYTES;
+        assert_eq!(images.find(&log), [24, 48 + 2 * unit, 48 + 4 * unit - 1]);
+        assert_eq!(images.find(&log[..unit]), []);
+    }
+
+    #[test]
+    fn zeros_are_no_image() {
+        let mut images = Images::default();
+        images.note(0, &[0; 3 * UNIT_BYTES]);
+        assert!(images.find(&[0; 2 * UNIT_BYTES]).is_empty());
+    }
+
+    #[test]
+    fn a_log_without_images_is_shorter_and_stays_so_when_it_starts_over() {
+        let mut log = ShorterLog::default();
+        let frame = [&[1; 24][..], &[2; UNIT_BYTES]].concat();
+        let bytes = frame.len() as u64;
+        for life in 0..3 {
+            for number in 0..100 {
+                let (place, kept) = log.write(32 + number * bytes, &frame, &[24]);
+                assert_eq!((place, kept.len()), (32 + number * 24, 24), "life {life}, frame {number}");
+            }
+        }
+        assert_eq!(log.left_out.len(), 100);
+        assert_eq!(log.place(32 + 100 * bytes), 32 + 100 * 24);
+        // a write that has no image where one was
+        let (place, kept) = log.write(32, &frame, &[]);
+        assert_eq!((place, kept.len(), log.left_out.len()), (32, frame.len(), 99));
+        assert_eq!(log.place(32 + 2 * bytes), 32 + bytes + 24);
+    }
+
+    #[test]
+    fn a_sync_of_images_alone_is_idle() {
+        let mut log = ShorterLog::default();
+        assert!(!log.sync_is_idle(), "nothing was left out");
+        log.write(0, &[2; UNIT_BYTES], &[0]);
+        assert!(log.sync_is_idle());
+        assert!(!log.sync_is_idle());
+        log.write(0, &[2; UNIT_BYTES + 1], &[0]);
+        log.write(9000, &[2; UNIT_BYTES], &[0]);
+        assert!(!log.sync_is_idle());
+    }
+}

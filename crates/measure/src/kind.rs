@@ -1,0 +1,117 @@
+//! What a file is for: data, a log, or temporary. Told by its name where that is known, otherwise by what was done to it.
+
+use serde::Serialize;
+
+/// What something was written for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// What is meant to stay.
+    Data,
+    /// What makes changes of data durable or atomic: a journal, a write-ahead log, a doublewrite buffer.
+    Log,
+    /// What is gone again before anybody made it durable.
+    Temporary,
+    /// What the file system wrote for itself: inodes, names, the map of free space.
+    Metadata,
+}
+
+impl Kind {
+    /// All kinds, in the order of tables.
+    pub const ALL: [Kind; 4] = [Kind::Data, Kind::Log, Kind::Temporary, Kind::Metadata];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Data => "data",
+            Kind::Log => "log",
+            Kind::Temporary => "temporary",
+            Kind::Metadata => "metadata",
+        }
+    }
+}
+
+/// Ends of file names of logs: SQLite's journal and write-ahead log, and RocksDB's and others' logs.
+const LOG_ENDINGS: [&str; 6] = ["-journal", "-wal", ".wal", ".log", ".journal", ".dblwr"];
+
+/// Folders of logs, and beginnings of their names: PostgreSQL, InnoDB, Aria, MySQL's binary log.
+const LOG_FOLDERS: [&str; 3] = ["pg_wal", "pg_xlog", "#innodb_redo"];
+const LOG_BEGINNINGS: [&str; 5] = ["ib_logfile", "#ib_redo", "aria_log.", "binlog.", "mysql-bin."];
+
+/// Folders and beginnings of names of temporary files: PostgreSQL, SQLite, InnoDB.
+const TEMPORARY_FOLDERS: [&str; 2] = ["pgsql_tmp", "#innodb_temp"];
+const TEMPORARY_BEGINNINGS: [&str; 4] = ["etilqs_", "pgsql_tmp", "ibtmp", "#sql"];
+
+/// A file that was appended to and synced so often is a log.
+const SYNCS_OF_A_LOG: u64 = 8;
+
+/// What was done to the files of a path.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Habits {
+    /// Bytes written.
+    pub bytes: u64,
+    /// Bytes of these that were written behind everything that the file had.
+    pub appended: u64,
+    /// Syncs.
+    pub syncs: u64,
+    /// Whether all files of this path were created and removed during the measurement.
+    pub came_and_went: bool,
+}
+
+/// The kind of the files of a path, and how that is known.
+pub(crate) fn kind_of(path: &str, habits: &Habits) -> (Kind, &'static str) {
+    let mut parts = path.rsplit('/');
+    let name = parts.next().unwrap_or_default();
+    let is_in = |folders: &[&str]| path.rsplit('/').skip(1).any(|part| folders.contains(&part));
+    let begins = |beginnings: &[&str]| beginnings.iter().any(|beginning| name.starts_with(beginning));
+    if is_in(&TEMPORARY_FOLDERS) || begins(&TEMPORARY_BEGINNINGS) {
+        return (Kind::Temporary, "its name");
+    }
+    if is_in(&LOG_FOLDERS) || begins(&LOG_BEGINNINGS) || LOG_ENDINGS.iter().any(|end| name.ends_with(end)) {
+        return (Kind::Log, "its name");
+    }
+    if habits.came_and_went && habits.syncs == 0 {
+        return (Kind::Temporary, "removed, and never synced");
+    }
+    let is_appended = habits.bytes > 0 && habits.appended >= habits.bytes - habits.bytes / 10;
+    if is_appended && habits.syncs >= SYNCS_OF_A_LOG {
+        return (Kind::Log, "appended to, with syncs between");
+    }
+    (Kind::Data, "neither a log nor temporary")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn databases_files_are_known_by_name() {
+        let habits = Habits::default();
+        for (path, kind) in [
+            ("test.db", Kind::Data),
+            ("test.db-journal", Kind::Log),
+            ("a/test.db-wal", Kind::Log),
+            ("data/pg_wal/000000010000000000000001", Kind::Log),
+            ("data/base/5/16384", Kind::Data),
+            ("data/base/pgsql_tmp/pgsql_tmp12.0", Kind::Temporary),
+            ("#ib_16384_0.dblwr", Kind::Log),
+            ("ib_logfile0", Kind::Log),
+            ("ibdata1", Kind::Data),
+            ("000012.log", Kind::Log),
+            ("pg_wal", Kind::Data),
+        ] {
+            assert_eq!(kind_of(path, &habits).0, kind, "{path}");
+        }
+    }
+
+    #[test]
+    fn unknown_names_are_told_by_what_was_done() {
+        let log = Habits { bytes: 1000, appended: 900, syncs: 8, came_and_went: false };
+        assert_eq!(kind_of("journal.bin", &log).0, Kind::Log);
+        assert_eq!(kind_of("journal.bin", &Habits { appended: 899, ..log }).0, Kind::Data);
+        assert_eq!(kind_of("journal.bin", &Habits { syncs: 7, ..log }).0, Kind::Data);
+        let scratch = Habits { bytes: 1, appended: 1, syncs: 0, came_and_went: true };
+        assert_eq!(kind_of("scratch", &scratch).0, Kind::Temporary);
+        assert_eq!(kind_of("scratch", &Habits { syncs: 1, ..scratch }).0, Kind::Data);
+    }
+}

@@ -1,0 +1,409 @@
+//! What was measured.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use tantalum::{Counters, FlashUnits, Profile, UNIT_BYTES};
+use tantalum_drive::report::DriveReport;
+use tantalum_report::LatencyUs;
+use tantalum_workloads::ageing::Ageing;
+
+use crate::kind::Kind;
+use crate::owners::Written;
+use crate::tally::{MOMENT_NS, Tally};
+
+const SECONDS_PER_DAY: f64 = 86_400.0;
+
+/// The years for which drive writes per day are usually stated.
+const YEARS: f64 = 5.0;
+
+/// Points of the plot over time.
+const POINTS: u64 = 60;
+
+/// Everything that was measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct Measurement {
+    /// The program with its arguments, or the folder that was watched.
+    pub measured: String,
+    /// The exit code of the program; 128 and the signal's number if one ended it. None without a program.
+    pub exit_code: Option<i32>,
+    /// Why the measurement is not complete, if it is not.
+    pub incomplete: Option<String>,
+    /// How long it ran, in seconds of the machine.
+    pub seconds: f64,
+    /// The drive.
+    pub drive: DriveAbout,
+    /// What the program asked for.
+    pub asked: Asked,
+    /// By path, the most written first.
+    pub files: Vec<PathWrites>,
+    /// By folder, with everything below it.
+    pub folders: Vec<FolderWrites>,
+    /// By kind.
+    pub kinds: Vec<KindWrites>,
+    /// How often units of files were written.
+    pub rewritten: Rewritten,
+    /// What the drive did meanwhile.
+    pub counters: Counters,
+    /// Flush commands to the drive.
+    pub flushes: Flushes,
+    /// Amplification.
+    pub amplification: Amplification,
+    /// How long the drive lives at this rate.
+    pub life: Life,
+    /// The same recording on other drives.
+    pub replays: Vec<ReplayFigures>,
+    /// Bytes asked for over time.
+    pub over_time: Vec<(f64, u64)>,
+}
+
+/// The drive and how it was used.
+#[derive(Clone, Debug, Serialize)]
+pub struct DriveAbout {
+    /// The profile's name.
+    pub profile: String,
+    /// Logical capacity.
+    pub capacity_bytes: u64,
+    /// Rated erases of a block.
+    pub endurance_cycles: u32,
+    /// How it was aged; none if it was not.
+    pub aged: Option<Ageing>,
+    /// Whether the program met the drive's latencies.
+    pub time: String,
+}
+
+/// What the program asked for.
+#[derive(Clone, Debug, Serialize)]
+pub struct Asked {
+    /// Bytes written to files.
+    pub bytes: u64,
+    /// Writes, as they reached the file system.
+    pub writes: u64,
+    /// Bytes that the file system copied within itself.
+    pub copied_bytes: u64,
+    /// `fsync`, `fdatasync` and syncs of folders.
+    pub syncs: u64,
+    /// How long these took together, in seconds of the drive.
+    pub sync_seconds: f64,
+    /// Each of them, in microseconds of the drive; none without syncs.
+    pub sync_us: Option<LatencyUs>,
+}
+
+/// Files of one path.
+#[derive(Clone, Debug, Serialize)]
+pub struct PathWrites {
+    /// Below the mount.
+    pub path: String,
+    /// What it is for.
+    pub kind: Kind,
+    /// How that is known.
+    pub known_by: &'static str,
+    /// How many files had this path, one after the other.
+    pub files: u64,
+    /// How many of them were removed.
+    pub removed: u64,
+    /// Bytes asked for.
+    pub bytes: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Syncs of them.
+    pub syncs: u64,
+    /// How long these took, in seconds of the drive.
+    pub sync_seconds: f64,
+    /// Bytes that went to the drive for them, in whole units; none if that is not known.
+    pub drive_bytes: Option<u64>,
+}
+
+/// A folder with everything below it.
+#[derive(Clone, Debug, Serialize)]
+pub struct FolderWrites {
+    /// Below the mount; `.` is the mount itself.
+    pub path: String,
+    /// Bytes asked for.
+    pub bytes: u64,
+    /// Bytes that went to the drive; none if that is not known.
+    pub drive_bytes: Option<u64>,
+}
+
+/// A kind of files.
+#[derive(Clone, Debug, Serialize)]
+pub struct KindWrites {
+    /// Which.
+    pub kind: Kind,
+    /// Bytes asked for.
+    pub bytes: u64,
+    /// Bytes that went to the drive; none if that is not known.
+    pub drive_bytes: Option<u64>,
+}
+
+/// How often units of files went to the drive.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Rewritten {
+    /// Different units.
+    pub units: u64,
+    /// Writes of them, divided by that.
+    pub mean: f64,
+    /// The most written unit's.
+    pub most: u32,
+    /// How many units were written so often: from, to, units.
+    pub histogram: Vec<(u32, u32, u64)>,
+}
+
+/// Flush commands.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Flushes {
+    /// How many.
+    pub count: u64,
+    /// How long one took, in microseconds of the drive.
+    pub mean_us: f64,
+}
+
+/// Amplification: each is none if nothing was written there.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Amplification {
+    /// Bytes to the drive, for each byte asked for.
+    pub program: Option<f64>,
+    /// Bytes to flash, for each byte to the drive.
+    pub drive: Option<f64>,
+    /// Bytes to flash, for each byte asked for.
+    pub total: Option<f64>,
+}
+
+/// How long the drive lives.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Life {
+    /// Days until its rated erases are used up, if it goes on at this rate; none if nothing went to flash.
+    pub days: Option<f64>,
+    /// Drive writes per day: the drive's capacity, so often each day, at this rate.
+    pub drive_writes_per_day: f64,
+    /// How often a day its capacity may be written like this for five years; none if nothing went to flash.
+    pub allowed_drive_writes_per_day: Option<f64>,
+    /// Bytes that can still go to its flash.
+    pub flash_bytes_left: f64,
+}
+
+/// The recording on another drive.
+#[derive(Clone, Debug, Serialize)]
+pub struct ReplayFigures {
+    /// What was different.
+    pub name: String,
+    /// Bytes to the drive.
+    pub drive_bytes: u64,
+    /// Bytes to flash.
+    pub flash_bytes: u64,
+    /// By cause, in units.
+    pub flash_units: FlashUnits,
+    /// Flush commands.
+    pub flushes: u64,
+    /// How long the program's syncs took, in seconds of the drive.
+    pub sync_seconds: f64,
+    /// Flash saved against the first replay, in percent; negative if it was more.
+    pub flash_saved_percent: f64,
+    /// Time in syncs saved against the first replay, in percent.
+    pub sync_saved_percent: f64,
+    /// Bytes of page images left out of logs.
+    pub left_out_bytes: u64,
+    /// Operations that could not be repeated.
+    pub not_repeated: u64,
+}
+
+pub(crate) fn unit_bytes(units: u64) -> u64 {
+    units * UNIT_BYTES as u64
+}
+
+/// By path, folder and kind.
+pub(crate) fn by_path(tally: &Tally, written: Option<&Written>) -> Vec<PathWrites> {
+    let to_drive =
+        |place| written.map(|written| unit_bytes(written.by_path.get(&place).copied().unwrap_or(0)));
+    let path = |(place, path): (usize, &crate::tally::PathTally)| {
+        let (kind, known_by) = path.kind.expect("every path has a kind");
+        PathWrites {
+            path: if path.path.is_empty() { ".".to_owned() } else { path.path.clone() },
+            kind,
+            known_by,
+            files: path.files,
+            removed: path.removed,
+            bytes: path.bytes,
+            writes: path.writes,
+            syncs: path.syncs,
+            sync_seconds: path.sync_ns as f64 / 1e9,
+            drive_bytes: to_drive(place),
+        }
+    };
+    let mut paths: Vec<PathWrites> = tally.paths.iter().enumerate().map(path).collect();
+    paths.sort_by(|a, b| {
+        let most = |path: &PathWrites| path.drive_bytes.unwrap_or(0).max(path.bytes);
+        most(b).cmp(&most(a)).then_with(|| a.path.cmp(&b.path))
+    });
+    paths
+}
+
+/// Each folder, with all that is below it.
+pub(crate) fn by_folder(files: &[PathWrites]) -> Vec<FolderWrites> {
+    let mut folders: BTreeMap<String, (u64, Option<u64>)> = BTreeMap::new();
+    for file in files {
+        let mut folder = file.path.as_str();
+        loop {
+            folder = folder.rsplit_once('/').map_or(".", |(above, _)| above);
+            let sums = folders.entry(folder.to_owned()).or_insert((0, Some(0)));
+            sums.0 += file.bytes;
+            sums.1 = sums.1.zip(file.drive_bytes).map(|(sum, bytes)| sum + bytes);
+            if folder == "." {
+                break;
+            }
+        }
+    }
+    let folders = folders.into_iter();
+    folders.map(|(path, (bytes, drive_bytes))| FolderWrites { path, bytes, drive_bytes }).collect()
+}
+
+/// The sums of each kind.
+pub(crate) fn by_kind(files: &[PathWrites], written: Option<&Written>) -> Vec<KindWrites> {
+    let of = |kind| {
+        let of_kind = || files.iter().filter(|file| file.kind == kind);
+        let drive_bytes = written.map(|written| match kind {
+            Kind::Metadata => unit_bytes(written.metadata),
+            _ => of_kind().filter_map(|file| file.drive_bytes).sum(),
+        });
+        KindWrites { kind, bytes: of_kind().map(|file| file.bytes).sum(), drive_bytes }
+    };
+    Kind::ALL.into_iter().map(of).collect()
+}
+
+impl Rewritten {
+    pub(crate) fn of(written: &Written) -> Rewritten {
+        let times = || written.times.values().copied();
+        let units = times().len() as u64;
+        let most = times().max().unwrap_or(0);
+        let all: u64 = times().map(u64::from).sum();
+        let mut histogram = Vec::new();
+        let mut from = 1;
+        while from <= most {
+            let to = if from == 1 { 1 } else { from * 2 - 1 };
+            let count = times().filter(|times| (from..=to).contains(times)).count() as u64;
+            histogram.push((from, to, count));
+            from = to + 1;
+        }
+        Rewritten { units, mean: all as f64 / units.max(1) as f64, most, histogram }
+    }
+}
+
+impl Amplification {
+    /// Of bytes asked for, units to the drive, units to flash.
+    pub(crate) fn of(asked_bytes: u64, drive_units: u64, flash_units: u64) -> Amplification {
+        let ratio = |bytes: u64, of: u64| (of > 0).then(|| bytes as f64 / of as f64);
+        let (drive, flash) = (unit_bytes(drive_units), unit_bytes(flash_units));
+        Amplification {
+            program: ratio(drive, asked_bytes),
+            drive: ratio(flash, drive),
+            total: ratio(flash, asked_bytes),
+        }
+    }
+}
+
+impl Life {
+    /// At the rate of these counters in these seconds, of a drive whose blocks have been erased so often.
+    pub(crate) fn of(profile: &Profile, erased: f64, counters: &Counters, seconds: f64) -> Life {
+        let physical_units = profile.geometry().map_or(0, |geometry| u64::from(geometry.units()));
+        let cycles = (f64::from(profile.flash.endurance_cycles) - erased).max(0.0);
+        let flash_bytes_left = unit_bytes(physical_units) as f64 * cycles;
+        let days = seconds / SECONDS_PER_DAY;
+        let flash_bytes = unit_bytes(counters.flash_units.total()) as f64;
+        let drive_bytes = unit_bytes(counters.host_units_written) as f64;
+        let capacity = profile.capacity_bytes as f64;
+        let writes_flash = flash_bytes > 0.0 && days > 0.0;
+        Life {
+            days: writes_flash.then(|| flash_bytes_left / (flash_bytes / days)),
+            drive_writes_per_day: if days > 0.0 { drive_bytes / days / capacity } else { 0.0 },
+            allowed_drive_writes_per_day: writes_flash
+                .then(|| flash_bytes_left * (drive_bytes / flash_bytes) / (capacity * YEARS * 365.0)),
+            flash_bytes_left,
+        }
+    }
+}
+
+impl Flushes {
+    pub(crate) fn between(begun: &DriveReport, ended: &DriveReport) -> Flushes {
+        let sum = |report: &DriveReport| report.latency.flush.count as f64 * report.latency.flush.mean_ns;
+        let count = ended.latency.flush.count.saturating_sub(begun.latency.flush.count);
+        let mean_us = (sum(ended) - sum(begun)).max(0.0) / count.max(1) as f64 / 1000.0;
+        Flushes { count, mean_us }
+    }
+}
+
+/// Bytes asked for in stretches of equal length: where each ends, in seconds, and its bytes.
+pub(crate) fn over_time(tally: &Tally) -> Vec<(f64, u64)> {
+    let stretch_ns = tally.span_ns.div_ceil(POINTS).next_multiple_of(MOMENT_NS).max(MOMENT_NS);
+    let stretches = tally.span_ns / stretch_ns + 1;
+    let mut bytes = vec![0; stretches as usize];
+    for moment in &tally.moments {
+        bytes[(moment.at_ns / stretch_ns).min(stretches - 1) as usize] += moment.bytes;
+    }
+    let end = |index: usize| ((index as u64 + 1) * stretch_ns) as f64 / 1e9;
+    bytes.into_iter().enumerate().map(|(index, bytes)| (end(index), bytes)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(path: &str, kind: Kind, bytes: u64, drive_bytes: u64) -> PathWrites {
+        PathWrites {
+            path: path.to_owned(),
+            kind,
+            known_by: "its name",
+            files: 1,
+            removed: 0,
+            bytes,
+            writes: 1,
+            syncs: 0,
+            sync_seconds: 0.0,
+            drive_bytes: Some(drive_bytes),
+        }
+    }
+
+    #[test]
+    fn folders_hold_what_is_below_them() {
+        let files = [
+            path("a/b/c", Kind::Data, 1, 4096),
+            path("a/d", Kind::Log, 2, 8192),
+            path("e", Kind::Data, 4, 0),
+        ];
+        let folders = by_folder(&files);
+        let sums: Vec<_> =
+            folders.iter().map(|folder| (&folder.path[..], folder.bytes, folder.drive_bytes)).collect();
+        assert_eq!(sums, [(".", 7, Some(12288)), ("a", 3, Some(12288)), ("a/b", 1, Some(4096))]);
+        let written = Written { metadata: 3, ..Written::default() };
+        let kinds = by_kind(&files, Some(&written));
+        let sums: Vec<_> = kinds.iter().map(|kind| (kind.bytes, kind.drive_bytes.unwrap())).collect();
+        assert_eq!(sums, [(5, 4096), (2, 8192), (0, 0), (0, 12288)]);
+    }
+
+    #[test]
+    fn units_are_counted_by_how_often_they_were_written() {
+        let times = [(1, 1), (2, 1), (3, 2), (4, 3), (5, 9)];
+        let times = times.into_iter().map(|(unit, times)| ((7, unit), times)).collect();
+        let rewritten = Rewritten::of(&Written { times, ..Written::default() });
+        assert_eq!((rewritten.units, rewritten.most, rewritten.mean), (5, 9, 3.2));
+        assert_eq!(rewritten.histogram, [(1, 1, 2), (2, 3, 2), (4, 7, 0), (8, 15, 1)]);
+        assert_eq!(Rewritten::of(&Written::default()).units, 0);
+    }
+
+    #[test]
+    fn a_life_is_what_is_left_of_the_flash_at_this_rate() {
+        let mut profile = Profile::load("tlc-nvme").unwrap();
+        profile.capacity_bytes = 1 << 30;
+        let mut counters = Counters { host_units_written: 1 << 18, ..Counters::default() };
+        counters.flash_units.host = 1 << 19;
+        // the whole drive in half a day, and twice that to flash
+        let life = Life::of(&profile, 0.0, &counters, SECONDS_PER_DAY / 2.0);
+        assert_eq!(life.drive_writes_per_day, 2.0);
+        let physical = unit_bytes(profile.geometry().unwrap().units().into()) as f64;
+        assert_eq!(life.flash_bytes_left, physical * 3000.0);
+        assert_eq!(life.days, Some(physical * 3000.0 / (4.0 * (1u64 << 30) as f64)));
+        let half = Life::of(&profile, 1500.0, &counters, SECONDS_PER_DAY / 2.0);
+        assert_eq!(half.days, life.days.map(|days| days / 2.0));
+        let idle = Life::of(&profile, 0.0, &Counters::default(), 1.0);
+        assert_eq!((idle.days, idle.allowed_drive_writes_per_day), (None, None));
+    }
+}

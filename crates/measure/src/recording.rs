@@ -1,0 +1,34 @@
+//! A recording in a temporary file.
+
+use std::fs::File;
+use std::path::Path;
+
+use tantalum_record::Events;
+use tempfile::NamedTempFile;
+
+use crate::error::MeasureError;
+
+/// A recording in a temporary file, which is gone when this is dropped. It may be read several times.
+#[derive(Debug)]
+pub struct Recording {
+    file: NamedTempFile,
+}
+
+impl Recording {
+    /// An empty file for one.
+    pub fn new() -> Result<Recording, MeasureError> {
+        let file = tempfile::Builder::new().prefix("tantalum-measure-").tempfile();
+        file.map(|file| Recording { file }).map_err(MeasureError::files(std::env::temp_dir()))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// Reads it from the beginning.
+    pub fn events(&self) -> Result<Events, MeasureError> {
+        let file = File::open(self.path()).map_err(MeasureError::files(self.path()))?;
+        Ok(Events::read(file)?)
+    }
+}

@@ -1,0 +1,388 @@
+//! A recording, done again on another drive.
+
+use std::collections::{HashMap, HashSet};
+
+use tantalum::{Counters, Nanoseconds, Profile, UNIT_BYTES};
+use tantalum_drive::Client;
+use tantalum_filesystem::{
+    Attributes, Content, Errno, FileSystem, MetadataChange, Names, Outcome, RangeCommit, Timestamp,
+    is_whole_units,
+};
+use tantalum_record::operation::{FileNumber, Operation};
+use tantalum_record::{Event, Performer, Stamped, WriteKind};
+use tantalum_report::{Bar, Monitor};
+use tantalum_volume::Volume;
+
+use crate::drive::{Drive, new_volume};
+use crate::error::MeasureError;
+use crate::images::{Images, ShorterLog};
+use crate::kind::Kind;
+use crate::owners::{Owners, Written};
+use crate::recording::Recording;
+use crate::tally::Tally;
+use crate::tap::Tap;
+
+/// Events between two looks at the wish to stop.
+const EVENTS_PER_STEP: u64 = 256;
+
+/// Bytes of one write that fills a file whose contents were not recorded.
+const FILL_BYTES: usize = 1 << 20;
+
+/// How a recording is done again.
+#[derive(Clone, Debug)]
+pub(crate) struct Setting<'a> {
+    pub profile: Profile,
+    /// The seed of its age.
+    pub aged: Option<u64>,
+    /// Share duplicates.
+    pub duplicates: bool,
+    /// Writes of whole units are all or nothing.
+    pub atomic: bool,
+    /// What is left out of logs.
+    pub images: Option<&'a Images>,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Replayed {
+    /// What the drive did between the marks.
+    pub counters: Counters,
+    /// Syncs of the program, and how long they took.
+    pub syncs: u64,
+    pub sync_ns: Nanoseconds,
+    /// Operations that could not be repeated, such as those on files that were removed before the recording.
+    pub not_repeated: u64,
+    /// Bytes of images left out.
+    pub left_out_bytes: u64,
+    /// Who wrote the units.
+    pub written: Written,
+}
+
+/// Does the recording again.
+pub(crate) fn replay(
+    recording: &Recording,
+    tally: &Tally,
+    setting: &Setting<'_>,
+    name: &str,
+    monitor: &Monitor,
+) -> Result<Replayed, MeasureError> {
+    let tap = Tap::default();
+    let drive = Drive { profile: setting.profile.clone(), aged: setting.aged, image: None };
+    let (mut volume, _) = new_volume(&drive, |device| Client::from(device).by_way_of(tap.clone()), monitor)?;
+    volume.set_remap_duplicates(setting.duplicates);
+    let bar = monitor.bar(name, tally.events);
+    let mut replay = Replay::new(volume, tap, setting, tally);
+    let mut events = recording.events()?;
+    let mut number = 0;
+    while let Some(stamped) = events.next()? {
+        replay.event(number, &stamped)?;
+        number += 1;
+        if number.is_multiple_of(EVENTS_PER_STEP) {
+            bar.advance(EVENTS_PER_STEP)?;
+        }
+    }
+    replay.finish(number, &bar)
+}
+
+struct Replay<'a> {
+    performer: Performer<Volume>,
+    setting: &'a Setting<'a>,
+    tally: &'a Tally,
+    /// The recording's time when it began, and this drive's time then.
+    origin: Option<(Nanoseconds, Nanoseconds)>,
+    /// When the recording's last operation was done, in its time.
+    done_ns: Nanoseconds,
+    /// The counters at the first mark and at the second.
+    begun: Option<Counters>,
+    ended: Option<Counters>,
+    /// Files that are there besides the recording's: those of an aged drive.
+    found: HashSet<FileNumber>,
+    owners: Owners,
+    logs: HashMap<FileNumber, ShorterLog>,
+    fill: u64,
+    replayed: Replayed,
+}
+
+impl<'a> Replay<'a> {
+    fn new(volume: Volume, tap: Tap, setting: &'a Setting<'a>, tally: &'a Tally) -> Replay<'a> {
+        Replay {
+            performer: Performer::new(volume),
+            setting,
+            tally,
+            origin: None,
+            done_ns: 0,
+            begun: None,
+            ended: None,
+            found: HashSet::new(),
+            owners: Owners::new(tap),
+            logs: HashMap::new(),
+            fill: 0,
+            replayed: Replayed {
+                counters: Counters::default(),
+                syncs: 0,
+                sync_ns: 0,
+                not_repeated: 0,
+                left_out_bytes: 0,
+                written: Written::default(),
+            },
+        }
+    }
+
+    fn volume(&mut self) -> &mut Volume {
+        &mut self.performer.file_system
+    }
+
+    fn counters(&self) -> Counters {
+        self.performer.file_system.client().device().smart().counters
+    }
+
+    fn is_measured(&self) -> bool {
+        self.begun.is_some() && self.ended.is_none()
+    }
+
+    fn event(&mut self, number: u64, stamped: &Stamped<'_>) -> Result<(), MeasureError> {
+        self.begin(stamped);
+        match self.perform(&stamped.event, stamped.at_ns) {
+            Ok(()) => {}
+            Err(errno) if self.performer.file_system.client().end().is_some() => {
+                return Err(MeasureError::Replay { operation: number, errno });
+            }
+            Err(_) => self.replayed.not_repeated += u64::from(self.is_measured()),
+        }
+        self.attribute();
+        Ok(())
+    }
+
+    /// Sets the clock. What waited for an operation before waits for it again; what did not begins when it did.
+    fn begin(&mut self, stamped: &Stamped<'_>) {
+        if stamped.at_ns == 0 {
+            // files that were there
+            return;
+        }
+        let now_ns = self.volume().now_ns();
+        let (recorded_ns, begun_ns) = *self.origin.get_or_insert((stamped.at_ns, now_ns));
+        let at_ns = begun_ns + stamped.at_ns.saturating_sub(recorded_ns);
+        let waited = stamped.at_ns >= self.done_ns;
+        let client = self.volume().client_mut();
+        if waited {
+            client.wait_until(at_ns)
+        } else {
+            client.begin_at(at_ns)
+        }
+        self.done_ns = self.done_ns.max(stamped.at_ns + stamped.took_ns);
+    }
+
+    fn perform(&mut self, event: &Event<'_>, at_ns: Nanoseconds) -> Outcome<()> {
+        match event {
+            Event::Done(operation) => self.operation(operation),
+            Event::Wrote { file, offset, data, kind } => self.write(*file, *offset, data, *kind),
+            Event::Punched { file, offset, bytes } => {
+                let (id, offset) = (self.performer.file(*file)?, self.place(*file, *offset));
+                self.volume().punch_hole(id, offset, *bytes)?;
+                self.own(*file, offset, *bytes);
+                Ok(())
+            }
+            Event::Touched(file) => {
+                let id = self.performer.file(*file)?;
+                let nanoseconds = (at_ns % 1_000_000_000) as u32;
+                let now = Timestamp { seconds: (at_ns / 1_000_000_000) as i64, nanoseconds };
+                let change =
+                    MetadataChange { modified: Some(now), changed: Some(now), ..MetadataChange::default() };
+                Attributes::change_metadata(self.volume(), id, &change)
+            }
+            Event::Opened(file) => self.performer.open(*file),
+            // a file that was known before the recording started is not open here
+            Event::Closed(file) => self.performer.close(*file).or(Ok(())),
+            Event::WrittenOut(file) => {
+                let id = self.performer.file(*file)?;
+                self.volume().write_out(id)
+            }
+            Event::WrittenBack => FileSystem::write_back(self.volume()),
+            Event::Copied { from, to, bytes, .. } => {
+                let (source, target) = (self.performer.file(from.0)?, self.performer.file(to.0)?);
+                self.volume().copy_range(source, from.1, target, to.1, *bytes)?;
+                self.own(to.0, to.1, *bytes);
+                Ok(())
+            }
+            Event::Committed(ranges) => self.commit(ranges),
+            Event::Exchanged { a, b, bytes } => {
+                let (first, second) = (self.performer.file(a.0)?, self.performer.file(b.0)?);
+                self.volume().exchange_ranges(first, a.1, second, b.1, *bytes)?;
+                self.own(a.0, a.1, *bytes);
+                self.own(b.0, b.1, *bytes);
+                Ok(())
+            }
+            Event::Held { file, .. } if self.found.contains(file) => Ok(()),
+            Event::Held { file, bytes } => self.fill(*file, *bytes),
+            Event::Marked => {
+                self.mark();
+                Ok(())
+            }
+        }
+    }
+
+    fn commit(&mut self, ranges: &[((FileNumber, u64), (FileNumber, u64), u64)]) -> Outcome<()> {
+        let commit = |((from, from_offset), (to, to_offset), bytes): &((_, _), (_, _), _)| {
+            let (from, to) = (self.performer.file(*from)?, self.performer.file(*to)?);
+            let (from_offset, to_offset, bytes) = (*from_offset, *to_offset, *bytes);
+            Ok(RangeCommit { from, from_offset, to, to_offset, bytes })
+        };
+        let commits = ranges.iter().map(commit).collect::<Outcome<Vec<_>>>()?;
+        self.volume().commit_ranges(&commits)?;
+        Ok(())
+    }
+
+    fn operation(&mut self, operation: &Operation) -> Outcome<()> {
+        let before_ns = self.volume().now_ns();
+        let operation = &self.with_shorter_logs(operation);
+        if let Operation::Sync(file) | Operation::SyncData(file) = operation
+            && self.logs.get_mut(file).is_some_and(ShorterLog::sync_is_idle)
+        {
+            return Ok(());
+        }
+        match self.performer.perform(operation) {
+            Err(Errno::EEXIST) => self.find(operation)?,
+            done => done?,
+        }
+        if operation.is_sync() && self.is_measured() {
+            self.replayed.syncs += 1;
+            self.replayed.sync_ns += self.volume().now_ns().saturating_sub(before_ns);
+        }
+        match operation {
+            Operation::Zero { file, offset, bytes, .. } | Operation::Allocate { file, offset, bytes, .. } => {
+                self.own(*file, *offset, *bytes);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A file that the drive had before: the one that an aged drive is full of.
+    fn find(&mut self, operation: &Operation) -> Outcome<()> {
+        let Operation::Create(entry, file, _) = operation else { return Err(Errno::EEXIST) };
+        let folder = self.performer.file(entry.folder)?;
+        let found = Names::lookup(self.volume(), folder, &entry.name)?;
+        self.performer.adopt(*file, found);
+        self.found.insert(*file);
+        Ok(())
+    }
+
+    /// An operation on a log from which images are left out, at its new place.
+    fn with_shorter_logs(&mut self, operation: &Operation) -> Operation {
+        let mut operation = operation.clone();
+        match &mut operation {
+            Operation::Zero { file, offset, bytes, .. } | Operation::Allocate { file, offset, bytes, .. } => {
+                if let Some(log) = self.logs.get_mut(file) {
+                    let end = log.place(offset.saturating_add(*bytes));
+                    *offset = log.place(*offset);
+                    *bytes = end - *offset;
+                    log.changed();
+                }
+            }
+            Operation::Resize(file, size) => {
+                if let Some(log) = self.logs.get_mut(file) {
+                    *size = log.place(*size);
+                    log.changed();
+                }
+            }
+            _ => {}
+        }
+        operation
+    }
+
+    fn place(&self, file: FileNumber, offset: u64) -> u64 {
+        self.logs.get(&file).map_or(offset, |log| log.place(offset))
+    }
+
+    fn write(&mut self, file: FileNumber, offset: u64, data: &[u8], kind: WriteKind) -> Outcome<()> {
+        let is_log = self.tally.kind(file) == Some(Kind::Log);
+        let Some(images) = self.setting.images.filter(|_| is_log) else {
+            return self.write_there(file, offset, data, kind);
+        };
+        let found = images.find(data);
+        if self.is_measured() {
+            self.replayed.left_out_bytes += (found.len() * UNIT_BYTES) as u64;
+        }
+        let (place, kept) = self.logs.entry(file).or_default().write(offset, data, &found);
+        match kept.is_empty() {
+            true => Ok(()),
+            false => self.write_there(file, place, &kept, kind),
+        }
+    }
+
+    fn write_there(&mut self, file: FileNumber, offset: u64, data: &[u8], kind: WriteKind) -> Outcome<()> {
+        let id = self.performer.file(file)?;
+        let is_whole = is_whole_units(offset, data.len());
+        let atomic = self.setting.atomic;
+        let volume = self.volume();
+        match kind {
+            WriteKind::Cached | WriteKind::Direct if atomic && is_whole => {
+                Content::write_whole(volume, id, offset, data)?;
+            }
+            WriteKind::Whole if is_whole => Content::write_whole(volume, id, offset, data)?,
+            WriteKind::Direct if is_whole => Content::write_direct(volume, id, offset, data, None)?,
+            _ => Content::write(volume, id, offset, data)?,
+        }
+        self.own(file, offset, data.len() as u64);
+        Ok(())
+    }
+
+    /// Fills a file whose contents are not known with bytes that no other unit has.
+    fn fill(&mut self, file: FileNumber, bytes: u64) -> Outcome<()> {
+        let id = self.performer.file(file)?;
+        let mut offset = 0;
+        let mut data = vec![0; FILL_BYTES];
+        while offset < bytes {
+            for unit in data.chunks_exact_mut(UNIT_BYTES) {
+                self.fill += 1;
+                unit[..8].copy_from_slice(&self.fill.to_le_bytes());
+            }
+            let length = (bytes - offset).min(FILL_BYTES as u64) as usize;
+            Content::write(self.volume(), id, offset, &data[..length])?;
+            offset += length as u64;
+        }
+        self.own(file, 0, bytes);
+        Content::sync(self.volume(), id)
+    }
+
+    fn mark(&mut self) {
+        let counters = self.counters();
+        if self.begun.is_none() {
+            self.attribute();
+            self.begun = Some(counters);
+        } else if self.ended.is_none() {
+            self.ended = Some(counters);
+        }
+    }
+
+    /// Notes where the units of a file are.
+    fn own(&mut self, file: FileNumber, offset: u64, bytes: u64) {
+        if let Ok(id) = self.performer.file(file) {
+            self.owners.note(&self.performer.file_system, (file, id), offset, bytes);
+        }
+    }
+
+    /// Whose units were written just now.
+    fn attribute(&mut self) {
+        let is_measured = self.is_measured();
+        let Replay { owners, performer, tally, replayed, .. } = self;
+        let written = is_measured.then_some(&mut replayed.written);
+        owners.take(&performer.file_system, |file| tally.path_of.get(&file).copied(), written);
+    }
+
+    /// Ends where the recording ends.
+    fn finish(mut self, number: u64, bar: &Bar) -> Result<Replayed, MeasureError> {
+        bar.check()?;
+        if self.is_measured() {
+            // whoever recorded was cut off before the second mark
+            let errno = |errno| MeasureError::Replay { operation: number, errno };
+            FileSystem::write_back(self.volume()).map_err(errno)?;
+            self.attribute();
+        }
+        let ended = self.ended.unwrap_or_else(|| self.counters());
+        if let Some(begun) = self.begun {
+            self.replayed.counters = ended.since(&begun);
+        }
+        Ok(self.replayed)
+    }
+}
