@@ -67,10 +67,8 @@ pub(crate) fn evaluate(
     let mut replayed = Vec::new();
     if replays {
         let seed = subject.aged.map(|aged| aged.seed);
-        let is_whole = replay_all(observed, &tally, &profile, seed, &stop.monitor(), &mut replayed)?;
-        if !is_whole {
-            incomplete.get_or_insert_with(|| "Ctrl-C ended the replays".to_owned());
-        }
+        let missing = replay_all(observed, &tally, &profile, seed, &stop.monitor(), &mut replayed)?;
+        incomplete = incomplete.or(missing);
     }
     Ok(Measurement { incomplete, ..measurement(observed, subject, &profile, &tally, &replayed) })
 }
@@ -142,7 +140,7 @@ fn images(recording: &Recording, tally: &Tally) -> Result<Images, MeasureError> 
     Ok(images)
 }
 
-/// Does all replays, or as many as Ctrl-C leaves time for. Returns whether these are all.
+/// Does all replays, or as many as Ctrl-C leaves time for. Returns why these are not all.
 fn replay_all(
     observed: &Observed,
     tally: &Tally,
@@ -150,16 +148,23 @@ fn replay_all(
     aged: Option<u64>,
     monitor: &Monitor,
     done: &mut Vec<(String, Replayed)>,
-) -> Result<bool, MeasureError> {
+) -> Result<Option<String>, MeasureError> {
+    let mut left_out = None;
     let images = images(&observed.recording, tally)?;
     for (name, setting) in settings(observed, profile, aged, &images) {
         match replay(&observed.recording, tally, &setting, &name, monitor) {
             Ok(replayed) => done.push((name, replayed)),
-            Err(MeasureError::Interrupted(Interrupted)) => return Ok(false),
+            Err(MeasureError::Interrupted(Interrupted)) => {
+                return Ok(Some("Ctrl-C ended the replays".to_owned()));
+            }
+            // a small drive may not have room for what a capacitor saves
+            Err(MeasureError::Device { error, .. }) if !done.is_empty() => {
+                left_out.get_or_insert_with(|| format!("the replay \"{name}\" is left out: {error}"));
+            }
             Err(error) => return Err(error),
         }
     }
-    Ok(true)
+    Ok(left_out)
 }
 
 /// The first is as it ran; then each thing that it did not have, and all of them.

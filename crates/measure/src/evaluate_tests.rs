@@ -18,7 +18,7 @@ const UNIT: u64 = 4096;
 
 fn profile() -> Profile {
     let mut profile = Profile::load("tlc-nvme").unwrap();
-    profile.capacity_bytes = 256 << 20;
+    profile.capacity_bytes = 1 << 30;
     profile
 }
 
@@ -71,6 +71,7 @@ impl Mount {
     }
 
     fn create(&mut self, folder: FileId, name: &str, kind: FileKind) -> FileId {
+        self.seconds += 1;
         let new = NewFile { kind, permissions: 0o644, now: now(self.seconds), ..NewFile::default() };
         let file = Names::create_in(&mut self.fs, folder, name.as_bytes(), &new).unwrap();
         Names::open(&mut self.fs, file).unwrap();
@@ -90,6 +91,7 @@ impl Mount {
     }
 
     fn unlink(&mut self, folder: FileId, name: &str, file: FileId) {
+        self.seconds += 1;
         Names::unlink(&mut self.fs, folder, name.as_bytes(), now(self.seconds)).unwrap();
         Names::close(&mut self.fs, file).unwrap();
     }

@@ -176,7 +176,7 @@ mod tests {
         let log = [&[9; 24][..], &unit(1), &[8; 24], &unit(4), &unit(3), &unit(2)[1..], &unit(2)].concat();
         let unit = UNIT_BYTES;
         assert_eq!(images.find(&log), [24, 48 + 2 * unit, 48 + 4 * unit - 1]);
-        assert_eq!(images.find(&log[..unit]), []);
+        assert!(images.find(&log[..unit]).is_empty());
     }
 
     #[test]

@@ -13,7 +13,7 @@ const UNIT: u64 = 4096;
 
 fn profile() -> Profile {
     let mut profile = Profile::load("tlc-nvme").unwrap();
-    profile.capacity_bytes = 256 << 20;
+    profile.capacity_bytes = 1 << 30;
     profile
 }
 

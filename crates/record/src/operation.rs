@@ -59,9 +59,6 @@ pub enum Operation {
     RemoveFolder(Entry),
     /// Another name, in one step.
     Rename(Entry, Entry, RenameMode),
-    /// Bytes at an offset; in a stored recording they are an event of their own.
-    #[serde(skip)]
-    Write(FileNumber, u64, Arc<[u8]>),
     /// Zeros at an offset; the file grows unless it keeps its size.
     Zero {
         /// Which.
@@ -94,6 +91,10 @@ pub enum Operation {
     SyncData(FileNumber),
     /// `fsync` of a folder.
     SyncFolder(FileNumber),
+    /// Bytes at an offset; in a stored recording they are an event of their own. It is last, as variants are stored by
+    /// their number among those that are stored.
+    #[serde(skip)]
+    Write(FileNumber, u64, Arc<[u8]>),
 }
 
 impl Operation {

@@ -8,13 +8,12 @@ use tantalum_filesystem::{
 
 use crate::operation::{Attribute, Entry, FileNumber, Made, Operation, ROOT};
 
-/// Times are not repeated.
-const NOW: Timestamp = Timestamp { seconds: 0, nanoseconds: 0 };
-
 /// Does operations on a file system that was empty at first.
 pub struct Performer<F> {
     /// The file system.
     pub file_system: F,
+    /// The time of the next operation: recorded times are not repeated.
+    pub now: Timestamp,
     files: HashMap<FileNumber, FileId>,
     keeps_open: bool,
 }
@@ -22,7 +21,7 @@ pub struct Performer<F> {
 impl<F: FileSystem> Performer<F> {
     /// Files are open as the recording says ([`Performer::open`], [`Performer::close`]).
     pub fn new(file_system: F) -> Performer<F> {
-        Performer { file_system, files: HashMap::from([(ROOT, FileId::ROOT)]), keeps_open: false }
+        Performer { file_system, now: Timestamp::default(), files: HashMap::from([(ROOT, FileId::ROOT)]), keeps_open: false }
     }
 
     /// Every file stays open, so that none is gone when its last name is.
@@ -64,19 +63,19 @@ impl<F: FileSystem> Performer<F> {
             }
             Operation::Link(entry, file) => {
                 let (file, folder) = (self.file(*file)?, file_of(entry)?);
-                self.file_system.link(file, folder, &entry.name, NOW)
+                self.file_system.link(file, folder, &entry.name, self.now)
             }
             Operation::Unlink(entry) => {
                 let folder = file_of(entry)?;
-                self.file_system.unlink(folder, &entry.name, NOW)
+                self.file_system.unlink(folder, &entry.name, self.now)
             }
             Operation::RemoveFolder(entry) => {
                 let folder = file_of(entry)?;
-                self.file_system.remove_folder(folder, &entry.name, NOW)
+                self.file_system.remove_folder(folder, &entry.name, self.now)
             }
             Operation::Rename(from, to, mode) => {
                 let (folder, new) = (file_of(from)?, file_of(to)?);
-                self.file_system.rename_in(folder, &from.name, new, &to.name, *mode, NOW)
+                self.file_system.rename_in(folder, &from.name, new, &to.name, *mode, self.now)
             }
             Operation::SyncFolder(folder) => {
                 let folder = self.file(*folder)?;
@@ -113,7 +112,7 @@ impl<F: FileSystem> Performer<F> {
 
     fn create(&mut self, folder: FileId, name: &[u8], made: &Made) -> Outcome<FileId> {
         let Made { kind, permissions, owner, group, ref target } = *made;
-        let new = NewFile { kind, permissions, owner, group, device_number: 0, now: NOW };
+        let new = NewFile { kind, permissions, owner, group, device_number: 0, now: self.now };
         let file = match kind {
             FileKind::SymbolicLink => {
                 return self.file_system.create_symbolic_link(folder, name, target, &new);
