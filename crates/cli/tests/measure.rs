@@ -86,7 +86,7 @@ fn sqlite_writes_pages_twice_and_atomic_writes_would_save_it() {
     let left_out = replay("atomic writes")["left_out_bytes"].as_u64().unwrap();
     assert!(left_out >= data / 2, "{left_out} of {data} were found in the log: {told}");
     assert!(replay("atomic writes")["flash_saved_percent"].as_f64().unwrap() > 20.0, "{told}");
-    assert!(replay("a capacitor")["sync_saved_percent"].as_f64().unwrap() > 50.0, "{told}");
+    assert!(replay("a capacitor")["sync_saved_percent"].as_f64().unwrap() > 30.0, "{told}");
 }
 
 #[test]

@@ -180,10 +180,9 @@ fn settings<'a>(
         |volume: &tantalum_filesystem::Statistics| volume.units_remapped + volume.units_without_duplicate;
     let shares = looked(after) > looked(before);
     let atomic = observed.begun.atomic_writes;
-    let base = Setting { profile: profile.clone(), aged, duplicates: shares, atomic, images: None };
+    let base = Setting { profile: profile.clone(), aged, duplicates: shares, images: None };
     let mut settings = vec![(AS_IT_RAN.to_owned(), base.clone())];
-    let with_atomic =
-        |setting: &Setting<'a>| Setting { atomic: true, images: Some(images), ..setting.clone() };
+    let with_atomic = |setting: &Setting<'a>| Setting { images: Some(images), ..setting.clone() };
     let mut all = base.clone();
     if !atomic {
         settings.push(("atomic writes".to_owned(), with_atomic(&base)));

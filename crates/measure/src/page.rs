@@ -50,8 +50,8 @@ fn render(measurement: &Measurement) -> Result<String, ReportError> {
 const METHOD: &str = "<h2>How to read this</h2>\n<p>Everything that was done to the files was recorded. Bytes asked for are those \
 of the program's writes. Bytes to the drive are whole units of 4 KiB, in the commands that the file system sent; which file they \
 belong to is seen when the recording is done again on an equal drive. Bytes to flash are what the drive programmed for any \
-reason. Metadata are what the file system wrote for itself. The other drives did the same recording: with atomic writes, each \
-write of whole units is all or nothing, and images of data pages are left out of logs; with duplicates shared, a unit that \
+reason. Metadata are what the file system wrote for itself. The other drives did the same recording: with atomic writes, \
+images of data pages are left out of logs, as a program can that need not guard its pages; with duplicates shared, a unit that \
 equals one written shortly before is mapped to it; with a capacitor, the drive's cache is durable and flushes wait for \
 nothing.</p>\n";
 

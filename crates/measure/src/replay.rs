@@ -36,8 +36,6 @@ pub(crate) struct Setting<'a> {
     pub aged: Option<u64>,
     /// Share duplicates.
     pub duplicates: bool,
-    /// Writes of whole units are all or nothing.
-    pub atomic: bool,
     /// What is left out of logs.
     pub images: Option<&'a Images>,
 }
@@ -314,12 +312,8 @@ impl<'a> Replay<'a> {
     fn write_there(&mut self, file: FileNumber, offset: u64, data: &[u8], kind: WriteKind) -> Outcome<()> {
         let id = self.performer.file(file)?;
         let is_whole = is_whole_units(offset, data.len());
-        let atomic = self.setting.atomic;
         let volume = self.volume();
         match kind {
-            WriteKind::Cached | WriteKind::Direct if atomic && is_whole => {
-                Content::write_whole(volume, id, offset, data)?;
-            }
             WriteKind::Whole if is_whole => Content::write_whole(volume, id, offset, data)?,
             WriteKind::Direct if is_whole => Content::write_direct(volume, id, offset, data, None)?,
             _ => Content::write(volume, id, offset, data)?,

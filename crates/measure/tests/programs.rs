@@ -74,7 +74,7 @@ fn sqlite_writes_pages_twice() {
     let atomic = replay("atomic writes");
     assert!(atomic.left_out_bytes >= file(&measurement, "test.db").bytes / 2, "{}", text::of(&measurement));
     assert!(atomic.flash_saved_percent > 20.0, "{}", text::of(&measurement));
-    assert!(replay("a capacitor").sync_saved_percent > 50.0, "{}", text::of(&measurement));
+    assert!(replay("a capacitor").sync_saved_percent > 30.0, "{}", text::of(&measurement));
     let place = TempDir::new().unwrap();
     let page = place.path().join("page.html");
     write_report(&measurement, &page).unwrap();
@@ -90,6 +90,7 @@ fn setup_is_not_measured_and_an_aged_drive_collects_garbage() {
     let mut task = task(&["dd", "if=/dev/urandom", "of=f", "bs=64k", "count=64", "conv=fsync,notrunc"]);
     task.setup = Some("dd if=/dev/urandom of=f bs=1M count=4".to_owned());
     task.drive.aged = Some(1);
+    task.drive.profile.capacity_bytes = 256 << 20;
     let measurement = run(&task, &Stop::default()).unwrap();
     assert_eq!(measurement.asked.bytes, 64 << 16);
     assert!(measurement.drive.aged.unwrap().write_amplification > 1.5, "{}", text::of(&measurement));

@@ -21,7 +21,12 @@ pub struct Performer<F> {
 impl<F: FileSystem> Performer<F> {
     /// Files are open as the recording says ([`Performer::open`], [`Performer::close`]).
     pub fn new(file_system: F) -> Performer<F> {
-        Performer { file_system, now: Timestamp::default(), files: HashMap::from([(ROOT, FileId::ROOT)]), keeps_open: false }
+        Performer {
+            file_system,
+            now: Timestamp::default(),
+            files: HashMap::from([(ROOT, FileId::ROOT)]),
+            keeps_open: false,
+        }
     }
 
     /// Every file stays open, so that none is gone when its last name is.
