@@ -25,6 +25,9 @@ use crate::tap::Tap;
 /// Events between two looks at the wish to stop.
 const EVENTS_PER_STEP: u64 = 256;
 
+/// What a log is given without a gap is cut after this many bytes.
+const MOST_GATHERED_BYTES: usize = 8 << 20;
+
 /// Bytes of one write that fills a file whose contents were not recorded.
 const FILL_BYTES: usize = 1 << 20;
 
@@ -97,6 +100,8 @@ struct Replay<'a> {
     found: HashSet<FileNumber>,
     owners: Owners,
     logs: HashMap<FileNumber, ShorterLog>,
+    /// What a log was given without a gap, and not done yet: the kernel cuts writes at pages, and images with them.
+    gathered: Option<(FileNumber, u64, Vec<u8>, WriteKind)>,
     fill: u64,
     replayed: Replayed,
 }
@@ -114,6 +119,7 @@ impl<'a> Replay<'a> {
             found: HashSet::new(),
             owners: Owners::new(tap),
             logs: HashMap::new(),
+            gathered: None,
             fill: 0,
             replayed: Replayed {
                 counters: Counters::default(),
@@ -142,7 +148,10 @@ impl<'a> Replay<'a> {
         self.begin(stamped);
         // no two are at the same time, so that what changes a time makes an inode dirty, as it did
         self.performer.now = Timestamp { seconds: number as i64 + 1, nanoseconds: 0 };
-        match self.perform(&stamped.event) {
+        if self.gathers(&stamped.event) {
+            return Ok(());
+        }
+        match self.write_gathered().and_then(|()| self.perform(&stamped.event)) {
             Ok(()) => {}
             Err(errno) if self.performer.file_system.client().end().is_some() => {
                 return Err(MeasureError::Replay { operation: number, errno });
@@ -294,15 +303,45 @@ impl<'a> Replay<'a> {
     }
 
     fn write(&mut self, file: FileNumber, offset: u64, data: &[u8], kind: WriteKind) -> Outcome<()> {
-        let is_log = self.tally.kind(file) == Some(Kind::Log);
-        let Some(images) = self.setting.images.filter(|_| is_log) else {
-            return self.write_there(file, offset, data, kind);
-        };
-        let found = images.find(data);
+        match self.leaves_out(file).is_some() {
+            true => {
+                self.gathered = Some((file, offset, data.to_vec(), kind));
+                Ok(())
+            }
+            false => self.write_there(file, offset, data, kind),
+        }
+    }
+
+    /// The images that are left out of this file.
+    fn leaves_out(&self, file: FileNumber) -> Option<&'a Images> {
+        self.setting.images.filter(|_| self.tally.kind(file) == Some(Kind::Log))
+    }
+
+    /// Whether this goes on where a log was written last, or only changes times meanwhile.
+    fn gathers(&mut self, event: &Event<'_>) -> bool {
+        match (event, &mut self.gathered) {
+            (Event::Wrote { file, offset, data, .. }, Some((log, start, gathered, _)))
+                if file == log
+                    && *offset == *start + gathered.len() as u64
+                    && gathered.len() < MOST_GATHERED_BYTES =>
+            {
+                gathered.extend_from_slice(data);
+                true
+            }
+            (Event::Touched(file), Some((log, ..))) => file == log,
+            _ => false,
+        }
+    }
+
+    /// Writes what was gathered without the images in it.
+    fn write_gathered(&mut self) -> Outcome<()> {
+        let Some((file, offset, data, kind)) = self.gathered.take() else { return Ok(()) };
+        let Some(images) = self.leaves_out(file) else { return Ok(()) };
+        let found = images.find(&data);
         if self.is_measured() {
             self.replayed.left_out_bytes += (found.len() * UNIT_BYTES) as u64;
         }
-        let (place, kept) = self.logs.entry(file).or_default().write(offset, data, &found);
+        let (place, kept) = self.logs.entry(file).or_default().write(offset, &data, &found);
         match kept.is_empty() {
             true => Ok(()),
             false => self.write_there(file, place, &kept, kind),
