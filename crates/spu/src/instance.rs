@@ -5,10 +5,10 @@
 
 use wasmi::{Extern, Global, Linker, Memory, Store, TrapCode, TypedFunc, TypedResumableCall, Val};
 
-use crate::abi::{COUNTERS, Context};
+use crate::abi::Context;
 use crate::activation::{Activation, Op, Place, Room};
 use crate::answer;
-use crate::marks::{MARK, MARK_BYTES, NOWHERE};
+use crate::marks::{MARK, MARK_BYTES, MEMORY, NOWHERE};
 use crate::module::{HANDLERS, Program, handler_number};
 
 /// Threads of a program on a processor.
@@ -77,44 +77,30 @@ impl Instance {
         handler_instructions: u64,
     ) -> Result<Instance, Fault> {
         let failed = |error: wasmi::Error| Fault::Install(error.to_string());
-        let context = Context {
-            memory: None,
-            place,
-            activation: None,
-            op: None,
-            serial: Vec::new(),
-            counters: [0; COUNTERS],
-        };
-        let mut store = Store::new(program.module.engine(), context);
-        store.set_fuel(INSTALL_FUEL).map_err(failed)?;
-        let instance = linker.instantiate_and_start(&mut store, &program.module).map_err(failed)?;
-        let mark = instance.get_memory(&store, MARK);
-        let own = |export: wasmi::Export<'_>| if export.name() == MARK { None } else { export.into_memory() };
-        let memory = instance.exports(&store).find_map(own);
+        Instance::instantiate(program, linker, place, handler_instructions).map_err(failed)
+    }
+
+    fn instantiate(
+        program: &Program,
+        linker: &Linker<Context>,
+        place: Place,
+        handler_instructions: u64,
+    ) -> Result<Instance, wasmi::Error> {
+        let mut store = Store::new(program.module.engine(), Context::new(place));
+        store.set_fuel(INSTALL_FUEL)?;
+        let instance = linker.instantiate_and_start(&mut store, &program.module)?;
+        let memory = instance.get_memory(&store, MEMORY);
         store.data_mut().memory = memory;
-        let mut handlers = vec![None; HANDLERS as usize];
-        for export in program.module.exports() {
-            if let Some(number) = handler_number(export.name()) {
-                let typed = instance.get_typed_func(&store, export.name()).map_err(failed)?;
-                handlers[number as usize] = Some(typed);
-            }
-        }
-        let is_pointer = |global: &Global| {
-            let ty = global.ty(&store);
-            ty.content() == wasmi::ValType::I32 && ty.mutability().is_mut()
-        };
-        let stack_pointer = instance.get_export(&store, "__stack_pointer");
-        let stack_pointer = stack_pointer.and_then(Extern::into_global).filter(is_pointer);
         let mut made = Instance {
-            store,
             memory,
-            mark,
-            stack_pointer,
-            handlers,
+            mark: instance.get_memory(&store, MARK),
+            stack_pointer: stack_pointer(&store, &instance),
+            handlers: handlers(program, &store, &instance)?,
             threads: Vec::new(),
             handler_instructions,
+            store,
         };
-        made.find_stacks(&instance).map_err(failed)?;
+        made.find_stacks(&instance)?;
         Ok(made)
     }
 
@@ -263,4 +249,25 @@ impl Instance {
     pub fn context(&self) -> &Context {
         self.store.data()
     }
+}
+
+fn handlers(
+    program: &Program,
+    store: &Store<Context>,
+    instance: &wasmi::Instance,
+) -> Result<Vec<Option<Handler>>, wasmi::Error> {
+    let mut handlers = vec![None; HANDLERS as usize];
+    for export in program.module.exports() {
+        if let Some(number) = handler_number(export.name()) {
+            handlers[number as usize] = Some(instance.get_typed_func(store, export.name())?);
+        }
+    }
+    Ok(handlers)
+}
+
+/// The stack pointer as the linker exports it.
+fn stack_pointer(store: &Store<Context>, instance: &wasmi::Instance) -> Option<Global> {
+    let global = instance.get_export(store, "__stack_pointer").and_then(Extern::into_global)?;
+    let ty = global.ty(store);
+    (ty.content() == wasmi::ValType::I32 && ty.mutability().is_mut()).then_some(global)
 }
