@@ -10,6 +10,7 @@ use crate::activation::{Activation, Op, Place, Room};
 use crate::answer;
 use crate::marks::{MARK, MARK_BYTES, MEMORY, NOWHERE};
 use crate::module::{HANDLERS, Program, handler_number};
+use crate::native::Native;
 
 /// Threads of a program on a processor.
 pub const THREADS: u32 = 16;
@@ -57,6 +58,8 @@ pub(crate) struct Instance {
     mark: Option<Memory>,
     stack_pointer: Option<Global>,
     handlers: Vec<Option<Handler>>,
+    /// A handler in Rust, number 0, instead of the module's.
+    native: Option<Native>,
     threads: Vec<Thread>,
     handler_instructions: u64,
 }
@@ -66,7 +69,8 @@ struct Thread {
     /// Where its stack begins; the linker's own for a program with one thread.
     stack_top: Option<i32>,
     stack_now: i32,
-    stopped: Option<(Stopped, Activation)>,
+    /// Where it goes on, unless its handler is in Rust.
+    stopped: Option<(Option<Stopped>, Activation)>,
 }
 
 impl Instance {
@@ -96,12 +100,18 @@ impl Instance {
             mark: instance.get_memory(&store, MARK),
             stack_pointer: stack_pointer(&store, &instance),
             handlers: handlers(program, &store, &instance)?,
+            native: None,
             threads: Vec::new(),
             handler_instructions,
             store,
         };
         made.find_stacks(&instance)?;
         Ok(made)
+    }
+
+    /// Puts a handler in Rust in the place of handler 0.
+    pub fn set_native(&mut self, native: Native) {
+        self.native = Some(native);
     }
 
     fn find_stacks(&mut self, instance: &wasmi::Instance) -> Result<(), wasmi::Error> {
@@ -133,11 +143,19 @@ impl Instance {
     }
 
     pub fn has_handler(&self, number: u32) -> bool {
-        self.handlers.get(number as usize).is_some_and(Option::is_some)
+        match self.native {
+            Some(_) => number == 0,
+            None => self.handlers.get(number as usize).is_some_and(Option::is_some),
+        }
     }
 
     /// Calls a handler that there is. Returns what it did, and the instructions that took.
     pub fn start(&mut self, thread: usize, activation: Activation) -> (Run, Option<Activation>, u64) {
+        if let Some(native) = &mut self.native {
+            let status = native.handle(&activation.message.body);
+            self.threads[thread].stopped = Some((None, activation));
+            return (Run::Asks(Op::Respond(status)), None, native.instructions);
+        }
         let message = &activation.message;
         let arguments = (message.source.number(), message.body.len() as u32);
         let handler = self.handlers[message.handler as usize].expect("the system asked whether it exists");
@@ -153,6 +171,7 @@ impl Instance {
     pub fn resume(&mut self, thread: usize, value: i32) -> (Run, Option<Activation>, u64) {
         let stopped = self.threads[thread].stopped.take();
         let (stopped, activation) = stopped.expect("the system resumes what has stopped");
+        let Some(stopped) = stopped else { return (Run::Returns, Some(activation), 0) };
         self.enter(thread, activation);
         let result = stopped.resume(&mut self.store, &[Val::I32(value)]);
         self.leave(thread, result)
@@ -197,7 +216,7 @@ impl Instance {
             Ok(TypedResumableCall::Finished(())) => Run::Returns,
             Ok(TypedResumableCall::HostTrap(stopped)) => match self.store.data_mut().op.take() {
                 Some(op) => {
-                    self.threads[thread].stopped = Some((stopped, activation));
+                    self.threads[thread].stopped = Some((Some(stopped), activation));
                     return (Run::Asks(op), None, used);
                 }
                 None => Run::Faults(self.fault(stopped.host_error())),
