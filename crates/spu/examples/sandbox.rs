@@ -15,7 +15,8 @@ use tantalum_spu::{
 
 const OPEN: InstallOptions = InstallOptions { is_open: true, region: None };
 const ENDPOINTS: usize = 16;
-const RUNS: usize = 5;
+/// The fastest counts: what else the machine does only makes a run slower.
+const RUNS: usize = 9;
 const SPU: SpuId = SpuId(0);
 
 /// Adler-32 of the body, without its highest bit.
@@ -160,9 +161,8 @@ fn instructions(handler: &Handler) -> u64 {
     more_ns * profile.spu.instructions_per_second / 1_000_000_000
 }
 
-fn median(mut runs: Vec<f64>) -> f64 {
-    runs.sort_by(f64::total_cmp);
-    runs[runs.len() / 2]
+fn fastest(runs: &[f64]) -> f64 {
+    runs.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
 /// Nanoseconds of a call of the function alone, without a drive.
@@ -176,7 +176,7 @@ fn alone_ns(handler: &Handler) -> f64 {
         }
         begun.elapsed().as_secs_f64() * 1e9 / calls as f64
     });
-    median(runs.collect())
+    fastest(&runs.collect::<Vec<f64>>())
 }
 
 fn compare(handler: &Handler) {
@@ -190,7 +190,7 @@ fn compare(handler: &Handler) {
         module.push(module_s);
         native.push(native_s);
     }
-    let [module, native] = [module, native].map(|runs| median(runs) * 1e9 / handler.requests as f64);
+    let [module, native] = [module, native].map(|runs| fastest(&runs) * 1e9 / handler.requests as f64);
     let sandbox = module - native;
     println!(
         "{:>18} {instructions:>12} {:>10.0} {:>10.0} {:>6.2} {sandbox:>11.0} {:>14.1} {:>10.1}",
@@ -213,15 +213,15 @@ fn starts() {
             ssd.install(ProcessId::KERNEL, module, OPEN).expect("it fits");
             begun.elapsed().as_secs_f64() * 1e6
         });
-        let starts: Vec<f64> = starts.collect();
-        let slowest = starts.iter().copied().fold(0.0, f64::max);
-        println!("{name:>18} {:>10.0} {slowest:>10.0}", median(starts));
+        let mut starts: Vec<f64> = starts.collect();
+        starts.sort_by(f64::total_cmp);
+        println!("{name:>18} {:>10.0} {:>10.0}", starts[10], starts[19]);
     }
 }
 
 fn main() {
     println!(
-        "Requests a second on this machine (median of {RUNS} runs, {ENDPOINTS} endpoints, 8 processors):"
+        "Requests a second on this machine (fastest of {RUNS} runs, {ENDPOINTS} endpoints, 8 processors):"
     );
     println!(
         "{:>18} {:>12} {:>10} {:>10} {:>6} {:>11} {:>14} {:>10}",
