@@ -295,9 +295,10 @@ fn named(log: Option<&PathBuf>) -> String {
 }
 
 impl Failure {
-    /// Broken promises, if there are any.
-    pub fn of_violations(outcome: &CrashOutcome) -> Result<(), Failure> {
+    /// Broken promises, if there are any; else an interruption.
+    pub fn of_outcome(outcome: &CrashOutcome) -> Result<(), Failure> {
         match outcome.violations.len() {
+            0 if outcome.interrupted => Err(Interrupted.into()),
             0 => Ok(()),
             violations => Err(Failure::Violations { violations }),
         }

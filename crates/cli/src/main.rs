@@ -1,8 +1,8 @@
 //! The `tantalum` command.
 //!
 //! Its exit code is 0 on success, 1 if a database or an image was damaged, a promise was broken or a program in the
-//! drive faulted, 2 if the request
-//! cannot be carried out (one line on standard error says why and what would be valid), and 130 if it was interrupted.
+//! drive faulted, 2 if the request cannot be carried out (one line on standard error says why and what would be valid),
+//! and 130 if it was interrupted.
 
 mod arguments;
 mod background;
@@ -17,6 +17,7 @@ mod crash_run;
 mod crash_sqlite;
 mod create;
 mod cut;
+mod damage;
 mod drive;
 mod failure;
 mod file_system;

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
+use crate::damage;
 use crate::failure::Failure;
 
 /// Writes text to standard output.
@@ -38,16 +39,23 @@ impl Failure {
             Failure::BackgroundEnded { message } => complain(message),
             other => complain(&format!("error: {other}")),
         }
-        let found = matches!(
-            self,
+        ExitCode::from(if self.is_finding() { 1 } else { 2 })
+    }
+
+    /// Whether the request was carried out, and what it found is not well.
+    fn is_finding(&self) -> bool {
+        match self {
             Failure::Mismatch
-                | Failure::Damaged { .. }
-                | Failure::Violations { .. }
-                | Failure::FailedChecks { .. }
-                | Failure::ProgramFaulted
-                | Failure::CheckFailedAgain { .. }
-        );
-        ExitCode::from(if found { 1 } else { 2 })
+            | Failure::Damaged { .. }
+            | Failure::Violations { .. }
+            | Failure::FailedChecks { .. }
+            | Failure::ProgramFaulted
+            | Failure::CheckFailedAgain { .. } => true,
+            Failure::Image { error, .. } => damage::of_device(error),
+            Failure::Volume { error, .. } => damage::of_volume(error),
+            Failure::LogStructured { error, .. } => damage::of_logs(error),
+            _ => false,
+        }
     }
 }
 
