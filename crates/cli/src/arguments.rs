@@ -278,6 +278,10 @@ pub struct BenchOptions {
     #[arg(long, value_name = "N", default_value_t = 2_000_000)]
     pub operations: u64,
 
+    /// Seed of the random addresses
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "nvme")]
+    pub seed: u64,
+
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

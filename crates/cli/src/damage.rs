@@ -9,7 +9,9 @@ use tantalum_volume::VolumeError;
 pub fn of_device(error: &DeviceError) -> bool {
     match error {
         DeviceError::Medium(error) => of_medium(error),
-        DeviceError::Nand(error) | DeviceError::Ftl(FormatError::Ftl(FtlError::Nand(error))) => of_nand(error),
+        DeviceError::Nand(error) | DeviceError::Ftl(FormatError::Ftl(FtlError::Nand(error))) => {
+            of_nand(error)
+        }
         DeviceError::Ftl(FormatError::Ftl(FtlError::Damaged(_) | FtlError::Unreadable { .. })) => true,
         DeviceError::Ftl(_)
         | DeviceError::Profile(_)

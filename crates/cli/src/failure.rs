@@ -1,7 +1,8 @@
 //! Errors of the command.
 
+use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tantalum::{DeviceError, InvalidField, ProfileError, Status};
 use tantalum_crash::{CrashError, CrashOutcome};
@@ -119,7 +120,7 @@ pub enum Failure {
         invalid: InvalidField,
     },
     /// An image could not be created or opened.
-    #[error("image {}: {error}", path.display())]
+    #[error("{}", of_image(path, error))]
     Image {
         /// The image.
         path: PathBuf,
@@ -147,7 +148,7 @@ pub enum Failure {
         path: PathBuf,
     },
     /// A volume could not be created or opened.
-    #[error("image {}: {error}", path.display())]
+    #[error("{}", of_image(path, error))]
     Volume {
         /// The image.
         path: PathBuf,
@@ -155,7 +156,7 @@ pub enum Failure {
         error: VolumeError,
     },
     /// A log-structured file system could not be created or opened.
-    #[error("image {}: {error}", path.display())]
+    #[error("{}", of_image(path, error))]
     LogStructured {
         /// The image.
         path: PathBuf,
@@ -210,6 +211,20 @@ pub enum Failure {
         /// Why.
         status: Status,
     },
+    /// A folder without a mount, whose statistics were asked for.
+    #[error("no Tantalum volume is mounted on {}; name a folder with one, or an image file", path.display())]
+    NotMounted {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The kernel has a mount whose process is gone.
+    #[error("the process that had {0} mounted on {1} is gone; `tantalum mount {0} {1}` mounts it again, and recovers", image.display(), folder.display())]
+    MountDied {
+        /// The image.
+        image: PathBuf,
+        /// The folder.
+        folder: PathBuf,
+    },
     /// The path names nothing whose power could be cut.
     #[error("{} is neither a folder with a mounted volume nor an image that is served", path.display())]
     NotInUse {
@@ -251,6 +266,8 @@ pub enum Failure {
     BackgroundEnded {
         /// Its message.
         message: String,
+        /// Its exit code, if it has one.
+        code: Option<i32>,
     },
 }
 
@@ -288,6 +305,12 @@ impl From<WorkloadError> for Failure {
             error => Failure::Bench(error),
         }
     }
+}
+
+/// What is wrong with an image, with its path once: many errors begin with it.
+fn of_image(path: &Path, error: &dyn fmt::Display) -> String {
+    let (path, error) = (path.display().to_string(), error.to_string());
+    if error.starts_with(&path) { format!("image {error}") } else { format!("image {path}: {error}") }
 }
 
 fn named(log: Option<&PathBuf>) -> String {

@@ -36,7 +36,7 @@ impl Failure {
         match self {
             Failure::OutputClosed => return ExitCode::SUCCESS,
             Failure::Interrupted(_) => return ExitCode::from(130),
-            Failure::BackgroundEnded { message } => complain(message),
+            Failure::BackgroundEnded { message, .. } => complain(message),
             other => complain(&format!("error: {other}")),
         }
         ExitCode::from(if self.is_finding() { 1 } else { 2 })
@@ -51,6 +51,7 @@ impl Failure {
             | Failure::FailedChecks { .. }
             | Failure::ProgramFaulted
             | Failure::CheckFailedAgain { .. } => true,
+            Failure::BackgroundEnded { code, .. } => *code == Some(1),
             Failure::Image { error, .. } => damage::of_device(error),
             Failure::Volume { error, .. } => damage::of_volume(error),
             Failure::LogStructured { error, .. } => damage::of_logs(error),

@@ -63,11 +63,19 @@ impl Report {
 
 /// Shows the counters.
 pub fn run(options: &StatOptions) -> Result<(), Failure> {
-    let image = image_mounted_on(&options.target).unwrap_or_else(|| options.target.clone());
+    let mounted = image_mounted_on(&options.target);
+    let is_mounted = mounted.is_some();
+    if !is_mounted && options.target.is_dir() {
+        return Err(Failure::NotMounted { path: options.target.clone() });
+    }
+    let image = mounted.unwrap_or_else(|| options.target.clone());
     match Control::connect(&image) {
         Ok(mut control) if options.watch => watch(&mut control),
         Ok(mut control) => show(options, &control.stat()?),
-        Err(error) if options.watch || image != options.target => Err(error.into()),
+        Err(ControlError::NotInUse { .. }) if is_mounted => {
+            Err(Failure::MountDied { image, folder: options.target.clone() })
+        }
+        Err(error) if options.watch => Err(error.into()),
         Err(ControlError::NotInUse { .. }) => show(options, &unmounted(&image)?),
         Err(error) => Err(error.into()),
     }
