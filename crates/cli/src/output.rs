@@ -20,6 +20,12 @@ pub fn print_json(outcome: &impl Serialize) -> Result<(), Failure> {
     print(&format!("{text}\n"))
 }
 
+/// Writes one JSON object on a line of its own.
+pub fn print_json_line(outcome: &impl Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string(outcome).expect("outcomes are plain data");
+    print(&format!("{text}\n"))
+}
+
 /// Writes what came of a command to standard output: as one JSON object, or as text for people.
 pub fn report<T: Serialize>(outcome: &T, json: bool, text: impl FnOnce(&T) -> String) -> Result<(), Failure> {
     if json { print_json(outcome) } else { print(&text(outcome)) }
