@@ -102,6 +102,14 @@ pub enum Failure {
     /// A report cannot be written.
     #[error(transparent)]
     Report(#[from] ReportError),
+    /// The man pages cannot be written.
+    #[error("{}: {error}", folder.display())]
+    ManPages {
+        /// The folder for them.
+        folder: PathBuf,
+        /// The system's error.
+        error: io::Error,
+    },
     /// This program's own file cannot be found.
     #[error("cannot find this program's own file: {error}")]
     OwnProgram {
