@@ -26,7 +26,14 @@ impl Opened {
                 processes::tantalum_ssd_open_endpoint(opened.ssd, &mut process, &mut opened.endpoint),
                 install::tantalum_ssd_shipped(c"direct_io".as_ptr(), &mut module, &mut bytes),
                 install::tantalum_ssd_install(
-                    opened.ssd, process, module, bytes, true, 0, 0, &mut opened.direct,
+                    opened.ssd,
+                    process,
+                    module,
+                    bytes,
+                    true,
+                    0,
+                    0,
+                    &mut opened.direct,
                 ),
                 data::tantalum_ssd_write(opened.ssd, opened.endpoint, opened.direct, 0, [7; 16].as_ptr(), 16),
             ]
@@ -42,7 +49,14 @@ impl Opened {
         // SAFETY: the drive is open, and the body has its length.
         let result = unsafe {
             requests::tantalum_ssd_ask(
-                self.ssd, self.endpoint, 0, self.direct, 0, body.as_ptr(), body.len(), &mut answer,
+                self.ssd,
+                self.endpoint,
+                0,
+                self.direct,
+                0,
+                body.as_ptr(),
+                body.len(),
+                &mut answer,
             )
         };
         assert_eq!((result, answer), (TANTALUM_OK, 0));
@@ -77,7 +91,14 @@ impl Opened {
         // SAFETY: the drive is open, there is one handler, its context is a counter, and the body has this room.
         let result = unsafe {
             events::tantalum_ssd_serve(
-                self.ssd, self.endpoint, &handler, 1, (&raw mut calls).cast(), &mut event, body.as_mut_ptr(), room,
+                self.ssd,
+                self.endpoint,
+                &handler,
+                1,
+                (&raw mut calls).cast(),
+                &mut event,
+                body.as_mut_ptr(),
+                room,
             )
         };
         (result, calls)
