@@ -96,7 +96,6 @@ pub unsafe extern "C" fn tantalum_ssd_receive(
 ///
 /// # Safety
 /// As `tantalum_ssd_receive`; `handlers` has `count` handlers, and `context` is what they expect.
-#[expect(clippy::too_many_arguments, reason = "as C programs call it")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tantalum_ssd_serve(
     ssd: *const tantalum_ssd,

@@ -40,7 +40,6 @@ pub unsafe extern "C" fn tantalum_ssd_shipped(
 ///
 /// # Safety
 /// `ssd` is open; `module` has `module_bytes` bytes; `program` can be written.
-#[expect(clippy::too_many_arguments, reason = "as C programs call it")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tantalum_ssd_install(
     ssd: *const tantalum_ssd,

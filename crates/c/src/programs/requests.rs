@@ -10,7 +10,6 @@ use crate::call::{bytes_of, null, run};
 ///
 /// # Safety
 /// `ssd` is open; `body` has `body_bytes` bytes; `request` can be written.
-#[expect(clippy::too_many_arguments, reason = "as C programs call it")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tantalum_ssd_send(
     ssd: *const tantalum_ssd,
@@ -42,7 +41,6 @@ pub unsafe extern "C" fn tantalum_ssd_send(
 ///
 /// # Safety
 /// `ssd` is open; `body` has `body_bytes` bytes; `answer` can be written.
-#[expect(clippy::too_many_arguments, reason = "as C programs call it")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tantalum_ssd_ask(
     ssd: *const tantalum_ssd,
