@@ -21,7 +21,8 @@ def text(name, version):
 
 
 def dpkg(folder, *words):
-    options = [f'--root={folder}', '--force-script-chrootless', '--force-depends', '--log=/dev/null']
+    # images of containers often set force-unsafe-io in /etc/dpkg/dpkg.cfg.d
+    options = ['--refuse-unsafe-io', f'--root={folder}', '--force-script-chrootless', '--force-depends', '--log=/dev/null']
     return subprocess.run(['dpkg', *options, *words], capture_output=True, text=True, errors='replace')
 
 

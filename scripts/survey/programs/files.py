@@ -23,14 +23,22 @@ def text(version):
     return ''.join(f'version {version}, line {line}\n' for line in range(100))
 
 
+def first(path):
+    """The first version, durable."""
+    with open(path, 'w') as file:
+        file.write(text(1))
+        file.flush()
+        os.fsync(file.fileno())
+    folder = os.open(os.path.dirname(path), os.O_RDONLY)
+    os.fsync(folder)
+
+
 def vim(path, version):
-    """Replaces all lines by those of a new version, and writes the file as `:w` does."""
-    with tempfile.NamedTemporaryFile('w') as new:
-        new.write(text(version))
-        new.flush()
-        commands = ['%delete _', f'0read {new.name}', '$delete _', 'wq']
-        words = [word for command in commands for word in ('-c', command)]
-        subprocess.run(['vim', '-N', '-u', 'NONE', '-i', 'NONE', '-es', *words, path], check=True)
+    """Changes each line, and writes the file as `:w` does. Temporary folders are no reason to go without a backup."""
+    if version == 1:
+        return first(path)
+    words = ['--cmd', 'set backupskip=', '-c', f'%s/^version [0-9]*/version {version}/', '-c', 'wq', path]
+    return subprocess.run(['vim', '-N', '-u', 'NONE', '-i', 'NONE', '-es', *words], check=True)
 
 
 def rsync(path, version, options=('--fsync',)):
@@ -38,17 +46,13 @@ def rsync(path, version, options=('--fsync',)):
         name = os.path.basename(path)
         with open(f'{place}/{name}', 'w') as file:
             file.write(text(version))
-        subprocess.run(['rsync', *options, f'{place}/{name}', path], check=True)
+        subprocess.run(['rsync', '--ignore-times', *options, f'{place}/{name}', path], check=True)
 
 
 def sed(path, version):
-    if version > 1:
-        return subprocess.run(['sed', '-i', f's/^version [0-9]*/version {version}/', path], check=True)
-    with open(path, 'w') as file:
-        file.write(text(version))
-        os.fsync(file.fileno())
-    folder = os.open(os.path.dirname(path), os.O_RDONLY)
-    os.fsync(folder)
+    if version == 1:
+        return first(path)
+    return subprocess.run(['sed', '-i', f's/^version [0-9]*/version {version}/', path], check=True)
 
 
 def write_file_atomic(path, version):
@@ -90,6 +94,8 @@ def read(path):
 
 def check(program, folder):
     said = ledger.acknowledged()
+    if program in ('vim', 'sed') and not said:
+        return
     # vim keeps what was there in a backup until the new version is written
     names = ['notes', 'notes~'] if program == 'vim' else ['notes']
     found = [read(os.path.join(folder, name)) for name in names]

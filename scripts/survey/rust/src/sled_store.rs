@@ -1,6 +1,7 @@
 //! sled: a batch, then `flush`.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use crate::{Changes, Pairs, Result, Store};
 
@@ -10,8 +11,19 @@ pub struct Sled {
 
 impl Sled {
     pub fn open(folder: &Path) -> Result<Sled> {
-        let settings = sled::Config::new().path(folder).cache_capacity(8 << 20);
-        Ok(Sled { database: settings.flush_every_ms(None).open()? })
+        let settings = sled::Config::new().path(folder).cache_capacity(8 << 20).flush_every_ms(None);
+        let begun = Instant::now();
+        // a database that was closed a moment ago in this process may still be locked
+        loop {
+            match settings.open() {
+                Err(sled::Error::Io(error))
+                    if error.to_string().contains("lock") && begun.elapsed() < Duration::from_secs(5) =>
+                {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                opened => return Ok(Sled { database: opened? }),
+            }
+        }
     }
 }
 
