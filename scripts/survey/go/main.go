@@ -30,10 +30,6 @@ func open(name, folder string) (store, error) {
 	switch name {
 	case "bbolt":
 		return openBolt(folder)
-	case "badger":
-		return openBadger(folder)
-	case "pebble":
-		return openPebble(folder)
 	}
 	return nil, fmt.Errorf("unknown store %s", name)
 }
