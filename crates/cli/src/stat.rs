@@ -9,6 +9,7 @@ use clap::Args;
 use tantalum::{Access, Device};
 use tantalum_drive::control::{Control, ControlError};
 use tantalum_drive::report::{DriveReport, Latency};
+use tantalum_filesystem::LogStatistics;
 use tantalum_fuse::image_mounted_on;
 use tantalum_fuse::report::Report as Mounted;
 use tantalum_nvme::serve::Report as Served;
@@ -173,6 +174,7 @@ fn counts(report: &Report) -> Vec<(String, u64)> {
         Report::Mounted(report) => {
             counts.push(named(("duplicates remapped", report.volume.units_remapped)));
             counts.push(named(("writes without duplicate", report.volume.units_without_duplicate)));
+            counts.extend(report.volume.log.iter().flat_map(of_log).map(named));
         }
         Report::Served(report) => {
             counts.push(named(("connections", report.served.connections_accepted)));
@@ -183,6 +185,19 @@ fn counts(report: &Report) -> Vec<(String, u64)> {
         }
     }
     counts
+}
+
+/// What only a log-structured file system counts.
+fn of_log(log: &LogStatistics) -> [(&'static str, u64); 7] {
+    [
+        ("written since the mount", log.units_written),
+        ("  contents of files", log.content_units_written),
+        ("syncs of contents alone", log.syncs_listed),
+        ("syncs of contents and index", log.syncs_indexed),
+        ("checkpoints of the file system", log.checkpoints),
+        ("copied by the cleaner", log.units_copied),
+        ("moved for the cleaner", log.units_moved),
+    ]
 }
 
 /// Values that go up and down.
@@ -206,6 +221,9 @@ fn levels(report: &Report) -> Vec<(&'static str, String)> {
     match report {
         Report::Mounted(report) => {
             let volume = &report.volume;
+            if let Some(amplification) = volume.log.and_then(|log| log.file_write_amplification()) {
+                levels.push(("file write amplification", format!("{amplification:.2}")));
+            }
             let (free, all) = (bytes(volume.free_units * unit), bytes(volume.units * unit));
             levels.push(("free space", format!("{free} of {all}")));
             levels.push(("files", grouped(volume.files)));
