@@ -28,6 +28,7 @@ mod log;
 mod mount;
 mod output;
 mod program;
+mod program_module;
 mod program_run;
 mod recovery_cost;
 mod recovery_info;
