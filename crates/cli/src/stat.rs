@@ -1,5 +1,6 @@
 //! `tantalum stat`.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -184,10 +185,14 @@ fn counters(report: &Report, before: Option<Before<'_>>) -> Table {
     let mut columns = vec![("", Align::Left), ("so far", Align::Right)];
     columns.extend(before.map(|(_, since)| (since, Align::Right)));
     let mut table = Table::new(&columns);
-    let earlier = before.map(|(earlier, _)| counts(earlier));
-    for (at, (name, now)) in counts(report).into_iter().enumerate() {
+    // The earlier report may be of another use of the image, which counts other things.
+    let earlier: Option<BTreeMap<_, _>> = before.map(|(earlier, _)| counts(earlier).into_iter().collect());
+    for (name, now) in counts(report) {
+        let change = earlier.as_ref().map(|earlier| {
+            earlier.get(&name).map_or_else(String::new, |then| grouped(now.saturating_sub(*then)))
+        });
         let mut row = vec![name, grouped(now)];
-        row.extend(earlier.as_ref().map(|earlier| grouped(now.saturating_sub(earlier[at].1))));
+        row.extend(change);
         table.push(row);
     }
     for (name, value) in levels(report) {
