@@ -1,5 +1,6 @@
 //! `tantalum stat`.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use clap::Args;
 use tantalum::{Access, Device};
 use tantalum_drive::control::{Control, ControlError};
 use tantalum_drive::report::{DriveReport, Latency};
+use tantalum_filesystem::LogStatistics;
 use tantalum_fuse::image_mounted_on;
 use tantalum_fuse::report::Report as Mounted;
 use tantalum_nvme::serve::Report as Served;
@@ -183,10 +185,14 @@ fn counters(report: &Report, before: Option<Before<'_>>) -> Table {
     let mut columns = vec![("", Align::Left), ("so far", Align::Right)];
     columns.extend(before.map(|(_, since)| (since, Align::Right)));
     let mut table = Table::new(&columns);
-    let earlier = before.map(|(earlier, _)| counts(earlier));
-    for (at, (name, now)) in counts(report).into_iter().enumerate() {
+    // The earlier report may be of another use of the image, which counts other things.
+    let earlier: Option<BTreeMap<_, _>> = before.map(|(earlier, _)| counts(earlier).into_iter().collect());
+    for (name, now) in counts(report) {
+        let change = earlier.as_ref().map(|earlier| {
+            earlier.get(&name).map_or_else(String::new, |then| grouped(now.saturating_sub(*then)))
+        });
         let mut row = vec![name, grouped(now)];
-        row.extend(earlier.as_ref().map(|earlier| grouped(now.saturating_sub(earlier[at].1))));
+        row.extend(change);
         table.push(row);
     }
     for (name, value) in levels(report) {
@@ -208,6 +214,7 @@ fn counts(report: &Report) -> Vec<(String, u64)> {
         Report::Mounted(report) => {
             counts.push(named(("duplicates remapped", report.volume.units_remapped)));
             counts.push(named(("writes without duplicate", report.volume.units_without_duplicate)));
+            counts.extend(report.volume.log.iter().flat_map(of_log).map(named));
         }
         Report::Served(report) => {
             counts.push(named(("connections", report.served.connections_accepted)));
@@ -218,6 +225,19 @@ fn counts(report: &Report) -> Vec<(String, u64)> {
         }
     }
     counts
+}
+
+/// What only a log-structured file system counts.
+fn of_log(log: &LogStatistics) -> [(&'static str, u64); 7] {
+    [
+        ("written since the mount", log.units_written),
+        ("  contents of files", log.content_units_written),
+        ("syncs of contents alone", log.syncs_listed),
+        ("syncs of contents and index", log.syncs_indexed),
+        ("checkpoints of the file system", log.checkpoints),
+        ("copied by the cleaner", log.units_copied),
+        ("moved for the cleaner", log.units_moved),
+    ]
 }
 
 /// Values that go up and down.
@@ -241,6 +261,9 @@ fn levels(report: &Report) -> Vec<(&'static str, String)> {
     match report {
         Report::Mounted(report) => {
             let volume = &report.volume;
+            if let Some(amplification) = volume.log.and_then(|log| log.file_write_amplification()) {
+                levels.push(("file write amplification", format!("{amplification:.2}")));
+            }
             let (free, all) = (bytes(volume.free_units * unit), bytes(volume.units * unit));
             levels.push(("free space", format!("{free} of {all}")));
             levels.push(("files", grouped(volume.files)));
