@@ -161,7 +161,12 @@ const STEPS: &[Step] = &[
         packages: &[packages::E2FSPROGS, packages::XFSPROGS, packages::BTRFS, packages::FIO],
         run: loops::run,
     },
-    Step { name: "fsx", about: "random operations on a file, checked", packages: &[], run: suites::fsx },
+    Step {
+        name: "fsx",
+        about: "random operations on files, checked; fio's as well",
+        packages: &[packages::FIO],
+        run: suites::fsx,
+    },
     Step {
         name: "pjdfstest",
         about: "POSIX file system tests",
@@ -170,8 +175,8 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "log-structured",
-        about: "both suites on a log-structured file system",
-        packages: &[packages::ACL],
+        about: "pjdfstest, fsx and fio on both log-structured file systems",
+        packages: &[packages::ACL, packages::FIO],
         run: suites::log_structured,
     },
     Step {
