@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tantalum_crash_run::operation::{Attribute, Entry, FileNumber, Made, Operation, ROOT, Recording};
 use tantalum_crash_run::{
-    Check, CrashTest, Losses, Outcome, Said, SavedFinding, Settings, check, check_again,
+    Check, CrashTest, Losses, Outcome, Said, SavedFinding, Sector, Settings, check, check_again,
 };
 use tantalum_filesystem::{FileKind, RenameMode};
 use tantalum_report::Monitor;
@@ -39,7 +39,7 @@ fn recording(setup: &[Operation], program: &[Operation]) -> Recording {
 
 fn settings(check: &str) -> Settings {
     Settings {
-        losses: Losses::Posix,
+        losses: Losses::Posix(Sector::default()),
         check: Check::Command(check.to_owned()),
         check_seconds: 60,
         cuts: None,
