@@ -1,5 +1,7 @@
-//! The stores for Python: `import tantalum`.
+//! Tantalum for Python: the compiled part of the package in `tantalum/`.
 
+#[cfg(target_os = "linux")]
+mod crash;
 mod documents;
 mod store;
 
@@ -16,6 +18,8 @@ fn tantalum(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<store::PyTransaction>()?;
     module.add_class::<documents::Documents>()?;
     module.add_class::<documents::PySnapshot>()?;
+    #[cfg(target_os = "linux")]
+    module.add_function(wrap_pyfunction!(crash::_crash_run, module)?)?;
     module.add("TantalumError", module.py().get_type::<TantalumError>())?;
     module.add("DeadlockError", module.py().get_type::<DeadlockError>())
 }

@@ -42,4 +42,5 @@ pub use program::{Task, record};
 pub use replay::{Again, MountedFinding, check_again, mount_finding};
 pub use saved::SavedFinding;
 pub use sector::Sector;
+pub use tantalum::Profile;
 pub use test::{CrashTest, Said};

@@ -16,12 +16,13 @@ use crate::sector::Sector;
 use crate::summary;
 
 /// What a program under test says it has done.
-pub struct Said<'a>(&'a Shared);
+#[derive(Clone)]
+pub struct Said(Shared);
 
-impl Said<'_> {
+impl Said {
     /// Says something that the check must be able to rely on from now on.
     pub fn say(&self, what: &str) {
-        hear(self.0, what);
+        hear(&self.0, what);
     }
 }
 
@@ -123,7 +124,7 @@ impl CrashTest {
     /// something is not as it should be.
     pub fn run(
         &self,
-        program: impl FnOnce(&Path, &Said<'_>),
+        program: impl FnOnce(&Path, &Said),
         check_files: impl Fn(&Path, &[String]) + Send + Sync + 'static,
     ) -> Result<Outcome, RunError> {
         let recording = self.record(program)?;
@@ -135,10 +136,10 @@ impl CrashTest {
     }
 
     /// The first half of [`CrashTest::run`]: runs `program` once in a new folder.
-    pub fn record(&self, program: impl FnOnce(&Path, &Said<'_>)) -> Result<Recording, RunError> {
+    pub fn record(&self, program: impl FnOnce(&Path, &Said)) -> Result<Recording, RunError> {
         self.settings(Check::Command(String::new())).check()?;
         record_with(self.capacity_bytes, |_, folder, recording| {
-            program(folder, &Said(recording));
+            program(folder, &Said(Arc::clone(recording)));
             Ok(())
         })
     }
@@ -154,8 +155,12 @@ impl CrashTest {
     }
 
     fn settings(&self, check: Check) -> Settings {
+        let mut losses = self.losses.clone();
+        if let Losses::Drive(profile) = &mut losses {
+            profile.capacity_bytes = self.capacity_bytes;
+        }
         Settings {
-            losses: self.losses.clone(),
+            losses,
             check,
             check_seconds: 60,
             cuts: self.cuts,
@@ -168,7 +173,7 @@ impl CrashTest {
     /// The same, and panics with what was found if the check fails for anything that may be left.
     pub fn survives(
         &self,
-        program: impl FnOnce(&Path, &Said<'_>),
+        program: impl FnOnce(&Path, &Said),
         check_files: impl Fn(&Path, &[String]) + Send + Sync + 'static,
     ) {
         let outcome = self.run(program, check_files).unwrap_or_else(|error| panic!("{error}"));

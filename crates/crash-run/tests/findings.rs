@@ -247,7 +247,7 @@ fn functions_of_a_test_are_a_program_and_its_check() {
         assert!(said.is_empty() || fs::read_to_string(folder.join("file")).unwrap() == "text", "{said:?}");
     };
     let program = |sync| {
-        move |folder: &Path, said: &Said<'_>| {
+        move |folder: &Path, said: &Said| {
             write_to(folder, sync);
             said.say("there");
         }
@@ -264,7 +264,7 @@ fn functions_of_a_test_are_a_program_and_its_check() {
 fn a_test_whose_program_panics_leaves_no_mount() {
     let mounts = || fs::read_to_string("/proc/mounts").unwrap();
     let place = Mutex::new(String::new());
-    let program = |folder: &Path, _: &Said<'_>| {
+    let program = |folder: &Path, _: &Said| {
         *place.lock().unwrap() = folder.display().to_string();
         assert!(mounts().contains(folder.to_str().unwrap()));
         panic!("broken")
