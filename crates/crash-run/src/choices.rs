@@ -71,12 +71,13 @@ pub(crate) fn close(kept: &mut Kept, earlier: &[Option<usize>]) {
     }
 }
 
-/// The last writes of several sectors, of which the first, or the last, is there or not.
+/// The last writes of several sectors, and holes of several pages, of which the first, or the last, is there or not.
 fn torn(waiting: &[Piece], operations: &BTreeSet<usize>, chosen: &mut Vec<Kept>) {
     let sectors = |operation: usize| -> Vec<usize> {
         let pieces = waiting.iter().enumerate();
         pieces
-            .filter(|(_, piece)| piece.operation == operation && matches!(piece.what, What::Bytes { .. }))
+            .filter(|(_, piece)| piece.operation == operation)
+            .filter(|(_, piece)| matches!(piece.what, What::Bytes { .. } | What::Zeros { .. }))
             .map(|(index, _)| index)
             .collect()
     };
