@@ -46,34 +46,35 @@ fn records(log: &[u8], covered: bool) -> Vec<String> {
     found
 }
 
-fn logs(covered: bool) -> (impl Fn(&Path, &Said), impl Fn(&Path, &[String]) + Send + Sync + 'static) {
-    let texts = || [1000, 30, 3000].map(|bytes| "x".repeat(bytes));
-    let program = move |folder: &Path, said: &Said| {
-        let mut log = File::create_new(folder.join("log")).unwrap();
-        File::open(folder).unwrap().sync_all().unwrap();
-        for text in texts() {
-            log.write_all(&record_of(&text, covered)).unwrap();
-            log.sync_data().unwrap();
-            said.say(&text.len().to_string());
-        }
-    };
-    let check = move |folder: &Path, said: &[String]| {
-        let found = records(&fs::read(folder.join("log")).unwrap_or_default(), covered);
-        assert!(found.len() >= said.len(), "{} records after {said:?}", found.len());
-        assert!(texts().starts_with(&found), "a record that nobody wrote");
-    };
-    (program, check)
+fn texts() -> [String; 3] {
+    [1000, 30, 3000].map(|bytes| "x".repeat(bytes))
+}
+
+fn write_log(folder: &Path, said: &Said, covered: bool) {
+    let mut log = File::create_new(folder.join("log")).unwrap();
+    File::open(folder).unwrap().sync_all().unwrap();
+    for text in texts() {
+        log.write_all(&record_of(&text, covered)).unwrap();
+        log.sync_data().unwrap();
+        said.say(&text.len().to_string());
+    }
+}
+
+fn check_log(folder: &Path, said: &[String], covered: bool) {
+    let found = records(&fs::read(folder.join("log")).unwrap_or_default(), covered);
+    assert!(found.len() >= said.len(), "{} records after {said:?}", found.len());
+    assert!(texts().starts_with(&found), "a record that nobody wrote");
 }
 
 #[test]
 fn a_log_whose_checksum_does_not_cover_its_length_is_found() {
-    let (program, check) = logs(false);
-    let outcome = CrashTest::new().run(program, check).unwrap();
+    let run = |folder: &Path, said: &Said| write_log(folder, said, false);
+    let outcome = CrashTest::new().run(run, |folder, said| check_log(folder, said, false)).unwrap();
     let said: Vec<_> = outcome.findings.iter().map(|finding| &finding.check_said[..]).collect();
     assert!(said.iter().any(|said| said.contains("a record that nobody wrote")), "{said:?}");
     assert_eq!(outcome.findings.len(), 1, "{said:?}");
-    let (program, check) = logs(true);
-    CrashTest::new().survives(program, check);
+    let run = |folder: &Path, said: &Said| write_log(folder, said, true);
+    CrashTest::new().survives(run, |folder, said| check_log(folder, said, true));
 }
 
 #[test]
