@@ -239,8 +239,9 @@ fn a_file_may_lose_all_while_another_loses_nothing() {
     let setup = [create("a", 1), create("b", 2)];
     let mut program = Vec::new();
     for number in 0..20 {
-        program.extend([write(1, number, "A"), write(2, number, "B")]);
+        let at = 512 * number;
+        program.extend([write(1, at, &"A".repeat(512)), write(2, at, &"B".repeat(512))]);
     }
     let found = seen(&setup, &program);
-    assert!(found.has("a= b=B20") && found.has("a=A20 b="), "{:?}", found.any);
+    assert!(found.has("a= b=B10240") && found.has("a=A10240 b="), "{:?}", found.any);
 }
