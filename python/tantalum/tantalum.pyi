@@ -1,15 +1,18 @@
-"""The compiled part of the package."""
+"""Tantalum: a transactional key-value store, a document store, and drives that run programs."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import PathLike
 from types import TracebackType
-from typing import final
+from typing import Literal, final
 
 class TantalumError(Exception):
     """The store or the drive refused."""
 
 class DeadlockError(TantalumError):
     """The transaction gave way to an older one: try again."""
+
+class PowerLostError(TantalumError):
+    """The drive has no power."""
 
 @final
 class Store:
@@ -81,6 +84,109 @@ class Snapshot:
     def __len__(self) -> int: ...
     def __iter__(self) -> Iterator[tuple[bytes, bytes]]: ...
     def __enter__(self) -> Snapshot: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> bool: ...
+
+def shipped(name: str) -> bytes:
+    """The module of a shipped program, such as "base_io"."""
+
+@final
+class Ssd:
+    """A drive with storage processors, in memory or in an image. Everything happens in virtual time, while a method waits."""
+
+    def __init__(
+        self, profile: str = "tlc-nvme", *, path: str | PathLike[str] | None = None, capacity_bytes: int | None = None
+    ) -> None: ...
+    def endpoint(self, *, is_kernel: bool = False, of: Endpoint | None = None) -> Endpoint:
+        """Opens an endpoint of a new process; with `of`, a further one of that endpoint's process; or one of the kernel."""
+
+    @property
+    def now_ns(self) -> int: ...
+    @property
+    def processors(self) -> int: ...
+    @property
+    def stripe_bytes(self) -> int: ...
+    @property
+    def capacity_bytes(self) -> int: ...
+    @property
+    def link_bytes(self) -> tuple[int, int]:
+        """Bytes that the link has carried to the drive, and to the host."""
+
+    def owner(self, address: int) -> int:
+        """The processor that owns an address."""
+
+    def cut_power(self) -> None: ...
+    def power_on(self, seed: int = 0) -> None:
+        """Gives the drive power again. `seed` decides how operations that were under way ended."""
+
+    def close(self) -> None: ...
+    def __enter__(self) -> Ssd: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> bool: ...
+
+@final
+class Event:
+    """What an endpoint is told."""
+
+    @property
+    def kind(self) -> Literal["answer", "request", "permission", "ended", "power lost"]: ...
+    @property
+    def processor(self) -> int: ...
+    @property
+    def program(self) -> int: ...
+    @property
+    def handler(self) -> int: ...
+    @property
+    def request(self) -> int: ...
+    @property
+    def status(self) -> int: ...
+    @property
+    def is_granted(self) -> bool: ...
+    @property
+    def range(self) -> tuple[int, int]: ...
+    @property
+    def at_ns(self) -> int: ...
+    @property
+    def body(self) -> bytes:
+        """Of a request, its body; of a program that was ended, why, and in which function."""
+
+@final
+class Endpoint:
+    """An endpoint of a process: it sends requests to programs, and is told what they send."""
+
+    @property
+    def number(self) -> int: ...
+    @property
+    def process(self) -> int: ...
+    def close(self) -> None: ...
+    def end_process(self) -> None: ...
+    def install(self, module: bytes, *, is_open: bool = False, region: tuple[int, int] | None = None) -> int: ...
+    def uninstall(self, program: int) -> None: ...
+    def allow_calls(self, program: int, called: int, handlers: Sequence[int]) -> None: ...
+    def grant(self, process: int, start: int, end: int, rights: int) -> None:
+        """Gives a process rights to a range: 1 to read, 2 to write, 0 takes them away. Only the kernel grants."""
+
+    def send(self, processor: int, program: int, handler: int, body: bytes = b"", *, at_ns: int = 0) -> int:
+        """Sends a request at a time, or now, and returns its number. Its answer is an event."""
+
+    def ask(self, processor: int, program: int, handler: int, body: bytes = b"") -> int:
+        """Sends a request, waits, and returns the answer. Events wait for `receive`."""
+
+    def receive(self) -> Event | None:
+        """Waits for the next event; None if nothing is under way."""
+
+    def serve(self, handlers: dict[int, Callable[[Event], object]]) -> Event | None:
+        """Waits for the next event; if it is a request, calls the handler of its number with it."""
+
+    def output(self, program: int, processor: int) -> tuple[list[int], bytes]:
+        """A program's counters, and what it wrote to the serial port of a processor."""
+
+    def read(self, program: int, address: int, length: int) -> bytes: ...
+    def write(self, program: int, address: int, data: bytes) -> None: ...
+    def flush(self, program: int) -> None: ...
+    def __enter__(self) -> Endpoint: ...
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> bool: ...
