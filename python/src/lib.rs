@@ -1,5 +1,7 @@
-//! Tantalum for Python: `import tantalum`. `tantalum.pyi` has the types.
+//! Tantalum for Python: the compiled part of the package in `tantalum/`. `tantalum/tantalum.pyi` has the types.
 
+#[cfg(target_os = "linux")]
+mod crash;
 mod documents;
 mod programs;
 mod store;
@@ -23,6 +25,8 @@ fn tantalum(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<store::PyTransaction>()?;
     module.add_class::<documents::Documents>()?;
     module.add_class::<documents::PySnapshot>()?;
+    #[cfg(target_os = "linux")]
+    module.add_function(wrap_pyfunction!(crash::_crash_run, module)?)?;
     module.add_class::<programs::ssd::PySsd>()?;
     module.add_class::<programs::endpoint::Endpoint>()?;
     module.add_class::<programs::event::PyEvent>()?;

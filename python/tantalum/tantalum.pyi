@@ -190,3 +190,16 @@ class Endpoint:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> bool: ...
+
+def _crash_run(
+    program: Callable[..., object],
+    check: Callable[..., object],
+    *,
+    drive: str | None,
+    sector: int,
+    cuts: int | None,
+    minutes: int | None,
+    seed: int,
+    capacity_bytes: int,
+    save: str | PathLike[str] | None,
+) -> tuple[str, str]: ...
