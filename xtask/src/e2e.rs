@@ -3,6 +3,7 @@
 //! A step gets a folder of its own that is gone afterwards, with whatever it mounted. It passes, fails, or says why
 //! this machine cannot do it.
 
+mod baselines;
 mod copies;
 mod couch;
 mod crash_run;
@@ -17,6 +18,7 @@ mod mounted;
 mod nvme;
 mod packages;
 mod round_trip;
+mod served;
 mod servers;
 mod shell;
 mod speed;
@@ -159,7 +161,12 @@ const STEPS: &[Step] = &[
         packages: &[packages::E2FSPROGS, packages::XFSPROGS, packages::BTRFS, packages::FIO],
         run: loops::run,
     },
-    Step { name: "fsx", about: "random operations on a file, checked", packages: &[], run: suites::fsx },
+    Step {
+        name: "fsx",
+        about: "random operations on files, checked; fio's as well",
+        packages: &[packages::FIO],
+        run: suites::fsx,
+    },
     Step {
         name: "pjdfstest",
         about: "POSIX file system tests",
@@ -168,8 +175,8 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "log-structured",
-        about: "both suites on a log-structured file system",
-        packages: &[packages::ACL],
+        about: "pjdfstest, fsx and fio on both log-structured file systems",
+        packages: &[packages::ACL, packages::FIO],
         run: suites::log_structured,
     },
     Step {
@@ -198,7 +205,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "python",
-        about: "the stores in Python: pip installs it into an environment of its own, and its tests pass",
+        about: "the stores and programs in the drive in Python: pip installs it into an environment of its own, and its tests pass",
         packages: &[],
         run: key_value::python,
     },
@@ -222,6 +229,25 @@ const STEPS: &[Step] = &[
         run: nvme::run,
     },
     Step {
+        name: "baselines",
+        about: "what F2FS and NILFS2 write in a guest, beside our log-structured file systems",
+        packages: &[
+            packages::GCC,
+            packages::QEMU,
+            packages::NVME_CLI,
+            packages::BUSYBOX,
+            packages::CPIO,
+            packages::KMOD,
+            packages::E2FSPROGS,
+            packages::XFSPROGS,
+            packages::BTRFS,
+            packages::F2FS,
+            packages::NILFS,
+            packages::FIO,
+        ],
+        run: baselines::run,
+    },
+    Step {
         name: "speed",
         about: "fio against a mount that only passes through to memory",
         packages: &[packages::FIO],
@@ -230,7 +256,7 @@ const STEPS: &[Step] = &[
 ];
 
 /// Steps that take so long that they run only when they are named.
-const ONLY_NAMED: &[&str] = &["nvme"];
+const ONLY_NAMED: &[&str] = &["nvme", "baselines"];
 
 /// Runs the steps and says how each ended.
 pub fn run(options: &Options) -> ExitCode {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use tantalum::{Profile, Size};
-use tantalum_crash_run::{Check, Losses, Settings, Task, check, record, summary, write_report};
+use tantalum_crash_run::{Check, Losses, Sector, Settings, Task, check, record, summary, write_report};
 use tantalum_report::check_place;
 
 use crate::failure::Failure;
@@ -22,9 +22,13 @@ pub struct CrashRunOptions {
     #[arg(long, value_name = "COMMAND")]
     pub setup: Option<String>,
 
-    /// Lose as much as POSIX allows: any part of what was not synced, torn into sectors of 512 bytes. This is the default
+    /// Lose as much as POSIX allows: any part of what was not synced, torn into sectors. This is the default
     #[arg(long, conflicts_with = "drive")]
     pub adversary: bool,
+
+    /// Size of these sectors: what the disk writes as a whole
+    #[arg(long, value_name = "512|4KiB", default_value = "512", conflicts_with = "drive", value_parser = parse_sector)]
+    pub sector: Sector,
 
     /// Lose what this drive loses: a profile's name, or a TOML file. Power is cut at its flash operations
     #[arg(long, value_name = "NAME|FILE")]
@@ -34,8 +38,8 @@ pub struct CrashRunOptions {
     #[arg(long, value_name = "N|all", default_value = "all", value_parser = parse_cuts)]
     pub cuts: Cuts,
 
-    /// Begin no further cut after this many minutes
-    #[arg(long, value_name = "N")]
+    /// Begin no further cut after this many minutes. The first cuts are spread over the run, later ones lie between them
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub minutes: Option<u64>,
 
     /// Seed of all random choices
@@ -79,6 +83,14 @@ fn parse_cuts(text: &str) -> Result<Cuts, String> {
     }
 }
 
+fn parse_sector(text: &str) -> Result<Sector, String> {
+    match text.parse::<Size>() {
+        Ok(Size(512)) => Ok(Sector::Bytes512),
+        Ok(Size(4096)) => Ok(Sector::KiB4),
+        _ => Err("use 512 or 4KiB".to_owned()),
+    }
+}
+
 /// Records the program, checks what it may find, and prints that. A failed check is a failure after that.
 pub fn run(options: &CrashRunOptions) -> Result<(), Failure> {
     let losses = match &options.drive {
@@ -87,7 +99,7 @@ pub fn run(options: &CrashRunOptions) -> Result<(), Failure> {
             profile.capacity_bytes = options.capacity.0;
             Losses::Drive(Box::new(profile))
         }
-        None => Losses::Posix,
+        None => Losses::Posix(options.sector),
     };
     let settings = Settings {
         losses,

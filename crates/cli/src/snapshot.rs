@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use tantalum::{Device, DeviceError};
+use tantalum::{Access, Device, DeviceError};
 use tantalum_filesystem::Timestamp;
 use tantalum_lfs::{LfsError, LogFs, Snapshot};
 use tantalum_report::table::{Align, Table, grouped};
@@ -63,14 +63,18 @@ struct Outcome {
     snapshots: Vec<Line>,
 }
 
-/// Does it, and prints the snapshots.
+/// Does it, and prints the snapshots. A list changes nothing: recovery stays in memory.
 pub fn run(action: &SnapshotAction) -> Result<(), Failure> {
     let (SnapshotAction::List(options)
     | SnapshotAction::Create(options)
     | SnapshotAction::Delete { options, .. }) = action;
     let path = &options.image;
     let failure = |error: LfsError| Failure::LogStructured { path: path.clone(), error };
-    let mut fs = LogFs::mount(open(path)?, CACHE_BYTES).map_err(failure)?;
+    let access = match action {
+        SnapshotAction::List(_) => Access::Overlay,
+        _ => Access::Write,
+    };
+    let mut fs = LogFs::mount(open(path, access)?, CACHE_BYTES).map_err(failure)?;
     let (mut created, mut deleted) = (None, None);
     match action {
         SnapshotAction::List(_) => {}
@@ -87,9 +91,9 @@ pub fn run(action: &SnapshotAction) -> Result<(), Failure> {
     output::report(&outcome, options.json, Outcome::text)
 }
 
-fn open(path: &Path) -> Result<Device, Failure> {
+fn open(path: &Path, access: Access) -> Result<Device, Failure> {
     let image = |error: DeviceError| Failure::Image { path: path.to_path_buf(), error };
-    let mut device = Device::open(path).map_err(image)?;
+    let mut device = Device::open_as(path, access).map_err(image)?;
     let kind = recognise(path, &mut device)?;
     if kind.is_some_and(|kind| kind != FileSystemKind::Volume) {
         return Ok(device);

@@ -3,12 +3,14 @@
 //!
 //! Clients insert numbered rows, each with an update of a counter in the same transaction, and remember the last
 //! number that was acknowledged. Power goes at a random flash operation. After recovery the rows of each client must
-//! run from 1 without a gap to that number at least, and the counter must agree with the last row. Each server does it
-//! twice: as it comes, guarded against torn pages, and without its guard on a mount with atomic writes.
+//! run from 1 without a gap to that number at least, and the counter must agree with the last row. Each server does it as
+//! it comes, guarded against torn pages, on every file system that can be mounted; and without its guard on a volume
+//! with atomic writes. The log-structured file systems are mounted as they come, and with syncs that write contents alone.
 //!
 //! Needs mariadb-server, postgresql and /dev/fuse, hence the feature:
 //! `cargo test --release -p tantalum-cli --features e2e --test servers_survive_power_cuts`.
-//! `TANTALUM_CUTS` is the number of cuts, `TANTALUM_SEED` where all randomness comes from.
+//! `TANTALUM_CUTS` is the number of cuts, `TANTALUM_SEED` where all randomness comes from; `-- lfs_nat` at the end runs
+//! the tests on one file system.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -20,6 +22,7 @@ use mysql::prelude::Queryable;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{Device, Profile};
+use tantalum_lfs::{Cleaning, Indexing, Kind as LogKind, LogFs};
 use tantalum_papers::servers::{
     MariaDb, MariaDbOptions, Mount, MountOptions, Place, PlainFolder, Postgresql, PostgresqlOptions,
 };
@@ -34,6 +37,12 @@ const MOST_OPERATIONS: u64 = 3000;
 const LONGEST_LIFE: Duration = Duration::from_secs(20);
 
 const PAYLOAD_BYTES: usize = 700;
+
+/// Of the drive of a log-structured file system: so few that the cleaner has to make room.
+const LOG_STRUCTURED_BYTES: u64 = 1 << 30;
+
+/// Page cache while a file system is made.
+const CACHE_BYTES: u64 = 16 << 20;
 
 const SCHEMA: [&str; 2] = [
     "CREATE TABLE journal (client INT NOT NULL, number BIGINT NOT NULL, payload VARCHAR(1000) NOT NULL, \
@@ -61,6 +70,43 @@ enum TornPages {
     Server,
     /// The mount.
     Mount,
+}
+
+/// What is on the drive.
+#[derive(Clone, Copy)]
+enum FileSystemOnDrive {
+    Volume,
+    LogStructured(LogKind, Indexing),
+}
+
+use FileSystemOnDrive::{LogStructured, Volume as OnVolume};
+
+impl FileSystemOnDrive {
+    /// Makes it on a new drive in an image.
+    fn create(self, image: &Path) {
+        let (profile, capacity_bytes) = match self {
+            OnVolume => ("tlc-nvme", 2 << 30),
+            LogStructured(_, Indexing::Conventional) => ("tlc-nvme", LOG_STRUCTURED_BYTES),
+            LogStructured(_, Indexing::Nvm) => ("pebblessd", LOG_STRUCTURED_BYTES),
+        };
+        let mut profile = Profile::load(profile).unwrap();
+        profile.capacity_bytes = capacity_bytes;
+        let device = Device::create(image, &profile).unwrap();
+        let client = match self {
+            OnVolume => Volume::format(device, CACHE_BYTES).unwrap().unmount().unwrap(),
+            LogStructured(kind, indexing) => {
+                let cleaning = match indexing {
+                    Indexing::Conventional => Cleaning::Copy,
+                    Indexing::Nvm => Cleaning::Remap,
+                };
+                let fs = LogFs::format_indexed(device, kind, cleaning, indexing, CACHE_BYTES).unwrap();
+                fs.unmount().unwrap()
+            }
+        };
+        let device = client.into_device().unwrap();
+        let now_ns = device.time_ns();
+        device.shutdown(now_ns).unwrap();
+    }
 }
 
 /// How a server is made and started.
@@ -192,22 +238,13 @@ fn number_from(variable: &str, default: u64) -> u64 {
 }
 
 /// Lives of one server on one drive, each ended by a power cut.
-fn survives(kind: &Kind, torn_pages: TornPages) {
+fn survives(kind: &Kind, torn_pages: TornPages, on: FileSystemOnDrive) {
     let (cuts, seed) = (number_from("TANTALUM_CUTS", 5), number_from("TANTALUM_SEED", 1));
     println!("{cuts} power cuts, seed {seed}");
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let folder = PlainFolder::new().unwrap();
     let image = folder.folder().join("drive.img");
-    let mut profile = Profile::load("tlc-nvme").unwrap();
-    profile.capacity_bytes = 2 << 30;
-    let device = Volume::format(Device::create(&image, &profile).unwrap(), 16 << 20)
-        .unwrap()
-        .unmount()
-        .unwrap()
-        .into_device()
-        .unwrap();
-    let now_ns = device.time_ns();
-    device.shutdown(now_ns).unwrap();
+    on.create(&image);
 
     let mount = mounted(&folder, &image, torn_pages);
     let data = mount.folder().join("data");
@@ -223,15 +260,20 @@ fn survives(kind: &Kind, torn_pages: TornPages) {
         let operations = random.random_range(1..=MOST_OPERATIONS);
         live(server, &mount, &acknowledged, (operations, random.random()));
         mount.unmount().unwrap();
+        println!("cut {cut} of {cuts}: {} commits acknowledged", commits(&acknowledged));
     }
     let mount = mounted(&folder, &image, torn_pages);
     let server = (kind.start)(&data, folder.folder(), torn_pages);
     verify(server.as_ref(), &acknowledged, cuts + 1);
     server.abandon();
     mount.unmount().unwrap();
-    let commits: u64 = acknowledged.iter().map(|last| last.load(Ordering::Relaxed)).sum();
+    let commits = commits(&acknowledged);
     println!("{commits} commits acknowledged over {cuts} power cuts, all there");
     assert!(commits > cuts, "the servers hardly did anything: {commits} commits");
+}
+
+fn commits(acknowledged: &[AtomicU64]) -> u64 {
+    acknowledged.iter().map(|last| last.load(Ordering::Relaxed)).sum()
 }
 
 fn mounted(folder: &PlainFolder, image: &Path, torn_pages: TornPages) -> Mount {
@@ -295,20 +337,60 @@ fn verify(server: &dyn Server, acknowledged: &[AtomicU64], cut: u64) {
 
 #[test]
 fn mariadb_has_every_acknowledged_commit() {
-    survives(&MARIADB, TornPages::Server);
+    survives(&MARIADB, TornPages::Server, OnVolume);
 }
 
 #[test]
 fn mariadb_without_doublewrite_has_every_acknowledged_commit_on_atomic_writes() {
-    survives(&MARIADB, TornPages::Mount);
+    survives(&MARIADB, TornPages::Mount, OnVolume);
+}
+
+#[test]
+fn mariadb_has_every_acknowledged_commit_on_lfs_nat() {
+    survives(&MARIADB, TornPages::Server, LogStructured(LogKind::Nat, Indexing::Conventional));
+}
+
+#[test]
+fn mariadb_has_every_acknowledged_commit_on_lfs_nat_with_lists() {
+    survives(&MARIADB, TornPages::Server, LogStructured(LogKind::Nat, Indexing::Nvm));
+}
+
+#[test]
+fn mariadb_has_every_acknowledged_commit_on_lfs_tree() {
+    survives(&MARIADB, TornPages::Server, LogStructured(LogKind::Tree, Indexing::Conventional));
+}
+
+#[test]
+fn mariadb_has_every_acknowledged_commit_on_lfs_tree_with_lists() {
+    survives(&MARIADB, TornPages::Server, LogStructured(LogKind::Tree, Indexing::Nvm));
 }
 
 #[test]
 fn postgresql_has_every_acknowledged_commit() {
-    survives(&POSTGRESQL, TornPages::Server);
+    survives(&POSTGRESQL, TornPages::Server, OnVolume);
 }
 
 #[test]
 fn postgresql_without_full_page_writes_has_every_acknowledged_commit_on_atomic_writes() {
-    survives(&POSTGRESQL, TornPages::Mount);
+    survives(&POSTGRESQL, TornPages::Mount, OnVolume);
+}
+
+#[test]
+fn postgresql_has_every_acknowledged_commit_on_lfs_nat() {
+    survives(&POSTGRESQL, TornPages::Server, LogStructured(LogKind::Nat, Indexing::Conventional));
+}
+
+#[test]
+fn postgresql_has_every_acknowledged_commit_on_lfs_nat_with_lists() {
+    survives(&POSTGRESQL, TornPages::Server, LogStructured(LogKind::Nat, Indexing::Nvm));
+}
+
+#[test]
+fn postgresql_has_every_acknowledged_commit_on_lfs_tree() {
+    survives(&POSTGRESQL, TornPages::Server, LogStructured(LogKind::Tree, Indexing::Conventional));
+}
+
+#[test]
+fn postgresql_has_every_acknowledged_commit_on_lfs_tree_with_lists() {
+    survives(&POSTGRESQL, TornPages::Server, LogStructured(LogKind::Tree, Indexing::Nvm));
 }

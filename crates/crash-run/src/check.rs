@@ -2,7 +2,6 @@
 
 use std::any::Any;
 use std::cell::Cell;
-use std::ffi::OsStr;
 use std::fmt;
 use std::fs;
 use std::io::Read;
@@ -16,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
-use tantalum_record::found_from_here;
 
+use crate::commands::{command_of, hint, not_started};
 use crate::error::RunError;
 use crate::tree::Tree;
 
@@ -38,6 +37,19 @@ pub enum Check {
 
 /// See [`Check::Function`].
 pub type CheckFunction = dyn Fn(&Path, &[String]) -> Result<(), String> + Send + Sync;
+
+impl Check {
+    /// What may help if it fails with power on.
+    pub(crate) fn hint(&self) -> String {
+        match self {
+            // one that is a file is found from here
+            Check::Command(command) if command.contains(char::is_whitespace) => {
+                hint(command.split_whitespace())
+            }
+            _ => String::new(),
+        }
+    }
+}
 
 impl fmt::Debug for Check {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -97,12 +109,12 @@ impl Checker {
         let output = folder.with_file_name("output");
         let log = fs::File::create(&output).map_err(RunError::files(&output))?;
         let error_log = log.try_clone().map_err(RunError::files(&output))?;
-        let start = |error| RunError::Start { program: command.to_owned(), error };
+        let name = command;
         let mut command = command_of(command);
         command.current_dir(folder).env("TANTALUM_DIR", folder).env("TANTALUM_ACKS", acks);
         command.stdin(Stdio::null()).stdout(log).stderr(error_log).process_group(0);
-        let mut child = command.spawn().map_err(start)?;
-        let ended = wait(&mut child, self.most).map_err(start)?;
+        let mut child = command.spawn().map_err(not_started(name))?;
+        let ended = wait(&mut child, self.most).map_err(not_started(name))?;
         // what it has left running must not touch the next check's files
         let _ = killpg(Pid::from_raw(child.id() as i32), Signal::SIGKILL);
         let failed = match ended {
@@ -152,22 +164,6 @@ fn call(function: &CheckFunction, folder: &Path, said: &[String]) -> Verdict {
         Ok(Err(wrong)) => Verdict { failed: Some("an error".to_owned()), said: wrong },
         Err(panic) => Verdict { failed: Some("a panic".to_owned()), said: text(panic) },
     }
-}
-
-/// A command as it may be run from any folder.
-pub(crate) fn for_any_folder(check: &str) -> String {
-    let path = found_from_here(OsStr::new(check));
-    if path.is_file() { path.display().to_string() } else { check.to_owned() }
-}
-
-fn command_of(check: &str) -> Command {
-    let path = found_from_here(OsStr::new(check));
-    if path.is_file() {
-        return Command::new(path);
-    }
-    let mut shell = Command::new("sh");
-    shell.arg("-c").arg(check);
-    shell
 }
 
 fn wait(child: &mut Child, most: Duration) -> std::io::Result<Option<std::process::ExitStatus>> {

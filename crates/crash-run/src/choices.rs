@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use crate::posix::{Piece, What};
+use crate::operation::FileNumber;
+use crate::posix::{Piece, Posix, What};
 
-/// Operations at the end that are lost, and kept, one at a time.
+/// Operations at the end, and files, that are lost and kept one at a time.
 const ALONE: usize = 12;
 
 /// Writes at the end that are torn.
@@ -19,9 +20,10 @@ const BY_CHANCE: usize = 6;
 /// The pieces that are there.
 pub(crate) type Kept = Vec<bool>;
 
-/// Sets of pieces: all, none, names or contents alone, all but one operation and one alone, torn writes, and some by chance.
-/// Those that lose the least come first.
-pub(crate) fn choices(waiting: &[Piece], seed: u64) -> Vec<Kept> {
+/// Sets of pieces: all, none, names or contents alone, all but one operation or file and one alone, torn writes, and some by
+/// chance. Those that lose the least come first.
+pub(crate) fn choices(posix: &Posix, seed: u64) -> Vec<Kept> {
+    let waiting = &posix.waiting;
     if waiting.is_empty() {
         return vec![Vec::new()];
     }
@@ -36,7 +38,14 @@ pub(crate) fn choices(waiting: &[Piece], seed: u64) -> Vec<Kept> {
         chosen.push(all(&|piece| piece.operation == operation));
         chosen.push(all(&|piece| piece.operation < operation));
     }
+    // files are numbered as they were made
+    let files: BTreeSet<FileNumber> = waiting.iter().filter_map(|piece| piece.what.file()).collect();
+    for &file in files.iter().rev().take(ALONE) {
+        chosen.push(all(&|piece| piece.what.file() != Some(file)));
+        chosen.push(all(&|piece| is_name(piece) || piece.what.file() == Some(file)));
+    }
     torn(waiting, &operations, &mut chosen);
+    ended_early(waiting, &operations, &mut chosen);
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     for _ in 0..BY_CHANCE {
         let lost: BTreeSet<usize> = operations.iter().copied().filter(|_| random.random_bool(0.4)).collect();
@@ -44,6 +53,8 @@ pub(crate) fn choices(waiting: &[Piece], seed: u64) -> Vec<Kept> {
         chosen.push(by_operation);
         chosen.push(waiting.iter().map(|_| random.random_bool(0.5)).collect());
     }
+    let earlier = posix.earlier();
+    chosen.iter_mut().for_each(|kept| close(kept, &earlier));
     let mut seen = BTreeSet::new();
     chosen.retain(|kept| seen.insert(kept.clone()));
     // of those with equal outcomes the first is checked, and what lost the least explains the most
@@ -51,12 +62,22 @@ pub(crate) fn choices(waiting: &[Piece], seed: u64) -> Vec<Kept> {
     chosen
 }
 
-/// The last writes of several sectors, of which the first, or the last, is there or not.
+/// Adds what must be there because something later in the same sector is.
+pub(crate) fn close(kept: &mut Kept, earlier: &[Option<usize>]) {
+    for index in (0..kept.len()).rev() {
+        if let (true, Some(before)) = (kept[index], earlier[index]) {
+            kept[before] = true;
+        }
+    }
+}
+
+/// The last writes of several sectors, and holes of several pages, of which the first, or the last, is there or not.
 fn torn(waiting: &[Piece], operations: &BTreeSet<usize>, chosen: &mut Vec<Kept>) {
     let sectors = |operation: usize| -> Vec<usize> {
         let pieces = waiting.iter().enumerate();
         pieces
-            .filter(|(_, piece)| piece.operation == operation && matches!(piece.what, What::Bytes { .. }))
+            .filter(|(_, piece)| piece.operation == operation)
+            .filter(|(_, piece)| matches!(piece.what, What::Bytes { .. } | What::Zeros { .. }))
             .map(|(index, _)| index)
             .collect()
     };
@@ -69,6 +90,21 @@ fn torn(waiting: &[Piece], operations: &BTreeSet<usize>, chosen: &mut Vec<Kept>)
         {
             let lost: BTreeSet<usize> = lost.iter().copied().collect();
             chosen.push((0..waiting.len()).map(|index| !lost.contains(&index)).collect());
+        }
+    }
+}
+
+/// The last writes in which the file grew by several pages, ended before the last of them.
+fn ended_early(waiting: &[Piece], operations: &BTreeSet<usize>, chosen: &mut Vec<Kept>) {
+    let sizes = |operation: usize| -> Vec<u64> {
+        let of_operation = waiting.iter().filter(|piece| piece.operation == operation);
+        of_operation.filter_map(|piece| piece.what.grown_to()).collect()
+    };
+    let grown = operations.iter().rev().map(|operation| (*operation, sizes(*operation)));
+    for (operation, sizes) in grown.filter(|(_, sizes)| sizes.len() > 1).take(TORN) {
+        for end in [sizes[0], sizes[sizes.len() / 2 - 1], sizes[sizes.len() - 2]] {
+            let is_there = |piece: &Piece| piece.operation != operation || piece.what.end() <= end;
+            chosen.push(waiting.iter().map(is_there).collect());
         }
     }
 }

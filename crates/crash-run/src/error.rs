@@ -28,30 +28,36 @@ pub enum RunError {
     #[error(transparent)]
     Mount(#[from] MountError),
     /// A program could not be started.
-    #[error("{program}: {error}")]
+    #[error("{program}: {error}{hint}")]
     Start {
         /// What should have been started.
         program: String,
         /// The system's error.
         error: io::Error,
+        /// What may help.
+        hint: String,
     },
     /// The program failed although power stayed on.
     #[error(
-        "{program} ended with {status} although power stayed on; power cuts are tried on a run that works"
+        "{program} ended with {status} although power stayed on; power cuts are tried on a run that works{hint}"
     )]
     Failed {
         /// The program.
         program: String,
         /// How it ended.
         status: std::process::ExitStatus,
+        /// What may help.
+        hint: String,
     },
     /// The check fails although nothing was lost.
-    #[error("the check ended with {status} on what the program left, although power stayed on: {said}")]
+    #[error("the check ended with {status} on what the program left, although power stayed on: {said}{hint}")]
     CheckFails {
         /// How it ended.
         status: String,
         /// The last line that it printed.
         said: String,
+        /// What may help.
+        hint: String,
     },
     /// The program changed nothing.
     #[error(

@@ -1,13 +1,14 @@
 //! Reduces a failed check to what must be lost for it to fail, and says so in the program's terms.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::check::Checker;
-use crate::choices::Kept;
+use crate::choices::{Kept, close};
 use crate::error::RunError;
 use crate::operation::{Operation, ROOT, Recording};
 use crate::paths::Paths;
 use crate::posix::{Posix, What};
+use crate::sector::Sector;
 use crate::tree::Tree;
 
 /// Lines about what was there although it was done later.
@@ -28,10 +29,11 @@ pub(crate) struct Explanation {
 pub(crate) fn explain(
     recording: &Recording,
     checker: &Checker,
+    sector: Sector,
     operations: usize,
     kept: &Kept,
 ) -> Result<Explanation, RunError> {
-    let posix = Posix::after(recording, operations, None);
+    let posix = Posix::after(recording, operations, sector, None);
     let said = recording.said_by(operations);
     let fails = |kept: &Kept| -> Result<bool, RunError> {
         Ok(checker.run(&posix.tree(|index| kept[index]), said, 0)?.failed.is_some())
@@ -64,23 +66,40 @@ fn reduce(
     mut kept: Kept,
     fails: &impl Fn(&Kept) -> Result<bool, RunError>,
 ) -> Result<Kept, RunError> {
-    let operations: BTreeSet<usize> = posix.waiting.iter().map(|piece| piece.operation).collect();
-    let groups = operations.iter().map(|operation| -> Vec<usize> {
-        (0..kept.len()).filter(|index| posix.waiting[*index].operation == *operation).collect()
-    });
-    let single = (0..kept.len()).map(|index| vec![index]);
-    let all: Vec<Vec<usize>> = groups.chain(single).collect();
-    for group in all {
-        if group.iter().all(|index| kept[*index]) {
-            continue;
-        }
-        let mut more = kept.clone();
-        group.iter().for_each(|index| more[*index] = true);
-        if fails(&more)? {
-            kept = more;
-        }
+    let earlier = posix.earlier();
+    let mut operations: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for index in (0..kept.len()).filter(|index| !kept[*index]) {
+        operations.entry(posix.waiting[index].operation).or_default().push(index);
     }
+    let groups: Vec<Vec<usize>> = operations.into_values().collect();
+    restore(&mut kept, &groups, &earlier, fails)?;
+    let single: Vec<Vec<usize>> =
+        (0..kept.len()).filter(|index| !kept[*index]).map(|index| vec![index]).collect();
+    restore(&mut kept, &single, &earlier, fails)?;
     Ok(kept)
+}
+
+/// Keeps all of these groups if the check still fails then; otherwise as many of each half as possible.
+fn restore(
+    kept: &mut Kept,
+    groups: &[Vec<usize>],
+    earlier: &[Option<usize>],
+    fails: &impl Fn(&Kept) -> Result<bool, RunError>,
+) -> Result<(), RunError> {
+    if groups.iter().flatten().all(|index| kept[*index]) {
+        return Ok(());
+    }
+    let mut more = kept.clone();
+    groups.iter().flatten().for_each(|index| more[*index] = true);
+    close(&mut more, earlier);
+    if fails(&more)? {
+        *kept = more;
+    } else if groups.len() > 1 {
+        let (first, second) = groups.split_at(groups.len() / 2);
+        restore(kept, first, earlier, fails)?;
+        restore(kept, second, earlier, fails)?;
+    }
+    Ok(())
 }
 
 /// Tries the sync of each file and folder of which something had to be lost, right behind the last such operation.
@@ -112,7 +131,7 @@ fn saved_by(
         (0..kept.len()).filter(|index| !kept[*index]).map(|index| key(&posix.waiting[index])).collect();
     let mut saved = Vec::new();
     for (after, sync) in tried {
-        let synced = Posix::after(recording, operations, Some((after, &sync)));
+        let synced = Posix::after(recording, operations, posix.sector(), Some((after, &sync)));
         let tree = synced.tree(|index| !lost.contains(&key(&synced.waiting[index])));
         if checker.run(&tree, recording.said_by(operations), 0)?.failed.is_none() {
             let sync = Paths::after(recording, after + 1).operation(&sync);
@@ -133,7 +152,7 @@ fn key(piece: &crate::posix::Piece) -> (usize, String) {
     let place = match &piece.what {
         What::Bytes { from, .. } => format!("bytes {from}"),
         What::Names(_) => "names".to_owned(),
-        What::Grown(..) => "grown".to_owned(),
+        What::Grown(_, size) => format!("grown {size}"),
         _ => "other".to_owned(),
     };
     (piece.operation, place)

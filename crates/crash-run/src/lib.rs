@@ -5,18 +5,23 @@
 //! - [`record`] runs the program; the drive's mount sees each operation (`recorder.rs`, [`operation`]).
 //! - What may be lost is either the worst that POSIX allows (`posix.rs`, `choices.rs`), or what a drive loses: the recorded
 //!   operations are done again on a drive that loses power at each of its flash operations (`drive.rs`).
-//! - [`check`] makes the files of each outcome in a folder and runs the check there; equal outcomes are checked once.
-//! - A failed check is reduced to what must be lost for it to fail, and explained (`explain.rs`).
+//! - [`check`] makes the files of each outcome (`outcomes.rs`) in a folder and runs the check there; equal outcomes are checked
+//!   once.
+//! - A failed check is reduced to what must be lost for it to fail, and explained (`explain.rs`, `findings.rs`).
 //! - [`CrashTest`] does all of that for functions, in a test.
 //! - Findings are saved on demand, and their files mounted or checked again ([`mount_finding`], [`check_again`]).
 
 mod campaign;
 mod check;
 mod choices;
+mod commands;
 mod drive;
 mod error;
 mod explain;
+mod findings;
+mod leftovers;
 pub mod operation;
+mod outcomes;
 mod page;
 mod paths;
 mod posix;
@@ -24,6 +29,7 @@ mod program;
 mod recorder;
 mod replay;
 mod saved;
+mod sector;
 pub mod summary;
 mod test;
 mod tree;
@@ -35,4 +41,6 @@ pub use page::write_report;
 pub use program::{Task, record};
 pub use replay::{Again, MountedFinding, check_again, mount_finding};
 pub use saved::SavedFinding;
+pub use sector::Sector;
+pub use tantalum::Profile;
 pub use test::{CrashTest, Said};

@@ -1,27 +1,29 @@
 //! The worst that POSIX allows: of what was not synced any part may be there after a power cut, in any order.
 //!
-//! Each operation is one or several *pieces*, which are there or not. Bytes are pieces of 512, as disks write them; that a
-//! file grew is a piece of its own. A change of names is one piece, also if it changes two: a rename is never half done.
+//! Each operation is one or several *pieces*, which are there or not. Bytes are pieces of a sector, as disks write them. That a
+//! file grew is a piece of its own, and one for each page if it grew by a write: the kernel takes a write page by page, and may
+//! store the size between two of them. A change of names is one piece, also if it changes two: a rename is never half done.
 //!
 //! | what | is durable with |
 //! |---|---|
 //! | bytes, a size | `fsync` or `fdatasync` of the file |
-//! | permissions, owners, extended attributes | `fsync` of the file |
+//! | permissions, owners, extended attributes | `fsync` of the file or folder |
 //! | names | `fsync` of the folder; of a rename between folders, of either of them |
 //!
 //! Syncing a file does not make its name durable, as the manual page of `fsync` says. Synced pieces are in [`Posix::durable`];
 //! the others wait.
+//!
+//! One order remains: a sector is stored as a whole, as the program last saw it. So of two writes to one sector the later is not
+//! there without the earlier ([`Posix::earlier`]).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use tantalum_filesystem::RenameMode;
 
 use crate::operation::{Attribute, Entry, FileNumber, Operation, Recording};
-use crate::tree::{File, Tree};
-
-/// What disks write as a whole.
-const SECTOR_BYTES: usize = 512;
+use crate::sector::Sector;
+use crate::tree::{File, PAGE_BYTES, Tree};
 
 /// What is there or not.
 #[derive(Clone, Debug)]
@@ -50,6 +52,23 @@ impl What {
             | What::Zeros { file, .. }
             | What::Changed(file, _) => Some(*file),
             What::Names(_) => None,
+        }
+    }
+
+    /// The size that the file has at least with it.
+    pub fn grown_to(&self) -> Option<u64> {
+        match self {
+            What::Grown(_, size) => Some(*size),
+            _ => None,
+        }
+    }
+
+    /// Where in the file it ends; 0 if that does not matter.
+    pub fn end(&self) -> u64 {
+        match self {
+            What::Bytes { offset, from, bytes, .. } => offset + (from + bytes) as u64,
+            What::Grown(_, size) => *size,
+            _ => 0,
         }
     }
 
@@ -94,8 +113,9 @@ pub(crate) struct Piece {
 }
 
 /// What is durable and what is not, after some operations.
-#[derive(Clone, Default, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Posix {
+    sector: Sector,
     /// What is there in any case.
     pub durable: Tree,
     /// What may be there, in the order in which it was done.
@@ -105,10 +125,20 @@ pub(crate) struct Posix {
 }
 
 impl Posix {
+    /// Nothing is done yet.
+    pub fn new(sector: Sector) -> Posix {
+        Posix { sector, durable: Tree::default(), waiting: Vec::new(), live: Tree::default() }
+    }
+
     /// After so many operations of a recording, of which those before the program's are durable. With `tried`, a sync is
     /// done besides, right behind an operation.
-    pub fn after(recording: &Recording, operations: usize, tried: Option<(usize, &Operation)>) -> Posix {
-        let mut posix = Posix::default();
+    pub fn after(
+        recording: &Recording,
+        operations: usize,
+        sector: Sector,
+        tried: Option<(usize, &Operation)>,
+    ) -> Posix {
+        let mut posix = Posix::new(sector);
         for (number, operation) in recording.operations[..operations].iter().enumerate() {
             posix.then(number, operation);
             if number + 1 == recording.begins {
@@ -121,6 +151,11 @@ impl Posix {
             }
         }
         posix
+    }
+
+    /// What the disk writes as a whole.
+    pub fn sector(&self) -> Sector {
+        self.sector
     }
 
     /// The next operation is done.
@@ -162,6 +197,17 @@ impl Posix {
         lost.map(|(piece, _)| piece.operation).collect()
     }
 
+    /// For each waiting piece, the one before it in the same sector.
+    pub fn earlier(&self) -> Vec<Option<usize>> {
+        let mut last: HashMap<(FileNumber, u64), usize> = HashMap::new();
+        let place = |what: &What| match what {
+            What::Bytes { file, offset, from, .. } => Some((*file, self.sector.of(offset + *from as u64))),
+            _ => None,
+        };
+        let pieces = self.waiting.iter().enumerate();
+        pieces.map(|(index, piece)| last.insert(place(&piece.what)?, index)).collect()
+    }
+
     fn settle(&mut self, is_synced: impl Fn(&What) -> bool) {
         let (synced, waiting) =
             std::mem::take(&mut self.waiting).into_iter().partition(|piece| is_synced(&piece.what));
@@ -186,7 +232,7 @@ impl Posix {
                 names.retain(|(entry, _)| !settled.contains(entry));
             }
         }
-        self.settle(of_folder);
+        self.settle(|what| of_folder(what) || what.file() == Some(folder));
         self.waiting.retain(|piece| !matches!(&piece.what, What::Names(names) if names.is_empty()));
     }
 
@@ -206,7 +252,7 @@ impl Posix {
             Operation::Write(file, offset, data) => self.written(*file, *offset, data),
             Operation::Zero { file, offset, bytes, keep_size } => {
                 let mut pieces = self.grown(*file, offset + bytes, *keep_size);
-                pieces.push(What::Zeros { file: *file, offset: *offset, bytes: *bytes });
+                pieces.extend(zeros(*file, *offset, *bytes));
                 pieces
             }
             Operation::Allocate { file, offset, bytes, keep_size } => {
@@ -224,16 +270,30 @@ impl Posix {
     }
 
     fn written(&self, file: FileNumber, offset: u64, data: &Arc<[u8]>) -> Vec<What> {
-        let mut pieces = self.grown(file, offset + data.len() as u64, false);
+        let end = offset + data.len() as u64;
+        let size = self.live.files.get(&file).map_or(0, |file| file.contents.size);
+        let first_page = (size.max(offset) / PAGE_BYTES + 1) * PAGE_BYTES;
+        let pages = (first_page..end).step_by(PAGE_BYTES as usize);
+        let mut pieces: Vec<What> = pages.map(|size| What::Grown(file, size)).collect();
+        pieces.extend(self.grown(file, end, false));
         let mut from = 0;
         while from < data.len() {
-            let to_end = SECTOR_BYTES - ((offset + from as u64) % SECTOR_BYTES as u64) as usize;
-            let bytes = to_end.min(data.len() - from);
+            let bytes = self.sector.left(offset + from as u64).min(data.len() - from);
             pieces.push(What::Bytes { file, offset, data: Arc::clone(data), from, bytes });
             from += bytes;
         }
         pieces
     }
+}
+
+/// Zeros in the pages at the ends of a range are written, those between are given up.
+fn zeros(file: FileNumber, offset: u64, bytes: u64) -> impl Iterator<Item = What> {
+    let end = offset.saturating_add(bytes);
+    let first = offset.next_multiple_of(PAGE_BYTES).min(end);
+    let last = (end - end % PAGE_BYTES).max(first);
+    let ranges = [(offset, first), (first, last), (last, end)];
+    let whole = ranges.into_iter().filter(|(from, to)| from < to);
+    whole.map(move |(from, to)| What::Zeros { file, offset: from, bytes: to - from })
 }
 
 #[cfg(test)]
@@ -252,7 +312,7 @@ mod tests {
     }
 
     fn after(operations: &[Operation]) -> Posix {
-        let mut posix = Posix::default();
+        let mut posix = Posix::new(Sector::Bytes512);
         operations.iter().enumerate().for_each(|(number, operation)| posix.then(number, operation));
         posix
     }

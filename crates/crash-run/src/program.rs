@@ -2,14 +2,15 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::thread;
 
 use nix::sys::stat::Mode;
+use nix::sys::statvfs::statvfs;
 use parking_lot::Mutex;
 use tantalum::{Device, Profile};
 use tantalum_filesystem::FileSystem;
@@ -18,7 +19,9 @@ use tantalum_record::program_in;
 use tantalum_report::Monitor;
 use tantalum_volume::Volume;
 
+use crate::commands::{hint, not_started};
 use crate::error::RunError;
+use crate::leftovers;
 use crate::operation::{Operation, Recording};
 use crate::recorder::{Kept, Shared};
 
@@ -114,7 +117,10 @@ fn run(task: &Task, folder: &Path, said: &Path, recording: &Shared) -> Result<()
     if let Some(setup) = &task.setup {
         let mut command = Command::new("sh");
         command.arg("-c").arg(setup);
-        wait(command.current_dir(folder).env("TANTALUM_DIR", folder), setup)?;
+        // standard output is for the outcome
+        command.current_dir(folder).env("TANTALUM_DIR", folder).stdout(io::stderr());
+        let status = command.status().map_err(not_started(setup))?;
+        succeeded(status, setup, setup.split_whitespace(), folder)?;
     }
     let begins = recording.lock().operations.len();
     recording.lock().begins = begins;
@@ -126,6 +132,7 @@ fn run(task: &Task, folder: &Path, said: &Path, recording: &Shared) -> Result<()
     let heard = Arc::clone(recording);
     let listener = thread::spawn(move || listen(read, &heard, |_| {}, true));
     let ran = start(task, folder, said, recording);
+    leftovers::end(folder);
     let _ = writeln!(write, "{END}");
     listener.join().expect("listening does not panic");
     ran
@@ -134,27 +141,50 @@ fn run(task: &Task, folder: &Path, said: &Path, recording: &Shared) -> Result<()
 fn start(task: &Task, folder: &Path, said: &Path, recording: &Shared) -> Result<(), RunError> {
     let name = task.program[0].to_string_lossy().into_owned();
     let mut command = program_in(&task.program, folder);
-    command.env("TANTALUM_ACK", said).stdout(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| RunError::Start { program: name.clone(), error })?;
-    let output = child.stdout.take().expect("it is piped");
+    command.env("TANTALUM_ACK", said);
+    let pipe = |error| RunError::files("a pipe")(error);
+    let (output, mut input) = io::pipe().map_err(pipe)?;
+    command.stdout(Stdio::from(input.try_clone().map_err(pipe)?));
+    let mut child = command.spawn().map_err(not_started(&name))?;
     let heard = Arc::clone(recording);
     let listener = thread::spawn(move || listen(output, &heard, |line| eprintln!("{line}"), false));
-    let status = child.wait().map_err(|error| RunError::Start { program: name.clone(), error })?;
+    let status = child.wait().map_err(not_started(&name));
+    // what it leaves running may keep the pipe open, so its end is told
+    let _ = writeln!(input, "{END}");
     listener.join().expect("listening does not panic");
-    if status.success() { Ok(()) } else { Err(RunError::Failed { program: name, status }) }
+    succeeded(status?, &name, task.program.iter().filter_map(|word| word.to_str()), folder)
+}
+
+fn succeeded<'a>(
+    status: ExitStatus,
+    program: &str,
+    words: impl Iterator<Item = &'a str>,
+    folder: &Path,
+) -> Result<(), RunError> {
+    if status.success() {
+        return Ok(());
+    }
+    let is_full =
+        statvfs(folder).is_ok_and(|held| held.blocks_available() == 0 || held.files_available() == 0);
+    let hint =
+        if is_full { "; its drive is full, and --capacity gives it more".to_owned() } else { hint(words) };
+    Err(RunError::Failed { program: program.to_owned(), status, hint })
 }
 
 /// Takes lines until the end. Those in which the program says what it has done are kept, with the number of operations
 /// done by now: that is not fewer than were done when it said so.
 fn listen(from: impl std::io::Read, recording: &Mutex<Recording>, other: impl Fn(&str), all: bool) {
-    for line in BufReader::new(from).lines().map_while(Result::ok) {
-        if line == END {
-            return;
-        }
+    for line in BufReader::new(from).split(b'\n').map_while(Result::ok) {
+        let line = String::from_utf8_lossy(&line);
+        let (line, is_end) = line.strip_suffix(END).map_or((&line[..], false), |rest| (rest, true));
         match (line.strip_prefix(SAYS), all) {
+            _ if is_end && line.is_empty() => {}
             (Some(said), _) => hear(recording, said),
-            (None, true) => hear(recording, &line),
-            (None, false) => other(&line),
+            (None, true) => hear(recording, line),
+            (None, false) => other(line),
+        }
+        if is_end {
+            return;
         }
     }
 }
@@ -164,9 +194,4 @@ pub(crate) fn hear(recording: &Mutex<Recording>, said: &str) {
     let mut recording = recording.lock();
     let at = recording.operations.len();
     recording.said.push((at, said.to_owned()));
-}
-
-fn wait(command: &mut Command, name: &str) -> Result<(), RunError> {
-    let status = command.status().map_err(|error| RunError::Start { program: name.to_owned(), error })?;
-    if status.success() { Ok(()) } else { Err(RunError::Failed { program: name.to_owned(), status }) }
 }

@@ -7,7 +7,8 @@ use std::process::Command;
 use serde::{Deserialize, Serialize};
 
 use crate::campaign::Finding;
-use crate::check::{Check, Checker, for_any_folder};
+use crate::check::{Check, Checker};
+use crate::commands::{for_any_folder, not_started};
 use crate::error::RunError;
 use crate::tree::Tree;
 
@@ -87,7 +88,7 @@ impl SavedFinding {
         let (program, from) = ("cp", self.folder.join(FILES).join("."));
         let mut copy = Command::new(program);
         copy.arg("-a").arg("--").arg(&from).arg(folder);
-        let status = copy.status().map_err(|error| RunError::Start { program: program.to_owned(), error })?;
+        let status = copy.status().map_err(not_started(program))?;
         if status.success() { Ok(()) } else { Err(RunError::NotCopied { from, to: folder.to_owned() }) }
     }
 }

@@ -7,10 +7,11 @@ use tantalum_report::table::{Align, Table, grouped};
 use crate::campaign::{Finding, Outcome};
 
 /// What was tried, and how often.
-pub(crate) fn counts(outcome: &Outcome) -> [(&'static str, u64); 6] {
+pub(crate) fn counts(outcome: &Outcome) -> [(&'static str, u64); 7] {
     [
         ("operations of the program", outcome.operations as u64),
         ("of these, syncs", outcome.syncs as u64),
+        ("places to cut power", outcome.places),
         ("power cuts", outcome.cuts),
         ("outcomes", outcome.outcomes),
         ("different outcomes, checked", outcome.checked),

@@ -1,25 +1,28 @@
 //! Power cuts in a test: the program and the check are functions.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tantalum::Profile;
 use tantalum_report::Monitor;
 
 use crate::campaign::{Losses, Outcome, Settings, check};
-use crate::check::Check;
+use crate::check::{Check, CheckFunction};
 use crate::error::RunError;
+use crate::operation::Recording;
 use crate::program::{hear, record_with};
 use crate::recorder::Shared;
+use crate::sector::Sector;
 use crate::summary;
 
 /// What a program under test says it has done.
-pub struct Said<'a>(&'a Shared);
+#[derive(Clone)]
+pub struct Said(Shared);
 
-impl Said<'_> {
+impl Said {
     /// Says something that the check must be able to rely on from now on.
     pub fn say(&self, what: &str) {
-        hear(self.0, what);
+        hear(&self.0, what);
     }
 }
 
@@ -50,8 +53,10 @@ impl Said<'_> {
 pub struct CrashTest {
     losses: Losses,
     cuts: Option<u64>,
+    minutes: Option<u64>,
     seed: u64,
     capacity_bytes: u64,
+    save: Option<PathBuf>,
 }
 
 impl Default for CrashTest {
@@ -63,7 +68,20 @@ impl Default for CrashTest {
 impl CrashTest {
     /// A test that loses the worst that POSIX allows, at every operation.
     pub fn new() -> CrashTest {
-        CrashTest { losses: Losses::Posix, cuts: None, seed: 0, capacity_bytes: 1 << 30 }
+        CrashTest {
+            losses: Losses::Posix(Sector::default()),
+            cuts: None,
+            minutes: None,
+            seed: 0,
+            capacity_bytes: 1 << 30,
+            save: None,
+        }
+    }
+
+    /// Loses the worst that POSIX allows, on a disk with such sectors.
+    pub fn sector(mut self, sector: Sector) -> CrashTest {
+        self.losses = Losses::Posix(sector);
+        self
     }
 
     /// Loses what this drive loses, and a volume on it.
@@ -75,6 +93,18 @@ impl CrashTest {
     /// Cuts power at so many places at most, spread evenly.
     pub fn cuts(mut self, cuts: u64) -> CrashTest {
         self.cuts = Some(cuts);
+        self
+    }
+
+    /// Begins no further cut after so many minutes.
+    pub fn minutes(mut self, minutes: u64) -> CrashTest {
+        self.minutes = Some(minutes);
+        self
+    }
+
+    /// Saves each finding in this folder, which is new or empty.
+    pub fn save(mut self, folder: impl Into<PathBuf>) -> CrashTest {
+        self.save = Some(folder.into());
         self
     }
 
@@ -94,33 +124,56 @@ impl CrashTest {
     /// something is not as it should be.
     pub fn run(
         &self,
-        program: impl FnOnce(&Path, &Said<'_>),
+        program: impl FnOnce(&Path, &Said),
         check_files: impl Fn(&Path, &[String]) + Send + Sync + 'static,
     ) -> Result<Outcome, RunError> {
-        let recording = record_with(self.capacity_bytes, |_, folder, recording| {
-            program(folder, &Said(recording));
-            Ok(())
-        })?;
+        let recording = self.record(program)?;
         let function = move |folder: &Path, said: &[String]| {
             check_files(folder, said);
             Ok(())
         };
-        let settings = Settings {
-            losses: self.losses.clone(),
-            check: Check::Function(Arc::new(function)),
+        self.check(&recording, Arc::new(function), &Monitor::silent())
+    }
+
+    /// The first half of [`CrashTest::run`]: runs `program` once in a new folder.
+    pub fn record(&self, program: impl FnOnce(&Path, &Said)) -> Result<Recording, RunError> {
+        self.settings(Check::Command(String::new())).check()?;
+        record_with(self.capacity_bytes, |_, folder, recording| {
+            program(folder, &Said(Arc::clone(recording)));
+            Ok(())
+        })
+    }
+
+    /// The second half: calls `function` on each outcome.
+    pub fn check(
+        &self,
+        recording: &Recording,
+        function: Arc<CheckFunction>,
+        monitor: &Monitor,
+    ) -> Result<Outcome, RunError> {
+        check(recording, &self.settings(Check::Function(function)), monitor)
+    }
+
+    fn settings(&self, check: Check) -> Settings {
+        let mut losses = self.losses.clone();
+        if let Losses::Drive(profile) = &mut losses {
+            profile.capacity_bytes = self.capacity_bytes;
+        }
+        Settings {
+            losses,
+            check,
             check_seconds: 60,
             cuts: self.cuts,
-            minutes: None,
+            minutes: self.minutes,
             seed: self.seed,
-            save: None,
-        };
-        check(&recording, &settings, &Monitor::silent())
+            save: self.save.clone(),
+        }
     }
 
     /// The same, and panics with what was found if the check fails for anything that may be left.
     pub fn survives(
         &self,
-        program: impl FnOnce(&Path, &Said<'_>),
+        program: impl FnOnce(&Path, &Said),
         check_files: impl Fn(&Path, &[String]) + Send + Sync + 'static,
     ) {
         let outcome = self.run(program, check_files).unwrap_or_else(|error| panic!("{error}"));

@@ -8,16 +8,43 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use nix::sys::stat::{Mode, SFlag};
 use tantalum_filesystem::FileKind;
 
 use crate::operation::{Attribute, Entry, FileNumber, Made, ROOT};
 
-const PAGE_BYTES: u64 = 4096;
+/// What the kernel's page cache has as a whole.
+pub(crate) const PAGE_BYTES: u64 = 4096;
 
-type Page = [u8; PAGE_BYTES as usize];
+/// A part of a file. Outcomes share those in which they do not differ, and so does their hash.
+#[derive(Clone, Debug)]
+struct Page {
+    bytes: [u8; PAGE_BYTES as usize],
+    hash: OnceLock<u64>,
+}
+
+impl Page {
+    fn zeros() -> Page {
+        Page { bytes: [0; PAGE_BYTES as usize], hash: OnceLock::new() }
+    }
+
+    fn change(&mut self) -> &mut [u8] {
+        self.hash = OnceLock::new();
+        &mut self.bytes
+    }
+}
+
+/// The hash of some bytes of a page; 0 for zeros, which need not be stored.
+fn hash_of(bytes: &[u8]) -> u64 {
+    if bytes.iter().all(|byte| *byte == 0) {
+        return 0;
+    }
+    let mut hasher = DefaultHasher::new();
+    hasher.write(bytes);
+    hasher.finish().max(1)
+}
 
 /// The contents of a file; pages that are not there are zeros.
 #[derive(Clone, Default, Debug)]
@@ -33,8 +60,8 @@ impl Contents {
         while !data.is_empty() {
             let (page, within) = (offset / PAGE_BYTES, (offset % PAGE_BYTES) as usize);
             let bytes = data.len().min(PAGE_BYTES as usize - within);
-            let page = self.pages.entry(page).or_insert_with(|| Arc::new([0; PAGE_BYTES as usize]));
-            Arc::make_mut(page)[within..within + bytes].copy_from_slice(&data[..bytes]);
+            let page = self.pages.entry(page).or_insert_with(|| Arc::new(Page::zeros()));
+            Arc::make_mut(page).change()[within..within + bytes].copy_from_slice(&data[..bytes]);
             (offset, data) = (offset + bytes as u64, &data[bytes..]);
         }
     }
@@ -52,7 +79,7 @@ impl Contents {
             } else if from < to
                 && let Some(bytes) = self.pages.get_mut(&page)
             {
-                Arc::make_mut(bytes)[from as usize..to as usize].fill(0);
+                Arc::make_mut(bytes).change()[from as usize..to as usize].fill(0);
             }
         }
     }
@@ -66,10 +93,25 @@ impl Contents {
 
     /// The pages that are seen, each with its place and as many bytes as are before the end.
     fn seen(&self) -> impl Iterator<Item = (u64, &[u8])> {
-        let places = self.pages.iter().map(|(page, bytes)| (page * PAGE_BYTES, bytes));
-        places
-            .filter(|(place, _)| *place < self.size)
-            .map(|(place, bytes)| (place, &bytes[..(self.size - place).min(PAGE_BYTES) as usize]))
+        let pages = self.pages.range(..self.size.div_ceil(PAGE_BYTES));
+        pages.map(|(page, contents)| (page * PAGE_BYTES, self.seen_of(*page, contents)))
+    }
+
+    fn seen_of<'a>(&self, page: u64, contents: &'a Page) -> &'a [u8] {
+        &contents.bytes[..(self.size - page * PAGE_BYTES).min(PAGE_BYTES) as usize]
+    }
+
+    /// The pages that are seen and are not zeros, with their hashes.
+    fn hashes(&self) -> impl Iterator<Item = (u64, u64)> {
+        let pages = self.pages.range(..self.size.div_ceil(PAGE_BYTES));
+        let hashes = pages.map(|(page, contents)| {
+            let seen = self.seen_of(*page, contents);
+            match seen.len() == contents.bytes.len() {
+                true => (*page, *contents.hash.get_or_init(|| hash_of(seen))),
+                false => (*page, hash_of(seen)),
+            }
+        });
+        hashes.filter(|(_, hash)| *hash != 0)
     }
 }
 
@@ -171,11 +213,7 @@ impl Tree {
             (first, file.made.kind as u8, file.made.permissions).hash(&mut hasher);
             (&file.made.target, file.contents.size, &file.attributes).hash(&mut hasher);
             if first == names {
-                for (place, bytes) in
-                    file.contents.seen().filter(|(_, bytes)| bytes.iter().any(|byte| *byte != 0))
-                {
-                    (place, bytes).hash(&mut hasher);
-                }
+                file.contents.hashes().for_each(|page| page.hash(&mut hasher));
             }
             Ok::<(), std::convert::Infallible>(())
         };

@@ -1,67 +1,23 @@
 //! Programs that do not survive power loss, as recordings, each of which must be found; and right ones.
 
+mod common;
+
 use std::fs::{self, File};
 use std::io::Write;
 use std::panic::catch_unwind;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
-use tantalum_crash_run::operation::{Attribute, Entry, FileNumber, Made, Operation, ROOT, Recording};
-use tantalum_crash_run::{
-    Check, CrashTest, Losses, Outcome, Said, SavedFinding, Settings, check, check_again,
-};
-use tantalum_filesystem::{FileKind, RenameMode};
+use common::{create, old, outcome, recording, rename, settings, write};
+use tantalum_crash_run::operation::{Attribute, Operation, ROOT};
+use tantalum_crash_run::{CrashTest, Losses, Said, SavedFinding, Settings, check, check_again};
 use tantalum_report::Monitor;
-
-fn entry(name: &str) -> Entry {
-    Entry { folder: ROOT, name: name.as_bytes().to_vec() }
-}
-
-fn create(name: &str, file: FileNumber) -> Operation {
-    let made = Made { kind: FileKind::File, permissions: 0o644, owner: 0, group: 0, target: Vec::new() };
-    Operation::Create(entry(name), file, made)
-}
-
-fn write(file: FileNumber, offset: u64, text: &str) -> Operation {
-    Operation::Write(file, offset, Arc::from(text.as_bytes()))
-}
-
-fn rename(from: &str, to: &str) -> Operation {
-    Operation::Rename(entry(from), entry(to), RenameMode::Replace)
-}
-
-/// `setup` is durable; the program says `done` at the end.
-fn recording(setup: &[Operation], program: &[Operation]) -> Recording {
-    let operations: Vec<Operation> = setup.iter().chain(program).cloned().collect();
-    let said = vec![(operations.len(), "done".to_owned())];
-    Recording { operations, begins: setup.len(), said }
-}
-
-fn settings(check: &str) -> Settings {
-    Settings {
-        losses: Losses::Posix,
-        check: Check::Command(check.to_owned()),
-        check_seconds: 60,
-        cuts: None,
-        minutes: None,
-        seed: 0,
-        save: None,
-    }
-}
-
-fn outcome(recording: &Recording, script: &str) -> Outcome {
-    check(recording, &settings(script), &Monitor::silent()).unwrap()
-}
 
 /// The old file, or the new one; the new one once the program has said so.
 const REPLACED: &str = r#"
     test -s "$TANTALUM_ACKS" && { test "$(cat config)" = new-contents; exit; }
     case "$(cat config)" in old-contents|new-contents) ;; *) exit 1 ;; esac
 "#;
-
-fn old() -> Vec<Operation> {
-    vec![create("config", 1), write(1, 0, "old-contents")]
-}
 
 #[test]
 fn a_rename_without_a_sync_of_the_file_is_found() {
@@ -247,7 +203,7 @@ fn functions_of_a_test_are_a_program_and_its_check() {
         assert!(said.is_empty() || fs::read_to_string(folder.join("file")).unwrap() == "text", "{said:?}");
     };
     let program = |sync| {
-        move |folder: &Path, said: &Said<'_>| {
+        move |folder: &Path, said: &Said| {
             write_to(folder, sync);
             said.say("there");
         }
@@ -264,7 +220,7 @@ fn functions_of_a_test_are_a_program_and_its_check() {
 fn a_test_whose_program_panics_leaves_no_mount() {
     let mounts = || fs::read_to_string("/proc/mounts").unwrap();
     let place = Mutex::new(String::new());
-    let program = |folder: &Path, _: &Said<'_>| {
+    let program = |folder: &Path, _: &Said| {
         *place.lock().unwrap() = folder.display().to_string();
         assert!(mounts().contains(folder.to_str().unwrap()));
         panic!("broken")

@@ -33,8 +33,8 @@ pub use content::{Content, is_whole_units};
 pub use file::{FileId, NAME_BYTES};
 pub use file_system::{FileSystem, UnmountFailure};
 pub use metadata::{
-    FileKind, FolderEntry, Metadata, MetadataChange, NewFile, RangeCommit, RenameMode, SetMode, Statistics,
-    Timestamp,
+    FileKind, FolderEntry, LogStatistics, Metadata, MetadataChange, NewFile, RangeCommit, RenameMode,
+    SetMode, Statistics, Timestamp,
 };
 pub use names::Names;
 pub use ranges::Ranges;

@@ -183,4 +183,48 @@ pub struct Statistics {
     pub units_remapped: u64,
     /// Units that were written while remapping was on, because nothing equal had been written shortly before.
     pub units_without_duplicate: u64,
+    /// What a log-structured file system did; none of others.
+    #[serde(default)]
+    pub log: Option<LogStatistics>,
+}
+
+/// What a log-structured file system wrote since it was mounted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct LogStatistics {
+    /// Units that the drive was sent: contents of files, index, and what the cleaner copied.
+    pub units_written: u64,
+    /// Units of contents of files among them, without what the cleaner copied.
+    pub content_units_written: u64,
+    /// Syncs that wrote contents alone, and left the index to the drive's lists.
+    pub syncs_listed: u64,
+    /// Syncs that wrote contents and the file's part of the index.
+    pub syncs_indexed: u64,
+    /// Checkpoints, for syncs or for other reasons.
+    pub checkpoints: u64,
+    /// Units that the cleaner read and wrote again.
+    pub units_copied: u64,
+    /// Units that the cleaner let the drive move.
+    pub units_moved: u64,
+}
+
+impl LogStatistics {
+    /// All that was written over the contents of files: the *file write amplification* of Jin's thesis (section 4.4.4). None
+    /// before any contents were.
+    pub fn file_write_amplification(&self) -> Option<f64> {
+        let contents = self.content_units_written;
+        (contents > 0).then(|| self.units_written as f64 / contents as f64)
+    }
+
+    /// What was done since an earlier moment of the same mount.
+    pub fn since(&self, before: &LogStatistics) -> LogStatistics {
+        LogStatistics {
+            units_written: self.units_written - before.units_written,
+            content_units_written: self.content_units_written - before.content_units_written,
+            syncs_listed: self.syncs_listed - before.syncs_listed,
+            syncs_indexed: self.syncs_indexed - before.syncs_indexed,
+            checkpoints: self.checkpoints - before.checkpoints,
+            units_copied: self.units_copied - before.units_copied,
+            units_moved: self.units_moved - before.units_moved,
+        }
+    }
 }

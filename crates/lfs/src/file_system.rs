@@ -28,6 +28,7 @@ impl FileSystem for LogFs {
             free_units,
             files: self.index.file_count(),
             free_files: self.index.free_files().min(free_units),
+            log: Some(self.log_statistics()),
             ..Statistics::default()
         }
     }

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use rustc_hash::FxHashMap;
-use tantalum_filesystem::{Errno, FileId, FileKind, Metadata, Timestamp};
+use tantalum_drive::Client;
+use tantalum_filesystem::{Errno, FileId, FileKind, LogStatistics, Metadata, Timestamp};
 
 use crate::cleaner::Job;
 use crate::durability::SyncCounters;
@@ -90,10 +91,17 @@ pub struct LogFs {
     /// Units of contents of files that were sent to the drive, without what the cleaner moved.
     pub(crate) content_units: u64,
     pub(crate) synced: SyncCounters,
+    /// Units that the drive had been sent before the mount.
+    pub(crate) units_before: u64,
     /// It is a snapshot: nothing may change.
     pub(crate) is_snapshot: bool,
     /// The file whose pages were written back last because too many were dirty.
     pub(crate) written_back: FileId,
+}
+
+/// Units that a drive has been sent in its life.
+pub(crate) fn host_units(client: &Client) -> u64 {
+    client.device().smart().counters.host_units_written
 }
 
 impl fmt::Debug for LogFs {
@@ -116,6 +124,19 @@ impl LogFs {
     /// How files were made durable.
     pub fn syncs(&self) -> SyncCounters {
         self.synced
+    }
+
+    /// What was written since the mount.
+    pub(crate) fn log_statistics(&self) -> LogStatistics {
+        LogStatistics {
+            units_written: host_units(&self.log.client).saturating_sub(self.units_before),
+            content_units_written: self.content_units,
+            syncs_listed: self.synced.listed,
+            syncs_indexed: self.synced.indexed,
+            checkpoints: self.synced.checkpoints,
+            units_copied: self.cleaned.copied_units,
+            units_moved: self.cleaned.remapped_units,
+        }
     }
 
     /// Units of contents of files that were sent to the drive since the mount, without what the cleaner moved: the amount

@@ -8,7 +8,7 @@ use tantalum_drive::Client;
 use tantalum_filesystem::{FileId, FileKind, NewFile};
 
 use crate::error::{LfsError, Result};
-use crate::fs::{LogFs, SinceCheckpoint};
+use crate::fs::{LogFs, SinceCheckpoint, host_units};
 use crate::index::Opened;
 use crate::inode::Inode;
 use crate::nat::Nat;
@@ -98,6 +98,7 @@ impl LogFs {
         if superblock.indexing == Indexing::Nvm {
             opened.log.use_lists();
         }
+        let units_before = host_units(&opened.log.client);
         LogFs {
             superblock,
             log: opened.log,
@@ -112,6 +113,7 @@ impl LogFs {
             most_files: 0,
             content_units: 0,
             synced: Default::default(),
+            units_before,
             written_back: FileId(0),
             is_snapshot: false,
         }

@@ -29,6 +29,8 @@ struct CachedPage {
 pub(crate) struct Pages {
     pages: FxHashMap<PageKey, CachedPage>,
     dirty: BTreeSet<PageKey>,
+    /// Of each file of which pages were here since they were all removed, the unit behind the last one.
+    ends: FxHashMap<FileId, u64>,
     /// All pages, and keys of dropped ones, in the order in which eviction looks at them.
     ring: VecDeque<PageKey>,
     most: usize,
@@ -38,7 +40,13 @@ impl Pages {
     /// A cache of about `bytes`.
     pub fn new(bytes: u64) -> Pages {
         let most = ((bytes / UNIT_BYTES as u64) as usize).max(LEAST_PAGES);
-        Pages { pages: FxHashMap::default(), dirty: BTreeSet::new(), ring: VecDeque::new(), most }
+        Pages {
+            pages: FxHashMap::default(),
+            dirty: BTreeSet::new(),
+            ends: FxHashMap::default(),
+            ring: VecDeque::new(),
+            most,
+        }
     }
 
     /// Dirty pages beyond which some must be written back.
@@ -81,6 +89,8 @@ impl Pages {
         self.evict();
         let replaced = self.pages.insert(key, CachedPage { data, is_dirty: false, is_used: true });
         assert!(replaced.is_none(), "unit {} of file {} has a page already", key.1, key.0);
+        let end = self.ends.entry(key.0).or_default();
+        *end = (*end).max(u64::from(key.1) + 1);
         self.ring.push_back(key);
     }
 
@@ -109,6 +119,11 @@ impl Pages {
 
     /// Drops the pages of some units of a file, clean or dirty.
     pub fn remove(&mut self, file: FileId, units: std::ops::Range<u64>) {
+        let end = self.ends.get(&file).copied().unwrap_or_default();
+        if units.end >= end && units.start == 0 {
+            self.ends.remove(&file);
+        }
+        let units = units.start..units.end.min(end);
         if units.end.saturating_sub(units.start) <= self.pages.len() as u64 {
             for unit in units {
                 self.remove_one((file, unit as u32));
@@ -170,6 +185,26 @@ mod tests {
         pages.mark_clean((FILE, 7));
         pages.remove(FILE, 0..1 << 40);
         assert_eq!((pages.dirty_pages(), pages.pages.len(), pages.next_dirty_file(FileId(0))), (0, 0, None));
+    }
+
+    #[test]
+    fn pages_of_a_file_are_dropped_wherever_they_are() {
+        let mut pages = Pages::new(1 << 20);
+        for unit in [0, 1, 2, 70, u32::MAX] {
+            pages.insert((FILE, unit), zeros());
+            pages.insert((FileId(6), unit), zeros());
+        }
+        pages.remove(FILE, 1..3);
+        assert_eq!(pages.pages.len(), 8);
+        pages.remove(FILE, 3..1 << 32);
+        assert!(pages.contains((FILE, 0)) && pages.pages.len() == 6);
+        pages.remove(FILE, 0..1 << 32);
+        assert!(pages.pages.len() == 5 && pages.ends.len() == 1);
+        pages.insert((FILE, 9), zeros());
+        pages.remove(FILE, 0..9);
+        assert!(pages.contains((FILE, 9)));
+        pages.remove(FILE, 9..10);
+        assert!(!pages.contains((FILE, 9)));
     }
 
     #[test]

@@ -6,11 +6,11 @@ mod common;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use common::KINDS;
 use common::cuts::{
     every_cut_of_a_large_checkpoint, every_cut_while_a_list_becomes_void, lists_over_several_segments,
 };
 use common::run::{Plan, Run};
+use common::{KINDS, SOUND};
 use tantalum::canary::{Guard, take_out};
 use tantalum_lfs::{Cleaning, Indexing, Kind};
 
@@ -23,6 +23,7 @@ const CUTS: Plan = Plan {
     cut_within: Some(30),
     most_bytes: 400_000,
     left_units: None,
+    faults: SOUND,
 };
 
 const FULL: Plan = Plan { capacity_mib: 8, cache_bytes: 0, cut_within: None, left_units: Some(137), ..CUTS };

@@ -34,10 +34,10 @@ fn mount(drive: &Drive) -> Cost {
 }
 
 /// A mount after a clean unmount, and one after a crash behind 200 synced writes of 4 KiB.
-fn costs(capacity_gib: u64, indexing: Indexing) -> [Cost; 2] {
+fn costs(capacity_gib: u64, kind: Kind, indexing: Indexing) -> [Cost; 2] {
     let drive = Drive::new(device_with_lists(capacity_gib << 10, LISTS));
-    let (kind, cleaning) = (Kind::Nat, Cleaning::Copy);
-    let mut fs = LogFs::format_indexed(drive.client(), kind, cleaning, indexing, LARGE_CACHE).unwrap();
+    let made = LogFs::format_indexed(drive.client(), kind, Cleaning::Copy, indexing, LARGE_CACHE);
+    let mut fs = made.unwrap();
     let file = fs.create_in(ROOT, b"file", &new(FileKind::File)).unwrap();
     fs.write(file, 0, &vec![1; 16 << 20]).unwrap();
     fs.sync_folder(ROOT).unwrap();
@@ -52,15 +52,19 @@ fn costs(capacity_gib: u64, indexing: Indexing) -> [Cost; 2] {
     [clean, mount(&drive)]
 }
 
-#[test]
-fn mounts_and_recoveries_do_not_grow_with_the_capacity() {
+fn mounts_and_recoveries_do_not_grow_with_the_capacity(kind: Kind) {
+    println!("{kind:?}                                      units read  written  virtual ms");
     for indexing in [Indexing::Conventional, Indexing::Nvm] {
         let all = [1, 10, 100].map(|capacity_gib| {
-            let [clean, crashed] = costs(capacity_gib, indexing);
-            println!(
-                "{indexing:?}, {capacity_gib} GiB: after an unmount {clean:?}, after a crash {crashed:?}"
-            );
-            [clean, crashed]
+            let both = costs(capacity_gib, kind, indexing);
+            for (what, cost) in ["after an unmount", "after a crash"].iter().zip(both) {
+                let Cost { units_read, units_written, virtual_ms } = cost;
+                println!(
+                    "{:<12} {capacity_gib:>3} GiB, {what:<16} {units_read:>11} {units_written:>8} {virtual_ms:>11.2}",
+                    format!("{indexing:?}"),
+                );
+            }
+            both
         });
         for (small, large) in all[0].iter().zip(&all[2]) {
             // 12 bytes for each of 51,200 segments
@@ -70,4 +74,14 @@ fn mounts_and_recoveries_do_not_grow_with_the_capacity() {
             assert!(large.virtual_ms < 1000.0, "{large:?}");
         }
     }
+}
+
+#[test]
+fn mounts_and_recoveries_of_node_address_tables_do_not_grow_with_the_capacity() {
+    mounts_and_recoveries_do_not_grow_with_the_capacity(Kind::Nat);
+}
+
+#[test]
+fn mounts_and_recoveries_of_trees_do_not_grow_with_the_capacity() {
+    mounts_and_recoveries_do_not_grow_with_the_capacity(Kind::Tree);
 }

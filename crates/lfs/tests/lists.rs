@@ -16,7 +16,7 @@ fn listed(kind: Kind) -> (Drive, LogFs) {
     (drive, fs.expect("the drive keeps lists"))
 }
 
-/// A file of so many units, durable with the checkpoint.
+/// A file of this number of units, durable with the checkpoint.
 fn file(fs: &mut LogFs, name: &str, units: usize) -> FileId {
     let file = fs.create_in(ROOT, name.as_bytes(), &new(FileKind::File)).unwrap();
     fs.write(file, 0, &vec![1; units * UNIT_BYTES]).unwrap();

@@ -3,7 +3,9 @@
 
 mod common;
 
+use common::SOUND;
 use common::run::{Plan, Totals, run_seeds};
+use tantalum::Faults;
 use tantalum_lfs::{Cleaning, Indexing, Kind};
 
 const ROOMY: Plan = Plan {
@@ -15,6 +17,7 @@ const ROOMY: Plan = Plan {
     cut_within: None,
     most_bytes: 400_000,
     left_units: None,
+    faults: SOUND,
 };
 
 fn compared_enough(kind: Kind, totals: &Totals) -> bool {
@@ -46,6 +49,7 @@ fn a_nearly_full_drive_is_cleaned_and_loses_nothing(kind: Kind) {
         cut_within: (seed % 4 > 1).then_some(300),
         most_bytes: 400_000,
         left_units: Some(137),
+        faults: SOUND,
     };
     let totals = run_seeds(kind, 8, 300, plan);
     assert!(totals.refusals > 1 && compared_enough(kind, &totals), "{totals:?}");
@@ -74,9 +78,38 @@ fn a_nearly_full_drive_with_lists_is_cleaned_and_loses_nothing(kind: Kind) {
         cut_within: (seed % 4 > 1).then_some(300),
         most_bytes: 400_000,
         left_units: Some(137),
+        faults: SOUND,
     };
     let total = run_seeds(kind, 8, 300, plan);
     assert!(total.refusals > 1 && total.listed_syncs > 20, "{total:?}");
+}
+
+/// Programs and erases that fail are the drive's business, as long as it has spare blocks.
+fn cuts_of_a_drive_whose_flash_fails_agree_with_the_model(kind: Kind) {
+    let plan = |seed| Plan {
+        cleaning: cleaning(seed),
+        indexing: if seed % 3 == 0 { Indexing::Conventional } else { Indexing::Nvm },
+        cut_within: (seed % 5 > 0).then_some(60),
+        faults: Faults { seed, program_failure_ppm: 3_000, erase_failure_ppm: 10_000, ..SOUND },
+        ..ROOMY
+    };
+    let total = run_seeds(kind, 20, 300, plan);
+    println!("{total:?}");
+    assert!(total.crashes > 150 && total.second_cuts > 10 && total.bad_blocks > 20, "{total:?}");
+}
+
+/// Files large enough that inodes do not point to all of their units.
+fn power_cuts_of_files_of_several_levels_agree_with_the_model(kind: Kind) {
+    let plan = |seed| Plan {
+        capacity_mib: 64,
+        cleaning: cleaning(seed),
+        indexing: if seed % 4 < 2 { Indexing::Conventional } else { Indexing::Nvm },
+        cut_within: Some(60),
+        most_bytes: 3_500_000,
+        ..ROOMY
+    };
+    let totals = run_seeds(kind, 8, 150, plan);
+    assert!(totals.crashes > 20 && compared_enough(kind, &totals), "{totals:?}");
 }
 
 mod nat {
@@ -106,6 +139,16 @@ mod nat {
     fn a_nearly_full_drive_with_lists_is_cleaned_and_loses_nothing() {
         super::a_nearly_full_drive_with_lists_is_cleaned_and_loses_nothing(Kind::Nat);
     }
+
+    #[test]
+    fn cuts_of_a_drive_whose_flash_fails_agree_with_the_model() {
+        super::cuts_of_a_drive_whose_flash_fails_agree_with_the_model(Kind::Nat);
+    }
+
+    #[test]
+    fn power_cuts_of_files_of_several_levels_agree_with_the_model() {
+        super::power_cuts_of_files_of_several_levels_agree_with_the_model(Kind::Nat);
+    }
 }
 
 mod tree {
@@ -134,5 +177,15 @@ mod tree {
     #[test]
     fn a_nearly_full_drive_with_lists_is_cleaned_and_loses_nothing() {
         super::a_nearly_full_drive_with_lists_is_cleaned_and_loses_nothing(Kind::Tree);
+    }
+
+    #[test]
+    fn cuts_of_a_drive_whose_flash_fails_agree_with_the_model() {
+        super::cuts_of_a_drive_whose_flash_fails_agree_with_the_model(Kind::Tree);
+    }
+
+    #[test]
+    fn power_cuts_of_files_of_several_levels_agree_with_the_model() {
+        super::power_cuts_of_files_of_several_levels_agree_with_the_model(Kind::Tree);
     }
 }

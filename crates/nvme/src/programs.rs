@@ -21,6 +21,9 @@ use crate::failure::Failure;
 /// Endpoints that a controller may have.
 pub const ENDPOINTS: usize = 64;
 
+/// Called when a program has ended.
+type OnEnd = dyn Fn(&Event) + Send + Sync;
+
 /// The processors of a drive, which start when the first endpoint is opened.
 #[derive(Default)]
 pub struct Programs {
@@ -29,7 +32,7 @@ pub struct Programs {
     /// Why a command of each endpoint was refused last. Written while the processors are locked, so nothing else is locked
     /// with it.
     refusals: Mutex<FxHashMap<u64, String>>,
-    on_end: OnceLock<Arc<dyn Fn(&Event) + Send + Sync>>,
+    on_end: OnceLock<Arc<OnEnd>>,
 }
 
 #[derive(Clone, Copy)]

@@ -18,6 +18,7 @@ impl Volume {
             free_files: self.free_slots.len() as u64 + free_units,
             units_remapped: duplicates.remapped,
             units_without_duplicate: duplicates.without_duplicate,
+            log: None,
         }
     }
 

@@ -1,7 +1,10 @@
-//! Programs under `tantalum crash run`: those that lose what they said is durable are found, and right ones are not.
+//! Programs under `tantalum crash run`: those that lose what they said is durable are found, and right ones are not. What was
+//! found can be looked at again.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
@@ -11,7 +14,7 @@ use super::{Context, Done, Outcome};
 
 /// Keeps a number in a file in several ways, and says when it is durable.
 const PROGRAM: &str = r#"
-import mmap, os, sys
+import ctypes, mmap, os, sys
 folder, way = sys.argv[1:]
 text = lambda number: b'%d' % number * 4096
 
@@ -39,7 +42,18 @@ def direct(number, sync):
     if sync: os.fdatasync(fd)
     os.close(fd)
 
+def in_place(number, flags=0, write_flags=0, range_only=False):
+    fd = os.open(folder + '/state', os.O_WRONLY | flags)
+    os.pwritev(fd, [text(number)], 0, write_flags)
+    # SYNC_FILE_RANGE_WAIT_BEFORE, WRITE and WAIT_AFTER
+    if range_only: ctypes.CDLL(None).sync_file_range(fd, ctypes.c_long(0), ctypes.c_long(0), 7)
+    os.close(fd)
+
 ways = {
+    'o-sync': lambda number: in_place(number, flags=os.O_SYNC),
+    'o-dsync': lambda number: in_place(number, flags=os.O_DSYNC),
+    'rwf-dsync': lambda number: in_place(number, write_flags=os.RWF_DSYNC),
+    'sync-file-range': lambda number: in_place(number, range_only=True),
     'replace': replace,
     'replace-file': lambda number: replace(number, sync_file=False),
     'replace-name': lambda number: replace(number, sync_name=False),
@@ -62,7 +76,7 @@ if len(state) != 4096: sys.exit('%d bytes after %d' % (len(state), said[-1]))
 if min(state) < ord('%d' % said[-1]): sys.exit('older than %d' % said[-1])
 "#;
 
-const WAYS: [(&str, Option<&str>); 7] = [
+const WAYS: [(&str, Option<&str>); 11] = [
     ("replace", None),
     ("replace-file", Some("fsync new after write")),
     ("replace-name", Some("fsync of the folder after rename new to state")),
@@ -70,6 +84,10 @@ const WAYS: [(&str, Option<&str>); 7] = [
     ("mmap-unsynced", Some("fsync state after write")),
     ("direct", None),
     ("direct-unsynced", Some("fsync state after write")),
+    ("o-sync", None),
+    ("o-dsync", None),
+    ("rwf-dsync", None),
+    ("sync-file-range", Some("fsync state after write")),
 ];
 
 pub fn run(context: &Context, folder: &Path) -> Outcome {
@@ -78,25 +96,73 @@ pub fn run(context: &Context, folder: &Path) -> Outcome {
     fs::write(&check, CHECK)?;
     let mut checked = 0;
     for (way, saved_by) in WAYS {
-        let mut shell = Shell::new(&context.tantalum)
-            .args(["crash", "run", "--json", "--check"])
-            .args([format!("python3 {}", check.display())])
-            .args(["--", "python3"])
-            .args([&program])
-            .args(["{}", way]);
-        let output = shell.output()?;
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let code = i32::from(saved_by.is_some());
-        ensure(output.status.code() == Some(code), || {
-            format!("{way} ended with {}: {text}{}", output.status, String::from_utf8_lossy(&output.stderr))
-        })?;
-        let outcome: Value =
-            serde_json::from_str(&text).map_err(|error| Failure::Wrong(format!("{error}: {text}")))?;
+        let shell =
+            crash_run(context, &check).args(["--json", "--", "python3"]).args([&program]).args(["{}", way]);
+        let outcome = outcome(shell, way, saved_by.is_some())?;
         checked += outcome["checked"].as_u64().unwrap_or(0);
         let Some(expected) = saved_by else { continue };
         let findings = outcome["findings"].as_array().cloned().unwrap_or_default();
         let says = |finding: &Value| finding["saved_by"].to_string().contains(expected);
-        ensure(findings.iter().any(says), || format!("{way}: no finding says {expected:?}: {text}"))?;
+        ensure(findings.iter().any(says), || format!("{way}: no finding says {expected:?}: {outcome}"))?;
     }
+    keeps_findings(context, folder, &program, &check)?;
     Ok(Done::Said(format!("               {} programs, {checked} outcomes checked", WAYS.len())))
+}
+
+fn crash_run(context: &Context, check: &Path) -> Shell {
+    let check = format!("python3 {}", check.display());
+    Shell::new(&context.tantalum).args(["crash", "run", "--check"]).args([check])
+}
+
+fn outcome(mut shell: Shell, way: &str, fails: bool) -> Result<Value, Failure> {
+    let output = shell.output()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    ensure(output.status.code() == Some(i32::from(fails)), || {
+        format!("{way} ended with {}: {text}{}", output.status, String::from_utf8_lossy(&output.stderr))
+    })?;
+    serde_json::from_str(&text).map_err(|error| Failure::Wrong(format!("{error}: {text}")))
+}
+
+/// A page, and a saved finding: its check fails again, and its files can be mounted, looked at, and changed for as long as that.
+fn keeps_findings(context: &Context, folder: &Path, program: &Path, check: &Path) -> Result<(), Failure> {
+    let (saved, page, mount) = (folder.join("saved"), folder.join("page.html"), folder.join("mount"));
+    fs::create_dir(&mount)?;
+    let shell =
+        crash_run(context, check).args(["--json", "--save"]).args([&saved]).args(["--report"]).args([&page]);
+    outcome(shell.args(["--", "python3"]).args([program]).args(["{}", "replace-file"]), "--save", true)?;
+    let text = fs::read_to_string(&page)?;
+    let is_whole = ["Does not survive power loss", "fsync new after write", "</html>"]
+        .iter()
+        .all(|part| text.contains(part));
+    ensure(is_whole, || format!("the page lacks something: {text}"))?;
+    let finding = saved.join("finding-1");
+    // what is done to the mounted files is not done to the saved ones
+    for _ in 0..2 {
+        let output = Shell::new(&context.tantalum).args(["crash", "replay"]).args([&finding]).output()?;
+        ensure(output.status.code() == Some(1), || format!("the check is content again: {}", output.status))?;
+        mounted(context, &finding, &mount)?;
+    }
+    Ok(())
+}
+
+/// Ends the mount in any case.
+fn mounted(context: &Context, finding: &Path, mount: &Path) -> Result<(), Failure> {
+    let mut replay = Command::new(&context.tantalum);
+    replay.args(["crash", "replay"]).args([finding, mount]).stdout(Stdio::piped());
+    let mut process = replay.spawn()?;
+    let looked = look_at(&mut process, finding, mount);
+    let unmounted = Shell::new("umount").args([mount]).run();
+    let status = process.wait()?;
+    looked?;
+    unmounted?;
+    ensure(status.success(), || format!("crash replay ended with {status}"))
+}
+
+fn look_at(process: &mut Child, finding: &Path, mount: &Path) -> Result<(), Failure> {
+    let mut said = String::new();
+    BufReader::new(process.stdout.take().expect("it is piped")).read_line(&mut said)?;
+    ensure(said.contains("holds the files of the finding"), || format!("crash replay said {said:?}"))?;
+    let state = |folder: &Path| fs::read(folder.join("state")).ok();
+    ensure(state(mount) == state(&finding.join("files")), || "other files are mounted".to_owned())?;
+    Ok(fs::write(mount.join("state"), "changed")?)
 }

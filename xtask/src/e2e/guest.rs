@@ -12,8 +12,9 @@ use super::shell::Shell;
 
 /// What the guest has of this machine.
 const PROGRAMS: &str = "nvme fio mkfs.ext4 e2fsck mkfs.xfs xfs_repair mkfs.btrfs btrfs mkfs.f2fs fsck.f2fs mkfs.nilfs2 sync fstrim";
-/// A client of the drive's own commands in C, which the guest has as `batch`.
-const CLIENT: &str = "crates/nvme/clients/examples/batch.c";
+/// Programs in C that the guest has: a client of the drive's own commands, and synced writers.
+const CLIENTS: [(&str, &str); 2] =
+    [("batch", "crates/nvme/clients/examples/batch.c"), ("writers", "xtask/guest/writers.c")];
 const MODULES: &str =
     "nvme-tcp virtio_net virtio_pci ext4 xfs btrfs f2fs nilfs2 crc32c_generic crc32_generic";
 
@@ -45,14 +46,22 @@ impl Guest {
         let base = context.root.join("crates/papers/guest");
         let folder = context.target.join("guest");
         fs::create_dir_all(&folder)?;
-        let client = folder.join("batch");
-        let headers = context.root.join("crates/nvme/clients");
-        let source = [context.root.join(CLIENT), "-o".into(), client.clone(), "-I".into(), headers];
-        Shell::new("cc").args(["-std=c11", "-O2", "-static"]).args(source).run()?;
+        let mut programs = PROGRAMS.to_owned();
+        for (name, source) in CLIENTS {
+            let (client, headers) = (folder.join(name), context.root.join("crates/nvme/clients"));
+            programs = format!("{programs} {}", client.display());
+            let source = [context.root.join(source), "-o".into(), client, "-I".into(), headers];
+            let options = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-O2", "-static", "-pthread"];
+            Shell::new("cc").args(options).args(source).run()?;
+        }
         let build = [base.join("build.sh").as_os_str(), folder.as_os_str()].map(ToOwned::to_owned);
-        let programs = format!("{PROGRAMS} {}", client.display());
         Shell::new("sh").args(build).args([&programs, MODULES]).run()?;
         Ok(Guest { folder, base, scripts: context.root.join("xtask/guest") })
+    }
+
+    /// Where one of the programs in C is on this machine.
+    pub fn client(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
     }
 
     /// Boots, and runs scripts one after the other with these parameters. Each line for the host goes to `on_line`; the

@@ -1,4 +1,4 @@
-//! Test suites of others, from crates.io: fsx and pjdfstest.
+//! Test suites of others: fsx and pjdfstest from crates.io, and fio, which reads again what it wrote.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -64,6 +64,10 @@ const PJDFSTEST_SKIPPED: usize = 14;
 
 const NO_ROOT: &str = "without root it cannot test permissions";
 
+/// Written once everywhere at random, in blocks of many sizes, by jobs that sync now and then; the same each time.
+const FIO: &str = "--name=verify --rw=randwrite --bsrange=4k-64k --size=8m --numjobs=4 --ioengine=psync --verify=crc32c \
+                   --verify_fatal=1 --fsync=16 --end_fsync=1 --group_reporting";
+
 /// Built once, into the target folder.
 fn program(context: &Context, (name, version): (&str, &str)) -> Result<PathBuf, Failure> {
     let root = context.target.join("e2e-tools");
@@ -79,6 +83,7 @@ fn program(context: &Context, (name, version): (&str, &str)) -> Result<PathBuf, 
 pub fn fsx(context: &Context, folder: &Path) -> Outcome {
     let mut mounted = Mounted::create(context, folder, "256M", &["--time", "none"])?;
     let summary = run_fsx(context, folder, &mounted.folder, &[FSX_CONFIGURATION, FSX_HOLES].concat())?;
+    run_fio(&mut mounted)?;
     mounted.unmount()?;
     Ok(Done::Said(summary))
 }
@@ -124,6 +129,7 @@ fn log_structured_of(context: &Context, folder: &Path, kind: &str) -> Result<Str
     let mut mounted = Mounted::create(context, folder, "256M", &options)?;
     let fsx = run_fsx(context, folder, &mounted.folder, &[FSX_CONFIGURATION, FSX_HOLES].concat())?;
     let pjdfstest = run_pjdfstest(context, folder, &mounted.folder)?;
+    run_fio(&mut mounted)?;
     let file = mounted.path("kept");
     fs::write(&file, "as it was")?;
     mounted.remount(&["--time", "none"])?;
@@ -165,6 +171,16 @@ fn run_fsx(context: &Context, folder: &Path, mounted: &Path, configuration: &str
             .run()?;
     }
     Ok(format!("               {FSX_SEEDS} seeds of {FSX_OPERATIONS} operations"))
+}
+
+/// Has fio write and read it, and read it again after a mount.
+fn run_fio(mounted: &mut Mounted<'_>) -> Result<(), Failure> {
+    let fio = |folder: &Path, more: &[&str]| {
+        Shell::new("fio").args(FIO.split_whitespace()).args(more).folder(folder).run().map(drop)
+    };
+    fio(&mounted.folder, &[])?;
+    mounted.remount(&["--time", "none"])?;
+    fio(&mounted.folder, &["--verify_only=1"])
 }
 
 /// Runs pjdfstest in a mounted folder, with files of its own in `folder`. What to print.

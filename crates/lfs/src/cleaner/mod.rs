@@ -73,7 +73,7 @@ impl LogFs {
     }
 
     fn clean_segment(&mut self, segment: u32) -> Result<()> {
-        // The drive maps only so many units twice; a checkpoint gives up the old places.
+        // The drive limits how many units are mapped twice; a checkpoint gives up the old places.
         if std::mem::take(&mut self.since.is_share_refused) {
             self.write_checkpoint(false)?;
         }

@@ -91,7 +91,7 @@ impl Layout {
     }
 }
 
-/// Units of a pack, for so many units of tables.
+/// Units of a pack, by the number of units of tables.
 fn pack_units(table_units: u32) -> u32 {
     let bits = table_units.div_ceil(8) as usize + 2;
     (FIXED_PACK_BYTES + bits + 4 * MOST_ORPHANS).div_ceil(UNIT_BYTES) as u32

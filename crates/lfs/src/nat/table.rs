@@ -100,7 +100,7 @@ impl PairedTable {
 
     /// An entry.
     pub fn get<const WORDS: usize>(&mut self, log: &mut Log, entry: u32) -> Result<[u32; WORDS]> {
-        assert_eq!(WORDS, self.words, "an entry has so many words");
+        assert_eq!(WORDS, self.words, "words of an entry");
         let (unit, at) = self.position(entry);
         let page = self.unit(log, unit)?;
         Ok(std::array::from_fn(|word| get32(&page[..], at + 4 * word)))

@@ -5,7 +5,7 @@ use std::ops::Range;
 use tantalum_filesystem::FileId;
 
 use super::Nat;
-use super::node::{Level, OF_FOLDER, pointer_to, slot_of};
+use super::node::{Level, OF_FOLDER, Pointer, pointer_to, reach, slot_of};
 use crate::error::Result;
 use crate::index::Slot;
 use crate::segments::Log;
@@ -56,14 +56,9 @@ impl Nat {
     ) -> Result<u64> {
         let mut given_up = 0;
         let mut unit = units.start.max(first);
-        let end = units.end.min(first + super::node::reach(level));
-        while unit < end {
-            let pointer = pointer_to(level, first, unit);
+        let end = units.end.min(first + reach(level));
+        while let Some((pointer, value)) = self.next_pointer(log, number, level, first, unit..end)? {
             unit = pointer.first + pointer.units;
-            let value = self.node(log, number)?.pointer(pointer.index);
-            if value == 0 {
-                continue;
-            }
             let Some(child) = pointer.child else {
                 match slot_of(value) {
                     Slot::At(lpn) => log.segments.release(lpn)?,
@@ -97,18 +92,36 @@ impl Nat {
         from: u64,
     ) -> Result<Option<u64>> {
         let mut unit = from.max(first);
-        let end = (first + super::node::reach(level)).min(1 << 32);
-        while unit < end {
+        let end = (first + reach(level)).min(1 << 32);
+        while let Some((pointer, value)) = self.next_pointer(log, number, level, first, unit..end)? {
+            let found = match pointer.child {
+                None => Some(pointer.first),
+                Some(child) => self.next_used_in(log, value, child, pointer.first, unit)?,
+            };
+            if found.is_some() {
+                return Ok(found);
+            }
+            unit = pointer.first + pointer.units;
+        }
+        Ok(None)
+    }
+
+    /// The first pointer of a node that is used, of those that reach a range of units.
+    fn next_pointer(
+        &mut self,
+        log: &mut Log,
+        number: u32,
+        level: Level,
+        first: u64,
+        units: Range<u64>,
+    ) -> Result<Option<(Pointer, u32)>> {
+        let node = self.node(log, number)?;
+        let mut unit = units.start;
+        while unit < units.end {
             let pointer = pointer_to(level, first, unit);
-            let value = self.node(log, number)?.pointer(pointer.index);
+            let value = node.pointer(pointer.index);
             if value != 0 {
-                let found = match pointer.child {
-                    None => Some(unit),
-                    Some(child) => self.next_used_in(log, value, child, pointer.first, unit)?,
-                };
-                if found.is_some() {
-                    return Ok(found);
-                }
+                return Ok(Some((pointer, value)));
             }
             unit = pointer.first + pointer.units;
         }

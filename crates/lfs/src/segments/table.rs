@@ -252,7 +252,7 @@ impl Segments {
         self.reserve_many(1)
     }
 
-    /// Promises units; `ENOSPC` if there are not so many.
+    /// Promises units; `ENOSPC` if fewer are free.
     pub fn reserve_many(&mut self, units: u64) -> Result<()> {
         if self.available() < units {
             return refuse(Errno::ENOSPC);

@@ -30,7 +30,7 @@ pub(super) struct Partial {
 }
 
 impl Partial {
-    /// Continues behind a summary, so many segments behind the one that an anchor names.
+    /// Continues behind a summary that is `segments` segments behind the one that an anchor names.
     pub fn after(previous: u32, segments_begun: u32) -> Partial {
         Partial { previous, segments_begun, ..Partial::default() }
     }
@@ -60,7 +60,7 @@ impl Partial {
         (MOST_ENTRIES - self.entries.len()).min(left as usize - 1)
     }
 
-    /// Makes room for so many units in one partial segment.
+    /// Makes room for `units` more in one partial segment.
     pub fn ensure_room(&mut self, log: &mut Log, units: usize) -> Result<()> {
         while self.room(log) < units {
             self.seal(log, None)?;

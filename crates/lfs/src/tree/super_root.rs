@@ -102,7 +102,7 @@ impl SuperRoot {
         page
     }
 
-    /// The super root in a unit, of a table with so many branches.
+    /// The super root in a unit, of a table with `branches` branches.
     pub fn decode(page: &Page, table_branches: u32) -> Result<SuperRoot, Damage> {
         verify(page)?;
         let word = |index: usize| get32(page, 36 + 4 * index);

@@ -7,9 +7,9 @@ use tantalum_lfs::{Cleaning, Indexing, Kind, LogFs};
 
 use super::model::UNIT;
 use super::run::{Plan, Run};
-use super::{LARGE_CACHE, NOW, ROOT, crash, device, new, sound};
+use super::{LARGE_CACHE, NOW, ROOT, SOUND, crash, device, new, sound};
 
-/// Runs a random program of so many steps again and again, with power cut at the first, second and so on flash
+/// Runs a random program of `steps` steps again and again, with power cut at the first, second and so on flash
 /// operation, until it ends without a cut. Returns how many cuts there were.
 pub fn every_cut_of(kind: Kind, seed: u64, steps: u32, cleaning: Cleaning, indexing: Indexing) -> u32 {
     let plan = Plan {
@@ -21,6 +21,7 @@ pub fn every_cut_of(kind: Kind, seed: u64, steps: u32, cleaning: Cleaning, index
         cut_within: None,
         most_bytes: 200_000,
         left_units: None,
+        faults: SOUND,
     };
     let mut cuts = 0;
     for operations in 1.. {
@@ -41,8 +42,7 @@ pub fn every_cut_of(kind: Kind, seed: u64, steps: u32, cleaning: Cleaning, index
     unreachable!("a program ends")
 }
 
-/// So many files without names are open that a checkpoint pack takes more than a flash page; power is cut at each flash operation of
-/// one. Returns how many cuts there were.
+/// The list of files without names makes a checkpoint pack larger than a flash page; power is cut at each flash operation of one. Returns how many cuts there were.
 pub fn every_cut_of_a_large_checkpoint(kind: Kind) -> u64 {
     for operations in 1.. {
         let drive = Drive::new(device(64));

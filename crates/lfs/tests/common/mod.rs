@@ -5,7 +5,7 @@ pub mod cuts;
 pub mod model;
 pub mod run;
 
-use tantalum::{Device, NvmProfile, Profile};
+use tantalum::{Device, Faults, NvmProfile, Profile};
 use tantalum_drive::Drive;
 use tantalum_filesystem::{FileId, FileKind, NewFile, Timestamp};
 use tantalum_lfs::{Cleaning, Kind, LogFs};
@@ -27,11 +27,31 @@ pub fn device(capacity_mib: u64) -> Device {
     device_with_lists(capacity_mib, LISTS)
 }
 
-/// A drive with memory for lists of so many files; 0 for one without.
+/// Flash that never fails.
+pub const SOUND: Faults = Faults {
+    seed: 0,
+    program_failure_ppm: 0,
+    erase_failure_ppm: 0,
+    read_failure_ppm: 0,
+    endurance_cycles: None,
+};
+
+/// A drive with spare blocks for those that fail.
+pub fn device_that_wears(capacity_mib: u64) -> Device {
+    device_with(capacity_mib, LISTS, Some(100.0))
+}
+
+/// A drive with memory for lists of this number of files; 0 for one without.
 pub fn device_with_lists(capacity_mib: u64, files: u32) -> Device {
+    device_with(capacity_mib, files, None)
+}
+
+fn device_with(capacity_mib: u64, files: u32, over_provisioning_percent: Option<f64>) -> Device {
     let text = include_str!("../../../../profiles/tlc-nvme.toml");
     let mut profile: Profile = toml::from_str(text).expect("the profile is valid");
     profile.capacity_bytes = capacity_mib << 20;
+    profile.over_provisioning_percent =
+        over_provisioning_percent.unwrap_or(profile.over_provisioning_percent);
     profile.nvm = (files > 0).then_some(NvmProfile {
         bytes: (4 << 20) + 3 * (capacity_mib << 20) / 1024,
         latency_ns: 500,

@@ -19,6 +19,8 @@ pub struct ModelFile {
     pub target: Vec<u8>,
     pub data: Vec<u8>,
     pub opens: u32,
+    /// All that the extended attribute was since the file was last made durable, and then.
+    attributes: Vec<Option<Vec<u8>>>,
     /// What it was when it was last made durable.
     pub durable: Vec<u8>,
     /// Since then, all that any unit was.
@@ -37,6 +39,7 @@ impl ModelFile {
             target: Vec::new(),
             data: Vec::new(),
             opens: 0,
+            attributes: vec![None],
             durable: Vec::new(),
             later: BTreeMap::new(),
             sizes: BTreeSet::new(),
@@ -69,7 +72,22 @@ impl ModelFile {
         self.note(size.min(old_end)..size.max(old_end).next_multiple_of(UNIT));
     }
 
+    /// The extended attribute; none if there is none.
+    pub fn attribute(&self) -> Option<&Vec<u8>> {
+        self.attributes.last().expect("there is one state at least").as_ref()
+    }
+
+    pub fn set_attribute(&mut self, value: Option<Vec<u8>>) {
+        self.attributes.push(value);
+    }
+
+    /// Whether a crash may leave this attribute.
+    pub fn may_have(&self, attribute: &Option<Vec<u8>>) -> bool {
+        self.attributes.contains(attribute)
+    }
+
     pub fn synced(&mut self) {
+        self.attributes.drain(..self.attributes.len() - 1);
         self.durable = self.data.clone();
         self.later.clear();
         self.sizes.clear();
@@ -302,8 +320,14 @@ impl Model {
     }
 
     /// After a crash: what is there is all that there is.
-    pub fn continue_with(&mut self, names: Names, contents: BTreeMap<u32, Vec<u8>>) {
+    pub fn continue_with(
+        &mut self,
+        names: Names,
+        contents: BTreeMap<u32, Vec<u8>>,
+        attributes: BTreeMap<u32, Option<Vec<u8>>>,
+    ) {
         self.names = names;
+        attributes.into_iter().for_each(|(number, value)| self.file(number).set_attribute(value));
         for (number, data) in contents {
             self.file(number).data = data;
         }

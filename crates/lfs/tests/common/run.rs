@@ -5,16 +5,16 @@ use std::ops::ControlFlow;
 
 use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use tantalum::PowerLoss;
+use tantalum::{Faults, PowerLoss};
 use tantalum_drive::Drive;
 use tantalum_filesystem::{
     Attributes, Content, Errno, FileId, FileKind, FileSystem, MetadataChange, Names, Outcome, Ranges,
-    RenameMode,
+    RenameMode, SetMode,
 };
 use tantalum_lfs::{Cleaning, Indexing, Kind, LogFs, SyncCounters};
 
 use super::model::{Model, Place, ROOT_FILE, UNIT};
-use super::{NOW, device, new, sound};
+use super::{NOW, SOUND, device, device_that_wears, new, sound};
 
 /// What a run does.
 #[derive(Clone, Copy)]
@@ -24,12 +24,14 @@ pub struct Plan {
     pub cache_bytes: u64,
     pub cleaning: Cleaning,
     pub indexing: Indexing,
-    /// Power is cut after up to so many flash operations, again and again; none if never.
+    /// Power is cut within this number of flash operations, again and again; none if never.
     pub cut_within: Option<u64>,
     /// A file's content is cut off here.
     pub most_bytes: usize,
-    /// A file before all others takes all units but so many.
+    /// A file before all others takes all units but this number.
     pub left_units: Option<u64>,
+    /// How the flash fails.
+    pub faults: Faults,
 }
 
 pub struct Run {
@@ -61,9 +63,14 @@ type Tree = BTreeMap<Place, (FileId, FileKind, Vec<u8>)>;
 
 type Step = Outcome<()>;
 
+const ATTRIBUTE: &[u8] = b"user.x";
+
 impl Run {
     pub fn new(seed: u64, plan: Plan) -> Run {
-        let drive = Drive::new(device(plan.capacity_mib));
+        let drive = Drive::new(match plan.faults == SOUND {
+            true => device(plan.capacity_mib),
+            false => device_that_wears(plan.capacity_mib),
+        });
         let Plan { kind, cleaning, indexing, cache_bytes, .. } = plan;
         let fs = LogFs::format_indexed(drive.client(), kind, cleaning, indexing, cache_bytes).unwrap();
         let rng = Xoshiro256PlusPlus::seed_from_u64(seed);
@@ -84,12 +91,24 @@ impl Run {
             maybe_deleted: None,
             compared: 0,
         };
+        run.flash_fails();
         if let Some(left) = plan.left_units {
             let units = run.fs().statistics().free_units - left;
             run.fill(units as usize).expect("there is space for the ballast");
         }
         run.start_again();
         run
+    }
+
+    /// Power has come back: from now on, flash fails as planned.
+    fn flash_fails(&self) {
+        let seed = self.plan.faults.seed ^ u64::from(self.cuts + self.second_cuts) << 32;
+        self.drive.lock().set_faults(Faults { seed, ..self.plan.faults }).expect("the drive has power");
+    }
+
+    /// Blocks that the drive has given up.
+    pub fn bad_blocks(&self) -> u32 {
+        self.drive.lock().smart().bad_blocks
     }
 
     fn end_mount(&mut self) -> LogFs {
@@ -369,12 +388,22 @@ impl Run {
 
     fn attributes(&mut self) -> Step {
         let Some((_, number)) = self.taken() else { return Ok(()) };
-        let (id, value) = (self.model.id(number), vec![7; self.rng.random_range(0..900)]);
-        match self.fs().set_extended_attribute(id, b"user.x", &value, tantalum_filesystem::SetMode::Any) {
-            Ok(()) => assert_eq!(self.fs().extended_attribute(id, b"user.x")?, value),
-            Err(error) => return Err(error),
+        let (id, bytes) = (self.model.id(number), self.rng.random_range(0..900));
+        let value = self.rng.random_bool(0.8).then(|| self.data(bytes));
+        let had_one = self.model.files[&number].attribute().is_some();
+        self.model.file(number).set_attribute(value.clone());
+        match value {
+            Some(value) => self.fs().set_extended_attribute(id, ATTRIBUTE, &value, SetMode::Any),
+            None if had_one => self.fs().remove_extended_attribute(id, ATTRIBUTE),
+            None => expect(self.fs().remove_extended_attribute(id, ATTRIBUTE), Errno::ENODATA),
         }
-        Ok(())
+    }
+
+    fn attribute(&mut self, id: FileId) -> Option<Vec<u8>> {
+        match self.fs().extended_attribute(id, ATTRIBUTE) {
+            Err(Errno::ENODATA) => None,
+            read => Some(read.unwrap()),
+        }
     }
 
     fn sync(&mut self) -> Step {
@@ -507,7 +536,7 @@ impl Run {
         Ok(())
     }
 
-    /// Cuts power once, after so many flash operations from now on.
+    /// Cuts power once, after this number of flash operations from now on.
     pub fn cut_once(&mut self, operations: u64) {
         self.cut_at = Some(self.drive.lock().flash_operations() + operations);
         self.start_again();
@@ -524,6 +553,7 @@ impl Run {
         loop {
             let seed = self.rng.random();
             self.drive.lock().power_on(&mut PowerLoss::seeded(seed)).expect("the drive recovers");
+            self.flash_fails();
             let again = self.rng.random_bool(0.6).then(|| self.rng.random_range(1..8));
             self.drive.lock().cut_after(again);
             match LogFs::mount(self.drive.client(), self.plan.cache_bytes) {
@@ -578,9 +608,12 @@ impl Run {
             let allowed = self.model.history_of_ids();
             panic!("after crash {} names are\n{seen:#?}\nbut only these may be:\n{allowed:#?}", self.crashes);
         };
-        let mut contents = BTreeMap::new();
+        let (mut contents, mut attributes) = (BTreeMap::new(), BTreeMap::new());
         for number in names.values() {
             let file = self.model.files[number].clone();
+            let attribute = self.attribute(file.id);
+            assert!(file.may_have(&attribute), "after crash {} attributes of file {number}", self.crashes);
+            attributes.insert(*number, attribute);
             if file.kind == FileKind::File {
                 let data = self.content(file.id);
                 if let Some(why) = file.forbids(&data) {
@@ -589,7 +622,7 @@ impl Run {
                 contents.insert(*number, data);
             }
         }
-        self.model.continue_with(names, contents);
+        self.model.continue_with(names, contents, attributes);
         self.start_again();
     }
 
@@ -619,6 +652,7 @@ impl Run {
                 (file.kind, self.model.links(number)),
                 "file {number}"
             );
+            assert_eq!(self.attribute(file.id).as_ref(), file.attribute(), "attribute of file {number}");
             match file.kind {
                 FileKind::File => {
                     let data = self.content(file.id);
@@ -698,6 +732,8 @@ pub struct Totals {
     pub listed_syncs: u64,
     /// Syncs of files that the drive refused to list.
     pub refused_lists: u64,
+    /// Blocks that the drives gave up.
+    pub bad_blocks: u32,
 }
 
 /// Runs seeds of a plan.
@@ -719,6 +755,7 @@ pub fn run_seeds(kind: Kind, seeds: u64, steps: u32, plan: impl Fn(u64) -> Plan)
         total.listed_syncs += run.syncs.listed;
         total.refused_lists += run.syncs.refused;
         total.compared += run.compared;
+        total.bad_blocks += run.bad_blocks();
         std::mem::forget(failed);
     }
     total

@@ -382,6 +382,14 @@ pub const ALL: &[Experiment] = &[
         run: pebble_fs::figure_10,
     },
     Experiment {
+        name: "pebble-fig9-mariadb",
+        about: "fs_write below TPC-C and LinkBench: throughput, amplification (PebbleSSD, figures 4.9 and 4.10 of the thesis)",
+        needs: "MariaDB",
+        scale: 0.05,
+        processors: Some(4),
+        run: pebble_fs::servers,
+    },
+    Experiment {
         name: "willow-fig4",
         about: "TPC-B with ARIES over Base-IO and Direct-IO, and with MARS over Atomic-Writes (Willow, figure 5.4 of the thesis)",
         needs: "",

@@ -10,11 +10,13 @@
 mod cleaning;
 mod cost;
 mod cuts;
+mod mariadb;
 mod oltp;
 mod printed;
 mod synced;
 
 pub(super) use cleaning::figure_7;
+pub(super) use mariadb::servers;
 pub(super) use oltp::{figure_9, figure_10};
 pub(super) use synced::figure_8;
 

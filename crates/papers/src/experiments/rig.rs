@@ -43,6 +43,10 @@ pub(super) fn slowed(profile: &Profile, times: u32) -> Profile {
         *rate = (*rate / times).max(1);
     }
     profile.flash.suspend_ns = profile.flash.suspend_ns.map(|suspend_ns| suspend_ns * times);
+    if let Some(nvm) = &mut profile.nvm {
+        nvm.latency_ns *= times;
+        nvm.bytes_per_second = (nvm.bytes_per_second / times).max(1);
+    }
     profile
 }
 
@@ -89,7 +93,7 @@ impl LogPlace {
 pub(super) struct Start<'a> {
     /// Where all of this is.
     pub folder: &'a Path,
-    /// The image of an aged drive, and a stopped server's data.
+    /// The image of a drive with a file system, aged or not, and a stopped server's data.
     pub aged: &'a Path,
     pub loaded: &'a Path,
     pub log: LogPlace,

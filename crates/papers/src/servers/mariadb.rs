@@ -140,6 +140,8 @@ fn arguments(command: &mut Command, options: &MariaDbOptions) {
         "--performance-schema=OFF",
         "--max-connections=300",
         "--skip-core-file",
+        // It is made by a child that outlives a killed server, and keeps its folder in use.
+        "--skip-stack-trace",
         "--innodb-flush-method=O_DIRECT",
         "--innodb-use-native-aio=0",
         "--innodb-flush-neighbors=0",

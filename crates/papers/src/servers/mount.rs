@@ -1,11 +1,13 @@
 //! A drive's image, mounted by the `tantalum` command.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use nix::mount::{MntFlags, umount2};
 use serde::Deserialize;
 use tantalum::{Counters, Usage};
+use tantalum_filesystem::LogStatistics;
 
 use super::daemon::run;
 use super::{Place, ServerError};
@@ -85,6 +87,19 @@ impl Mount {
             Usage::deserialize(&report["usage"]).map_err(|_| ServerError::Counters { field: "usage" })?;
         let seconds = report["device_seconds"].as_f64();
         Ok((usage, seconds.ok_or(ServerError::Counters { field: "device_seconds" })?))
+    }
+
+    /// What its log-structured file system and the drive below have done so far, once everything is durable.
+    pub fn log_statistics(&self) -> Result<(LogStatistics, Counters), ServerError> {
+        let sync = || File::open(&self.folder)?.sync_all();
+        sync().map_err(ServerError::file(&self.folder))?;
+        let report = self.report()?;
+        let log = LogStatistics::deserialize(&report["volume"]["log"]);
+        let counters = Counters::deserialize(&report["smart"]);
+        Ok((
+            log.map_err(|_| ServerError::Counters { field: "volume.log" })?,
+            counters.map_err(|_| ServerError::Counters { field: "smart" })?,
+        ))
     }
 
     /// Unmounts and waits until the image is closed.

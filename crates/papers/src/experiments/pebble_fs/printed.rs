@@ -10,8 +10,9 @@ use super::super::printed::PrintedClaim;
 pub struct Printed {
     pub figure_7: Cleaned,
     pub figure_8: Synced,
-    pub figure_9: Oltp,
-    pub figure_10: Oltp,
+    pub figure_9: Kinds,
+    pub figure_10: Kinds,
+    pub servers: Kinds,
 }
 
 #[derive(Deserialize)]
@@ -53,7 +54,7 @@ pub struct SyncedKind {
 /// One figure of each kind of file system.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Oltp {
+pub struct Kinds {
     pub source: String,
     pub nat: PrintedClaim,
     pub tree: PrintedClaim,

@@ -1,0 +1,218 @@
+//! Whether our log-structured file systems write more than those whose kind they are: F2FS and NILFS2 in a guest on a served
+//! drive, `lfs-nat` and `lfs-tree` on a mounted one, all below the same program (`xtask/guest/writers.c`) with the
+//! workloads of `pebble-fig8` and OLTP.
+//!
+//! What is compared is what the drive was given for each block of 4 KiB of contents that was written, from before the
+//! first write to after a last sync of everything.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::failure::{Failure, ensure};
+use super::guest::Guest;
+use super::mounted::Mounted;
+use super::served::Served;
+use super::shell::Shell;
+use super::{Context, Done, Outcome};
+
+/// The drive of the experiments, as far as sizes go.
+const PROFILE: &str = "pebblessd";
+
+/// File systems, as `baselines.sh` and `tantalum mount` call them. `f2fs-log` is F2FS without writing in place, as Linux 3.16
+/// and the thesis had it; `f2fs` is as it comes.
+const THEIRS: [&str; 3] = ["f2fs", "f2fs-log", "nilfs2"];
+const OURS: [&str; 2] = ["lfs-nat", "lfs-tree"];
+
+/// Which of ours stands for which of theirs.
+const PAIRS: [(&str, &str); 2] = [("lfs-nat", "f2fs-log"), ("lfs-tree", "nilfs2")];
+
+/// By how much ours may write more before it is wrong: checkpoints come by time, and one run is longer than another.
+const SLACK: f64 = 0.05;
+
+/// The same below `fsync`, which writes inodes for their times: `lfs-nat` has 663 pointers there and F2FS 923, so that it writes
+/// a direct node besides more often.
+const SLACK_WITH_TIMES: f64 = 0.15;
+
+const CAPACITY: &str = "512M";
+
+/// Files of a synced writer: those of `pebble-fig8` at its own scale.
+const FILE_MIB: u32 = 16;
+
+/// Synced writes of a workload; `TANTALUM_WRITES` asks for more, or fewer. `TANTALUM_WORKLOADS=OLTP,appends` takes those
+/// whose names have one of these parts.
+const WRITES: u64 = 1000;
+
+/// Something to do: the arguments of `writers`, in which FOLDER and COUNT are replaced.
+struct Workload {
+    title: String,
+    arguments: String,
+    count: u64,
+}
+
+/// What one file system wrote below one workload.
+#[derive(Clone, Copy)]
+struct Measured {
+    host_units: u64,
+    writes: u64,
+    blocks: u64,
+}
+
+impl Measured {
+    fn amplification(&self) -> f64 {
+        self.host_units as f64 / self.blocks.max(1) as f64
+    }
+
+    /// From the last line of `writers`.
+    fn new(said: &str, host_units: u64) -> Result<Measured, Failure> {
+        let numbers: Vec<u64> = said.split([' ', ',']).filter_map(|word| word.parse().ok()).collect();
+        match numbers[..] {
+            [writes, blocks] if writes > 0 => Ok(Measured { host_units, writes, blocks }),
+            _ => Err(Failure::Wrong(format!("writers said {said:?}"))),
+        }
+    }
+}
+
+/// The workloads, each with so many synced writes or somewhat more.
+fn workloads(writes: u64) -> Vec<Workload> {
+    let mut all = Vec::new();
+    for (sync, sizes) in [("fdatasync", &[4, 16][..]), ("fsync", &[4])] {
+        for kib in sizes {
+            for place in ["overwrites", "appends"] {
+                all.push(Workload {
+                    title: format!("{place} of {kib} KiB, {sync}"),
+                    arguments: format!("synced,FOLDER,{sync},{place},{},COUNT,{FILE_MIB}", kib << 10),
+                    count: writes,
+                });
+            }
+        }
+        let arguments = format!("oltp,FOLDER,{sync},COUNT");
+        all.push(Workload { title: format!("OLTP, {sync}"), arguments, count: writes });
+    }
+    all
+}
+
+impl Workload {
+    /// As words, with this folder, and so much to do; with nothing to do, files are made.
+    fn words(&self, folder: &str, count: u64) -> Vec<String> {
+        let word = |word: &str| match word {
+            "FOLDER" => folder.to_owned(),
+            "COUNT" => count.to_string(),
+            other => other.to_owned(),
+        };
+        self.arguments.split(',').map(word).collect()
+    }
+}
+
+pub fn run(context: &Context, folder: &Path) -> Outcome {
+    let writes = std::env::var("TANTALUM_WRITES").unwrap_or_else(|_| WRITES.to_string());
+    let writes =
+        writes.parse().map_err(|_| Failure::Wrong(format!("TANTALUM_WRITES={writes} is not a number")))?;
+    let wanted = std::env::var("TANTALUM_WORKLOADS").unwrap_or_default();
+    let is_wanted = |workload: &Workload| wanted.split(',').any(|part| workload.title.contains(part));
+    let workloads: Vec<Workload> = workloads(writes).into_iter().filter(is_wanted).collect();
+    ensure(!workloads.is_empty(), || format!("TANTALUM_WORKLOADS={wanted} is part of no workload's name"))?;
+    let guest = Guest::build(context)?;
+    let mut columns = Vec::new();
+    for kind in OURS {
+        columns.push((kind, ours(context, folder, kind, &guest.client("writers"), &workloads)?));
+    }
+    for (system, measured) in THEIRS.into_iter().zip(theirs(context, folder, &guest, &workloads)?) {
+        columns.push((system, measured));
+    }
+    let table = table(&workloads, &columns);
+    let dearer = dearer(&workloads, &columns);
+    ensure(dearer.is_empty(), || format!("{}\n{table}", dearer.join("\n")))?;
+    Ok(Done::Said(table))
+}
+
+/// One of ours below all workloads, each on a new drive.
+fn ours(
+    context: &Context,
+    folder: &Path,
+    kind: &str,
+    writers: &Path,
+    workloads: &[Workload],
+) -> Result<Vec<Measured>, Failure> {
+    let mut measured = Vec::new();
+    for (number, workload) in workloads.iter().enumerate() {
+        let folder = folder.join(format!("{kind}-{number}"));
+        fs::create_dir(&folder)?;
+        let options = ["--time", "none", "--profile", PROFILE, "--file-system", kind];
+        let mut mounted = Mounted::create(context, &folder, CAPACITY, &options)?;
+        let place = mounted.folder.to_string_lossy().into_owned();
+        Shell::new(writers).args(workload.words(&place, 0)).run()?;
+        let before = units_written(&mounted.stat()?)?;
+        let said = Shell::new(writers).args(workload.words(&place, workload.count)).run()?;
+        let units = units_written(&mounted.stat()?)? - before;
+        measured.push(Measured::new(said.trim_end(), units)?);
+        mounted.unmount()?;
+        fs::remove_dir_all(&folder)?;
+    }
+    Ok(measured)
+}
+
+/// Each of theirs below all workloads, in one guest, each on a file system made anew.
+fn theirs(
+    context: &Context,
+    folder: &Path,
+    guest: &Guest,
+    workloads: &[Workload],
+) -> Result<Vec<Vec<Measured>>, Failure> {
+    let drive = Served::create(context, folder, "baselines.tant", PROFILE, &[])?;
+    let cases = THEIRS.iter().flat_map(|system| {
+        workloads.iter().map(move |workload| format!("{system}:{}:{}", workload.count, workload.arguments))
+    });
+    let cases = cases.collect::<Vec<String>>().join(" ");
+    let parameters = format!("PORT={}\nNQN={}\nCASES='{cases}'\n", drive.port, drive.name);
+    let (mut all, mut before) = (Vec::new(), 0);
+    let said = guest.run(folder, "baselines", &parameters, |question| {
+        match question.split_once(' ').unwrap_or((question, "")) {
+            ("begin", _) => before = units_written(&drive.stat()?)?,
+            ("end", said) => all.push(Measured::new(said, units_written(&drive.stat()?)? - before)?),
+            _ => return Err(Failure::Wrong(format!("the guest asks for {question:?}"))),
+        }
+        Ok(())
+    })?;
+    said.expect(4 * all.len())?;
+    let expected = THEIRS.len() * workloads.len();
+    ensure(all.len() == expected, || format!("the guest did {} workloads, not {expected}", all.len()))?;
+    drive.close()?;
+    Ok(all.chunks(workloads.len()).map(<[Measured]>::to_vec).collect())
+}
+
+fn units_written(report: &Value) -> Result<u64, Failure> {
+    let units = report["smart"]["host_units_written"].as_u64();
+    units.ok_or_else(|| Failure::Wrong(format!("no host_units_written in {report}")))
+}
+
+type Columns = [(&'static str, Vec<Measured>)];
+
+fn table(workloads: &[Workload], columns: &Columns) -> String {
+    let titles: String = columns.iter().map(|(system, _)| format!("{system:>10}")).collect();
+    let mut lines = vec![format!("{:<32}{titles}{:>10}", "units for each block of contents", "writes")];
+    for (row, workload) in workloads.iter().enumerate() {
+        let figures = columns.iter().map(|(_, measured)| format!("{:>10.3}", measured[row].amplification()));
+        let writes = columns[0].1[row].writes;
+        lines.push(format!("{:<32}{}{writes:>10}", workload.title, figures.collect::<String>()));
+    }
+    lines.join("\n")
+}
+
+/// Where ours write more than those whose kind they are.
+fn dearer(workloads: &[Workload], columns: &Columns) -> Vec<String> {
+    let of = |name: &str| columns.iter().find(|(system, _)| *system == name).map(|(_, measured)| measured);
+    let mut found = Vec::new();
+    for (ours, theirs) in PAIRS {
+        let (Some(our_rows), Some(their_rows)) = (of(ours), of(theirs)) else { continue };
+        for ((workload, our), their) in workloads.iter().zip(our_rows).zip(their_rows) {
+            let (our, their) = (our.amplification(), their.amplification());
+            let slack = if workload.title.ends_with(" fsync") { SLACK_WITH_TIMES } else { SLACK };
+            if our > their * (1.0 + slack) {
+                found.push(format!("{}: {ours} writes {our:.3}, {theirs} {their:.3}", workload.title));
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,90 @@
+//! A drive that a step serves over NVMe/TCP, and that is stopped whatever becomes of the step.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::Context;
+use super::failure::{Failure, ensure};
+use super::shell::Shell;
+
+/// A served drive, which ends with its test.
+pub struct Served<'a> {
+    context: &'a Context,
+    folder: &'a Path,
+    image: &'static str,
+    options: &'static [&'static str],
+    process: String,
+    pub port: String,
+    pub name: String,
+}
+
+impl<'a> Served<'a> {
+    /// Makes a drive of 512 MiB in `folder` and serves it, with these options whenever it is started.
+    pub fn create(
+        context: &'a Context,
+        folder: &'a Path,
+        image: &'static str,
+        profile: &str,
+        options: &'static [&'static str],
+    ) -> Result<Served<'a>, Failure> {
+        let none = String::new;
+        let mut served =
+            Served { context, folder, image, options, process: none(), port: none(), name: none() };
+        served.start("127.0.0.1:0", &["--create", "--capacity", "512M", "--profile", profile])?;
+        Ok(served)
+    }
+
+    fn start(&mut self, listen: &str, more: &[&str]) -> Result<(), Failure> {
+        let said = Shell::new(&self.context.tantalum)
+            .args(["serve", self.image, "--time", "none", "--background", "--listen", listen])
+            .args(self.options)
+            .args(more)
+            .folder(self.folder)
+            .run()?;
+        let word = |before: &str| said.split(before).nth(1).and_then(|rest| rest.split_whitespace().next());
+        let (Some(process), Some(port), Some(name)) = (word(" process "), word(" -s "), word(" -n ")) else {
+            return Err(Failure::Wrong(format!("serve said {said:?}")));
+        };
+        (self.process, self.port, self.name) = (process.to_owned(), port.to_owned(), name.to_owned());
+        Ok(())
+    }
+
+    /// The process dies, and another serves the image at the same place.
+    pub fn kill(&mut self) -> Result<(), Failure> {
+        Shell::new("kill").args(["-9", &self.process]).run()?;
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        let (listen, name) = (format!("127.0.0.1:{}", self.port), self.name.clone());
+        self.start(&listen, &[])?;
+        ensure(self.name == name, || format!("{name} is {} when it is served again", self.name))
+    }
+
+    /// Power goes at a flash operation from now on.
+    pub fn cut(&self, operations: u64, seed: u64) -> Result<(), Failure> {
+        let (operations, seed) = (operations.to_string(), seed.to_string());
+        self.run("cut", &["--after-flash-ops", &operations, "--seed", &seed]).map(drop)
+    }
+
+    /// `tantalum stat --json`.
+    pub fn stat(&self) -> Result<Value, Failure> {
+        let text = self.run("stat", &["--json"])?;
+        serde_json::from_str(&text).map_err(|error| Failure::Wrong(format!("stat: {error}: {text}")))
+    }
+
+    fn run(&self, command: &str, arguments: &[&str]) -> Result<String, Failure> {
+        let shell = Shell::new(&self.context.tantalum).args([command, self.image]).args(arguments);
+        shell.folder(self.folder).run()
+    }
+
+    /// It is closed properly, and its audit finds nothing.
+    pub fn close(&self) -> Result<(), Failure> {
+        self.run("stop", &[])?;
+        self.run("check", &[]).map(drop)
+    }
+}
+
+impl Drop for Served<'_> {
+    fn drop(&mut self) {
+        let _ = self.run("stop", &[]);
+    }
+}
