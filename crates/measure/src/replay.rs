@@ -9,7 +9,7 @@ use tantalum_filesystem::{
     is_whole_units,
 };
 use tantalum_record::operation::{FileNumber, Operation};
-use tantalum_record::{Event, Performer, Stamped, WriteKind};
+use tantalum_record::{Event, Performer, Place, Stamped, WriteKind};
 use tantalum_report::{Bar, Monitor};
 use tantalum_volume::Volume;
 
@@ -229,8 +229,8 @@ impl<'a> Replay<'a> {
         }
     }
 
-    fn commit(&mut self, ranges: &[((FileNumber, u64), (FileNumber, u64), u64)]) -> Outcome<()> {
-        let commit = |((from, from_offset), (to, to_offset), bytes): &((_, _), (_, _), _)| {
+    fn commit(&mut self, ranges: &[(Place, Place, u64)]) -> Outcome<()> {
+        let commit = |((from, from_offset), (to, to_offset), bytes): &(Place, Place, u64)| {
             let (from, to) = (self.performer.file(*from)?, self.performer.file(*to)?);
             let (from_offset, to_offset, bytes) = (*from_offset, *to_offset, *bytes);
             Ok(RangeCommit { from, from_offset, to, to_offset, bytes })
@@ -407,6 +407,8 @@ impl<'a> Replay<'a> {
     /// Ends where the recording ends.
     fn finish(mut self, number: u64, bar: &Bar) -> Result<Replayed, MeasureError> {
         bar.check()?;
+        // what cannot be done at the end is as what could not be repeated before
+        self.replayed.not_repeated += u64::from(self.write_gathered().is_err());
         if self.is_measured() {
             // whoever recorded was cut off before the second mark
             let errno = |errno| MeasureError::Replay { operation: number, errno };

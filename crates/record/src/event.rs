@@ -5,6 +5,9 @@ use tantalum::Nanoseconds;
 
 use crate::operation::{FileNumber, Operation};
 
+/// An offset in a file.
+pub type Place = (FileNumber, u64);
+
 /// How a write went to the file system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum WriteKind {
@@ -64,7 +67,7 @@ pub enum Event<'a> {
         copied: u64,
     },
     /// Ranges read as others from now on: from, to, bytes of each.
-    Committed(Vec<((FileNumber, u64), (FileNumber, u64), u64)>),
+    Committed(Vec<(Place, Place, u64)>),
     /// Two ranges swapped contents.
     Exchanged {
         /// One.
